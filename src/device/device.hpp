@@ -1,0 +1,280 @@
+#pragma once
+
+// Host side of the device layer: devices, memory, streams, events.
+// One API over CUDA, HIP and the host emulator; no vendor header is visible here.
+// Every function throws device::Error when the call fails; sizes are bytes, times are seconds.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace isthmus::device {
+
+enum class Backend { cuda, hip, emulator };
+
+/// The backend this binary was built for.
+Backend backend() noexcept;
+std::string_view name(Backend) noexcept;
+
+enum class ErrorKind {
+  failure,        ///< the call failed; the device still works
+  out_of_memory,  ///< the call asked for more than there is
+  unsupported,    ///< this device cannot do it: a skip, not a failure
+  device_lost,    ///< nothing more can be done on the device in this process
+  timeout,        ///< a wait was given up
+};
+
+/// `what()` is one sentence: the call, the reason, what to do.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, std::string call, const std::string& reason, const std::string& hint);
+  ErrorKind kind() const noexcept { return kind_; }
+  /// Name of the function of this API that failed, as ISTHMUS_INJECT spells it.
+  const std::string& call() const noexcept { return call_; }
+
+ private:
+  ErrorKind kind_;
+  std::string call_;
+};
+
+// --- devices -------------------------------------------------------------------------------------
+
+/// What a device is and what it can do. A null optional means that nobody could tell.
+struct DeviceInfo {
+  int index = 0;
+  std::string name;
+  std::string uuid;     ///< "GPU-…" as the scheduler and nvidia-smi spell it
+  std::string arch;     ///< "sm_90", "gfx942", "emulated"
+  std::string pci_bus;  ///< "0000:1b:00.0", empty where there is none
+  std::string driver;   ///< version of the kernel driver
+  std::string runtime;  ///< version of the runtime library
+  int warp_size = 32;
+  int multiprocessors = 0;
+  int max_threads_per_block = 1024;
+  int max_threads_per_multiprocessor = 2048;
+  int max_resident_blocks = 0;  ///< cooperative launch, emulator only; 0 elsewhere (ask occupancy)
+  std::size_t shared_per_block = 0;  ///< largest dynamic shared memory of a block, opt-in included
+  std::size_t shared_per_multiprocessor = 0;
+  std::size_t l2_bytes = 0;
+  std::size_t memory_bytes = 0;
+  std::optional<double> clock_hz;
+  std::optional<double> memory_bandwidth;  ///< peak, B/s, from the reported clock and bus width
+  std::optional<double> fp32_rate;         ///< peak, FLOP/s, from clock and lane count
+  int numa_node = -1;
+  bool integrated = false;              ///< shares physical memory with the CPU (APU)
+  bool managed = false;                 ///< managed memory exists
+  bool concurrent_managed = false;      ///< CPU and GPU may use it at the same time
+  bool pageable_access = false;         ///< the GPU can read malloc'd memory (HMM, ATS, XNACK)
+  bool host_native_atomics = false;     ///< atomics on host memory are done by the link
+  bool memory_pools = false;            ///< stream-ordered allocation
+  bool can_map_host = false;            ///< zero-copy
+  bool cooperative = false;             ///< grid-wide barrier
+  bool async_shared_copy = false;       ///< in-kernel asynchronous copy in hardware
+  bool bulk_shared_copy = false;        ///< cp.async.bulk
+};
+
+/// Devices visible to this process (cgroups, CUDA_VISIBLE_DEVICES); 0 where the driver sees none.
+/// Throws device_lost or failure when a driver is there but broken: never a silent zero.
+int count();
+DeviceInfo info(int index);
+/// Makes `index` the device of the calling thread.
+void select(int index);
+int selected();
+
+struct MemoryInfo {
+  std::size_t free = 0;
+  std::size_t total = 0;
+};
+MemoryInfo memory_info();
+
+/// State of the device as it is now: what may change between two samples.
+struct Telemetry {
+  std::optional<int> pcie_generation, pcie_width, pcie_generation_max, pcie_width_max;
+  std::optional<double> sm_clock_hz, sm_clock_max_hz, memory_clock_hz;
+  std::optional<double> temperature_c, power_w, power_limit_w, power_limit_default_w;
+  std::optional<bool> ecc, persistence, mig;
+  std::optional<std::uint64_t> ecc_uncorrected;
+  std::optional<std::string> vbios, gsp_firmware, compute_mode;
+  std::vector<std::string> throttle;       ///< reasons active now, such as "sw_power_cap"
+  std::vector<std::string> links;          ///< one per active NVLink/xGMI link, "nvlink 26.562 GB/s"
+  std::vector<unsigned> foreign_processes; ///< pids of other processes with memory on this device
+  std::string source;                      ///< "nvml", "sysfs", "" when nothing could be asked
+};
+/// Asks NVML (loaded at run time) or sysfs; never throws, absent facts stay null.
+Telemetry telemetry(int index) noexcept;
+
+/// Waits for all work on the selected device.
+void synchronize();
+/// Loads every kernel of this binary now: lazy loading can deadlock behind a spin latch.
+void load_kernels();
+
+// --- streams and events --------------------------------------------------------------------------
+
+class Event;
+
+/// An in-order queue of device work; does not synchronise with any default stream.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  void synchronize();
+  /// True when all queued work has finished; does not wait.
+  bool idle();
+  /// Work queued after this call starts only when `event` has happened.
+  void wait(const Event& event);
+  void* native() const noexcept { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// A point in a stream, with its time.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  void record(Stream& stream);
+  void synchronize();
+  bool done();
+  void* native() const noexcept { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// Seconds between two events that have both happened; resolution is timer_tick().
+double elapsed(const Event& begin, const Event& end);
+/// Seconds per tick of event time (CUDA: 0.5e-6; emulator: the steady clock's).
+double timer_tick() noexcept;
+
+/// Holds a stream until released, so that everything queued behind it starts without submission gaps.
+/// Calls that synchronise by themselves (pageable copies, device frees) must not be queued behind it.
+class SpinLatch {
+ public:
+  SpinLatch();
+  ~SpinLatch();
+  SpinLatch(const SpinLatch&) = delete;
+  SpinLatch& operator=(const SpinLatch&) = delete;
+  /// Queues the waiting kernel. It gives up by itself after `timeout` seconds.
+  void hold(Stream& stream, double timeout = 5.0);
+  void release();
+  /// True when the last hold() ended by its time-out: the sample is spoilt. Call after synchronising.
+  bool timed_out();
+
+ private:
+  std::uint32_t* flags_ = nullptr;  // mapped host memory: [0] released, [1] timed out
+  std::uint32_t generation_ = 0;
+};
+
+// --- memory --------------------------------------------------------------------------------------
+
+struct PinnedOptions {
+  bool mapped = false;
+  bool write_combined = false;
+};
+
+void* malloc_device(std::size_t bytes);
+void free_device(void* pointer);
+/// Stream-ordered: usable by work queued on `stream` after this call.
+void* malloc_pooled(std::size_t bytes, Stream& stream);
+void free_pooled(void* pointer, Stream& stream);
+/// Bytes the pool keeps at a synchronisation instead of giving them back.
+void set_pool_release_threshold(std::uint64_t bytes);
+void* malloc_pinned(std::size_t bytes, PinnedOptions options = {});
+void free_pinned(void* pointer);
+void register_host(void* pointer, std::size_t bytes, PinnedOptions options = {});
+void unregister_host(void* pointer);
+/// The address by which kernels reach mapped host memory.
+void* device_address(void* mapped_host_pointer);
+void* malloc_managed(std::size_t bytes);
+void free_managed(void* pointer);
+
+/// Returns when both source and destination may be reused.
+void copy(void* destination, const void* source, std::size_t bytes);
+void copy_async(void* destination, const void* source, std::size_t bytes, Stream& stream);
+void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream);
+
+/// A place for managed memory: a device, or the host (optionally one NUMA node of it).
+struct Location {
+  int device = -1;     ///< -1: the host
+  int numa_node = -1;  ///< host only; -1: any
+  static Location host(int numa_node = -1) { return {-1, numa_node}; }
+  static Location gpu(int index) { return {index, -1}; }
+};
+enum class Advice { read_mostly, preferred_location, accessed_by };
+void prefetch(void* pointer, std::size_t bytes, Location to, Stream& stream);
+void advise(void* pointer, std::size_t bytes, Advice advice, Location location);
+
+/// What the driver says that a pointer is.
+enum class PointerKind { unregistered, pinned, device, managed };
+struct PointerInfo {
+  PointerKind kind = PointerKind::unregistered;
+  int device = -1;
+  bool mapped = false;  ///< host memory that kernels can reach
+};
+PointerInfo pointer_info(const void* pointer);
+std::string_view name(PointerKind) noexcept;
+
+/// Where the driver last put managed pages of this range: a device index, -1 the host,
+/// nullopt when mixed, unknown or never prefetched.
+std::optional<int> last_prefetch(const void* pointer, std::size_t bytes);
+
+// --- kernels -------------------------------------------------------------------------------------
+
+/// What the compiler and the occupancy calculator say of one kernel.
+struct KernelInfo {
+  std::string name;
+  std::optional<int> registers;
+  std::optional<std::size_t> static_shared_bytes, local_bytes;
+  std::optional<int> blocks_per_multiprocessor;
+  std::optional<double> occupancy;  ///< resident threads over the most there can be
+};
+
+// --- vendor BLAS, loaded at run time ---------------------------------------------------------------
+
+/// cuBLAS or hipBLAS by dlopen, for reference figures. Row-major, fp32, no TF32.
+class Blas {
+ public:
+  Blas();   ///< throws unsupported, with the libraries that were tried, where there is none
+  ~Blas();
+  Blas(const Blas&) = delete;
+  Blas& operator=(const Blas&) = delete;
+  std::string version() const;
+  /// C[m×n] = A[m×k] · B[k×n]; leading dimensions in elements.
+  void sgemm(Stream& stream, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
+             const float* b, std::int64_t ldb, float* c, std::int64_t ldc);
+  /// y[rows] = A[rows×cols] · x[cols].
+  void sgemv(Stream& stream, std::int64_t rows, std::int64_t cols, const float* a, std::int64_t lda, const float* x,
+             float* y);
+
+ private:
+  struct Library;
+  Library* library_;
+};
+
+// --- fault injection -----------------------------------------------------------------------------
+
+/// Names that ISTHMUS_INJECT accepts: every function and method above that can fail.
+/// ISTHMUS_INJECT="malloc_device:3,copy_async:1" fails the third malloc_device and the first copy_async;
+/// "name:3:oom" (also :lost, :unsupported, :timeout) chooses the kind of failure.
+std::span<const std::string_view> injectable_calls() noexcept;
+/// Replaces what ISTHMUS_INJECT said; counts start anew. Throws std::invalid_argument on an unknown name.
+void set_injection(std::string_view specification);
+
+}  // namespace isthmus::device

@@ -1,0 +1,120 @@
+#pragma once
+
+// Placements: where a buffer lives and how it travels between CPU and GPU (docs/placements.md).
+// A placement is a run-time choice; a workload sees only host() and device() of each buffer.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device.hpp"
+
+namespace isthmus::memory {
+
+enum class Placement {
+  pageable,        ///< malloc + device memory, blocking copies
+  pinned,          ///< page-locked + device memory, asynchronous copies
+  streamed,        ///< pinned, but in chunks over several streams beside the kernel
+  pool,            ///< page-locked + stream-ordered device memory
+  mapped,          ///< page-locked and mapped: the kernel reads over the link
+  managed_in,      ///< managed, explicit prefetch in, page faults back (the pipelining paper's "uvm")
+  managed,         ///< managed, explicit prefetch both ways
+  managed_demand,  ///< managed, page faults both ways
+  managed_advise,  ///< managed with read-mostly / preferred location / accessed-by, page faults
+  system,          ///< malloc used by the GPU (HMM, ATS, XNACK)
+  unified,         ///< one device allocation used by both sides (APU)
+};
+
+std::span<const Placement> all_placements() noexcept;
+std::string_view name(Placement) noexcept;
+/// nullopt for a name that is none; the caller lists the names.
+std::optional<Placement> parse_placement(std::string_view) noexcept;
+/// Why this device cannot do it, or nullopt.
+std::optional<std::string> unsupported_reason(Placement, const device::DeviceInfo&);
+
+/// Host and device memory are two allocations, joined by copies.
+bool has_two_copies(Placement) noexcept;
+bool is_managed(Placement) noexcept;
+
+enum class Role {
+  input,   ///< travels in
+  output,  ///< travels out
+  inout,   ///< both ways
+};
+
+/// How a buffer is cut when work goes chunk by chunk; the unit is one step of the workload's chunk dimension.
+struct Split {
+  std::size_t unit_bytes = 0;  ///< 0: not cut; the whole buffer is in place before the first chunk
+  std::size_t halo = 0;        ///< input units needed on either side of a chunk
+};
+
+struct BufferSpec {
+  std::string name;
+  Role role = Role::input;
+  std::size_t bytes = 0;
+  Split split{};
+};
+
+struct Range {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+struct PlacementOptions {
+  int numa_node = -1;  ///< of host memory; -1: where the allocating thread runs
+  int device = 0;
+};
+
+/// The buffers of one case in one placement. Phases are called in this order, each from the host thread:
+/// allocate_host, (fill), allocate_device, { poison, copy_in, kernel, copy_out }*, free_device, free_host.
+/// Nothing here is timed; the harness does that.
+class BufferSet {
+ public:
+  BufferSet(Placement placement, std::vector<BufferSpec> specs, PlacementOptions options);
+  ~BufferSet();  ///< frees what is still held; never throws
+  BufferSet(const BufferSet&) = delete;
+  BufferSet& operator=(const BufferSet&) = delete;
+
+  /// Host bytes and device bytes that the set will hold at once.
+  std::size_t host_bytes() const noexcept;
+  std::size_t device_bytes() const noexcept;
+
+  void allocate_host();
+  /// Writes one byte into every page of every host buffer (first touch on the chosen NUMA node).
+  void touch_host();
+  void allocate_device(device::Stream& stream);
+  void free_device(device::Stream& stream);
+  void free_host();
+
+  std::byte* host(std::size_t buffer) const;
+  std::byte* device(std::size_t buffer) const;
+
+  /// Puts pages and poison where a sample starts: outputs and stale device copies are overwritten with 0xff bytes
+  /// (a NaN for floats), managed pages of inputs go back to the host. Not part of any reading.
+  void reset(device::Stream& stream);
+
+  /// Queues what travels before the kernel; blocking for `pageable`. Returns the bytes that the calls asked to move.
+  std::size_t copy_in(device::Stream& stream);
+  /// Queues what travels after it; for managed_in and managed_demand it reads the results on the host.
+  std::size_t copy_out(device::Stream& stream);
+  /// The same for one chunk of split buffers (placement `streamed`); whole buffers travel with the first chunk.
+  std::size_t copy_in(device::Stream& stream, Range chunk, bool first);
+  std::size_t copy_out(device::Stream& stream, Range chunk);
+
+  /// Whether copy_in/copy_out synchronise with the host, so that no spin latch may hold the stream.
+  bool copies_block() const noexcept;
+
+  /// What was asked, checked against what was given: pointer kind, device, NUMA node of the pages, residency.
+  /// Each string is one disagreement in a sentence; empty when all is as asked.
+  std::vector<std::string> disagreements() const;
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace isthmus::memory
