@@ -21,8 +21,8 @@ has_gpu = backend != "host"
 site_configuration = {
     "systems": [
         {
-            "name": "generic",
-            "descr": "this machine",
+            "name": "this-machine",
+            "descr": "whatever machine this is",
             "hostnames": [".*"],
             "modules_system": "nomod",
             "partitions": [
@@ -39,5 +39,5 @@ site_configuration = {
             ],
         }
     ],
-    "environments": [{"name": "builtin", "target_systems": ["generic"]}],
+    "environments": [{"name": "builtin", "target_systems": ["this-machine"]}],
 }

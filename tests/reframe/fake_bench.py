@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speaks isthmus-bench's command line and writes true records without measuring; $FAKE_BENCH makes it misbehave.
 
-FAKE_BENCH is one of the names in MISBEHAVIOURS, with an argument after a colon where it takes one. The session tests
+FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken. The session tests
 run it in place of the real program: what turns a session red must not depend on hardware that really fails.
 """
 
@@ -148,10 +148,11 @@ def main():
     run.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
 
-    what, _, argument = os.environ.get("FAKE_BENCH", "").partition(":")
-    if what and what not in MISBEHAVIOURS:
-        sys.exit(f"FAKE_BENCH={what}: choose one of {', '.join(MISBEHAVIOURS)}")
-    backend = argument if what == "gpu" else "emulator"
+    wanted = dict(item.partition(":")[::2] for item in os.environ.get("FAKE_BENCH", "").split(",") if item)
+    for what in wanted:
+        if what not in MISBEHAVIOURS:
+            sys.exit(f"FAKE_BENCH={what}: choose from {', '.join(MISBEHAVIOURS)}")
+    backend = wanted.get("gpu", "emulator")
     if arguments.command == "list":
         print(json.dumps(listing()))
         return 0
@@ -159,26 +160,26 @@ def main():
         print(json.dumps({"backend": backend, "emulated": backend == "emulator", "devices": [device(backend)],
                           "host": host(), "build": {}, "problem": None}))  # fmt: skip
         return 0
-    if what == "no_record":
+    if "no_record" in wanted:
         return 0
     code, lines = 0, []
     for process in range(1, arguments.processes + 1):
         case = record(arguments.pattern[0], arguments.mode, arguments.size, backend)
         case["run"]["process"] = process
-        code = max(code, misbehave(what, argument, case))
+        code = max([code] + [misbehave(what, argument, case) for what, argument in wanted.items()])
         lines.append(json.dumps(case) + "\n")
     text = "".join(lines)
-    if what == "empty_record":
+    if "empty_record" in wanted:
         text = ""
-    elif what == "cut_record":
+    elif "cut_record" in wanted:
         text = text[: len(text) // 2]
-    elif what == "foreign_record":
+    elif "foreign_record" in wanted:
         text = '{"benchmark": "another", "value": 1}\n'
-    elif what == "extra_record":
+    elif "extra_record" in wanted:
         text *= 2
     with open(arguments.record, "a", encoding="utf-8") as file:
         file.write(text)
-    if what == "killed":
+    if "killed" in wanted:
         os.kill(os.getpid(), 9)
     return code
 
