@@ -8,7 +8,8 @@ from isthmus import records
 
 _PREFIXES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
 _TIMES = ("in", "kernel", "out", "overlapped", "wall")
-_ROW = "{:<12}{:<10}{:>8} {:>8} {:>8} {:>10} {:>8} {:>9} {:>4}"
+_HEADS = ("in", "kernel", "out", "together", "wall")  # together: the three queued without a sync between
+_ROW = "{:<11.11} {:<9.9}{:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>4}"
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -28,9 +29,9 @@ def _row(record: dict) -> str:
     name = record["workload"].removeprefix("microbench/")
     mode = record.get("mode") or f"{record['placement']}/{record['staging']}"
     if record["error"] or record["verify"]["status"] == "fail":
-        return f"{name:<12}{mode:<10}FAILED: {record['error'] or 'wrong result'}"[:80]
+        return f"{name:<11.11} {mode:<9.9} FAILED: {record['error'] or 'wrong result'}"[:80]
     if record["skipped"]:
-        return f"{name:<12}{mode:<10}skipped: {record['skipped']}"[:80]
+        return f"{name:<11.11} {mode:<9.9} skipped: {record['skipped']}"[:80]
     times = [quantity(metrics[m]["median"], "s") if m in metrics else "-" for m in _TIMES]
     rate = metrics.get("in_rate")
     share = (rate or {}).get("share") or metrics.get("in", {}).get("share")
@@ -49,7 +50,7 @@ def table(cases: list[dict]) -> str:
         if case["size"] != size:
             size = case["size"]
             device = case["devices"][0]["name"] if case["devices"] else case["host"]["cpu"]
-            lines += ["", f"size {size}, {device}"[:80], _ROW.format("workload", "mode", *_TIMES, "in rate", "of")]
+            lines += ["", f"size {size}, {device}"[:80], _ROW.format("workload", "mode", *_HEADS, "in rate", "of")]
         lines.append(_row(case))
     if any(case["emulated"] for case in cases):
         lines += ["", "Emulated: no GPU was measured. The results were verified; device times mean nothing."]

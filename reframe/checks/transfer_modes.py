@@ -12,8 +12,8 @@ import reframe.core.builtins as builtins
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 
-import catalogue  # noqa: E402
-from isthmus_check import IsthmusCheck  # noqa: E402
+import catalogue
+from isthmus_check import IsthmusCheck
 
 CATALOGUE = catalogue.load()
 WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("microbench/")}

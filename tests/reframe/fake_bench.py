@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Speaks isthmus-bench's command line and writes true records without measuring; $FAKE_BENCH makes it misbehave.
 
-FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken. The session tests
-run it in place of the real program: what turns a session red must not depend on hardware that really fails.
+FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken. The
+session tests run it in place of the real program: what turns a session red must not depend on hardware
+that really fails.
 """
 
 import argparse

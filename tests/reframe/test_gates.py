@@ -1,11 +1,14 @@
 """Each way in which a session could pass silently turns it red. docs/decisions/0004-reframe-gates.md lists them."""
 
+import os
+import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
-from conftest import FAKE, ROOT, environment
 
+from conftest import FAKE, ROOT, environment, site_configuration
 from isthmus import records
 
 GPU = {"features": ["gpu", "cuda"]}
@@ -297,8 +300,7 @@ def tree(tmp_path):
     for folder in ("reframe", "analysis/isthmus", "schema", "scripts", "site-configs/generic"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=ignore)
     (tree / "scripts/build").write_text(
-        "#!/bin/sh\nset -eu\nmkdir -p build/bin\n"
-        f'echo "$@" >> {tree}/builds\ncp {FAKE} build/bin/isthmus-bench\n'
+        f'#!/bin/sh\nset -eu\nmkdir -p build/bin\necho "$@" >> {tree}/builds\ncp {FAKE} build/bin/isthmus-bench\n'
     )
     return tree
 
@@ -331,8 +333,6 @@ def test_failed_build_is_red(tree, reframe):
 
 def test_site_says_what_is_built(tree, reframe):
     devices = [{"type": "gpu", "arch": "sm_90", "num_devices": 1}]
-    from conftest import site_configuration
-
     (tree / "site.py").write_text(site_configuration({"devices": devices}))
     result = run_in(tree, reframe, "-C", "site.py", "-c", "reframe/checks", "-r", "-n", "saxpy.*tiny")
     assert result.returncode != 0  # the fake program is an emulator
@@ -341,10 +341,7 @@ def test_site_says_what_is_built(tree, reframe):
 
 def wrapper(tree, *options, **env):
     # The interpreter's own bin folder first: that is where reframe is.
-    import os
-    import sys
-
-    path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     environment_ = {"ISTHMUS_BENCH": FAKE, "ISTHMUS_BACKEND": "host", "PATH": path, **env}
     return run_in(tree, tree / "scripts/run-checks", *options, **environment_)
 
@@ -374,7 +371,8 @@ def test_wrapper_says_that_everything_was_skipped(tree):
 
 def test_wrapper_sees_a_check_file_that_does_not_load(tree):
     (tree / "reframe/checks/broken.py").write_text(
-        "import no_such_module\nimport reframe as rfm\n\n@rfm.simple_test\nclass B(rfm.RunOnlyRegressionTest):\n    pass\n"
+        "import no_such_module\nimport reframe as rfm\n\n"
+        "@rfm.simple_test\nclass Broken(rfm.RunOnlyRegressionTest):\n    pass\n"
     )
     result = wrapper(tree, "-n", "saxpy%mode=pm%")
     assert result.returncode == 1
