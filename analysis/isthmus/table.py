@@ -53,7 +53,7 @@ def table(cases: list[dict]) -> str:
             lines += ["", f"size {size}, {device}"[:80], _ROW.format("workload", "mode", *_HEADS, "in rate", "of")]
         lines.append(_row(case))
     if any(case["emulated"] for case in cases):
-        lines += ["", "Emulated: no GPU was measured. The results were verified; device times mean nothing."]
+        lines += ["", "Emulated: no GPU ran. Results were verified; device times mean nothing."]
     warnings = {}
     for case in cases:
         for warning in case["warnings"]:
