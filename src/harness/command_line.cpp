@@ -174,7 +174,6 @@ int run(CLI::App& app, int argc, char** argv) {
 
 int command_line(int argc, char** argv) {
   CLI::App app(kDescription, "isthmus-bench");
-  bool working = false;
   try {
     return run(app, argc, argv);
   } catch (const InputError& error) {
@@ -188,7 +187,6 @@ int command_line(int argc, char** argv) {
   } catch (const std::exception& error) {
     return fail(error.what(), exit_code::failed);
   }
-  static_cast<void>(working);
 }
 
 }  // namespace isthmus::harness

@@ -121,14 +121,14 @@ enum class Better { lower, higher };
 
 /// A metric that a workload measured by itself (reference/*, later the transfer and latency families).
 struct Metric {
-  std::string name;
-  std::string unit;  ///< SI: "s", "B/s", "FLOP/s", "1"
+  std::string name{};
+  std::string unit{};  ///< SI: "s", "B/s", "FLOP/s", "1"
   Better better = Better::lower;
   std::string timer = "event";  ///< "event", "clock" or "none"
-  std::string direction;        ///< "h2d", "d2h", "d2d", "h2h" or empty
+  std::string direction{};      ///< "h2d", "d2h", "d2d", "h2h" or empty
   double bytes_needed = 0, bytes_moved = 0;
-  std::optional<double> limit;
-  std::string limit_source;
+  std::optional<double> limit{};
+  std::string limit_source{};
 };
 
 /// One point of the product workload × placement × staging × size × axes, and all that is measured at it.
@@ -258,28 +258,28 @@ class Case {
 using AxisValue = std::variant<std::int64_t, std::string>;
 
 struct Axis {
-  std::string name;
-  std::string help;
-  AxisValue default_value;
-  std::vector<AxisValue> allowed;  ///< empty: any integer ≥ minimum
+  std::string name{};
+  std::string help{};
+  AxisValue default_value{};
+  std::vector<AxisValue> allowed{};  ///< empty: any integer ≥ minimum
   std::int64_t minimum = 0;
 };
 
 using AxisSettings = std::vector<std::pair<std::string, AxisValue>>;
 
 struct Size {
-  std::string name;  ///< tiny small medium large super mega
-  AxisSettings settings;
+  std::string name{};  ///< tiny small medium large super mega
+  AxisSettings settings{};
 };
 
 struct Preset {
-  std::string name;       ///< "paper-fig10"
-  std::string help;       ///< figure, and what it sets
-  AxisSettings settings;  ///< fixed for every case of the preset
-  std::vector<std::string> sizes;
-  std::string sweep_axis;  ///< empty, or the axis that the figure's horizontal axis shows
-  std::vector<AxisValue> sweep;
-  std::vector<std::string> modes;  ///< mode aliases; empty: those asked for
+  std::string name{};       ///< "paper-fig10"
+  std::string help{};       ///< figure, and what it sets
+  AxisSettings settings{};  ///< fixed for every case of the preset
+  std::vector<std::string> sizes{};
+  std::string sweep_axis{};  ///< empty, or the axis that the figure's horizontal axis shows
+  std::vector<AxisValue> sweep{};
+  std::vector<std::string> modes{};  ///< mode aliases; empty: those asked for
 };
 
 /// A workload and all that can be varied. Chained at registration.
