@@ -120,10 +120,9 @@ void Case::add_check(std::size_t buffer, std::size_t element_bytes, bool floatin
 
 void Case::verify(std::string method, const std::function<double()>& error, double tolerance) {
   OwnCheck check{std::move(method), error, tolerance};
-  if (state_.measured) {
+  if (state_.measured || state_.sampled) {
     const Accounted verifying(state_.account.verifying);
     state_.verifier.check_own(check);
-    return;
   }
   state_.verifier.add(std::move(check));
 }
@@ -180,6 +179,10 @@ void Case::sample(Metric metric, const std::function<double()>& body) {
     state_.result.warn("throttled", "the device slowed itself down while " + series.name + " was sampled",
                        series.invalid);
   if (!series.samples.empty()) state_.result.metrics.push_back(std::move(series));
+  state_.sampled = true;
+  // Checks may refer to what stands on the workload's stack, so they run while it is there.
+  const Accounted verifying(state_.account.verifying);
+  state_.verifier.check_own();
 }
 
 // --- state -------------------------------------------------------------------------------------------

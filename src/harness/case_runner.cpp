@@ -100,6 +100,7 @@ CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
   const bool uses_device = context.device && !description.native;
   if (uses_device) result.device = context.device;
   result.numa_node = context.numa_node;
+  if (spec.placement == memory::Placement::streamed) result.chunks = context.sampling.chunks;
   const double begin = now();
   if (const auto skip = reason_to_skip(spec, context)) {
     note_skip(result, *skip);
@@ -117,10 +118,6 @@ CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
     guarded(result, [&] {
       Case run(state);
       description.function(run);
-      if (!state.verifier.failed() && !interrupted()) {
-        const Accounted verifying(state.account.verifying);
-        state.verifier.check_own();
-      }
       if (state.finish) state.finish();
     });
     if (uses_device) {

@@ -87,7 +87,7 @@ struct Case::State {
   memory::BufferSet* set_pointer = nullptr;  ///< buffer handles refer to this
   std::size_t chunk_units = 0;
   Verifier verifier;
-  bool measured = false;
+  bool measured = false, sampled = false;
   /// What measure() leaves to the end of the case, so that checks declared after it still find the results.
   std::function<void()> finish;
 

@@ -61,7 +61,6 @@ class Measurement {
     streamed_ = placement_ == memory::Placement::streamed;
     if (streamed_) {
       chunks_ = memory::cut(s_.chunk_units, s_.sampling.chunks);
-      s_.result.chunks = chunks_.size();
     }
   }
 
@@ -598,9 +597,12 @@ void Case::State::run_measurement(const std::function<void(const Launch&)>& body
   set_pointer = set.get();
   if (!stream) stream.emplace();
   const auto measurement = std::make_shared<Measurement>(*this, body);
-  // Set first: what was measured before a failure is still reported.
   measurement->run();
   measured = true;
+  {
+    const Accounted verifying(account.verifying);
+    verifier.check_own();
+  }
   finish = [measurement] { measurement->finish(); };
 }
 
