@@ -1,4 +1,4 @@
-# Standard, warnings and sanitizers for our own code.
+# Standard, warnings, sanitizers and static linking for our own code.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -15,14 +15,22 @@ find_program(ISTHMUS_CCACHE ccache)
 if(ISTHMUS_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
+  set(CMAKE_HIP_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
 endif()
+
+set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+if(ISTHMUS_WERROR)
+  list(APPEND warnings -Werror)
+endif()
+string(REPLACE ";" "," warnings_for_nvcc "${warnings}")
 
 add_library(isthmus_options INTERFACE)
 target_include_directories(isthmus_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor>)
-if(ISTHMUS_WERROR)
-  target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
-endif()
+target_compile_options(
+  isthmus_options
+  INTERFACE $<$<COMPILE_LANGUAGE:CXX,HIP>:${warnings}>
+            # -lineinfo lets profilers and sanitizers name our lines; it changes no code. No fast-math anywhere.
+            $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_for_nvcc} -lineinfo $<$<BOOL:${ISTHMUS_WERROR}>:--Werror=all-warnings>>)
 if(ISTHMUS_BACKEND STREQUAL "cuda")
   target_compile_definitions(isthmus_options INTERFACE ISTHMUS_BACKEND_CUDA)
 elseif(ISTHMUS_BACKEND STREQUAL "hip")

@@ -1,0 +1,453 @@
+// The emulated device: what it is, its memory calls, and launching.
+
+#include "device/device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "device/emulator/emulator.hpp"
+#include "device/emulator/fault_handler.hpp"
+#include "device/emulator/grid.hpp"
+#include "device/emulator/memory.hpp"
+#include "device/emulator/stream.hpp"
+#include "device/injection.hpp"
+#include "device/kernel.hpp"
+
+namespace isthmus::device {
+
+using emulator::AllocationKind;
+using emulator::configuration;
+using emulator::DeviceAccess;
+using emulator::Fault;
+using emulator::FaultPointer;
+using emulator::Memory;
+using emulator::state_of;
+using emulator::StreamState;
+
+namespace {
+
+constexpr std::size_t shared_per_multiprocessor = 228 << 10;
+constexpr int threads_per_multiprocessor = 2048;
+constexpr unsigned threads_per_block = 1024;
+
+void need(bool capability, const char* call, const char* what) {
+  if (!capability) {
+    throw Error(ErrorKind::unsupported, call, fmt::format("the emulated device has no {}", what),
+                "choose another placement, or switch it on in ISTHMUS_EMULATOR");
+  }
+}
+
+void need_index(int index, const char* call) {
+  if (index != 0) {
+    throw Error(ErrorKind::failure, call, fmt::format("there is no device {}", index),
+                "the emulator has device 0 only");
+  }
+}
+
+/// First device call of a thread: from here on a fault of its own is explained.
+Memory& memory() {
+  emulator::use_alternate_stack();
+  return Memory::instance();
+}
+
+}  // namespace
+
+Backend backend() noexcept {
+  return Backend::emulator;
+}
+
+int count() {
+  injection_point("count");
+  return 1;
+}
+
+DeviceInfo info(int index) {
+  injection_point("info");
+  need_index(index, "info");
+  const auto c = configuration();
+  DeviceInfo d;
+  d.name = "Isthmus emulator";
+  d.uuid = "EMU-00000000-0000-0000-0000-000000000000";
+  d.arch = "emulated";
+  d.driver = "none";
+  d.runtime = "none";
+  d.warp_size = static_cast<int>(c.warp_size);
+  d.multiprocessors = static_cast<int>(c.resident_blocks);
+  d.max_threads_per_block = threads_per_block;
+  d.max_threads_per_multiprocessor = threads_per_multiprocessor;
+  d.max_resident_blocks = static_cast<int>(c.resident_blocks);
+  d.shared_per_block = c.shared_per_block;
+  d.shared_per_multiprocessor = std::max(shared_per_multiprocessor, c.shared_per_block + 1024);
+  d.l2_bytes = std::size_t{4} << 20;
+  d.memory_bytes = c.memory_bytes;
+  d.integrated = c.integrated;
+  d.managed = c.managed;
+  d.concurrent_managed = c.managed && c.concurrent_managed;
+  d.pageable_access = c.pageable_access;
+  d.memory_pools = c.memory_pools;
+  d.can_map_host = c.map_host;
+  d.cooperative = c.cooperative;
+  d.async_shared_copy = c.async_copy;
+  d.bulk_shared_copy = c.bulk_copy;
+  return d;
+}
+
+void select(int index) {
+  injection_point("select");
+  need_index(index, "select");
+}
+
+int selected() {
+  return 0;
+}
+
+MemoryInfo memory_info() {
+  injection_point("memory_info");
+  return memory().info();
+}
+
+Telemetry telemetry(int) noexcept {
+  return {};
+}
+
+void load_kernels() {
+  injection_point("load_kernels");
+}
+
+// --- memory ----------------------------------------------------------------------------------------
+
+void* malloc_device(std::size_t bytes) {
+  injection_point("malloc_device");
+  return memory().allocate(AllocationKind::device, bytes, true, "malloc_device");
+}
+
+// Like the vendors', frees of device and page-locked memory first wait for all queued work.
+void free_device(void* pointer) {
+  injection_point("free_device");
+  if (pointer == nullptr) return;
+  emulator::drain_device();
+  memory().release(pointer, AllocationKind::device, "free_device");
+}
+
+void* malloc_pooled(std::size_t bytes, Stream& stream) {
+  injection_point("malloc_pooled");
+  need(configuration().memory_pools, "malloc_pooled", "memory pools");
+  void* pointer = memory().allocate(AllocationKind::pooled, bytes, true, "malloc_pooled");
+  state_of(stream).submit(
+      [pointer](const FaultPointer&) -> FaultPointer {
+        Memory::instance().pool_arrive(pointer);
+        return nullptr;
+      },
+      StreamState::When::always);
+  return pointer;
+}
+
+void free_pooled(void* pointer, Stream& stream) {
+  injection_point("free_pooled");
+  if (pointer == nullptr) return;
+  memory().pool_leave(pointer, "free_pooled");
+  state_of(stream).submit(
+      [pointer](const FaultPointer&) -> FaultPointer {
+        if (const auto spoilt = Memory::instance().pool_depart(pointer)) {
+          return std::make_shared<Fault>(ErrorKind::failure, *spoilt, "correct the kernel or copy that did it");
+        }
+        return nullptr;
+      },
+      StreamState::When::always);
+}
+
+void set_pool_release_threshold(std::uint64_t) {
+  injection_point("set_pool_release_threshold");
+  need(configuration().memory_pools, "set_pool_release_threshold", "memory pools");
+}
+
+void* malloc_pinned(std::size_t bytes, PinnedOptions options) {
+  injection_point("malloc_pinned");
+  if (options.mapped) need(configuration().map_host, "malloc_pinned", "mapped host memory");
+  return memory().allocate(AllocationKind::pinned, bytes, options.mapped, "malloc_pinned");
+}
+
+void free_pinned(void* pointer) {
+  injection_point("free_pinned");
+  if (pointer == nullptr) return;
+  emulator::drain_device();
+  memory().release(pointer, AllocationKind::pinned, "free_pinned");
+}
+
+void register_host(void* pointer, std::size_t bytes, PinnedOptions options) {
+  injection_point("register_host");
+  if (options.mapped) need(configuration().map_host, "register_host", "mapped host memory");
+  memory().register_host(pointer, bytes, options.mapped);
+}
+
+void unregister_host(void* pointer) {
+  injection_point("unregister_host");
+  emulator::drain_device();
+  memory().unregister_host(pointer);
+}
+
+void* device_address(void* mapped_host_pointer) {
+  injection_point("device_address");
+  const auto found = memory().find(mapped_host_pointer);
+  const bool host = found && (found->kind == AllocationKind::pinned || found->kind == AllocationKind::registered);
+  if (!host || !found->mapped_to_device) {
+    throw Error(ErrorKind::failure, "device_address", "the pointer is not to mapped host memory",
+                "allocate or register it with PinnedOptions::mapped");
+  }
+  return mapped_host_pointer;
+}
+
+void* malloc_managed(std::size_t bytes) {
+  injection_point("malloc_managed");
+  need(configuration().managed, "malloc_managed", "managed memory");
+  return memory().allocate(AllocationKind::managed, bytes, true, "malloc_managed");
+}
+
+void free_managed(void* pointer) {
+  injection_point("free_managed");
+  if (pointer == nullptr) return;
+  emulator::drain_device();
+  memory().release(pointer, AllocationKind::managed, "free_managed");
+}
+
+// --- copies ----------------------------------------------------------------------------------------
+
+namespace {
+
+std::optional<std::string> copy_problem(const void* destination, const void* source, std::size_t bytes, bool now) {
+  if (auto problem = Memory::instance().range_problem(destination, bytes, now)) return "destination: " + *problem;
+  if (auto problem = Memory::instance().range_problem(source, bytes, now)) return "source: " + *problem;
+  return std::nullopt;
+}
+
+FaultPointer copy_now(void* destination, const void* source, std::size_t bytes) {
+  if (auto problem = copy_problem(destination, source, bytes, true)) {
+    return std::make_shared<Fault>(ErrorKind::failure, "a queued copy failed (" + *problem + ")",
+                                   "order the streams with an event");
+  }
+  const DeviceAccess access;
+  std::memmove(destination, source, bytes);
+  return nullptr;
+}
+
+}  // namespace
+
+// On the calling thread, and in no order with any stream: these do not synchronise with a default stream.
+void copy(void* destination, const void* source, std::size_t bytes) {
+  injection_point("copy");
+  if (bytes == 0) return;
+  memory();
+  if (auto problem = copy_problem(destination, source, bytes, true)) {
+    throw Error(ErrorKind::failure, "copy", *problem, "pass whole allocations that live");
+  }
+  const DeviceAccess access;
+  std::memmove(destination, source, bytes);
+}
+
+void copy_async(void* destination, const void* source, std::size_t bytes, Stream& stream) {
+  injection_point("copy_async");
+  if (bytes == 0) return;
+  memory();
+  if (auto problem = copy_problem(destination, source, bytes, false)) {
+    throw Error(ErrorKind::failure, "copy_async", *problem, "pass whole allocations that live");
+  }
+  StreamState& state = state_of(stream);
+  const std::uint64_t ticket = state.submit([=](const FaultPointer&) { return copy_now(destination, source, bytes); });
+  // Pageable memory travels through a staging buffer, and the call returns when it has.
+  if (Memory::instance().is_pageable(destination) || Memory::instance().is_pageable(source)) state.wait(ticket);
+}
+
+void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream) {
+  injection_point("fill_async");
+  if (bytes == 0) return;
+  std::optional<std::string> problem = memory().range_problem(pointer, bytes, false);
+  if (!problem && memory().is_pageable(pointer)) problem = "the pointer is to pageable host memory";
+  if (problem) throw Error(ErrorKind::failure, "fill_async", *problem, "pass device memory that lives");
+  state_of(stream).submit([=](const FaultPointer&) -> FaultPointer {
+    if (auto late = Memory::instance().range_problem(pointer, bytes, true)) {
+      return std::make_shared<Fault>(ErrorKind::failure, "a queued fill failed (" + *late + ")",
+                                     "order the streams with an event");
+    }
+    const DeviceAccess access;
+    std::memset(pointer, value, bytes);
+    return nullptr;
+  });
+}
+
+// --- managed memory --------------------------------------------------------------------------------
+
+namespace {
+
+void need_managed(const void* pointer, std::size_t bytes, const char* call) {
+  const auto found = memory().find(pointer);
+  std::optional<std::string> problem = Memory::instance().range_problem(pointer, bytes, false);
+  if (!problem && (!found || found->kind != AllocationKind::managed)) problem = "the pointer is not to managed memory";
+  if (problem) throw Error(ErrorKind::failure, call, *problem, "pass memory of malloc_managed");
+}
+
+void need_location(Location location, const char* call) {
+  if (location.device > 0) need_index(location.device, call);
+}
+
+}  // namespace
+
+void prefetch(void* pointer, std::size_t bytes, Location to, Stream& stream) {
+  injection_point("prefetch");
+  need(configuration().concurrent_managed, "prefetch", "concurrent managed access");
+  need_location(to, "prefetch");
+  need_managed(pointer, bytes, "prefetch");
+  Memory::instance().set_prefetched(pointer, bytes, to.device);
+  state_of(stream).submit([](const FaultPointer&) -> FaultPointer { return nullptr; });
+}
+
+void advise(void* pointer, std::size_t bytes, Advice, Location location) {
+  injection_point("advise");
+  need(configuration().concurrent_managed, "advise", "concurrent managed access");
+  need_location(location, "advise");
+  need_managed(pointer, bytes, "advise");
+}
+
+PointerInfo pointer_info(const void* pointer) {
+  injection_point("pointer_info");
+  const auto found = memory().find(pointer);
+  if (!found) return {};
+  switch (found->kind) {
+    case AllocationKind::device:
+    case AllocationKind::pooled:
+      return {PointerKind::device, 0, configuration().integrated};
+    case AllocationKind::pinned:
+    case AllocationKind::registered:
+      return {PointerKind::pinned, 0, found->mapped_to_device};
+    case AllocationKind::managed:
+      return {PointerKind::managed, 0, true};
+  }
+  return {};
+}
+
+std::optional<int> last_prefetch(const void* pointer, std::size_t bytes) {
+  injection_point("last_prefetch");
+  need_managed(pointer, bytes, "last_prefetch");
+  return Memory::instance().last_prefetch(pointer, bytes);
+}
+
+// --- launching -------------------------------------------------------------------------------------
+
+namespace detail {
+namespace {
+
+[[noreturn]] void refuse(const char* kernel, const std::string& reason, const std::string& hint,
+                         ErrorKind kind = ErrorKind::failure) {
+  throw Error(kind, "launch", fmt::format("kernel '{}' cannot be launched ({})", kernel, reason), hint);
+}
+
+void check_shape(const char* kernel, const LaunchShape& shape, const emulator::Configuration& c) {
+  if (shape.block.size() == 0 || shape.block.size() > threads_per_block || shape.block.z > 64) {
+    refuse(kernel, fmt::format("a block of {}×{}×{} threads", shape.block.x, shape.block.y, shape.block.z),
+           fmt::format("use 1 to {} threads", threads_per_block));
+  }
+  if (shape.grid.size() == 0 || shape.grid.x > 0x7fffffffu || shape.grid.y > 65535 || shape.grid.z > 65535) {
+    refuse(kernel, fmt::format("a grid of {}×{}×{} blocks", shape.grid.x, shape.grid.y, shape.grid.z),
+           "use 1 to 2147483647 × 65535 × 65535 blocks");
+  }
+  if (shape.shared_bytes > c.shared_per_block) {
+    refuse(kernel, fmt::format("{} bytes of shared memory a block", shape.shared_bytes),
+           fmt::format("the device has {}", c.shared_per_block));
+  }
+  if (!shape.cooperative) return;
+  if (!c.cooperative) {
+    refuse(kernel, "the emulated device has no cooperative launch", "switch it on in ISTHMUS_EMULATOR",
+           ErrorKind::unsupported);
+  }
+  if (shape.grid.size() > c.resident_blocks) {
+    refuse(kernel, fmt::format("a cooperative grid of {} blocks", shape.grid.size()),
+           fmt::format("the device holds {} at once", c.resident_blocks));
+  }
+}
+
+void check_arguments(const BoundLaunch& bound) {
+  for (std::size_t i = 0; i < bound.argument_count && i < 64; ++i) {
+    if ((bound.pointer_arguments >> i & 1) == 0) continue;
+    void* pointer;
+    std::memcpy(&pointer, bound.arguments[i], sizeof pointer);
+    if (const auto problem = memory().argument_problem(pointer)) {
+      refuse(bound.name, fmt::format("argument {}: {}", i + 1, *problem),
+             "pass device, managed or mapped memory, or set pageable_access=1 in ISTHMUS_EMULATOR");
+    }
+  }
+}
+
+/// The closure's bytes, aligned for any argument.
+struct Bytes {
+  explicit Bytes(const void* from, std::size_t count) : storage(new Line[(count + sizeof(Line) - 1) / sizeof(Line)]) {
+    std::memcpy(storage.get(), from, count);
+  }
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::unique_ptr<Line[]> storage;
+};
+
+}  // namespace
+
+void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape) {
+  injection_point("launch");
+  const auto c = configuration();
+  check_shape(bound.name, shape, c);
+  check_arguments(bound);
+  static std::atomic<std::uint64_t> launches = 0;
+  auto closure = std::make_shared<Bytes>(bound.closure, bound.closure_bytes);
+  state_of(stream).submit([=, number = launches++, name = bound.name, invoke = bound.invoke](const FaultPointer&) {
+    const DeviceAccess access;
+    emulator::Grid grid;
+    grid.kernel = name;
+    grid.invoke = invoke;
+    grid.closure = closure->storage.get();
+    grid.grid = dim3(shape.grid.x, shape.grid.y, shape.grid.z);
+    grid.block = dim3(shape.block.x, shape.block.y, shape.block.z);
+    grid.shared_bytes = shape.shared_bytes;
+    grid.cooperative = shape.cooperative;
+    grid.launch_number = number;
+    grid.configuration = c;
+    return grid.run();
+  });
+}
+
+KernelInfo kernel_info(const char* name, const void*, const LaunchShape& shape) {
+  injection_point("kernel_info");
+  const auto c = configuration();
+  check_shape(name, shape, c);
+  KernelInfo known;
+  known.name = name;
+  const int threads = static_cast<int>(shape.block.size());
+  int blocks = std::min(threads_per_multiprocessor / threads, 32);
+  if (shape.shared_bytes != 0) {
+    blocks = std::min(blocks, static_cast<int>(shared_per_multiprocessor / (shape.shared_bytes + 1024)));
+  }
+  known.blocks_per_multiprocessor = std::max(blocks, 1);
+  known.occupancy = static_cast<double>(*known.blocks_per_multiprocessor * threads) / threads_per_multiprocessor;
+  return known;
+}
+
+}  // namespace detail
+
+// --- BLAS ------------------------------------------------------------------------------------------
+
+struct Blas::Library {};
+
+Blas::Blas() : library_(nullptr) {
+  injection_point("blas_create");
+  throw Error(ErrorKind::unsupported, "blas_create", "the emulated device has no vendor BLAS (none was tried)",
+              "measure reference figures on a GPU");
+}
+Blas::~Blas() = default;
+std::string Blas::version() const {
+  return "";
+}
+void Blas::sgemm(Stream&, std::int64_t, std::int64_t, std::int64_t, const float*, std::int64_t, const float*,
+                 std::int64_t, float*, std::int64_t) {}
+void Blas::sgemv(Stream&, std::int64_t, std::int64_t, const float*, std::int64_t, const float*, float*) {}
+
+}  // namespace isthmus::device

@@ -1,0 +1,50 @@
+#pragma once
+
+// What tests and tools may change about the emulated device. ISTHMUS_EMULATOR sets the same from outside:
+//   ISTHMUS_EMULATOR="warp=64,order=seed:7,memory=1GiB,lockstep=1"
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace isthmus::device::emulator {
+
+/// The order in which the threads of a block take turns, and blocks start.
+enum class Order {
+  natural,  ///< ascending: many missing barriers hide here
+  reverse,  ///< descending
+  seeded,   ///< shuffled anew at every turn, the same for the same seed
+};
+
+struct Configuration {
+  unsigned warp_size = 32;       ///< "warp", 32 or 64
+  Order order = Order::natural;  ///< "order": natural, reverse or seed:N
+  std::uint64_t seed = 0;
+  std::size_t memory_bytes = std::size_t{4} << 30;  ///< "memory": capacity of device memory
+  unsigned resident_blocks = 16;                    ///< "blocks": most of a cooperative launch
+  std::size_t shared_per_block = 227 << 10;         ///< "shared"
+  unsigned workers = 0;                             ///< "workers": OS threads for the blocks of a launch; 0: one a core
+  bool lockstep = false;                            ///< "lockstep": the lanes of a warp leave a spin_until together
+  double timeout = 60;                              ///< "timeout": seconds that a block may do nothing but spin
+  double grace = 0.002;            ///< "grace": seconds after which queued work starts though nobody asked for it
+  bool managed = true;             ///< "managed"
+  bool concurrent_managed = true;  ///< "concurrent_managed"
+  bool pageable_access = false;    ///< "pageable_access": kernels may be given malloc'd memory
+  bool memory_pools = true;        ///< "memory_pools"
+  bool map_host = true;            ///< "map_host"
+  bool cooperative = true;         ///< "cooperative"
+  bool async_copy = true;          ///< "async_copy": the hardware copies to shared memory asynchronously
+  bool bulk_copy = true;           ///< "bulk_copy"
+  bool integrated = false;         ///< "integrated": the host may use device memory
+};
+
+/// Starts from the defaults; throws device::Error on what is not understood.
+Configuration parse(std::string_view specification);
+/// What holds now: ISTHMUS_EMULATOR until configure() is called.
+Configuration configuration();
+/// Holds for work queued from now on.
+void configure(const Configuration& configuration);
+/// Waits for all work and forgets faults that nobody was told of.
+void reset();
+
+}  // namespace isthmus::device::emulator

@@ -1,0 +1,119 @@
+// A memory fault is explained in one sentence. In a kernel it ends the launch as any other fault of a kernel does; a
+// host that dereferences device memory, which nothing can mend, ends the process.
+
+#include "device/emulator/fault_handler.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "device/emulator/block.hpp"
+#include "device/emulator/memory.hpp"
+
+namespace isthmus::device::emulator {
+namespace {
+
+struct sigaction previous_segv, previous_bus;
+constinit thread_local std::uintptr_t fault_address = 0;
+
+// Runs on the faulting thread's own stack, outside the handler.
+[[noreturn]] void end_kernel() {
+  Thread& self = current();
+  Block& block = current_block();
+  {
+    std::string what = Memory::instance().explain(fault_address);
+    if (what.empty()) what = block.explain(self, fault_address);
+    block.stop(fmt::format("block {}, thread {} accessed {:#x}: {}", triple(block.index), triple(self.index),
+                           fault_address, what),
+               "correct the kernel's index or the lifetime of its memory");
+  }
+  block.abandon(self);
+}
+
+void chain(int signal, siginfo_t* information, void* context) {
+  const struct sigaction& previous = signal == SIGBUS ? previous_bus : previous_segv;
+  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction) {
+    previous.sa_sigaction(signal, information, context);
+  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+    previous.sa_handler(signal);
+  } else {
+    ::signal(signal, SIG_DFL);  // the instruction runs again and ends the process
+  }
+}
+
+void on_fault(int signal, siginfo_t* information, void* context) {
+  const auto address = reinterpret_cast<std::uintptr_t>(information->si_addr);
+  if (this_thread != nullptr) {
+    fault_address = address;
+    auto* machine = &static_cast<ucontext_t*>(context)->uc_mcontext;
+    // Go on in end_kernel, at the top of the thread's stack: nobody goes back to what lies there, and its end may be
+    // what overflowed.
+    const auto stack = current().fiber.stack_top();
+#if defined(__x86_64__)
+    machine->gregs[REG_RSP] = static_cast<greg_t>((stack & ~std::uintptr_t{15}) - 8);
+    machine->gregs[REG_RIP] = reinterpret_cast<greg_t>(&end_kernel);
+    return;
+#elif defined(__aarch64__)
+    machine->sp = stack & ~std::uintptr_t{15};
+    machine->pc = reinterpret_cast<std::uintptr_t>(&end_kernel);
+    return;
+#endif
+  }
+  const std::string what = Memory::instance().explain(address);
+  if (what.empty()) {
+    chain(signal, information, context);
+    return;
+  }
+  const std::string text = fmt::format(
+      "isthmus: the host dereferenced device memory at {:#x} ({}); copy it to host memory first\n", address, what);
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+  std::abort();
+}
+
+void install_handlers() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, &previous_segv);
+  sigaction(SIGBUS, &action, &previous_bus);
+}
+
+/// A handler cannot run on a fiber's stack that has just overflowed.
+struct AlternateStack {
+  static constexpr std::size_t bytes = 64 << 10;
+  void* memory = nullptr;
+  AlternateStack() {
+    stack_t present = {};
+    if (sigaltstack(nullptr, &present) == 0 && (present.ss_flags & SS_DISABLE) == 0) return;  // a sanitizer's: keep it
+    void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return;
+    memory = mapped;
+    stack_t wanted = {};
+    wanted.ss_sp = memory;
+    wanted.ss_size = bytes;
+    sigaltstack(&wanted, nullptr);
+  }
+  ~AlternateStack() {
+    if (!memory) return;
+    stack_t none = {};
+    none.ss_flags = SS_DISABLE;
+    sigaltstack(&none, nullptr);
+    munmap(memory, bytes);
+  }
+};
+
+}  // namespace
+
+void use_alternate_stack() {
+  static std::once_flag installed;
+  std::call_once(installed, install_handlers);
+  static thread_local AlternateStack stack;
+}
+
+}  // namespace isthmus::device::emulator

@@ -1,0 +1,114 @@
+#include "device/emulator/fiber.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace isthmus::device::emulator {
+namespace {
+
+using boost::context::detail::jump_fcontext;
+using boost::context::detail::make_fcontext;
+using boost::context::detail::transfer_t;
+
+#if ISTHMUS_ASAN || ISTHMUS_TSAN
+constexpr std::size_t stack_bytes = 256 << 10;
+#else
+constexpr std::size_t stack_bytes = 64 << 10;
+#endif
+constexpr std::size_t page = 4096;
+
+// The fiber that a switch goes to; read by a fiber that runs for the first time.
+constinit thread_local Fiber* destination = nullptr;
+
+}  // namespace
+
+Fiber::~Fiber() {
+#if ISTHMUS_TSAN
+  if (owns_tsan_fiber_) __tsan_destroy_fiber(tsan_fiber_);
+#endif
+}
+
+void Fiber::adopt_thread() {
+#if ISTHMUS_TSAN
+  tsan_fiber_ = __tsan_get_current_fiber();
+#endif
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+    pthread_attr_getstack(&attributes, &stack_, &stack_bytes_);
+    pthread_attr_destroy(&attributes);
+  }
+}
+
+void Fiber::start(void* stack, std::size_t bytes, Entry entry, void* argument) {
+#if ISTHMUS_ASAN
+  __asan_unpoison_memory_region(stack, bytes);  // an abandoned run leaves its red zones behind
+#endif
+#if ISTHMUS_TSAN
+  if (owns_tsan_fiber_) __tsan_destroy_fiber(tsan_fiber_);
+  tsan_fiber_ = __tsan_create_fiber(0);
+  owns_tsan_fiber_ = true;
+#endif
+  asan_fake_stack_ = nullptr;
+  entry_ = entry;
+  argument_ = argument;
+  stack_ = stack;
+  stack_bytes_ = bytes;
+  context_ = make_fcontext(static_cast<std::byte*>(stack) + bytes, bytes, &Fiber::enter);
+}
+
+void Fiber::change(Fiber& from, Fiber& to) {
+  destination = &to;
+#if ISTHMUS_ASAN
+  __sanitizer_start_switch_fiber(&from.asan_fake_stack_, to.stack_, to.stack_bytes_);
+#endif
+#if ISTHMUS_TSAN
+  // No-sync: a switch orders nothing, or no race between the threads of a block would ever be seen.
+  __tsan_switch_to_fiber(to.tsan_fiber_, __tsan_switch_to_fiber_no_sync);
+#endif
+  from.arrived(jump_fcontext(to.context_, &from));
+}
+
+void Fiber::arrived(transfer_t transfer) {
+  static_cast<Fiber*>(transfer.data)->context_ = transfer.fctx;
+#if ISTHMUS_ASAN
+  __sanitizer_finish_switch_fiber(asan_fake_stack_, nullptr, nullptr);
+#endif
+}
+
+void Fiber::enter(transfer_t transfer) {
+  Fiber& self = *destination;
+  self.arrived(transfer);
+  self.entry_(self.argument_);
+  std::abort();  // the entry never returns
+}
+
+Stacks::~Stacks() {
+  for (std::byte* chunk : chunks_) {
+    if (chunk) munmap(chunk, per_chunk * (stack_bytes + page));
+  }
+}
+
+Stacks::Range Stacks::get(std::size_t index) {
+  std::byte*& chunk = chunks_[index / per_chunk];
+  if (!chunk) {
+    void* mapped = mmap(nullptr, per_chunk * (stack_bytes + page), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+      std::perror("isthmus: the emulator cannot map the stacks of its fibers");
+      std::abort();
+    }
+    chunk = static_cast<std::byte*>(mapped);
+    // A guard page costs a mapping and a process has 65,530: guard the first stacks only. The threads of a kernel run
+    // the same code, so one that overflows its stack overflows these too.
+    if (index < per_chunk) {
+      for (std::size_t i = 0; i < per_chunk; ++i) mprotect(chunk + i * (stack_bytes + page), page, PROT_NONE);
+    }
+  }
+  // Tops are staggered by a cache line, or the hot ends of all stacks would share one set of the L1 cache.
+  return {chunk + (index % per_chunk) * (stack_bytes + page) + page, stack_bytes - 64 * (index % 32)};
+}
+
+}  // namespace isthmus::device::emulator

@@ -1,0 +1,64 @@
+#pragma once
+
+// A stack and where its execution stands. Fibers are created once per OS thread and reused for every block.
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cstddef>
+#include <cstdint>
+
+#include "device/emulator/sanitizers.hpp"
+
+namespace isthmus::device::emulator {
+
+class Fiber {
+ public:
+  using Entry = void (*)(void* argument);
+
+  Fiber() = default;
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+  ~Fiber();
+
+  /// Stands for the OS thread that calls; it owns no stack.
+  void adopt_thread();
+  /// `entry(argument)` runs on [stack, stack + bytes) at the first switch and must never return.
+  void start(void* stack, std::size_t bytes, Entry entry, void* argument);
+  /// Leaves `from`, which is the one running, for `to`; returns when somebody switches back.
+  static void change(Fiber& from, Fiber& to);
+  std::uintptr_t stack_bottom() const { return reinterpret_cast<std::uintptr_t>(stack_); }
+  std::uintptr_t stack_top() const { return stack_bottom() + stack_bytes_; }
+
+ private:
+  static void enter(boost::context::detail::transfer_t transfer);
+  void arrived(boost::context::detail::transfer_t transfer);
+
+  boost::context::detail::fcontext_t context_ = nullptr;
+  Entry entry_ = nullptr;
+  void* argument_ = nullptr;
+  void* stack_ = nullptr;
+  std::size_t stack_bytes_ = 0;
+  bool owns_tsan_fiber_ = false;
+  void* tsan_fiber_ = nullptr;
+  void* asan_fake_stack_ = nullptr;
+};
+
+/// Stacks for the fibers of one OS thread, given out by index.
+class Stacks {
+ public:
+  Stacks() = default;
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+  ~Stacks();
+  struct Range {
+    void* begin;
+    std::size_t bytes;
+  };
+  Range get(std::size_t index);
+  static constexpr std::size_t per_chunk = 64;
+
+ private:
+  static constexpr std::size_t most_chunks = 16;
+  std::byte* chunks_[most_chunks] = {};
+};
+
+}  // namespace isthmus::device::emulator

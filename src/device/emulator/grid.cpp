@@ -1,0 +1,189 @@
+#include "device/emulator/grid.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <cstring>
+#include <deque>
+#include <numeric>
+#include <system_error>
+#include <thread>
+
+#include "device/emulator/block.hpp"
+#include "device/emulator/fault_handler.hpp"
+
+namespace isthmus::device::emulator {
+
+// --- OS threads ------------------------------------------------------------------------------------
+
+struct Workers::Shared {
+  std::mutex mutex;
+  std::condition_variable wanted;
+  std::deque<std::function<void()>> jobs;
+  std::size_t idle = 0;
+
+  void work() {
+    use_alternate_stack();
+    std::unique_lock lock(mutex);
+    for (;;) {
+      ++idle;
+      wanted.wait(lock, [&] { return !jobs.empty(); });
+      --idle;
+      std::function<void()> job = std::move(jobs.front());
+      jobs.pop_front();
+      lock.unlock();
+      job();
+      job = nullptr;
+      lock.lock();
+    }
+  }
+};
+
+Workers::Workers() : shared_(new Shared) {}
+
+Workers& Workers::instance() {
+  static Workers* workers = new Workers;  // never destroyed: its threads wait on it until the process ends
+  return *workers;
+}
+
+void Workers::submit(std::function<void()> job) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->jobs.push_back(std::move(job));
+  if (shared_->idle >= shared_->jobs.size()) {
+    shared_->wanted.notify_one();
+    return;
+  }
+  // All __shared__ arrays of the program are thread-local and come out of the thread's stack.
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, std::size_t{64} << 20);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  const int problem = pthread_create(
+      &thread, &attributes,
+      [](void* shared) -> void* {
+        static_cast<Shared*>(shared)->work();
+        return nullptr;
+      },
+      shared_);
+  pthread_attr_destroy(&attributes);
+  if (problem != 0) {
+    shared_->jobs.pop_back();
+    throw std::system_error(problem, std::generic_category(), "the emulator cannot start an OS thread");
+  }
+}
+
+// --- a launch --------------------------------------------------------------------------------------
+
+std::string place(const char* file, int line) {
+  const char* slash = std::strrchr(file, '/');
+  return fmt::format("{}:{}", slash ? slash + 1 : file, line);
+}
+
+std::string triple(const uint3& index) {
+  return fmt::format("({},{},{})", index.x, index.y, index.z);
+}
+
+uint3 Grid::block_index(std::uint64_t number) const {
+  return {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
+          static_cast<unsigned>(number / grid.x / grid.y)};
+}
+
+std::uint64_t Grid::nth_block(std::uint64_t turn) const {
+  const std::uint64_t n = blocks();
+  if (configuration.order == Order::natural || n == 1) return turn;
+  if (configuration.order == Order::reverse) return n - 1 - turn;
+  // A step that shares no factor with n visits every block once.
+  const std::uint64_t mixed = (configuration.seed + launch_number + 1) * 0x9e3779b97f4a7c15ULL;
+  std::uint64_t step = (mixed >> 33) % n;
+  while (std::gcd(step, n) != 1) ++step;
+  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(turn) * step + (mixed & 0xffff)) % n);
+}
+
+FaultPointer Grid::run() {
+  unsigned threads = configuration.workers ? configuration.workers : std::max(1u, std::thread::hardware_concurrency());
+  if (cooperative || threads > blocks()) threads = static_cast<unsigned>(blocks());
+  std::unique_lock lock(mutex_);
+  active_ = threads;
+  for (unsigned i = 0; i < threads; ++i) Workers::instance().submit([this] { work(); });
+  changed_.wait(lock, [&] { return active_ == 0; });
+  return fault_;
+}
+
+void Grid::work() {
+  Block& block_of_thread = Block::of_this_thread();
+  std::unique_lock lock(mutex_);
+  while (next_ < blocks() && !fault_) {
+    const std::uint64_t number = nth_block(next_++);
+    lock.unlock();
+    block_of_thread.run(*this, number);
+    lock.lock();
+    finished_block(number);
+  }
+  --active_;
+  changed_.notify_all();  // under the lock: run() may return and end this object as soon as it is free
+}
+
+void Grid::finished_block(std::uint64_t number) {
+  ++finished_;
+  last_finished_ = number;
+  if (waiting_ != 0) check_barrier(waiting_file_, waiting_line_);
+}
+
+void Grid::check_barrier(const char* file, int line) {
+  if (fault_ || finished_ == 0 || waiting_ + finished_ < blocks()) return;
+  fault_ = std::make_shared<Fault>(
+      ErrorKind::failure,
+      fmt::format("kernel '{}' was stopped (grid_sync at {} waits for ever: {} of {} blocks are there, block {} has "
+                  "returned without it)",
+                  kernel, place(file, line), waiting_, blocks(), triple(block_index(last_finished_))),
+      "let every block of the grid reach every grid_sync");
+  failed_ = true;
+  changed_.notify_all();
+}
+
+void Grid::fail(ErrorKind kind, std::string reason, std::string hint) {
+  const std::lock_guard lock(mutex_);
+  if (!fault_) {
+    fault_ =
+        std::make_shared<Fault>(kind, fmt::format("kernel '{}' was stopped ({})", kernel, reason), std::move(hint));
+  }
+  failed_ = true;
+  changed_.notify_all();
+}
+
+bool Grid::wait_at_barrier(const uint3& block_at, const char* file, int line) {
+  std::unique_lock lock(mutex_);
+  if (fault_) return false;
+  if (waiting_ == 0) {
+    waiting_file_ = file;
+    waiting_line_ = line;
+  } else if (waiting_line_ != line || std::strcmp(waiting_file_, file) != 0) {
+    fault_ = std::make_shared<Fault>(
+        ErrorKind::failure,
+        fmt::format("kernel '{}' was stopped (blocks wait at different grid barriers: block {} at {}, others at {})",
+                    kernel, triple(block_at), place(file, line), place(waiting_file_, waiting_line_)),
+        "let every block of the grid reach the same grid_sync");
+    failed_ = true;
+    changed_.notify_all();
+    return false;
+  }
+  if (++waiting_ == blocks()) {
+    waiting_ = 0;
+    ++generation_;
+    changed_.notify_all();
+    return true;
+  }
+  check_barrier(file, line);
+  changed_.wait(lock, [&, generation = generation_] { return fault_ || generation_ != generation; });
+  return !fault_;
+}
+
+void Grid::start_another_block() {
+  const std::lock_guard lock(mutex_);
+  if (cooperative || fault_ || next_ >= blocks() || active_ >= configuration.resident_blocks) return;
+  ++active_;
+  Workers::instance().submit([this] { work(); });
+}
+
+}  // namespace isthmus::device::emulator

@@ -1,0 +1,88 @@
+#pragma once
+
+// One launch while it runs: its blocks over OS threads, the grid-wide barrier, its fault.
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "device/emulator/emulator.hpp"
+#include "device/kernel.hpp"
+
+namespace isthmus::device::emulator {
+
+/// Why work on a stream ended; thrown at the next call that waits for it.
+struct Fault {
+  ErrorKind kind = ErrorKind::failure;
+  std::string reason;
+  std::string hint;
+  std::atomic<bool> reported = false;
+  Fault(ErrorKind kind_, std::string reason_, std::string hint_)
+      : kind(kind_), reason(std::move(reason_)), hint(std::move(hint_)) {}
+};
+using FaultPointer = std::shared_ptr<Fault>;
+
+/// OS threads that run blocks. There is always one for a job, however many wait: a block that waits for another must
+/// not keep it from starting.
+class Workers {
+ public:
+  static Workers& instance();
+  void submit(std::function<void()> job);
+
+ private:
+  struct Shared;
+  Workers();
+  Shared* shared_;  // outlives the process's last thread
+};
+
+class Grid {
+ public:
+  const char* kernel = "";
+  void (*invoke)(const void* closure) = nullptr;
+  const void* closure = nullptr;
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+  bool cooperative = false;
+  std::uint64_t launch_number = 0;
+  Configuration configuration;
+
+  /// Runs all blocks; null when all went well.
+  FaultPointer run();
+
+  // For blocks.
+  uint3 block_index(std::uint64_t number) const;
+  void fail(ErrorKind kind, std::string reason, std::string hint);
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  /// All threads of a block stand at grid_sync(). False when the launch has failed.
+  bool wait_at_barrier(const uint3& block, const char* file, int line);
+  /// A block does nothing but spin: perhaps it waits for one that has not started.
+  void start_another_block();
+
+ private:
+  void work();
+  void finished_block(std::uint64_t number);
+  void check_barrier(const char* file, int line);
+  std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
+  std::uint64_t nth_block(std::uint64_t turn) const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t next_ = 0;
+  std::uint64_t finished_ = 0;
+  std::uint64_t last_finished_ = 0;
+  unsigned active_ = 0;
+  std::uint64_t waiting_ = 0, generation_ = 0;
+  const char* waiting_file_ = "";
+  int waiting_line_ = 0;
+  std::atomic<bool> failed_ = false;
+  FaultPointer fault_;
+};
+
+/// "saxpy.cpp:12"
+std::string place(const char* file, int line);
+std::string triple(const uint3& index);
+
+}  // namespace isthmus::device::emulator

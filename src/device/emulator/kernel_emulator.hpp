@@ -1,0 +1,390 @@
+#pragma once
+
+// Kernels as host C++: the names of kernel.hpp and of CUDA C++, each thread of a block being a fiber.
+// Functions that must know where they were called take the caller's file and line as default arguments.
+
+#include <cmath>
+#include <cstring>
+
+#include "device/emulator/atomics.hpp"
+#include "device/emulator/vector_types.hpp"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+// A resident block has an OS thread of its own, so thread-local is block-local; values stay from block to block,
+// as on a GPU.
+#define __shared__ static thread_local
+
+namespace isthmus::device::emulator {
+
+/// What the threads of a block have in common.
+struct BlockView {
+  uint3 index{};
+  dim3 block_extent, grid_extent;
+  unsigned warp_size = 32;
+  std::byte* dynamic_shared = nullptr;
+};
+
+/// What a thread knows of itself.
+struct ThreadView {
+  uint3 index{};
+  unsigned lane = 0, warp = 0;
+  BlockView* block = nullptr;
+};
+
+/// The thread that runs now; null outside kernels.
+extern constinit thread_local ThreadView* this_thread;
+
+enum class WarpOperation {
+  sync,
+  shuffle,
+  shuffle_up,
+  shuffle_down,
+  shuffle_xor,
+  ballot,
+  any,
+  all,
+  match_any,
+  match_all
+};
+/// Meets the other lanes of `mask`; `value` goes in, the operation's result comes back in its place.
+void warp_operation(WarpOperation operation, LaneMask mask, void* value, unsigned bytes, int argument, const char* file,
+                    int line);
+
+/// Waits for the live threads of the block; returns how many gave true.
+int barrier(const char* operation, bool predicate, const char* file, int line);
+void grid_barrier(const char* file, int line);
+void spin_yield(const char* file, int line);
+/// In lockstep emulation: reports one evaluation of the predicate, true when this lane may go on.
+bool lockstep_turn(bool passed, const char* file, int line);
+bool lockstep() noexcept;
+void fence() noexcept;
+double seconds() noexcept;
+long long ticks() noexcept;
+bool has_async_copy() noexcept;
+bool has_bulk_copy() noexcept;
+[[noreturn]] void trap(const char* file, int line);
+
+void async_copy(void* shared, const void* global, unsigned bytes, const char* file, int line);
+void async_commit();
+void async_wait(unsigned pending);
+
+/// The value of an initialised BulkBarrier, which names its record in the block.
+std::uint64_t bulk_init(unsigned arrivals);
+void bulk_expect(std::uint64_t barrier, unsigned bytes, const char* file, int line);
+void bulk_wait(std::uint64_t barrier, unsigned parity, const char* file, int line);
+void bulk_copy(void* shared, const void* global, unsigned bytes, std::uint64_t barrier, const char* file, int line);
+
+}  // namespace isthmus::device::emulator
+
+#define threadIdx (::isthmus::device::emulator::this_thread->index)
+#define blockIdx (::isthmus::device::emulator::this_thread->block->index)
+#define blockDim (::isthmus::device::emulator::this_thread->block->block_extent)
+#define gridDim (::isthmus::device::emulator::this_thread->block->grid_extent)
+
+// --- CUDA's own names ------------------------------------------------------------------------------
+
+inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  ::isthmus::device::emulator::barrier("__syncthreads", false, file, line);
+}
+inline int __syncthreads_count(int predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return ::isthmus::device::emulator::barrier("__syncthreads_count", predicate != 0, file, line);
+}
+inline int __syncthreads_or(int predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return ::isthmus::device::emulator::barrier("__syncthreads_or", predicate != 0, file, line) != 0;
+}
+inline int __syncthreads_and(int predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return ::isthmus::device::emulator::barrier("__syncthreads_and", predicate == 0, file, line) == 0;
+}
+inline void __threadfence() {
+  ::isthmus::device::emulator::fence();
+}
+inline void __threadfence_block() {
+  ::isthmus::device::emulator::fence();
+}
+inline void __threadfence_system() {
+  ::isthmus::device::emulator::fence();
+}
+inline long long clock64() {
+  return ::isthmus::device::emulator::ticks();
+}
+[[noreturn]] inline void __trap(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  ::isthmus::device::emulator::trap(file, line);
+}
+/// Sleeping is only useful in a loop that waits.
+inline void __nanosleep(unsigned, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  ::isthmus::device::emulator::spin_yield(file, line);
+}
+
+inline int __popc(unsigned v) {
+  return __builtin_popcount(v);
+}
+inline int __popcll(unsigned long long v) {
+  return __builtin_popcountll(v);
+}
+inline int __ffs(int v) {
+  return __builtin_ffs(v);
+}
+inline int __ffsll(long long v) {
+  return __builtin_ffsll(v);
+}
+inline int __clz(int v) {
+  return v == 0 ? 32 : __builtin_clz(static_cast<unsigned>(v));
+}
+inline int __clzll(long long v) {
+  return v == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(v));
+}
+inline int __float_as_int(float v) {
+  return __builtin_bit_cast(int, v);
+}
+inline unsigned __float_as_uint(float v) {
+  return __builtin_bit_cast(unsigned, v);
+}
+inline float __int_as_float(int v) {
+  return __builtin_bit_cast(float, v);
+}
+inline float __uint_as_float(unsigned v) {
+  return __builtin_bit_cast(float, v);
+}
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline float rsqrtf(float v) {
+  return 1.0f / std::sqrt(v);
+}
+template <class T>
+T __ldg(const T* address) {
+  return *address;
+}
+template <class T>
+T __ldcs(const T* address) {
+  return *address;
+}
+template <class T>
+void __stcs(T* address, T value) {
+  *address = value;
+}
+constexpr int min(int a, int b) {
+  return b < a ? b : a;
+}
+constexpr int max(int a, int b) {
+  return a < b ? b : a;
+}
+constexpr unsigned min(unsigned a, unsigned b) {
+  return b < a ? b : a;
+}
+constexpr unsigned max(unsigned a, unsigned b) {
+  return a < b ? b : a;
+}
+constexpr long long min(long long a, long long b) {
+  return b < a ? b : a;
+}
+constexpr long long max(long long a, long long b) {
+  return a < b ? b : a;
+}
+constexpr unsigned long long min(unsigned long long a, unsigned long long b) {
+  return b < a ? b : a;
+}
+constexpr unsigned long long max(unsigned long long a, unsigned long long b) {
+  return a < b ? b : a;
+}
+constexpr long min(long a, long b) {
+  return b < a ? b : a;
+}
+constexpr long max(long a, long b) {
+  return a < b ? b : a;
+}
+constexpr unsigned long min(unsigned long a, unsigned long b) {
+  return b < a ? b : a;
+}
+constexpr unsigned long max(unsigned long a, unsigned long b) {
+  return a < b ? b : a;
+}
+inline float min(float a, float b) {
+  return std::fmin(a, b);
+}
+inline float max(float a, float b) {
+  return std::fmax(a, b);
+}
+inline double min(double a, double b) {
+  return std::fmin(a, b);
+}
+inline double max(double a, double b) {
+  return std::fmax(a, b);
+}
+
+// --- the names of kernel.hpp -----------------------------------------------------------------------
+
+namespace isthmus::device {
+
+template <class T>
+T* dynamic_shared() {
+  return reinterpret_cast<T*>(emulator::this_thread->block->dynamic_shared);
+}
+
+inline int warp_size() {
+  return static_cast<int>(emulator::this_thread->block->warp_size);
+}
+inline int lane() {
+  return static_cast<int>(emulator::this_thread->lane);
+}
+inline int warp_in_block() {
+  return static_cast<int>(emulator::this_thread->warp);
+}
+inline LaneMask full_warp() {
+  return warp_size() == 64 ? ~LaneMask{0} : (LaneMask{1} << warp_size()) - 1;
+}
+
+namespace emulator {
+template <class T>
+T exchange(WarpOperation operation, LaneMask mask, T value, int argument, const char* file, int line) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 16, "lanes exchange plain values of up to 16 bytes");
+  warp_operation(operation, mask, &value, sizeof(T), argument, file, line);
+  return value;
+}
+}  // namespace emulator
+
+/// The value of `source_lane`; undefined (poison here) when that lane is not in `mask`.
+template <class T>
+T shuffle(LaneMask mask, T value, int source_lane, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return emulator::exchange(emulator::WarpOperation::shuffle, mask, value, source_lane, file, line);
+}
+template <class T>
+T shuffle_up(LaneMask mask, T value, int delta, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return emulator::exchange(emulator::WarpOperation::shuffle_up, mask, value, delta, file, line);
+}
+template <class T>
+T shuffle_down(LaneMask mask, T value, int delta, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return emulator::exchange(emulator::WarpOperation::shuffle_down, mask, value, delta, file, line);
+}
+template <class T>
+T shuffle_xor(LaneMask mask, T value, int bits, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return emulator::exchange(emulator::WarpOperation::shuffle_xor, mask, value, bits, file, line);
+}
+inline LaneMask ballot(LaneMask mask, bool predicate, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+  return emulator::exchange<LaneMask>(emulator::WarpOperation::ballot, mask, predicate, 0, file, line);
+}
+inline bool any(LaneMask mask, bool predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return emulator::exchange<LaneMask>(emulator::WarpOperation::any, mask, predicate, 0, file, line) != 0;
+}
+inline bool all(LaneMask mask, bool predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return emulator::exchange<LaneMask>(emulator::WarpOperation::all, mask, predicate, 0, file, line) != 0;
+}
+/// Lanes of `mask` whose value has the same bits.
+template <class T>
+LaneMask match_any(LaneMask mask, T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  static_assert(sizeof(T) <= 8);
+  LaneMask bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return emulator::exchange(emulator::WarpOperation::match_any, mask, bits, 0, file, line);
+}
+template <class T>
+bool match_all(LaneMask mask, T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  static_assert(sizeof(T) <= 8);
+  LaneMask bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return emulator::exchange(emulator::WarpOperation::match_all, mask, bits, 0, file, line) != 0;
+}
+inline void sync_warp(LaneMask mask, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::warp_operation(emulator::WarpOperation::sync, mask, nullptr, 0, 0, file, line);
+}
+
+inline void grid_sync(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::grid_barrier(file, line);
+}
+
+inline void spin_wait(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::spin_yield(file, line);
+}
+
+/// `predicate` is not called again by a thread for which it was true.
+template <class Predicate>
+void spin_until(Predicate predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if (!emulator::lockstep()) {
+    while (!predicate()) emulator::spin_yield(file, line);
+    return;
+  }
+  bool passed = false;
+  do {
+    passed = passed || predicate();
+  } while (!emulator::lockstep_turn(passed, file, line));
+}
+
+template <class T>
+T load_acquire(const T* address) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  T value;
+  __atomic_load(address, &value, __ATOMIC_ACQUIRE);
+  return value;
+}
+template <class T>
+void store_release(T* address, std::type_identity_t<T> value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  __atomic_store(address, &value, __ATOMIC_RELEASE);
+}
+template <class T>
+T load_streaming(const T* address) {
+  return *address;
+}
+template <class T>
+void store_streaming(T* address, std::type_identity_t<T> value) {
+  *address = value;
+}
+
+/// Seconds of a clock that all threads of the device share; its zero is anywhere.
+inline double device_seconds() {
+  return emulator::seconds();
+}
+
+inline bool has_async_copy() {
+  return emulator::has_async_copy();
+}
+inline bool has_bulk_copy() {
+  return emulator::has_bulk_copy();
+}
+
+template <unsigned Bytes>
+void async_copy(void* shared, const void* global, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "asynchronous copies move 4, 8 or 16 bytes");
+  emulator::async_copy(shared, global, Bytes, file, line);
+}
+inline void async_commit() {
+  emulator::async_commit();
+}
+template <unsigned Pending>
+void async_wait() {
+  emulator::async_wait(Pending);
+}
+
+/// A barrier in shared memory that counts arrivals and bytes. One thread calls init, all meet at a barrier, one thread
+/// calls expect and issues the copies, all wait for the phase's parity: 0, 1, 0, 1, …
+class BulkBarrier {
+ public:
+  void init(unsigned arrivals) { state_ = emulator::bulk_init(arrivals); }
+  /// Arrives, and says how many bytes the copies of this phase will bring.
+  void expect(unsigned bytes, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    emulator::bulk_expect(state_, bytes, file, line);
+  }
+  void wait(unsigned parity, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    emulator::bulk_wait(state_, parity, file, line);
+  }
+
+ private:
+  friend void bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier& barrier, const char* file,
+                        int line);
+  std::uint64_t state_;
+};
+static_assert(sizeof(BulkBarrier) == 8);
+
+inline void bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier& barrier,
+                      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::bulk_copy(shared, global, bytes, barrier.state_, file, line);
+}
+
+}  // namespace isthmus::device

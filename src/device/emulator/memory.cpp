@@ -1,0 +1,455 @@
+#include "device/emulator/memory.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "device/emulator/emulator.hpp"
+
+namespace isthmus::device::emulator {
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t alignment = 256;
+constexpr int canary = 0xa5;
+constexpr std::size_t most_freed = 4096;  // remembered, to explain a use after free
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+bool is_device_kind(AllocationKind kind) {
+  return kind == AllocationKind::device || kind == AllocationKind::pooled;
+}
+
+std::size_t available_host_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  std::size_t kibibytes = 0;
+  while (meminfo >> key >> kibibytes) {
+    if (key == "MemAvailable:") return kibibytes << 10;
+    std::getline(meminfo, unit);
+  }
+  return ~std::size_t{0};
+}
+
+}  // namespace
+
+const char* maker(AllocationKind kind) noexcept {
+  switch (kind) {
+    case AllocationKind::device:
+      return "malloc_device";
+    case AllocationKind::pooled:
+      return "malloc_pooled";
+    case AllocationKind::pinned:
+      return "malloc_pinned";
+    case AllocationKind::registered:
+      return "register_host";
+    case AllocationKind::managed:
+      return "malloc_managed";
+  }
+  return "?";
+}
+
+Memory& Memory::instance() {
+  static Memory* memory = new Memory;  // never destroyed: threads may still run when the process ends
+  return *memory;
+}
+
+Memory::Memory() {
+#if defined(__SANITIZE_THREAD__)
+  arena_bytes_ = std::size_t{64} << 30;
+#else
+  arena_bytes_ = std::size_t{1} << 40;
+#endif
+  void* mapped = mmap(nullptr, arena_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    throw Error(ErrorKind::failure, "malloc_device",
+                fmt::format("the emulator cannot reserve addresses for device memory ({})", std::strerror(errno)),
+                "raise the limit on address space (ulimit -v)");
+  }
+  arena_ = next_ = reinterpret_cast<std::uintptr_t>(mapped);
+}
+
+// --- allocating ------------------------------------------------------------------------------------
+
+void* Memory::allocate(AllocationKind kind, std::size_t bytes, bool mapped_to_device, const char* call) {
+  if (bytes == 0) throw Error(ErrorKind::failure, call, "0 bytes were asked for", "ask for at least one");
+  const std::lock_guard lock(mutex_);
+  Allocation made;
+  made.kind = kind;
+  made.bytes = bytes;
+  made.serial = ++serial_;
+  made.mapped_to_device = mapped_to_device;
+  void* pointer = is_device_kind(kind) ? allocate_device(made, call) : allocate_host(made, call);
+  if (kind == AllocationKind::managed) made.prefetched.assign(made.mapped_bytes / page, -2);
+  live_.emplace(made.begin, std::move(made));
+  return pointer;
+}
+
+void* Memory::allocate_device(Allocation& made, const char* call) {
+  const std::size_t capacity = configuration().memory_bytes;
+  if (made.bytes > capacity || used_ > capacity - made.bytes) {
+    throw Error(ErrorKind::out_of_memory, call,
+                fmt::format("{} bytes do not fit ({} of {} bytes of device memory are free)", made.bytes,
+                            capacity - std::min(used_, capacity), capacity),
+                "choose a smaller size, or raise memory= in ISTHMUS_EMULATOR");
+  }
+  made.mapped_bytes = round_up(round_up(made.bytes, alignment), page);
+  made.mapped = reserve(made.mapped_bytes + page);
+  // As late in its pages as alignment lets it, so that the first bytes behind it are nobody's.
+  made.begin = made.mapped + made.mapped_bytes - round_up(made.bytes, alignment);
+  made.accessible = made.kind == AllocationKind::device;
+  protect(made, true);
+  std::memset(reinterpret_cast<void*>(made.mapped), canary, made.begin - made.mapped);
+  std::memset(reinterpret_cast<void*>(made.begin), 0xff, made.bytes);  // NaN in any floating-point type
+  const std::uintptr_t end = made.begin + made.bytes;
+  std::memset(reinterpret_cast<void*>(end), canary, made.mapped + made.mapped_bytes - end);
+  protect(made, active_ != 0 && made.accessible);
+  used_ += made.bytes;
+  return reinterpret_cast<void*>(made.begin);
+}
+
+void* Memory::allocate_host(Allocation& made, const char* call) {
+  made.mapped_bytes = round_up(round_up(made.bytes, alignment), page);
+  void* mapped = MAP_FAILED;
+  if (made.mapped_bytes >= made.bytes && made.mapped_bytes < available_host_memory()) {
+    mapped = mmap(nullptr, made.mapped_bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  if (mapped == MAP_FAILED) {
+    throw Error(ErrorKind::out_of_memory, call,
+                fmt::format("{} bytes of host memory were asked for and are not available", made.bytes),
+                "choose a smaller size");
+  }
+  made.mapped = reinterpret_cast<std::uintptr_t>(mapped);
+  mprotect(reinterpret_cast<void*>(made.mapped + made.mapped_bytes), page, PROT_NONE);
+  made.begin = made.mapped + made.mapped_bytes - round_up(made.bytes, alignment);
+  if (made.kind == AllocationKind::pinned) made.begin = made.mapped;  // page-aligned, as drivers give it
+  std::memset(mapped, 0xff, made.mapped_bytes);
+  std::memset(mapped, canary, made.begin - made.mapped);
+  const std::uintptr_t end = made.begin + made.bytes;
+  std::memset(reinterpret_cast<void*>(end), canary, made.mapped + made.mapped_bytes - end);
+  return reinterpret_cast<void*>(made.begin);
+}
+
+std::uintptr_t Memory::reserve(std::size_t bytes) {
+  if (bytes > arena_bytes_) {
+    throw Error(ErrorKind::out_of_memory, "malloc_device", "the emulator's range of addresses is too small",
+                "ask for less");
+  }
+  const std::uintptr_t arena_end = arena_ + arena_bytes_;
+  for (bool wrapped = false;;) {
+    if (next_ + bytes > arena_end) {
+      if (wrapped) {
+        throw Error(ErrorKind::out_of_memory, "malloc_device", "the emulator's range of addresses is used up",
+                    "free device memory, or ask for less");
+      }
+      wrapped = true;
+      next_ = arena_;
+    }
+    // Only after a wrap can something live lie ahead.
+    auto after = live_.lower_bound(next_);
+    if (after != live_.begin()) {
+      const Allocation& before = std::prev(after)->second;
+      if (is_device_kind(before.kind) && before.mapped + before.mapped_bytes + page > next_) {
+        next_ = before.mapped + before.mapped_bytes + page;
+        continue;
+      }
+    }
+    if (after != live_.end() && is_device_kind(after->second.kind) && after->second.mapped < next_ + bytes) {
+      next_ = after->second.mapped + after->second.mapped_bytes + page;
+      continue;
+    }
+    break;
+  }
+  const std::uintptr_t given = next_;
+  next_ += bytes;
+  freed_.erase(freed_.lower_bound(given), freed_.lower_bound(next_));
+  return given;
+}
+
+void Memory::protect(const Allocation& allocation, bool open) {
+  if (mprotect(reinterpret_cast<void*>(allocation.mapped), allocation.mapped_bytes,
+               open || configuration().integrated ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+    std::perror("isthmus: the emulator cannot protect device memory");
+    std::abort();
+  }
+}
+
+// --- freeing ---------------------------------------------------------------------------------------
+
+void Memory::refuse_free(std::uintptr_t address, AllocationKind kind, const char* call) {
+  if (const auto found = find_locked(address); found != live_.end()) {
+    const Allocation& other = found->second;
+    if (other.kind != kind) {
+      throw Error(ErrorKind::failure, call,
+                  fmt::format("{:#x} was given by {} (#{})", address, maker(other.kind), other.serial),
+                  "free it with the function that belongs to that call");
+    }
+    throw Error(ErrorKind::failure, call,
+                other.begin == address ? fmt::format("{:#x} was freed already (#{})", address, other.serial)
+                                       : fmt::format("{:#x} lies {} bytes inside allocation #{}", address,
+                                                     address - other.begin, other.serial),
+                other.begin == address ? "free it once" : "free the pointer that the allocation gave");
+  }
+  if (const auto found = freed_.find(address); found != freed_.end()) {
+    throw Error(ErrorKind::failure, call,
+                fmt::format("{:#x} was freed already (double free of #{})", address, found->second.serial),
+                "free it once");
+  }
+  throw Error(ErrorKind::failure, call, fmt::format("{:#x} is unknown", address),
+              fmt::format("free what {} gave", maker(kind)));
+}
+
+std::optional<std::string> Memory::spoilt_canary(const Allocation& allocation) const {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(allocation.mapped);
+  const std::size_t head = allocation.begin - allocation.mapped;
+  for (std::size_t i = 0; i < allocation.mapped_bytes; ++i) {
+    if (i == head) i += allocation.bytes;
+    if (i >= allocation.mapped_bytes || bytes[i] == canary) continue;
+    const auto offset = static_cast<std::ptrdiff_t>(i) - static_cast<std::ptrdiff_t>(head);
+    return fmt::format("something wrote out of bounds, at byte {} of the {} bytes of {} #{}", offset, allocation.bytes,
+                       maker(allocation.kind), allocation.serial);
+  }
+  return std::nullopt;
+}
+
+void Memory::unmap(const Allocation& allocation) {
+  void* pages = reinterpret_cast<void*>(allocation.mapped);
+  if (is_device_kind(allocation.kind)) {
+    // A fresh mapping rather than mprotect: it merges with its neighbours, and the count of mappings is limited.
+    mmap(pages, allocation.mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  } else {
+    munmap(pages, allocation.mapped_bytes + page);
+  }
+}
+
+void Memory::release(void* pointer, AllocationKind kind, const char* call) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  std::optional<std::string> spoilt;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(address);
+    if (found == live_.end() || found->second.kind != kind) refuse_free(address, kind, call);
+    if (is_device_kind(kind)) {
+      protect(found->second, true);
+      used_ -= found->second.bytes;
+    }
+    spoilt = spoilt_canary(found->second);
+    bury(found);
+  }
+  if (spoilt) throw Error(ErrorKind::failure, call, *spoilt, "correct the kernel or copy that did it");
+}
+
+void Memory::register_host(void* pointer, std::size_t bytes, bool mapped_to_device) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  if (pointer == nullptr || bytes == 0) {
+    throw Error(ErrorKind::failure, "register_host", "there is nothing to register", "give a pointer and its bytes");
+  }
+  const std::lock_guard lock(mutex_);
+  auto after = live_.lower_bound(begin);
+  const bool ahead = after != live_.end() && after->second.begin < begin + bytes;
+  const bool behind = after != live_.begin() && std::prev(after)->second.begin + std::prev(after)->second.bytes > begin;
+  if (ahead || behind || in_arena(begin)) {
+    throw Error(ErrorKind::failure, "register_host",
+                fmt::format("{:#x} overlaps memory that is registered or was given by this API", begin),
+                "register pageable memory, once");
+  }
+  Allocation made;
+  made.begin = made.mapped = begin;
+  made.bytes = made.mapped_bytes = bytes;
+  made.kind = AllocationKind::registered;
+  made.serial = ++serial_;
+  made.mapped_to_device = mapped_to_device;
+  live_.emplace(begin, std::move(made));
+  freed_.erase(begin);
+}
+
+void Memory::unregister_host(void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(address);
+  if (found == live_.end() || found->second.kind != AllocationKind::registered) {
+    refuse_free(address, AllocationKind::registered, "unregister_host");
+  }
+  live_.erase(found);
+}
+
+// --- stream-ordered memory -------------------------------------------------------------------------
+
+void Memory::pool_arrive(void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == live_.end()) return;
+  found->second.accessible = true;
+  if (active_ != 0) protect(found->second, true);
+}
+
+void Memory::pool_leave(void* pointer, const char* call) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(address);
+  if (found == live_.end() || found->second.kind != AllocationKind::pooled || found->second.free_queued) {
+    refuse_free(address, AllocationKind::pooled, call);
+  }
+  found->second.free_queued = true;
+  used_ -= found->second.bytes;  // what is queued on the stream from now on may have the room
+}
+
+std::optional<std::string> Memory::pool_depart(void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == live_.end()) return std::nullopt;
+  protect(found->second, true);
+  std::optional<std::string> spoilt = spoilt_canary(found->second);
+  bury(found);
+  return spoilt;
+}
+
+void Memory::bury(std::map<std::uintptr_t, Allocation>::iterator dead) {
+  unmap(dead->second);
+  if (freed_.size() >= most_freed) freed_.erase(freed_.begin());
+  freed_.insert_or_assign(dead->first, std::move(dead->second));
+  live_.erase(dead);
+}
+
+// --- asking ----------------------------------------------------------------------------------------
+
+std::map<std::uintptr_t, Allocation>::iterator Memory::find_locked(std::uintptr_t address) {
+  auto after = live_.upper_bound(address);
+  if (after == live_.begin()) return live_.end();
+  --after;
+  return address - after->second.begin < after->second.bytes ? after : live_.end();
+}
+
+std::optional<Allocation> Memory::find(const void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = find_locked(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == live_.end()) return std::nullopt;
+  return found->second;
+}
+
+MemoryInfo Memory::info() {
+  const std::size_t capacity = configuration().memory_bytes;
+  const std::lock_guard lock(mutex_);
+  return {capacity - std::min(used_, capacity), capacity};
+}
+
+std::optional<std::string> Memory::range_problem(const void* pointer, std::size_t bytes, bool now) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  const auto found = find_locked(address);
+  if (found == live_.end()) {
+    if (pointer == nullptr) return "the pointer is null";
+    if (!in_arena(address)) return std::nullopt;
+    return fmt::format("{:#x} is in no live device allocation", address);
+  }
+  const Allocation& allocation = found->second;
+  if (bytes > allocation.bytes - (address - allocation.begin)) {
+    return fmt::format("{} bytes from byte {} run beyond the {} bytes of {} #{}", bytes, address - allocation.begin,
+                       allocation.bytes, maker(allocation.kind), allocation.serial);
+  }
+  if (now && !allocation.accessible) {
+    return fmt::format("malloc_pooled #{} is used before its stream has come to the allocation", allocation.serial);
+  }
+  return std::nullopt;
+}
+
+bool Memory::is_pageable(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  return !in_arena(address) && find_locked(address) == live_.end();
+}
+
+std::optional<std::string> Memory::argument_problem(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  if (pointer == nullptr || in_arena(address)) return std::nullopt;
+  auto found = find_locked(address);
+  if (found == live_.end()) found = find_locked(address - 1);  // one past the end is a pointer that may be passed
+  if (found == live_.end()) {
+    if (configuration().pageable_access) return std::nullopt;
+    return fmt::format("{:#x} points to pageable host memory", address);
+  }
+  const Allocation& allocation = found->second;
+  if (allocation.kind == AllocationKind::managed || allocation.mapped_to_device) return std::nullopt;
+  if (configuration().pageable_access) return std::nullopt;
+  return fmt::format("{:#x} points to {} memory that is not mapped", address, maker(allocation.kind));
+}
+
+void Memory::set_prefetched(const void* pointer, std::size_t bytes, int where) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  const auto found = find_locked(address);
+  if (found == live_.end() || bytes == 0) return;
+  Allocation& allocation = found->second;
+  const std::size_t first = (address - allocation.mapped) / page;
+  const std::size_t last = (address + bytes - 1 - allocation.mapped) / page;
+  for (std::size_t i = first; i <= last && i < allocation.prefetched.size(); ++i) {
+    allocation.prefetched[i] = static_cast<std::int16_t>(where);
+  }
+}
+
+std::optional<int> Memory::last_prefetch(const void* pointer, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  const auto found = find_locked(address);
+  if (found == live_.end() || bytes == 0 || found->second.prefetched.empty()) return std::nullopt;
+  const Allocation& allocation = found->second;
+  const std::size_t first = (address - allocation.mapped) / page;
+  const std::size_t last = std::min((address + bytes - 1 - allocation.mapped) / page, allocation.prefetched.size() - 1);
+  for (std::size_t i = first; i <= last; ++i) {
+    if (allocation.prefetched[i] != allocation.prefetched[first]) return std::nullopt;
+  }
+  if (allocation.prefetched[first] == -2) return std::nullopt;
+  return allocation.prefetched[first];
+}
+
+// Called with the process stopped at a fault; a thread that holds the mutex would be ours, and ours do not fault.
+std::string Memory::explain(std::uintptr_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto tell = [&](const Allocation& allocation, const char* state) {
+    return fmt::format("byte {} of the {} bytes of {} #{}{}",
+                       static_cast<std::ptrdiff_t>(address) - static_cast<std::ptrdiff_t>(allocation.begin),
+                       allocation.bytes, maker(allocation.kind), allocation.serial, state);
+  };
+  if (const auto found = find_locked(address); found != live_.end()) {
+    return tell(found->second, found->second.accessible ? "" : ", used before its stream has come to the allocation");
+  }
+  const auto nearest = [&](std::map<std::uintptr_t, Allocation>& all) -> const Allocation* {
+    auto after = all.upper_bound(address);
+    if (after == all.begin()) return nullptr;
+    const Allocation& before = std::prev(after)->second;
+    return address < before.mapped + before.mapped_bytes + page ? &before : nullptr;
+  };
+  if (const Allocation* before = nearest(live_)) return tell(*before, ", out of bounds");
+  if (const Allocation* before = nearest(freed_)) return tell(*before, ", freed before");
+  if (in_arena(address)) return "device memory that was never given out";
+  return "";
+}
+
+// --- device work -----------------------------------------------------------------------------------
+
+void Memory::open() {
+  const std::lock_guard lock(mutex_);
+  if (active_++ != 0) return;
+  for (const auto& entry : live_) {
+    if (is_device_kind(entry.second.kind) && entry.second.accessible) protect(entry.second, true);
+  }
+}
+
+void Memory::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (--active_ != 0) return;
+  for (const auto& entry : live_) {
+    if (is_device_kind(entry.second.kind) && entry.second.accessible) protect(entry.second, false);
+  }
+}
+
+}  // namespace isthmus::device::emulator

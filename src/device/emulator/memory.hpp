@@ -1,0 +1,102 @@
+#pragma once
+
+// All memory that the device layer gave out or was told of, and who may touch it when.
+// Device memory lies in one reserved range of addresses. A block ends at a guard page, the slack around it is filled
+// with a canary, and a freed block's addresses are not given out again until the range is used up. The whole range is
+// PROT_NONE while no device work runs, so a host that dereferences device memory is caught.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/device.hpp"
+
+namespace isthmus::device::emulator {
+
+enum class AllocationKind { device, pooled, pinned, registered, managed };
+/// "malloc_device", …: the call that makes one.
+const char* maker(AllocationKind) noexcept;
+
+struct Allocation {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  AllocationKind kind = AllocationKind::device;
+  unsigned long serial = 0;                ///< counts all allocations of the process
+  std::uintptr_t mapped = 0;               ///< first page
+  std::size_t mapped_bytes = 0;            ///< pages, without the guard behind
+  bool mapped_to_device = false;           ///< pinned and registered: kernels may use it
+  bool accessible = true;                  ///< pooled: its stream has reached the allocation, and not the free
+  bool free_queued = false;                ///< pooled: free_pooled was called
+  std::vector<std::int16_t> prefetched{};  ///< managed, a page each: device, -1 host, -2 never
+};
+
+class Memory {
+ public:
+  static Memory& instance();
+
+  void* allocate(AllocationKind kind, std::size_t bytes, bool mapped_to_device, const char* call);
+  /// Throws for a pointer that is not the start of a live allocation of this kind, and for a spoilt canary.
+  void release(void* pointer, AllocationKind kind, const char* call);
+  void register_host(void* pointer, std::size_t bytes, bool mapped_to_device);
+  void unregister_host(void* pointer);
+  /// Pooled memory becomes usable, or ends, when its stream comes to that point.
+  void pool_arrive(void* pointer);
+  void pool_leave(void* pointer, const char* call);
+  /// Ends it; says what spoilt its canary, if anything did.
+  std::optional<std::string> pool_depart(void* pointer);
+
+  std::optional<Allocation> find(const void* pointer);
+  MemoryInfo info();
+  /// Why a copy or fill of this range would be wrong, or nullopt. Pageable memory passes.
+  std::optional<std::string> range_problem(const void* pointer, std::size_t bytes, bool now);
+  bool is_pageable(const void* pointer);
+  /// Why a kernel cannot be given this pointer, or nullopt.
+  std::optional<std::string> argument_problem(const void* pointer);
+  void set_prefetched(const void* pointer, std::size_t bytes, int where);
+  std::optional<int> last_prefetch(const void* pointer, std::size_t bytes);
+
+  /// For the SIGSEGV handler: what lies at the address, or "" when it is none of ours.
+  std::string explain(std::uintptr_t address);
+  bool in_arena(std::uintptr_t address) const noexcept { return address - arena_ < arena_bytes_; }
+
+ private:
+  friend class DeviceAccess;
+  Memory();
+  std::uintptr_t reserve(std::size_t bytes);
+  void* allocate_device(Allocation& made, const char* call);
+  void* allocate_host(Allocation& made, const char* call);
+  std::optional<std::string> spoilt_canary(const Allocation& allocation) const;
+  void unmap(const Allocation& allocation);
+  void bury(std::map<std::uintptr_t, Allocation>::iterator dead);
+  void protect(const Allocation& allocation, bool open);
+  std::map<std::uintptr_t, Allocation>::iterator find_locked(std::uintptr_t address);
+  [[noreturn]] void refuse_free(std::uintptr_t address, AllocationKind kind, const char* call);
+  void open();
+  void close() noexcept;
+
+  std::mutex mutex_;
+  std::uintptr_t arena_ = 0;
+  std::size_t arena_bytes_ = 0;
+  std::uintptr_t next_ = 0;
+  std::map<std::uintptr_t, Allocation> live_;
+  std::map<std::uintptr_t, Allocation> freed_;
+  std::size_t used_ = 0;
+  unsigned long serial_ = 0;
+  unsigned active_ = 0;
+};
+
+/// While one exists, device memory can be touched.
+class DeviceAccess {
+ public:
+  DeviceAccess() { Memory::instance().open(); }
+  ~DeviceAccess() { Memory::instance().close(); }
+  DeviceAccess(const DeviceAccess&) = delete;
+  DeviceAccess& operator=(const DeviceAccess&) = delete;
+};
+
+}  // namespace isthmus::device::emulator

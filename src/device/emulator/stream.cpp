@@ -1,0 +1,293 @@
+#include "device/emulator/stream.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "device/emulator/fault_handler.hpp"
+#include "device/injection.hpp"
+
+namespace isthmus::device {
+namespace emulator {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::set<std::shared_ptr<StreamState>> streams;
+  FaultPointer orphan;  // met by a stream that was destroyed before anybody asked
+  static Registry& instance() {
+    static Registry* registry = new Registry;  // outlives streams that a program never destroys
+    return *registry;
+  }
+};
+
+}  // namespace
+
+// --- events ----------------------------------------------------------------------------------------
+
+void Occurrence::happen(FaultPointer fault) {
+  const std::lock_guard lock(mutex_);
+  happened_ = true;
+  time_ = seconds();
+  fault_ = std::move(fault);
+  changed_.notify_all();
+}
+
+bool Occurrence::happened() {
+  const std::lock_guard lock(mutex_);
+  return happened_;
+}
+
+FaultPointer Occurrence::fault() {
+  const std::lock_guard lock(mutex_);
+  return fault_;
+}
+
+void Occurrence::demand() {
+  if (const auto stream = stream_.lock()) stream->demand(ticket);
+}
+
+FaultPointer Occurrence::wait() {
+  demand();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return happened_; });
+  return fault_;
+}
+
+// --- streams ---------------------------------------------------------------------------------------
+
+std::shared_ptr<StreamState> StreamState::create() {
+  auto stream = std::make_shared<StreamState>();
+  stream->thread_ = std::thread([raw = stream.get()] { raw->run(); });
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  registry.streams.insert(stream);
+  return stream;
+}
+
+void StreamState::shut_down() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    demanded_ = submitted_;
+    wanted_.notify_all();
+  }
+  thread_.join();
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  if (fault_ && !fault_->reported) registry.orphan = fault_;
+  registry.streams.erase(shared_from_this());
+}
+
+std::uint64_t StreamState::submit(Work work, When when, std::uint64_t* ticket) {
+  const std::lock_guard lock(mutex_);
+  if (ticket) *ticket = submitted_ + 1;
+  tasks_.push_back({std::chrono::steady_clock::now(), std::move(work), when});
+  wanted_.notify_all();
+  return ++submitted_;
+}
+
+void StreamState::run() {
+  use_alternate_stack();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wanted_.wait(lock, [&] { return !tasks_.empty() || stopping_; });
+    if (tasks_.empty()) return;
+    const std::chrono::duration<double> grace(configuration().grace);
+    const auto start = tasks_.front().submitted + std::chrono::duration_cast<std::chrono::nanoseconds>(grace);
+    wanted_.wait_until(lock, start, [&] { return demanded_ > executed_; });
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    FaultPointer fault = fault_;
+    if (!fault || task.when == When::always) {
+      lock.unlock();
+      FaultPointer met = task.work(fault);
+      task.work = nullptr;
+      lock.lock();
+      if (met && !fault_) fault_ = std::move(met);
+    }
+    ++executed_;
+    done_.notify_all();
+  }
+}
+
+void StreamState::demand(std::uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  if (ticket <= demanded_) return;
+  demanded_ = ticket;
+  wanted_.notify_all();
+}
+
+void StreamState::demand_all() {
+  demand(last_ticket());
+}
+
+std::uint64_t StreamState::last_ticket() {
+  const std::lock_guard lock(mutex_);
+  return submitted_;
+}
+
+void StreamState::wait(std::uint64_t ticket) {
+  demand(ticket);
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return executed_ >= ticket; });
+}
+
+void StreamState::wait_all() {
+  wait(last_ticket());
+}
+
+bool StreamState::idle() {
+  demand_all();
+  const std::lock_guard lock(mutex_);
+  return executed_ == submitted_;
+}
+
+FaultPointer StreamState::take_fault() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(fault_, nullptr);
+}
+
+std::vector<std::shared_ptr<StreamState>> StreamState::all() {
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  return {registry.streams.begin(), registry.streams.end()};
+}
+
+void drain_device() {
+  const auto streams = StreamState::all();
+  for (const auto& stream : streams) stream->demand_all();
+  for (const auto& stream : streams) stream->wait_all();
+}
+
+void throw_fault(Fault& fault, const char* call) {
+  fault.reported = true;
+  throw Error(fault.kind, call, fault.reason, fault.hint);
+}
+
+void reset() {
+  drain_device();
+  for (const auto& stream : StreamState::all()) stream->take_fault();
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  registry.orphan = nullptr;
+}
+
+}  // namespace emulator
+
+using emulator::EventHandle;
+using emulator::FaultPointer;
+using emulator::Occurrence;
+using emulator::state_of;
+using emulator::StreamHandle;
+using emulator::StreamState;
+
+void synchronize() {
+  injection_point("synchronize");
+  emulator::drain_device();
+  FaultPointer first;
+  for (const auto& stream : StreamState::all()) {
+    if (FaultPointer fault = stream->take_fault(); fault && !first) first = std::move(fault);
+  }
+  auto& registry = emulator::Registry::instance();
+  {
+    const std::lock_guard lock(registry.mutex);
+    if (FaultPointer fault = std::exchange(registry.orphan, nullptr); fault && !first) first = std::move(fault);
+  }
+  if (first) emulator::throw_fault(*first, "synchronize");
+}
+
+Stream::Stream() {
+  injection_point("stream_create");
+  handle_ = new StreamHandle{StreamState::create()};
+}
+
+Stream::~Stream() {
+  if (handle_ == nullptr) return;
+  auto* handle = static_cast<StreamHandle*>(handle_);
+  handle->state->shut_down();
+  delete handle;
+}
+
+void Stream::synchronize() {
+  injection_point("stream_synchronize");
+  StreamState& state = state_of(*this);
+  state.wait_all();
+  if (const FaultPointer fault = state.take_fault()) emulator::throw_fault(*fault, "stream_synchronize");
+}
+
+bool Stream::idle() {
+  injection_point("stream_idle");
+  StreamState& state = state_of(*this);
+  if (!state.idle()) return false;
+  if (const FaultPointer fault = state.take_fault()) emulator::throw_fault(*fault, "stream_idle");
+  return true;
+}
+
+void Stream::wait(const Event& event) {
+  injection_point("stream_wait");
+  const auto occurrence = static_cast<EventHandle*>(event.native())->last;
+  if (!occurrence) return;  // never recorded: nothing to wait for, as CUDA has it
+  state_of(*this).submit([occurrence](const FaultPointer&) { return occurrence->wait(); });
+}
+
+Event::Event() {
+  injection_point("event_create");
+  handle_ = new EventHandle;
+}
+
+Event::~Event() {
+  delete static_cast<EventHandle*>(handle_);
+}
+
+void Event::record(Stream& stream) {
+  injection_point("event_record");
+  StreamState& state = state_of(stream);
+  auto occurrence = std::make_shared<Occurrence>(state.weak_from_this());
+  static_cast<EventHandle*>(handle_)->last = occurrence;
+  state.submit(
+      [occurrence](const FaultPointer& fault) -> FaultPointer {
+        occurrence->happen(fault);
+        return nullptr;
+      },
+      StreamState::When::always, &occurrence->ticket);
+}
+
+void Event::synchronize() {
+  injection_point("event_synchronize");
+  const auto occurrence = static_cast<EventHandle*>(handle_)->last;
+  if (!occurrence) return;
+  if (const FaultPointer fault = occurrence->wait()) emulator::throw_fault(*fault, "event_synchronize");
+}
+
+bool Event::done() {
+  injection_point("event_done");
+  const auto occurrence = static_cast<EventHandle*>(handle_)->last;
+  if (!occurrence) return true;
+  occurrence->demand();
+  if (!occurrence->happened()) return false;
+  if (const FaultPointer fault = occurrence->fault()) emulator::throw_fault(*fault, "event_done");
+  return true;
+}
+
+double elapsed(const Event& begin, const Event& end) {
+  injection_point("elapsed");
+  const auto first = static_cast<EventHandle*>(begin.native())->last;
+  const auto second = static_cast<EventHandle*>(end.native())->last;
+  if (!first || !second) {
+    throw Error(ErrorKind::failure, "elapsed", "an event was never recorded", "record both events");
+  }
+  if (!first->happened() || !second->happened()) {
+    throw Error(ErrorKind::failure, "elapsed", "an event has not happened yet",
+                "synchronize with the later event first");
+  }
+  for (const auto& occurrence : {first, second}) {
+    if (const FaultPointer fault = occurrence->fault()) emulator::throw_fault(*fault, "elapsed");
+  }
+  return second->time() - first->time();
+}
+
+double timer_tick() noexcept {
+  return 1e-9;
+}
+
+}  // namespace isthmus::device

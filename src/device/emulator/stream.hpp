@@ -1,0 +1,96 @@
+#pragma once
+
+// Streams and events. A stream's work waits until somebody asks for it (synchronise, query, wait) or a short grace has
+// passed: a program that forgets to ask reads what was there before.
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "device/emulator/grid.hpp"
+
+namespace isthmus::device::emulator {
+
+class StreamState;
+
+/// One recording of an event.
+class Occurrence {
+ public:
+  explicit Occurrence(std::weak_ptr<StreamState> stream) : stream_(std::move(stream)) {}
+  void happen(FaultPointer fault);
+  bool happened();
+  /// Starts the work before it and waits; gives the fault that kept it from happening, if one did.
+  FaultPointer wait();
+  void demand();
+  double time() const { return time_; }
+  FaultPointer fault();
+  std::uint64_t ticket = 0;  ///< its place in the stream, set as it is queued
+
+ private:
+  std::weak_ptr<StreamState> stream_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool happened_ = false;
+  double time_ = 0;
+  FaultPointer fault_;
+};
+
+class StreamState : public std::enable_shared_from_this<StreamState> {
+ public:
+  /// Gives the fault it ended with; is given the fault that the stream is in.
+  using Work = std::function<FaultPointer(const FaultPointer&)>;
+  enum class When { healthy, always };
+
+  static std::shared_ptr<StreamState> create();
+  /// Runs what is queued, then ends the thread.
+  void shut_down();
+  /// Returns the ticket by which the work can be waited for; `ticket` has it before the work can start.
+  std::uint64_t submit(Work work, When when = When::healthy, std::uint64_t* ticket = nullptr);
+  void demand(std::uint64_t ticket);
+  void demand_all();
+  void wait(std::uint64_t ticket);
+  void wait_all();
+  bool idle();
+  /// The fault that queued work met; the stream works again afterwards.
+  FaultPointer take_fault();
+  std::uint64_t last_ticket();
+
+  static std::vector<std::shared_ptr<StreamState>> all();
+
+ private:
+  struct Task {
+    std::chrono::steady_clock::time_point submitted;
+    Work work;
+    When when;
+  };
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable wanted_, done_;
+  std::deque<Task> tasks_;
+  std::uint64_t submitted_ = 0, demanded_ = 0, executed_ = 0;
+  bool stopping_ = false;
+  FaultPointer fault_;
+  std::thread thread_;
+};
+
+/// Waits for all streams without taking their faults.
+void drain_device();
+/// Throws the fault as an Error of `call`.
+[[noreturn]] void throw_fault(Fault& fault, const char* call);
+
+struct StreamHandle {
+  std::shared_ptr<StreamState> state;
+};
+struct EventHandle {
+  std::shared_ptr<Occurrence> last;
+};
+inline StreamState& state_of(const Stream& stream) {
+  return *static_cast<StreamHandle*>(stream.native())->state;
+}
+
+}  // namespace isthmus::device::emulator

@@ -1,0 +1,58 @@
+// One source for every backend: a kernel that waits on a word of mapped host memory.
+
+#include <atomic>
+
+#include "device/injection.hpp"
+#include "device/kernel.hpp"
+
+namespace isthmus::device {
+namespace {
+
+// flags[0]: the newest generation released; flags[1]: the newest generation that gave up.
+__global__ void spin_latch(std::uint32_t* flags, std::uint32_t generation, double timeout) {
+  const double begin = device_seconds();
+  while (static_cast<std::int32_t>(load_acquire(&flags[0]) - generation) < 0) {
+    if (device_seconds() - begin > timeout) {
+      store_release(&flags[1], generation);
+      return;
+    }
+    spin_wait();
+  }
+}
+
+}  // namespace
+
+SpinLatch::SpinLatch() {
+  injection_point("spin_latch_create");
+  flags_ = static_cast<std::uint32_t*>(malloc_pinned(2 * sizeof(std::uint32_t), {.mapped = true}));
+  flags_[0] = flags_[1] = 0;
+}
+
+SpinLatch::~SpinLatch() {
+  try {
+    release();
+    synchronize();  // a kernel that has not seen the release yet must not outlive its flags
+  } catch (const Error&) {
+    // whoever waits for the stream is told
+  }
+  try {
+    free_pinned(flags_);
+  } catch (const Error&) {
+  }
+}
+
+void SpinLatch::hold(Stream& stream, double timeout) {
+  injection_point("spin_latch_hold");
+  launch(stream, ISTHMUS_KERNEL(spin_latch), {.grid = 1, .block = 1},
+         static_cast<std::uint32_t*>(device_address(flags_)), ++generation_, timeout);
+}
+
+void SpinLatch::release() {
+  std::atomic_ref<std::uint32_t>(flags_[0]).store(generation_, std::memory_order_release);
+}
+
+bool SpinLatch::timed_out() {
+  return generation_ != 0 && std::atomic_ref<std::uint32_t>(flags_[1]).load(std::memory_order_acquire) == generation_;
+}
+
+}  // namespace isthmus::device
