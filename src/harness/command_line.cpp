@@ -92,7 +92,7 @@ void apply_injection() {
   try {
     device::set_injection(text);
   } catch (const std::invalid_argument& error) {
-    throw InputError(fmt::format("ISTHMUS_INJECT: {}", error.what()));
+    throw InputError(error.what());
   }
 }
 
