@@ -11,12 +11,13 @@ elseif(NOT ISTHMUS_BACKEND STREQUAL "host")
   message(FATAL_ERROR "ISTHMUS_BACKEND is '${ISTHMUS_BACKEND}': choose host, cuda or hip")
 endif()
 
-# Sources with kernels in them are .cpp files; their language follows the backend.
+# Sources with kernels in them are .cpp files; their language follows the backend. The properties are set in the
+# target's own folder, because a subfolder may add sources to a target of its parent.
 function(isthmus_kernel_sources target)
   target_sources(${target} PRIVATE ${ARGN})
   if(ISTHMUS_BACKEND STREQUAL "cuda")
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CUDA)
   elseif(ISTHMUS_BACKEND STREQUAL "hip")
-    isthmus_hip_sources(${ARGN})
+    isthmus_hip_sources(${target} ${ARGN})
   endif()
 endfunction()

@@ -126,11 +126,13 @@ class Injector {
   void pass(std::string_view call) {
     if (!active_) return;
     const std::lock_guard lock(mutex_);
+    const Rule* due = nullptr;  // every rule counts every call, also those that another rule makes fail
     for (Rule& rule : rules_) {
-      if (rule.call != call || ++rule.seen != rule.occurrence) continue;
-      throw Error(rule.kind, std::string(call), fmt::format("failed at call {} (injected fault)", rule.occurrence),
-                  "unset ISTHMUS_INJECT to run without it");
+      if (rule.call == call && ++rule.seen == rule.occurrence) due = &rule;
     }
+    if (!due) return;
+    throw Error(due->kind, std::string(call), fmt::format("failed at call {} (injected fault)", due->occurrence),
+                "unset ISTHMUS_INJECT to run without it");
   }
 
  private:

@@ -63,7 +63,7 @@ def session(tmp_path, reframe):
         result = subprocess.run(
             command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=120, check=False,
-            env=environment(**{"ISTHMUS_BENCH": FAKE, "FAKE_BENCH": fake, **env}),
+            env=environment(**{"ISTHMUS_BENCH": FAKE, "FAKE_BENCH": fake, "TMPDIR": tmp_path, **env}),
         )  # fmt: skip
         print(" ".join(command), result.stdout, sep="\n")
         return Outcome(result.returncode, result.stdout)

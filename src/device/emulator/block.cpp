@@ -442,6 +442,18 @@ void Block::report_deadlock() {
        "let all that are waited for reach the same call");
 }
 
+std::string Block::explain(const Thread& self, std::uintptr_t address) const {
+  if (address < self.fiber.stack_bottom() && address + page >= self.fiber.stack_bottom()) {
+    return "the end of the thread's stack, which has overflowed";
+  }
+  if (address - reinterpret_cast<std::uintptr_t>(shared_) < shared_mapped_) {
+    return fmt::format("byte {} of the {} bytes of dynamic shared memory",
+                       static_cast<std::ptrdiff_t>(address - reinterpret_cast<std::uintptr_t>(dynamic_shared)),
+                       grid_->shared_bytes);
+  }
+  return "no memory of the device";
+}
+
 // --- the names that kernels use --------------------------------------------------------------------
 
 int barrier(const char* operation, bool predicate, const char* file, int line) {

@@ -101,6 +101,8 @@ class Block : public BlockView {
   /// abandoned destroys nothing, not even the temporaries of a message.
   void stop(std::string reason, std::string hint, ErrorKind kind = ErrorKind::failure);
   [[noreturn]] void abandon(Thread& self);
+  /// What an address is that a thread faulted on and that is no allocation's.
+  std::string explain(const Thread& self, std::uintptr_t address) const;
   Grid& launch() { return *grid_; }
 
  private:

@@ -27,7 +27,7 @@ constinit thread_local std::uintptr_t fault_address = 0;
   Block& block = current_block();
   {
     std::string what = Memory::instance().explain(fault_address);
-    if (what.empty()) what = "no memory of the device";
+    if (what.empty()) what = block.explain(self, fault_address);
     block.stop(fmt::format("block {}, thread {} accessed {:#x}: {}", triple(block.index), triple(self.index),
                            fault_address, what),
                "correct the kernel's index or the lifetime of its memory");
@@ -51,13 +51,15 @@ void on_fault(int signal, siginfo_t* information, void* context) {
   if (this_thread != nullptr) {
     fault_address = address;
     auto* machine = &static_cast<ucontext_t*>(context)->uc_mcontext;
-    // Go on in end_kernel, below the red zone of the function that faulted.
+    // Go on in end_kernel, at the top of the thread's stack: nobody goes back to what lies there, and its end may be
+    // what overflowed.
+    const auto stack = current().fiber.stack_top();
 #if defined(__x86_64__)
-    machine->gregs[REG_RSP] = ((machine->gregs[REG_RSP] - 256) & ~greg_t{15}) - 8;
+    machine->gregs[REG_RSP] = static_cast<greg_t>((stack & ~std::uintptr_t{15}) - 8);
     machine->gregs[REG_RIP] = reinterpret_cast<greg_t>(&end_kernel);
     return;
 #elif defined(__aarch64__)
-    machine->sp = (machine->sp - 256) & ~15ULL;
+    machine->sp = stack & ~std::uintptr_t{15};
     machine->pc = reinterpret_cast<std::uintptr_t>(&end_kernel);
     return;
 #endif

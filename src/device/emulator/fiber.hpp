@@ -4,6 +4,7 @@
 
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
+#include <cstdint>
 
 #include "device/emulator/sanitizers.hpp"
 
@@ -24,6 +25,8 @@ class Fiber {
   void start(void* stack, std::size_t bytes, Entry entry, void* argument);
   /// Leaves `from`, which is the one running, for `to`; returns when somebody switches back.
   static void change(Fiber& from, Fiber& to);
+  std::uintptr_t stack_bottom() const { return reinterpret_cast<std::uintptr_t>(stack_); }
+  std::uintptr_t stack_top() const { return stack_bottom() + stack_bytes_; }
 
  private:
   static void enter(boost::context::detail::transfer_t transfer);

@@ -1,0 +1,237 @@
+// Cooperative launches, waiting on flags, time-outs and lockstep.
+
+#include <atomic>
+#include <chrono>
+
+#include "emulator_fixture.hpp"
+
+namespace isthmus::device {
+namespace {
+
+using GridTest = EmulatorTest;
+
+// --- grid_sync -------------------------------------------------------------------------------------
+
+__global__ void prefix_of_blocks(int* partial, int* out) {
+  for (int round = 0; round < 3; ++round) {
+    const int sum = __syncthreads_count(1) * (static_cast<int>(blockIdx.x) + 1) + round;
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+    grid_sync();
+    int total = 0;
+    for (unsigned i = 0; i < gridDim.x; ++i) total += partial[i];
+    grid_sync();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = total;
+  }
+}
+
+TEST_F(GridTest, GridSyncOrdersBlocks) {
+  for (const int blocks : {1, 8, 16}) {
+    configure("order=seed:4");
+    DeviceArray<int> partial(static_cast<std::size_t>(blocks)), out(static_cast<std::size_t>(blocks) * 32);
+    Stream stream;
+    launch(stream, ISTHMUS_KERNEL(prefix_of_blocks),
+           {.grid = static_cast<unsigned>(blocks), .block = 32, .cooperative = true}, partial.get(), out.get());
+    stream.synchronize();
+    for (int v : out.host()) ASSERT_EQ(v, 32 * blocks * (blocks + 1) / 2 + 2 * blocks);
+  }
+}
+
+TEST_F(GridTest, MoreBlocksThanResidentAreRefused) {
+  configure("blocks=8");
+  EXPECT_EQ(info(0).max_resident_blocks, 8);
+  Stream stream;
+  DeviceArray<int> out(32);
+  const std::string error = error_of([&] {
+    launch(stream, ISTHMUS_KERNEL(prefix_of_blocks), {.grid = 9, .block = 32, .cooperative = true}, out.get(),
+           out.get());
+  });
+  expect_mentions(error, {"launch", "prefix_of_blocks", "9 blocks", "8"});
+}
+
+__global__ void block_misses_grid_sync() {
+  if (blockIdx.x == 2) return;
+  grid_sync();
+}
+__global__ void thread_misses_grid_sync() {
+  if (blockIdx.x == 1 && threadIdx.x == 3) return;
+  grid_sync();
+}
+__global__ void different_grid_syncs() {
+  if (blockIdx.x == 1) {
+    grid_sync();
+  } else {
+    grid_sync();
+  }
+}
+
+TEST_F(GridTest, GridSyncThatCannotEndIsNamed) {
+  Stream stream;
+  const LaunchShape shape{.grid = 4, .block = 8, .cooperative = true};
+  launch(stream, ISTHMUS_KERNEL(block_misses_grid_sync), shape);
+  expect_mentions(error_of([&] { stream.synchronize(); }),
+                  {"block_misses_grid_sync", "grid_test.cpp:", "3 of 4 blocks", "(2,0,0)"});
+  launch(stream, ISTHMUS_KERNEL(thread_misses_grid_sync), shape);
+  expect_mentions(error_of([&] { stream.synchronize(); }), {"thread_misses_grid_sync", "grid_sync", "have returned"});
+  launch(stream, ISTHMUS_KERNEL(different_grid_syncs), shape);
+  expect_mentions(error_of([&] { stream.synchronize(); }), {"different_grid_syncs", "different grid barriers"});
+}
+
+TEST_F(GridTest, GridSyncNeedsACooperativeLaunch) {
+  Stream stream;
+  launch(stream, ISTHMUS_KERNEL(block_misses_grid_sync), {.grid = 1, .block = 8});
+  expect_mentions(error_of([&] { stream.synchronize(); }), {"not cooperative"});
+}
+
+// --- flags -----------------------------------------------------------------------------------------
+
+// Each block waits for the next one: with ordinary launches too, as long as they fit the device.
+__global__ void chain(unsigned* flags, int* out) {
+  if (threadIdx.x == 0) {
+    if (blockIdx.x + 1 < gridDim.x) {
+      spin_until([&] { return load_acquire(&flags[blockIdx.x + 1]) != 0; });
+      out[blockIdx.x] = out[blockIdx.x + 1] + 1;
+    } else {
+      out[blockIdx.x] = 0;
+    }
+    store_release(&flags[blockIdx.x], 1u);
+  }
+  __syncthreads();
+}
+
+TEST_F(GridTest, BlocksWaitForEachOther) {
+  for (const bool cooperative : {true, false}) {
+    for (const char* order : {"order=natural", "order=reverse", "order=seed:2"}) {
+      configure(order);
+      DeviceArray<unsigned> flags(std::vector<unsigned>(12, 0));
+      DeviceArray<int> out(12);
+      Stream stream;
+      launch(stream, ISTHMUS_KERNEL(chain), {.grid = 12, .block = 4, .cooperative = cooperative}, flags.get(),
+             out.get());
+      stream.synchronize();
+      EXPECT_EQ(out.host()[0], 11) << order << cooperative;
+    }
+  }
+}
+
+__global__ void answer(unsigned* mailbox) {
+  while (load_acquire(&mailbox[0]) == 0) spin_wait();
+  store_release(&mailbox[1], mailbox[0] * 2);
+}
+
+// Nobody synchronises while the host talks to the kernel: the grace starts it.
+TEST_F(GridTest, HostAndKernelTalkThroughMappedMemory) {
+  auto* mailbox = static_cast<unsigned*>(malloc_pinned(8, {.mapped = true}));
+  mailbox[0] = mailbox[1] = 0;
+  {
+    Stream stream;
+    launch(stream, ISTHMUS_KERNEL(answer), {.grid = 1, .block = 1}, static_cast<unsigned*>(device_address(mailbox)));
+    std::atomic_ref<unsigned>(mailbox[0]).store(21, std::memory_order_release);
+    while (std::atomic_ref<unsigned>(mailbox[1]).load(std::memory_order_acquire) == 0) std::this_thread::yield();
+    stream.synchronize();
+  }
+  EXPECT_EQ(mailbox[1], 42u);
+  free_pinned(mailbox);
+}
+
+TEST_F(GridTest, SpinTimeOutIsNamed) {
+  configure("timeout=0.05");
+  DeviceArray<unsigned> mailbox(std::vector<unsigned>{0, 0});
+  Stream stream;
+  launch(stream, ISTHMUS_KERNEL(answer), {.grid = 1, .block = 1}, mailbox.get());
+  try {
+    stream.synchronize();
+    FAIL() << "no time-out";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::timeout);
+    expect_mentions(error.what(), {"answer", "spin_wait", "grid_test.cpp:", "0.05 s"});
+  }
+}
+
+// --- lockstep --------------------------------------------------------------------------------------
+
+// Every lane takes the lock: on hardware whose lanes go in lockstep the winner waits for the losers, who wait for it.
+__global__ void lock_per_lane(int* lock, int* count) {
+  spin_until([&] { return atomicCAS(lock, 0, 1) == 0; });
+  *count += 1;
+  atomicExch(lock, 0);
+}
+
+__global__ void lock_per_warp(int* lock, int* count) {
+  if (lane() == 0) {
+    spin_until([&] { return atomicCAS(lock, 0, 1) == 0; });
+    *count += warp_size();
+    atomicExch(lock, 0);
+  }
+  sync_warp(full_warp());
+}
+
+TEST_F(GridTest, LockThatDeadlocksInLockstepIsCaught) {
+  for (const char* mode : {"lockstep=0", "lockstep=1,timeout=0.1"}) {
+    configure(mode);
+    const bool lockstep = emulator::configuration().lockstep;
+    DeviceArray<int> lock(std::vector<int>{0}), count(std::vector<int>{0});
+    Stream stream;
+    launch(stream, ISTHMUS_KERNEL(lock_per_warp), {.grid = 2, .block = 128}, lock.get(), count.get());
+    stream.synchronize();
+    EXPECT_EQ(count.host()[0], 256) << mode;
+    launch(stream, ISTHMUS_KERNEL(lock_per_lane), {.grid = 1, .block = 64}, lock.get(), count.get());
+    const std::string error = error_of([&] { stream.synchronize(); });
+    if (lockstep) {
+      expect_mentions(error, {"lock_per_lane", "spin_until", "lockstep", "grid_test.cpp:"});
+    } else {
+      EXPECT_EQ(error, "");
+      EXPECT_EQ(count.host()[0], 320);
+    }
+  }
+}
+
+// Lanes that wait for something outside their warp get through together.
+__global__ void lanes_wait_together(unsigned* flag, int* out) {
+  if (blockIdx.x == 1) {
+    if (threadIdx.x == 0) store_release(flag, 1u);
+    return;
+  }
+  spin_until([&] { return load_acquire(flag) == 1; });
+  out[threadIdx.x] = 1;
+}
+
+TEST_F(GridTest, LockstepLetsHonestWaitsThrough) {
+  configure("lockstep=1,warp=64");
+  DeviceArray<unsigned> flag(std::vector<unsigned>{0});
+  DeviceArray<int> out(std::vector<int>(128, 0));
+  Stream stream;
+  launch(stream, ISTHMUS_KERNEL(lanes_wait_together), {.grid = 2, .block = 128}, flag.get(), out.get());
+  stream.synchronize();
+  EXPECT_EQ(out.host(), std::vector<int>(128, 1));
+}
+
+// --- launches that cannot be -----------------------------------------------------------------------
+
+__global__ void nothing() {}
+
+TEST_F(GridTest, ImpossibleShapesAreRefused) {
+  Stream stream;
+  for (const LaunchShape& shape :
+       {LaunchShape{.grid = 1, .block = 1025}, LaunchShape{.grid = 1, .block = 0}, LaunchShape{.grid = 0, .block = 1},
+        LaunchShape{.grid = 1, .block = 32, .shared_bytes = 300 << 10}, LaunchShape{.grid = {1, 70000}, .block = 1}}) {
+    expect_mentions(error_of([&] { launch(stream, ISTHMUS_KERNEL(nothing), shape); }), {"launch", "nothing"});
+  }
+  configure("cooperative=0");
+  try {
+    launch(stream, ISTHMUS_KERNEL(nothing), {.grid = 1, .block = 1, .cooperative = true});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+  }
+}
+
+TEST_F(GridTest, KernelInfo) {
+  const KernelInfo known = kernel_info(ISTHMUS_KERNEL(nothing), {.grid = 1, .block = 256});
+  EXPECT_EQ(known.name, "nothing");
+  EXPECT_FALSE(known.registers);
+  EXPECT_EQ(known.blocks_per_multiprocessor, 8);
+  EXPECT_EQ(known.occupancy, 1.0);
+}
+
+}  // namespace
+}  // namespace isthmus::device

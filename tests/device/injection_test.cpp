@@ -1,0 +1,190 @@
+// Every call of the API can be made to fail.
+
+#include <cstdlib>
+#include <map>
+
+#include "emulator_fixture.hpp"
+
+namespace isthmus::device {
+namespace {
+
+using InjectionTest = EmulatorTest;
+
+__global__ void nothing() {}
+
+/// One use of each injectable call, where nothing is wrong.
+const std::map<std::string_view, std::function<void()>>& uses() {
+  static const auto pooled = [] {
+    Stream stream;
+    free_pooled(malloc_pooled(64, stream), stream);
+  };
+  static const auto events = [] {
+    Stream stream;
+    Event begin, end;
+    begin.record(stream);
+    end.record(stream);
+    stream.wait(end);
+    end.synchronize();
+    end.done();
+    elapsed(begin, end);
+    stream.idle();
+    stream.synchronize();
+  };
+  static const auto copies = [] {
+    Stream stream;
+    DeviceArray<int> a(std::vector<int>(16, 1));
+    auto* pinned = malloc_pinned(64, {.mapped = true});
+    struct Free {
+      void* pointer;
+      ~Free() {
+        set_injection("");
+        free_pinned(pointer);
+      }
+    } const guard{pinned};
+    device_address(pinned);
+    copy_async(pinned, a.get(), 64, stream);
+    fill_async(a.get(), 0, 64, stream);
+    stream.synchronize();
+  };
+  static const auto managed = [] {
+    Stream stream;
+    auto* pointer = malloc_managed(64);
+    struct Free {
+      void* pointer;
+      ~Free() {
+        set_injection("");
+        free_managed(pointer);
+      }
+    } const guard{pointer};
+    prefetch(pointer, 64, Location::gpu(0), stream);
+    advise(pointer, 64, Advice::read_mostly, Location::gpu(0));
+    pointer_info(pointer);
+    last_prefetch(pointer, 64);
+  };
+  static const auto registered = [] {
+    std::vector<char> bytes(64);
+    register_host(bytes.data(), bytes.size());
+    try {
+      unregister_host(bytes.data());
+    } catch (const Error&) {
+      unregister_host(bytes.data());
+      throw;
+    }
+  };
+  static const auto latch = [] {
+    Stream stream;
+    SpinLatch spin_latch;
+    spin_latch.hold(stream);
+    spin_latch.release();
+    stream.synchronize();
+  };
+  static const auto launches = [] {
+    Stream stream;
+    launch(stream, ISTHMUS_KERNEL(nothing), {.grid = 1, .block = 1});
+    stream.synchronize();
+  };
+  static const std::map<std::string_view, std::function<void()>> all{
+      {"count", [] { count(); }},
+      {"info", [] { info(0); }},
+      {"select", [] { select(0); }},
+      {"memory_info", [] { memory_info(); }},
+      {"synchronize", [] { synchronize(); }},
+      {"load_kernels", [] { load_kernels(); }},
+      {"stream_create", events},
+      {"stream_synchronize", events},
+      {"stream_idle", events},
+      {"stream_wait", events},
+      {"event_create", events},
+      {"event_record", events},
+      {"event_synchronize", events},
+      {"event_done", events},
+      {"elapsed", events},
+      {"spin_latch_create", latch},
+      {"spin_latch_hold", latch},
+      {"malloc_device", [] { free_device(malloc_device(64)); }},
+      {"free_device", [] { free_device(nullptr); }},
+      {"malloc_pooled", pooled},
+      {"free_pooled", pooled},
+      {"set_pool_release_threshold", [] { set_pool_release_threshold(1 << 20); }},
+      {"malloc_pinned", copies},
+      {"free_pinned", [] { free_pinned(nullptr); }},
+      {"register_host", registered},
+      {"unregister_host", registered},
+      {"device_address", copies},
+      {"malloc_managed", managed},
+      {"free_managed", [] { free_managed(nullptr); }},
+      {"copy", copies},
+      {"copy_async", copies},
+      {"fill_async", copies},
+      {"prefetch", managed},
+      {"advise", managed},
+      {"pointer_info", managed},
+      {"last_prefetch", managed},
+      {"launch", launches},
+      {"kernel_info", [] { kernel_info(ISTHMUS_KERNEL(nothing), {.grid = 1, .block = 1}); }},
+      {"blas_create", [] { Blas blas; }},
+  };
+  return all;
+}
+
+TEST_F(InjectionTest, EveryCallFailsWhenAskedTo) {
+  for (const std::string_view call : injectable_calls()) {
+    const auto use = uses().find(call);
+    ASSERT_NE(use, uses().end()) << "this test has no use of " << call;
+    set_injection(std::string(call) + ":1");
+    try {
+      use->second();
+      ADD_FAILURE() << call << " did not fail";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.call(), call) << error.what();
+      expect_mentions(error.what(), {"injected"});
+    }
+    set_injection("");
+    if (call != "blas_create") {
+      EXPECT_NO_THROW(use->second()) << call;
+    }
+  }
+}
+
+TEST_F(InjectionTest, OccurrenceAndKindAreChosen) {
+  set_injection("malloc_device:3:oom,memory_info:1:lost,memory_info:2:unsupported,count:1:timeout");
+  free_device(malloc_device(64));
+  free_device(malloc_device(64));
+  const auto kind_of = [](const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.kind();
+    }
+    ADD_FAILURE();
+    return ErrorKind::failure;
+  };
+  EXPECT_EQ(kind_of([] { malloc_device(64); }), ErrorKind::out_of_memory);
+  free_device(malloc_device(64));
+  EXPECT_EQ(kind_of([] { memory_info(); }), ErrorKind::device_lost);
+  EXPECT_EQ(kind_of([] { memory_info(); }), ErrorKind::unsupported);
+  EXPECT_EQ(kind_of([] { count(); }), ErrorKind::timeout);
+}
+
+TEST_F(InjectionTest, BadSpecificationsAreRefused) {
+  for (const char* bad : {"malloc_devic:1", "malloc_device", "malloc_device:0", "malloc_device:x", "malloc_device:1:no",
+                          "malloc_device:1x", ":1", "copy:1,,"}) {
+    EXPECT_THROW(set_injection(bad), std::invalid_argument) << bad;
+  }
+}
+
+// Without the fixture, which would replace what the environment said, and in a fresh process.
+TEST(InjectionEnvironmentTest, IsReadAtTheFirstCall) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("ISTHMUS_INJECT", "count:2", 1);
+  EXPECT_EXIT(
+      {
+        count();
+        std::exit(error_of([] { count(); }).empty() ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+  unsetenv("ISTHMUS_INJECT");
+}
+
+}  // namespace
+}  // namespace isthmus::device

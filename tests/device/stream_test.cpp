@@ -1,0 +1,237 @@
+// Streams, events and the spin latch: what is ordered, and what is not.
+
+#include <chrono>
+#include <thread>
+
+#include "emulator_fixture.hpp"
+
+namespace isthmus::device {
+namespace {
+
+using StreamTest = EmulatorTest;
+
+__global__ void set(int* value, int to) {
+  *value = to;
+}
+__global__ void multiply_add(int* value, int factor, int summand) {
+  *value = *value * factor + summand;
+}
+
+class PinnedInt {
+ public:
+  PinnedInt() : data_(static_cast<int*>(malloc_pinned(sizeof(int)))) { *data_ = -1; }
+  ~PinnedInt() { free_pinned(data_); }
+  PinnedInt(const PinnedInt&) = delete;
+  PinnedInt& operator=(const PinnedInt&) = delete;
+  int* get() const { return data_; }
+
+ private:
+  int* data_;
+};
+
+TEST_F(StreamTest, WorkOfAStreamIsInOrder) {
+  DeviceArray<int> value(1);
+  Stream stream;
+  launch(stream, ISTHMUS_KERNEL(set), {.grid = 1, .block = 1}, value.get(), 0);
+  int expected = 0;
+  for (int i = 0; i < 20; ++i) {
+    launch(stream, ISTHMUS_KERNEL(multiply_add), {.grid = 1, .block = 1}, value.get(), 3, i);
+    expected = static_cast<int>(static_cast<unsigned>(expected) * 3u + static_cast<unsigned>(i));
+  }
+  stream.synchronize();
+  EXPECT_EQ(value.host()[0], expected);
+}
+
+TEST_F(StreamTest, ForgottenSynchroniseShows) {
+  configure("grace=30");
+  DeviceArray<int> value(std::vector<int>{7});
+  PinnedInt host;
+  Stream stream;
+  copy_async(host.get(), value.get(), sizeof(int), stream);
+  EXPECT_EQ(*host.get(), -1);
+  EXPECT_EQ(value.host()[0], 7);
+  launch(stream, ISTHMUS_KERNEL(set), {.grid = 1, .block = 1}, value.get(), 8);
+  EXPECT_EQ(value.host()[0], 7) << "a copy does not synchronise with a stream";
+  stream.synchronize();
+  EXPECT_EQ(*host.get(), 7);
+  EXPECT_EQ(value.host()[0], 8);
+}
+
+TEST_F(StreamTest, GraceStartsWorkThatNobodyAskedFor) {
+  DeviceArray<int> value(std::vector<int>{7});
+  auto* host = static_cast<int*>(malloc_pinned(sizeof(int)));
+  *host = -1;
+  Stream stream;
+  copy_async(host, value.get(), sizeof(int), stream);
+  const auto begin = std::chrono::steady_clock::now();
+  while (__atomic_load_n(host, __ATOMIC_ACQUIRE) != 7 &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(__atomic_load_n(host, __ATOMIC_ACQUIRE), 7);
+  stream.synchronize();
+  free_pinned(host);
+}
+
+TEST_F(StreamTest, PageableCopiesMayBeSynchronous) {
+  configure("grace=30");
+  DeviceArray<int> value(std::vector<int>{7});
+  int host = -1;
+  Stream stream;
+  copy_async(&host, value.get(), sizeof(int), stream);
+  EXPECT_EQ(host, 7);
+}
+
+TEST_F(StreamTest, MissingWaitBetweenStreamsShows) {
+  configure("grace=30");
+  DeviceArray<int> value(std::vector<int>{1});
+  PinnedInt host;
+  Stream producer, consumer;
+  launch(producer, ISTHMUS_KERNEL(set), {.grid = 1, .block = 1}, value.get(), 2);
+  copy_async(host.get(), value.get(), sizeof(int), consumer);
+  consumer.synchronize();
+  EXPECT_EQ(*host.get(), 1);
+}
+
+TEST_F(StreamTest, WaitOrdersStreams) {
+  configure("grace=30");
+  DeviceArray<int> value(std::vector<int>{1});
+  PinnedInt host;
+  Stream producer, consumer;
+  Event ready;
+  launch(producer, ISTHMUS_KERNEL(set), {.grid = 1, .block = 1}, value.get(), 2);
+  ready.record(producer);
+  consumer.wait(ready);
+  copy_async(host.get(), value.get(), sizeof(int), consumer);
+  consumer.synchronize();
+  EXPECT_EQ(*host.get(), 2);
+}
+
+TEST_F(StreamTest, IdleAndDoneAskWithoutWaiting) {
+  DeviceArray<int> value(1);
+  Stream stream;
+  Event event;
+  EXPECT_TRUE(stream.idle());
+  EXPECT_TRUE(event.done()) << "never recorded";
+  SpinLatch latch;
+  latch.hold(stream);
+  launch(stream, ISTHMUS_KERNEL(set), {.grid = 1, .block = 1}, value.get(), 2);
+  event.record(stream);
+  EXPECT_FALSE(stream.idle());
+  EXPECT_FALSE(event.done());
+  latch.release();
+  event.synchronize();
+  EXPECT_TRUE(event.done());
+  stream.synchronize();
+  EXPECT_TRUE(stream.idle());
+}
+
+TEST_F(StreamTest, EventsTellTheTimeBetween) {
+  Stream stream;
+  Event begin, end;
+  EXPECT_THROW(elapsed(begin, end), Error);
+  SpinLatch latch;
+  begin.record(stream);
+  latch.hold(stream);
+  end.record(stream);
+  begin.synchronize();
+  EXPECT_THROW(elapsed(begin, end), Error) << "the end has not happened";
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  latch.release();
+  stream.synchronize();
+  EXPECT_GE(elapsed(begin, end), 0.015);
+  EXPECT_LT(elapsed(end, begin), 0);
+  EXPECT_GT(timer_tick(), 0);
+}
+
+__global__ void wait_for(unsigned* flags, int own, int other) {
+  store_release(&flags[own], 1u);
+  spin_until([&] { return load_acquire(&flags[other]) == 1; });
+}
+
+TEST_F(StreamTest, TwoStreamsRunAtTheSameTime) {
+  configure("timeout=20");
+  DeviceArray<unsigned> flags(std::vector<unsigned>{0, 0});
+  Stream a, b;
+  launch(a, ISTHMUS_KERNEL(wait_for), {.grid = 1, .block = 1}, flags.get(), 0, 1);
+  launch(b, ISTHMUS_KERNEL(wait_for), {.grid = 1, .block = 1}, flags.get(), 1, 0);
+  synchronize();
+  EXPECT_EQ(flags.host(), (std::vector<unsigned>{1, 1}));
+}
+
+// --- spin latch ------------------------------------------------------------------------------------
+
+TEST_F(StreamTest, SpinLatchHoldsUntilReleased) {
+  DeviceArray<int> value(std::vector<int>{1});
+  Stream stream;
+  SpinLatch latch;
+  for (int round = 0; round < 3; ++round) {
+    latch.hold(stream);
+    launch(stream, ISTHMUS_KERNEL(set), {.grid = 1, .block = 1}, value.get(), round + 10);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(value.host()[0], round == 0 ? 1 : round + 9);
+    latch.release();
+    stream.synchronize();
+    EXPECT_EQ(value.host()[0], round + 10);
+    EXPECT_FALSE(latch.timed_out());
+  }
+}
+
+TEST_F(StreamTest, SpinLatchGivesUp) {
+  Stream stream;
+  SpinLatch latch;
+  latch.hold(stream, 0.02);
+  stream.synchronize();
+  EXPECT_TRUE(latch.timed_out());
+  latch.release();
+  latch.hold(stream);
+  latch.release();
+  stream.synchronize();
+  EXPECT_FALSE(latch.timed_out());
+}
+
+// --- faults ----------------------------------------------------------------------------------------
+
+__global__ void faulty() {
+  shuffle(0, 1, 0);
+}
+
+TEST_F(StreamTest, FaultsTravelThroughEventsAndAreToldOnce) {
+  Stream a, b;
+  Event event;
+  launch(a, ISTHMUS_KERNEL(faulty), {.grid = 1, .block = 1});
+  event.record(a);
+  b.wait(event);
+  EXPECT_THROW(event.synchronize(), Error);
+  EXPECT_THROW(event.done(), Error);
+  EXPECT_THROW(b.synchronize(), Error);
+  EXPECT_THROW(synchronize(), Error);
+  EXPECT_NO_THROW(synchronize());
+  EXPECT_NO_THROW(a.synchronize());
+}
+
+TEST_F(StreamTest, FaultOfADestroyedStreamIsNotLost) {
+  {
+    Stream stream;
+    launch(stream, ISTHMUS_KERNEL(faulty), {.grid = 1, .block = 1});
+  }
+  EXPECT_THROW(synchronize(), Error);
+  {
+    Stream stream;
+    launch(stream, ISTHMUS_KERNEL(faulty), {.grid = 1, .block = 1});
+    EXPECT_THROW(stream.synchronize(), Error);
+  }
+  EXPECT_NO_THROW(synchronize());
+}
+
+TEST_F(StreamTest, FreeingWaitsForQueuedWork) {
+  configure("grace=30");
+  Stream stream;
+  auto* value = static_cast<int*>(malloc_device(sizeof(int)));
+  launch(stream, ISTHMUS_KERNEL(set), {.grid = 1, .block = 1}, value, 1);
+  free_device(value);
+  EXPECT_NO_THROW(stream.synchronize());
+}
+
+}  // namespace
+}  // namespace isthmus::device
