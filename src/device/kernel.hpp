@@ -26,6 +26,8 @@
 //   class    BulkBarrier { init(arrivals), expect(bytes), wait(parity) }     in shared memory, 8 bytes;
 //                                                     expect() arrives too, and comes before its copies
 //   void     bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier&)   multiples of 16
+//   void     bulk_fence()                             orders this thread's ordinary accesses to shared memory before bulk
+//                                                     copies that other threads issue after the next barrier
 //   bool     has_async_copy(), has_bulk_copy()        whether the hardware does it, else the named fallback runs
 //
 // The emulator checks all of them; see docs/decisions/0002-emulator.md for what it can and cannot show.

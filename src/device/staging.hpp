@@ -63,6 +63,7 @@ class TileCopier {
       // One lane a warp issues: the copy engine takes its operands from uniform registers, lanes would take turns.
       if (lane() == 0 && width > 0) {
         const unsigned warps = (threads() + static_cast<unsigned>(warp_size()) - 1) / static_cast<unsigned>(warp_size());
+#pragma unroll 1
         for (unsigned row = inside.first_row + static_cast<unsigned>(warp_in_block()); row < inside.last_row; row += warps) {
           bulk_copy(to + row * pitch + inside.first_column, source(row) + inside.first_column, width, *arrived_);
         }

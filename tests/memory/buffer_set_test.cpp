@@ -1,5 +1,5 @@
-// Bytes must survive the way host → device → host in every placement and every cutting into chunks. "Kernels" are copies
-// on the device here: this room knows no kernels.
+// Bytes must survive the way host → device → host in every placement and every cutting into chunks. "Kernels" are
+// copies on the device here: this room knows no kernels.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,9 @@
 namespace isthmus::memory {
 namespace {
 
-std::byte pattern(std::size_t i) { return static_cast<std::byte>((i * 131 + i / 251) & 0x7f); }
+std::byte pattern(std::size_t i) {
+  return static_cast<std::byte>((i * 131 + i / 251) & 0x7f);
+}
 
 void fill_pattern(std::byte* begin, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) begin[i] = pattern(i);
@@ -36,7 +38,8 @@ class Placements : public testing::TestWithParam<Placement> {
 TEST_P(Placements, WholeBuffersComeBackUnchanged) {
   for (const std::size_t bytes : {std::size_t{4}, std::size_t{4096}, std::size_t{100003}}) {
     device::Stream stream;
-    BufferSet set(GetParam(), {{"in", Role::input, bytes}, {"out", Role::output, bytes}, {"both", Role::inout, bytes}}, {});
+    BufferSet set(GetParam(), {{"in", Role::input, bytes}, {"out", Role::output, bytes}, {"both", Role::inout, bytes}},
+                  {});
     set.allocate_host();
     set.touch_host();
     fill_pattern(set.host(0), bytes);
@@ -90,8 +93,9 @@ TEST_P(Placements, BytesAskedForAreCounted) {
 TEST_P(Placements, AFailureLeavesNothingBehind) {
   constexpr std::size_t kBytes = 1 << 20;
   const auto free_before = device::memory_info().free;
-  for (const std::string call : {"malloc_pinned", "malloc_device", "malloc_pooled", "malloc_managed", "advise", "copy",
-                                 "copy_async", "prefetch", "free_device", "free_pinned", "free_managed", "free_pooled"}) {
+  for (const std::string call :
+       {"malloc_pinned", "malloc_device", "malloc_pooled", "malloc_managed", "advise", "copy", "copy_async", "prefetch",
+        "free_device", "free_pinned", "free_managed", "free_pooled"}) {
     device::set_injection(call + ":2");
     try {
       device::Stream stream;

@@ -20,9 +20,10 @@ TEST(ParallelFor, VisitsEveryIndexOnce) {
 }
 
 TEST(ParallelFor, PassesOnAFailure) {
-  EXPECT_THROW(parallel_for(1 << 20, 1, [](std::size_t first, std::size_t) {
-                 if (first > 0 || host_threads() == 1) throw std::runtime_error("no");
-               }),
+  EXPECT_THROW(parallel_for(1 << 20, 1,
+                            [](std::size_t first, std::size_t) {
+                              if (first > 0 || host_threads() == 1) throw std::runtime_error("no");
+                            }),
                std::runtime_error);
 }
 

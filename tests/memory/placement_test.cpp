@@ -24,15 +24,16 @@ TEST(Placement, DeviceWithNothingTakesOnlyTheExplicitOnes) {
   device::DeviceInfo bare;
   bare.name = "bare";
   for (const auto placement : all_placements()) {
-    const bool plain = placement == Placement::pageable || placement == Placement::pinned || placement == Placement::streamed;
+    const bool plain =
+        placement == Placement::pageable || placement == Placement::pinned || placement == Placement::streamed;
     EXPECT_EQ(unsupported_reason(placement, bare).has_value(), !plain) << name(placement);
   }
 }
 
 TEST(Placement, DeviceWithEverythingTakesAll) {
   device::DeviceInfo full;
-  full.integrated = full.managed = full.concurrent_managed = full.pageable_access = full.memory_pools = full.can_map_host =
-      true;
+  full.integrated = full.managed = full.concurrent_managed = full.pageable_access = full.memory_pools =
+      full.can_map_host = true;
   for (const auto placement : all_placements()) EXPECT_FALSE(unsupported_reason(placement, full)) << name(placement);
 }
 

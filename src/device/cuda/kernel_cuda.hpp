@@ -200,6 +200,13 @@ __device__ __forceinline__ void async_wait() {
 #endif
 }
 
+/// The copy engine reads and writes shared memory through a proxy of its own.
+__device__ __forceinline__ void bulk_fence() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 // --- bulk copies -----------------------------------------------------------------------------------
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -198,6 +198,8 @@ __device__ __forceinline__ void async_wait() {}
 
 using BulkBarrier = detail::SoftwareBulkBarrier;
 
+__device__ __forceinline__ void bulk_fence() {}
+
 __device__ __forceinline__ void bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier& barrier) {
   detail::copy_by_this_thread(shared, global, bytes);
   barrier.deliver(bytes);

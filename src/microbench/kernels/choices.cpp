@@ -1,6 +1,5 @@
 #include "microbench/kernels/choices.hpp"
 
-#include <cmath>
 #include <limits>
 
 namespace isthmus::microbench {
@@ -42,32 +41,6 @@ unsigned automatic_blocks(Case& c, const device::KernelInfo& info, std::uint64_t
     blocks = std::min(blocks, resident * waves);
   }
   return static_cast<unsigned>(blocks);
-}
-
-std::vector<std::size_t> sample_indices(std::size_t count, std::size_t samples, std::size_t edge, std::uint64_t seed) {
-  std::vector<std::size_t> indices;
-  if (count <= samples) {
-    for (std::size_t i = 0; i < count; ++i) indices.push_back(i);
-    return indices;
-  }
-  indices = {0, count - 1, count / 2};
-  // Half of the samples sit on tile edges, spread over the whole range; the others anywhere.
-  const std::size_t edges = (count - 1) / edge;
-  for (std::size_t s = 0; edges > 0 && s < samples / 4; ++s) {
-    const std::size_t at = (harness::hash(seed, 101, s) % edges + 1) * edge;
-    indices.push_back(at);
-    indices.push_back(at - 1);
-  }
-  for (std::size_t s = 0; indices.size() < samples; ++s) indices.push_back(harness::hash(seed, 102, s) % count);
-  return indices;
-}
-
-std::size_t count_not_finite(const float* values, std::size_t rows, std::size_t columns, std::size_t pitch) {
-  std::size_t found = 0;
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t col = 0; col < columns; ++col) found += std::isfinite(values[r * pitch + col]) ? 0 : 1;
-  }
-  return found;
 }
 
 void add_geometry_axes(Workload& workload, std::vector<AxisValue> allowed_threads) {

@@ -99,12 +99,6 @@ inline device::LaunchShape shape_for_chunk(device::LaunchShape shape, std::uint6
   return shape;
 }
 
-/// A sequential index stream over [0, count): first, last, multiples of `edge` and their neighbours, and hashed ones.
-std::vector<std::size_t> sample_indices(std::size_t count, std::size_t samples, std::size_t edge, std::uint64_t seed);
-
-/// Number of elements of a pitched matrix that are not finite: poison (0xff bytes) that no kernel has overwritten.
-std::size_t count_not_finite(const float* values, std::size_t rows, std::size_t columns, std::size_t pitch);
-
 // Axes that all seven have: threads, blocks, depth, shared_bytes, carveout.
 void add_geometry_axes(harness::Workload& workload, std::vector<AxisValue> allowed_threads);
 /// paper-fig4, super and mega: the paper's geometry with `settings` of the workload added.

@@ -165,6 +165,20 @@ void run(Case& c) {
   const double elements = static_cast<double>(rows) * static_cast<double>(cols);
   c.traffic({.bytes_read = 4 * elements, .bytes_written = 4 * elements, .flops = 17 * elements});
 
+  const auto expected = [=](std::size_t i) {
+    const std::size_t row = i / cols, column = i % cols;
+    double sum = 0;
+    for (int r = -1; r <= 1; ++r) {
+      for (int s = -1; s <= 1; ++s) {
+        const std::size_t y = row + static_cast<std::size_t>(r), x = column + static_cast<std::size_t>(s);
+        if (y < rows && x < cols) sum += double{coefficient(r, s)} * values(y * cols + x);
+      }
+    }
+    return sum;
+  };
+  // Nine products and their sum: at most ten roundings of at most the sum of the coefficients' magnitudes.
+  c.verify(out, expected, {.absolute = 10 * 0x1p-24 * sum_of_magnitudes, .relative = 0}, "serial reference");
+
   const auto measure = [&](auto kernel, std::size_t shared_bytes, unsigned waves, auto pieces) {
     const auto shape = prepare(c, kernel, threads, shared_bytes, pieces(rows), waves);
     c.measure([&](const Launch& at) {
@@ -186,20 +200,6 @@ void run(Case& c) {
       });
     });
   }
-
-  const auto expected = [=](std::size_t i) {
-    const std::size_t row = i / cols, column = i % cols;
-    double sum = 0;
-    for (int r = -1; r <= 1; ++r) {
-      for (int s = -1; s <= 1; ++s) {
-        const std::size_t y = row + static_cast<std::size_t>(r), x = column + static_cast<std::size_t>(s);
-        if (y < rows && x < cols) sum += double{coefficient(r, s)} * values(y * cols + x);
-      }
-    }
-    return sum;
-  };
-  // Nine products and their sum: at most ten roundings of at most the sum of the coefficients' magnitudes.
-  c.verify(out, expected, {.absolute = 10 * 0x1p-24 * sum_of_magnitudes, .relative = 0}, "serial reference");
 }
 
 Workload workload() {

@@ -243,6 +243,25 @@ void run(Case& c) {
   const double elements = static_cast<double>(planes) * static_cast<double>(rows) * static_cast<double>(cols);
   c.traffic({.bytes_read = 4 * elements, .bytes_written = 4 * elements, .flops = 53 * elements});
 
+  const auto expected = [=](std::size_t i) {
+    const std::size_t plane = i / cols / rows, row = i / cols % rows, column = i % cols;
+    double sum = 0;
+    for (int q = -1; q <= 1; ++q) {
+      for (int r = -1; r <= 1; ++r) {
+        for (int s = -1; s <= 1; ++s) {
+          const std::size_t z = plane + static_cast<std::size_t>(q), y = row + static_cast<std::size_t>(r),
+                            x = column + static_cast<std::size_t>(s);
+          if (z < planes && y < rows && x < cols) {
+            sum += double{coefficient(q, r, s)} * values((z * rows + y) * cols + x);
+          }
+        }
+      }
+    }
+    return sum;
+  };
+  // 27 products and their sum: at most 28 roundings of at most the sum of the coefficients' magnitudes.
+  c.verify(out, expected, {.absolute = 28 * 0x1p-24 * sum_of_magnitudes, .relative = 0}, "serial reference");
+
   // A run of planes reads two more than it writes, so long runs save bytes; short ones give every multiprocessor work.
   const auto planes_per_run = [&](std::size_t count, std::uint64_t pieces_per_plane) {
     const std::uint64_t wanted = divide_up(std::uint64_t(c.device().multiprocessors) * 32, pieces_per_plane);
@@ -269,25 +288,6 @@ void run(Case& c) {
       });
     });
   }
-
-  const auto expected = [=](std::size_t i) {
-    const std::size_t plane = i / cols / rows, row = i / cols % rows, column = i % cols;
-    double sum = 0;
-    for (int q = -1; q <= 1; ++q) {
-      for (int r = -1; r <= 1; ++r) {
-        for (int s = -1; s <= 1; ++s) {
-          const std::size_t z = plane + static_cast<std::size_t>(q), y = row + static_cast<std::size_t>(r),
-                            x = column + static_cast<std::size_t>(s);
-          if (z < planes && y < rows && x < cols) {
-            sum += double{coefficient(q, r, s)} * values((z * rows + y) * cols + x);
-          }
-        }
-      }
-    }
-    return sum;
-  };
-  // 27 products and their sum: at most 28 roundings of at most the sum of the coefficients' magnitudes.
-  c.verify(out, expected, {.absolute = 28 * 0x1p-24 * sum_of_magnitudes, .relative = 0}, "serial reference");
 }
 
 Workload workload() {

@@ -1,6 +1,7 @@
 // y = a·x + y on two vectors, in place, `iterations` times an element.
 
 #include "microbench/kernels/choices.hpp"
+#include "microbench/kernels/shared_reuse.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -88,12 +89,10 @@ __global__ void saxpy_staged(const float* x, float* y, std::size_t n, unsigned t
         const unsigned elements = size(tile);
         if constexpr (reuse_shared) {
           const volatile float* x_kept = x_in;
-          volatile float* y_kept = y_in;
-          for (unsigned k = 0; k < iterations; ++k) {
-#pragma unroll 4
-            for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) y_kept[i] = a * x_kept[i] + y_kept[i];
-          }
-          for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) out[i] = y_kept[i];
+          iterate_in_shared(
+              threadIdx.x, blockDim.x, elements, iterations, [&](unsigned i) { return y_in + i; },
+              [&](float value, unsigned i) { return a * x_kept[i] + value; });
+          for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) out[i] = y_in[i];
         } else {
           const unsigned whole = elements / 4;
           for (unsigned i = threadIdx.x; i < whole; i += blockDim.x) {
@@ -125,6 +124,10 @@ void run(Case& c) {
   c.chunks(divide_up(n, unit));
   c.traffic({.bytes_read = 8.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
 
+  // Each step rounds once or twice, by at most 2^-23 of the largest value so far, 1 + k·a.
+  c.verify(y, [=](std::size_t i) { return double{y_values(i)} + iterations * double{a} * x_values(i); },
+           {.absolute = iterations * 0x1p-23 * (1 + iterations * double{a}), .relative = 0});
+
   const auto elements = [&](const Launch& at) { return std::min(at.chunk.count * unit, n - at.chunk.first * unit); };
   if (staging == Staging::none) {
     if (reuse_shared) c.fallback("none keeps elements in registers: there is no tile that they could live in");
@@ -149,10 +152,6 @@ void run(Case& c) {
       });
     });
   }
-
-  // Each step rounds once or twice, by at most 2^-23 of the largest value so far, 1 + k·a.
-  c.verify(y, [=](std::size_t i) { return double{y_values(i)} + iterations * double{a} * x_values(i); },
-           {.absolute = iterations * 0x1p-23 * (1 + iterations * double{a}), .relative = 0});
 }
 
 Workload workload() {

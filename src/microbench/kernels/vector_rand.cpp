@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "microbench/kernels/choices.hpp"
+#include "microbench/kernels/shared_reuse.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -133,14 +134,9 @@ __global__ void vector_rand_tile_staged(float* v, std::size_t n, unsigned tile_e
         float* out = v + first(tile);
         const TilePermutation permute(size(tile));
         if constexpr (reuse_shared) {
-          volatile float* kept = in;
-          for (unsigned k = 0; k < iterations; ++k) {
-#pragma unroll 4
-            for (std::uint32_t p = threadIdx.x; p < permute.count; p += blockDim.x) {
-              const std::uint32_t i = permute(p);
-              kept[i] = kept[i] * alpha + beta(p);
-            }
-          }
+          iterate_in_shared(
+              threadIdx.x, blockDim.x, permute.count, iterations, [&](unsigned p) { return in + permute(p); },
+              [](float value, unsigned p) { return value * alpha + beta(p); });
         } else {
           for (std::uint32_t p = threadIdx.x; p < permute.count; p += visits_per_thread * blockDim.x) {
             visit<std::uint32_t>(p, blockDim.x, permute.count, iterations, [&](std::uint32_t q) { return in + permute(q); });
@@ -188,12 +184,11 @@ __global__ void vector_rand_vector_staged(float* v, std::size_t n, unsigned tile
       [&](unsigned stage, std::uint64_t tile) {
         const std::uint64_t visits = first(tile);
         const unsigned elements = size(tile);
-        volatile float* kept = tiles + stage * tile_elements;
+        float* kept = tiles + stage * tile_elements;
         if constexpr (reuse_shared) {
-          for (unsigned k = 0; k < iterations; ++k) {
-#pragma unroll 4
-            for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) kept[i] = kept[i] * alpha + beta(visits + i);
-          }
+          iterate_in_shared(
+              threadIdx.x, blockDim.x, elements, iterations, [&](unsigned i) { return kept + i; },
+              [&](float value, unsigned i) { return value * alpha + beta(visits + i); });
           for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) v[permute(visits + i)] = kept[i];
         } else {
           for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) {
@@ -222,6 +217,20 @@ void run(Case& c) {
                           whole_vector ? memory::Split{} : memory::Split{.unit_bytes = unit * sizeof(float), .halo = 0});
   if (!whole_vector) c.chunks(divide_up(n, unit));
   c.traffic({.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
+
+  const double power = std::pow(double{alpha}, iterations);
+  const double sum = (1 - power) / (1 - double{alpha});
+  c.verify(v,
+           [=](std::size_t i) {
+             const std::size_t window = whole_vector ? n : std::size_t{tile};
+             const std::size_t first = i / window * window;
+             const std::uint64_t p = whole_vector
+                 ? VectorPermutation(n).inverse(i)
+                 : TilePermutation(static_cast<std::uint32_t>(std::min(window, n - first)))
+                       .inverse(static_cast<std::uint32_t>(i - first));
+             return power * values(i) + sum * double{beta(p)};
+           },
+           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * largest_beta, largest_beta / (1 - double{alpha}))), .relative = 0});
 
   const auto elements = [&](const Launch& at) {
     return whole_vector ? n : std::min(at.chunk.count * unit, n - at.chunk.first * unit);
@@ -254,20 +263,6 @@ void run(Case& c) {
       });
     });
   }
-
-  const double power = std::pow(double{alpha}, iterations);
-  const double sum = (1 - power) / (1 - double{alpha});
-  c.verify(v,
-           [=](std::size_t i) {
-             const std::size_t window = whole_vector ? n : std::size_t{tile};
-             const std::size_t first = i / window * window;
-             const std::uint64_t p = whole_vector
-                 ? VectorPermutation(n).inverse(i)
-                 : TilePermutation(static_cast<std::uint32_t>(std::min(window, n - first)))
-                       .inverse(static_cast<std::uint32_t>(i - first));
-             return power * values(i) + sum * double{beta(p)};
-           },
-           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * largest_beta, largest_beta / (1 - double{alpha}))), .relative = 0});
 }
 
 Workload workload() {

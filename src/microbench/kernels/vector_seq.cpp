@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "microbench/kernels/choices.hpp"
+#include "microbench/kernels/shared_reuse.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -84,11 +85,10 @@ __global__ void vector_seq_staged(float* v, std::size_t n, unsigned tile_element
         float* out = v + first(tile);
         const unsigned elements = size(tile);
         if constexpr (reuse_shared) {
-          volatile float* kept = tiles + stage * tile_elements;
-          for (unsigned k = 0; k < iterations; ++k) {
-#pragma unroll 4
-            for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) kept[i] = kept[i] * alpha + beta;
-          }
+          float* kept = tiles + stage * tile_elements;
+          iterate_in_shared(
+              threadIdx.x, blockDim.x, elements, iterations, [&](unsigned i) { return kept + i; },
+              [](float value, unsigned) { return value * alpha + beta; });
           for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) out[i] = kept[i];
         } else {
           const unsigned whole = elements / 4;
@@ -115,6 +115,12 @@ void run(Case& c) {
   c.chunks(divide_up(n, unit));
   c.traffic({.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
 
+  // Closed form of the recurrence. Each step rounds once or twice, by at most 2^-23 of the largest value so far.
+  const double power = std::pow(double{alpha}, iterations);
+  const double sum = double{beta} * (1 - power) / (1 - double{alpha});
+  c.verify(v, [=](std::size_t i) { return power * values(i) + sum; },
+           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * double{beta}, beta / (1 - double{alpha}))), .relative = 0});
+
   const auto begin = [&](const Launch& at) { return v.device() + at.chunk.first * unit; };
   const auto elements = [&](const Launch& at) { return std::min(at.chunk.count * unit, n - at.chunk.first * unit); };
   if (staging == Staging::none) {
@@ -137,12 +143,6 @@ void run(Case& c) {
       });
     });
   }
-
-  // Closed form of the recurrence. Each step rounds once or twice, by at most 2^-23 of the largest value so far.
-  const double power = std::pow(double{alpha}, iterations);
-  const double sum = double{beta} * (1 - power) / (1 - double{alpha});
-  c.verify(v, [=](std::size_t i) { return power * values(i) + sum; },
-           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * double{beta}, beta / (1 - double{alpha}))), .relative = 0});
 }
 
 Workload workload() {
