@@ -6,8 +6,10 @@
 
 #if defined(__HIPCC__)
 
-#include <hip/hip_cooperative_groups.h>
 #include <hip/hip_runtime.h>
+
+// After the runtime, whose names it uses without including it.
+#include <hip/hip_cooperative_groups.h>
 
 #include "device/gpu/software_bulk_barrier.hpp"
 
