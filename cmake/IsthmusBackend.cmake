@@ -1,26 +1,22 @@
 # One backend per build tree: host (the emulator), cuda or hip.
+# Sets up the language, isthmus_gpu_runtime (what host code needs of the vendor) and isthmus_kernel_sources().
 set(ISTHMUS_BACKEND "host" CACHE STRING "host, cuda or hip")
 set_property(CACHE ISTHMUS_BACKEND PROPERTY STRINGS host cuda hip)
 
 if(ISTHMUS_BACKEND STREQUAL "cuda")
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
-  endif()
-  enable_language(CUDA)
-  find_package(CUDAToolkit REQUIRED)
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  include(IsthmusCuda)
 elseif(ISTHMUS_BACKEND STREQUAL "hip")
   include(IsthmusHip)
 elseif(NOT ISTHMUS_BACKEND STREQUAL "host")
   message(FATAL_ERROR "ISTHMUS_BACKEND is '${ISTHMUS_BACKEND}': choose host, cuda or hip")
 endif()
 
-# Sources with kernels in them are .cpp files; their language follows the backend.
+# Sources with kernels in them are .cpp files; their language follows the backend. The properties are set in the
+# target's own folder, because a subfolder may add sources to a target of its parent.
 function(isthmus_kernel_sources target)
   target_sources(${target} PRIVATE ${ARGN})
   if(ISTHMUS_BACKEND STREQUAL "cuda")
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CUDA)
   elseif(ISTHMUS_BACKEND STREQUAL "hip")
     isthmus_hip_sources(${target} ${ARGN})
   endif()

@@ -1,4 +1,4 @@
-# Standard, warnings and sanitizers for our own code.
+# Standard, warnings, sanitizers and static linking for our own code.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -15,13 +15,33 @@ find_program(ISTHMUS_CCACHE ccache)
 if(ISTHMUS_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
+  set(CMAKE_HIP_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
 endif()
+
+# What the compiler reports of registers, shared memory and spills is kept beside each object (scripts/kernel-report).
+option(ISTHMUS_KERNEL_REPORTS "Keep the compiler's report of each kernel" OFF)
+if(ISTHMUS_KERNEL_REPORTS)
+  foreach(language CXX CUDA HIP)
+    list(PREPEND CMAKE_${language}_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/keep-kernel-report)
+  endforeach()
+endif()
+
+set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+if(ISTHMUS_WERROR)
+  list(APPEND warnings -Werror)
+endif()
+string(REPLACE ";" "," warnings_for_nvcc "${warnings}")
 
 add_library(isthmus_options INTERFACE)
 target_include_directories(isthmus_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor>)
-if(ISTHMUS_WERROR)
-  target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+target_compile_options(
+  isthmus_options
+  INTERFACE $<$<COMPILE_LANGUAGE:CXX,HIP>:${warnings}>
+            # -lineinfo lets profilers and sanitizers name our lines; it changes no code. No fast-math anywhere.
+            $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_for_nvcc} -lineinfo $<$<BOOL:${ISTHMUS_WERROR}>:--Werror=all-warnings>>)
+if(ISTHMUS_KERNEL_REPORTS)
+  target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>
+                         $<$<COMPILE_LANGUAGE:HIP>:-Rpass-analysis=kernel-resource-usage>)
 endif()
 if(ISTHMUS_BACKEND STREQUAL "cuda")
   target_compile_definitions(isthmus_options INTERFACE ISTHMUS_BACKEND_CUDA)

@@ -18,12 +18,16 @@
 //   void     grid_sync()                              cooperative launches only
 //   void     spin_wait()                              in the body of a loop that waits for someone else
 //   void     spin_until(predicate)                    waits; in lockstep emulation all lanes must get through
+//   double   device_seconds()                         a clock that all threads of the device share
 //   T        load_acquire(const T*), void store_release(T*, T)     system scope, 32 and 64 bits
 //   T        load_streaming(const T*), void store_streaming(T*, T) evict-first hints, vector types too
 //   void     async_copy<Bytes>(void* shared, const void* global)   4, 8 or 16; lands at async_wait
 //   void     async_commit(), async_wait<Pending>()    waits until at most Pending commits are in flight
-//   class    BulkBarrier { init(arrivals), expect(bytes), wait(parity) }     in shared memory, 8 bytes
+//   class    BulkBarrier { init(arrivals), expect(bytes), wait(parity) }     in shared memory, 8 bytes;
+//                                                     expect() arrives too, and comes before its copies
 //   void     bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier&)   multiples of 16
+//   void     bulk_fence()                             orders this thread's ordinary accesses to shared memory before bulk
+//                                                     copies that other threads issue after the next barrier
 //   bool     has_async_copy(), has_bulk_copy()        whether the hardware does it, else the named fallback runs
 //
 // The emulator checks all of them; see docs/decisions/0002-emulator.md for what it can and cannot show.
@@ -111,10 +115,16 @@ void launch(Stream& stream, Kernel<P...> kernel, const LaunchShape& shape, A&&..
   std::apply(
       [&](auto&... argument) {
         void* pointers[] = {const_cast<void*>(static_cast<const void*>(&argument))..., nullptr};
-        detail::launch(stream,
-                       {kernel.name, reinterpret_cast<const void*>(kernel.function), pointers, sizeof...(P),
-                        detail::Closure<P...>::pointer_arguments(), &detail::Closure<P...>::invoke, &closure, sizeof closure},
-                       shape);
+        // Named with its type: nvcc 13.0 loses the type of a braced argument inside a generic lambda.
+        const detail::BoundLaunch bound{kernel.name,
+                                        reinterpret_cast<const void*>(kernel.function),
+                                        pointers,
+                                        sizeof...(P),
+                                        detail::Closure<P...>::pointer_arguments(),
+                                        &detail::Closure<P...>::invoke,
+                                        &closure,
+                                        sizeof closure};
+        detail::launch(stream, bound, shape);
       },
       closure.arguments);
 }

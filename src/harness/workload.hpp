@@ -8,14 +8,15 @@
 //     auto x = c.input<float>("x", n, uniform(c.seed(), 0, -1, 1));
 //     auto y = c.inout<float>("y", n, uniform(c.seed(), 1, -1, 1));
 //     c.traffic({.bytes_read = 8 * n, .bytes_written = 4 * n, .flops = 2 * n});
+//     c.verify(y, [=](std::size_t i) { return …; }, {.relative = 1e-6});
 //     c.measure([&](const Launch& at) { launch(at.stream, ISTHMUS_KERNEL(saxpy_none), …, x.device(), y.device()); });
-//     c.verify(y, [&](std::size_t i) { return …; }, {.relative = 1e-6});
 //   }
 //   const Registration registration = Workload("microbench/saxpy", saxpy).version(1)…;
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -33,9 +34,17 @@ namespace isthmus::harness {
 enum class Staging { none, direct, async, bulk };
 std::string_view name(Staging) noexcept;
 
+enum class SkipKind {
+  unsupported,     ///< the device or system cannot; red at a site that says it can
+  memory,          ///< the case needs more memory than there is
+  not_applicable,  ///< this combination means nothing for the workload
+};
+
 /// Thrown by a workload for a case that cannot run here; the record carries the reason.
 struct Skip : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  explicit Skip(const std::string& reason, SkipKind kind_ = SkipKind::unsupported)
+      : std::runtime_error(reason), kind(kind_) {}
+  SkipKind kind;
 };
 
 // --- inputs: every element is a function of (seed, stream, index), on any thread, in any order -----
@@ -112,14 +121,14 @@ enum class Better { lower, higher };
 
 /// A metric that a workload measured by itself (reference/*, later the transfer and latency families).
 struct Metric {
-  std::string name;
-  std::string unit;  ///< SI: "s", "B/s", "FLOP/s", "1"
+  std::string name{};
+  std::string unit{};  ///< SI: "s", "B/s", "FLOP/s", "1"
   Better better = Better::lower;
   std::string timer = "event";  ///< "event", "clock" or "none"
-  std::string direction;        ///< "h2d", "d2h", "d2d", "h2h" or empty
+  std::string direction{};      ///< "h2d", "d2h", "d2d", "h2h" or empty
   double bytes_needed = 0, bytes_moved = 0;
-  std::optional<double> limit;
-  std::string limit_source;
+  std::optional<double> limit{};
+  std::string limit_source{};
 };
 
 /// One point of the product workload × placement × staging × size × axes, and all that is measured at it.
@@ -164,13 +173,15 @@ class Case {
   void chunks(std::size_t units);
 
   void traffic(const Traffic&);
-  /// Reports registers, shared memory and occupancy of the kernel that measure() launches.
-  void kernel(device::KernelInfo info);
+  /// Reports registers, shared memory and occupancy of the kernel that measure() launches; with the launch shape the
+  /// record also has its grid, block and dynamic shared memory.
+  void kernel(device::KernelInfo info, std::optional<device::LaunchShape> shape = std::nullopt);
   /// The staging that really ran, where it is not the one asked for ("direct: rows are not 16-byte multiples").
   void fallback(std::string reason);
   void warn(std::string code, std::string message);
 
-  /// Runs the phased and overlapped readings of DESIGN §5 around `body`, which queues the kernel(s) for one chunk.
+  /// Runs the phased and overlapped readings (docs/method.md) around `body`, which queues the kernel(s) for one chunk
+  /// and nothing that waits. Once per case, after all buffers are declared.
   void measure(const std::function<void(const Launch&)>& body);
   /// Samples `body`, which returns one value of `metric`; for workloads with readings of their own.
   void sample(Metric metric, const std::function<double()>& body);
@@ -179,16 +190,18 @@ class Case {
 
   /// Compares the host copy of `buffer` with `expected(i)`, i counting elements without padding. Every element when
   /// there are at most 2^20, else a stratified sample with first, last and tile edges; always scans for poison.
-  /// Runs after every sample. Call it before or after measure(): it is remembered until then.
+  /// Declared before measure(), it runs after every sample (on a few elements) and after the last (on all of the
+  /// above); declared after it, on the last sample only. `expected` is called from several threads.
   template <class T, class Expected>
   void verify(const Buffer<T>& buffer, Expected expected, Tolerance tolerance, std::string method = "closed form") {
-    add_check(buffer.index(), sizeof(T), std::is_floating_point_v<T>,
-              [=](std::size_t i, const std::byte* element) {
-                T actual;
-                __builtin_memcpy(&actual, element, sizeof actual);
-                return std::pair<double, double>{static_cast<double>(actual), static_cast<double>(expected(i))};
-              },
-              tolerance, std::move(method));
+    add_check(
+        buffer.index(), sizeof(T), std::is_floating_point_v<T>,
+        [=](std::size_t i, const std::byte* element) {
+          T actual;
+          __builtin_memcpy(&actual, element, sizeof actual);
+          return std::pair<double, double>{static_cast<double>(actual), static_cast<double>(expected(i))};
+        },
+        tolerance, std::move(method));
   }
   /// A check of one's own: returns the error found; compared with `tolerance`.
   void verify(std::string method, const std::function<double()>& error, double tolerance);
@@ -199,8 +212,8 @@ class Case {
  private:
   using Element = std::function<std::pair<double, double>(std::size_t, const std::byte*)>;
   using Fill = std::function<void(std::byte* begin, std::size_t first, std::size_t last)>;  // elements, no padding
-  std::size_t declare_buffer(memory::BufferSpec spec, std::size_t element_bytes, std::size_t columns,
-                             std::size_t pitch, Fill fill);
+  std::size_t declare_buffer(memory::BufferSpec spec, std::size_t element_bytes, std::size_t columns, std::size_t pitch,
+                             Fill fill);
   memory::BufferSet* const& buffers() const;
   void add_check(std::size_t buffer, std::size_t element_bytes, bool floating, Element, Tolerance, std::string method);
 
@@ -214,8 +227,8 @@ class Case {
         for (std::size_t i = first; i < last; ++i) out[i - first] = generator(i);
       };
     }
-    const auto index =
-        declare_buffer({std::move(name), role, elements * sizeof(T), split}, sizeof(T), pitch, pitch, std::move(fill));
+    const auto index = declare_buffer({std::move(name), role, memory::byte_count(elements, sizeof(T)), split},
+                                      sizeof(T), pitch, pitch, std::move(fill));
     return {buffers(), index, elements, pitch};
   }
   template <class T, class Generator>
@@ -229,9 +242,11 @@ class Case {
         for (std::size_t i = first; i < last; ++i) out[i - first] = generator(i);
       };
     }
-    const auto index = declare_buffer(
-        {std::move(name), role, rows * pitch * sizeof(T), {rows_per_unit * pitch * sizeof(T), halo}}, sizeof(T), columns,
-        pitch, std::move(fill));
+    const auto index = declare_buffer({std::move(name),
+                                       role,
+                                       memory::byte_count(rows, memory::byte_count(pitch, sizeof(T))),
+                                       {rows_per_unit * pitch * sizeof(T), halo}},
+                                      sizeof(T), columns, pitch, std::move(fill));
     return {buffers(), index, rows * pitch, pitch};
   }
 
@@ -243,34 +258,34 @@ class Case {
 using AxisValue = std::variant<std::int64_t, std::string>;
 
 struct Axis {
-  std::string name;
-  std::string help;
-  AxisValue default_value;
-  std::vector<AxisValue> allowed;  ///< empty: any integer ≥ minimum
+  std::string name{};
+  std::string help{};
+  AxisValue default_value{};
+  std::vector<AxisValue> allowed{};  ///< empty: any integer ≥ minimum
   std::int64_t minimum = 0;
 };
 
 using AxisSettings = std::vector<std::pair<std::string, AxisValue>>;
 
 struct Size {
-  std::string name;       ///< tiny small medium large super mega
-  AxisSettings settings;
+  std::string name{};  ///< tiny small medium large super mega
+  AxisSettings settings{};
 };
 
 struct Preset {
-  std::string name;          ///< "paper-fig10"
-  std::string help;          ///< figure, and what it sets
-  AxisSettings settings;     ///< fixed for every case of the preset
-  std::vector<std::string> sizes;
-  std::string sweep_axis;    ///< empty, or the axis that the figure's horizontal axis shows
-  std::vector<AxisValue> sweep;
-  std::vector<std::string> modes;  ///< mode aliases; empty: those asked for
+  std::string name{};       ///< "paper-fig10"
+  std::string help{};       ///< figure, and what it sets
+  AxisSettings settings{};  ///< fixed for every case of the preset
+  std::vector<std::string> sizes{};
+  std::string sweep_axis{};  ///< empty, or the axis that the figure's horizontal axis shows
+  std::vector<AxisValue> sweep{};
+  std::vector<std::string> modes{};  ///< mode aliases; empty: those asked for
 };
 
 /// A workload and all that can be varied. Chained at registration.
 class Workload {
  public:
-  Workload(std::string name, void (*function)(Case&)) : name_(std::move(name)), function_(function) {}
+  Workload(std::string name, void (*function)(Case&));
   Workload& version(int v);  ///< raised whenever figures stop being comparable
   Workload& summary(std::string text);
   Workload& source(std::string text);  ///< paper and section
@@ -280,6 +295,8 @@ class Workload {
   Workload& axis(Axis axis);
   Workload& size(std::string name, AxisSettings settings);
   Workload& preset(Preset preset);
+  /// Names of the metrics that the workload samples by itself (measure()'s need not be listed).
+  Workload& metrics(std::vector<std::string> names);
   /// Verification not needed, and why (launch costs and the like).
   Workload& unverified(std::string reason);
   /// A true measurement also on a machine without a GPU: records say emulated: false.
@@ -292,7 +309,6 @@ class Workload {
  private:
   friend class Registration;
   std::string name_;
-  void (*function_)(Case&);
   std::shared_ptr<Description> description_;
 };
 

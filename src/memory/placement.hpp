@@ -39,6 +39,23 @@ std::optional<std::string> unsupported_reason(Placement, const device::DeviceInf
 /// Host and device memory are two allocations, joined by copies.
 bool has_two_copies(Placement) noexcept;
 bool is_managed(Placement) noexcept;
+/// Whether allocate_host() is a call of the device's runtime that yields the memory of both sides (managed, unified):
+/// it then belongs to the device part of the allocation time.
+bool host_allocation_is_device_allocation(Placement) noexcept;
+
+/// How data gets to the other side.
+enum class Travel {
+  none,          ///< not at all, or while the kernel runs: nothing is queued before or after it
+  blocking,      ///< copies that return when done
+  asynchronous,  ///< copies queued on a stream
+  prefetch,      ///< explicit prefetch of managed pages
+  host_access,   ///< the host reads the results and the system moves them (page faults)
+};
+Travel travel_in(Placement) noexcept;
+Travel travel_out(Placement) noexcept;
+
+/// elements * size, or std::length_error where that is more than an address can count.
+std::size_t byte_count(std::size_t elements, std::size_t size);
 
 enum class Role {
   input,   ///< travels in
@@ -63,6 +80,9 @@ struct Range {
   std::size_t first = 0;
   std::size_t count = 0;
 };
+
+/// `units` cut into at most `chunks` ranges of nearly equal size, none of them empty.
+std::vector<Range> cut(std::size_t units, std::size_t chunks);
 
 struct PlacementOptions {
   int numa_node = -1;  ///< of host memory; -1: where the allocating thread runs
@@ -101,11 +121,15 @@ class BufferSet {
   std::size_t copy_in(device::Stream& stream);
   /// Queues what travels after it; for managed_in and managed_demand it reads the results on the host.
   std::size_t copy_out(device::Stream& stream);
-  /// The same for one chunk of split buffers (placement `streamed`); whole buffers travel with the first chunk.
+  /// The same for one chunk of split buffers (placement `streamed`); buffers that are not cut travel in with the first
+  /// chunk and out with the last.
+  /// Chunks come in ascending order without gaps: each brings what its kernel needs and no earlier chunk has brought,
+  /// so a kernel must wait for the copies of its own chunk and of all before it.
   std::size_t copy_in(device::Stream& stream, Range chunk, bool first);
-  std::size_t copy_out(device::Stream& stream, Range chunk);
+  std::size_t copy_out(device::Stream& stream, Range chunk, bool last);
 
-  /// Whether copy_in/copy_out synchronise with the host, so that no spin latch may hold the stream.
+  /// Whether copy_in/copy_out synchronise with the host (or may: prefetches), so that no spin latch may hold the
+  /// stream.
   bool copies_block() const noexcept;
 
   /// What was asked, checked against what was given: pointer kind, device, NUMA node of the pages, residency.

@@ -382,6 +382,8 @@ class BulkBarrier {
 };
 static_assert(sizeof(BulkBarrier) == 8);
 
+inline void bulk_fence() {}
+
 inline void bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier& barrier,
                       const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   emulator::bulk_copy(shared, global, bytes, barrier.state_, file, line);

@@ -1,0 +1,24 @@
+# Two commands: `make run` measures this machine, `make test` tests this tree. Both set up what is missing.
+.DEFAULT_GOAL := help
+.PHONY: run test build format lint clean help
+
+run:     ## set up, build, measure through ReFrame, show a table   (ARGS="-t smoke")
+	@scripts/run $(ARGS)
+
+test:    ## set up and run every test                              (ARGS="pytest lint" for some)
+	@scripts/test $(ARGS)
+
+build:   ## set up and build for this machine's GPU, or for none
+	@scripts/setup run && scripts/build
+
+format:  ## rewrite C++ and Python in the tree's style
+	@scripts/setup test && scripts/format
+
+lint:    ## say what the style and the borders between rooms object to
+	@scripts/setup test && scripts/lint
+
+clean:   ## remove what was built (not the records, not .venv)
+	rm -rf build reframe/output reframe/stage
+
+help:    ## this list
+	@sed -n 's/^\([a-z]*\): *## */  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16

@@ -1,0 +1,115 @@
+"""Records: JSON Lines written by isthmus-bench, one measured case a line.
+
+A file is read whole or refused with a sentence that names the line. Nothing is dropped: a reader that leaves out
+what it cannot read turns a crashed run into a shorter, better-looking one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+
+SCHEMA = "isthmus.record/1"
+
+
+class RecordError(ValueError):
+    """A record file, or a line of it, that cannot be taken; says which line and why."""
+
+
+def schema_path() -> pathlib.Path:
+    """The one definition of a record: $ISTHMUS_SCHEMA, else schema/ of the source tree, else beside this package."""
+    given = os.environ.get("ISTHMUS_SCHEMA")
+    here = pathlib.Path(__file__).resolve()
+    places = [pathlib.Path(given)] if given else [here.parents[2] / "schema", here.parent]
+    for place in places:
+        path = place if place.suffix == ".json" else place / "record.schema.json"
+        if path.is_file():
+            return path
+    raise RecordError(f"record.schema.json is not in {' nor '.join(map(str, places))}; set ISTHMUS_SCHEMA to its path")
+
+
+@functools.lru_cache(maxsize=1)
+def _validator():
+    import jsonschema  # here, so that reading names needs no third-party package
+
+    with schema_path().open(encoding="utf-8") as file:
+        return jsonschema.Draft202012Validator(json.load(file))
+
+
+def _refuse_constant(name: str):
+    raise ValueError(f"{name} is not JSON")
+
+
+def _no_duplicates(pairs):
+    result = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"the key {key!r} stands twice")
+        result[key] = value
+    return result
+
+
+def _shorten(text: str, length: int = 160) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def problem(record) -> str | None:
+    """Why `record` (parsed JSON) is no valid record, in one sentence, or None."""
+    if not isinstance(record, dict):
+        return f"a JSON {type(record).__name__}, not a record"
+    if record.get("schema") != SCHEMA:
+        return f"another schema ({_shorten(repr(record.get('schema')), 40)}), not {SCHEMA}"
+    errors = sorted(_validator().iter_errors(record), key=lambda e: list(map(str, e.absolute_path)))
+    if not errors:
+        return None
+    first = errors[0]
+    where = "/".join(map(str, first.absolute_path)) or "the record"
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{_shorten(where, 80)}: {_shorten(first.message)}{more}"
+
+
+def parse(line: str, *, where: str, last: bool = False) -> dict:
+    """One line as a record; `where` names it in the error, `last` says that it may have been cut."""
+    try:
+        record = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        what = "cut short" if last and line.lstrip().startswith("{") else "no JSON"
+        raise RecordError(f"{where}: {what} ({_shorten(str(error))})") from None
+    why = problem(record)
+    if why:
+        raise RecordError(f"{where}: {why}")
+    return record
+
+
+def read(path) -> list[dict]:
+    """All records of a file, in its order. Raises RecordError for a file, or the first line, that cannot be taken."""
+    path = pathlib.Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror or error}") from None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise RecordError(f"{path}:{line}: not UTF-8 ({error.reason})") from None
+    lines = text.split("\n")  # not splitlines(): a record's strings may hold U+2028
+    ended = lines[-1] == ""
+    if ended:
+        lines.pop()
+    return [
+        parse(line, where=f"{path}:{number}", last=number == len(lines) and not ended)
+        for number, line in enumerate(lines, 1)
+    ]
+
+
+def metrics(record: dict) -> dict[str, dict]:
+    """The record's metrics by name; two of one name are refused."""
+    result = {}
+    for metric in record["metrics"]:
+        if metric["name"] in result:
+            raise RecordError(f"{record['workload']}: two metrics are called {metric['name']!r}")
+        result[metric["name"]] = metric
+    return result

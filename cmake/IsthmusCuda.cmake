@@ -1,0 +1,33 @@
+# NVIDIA: CUDA 12.0 or later.
+#
+# Without CMAKE_CUDA_ARCHITECTURES: the chip of this machine where there is one, else sm_80 and sm_90.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+  if(EXISTS /dev/nvidiactl)
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  endif()
+endif()
+
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(ISTHMUS_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH ENV CUDA_ROOT PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(NOT ISTHMUS_NVCC)
+    message(FATAL_ERROR "The backend is cuda but there is no nvcc: run scripts/install-cuda-toolchain, set CUDACXX, or choose the preset host")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${ISTHMUS_NVCC})
+endif()
+
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 and before know no C++20 of nvcc's
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+find_package(CUDAToolkit 12.0 REQUIRED)
+
+# The static runtime: a binary then needs nothing but the driver.
+add_library(isthmus_gpu_runtime INTERFACE)
+target_link_libraries(isthmus_gpu_runtime INTERFACE CUDA::cudart_static)
+target_include_directories(isthmus_gpu_runtime SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})

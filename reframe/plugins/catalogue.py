@@ -1,0 +1,43 @@
+"""The part of `isthmus-bench list --json` that checks are made from, kept in reframe/checks/catalogue.json.
+
+`reframe -l` must work before anything is built, so the list is generated once and committed:
+
+    scripts/make-catalogue build/host/bin/isthmus-bench
+
+A test compares it with what the binary lists.
+"""
+
+import json
+import pathlib
+import sys
+
+PATH = pathlib.Path(__file__).resolve().parents[1] / "checks" / "catalogue.json"
+
+
+def essence(listing: dict) -> dict:
+    """What a check needs of the binary's list; a pure function of it, in a fixed order."""
+    workloads = [
+        {
+            "name": w["name"],
+            "summary": w["summary"],
+            "tags": sorted(w["tags"]),
+            "placements": w["placements"],
+            "stagings": w["stagings"],
+            "sizes": [size for size in listing["sizes"] if size in w["sizes"]],
+            "native": w["native"],
+        }
+        for w in sorted(listing["workloads"], key=lambda w: w["name"])
+    ]
+    return {"sizes": listing["sizes"], "modes": listing["modes"], "workloads": workloads}
+
+
+def text(listing: dict) -> str:
+    return json.dumps(essence(listing), indent=1, ensure_ascii=False) + "\n"
+
+
+def load() -> dict:
+    return json.loads(PATH.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text(json.load(sys.stdin)))

@@ -1,0 +1,433 @@
+"""What every Isthmus check is made of: a build, a base class, and gates against passing silently.
+
+ReFrame lets several failures through without a word; docs/decisions/0004-reframe-gates.md lists them and the line
+here that closes each. A check reads the record that isthmus-bench wrote and nothing else.
+"""
+
+import datetime
+import functools
+import math
+import os
+import pathlib
+import re
+import sys
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+import reframe.core.runtime as runtime
+import reframe.utility.sanity as sn
+import yaml
+from reframe.core.exceptions import ReframeError, SanityError
+from reframe.frontend.executors import Runner
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+if str(ROOT / "analysis") not in sys.path:
+    sys.path.insert(0, str(ROOT / "analysis"))
+
+from isthmus import records
+
+RECORD = "record.jsonl"
+EXIT_CODE = "exit_code"
+
+# A figure may pass its physical limit by the error of a clock, not by more: then the figure or the limit is wrong.
+LIMIT_SLACK = 1.05
+
+_kept = []  # record files of this session
+_started_in = pathlib.Path.cwd()  # while ReFrame loads a check, the working directory is the check's; set right below
+
+
+def absolute(path) -> pathlib.Path:
+    """Relative to where ReFrame was started."""
+    return _started_in / path
+
+
+def results_folder() -> pathlib.Path:
+    return absolute(os.environ.get("ISTHMUS_RESULTS") or "results")
+
+
+# --- a session that selects nothing, and the place of the records ------------------------------------
+
+
+def _gate_sessions():
+    """Makes a session with an empty selection fail: no check is left that could object.
+
+    Listing and describing never reach Runner.runall(). It is not ReFrame's public interface, so a ReFrame without it
+    fails here, loudly, instead of running without the gate.
+    """
+    original = Runner.runall
+    if hasattr(original, "isthmus_gate"):
+        return
+
+    @functools.wraps(original)
+    def runall(self, testcases, *args, **kwargs):
+        global _started_in
+        _started_in = pathlib.Path.cwd()
+        if not testcases:
+            raise ReframeError(
+                "nothing to run: no check matches this selection on this system; see what there is with -l"
+            )
+        try:
+            return original(self, testcases, *args, **kwargs)
+        finally:
+            if _kept:
+                self._printer.info(f"Records: {len(_kept)} file(s) in {results_folder()}")
+
+    runall.isthmus_gate = True
+    Runner.runall = runall
+
+
+_gate_sessions()
+
+
+# --- what a site states ------------------------------------------------------------------------------
+
+_BACKEND_FEATURES = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd": "hip"}
+
+
+def stated_backend(partition, environment=None) -> str | None:
+    """cuda or hip where the site says which, gpu where it only says that there is one, else None."""
+    features = list(partition.features) + list(environment.features if environment else [])
+    for feature in features:
+        if feature in _BACKEND_FEATURES:
+            return _BACKEND_FEATURES[feature]
+    gpus = [d for d in partition.devices if d.device_type == "gpu"]
+    for gpu in gpus:
+        if gpu.arch and gpu.arch.startswith(("sm_", "gfx")):
+            return "cuda" if gpu.arch.startswith("sm_") else "hip"
+    return "gpu" if gpus or "gpu" in features else None
+
+
+def stated_architectures(partition) -> list[str]:
+    """CMake's names of the stated GPUs' architectures: sm_90 → 90, gfx942 → gfx942."""
+    archs = {d.arch for d in partition.devices if d.device_type == "gpu" and d.arch}
+    return sorted(a.removeprefix("sm_") for a in archs if a.startswith(("sm_", "gfx")))
+
+
+def site_setting(partition, name, default=None):
+    """`extras: {'isthmus': {name: …}}` of the partition."""
+    return partition.extras.get("isthmus", {}).get(name, default)
+
+
+# --- references --------------------------------------------------------------------------------------
+
+_SELECTORS = ("workload", "mode", "size", "partition", "driver")
+
+
+def references_folder() -> pathlib.Path | None:
+    """references/ beside the site's configuration file; None where there is none (ReFrame's own configuration)."""
+    for source in reversed(runtime.runtime().site_config.sources):
+        if source and source != "<builtin>":
+            return pathlib.Path(source).resolve().parent / "references"
+    return None
+
+
+@functools.cache
+def load_references(folder: pathlib.Path | None) -> tuple:
+    """All entries of a site, as site-configs/generic/README.md describes them. What cannot be understood is refused:
+    an entry that is skipped would leave a figure without its bound."""
+    entries = []
+    for path in sorted(folder.glob("*.yaml")) if folder else []:
+        for number, entry in enumerate(yaml.safe_load(path.read_text(encoding="utf-8")) or [], 1):
+            where = f"{path.name}, entry {number}"
+            if not isinstance(entry, dict) or not isinstance(entry.get("metrics"), dict):
+                raise SanityError(f"{where}: not a mapping with 'metrics'")
+            unknown = set(entry) - {*_SELECTORS, "metrics"}
+            if unknown:
+                raise SanityError(f"{where}: unknown key {sorted(unknown)[0]!r}; choose from {', '.join(_SELECTORS)}")
+            for metric, bound in entry["metrics"].items():
+                if not isinstance(bound, list) or len(bound) != 4 or not isinstance(bound[0], (int, float)):
+                    raise SanityError(f"{where}: {metric} is not [value, lower, upper, unit]")
+            entries.append((where, entry))
+    return tuple(entries)
+
+
+def find_references(folder, case: dict[str, str]) -> dict[str, tuple]:
+    """Bounds for one case: {metric: (value, lower, upper, unit)}. Selectors are whole-string regular expressions; two
+    entries for one metric are refused, since which of them holds would be chance."""
+    found, origin = {}, {}
+    for where, entry in load_references(folder):
+        if any(not re.fullmatch(str(entry[s]), case.get(s) or "") for s in _SELECTORS if s in entry):
+            continue
+        for metric, bound in entry["metrics"].items():
+            if metric in found:
+                raise SanityError(f"two references for {metric}: {origin[metric]} and {where}")
+            found[metric], origin[metric] = tuple(bound), where
+    return found
+
+
+# --- keeping records ---------------------------------------------------------------------------------
+
+
+def keep_record(source: pathlib.Path, name: str) -> pathlib.Path:
+    """Copies a record file into the results folder under a name of its own; never changes a file that is there.
+
+    The name appears with its contents complete, or not at all: written aside, then linked.
+    """
+    folder = results_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    base = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{stamp}-{name}-{os.getpid()}")
+    aside = folder / f".{base}.part"
+    aside.write_bytes(source.read_bytes())
+    try:
+        for attempt in range(1, 1000):
+            target = folder / (f"{base}.jsonl" if attempt == 1 else f"{base}-{attempt}.jsonl")
+            try:
+                os.link(aside, target)
+            except FileExistsError:
+                continue
+            _kept.append(target)
+            return target
+    finally:
+        aside.unlink()
+    raise SanityError(f"no free name for {base} in {folder}")
+
+
+# --- the build ---------------------------------------------------------------------------------------
+
+
+class IsthmusBuild(rfm.CompileOnlyRegressionTest):
+    """isthmus-bench, built once per session and environment; or the one that $ISTHMUS_BENCH names."""
+
+    descr = "build isthmus-bench"
+    #: Path of a built isthmus-bench; empty: build one.
+    bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
+    sourcesdir = None
+    build_system = "CustomBuild"
+    build_time_limit = "30m"
+
+    @property
+    def path(self) -> str:
+        return str(absolute(self.bench)) if self.bench else os.path.join(self.stagedir, "build/bin/isthmus-bench")
+
+    @builtins.run_before("compile")
+    def choose_backend(self):
+        if self.bench:
+            self.build_system.commands = [f"test -x '{self.path}'"]
+            return
+        backend = stated_backend(self.current_partition, self.current_environ)
+        command = [str(ROOT / "scripts/build"), "--build-dir", "build", "--target", "isthmus-bench"]
+        if backend in ("cuda", "hip"):
+            command += ["--backend", backend]
+        architectures = stated_architectures(self.current_partition)
+        if architectures:
+            command += ["--architectures", "';'".join(architectures)]
+        self.build_system.commands = [" ".join(command)]
+
+    @builtins.sanity_function
+    def program_is_there(self):
+        return sn.assert_true(os.access(self.path, os.X_OK), f"{self.path} was not built")
+
+
+# --- the base class ----------------------------------------------------------------------------------
+
+
+class IsthmusCheck(rfm.RunOnlyRegressionTest):
+    """Runs one case of isthmus-bench and holds its record to everything that can be known about it.
+
+    A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). What ReFrame calls sanity is
+    everything here: there an exception fails the check, while in a performance function it is a warning.
+    """
+
+    bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
+    samples = builtins.variable(int, type(None), value=None)
+    processes = builtins.variable(int, value=1)
+    bench_options = builtins.variable(list, value=[])
+    if not os.environ.get("ISTHMUS_BENCH"):
+        build = builtins.fixture(IsthmusBuild, scope="environment")
+
+    workload: str
+    mode: str
+    size: str
+    native = False
+
+    sourcesdir = None
+    valid_systems = ["*"]
+    valid_prog_environs = ["*"]
+    num_tasks = 1
+
+    #: Shown by ReFrame; everything else stays in the record.
+    published = (
+        "in", "kernel", "out", "overlapped", "paper_total", "wall",
+        "in_rate", "out_rate", "kernel_rate", "kernel_flop_rate",
+    )  # fmt: skip
+
+    def required_metrics(self) -> set[str]:
+        """Metrics without which this case has not been measured."""
+        return set()
+
+    # Preparing the job.
+
+    @builtins.run_before("run")
+    def command(self):
+        path = str(absolute(self.bench)) if self.bench else self.build.path
+        if not self.is_dry_run() and not os.access(path, os.X_OK):
+            raise ReframeError(f"{path}: no such program; set ISTHMUS_BENCH to a built isthmus-bench, or leave it out")
+        self.executable = path
+        self.executable_opts = ["run", self.workload, "--mode", self.mode, "--size", self.size, "--record", RECORD]
+        if self.samples is not None:
+            self.executable_opts += ["--samples", str(self.samples)]
+        if self.processes != 1:
+            self.executable_opts += ["--processes", str(self.processes)]
+        self.executable_opts += self.bench_options
+        # Schedulers lose exit codes (squeue does), and ReFrame looks at none: the job script writes it down.
+        self.postrun_cmds = [f"echo $? > {EXIT_CODE}"]
+        self.env_vars["ISTHMUS_SYSTEM"] = self.current_system.name
+        self.env_vars["ISTHMUS_PARTITION"] = self.current_partition.name
+        if stated_backend(self.current_partition):
+            self.extra_resources.setdefault("gpu", {"num_gpus_per_node": 1})
+
+    # Judging what came back, in order of what explains the most.
+
+    @builtins.sanity_function
+    def judge(self):
+        cases = self._read_record()
+        code = self._exit_code()
+        for case in cases:
+            self._judge_case(case)
+        if code != 0:
+            raise SanityError(f"isthmus-bench ended with exit code {code}; see {self.stderr} in {self.stagedir}")
+        self._judge_skips(cases)
+        self._publish(cases)
+        return True
+
+    def _exit_code(self) -> int:
+        try:
+            return int((pathlib.Path(self.stagedir) / EXIT_CODE).read_text())
+        except (OSError, ValueError):
+            raise SanityError("the job ended before it could note the exit code (killed, or out of time)") from None
+
+    def _read_record(self) -> list[dict]:
+        path = pathlib.Path(self.stagedir) / RECORD
+        if not path.exists():
+            code = self._exit_code()
+            raise SanityError(f"no record: isthmus-bench ended with exit code {code} and wrote none")
+        try:
+            cases = records.read(path)
+        except records.RecordError as error:
+            raise SanityError(f"the record cannot be taken: {error}") from None
+        if cases:
+            keep_record(path, f"{self.current_partition.fullname}-{self.workload}-{self.mode}-{self.size}")
+        if len(cases) != self.processes:
+            raise SanityError(f"{len(cases)} records where {self.processes} were asked for")
+        return cases
+
+    def _judge_case(self, case):
+        for field in ("workload", "mode", "size"):
+            if case.get(field) != getattr(self, field):
+                raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {getattr(self, field)!r}")
+        if case["error"]:
+            raise SanityError(f"failed: {case['error']}")
+        self._judge_device(case)
+        if case["skipped"]:
+            return
+        verify = case["verify"]
+        if verify["status"] not in ("pass", "not_applicable"):
+            detail = verify.get("detail") or f"error {verify['error']}, tolerance {verify['tolerance']}"
+            raise SanityError(f"wrong result ({verify['status']}, {verify['method']}): {detail}")
+
+    def _judge_device(self, case):
+        """A stated GPU must have done the work: a broken driver may not turn into emulated figures."""
+        stated = stated_backend(self.current_partition)
+        if stated is None or self.native:
+            return
+        where = self.current_partition.fullname
+        if case["emulated"]:
+            raise SanityError(f"{where} states a GPU ({stated}), but the record is emulated: driver, build or request")
+        backends = {d["backend"] for d in case["devices"]}
+        if not backends and not case["skipped"]:
+            raise SanityError(f"{where} states a GPU ({stated}), but the record names no device")
+        if stated != "gpu" and backends - {stated}:
+            raise SanityError(f"{where} states {stated}, but {', '.join(sorted(backends))} ran")
+
+    def _judge_skips(self, cases):
+        """A skip is a skip, unless it denies what the site states."""
+        reasons = [c["skipped"] for c in cases if c["skipped"]]
+        if not reasons:
+            return
+        if len(reasons) != len(cases):
+            raise SanityError(f"{len(reasons)} of {len(cases)} processes skipped: {reasons[0]}")
+        case = cases[0]
+        stated = set(self.current_partition.features) | set(site_setting(self.current_partition, "capabilities", []))
+        if stated_backend(self.current_partition):
+            stated |= {"pageable", "pinned", "direct"}  # no GPU lacks these
+        denied = stated & {case["placement"], case["staging"]}
+        if case.get("skip_kind") == "unsupported" and denied:
+            raise SanityError(
+                f"skipped ({case['skipped']}), but {self.current_partition.fullname} states {', '.join(sorted(denied))}"
+            )
+        self.skip(case["skipped"])
+
+    def _publish(self, cases):
+        """Fills perf_variables with plain numbers, and holds the case to its limits and references."""
+        medians = [records.metrics(case) for case in cases]
+        required = self.required_metrics()
+        for metrics in medians:
+            for name in sorted(required - set(metrics)):
+                raise SanityError(f"the record lacks the metric {name!r}")
+            for name, metric in metrics.items():
+                self._judge_metric(name, metric, cases[0])
+        first = medians[0]
+        values = {}
+        for name in self.published:
+            if name in first:
+                found = sorted(m[name]["median"] for m in medians if name in m)
+                middle = len(found) // 2
+                value = found[middle] if len(found) % 2 else (found[middle - 1] + found[middle]) / 2
+                values[name] = (value, first[name]["unit"])
+        for name, (value, unit) in values.items():
+            self.perf_variables[name] = sn.make_performance_function(sn.defer(value), unit)
+        self._hold_to_references(values, cases[0])
+        for name, function in self.perf_variables.items():  # a subclass's own, too: here an exception is red
+            value = function.evaluate()
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise SanityError(f"the performance variable {name!r} is {value!r}, not a number")
+        self._published = set(self.perf_variables)
+
+    def _judge_metric(self, name, metric, case):
+        value = metric["median"]
+        if value is None:
+            spoilt = ", ".join(sorted({w["code"] for w in case["warnings"]})) or "no warning says why"
+            raise SanityError(f"{name}: every sample is invalid ({spoilt})")
+        if not math.isfinite(value):
+            raise SanityError(f"{name} is {value}")
+        if name in self.published and value <= 0:
+            raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")
+        share, limit = metric.get("share"), metric.get("limit")
+        if share is not None and share > LIMIT_SLACK and not case["emulated"]:
+            source = limit["source"] if limit else "its limit"
+            raise SanityError(f"{name} is {share:.0%} of what {source} allows: the figure or the limit is wrong")
+
+    def _hold_to_references(self, values, case):
+        partition = self.current_partition
+        driver = case["devices"][0]["driver"] if case["devices"] else ""
+        found = find_references(
+            references_folder(),
+            {"workload": self.workload, "mode": self.mode, "size": self.size, "partition": partition.name,
+             "driver": driver or ""},
+        )  # fmt: skip
+        required = site_setting(partition, "require_reference", False)
+        required = set(values) if required is True else set(required or [])
+        for name in sorted(required - set(found)):
+            raise SanityError(f"no reference for {name!r}, and {partition.fullname} requires one")
+        for name in sorted(set(found) - set(values)):
+            raise SanityError(f"a reference for {name!r}, which this case does not report")
+        if case["emulated"] or case["profiler"]:
+            what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
+            if required:
+                raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
+            return  # such times mean nothing beside a reference
+        for name, bound in found.items():
+            if bound[3] != values[name][1]:
+                raise SanityError(f"the reference for {name} is in {bound[3]!r}, the metric in {values[name][1]!r}")
+        self.reference = {partition.fullname: found}
+
+    @builtins.run_after("performance")
+    def nothing_dropped(self):
+        """ReFrame drops a performance variable that it cannot evaluate, with a warning."""
+        if self.is_dry_run():
+            return
+        prefix = f"{self.current_partition.fullname}:"
+        dropped = self._published - {key.removeprefix(prefix) for key in self.perfvalues}
+        if dropped:
+            raise SanityError(f"ReFrame dropped the performance variable {sorted(dropped)[0]!r}")

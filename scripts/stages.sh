@@ -1,0 +1,39 @@
+# Sourced by scripts/test and .ci/run: named stages, each timed, none hiding another.
+#
+#   stage NAME COMMAND…   runs it; its output is shown when it fails, and kept in build/reports/NAME.log
+#   closing               prints what each stage came to, and 'N passed, N failed, N skipped'; its status is the verdict
+#
+# A command may leave JUnit files build/reports/NAME*.xml; its tests are counted from there, else it is one test.
+# Exit code 77 means skipped; the last line of output says why.
+# The caller sets $root.
+# shellcheck shell=bash disable=SC2154
+
+reports=$root/build/reports
+mkdir -p "$reports"
+
+stage() {
+  local name=$1 started=$EPOCHREALTIME code=0 log=$reports/$1.log verdict seconds
+  shift
+  rm -f "$reports/$name"*.xml
+  printf '== %-14s %s\n' "$name" "$(printf '%s ' "${@#"$root"/}" | cut -c1-60)"
+  "$@" >"$log" 2>&1 </dev/null || code=$?
+  seconds=$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.1f", b - a}')
+  case $code in
+    0) verdict=passed ;;
+    77) verdict=skipped ;;
+    *) verdict=failed ;;
+  esac
+  if [[ $verdict == failed ]]; then
+    tail -n "${ISTHMUS_LOG_LINES:-300}" "$log" | sed 's/^/   | /'
+  fi
+  printf '   %-14s %-8s %8s s' "$name" "$verdict" "$seconds"
+  if [[ $verdict == skipped ]]; then printf '  %s' "$(tail -n 1 "$log" | cut -c1-70)"; fi
+  if [[ $verdict == failed ]]; then printf '  exit code %s, %s' "$code" "${log#"$root"/}"; fi
+  printf '\n'
+  printf '%s %s %s\n' "$name" "$verdict" "$seconds" >>"$reports/stages"
+}
+
+closing() {
+  echo
+  python3 "$root/scripts/count-tests" "$reports"
+}

@@ -1,0 +1,261 @@
+// Which devices there are, what they can do, and the start of the runtime.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device/gpu/check.hpp"
+#include "device/gpu/device_limits.hpp"
+#include "device/telemetry.hpp"
+
+namespace isthmus::device {
+namespace {
+
+/// Before main(), because the driver reads it once, when it initialises. A kernel that is loaded at its first launch
+/// can deadlock behind a spin latch, so a lazy setting of the user's is not kept.
+[[maybe_unused]] const int loads_kernels_eagerly = setenv(gpu::eager_loading[0], gpu::eager_loading[1], 1);
+
+bool exists(const char* path) { return access(path, F_OK) == 0; }
+
+/// A character device that only a GPU driver makes: there is a driver, so no device would be no honest answer.
+bool driver_is_there() {
+  return gpu::this_backend == Backend::cuda ? exists("/dev/nvidiactl") : exists("/dev/kfd");
+}
+
+int attribute(const char* api, gpu::Attribute which, int device) {
+  int value = 0;
+  ISTHMUS_CALL(api, DeviceGetAttribute, &value, which, device);
+  return value;
+}
+
+/// An attribute that an old driver or a MIG instance may not know.
+int attribute_or_zero(gpu::Attribute which, int device) {
+  int value = 0;
+  if (ISTHMUS_GPU(DeviceGetAttribute)(&value, which, device) != ISTHMUS_GPU(Success)) {
+    static_cast<void>(ISTHMUS_GPU(GetLastError)());
+    return 0;
+  }
+  return value;
+}
+
+std::string hexadecimal(const unsigned char (&bytes)[16]) {
+  std::string text;
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    constexpr char digits[] = "0123456789abcdef";
+    text += digits[bytes[i] >> 4];
+    text += digits[bytes[i] & 15];
+  }
+  return text;
+}
+
+std::string device_uuid(int device) {
+  unsigned char bytes[16] = {};
+  if (gpu::device_uuid(device, bytes) != ISTHMUS_GPU(Success)) {
+    static_cast<void>(ISTHMUS_GPU(GetLastError)());
+    return {};
+  }
+  if (gpu::this_backend == Backend::hip) {
+    // The HIP runtime gives sixteen characters of text, amd-smi's unique id, not sixteen bytes of a number.
+    const bool printable = std::all_of(std::begin(bytes), std::end(bytes), [](unsigned char c) {
+      return c == 0 || (c >= ' ' && c < 127);
+    });
+    if (printable) {
+      std::string text = "GPU-";
+      for (const unsigned char c : bytes) {
+        if (c != 0) text += static_cast<char>(c);
+      }
+      return text;
+    }
+  }
+  const std::string hex = hexadecimal(bytes);
+  return (gpu::this_backend == Backend::cuda && nvml_is_mig(hex) ? "MIG-" : "GPU-") + hex;
+}
+
+std::string pci_bus(int device) {
+  char text[32] = {};
+  if (ISTHMUS_GPU(DeviceGetPCIBusId)(text, sizeof text, device) != ISTHMUS_GPU(Success)) {
+    static_cast<void>(ISTHMUS_GPU(GetLastError)());
+    return {};
+  }
+  std::string bus = text;
+  std::transform(bus.begin(), bus.end(), bus.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return bus;
+}
+
+std::string first_line(const char* path) {
+  std::string line;
+  if (std::FILE* file = std::fopen(path, "r")) {
+    for (int c = std::fgetc(file); c != EOF && c != '\n'; c = std::fgetc(file)) line += static_cast<char>(c);
+    std::fclose(file);
+  }
+  return line;
+}
+
+std::string driver_version() {
+  if (gpu::this_backend == Backend::cuda) {
+    if (auto version = nvml_driver_version()) return *version;
+    if (std::string version = first_line("/sys/module/nvidia/version"); !version.empty()) return version;
+  } else {
+    // Only AMD's own packages of the driver have a version; the one in the kernel goes by the kernel's.
+    if (std::string version = first_line("/sys/module/amdgpu/version"); !version.empty()) return version;
+    if (std::string release = first_line("/proc/sys/kernel/osrelease"); !release.empty()) return "kernel " + release;
+  }
+  const char* unit = "";
+  const int version = gpu::driver_api_version(unit);
+  return version == 0 ? std::string() : unit + gpu::version_text(version);
+}
+
+std::string runtime_version() {
+  int version = 0;
+  if (ISTHMUS_GPU(RuntimeGetVersion)(&version) != ISTHMUS_GPU(Success)) return {};
+  return gpu::version_text(version);
+}
+
+}  // namespace
+
+Backend backend() noexcept { return gpu::this_backend; }
+
+int count() {
+  injection_point("count");
+  int devices = 0;
+  const auto status = ISTHMUS_GPU(GetDeviceCount)(&devices);
+  if (status == ISTHMUS_GPU(Success)) return devices;
+  static_cast<void>(ISTHMUS_GPU(GetLastError)());  // "no device" must not be found again by a later call
+  if (status == ISTHMUS_GPU(ErrorNoDevice)) return 0;
+  // Without any driver the runtime speaks of an insufficient one, and its version is 0.
+  const char* unit = "";
+  if (status == ISTHMUS_GPU(ErrorInsufficientDriver) && gpu::driver_api_version(unit) == 0 && !driver_is_there()) {
+    return 0;
+  }
+  gpu::fail("count", ISTHMUS_GPU_NAME(GetDeviceCount), status);
+}
+
+DeviceInfo info(int index) {
+  injection_point("info");
+  const int devices = count();
+  if (index < 0 || index >= devices) {
+    throw Error(ErrorKind::failure, "info",
+                "there is no device " + std::to_string(index) + " (" + std::to_string(devices) + " visible)",
+                "see `isthmus-bench info`");
+  }
+  gpu::DeviceProperties properties{};
+  ISTHMUS_CALL("info", GetDeviceProperties, &properties, index);
+  namespace attributes = gpu::attribute;
+  const auto number = [&](gpu::Attribute which) { return attribute("info", which, index); };
+  const auto size = [&](gpu::Attribute which) { return static_cast<std::size_t>(std::max(0, number(which))); };
+  const auto flag = [&](gpu::Attribute which) { return attribute_or_zero(which, index) != 0; };
+
+  DeviceInfo info;
+  info.index = index;
+  info.name = properties.name;
+  info.uuid = device_uuid(index);
+  info.arch = gpu::architecture(properties);
+  info.pci_bus = pci_bus(index);
+  info.driver = driver_version();
+  info.runtime = runtime_version();
+  info.warp_size = number(attributes::warp_size);
+  info.multiprocessors = number(attributes::multiprocessors);
+  info.max_threads_per_block = number(attributes::max_threads_per_block);
+  info.max_threads_per_multiprocessor = number(attributes::max_threads_per_multiprocessor);
+  info.shared_per_block = std::max(size(attributes::shared_per_block), size(attributes::shared_per_block_optin));
+  info.shared_per_multiprocessor =
+      std::max<std::size_t>(info.shared_per_block, static_cast<std::size_t>(std::max(
+                                                       0, attribute_or_zero(attributes::shared_per_multiprocessor, index))));
+  info.l2_bytes = size(attributes::l2_bytes);
+  info.memory_bytes = properties.totalGlobalMem;
+  if (const double hertz = 1e3 * attribute_or_zero(attributes::clock_khz, index); hertz > 0) {
+    info.clock_hz = hertz;
+    if (const auto lanes = gpu::fp32_lanes(properties)) info.fp32_rate = 2.0 * *lanes * info.multiprocessors * hertz;
+  }
+  const double memory_clock = 1e3 * attribute_or_zero(attributes::memory_clock_khz, index);
+  const double bus_bytes = attribute_or_zero(attributes::memory_bus_bits, index) / 8.0;
+  if (memory_clock > 0 && bus_bytes > 0) {
+    info.memory_bandwidth = gpu::memory_transfers_per_clock(properties) * memory_clock * bus_bytes;
+  }
+  info.numa_node = numa_node_sysfs(info.pci_bus);
+  info.integrated = flag(attributes::integrated);
+  info.managed = flag(attributes::managed);
+  info.concurrent_managed = flag(attributes::concurrent_managed);
+  info.pageable_access = flag(attributes::pageable_access);
+  info.host_native_atomics = flag(attributes::host_native_atomics);
+  info.memory_pools = flag(attributes::memory_pools);
+  info.can_map_host = flag(attributes::can_map_host);
+  info.cooperative = flag(attributes::cooperative);
+
+  // What kernels can do depends on how they were compiled as much as on the chip.
+  int before = 0;
+  ISTHMUS_CALL("info", GetDevice, &before);
+  ISTHMUS_CALL("info", SetDevice, index);
+  const int capability = gpu::compiled_capability(gpu::probe_attributes());
+  info.async_shared_copy = gpu::compiled_async_copy(capability);
+  info.bulk_shared_copy = gpu::compiled_bulk_copy(capability);
+  ISTHMUS_CALL("info", SetDevice, before);
+  return info;
+}
+
+void select(int index) {
+  injection_point("select");
+  ISTHMUS_CALL("select", SetDevice, index);
+}
+
+int selected() {
+  int device = 0;
+  ISTHMUS_CALL("selected", GetDevice, &device);
+  return device;
+}
+
+void load_kernels() {
+  injection_point("load_kernels");
+  // With eager loading the context brings every kernel of the binary; this makes the context.
+  ISTHMUS_CALL("load_kernels", Free, nullptr);
+  ISTHMUS_CALL("load_kernels", DeviceSynchronize);
+}
+
+Telemetry telemetry(int index) noexcept {
+  try {
+    if (gpu::this_backend == Backend::cuda) return telemetry_nvml(device_uuid(index), pci_bus(index));
+    return telemetry_sysfs(pci_bus(index));
+  } catch (...) {
+    return {};
+  }
+}
+
+namespace gpu {
+
+const Limits& limits(int device) {
+  static std::mutex mutex;
+  static std::deque<std::optional<Limits>> known;  // a deque: references stay good while it grows
+  const std::lock_guard lock(mutex);
+  while (known.size() <= static_cast<std::size_t>(device)) known.emplace_back();
+  auto& limits = known[static_cast<std::size_t>(device)];
+  if (!limits) {
+    const auto number = [&](Attribute which) { return isthmus::device::attribute("launch", which, device); };
+    const auto extent = [&](Attribute x, Attribute y, Attribute z) {
+      return Extent(static_cast<unsigned>(number(x)), static_cast<unsigned>(number(y)), static_cast<unsigned>(number(z)));
+    };
+    Limits found;
+    found.grid = extent(attribute::grid_x, attribute::grid_y, attribute::grid_z);
+    found.block = extent(attribute::block_x, attribute::block_y, attribute::block_z);
+    found.threads_per_block = number(attribute::max_threads_per_block);
+    found.threads_per_multiprocessor = number(attribute::max_threads_per_multiprocessor);
+    found.multiprocessors = number(attribute::multiprocessors);
+    found.shared_per_block = static_cast<std::size_t>(
+        std::max(number(attribute::shared_per_block), number(attribute::shared_per_block_optin)));
+    found.cooperative = number(attribute::cooperative) != 0;
+    limits = found;
+  }
+  return *limits;
+}
+
+}  // namespace gpu
+
+}  // namespace isthmus::device

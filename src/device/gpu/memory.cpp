@@ -1,0 +1,171 @@
+// Device, pooled, page-locked and managed memory, copies, prefetch and advice.
+
+#include "device/gpu/check.hpp"
+
+namespace isthmus::device {
+
+using gpu::handle_of;
+
+MemoryInfo memory_info() {
+  injection_point("memory_info");
+  MemoryInfo info;
+  ISTHMUS_CALL("memory_info", MemGetInfo, &info.free, &info.total);
+  return info;
+}
+
+void* malloc_device(std::size_t bytes) {
+  injection_point("malloc_device");
+  void* pointer = nullptr;
+  ISTHMUS_CALL("malloc_device", Malloc, &pointer, bytes);
+  return pointer;
+}
+
+void free_device(void* pointer) {
+  injection_point("free_device");
+  ISTHMUS_CALL("free_device", Free, pointer);
+}
+
+void* malloc_pooled(std::size_t bytes, Stream& stream) {
+  injection_point("malloc_pooled");
+  void* pointer = nullptr;
+  ISTHMUS_CALL("malloc_pooled", MallocAsync, &pointer, bytes, handle_of(stream));
+  return pointer;
+}
+
+void free_pooled(void* pointer, Stream& stream) {
+  injection_point("free_pooled");
+  ISTHMUS_CALL("free_pooled", FreeAsync, pointer, handle_of(stream));
+}
+
+void set_pool_release_threshold(std::uint64_t bytes) {
+  injection_point("set_pool_release_threshold");
+  int device = 0;
+  ISTHMUS_CALL("set_pool_release_threshold", GetDevice, &device);
+  ISTHMUS_GPU(MemPool_t) pool = nullptr;
+  ISTHMUS_CALL("set_pool_release_threshold", DeviceGetDefaultMemPool, &pool, device);
+  ISTHMUS_CALL("set_pool_release_threshold", MemPoolSetAttribute, pool, ISTHMUS_GPU(MemPoolAttrReleaseThreshold),
+               &bytes);
+}
+
+void* malloc_pinned(std::size_t bytes, PinnedOptions options) {
+  injection_point("malloc_pinned");
+  void* pointer = nullptr;
+  const unsigned flags = (options.mapped ? gpu::host_alloc_mapped : 0u) |
+                         (options.write_combined ? gpu::host_alloc_write_combined : 0u);
+  gpu::check("malloc_pinned", gpu::host_alloc_name, gpu::host_alloc(&pointer, bytes, flags));
+  return pointer;
+}
+
+void free_pinned(void* pointer) {
+  injection_point("free_pinned");
+  gpu::check("free_pinned", gpu::host_free_name, gpu::host_free(pointer));
+}
+
+void register_host(void* pointer, std::size_t bytes, PinnedOptions options) {
+  injection_point("register_host");
+  if (options.write_combined) {
+    throw Error(ErrorKind::unsupported, "register_host", "memory that exists already cannot become write-combined",
+                "allocate it with malloc_pinned");
+  }
+  ISTHMUS_CALL("register_host", HostRegister, pointer, bytes,
+               options.mapped ? ISTHMUS_GPU(HostRegisterMapped) : ISTHMUS_GPU(HostRegisterDefault));
+}
+
+void unregister_host(void* pointer) {
+  injection_point("unregister_host");
+  ISTHMUS_CALL("unregister_host", HostUnregister, pointer);
+}
+
+void* device_address(void* mapped_host_pointer) {
+  injection_point("device_address");
+  void* address = nullptr;
+  ISTHMUS_CALL("device_address", HostGetDevicePointer, &address, mapped_host_pointer, 0);
+  return address;
+}
+
+void* malloc_managed(std::size_t bytes) {
+  injection_point("malloc_managed");
+  void* pointer = nullptr;
+  gpu::check("malloc_managed", ISTHMUS_GPU_NAME(MallocManaged), gpu::malloc_managed(&pointer, bytes));
+  return pointer;
+}
+
+void free_managed(void* pointer) {
+  injection_point("free_managed");
+  ISTHMUS_CALL("free_managed", Free, pointer);
+}
+
+void copy(void* destination, const void* source, std::size_t bytes) {
+  injection_point("copy");
+  // A pageable source may be staged and a device-to-device copy does not wait at all, and our streams do not
+  // synchronise with the default stream: without the wait a kernel could read what has not landed yet.
+  ISTHMUS_CALL("copy", Memcpy, destination, source, bytes, ISTHMUS_GPU(MemcpyDefault));
+  ISTHMUS_CALL("copy", StreamSynchronize, nullptr);
+}
+
+void copy_async(void* destination, const void* source, std::size_t bytes, Stream& stream) {
+  injection_point("copy_async");
+  ISTHMUS_CALL("copy_async", MemcpyAsync, destination, source, bytes, ISTHMUS_GPU(MemcpyDefault), handle_of(stream));
+}
+
+void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream) {
+  injection_point("fill_async");
+  ISTHMUS_CALL("fill_async", MemsetAsync, pointer, value, bytes, handle_of(stream));
+}
+
+namespace {
+
+void require_known_place(const char* api, Location place) {
+  if (place.device < 0 && place.numa_node >= 0 && !gpu::can_place_on_numa_node) {
+    throw Error(ErrorKind::unsupported, api, "this runtime cannot name a NUMA node of the host",
+                "use CUDA 12.2 or later, or Location::host() without a node");
+  }
+}
+
+}  // namespace
+
+void prefetch(void* pointer, std::size_t bytes, Location to, Stream& stream) {
+  injection_point("prefetch");
+  require_known_place("prefetch", to);
+  gpu::check("prefetch", ISTHMUS_GPU_NAME(MemPrefetchAsync), gpu::prefetch(pointer, bytes, to, handle_of(stream)));
+}
+
+void advise(void* pointer, std::size_t bytes, Advice advice, Location location) {
+  injection_point("advise");
+  require_known_place("advise", location);
+  auto native_advice = ISTHMUS_GPU(MemAdviseSetReadMostly);
+  if (advice == Advice::preferred_location) native_advice = ISTHMUS_GPU(MemAdviseSetPreferredLocation);
+  if (advice == Advice::accessed_by) native_advice = ISTHMUS_GPU(MemAdviseSetAccessedBy);
+  gpu::check("advise", ISTHMUS_GPU_NAME(MemAdvise), gpu::advise(pointer, bytes, native_advice, location));
+}
+
+PointerInfo pointer_info(const void* pointer) {
+  injection_point("pointer_info");
+  gpu::PointerAttributes attributes{};
+  const auto status = ISTHMUS_GPU(PointerGetAttributes)(&attributes, pointer);
+  PointerInfo info;
+  if (status == ISTHMUS_GPU(ErrorInvalidValue)) {  // how HIP says that it never saw this pointer
+    static_cast<void>(ISTHMUS_GPU(GetLastError)());
+    return info;
+  }
+  gpu::check("pointer_info", ISTHMUS_GPU_NAME(PointerGetAttributes), status);
+  info.kind = gpu::pointer_kind(attributes);
+  if (info.kind == PointerKind::unregistered) return info;
+  info.device = info.kind == PointerKind::pinned ? -1 : attributes.device;
+  info.mapped = info.kind != PointerKind::device && attributes.devicePointer != nullptr;
+  return info;
+}
+
+std::optional<int> last_prefetch(const void* pointer, std::size_t bytes) {
+  injection_point("last_prefetch");
+  int location = ISTHMUS_GPU(InvalidDeviceId);
+  ISTHMUS_CALL("last_prefetch", MemRangeGetAttribute, &location, sizeof location,
+               ISTHMUS_GPU(MemRangeAttributeLastPrefetchLocation), pointer, bytes);
+  if (location == ISTHMUS_GPU(CpuDeviceId)) return -1;
+  if (location == ISTHMUS_GPU(InvalidDeviceId)) {
+    return gpu::last_prefetch_was_host_node(pointer, bytes) ? std::optional<int>(-1) : std::nullopt;
+  }
+  return location;
+}
+
+}  // namespace isthmus::device

@@ -1,0 +1,321 @@
+#pragma once
+
+// One spelling for two runtimes: ISTHMUS_GPU(Malloc) is cudaMalloc or hipMalloc. All that differs between the
+// vendors, or between versions of one vendor's runtime, is settled here; the other files of this folder have no #if.
+
+#if defined(ISTHMUS_BACKEND_CUDA)
+#include <cuda_runtime_api.h>
+#define ISTHMUS_GPU(name) cuda##name
+#define ISTHMUS_GPU_NAME(name) "cuda" #name
+#elif defined(ISTHMUS_BACKEND_HIP)
+#include <hip/hip_runtime_api.h>
+#define ISTHMUS_GPU(name) hip##name
+#define ISTHMUS_GPU_NAME(name) "hip" #name
+#else
+#error "src/device/gpu is built for CUDA or HIP only"
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "device/device.hpp"
+
+namespace isthmus::device::gpu {
+
+using Status = ISTHMUS_GPU(Error_t);
+using NativeStream = ISTHMUS_GPU(Stream_t);
+using NativeEvent = ISTHMUS_GPU(Event_t);
+using NativeFunctionAttributes = ISTHMUS_GPU(FuncAttributes);
+#if defined(ISTHMUS_BACKEND_CUDA)
+using DeviceProperties = cudaDeviceProp;
+#else
+using DeviceProperties = hipDeviceProp_t;
+#endif
+
+inline NativeStream handle_of(const Stream& stream) { return static_cast<NativeStream>(stream.native()); }
+inline NativeEvent handle_of(const Event& event) { return static_cast<NativeEvent>(event.native()); }
+
+// --- device attributes, under one name -------------------------------------------------------------
+
+#if defined(ISTHMUS_BACKEND_CUDA)
+using Attribute = cudaDeviceAttr;
+namespace attribute {
+inline constexpr Attribute warp_size = cudaDevAttrWarpSize;
+inline constexpr Attribute multiprocessors = cudaDevAttrMultiProcessorCount;
+inline constexpr Attribute max_threads_per_block = cudaDevAttrMaxThreadsPerBlock;
+inline constexpr Attribute max_threads_per_multiprocessor = cudaDevAttrMaxThreadsPerMultiProcessor;
+inline constexpr Attribute shared_per_block = cudaDevAttrMaxSharedMemoryPerBlock;
+inline constexpr Attribute shared_per_block_optin = cudaDevAttrMaxSharedMemoryPerBlockOptin;
+inline constexpr Attribute shared_per_multiprocessor = cudaDevAttrMaxSharedMemoryPerMultiprocessor;
+inline constexpr Attribute l2_bytes = cudaDevAttrL2CacheSize;
+inline constexpr Attribute clock_khz = cudaDevAttrClockRate;
+inline constexpr Attribute memory_clock_khz = cudaDevAttrMemoryClockRate;
+inline constexpr Attribute memory_bus_bits = cudaDevAttrGlobalMemoryBusWidth;
+inline constexpr Attribute integrated = cudaDevAttrIntegrated;
+inline constexpr Attribute managed = cudaDevAttrManagedMemory;
+inline constexpr Attribute concurrent_managed = cudaDevAttrConcurrentManagedAccess;
+inline constexpr Attribute pageable_access = cudaDevAttrPageableMemoryAccess;
+inline constexpr Attribute host_native_atomics = cudaDevAttrHostNativeAtomicSupported;
+inline constexpr Attribute memory_pools = cudaDevAttrMemoryPoolsSupported;
+inline constexpr Attribute can_map_host = cudaDevAttrCanMapHostMemory;
+inline constexpr Attribute cooperative = cudaDevAttrCooperativeLaunch;
+inline constexpr Attribute capability_major = cudaDevAttrComputeCapabilityMajor;
+inline constexpr Attribute capability_minor = cudaDevAttrComputeCapabilityMinor;
+inline constexpr Attribute grid_x = cudaDevAttrMaxGridDimX;
+inline constexpr Attribute grid_y = cudaDevAttrMaxGridDimY;
+inline constexpr Attribute grid_z = cudaDevAttrMaxGridDimZ;
+inline constexpr Attribute block_x = cudaDevAttrMaxBlockDimX;
+inline constexpr Attribute block_y = cudaDevAttrMaxBlockDimY;
+inline constexpr Attribute block_z = cudaDevAttrMaxBlockDimZ;
+}  // namespace attribute
+#else
+using Attribute = hipDeviceAttribute_t;
+namespace attribute {
+inline constexpr Attribute warp_size = hipDeviceAttributeWarpSize;
+inline constexpr Attribute multiprocessors = hipDeviceAttributeMultiprocessorCount;
+inline constexpr Attribute max_threads_per_block = hipDeviceAttributeMaxThreadsPerBlock;
+inline constexpr Attribute max_threads_per_multiprocessor = hipDeviceAttributeMaxThreadsPerMultiProcessor;
+inline constexpr Attribute shared_per_block = hipDeviceAttributeMaxSharedMemoryPerBlock;
+inline constexpr Attribute shared_per_block_optin = hipDeviceAttributeMaxSharedMemoryPerBlock;  // there is no opt-in
+inline constexpr Attribute shared_per_multiprocessor = hipDeviceAttributeMaxSharedMemoryPerMultiprocessor;
+inline constexpr Attribute l2_bytes = hipDeviceAttributeL2CacheSize;
+inline constexpr Attribute clock_khz = hipDeviceAttributeClockRate;
+inline constexpr Attribute memory_clock_khz = hipDeviceAttributeMemoryClockRate;
+inline constexpr Attribute memory_bus_bits = hipDeviceAttributeMemoryBusWidth;
+inline constexpr Attribute integrated = hipDeviceAttributeIntegrated;
+inline constexpr Attribute managed = hipDeviceAttributeManagedMemory;
+inline constexpr Attribute concurrent_managed = hipDeviceAttributeConcurrentManagedAccess;
+inline constexpr Attribute pageable_access = hipDeviceAttributePageableMemoryAccess;
+inline constexpr Attribute host_native_atomics = hipDeviceAttributeHostNativeAtomicSupported;
+inline constexpr Attribute memory_pools = hipDeviceAttributeMemoryPoolsSupported;
+inline constexpr Attribute can_map_host = hipDeviceAttributeCanMapHostMemory;
+inline constexpr Attribute cooperative = hipDeviceAttributeCooperativeLaunch;
+inline constexpr Attribute capability_major = hipDeviceAttributeComputeCapabilityMajor;
+inline constexpr Attribute capability_minor = hipDeviceAttributeComputeCapabilityMinor;
+inline constexpr Attribute grid_x = hipDeviceAttributeMaxGridDimX;
+inline constexpr Attribute grid_y = hipDeviceAttributeMaxGridDimY;
+inline constexpr Attribute grid_z = hipDeviceAttributeMaxGridDimZ;
+inline constexpr Attribute block_x = hipDeviceAttributeMaxBlockDimX;
+inline constexpr Attribute block_y = hipDeviceAttributeMaxBlockDimY;
+inline constexpr Attribute block_z = hipDeviceAttributeMaxBlockDimZ;
+}  // namespace attribute
+#endif
+
+// --- calls whose name or shape differs -------------------------------------------------------------
+
+#if defined(ISTHMUS_BACKEND_CUDA)
+
+inline constexpr Backend this_backend = Backend::cuda;
+/// Event times come in steps of half a microsecond (cudaEventElapsedTime).
+inline constexpr double event_tick = 0.5e-6;
+/// Loads every kernel with the context; read by the driver when it initialises.
+inline constexpr const char* eager_loading[2] = {"CUDA_MODULE_LOADING", "EAGER"};
+
+inline Status host_alloc(void** pointer, std::size_t bytes, unsigned flags) {
+  return cudaHostAlloc(pointer, bytes, flags);
+}
+inline Status host_free(void* pointer) { return cudaFreeHost(pointer); }
+inline constexpr unsigned host_alloc_mapped = cudaHostAllocMapped;
+inline constexpr unsigned host_alloc_write_combined = cudaHostAllocWriteCombined;
+inline constexpr const char* host_alloc_name = "cudaHostAlloc";
+inline constexpr const char* host_free_name = "cudaFreeHost";
+
+inline Status malloc_managed(void** pointer, std::size_t bytes) {
+  return cudaMallocManaged(pointer, bytes, cudaMemAttachGlobal);
+}
+
+// CUDA 12.2 added locations that name a NUMA node of the host, as _v2; CUDA 13 made them the only form.
+inline constexpr bool can_place_on_numa_node = CUDART_VERSION >= 12020;
+#if CUDART_VERSION >= 12020
+inline cudaMemLocation location(Location where) {
+  cudaMemLocation result{};
+  if (where.device >= 0) {
+    result.type = cudaMemLocationTypeDevice;
+    result.id = where.device;
+  } else if (where.numa_node >= 0) {
+    result.type = cudaMemLocationTypeHostNuma;
+    result.id = where.numa_node;
+  } else {
+    result.type = cudaMemLocationTypeHost;
+  }
+  return result;
+}
+#endif
+#if CUDART_VERSION >= 13000
+inline Status prefetch(const void* pointer, std::size_t bytes, Location to, NativeStream stream) {
+  return cudaMemPrefetchAsync(pointer, bytes, location(to), 0, stream);
+}
+inline Status advise(const void* pointer, std::size_t bytes, cudaMemoryAdvise advice, Location where) {
+  return cudaMemAdvise(pointer, bytes, advice, location(where));
+}
+#elif CUDART_VERSION >= 12020
+inline Status prefetch(const void* pointer, std::size_t bytes, Location to, NativeStream stream) {
+  return cudaMemPrefetchAsync_v2(pointer, bytes, location(to), 0, stream);
+}
+inline Status advise(const void* pointer, std::size_t bytes, cudaMemoryAdvise advice, Location where) {
+  return cudaMemAdvise_v2(pointer, bytes, advice, location(where));
+}
+#else
+inline Status prefetch(const void* pointer, std::size_t bytes, Location to, NativeStream stream) {
+  return cudaMemPrefetchAsync(pointer, bytes, to.device >= 0 ? to.device : cudaCpuDeviceId, stream);
+}
+inline Status advise(const void* pointer, std::size_t bytes, cudaMemoryAdvise advice, Location where) {
+  return cudaMemAdvise(pointer, bytes, advice, where.device >= 0 ? where.device : cudaCpuDeviceId);
+}
+#endif
+
+/// A host NUMA node is no device number: newer runtimes tell it by another attribute than older ones.
+inline bool last_prefetch_was_host_node([[maybe_unused]] const void* pointer, [[maybe_unused]] std::size_t bytes) {
+#if CUDART_VERSION >= 12020
+  cudaMemLocationType type = cudaMemLocationTypeInvalid;
+  const auto status =
+      cudaMemRangeGetAttribute(&type, sizeof type, cudaMemRangeAttributeLastPrefetchLocationType, pointer, bytes);
+  if (status != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return status == cudaSuccess && (type == cudaMemLocationTypeHost || type == cudaMemLocationTypeHostNuma ||
+                                   type == cudaMemLocationTypeHostNumaCurrent);
+#else
+  return false;
+#endif
+}
+
+inline PointerKind pointer_kind(const cudaPointerAttributes& attributes) {
+  switch (attributes.type) {
+    case cudaMemoryTypeHost: return PointerKind::pinned;
+    case cudaMemoryTypeDevice: return PointerKind::device;
+    case cudaMemoryTypeManaged: return PointerKind::managed;
+    default: return PointerKind::unregistered;
+  }
+}
+using PointerAttributes = cudaPointerAttributes;
+
+inline Status set_carveout(const void* function, int percent) {
+  return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout, percent);
+}
+
+/// More than 48 KB of dynamic shared memory is given only to kernels that asked for it beforehand.
+inline constexpr bool shared_needs_opt_in = true;
+
+inline Status device_uuid(int index, unsigned char (&bytes)[16]) {
+  cudaDeviceProp properties{};
+  const auto status = cudaGetDeviceProperties(&properties, index);
+  for (int i = 0; i < 16; ++i) bytes[i] = static_cast<unsigned char>(properties.uuid.bytes[i]);
+  return status;
+}
+/// "sm_90".
+inline std::string architecture(const cudaDeviceProp& properties) {
+  return "sm_" + std::to_string(properties.major * 10 + properties.minor);
+}
+/// FP32 lanes of a multiprocessor, from NVIDIA's programming guide; nullopt for a chip that is not in it.
+inline std::optional<int> fp32_lanes(const cudaDeviceProp& properties) {
+  switch (properties.major * 10 + properties.minor) {
+    case 60: case 70: case 72: case 75: case 80: return 64;
+    case 61: case 62: case 86: case 87: case 89: case 90: case 100: case 101: case 103: case 110: case 120: case 121: return 128;
+    default: return std::nullopt;
+  }
+}
+/// Transfers per cycle of the reported memory clock.
+inline double memory_transfers_per_clock(const cudaDeviceProp&) { return 2; }
+inline int driver_api_version(const char*& unit) {
+  unit = "CUDA ";
+  int version = 0;
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+inline std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+/// Compiled for: the virtual architecture decides which code paths of a kernel exist, whatever chip runs it.
+inline int compiled_capability(const cudaFuncAttributes& attributes) { return attributes.ptxVersion; }
+inline bool compiled_async_copy(int capability) { return capability >= 80; }
+inline bool compiled_bulk_copy(int capability) { return capability >= 90; }
+
+#else  // HIP
+
+inline constexpr Backend this_backend = Backend::hip;
+/// As the HIP reference states it for hipEventElapsedTime; no chip has been asked.
+inline constexpr double event_tick = 1e-6;
+inline constexpr const char* eager_loading[2] = {"HIP_ENABLE_DEFERRED_LOADING", "0"};
+
+inline Status host_alloc(void** pointer, std::size_t bytes, unsigned flags) {
+  return hipHostMalloc(pointer, bytes, flags);
+}
+inline Status host_free(void* pointer) { return hipHostFree(pointer); }
+inline constexpr unsigned host_alloc_mapped = hipHostMallocMapped;
+inline constexpr unsigned host_alloc_write_combined = hipHostMallocWriteCombined;
+inline constexpr const char* host_alloc_name = "hipHostMalloc";
+inline constexpr const char* host_free_name = "hipHostFree";
+
+inline Status malloc_managed(void** pointer, std::size_t bytes) {
+  return hipMallocManaged(pointer, bytes, hipMemAttachGlobal);
+}
+
+inline constexpr bool can_place_on_numa_node = false;
+inline Status prefetch(const void* pointer, std::size_t bytes, Location to, NativeStream stream) {
+  return hipMemPrefetchAsync(pointer, bytes, to.device >= 0 ? to.device : hipCpuDeviceId, stream);
+}
+inline Status advise(const void* pointer, std::size_t bytes, hipMemoryAdvise advice, Location where) {
+  return hipMemAdvise(pointer, bytes, advice, where.device >= 0 ? where.device : hipCpuDeviceId);
+}
+inline bool last_prefetch_was_host_node(const void*, std::size_t) { return false; }
+
+using PointerAttributes = hipPointerAttribute_t;
+inline PointerKind pointer_kind(const hipPointerAttribute_t& attributes) {
+  if (attributes.isManaged) return PointerKind::managed;
+#if HIP_VERSION_MAJOR >= 6
+  switch (attributes.type) {
+    case hipMemoryTypeManaged: return PointerKind::managed;
+#else
+  switch (attributes.memoryType) {
+#endif
+    case hipMemoryTypeHost: return PointerKind::pinned;
+    case hipMemoryTypeDevice: return PointerKind::device;
+    default: return PointerKind::unregistered;
+  }
+}
+
+/// LDS and L1 are separate memories on AMD: there is nothing to carve.
+inline Status set_carveout(const void*, int) { return hipSuccess; }
+
+inline constexpr bool shared_needs_opt_in = false;
+
+inline Status device_uuid(int index, unsigned char (&bytes)[16]) {
+  hipUUID uuid{};
+  const auto status = hipDeviceGetUuid(&uuid, index);
+  for (int i = 0; i < 16; ++i) bytes[i] = static_cast<unsigned char>(uuid.bytes[i]);
+  return status;
+}
+/// "gfx942", without the feature suffix of "gfx942:sramecc+:xnack-".
+inline std::string architecture(const hipDeviceProp_t& properties) {
+  const std::string full = properties.gcnArchName;
+  return full.substr(0, full.find(':'));
+}
+/// FP32 lanes of a compute unit, packed arithmetic counted, from AMD's CDNA papers; nullopt for other chips.
+inline std::optional<int> fp32_lanes(const hipDeviceProp_t& properties) {
+  const std::string arch = architecture(properties);
+  if (arch == "gfx906" || arch == "gfx908") return 64;
+  if (arch == "gfx90a" || arch == "gfx940" || arch == "gfx941" || arch == "gfx942" || arch == "gfx950") return 128;
+  return std::nullopt;
+}
+/// The memory clock of CDNA3 (HBM3) counts at a quarter of the data rate, that of older chips at half of it.
+inline double memory_transfers_per_clock(const hipDeviceProp_t& properties) {
+  return architecture(properties).starts_with("gfx94") ? 4 : 2;
+}
+inline int driver_api_version(const char*& unit) {
+  unit = "HIP ";
+  int version = 0;
+  return hipDriverGetVersion(&version) == hipSuccess ? version : 0;
+}
+inline std::string version_text(int version) {
+  return std::to_string(version / 10000000) + "." + std::to_string(version / 100000 % 100) + "." +
+         std::to_string(version % 100000);
+}
+
+inline int compiled_capability(const hipFuncAttributes&) { return 0; }
+inline bool compiled_async_copy(int) { return false; }
+inline bool compiled_bulk_copy(int) { return false; }
+
+#endif
+
+}  // namespace isthmus::device::gpu

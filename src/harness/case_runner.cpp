@@ -1,0 +1,164 @@
+#include "harness/case_runner.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "harness/description.hpp"
+#include "harness/interrupt.hpp"
+#include "harness/limits.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+/// Why the case does not run at all, before its workload is asked.
+std::optional<Skip> reason_to_skip(const CaseSpec& spec, const RunContext& context) {
+  if (spec.not_applicable) return Skip(*spec.not_applicable, SkipKind::not_applicable);
+  if (spec.placement && context.device) {
+    if (const auto reason = memory::unsupported_reason(*spec.placement, *context.device)) return Skip(*reason);
+  }
+  return std::nullopt;
+}
+
+void note_skip(CaseResult& result, const Skip& skip) {
+  result.skipped = skip.what();
+  result.skip_kind = skip.kind;
+}
+
+void note_device_error(CaseResult& result, const device::Error& error) {
+  if (error.kind() == device::ErrorKind::unsupported) {
+    note_skip(result, Skip(error.what()));
+    return;
+  }
+  result.error = error.what();
+  result.device_lost = error.kind() == device::ErrorKind::device_lost;
+}
+
+/// Runs `body` and puts whatever it throws into the result.
+template <class Body>
+void guarded(CaseResult& result, Body body) {
+  try {
+    body();
+  } catch (const Skip& skip) {
+    note_skip(result, skip);
+  } catch (const device::Error& error) {
+    note_device_error(result, error);
+  } catch (const std::length_error& error) {  // from memory::byte_count
+    note_skip(result, Skip(error.what(), SkipKind::memory));
+  } catch (const std::bad_alloc&) {
+    result.error = "the host has no memory left for the harness itself; choose a smaller size";
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+}
+
+/// The verdict of a case that ran to its end.
+void conclude_verification(CaseResult& result, Case::State& state) {
+  const auto& description = result.spec.workload->description();
+  result.verification = state.verifier.outcome();
+  auto& verification = result.verification;
+  if (result.error || result.skipped) {
+    if (verification.verdict != Verdict::fail) verification = {};
+    return;
+  }
+  if (verification.verdict != Verdict::not_run) return;
+  if (description.unverified) {
+    verification.verdict = Verdict::not_applicable;
+    verification.detail = *description.unverified;
+  } else if (state.verifier.empty()) {
+    result.error = "nothing was verified: " + result.spec.workload->name() + " declares no check";
+  } else {
+    result.error = "the results were not verified, since nothing was measured";
+  }
+}
+
+/// An interrupted case must be recognised by its record, or --resume would take it for done.
+void mark_interrupted(CaseResult& result) {
+  if (!result.interrupted || result.error || result.skipped) return;
+  bool marked = false;
+  for (auto& metric : result.metrics) {
+    if (metric.stop == Stop::derived || metric.stop == Stop::single) continue;
+    metric.stop = Stop::interrupted;
+    marked = true;
+  }
+  if (!marked) {
+    result.error = "interrupted before the first sample";
+    result.verification = {};
+  }
+}
+
+}  // namespace
+
+bool is_emulated(const Workload& workload) noexcept {
+  return device::backend() == device::Backend::emulator && !workload.description().native;
+}
+
+CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
+  CaseResult result;
+  result.spec = spec;
+  const auto& description = spec.workload->description();
+  const bool uses_device = context.device && !description.native;
+  if (uses_device) result.device = context.device;
+  result.numa_node = context.numa_node;
+  if (spec.placement == memory::Placement::streamed) result.chunks = context.sampling.chunks;
+  const double begin = now();
+  if (const auto skip = reason_to_skip(spec, context)) {
+    note_skip(result, *skip);
+    if (uses_device) result.before = device::telemetry(context.device->index);
+    result.wall = now() - begin;
+    return result;
+  }
+  {
+    Case::State state(spec, uses_device ? context.device : std::nullopt, context.seed, context.sampling, result);
+    state.emulated = is_emulated(*spec.workload);
+    if (uses_device) {
+      result.before = device::telemetry(context.device->index);
+      state.monitor.see(*result.before);
+    }
+    guarded(result, [&] {
+      Case run(state);
+      description.function(run);
+      if (state.finish) state.finish();
+    });
+    if (uses_device) {
+      result.after = device::telemetry(context.device->index);
+      state.monitor.see(*result.after);
+      warn_about_state(result, *result.before, *result.after);
+    }
+    warn_about_host(result, context.governor);
+    conclude_verification(result, state);
+    set_limits(result, state.emulated, state.monitor);
+    result.accounted = state.account.total();
+  }
+  mark_interrupted(result);
+  result.wall = now() - begin;
+  return result;
+}
+
+Footprint footprint(const CaseSpec& spec, const RunContext& context) {
+  Footprint found;
+  if (const auto skip = reason_to_skip(spec, context)) {
+    found.skipped = skip->what();
+    return found;
+  }
+  CaseResult result;
+  result.spec = spec;
+  Case::State state(spec, context.device, context.seed, context.sampling, result);
+  state.footprint_only = true;
+  guarded(result, [&] {
+    try {
+      Case run(state);
+      spec.workload->description().function(run);
+    } catch (const FootprintKnown&) {
+    }
+  });
+  if (state.set) {
+    found.host_bytes = state.set->host_bytes();
+    found.device_bytes = state.set->device_bytes();
+  }
+  found.traffic = result.traffic;
+  found.skipped = result.skipped ? result.skipped : result.error;
+  return found;
+}
+
+}  // namespace isthmus::harness

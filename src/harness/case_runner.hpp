@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+
+#include "harness/case_state.hpp"
+#include "harness/result.hpp"
+
+namespace isthmus::harness {
+
+struct RunContext {
+  std::optional<device::DeviceInfo> device;  ///< none where all cases are native and there is no device
+  std::uint64_t seed = 42;
+  SamplingOptions sampling;
+  int numa_node = -1;
+  std::optional<std::string> governor;
+};
+
+/// Runs one case; whatever happens ends up in the result, never in an exception.
+CaseResult run_case(const CaseSpec& spec, const RunContext& context);
+
+/// What a case would take, from its declarations alone.
+struct Footprint {
+  std::size_t host_bytes = 0, device_bytes = 0;
+  Traffic traffic;
+  std::optional<std::string> skipped;  ///< why it would not run
+};
+Footprint footprint(const CaseSpec& spec, const RunContext& context);
+
+/// Whether figures of this workload mean nothing on this backend.
+bool is_emulated(const Workload& workload) noexcept;
+
+}  // namespace isthmus::harness

@@ -1,0 +1,114 @@
+#pragma once
+
+// What stands behind a Case while its workload runs.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "harness/monitor.hpp"
+#include "harness/result.hpp"
+#include "harness/verifier.hpp"
+#include "harness/workload.hpp"
+
+namespace isthmus::harness {
+
+/// How to sample; the command line sets some of it.
+struct SamplingOptions {
+  std::optional<int> samples;  ///< exactly so many; else adaptive
+  int most_samples = 30;       ///< of the adaptive rule
+  int most_overlapped = 10;
+  int allocation_cycles = 3;     ///< page-locking 32 GiB takes 12 s: allocate no more often than this
+  std::optional<int> warmups;    ///< default 2; none on an emulated device
+  std::optional<double> budget;  ///< seconds per case
+  std::size_t chunks = 16;       ///< of placement `streamed`
+  double latch_timeout = 5;
+  int least_ticks = 100;    ///< a sample shorter than this many timer ticks is batched
+  int largest_batch = 128;  ///< launch queues are finite, and a latch holds all of a batch
+
+  static constexpr double kDefaultBudget = 120;
+};
+
+/// Thrown by measure() and sample() when only the footprint is wanted (--dry-run).
+struct FootprintKnown {};
+
+/// Seconds that went into the parts of a case.
+struct TimeAccount {
+  double inputs = 0, warmups = 0, samples = 0, verifying = 0;
+  double total() const { return inputs + warmups + samples + verifying; }
+};
+
+/// Adds the life of a scope to a part of the account; an inner scope pauses nothing, so scopes must not nest.
+class Accounted {
+ public:
+  explicit Accounted(double& part) : part_(part), begin_(now()) {}
+  ~Accounted() { part_ += now() - begin_; }
+  Accounted(const Accounted&) = delete;
+  Accounted& operator=(const Accounted&) = delete;
+
+ private:
+  double& part_;
+  double begin_;
+};
+
+struct Case::State {
+  State(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
+        const SamplingOptions& sampling_, CaseResult& result_)
+      : spec(spec_),
+        device(std::move(device_)),
+        seed(seed_),
+        sampling(sampling_),
+        result(result_),
+        monitor(device ? std::optional(device->index) : std::nullopt) {}
+
+  struct Declared {
+    memory::BufferSpec spec;
+    std::size_t element_bytes, columns, pitch;
+    Fill fill;
+    std::size_t rows() const { return spec.bytes / element_bytes / pitch; }
+    std::size_t elements() const { return rows() * columns; }
+  };
+
+  const CaseSpec& spec;
+  std::optional<device::DeviceInfo> device;
+  std::uint64_t seed;
+  SamplingOptions sampling;
+  CaseResult& result;
+  Monitor monitor;
+  bool footprint_only = false;
+  bool emulated = false;  ///< device times mean nothing: one sample
+  double started = now();
+  TimeAccount account;
+
+  std::optional<device::Stream> stream;  // outlives the buffers
+  std::vector<Declared> buffers;
+  std::unique_ptr<memory::BufferSet> set;
+  memory::BufferSet* set_pointer = nullptr;  ///< buffer handles refer to this
+  std::size_t chunk_units = 0;
+  Verifier verifier;
+  bool measured = false, sampled = false;
+  /// What measure() leaves to the end of the case, so that checks declared after it still find the results.
+  std::function<void()> finish;
+
+  double elapsed() const { return now() - started; }
+  bool adaptive() const { return !sampling.samples && !emulated; }
+  int most_samples() const { return sampling.samples ? *sampling.samples : emulated ? 1 : sampling.most_samples; }
+  int warmups() const { return sampling.warmups.value_or(emulated ? 0 : 2); }
+  /// Seconds; a count that was asked for is given, however long it takes, unless a budget was asked for too.
+  std::optional<double> budget() const {
+    if (sampling.budget || sampling.samples) return sampling.budget;
+    return SamplingOptions::kDefaultBudget;
+  }
+  bool over_budget(double share = 1) const { return budget() && elapsed() > share * *budget(); }
+
+  /// nullopt: go on; else why sampling ends after these samples.
+  std::optional<Stop> stop(std::size_t taken, int most, bool settled, double budget_share = 1) const;
+
+  /// Throws Skip (memory) where the buffers do not fit.
+  void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
+  void fill(std::size_t buffer);
+  void run_measurement(const std::function<void(const Launch&)>& body);
+};
+
+}  // namespace isthmus::harness

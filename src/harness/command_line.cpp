@@ -1,0 +1,193 @@
+#include "harness/command_line.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "harness/list.hpp"
+#include "harness/names.hpp"
+#include "harness/record_file.hpp"
+#include "harness/session.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+constexpr const char* kDescription = "Measures how data moves between CPU and GPU memory.";
+
+constexpr const char* kExamples = R"(Examples:
+  isthmus-bench list
+  isthmus-bench info
+  isthmus-bench run microbench/saxpy --size tiny --table
+  isthmus-bench run 'microbench/*' --mode all --size super --record super.jsonl
+  isthmus-bench run microbench/gemm --placement pinned,managed --staging all --dry-run
+  isthmus-bench run microbench/saxpy --set threads=512 --samples 30 --processes 3
+
+Exit codes: 0 all passed or skipped; 1 a case failed or there is no device;
+2 bad input, before any work; 3 interrupted or device lost, records are on disk.)";
+
+constexpr const char* kRunExamples = R"(Modes: baseline async uvm uvm_async pm pm_async, or all.
+Environment: ISTHMUS_RESULTS (folder of records), ISTHMUS_HOST_MEMORY (bytes that
+may be used, as 8GiB), ISTHMUS_SYSTEM, ISTHMUS_PARTITION, ISTHMUS_PROFILER (names
+written into records), ISTHMUS_INJECT, ISTHMUS_EMULATOR (tests).)";
+
+/// Values of comma lists that may also be repeated.
+std::vector<std::string> flatten(const std::vector<std::string>& lists, std::string_view option) {
+  std::vector<std::string> values;
+  for (const auto& list : lists) {
+    for (auto& value : split(list, ',')) {
+      if (value.empty()) throw InputError(fmt::format("{} got an empty name in '{}'", option, list));
+      values.push_back(std::move(value));
+    }
+  }
+  return values;
+}
+
+/// Text of the numeric options: read here, so that what is wrong with one is said in our own words.
+struct NumberTexts {
+  std::string samples, warmups, processes, budget, seed, numa, chunks;
+};
+
+std::optional<std::int64_t> integer(const std::string& text, std::string_view option, std::int64_t least,
+                                    std::int64_t most) {
+  if (text.empty()) return std::nullopt;
+  char* end = nullptr;
+  errno = 0;
+  const long long value = std::strtoll(text.c_str(), &end, 10);
+  if (end == text.c_str() || *end != '\0') throw InputError(fmt::format("{} takes an integer, not '{}'", option, text));
+  if (errno == ERANGE || value < least || value > most)
+    throw InputError(fmt::format("{} is {}, which is out of range: it goes from {} to {}", option, text, least, most));
+  return value;
+}
+
+std::optional<double> seconds(const std::string& text, std::string_view option) {
+  if (text.empty()) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || *end != '\0' || !std::isfinite(value))
+    throw InputError(fmt::format("{} takes a number of seconds, not '{}'", option, text));
+  if (!(value > 0)) throw InputError(fmt::format("{} is {}, which is out of range: it is above zero", option, text));
+  return value;
+}
+
+void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
+  constexpr std::int64_t kMany = 1'000'000;
+  auto& sampling = options.sampling;
+  if (const auto value = integer(texts.samples, "--samples", 1, kMany)) sampling.samples = static_cast<int>(*value);
+  if (const auto value = integer(texts.warmups, "--warmups", 0, kMany)) sampling.warmups = static_cast<int>(*value);
+  if (const auto value = integer(texts.chunks, "--chunks", 1, 512)) sampling.chunks = static_cast<std::size_t>(*value);
+  if (const auto value = integer(texts.processes, "--processes", 1, 10'000))
+    options.processes = static_cast<int>(*value);
+  if (const auto value = integer(texts.numa, "--numa", 0, 1'000)) options.numa_node = static_cast<int>(*value);
+  if (const auto value = integer(texts.seed, "--seed", 0, INT64_MAX)) options.seed = static_cast<std::uint64_t>(*value);
+  sampling.budget = seconds(texts.budget, "--budget");
+}
+
+/// What ISTHMUS_INJECT asks for, checked before any work.
+void apply_injection() {
+  const char* text = std::getenv("ISTHMUS_INJECT");
+  if (text == nullptr || *text == '\0') return;
+  try {
+    device::set_injection(text);
+  } catch (const std::invalid_argument& error) {
+    throw InputError(error.what());
+  }
+}
+
+int fail(std::string_view sentence, int code) {
+  fmt::print(stderr, "isthmus-bench: {}\n", sentence);
+  return code;
+}
+
+int run(CLI::App& app, int argc, char** argv) {
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  app.set_help_flag("-h,--help", "Show this help");
+
+  std::string pattern = "*";
+  bool as_json = false;
+  auto* list = app.add_subcommand("list", "Show workloads, their placements, sizes, axes and presets");
+  list->add_option("PATTERN", pattern, "Glob on workload names")->capture_default_str();
+  list->add_flag("--json", as_json, "Print JSON");
+  auto* about = app.add_subcommand("info", "Show devices, host and build");
+  about->add_flag("--json", as_json, "Print JSON");
+
+  SessionOptions options;
+  NumberTexts numbers;
+  std::vector<std::string> modes, placements, stagings, sizes;
+  auto* measure = app.add_subcommand("run", "Measure, and append one record per case");
+  measure->footer(kRunExamples);
+  measure->add_option("PATTERN", options.request.patterns, "Globs on workload names")->required();
+  measure->add_option("--mode", modes, "Modes: aliases of placement and staging (default baseline)");
+  measure->add_option("--placement", placements, "Placements, comma list or all");
+  measure->add_option("--staging", stagings, "Stagings, comma list or all");
+  measure->add_option("--size", sizes, "Sizes tiny...mega, comma list or all (default small)");
+  measure->add_option("--set", options.request.settings, "An axis: --set threads=512; may be repeated");
+  measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
+  measure->add_option("--samples", numbers.samples, "Exactly N samples (default: adaptive, at most 30)");
+  measure->add_option("--warmups", numbers.warmups, "Warm-up passes (default 2; none when emulated)");
+  measure->add_option("--processes", numbers.processes, "Repeat in N fresh processes");
+  measure->add_option("--budget", numbers.budget, "Seconds per case (default 120 when adaptive)");
+  measure->add_option("--chunks", numbers.chunks, "Chunks of placement streamed (default 16)");
+  measure->add_option("--record", options.record, "File to append to");
+  measure->add_option("--device", options.device, "Index or UUID (default 0)");
+  measure->add_option("--numa", numbers.numa, "NUMA node of host memory and threads (default: the device's)");
+  measure->add_option("--seed", numbers.seed, "Seed of the inputs (default 42)");
+  measure->add_flag("--dry-run", options.dry_run, "Say what would run, how large and how long it is");
+  measure->add_flag("--resume", options.resume, "Leave out cases that the record file holds already");
+  measure->add_flag("--table", options.table, "Print medians at the end");
+  measure->add_flag("--quiet", options.quiet, "Print failures only");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& shown) {  // --help
+    return app.exit(shown);
+  } catch (const CLI::ParseError& error) {
+    std::string sentence = error.what();
+    for (auto& c : sentence) c = c == '\n' ? ' ' : c;
+    return fail(sentence + "; see isthmus-bench --help", exit_code::bad_input);
+  }
+
+  apply_injection();
+  if (list->parsed()) {
+    fmt::print("{}", as_json ? list_json(pattern) + "\n" : list_text(pattern));
+    return exit_code::passed;
+  }
+  if (about->parsed()) {
+    const auto found = info();
+    fmt::print("{}", as_json ? found.json + "\n" : found.text);
+    if (!found.problem.empty()) return fail(found.problem, exit_code::failed);
+    return exit_code::passed;
+  }
+  options.request.modes = flatten(modes, "--mode");
+  options.request.placements = flatten(placements, "--placement");
+  options.request.stagings = flatten(stagings, "--staging");
+  options.request.sizes = flatten(sizes, "--size");
+  options.command.assign(argv, argv + argc);
+  apply_numbers(numbers, options);
+  return run_session(options);
+}
+
+}  // namespace
+
+int command_line(int argc, char** argv) {
+  CLI::App app(kDescription, "isthmus-bench");
+  try {
+    return run(app, argc, argv);
+  } catch (const InputError& error) {
+    return fail(error.what(), exit_code::bad_input);
+  } catch (const RecordError& error) {
+    return fail(error.what(), exit_code::bad_input);
+  } catch (const device::Error& error) {
+    return fail(error.what(), exit_code::failed);
+  } catch (const std::invalid_argument& error) {  // a setting in the environment
+    return fail(error.what(), exit_code::bad_input);
+  } catch (const std::exception& error) {
+    return fail(error.what(), exit_code::failed);
+  }
+}
+
+}  // namespace isthmus::harness

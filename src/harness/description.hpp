@@ -1,0 +1,30 @@
+#pragma once
+
+// What a registration says; known to the harness only.
+
+#include "harness/workload.hpp"
+
+namespace isthmus::harness {
+
+struct Workload::Description {
+  void (*function)(Case&) = nullptr;
+  int version = 1;
+  std::string summary, source;
+  std::vector<std::string> tags;
+  std::vector<memory::Placement> placements;
+  std::vector<Staging> stagings;
+  std::vector<Axis> axes;
+  std::vector<Size> sizes;
+  std::vector<Preset> presets;
+  std::vector<std::string> metrics;
+  std::optional<std::string> unverified;
+  bool native = false;
+
+  const Axis* find_axis(std::string_view name) const noexcept;
+  const Size* find_size(std::string_view name) const noexcept;
+  const Preset* find_preset(std::string_view name) const noexcept;
+};
+
+std::string to_text(const AxisValue& value);
+
+}  // namespace isthmus::harness

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace isthmus::harness {
+
+/// "512MiB", "4GiB", "1048576"; nullopt for what is no number of bytes.
+std::optional<std::size_t> parse_bytes(std::string_view text) noexcept;
+/// "3.5 GiB", for messages.
+std::string format_bytes(double bytes);
+
+/// Host memory this process may still take: ISTHMUS_HOST_MEMORY where set, else the smaller of MemAvailable and what
+/// the control groups (Slurm's limits) leave; nullopt where nobody says. Throws std::invalid_argument for an
+/// ISTHMUS_HOST_MEMORY that is no number.
+std::optional<std::size_t> available_host_memory();
+
+/// Highest resident size of this process so far.
+std::optional<std::size_t> peak_resident_bytes();
+
+}  // namespace isthmus::harness

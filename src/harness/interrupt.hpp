@@ -1,0 +1,12 @@
+#pragma once
+
+namespace isthmus::harness {
+
+/// From now on SIGTERM and SIGINT ask for an end after the current sample; a second one ends at once.
+void catch_interrupts();
+bool interrupted() noexcept;
+/// What a signal does, for tests.
+void request_interrupt() noexcept;
+void clear_interrupt() noexcept;
+
+}  // namespace isthmus::harness

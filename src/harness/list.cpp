@@ -1,0 +1,155 @@
+#include "harness/list.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/facts_json.hpp"
+#include "harness/host_memory.hpp"
+#include "harness/names.hpp"
+#include "harness/plan.hpp"
+#include "harness/registry.hpp"
+#include "harness/session.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+using nlohmann::json;
+
+json value_json(const AxisValue& value) {
+  return std::visit([](const auto& v) { return json(v); }, value);
+}
+
+json settings_json(const AxisSettings& settings) {
+  json object = json::object();
+  for (const auto& [axis, value] : settings) object[axis] = value_json(value);
+  return object;
+}
+
+json values_json(const std::vector<AxisValue>& values) {
+  json list = json::array();
+  for (const auto& value : values) list.push_back(value_json(value));
+  return list;
+}
+
+json axis_json(const Axis& axis) {
+  return {{"name", axis.name},
+          {"help", axis.help},
+          {"default", value_json(axis.default_value)},
+          {"allowed", axis.allowed.empty() ? json(nullptr) : values_json(axis.allowed)},
+          {"minimum", axis.minimum}};
+}
+
+json preset_json(const Preset& preset) {
+  return {{"name", preset.name},
+          {"help", preset.help},
+          {"settings", settings_json(preset.settings)},
+          {"sizes", preset.sizes},
+          {"sweep_axis", preset.sweep_axis.empty() ? json(nullptr) : json(preset.sweep_axis)},
+          {"sweep", values_json(preset.sweep)},
+          {"modes", preset.modes}};
+}
+
+json workload_json(const Workload& workload) {
+  const auto& description = workload.description();
+  json entry = {{"name", workload.name()},      {"version", description.version}, {"summary", description.summary},
+                {"source", description.source}, {"tags", description.tags},       {"placements", json::array()},
+                {"stagings", json::array()},    {"axes", json::array()},          {"sizes", json::object()},
+                {"presets", json::array()},     {"metrics", json::array()},       {"native", description.native}};
+  for (const auto placement : description.placements) entry["placements"].push_back(memory::name(placement));
+  for (const auto staging : description.stagings) entry["stagings"].push_back(name(staging));
+  for (const auto& axis : description.axes) entry["axes"].push_back(axis_json(axis));
+  for (const auto& size : description.sizes) entry["sizes"][size.name] = settings_json(size.settings);
+  for (const auto& preset : description.presets) entry["presets"].push_back(preset_json(preset));
+  if (!description.placements.empty()) {
+    for (const auto metric : measured_metrics()) entry["metrics"].push_back(metric);
+  }
+  for (const auto& metric : description.metrics) entry["metrics"].push_back(metric);
+  return entry;
+}
+
+}  // namespace
+
+std::string list_text(const std::string& pattern) {
+  std::string text;
+  for (const auto* workload : select_workloads({pattern})) {
+    const auto& description = workload->description();
+    text += fmt::format("{}\n    {}\n", workload->name(), description.summary);
+    const auto line = [&](std::string_view what, const std::vector<std::string>& words) {
+      if (!words.empty()) text += fmt::format("    {:<11}{}\n", what, join(words, " "));
+    };
+    std::vector<std::string> words;
+    for (const auto placement : description.placements) words.emplace_back(memory::name(placement));
+    line("placements", words);
+    words.clear();
+    for (const auto staging : description.stagings) words.emplace_back(name(staging));
+    line("stagings", words);
+    words.clear();
+    for (const auto& size : description.sizes) words.push_back(size.name);
+    line("sizes", words);
+    words.clear();
+    for (const auto& axis : description.axes) words.push_back(axis.name + "=" + to_text(axis.default_value));
+    line("axes", words);
+    words.clear();
+    for (const auto& preset : description.presets) words.push_back(preset.name);
+    line("presets", words);
+  }
+  return text;
+}
+
+std::string list_json(const std::string& pattern) {
+  json document = {{"workloads", json::array()},
+                   {"modes", json::object()},
+                   {"placements", json::array()},
+                   {"stagings", json::array()},
+                   {"sizes", json::array()}};
+  for (const auto* workload : select_workloads({pattern})) document["workloads"].push_back(workload_json(*workload));
+  for (const auto& mode : all_modes())
+    document["modes"][std::string(mode.name)] = {{"placement", memory::name(mode.placement)},
+                                                 {"staging", name(mode.staging)}};
+  for (const auto placement : memory::all_placements()) document["placements"].push_back(memory::name(placement));
+  for (const auto staging : all_stagings()) document["stagings"].push_back(name(staging));
+  for (const auto size : kSizes) document["sizes"].push_back(size);
+  return document.dump(2);
+}
+
+Info info() {
+  Info found;
+  json devices = json::array();
+  std::string device_lines;
+  try {
+    const int count = device::count();
+    for (int index = 0; index < count; ++index) {
+      const auto device = device::info(index);
+      devices.push_back(device_json(device, device::telemetry(index), std::nullopt));
+      device_lines += fmt::format("device {}   {} ({}), {}, uuid {}\n", index, device.name, device.arch,
+                                  format_bytes(static_cast<double>(device.memory_bytes)), device.uuid);
+    }
+    if (count == 0) found.problem = no_device_sentence();
+  } catch (const device::Error& error) {
+    found.problem = error.what();
+  }
+  const auto backend = device::backend();
+  const json host = host_json();
+  json injectable = json::array();
+  for (const auto call : device::injectable_calls()) injectable.push_back(call);
+  const json document = {{"backend", device::name(backend)},
+                         {"injectable_calls", injectable},
+                         {"emulated", backend == device::Backend::emulator},
+                         {"devices", devices},
+                         {"host", host},
+                         {"build", build_json()},
+                         {"problem", found.problem.empty() ? json(nullptr) : json(found.problem)}};
+  found.json = document.dump(2);
+  found.text = fmt::format(
+      "backend    {}{}\n{}host       {}, {} cores, {} NUMA nodes\nsystem     {}, {}\nbuild      {}, {}\n",
+      device::name(backend), backend == device::Backend::emulator ? " (device times mean nothing)" : "", device_lines,
+      host["cpu"].get<std::string>(), host["cores"].get<int>(), host["numa_nodes"].get<int>(),
+      host["os"].is_string() ? host["os"].get<std::string>() : "unknown system", host["kernel"].get<std::string>(),
+      build_json()["compiler"].get<std::string>(), build_json()["type"].get<std::string>());
+  if (!found.problem.empty()) found.text += "problem    " + found.problem + "\n";
+  return found;
+}
+
+}  // namespace isthmus::harness

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace isthmus::harness {
+
+/// `*` matches any text, `?` one character.
+bool glob_match(std::string_view pattern, std::string_view text) noexcept;
+
+/// The candidate with the smallest edit distance to `name`; nullopt where there are no candidates.
+std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates);
+
+/// "did you mean 'x'?" for a name that is close to a candidate, else "choose one of a, b, c" (shortened when long).
+std::string suggestion(std::string_view name, std::span<const std::string> candidates);
+
+std::string join(std::span<const std::string> words, std::string_view separator);
+std::vector<std::string> split(std::string_view text, char separator);
+
+}  // namespace isthmus::harness

@@ -1,0 +1,357 @@
+#include "harness/plan.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "harness/names.hpp"
+#include "harness/registry.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+using memory::Placement;
+
+/// A placement and a staging, where the workload has them; `asked` where the user named it, so that a workload without
+/// it says so in a record instead of leaving it out.
+struct Combination {
+  std::optional<Placement> placement;
+  std::optional<Staging> staging;
+  std::optional<std::string> not_applicable;
+};
+
+template <class T>
+bool contains(const std::vector<T>& list, const T& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+bool asks_all(const std::vector<std::string>& names) {
+  return contains(names, std::string("all"));
+}
+
+template <class T, class Parse>
+std::vector<T> parse_names(const std::vector<std::string>& names, std::string_view what, Parse parse,
+                           const std::vector<std::string>& known) {
+  std::vector<T> values;
+  for (const auto& text : names) {
+    if (text == "all") continue;
+    const auto value = parse(text);
+    if (!value) throw InputError("there is no " + std::string(what) + " '" + text + "'; " + suggestion(text, known));
+    if (!contains(values, T(*value))) values.push_back(*value);
+  }
+  return values;
+}
+
+std::vector<std::string> placement_names() {
+  std::vector<std::string> names;
+  for (const auto placement : memory::all_placements()) names.emplace_back(memory::name(placement));
+  return names;
+}
+
+std::vector<std::string> staging_names() {
+  std::vector<std::string> names;
+  for (const auto staging : all_stagings()) names.emplace_back(name(staging));
+  return names;
+}
+
+std::vector<std::string> mode_names() {
+  std::vector<std::string> names;
+  for (const auto& mode : all_modes()) names.emplace_back(mode.name);
+  return names;
+}
+
+std::vector<const Mode*> parse_modes(const std::vector<std::string>& names) {
+  std::vector<const Mode*> modes;
+  for (const auto& text : names) {
+    if (text == "all") {
+      for (const auto& mode : all_modes()) modes.push_back(&mode);
+      continue;
+    }
+    const auto* mode = find_mode(text);
+    if (mode == nullptr) throw InputError("there is no mode '" + text + "'; " + suggestion(text, mode_names()));
+    modes.push_back(mode);
+  }
+  return modes;
+}
+
+/// `wanted` where the workload offers it, else the first it offers.
+template <class T>
+std::optional<T> offered_or_first(const std::vector<T>& offered, T wanted) {
+  if (offered.empty()) return std::nullopt;
+  return contains(offered, wanted) ? wanted : offered.front();
+}
+
+Combination checked(const Workload& workload, std::optional<Placement> placement, std::optional<Staging> staging) {
+  const auto& description = workload.description();
+  Combination combination{placement, staging, std::nullopt};
+  if (placement && !contains(description.placements, *placement))
+    combination.not_applicable = workload.name() + " has no placement " + std::string(memory::name(*placement));
+  else if (staging && !contains(description.stagings, *staging))
+    combination.not_applicable = workload.name() + " has no staging " + std::string(name(*staging));
+  return combination;
+}
+
+std::vector<Combination> combinations(const Workload& workload, const Request& request,
+                                      const std::vector<std::string>& modes) {
+  const auto& description = workload.description();
+  if (description.placements.empty() && description.stagings.empty()) return {{}};
+  std::vector<Combination> list;
+  if (!modes.empty()) {
+    for (const auto* mode : parse_modes(modes)) {
+      auto combination =
+          checked(workload, description.placements.empty() ? std::nullopt : std::optional(mode->placement),
+                  description.stagings.empty() ? std::nullopt : std::optional(mode->staging));
+      if (combination.not_applicable && asks_all(modes)) continue;
+      list.push_back(std::move(combination));
+    }
+    return list;
+  }
+  std::vector<std::optional<Placement>> placements;
+  if (description.placements.empty()) {
+    placements = {std::nullopt};
+  } else if (request.placements.empty()) {
+    placements = {offered_or_first(description.placements, Placement::pageable)};
+  } else {
+    if (asks_all(request.placements)) placements.assign(description.placements.begin(), description.placements.end());
+    for (const auto value :
+         parse_names<Placement>(request.placements, "placement", memory::parse_placement, placement_names())) {
+      if (!contains(placements, std::optional(value))) placements.emplace_back(value);
+    }
+  }
+  std::vector<std::optional<Staging>> stagings;
+  if (description.stagings.empty()) {
+    stagings = {std::nullopt};
+  } else if (request.stagings.empty()) {
+    stagings = {offered_or_first(description.stagings, Staging::direct)};
+  } else {
+    if (asks_all(request.stagings)) stagings.assign(description.stagings.begin(), description.stagings.end());
+    for (const auto value : parse_names<Staging>(request.stagings, "staging", parse_staging, staging_names())) {
+      if (!contains(stagings, std::optional(value))) stagings.emplace_back(value);
+    }
+  }
+  for (const auto placement : placements) {
+    for (const auto staging : stagings) list.push_back(checked(workload, placement, staging));
+  }
+  return list;
+}
+
+/// The sizes to run: names that the workload has, names it lacks (skipped in the record), or none at all.
+struct SizeChoice {
+  std::optional<std::string> name;
+  const Size* size = nullptr;
+  std::optional<std::string> not_applicable;
+};
+
+std::vector<SizeChoice> sizes_of(const Workload& workload, const std::vector<std::string>& asked) {
+  const auto& description = workload.description();
+  if (description.sizes.empty()) return {{}};
+  std::vector<SizeChoice> list;
+  const auto add = [&](const std::string& name, bool named) {
+    const auto* size = description.find_size(name);
+    if (size != nullptr) {
+      list.push_back({name, size, std::nullopt});
+    } else if (named) {
+      list.push_back({name, nullptr, workload.name() + " has no size " + name});
+    }
+  };
+  if (asked.empty()) {
+    if (description.find_size("small") != nullptr) return {{"small", description.find_size("small"), std::nullopt}};
+    return {{description.sizes.front().name, &description.sizes.front(), std::nullopt}};
+  }
+  if (asks_all(asked)) {
+    for (const auto& size : description.sizes) add(size.name, false);
+    return list;
+  }
+  for (const auto& name : asked) add(name, true);
+  return list;
+}
+
+void check_size_names(const std::vector<std::string>& asked, const std::vector<const Workload*>& workloads) {
+  std::vector<std::string> known(kSizes.begin(), kSizes.end());
+  for (const auto* workload : workloads) {
+    for (const auto& size : workload->description().sizes) {
+      if (!contains(known, size.name)) known.push_back(size.name);
+    }
+  }
+  for (const auto& name : asked) {
+    if (name != "all" && !contains(known, name))
+      throw InputError("there is no size '" + name + "'; " + suggestion(name, known));
+  }
+}
+
+AxisValue parse_value(const Workload& workload, const Axis& axis, const std::string& text) {
+  const std::string where = "axis " + axis.name + " of " + workload.name();
+  const bool wants_number = axis.allowed.empty() ? std::holds_alternative<std::int64_t>(axis.default_value)
+                                                 : std::holds_alternative<std::int64_t>(axis.allowed.front());
+  AxisValue value = text;
+  if (wants_number) {
+    std::int64_t number = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (failure == std::errc::result_out_of_range)
+      throw InputError("'" + text + "' is out of range for " + where + ": integers have 64 bits");
+    if (failure != std::errc{} || end != text.data() + text.size())
+      throw InputError("'" + text + "' is not an integer, which " + where + " takes");
+    value = number;
+  }
+  if (!axis.allowed.empty()) {
+    if (contains(axis.allowed, value)) return value;
+    std::vector<std::string> allowed;
+    for (const auto& entry : axis.allowed) allowed.push_back(to_text(entry));
+    throw InputError("'" + text + "' is no value of " + where + "; choose one of " + join(allowed, ", "));
+  }
+  if (const auto* number = std::get_if<std::int64_t>(&value); number != nullptr && *number < axis.minimum)
+    throw InputError("'" + text + "' is out of range for " + where + ": it is at least " +
+                     std::to_string(axis.minimum));
+  return value;
+}
+
+using TextSettings = std::vector<std::pair<std::string, std::string>>;
+
+TextSettings parse_settings(const std::vector<std::string>& settings) {
+  TextSettings parsed;
+  for (const auto& text : settings) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+      throw InputError("'" + text + "' is no setting; write --set axis=value");
+    std::string axis = text.substr(0, equals);
+    const bool twice =
+        std::any_of(parsed.begin(), parsed.end(), [&](const auto& entry) { return entry.first == axis; });
+    if (twice) throw InputError("axis " + axis + " is set twice; give it one value");
+    parsed.emplace_back(std::move(axis), text.substr(equals + 1));
+  }
+  return parsed;
+}
+
+void assign(AxisSettings& axes, std::string_view name, AxisValue value) {
+  for (auto& [axis, old] : axes) {
+    if (axis == name) old = std::move(value);
+  }
+}
+
+std::vector<std::string> axis_names(const Workload& workload) {
+  std::vector<std::string> names;
+  for (const auto& axis : workload.description().axes) names.push_back(axis.name);
+  return names;
+}
+
+/// Axis values of one case: default, then size, preset, sweep, and last what the user set.
+void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisValue* swept,
+                 const TextSettings& settings) {
+  const auto& description = spec.workload->description();
+  for (const auto& axis : description.axes) spec.axes.emplace_back(axis.name, axis.default_value);
+  const auto apply = [&](const AxisSettings& values, std::string_view from) {
+    for (const auto& [axis, value] : values) {
+      if (description.find_axis(axis) == nullptr)
+        throw InputError(spec.workload->name() + ": " + std::string(from) + " sets axis " + axis +
+                         ", which the workload has not; correct its registration");
+      assign(spec.axes, axis, value);
+    }
+  };
+  if (size != nullptr) apply(size->settings, "size " + size->name);
+  AxisSettings sized = spec.axes;
+  if (preset != nullptr) {
+    apply(preset->settings, "preset " + preset->name);
+    if (swept != nullptr) apply({{preset->sweep_axis, *swept}}, "preset " + preset->name);
+  }
+  for (const auto& [axis_name, text] : settings) {
+    const auto* axis = description.find_axis(axis_name);
+    if (axis == nullptr)
+      throw InputError("there is no axis '" + axis_name + "' in " + spec.workload->name() + "; " +
+                       suggestion(axis_name, axis_names(*spec.workload)));
+    assign(spec.axes, axis_name, parse_value(*spec.workload, *axis, text));
+  }
+  // A shape that is not the size's own must not carry its name.
+  if (size != nullptr) {
+    for (const auto& setting : size->settings) {
+      if (*spec.find(setting.first) != setting.second) spec.size.reset();
+    }
+  }
+}
+
+}  // namespace
+
+const AxisValue* CaseSpec::find(std::string_view axis) const noexcept {
+  for (const auto& [name, value] : axes) {
+    if (name == axis) return &value;
+  }
+  return nullptr;
+}
+
+std::string CaseSpec::label() const {
+  std::string text = workload->name();
+  if (placement) text += " " + std::string(memory::name(*placement));
+  if (staging) text += (placement ? "×" : " ") + std::string(name(*staging));
+  if (size) text += " " + *size;
+  if (preset) text += " (" + *preset + ")";
+  return text;
+}
+
+std::vector<const Workload*> select_workloads(const std::vector<std::string>& patterns) {
+  std::vector<const Workload*> selected;
+  for (const auto& pattern : patterns) {
+    const auto found = find_workloads(pattern);
+    if (found.empty())
+      throw InputError("no workload matches '" + pattern + "'; " + suggestion(pattern, workload_names()));
+    for (const auto* workload : found) {
+      if (!contains(selected, workload)) selected.push_back(workload);
+    }
+  }
+  return selected;
+}
+
+std::vector<CaseSpec> plan(const Request& request) {
+  if (!request.modes.empty() && (!request.placements.empty() || !request.stagings.empty()))
+    throw InputError("--mode names a placement and a staging already; give either it or --placement and --staging");
+  auto workloads = select_workloads(request.patterns);
+  // Names are checked even where no selected workload uses them.
+  parse_modes(request.modes);
+  parse_names<Placement>(request.placements, "placement", memory::parse_placement, placement_names());
+  parse_names<Staging>(request.stagings, "staging", parse_staging, staging_names());
+  check_size_names(request.sizes, workloads);
+  const auto settings = parse_settings(request.settings);
+
+  if (request.preset) {
+    std::vector<std::string> known;
+    for (const auto* workload : workloads) {
+      for (const auto& preset : workload->description().presets) {
+        if (!contains(known, preset.name)) known.push_back(preset.name);
+      }
+    }
+    if (!contains(known, *request.preset))
+      throw InputError("none of the selected workloads has a preset '" + *request.preset + "'; " +
+                       suggestion(*request.preset, known));
+    std::erase_if(workloads, [&](const auto* w) { return w->description().find_preset(*request.preset) == nullptr; });
+  }
+
+  std::vector<CaseSpec> cases;
+  for (const auto* workload : workloads) {
+    const Preset* preset = request.preset ? workload->description().find_preset(*request.preset) : nullptr;
+    const bool nothing_named = request.modes.empty() && request.placements.empty() && request.stagings.empty();
+    const auto& modes = preset != nullptr && nothing_named ? preset->modes : request.modes;
+    const auto& sizes = preset != nullptr && request.sizes.empty() ? preset->sizes : request.sizes;
+    std::vector<const AxisValue*> sweep{nullptr};
+    if (preset != nullptr && !preset->sweep.empty()) {
+      sweep.clear();
+      for (const auto& value : preset->sweep) sweep.push_back(&value);
+    }
+    for (const auto& size : sizes_of(*workload, sizes)) {
+      for (const auto& combination : combinations(*workload, request, modes)) {
+        for (const auto* swept : sweep) {
+          CaseSpec spec;
+          spec.workload = workload;
+          spec.placement = combination.placement;
+          spec.staging = combination.staging;
+          spec.size = size.name;
+          spec.preset = request.preset;
+          spec.not_applicable = size.not_applicable ? size.not_applicable : combination.not_applicable;
+          settle_axes(spec, size.size, preset, swept, settings);
+          cases.push_back(std::move(spec));
+        }
+      }
+    }
+  }
+  if (cases.empty()) throw InputError("this selection leaves no case to run; widen --mode, --placement or --size");
+  return cases;
+}
+
+}  // namespace isthmus::harness

@@ -1,0 +1,287 @@
+#include "harness/record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "build_info.hpp"
+#include "harness/case_runner.hpp"
+#include "harness/facts_json.hpp"
+#include "harness/host_facts.hpp"
+#include "harness/host_memory.hpp"
+#include "harness/limits.hpp"
+#include "harness/registry.hpp"
+#include "harness/statistics.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+using nlohmann::json;
+
+json environment(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
+  }
+  return nullptr;
+}
+
+std::string utc_time() {
+  const std::time_t seconds = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+/// JSON has no NaN and no infinity.
+json number_or_null(std::optional<double> value) {
+  return value && std::isfinite(*value) ? json(*value) : json(nullptr);
+}
+
+json text_or_null(const std::string& text) {
+  return text.empty() ? json(nullptr) : json(text);
+}
+
+std::string_view name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::pass:
+      return "pass";
+    case Verdict::fail:
+      return "fail";
+    case Verdict::not_applicable:
+      return "not_applicable";
+    case Verdict::not_run:
+      return "not_run";
+  }
+  return "";
+}
+
+std::string_view name(SkipKind kind) {
+  switch (kind) {
+    case SkipKind::unsupported:
+      return "unsupported";
+    case SkipKind::memory:
+      return "memory";
+    case SkipKind::not_applicable:
+      return "not_applicable";
+  }
+  return "";
+}
+
+json axes_json(const CaseSpec& spec, std::optional<std::size_t> chunks) {
+  json axes = json::object();
+  for (const auto& [axis, value] : spec.axes) std::visit([&](const auto& v) { axes[axis] = v; }, value);
+  if (chunks) axes["chunks"] = *chunks;
+  return axes;
+}
+
+json metric_json(const Series& series) {
+  const auto valid = series.valid();
+  std::optional<double> middle;
+  json metric = {{"name", series.name},
+                 {"unit", series.unit},
+                 {"better", !series.better                    ? json(nullptr)
+                            : *series.better == Better::lower ? json("lower")
+                                                              : json("higher")},
+                 {"timer", series.timer},
+                 {"direction", text_or_null(series.direction)},
+                 {"bytes_needed", number_or_null(series.bytes_needed)},
+                 {"bytes_moved", number_or_null(series.bytes_moved)},
+                 {"samples", series.samples},
+                 {"invalid", series.invalid},
+                 {"median", nullptr},
+                 {"mad", nullptr},
+                 {"p05", nullptr},
+                 {"p95", nullptr},
+                 {"within_job", nullptr},
+                 {"autocorrelation", nullptr},
+                 {"batch", series.batch},
+                 {"stop", name(series.stop)},
+                 {"warmups", series.warmups},
+                 {"limit", nullptr},
+                 {"limit_reason", nullptr},
+                 {"share", nullptr}};
+  if (!valid.empty()) {
+    middle = median(valid);
+    metric["median"] = number_or_null(middle);
+    metric["mad"] = number_or_null(median_absolute_deviation(valid));
+    metric["p05"] = number_or_null(quantile(valid, 0.05));
+    metric["p95"] = number_or_null(quantile(valid, 0.95));
+    metric["autocorrelation"] = number_or_null(autocorrelation(valid));
+    if (valid.size() >= 10 && !series.coarse) {
+      const auto [low, high] = bootstrap_median_interval(valid);
+      metric["within_job"] = {low, high};
+    }
+  }
+  if (series.limit && series.limit->value > 0 && std::isfinite(series.limit->value)) {
+    metric["limit"] = {{"value", series.limit->value}, {"unit", series.unit}, {"source", series.limit->source}};
+    metric["share"] = number_or_null(share(series, middle));
+  } else {
+    metric["limit_reason"] =
+        series.limit_reason.empty() ? "no hardware limit is known for this metric" : series.limit_reason;
+  }
+  return metric;
+}
+
+/// The metrics in the order that measured_metrics() gives, a workload's own after them.
+std::vector<const Series*> ordered(const std::vector<Series>& metrics) {
+  std::vector<const Series*> list;
+  for (const auto& metric : metrics) list.push_back(&metric);
+  const auto rank = [](const Series* metric) {
+    const auto names = measured_metrics();
+    return std::find(names.begin(), names.end(), metric->name) - names.begin();
+  };
+  std::stable_sort(list.begin(), list.end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
+  return list;
+}
+
+json kernel_json(const KernelReport& report, const Traffic& traffic, bool only_one) {
+  const auto& info = report.info;
+  json kernel = {{"name", info.name},
+                 {"registers", info.registers ? json(*info.registers) : json(nullptr)},
+                 {"shared_bytes", nullptr},
+                 {"local_bytes", info.local_bytes ? json(*info.local_bytes) : json(nullptr)},
+                 {"occupancy", number_or_null(info.occupancy)}};
+  const std::size_t dynamic = report.shape ? report.shape->shared_bytes : 0;
+  if (info.static_shared_bytes) kernel["shared_bytes"] = *info.static_shared_bytes + dynamic;
+  if (report.shape) {
+    const auto extent = [](const device::Extent& e) { return json{e.x, e.y, e.z}; };
+    kernel["grid"] = extent(report.shape->grid);
+    kernel["block"] = extent(report.shape->block);
+  }
+  if (only_one) {  // declared per case: which of several kernels moved what is not said
+    kernel["bytes_read"] = traffic.bytes_read;
+    kernel["bytes_written"] = traffic.bytes_written;
+    kernel["flops"] = traffic.flops;
+  }
+  return kernel;
+}
+
+json warnings_json(const std::vector<Warning>& warnings) {
+  json list = json::array();
+  for (const auto& warning : warnings) {
+    list.push_back({{"code", warning.code},
+                    {"message", warning.message},
+                    {"samples", warning.samples.empty() ? json(nullptr) : json(warning.samples)}});
+  }
+  return list;
+}
+
+std::string identity_text(const json& workload, const json& version, const json& placement, const json& staging,
+                          const json& size, const json& preset, const json& axes, const json& seed, const json& process,
+                          const json& emulated, const json& device) {
+  return json{workload, version, placement, staging, size, preset, axes, seed, process, emulated, device}.dump();
+}
+
+}  // namespace
+
+std::string new_run_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+json record_json(const RunIdentity& run, const CaseResult& result) {
+  const auto& spec = result.spec;
+  const auto& workload = *spec.workload;
+  const Mode* mode = spec.placement && spec.staging ? find_mode(*spec.placement, *spec.staging) : nullptr;
+  json record = {{"schema", "isthmus.record/1"},
+                 {"run",
+                  {{"id", run.id},
+                   {"time", utc_time()},
+                   {"git", text_or_null(std::string(build_info::git))},
+                   {"dirty", build_info::dirty ? json(*build_info::dirty) : json(nullptr)},
+                   {"system", environment({"ISTHMUS_SYSTEM"})},
+                   {"partition", environment({"ISTHMUS_PARTITION"})},
+                   {"node", node_name()},
+                   {"job", environment({"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})},
+                   {"process", run.process},
+                   {"command", run.command},
+                   {"wall", number_or_null(result.wall)},
+                   {"overhead", number_or_null(result.wall - result.accounted)},
+                   {"process_wall", number_or_null(result.process_wall)}}},
+                 {"devices", json::array()},
+                 {"host", host_json(result.numa_node)},
+                 {"build", build_json()},
+                 {"emulated", is_emulated(workload)},
+                 {"profiler", environment({"ISTHMUS_PROFILER"})},
+                 {"workload", workload.name()},
+                 {"version", workload.description().version},
+                 {"placement", spec.placement ? json(memory::name(*spec.placement)) : json(nullptr)},
+                 {"staging", spec.staging ? json(name(*spec.staging)) : json(nullptr)},
+                 {"mode", mode != nullptr ? json(mode->name) : json(nullptr)},
+                 {"fallback", result.fallback ? json(*result.fallback) : json(nullptr)},
+                 {"size", spec.size ? json(*spec.size) : json(nullptr)},
+                 {"preset", spec.preset ? json(*spec.preset) : json(nullptr)},
+                 {"axes", axes_json(spec, result.chunks)},
+                 {"seed", run.seed},
+                 {"metrics", json::array()},
+                 {"kernels", json::array()},
+                 {"memory", {{"peak_host_bytes", nullptr}, {"peak_device_bytes", result.peak_device_bytes}}},
+                 {"verify",
+                  {{"status", name(result.verification.verdict)},
+                   {"method", text_or_null(result.verification.method)},
+                   {"error", number_or_null(result.verification.error)},
+                   {"tolerance", number_or_null(result.verification.tolerance)},
+                   {"checked", result.verification.checked},
+                   {"detail", text_or_null(result.verification.detail)}}},
+                 {"warnings", warnings_json(result.warnings)},
+                 {"skipped", result.skipped ? json(*result.skipped) : json(nullptr)},
+                 {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
+                 {"error", result.error ? json(*result.error) : json(nullptr)}};
+  if (const auto peak = peak_resident_bytes()) record["memory"]["peak_host_bytes"] = *peak;
+  if (result.device) record["devices"].push_back(device_json(*result.device, result.before, result.after));
+  for (const auto* metric : ordered(result.metrics)) {
+    const bool finite =
+        std::all_of(metric->samples.begin(), metric->samples.end(), [](double v) { return std::isfinite(v); });
+    if (finite && !metric->samples.empty()) {
+      record["metrics"].push_back(metric_json(*metric));
+    } else {
+      record["warnings"].push_back({{"code", "not_finite"},
+                                    {"message", "metric " + metric->name + " is left out: a sample of it is no number"},
+                                    {"samples", nullptr}});
+    }
+  }
+  for (const auto& kernel : result.kernels)
+    record["kernels"].push_back(kernel_json(kernel, result.traffic, result.kernels.size() == 1));
+  return record;
+}
+
+std::string case_identity(const json& record) {
+  const auto& devices = record.at("devices");
+  return identity_text(record.at("workload"), record.at("version"), record.at("placement"), record.at("staging"),
+                       record.at("size"), record.at("preset"), record.at("axes"), record.at("seed"),
+                       record.at("run").at("process"), record.at("emulated"),
+                       devices.empty() ? json(nullptr) : devices.front().at("uuid"));
+}
+
+std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const std::optional<device::DeviceInfo>& device,
+                          std::size_t chunks) {
+  const auto& description = spec.workload->description();
+  const bool uses_device = device && !description.native;
+  const bool streamed = spec.placement == memory::Placement::streamed;
+  return identity_text(spec.workload->name(), description.version,
+                       spec.placement ? json(memory::name(*spec.placement)) : json(nullptr),
+                       spec.staging ? json(name(*spec.staging)) : json(nullptr),
+                       spec.size ? json(*spec.size) : json(nullptr), spec.preset ? json(*spec.preset) : json(nullptr),
+                       axes_json(spec, streamed ? std::optional(chunks) : std::nullopt), run.seed, run.process,
+                       is_emulated(*spec.workload), uses_device ? text_or_null(device->uuid) : json(nullptr));
+}
+
+bool is_settled(const json& record) {
+  if (!record.at("error").is_null()) return false;
+  for (const auto& metric : record.at("metrics")) {
+    if (metric.at("stop") == "interrupted") return false;
+  }
+  if (!record.at("skipped").is_null()) return record.value("skip_kind", json(nullptr)) != "memory";
+  const auto& status = record.at("verify").at("status");
+  return status == "pass" || status == "not_applicable";
+}
+
+}  // namespace isthmus::harness

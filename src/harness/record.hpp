@@ -1,0 +1,34 @@
+#pragma once
+
+// One case as one JSON object: schema/record.schema.json.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/result.hpp"
+
+namespace isthmus::harness {
+
+/// What all records of one invocation share.
+struct RunIdentity {
+  std::string id;
+  std::vector<std::string> command;
+  int process = 1;
+  std::uint64_t seed = 42;
+};
+
+std::string new_run_id();
+
+nlohmann::json record_json(const RunIdentity& run, const CaseResult& result);
+
+/// The case that a record is of, as text: equal for records of the same case, seed, process and device.
+std::string case_identity(const nlohmann::json& record);
+/// Same for a case that has not run yet.
+std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const std::optional<device::DeviceInfo>& device,
+                          std::size_t chunks);
+/// Whether nothing is left to do for the case: it passed, or cannot run here for a reason that does not pass by.
+bool is_settled(const nlohmann::json& record);
+
+}  // namespace isthmus::harness

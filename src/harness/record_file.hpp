@@ -1,0 +1,45 @@
+#pragma once
+
+// A JSON Lines file that grows by whole records.
+
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace isthmus::harness {
+
+/// The record could not be kept; what() is one sentence.
+struct RecordError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class RecordFile {
+ public:
+  /// Opens for appending, creating the file. Throws RecordError where that cannot be.
+  explicit RecordFile(std::string path);
+  ~RecordFile();
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+
+  /// Appends one line in one write and flushes it to the device. A last line cut short by an earlier run is left as it
+  /// is; the new line starts after it. Throws RecordError; what was there before stays.
+  void append(std::string_view line);
+
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+/// $ISTHMUS_RESULTS, else ./results, and a file name of time, host and process. Creates the folder; throws RecordError.
+std::string default_record_path();
+
+/// Throws RecordError where a record could not be written to `path`; leaves no file behind that was not there.
+void check_record_path(const std::string& path);
+
+/// Identities of the cases that the file holds valid and settled records of; lines that are none are passed over.
+std::set<std::string> settled_cases(const std::string& path);
+
+}  // namespace isthmus::harness

@@ -1,0 +1,338 @@
+#include "harness/session.hpp"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/case_runner.hpp"
+#include "harness/host_facts.hpp"
+#include "harness/host_memory.hpp"
+#include "harness/interrupt.hpp"
+#include "harness/record.hpp"
+#include "harness/record_file.hpp"
+#include "harness/schema_check.hpp"
+#include "harness/table.hpp"
+#include "memory/numa_nodes.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+using nlohmann::json;
+
+/// How one of --processes N knows which it is: "3:<run id>:<record>", set by the process that started it.
+constexpr const char* kChildVariable = "ISTHMUS_CHILD_PROCESS";
+
+struct Child {
+  int process = 1;
+  std::string run_id, record;
+};
+
+std::optional<Child> child_role() {
+  const char* text = std::getenv(kChildVariable);
+  if (text == nullptr) return std::nullopt;
+  const std::string role = text;
+  const auto first = role.find(':'), second = role.find(':', first + 1);
+  if (first == std::string::npos || second == std::string::npos) return std::nullopt;
+  return Child{std::atoi(role.c_str()), role.substr(first + 1, second - first - 1), role.substr(second + 1)};
+}
+
+void say(std::string_view sentence) {
+  fmt::print(stderr, "isthmus-bench: {}\n", sentence);
+}
+
+/// A line that is written over, on a terminal only.
+class Progress {
+ public:
+  explicit Progress(bool wanted) : shown_(wanted && isatty(STDERR_FILENO) == 1) {}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(std::string_view text) const {
+    if (shown_) fmt::print(stderr, "\r\x1b[K{}", text);
+  }
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+ private:
+  bool shown_;
+};
+
+std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed) {
+  const int count = device::count();
+  if (count == 0) {
+    if (!needed && !asked) return std::nullopt;
+    throw device::Error(device::ErrorKind::failure, "count", no_device_sentence(), "run `isthmus-bench info`");
+  }
+  if (!asked) return device::info(0);
+  int index = -1;
+  const auto [end, failure] = std::from_chars(asked->data(), asked->data() + asked->size(), index);
+  if (failure == std::errc{} && end == asked->data() + asked->size()) {
+    if (index < 0 || index >= count)
+      throw InputError(fmt::format("there is no device {}; this process sees {} (0 to {})", index, count, count - 1));
+    return device::info(index);
+  }
+  std::string known;
+  for (int i = 0; i < count; ++i) {
+    const auto info = device::info(i);
+    if (info.uuid == *asked) return info;
+    known += (known.empty() ? "" : ", ") + info.uuid;
+  }
+  throw InputError(fmt::format("there is no device '{}'; give an index or one of {}", *asked, known));
+}
+
+/// Host memory goes where the user says, else to the device's own node where the machine has several.
+int choose_numa_node(const std::optional<int>& asked, const std::optional<device::DeviceInfo>& device) {
+  if (asked) {
+    if (!memory::numa_node_usable(*asked))
+      throw InputError(fmt::format("there is no usable NUMA node {}; the highest is {}", *asked,
+                                   std::max(0, memory::highest_numa_node())));
+    if (!memory::bind_thread(*asked))
+      throw InputError(fmt::format("the system refuses to bind to NUMA node {}", *asked));
+    return *asked;
+  }
+  if (device && memory::highest_numa_node() > 0 && memory::numa_node_usable(device->numa_node))
+    return device->numa_node;
+  return -1;
+}
+
+// --- what would run --------------------------------------------------------------------------------------
+
+/// A rough guess, from rates of ordinary hardware: it tells seconds from hours, no more.
+double estimate_seconds(const Footprint& footprint, const CaseSpec& spec, const SamplingOptions& sampling) {
+  const double bytes = static_cast<double>(std::max(footprint.host_bytes, footprint.device_bytes));
+  if (is_emulated(*spec.workload)) {
+    const double work = footprint.traffic.bytes_read + footprint.traffic.bytes_written + footprint.traffic.flops;
+    return 0.05 + 2 * work / 50e6;
+  }
+  const int samples = sampling.samples.value_or(15);
+  const int cycles = std::min(samples, sampling.allocation_cycles);
+  const int passes = 2 * cycles + samples + std::min(samples, sampling.most_overlapped) + 3;
+  const bool pageable = spec.placement == memory::Placement::pageable;
+  const double pass = bytes / 10e9 + bytes / (pageable ? 8e9 : 50e9) + footprint.traffic.flops / 5e12;
+  const double allocation = bytes * 0.4 / 0x1p30 + bytes / 3e9;
+  const double seconds = 0.2 + passes * pass + cycles * allocation;
+  const auto budget = sampling.budget || sampling.samples ? sampling.budget : SamplingOptions::kDefaultBudget;
+  return budget ? std::min(seconds, *budget) : seconds;
+}
+
+int dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int processes) {
+  double total = 0;
+  for (const auto& spec : cases) {
+    const auto found = footprint(spec, context);
+    if (found.skipped) {
+      fmt::print("{}: would be skipped: {}\n", spec.label(), *found.skipped);
+      continue;
+    }
+    const double seconds = estimate_seconds(found, spec, context.sampling) * processes;
+    total += seconds;
+    fmt::print("{}: host {}, device {}, about {}\n", spec.label(), format_bytes(static_cast<double>(found.host_bytes)),
+               format_bytes(static_cast<double>(found.device_bytes)), format_quantity(seconds, "s"));
+  }
+  fmt::print("{} cases, about {} in all\n", cases.size() * static_cast<std::size_t>(processes),
+             format_quantity(total, "s"));
+  return exit_code::passed;
+}
+
+// --- running ----------------------------------------------------------------------------------------------
+
+struct Tally {
+  int passed = 0, skipped = 0, failed = 0, resumed = 0;
+  bool ended_early = false;
+
+  int code() const {
+    if (ended_early) return exit_code::interrupted;
+    return failed > 0 ? exit_code::failed : exit_code::passed;
+  }
+};
+
+/// Writes one record; one that breaks the schema goes to FILE.invalid, since a reader of FILE must never meet it.
+bool keep(RecordFile& file, const json& record, const std::string& label) {
+  const auto violations = record_schema_check().violations(record);
+  const std::string line = record.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (violations.empty()) {
+    file.append(line);
+    return true;
+  }
+  RecordFile(file.path() + ".invalid").append(line);
+  say(fmt::format(
+      "{}: its record breaks the schema ({}), which is an error of this program; it was put into {}.invalid", label,
+      violations.front(), file.path()));
+  return false;
+}
+
+/// Tells what happened to a case that did not pass.
+void tell(const CaseResult& result, bool quiet) {
+  const std::string label = result.spec.label();
+  if (result.error) {
+    say(fmt::format("{}: failed: {}", label, *result.error));
+  } else if (result.verification.verdict == Verdict::fail) {
+    say(fmt::format("{}: wrong result: {}", label, result.verification.detail));
+  } else if (result.skipped && !quiet) {
+    say(fmt::format("{}: skipped: {}", label, *result.skipped));
+  }
+}
+
+Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
+                RecordFile& file, const SessionOptions& options, std::vector<json>& records, double process_begin) {
+  std::set<std::string> settled;
+  if (options.resume) settled = settled_cases(file.path());
+  Tally tally;
+  const Progress progress(!options.quiet);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (interrupted()) {
+      tally.ended_early = true;
+      break;
+    }
+    const auto& spec = cases[i];
+    if (settled.contains(case_identity(identity, spec, context.device, context.sampling.chunks))) {
+      ++tally.resumed;
+      continue;
+    }
+    progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), spec.label()));
+    auto result = run_case(spec, context);
+    result.process_wall = now() - process_begin;
+    progress.clear();
+    tell(result, options.quiet);
+    auto record = record_json(identity, result);
+    const bool valid = keep(file, record, spec.label());
+    if (!valid || result.failed())
+      ++tally.failed;
+    else if (result.skipped)
+      ++tally.skipped;
+    else
+      ++tally.passed;
+    if (valid) records.push_back(std::move(record));
+    if (result.device_lost || result.interrupted) {
+      tally.ended_early = true;
+      say(result.device_lost ? "the device is lost, so the run ends here; what was measured is in " + file.path()
+                             : "interrupted; what was measured is in " + file.path());
+      break;
+    }
+  }
+  return tally;
+}
+
+/// Runs this program anew `count` times, one after the other, into the same file.
+int run_processes(int count, const std::string& run_id, const std::string& record, bool quiet) {
+  int code = exit_code::passed;
+  for (int process = 1; process <= count && !interrupted(); ++process) {
+    const std::string role = fmt::format("{}:{}:{}", process, run_id, record);
+    const pid_t child = fork();
+    if (child < 0)
+      throw std::runtime_error(fmt::format("process {} could not be started ({})", process, std::strerror(errno)));
+    if (child == 0) {
+      setenv(kChildVariable, role.c_str(), 1);
+      // The arguments as they stand: the role says which process it is and where the records go.
+      std::ifstream stream("/proc/self/cmdline", std::ios::binary);
+      std::vector<std::string> words;
+      for (std::string word; std::getline(stream, word, '\0');) words.push_back(word);
+      std::vector<char*> arguments;
+      for (auto& word : words) arguments.push_back(word.data());
+      arguments.push_back(nullptr);
+      execv("/proc/self/exe", arguments.data());
+      _exit(127);
+    }
+    int status = 0;
+    bool told = false;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+      if (interrupted() && !std::exchange(told, true)) kill(child, SIGTERM);  // a scheduler may signal us alone
+    }
+    if (WIFSIGNALED(status)) {
+      say(fmt::format("process {} of {} was ended by signal {}; what it measured before is in {}", process, count,
+                      WTERMSIG(status), record));
+      code = std::max(code, exit_code::failed);
+      continue;
+    }
+    code = std::max(code, WEXITSTATUS(status));
+    if (WEXITSTATUS(status) == exit_code::interrupted) break;
+  }
+  if (interrupted()) code = exit_code::interrupted;
+  if (!quiet) fmt::print("{} processes; records in {}\n", count, record);
+  return code;
+}
+
+std::vector<json> records_of_run(const std::string& path, const std::string& run_id) {
+  std::vector<json> records;
+  std::ifstream stream(path);
+  for (std::string line; std::getline(stream, line);) {
+    auto record = json::parse(line, nullptr, false);
+    if (record.is_object() && record.contains("run") && record["run"].value("id", "") == run_id)
+      records.push_back(std::move(record));
+  }
+  return records;
+}
+
+}  // namespace
+
+std::string no_device_sentence() {
+  switch (device::backend()) {
+    case device::Backend::cuda:
+      return "this build measures NVIDIA GPUs and the driver shows none";
+    case device::Backend::hip:
+      return "this build measures AMD GPUs and the driver shows none";
+    case device::Backend::emulator:
+      return "the emulator shows no device";
+  }
+  return "";
+}
+
+int run_session(const SessionOptions& options) {
+  const double process_begin = now();
+  const auto cases = plan(options.request);
+  try {
+    available_host_memory();
+  } catch (const std::invalid_argument& error) {
+    throw InputError(error.what());
+  }
+  const bool needs_device =
+      std::any_of(cases.begin(), cases.end(), [](const auto& c) { return !c.workload->description().native; });
+
+  RunContext context;
+  context.device = choose_device(options.device, needs_device);
+  context.seed = options.seed;
+  context.sampling = options.sampling;
+  context.numa_node = choose_numa_node(options.numa_node, context.device);
+  context.governor = host_facts().governor;
+
+  const auto child = child_role();
+  if (options.dry_run) {
+    if (context.device) device::select(context.device->index);
+    return dry_run(cases, context, options.processes);
+  }
+  const std::string path = child ? child->record : options.record ? *options.record : default_record_path();
+  check_record_path(path);
+
+  catch_interrupts();
+  RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
+  if (options.processes > 1 && !child) {
+    const int code = run_processes(options.processes, identity.id, path, options.quiet);
+    if (options.table) fmt::print("{}", table(records_of_run(path, identity.id)));
+    return code;
+  }
+
+  if (context.device) device::select(context.device->index);
+  RecordFile file(path);
+  std::vector<json> records;
+  const auto tally = run_cases(cases, context, identity, file, options, records, process_begin);
+  if (!child) {
+    if (options.table) fmt::print("{}", table(records));
+    if (!options.quiet)
+      fmt::print("{} passed, {} skipped, {} failed{}; records in {}\n", tally.passed, tally.skipped, tally.failed,
+                 tally.resumed > 0 ? fmt::format(", {} done before", tally.resumed) : "", path);
+  }
+  return tally.code();
+}
+
+}  // namespace isthmus::harness

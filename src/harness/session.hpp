@@ -1,0 +1,39 @@
+#pragma once
+
+// `isthmus-bench run`: from a request to records on disk and an exit code.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/case_state.hpp"
+#include "harness/plan.hpp"
+
+namespace isthmus::harness {
+
+namespace exit_code {
+inline constexpr int passed = 0;
+inline constexpr int failed = 1;       ///< a case failed, or nothing could be measured at all
+inline constexpr int bad_input = 2;    ///< before any work
+inline constexpr int interrupted = 3;  ///< or the device was lost; what was measured is on disk
+}  // namespace exit_code
+
+struct SessionOptions {
+  Request request;
+  SamplingOptions sampling;
+  std::uint64_t seed = 42;
+  int processes = 1;
+  std::optional<std::string> device;  ///< index or UUID
+  std::optional<int> numa_node;
+  std::optional<std::string> record;
+  bool dry_run = false, table = false, resume = false, quiet = false;
+  std::vector<std::string> command;  ///< as typed
+};
+
+/// Throws InputError and RecordError before any work, device::Error where the device cannot be asked.
+int run_session(const SessionOptions& options);
+
+/// Why a GPU build finds nothing to measure on.
+std::string no_device_sentence();
+
+}  // namespace isthmus::harness

@@ -1,0 +1,215 @@
+#include "harness/verifier.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include "memory/parallel.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+constexpr std::size_t kAfterEachSample = 1024;
+constexpr std::size_t kEveryElement = std::size_t{1} << 20;
+constexpr std::size_t kLargeSample = std::size_t{1} << 16;
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+/// First of `count` words that is all ones, or count. Written so that the compiler makes vector code of it.
+template <class Word>
+std::size_t first_poison(const std::byte* begin, std::size_t count) {
+  constexpr std::size_t kBlock = 1024;
+  const auto* words = reinterpret_cast<const Word*>(begin);
+  for (std::size_t i = 0; i < count; i += kBlock) {
+    const std::size_t end = std::min(i + kBlock, count);
+    unsigned found = 0;
+    for (std::size_t k = i; k < end; ++k) found |= words[k] == static_cast<Word>(~Word{0}) ? 1u : 0u;
+    if (found == 0) continue;
+    for (std::size_t k = i; k < end; ++k) {
+      if (words[k] == static_cast<Word>(~Word{0})) return k;
+    }
+  }
+  return count;
+}
+
+std::size_t first_poison(const std::byte* begin, std::size_t count, std::size_t element_bytes) {
+  switch (element_bytes) {
+    case 2:
+      return first_poison<std::uint16_t>(begin, count);
+    case 4:
+      return first_poison<std::uint32_t>(begin, count);
+    case 8:
+      return first_poison<std::uint64_t>(begin, count);
+    default:
+      return count;
+  }
+}
+
+/// Keeps the smallest of the values offered by several threads.
+void keep_smallest(std::atomic<std::size_t>& smallest, std::size_t value) {
+  for (std::size_t seen = smallest; value < seen && !smallest.compare_exchange_weak(seen, value);) {
+  }
+}
+
+/// Index of the first element that nothing has written since the poison, kNone when all were.
+std::size_t find_poison(const std::byte* host, const ElementCheck& check) {
+  std::atomic<std::size_t> first{kNone};
+  if (check.columns == check.pitch) {
+    memory::parallel_for(check.elements, std::size_t{1} << 20, [&](std::size_t begin, std::size_t end) {
+      const auto found = first_poison(host + begin * check.element_bytes, end - begin, check.element_bytes);
+      if (found < end - begin) keep_smallest(first, begin + found);
+    });
+    return first;
+  }
+  const std::size_t rows = check.elements / check.columns;
+  const std::size_t grain = std::max<std::size_t>(1, (std::size_t{1} << 20) / check.pitch);
+  memory::parallel_for(rows, grain, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t row = begin; row < end; ++row) {
+      const auto found =
+          first_poison(host + row * check.pitch * check.element_bytes, check.columns, check.element_bytes);
+      if (found < check.columns) {
+        keep_smallest(first, row * check.columns + found);
+        return;
+      }
+    }
+  });
+  return first;
+}
+
+std::string element_name(const ElementCheck& check, std::size_t index) {
+  if (check.columns == check.pitch) return fmt::format("{}[{}]", check.buffer_name, index);
+  return fmt::format("{}[{}][{}]", check.buffer_name, index / check.columns, index % check.columns);
+}
+
+}  // namespace
+
+double relative_to_bound(double actual, double expected, const Tolerance& tolerance) {
+  if (actual == expected) return 0;
+  const double bound = std::max(tolerance.absolute, tolerance.relative * std::abs(expected));
+  const double error = std::abs(actual - expected) / bound;
+  return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
+}
+
+std::vector<std::size_t> elements_to_check(std::size_t elements, std::size_t columns, std::size_t limit) {
+  std::vector<std::size_t> chosen;
+  if (elements <= limit) {
+    chosen.resize(elements);
+    for (std::size_t i = 0; i < elements; ++i) chosen[i] = i;
+    return chosen;
+  }
+  const auto add = [&](std::size_t index) {
+    if (index < elements) chosen.push_back(index);
+  };
+  constexpr std::size_t kTiles[] = {32, 256, 1024, 4096};
+  for (std::size_t i = 0; i < limit; ++i) {
+    const auto edge = [&](std::size_t k) {
+      return static_cast<std::size_t>(static_cast<unsigned __int128>(elements) * k / limit);
+    };
+    const std::size_t begin = edge(i), width = edge(i + 1) - begin;
+    const std::size_t index = begin + hash(0, i, elements) % width;
+    add(index);
+    if (i % 16 != 0) continue;  // edges near every sixteenth element chosen
+    const std::size_t tile = kTiles[i / 16 % std::size(kTiles)];
+    const std::size_t tile_begin = index / tile * tile;
+    add(tile_begin);
+    if (tile_begin > 0) add(tile_begin - 1);
+    const std::size_t row_begin = index / columns * columns;
+    add(row_begin);
+    add(row_begin + columns - 1);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    add(i);
+    add(elements - 1 - i);
+  }
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  return chosen;
+}
+
+void Verifier::note(const std::string& method, double error, double tolerance, std::string detail) {
+  const double ratio =
+      error <= tolerance ? (tolerance > 0 ? error / tolerance : 0) : std::numeric_limits<double>::infinity();
+  const bool passes = error <= tolerance;  // false for a NaN
+  if (outcome_.verdict == Verdict::fail) return;
+  if (outcome_.method.find(method) == std::string::npos) {
+    if (!outcome_.method.empty()) outcome_.method += ", ";
+    outcome_.method += method;
+  }
+  outcome_.verdict = passes ? Verdict::pass : Verdict::fail;
+  if (!passes) outcome_.detail = std::move(detail);
+  if (!passes || ratio > worst_) {
+    worst_ = ratio;
+    outcome_.error = std::isfinite(error) ? std::optional(error) : std::nullopt;
+    outcome_.tolerance = tolerance;
+  }
+}
+
+void Verifier::check(const memory::BufferSet& buffers, const ElementCheck& check, std::size_t limit, bool counts) {
+  if (failed()) return;
+  const std::byte* host = buffers.host(check.buffer);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (check.floating) {
+    if (const auto index = find_poison(host, check); index != kNone) {
+      note(check.method, kInfinity, 1, element_name(check, index) + " was never written");
+      return;
+    }
+  }
+  const auto chosen = elements_to_check(check.elements, check.columns, limit);
+  std::mutex mutex;
+  double worst = 0;
+  std::size_t first_wrong = kNone;
+  memory::parallel_for(chosen.size(), 256, [&](std::size_t begin, std::size_t end) {
+    double part_worst = 0;
+    std::size_t part_wrong = kNone;
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t index = chosen[i];
+      const std::size_t offset = index / check.columns * check.pitch + index % check.columns;
+      const auto [actual, expected] = check.compare(index, host + offset * check.element_bytes);
+      const double error = relative_to_bound(actual, expected, check.tolerance);
+      part_worst = std::max(part_worst, error);
+      if (error > 1 && part_wrong == kNone) part_wrong = index;
+    }
+    const std::scoped_lock lock(mutex);
+    worst = std::max(worst, part_worst);
+    first_wrong = std::min(first_wrong, part_wrong);
+  });
+  std::string detail;
+  if (first_wrong != kNone) {
+    const std::size_t offset = first_wrong / check.columns * check.pitch + first_wrong % check.columns;
+    const auto [actual, expected] = check.compare(first_wrong, host + offset * check.element_bytes);
+    detail = fmt::format("{} is {:.9g}, expected {:.9g}", element_name(check, first_wrong), actual, expected);
+  }
+  note(check.method, worst, 1, std::move(detail));
+  if (counts) outcome_.checked += chosen.size();
+}
+
+void Verifier::check_sample(const memory::BufferSet& buffers) {
+  for (const auto& entry : elements_) check(buffers, entry, kAfterEachSample, false);
+}
+
+void Verifier::check_fully(const memory::BufferSet& buffers) {
+  outcome_.checked = 0;
+  for (const auto& entry : elements_) check_fully(buffers, entry);
+}
+
+void Verifier::check_fully(const memory::BufferSet& buffers, const ElementCheck& entry) {
+  check(buffers, entry, entry.elements <= kEveryElement ? entry.elements : kLargeSample, true);
+}
+
+void Verifier::check_own(const OwnCheck& entry) {
+  if (failed()) return;
+  const double error = entry.error();
+  note(entry.method, error, entry.tolerance,
+       fmt::format("{}: the error is {:.6g}, allowed is {:.6g}", entry.method, error, entry.tolerance));
+}
+
+void Verifier::check_own() {
+  for (const auto& entry : own_) check_own(entry);
+}
+
+}  // namespace isthmus::harness

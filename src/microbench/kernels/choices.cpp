@@ -1,0 +1,150 @@
+#include "microbench/kernels/choices.hpp"
+
+#include <limits>
+
+namespace isthmus::microbench {
+
+using harness::AxisSettings;
+using harness::Workload;
+
+Staging available_staging(Case& c) {
+  if (c.staging() == Staging::bulk && !c.device().bulk_shared_copy) {
+    c.fallback(c.device().async_shared_copy ? "async: this device has no bulk copy into shared memory"
+                                            : "async through registers: this device copies nothing into shared memory "
+                                              "by itself");
+    return Staging::async;
+  }
+  if (c.staging() == Staging::async && !c.device().async_shared_copy) {
+    c.fallback("async through registers: this device copies nothing into shared memory by itself");
+  }
+  return c.staging();
+}
+
+std::size_t shared_bytes_for(Case& c, std::size_t needed) {
+  const std::size_t bytes = std::max(needed, static_cast<std::size_t>(c.integer("shared_bytes")));
+  const std::size_t limit = c.device().shared_per_block;
+  if (bytes > limit) {
+    throw harness::Skip("the tiles need " + std::to_string(bytes) + " bytes of shared memory a block, this device has " +
+                        std::to_string(limit) + ": choose a smaller tile or depth");
+  }
+  return bytes;
+}
+
+unsigned automatic_blocks(Case& c, const device::KernelInfo& info, std::uint64_t pieces, unsigned waves) {
+  constexpr std::uint64_t most = std::numeric_limits<int>::max();
+  const auto asked = static_cast<std::uint64_t>(c.integer("blocks"));
+  if (asked != 0) return static_cast<unsigned>(std::min(asked, most));
+  std::uint64_t blocks = std::clamp<std::uint64_t>(pieces, 1, most);
+  if (waves != 0) {
+    const auto resident = static_cast<std::uint64_t>(std::max(info.blocks_per_multiprocessor.value_or(1), 1)) *
+                          static_cast<std::uint64_t>(std::max(c.device().multiprocessors, 1));
+    blocks = std::min(blocks, resident * waves);
+  }
+  return static_cast<unsigned>(blocks);
+}
+
+void add_geometry_axes(Workload& workload, std::vector<AxisValue> allowed_threads) {
+  workload
+      .axis({.name = "threads",
+             .help = "threads per block",
+             .default_value = std::int64_t{256},
+             .allowed = std::move(allowed_threads),
+             .minimum = 1})
+      .axis({.name = "blocks",
+             .help = "blocks of the grid; 0 chooses by the device and the work",
+             .default_value = std::int64_t{0},
+             .allowed = {},
+             .minimum = 0})
+      .axis({.name = "depth",
+             .help = "tile buffers of async and bulk staging (direct has one)",
+             .default_value = std::int64_t{3},
+             .allowed = Depths::allowed(),
+             .minimum = 2})
+      .axis({.name = "shared_bytes",
+             .help = "dynamic shared memory of a block in staged kernels; 0 is what tile and depth need",
+             .default_value = std::int64_t{0},
+             .allowed = {},
+             .minimum = 0})
+      .axis({.name = "carveout",
+             .help = "shared memory's share of the L1 cache, percent; -1 leaves the driver's choice",
+             .default_value = std::int64_t{-1},
+             .allowed = {},
+             .minimum = -1});
+}
+
+void add_vector_axes(Workload& workload, std::vector<AxisValue> tiles) {
+  workload
+      .axis({.name = "tile",
+             .help = "elements of a staged tile; shared_bytes, where given, chooses it instead",
+             .default_value = std::int64_t{4096},
+             .allowed = std::move(tiles),
+             .minimum = 1})
+      .axis({.name = "iterations",
+             .help = "arithmetic passes over an element (default 1: moving data; the paper's presets take the original's 100)",
+             .default_value = std::int64_t{1},
+             .allowed = {},
+             .minimum = 1})
+      .axis({.name = "reuse",
+             .help = "where an element lives between its iterations: register, or shared as in the original",
+             .default_value = "register",
+             .allowed = {"register", "shared"},
+             .minimum = 0});
+}
+
+void add_vector_sizes(Workload& workload, std::int64_t mega_gi) {
+  constexpr std::int64_t ki = 1024, mi = ki * ki, gi = ki * mi;
+  workload.size("tiny", {{"n", 256 * ki}})
+      .size("small", {{"n", 2 * mi}})
+      .size("medium", {{"n", 16 * mi}})
+      .size("large", {{"n", 128 * mi}})
+      .size("super", {{"n", gi}})
+      .size("mega", {{"n", mega_gi * gi}});
+}
+
+void add_matrix_sizes(Workload& workload, const std::vector<std::string>& extents, std::int64_t super_ki,
+                      std::int64_t mega_ki) {
+  const auto square = [&](std::int64_t extent) {
+    AxisSettings settings;
+    for (const std::string& name : extents) settings.emplace_back(name, extent);
+    return settings;
+  };
+  workload.size("tiny", square(512))
+      .size("small", square(1024))
+      .size("medium", square(4096))
+      .size("large", square(8192))
+      .size("super", square(super_ki * 1024))
+      .size("mega", square(mega_ki * 1024));
+}
+
+std::size_t tile_elements(Case& c, std::size_t buffers, const std::vector<AxisValue>& allowed) {
+  const auto shared_bytes = static_cast<std::size_t>(c.integer("shared_bytes"));
+  if (shared_bytes == 0) return static_cast<std::size_t>(c.integer("tile"));
+  const std::size_t fitting = shared_bytes / (buffers * sizeof(float));
+  std::size_t tile = 0;
+  for (const AxisValue& value : allowed) {
+    const auto elements = static_cast<std::size_t>(std::get<std::int64_t>(value));
+    if (elements <= fitting) tile = std::max(tile, elements);
+  }
+  if (tile == 0) {
+    throw harness::Skip("shared_bytes=" + std::to_string(shared_bytes) + " holds no tile: " + std::to_string(buffers) +
+                        " buffers of at least " +
+                        std::to_string(std::get<std::int64_t>(allowed.front()) * std::int64_t{sizeof(float)}) +
+                        " bytes are needed");
+  }
+  return tile;
+}
+
+std::vector<AxisValue> numbers(std::initializer_list<std::int64_t> values) { return {values.begin(), values.end()}; }
+
+void add_paper_preset(Workload& workload, AxisSettings settings) {
+  settings.insert(settings.begin(), {{"threads", std::int64_t{256}}, {"blocks", std::int64_t{64}}, {"depth", std::int64_t{2}}});
+  workload.preset({.name = "paper-fig4",
+                   .help = "Figure 4: super and mega in the six modes, in the paper's geometry (64 blocks of 256 threads)",
+                   .settings = std::move(settings),
+                   .sizes = {"super", "mega"},
+                   .sweep_axis = "",
+                   .sweep = {},
+                   .modes = {"baseline", "async", "uvm", "uvm_async", "pm", "pm_async"}});
+}
+
+}  // namespace isthmus::microbench

@@ -1,0 +1,310 @@
+// C = A·B in fp32 on row-major matrices whose rows are padded to 128 bytes.
+
+#include <cmath>
+
+#include "microbench/kernels/choices.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+using namespace harness;
+using device::BulkBarrier;
+using device::TilePipeline;
+
+constexpr unsigned threads = 256;
+
+/// What a block computes in one go, and what each of its threads does of it: Rows × Columns of C in steps of Depth
+/// along k. 32 threads form a patch of 8 × 4, so that each of their 16-byte reads of a column of A and of a row of B
+/// meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
+template <unsigned Rows, unsigned Columns, unsigned Depth>
+struct TileShape {
+  static constexpr unsigned rows = Rows, columns = Columns, depth = Depth;
+  static constexpr unsigned patch_rows = 8, patch_columns = 4;
+  static constexpr unsigned patches_down = 2;
+  // With 16 × 8 values a thread needs so many registers that one block fills a multiprocessor.
+  static constexpr unsigned resident_blocks = Rows * Columns > 128 * 128 ? 1 : 2;
+  static constexpr unsigned patches_across = threads / 32 / patches_down;
+  static constexpr unsigned thread_rows = Rows / (patch_rows * patches_down);
+  static constexpr unsigned thread_columns = Columns / (patch_columns * patches_across);
+  static constexpr unsigned vector = thread_columns < 4 ? thread_columns : 4;
+  static constexpr unsigned a_pitch = Depth + 4;
+  static constexpr unsigned a_elements = Rows * a_pitch, b_elements = Depth * Columns;
+};
+struct Tile128x16 : TileShape<128, 128, 16> {
+  static constexpr const char* name = "128x128x16";
+};
+struct Tile128x32 : TileShape<128, 128, 32> {
+  static constexpr const char* name = "128x128x32";
+};
+struct Tile64 : TileShape<64, 64, 16> {
+  static constexpr const char* name = "64x64x16";
+};
+struct Tile32 : TileShape<32, 32, 32> {
+  static constexpr const char* name = "32x32x32";
+};
+struct Tile256x16 : TileShape<256, 128, 16> {
+  static constexpr const char* name = "256x128x16";
+};
+using Tiles = TileChoices<Tile128x16, Tile128x32, Tile256x16, Tile64, Tile32>;
+constexpr std::size_t unit = 128;  // rows of A and C in one unit of `streamed`
+
+/// Shapes and pitches, in elements.
+struct Problem {
+  std::size_t m, n, k, a_pitch, b_pitch, c_pitch;
+};
+
+/// Where a thread's part of the tile lies.
+template <class Tile>
+struct Place {
+  unsigned row, column;
+  __device__ Place() {
+    const unsigned patch = threadIdx.x / 32, in_patch = threadIdx.x % 32;
+    row = patch / Tile::patches_across * (Tile::patch_rows * Tile::thread_rows) + in_patch / Tile::patch_columns;
+    column = patch % Tile::patches_across * (Tile::patch_columns * Tile::thread_columns) +
+             in_patch % Tile::patch_columns * Tile::vector;
+  }
+  // Row i and column j of the thread, counted in the tile.
+  __device__ unsigned row_of(unsigned i) const { return row + Tile::patch_rows * i; }
+  __device__ unsigned column_of(unsigned j) const {
+    return column + j / Tile::vector * (Tile::patch_columns * Tile::vector) + j % Tile::vector;
+  }
+};
+
+/// Corner of output tile `index`. Tiles are numbered down stripes 16 tiles high, so that blocks that run at the same
+/// time share rows of A and columns of B in the L2 cache.
+template <class Tile>
+__device__ inline void tile_corner(std::uint64_t index, const Problem& p, std::size_t& row, std::size_t& column) {
+  constexpr std::uint64_t stripe = 16;
+  const std::uint64_t down = (p.m + Tile::rows - 1) / Tile::rows, across = (p.n + Tile::columns - 1) / Tile::columns;
+  const std::uint64_t first = index / (stripe * across) * stripe;
+  const std::uint64_t height = down - first < stripe ? down - first : stripe;
+  const std::uint64_t inside = index - first * across;
+  row = (first + inside % height) * Tile::rows;
+  column = inside / height * Tile::columns;
+}
+
+template <class Tile>
+__device__ inline void multiply_add(float (&sums)[Tile::thread_rows][Tile::thread_columns],
+                                    const float (&a)[Tile::thread_rows], const float (&b)[Tile::thread_columns]) {
+#pragma unroll
+  for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+#pragma unroll
+    for (unsigned j = 0; j < Tile::thread_columns; ++j) sums[i][j] = a[i] * b[j] + sums[i][j];
+  }
+}
+
+__device__ inline float part(const float4& v, unsigned i) { return i == 0 ? v.x : (i == 1 ? v.y : (i == 2 ? v.z : v.w)); }
+
+/// Thread_columns values of one row of B; `row` points to the thread's first column.
+template <class Tile>
+__device__ inline void read_row(float (&b)[Tile::thread_columns], const float* row) {
+  if constexpr (Tile::vector == 4) {
+#pragma unroll
+    for (unsigned j = 0; j < Tile::thread_columns; j += 4) {
+      const float4 v = *reinterpret_cast<const float4*>(row + j / 4 * (Tile::patch_columns * 4));
+      b[j] = v.x, b[j + 1] = v.y, b[j + 2] = v.z, b[j + 3] = v.w;
+    }
+  } else {
+#pragma unroll
+    for (unsigned j = 0; j < Tile::thread_columns; ++j) b[j] = row[j];
+  }
+}
+
+template <class Tile>
+__device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::thread_columns], const Place<Tile>& place,
+                                  float* c, const Problem& p, std::size_t row, std::size_t column) {
+#pragma unroll
+  for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+    const std::size_t at = row + place.row_of(i);
+    if (at >= p.m) continue;
+#pragma unroll
+    for (unsigned j = 0; j < Tile::thread_columns; j += Tile::vector) {
+      const std::size_t first = column + place.column_of(j);
+      float* to = c + at * p.c_pitch + first;
+      if (Tile::vector == 4 && first + 4 <= p.n) {
+        *reinterpret_cast<float4*>(to) =
+            make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + Tile::vector - 1]);
+      } else {
+#pragma unroll
+        for (unsigned q = 0; q < Tile::vector; ++q) {
+          if (first + q < p.n) to[q] = sums[i][j + q];
+        }
+      }
+    }
+  }
+}
+
+// for (i = 0; i < m; ++i)
+//   for (j = 0; j < n; ++j)
+//     for (c[i][j] = 0, l = 0; l < k; ++l) c[i][j] += a[i][l] * b[l][j];
+//
+// From global memory through the L1 cache into registers. Rows beyond m and columns beyond n are computed from the
+// last ones there are, and not written.
+template <class Tile>
+__global__ void __launch_bounds__(threads, 2)
+    gemm_none(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
+  const Place<Tile> place;
+  const std::uint64_t tiles = ((p.m + Tile::rows - 1) / Tile::rows) * ((p.n + Tile::columns - 1) / Tile::columns);
+  for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    std::size_t row, column;
+    tile_corner<Tile>(tile, p, row, column);
+    // Offsets from the tile's corner fit in 32 bits, and registers are what this kernel is short of.
+    const float* a_corner = a + row * p.a_pitch;
+    const float* b_row = b + column;
+    const unsigned rows = p.m - row < Tile::rows ? static_cast<unsigned>(p.m - row) : Tile::rows;
+    const unsigned columns = p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
+    unsigned a_offset[Tile::thread_rows], b_offset[Tile::thread_columns / 4];
+#pragma unroll
+    for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+      const unsigned at = place.row_of(i);
+      a_offset[i] = (at < rows ? at : rows - 1) * static_cast<unsigned>(p.a_pitch);
+    }
+#pragma unroll
+    for (unsigned j = 0; j < Tile::thread_columns / 4; ++j) {
+      const unsigned at = place.column_of(4 * j);
+      b_offset[j] = at < columns ? at : 0;
+    }
+    float sums[Tile::thread_rows][Tile::thread_columns] = {};
+#pragma unroll 1
+    for (std::size_t l = 0; l < p.k; ++l, ++a_corner, b_row += p.b_pitch) {
+      float a_values[Tile::thread_rows], b_values[Tile::thread_columns];
+#pragma unroll
+      for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = a_corner[a_offset[i]];
+#pragma unroll
+      for (unsigned j = 0; j < Tile::thread_columns / 4; ++j) {
+        const float4 v = *reinterpret_cast<const float4*>(b_row + b_offset[j]);
+        b_values[4 * j] = v.x, b_values[4 * j + 1] = v.y, b_values[4 * j + 2] = v.z, b_values[4 * j + 3] = v.w;
+      }
+      multiply_add<Tile>(sums, a_values, b_values);
+    }
+    write_tile<Tile>(sums, place, c, p, row, column);
+  }
+}
+
+// The same, with tiles of A and B in shared memory, both as they lie in global memory: A is read along k in vectors,
+// so it need not be transposed, and 16-byte and bulk copies can bring it.
+template <TileStaging staging, unsigned Depth, class Tile>
+__global__ void __launch_bounds__(threads, Tile::resident_blocks)
+    gemm_staged(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
+  float* buffers = device::dynamic_shared<float>();
+  __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, Depth>];
+  TilePipeline<staging, Depth, threads> pipeline(arrived);
+  constexpr unsigned buffer_elements = Tile::a_elements + Tile::b_elements;
+  const Place<Tile> place;
+  const std::uint64_t tiles = ((p.m + Tile::rows - 1) / Tile::rows) * ((p.n + Tile::columns - 1) / Tile::columns);
+  const std::uint64_t steps = (p.k + Tile::depth - 1) / Tile::depth;
+  for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    std::size_t row, column;
+    tile_corner<Tile>(tile, p, row, column);
+    // Rows that exist, and columns up to the padding: what lies beyond k is zero in A (padding or fill) or not read.
+    const unsigned rows = p.m - row < Tile::rows ? static_cast<unsigned>(p.m - row) : Tile::rows;
+    const unsigned columns = p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
+    const float* a_corner = a + row * p.a_pitch;
+    const float* b_corner = b + column;
+    float sums[Tile::thread_rows][Tile::thread_columns] = {};
+    pipeline.run(
+        steps,
+        [&](auto& copier, unsigned stage, std::uint64_t step) {
+          float* buffer = buffers + stage * buffer_elements;
+          const std::size_t l = step * Tile::depth, left = p.k - l;
+          const unsigned depth = left < Tile::depth ? static_cast<unsigned>(left) : Tile::depth;
+          copier.template rows<Tile::rows, Tile::depth>(buffer, Tile::a_pitch, {0, rows, 0, (depth + 3) / 4 * 4},
+                                                        [&](unsigned r) { return a_corner + r * p.a_pitch + l; });
+          copier.template rows<Tile::depth, Tile::columns>(buffer + Tile::a_elements, Tile::columns, {0, depth, 0, columns},
+                                                           [&](unsigned r) { return b_corner + (l + r) * p.b_pitch; });
+        },
+        [&](unsigned stage, std::uint64_t) {
+          const float* a_tile = buffers + stage * buffer_elements + place.row * Tile::a_pitch;
+          const float* b_tile = buffers + stage * buffer_elements + Tile::a_elements + place.column;
+#pragma unroll
+          for (unsigned l = 0; l < Tile::depth; l += 4) {
+            float4 a_vectors[Tile::thread_rows];
+#pragma unroll
+            for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+              a_vectors[i] = *reinterpret_cast<const float4*>(a_tile + i * Tile::patch_rows * Tile::a_pitch + l);
+            }
+#pragma unroll
+            for (unsigned q = 0; q < 4; ++q) {
+              float a_values[Tile::thread_rows], b_values[Tile::thread_columns];
+#pragma unroll
+              for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = part(a_vectors[i], q);
+              read_row<Tile>(b_values, b_tile + (l + q) * Tile::columns);
+              multiply_add<Tile>(sums, a_values, b_values);
+            }
+          }
+        });
+    write_tile<Tile>(sums, place, c, p, row, column);
+  }
+}
+
+void run(Case& c) {
+  const std::size_t m = c.extent("m"), n = c.extent("n"), k = c.extent("k");
+  const Staging staging = available_staging(c);
+
+  const auto a_values = uniform(c.seed(), 0, -1, 1);
+  const auto b_values = uniform(c.seed(), 1, -1, 1);
+  auto a = c.input_matrix<float>("A", m, k, a_values, unit);
+  auto b = c.input_matrix<float>("B", k, n, b_values);
+  auto out = c.output_matrix<float>("C", m, n, unit);
+  c.chunks(divide_up(m, unit));
+  c.traffic({.bytes_read = 4.0 * m * k + 4.0 * k * n, .bytes_written = 4.0 * m * n, .flops = 2.0 * m * n * k});
+
+  // k products added one after the other: k roundings of sums whose standard deviation grows as sqrt(k)/3, so that k
+  // roundings of 2^-24 of ten such deviations hold with room to spare, and one wrong product of k does not.
+  const double tolerance = static_cast<double>(k) * 0x1p-24 * (2 + 10 * std::sqrt(static_cast<double>(k)) / 3);
+  const auto expected = [=](std::size_t i) {
+    const std::size_t row = i / n, column = i % n;
+    double sum = 0;
+    for (std::size_t l = 0; l < k; ++l) sum += double{a_values(row * k + l)} * b_values(l * n + column);
+    return sum;
+  };
+  c.verify(out, expected, {.absolute = tolerance, .relative = 0}, "double dot products");
+
+  const auto measure = [&](auto kernel, auto tile, std::size_t shared_bytes) {
+    using Tile = decltype(tile);
+    const auto pieces = [&](std::size_t rows) { return divide_up(rows, Tile::rows) * divide_up(n, Tile::columns); };
+    const auto shape = prepare(c, kernel, threads, shared_bytes, pieces(m), 0);
+    c.measure([&](const Launch& at) {
+      const std::size_t first = at.chunk.first * unit, count = std::min(at.chunk.count * unit, m - first);
+      launch(at.stream, kernel, shape_for_chunk(shape, pieces(count)), a.device() + first * a.pitch(), b.device(),
+             out.device() + first * out.pitch(), Problem{count, n, k, a.pitch(), b.pitch(), out.pitch()});
+    });
+  };
+  if (staging == Staging::none) {
+    measure(ISTHMUS_KERNEL(gemm_none<Tile128x16>), Tile128x16{}, 0);
+  } else {
+    with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
+      Tiles::with(c.choice("tile"), [&](auto tile) {
+        using Tile = decltype(tile);
+        const std::size_t needed = depth() * (Tile::a_elements + Tile::b_elements) * sizeof(float);
+        measure(ISTHMUS_KERNEL(gemm_staged<how(), depth(), Tile>), tile, shared_bytes_for(c, needed));
+      });
+    });
+  }
+}
+
+Workload workload() {
+  Workload w("microbench/gemm", run);
+  w.version(1)
+      .summary("C = A*B, dense matrices in fp32")
+      .source("pipelining-taco2025, section 3.2.1 and Table 2")
+      .tags({"micro", "modes"})
+      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+      .axis(extent_axis("m", "rows of A and C", 1024))
+      .axis(extent_axis("n", "columns of B and C", 1024))
+      .axis(extent_axis("k", "columns of A, rows of B", 1024));
+  add_geometry_axes(w, {std::int64_t{threads}});
+  w.axis({.name = "tile",
+          .help = "rows x columns of C and depth along k of a staged tile (the original's is 32x32x32)",
+          .default_value = Tile128x16::name,
+          .allowed = Tiles::allowed(),
+          .minimum = 0});
+  add_matrix_sizes(w, {"m", "n", "k"}, 16, 32);
+  add_paper_preset(w, {{"tile", Tile32::name}});
+  return w;
+}
+
+const Registration registration = workload();
+
+}  // namespace
+}  // namespace isthmus::microbench

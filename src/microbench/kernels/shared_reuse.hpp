@@ -1,0 +1,36 @@
+#pragma once
+
+// reuse=shared: elements that go back to shared memory after each iteration, as in the original suite's kernels.
+
+#include "device/kernel.hpp"
+
+namespace isthmus::microbench {
+
+/// Elements a thread works on at once: so many independent round trips through shared memory.
+inline constexpr unsigned kept_per_thread = 4;
+
+/// For the elements e = first, first + stride, … below `count`: `iterations` times kept(e) = step(kept(e), e).
+/// Volatile accesses, or the compiler would keep the element in a register all the same.
+template <class Kept, class Step>
+__device__ void iterate_in_shared(unsigned first, unsigned stride, unsigned count, unsigned iterations, Kept kept, Step step) {
+  for (; first < count; first += kept_per_thread * stride) {
+    volatile float* element[kept_per_thread] = {};
+#pragma unroll
+    for (unsigned j = 0; j < kept_per_thread; ++j) {
+      if (first + j * stride < count) element[j] = kept(first + j * stride);
+    }
+    for (unsigned k = 0; k < iterations; ++k) {
+      float value[kept_per_thread] = {};
+#pragma unroll
+      for (unsigned j = 0; j < kept_per_thread; ++j) {
+        if (first + j * stride < count) value[j] = *element[j];
+      }
+#pragma unroll
+      for (unsigned j = 0; j < kept_per_thread; ++j) {
+        if (first + j * stride < count) *element[j] = step(value[j], first + j * stride);
+      }
+    }
+  }
+}
+
+}  // namespace isthmus::microbench

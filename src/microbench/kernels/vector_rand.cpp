@@ -1,0 +1,291 @@
+// v = alpha·v + beta(p) on one vector in place, elements visited out of order: visit p goes to element permute(p).
+
+#include <cmath>
+
+#include "microbench/kernels/choices.hpp"
+#include "microbench/kernels/shared_reuse.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+using namespace harness;
+using device::BulkBarrier;
+using device::TilePipeline;
+
+constexpr float alpha = 0.9921875f;
+// The constant depends on the visit, so that visiting in another order gives another result.
+constexpr float beta(std::uint64_t visit) { return static_cast<float>(visit & 4095) * 0x1p-13f; }
+constexpr double largest_beta = 0.5;
+
+using Tiles = Choices<1024, 2048, 4096, 8192>;
+constexpr std::size_t unit = 8192;  // elements in one unit of `streamed`: whole tiles of any size
+
+/// A bijection of [0, count): two rounds of odd multiplication and shifted exclusive-or on the smallest power of two
+/// that holds count, walked until the result is inside. Both kinds of step undo themselves or have an inverse.
+template <class UInt>
+struct Permutation {
+  UInt count, mask;
+  unsigned shift;
+  static constexpr UInt first_factor = static_cast<UInt>(0x9e3779b97f4a7c15ULL);
+  static constexpr UInt second_factor = static_cast<UInt>(0xbf58476d1ce4e5b9ULL);
+
+  __host__ __device__ explicit Permutation(UInt count_) : count(count_), mask(0), shift(1) {
+    unsigned bits = 0;
+    while (bits < 8 * sizeof(UInt) && (count_ - 1) >> bits != 0) ++bits;
+    mask = bits == 8 * sizeof(UInt) ? ~UInt{0} : (UInt{1} << bits) - 1;
+    shift = bits / 2 + bits % 2 > 0 ? bits / 2 + bits % 2 : 1;  // at least half: x ^= x >> shift is its own inverse
+  }
+  __host__ __device__ UInt operator()(UInt x) const {
+    do {
+      x = x * first_factor & mask;
+      x ^= x >> shift;
+      x = x * second_factor & mask;
+      x ^= x >> shift;
+    } while (x >= count);
+    return x;
+  }
+  /// The visit that goes to element x. Host only.
+  UInt inverse(UInt x) const {
+    do {
+      x ^= x >> shift;
+      x = x * inverse_of(second_factor) & mask;
+      x ^= x >> shift;
+      x = x * inverse_of(first_factor) & mask;
+    } while (x >= count);
+    return x;
+  }
+  /// Inverse modulo a power of two, by Newton's iteration.
+  static constexpr UInt inverse_of(UInt factor) {
+    UInt inverse = factor;
+    for (int i = 0; i < 6; ++i) inverse *= 2 - factor * inverse;
+    return inverse;
+  }
+};
+using TilePermutation = Permutation<std::uint32_t>;
+using VectorPermutation = Permutation<std::uint64_t>;
+
+__device__ inline float iterate(float v, float b, unsigned iterations) {
+  for (unsigned k = 0; k < iterations; ++k) v = v * alpha + b;
+  return v;
+}
+
+/// Four visits at once: four loads in flight and four chains of arithmetic. at(p) is the element of visit p.
+constexpr unsigned visits_per_thread = 4;
+template <class UInt, class At>
+__device__ inline void visit(UInt first, UInt stride, UInt count, unsigned iterations, At at) {
+  float value[visits_per_thread] = {};
+  float* element[visits_per_thread] = {};
+#pragma unroll
+  for (unsigned j = 0; j < visits_per_thread; ++j) {
+    const UInt p = first + j * stride;
+    if (p < count) {
+      element[j] = at(p);
+      value[j] = *element[j];
+    }
+  }
+#pragma unroll 4
+  for (unsigned k = 0; k < iterations; ++k) {
+#pragma unroll
+    for (unsigned j = 0; j < visits_per_thread; ++j) value[j] = value[j] * alpha + beta(first + j * stride);
+  }
+#pragma unroll
+  for (unsigned j = 0; j < visits_per_thread; ++j) {
+    if (first + j * stride < count) *element[j] = value[j];
+  }
+}
+
+// scope=tile:
+// for (t = 0; t < n; t += tile)
+//   for (p = 0; p < min(tile, n - t); ++p)
+//     for (k = 0; k < iterations; ++k) v[t + permute(p)] = alpha * v[t + permute(p)] + beta(p);
+__global__ void vector_rand_tile_none(float* v, std::size_t n, unsigned tile_elements, unsigned iterations) {
+  const std::uint64_t all = (n + tile_elements - 1) / tile_elements;
+  for (std::uint64_t tile = blockIdx.x; tile < all; tile += gridDim.x) {
+    const std::size_t first = tile * tile_elements;
+    const std::size_t left = n - first;
+    const TilePermutation permute(left < tile_elements ? static_cast<std::uint32_t>(left) : tile_elements);
+    for (std::uint32_t p = threadIdx.x; p < permute.count; p += visits_per_thread * blockDim.x) {
+      visit<std::uint32_t>(p, blockDim.x, permute.count, iterations, [&](std::uint32_t q) { return v + first + permute(q); });
+    }
+  }
+}
+
+// The same, tile by tile through shared memory: elements are visited there, and the tile goes back in order. With
+// reuse_shared an element goes back to shared memory after each iteration.
+template <TileStaging staging, unsigned Depth, bool reuse_shared>
+__global__ void vector_rand_tile_staged(float* v, std::size_t n, unsigned tile_elements, unsigned iterations) {
+  float* tiles = device::dynamic_shared<float>();
+  __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, Depth>];
+  TilePipeline<staging, Depth> pipeline(arrived);
+  const std::uint64_t all = (n + tile_elements - 1) / tile_elements;
+  const std::uint64_t mine = blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  const auto first = [&](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) * tile_elements; };
+  const auto size = [&](std::uint64_t tile) {
+    const std::size_t left = n - first(tile);
+    return left < tile_elements ? static_cast<unsigned>(left) : tile_elements;
+  };
+  pipeline.run(
+      mine,
+      [&](auto& copier, unsigned stage, std::uint64_t tile) {
+        copier.run(tiles + stage * tile_elements, v + first(tile), size(tile));
+      },
+      [&](unsigned stage, std::uint64_t tile) {
+        float* in = tiles + stage * tile_elements;
+        float* out = v + first(tile);
+        const TilePermutation permute(size(tile));
+        if constexpr (reuse_shared) {
+          iterate_in_shared(
+              threadIdx.x, blockDim.x, permute.count, iterations, [&](unsigned p) { return in + permute(p); },
+              [](float value, unsigned p) { return value * alpha + beta(p); });
+        } else {
+          for (std::uint32_t p = threadIdx.x; p < permute.count; p += visits_per_thread * blockDim.x) {
+            visit<std::uint32_t>(p, blockDim.x, permute.count, iterations, [&](std::uint32_t q) { return in + permute(q); });
+          }
+        }
+        __syncthreads();  // what goes back was written by other threads
+        const unsigned whole = permute.count / 4;
+        for (unsigned i = threadIdx.x; i < whole; i += blockDim.x) {
+          reinterpret_cast<float4*>(out)[i] = reinterpret_cast<const float4*>(in)[i];
+        }
+        for (unsigned i = whole * 4 + threadIdx.x; i < permute.count; i += blockDim.x) out[i] = in[i];
+      });
+}
+
+// scope=vector:
+// for (p = 0; p < n; ++p)
+//   for (k = 0; k < iterations; ++k) v[permute(p)] = alpha * v[permute(p)] + beta(p);
+__global__ void vector_rand_vector_none(float* v, std::size_t n, unsigned iterations) {
+  const VectorPermutation permute(n);
+  const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
+  for (std::uint64_t p = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; p < n; p += visits_per_thread * stride) {
+    visit<std::uint64_t>(p, stride, n, iterations, [&](std::uint64_t q) { return v + permute(q); });
+  }
+}
+
+// The same, a tile of visits at a time: the elements are gathered into shared memory and go back from registers.
+template <TileStaging staging, unsigned Depth, bool reuse_shared>
+__global__ void vector_rand_vector_staged(float* v, std::size_t n, unsigned tile_elements, unsigned iterations) {
+  float* tiles = device::dynamic_shared<float>();
+  TilePipeline<staging, Depth> pipeline(nullptr);
+  const VectorPermutation permute(n);
+  const std::uint64_t all = (n + tile_elements - 1) / tile_elements;
+  const std::uint64_t mine = blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  const auto first = [&](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) * tile_elements; };
+  const auto size = [&](std::uint64_t tile) {
+    const std::size_t left = n - first(tile);
+    return left < tile_elements ? static_cast<unsigned>(left) : tile_elements;
+  };
+  pipeline.run(
+      mine,
+      [&](auto& copier, unsigned stage, std::uint64_t tile) {
+        const std::uint64_t visits = first(tile);
+        copier.gather(tiles + stage * tile_elements, size(tile), [&](unsigned i) { return v + permute(visits + i); });
+      },
+      [&](unsigned stage, std::uint64_t tile) {
+        const std::uint64_t visits = first(tile);
+        const unsigned elements = size(tile);
+        float* kept = tiles + stage * tile_elements;
+        if constexpr (reuse_shared) {
+          iterate_in_shared(
+              threadIdx.x, blockDim.x, elements, iterations, [&](unsigned i) { return kept + i; },
+              [&](float value, unsigned i) { return value * alpha + beta(visits + i); });
+          for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) v[permute(visits + i)] = kept[i];
+        } else {
+          for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) {
+            v[permute(visits + i)] = iterate(kept[i], beta(visits + i), iterations);
+          }
+        }
+      });
+}
+
+void run(Case& c) {
+  const std::size_t n = c.extent("n");
+  const auto iterations = static_cast<unsigned>(c.integer("iterations"));
+  const auto threads = static_cast<unsigned>(c.integer("threads"));
+  const auto tile = static_cast<unsigned>(c.integer("tile"));
+  const bool reuse_shared = c.choice("reuse") == "shared";
+  const bool whole_vector = c.choice("scope") == "vector";
+  Staging staging = available_staging(c);
+  if (whole_vector && staging == Staging::bulk) {
+    c.fallback("async: bulk copies move 16 bytes or more, this scope gathers single floats");
+    staging = Staging::async;
+  }
+
+  const auto values = uniform(c.seed(), 0, -1, 1);
+  // A chunk of the whole vector cannot be worked on while the others travel.
+  auto v = c.inout<float>("v", n, values,
+                          whole_vector ? memory::Split{} : memory::Split{.unit_bytes = unit * sizeof(float), .halo = 0});
+  if (!whole_vector) c.chunks(divide_up(n, unit));
+  c.traffic({.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
+
+  const double power = std::pow(double{alpha}, iterations);
+  const double sum = (1 - power) / (1 - double{alpha});
+  c.verify(v,
+           [=](std::size_t i) {
+             const std::size_t window = whole_vector ? n : std::size_t{tile};
+             const std::size_t first = i / window * window;
+             const std::uint64_t p = whole_vector
+                 ? VectorPermutation(n).inverse(i)
+                 : TilePermutation(static_cast<std::uint32_t>(std::min(window, n - first)))
+                       .inverse(static_cast<std::uint32_t>(i - first));
+             return power * values(i) + sum * double{beta(p)};
+           },
+           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * largest_beta, largest_beta / (1 - double{alpha}))), .relative = 0});
+
+  const auto elements = [&](const Launch& at) {
+    return whole_vector ? n : std::min(at.chunk.count * unit, n - at.chunk.first * unit);
+  };
+  const auto begin = [&](const Launch& at) { return whole_vector ? v.device() : v.device() + at.chunk.first * unit; };
+  const auto measure_tiles = [&](auto kernel, std::size_t shared_bytes, unsigned waves) {
+    const auto shape = prepare(c, kernel, threads, shared_bytes, divide_up(n, tile), waves);
+    c.measure([&](const Launch& at) {
+      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at), tile, iterations);
+    });
+  };
+  if (staging == Staging::none) {
+    if (reuse_shared) c.fallback("none keeps elements in registers: there is no tile that they could live in");
+    if (whole_vector) {
+      const auto kernel = ISTHMUS_KERNEL(vector_rand_vector_none);
+      const auto shape = prepare(c, kernel, threads, 0, divide_up(n, std::uint64_t{threads} * visits_per_thread), 0);
+      c.measure([&](const Launch& at) { launch(at.stream, kernel, shape, v.device(), n, iterations); });
+    } else {
+      measure_tiles(ISTHMUS_KERNEL(vector_rand_tile_none), 0, 0);
+    }
+  } else {
+    with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
+      Choices<false, true>::with(reuse_shared, [&](auto shared) {
+        const std::size_t shared_bytes = shared_bytes_for(c, depth() * std::size_t{tile} * sizeof(float));
+        if (!whole_vector) {
+          measure_tiles(ISTHMUS_KERNEL(vector_rand_tile_staged<how(), depth(), shared()>), shared_bytes, 1);
+        } else if constexpr (how() != TileStaging::bulk) {
+          measure_tiles(ISTHMUS_KERNEL(vector_rand_vector_staged<how(), depth(), shared()>), shared_bytes, 1);
+        }
+      });
+    });
+  }
+}
+
+Workload workload() {
+  Workload w("microbench/vector_rand", run);
+  w.version(1)
+      .summary("v = alpha*v + beta(visit) on one vector in place, elements out of order")
+      .source("pipelining-taco2025, section 3.2.1 and Table 2")
+      .tags({"micro", "modes"})
+      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+      .axis(extent_axis("n", "elements", 2097152));
+  add_geometry_axes(w, {});
+  add_vector_axes(w, Tiles::allowed());
+  w.axis({.name = "scope",
+          .help = "what an out-of-order visit ranges over: the tile, as in the original, or the whole vector",
+          .default_value = "tile",
+          .allowed = {"tile", "vector"},
+          .minimum = 0});
+  add_vector_sizes(w, 8);
+  add_paper_preset(w, {{"iterations", std::int64_t{100}}, {"reuse", "shared"}, {"tile", std::int64_t{4096}}});
+  return w;
+}
+
+const Registration registration = workload();
+
+}  // namespace
+}  // namespace isthmus::microbench

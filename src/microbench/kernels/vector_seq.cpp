@@ -1,0 +1,193 @@
+// v = alpha·v + beta on one vector in place, `iterations` times an element, elements visited in order.
+
+#include <cmath>
+
+#include "microbench/kernels/choices.hpp"
+#include "microbench/kernels/shared_reuse.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+using namespace harness;
+using device::BulkBarrier;
+using device::TilePipeline;
+
+// |alpha| < 1 bounds every value; 1 - 2^-7 forgets only half of the input in 100 iterations, so a wrong one shows.
+constexpr float alpha = 0.9921875f;
+constexpr float beta = 0.375f;
+
+using Tiles = Choices<256, 512, 1024, 2048, 4096, 8192, 16384, 32768>;
+constexpr std::size_t unit = 32768;  // elements in one unit of `streamed`: whole tiles of any size
+
+__device__ inline void step(float4& v) {
+  v.x = v.x * alpha + beta;
+  v.y = v.y * alpha + beta;
+  v.z = v.z * alpha + beta;
+  v.w = v.w * alpha + beta;
+}
+
+__device__ inline float iterate(float v, unsigned iterations) {
+  for (unsigned k = 0; k < iterations; ++k) v = v * alpha + beta;
+  return v;
+}
+
+// for (i = 0; i < n; ++i)
+//   for (k = 0; k < iterations; ++k) v[i] = alpha * v[i] + beta;
+//
+// Several vectors a thread: enough loads in flight, and enough independent chains of arithmetic.
+constexpr unsigned vectors_per_thread = 4;
+__global__ void vector_seq_none(float* v, std::size_t n, unsigned iterations) {
+  float4* vectors = reinterpret_cast<float4*>(v);
+  const std::size_t whole = n / 4;
+  const std::size_t piece = std::size_t{blockDim.x} * vectors_per_thread;
+  for (std::size_t base = blockIdx.x * piece; base < whole; base += gridDim.x * piece) {
+    float4 value[vectors_per_thread] = {};
+    const std::size_t first = base + threadIdx.x;
+#pragma unroll
+    for (unsigned j = 0; j < vectors_per_thread; ++j) {
+      if (first + j * blockDim.x < whole) value[j] = vectors[first + j * blockDim.x];
+    }
+#pragma unroll 4
+    for (unsigned k = 0; k < iterations; ++k) {
+#pragma unroll
+      for (unsigned j = 0; j < vectors_per_thread; ++j) step(value[j]);
+    }
+#pragma unroll
+    for (unsigned j = 0; j < vectors_per_thread; ++j) {
+      if (first + j * blockDim.x < whole) vectors[first + j * blockDim.x] = value[j];
+    }
+  }
+  const std::size_t i = whole * 4 + threadIdx.x;
+  if (blockIdx.x == 0 && i < n) v[i] = iterate(v[i], iterations);
+}
+
+// The same, tile by tile through shared memory. With reuse_shared an element goes back to shared memory after each
+// iteration, as in the original; else it stays in a register.
+template <TileStaging staging, unsigned Depth, bool reuse_shared>
+__global__ void vector_seq_staged(float* v, std::size_t n, unsigned tile_elements, unsigned iterations) {
+  float* tiles = device::dynamic_shared<float>();
+  __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, Depth>];
+  TilePipeline<staging, Depth> pipeline(arrived);
+  const std::uint64_t all = (n + tile_elements - 1) / tile_elements;
+  const std::uint64_t mine = blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  const auto first = [&](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) * tile_elements; };
+  const auto size = [&](std::uint64_t tile) {
+    const std::size_t left = n - first(tile);
+    return left < tile_elements ? static_cast<unsigned>(left) : tile_elements;
+  };
+  pipeline.run(
+      mine,
+      [&](auto& copier, unsigned stage, std::uint64_t tile) {
+        copier.run(tiles + stage * tile_elements, v + first(tile), size(tile));
+      },
+      [&](unsigned stage, std::uint64_t tile) {
+        const float* in = tiles + stage * tile_elements;
+        float* out = v + first(tile);
+        const unsigned elements = size(tile);
+        if constexpr (reuse_shared) {
+          float* kept = tiles + stage * tile_elements;
+          iterate_in_shared(
+              threadIdx.x, blockDim.x, elements, iterations, [&](unsigned i) { return kept + i; },
+              [](float value, unsigned) { return value * alpha + beta; });
+          for (unsigned i = threadIdx.x; i < elements; i += blockDim.x) out[i] = kept[i];
+        } else {
+          const unsigned whole = elements / 4;
+          for (unsigned i = threadIdx.x; i < whole; i += blockDim.x) {
+            float4 value = reinterpret_cast<const float4*>(in)[i];
+#pragma unroll 8
+            for (unsigned k = 0; k < iterations; ++k) step(value);
+            reinterpret_cast<float4*>(out)[i] = value;
+          }
+          for (unsigned i = whole * 4 + threadIdx.x; i < elements; i += blockDim.x) out[i] = iterate(in[i], iterations);
+        }
+      });
+}
+
+void run(Case& c) {
+  const std::size_t n = c.extent("n");
+  const auto iterations = static_cast<unsigned>(c.integer("iterations"));
+  const auto threads = static_cast<unsigned>(c.integer("threads"));
+  const bool reuse_shared = c.choice("reuse") == "shared";
+  const Staging staging = available_staging(c);
+
+  const auto values = uniform(c.seed(), 0, -1, 1);
+  auto v = c.inout<float>("v", n, values, {.unit_bytes = unit * sizeof(float), .halo = 0});
+  c.chunks(divide_up(n, unit));
+  c.traffic({.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
+
+  // Closed form of the recurrence. Each step rounds once or twice, by at most 2^-23 of the largest value so far.
+  const double power = std::pow(double{alpha}, iterations);
+  const double sum = double{beta} * (1 - power) / (1 - double{alpha});
+  c.verify(v, [=](std::size_t i) { return power * values(i) + sum; },
+           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * double{beta}, beta / (1 - double{alpha}))), .relative = 0});
+
+  const auto begin = [&](const Launch& at) { return v.device() + at.chunk.first * unit; };
+  const auto elements = [&](const Launch& at) { return std::min(at.chunk.count * unit, n - at.chunk.first * unit); };
+  if (staging == Staging::none) {
+    if (reuse_shared) c.fallback("none keeps elements in registers: there is no tile that they could live in");
+    const std::uint64_t piece = std::uint64_t{threads} * vectors_per_thread * 4;
+    const auto kernel = ISTHMUS_KERNEL(vector_seq_none);
+    const auto shape = prepare(c, kernel, threads, 0, divide_up(n, piece), 0);
+    c.measure([&](const Launch& at) {
+      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), piece)), begin(at), elements(at), iterations);
+    });
+  } else {
+    with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
+      Choices<false, true>::with(reuse_shared, [&](auto shared) {
+        const std::size_t tile = tile_elements(c, depth(), Tiles::allowed());
+        const auto kernel = ISTHMUS_KERNEL(vector_seq_staged<how(), depth(), shared()>);
+        const auto shape = prepare(c, kernel, threads, shared_bytes_for(c, depth() * tile * sizeof(float)), divide_up(n, tile), 1);
+        c.measure([&](const Launch& at) {
+          launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at), tile, iterations);
+        });
+      });
+    });
+  }
+}
+
+Workload workload() {
+  Workload w("microbench/vector_seq", run);
+  w.version(1)
+      .summary("v = alpha*v + beta on one vector in place, elements in order")
+      .source("pipelining-taco2025, section 3.2.1 and Table 2")
+      .tags({"micro", "modes"})
+      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+      .axis(extent_axis("n", "elements", 2097152));
+  add_geometry_axes(w, {});
+  add_vector_axes(w, Tiles::allowed());
+  add_vector_sizes(w, 8);
+  add_paper_preset(w, {{"iterations", std::int64_t{100}}, {"reuse", "shared"}, {"tile", std::int64_t{4096}}});
+  const AxisSettings original = {{"iterations", std::int64_t{100}}, {"reuse", "shared"}, {"depth", std::int64_t{2}}};
+  const auto with = [&](AxisSettings more) {
+    more.insert(more.end(), original.begin(), original.end());
+    return more;
+  };
+  const std::vector<std::string> six = {"baseline", "async", "uvm", "uvm_async", "pm", "pm_async"};
+  w.preset({.name = "paper-fig10",
+            .help = "Figure 10: 16 to 4096 blocks of 256 threads",
+            .settings = with({{"threads", std::int64_t{256}}, {"tile", std::int64_t{4096}}}),
+            .sizes = {"super"},
+            .sweep_axis = "blocks",
+            .sweep = numbers({16, 32, 64, 128, 256, 512, 1024, 2048, 4096}),
+            .modes = six});
+  w.preset({.name = "paper-fig11",
+            .help = "Figure 11: 32 to 1024 threads in each of 256 blocks",
+            .settings = with({{"blocks", std::int64_t{256}}, {"tile", std::int64_t{4096}}}),
+            .sizes = {"super"},
+            .sweep_axis = "threads",
+            .sweep = numbers({32, 64, 128, 256, 512, 1024}),
+            .modes = six});
+  w.preset({.name = "paper-fig13",
+            .help = "Figure 13: 2 to 128 KiB of shared memory in each of 4096 blocks of 256 threads",
+            .settings = with({{"threads", std::int64_t{256}}, {"blocks", std::int64_t{4096}}}),
+            .sizes = {"super"},
+            .sweep_axis = "shared_bytes",
+            .sweep = numbers({2048, 4096, 8192, 16384, 32768, 65536, 131072}),
+            .modes = six});
+  return w;
+}
+
+const Registration registration = workload();
+
+}  // namespace
+}  // namespace isthmus::microbench

@@ -1,0 +1,125 @@
+// Workloads of the tests: small enough for the emulator, one per thing that the harness must get right or notice.
+
+#include "device/kernel.hpp"
+#include "harness/workload.hpp"
+
+namespace isthmus::harness {
+namespace {
+
+using device::launch;
+using memory::Placement;
+
+// y[i] = a * x[i] + y[i]
+__global__ void fixture_saxpy(std::size_t first, std::size_t count, float a, const float* x, float* y) {
+  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+    y[first + i] = a * x[first + i] + y[first + i];
+}
+
+// out[i] = in[i-1] + in[i] + in[i+1], zero outside
+__global__ void fixture_stencil(std::size_t first, std::size_t count, std::size_t n, const float* in, float* out) {
+  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  for (std::size_t k = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; k < count; k += stride) {
+    const std::size_t i = first + k;
+    const float left = i > 0 ? in[i - 1] : 0.0f, right = i + 1 < n ? in[i + 1] : 0.0f;
+    out[i] = left + in[i] + right;
+  }
+}
+
+const std::vector<Placement> kAllPlacements(memory::all_placements().begin(), memory::all_placements().end());
+
+void saxpy(Case& c) {
+  const auto n = c.extent("n");
+  const auto threads = static_cast<unsigned>(c.extent("threads"));
+  const auto ux = uniform(c.seed(), 0, -1, 1), uy = uniform(c.seed(), 1, -1, 1);
+  const bool wrong = c.choice("fault") == "wrong", missing = c.choice("fault") == "missing";
+  auto x = c.input<float>("x", n, ux, {sizeof(float), 0});
+  auto y = c.inout<float>("y", n, uy, {sizeof(float), 0});
+  c.chunks(n);
+  const double bytes = 4.0 * static_cast<double>(n);
+  c.traffic({.bytes_read = 2 * bytes, .bytes_written = bytes, .flops = 2.0 * static_cast<double>(n)});
+  const device::LaunchShape shape{.grid = 4, .block = threads};
+  c.kernel(device::kernel_info(ISTHMUS_KERNEL(fixture_saxpy), shape), shape);
+  if (c.choice("fault") == "unverified") {
+    c.measure([&](const Launch& at) {
+      launch(at.stream, ISTHMUS_KERNEL(fixture_saxpy), shape, at.chunk.first, at.chunk.count, 2.0f, x.device(),
+             y.device());
+    });
+    return;
+  }
+  c.verify(y, [=](std::size_t i) { return 2.0f * ux(i) + uy(i); }, {.absolute = 1e-6, .relative = 1e-6});
+  c.measure([&](const Launch& at) {
+    if (missing) return;
+    const std::size_t count = wrong ? at.chunk.count - 1 : at.chunk.count;
+    launch(at.stream, ISTHMUS_KERNEL(fixture_saxpy), shape, at.chunk.first, count, 2.0f, x.device(), y.device());
+  });
+}
+
+const Registration saxpy_registration =
+    Workload("fixture/saxpy", saxpy)
+        .version(3)
+        .summary("y = a x + y")
+        .source("this test")
+        .tags({"smoke"})
+        .placements(kAllPlacements)
+        .stagings({Staging::none, Staging::direct})
+        .axis({"n", "elements", std::int64_t{1} << 16, {}, 1})
+        .axis({"threads",
+               "threads of a block",
+               std::int64_t{64},
+               {std::int64_t{32}, std::int64_t{64}, std::int64_t{128}}})
+        .axis({"fault", "what is wrong with the kernel", "none", {"none", "wrong", "missing", "unverified"}})
+        .size("tiny", {{"n", std::int64_t{4096}}})
+        .size("small", {{"n", std::int64_t{65536}}})
+        .size("mega", {{"n", std::int64_t{1} << 40}})
+        .preset({"fixture-fig1",
+                 "a sweep",
+                 {{"n", std::int64_t{2048}}},
+                 {"tiny"},
+                 "threads",
+                 {std::int64_t{32}, std::int64_t{128}},
+                 {"baseline", "pm"}});
+
+void stencil(Case& c) {
+  const auto n = c.extent("n");
+  const auto u = uniform(c.seed(), 0, 0, 1);
+  auto in = c.input<float>("in", n, u, {sizeof(float), 1});
+  auto out = c.output<float>("out", n, {sizeof(float), 0});
+  c.chunks(n);
+  c.traffic({.bytes_read = 4.0 * static_cast<double>(n), .bytes_written = 4.0 * static_cast<double>(n)});
+  c.measure([&](const Launch& at) {
+    launch(at.stream, ISTHMUS_KERNEL(fixture_stencil), {.grid = 2, .block = 64}, at.chunk.first, at.chunk.count, n,
+           in.device(), out.device());
+  });
+  c.verify(out, [=](std::size_t i) { return (i > 0 ? u(i - 1) : 0.0f) + u(i) + (i + 1 < n ? u(i + 1) : 0.0f); },
+           {.relative = 1e-6});
+}
+
+const Registration stencil_registration = Workload("fixture/stencil", stencil)
+                                              .summary("three-point sum, checked after measuring")
+                                              .placements(kAllPlacements)
+                                              .stagings({Staging::direct})
+                                              .axis({"n", "elements", std::int64_t{1000}, {}, 1})
+                                              .size("tiny", {{"n", std::int64_t{1000}}});
+
+void host_loop(Case& c) {
+  double total = 0;
+  c.sample({.name = "loop", .unit = "s", .timer = "clock"}, [&] {
+    const double begin = now();
+    while (now() - begin < 200e-6) total += 1;
+    return now() - begin;
+  });
+  c.verify(
+      "counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
+}
+
+const Registration host_registration =
+    Workload("fixture/host_loop", host_loop).summary("native work").metrics({"loop"}).native();
+
+void skips(Case&) {
+  throw Skip("this workload never runs");
+}
+const Registration skip_registration = Workload("fixture/skips", skips).summary("skips").unverified("it never runs");
+
+}  // namespace
+}  // namespace isthmus::harness

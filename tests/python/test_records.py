@@ -1,0 +1,193 @@
+"""The record reader takes a file whole or refuses it with the line's number."""
+
+import copy
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isthmus import records, table
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/reframe"))
+import fake_bench  # noqa: E402
+
+GOOD = fake_bench.record("microbench/saxpy", "pm", "tiny", "emulator")
+LINE = json.dumps(GOOD)
+
+
+def write(path, *lines, end="\n"):
+    path.write_text("\n".join(lines) + end, encoding="utf-8")
+    return path
+
+
+def test_reads_in_order(tmp_path):
+    other = {**GOOD, "seed": 7}
+    path = write(tmp_path / "r.jsonl", LINE, json.dumps(other))
+    assert records.read(path) == [GOOD, other]
+
+
+def test_empty_file_has_no_records(tmp_path):
+    assert records.read(write(tmp_path / "r.jsonl", end="")) == []
+
+
+def test_last_line_without_newline_is_taken_if_it_is_whole(tmp_path):
+    assert records.read(write(tmp_path / "r.jsonl", LINE, end="")) == [GOOD]
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(records.RecordError, match="No such file"):
+        records.read(tmp_path / "none.jsonl")
+
+
+def test_folder_is_no_file(tmp_path):
+    with pytest.raises(records.RecordError, match="directory"):
+        records.read(tmp_path)
+
+
+@given(st.integers(1, len(LINE) - 1))
+def test_every_cut_is_noticed_and_named(tmp_path_factory, length):
+    path = write(tmp_path_factory.mktemp("cut") / "r.jsonl", LINE, LINE[:length], end="")
+    with pytest.raises(records.RecordError, match=r"r\.jsonl:2: cut short"):
+        records.read(path)
+
+
+def test_cut_line_in_the_middle_is_named(tmp_path):
+    path = write(tmp_path / "r.jsonl", LINE, LINE[:100], LINE)
+    with pytest.raises(records.RecordError, match=r"r\.jsonl:2: no JSON"):
+        records.read(path)
+
+
+@pytest.mark.parametrize(
+    "line, why",
+    [
+        ("", "no JSON"),
+        ("null", "a JSON NoneType"),
+        ("[1]", "a JSON list"),
+        ("{}", "another schema"),
+        ('{"schema": "isthmus.record/2"}', "another schema"),
+        ('{"schema": "isthmus.record/1"}', "required property"),
+        (LINE.replace("0.25", "NaN", 1), "NaN is not JSON"),
+        (LINE.replace("0.25", "Infinity", 1), "Infinity is not JSON"),
+        (LINE.replace('"seed": 42', '"seed": 42, "seed": 43'), "stands twice"),
+        (LINE.replace('"seed": 42', '"seed": "42"'), "seed"),
+        (LINE.replace('"seed": 42', '"seed": 42, "grain": 1'), "grain"),
+        (LINE.replace('"samples": [0.25]', '"samples": []'), "samples"),
+        (LINE.replace('"unit": "s"', '"unit": "ms"'), "unit"),
+        ("[" * 100_000, "no JSON"),
+    ],
+)
+def test_foreign_line_is_refused(tmp_path, line, why):
+    path = write(tmp_path / "r.jsonl", LINE, line)
+    with pytest.raises(records.RecordError) as refused:
+        records.read(path)
+    assert str(refused.value).startswith(f"{path}:2: ")
+    assert why in str(refused.value)
+    assert len(str(refused.value)) < len(str(path)) + 500
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(LINE.encode() + b"\n\xff\xfe\n")
+    with pytest.raises(records.RecordError, match=r":2: not UTF-8"):
+        records.read(path)
+
+
+@given(st.binary(max_size=400))
+def test_garbage_never_crashes_the_reader(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("garbage") / "r.jsonl"
+    path.write_bytes(data)
+    try:
+        assert records.read(path) == []
+        assert data == b""
+    except records.RecordError:
+        pass
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(json_values)
+def test_foreign_json_is_never_a_record(value):
+    assert records.problem(value) is not None
+
+
+@given(st.sampled_from(sorted(GOOD)), json_values)
+@settings(max_examples=150)
+def test_field_of_any_shape_is_judged_not_crashed_on(field, value):
+    problem = records.problem({**copy.deepcopy(GOOD), field: value})
+    assert problem is None or isinstance(problem, str)
+
+
+@given(st.text(max_size=60))
+def test_hostile_strings_survive(tmp_path_factory, text):
+    """Line separators, quotes, escapes, right-to-left marks: a name is data."""
+    if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        return  # lone surrogates are not Unicode text; the writer replaces them
+    hostile = copy.deepcopy(GOOD)
+    hostile["host"]["cpu"] = text
+    hostile["verify"]["detail"] = text
+    hostile["run"]["command"] = [text]
+    path = write(tmp_path_factory.mktemp("hostile") / "r.jsonl", json.dumps(hostile, ensure_ascii=False))
+    assert records.read(path) == [hostile]
+
+
+def test_two_metrics_of_one_name_are_refused():
+    doubled = {**GOOD, "metrics": GOOD["metrics"] * 2}
+    with pytest.raises(records.RecordError, match="two metrics"):
+        records.metrics(doubled)
+
+
+def test_schema_is_a_schema():
+    import jsonschema
+
+    jsonschema.Draft202012Validator.check_schema(json.loads(records.schema_path().read_text()))
+
+
+# --- the table ---
+
+
+@pytest.mark.parametrize(
+    "value, unit, text",
+    [
+        (1.5e-3, "s", "1.50 ms"),
+        (2.2e-6, "s", "2.20 µs"),
+        (55.4e9, "B/s", "55.4 GB/s"),
+        (0.9999e-3, "s", "1.00 ms"),
+        (389e-3, "s", "389 ms"),
+        (0, "s", "0 s"),
+        (None, "s", "-"),
+        (3e-12, "s", "0.00 ns"),
+        (12.0, "s", "12.0 s"),
+    ],
+)
+def test_quantity(value, unit, text):
+    assert table.quantity(value, unit) == text
+
+
+def test_table_fits_80_columns_and_says_what_is_emulated():
+    failed = {**GOOD, "error": "x" * 200}
+    skipped = {**GOOD, "skipped": "y" * 200, "workload": "microbench/a_workload_of_a_long_name"}
+    warned = {**GOOD, "warnings": [{"code": "clocks", "message": "z" * 200}]}
+    text = table.table([GOOD, failed, skipped, warned])
+    assert max(map(len, text.splitlines())) <= 80
+    assert "Emulated" in text and "FAILED" in text and "skipped" in text and "Warning clocks" in text
+
+
+def test_table_names_a_file_that_cannot_be_read(tmp_path):
+    path = write(tmp_path / "r.jsonl", LINE[:50], end="")
+    result = subprocess.run(
+        [sys.executable, "-m", "isthmus.table", path],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "analysis")},
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert "cut short" in result.stderr

@@ -1,0 +1,101 @@
+"""The scripts that guard the tree, guarded."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def borders(folder):
+    return subprocess.run([ROOT / "scripts/borders", folder], capture_output=True, text=True, check=False)
+
+
+def put(folder, path, text):
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text + "\n")
+
+
+def test_tree_keeps_its_borders():
+    result = borders(ROOT)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    "path, line",
+    [
+        ("src/microbench/a.cpp", "#include <cuda_runtime.h>"),
+        ("src/harness/a.cpp", "  #include <hip/hip_runtime.h>"),
+        ("src/memory/a.cpp", "#ifdef ISTHMUS_BACKEND_CUDA"),
+        ("src/harness/a.cpp", "#if defined(__HIPCC__)"),
+        ("src/microbench/a.cpp", "auto t = std::chrono::steady_clock::now();"),
+        ("src/apps/a/a.cpp", "clock_gettime(CLOCK_MONOTONIC, &t);"),
+        ("src/microbench/a.cpp", "std::cout << 1;"),
+        ("src/microbench/a.cpp", 'printf("%d", 1);'),
+        ("src/memory/a.cpp", "#include <nlohmann/json.hpp>"),
+        ("reframe/checks/a.py", 'if self.current_system.name == "x":'),
+        ("reframe/checks/a.py", "valid_systems = ['daint:gpu']"),
+        ("reframe/checks/a.py", "import pandas as pd"),
+        ("reframe/checks/a.py", "sn.extractsingle(r'x', self.stdout)"),
+        ("reframe/checks/a.py", "# as on Perlmutter"),
+        ("scripts/a", "cd /home/someone/isthmus"),
+        ("site-configs/x/reframe.py", "'https://registry.example.org/simple'"),
+        ("reframe/__init__.py", ""),
+    ],
+)
+def test_each_border_is_seen(tmp_path, path, line):
+    (tmp_path / "site-configs/perlmutter").mkdir(parents=True)
+    put(tmp_path, path, line)
+    assert borders(tmp_path).returncode != 0
+
+
+@pytest.mark.parametrize(
+    "path, line",
+    [
+        ("src/device/cuda.cpp", "#include <cuda_runtime.h>"),
+        ("src/device/a.hpp", "#if defined(ISTHMUS_BACKEND_HIP)"),
+        ("src/harness/a.cpp", "#include <nlohmann/json.hpp>"),
+        ("reframe/checks/a.py", 'valid_systems = ["+gpu"]'),
+        ("reframe/checks/a.py", "valid_systems = ['*']"),
+        ("docs/a.md", "https://github.com/reframe-hpc/reframe"),
+    ],
+)
+def test_what_is_allowed_passes(tmp_path, path, line):
+    put(tmp_path, path, line)
+    result = borders(tmp_path)
+    assert result.returncode == 0, result.stdout
+
+
+# --- counting ---
+
+
+def count(folder):
+    return subprocess.run([ROOT / "scripts/count-tests", folder], capture_output=True, text=True, check=False)
+
+
+JUNIT = "<testsuite><testcase name='a'/><testcase name='b'>{}</testcase></testsuite>"
+
+
+@pytest.mark.parametrize(
+    "stages, files, closing, code",
+    [
+        ("lint passed 1.0", {}, "1 passed, 0 failed, 0 skipped", 0),
+        ("host passed 1.0", {"host.xml": JUNIT.format("")}, "2 passed, 0 failed, 0 skipped", 0),
+        ("host failed 1.0", {"host.xml": JUNIT.format("<failure/>")}, "1 passed, 1 failed, 0 skipped", 1),
+        ("host failed 1.0", {}, "0 passed, 1 failed, 0 skipped", 1),
+        ("host failed 1.0", {"host.xml": JUNIT.format("")}, "2 passed, 1 failed, 0 skipped", 1),
+        ("host passed 1.0", {"host.xml": "<testsuite><test"}, "0 passed, 1 failed, 0 skipped", 1),
+        ("host passed 1.0", {"host.xml": "<testsuite/>"}, "0 passed, 1 failed, 0 skipped", 1),
+        ("a passed 1.0\nslurm skipped 0.1", {}, "1 passed, 0 failed, 1 skipped", 0),
+        ("slurm skipped 0.1", {}, "0 passed, 0 failed, 1 skipped", 1),
+    ],
+)
+def test_closing_line(tmp_path, stages, files, closing, code):
+    (tmp_path / "stages").write_text(stages + "\n")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    result = count(tmp_path)
+    assert result.stdout.splitlines()[-1] == closing
+    assert result.returncode == code

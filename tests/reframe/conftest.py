@@ -1,0 +1,79 @@
+"""Runs real ReFrame sessions on the fake isthmus-bench, each in a folder of its own."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FAKE = ROOT / "tests/reframe/fake_bench.py"
+ONE_CHECK = "TransferModes.*saxpy.*mode=pm%.*tiny"
+
+
+@dataclasses.dataclass
+class Outcome:
+    returncode: int
+    output: str
+
+    @property
+    def green(self):
+        return self.returncode == 0 and "FAILED" not in self.output
+
+    @property
+    def ran(self):
+        return "Ran " in self.output
+
+
+def environment(**changes):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("RFM_", "ISTHMUS_", "FAKE_", "SLURM_"))}
+    return clean | {k: str(v) for k, v in changes.items()}
+
+
+@pytest.fixture
+def reframe():
+    """The reframe command of this interpreter's environment, else of PATH."""
+    beside = pathlib.Path(sys.executable).with_name("reframe")
+    found = str(beside) if beside.exists() else shutil.which("reframe")
+    if not found:
+        pytest.fail("reframe is missing: run scripts/setup")
+    return found
+
+
+@pytest.fixture
+def session(tmp_path, reframe):
+    """session(*options, fake="…", site={…}, checks=…, references="…") → Outcome. By default one saxpy check, no site
+    configuration; `site` gives the partition's settings."""
+
+    def run(*options, fake="", site=None, checks=ROOT / "reframe/checks", references=None, select=ONE_CHECK, **env):
+        command = [reframe, "-c", str(checks), "--nocolor"]
+        if site is not None:
+            folder = tmp_path / "site"
+            (folder / "references").mkdir(parents=True, exist_ok=True)
+            (folder / "reframe.py").write_text(site_configuration(site))
+            if references is not None:
+                (folder / "references/transfer_modes.yaml").write_text(references)
+            command += ["-C", str(folder / "reframe.py")]
+        if select:
+            command += ["-n", select]
+        command += list(options or ["-r"])
+        result = subprocess.run(
+            command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=120, check=False,
+            env=environment(**{"ISTHMUS_BENCH": FAKE, "FAKE_BENCH": fake, "TMPDIR": tmp_path, **env}),
+        )  # fmt: skip
+        print(" ".join(command), result.stdout, sep="\n")
+        return Outcome(result.returncode, result.stdout)
+
+    return run
+
+
+def site_configuration(partition):
+    settings = {
+        "name": "p", "scheduler": "local", "launcher": "local", "environs": ["builtin"], "max_jobs": 2, **partition
+    }  # fmt: skip
+    systems = [{"name": "s", "hostnames": [".*"], "modules_system": "nomod", "partitions": [settings]}]
+    return f"site_configuration = {{'systems': {systems!r}, 'environments': [{{'name': 'builtin'}}]}}\n"

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Speaks isthmus-bench's command line and writes true records without measuring; $FAKE_BENCH makes it misbehave.
+
+FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken. The
+session tests run it in place of the real program: what turns a session red must not depend on hardware
+that really fails.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+MODES = {
+    "baseline": ("pageable", "direct"),
+    "async": ("pageable", "async"),
+    "uvm": ("managed_in", "direct"),
+    "uvm_async": ("managed_in", "async"),
+    "pm": ("pinned", "direct"),
+    "pm_async": ("pinned", "async"),
+}
+SIZES = ["tiny", "small", "medium", "large", "super", "mega"]
+UNITS = {
+    "host_alloc": "s", "host_touch": "s", "device_alloc": "s", "in": "s", "kernel": "s", "out": "s", "free": "s",
+    "overlapped": "s", "overlap": "1", "wall": "s", "paper_total": "s",
+    "in_rate": "B/s", "out_rate": "B/s", "kernel_rate": "B/s",
+}  # fmt: skip
+MISBEHAVIOURS = {
+    "wrong_result": "verification fails, exit 1, as the real program does",
+    "wrong_result_exit_0": "verification fails, and the exit code hides it",
+    "not_verified": "verification did not run",
+    "error": "the case failed with an error, exit code hidden",
+    "exit": "exit code N (exit:7) after a good record",
+    "killed": "ends by SIGKILL after a good record",
+    "no_record": "writes nothing, exits 0",
+    "empty_record": "writes an empty file",
+    "cut_record": "writes half a line",
+    "foreign_record": "writes another program's JSON",
+    "extra_record": "writes two records where one was asked",
+    "other_case": "measures another size than asked",
+    "missing_metric": "leaves out metric NAME",
+    "null_metric": "every sample of metric NAME is invalid",
+    "zero_metric": "metric NAME is 0 s",
+    "beyond_limit": "metric NAME is twice as good as its limit",
+    "skip": "skips with skip_kind KIND (unsupported, memory, not_applicable)",
+    "profiled": "says that a profiler ran",
+    "gpu": "pretends to have run on a GPU of backend NAME",
+    "slow": "every time is twice as long",
+}
+
+
+def listing():
+    workloads = [
+        {
+            "name": f"microbench/{name}", "version": 1, "summary": summary, "source": "fake", "tags": ["micro"],
+            "placements": ["pageable", "pinned", "managed_in"], "stagings": ["direct", "async"],
+            "axes": [], "sizes": {size: {"n": 1 << (10 + 2 * i)} for i, size in enumerate(SIZES)},
+            "presets": [], "metrics": sorted(UNITS), "native": False,
+        }
+        for name, summary in [("saxpy", "y = a x + y"), ("gemm", "C = A B")]
+    ]  # fmt: skip
+    modes = {mode: {"placement": p, "staging": s} for mode, (p, s) in MODES.items()}
+    return {"workloads": workloads, "modes": modes, "sizes": SIZES, "placements": [], "stagings": []}
+
+
+def device(backend):
+    return {"backend": backend, "name": "fake", "uuid": None, "arch": "fake", "driver": "570.86.10", "runtime": None}
+
+
+def host():
+    return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None}
+
+
+def record(workload, mode, size, backend):
+    placement, staging = MODES[mode]
+    metrics = [
+        {
+            "name": name, "unit": unit, "better": "lower" if unit == "s" else "higher", "timer": "clock",
+            "samples": [0.25], "median": 0.25, "stop": "samples", "warmups": 1,
+        }
+        for name, unit in UNITS.items()
+    ]  # fmt: skip
+    return {
+        "schema": "isthmus.record/1",
+        "run": {
+            "id": "00000000", "time": "2026-11-21T00:00:00Z", "git": None, "dirty": None,
+            "system": os.environ.get("ISTHMUS_SYSTEM"), "partition": os.environ.get("ISTHMUS_PARTITION"),
+            "node": os.environ.get("SLURMD_NODENAME", "fake"), "job": os.environ.get("SLURM_JOB_ID"), "process": 1,
+            "command": sys.argv,
+        },
+        "devices": [device(backend)], "host": host(), "build": {"compiler": "none", "flags": "", "code": None},
+        "emulated": backend == "emulator", "profiler": None,
+        "workload": workload, "version": 1, "placement": placement, "staging": staging, "mode": mode, "fallback": None,
+        "size": size, "preset": None, "axes": {"n": 1024}, "seed": 42, "metrics": metrics, "kernels": [],
+        "memory": {"peak_host_bytes": None, "peak_device_bytes": None},
+        "verify": {"status": "pass", "method": "fake", "error": 0.0, "tolerance": 0.0},
+        "warnings": [], "skipped": None, "error": None,
+    }  # fmt: skip
+
+
+def misbehave(what, argument, case):
+    """Spoils `case` as asked; returns the exit code."""
+    metric = next((m for m in case["metrics"] if m["name"] == argument), None)
+    if what in ("wrong_result", "wrong_result_exit_0"):
+        case["verify"].update(status="fail", error=1.0, detail="element 3 is 7, expected 8")
+        return int(what == "wrong_result")
+    if what == "not_verified":
+        case["verify"]["status"] = "not_run"
+    elif what == "error":
+        case["error"] = "cudaMalloc: out of memory"
+        case["verify"]["status"] = "not_run"
+        case["metrics"] = []
+    elif what == "exit":
+        return int(argument)
+    elif what == "other_case":
+        case["size"] = "small"
+    elif what == "missing_metric":
+        case["metrics"].remove(metric)
+    elif what == "null_metric":
+        metric.update(median=None, invalid=[0])
+    elif what == "zero_metric":
+        metric.update(samples=[0.0], median=0.0)
+    elif what == "beyond_limit":
+        metric.update(limit={"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, share=2.0)
+    elif what == "skip":
+        case.update(skipped="this device cannot", skip_kind=argument, metrics=[])
+        case["verify"].update(status="not_run", method=None, error=None, tolerance=None)
+    elif what == "profiled":
+        case["profiler"] = "nsys"
+    elif what == "slow":
+        for m in case["metrics"]:
+            m.update(samples=[0.5], median=0.5)
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list").add_argument("--json", action="store_true")
+    commands.add_parser("info").add_argument("--json", action="store_true")
+    run = commands.add_parser("run")
+    run.add_argument("pattern", nargs="+")
+    run.add_argument("--mode", default="baseline")
+    run.add_argument("--size", default="tiny")
+    run.add_argument("--record", required=True)
+    run.add_argument("--processes", type=int, default=1)
+    run.add_argument("--samples")
+    run.add_argument("--budget")
+    run.add_argument("--quiet", action="store_true")
+    arguments = parser.parse_args()
+
+    wanted = dict(item.partition(":")[::2] for item in os.environ.get("FAKE_BENCH", "").split(",") if item)
+    for what in wanted:
+        if what not in MISBEHAVIOURS:
+            sys.exit(f"FAKE_BENCH={what}: choose from {', '.join(MISBEHAVIOURS)}")
+    backend = wanted.get("gpu", "emulator")
+    if arguments.command == "list":
+        print(json.dumps(listing()))
+        return 0
+    if arguments.command == "info":
+        print(json.dumps({"backend": backend, "emulated": backend == "emulator", "devices": [device(backend)],
+                          "host": host(), "build": {}, "problem": None}))  # fmt: skip
+        return 0
+    if "no_record" in wanted:
+        return 0
+    code, lines = 0, []
+    for process in range(1, arguments.processes + 1):
+        case = record(arguments.pattern[0], arguments.mode, arguments.size, backend)
+        case["run"]["process"] = process
+        code = max([code] + [misbehave(what, argument, case) for what, argument in wanted.items()])
+        lines.append(json.dumps(case) + "\n")
+    text = "".join(lines)
+    if "empty_record" in wanted:
+        text = ""
+    elif "cut_record" in wanted:
+        text = text[: len(text) // 2]
+    elif "foreign_record" in wanted:
+        text = '{"benchmark": "another", "value": 1}\n'
+    elif "extra_record" in wanted:
+        text *= 2
+    with open(arguments.record, "a", encoding="utf-8") as file:
+        file.write(text)
+    if "killed" in wanted:
+        os.kill(os.getpid(), 9)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

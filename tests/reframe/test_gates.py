@@ -1,0 +1,407 @@
+"""Each way in which a session could pass silently turns it red. docs/decisions/0004-reframe-gates.md lists them."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import FAKE, ROOT, environment, site_configuration
+from isthmus import records
+
+GPU = {"features": ["gpu", "cuda"]}
+IN_BOUND = "- {workload: microbench/saxpy, metrics: {in: [0.25, -0.1, 0.1, s]}}\n"
+
+
+def requiring(*metrics):
+    return {**GPU, "extras": {"isthmus": {"require_reference": list(metrics) or True}}}
+
+
+def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
+    outcome = session()
+    assert outcome.green
+    assert "Ran 1/1" in outcome.output
+    kept = list((tmp_path / "results").iterdir())
+    assert [p.suffix for p in kept] == [".jsonl"]
+    assert f"Records: 1 file(s) in {tmp_path / 'results'}" in outcome.output
+    [record] = records.read(kept[0])
+    assert record["run"]["system"] == "generic" and record["run"]["partition"] == "default"
+    for name in ("in", "kernel", "out", "wall", "paper_total", "overlapped"):
+        assert f"P: {name}: 0.25 s" in outcome.output
+    assert "P: in_rate: 0.25 B/s" in outcome.output
+
+
+@pytest.mark.parametrize(
+    "fake, why",
+    [
+        ("wrong_result", "wrong result"),
+        ("wrong_result_exit_0", "element 3 is 7, expected 8"),
+        ("not_verified", "wrong result (not_run"),
+        ("error", "cudaMalloc: out of memory"),
+        ("exit:7", "exit code 7"),
+        ("killed", "exit code 137"),
+        ("no_record", "no record"),
+        ("empty_record", "0 records where 1"),
+        ("cut_record", "cut short"),
+        ("foreign_record", "another schema"),
+        ("extra_record", "2 records where 1"),
+        ("other_case", "the record's size is 'small'"),
+        ("missing_metric:kernel", "lacks the metric 'kernel'"),
+        ("missing_metric:in", "lacks the metric 'in'"),
+        ("missing_metric:out", "lacks the metric 'out'"),
+        ("missing_metric:wall", "lacks the metric 'wall'"),
+        ("null_metric:in", "every sample is invalid"),
+        ("zero_metric:kernel", "nothing takes no time"),
+    ],
+)
+def test_red_everywhere(session, fake, why):
+    outcome = session(fake=fake)
+    assert outcome.returncode != 0
+    assert "FAILED" in outcome.output
+    assert why in outcome.output
+
+
+def test_optional_metric_may_be_absent(session):
+    assert session(fake="missing_metric:host_touch").green
+
+
+def test_records_of_a_red_check_are_kept(session, tmp_path):
+    assert not session(fake="wrong_result").green
+    [kept] = (tmp_path / "results").iterdir()
+    assert records.read(kept)[0]["verify"]["status"] == "fail"
+
+
+def test_unreadable_records_stay_out_of_the_results(session, tmp_path):
+    assert not session(fake="cut_record").green
+    assert not (tmp_path / "results").exists()
+
+
+def test_results_are_never_overwritten(session, tmp_path):
+    results = tmp_path / "elsewhere"
+    for _ in range(2):
+        assert session(ISTHMUS_RESULTS=results).green
+    assert len(list(results.iterdir())) == 2
+
+
+def test_unwritable_results_are_red(session, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert not session(ISTHMUS_RESULTS=tmp_path / "file").green
+
+
+def test_fresh_processes_each_leave_a_record(session):
+    assert session("-r", "-S", "processes=3").green
+
+
+# --- a stated GPU ---
+
+
+def test_stated_gpu_that_ran_is_green(session):
+    assert session(fake="gpu:cuda", site=GPU).green
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [GPU, {"features": ["gpu"]}, {"features": ["nvidia"]}, {"devices": [{"type": "gpu", "arch": "sm_90"}]}],
+    ids=["cuda", "gpu", "nvidia", "devices"],
+)
+def test_emulated_record_where_the_site_states_a_gpu_is_red(session, partition):
+    outcome = session(site=partition)
+    assert not outcome.green
+    assert "but the record is emulated" in outcome.output
+
+
+def test_another_vendor_than_stated_is_red(session):
+    outcome = session(fake="gpu:hip", site=GPU)
+    assert not outcome.green
+    assert "states cuda, but hip ran" in outcome.output
+
+
+def test_figure_beyond_its_limit_is_red(session):
+    outcome = session(fake="gpu:cuda,beyond_limit:in", site=GPU)
+    assert not outcome.green
+    assert "200% of what PCIe 5 x16 allows" in outcome.output
+
+
+def test_emulated_time_has_no_limit(session):
+    assert session(fake="beyond_limit:in").green
+
+
+def test_no_gpu_lacks_pinned_memory(session):
+    outcome = session(fake="gpu:cuda,skip:unsupported", site=GPU)
+    assert not outcome.green
+    assert "states direct, pinned" in outcome.output
+
+
+# --- skips ---
+
+
+@pytest.mark.parametrize("kind", ["unsupported", "memory", "not_applicable"])
+def test_skip_is_shown_with_its_reason(session, kind):
+    outcome = session(fake=f"skip:{kind}")
+    assert outcome.green
+    assert "SKIP" in outcome.output and "this device cannot" in outcome.output
+
+
+@pytest.mark.parametrize("site", [{"features": ["pinned"]}, {"extras": {"isthmus": {"capabilities": ["pinned"]}}}])
+def test_skip_of_a_stated_capability_is_red(session, site):
+    outcome = session(fake="skip:unsupported", site=site)
+    assert not outcome.green
+    assert "states pinned" in outcome.output
+
+
+def test_skip_for_memory_denies_no_capability(session):
+    assert session(fake="skip:memory", site={"features": ["pinned"]}).green
+
+
+# --- references ---
+
+
+def test_profiled_times_are_held_to_no_reference(session):
+    references = IN_BOUND.replace("0.25", "0.1")
+    assert session(fake="gpu:cuda,profiled", site=GPU, references=references).green
+    assert not session(fake="gpu:cuda,profiled", site=requiring("in"), references=references).green
+
+
+def test_unreferenced_is_green_where_none_is_required(session):
+    assert session(fake="gpu:cuda", site=GPU).green
+
+
+def test_missing_reference_is_red_where_required(session):
+    outcome = session(fake="gpu:cuda", site=requiring())
+    assert not outcome.green
+    assert "no reference for" in outcome.output
+
+
+def test_required_reference_that_holds_is_green(session):
+    assert session(fake="gpu:cuda", site=requiring("in"), references=IN_BOUND).green
+
+
+@pytest.mark.parametrize(
+    "references",
+    [
+        IN_BOUND.replace("saxpy", "gemm"),
+        IN_BOUND.replace("workload:", "driver: '580.*', workload:"),
+        IN_BOUND.replace("workload:", "partition: q, workload:"),
+    ],
+    ids=["other workload", "other driver", "other partition"],
+)
+def test_reference_of_another_case_is_none(session, references):
+    outcome = session(fake="gpu:cuda", site=requiring("in"), references=references)
+    assert not outcome.green
+    assert "no reference for 'in'" in outcome.output
+
+
+def test_reference_for_this_driver_is_found(session):
+    references = IN_BOUND.replace("workload:", "driver: '570[.].*', workload:")
+    assert session(fake="gpu:cuda", site=requiring("in"), references=references).green
+
+
+def test_figure_outside_its_reference_is_red(session):
+    assert session(fake="gpu:cuda", site=GPU, references=IN_BOUND).green
+    outcome = session(fake="gpu:cuda,slow", site=GPU, references=IN_BOUND)
+    assert not outcome.green
+    assert "in=0.5 s, expected 0.25" in outcome.output
+
+
+@pytest.mark.parametrize(
+    "references, why",
+    [
+        (IN_BOUND + IN_BOUND, "two references for in"),
+        (IN_BOUND.replace(", s]", ", ms]"), "is in 'ms'"),
+        (IN_BOUND.replace(", s]", "]"), "is not [value, lower, upper, unit]"),
+        (IN_BOUND.replace("workload", "wrkload"), "unknown key 'wrkload'"),
+        (IN_BOUND.replace("{in:", "{inn:"), "which this case does not report"),
+        ("just text", "not a mapping"),
+        ("- [", "while parsing"),
+    ],
+)
+def test_reference_that_cannot_hold_is_red(session, references, why):
+    outcome = session(fake="gpu:cuda", site=GPU, references=references)
+    assert not outcome.green
+    assert why in outcome.output
+
+
+# --- performance functions ---
+
+SUBCLASS = """
+import sys
+sys.path.insert(0, {plugins!r})
+import reframe as rfm
+import reframe.core.builtins as builtins
+from isthmus_check import IsthmusCheck
+
+@rfm.simple_test
+class Own(IsthmusCheck):
+    workload, mode, size = 'microbench/saxpy', 'pm', 'tiny'
+
+    @builtins.performance_function('s')
+    def derived(self):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    "body, why",
+    [
+        ("return 1.0", None),
+        ("raise ValueError('no such column')", "no such column"),
+        ("return [1.0, 2.0]", "not a number"),
+        ("return float('nan')", "not a number"),
+        ("return None", "not a number"),
+    ],
+)
+def test_exception_or_nonsense_in_a_performance_function_is_red(session, tmp_path, body, why):
+    checks = tmp_path / "own"
+    checks.mkdir()
+    (checks / "own.py").write_text(SUBCLASS.format(plugins=str(ROOT / "reframe/plugins"), body=body))
+    outcome = session(checks=checks, select="Own")
+    assert outcome.green == (why is None)
+    if why:
+        assert why in outcome.output
+    else:
+        assert "P: derived: 1.0 s" in outcome.output
+
+
+# --- selections ---
+
+
+def test_empty_selection_is_red(session):
+    outcome = session(select="no_such_check")
+    assert outcome.returncode != 0
+    assert "nothing to run" in outcome.output
+
+
+@pytest.mark.parametrize("action", ["-l", "-L", "--list-tags", "--describe"])
+def test_looking_at_an_empty_selection_is_no_failure(session, action):
+    assert session(action, select="no_such_check").returncode == 0
+
+
+def test_dry_run_measures_nothing_and_is_green(session, tmp_path):
+    assert session("--dry-run").green
+    assert not (tmp_path / "results").exists()
+
+
+def test_missing_program_is_red(session, tmp_path):
+    outcome = session(ISTHMUS_BENCH=tmp_path / "none")
+    assert not outcome.green
+    assert "no such program" in outcome.output
+
+
+# --- the tree as typed, and the wrapper ---
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the tree whose build only takes the fake program, and notes each time it does."""
+    tree = tmp_path / "tree"
+    ignore = shutil.ignore_patterns("__pycache__", "results", "output", "stage", "*.log", "*.out")
+    for folder in ("reframe", "analysis/isthmus", "schema", "scripts", "site-configs/generic"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=ignore)
+    (tree / "scripts/build").write_text(
+        f'#!/bin/sh\nset -eu\nmkdir -p build/bin\necho "$@" >> {tree}/builds\ncp {FAKE} build/bin/isthmus-bench\n'
+    )
+    return tree
+
+
+def run_in(folder, *command, **env):
+    result = subprocess.run(
+        list(map(str, command)), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=300, check=False, env=environment(TMPDIR=folder, **env),
+    )  # fmt: skip
+    print(result.stdout)
+    return result
+
+
+def test_as_typed_from_the_reframe_folder_builds_once(tree, reframe):
+    result = run_in(tree / "reframe", reframe, "-c", "checks/", "-r")
+    assert result.returncode == 0
+    assert "settings files:    '<builtin>'" in result.stdout
+    assert len((tree / "builds").read_text().splitlines()) == 1
+    assert list((tree / "reframe/results").glob("*.jsonl"))
+
+
+def test_as_typed_from_the_root(tree, reframe):
+    assert run_in(tree, reframe, "-c", "reframe/checks", "-r", "-n", "saxpy").returncode == 0
+
+
+def test_failed_build_is_red(tree, reframe):
+    (tree / "scripts/build").write_text("#!/bin/sh\necho 'error: no such header'\nexit 1\n")
+    assert run_in(tree / "reframe", reframe, "-c", "checks/", "-r", "-n", "saxpy").returncode != 0
+
+
+def test_site_says_what_is_built(tree, reframe):
+    devices = [{"type": "gpu", "arch": "sm_90", "num_devices": 1}]
+    (tree / "site.py").write_text(site_configuration({"devices": devices}))
+    result = run_in(tree, reframe, "-C", "site.py", "-c", "reframe/checks", "-r", "-n", "saxpy.*tiny")
+    assert result.returncode != 0  # the fake program is an emulator
+    assert (tree / "builds").read_text().split()[-4:] == ["--backend", "cuda", "--architectures", "90"]
+
+
+def wrapper(tree, *options, **env):
+    # The interpreter's own bin folder first: that is where reframe is.
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment_ = {"ISTHMUS_BENCH": FAKE, "ISTHMUS_BACKEND": "host", "PATH": path, **env}
+    return run_in(tree, tree / "scripts/run-checks", *options, **environment_)
+
+
+def test_wrapper_passes_options_and_the_verdict_on(tree):
+    assert wrapper(tree, "-n", "saxpy%mode=pm%").returncode == 0
+    assert wrapper(tree, "-n", "saxpy%mode=pm%", FAKE_BENCH="exit:7").returncode == 1
+
+
+def test_wrapper_refuses_an_empty_selection(tree):
+    assert wrapper(tree, "-n", "no_such_check").returncode != 0
+    assert wrapper(tree, "-t", "no_such_tag").returncode != 0
+
+
+def test_wrapper_lists(tree):
+    result = wrapper(tree, "-l")
+    assert result.returncode == 0
+    assert "TransferModes %workload=saxpy" in result.stdout
+    assert not (tree / "results").exists()
+
+
+def test_wrapper_says_that_everything_was_skipped(tree):
+    result = wrapper(tree, "-n", "saxpy%mode=pm%", FAKE_BENCH="skip:memory")
+    assert result.returncode == 0
+    assert "nothing was measured" in result.stdout
+
+
+def test_wrapper_sees_a_check_file_that_does_not_load(tree):
+    (tree / "reframe/checks/broken.py").write_text(
+        "import no_such_module\nimport reframe as rfm\n\n"
+        "@rfm.simple_test\nclass Broken(rfm.RunOnlyRegressionTest):\n    pass\n"
+    )
+    result = wrapper(tree, "-n", "saxpy%mode=pm%")
+    assert result.returncode == 1
+    assert "could not be loaded" in result.stdout
+
+
+def test_generic_site_states_a_gpu_only_where_one_was_found(tree):
+    assert wrapper(tree, "-n", "saxpy%mode=pm%.*tiny", ISTHMUS_BACKEND="host").returncode == 0
+    result = wrapper(tree, "-n", "saxpy%mode=pm%.*tiny", ISTHMUS_BACKEND="cuda")
+    assert result.returncode == 1
+    assert "the record is emulated" in result.stdout
+
+
+# --- the table of contents ---
+
+
+def test_list_on_a_machine_without_gpu_has_only_the_smallest_size(session):
+    lines = [line for line in session("-l", select=None).output.splitlines() if line.startswith("- TransferModes")]
+    assert lines and all("%size=tiny" in line for line in lines)
+    assert len(lines) % 6 == 0
+
+
+def test_list_on_a_gpu_has_every_size(session):
+    output = session("-l", select="TransferModes.*saxpy.*mode=pm%", site=GPU).output
+    for size in ("tiny", "small", "medium", "large", "super", "mega"):
+        assert f"%workload=saxpy %mode=pm %size={size}" in output
+
+
+def test_detect_backend_obeys_and_refuses():
+    script = ROOT / "scripts/detect-backend"
+    assert run_in(ROOT, script, ISTHMUS_BACKEND="hip").stdout.splitlines()[-1] == "hip"
+    assert run_in(ROOT, script, ISTHMUS_BACKEND="opencl").returncode == 2

@@ -1,0 +1,224 @@
+"""The built isthmus-bench seen from outside: its lists, its records by the schema, its refusals, and a smoke session.
+
+ISTHMUS_TEST_BENCH names it (scripts/test does); without it these tests are skipped with a word.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import catalogue
+import pytest
+from conftest import ROOT, environment
+
+from isthmus import records
+
+BENCH = os.environ.get("ISTHMUS_TEST_BENCH")
+pytestmark = pytest.mark.skipif(not BENCH, reason="no built isthmus-bench: ISTHMUS_TEST_BENCH is not set")
+
+
+def bench(*arguments, cwd, check=False, timeout=120, **env):
+    result = subprocess.run(
+        [BENCH, *map(str, arguments)], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=timeout, check=False, env=environment(**env),
+    )  # fmt: skip
+    print(arguments, result.returncode, result.stdout[-2000:], result.stderr[-2000:], sep="\n")
+    if check:
+        assert result.returncode == 0
+    return result
+
+
+# --- lists ---
+
+
+def test_catalogue_is_what_the_program_lists(tmp_path):
+    listing = json.loads(bench("list", "--json", cwd=tmp_path, check=True).stdout)
+    assert catalogue.text(listing) == catalogue.PATH.read_text(), "run scripts/make-catalogue"
+
+
+def test_info_is_json_of_the_record_schema(tmp_path):
+    info = json.loads(bench("info", "--json", cwd=tmp_path, check=True).stdout)
+    assert info["problem"] is None
+    properties = json.loads(records.schema_path().read_text())["properties"]
+    import jsonschema
+
+    for part in ("devices", "host"):
+        jsonschema.Draft202012Validator(properties[part]).validate(info[part])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["list", "microbench/*"], ["info"], ["run", "--help"]])
+def test_looking_succeeds_and_fits_a_terminal(tmp_path, arguments):
+    result = bench(*arguments, cwd=tmp_path, check=True)
+    assert result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- records ---
+
+WORKLOADS = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("microbench/")]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_record_of_every_mode_is_valid_and_verified(tmp_path, workload):
+    modes = ",".join(catalogue.load()["modes"])
+    bench("run", workload, "--mode", modes, "--size", "tiny", "--record", "r.jsonl", cwd=tmp_path, check=True)
+    cases = records.read(tmp_path / "r.jsonl")
+    assert [c["mode"] for c in cases] == list(catalogue.load()["modes"])
+    for case in cases:
+        assert case["skipped"] or case["verify"]["status"] == "pass"
+        assert case["emulated"] == (case["devices"][0]["backend"] == "emulator")
+        for metric in records.metrics(case).values():
+            assert metric["median"] is None or min(metric["samples"]) <= metric["median"] <= max(metric["samples"])
+
+
+def test_every_placement_and_staging_of_a_workload_leaves_a_valid_record(tmp_path):
+    bench(
+        "run", "microbench/saxpy", "--placement", "all", "--staging", "all", "--size", "tiny",
+        "--record", "r.jsonl", cwd=tmp_path, check=True,
+    )  # fmt: skip
+    cases = records.read(tmp_path / "r.jsonl")
+    saxpy = next(w for w in catalogue.load()["workloads"] if w["name"] == "microbench/saxpy")
+    assert {(c["placement"], c["staging"]) for c in cases} == {
+        (p, s) for p in saxpy["placements"] for s in saxpy["stagings"]
+    }
+
+
+def test_records_are_appended(tmp_path):
+    for expected in (1, 2):
+        bench("run", "microbench/saxpy", "--size", "tiny", "--record", "r.jsonl", cwd=tmp_path, check=True)
+        assert len(records.read(tmp_path / "r.jsonl")) == expected
+
+
+def test_processes_share_an_id(tmp_path):
+    bench(
+        "run", "microbench/saxpy", "--size", "tiny", "--processes", "2", "--record", "r.jsonl",
+        cwd=tmp_path, check=True,
+    )  # fmt: skip
+    cases = records.read(tmp_path / "r.jsonl")
+    assert sorted(c["run"]["process"] for c in cases) == [1, 2]
+    assert len({c["run"]["id"] for c in cases}) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ['quo"te', "back\\slash", "line\nbreak", "\u2028", "ümläut", "\x01\x1f", "$(true)", "x" * 5000]
+)
+def test_hostile_strings_in_the_environment(tmp_path, name):
+    bench(
+        "run", "microbench/saxpy", "--size", "tiny", "--record", "r.jsonl",
+        cwd=tmp_path, check=True, ISTHMUS_SYSTEM=name, ISTHMUS_PARTITION=name,
+    )  # fmt: skip
+    [case] = records.read(tmp_path / "r.jsonl")
+    assert case["run"]["system"] == name
+
+
+def test_bytes_that_are_no_utf8_in_the_environment(tmp_path):
+    env = {os.fsencode(k): os.fsencode(v) for k, v in environment().items()} | {b"ISTHMUS_SYSTEM": b"a\xff\xfeb"}
+    command = [BENCH, "run", "microbench/saxpy", "--size", "tiny", "--record", "r.jsonl"]
+    result = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
+    assert result.returncode == 0
+    assert len(records.read(tmp_path / "r.jsonl")) == 1
+
+
+# --- refusals: one sentence, exit code 2, nothing written ---
+
+
+@pytest.mark.parametrize(
+    "arguments, hint",
+    [
+        (["run", "microbench/saxpyy"], "saxpy"),
+        (["run", "microbench/saxpy", "--mode", "asynk"], "async"),
+        (["run", "microbench/saxpy", "--placement", "pined"], "pinned"),
+        (["run", "microbench/saxpy", "--staging", "sync"], "async"),
+        (["run", "microbench/saxpy", "--size", "huge"], "tiny"),
+        (["run", "microbench/saxpy", "--set", "n=many"], "n"),
+        (["run", "microbench/saxpy", "--set", "n=-1"], "n"),
+        (["run", "microbench/saxpy", "--set", "thread=3"], "threads"),
+        (["run", "microbench/saxpy", "--set", "n"], "="),
+        (["run", "microbench/saxpy", "--samples", "0"], "samples"),
+        (["run", "microbench/saxpy", "--samples", "three"], "samples"),
+        (["run", "microbench/saxpy", "--processes", "0"], "processes"),
+        (["run", "microbench/saxpy", "--preset", "paper-fig99"], "paper-fig"),
+        (["run", "microbench/saxpy", "--device", "99"], "device"),
+        (["run", "microbench/saxpy", "--record", "/nonexistent/folder/r.jsonl"], "/nonexistent"),
+        (["run", "microbench/saxpy", "--no-such-option"], "no-such-option"),
+        (["run"], ""),
+        (["runn"], ""),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(tmp_path, arguments, hint):
+    if "--record" not in arguments and arguments[0] == "run":
+        arguments = [*arguments, "--record", "r.jsonl"]
+    result = bench(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert hint in result.stderr
+    assert 0 < len(result.stderr.strip().splitlines()) <= 4
+    assert not (tmp_path / "r.jsonl").exists() or not (tmp_path / "r.jsonl").read_text()
+
+
+def test_too_little_memory_is_a_skip_with_its_reason(tmp_path):
+    bench(
+        "run", "microbench/saxpy", "--size", "mega", "--record", "r.jsonl",
+        cwd=tmp_path, check=True, ISTHMUS_HOST_MEMORY="64MiB",
+    )  # fmt: skip
+    [case] = records.read(tmp_path / "r.jsonl")
+    assert case["skip_kind"] == "memory" and case["skipped"]
+
+
+def test_injected_failure_fails_the_case_and_leaves_its_record(tmp_path):
+    result = bench(
+        "run", "microbench/saxpy", "--size", "tiny", "--mode", "pm,baseline", "--record", "r.jsonl",
+        cwd=tmp_path, ISTHMUS_INJECT="malloc_device:1",
+    )  # fmt: skip
+    assert result.returncode == 1
+    failed, after = records.read(tmp_path / "r.jsonl")
+    assert failed["error"]
+    assert after["verify"]["status"] == "pass"  # a later case runs after an earlier one failed
+
+
+def test_dry_run_writes_nothing(tmp_path):
+    bench("run", "microbench/*", "--dry-run", cwd=tmp_path, check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_ends_with_valid_records(tmp_path):
+    process = subprocess.Popen(
+        [BENCH, "run", "microbench/*", "--mode", ",".join(catalogue.load()["modes"]), "--record", "r.jsonl",
+         "--size", "tiny"],
+        cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (tmp_path / "r.jsonl").is_file():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    output = process.communicate(timeout=60)
+    print(output)
+    cases = records.read(tmp_path / "r.jsonl")
+    assert process.returncode == 3 or len(cases) == len(WORKLOADS) * 6
+
+
+# --- through ReFrame ---
+
+
+def test_smoke_session_of_the_real_program(tmp_path):
+    """The session that `make run` runs, on the emulator."""
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    result = subprocess.run(
+        [ROOT / "scripts/run-checks", "-t", "smoke", f"--prefix={tmp_path}", "--nocolor"],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=500, check=False,
+        env=environment(
+            ISTHMUS_BENCH=BENCH, ISTHMUS_RESULTS=tmp_path / "results", ISTHMUS_BACKEND="host", PATH=path,
+            TMPDIR=tmp_path,
+        ),
+    )  # fmt: skip
+    print(result.stdout)
+    assert result.returncode == 0
+    files = list((tmp_path / "results").glob("*.jsonl"))
+    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"])
+    for file in files:
+        [case] = records.read(file)
+        assert case["run"]["system"] == "this-machine"
