@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 
-import catalogue
 import pytest
-from conftest import ROOT, environment
 
+import catalogue
+from conftest import ROOT, environment
 from isthmus import records
 
 BENCH = os.environ.get("ISTHMUS_TEST_BENCH")
