@@ -38,7 +38,8 @@ target_compile_options(
   isthmus_options
   INTERFACE $<$<COMPILE_LANGUAGE:CXX,HIP>:${warnings}>
             # -lineinfo lets profilers and sanitizers name our lines; it changes no code. No fast-math anywhere.
-            $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_for_nvcc} -lineinfo $<$<BOOL:${ISTHMUS_WERROR}>:--Werror=all-warnings>>)
+            # Kernels may call constexpr functions, as clang lets them for HIP.
+            $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=${warnings_for_nvcc} -lineinfo $<$<BOOL:${ISTHMUS_WERROR}>:--Werror=all-warnings>>)
 if(ISTHMUS_KERNEL_REPORTS)
   target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>
                          $<$<COMPILE_LANGUAGE:HIP>:-Rpass-analysis=kernel-resource-usage>)
