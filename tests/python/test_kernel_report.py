@@ -55,6 +55,12 @@ def test_a_clean_build_passes_and_every_kernel_is_listed(tmp_path):
     ]
 
 
+def test_names_are_those_of_the_source(tmp_path):
+    mangled = "_ZN7isthmus10microbench12_GLOBAL__N_16stagedILNS_6device11TileStagingE2ELj3ENS0_6Tile64EEEvPKfPfm"
+    text = PTXAS.format(stack=0, stores=0, loads=0).replace("_Z5saxpyifPKfPf", mangled)
+    assert "\nstaged<2,3u,Tile64> " in report(tmp_path, text).stdout
+
+
 @pytest.mark.parametrize("numbers", [(16, 0, 0), (0, 4, 0), (0, 0, 8)])
 def test_a_stack_frame_or_a_spill_fails(tmp_path, numbers):
     stack, stores, loads = numbers
