@@ -35,6 +35,9 @@ else()
   cmake_path(GET bitcode PARENT_PATH bitcode)
   set(ISTHMUS_HIP_BITCODE ${bitcode} CACHE PATH "Folder of AMD's device libraries")
 
+  # clang reports libstdc++ 12's own use of std::get_temporary_buffer in std::stable_sort.
+  add_compile_options(-Wno-deprecated-declarations)
+
   target_include_directories(isthmus_gpu_runtime SYSTEM INTERFACE ${ISTHMUS_HIP_INCLUDE})
   target_compile_definitions(isthmus_gpu_runtime INTERFACE __HIP_PLATFORM_AMD__)
   target_link_libraries(isthmus_gpu_runtime INTERFACE ${ISTHMUS_HIP_LIBRARY})

@@ -23,7 +23,7 @@ std::unique_ptr<device::Blas> load_blas() {
 class Matrix {
  public:
   Matrix(Case& c, std::size_t rows, std::size_t columns, const Uniform* values)
-      : rows_(rows), columns_(columns), pitch_(rows == 1 ? columns : row_pitch<float>(columns)) {
+      : rows_(rows), pitch_(rows == 1 ? columns : row_pitch<float>(columns)) {
     host_.resize(rows * pitch_, std::nanf(""));
     if (values != nullptr) {
       for (std::size_t r = 0; r < rows; ++r) {
@@ -49,7 +49,7 @@ class Matrix {
 
  private:
   std::size_t bytes() const { return rows_ * pitch_ * sizeof(float); }
-  std::size_t rows_, columns_, pitch_;
+  std::size_t rows_, pitch_;
   std::vector<float> host_;
   float* device_ = nullptr;
 };
