@@ -61,7 +61,7 @@ def test_a_stack_frame_or_a_spill_fails(tmp_path, numbers):
     result = report(tmp_path, PTXAS.format(stack=stack, stores=stores, loads=loads))
     assert result.returncode == 1
     assert "1 kernels spill" in result.stderr
-    assert [line for line in result.stdout.splitlines() if "FAILS" in line][0].startswith("gemm<128,8>")
+    assert next(line for line in result.stdout.splitlines() if "FAILS" in line).startswith("gemm<128,8>")
 
 
 def test_the_nth_remark_of_a_kernel_is_of_the_nth_architecture(tmp_path):
