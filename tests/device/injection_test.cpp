@@ -16,7 +16,13 @@ __global__ void nothing() {}
 const std::map<std::string_view, std::function<void()>>& uses() {
   static const auto pooled = [] {
     Stream stream;
-    free_pooled(malloc_pooled(64, stream), stream);
+    auto* pointer = malloc_pooled(64, stream);
+    try {
+      free_pooled(pointer, stream);
+    } catch (const Error&) {
+      free_pooled(pointer, stream);
+      throw;
+    }
   };
   static const auto events = [] {
     Stream stream;

@@ -61,6 +61,7 @@ Backend backend() noexcept {
 
 int count() {
   injection_point("count");
+  configuration();  // a broken ISTHMUS_EMULATOR is an error of the first call
   return 1;
 }
 

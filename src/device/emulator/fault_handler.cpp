@@ -73,8 +73,10 @@ void on_fault(int signal, siginfo_t* information, void* context) {
     chain(signal, information, context);
     return;
   }
+  const bool device = Memory::instance().in_arena(address);
   const std::string text = fmt::format(
-      "isthmus: the host dereferenced device memory at {:#x} ({}); copy it to host memory first\n", address, what);
+      "isthmus: the host {} at {:#x} ({}); {}\n", device ? "dereferenced device memory" : "left its allocation",
+      address, what, device ? "copy it to host memory first" : "correct the index or the lifetime of the memory");
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
   std::abort();
 }

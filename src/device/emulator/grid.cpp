@@ -104,8 +104,19 @@ FaultPointer Grid::run() {
   unsigned threads = configuration.workers ? configuration.workers : std::max(1u, std::thread::hardware_concurrency());
   if (cooperative || threads > blocks()) threads = static_cast<unsigned>(blocks());
   std::unique_lock lock(mutex_);
-  active_ = threads;
-  for (unsigned i = 0; i < threads; ++i) Workers::instance().submit([this] { work(); });
+  for (unsigned i = 0; i < threads; ++i) {
+    try {
+      Workers::instance().submit([this] { work(); });
+    } catch (const std::system_error& error) {
+      if (active_ != 0 && !cooperative) break;  // fewer will do
+      fault_ = std::make_shared<Fault>(
+          ErrorKind::failure, fmt::format("kernel '{}' did not run ({})", kernel, error.what()), "raise ulimit -u");
+      failed_ = true;
+      changed_.notify_all();
+      break;
+    }
+    ++active_;
+  }
   changed_.wait(lock, [&] { return active_ == 0; });
   return fault_;
 }
@@ -182,8 +193,12 @@ bool Grid::wait_at_barrier(const uint3& block_at, const char* file, int line) {
 void Grid::start_another_block() {
   const std::lock_guard lock(mutex_);
   if (cooperative || fault_ || next_ >= blocks() || active_ >= configuration.resident_blocks) return;
-  ++active_;
-  Workers::instance().submit([this] { work(); });
+  try {
+    Workers::instance().submit([this] { work(); });
+    ++active_;
+  } catch (const std::system_error&) {
+    // no room for another: if it was needed, the time-out says so
+  }
 }
 
 }  // namespace isthmus::device::emulator

@@ -198,6 +198,7 @@ void synchronize() {
 
 Stream::Stream() {
   injection_point("stream_create");
+  emulator::configuration();  // what is wrong with ISTHMUS_EMULATOR is said here, not on the stream's thread
   handle_ = new StreamHandle{StreamState::create()};
 }
 
