@@ -37,6 +37,8 @@ elseif(ISTHMUS_BACKEND STREQUAL "hip")
   target_compile_definitions(isthmus_options INTERFACE ISTHMUS_BACKEND_HIP)
 else()
   target_compile_definitions(isthmus_options INTERFACE ISTHMUS_BACKEND_EMULATOR)
+  # Kernels carry `#pragma unroll`, which the GPU compilers know and g++ does not.
+  target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-unknown-pragmas>)
 endif()
 if(ISTHMUS_SANITIZE)
   target_compile_options(isthmus_options INTERFACE -fsanitize=${ISTHMUS_SANITIZE} -fno-omit-frame-pointer -g)
