@@ -73,6 +73,22 @@ class TileCopier {
         return;
       }
     }
+    if constexpr (staging != TileStaging::bulk && Threads != 0 && Threads % vectors == 0 && Rows * vectors % Threads == 0) {
+      // Whole tiles, the common case: every thread steps down one column of vectors and computes one address.
+      if (inside.first_row == 0 && inside.last_row == Rows && inside.first_column == 0 && inside.last_column == Columns) {
+        constexpr unsigned rows_a_step = Threads / vectors;
+        const unsigned row = threadIdx.x / vectors, column = threadIdx.x % vectors * per_vector;
+        T* target = to + row * pitch + column;
+        const T* from = source(row) + column;
+        const auto stride = source(row + rows_a_step) - source(row);
+#pragma unroll
+        for (unsigned step = 0; step < Rows / rows_a_step; ++step) {
+          copy_vector(target + step * rows_a_step * pitch, from);
+          from += stride;
+        }
+        return;
+      }
+    }
     const auto one = [&](unsigned v) {
       const unsigned row = v / vectors, column = v % vectors * per_vector;
       T* target = to + row * pitch + column;

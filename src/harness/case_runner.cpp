@@ -123,6 +123,12 @@ CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
     if (uses_device) {
       result.after = device::telemetry(context.device->index);
       state.monitor.see(*result.after);
+      // By now the link may sleep at a low generation; what it ran at is what counts.
+      result.after->pcie_generation = state.monitor.pcie_generation;
+      for (const auto& reason : state.monitor.throttle_reasons) {
+        if (!spoils_samples(reason))
+          result.warn("clocks_held", "the device held its clocks back while sampling (" + reason + ")");
+      }
       warn_about_state(result, *result.before, *result.after);
     }
     warn_about_host(result, context.governor);

@@ -23,6 +23,7 @@ struct SamplingOptions {
   std::optional<int> warmups;    ///< default 2; none on an emulated device
   std::optional<double> budget;  ///< seconds per case
   std::size_t chunks = 16;       ///< of placement `streamed`
+  bool latch = true;             ///< hold the stream until all is queued; without, small copies show the submission
   double latch_timeout = 5;
   int least_ticks = 100;    ///< a sample shorter than this many timer ticks is batched
   int largest_batch = 128;  ///< launch queues are finite, and a latch holds all of a batch

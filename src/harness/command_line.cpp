@@ -136,6 +136,7 @@ int run(CLI::App& app, int argc, char** argv) {
   measure->add_option("--device", options.device, "Index or UUID (default 0)");
   measure->add_option("--numa", numbers.numa, "NUMA node of host memory and threads (default: the device's)");
   measure->add_option("--seed", numbers.seed, "Seed of the inputs (default 42)");
+  measure->add_flag("!--no-latch", options.sampling.latch, "Do not hold the stream until all is queued");
   measure->add_flag("--dry-run", options.dry_run, "Say what would run, how large and how long it is");
   measure->add_flag("--resume", options.resume, "Leave out cases that the record file holds already");
   measure->add_flag("--table", options.table, "Print medians at the end");

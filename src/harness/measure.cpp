@@ -57,7 +57,9 @@ class Measurement {
     out_by_clock_ = memory::travel_out(placement_) == Travel::host_access;
     overlapped_by_clock_ = out_by_clock_ || memory::travel_in(placement_) == Travel::blocking ||
                            memory::travel_out(placement_) == Travel::blocking;
-    latch_copies_ = !set_.copies_block();
+    latch_ = s_.sampling.latch;
+    latch_copies_ = latch_ && !set_.copies_block();
+    if (!latch_) s_.result.warn("no_latch", "no latch held the stream, as asked for: times include submission");
     streamed_ = placement_ == memory::Placement::streamed;
     if (streamed_) {
       chunks_ = memory::cut(s_.chunk_units, s_.sampling.chunks);
@@ -115,6 +117,7 @@ class Measurement {
     {
       const Accounted inputs(s_.account.inputs);
       for (std::size_t i = 0; i < s_.buffers.size(); ++i) s_.fill(i);
+      dirty_ = false;
     }
     const double device = clocked([&] {
       set_.allocate_device(stream_);
@@ -189,14 +192,14 @@ class Measurement {
   template <class Queue>
   double event_timed(bool latched, int batch, bool& spoilt, Queue queue) {
     {
-      Held held(latch_, stream_, s_.sampling.latch_timeout, latched);
+      Held held(spin_latch_, stream_, s_.sampling.latch_timeout, latched);
       begin_.record(stream_);
       for (int i = 0; i < batch; ++i) queue();
       end_.record(stream_);
       held.release();
     }
     stream_.synchronize();
-    if (latched && latch_.timed_out()) spoilt = true;
+    if (latched && spin_latch_.timed_out()) spoilt = true;
     return device::elapsed(begin_, end_) / batch;
   }
 
@@ -221,7 +224,7 @@ class Measurement {
       for (auto& sentence : set_.disagreements()) s_.result.warn("placement_disagrees", std::move(sentence));
       mark = now();
     }
-    pass.kernel = event_timed(true, kernel_batch_, pass.spoilt, [&] { body_({stream_, units_}); });
+    pass.kernel = event_timed(latch_, kernel_batch_, pass.spoilt, [&] { body_({stream_, units_}); });
     pass.kernel_clock = lap(kernel_batch_);
     if (kernel_batch_ > 1 && has_inout_) {
       // The batch has applied the kernel to its own results; out must carry those of one run.
@@ -271,7 +274,7 @@ class Measurement {
       computed_.resize(chunks_.size());
     }
     {
-      Held held(latch_, stream_, s_.sampling.latch_timeout, true);
+      Held held(spin_latch_, stream_, s_.sampling.latch_timeout, latch_);
       begin_.record(stream_);
       for (std::size_t k = 0; k < chunks_.size(); ++k) {
         set_.copy_in(stream_, chunks_[k], k == 0);
@@ -286,7 +289,7 @@ class Measurement {
       held.release();
     }
     out_stream_->synchronize();
-    if (latch_.timed_out()) spoilt = true;
+    if (latch_ && spin_latch_.timed_out()) spoilt = true;
     return device::elapsed(begin_, end_);
   }
 
@@ -384,7 +387,7 @@ class Measurement {
     report("in", "event", in, in_batch_, in_bytes_, in_moved_, "h2d");
     report("kernel", "event", kernel, kernel_batch_, 0, 0, "");
     report("out", out_by_clock_ ? "clock" : "event", out, out_batch_, out_bytes_, out_moved_, "d2h");
-    if (!latch_copies_ && (has_in_ || has_out_))
+    if (set_.copies_block() && (has_in_ || has_out_))
       s_.result.warn("latch_exempt",
                      "copies of this placement synchronise with the host or may, so no latch holds the stream and "
                      "their times include submission");
@@ -441,7 +444,7 @@ class Measurement {
       double sum = 0;
       const auto nothing = [] {};
       if (has_in_) sum += event_timed(latch_copies_, 1, spoilt, nothing);
-      sum += event_timed(true, 1, spoilt, nothing);
+      sum += event_timed(latch_, 1, spoilt, nothing);
       if (has_out_ && out_by_clock_) {
         const double begin = now();
         stream_.synchronize();
@@ -565,12 +568,13 @@ class Measurement {
   std::size_t in_bytes_ = 0, out_bytes_ = 0;  // that must travel
   std::size_t in_moved_ = 0, out_moved_ = 0;  // that were asked to
   bool has_inout_ = false, has_in_ = false, has_out_ = false;
-  bool out_by_clock_ = false, overlapped_by_clock_ = false, latch_copies_ = false, streamed_ = false;
+  bool out_by_clock_ = false, overlapped_by_clock_ = false, streamed_ = false;
+  bool latch_ = true, latch_copies_ = false;
   bool dirty_ = false;  // in-place results lie where inputs should
   bool placement_checked_ = false;
   int in_batch_ = 1, kernel_batch_ = 1, out_batch_ = 1, overlapped_batch_ = 1;
 
-  device::SpinLatch latch_;
+  device::SpinLatch spin_latch_;
   device::Event begin_, end_;
   std::vector<memory::Range> chunks_;
   std::optional<device::Stream> kernels_stream_, out_stream_;

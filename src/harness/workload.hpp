@@ -290,7 +290,7 @@ class Workload {
   Workload& summary(std::string text);
   Workload& source(std::string text);  ///< paper and section
   Workload& tags(std::vector<std::string> tags);
-  Workload& placements(std::vector<memory::Placement> list);  ///< empty list: the workload has none (reference/*)
+  Workload& placements(std::vector<memory::Placement> list);  ///< none unless called (reference/*)
   Workload& stagings(std::vector<Staging> list);
   Workload& axis(Axis axis);
   Workload& size(std::string name, AxisSettings settings);

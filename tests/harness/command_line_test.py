@@ -174,6 +174,13 @@ class CommandLine(unittest.TestCase):
         self.measure("fixture/saxpy", "--size", "small", "--mode", "uvm", ISTHMUS_EMULATOR="memory=256KiB")
         self.assertIn("device memory", self.records()[0]["skipped"])
 
+    def test_without_a_latch_the_record_says_so(self):
+        for option, expected in (([], False), (["--no-latch"], True)):
+            self.record.unlink(missing_ok=True)
+            self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm", *option)
+            (record,) = self.records()
+            self.assertEqual("no_latch" in {w["code"] for w in record["warnings"]}, expected)
+
     def test_processes_share_one_file_and_one_run(self):
         done = self.measure("fixture/saxpy", "--size", "tiny", "--processes", "3", "--table")
         self.assertEqual(done.returncode, 0, done.stderr)

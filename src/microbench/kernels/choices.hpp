@@ -99,7 +99,7 @@ inline device::LaunchShape shape_for_chunk(device::LaunchShape shape, std::uint6
   return shape;
 }
 
-// Axes that all seven have: threads, blocks, depth, shared_bytes, carveout.
+// What all seven have: every placement, and the axes threads, blocks, depth, shared_bytes, carveout.
 void add_geometry_axes(harness::Workload& workload, std::vector<AxisValue> allowed_threads);
 /// paper-fig4, super and mega: the paper's geometry with `settings` of the workload added.
 void add_paper_preset(harness::Workload& workload, harness::AxisSettings settings);

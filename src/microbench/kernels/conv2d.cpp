@@ -214,7 +214,7 @@ Workload workload() {
   add_geometry_axes(w, {});
   w.axis({.name = "tile",
           .help = "output rows x columns of a staged tile, which has a halo besides (the original's is 32x32)",
-          .default_value = Tile16x128::name,
+          .default_value = Tile32x128::name,
           .allowed = Tiles::allowed(),
           .minimum = 0});
   add_matrix_sizes(w, {"rows", "cols"}, 32, 64);

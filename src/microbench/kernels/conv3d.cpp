@@ -304,7 +304,7 @@ Workload workload() {
   w.axis({.name = "tile",
           .help = "output rows x columns of a staged tile, which has a halo besides; planes follow one another "
                   "(the original's tile is 12x12x12 and a halo)",
-          .default_value = Tile16x64::name,
+          .default_value = Tile16x128::name,
           .allowed = Tiles::allowed(),
           .minimum = 0});
   const auto cube = [](std::int64_t extent) { return AxisSettings{{"planes", extent}, {"rows", extent}, {"cols", extent}}; };

@@ -14,15 +14,13 @@ using device::TilePipeline;
 constexpr unsigned threads = 256;
 
 /// What a block computes in one go, and what each of its threads does of it: Rows × Columns of C in steps of Depth
-/// along k. 32 threads form a patch of 8 × 4, so that each of their 16-byte reads of a column of A and of a row of B
-/// meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
-template <unsigned Rows, unsigned Columns, unsigned Depth>
+/// along k. 32 threads form a patch of 8 × 4 or 4 × 8, so that each of their 16-byte reads of a column of A and of a row
+/// of B meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
+template <unsigned Rows, unsigned Columns, unsigned Depth, unsigned PatchRows = 8>
 struct TileShape {
   static constexpr unsigned rows = Rows, columns = Columns, depth = Depth;
-  static constexpr unsigned patch_rows = 8, patch_columns = 4;
-  static constexpr unsigned patches_down = 2;
-  // With 16 × 8 values a thread needs so many registers that one block fills a multiprocessor.
-  static constexpr unsigned resident_blocks = Rows * Columns > 128 * 128 ? 1 : 2;
+  static constexpr unsigned patch_rows = PatchRows, patch_columns = 32 / PatchRows;
+  static constexpr unsigned patches_down = PatchRows == 8 ? 2 : 4;
   static constexpr unsigned patches_across = threads / 32 / patches_down;
   static constexpr unsigned thread_rows = Rows / (patch_rows * patches_down);
   static constexpr unsigned thread_columns = Columns / (patch_columns * patches_across);
@@ -33,7 +31,7 @@ struct TileShape {
 struct Tile128x16 : TileShape<128, 128, 16> {
   static constexpr const char* name = "128x128x16";
 };
-struct Tile128x32 : TileShape<128, 128, 32> {
+struct Tile128x32 : TileShape<128, 128, 32, 4> {
   static constexpr const char* name = "128x128x32";
 };
 struct Tile64 : TileShape<64, 64, 16> {
@@ -42,10 +40,7 @@ struct Tile64 : TileShape<64, 64, 16> {
 struct Tile32 : TileShape<32, 32, 32> {
   static constexpr const char* name = "32x32x32";
 };
-struct Tile256x16 : TileShape<256, 128, 16> {
-  static constexpr const char* name = "256x128x16";
-};
-using Tiles = TileChoices<Tile128x16, Tile128x32, Tile256x16, Tile64, Tile32>;
+using Tiles = TileChoices<Tile128x16, Tile128x32, Tile64, Tile32>;
 constexpr std::size_t unit = 128;  // rows of A and C in one unit of `streamed`
 
 /// Shapes and pitches, in elements.
@@ -141,7 +136,7 @@ __device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::t
 // From global memory through the L1 cache into registers. Rows beyond m and columns beyond n are computed from the
 // last ones there are, and not written.
 template <class Tile>
-__global__ void __launch_bounds__(threads, 2)
+__global__ void __launch_bounds__(threads)
     gemm_none(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
   const Place<Tile> place;
   const std::uint64_t tiles = ((p.m + Tile::rows - 1) / Tile::rows) * ((p.n + Tile::columns - 1) / Tile::columns);
@@ -165,17 +160,36 @@ __global__ void __launch_bounds__(threads, 2)
       b_offset[j] = at < columns ? at : 0;
     }
     float sums[Tile::thread_rows][Tile::thread_columns] = {};
-#pragma unroll 1
-    for (std::size_t l = 0; l < p.k; ++l, ++a_corner, b_row += p.b_pitch) {
-      float a_values[Tile::thread_rows], b_values[Tile::thread_columns];
-#pragma unroll
-      for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = a_corner[a_offset[i]];
+    const auto multiply_by_row = [&](const float (&a_values)[Tile::thread_rows]) {
+      float b_values[Tile::thread_columns];
 #pragma unroll
       for (unsigned j = 0; j < Tile::thread_columns / 4; ++j) {
         const float4 v = *reinterpret_cast<const float4*>(b_row + b_offset[j]);
         b_values[4 * j] = v.x, b_values[4 * j + 1] = v.y, b_values[4 * j + 2] = v.z, b_values[4 * j + 3] = v.w;
       }
       multiply_add<Tile>(sums, a_values, b_values);
+      b_row += p.b_pitch;
+    };
+    std::size_t l = 0;
+    for (; l + 4 <= p.k; l += 4) {
+      float4 a_vectors[Tile::thread_rows];
+#pragma unroll
+      for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+        a_vectors[i] = *reinterpret_cast<const float4*>(a_corner + a_offset[i] + l);
+      }
+#pragma unroll
+      for (unsigned q = 0; q < 4; ++q) {
+        float a_values[Tile::thread_rows];
+#pragma unroll
+        for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = part(a_vectors[i], q);
+        multiply_by_row(a_values);
+      }
+    }
+    for (; l < p.k; ++l) {
+      float a_values[Tile::thread_rows];
+#pragma unroll
+      for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = a_corner[a_offset[i] + l];
+      multiply_by_row(a_values);
     }
     write_tile<Tile>(sums, place, c, p, row, column);
   }
@@ -184,7 +198,7 @@ __global__ void __launch_bounds__(threads, 2)
 // The same, with tiles of A and B in shared memory, both as they lie in global memory: A is read along k in vectors,
 // so it need not be transposed, and 16-byte and bulk copies can bring it.
 template <TileStaging staging, unsigned Depth, class Tile>
-__global__ void __launch_bounds__(threads, Tile::resident_blocks)
+__global__ void __launch_bounds__(threads, 2)
     gemm_staged(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
   float* buffers = device::dynamic_shared<float>();
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, Depth>];
@@ -296,7 +310,7 @@ Workload workload() {
   add_geometry_axes(w, {std::int64_t{threads}});
   w.axis({.name = "tile",
           .help = "rows x columns of C and depth along k of a staged tile (the original's is 32x32x32)",
-          .default_value = Tile128x16::name,
+          .default_value = Tile128x32::name,
           .allowed = Tiles::allowed(),
           .minimum = 0});
   add_matrix_sizes(w, {"m", "n", "k"}, 16, 32);

@@ -140,7 +140,7 @@ Workload blas_workload(const char* name, void (*function)(Case&), const char* su
       .source("isthmus")
       .tags({"reference"})
       .placements({})
-      .stagings({Staging::none})
+      .stagings({})
       .metrics({metric_name});
   for (const std::string& extent : extents) {
     w.axis({.name = extent, .help = "as in the workload of the same name", .default_value = std::int64_t{1024}, .allowed = {}, .minimum = 1});

@@ -1,0 +1,40 @@
+#pragma once
+
+// Runs cases of the seven workloads as the program does, with small shapes.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "device/device.hpp"
+#include "harness/case_runner.hpp"
+#include "harness/plan.hpp"
+
+namespace isthmus::microbench {
+
+/// All cases of one workload with these settings ("axis=value"); what each came to.
+inline std::vector<harness::CaseResult> run_cases(const std::string& workload, const std::vector<std::string>& stagings,
+                                                  const std::vector<std::string>& placements,
+                                                  std::vector<std::string> settings) {
+  harness::Request request;
+  request.patterns = {workload};
+  request.stagings = stagings;
+  request.placements = placements;
+  request.settings = std::move(settings);
+  harness::RunContext context;
+  context.device = device::info(0);
+  std::vector<harness::CaseResult> results;
+  for (const auto& spec : harness::plan(request)) results.push_back(harness::run_case(spec, context));
+  return results;
+}
+
+/// A case that neither passed nor was skipped, in words; empty when all is well.
+inline std::string complaint(const harness::CaseResult& result) {
+  if (result.error) return *result.error;
+  if (result.skipped) return "skipped: " + *result.skipped;
+  if (result.verification.verdict != harness::Verdict::pass) return result.verification.detail;
+  return {};
+}
+
+}  // namespace isthmus::microbench
