@@ -10,7 +10,7 @@ using device::BulkBarrier;
 using device::TilePipeline;
 
 /// All 27 differ and none is zero, so that a swapped index shows; exact in fp32.
-constexpr float coefficient(int plane, int row, int column) {
+__host__ __device__ constexpr float coefficient(int plane, int row, int column) {
   return (static_cast<float>((plane * 9 + row * 3 + column + 13) * 5 % 27) - 12.5f) / 64.0f;
 }
 constexpr double sum_of_magnitudes = 27 * 13.5 / 64;
@@ -283,7 +283,7 @@ void run(Case& c) {
       Tiles::with(c.choice("tile"), [&](auto tile) {
         using Tile = decltype(tile);
         const std::size_t needed = depth() * std::size_t{Tile::staged_rows * Tile::staged_columns} * sizeof(float);
-        measure(ISTHMUS_KERNEL(conv3d_staged<how(), depth(), Tile>), shared_bytes_for(c, needed), 1,
+        measure(device::Kernel{"conv3d_staged", conv3d_staged<how(), depth(), Tile>}, shared_bytes_for(c, needed), 1,
                 divide_up(cols, Tile::columns) * divide_up(rows, Tile::rows));
       });
     });

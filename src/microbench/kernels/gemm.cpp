@@ -285,13 +285,13 @@ void run(Case& c) {
     });
   };
   if (staging == Staging::none) {
-    measure(ISTHMUS_KERNEL(gemm_none<Tile128x16>), Tile128x16{}, 0);
+    measure(device::Kernel{"gemm_none", gemm_none<Tile128x16>}, Tile128x16{}, 0);
   } else {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Tiles::with(c.choice("tile"), [&](auto tile) {
         using Tile = decltype(tile);
         const std::size_t needed = depth() * (Tile::a_elements + Tile::b_elements) * sizeof(float);
-        measure(ISTHMUS_KERNEL(gemm_staged<how(), depth(), Tile>), tile, shared_bytes_for(c, needed));
+        measure(device::Kernel{"gemm_staged", gemm_staged<how(), depth(), Tile>}, tile, shared_bytes_for(c, needed));
       });
     });
   }

@@ -164,7 +164,7 @@ void run(Case& c) {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Tiles::with(c.integer("tile"), [&](auto columns) {
         const std::size_t needed = depth() * (group_rows + 1) * columns() * sizeof(float) + partial_bytes;
-        measure(ISTHMUS_KERNEL(gemv_staged<how(), depth(), columns()>), shared_bytes_for(c, needed), 1);
+        measure(device::Kernel{"gemv_staged", gemv_staged<how(), depth(), columns()>}, shared_bytes_for(c, needed), 1);
       });
     });
   }

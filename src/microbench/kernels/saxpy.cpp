@@ -142,7 +142,7 @@ void run(Case& c) {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Choices<false, true>::with(reuse_shared, [&](auto shared) {
         const std::size_t tile = tile_elements(c, 2 * depth(), Tiles::allowed());
-        const auto kernel = ISTHMUS_KERNEL(saxpy_staged<how(), depth(), shared()>);
+        const auto kernel = device::Kernel{"saxpy_staged", saxpy_staged<how(), depth(), shared()>};
         const auto shape = prepare(c, kernel, threads, shared_bytes_for(c, 2 * depth() * tile * sizeof(float)),
                                    divide_up(n, tile), 1);
         c.measure([&](const Launch& at) {

@@ -14,7 +14,7 @@ using device::TilePipeline;
 
 constexpr float alpha = 0.9921875f;
 // The constant depends on the visit, so that visiting in another order gives another result.
-constexpr float beta(std::uint64_t visit) { return static_cast<float>(visit & 4095) * 0x1p-13f; }
+__host__ __device__ constexpr float beta(std::uint64_t visit) { return static_cast<float>(visit & 4095) * 0x1p-13f; }
 constexpr double largest_beta = 0.5;
 
 using Tiles = Choices<1024, 2048, 4096, 8192>;
@@ -256,9 +256,9 @@ void run(Case& c) {
       Choices<false, true>::with(reuse_shared, [&](auto shared) {
         const std::size_t shared_bytes = shared_bytes_for(c, depth() * std::size_t{tile} * sizeof(float));
         if (!whole_vector) {
-          measure_tiles(ISTHMUS_KERNEL(vector_rand_tile_staged<how(), depth(), shared()>), shared_bytes, 1);
+          measure_tiles(device::Kernel{"vector_rand_tile_staged", vector_rand_tile_staged<how(), depth(), shared()>}, shared_bytes, 1);
         } else if constexpr (how() != TileStaging::bulk) {
-          measure_tiles(ISTHMUS_KERNEL(vector_rand_vector_staged<how(), depth(), shared()>), shared_bytes, 1);
+          measure_tiles(device::Kernel{"vector_rand_vector_staged", vector_rand_vector_staged<how(), depth(), shared()>}, shared_bytes, 1);
         }
       });
     });

@@ -135,7 +135,7 @@ void run(Case& c) {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Choices<false, true>::with(reuse_shared, [&](auto shared) {
         const std::size_t tile = tile_elements(c, depth(), Tiles::allowed());
-        const auto kernel = ISTHMUS_KERNEL(vector_seq_staged<how(), depth(), shared()>);
+        const auto kernel = device::Kernel{"vector_seq_staged", vector_seq_staged<how(), depth(), shared()>};
         const auto shape = prepare(c, kernel, threads, shared_bytes_for(c, depth() * tile * sizeof(float)), divide_up(n, tile), 1);
         c.measure([&](const Launch& at) {
           launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at), tile, iterations);
