@@ -110,7 +110,9 @@ __global__ void conv2d_staged(const float* __restrict__ in, float* __restrict__ 
   const auto first_row = [&](std::uint64_t tile) {
     return g.first_row + (blockIdx.x + tile * gridDim.x) / across * Tile::rows;
   };
-  const auto first_column = [&](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) % across * Tile::columns; };
+  const auto first_column = [&](std::uint64_t tile) {
+    return (blockIdx.x + tile * gridDim.x) % across * Tile::columns;
+  };
   pipeline.run(
       mine,
       [&](auto& copier, unsigned stage, std::uint64_t tile) {

@@ -14,8 +14,8 @@ using device::TilePipeline;
 constexpr unsigned threads = 256;
 
 /// What a block computes in one go, and what each of its threads does of it: Rows × Columns of C in steps of Depth
-/// along k. 32 threads form a patch of 8 × 4 or 4 × 8, so that each of their 16-byte reads of a column of A and of a row
-/// of B meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
+/// along k. 32 threads form a patch of 8 × 4 or 4 × 8, so that each of their 16-byte reads of a column of A and of a
+/// row of B meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
 template <unsigned Rows, unsigned Columns, unsigned Depth, unsigned PatchRows = 8>
 struct TileShape {
   static constexpr unsigned rows = Rows, columns = Columns, depth = Depth;
@@ -88,7 +88,9 @@ __device__ inline void multiply_add(float (&sums)[Tile::thread_rows][Tile::threa
   }
 }
 
-__device__ inline float part(const float4& v, unsigned i) { return i == 0 ? v.x : (i == 1 ? v.y : (i == 2 ? v.z : v.w)); }
+__device__ inline float part(const float4& v, unsigned i) {
+  return i == 0 ? v.x : (i == 1 ? v.y : (i == 2 ? v.z : v.w));
+}
 
 /// Thread_columns values of one row of B; `row` points to the thread's first column.
 template <class Tile>
@@ -106,8 +108,9 @@ __device__ inline void read_row(float (&b)[Tile::thread_columns], const float* r
 }
 
 template <class Tile>
-__device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::thread_columns], const Place<Tile>& place,
-                                  float* c, const Problem& p, std::size_t row, std::size_t column) {
+__device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::thread_columns],
+                                  const Place<Tile>& place, float* c, const Problem& p, std::size_t row,
+                                  std::size_t column) {
 #pragma unroll
   for (unsigned i = 0; i < Tile::thread_rows; ++i) {
     const std::size_t at = row + place.row_of(i);
@@ -147,7 +150,8 @@ __global__ void __launch_bounds__(threads)
     const float* a_corner = a + row * p.a_pitch;
     const float* b_row = b + column;
     const unsigned rows = p.m - row < Tile::rows ? static_cast<unsigned>(p.m - row) : Tile::rows;
-    const unsigned columns = p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
+    const unsigned columns =
+        p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
     unsigned a_offset[Tile::thread_rows], b_offset[Tile::thread_columns / 4];
 #pragma unroll
     for (unsigned i = 0; i < Tile::thread_rows; ++i) {
@@ -160,7 +164,7 @@ __global__ void __launch_bounds__(threads)
       b_offset[j] = at < columns ? at : 0;
     }
     float sums[Tile::thread_rows][Tile::thread_columns] = {};
-    const auto multiply_by_row = [&](const float (&a_values)[Tile::thread_rows]) {
+    const auto multiply_by_row = [&](const float(&a_values)[Tile::thread_rows]) {
       float b_values[Tile::thread_columns];
 #pragma unroll
       for (unsigned j = 0; j < Tile::thread_columns / 4; ++j) {
@@ -212,7 +216,8 @@ __global__ void __launch_bounds__(threads, 2)
     tile_corner<Tile>(tile, p, row, column);
     // Rows that exist, and columns up to the padding: what lies beyond k is zero in A (padding or fill) or not read.
     const unsigned rows = p.m - row < Tile::rows ? static_cast<unsigned>(p.m - row) : Tile::rows;
-    const unsigned columns = p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
+    const unsigned columns =
+        p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
     const float* a_corner = a + row * p.a_pitch;
     const float* b_corner = b + column;
     float sums[Tile::thread_rows][Tile::thread_columns] = {};
@@ -224,7 +229,8 @@ __global__ void __launch_bounds__(threads, 2)
           const unsigned depth = left < Tile::depth ? static_cast<unsigned>(left) : Tile::depth;
           copier.template rows<Tile::rows, Tile::depth>(buffer, Tile::a_pitch, {0, rows, 0, (depth + 3) / 4 * 4},
                                                         [&](unsigned r) { return a_corner + r * p.a_pitch + l; });
-          copier.template rows<Tile::depth, Tile::columns>(buffer + Tile::a_elements, Tile::columns, {0, depth, 0, columns},
+          copier.template rows<Tile::depth, Tile::columns>(buffer + Tile::a_elements, Tile::columns,
+                                                           {0, depth, 0, columns},
                                                            [&](unsigned r) { return b_corner + (l + r) * p.b_pitch; });
         },
         [&](unsigned stage, std::uint64_t) {
