@@ -18,6 +18,14 @@ if(ISTHMUS_CCACHE)
   set(CMAKE_HIP_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
 endif()
 
+# What the compiler reports of registers, shared memory and spills is kept beside each object (scripts/kernel-report).
+option(ISTHMUS_KERNEL_REPORTS "Keep the compiler's report of each kernel" OFF)
+if(ISTHMUS_KERNEL_REPORTS)
+  foreach(language CXX CUDA HIP)
+    list(PREPEND CMAKE_${language}_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/keep-kernel-report)
+  endforeach()
+endif()
+
 set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(ISTHMUS_WERROR)
   list(APPEND warnings -Werror)
@@ -31,6 +39,10 @@ target_compile_options(
   INTERFACE $<$<COMPILE_LANGUAGE:CXX,HIP>:${warnings}>
             # -lineinfo lets profilers and sanitizers name our lines; it changes no code. No fast-math anywhere.
             $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_for_nvcc} -lineinfo $<$<BOOL:${ISTHMUS_WERROR}>:--Werror=all-warnings>>)
+if(ISTHMUS_KERNEL_REPORTS)
+  target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>
+                         $<$<COMPILE_LANGUAGE:HIP>:-Rpass-analysis=kernel-resource-usage>)
+endif()
 if(ISTHMUS_BACKEND STREQUAL "cuda")
   target_compile_definitions(isthmus_options INTERFACE ISTHMUS_BACKEND_CUDA)
 elseif(ISTHMUS_BACKEND STREQUAL "hip")

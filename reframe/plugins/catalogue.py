@@ -28,7 +28,12 @@ def essence(listing: dict) -> dict:
         }
         for w in sorted(listing["workloads"], key=lambda w: w["name"])
     ]
-    return {"sizes": listing["sizes"], "modes": listing["modes"], "workloads": workloads}
+    placements, stagings = listing["placements"], listing["stagings"]
+    modes = sorted(
+        listing["modes"].items(),
+        key=lambda item: (placements.index(item[1]["placement"]), stagings.index(item[1]["staging"])),
+    )
+    return {"sizes": listing["sizes"], "modes": dict(modes), "workloads": workloads}
 
 
 def text(listing: dict) -> str:

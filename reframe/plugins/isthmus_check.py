@@ -237,7 +237,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         build = builtins.fixture(IsthmusBuild, scope="environment")
 
     workload: str
-    mode: str
+    mode: str | None
     size: str
     native = False
 
@@ -246,7 +246,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
     valid_prog_environs = ["*"]
     num_tasks = 1
 
-    #: Shown by ReFrame; everything else stays in the record.
+    #: Shown by ReFrame, everything else stays in the record; empty: all metrics.
     published = (
         "in", "kernel", "out", "overlapped", "paper_total", "wall",
         "in_rate", "out_rate", "kernel_rate", "kernel_flop_rate",
@@ -264,7 +264,9 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         if not self.is_dry_run() and not os.access(path, os.X_OK):
             raise ReframeError(f"{path}: no such program; set ISTHMUS_BENCH to a built isthmus-bench, or leave it out")
         self.executable = path
-        self.executable_opts = ["run", self.workload, "--mode", self.mode, "--size", self.size, "--record", RECORD]
+        self.executable_opts = ["run", self.workload, "--size", self.size, "--record", RECORD]
+        if self.mode:
+            self.executable_opts += ["--mode", self.mode]
         if self.samples is not None:
             self.executable_opts += ["--samples", str(self.samples)]
         if self.processes != 1:
@@ -307,7 +309,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         except records.RecordError as error:
             raise SanityError(f"the record cannot be taken: {error}") from None
         if cases:
-            keep_record(path, f"{self.current_partition.fullname}-{self.workload}-{self.mode}-{self.size}")
+            keep_record(path, f"{self.current_partition.fullname}-{self.workload}-{self.mode or ''}-{self.size}")
         if len(cases) != self.processes:
             raise SanityError(f"{len(cases)} records where {self.processes} were asked for")
         return cases
@@ -369,7 +371,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
                 self._judge_metric(name, metric, cases[0])
         first = medians[0]
         values = {}
-        for name in self.published:
+        for name in self.published or first:
             if name in first:
                 found = sorted(m[name]["median"] for m in medians if name in m)
                 middle = len(found) // 2
@@ -391,7 +393,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
             raise SanityError(f"{name}: every sample is invalid ({spoilt})")
         if not math.isfinite(value):
             raise SanityError(f"{name} is {value}")
-        if name in self.published and value <= 0:
+        if name in (self.published or (name,)) and value <= 0:
             raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")
         share, limit = metric.get("share"), metric.get("limit")
         if share is not None and share > LIMIT_SLACK and not case["emulated"]:
@@ -403,7 +405,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         driver = case["devices"][0]["driver"] if case["devices"] else ""
         found = find_references(
             references_folder(),
-            {"workload": self.workload, "mode": self.mode, "size": self.size, "partition": partition.name,
+            {"workload": self.workload, "mode": self.mode or "", "size": self.size, "partition": partition.name,
              "driver": driver or ""},
         )  # fmt: skip
         required = site_setting(partition, "require_reference", False)

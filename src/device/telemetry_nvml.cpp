@@ -129,13 +129,20 @@ class Asker {
     value.scope = scope;
     if (!nvml_.call("nvmlDeviceGetFieldValues", device_, 1, &value) || value.status != success) return std::nullopt;
     switch (value.type) {
-      case 0: return value.value.as_double;
-      case 1: return value.value.as_unsigned;
-      case 2: return static_cast<double>(value.value.as_unsigned_long);
-      case 3: return static_cast<double>(value.value.as_unsigned_long_long);
-      case 4: return static_cast<double>(value.value.as_long_long);
-      case 5: return value.value.as_int;
-      default: return std::nullopt;
+      case 0:
+        return value.value.as_double;
+      case 1:
+        return value.value.as_unsigned;
+      case 2:
+        return static_cast<double>(value.value.as_unsigned_long);
+      case 3:
+        return static_cast<double>(value.value.as_unsigned_long_long);
+      case 4:
+        return static_cast<double>(value.value.as_long_long);
+      case 5:
+        return value.value.as_int;
+      default:
+        return std::nullopt;
     }
   }
   const Nvml& nvml() const { return nvml_; }
@@ -214,9 +221,8 @@ std::vector<unsigned> foreign_processes(const Asker& ask) {
   }
   // In a container the pids are those of the host and ours is not among them: one that cannot be seen from here is us.
   if (!saw_ourselves) {
-    const auto unseen = std::find_if(pids.begin(), pids.end(), [](unsigned pid) {
-      return access(fmt::format("/proc/{}", pid).c_str(), F_OK) != 0;
-    });
+    const auto unseen = std::find_if(
+        pids.begin(), pids.end(), [](unsigned pid) { return access(fmt::format("/proc/{}", pid).c_str(), F_OK) != 0; });
     if (unseen != pids.end()) pids.erase(unseen);
   }
   return pids;

@@ -79,7 +79,8 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
   if (const auto value = integer(texts.samples, "--samples", 1, kMany)) sampling.samples = static_cast<int>(*value);
   if (const auto value = integer(texts.warmups, "--warmups", 0, kMany)) sampling.warmups = static_cast<int>(*value);
   if (const auto value = integer(texts.chunks, "--chunks", 1, 512)) sampling.chunks = static_cast<std::size_t>(*value);
-  if (const auto value = integer(texts.processes, "--processes", 1, 10'000)) options.processes = static_cast<int>(*value);
+  if (const auto value = integer(texts.processes, "--processes", 1, 10'000))
+    options.processes = static_cast<int>(*value);
   if (const auto value = integer(texts.numa, "--numa", 0, 1'000)) options.numa_node = static_cast<int>(*value);
   if (const auto value = integer(texts.seed, "--seed", 0, INT64_MAX)) options.seed = static_cast<std::uint64_t>(*value);
   sampling.budget = seconds(texts.budget, "--budget");
@@ -92,7 +93,7 @@ void apply_injection() {
   try {
     device::set_injection(text);
   } catch (const std::invalid_argument& error) {
-    throw InputError(fmt::format("ISTHMUS_INJECT: {}", error.what()));
+    throw InputError(error.what());
   }
 }
 

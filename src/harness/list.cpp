@@ -53,18 +53,10 @@ json preset_json(const Preset& preset) {
 
 json workload_json(const Workload& workload) {
   const auto& description = workload.description();
-  json entry = {{"name", workload.name()},
-                {"version", description.version},
-                {"summary", description.summary},
-                {"source", description.source},
-                {"tags", description.tags},
-                {"placements", json::array()},
-                {"stagings", json::array()},
-                {"axes", json::array()},
-                {"sizes", json::object()},
-                {"presets", json::array()},
-                {"metrics", json::array()},
-                {"native", description.native}};
+  json entry = {{"name", workload.name()},      {"version", description.version}, {"summary", description.summary},
+                {"source", description.source}, {"tags", description.tags},       {"placements", json::array()},
+                {"stagings", json::array()},    {"axes", json::array()},          {"sizes", json::object()},
+                {"presets", json::array()},     {"metrics", json::array()},       {"native", description.native}};
   for (const auto placement : description.placements) entry["placements"].push_back(memory::name(placement));
   for (const auto staging : description.stagings) entry["stagings"].push_back(name(staging));
   for (const auto& axis : description.axes) entry["axes"].push_back(axis_json(axis));
@@ -107,8 +99,11 @@ std::string list_text(const std::string& pattern) {
 }
 
 std::string list_json(const std::string& pattern) {
-  json document = {{"workloads", json::array()}, {"modes", json::object()},  {"placements", json::array()},
-                   {"stagings", json::array()},  {"sizes", json::array()}};
+  json document = {{"workloads", json::array()},
+                   {"modes", json::object()},
+                   {"placements", json::array()},
+                   {"stagings", json::array()},
+                   {"sizes", json::array()}};
   for (const auto* workload : select_workloads({pattern})) document["workloads"].push_back(workload_json(*workload));
   for (const auto& mode : all_modes())
     document["modes"][std::string(mode.name)] = {{"placement", memory::name(mode.placement)},
@@ -137,20 +132,22 @@ Info info() {
   }
   const auto backend = device::backend();
   const json host = host_json();
+  json injectable = json::array();
+  for (const auto call : device::injectable_calls()) injectable.push_back(call);
   const json document = {{"backend", device::name(backend)},
+                         {"injectable_calls", injectable},
                          {"emulated", backend == device::Backend::emulator},
                          {"devices", devices},
                          {"host", host},
                          {"build", build_json()},
                          {"problem", found.problem.empty() ? json(nullptr) : json(found.problem)}};
   found.json = document.dump(2);
-  found.text = fmt::format("backend    {}{}\n{}host       {}, {} cores, {} NUMA nodes\nsystem     {}, {}\nbuild      {}, {}\n",
-                           device::name(backend),
-                           backend == device::Backend::emulator ? " (device times mean nothing)" : "", device_lines,
-                           host["cpu"].get<std::string>(), host["cores"].get<int>(), host["numa_nodes"].get<int>(),
-                           host["os"].is_string() ? host["os"].get<std::string>() : "unknown system",
-                           host["kernel"].get<std::string>(), build_json()["compiler"].get<std::string>(),
-                           build_json()["type"].get<std::string>());
+  found.text = fmt::format(
+      "backend    {}{}\n{}host       {}, {} cores, {} NUMA nodes\nsystem     {}, {}\nbuild      {}, {}\n",
+      device::name(backend), backend == device::Backend::emulator ? " (device times mean nothing)" : "", device_lines,
+      host["cpu"].get<std::string>(), host["cores"].get<int>(), host["numa_nodes"].get<int>(),
+      host["os"].is_string() ? host["os"].get<std::string>() : "unknown system", host["kernel"].get<std::string>(),
+      build_json()["compiler"].get<std::string>(), build_json()["type"].get<std::string>());
   if (!found.problem.empty()) found.text += "problem    " + found.problem + "\n";
   return found;
 }

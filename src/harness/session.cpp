@@ -47,7 +47,9 @@ std::optional<Child> child_role() {
   return Child{std::atoi(role.c_str()), role.substr(first + 1, second - first - 1), role.substr(second + 1)};
 }
 
-void say(std::string_view sentence) { fmt::print(stderr, "isthmus-bench: {}\n", sentence); }
+void say(std::string_view sentence) {
+  fmt::print(stderr, "isthmus-bench: {}\n", sentence);
+}
 
 /// A line that is written over, on a terminal only.
 class Progress {
@@ -96,10 +98,12 @@ int choose_numa_node(const std::optional<int>& asked, const std::optional<device
     if (!memory::numa_node_usable(*asked))
       throw InputError(fmt::format("there is no usable NUMA node {}; the highest is {}", *asked,
                                    std::max(0, memory::highest_numa_node())));
-    if (!memory::bind_thread(*asked)) throw InputError(fmt::format("the system refuses to bind to NUMA node {}", *asked));
+    if (!memory::bind_thread(*asked))
+      throw InputError(fmt::format("the system refuses to bind to NUMA node {}", *asked));
     return *asked;
   }
-  if (device && memory::highest_numa_node() > 0 && memory::numa_node_usable(device->numa_node)) return device->numa_node;
+  if (device && memory::highest_numa_node() > 0 && memory::numa_node_usable(device->numa_node))
+    return device->numa_node;
   return -1;
 }
 
@@ -162,8 +166,9 @@ bool keep(RecordFile& file, const json& record, const std::string& label) {
     return true;
   }
   RecordFile(file.path() + ".invalid").append(line);
-  say(fmt::format("{}: its record breaks the schema ({}), which is an error of this program; it was put into {}.invalid",
-                  label, violations.front(), file.path()));
+  say(fmt::format(
+      "{}: its record breaks the schema ({}), which is an error of this program; it was put into {}.invalid", label,
+      violations.front(), file.path()));
   return false;
 }
 
@@ -225,7 +230,8 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
   for (int process = 1; process <= count && !interrupted(); ++process) {
     const std::string role = fmt::format("{}:{}:{}", process, run_id, record);
     const pid_t child = fork();
-    if (child < 0) throw std::runtime_error(fmt::format("process {} could not be started ({})", process, std::strerror(errno)));
+    if (child < 0)
+      throw std::runtime_error(fmt::format("process {} could not be started ({})", process, std::strerror(errno)));
     if (child == 0) {
       setenv(kChildVariable, role.c_str(), 1);
       // The arguments as they stand: the role says which process it is and where the records go.
@@ -272,9 +278,12 @@ std::vector<json> records_of_run(const std::string& path, const std::string& run
 
 std::string no_device_sentence() {
   switch (device::backend()) {
-    case device::Backend::cuda: return "this build measures NVIDIA GPUs and the driver shows none";
-    case device::Backend::hip: return "this build measures AMD GPUs and the driver shows none";
-    case device::Backend::emulator: return "the emulator shows no device";
+    case device::Backend::cuda:
+      return "this build measures NVIDIA GPUs and the driver shows none";
+    case device::Backend::hip:
+      return "this build measures AMD GPUs and the driver shows none";
+    case device::Backend::emulator:
+      return "the emulator shows no device";
   }
   return "";
 }

@@ -11,11 +11,19 @@ namespace {
 
 using nlohmann::json;
 
-std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : "-"; }
+std::string text_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : "-";
+}
 
 std::string cut_to(std::string text, std::size_t width) {
   if (text.size() > width) text = text.substr(0, width - 1) + "~";
   return text;
+}
+
+/// Without its family where the whole name does not fit.
+std::string short_name(const std::string& name, std::size_t width) {
+  const auto slash = name.find('/');
+  return cut_to(name.size() > width && slash != std::string::npos ? name.substr(slash + 1) : name, width);
 }
 
 std::string outcome(const json& record) {
@@ -46,7 +54,7 @@ std::string format_quantity(double value, const std::string& unit) {
     double factor;
     const char* name;
   };
-  constexpr Prefix kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"},
+  constexpr Prefix kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"},  {1e6, "M"}, {1e3, "k"},
                                   {1, ""},     {1e-3, "m"}, {1e-6, "u"}, {1e-9, "n"}};
   for (const auto& [factor, prefix] : kPrefixes) {
     if (unit == "s" && factor > 1) continue;
@@ -60,25 +68,25 @@ std::string format_quantity(double value, const std::string& unit) {
 }
 
 std::string table(const std::vector<json>& records) {
-  std::string text = fmt::format("{:<22} {:<14} {:<6} {:<6} {:>8} {:>8} {:>8}  {}\n", "workload", "placement", "stage",
-                                 "size", "in", "kernel", "out", "");
+  std::string text = fmt::format("{:<19} {:<14} {:<6} {:<6} {:>7} {:>7} {:>7}\n", "workload", "placement", "stage",
+                                 "size", "in", "kernel", "out");
   bool emulated = false;
   for (const auto& record : records) {
     emulated |= record.at("emulated").get<bool>();
-    const std::string head = fmt::format(
-        "{:<22} {:<14} {:<6} {:<6}", cut_to(record.at("workload").get<std::string>(), 22),
-        cut_to(text_of(record.at("placement")), 14), cut_to(text_of(record.at("staging")), 6),
-        cut_to(text_of(record.at("size")), 6));
+    const std::string head =
+        fmt::format("{:<19} {:<14} {:<6} {:<6}", short_name(record.at("workload").get<std::string>(), 19),
+                    cut_to(text_of(record.at("placement")), 14), cut_to(text_of(record.at("staging")), 6),
+                    cut_to(text_of(record.at("size")), 6));
     const bool own_metrics = find_metric(record, "kernel") == nullptr && !record.at("metrics").empty();
     if (!own_metrics) {
-      text += fmt::format("{} {:>8} {:>8} {:>8}  {}\n", head, median_of(find_metric(record, "in")),
-                          median_of(find_metric(record, "kernel")), median_of(find_metric(record, "out")),
-                          cut_to(outcome(record), 7));
+      text +=
+          fmt::format("{} {:>7} {:>7} {:>7} {}\n", head, median_of(find_metric(record, "in")),
+                      median_of(find_metric(record, "kernel")), median_of(find_metric(record, "out")), outcome(record));
       continue;
     }
     for (const auto& metric : record.at("metrics"))
-      text += fmt::format("{} {:>14} {:>11}  {}\n", head, cut_to(metric.at("name").get<std::string>(), 14),
-                          median_of(&metric), cut_to(outcome(record), 7));
+      text += fmt::format("{} {:>12} {:>10} {}\n", head, cut_to(metric.at("name").get<std::string>(), 12),
+                          median_of(&metric), outcome(record));
   }
   if (emulated) text += "Device times are emulated: they say nothing about any hardware.\n";
   return text;

@@ -99,6 +99,7 @@ TEST_F(BarrierTest, EveryThreadOfEveryBlockRunsOnce) {
 
 // --- wrong -----------------------------------------------------------------------------------------
 
+#if !defined(__SANITIZE_THREAD__)  // it would be reported as the race that it is; see sanitizer_test.cpp
 __global__ void barrier_missing(int* values) {
   __shared__ int s[threads];
   s[threadIdx.x] = static_cast<int>(threadIdx.x);
@@ -118,7 +119,6 @@ int wrong_values_without_barrier(std::string_view order) {
   return wrong;
 }
 
-#if !defined(__SANITIZE_THREAD__)  // it would be reported as the race that it is; see sanitizer_test.cpp
 TEST_F(BarrierTest, MissingBarrierHidesInNaturalOrderAndShowsInOthers) {
   // Fresh OS threads would have zeros in s; one that has run the kernel has the right values from last time.
   // So each order runs in a process of its own: what s holds before is 0 there.

@@ -117,7 +117,7 @@ __global__ void bulk(const float* in, float* out, int tiles) {
   for (int i = 0; i < tiles; ++i) {
     if (t == 0 && i + 1 < tiles) fetch(i + 1);
     arrived[i % 2].wait(i / 2 % 2);
-    out[i * tile + t] = s[i % 2 * tile + (tile - 1 - t)];
+    out[(static_cast<int>(blockIdx.x) * tiles + i) * tile + t] = s[i % 2 * tile + (tile - 1 - t)];
     __syncthreads();
   }
 }
@@ -125,14 +125,16 @@ __global__ void bulk(const float* in, float* out, int tiles) {
 TEST_F(CopiesTest, BulkPipelineGivesEachTile) {
   for (const char* order : {"order=natural", "order=reverse", "order=seed:9"}) {
     configure(order);
-    DeviceArray<float> in(ramp(7 * tile)), out(7 * tile);
+    DeviceArray<float> in(ramp(7 * tile)), out(3 * 7 * tile);
     Stream stream;
     launch(stream, ISTHMUS_KERNEL(bulk), {.grid = 3, .block = tile, .shared_bytes = 2 * tile * sizeof(float)}, in.get(),
            out.get(), 7);
     stream.synchronize();
     const auto got = out.host();
-    for (int i = 0; i < 7 * tile; ++i) {
-      ASSERT_EQ(got[static_cast<std::size_t>(i)], static_cast<float>(i / tile * tile + tile - 1 - i % tile)) << order;
+    for (int i = 0; i < 3 * 7 * tile; ++i) {
+      const int within = i % (7 * tile);  // every block copies the same
+      ASSERT_EQ(got[static_cast<std::size_t>(i)], static_cast<float>(within / tile * tile + tile - 1 - within % tile))
+          << order;
     }
   }
 }

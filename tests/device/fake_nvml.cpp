@@ -32,7 +32,9 @@ int answer(const Gpu* gpu, unsigned* out, unsigned value) {
 }  // namespace
 
 extern "C" {
-int nvmlInit_v2() { return success; }
+int nvmlInit_v2() {
+  return success;
+}
 int nvmlSystemGetDriverVersion(char* text, unsigned length) {
   std::snprintf(text, length, "580.159.04");
   return success;
@@ -52,19 +54,37 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Gpu* gpu, Gpu** parent) {
   *parent = &complete;
   return success;
 }
-int nvmlDeviceGetCurrPcieLinkGeneration(Gpu* gpu, unsigned* out) { return answer(gpu, out, 5); }
-int nvmlDeviceGetCurrPcieLinkWidth(Gpu* gpu, unsigned* out) { return answer(gpu, out, 8); }
-int nvmlDeviceGetMaxPcieLinkGeneration(Gpu* gpu, unsigned* out) { return answer(gpu, out, 6); }
-int nvmlDeviceGetMaxPcieLinkWidth(Gpu* gpu, unsigned* out) { return answer(gpu, out, 16); }
-int nvmlDeviceGetClockInfo(Gpu* gpu, unsigned type, unsigned* out) { return answer(gpu, out, type == 1 ? 1980 : 3201); }
-int nvmlDeviceGetMaxClockInfo(Gpu* gpu, unsigned, unsigned* out) { return answer(gpu, out, 2000); }
+int nvmlDeviceGetCurrPcieLinkGeneration(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 5);
+}
+int nvmlDeviceGetCurrPcieLinkWidth(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 8);
+}
+int nvmlDeviceGetMaxPcieLinkGeneration(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 6);
+}
+int nvmlDeviceGetMaxPcieLinkWidth(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 16);
+}
+int nvmlDeviceGetClockInfo(Gpu* gpu, unsigned type, unsigned* out) {
+  return answer(gpu, out, type == 1 ? 1980 : 3201);
+}
+int nvmlDeviceGetMaxClockInfo(Gpu* gpu, unsigned, unsigned* out) {
+  return answer(gpu, out, 2000);
+}
 int nvmlDeviceGetTemperature(Gpu* gpu, unsigned sensor, unsigned* out) {
   return sensor == 0 ? answer(gpu, out, 41) : invalid;
 }
-int nvmlDeviceGetPowerUsage(Gpu* gpu, unsigned* out) { return answer(gpu, out, 123456); }
+int nvmlDeviceGetPowerUsage(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 123456);
+}
 // nvmlDeviceGetEnforcedPowerLimit is missing, as in an old library.
-int nvmlDeviceGetPowerManagementLimit(Gpu* gpu, unsigned* out) { return answer(gpu, out, 650000); }
-int nvmlDeviceGetPowerManagementDefaultLimit(Gpu* gpu, unsigned* out) { return answer(gpu, out, 700000); }
+int nvmlDeviceGetPowerManagementLimit(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 650000);
+}
+int nvmlDeviceGetPowerManagementDefaultLimit(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 700000);
+}
 int nvmlDeviceGetEccMode(Gpu* gpu, unsigned* current, unsigned* pending) {
   *pending = 0;
   return answer(gpu, current, 1);
@@ -74,7 +94,9 @@ int nvmlDeviceGetTotalEccErrors(Gpu* gpu, int type, int counter, unsigned long l
   *count = 1ull << 33;
   return success;
 }
-int nvmlDeviceGetPersistenceMode(Gpu* gpu, unsigned* out) { return answer(gpu, out, 1); }
+int nvmlDeviceGetPersistenceMode(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 1);
+}
 int nvmlDeviceGetMigMode(Gpu* gpu, unsigned* current, unsigned* pending) {
   *pending = 1;
   return answer(gpu, current, 0);
@@ -89,7 +111,9 @@ int nvmlDeviceGetGspFirmwareVersion(Gpu* gpu, char* text) {
   std::snprintf(text, 0x40, "580.159.04");
   return success;
 }
-int nvmlDeviceGetComputeMode(Gpu* gpu, unsigned* out) { return answer(gpu, out, 3); }
+int nvmlDeviceGetComputeMode(Gpu* gpu, unsigned* out) {
+  return answer(gpu, out, 3);
+}
 int nvmlDeviceGetCurrentClocksThrottleReasons(Gpu* gpu, unsigned long long* bits) {
   if (gpu != &complete) return not_supported;
   *bits = 1 | 4 | 0x40 | 0x1000;  // idle is no reason; 0x1000 has no name yet

@@ -88,15 +88,16 @@ TEST_F(Gpu, InfoIsComplete) {
     EXPECT_GT(info_.memory_bandwidth.value_or(0), 1e11);
     EXPECT_GT(info_.fp32_rate.value_or(0), 1e12);
   }
-  std::printf("%s %s %s %s driver %s runtime %s\n  %d multiprocessors, %.3f GHz, %.1f TFLOP/s, %.0f GB/s, L2 %zu MiB, shared "
-              "%zu B a block, NUMA node %d\n  managed %d concurrent %d pageable %d host atomics %d pools %d cooperative %d "
-              "async %d bulk %d\n",
-              info_.name.c_str(), info_.arch.c_str(), info_.uuid.c_str(), info_.pci_bus.c_str(), info_.driver.c_str(),
-              info_.runtime.c_str(), info_.multiprocessors, info_.clock_hz.value_or(0) * 1e-9,
-              info_.fp32_rate.value_or(0) * 1e-12, info_.memory_bandwidth.value_or(0) * 1e-9, info_.l2_bytes >> 20,
-              info_.shared_per_block, info_.numa_node, info_.managed, info_.concurrent_managed, info_.pageable_access,
-              info_.host_native_atomics, info_.memory_pools, info_.cooperative, info_.async_shared_copy,
-              info_.bulk_shared_copy);
+  std::printf(
+      "%s %s %s %s driver %s runtime %s\n  %d multiprocessors, %.3f GHz, %.1f TFLOP/s, %.0f GB/s, L2 %zu MiB, shared "
+      "%zu B a block, NUMA node %d\n  managed %d concurrent %d pageable %d host atomics %d pools %d cooperative %d "
+      "async %d bulk %d\n",
+      info_.name.c_str(), info_.arch.c_str(), info_.uuid.c_str(), info_.pci_bus.c_str(), info_.driver.c_str(),
+      info_.runtime.c_str(), info_.multiprocessors, info_.clock_hz.value_or(0) * 1e-9,
+      info_.fp32_rate.value_or(0) * 1e-12, info_.memory_bandwidth.value_or(0) * 1e-9, info_.l2_bytes >> 20,
+      info_.shared_per_block, info_.numa_node, info_.managed, info_.concurrent_managed, info_.pageable_access,
+      info_.host_native_atomics, info_.memory_pools, info_.cooperative, info_.async_shared_copy,
+      info_.bulk_shared_copy);
 }
 
 TEST_F(Gpu, ADeviceThatIsNotThereIsAnError) {
@@ -119,11 +120,12 @@ TEST_F(Gpu, TelemetryIsComplete) {
   if (emulated()) GTEST_SKIP() << "an emulated device has none";
   EXPECT_FALSE(t.source.empty());
   const auto number = [](const auto& value) { return value ? static_cast<double>(*value) : -1.0; };
-  std::printf("%s: PCIe %g x%g (max %g x%g), SM %.0f of %.0f MHz, memory %.0f MHz, %.0f C, %.1f of %.0f W (default %.0f)\n",
-              t.source.c_str(), number(t.pcie_generation), number(t.pcie_width), number(t.pcie_generation_max),
-              number(t.pcie_width_max), number(t.sm_clock_hz) * 1e-6, number(t.sm_clock_max_hz) * 1e-6,
-              number(t.memory_clock_hz) * 1e-6, number(t.temperature_c), number(t.power_w), number(t.power_limit_w),
-              number(t.power_limit_default_w));
+  std::printf(
+      "%s: PCIe %g x%g (max %g x%g), SM %.0f of %.0f MHz, memory %.0f MHz, %.0f C, %.1f of %.0f W (default %.0f)\n",
+      t.source.c_str(), number(t.pcie_generation), number(t.pcie_width), number(t.pcie_generation_max),
+      number(t.pcie_width_max), number(t.sm_clock_hz) * 1e-6, number(t.sm_clock_max_hz) * 1e-6,
+      number(t.memory_clock_hz) * 1e-6, number(t.temperature_c), number(t.power_w), number(t.power_limit_w),
+      number(t.power_limit_default_w));
   std::printf("  ECC %g errors %g persistence %g MIG %g VBIOS %s GSP %s mode %s\n", number(t.ecc),
               number(t.ecc_uncorrected), number(t.persistence), number(t.mig), t.vbios.value_or("?").c_str(),
               t.gsp_firmware.value_or("?").c_str(), t.compute_mode.value_or("?").c_str());
@@ -206,7 +208,8 @@ TEST_F(Gpu, PointersAreWhatTheyWereAllocatedAs) {
 }
 
 __global__ void add_one(std::uint32_t* values, std::size_t n) {
-  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += std::size_t{gridDim.x} * blockDim.x) {
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n;
+       i += std::size_t{gridDim.x} * blockDim.x) {
     values[i] += 1;
   }
 }
@@ -390,10 +393,12 @@ TEST_F(GpuKernel, LargeSharedMemoryAndCarveOut) {
   Array<std::uint32_t> out(2, 0);
   Stream stream;
   const unsigned words = bytes / 4;
-  launch(stream, ISTHMUS_KERNEL(fill_dynamic_shared), {.grid = 1, .block = 128, .shared_bytes = bytes}, out.device(), words);
+  launch(stream, ISTHMUS_KERNEL(fill_dynamic_shared), {.grid = 1, .block = 128, .shared_bytes = bytes}, out.device(),
+         words);
   launch(stream, ISTHMUS_KERNEL(fill_dynamic_shared), {.grid = 1, .block = 128, .shared_bytes = 1024, .carveout = 50},
          out.device(), 256u);
-  launch(stream, ISTHMUS_KERNEL(fill_dynamic_shared), {.grid = 1, .block = 128, .shared_bytes = 1024}, out.device(), 256u);
+  launch(stream, ISTHMUS_KERNEL(fill_dynamic_shared), {.grid = 1, .block = 128, .shared_bytes = 1024}, out.device(),
+         256u);
   stream.synchronize();
   const auto sum = [](std::uint32_t n) { return static_cast<std::uint32_t>(std::uint64_t{n} * (n - 1) / 2); };
   EXPECT_EQ(out.download()[0], sum(words) + 2 * sum(256));
@@ -417,7 +422,8 @@ TEST_F(GpuKernel, ImpossibleShapesAreRefusedInASentence) {
 }
 
 TEST_F(GpuKernel, KernelInfoIsFilled) {
-  const KernelInfo k = kernel_info(ISTHMUS_KERNEL(fill_dynamic_shared), {.grid = 1, .block = 256, .shared_bytes = 1024});
+  const KernelInfo k =
+      kernel_info(ISTHMUS_KERNEL(fill_dynamic_shared), {.grid = 1, .block = 256, .shared_bytes = 1024});
   EXPECT_EQ(k.name, "fill_dynamic_shared");
   if (emulated()) return;
   EXPECT_GT(k.registers.value(), 0);
@@ -451,8 +457,8 @@ TEST_F(GpuKernel, TheGridMeetsAtItsBarrier) {
   stream.synchronize();
   for (const unsigned value : partial.download()) EXPECT_EQ(value, blocks * (blocks + 1) / 2);
   kind_of([&] {
-    launch(stream, ISTHMUS_KERNEL(sum_over_grid), {.grid = 1'000'000, .block = 64, .cooperative = true}, partial.device(),
-           total.device());
+    launch(stream, ISTHMUS_KERNEL(sum_over_grid), {.grid = 1'000'000, .block = 64, .cooperative = true},
+           partial.device(), total.device());
   });
 }
 
@@ -594,8 +600,9 @@ TEST_F(GpuKernel, StreamingLoadsAndStores) {
   in.upload();
   scalar_in.upload();
   Stream stream;
-  launch(stream, ISTHMUS_KERNEL(copy_streaming), {.grid = 8, .block = 128}, reinterpret_cast<const float4*>(in.device()),
-         reinterpret_cast<float4*>(out.device()), scalar_in.device(), scalar_out.device(), n);
+  launch(stream, ISTHMUS_KERNEL(copy_streaming), {.grid = 8, .block = 128},
+         reinterpret_cast<const float4*>(in.device()), reinterpret_cast<float4*>(out.device()), scalar_in.device(),
+         scalar_out.device(), n);
   stream.synchronize();
   EXPECT_EQ(out.download(), in.host);
   EXPECT_EQ(scalar_out.download(), scalar_in.host);
@@ -654,7 +661,8 @@ __global__ void sum_bulk(const std::uint32_t* in, unsigned tiles, std::uint32_t*
   for (unsigned tile = 0; tile < tiles; ++tile) {
     fetch(tile + Depth - 1);
     barriers[tile % Depth].wait(tile / Depth & 1);
-    for (unsigned i = 0; i < 4; ++i) sum += ring[(tile % Depth) * tile_words + threadIdx.x + i * blockDim.x] * (tile + 1);
+    for (unsigned i = 0; i < 4; ++i)
+      sum += ring[(tile % Depth) * tile_words + threadIdx.x + i * blockDim.x] * (tile + 1);
     __syncthreads();
   }
   atomicAdd(&sums[blockIdx.x], sum);
@@ -700,8 +708,8 @@ void test_bulk() {
   std::iota(in.host.begin(), in.host.end(), 17u);
   in.upload();
   Stream stream;
-  launch(stream, ISTHMUS_KERNEL(sum_bulk<Depth>), {.grid = blocks, .block = threads, .shared_bytes = Depth * tile_words * 4},
-         in.device(), tiles, sums.device());
+  launch(stream, ISTHMUS_KERNEL(sum_bulk<Depth>),
+         {.grid = blocks, .block = threads, .shared_bytes = Depth * tile_words * 4}, in.device(), tiles, sums.device());
   stream.synchronize();
   expect_tile_sums(in, sums, tiles, tile_words);
 }
@@ -768,7 +776,9 @@ TEST_F(Gpu, BlasMultipliesRowMajor) {
 
 // --- the end: these leave the device unusable in their process --------------------------------------
 
-__global__ void write_nowhere(int* pointer) { *pointer = 1; }
+__global__ void write_nowhere(int* pointer) {
+  *pointer = 1;
+}
 
 /// Runs in a child: an illegal access makes every later call fail.
 int lose_the_device() {

@@ -44,7 +44,7 @@ __global__ void other_atomics(int* i, unsigned* u, unsigned long long* l, float*
   atomicInc(&u[3], 9);
   atomicDec(&u[4], 9);
   atomicMax(&l[0], static_cast<unsigned long long>(t) << 40);
-  for (unsigned long long seen = l[1];;) {
+  for (unsigned long long seen = load_acquire(&l[1]);;) {
     const unsigned long long before = atomicCAS(&l[1], seen, seen + 2);
     if (before == seen) break;
     seen = before;

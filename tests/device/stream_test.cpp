@@ -57,20 +57,21 @@ TEST_F(StreamTest, ForgottenSynchroniseShows) {
   EXPECT_EQ(value.host()[0], 8);
 }
 
+__global__ void publish(unsigned* flag) { store_release(flag, 7u); }
+
 TEST_F(StreamTest, GraceStartsWorkThatNobodyAskedFor) {
-  DeviceArray<int> value(std::vector<int>{7});
-  auto* host = static_cast<int*>(malloc_pinned(sizeof(int)));
-  *host = -1;
+  auto* flag = static_cast<unsigned*>(malloc_pinned(sizeof(unsigned), {.mapped = true}));
+  *flag = 0;
   Stream stream;
-  copy_async(host, value.get(), sizeof(int), stream);
+  launch(stream, ISTHMUS_KERNEL(publish), {.grid = 1, .block = 1}, flag);
   const auto begin = std::chrono::steady_clock::now();
-  while (__atomic_load_n(host, __ATOMIC_ACQUIRE) != 7 &&
+  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != 7 &&
          std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_EQ(__atomic_load_n(host, __ATOMIC_ACQUIRE), 7);
+  EXPECT_EQ(__atomic_load_n(flag, __ATOMIC_ACQUIRE), 7u);
   stream.synchronize();
-  free_pinned(host);
+  free_pinned(flag);
 }
 
 TEST_F(StreamTest, PageableCopiesMayBeSynchronous) {

@@ -47,7 +47,9 @@ void expect_nothing(const Telemetry& t) {
   EXPECT_TRUE(t.throttle.empty() && t.links.empty() && t.foreign_processes.empty());
 }
 
-TEST(Nvml, ReadsEveryFact) { expect_complete(telemetry_nvml("GPU-complete", "", library)); }
+TEST(Nvml, ReadsEveryFact) {
+  expect_complete(telemetry_nvml("GPU-complete", "", library));
+}
 
 TEST(Nvml, FindsADeviceByItsBusWhenTheUuidIsUnknown) {
   expect_complete(telemetry_nvml("GPU-other", "0000:1b:00.0", library));
@@ -67,7 +69,8 @@ TEST(Nvml, LeavesOutWhatIsNotSupported) {
 }
 
 TEST(Nvml, IsSilentWithoutDeviceOrLibrary) {
-  for (const Telemetry& t : {telemetry_nvml("GPU-none", "", library), telemetry_nvml("GPU-complete", "", "/no/such.so")}) {
+  for (const Telemetry& t :
+       {telemetry_nvml("GPU-none", "", library), telemetry_nvml("GPU-complete", "", "/no/such.so")}) {
     EXPECT_EQ(t.source, "");
     expect_nothing(t);
   }

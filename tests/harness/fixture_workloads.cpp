@@ -42,7 +42,8 @@ void saxpy(Case& c) {
   c.kernel(device::kernel_info(ISTHMUS_KERNEL(fixture_saxpy), shape), shape);
   if (c.choice("fault") == "unverified") {
     c.measure([&](const Launch& at) {
-      launch(at.stream, ISTHMUS_KERNEL(fixture_saxpy), shape, at.chunk.first, at.chunk.count, 2.0f, x.device(), y.device());
+      launch(at.stream, ISTHMUS_KERNEL(fixture_saxpy), shape, at.chunk.first, at.chunk.count, 2.0f, x.device(),
+             y.device());
     });
     return;
   }
@@ -63,13 +64,21 @@ const Registration saxpy_registration =
         .placements(kAllPlacements)
         .stagings({Staging::none, Staging::direct})
         .axis({"n", "elements", std::int64_t{1} << 16, {}, 1})
-        .axis({"threads", "threads of a block", std::int64_t{64}, {std::int64_t{32}, std::int64_t{64}, std::int64_t{128}}})
+        .axis({"threads",
+               "threads of a block",
+               std::int64_t{64},
+               {std::int64_t{32}, std::int64_t{64}, std::int64_t{128}}})
         .axis({"fault", "what is wrong with the kernel", "none", {"none", "wrong", "missing", "unverified"}})
         .size("tiny", {{"n", std::int64_t{4096}}})
         .size("small", {{"n", std::int64_t{65536}}})
         .size("mega", {{"n", std::int64_t{1} << 40}})
-        .preset({"fixture-fig1", "a sweep", {{"n", std::int64_t{2048}}}, {"tiny"}, "threads",
-                 {std::int64_t{32}, std::int64_t{128}}, {"baseline", "pm"}});
+        .preset({"fixture-fig1",
+                 "a sweep",
+                 {{"n", std::int64_t{2048}}},
+                 {"tiny"},
+                 "threads",
+                 {std::int64_t{32}, std::int64_t{128}},
+                 {"baseline", "pm"}});
 
 void stencil(Case& c) {
   const auto n = c.extent("n");
@@ -100,13 +109,16 @@ void host_loop(Case& c) {
     while (now() - begin < 200e-6) total += 1;
     return now() - begin;
   });
-  c.verify("counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
+  c.verify(
+      "counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
 }
 
 const Registration host_registration =
     Workload("fixture/host_loop", host_loop).summary("native work").metrics({"loop"}).native();
 
-void skips(Case&) { throw Skip("this workload never runs"); }
+void skips(Case&) {
+  throw Skip("this workload never runs");
+}
 const Registration skip_registration = Workload("fixture/skips", skips).summary("skips").unverified("it never runs");
 
 }  // namespace

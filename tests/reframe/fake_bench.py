@@ -60,7 +60,13 @@ def listing():
         for name, summary in [("saxpy", "y = a x + y"), ("gemm", "C = A B")]
     ]  # fmt: skip
     modes = {mode: {"placement": p, "staging": s} for mode, (p, s) in MODES.items()}
-    return {"workloads": workloads, "modes": modes, "sizes": SIZES, "placements": [], "stagings": []}
+    return {
+        "workloads": workloads,
+        "modes": modes,
+        "sizes": SIZES,
+        "placements": ["pageable", "pinned", "managed_in"],
+        "stagings": ["none", "direct", "async", "bulk"],
+    }
 
 
 def device(backend):

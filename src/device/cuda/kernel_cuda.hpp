@@ -20,13 +20,17 @@ __device__ __forceinline__ T* dynamic_shared() {
   return reinterpret_cast<T*>(isthmus_dynamic_shared);
 }
 
-__device__ __forceinline__ int warp_size() { return 32; }
+__device__ __forceinline__ int warp_size() {
+  return 32;
+}
 
 namespace detail {
 __device__ __forceinline__ int thread_in_block() {
   return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
 }
-__device__ __forceinline__ unsigned narrow(LaneMask mask) { return static_cast<unsigned>(mask); }
+__device__ __forceinline__ unsigned narrow(LaneMask mask) {
+  return static_cast<unsigned>(mask);
+}
 }  // namespace detail
 
 __device__ __forceinline__ int lane() {
@@ -34,8 +38,12 @@ __device__ __forceinline__ int lane() {
   asm("mov.u32 %0, %%laneid;" : "=r"(lane_id));
   return static_cast<int>(lane_id);
 }
-__device__ __forceinline__ int warp_in_block() { return detail::thread_in_block() / warp_size(); }
-__device__ __forceinline__ LaneMask full_warp() { return 0xffffffffu; }
+__device__ __forceinline__ int warp_in_block() {
+  return detail::thread_in_block() / warp_size();
+}
+__device__ __forceinline__ LaneMask full_warp() {
+  return 0xffffffffu;
+}
 
 template <class T>
 __device__ __forceinline__ T shuffle(LaneMask mask, T value, int source_lane) {
@@ -72,13 +80,19 @@ __device__ __forceinline__ bool match_all(LaneMask mask, T value) {
   __match_all_sync(detail::narrow(mask), value, &same);
   return same != 0;
 }
-__device__ __forceinline__ void sync_warp(LaneMask mask) { __syncwarp(detail::narrow(mask)); }
+__device__ __forceinline__ void sync_warp(LaneMask mask) {
+  __syncwarp(detail::narrow(mask));
+}
 
 // --- the grid, and waiting for others --------------------------------------------------------------
 
-__device__ __forceinline__ void grid_sync() { cooperative_groups::this_grid().sync(); }
+__device__ __forceinline__ void grid_sync() {
+  cooperative_groups::this_grid().sync();
+}
 
-__device__ __forceinline__ void spin_wait() { __nanosleep(20); }
+__device__ __forceinline__ void spin_wait() {
+  __nanosleep(20);
+}
 
 template <class Predicate>
 __device__ __forceinline__ void spin_until(Predicate predicate) {
@@ -170,7 +184,7 @@ __device__ __forceinline__ void async_copy(void* shared, const void* global) {
                  : "memory");
   }
 #else
-  using Word = std::conditional_t<Bytes == 16, uint4, std::conditional_t<Bytes == 8, uint2, unsigned>>;
+  using Word = std::conditional_t<Bytes == 16, uint4, std::conditional_t<Bytes == 8, uint2, unsigned> >;
   *static_cast<Word*>(shared) = *static_cast<const Word*>(global);
 #endif
 }

@@ -14,7 +14,6 @@ constinit thread_local ThreadView* this_thread = nullptr;
 
 namespace {
 
-constexpr unsigned most_threads = 1024;
 constexpr std::size_t page = 4096;
 constexpr std::size_t shared_alignment = 128;
 
@@ -163,19 +162,6 @@ void Block::finish(Thread& self) {
 
 // --- handing over ----------------------------------------------------------------------------------
 
-void Block::make_ready(Thread& thread) {
-  thread.state = State::ready;
-  ring_[(head_ + ready_++) % most_threads] = &thread;
-}
-
-Thread* Block::take_ready() {
-  if (ready_ == 0) return nullptr;
-  Thread* thread = ring_[head_];
-  head_ = (head_ + 1) % most_threads;
-  --ready_;
-  return thread;
-}
-
 std::uint64_t Block::random() {
   random_ += 0x9e3779b97f4a7c15ULL;
   std::uint64_t z = random_;
@@ -184,25 +170,15 @@ std::uint64_t Block::random() {
   return z ^ (z >> 31);
 }
 
-void Block::suspend(Thread& self) {
-  Thread* next = take_ready();
-  if (next != &self) Fiber::change(self.fiber, next ? next->fiber : worker_);
-  self.state = State::running;
-  this_thread = &self;
-}
-
 // --- __syncthreads ---------------------------------------------------------------------------------
 
-int Block::wait_at_barrier(Thread& self, const char* operation, bool predicate, const char* file, int line) {
+inline int Block::wait_at_barrier(Thread& self, const char* operation, bool predicate, const char* file, int line) {
   void* token = &barrier_token_[barrier_parity_];
   sanitizer_release(token);
   if (arrived_ == 0) {
     first_arrived_ = &self;
   } else if (!same_place(*first_arrived_, file, line)) {
-    stop(fmt::format("block {}: threads wait at different barriers: {}, {}", triple(index),
-                     here(self, operation, file, line), describe(*first_arrived_)),
-         "let all threads of the block reach the same barrier");
-    abandon(self);
+    different_barriers(self, operation, file, line);
   }
   self.state = State::barrier;
   self.operation = operation;
@@ -213,6 +189,13 @@ int Block::wait_at_barrier(Thread& self, const char* operation, bool predicate, 
   suspend(self);
   sanitizer_acquire(token);
   return self.barrier_result;
+}
+
+void Block::different_barriers(Thread& self, const char* operation, const char* file, int line) {
+  stop(fmt::format("block {}: threads wait at different barriers: {}, {}", triple(index),
+                   here(self, operation, file, line), describe(*first_arrived_)),
+       "let all threads of the block reach the same barrier");
+  abandon(self);
 }
 
 void Block::release_barrier() {
@@ -411,6 +394,7 @@ void Block::stop(std::string reason, std::string hint, ErrorKind kind) {
 
 void Block::abandon(Thread& self) {
   self.parked = false;
+  sanitizer_release(&join_token_);
   Fiber::change(self.fiber, worker_);
   std::abort();  // nobody goes back to an abandoned thread
 }

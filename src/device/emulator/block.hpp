@@ -85,7 +85,8 @@ class Block : public BlockView {
   void run(Grid& launch, std::uint64_t number);
 
   // For the running thread.
-  int wait_at_barrier(Thread& self, const char* operation, bool predicate, const char* file, int line);
+  inline int wait_at_barrier(Thread& self, const char* operation, bool predicate, const char* file, int line)
+      __attribute__((always_inline));
   void wait_at_grid(Thread& self, const char* file, int line);
   void spin(Thread& self, const char* file, int line);
   bool lockstep_turn(Thread& self, bool passed, const char* file, int line);
@@ -111,9 +112,10 @@ class Block : public BlockView {
   void prepare_threads(unsigned count);
   void poison_shared();
   void finish(Thread& self);
-  void suspend(Thread& self);
-  void make_ready(Thread& thread);
-  Thread* take_ready();
+  inline void suspend(Thread& self) __attribute__((always_inline));
+  [[noreturn]] void different_barriers(Thread& self, const char* operation, const char* file, int line);
+  inline void make_ready(Thread& thread);
+  inline Thread* take_ready();
   /// Those of the threads [begin, end) that `select` takes, in the configured order.
   template <class Select>
   void make_ready_if(Select select, unsigned begin, unsigned end);
@@ -131,6 +133,7 @@ class Block : public BlockView {
   std::string here(const Thread& thread, const char* operation, const char* file, int line) const;
   std::uint64_t random();
 
+  static constexpr unsigned most_threads = 1024;
   Grid* grid_ = nullptr;
   Fiber worker_;  // the OS thread itself
   Stacks stacks_;
@@ -162,6 +165,27 @@ class Block : public BlockView {
   std::uint64_t fork_token_ = 0, join_token_ = 0, barrier_token_[2] = {}, grid_token_[2] = {};
   unsigned grid_parity_ = 0;
 };
+
+inline void Block::make_ready(Thread& thread) {
+  thread.state = State::ready;
+  ring_[(head_ + ready_++) % most_threads] = &thread;
+}
+
+inline Thread* Block::take_ready() {
+  if (ready_ == 0) return nullptr;
+  Thread* thread = ring_[head_];
+  head_ = (head_ + 1) % most_threads;
+  --ready_;
+  return thread;
+}
+
+inline void Block::suspend(Thread& self) {
+  sanitizer_release(&join_token_);  // the block may be given up before this thread runs again
+  Thread* next = take_ready();
+  if (next != &self) Fiber::change(self.fiber, next ? next->fiber : worker_);
+  self.state = State::running;
+  this_thread = &self;
+}
 
 template <class Select>
 void Block::make_ready_if(Select select, unsigned begin, unsigned end) {

@@ -54,6 +54,10 @@ void on_fault(int signal, siginfo_t* information, void* context) {
     // Go on in end_kernel, at the top of the thread's stack: nobody goes back to what lies there, and its end may be
     // what overflowed.
     const auto stack = current().fiber.stack_top();
+#if ISTHMUS_ASAN
+    __asan_unpoison_memory_region(reinterpret_cast<void*>(current().fiber.stack_bottom()),
+                                  stack - current().fiber.stack_bottom());
+#endif
 #if defined(__x86_64__)
     machine->gregs[REG_RSP] = static_cast<greg_t>((stack & ~std::uintptr_t{15}) - 8);
     machine->gregs[REG_RIP] = reinterpret_cast<greg_t>(&end_kernel);

@@ -9,19 +9,12 @@
 namespace isthmus::device::emulator {
 namespace {
 
-using boost::context::detail::jump_fcontext;
-using boost::context::detail::make_fcontext;
-using boost::context::detail::transfer_t;
-
 #if ISTHMUS_ASAN || ISTHMUS_TSAN
 constexpr std::size_t stack_bytes = 256 << 10;
 #else
 constexpr std::size_t stack_bytes = 64 << 10;
 #endif
 constexpr std::size_t page = 4096;
-
-// The fiber that a switch goes to; read by a fiber that runs for the first time.
-constinit thread_local Fiber* destination = nullptr;
 
 }  // namespace
 
@@ -56,31 +49,12 @@ void Fiber::start(void* stack, std::size_t bytes, Entry entry, void* argument) {
   argument_ = argument;
   stack_ = stack;
   stack_bytes_ = bytes;
-  context_ = make_fcontext(static_cast<std::byte*>(stack) + bytes, bytes, &Fiber::enter);
+  context_ = boost::context::detail::make_fcontext(static_cast<std::byte*>(stack) + bytes, bytes, &Fiber::enter);
 }
 
-void Fiber::change(Fiber& from, Fiber& to) {
-  destination = &to;
-#if ISTHMUS_ASAN
-  __sanitizer_start_switch_fiber(&from.asan_fake_stack_, to.stack_, to.stack_bytes_);
-#endif
-#if ISTHMUS_TSAN
-  // No-sync: a switch orders nothing, or no race between the threads of a block would ever be seen.
-  __tsan_switch_to_fiber(to.tsan_fiber_, __tsan_switch_to_fiber_no_sync);
-#endif
-  from.arrived(jump_fcontext(to.context_, &from));
-}
-
-void Fiber::arrived(transfer_t transfer) {
-  static_cast<Fiber*>(transfer.data)->context_ = transfer.fctx;
-#if ISTHMUS_ASAN
-  __sanitizer_finish_switch_fiber(asan_fake_stack_, nullptr, nullptr);
-#endif
-}
-
-void Fiber::enter(transfer_t transfer) {
-  Fiber& self = *destination;
-  self.arrived(transfer);
+void Fiber::enter(boost::context::detail::transfer_t transfer) {
+  Fiber& self = *left(transfer).destination_;
+  self.arrived();
   self.entry_(self.argument_);
   std::abort();  // the entry never returns
 }

@@ -24,15 +24,18 @@ class Fiber {
   /// `entry(argument)` runs on [stack, stack + bytes) at the first switch and must never return.
   void start(void* stack, std::size_t bytes, Entry entry, void* argument);
   /// Leaves `from`, which is the one running, for `to`; returns when somebody switches back.
-  static void change(Fiber& from, Fiber& to);
+  static inline void change(Fiber& from, Fiber& to) __attribute__((always_inline));
   std::uintptr_t stack_bottom() const { return reinterpret_cast<std::uintptr_t>(stack_); }
   std::uintptr_t stack_top() const { return stack_bottom() + stack_bytes_; }
 
  private:
   static void enter(boost::context::detail::transfer_t transfer);
-  void arrived(boost::context::detail::transfer_t transfer);
+  /// Notes where the fiber that has just left stands, and gives it.
+  static Fiber& left(boost::context::detail::transfer_t transfer);
+  void arrived();
 
   boost::context::detail::fcontext_t context_ = nullptr;
+  Fiber* destination_ = nullptr;  // of the last switch away
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
   void* stack_ = nullptr;
@@ -60,5 +63,32 @@ class Stacks {
   static constexpr std::size_t most_chunks = 16;
   std::byte* chunks_[most_chunks] = {};
 };
+
+// Inline, because every return after a switch goes where the processor does not expect it, which costs more than the
+// switch.
+inline void Fiber::change(Fiber& from, Fiber& to) {
+  from.destination_ = &to;
+#if ISTHMUS_ASAN
+  __sanitizer_start_switch_fiber(&from.asan_fake_stack_, to.stack_, to.stack_bytes_);
+#endif
+#if ISTHMUS_TSAN
+  // No-sync: a switch orders nothing, or no race between the threads of a block would ever be seen.
+  __tsan_switch_to_fiber(to.tsan_fiber_, __tsan_switch_to_fiber_no_sync);
+#endif
+  left(boost::context::detail::jump_fcontext(to.context_, &from));
+  from.arrived();
+}
+
+inline Fiber& Fiber::left(boost::context::detail::transfer_t transfer) {
+  Fiber& fiber = *static_cast<Fiber*>(transfer.data);
+  fiber.context_ = transfer.fctx;
+  return fiber;
+}
+
+inline void Fiber::arrived() {
+#if ISTHMUS_ASAN
+  __sanitizer_finish_switch_fiber(asan_fake_stack_, nullptr, nullptr);
+#endif
+}
 
 }  // namespace isthmus::device::emulator

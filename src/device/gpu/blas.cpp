@@ -32,7 +32,8 @@ struct Names {
 constexpr int as_is = 0, transposed = 1;  // cublasOperation_t
 #else
 constexpr const char* library_name = "hipBLAS";
-constexpr std::array library_files{"libhipblas.so.3", "libhipblas.so.2", "libhipblas.so.1", "libhipblas.so.0", "libhipblas.so"};
+constexpr std::array library_files{"libhipblas.so.3", "libhipblas.so.2", "libhipblas.so.1", "libhipblas.so.0",
+                                   "libhipblas.so"};
 constexpr std::array home_variables{"ROCM_PATH", "HIP_PATH"};
 constexpr const char* usual_home = "/opt/rocm";
 constexpr const char* folders[] = {"lib", "lib64"};
@@ -53,7 +54,8 @@ using Destroy = int (*)(Handle);
 using SetStream = int (*)(Handle, void*);
 using Sgemm = int (*)(Handle, int, int, int, int, int, const float*, const float*, int, const float*, int, const float*,
                       float*, int);
-using Sgemv = int (*)(Handle, int, int, int, const float*, const float*, int, const float*, int, const float*, float*, int);
+using Sgemv = int (*)(Handle, int, int, int, const float*, const float*, int, const float*, int, const float*, float*,
+                      int);
 
 void check_blas(const char* call, int status) {
   if (status == 0) return;
@@ -66,8 +68,8 @@ void check_blas(const char* call, int status) {
 
 int narrow(const char* what, std::int64_t value) {
   if (value < 1 || value > std::numeric_limits<int>::max()) {
-    throw Error(ErrorKind::unsupported, "blas", fmt::format("{} {} does not fit the library's 32-bit numbers", what, value),
-                "use a smaller size");
+    throw Error(ErrorKind::unsupported, "blas",
+                fmt::format("{} {} does not fit the library's 32-bit numbers", what, value), "use a smaller size");
   }
   return static_cast<int>(value);
 }
@@ -152,7 +154,9 @@ Blas::Blas() : library_(nullptr) {
   library_ = library.release();
 }
 
-Blas::~Blas() { delete library_; }
+Blas::~Blas() {
+  delete library_;
+}
 
 std::string Blas::version() const {
 #if defined(ISTHMUS_BACKEND_CUDA)
@@ -173,16 +177,17 @@ void Blas::sgemm(Stream& stream, std::int64_t m, std::int64_t n, std::int64_t k,
                  const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   const float one = 1, zero = 0;
   check_blas("set_stream", library_->set_stream(library_->handle, stream.native()));
-  check_blas("sgemm", library_->sgemm(library_->handle, as_is, as_is, narrow("n", n), narrow("m", m), narrow("k", k), &one,
-                                      b, narrow("ldb", ldb), a, narrow("lda", lda), &zero, c, narrow("ldc", ldc)));
+  check_blas("sgemm",
+             library_->sgemm(library_->handle, as_is, as_is, narrow("n", n), narrow("m", m), narrow("k", k), &one, b,
+                             narrow("ldb", ldb), a, narrow("lda", lda), &zero, c, narrow("ldc", ldc)));
 }
 
 void Blas::sgemv(Stream& stream, std::int64_t rows, std::int64_t cols, const float* a, std::int64_t lda, const float* x,
                  float* y) {
   const float one = 1, zero = 0;
   check_blas("set_stream", library_->set_stream(library_->handle, stream.native()));
-  check_blas("sgemv", library_->sgemv(library_->handle, transposed, narrow("columns", cols), narrow("rows", rows), &one, a,
-                                      narrow("lda", lda), x, 1, &zero, y, 1));
+  check_blas("sgemv", library_->sgemv(library_->handle, transposed, narrow("columns", cols), narrow("rows", rows), &one,
+                                      a, narrow("lda", lda), x, 1, &zero, y, 1));
 }
 
 }  // namespace isthmus::device

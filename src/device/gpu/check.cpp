@@ -34,7 +34,8 @@ Diagnosis diagnose(Status status) noexcept {
     case 35:   // the driver is older than the runtime
     case 802:  // system not ready
     case 803:  // the driver's library and kernel module differ
-      return {ErrorKind::failure, "install or repair the driver: its library and kernel module must match and suit the runtime"};
+      return {ErrorKind::failure,
+              "install or repair the driver: its library and kernel module must match and suit the runtime"};
     case 46:   // all devices busy or unavailable
     case 101:  // invalid device
       return {ErrorKind::failure, "check which devices the scheduler and the visible-devices variable leave"};

@@ -19,7 +19,8 @@ Diagnosis diagnose(Status status) noexcept;
 [[noreturn]] void fail(const char* api, const char* vendor_call, Status status);
 
 inline void check(const char* api, const char* vendor_call, Status status) {
-  if (status != ISTHMUS_GPU(Success)) [[unlikely]] fail(api, vendor_call, status);
+  if (status != ISTHMUS_GPU(Success)) [[unlikely]]
+    fail(api, vendor_call, status);
 }
 
 }  // namespace isthmus::device::gpu

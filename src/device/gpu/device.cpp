@@ -23,7 +23,9 @@ namespace {
 /// can deadlock behind a spin latch, so a lazy setting of the user's is not kept.
 [[maybe_unused]] const int loads_kernels_eagerly = setenv(gpu::eager_loading[0], gpu::eager_loading[1], 1);
 
-bool exists(const char* path) { return access(path, F_OK) == 0; }
+bool exists(const char* path) {
+  return access(path, F_OK) == 0;
+}
 
 /// A character device that only a GPU driver makes: there is a driver, so no device would be no honest answer.
 bool driver_is_there() {
@@ -65,9 +67,8 @@ std::string device_uuid(int device) {
   }
   if (gpu::this_backend == Backend::hip) {
     // The HIP runtime gives sixteen characters of text, amd-smi's unique id, not sixteen bytes of a number.
-    const bool printable = std::all_of(std::begin(bytes), std::end(bytes), [](unsigned char c) {
-      return c == 0 || (c >= ' ' && c < 127);
-    });
+    const bool printable = std::all_of(std::begin(bytes), std::end(bytes),
+                                       [](unsigned char c) { return c == 0 || (c >= ' ' && c < 127); });
     if (printable) {
       std::string text = "GPU-";
       for (const unsigned char c : bytes) {
@@ -87,7 +88,8 @@ std::string pci_bus(int device) {
     return {};
   }
   std::string bus = text;
-  std::transform(bus.begin(), bus.end(), bus.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(bus.begin(), bus.end(), bus.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return bus;
 }
 
@@ -122,7 +124,9 @@ std::string runtime_version() {
 
 }  // namespace
 
-Backend backend() noexcept { return gpu::this_backend; }
+Backend backend() noexcept {
+  return gpu::this_backend;
+}
 
 int count() {
   injection_point("count");
@@ -167,9 +171,9 @@ DeviceInfo info(int index) {
   info.max_threads_per_block = number(attributes::max_threads_per_block);
   info.max_threads_per_multiprocessor = number(attributes::max_threads_per_multiprocessor);
   info.shared_per_block = std::max(size(attributes::shared_per_block), size(attributes::shared_per_block_optin));
-  info.shared_per_multiprocessor =
-      std::max<std::size_t>(info.shared_per_block, static_cast<std::size_t>(std::max(
-                                                       0, attribute_or_zero(attributes::shared_per_multiprocessor, index))));
+  info.shared_per_multiprocessor = std::max<std::size_t>(
+      info.shared_per_block,
+      static_cast<std::size_t>(std::max(0, attribute_or_zero(attributes::shared_per_multiprocessor, index))));
   info.l2_bytes = size(attributes::l2_bytes);
   info.memory_bytes = properties.totalGlobalMem;
   if (const double hertz = 1e3 * attribute_or_zero(attributes::clock_khz, index); hertz > 0) {
@@ -240,7 +244,8 @@ const Limits& limits(int device) {
   if (!limits) {
     const auto number = [&](Attribute which) { return isthmus::device::attribute("launch", which, device); };
     const auto extent = [&](Attribute x, Attribute y, Attribute z) {
-      return Extent(static_cast<unsigned>(number(x)), static_cast<unsigned>(number(y)), static_cast<unsigned>(number(z)));
+      return Extent(static_cast<unsigned>(number(x)), static_cast<unsigned>(number(y)),
+                    static_cast<unsigned>(number(z)));
     };
     Limits found;
     found.grid = extent(attribute::grid_x, attribute::grid_y, attribute::grid_z);

@@ -44,7 +44,9 @@ std::mutex& prepared_mutex() {
   throw Error(ErrorKind::unsupported, api, fmt::format("kernel {} {}", kernel, reason), hint);
 }
 
-std::string text(const Extent& extent) { return fmt::format("{}×{}×{}", extent.x, extent.y, extent.z); }
+std::string text(const Extent& extent) {
+  return fmt::format("{}×{}×{}", extent.x, extent.y, extent.z);
+}
 
 bool exceeds(const Extent& extent, const Extent& limit) {
   return extent.x > limit.x || extent.y > limit.y || extent.z > limit.z;
@@ -56,9 +58,10 @@ void prepare(const char* api, const char* name, const void* function, const Laun
   ISTHMUS_CALL(api, GetDevice, &device);
   const gpu::Limits& limits = gpu::limits(device);
   if (shape.grid.size() == 0 || shape.block.size() == 0) {
-    throw Error(ErrorKind::failure, api,
-                fmt::format("kernel {} has an empty shape (grid {}, block {})", name, text(shape.grid), text(shape.block)),
-                "make every extent at least 1");
+    throw Error(
+        ErrorKind::failure, api,
+        fmt::format("kernel {} has an empty shape (grid {}, block {})", name, text(shape.grid), text(shape.block)),
+        "make every extent at least 1");
   }
   if (exceeds(shape.grid, limits.grid)) {
     refuse(api, name, fmt::format("asks for a grid of {}, the device allows {}", text(shape.grid), text(limits.grid)),
@@ -67,8 +70,8 @@ void prepare(const char* api, const char* name, const void* function, const Laun
 
   const std::lock_guard lock(prepared_mutex());
   Prepared& kernel = prepared(api, device, function);
-  const auto most_threads = std::min<std::uint64_t>(
-      static_cast<std::uint64_t>(limits.threads_per_block), static_cast<std::uint64_t>(kernel.attributes.maxThreadsPerBlock));
+  const auto most_threads = std::min<std::uint64_t>(static_cast<std::uint64_t>(limits.threads_per_block),
+                                                    static_cast<std::uint64_t>(kernel.attributes.maxThreadsPerBlock));
   if (shape.block.size() > most_threads || exceeds(shape.block, limits.block)) {
     refuse(api, name,
            fmt::format("asks for blocks of {} threads, at most {} are possible", text(shape.block), most_threads),
@@ -77,8 +80,8 @@ void prepare(const char* api, const char* name, const void* function, const Laun
   const std::size_t shared = shape.shared_bytes + kernel.attributes.sharedSizeBytes;
   if (shared > limits.shared_per_block) {
     refuse(api, name,
-           fmt::format("asks for {} bytes of shared memory a block ({} dynamic, {} static), the device allows {}", shared,
-                       shape.shared_bytes, kernel.attributes.sharedSizeBytes, limits.shared_per_block),
+           fmt::format("asks for {} bytes of shared memory a block ({} dynamic, {} static), the device allows {}",
+                       shared, shape.shared_bytes, kernel.attributes.sharedSizeBytes, limits.shared_per_block),
            "use a smaller tile or depth");
   }
   if (gpu::shared_needs_opt_in && shape.shared_bytes > kernel.dynamic_shared_allowed) {
@@ -116,7 +119,8 @@ void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape) 
   }
   const gpu::Limits& limits = gpu::limits(selected());
   if (!limits.cooperative) {
-    refuse("launch", bound.name, "is cooperative, which this device cannot do", "use a workload without a grid barrier");
+    refuse("launch", bound.name, "is cooperative, which this device cannot do",
+           "use a workload without a grid barrier");
   }
   const auto resident = static_cast<std::uint64_t>(limits.multiprocessors) *
                         static_cast<std::uint64_t>(resident_blocks_per_multiprocessor("launch", bound.function, shape));

@@ -50,8 +50,8 @@ void set_pool_release_threshold(std::uint64_t bytes) {
 void* malloc_pinned(std::size_t bytes, PinnedOptions options) {
   injection_point("malloc_pinned");
   void* pointer = nullptr;
-  const unsigned flags = (options.mapped ? gpu::host_alloc_mapped : 0u) |
-                         (options.write_combined ? gpu::host_alloc_write_combined : 0u);
+  const unsigned flags =
+      (options.mapped ? gpu::host_alloc_mapped : 0u) | (options.write_combined ? gpu::host_alloc_write_combined : 0u);
   gpu::check("malloc_pinned", gpu::host_alloc_name, gpu::host_alloc(&pointer, bytes, flags));
   return pointer;
 }

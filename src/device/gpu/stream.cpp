@@ -77,7 +77,9 @@ double elapsed(const Event& begin, const Event& end) {
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
-double timer_tick() noexcept { return gpu::event_tick; }
+double timer_tick() noexcept {
+  return gpu::event_tick;
+}
 
 void synchronize() {
   injection_point("synchronize");

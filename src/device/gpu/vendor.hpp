@@ -34,8 +34,12 @@ using DeviceProperties = cudaDeviceProp;
 using DeviceProperties = hipDeviceProp_t;
 #endif
 
-inline NativeStream handle_of(const Stream& stream) { return static_cast<NativeStream>(stream.native()); }
-inline NativeEvent handle_of(const Event& event) { return static_cast<NativeEvent>(event.native()); }
+inline NativeStream handle_of(const Stream& stream) {
+  return static_cast<NativeStream>(stream.native());
+}
+inline NativeEvent handle_of(const Event& event) {
+  return static_cast<NativeEvent>(event.native());
+}
 
 // --- device attributes, under one name -------------------------------------------------------------
 
@@ -116,7 +120,9 @@ inline constexpr const char* eager_loading[2] = {"CUDA_MODULE_LOADING", "EAGER"}
 inline Status host_alloc(void** pointer, std::size_t bytes, unsigned flags) {
   return cudaHostAlloc(pointer, bytes, flags);
 }
-inline Status host_free(void* pointer) { return cudaFreeHost(pointer); }
+inline Status host_free(void* pointer) {
+  return cudaFreeHost(pointer);
+}
 inline constexpr unsigned host_alloc_mapped = cudaHostAllocMapped;
 inline constexpr unsigned host_alloc_write_combined = cudaHostAllocWriteCombined;
 inline constexpr const char* host_alloc_name = "cudaHostAlloc";
@@ -182,10 +188,14 @@ inline bool last_prefetch_was_host_node([[maybe_unused]] const void* pointer, [[
 
 inline PointerKind pointer_kind(const cudaPointerAttributes& attributes) {
   switch (attributes.type) {
-    case cudaMemoryTypeHost: return PointerKind::pinned;
-    case cudaMemoryTypeDevice: return PointerKind::device;
-    case cudaMemoryTypeManaged: return PointerKind::managed;
-    default: return PointerKind::unregistered;
+    case cudaMemoryTypeHost:
+      return PointerKind::pinned;
+    case cudaMemoryTypeDevice:
+      return PointerKind::device;
+    case cudaMemoryTypeManaged:
+      return PointerKind::managed;
+    default:
+      return PointerKind::unregistered;
   }
 }
 using PointerAttributes = cudaPointerAttributes;
@@ -210,13 +220,33 @@ inline std::string architecture(const cudaDeviceProp& properties) {
 /// FP32 lanes of a multiprocessor, from NVIDIA's programming guide; nullopt for a chip that is not in it.
 inline std::optional<int> fp32_lanes(const cudaDeviceProp& properties) {
   switch (properties.major * 10 + properties.minor) {
-    case 60: case 70: case 72: case 75: case 80: return 64;
-    case 61: case 62: case 86: case 87: case 89: case 90: case 100: case 101: case 103: case 110: case 120: case 121: return 128;
-    default: return std::nullopt;
+    case 60:
+    case 70:
+    case 72:
+    case 75:
+    case 80:
+      return 64;
+    case 61:
+    case 62:
+    case 86:
+    case 87:
+    case 89:
+    case 90:
+    case 100:
+    case 101:
+    case 103:
+    case 110:
+    case 120:
+    case 121:
+      return 128;
+    default:
+      return std::nullopt;
   }
 }
 /// Transfers per cycle of the reported memory clock.
-inline double memory_transfers_per_clock(const cudaDeviceProp&) { return 2; }
+inline double memory_transfers_per_clock(const cudaDeviceProp&) {
+  return 2;
+}
 inline int driver_api_version(const char*& unit) {
   unit = "CUDA ";
   int version = 0;
@@ -227,9 +257,15 @@ inline std::string version_text(int version) {
 }
 
 /// Compiled for: the virtual architecture decides which code paths of a kernel exist, whatever chip runs it.
-inline int compiled_capability(const cudaFuncAttributes& attributes) { return attributes.ptxVersion; }
-inline bool compiled_async_copy(int capability) { return capability >= 80; }
-inline bool compiled_bulk_copy(int capability) { return capability >= 90; }
+inline int compiled_capability(const cudaFuncAttributes& attributes) {
+  return attributes.ptxVersion;
+}
+inline bool compiled_async_copy(int capability) {
+  return capability >= 80;
+}
+inline bool compiled_bulk_copy(int capability) {
+  return capability >= 90;
+}
 
 #else  // HIP
 
@@ -241,7 +277,9 @@ inline constexpr const char* eager_loading[2] = {"HIP_ENABLE_DEFERRED_LOADING", 
 inline Status host_alloc(void** pointer, std::size_t bytes, unsigned flags) {
   return hipHostMalloc(pointer, bytes, flags);
 }
-inline Status host_free(void* pointer) { return hipHostFree(pointer); }
+inline Status host_free(void* pointer) {
+  return hipHostFree(pointer);
+}
 inline constexpr unsigned host_alloc_mapped = hipHostMallocMapped;
 inline constexpr unsigned host_alloc_write_combined = hipHostMallocWriteCombined;
 inline constexpr const char* host_alloc_name = "hipHostMalloc";
@@ -258,25 +296,33 @@ inline Status prefetch(const void* pointer, std::size_t bytes, Location to, Nati
 inline Status advise(const void* pointer, std::size_t bytes, hipMemoryAdvise advice, Location where) {
   return hipMemAdvise(pointer, bytes, advice, where.device >= 0 ? where.device : hipCpuDeviceId);
 }
-inline bool last_prefetch_was_host_node(const void*, std::size_t) { return false; }
+inline bool last_prefetch_was_host_node(const void*, std::size_t) {
+  return false;
+}
 
 using PointerAttributes = hipPointerAttribute_t;
 inline PointerKind pointer_kind(const hipPointerAttribute_t& attributes) {
   if (attributes.isManaged) return PointerKind::managed;
 #if HIP_VERSION_MAJOR >= 6
   switch (attributes.type) {
-    case hipMemoryTypeManaged: return PointerKind::managed;
+    case hipMemoryTypeManaged:
+      return PointerKind::managed;
 #else
   switch (attributes.memoryType) {
 #endif
-    case hipMemoryTypeHost: return PointerKind::pinned;
-    case hipMemoryTypeDevice: return PointerKind::device;
-    default: return PointerKind::unregistered;
+    case hipMemoryTypeHost:
+      return PointerKind::pinned;
+    case hipMemoryTypeDevice:
+      return PointerKind::device;
+    default:
+      return PointerKind::unregistered;
   }
 }
 
 /// LDS and L1 are separate memories on AMD: there is nothing to carve.
-inline Status set_carveout(const void*, int) { return hipSuccess; }
+inline Status set_carveout(const void*, int) {
+  return hipSuccess;
+}
 
 inline constexpr bool shared_needs_opt_in = false;
 
@@ -312,9 +358,15 @@ inline std::string version_text(int version) {
          std::to_string(version % 100000);
 }
 
-inline int compiled_capability(const hipFuncAttributes&) { return 0; }
-inline bool compiled_async_copy(int) { return false; }
-inline bool compiled_bulk_copy(int) { return false; }
+inline int compiled_capability(const hipFuncAttributes&) {
+  return 0;
+}
+inline bool compiled_async_copy(int) {
+  return false;
+}
+inline bool compiled_bulk_copy(int) {
+  return false;
+}
 
 #endif
 

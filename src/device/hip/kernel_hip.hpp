@@ -6,8 +6,8 @@
 
 #if defined(__HIPCC__)
 
-#include <hip/hip_runtime.h>
 #include <hip/hip_cooperative_groups.h>
+#include <hip/hip_runtime.h>
 
 #include "device/gpu/software_bulk_barrier.hpp"
 
@@ -24,7 +24,9 @@ __device__ __forceinline__ T* dynamic_shared() {
   return reinterpret_cast<T*>(isthmus_dynamic_shared);
 }
 
-__device__ __forceinline__ int warp_size() { return static_cast<int>(__builtin_amdgcn_wavefrontsize()); }
+__device__ __forceinline__ int warp_size() {
+  return static_cast<int>(__builtin_amdgcn_wavefrontsize());
+}
 
 namespace detail {
 __device__ __forceinline__ int thread_in_block() {
@@ -41,9 +43,15 @@ __device__ __forceinline__ bool same_bits(const T& a, const T& b) {
 }
 }  // namespace detail
 
-__device__ __forceinline__ int lane() { return static_cast<int>(__lane_id()); }
-__device__ __forceinline__ int warp_in_block() { return detail::thread_in_block() / warp_size(); }
-__device__ __forceinline__ LaneMask full_warp() { return warp_size() == 64 ? ~LaneMask{0} : LaneMask{0xffffffffu}; }
+__device__ __forceinline__ int lane() {
+  return static_cast<int>(__lane_id());
+}
+__device__ __forceinline__ int warp_in_block() {
+  return detail::thread_in_block() / warp_size();
+}
+__device__ __forceinline__ LaneMask full_warp() {
+  return warp_size() == 64 ? ~LaneMask{0} : LaneMask{0xffffffffu};
+}
 
 template <class T>
 __device__ __forceinline__ T shuffle(LaneMask, T value, int source_lane) {
@@ -61,9 +69,15 @@ template <class T>
 __device__ __forceinline__ T shuffle_xor(LaneMask, T value, int lane_bits) {
   return __shfl_xor(value, lane_bits);
 }
-__device__ __forceinline__ LaneMask ballot(LaneMask mask, bool predicate) { return __ballot(predicate) & mask; }
-__device__ __forceinline__ bool any(LaneMask mask, bool predicate) { return ballot(mask, predicate) != 0; }
-__device__ __forceinline__ bool all(LaneMask mask, bool predicate) { return ballot(mask, !predicate) == 0; }
+__device__ __forceinline__ LaneMask ballot(LaneMask mask, bool predicate) {
+  return __ballot(predicate) & mask;
+}
+__device__ __forceinline__ bool any(LaneMask mask, bool predicate) {
+  return ballot(mask, predicate) != 0;
+}
+__device__ __forceinline__ bool all(LaneMask mask, bool predicate) {
+  return ballot(mask, !predicate) == 0;
+}
 template <class T>
 __device__ __forceinline__ LaneMask match_any(LaneMask mask, T value) {
   // One round per distinct value: the lowest lane that is left shows its value, those that share it are done.
@@ -91,9 +105,13 @@ __device__ __forceinline__ void sync_warp(LaneMask) {
 
 // --- the grid, and waiting for others --------------------------------------------------------------
 
-__device__ __forceinline__ void grid_sync() { cooperative_groups::this_grid().sync(); }
+__device__ __forceinline__ void grid_sync() {
+  cooperative_groups::this_grid().sync();
+}
 
-__device__ __forceinline__ void spin_wait() { __builtin_amdgcn_s_sleep(1); }
+__device__ __forceinline__ void spin_wait() {
+  __builtin_amdgcn_s_sleep(1);
+}
 
 template <class Predicate>
 __device__ __forceinline__ void spin_until(Predicate predicate) {
@@ -102,7 +120,7 @@ __device__ __forceinline__ void spin_until(Predicate predicate) {
 
 /// Seconds of a clock that all threads of the device share; its zero is anywhere.
 __device__ __forceinline__ double device_seconds() {
-#if defined(__HIP_DEVICE_COMPILE__)  // the headers declare the clock in that pass only
+#if defined(__HIP_DEVICE_COMPILE__)                   // the headers declare the clock in that pass only
   return static_cast<double>(wall_clock64()) * 1e-8;  // 100 MHz on the chips of the CDNA line
 #else
   return 0;
@@ -164,8 +182,12 @@ __device__ __forceinline__ void store_streaming(T* pointer, std::type_identity_t
 
 // --- copies from global to shared memory: plain loads and stores (docs/decisions/0003-one-gpu-source.md) -----------
 
-__device__ __forceinline__ constexpr bool has_async_copy() { return false; }
-__device__ __forceinline__ constexpr bool has_bulk_copy() { return false; }
+__device__ __forceinline__ constexpr bool has_async_copy() {
+  return false;
+}
+__device__ __forceinline__ constexpr bool has_bulk_copy() {
+  return false;
+}
 
 template <unsigned Bytes>
 __device__ __forceinline__ void async_copy(void* shared, const void* global) {

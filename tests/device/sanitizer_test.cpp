@@ -1,0 +1,122 @@
+// Under ThreadSanitizer a missing barrier is reported as the race that it is, and a right kernel is not.
+
+#include "emulator_fixture.hpp"
+
+#if defined(__SANITIZE_THREAD__)
+
+// TSan sleeps for a second at the end of a process, and each check below is one.
+extern "C" const char* __tsan_default_options();
+const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
+
+namespace isthmus::device {
+namespace {
+
+constexpr int threads = 64;
+
+// Each reads what its neighbour wrote, in natural order without a wrong value to show for it.
+template <bool Barrier>
+__global__ void neighbour(int* values) {
+  __shared__ int s[threads];
+  s[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if constexpr (Barrier) __syncthreads();
+  values[threadIdx.x] = threadIdx.x == 0 ? 0 : s[threadIdx.x - 1];
+}
+
+// The second barrier is missing: the next round writes what a slow thread still reads.
+template <bool Barrier>
+__global__ void rounds(int* values) {
+  __shared__ int s[threads];
+  for (int round = 0; round < 3; ++round) {
+    s[threadIdx.x] = static_cast<int>(threadIdx.x) + round;
+    __syncthreads();
+    values[threadIdx.x] = s[(threadIdx.x + 1) % threads];
+    if constexpr (Barrier) __syncthreads();
+  }
+}
+
+template <bool Sync>
+__global__ void lanes(int* values) {
+  __shared__ int s[threads];
+  s[threadIdx.x] = static_cast<int>(threadIdx.x);
+  shuffle(full_warp(), 1, 0);  // orders nothing
+  if constexpr (Sync) sync_warp(full_warp());
+  values[threadIdx.x] = s[threadIdx.x ^ 1];
+}
+
+template <bool Barrier>
+__global__ void landed(const int* in, int* values) {
+  int* s = dynamic_shared<int>();
+  async_copy<4>(&s[threadIdx.x], &in[threadIdx.x]);
+  async_commit();
+  async_wait<0>();
+  if constexpr (Barrier) __syncthreads();
+  values[threadIdx.x] = s[(threadIdx.x + 1) % threads];
+}
+
+template <bool Sync>
+__global__ void across_blocks(int* values) {
+  values[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+  if constexpr (Sync) grid_sync();
+  const int other = values[(blockIdx.x + 1) % gridDim.x * blockDim.x + threadIdx.x];
+  if constexpr (Sync) grid_sync();
+  values[blockIdx.x * blockDim.x + threadIdx.x] = other;
+}
+
+template <class... P, class... A>
+void run_and_exit(Kernel<P...> kernel, const LaunchShape& shape, A... arguments) {
+  {
+    Stream stream;
+    launch(stream, kernel, shape, arguments...);
+    stream.synchronize();
+  }
+  std::exit(0);
+}
+
+class ThreadSanitizerTest : public EmulatorTest {
+ protected:
+  void SetUp() override {
+    EmulatorTest::SetUp();
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+};
+
+/// TSan's exit code when it has reported something is 66.
+#define EXPECT_RACE(...) EXPECT_EXIT(run_and_exit(__VA_ARGS__), testing::ExitedWithCode(66), "data race")
+#define EXPECT_NO_RACE(...) EXPECT_EXIT(run_and_exit(__VA_ARGS__), testing::ExitedWithCode(0), "")
+
+TEST_F(ThreadSanitizerTest, MissingBarrierIsReported) {
+  DeviceArray<int> values(threads);
+  EXPECT_RACE(ISTHMUS_KERNEL(neighbour<false>), {.grid = 1, .block = threads}, values.get());
+  EXPECT_NO_RACE(ISTHMUS_KERNEL(neighbour<true>), {.grid = 1, .block = threads}, values.get());
+}
+
+TEST_F(ThreadSanitizerTest, MissingSecondBarrierIsReported) {
+  DeviceArray<int> values(threads);
+  EXPECT_RACE(ISTHMUS_KERNEL(rounds<false>), {.grid = 1, .block = threads}, values.get());
+  EXPECT_NO_RACE(ISTHMUS_KERNEL(rounds<true>), {.grid = 1, .block = threads}, values.get());
+}
+
+TEST_F(ThreadSanitizerTest, MissingSyncWarpIsReported) {
+  DeviceArray<int> values(threads);
+  EXPECT_RACE(ISTHMUS_KERNEL(lanes<false>), {.grid = 1, .block = threads}, values.get());
+  EXPECT_NO_RACE(ISTHMUS_KERNEL(lanes<true>), {.grid = 1, .block = threads}, values.get());
+}
+
+TEST_F(ThreadSanitizerTest, MissingBarrierAfterACopyIsReported) {
+  DeviceArray<int> values(threads), in(std::vector<int>(threads, 1));
+  const LaunchShape shape{.grid = 1, .block = threads, .shared_bytes = threads * sizeof(int)};
+  EXPECT_RACE(ISTHMUS_KERNEL(landed<false>), shape, in.get(), values.get());
+  EXPECT_NO_RACE(ISTHMUS_KERNEL(landed<true>), shape, in.get(), values.get());
+}
+
+TEST_F(ThreadSanitizerTest, MissingGridSyncIsReported) {
+  DeviceArray<int> values(4 * threads);
+  EXPECT_RACE(ISTHMUS_KERNEL(across_blocks<false>), {.grid = 4, .block = threads, .cooperative = true}, values.get());
+  EXPECT_NO_RACE(ISTHMUS_KERNEL(across_blocks<true>), {.grid = 4, .block = threads, .cooperative = true},
+                 values.get());
+}
+
+}  // namespace
+}  // namespace isthmus::device
+
+#endif

@@ -1,0 +1,274 @@
+"""The program as its users meet it: every kind of bad input, every injected failure, signals, resuming.
+
+Runs the binary named by ISTHMUS_BENCH (the harness with the tests' own workloads) and looks at exit codes, at the one
+sentence on stderr, and at what is on disk.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+BENCH = os.environ["ISTHMUS_BENCH"]
+SCHEMA = json.loads(Path(os.environ["ISTHMUS_SCHEMA"]).read_text())
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.record = self.folder / "record.jsonl"
+
+    def run_bench(self, *arguments, **environment):
+        env = {**os.environ, **environment}
+        return subprocess.run(
+            [BENCH, *arguments], capture_output=True, text=True, env=env, cwd=self.folder, timeout=120
+        )
+
+    def measure(self, *arguments, **environment):
+        return self.run_bench("run", *arguments, "--record", str(self.record), **environment)
+
+    def records(self):
+        """All records on disk; each must have what the schema requires of every record."""
+        if not self.record.exists():
+            return []
+        records = [json.loads(line) for line in self.record.read_text().splitlines()]
+        for record in records:
+            self.assertEqual(set(SCHEMA["required"]) - set(record), set())
+        self.assertFalse(Path(f"{self.record}.invalid").exists(), "a record broke the schema")
+        return records
+
+    def assert_refused(self, done, *parts):
+        """Exit 2 before any work, one sentence, no record."""
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stdout, "")
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), 1, done.stderr)
+        for part in parts:
+            self.assertIn(part, lines[0])
+        self.assertFalse(self.record.exists())
+
+    # --- bad input ---------------------------------------------------------------------------------
+
+    def test_unknown_names_are_refused_with_the_nearest(self):
+        cases = {
+            ("fixture/saxpi",): "did you mean 'fixture/saxpy'?",
+            ("fixture/saxpy", "--mode", "umv"): "did you mean 'uvm'?",
+            ("fixture/saxpy", "--placement", "pinned,pol"): "did you mean 'pool'?",
+            ("fixture/saxpy", "--staging", "dirct"): "did you mean 'direct'?",
+            ("fixture/saxpy", "--size", "smal"): "did you mean 'small'?",
+            ("fixture/saxpy", "--preset", "fixture-fig"): "did you mean 'fixture-fig1'?",
+            ("fixture/saxpy", "--set", "thraeds=64"): "did you mean 'threads'?",
+            ("fixture/saxpy", "--set", "threads=65"): "choose one of 32, 64, 128",
+            ("fixture/saxpy", "--device", "7"): "there is no device 7",
+            ("fixture/saxpy", "--device", "GPU-none"): "there is no device 'GPU-none'",
+            ("fixture/saxpy", "--numa", "900"): "NUMA node 900",
+        }
+        for arguments, part in cases.items():
+            with self.subTest(arguments):
+                self.assert_refused(self.measure(*arguments), part)
+
+    def test_numbers_that_are_none_or_out_of_range_are_refused(self):
+        for option in ("--samples", "--warmups", "--processes", "--seed", "--numa", "--chunks"):
+            for value in ("many", "1.5", "99999999999999999999", "", "1 2"):
+                with self.subTest(option=option, value=value):
+                    self.assert_refused(self.measure("fixture/saxpy", f"{option}={value}"), option)
+        for option, value in (("--samples", "0"), ("--processes", "0"), ("--samples", "-3"), ("--chunks", "0")):
+            with self.subTest(option=option, value=value):
+                self.assert_refused(self.measure("fixture/saxpy", f"{option}={value}"), "out of range")
+        for value in ("soon", "nan", "inf", "0", "-1"):
+            with self.subTest(budget=value):
+                self.assert_refused(self.measure("fixture/saxpy", f"--budget={value}"), "--budget")
+        for value in ("n=x", "n=0", "n=-5", "n=", "n", "n=1e3"):
+            with self.subTest(setting=value):
+                self.assert_refused(self.measure("fixture/saxpy", "--set", value))
+
+    def test_wrong_usage_is_refused(self):
+        for arguments in ([], ["measure"], ["run"], ["run", "fixture/saxpy", "--colour"], ["list", "--jsn"], ["--version-9"]):
+            with self.subTest(arguments):
+                self.assert_refused(self.run_bench(*arguments), "isthmus-bench --help")
+        self.assert_refused(self.measure("fixture/saxpy", "--mode", "pm", "--placement", "pinned"), "--mode")
+        self.assert_refused(self.measure("fixture/saxpy", "--mode", "pm,"), "empty name")
+        self.assert_refused(self.run_bench("list", "nothing*"), "no workload matches")
+
+    def test_unwritable_records_are_refused(self):
+        for path in ("/nowhere/record.jsonl", str(self.folder), "/proc/record.jsonl"):
+            with self.subTest(path):
+                self.assert_refused(self.run_bench("run", "fixture/saxpy", "--record", path), "cannot be written")
+        self.assert_refused(self.run_bench("run", "fixture/saxpy", ISTHMUS_RESULTS="/proc/results"), "ISTHMUS_RESULTS")
+
+    def test_bad_environment_is_refused(self):
+        self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_INJECT="malloc_devise:1"), "ISTHMUS_INJECT")
+        self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_HOST_MEMORY="lots"), "ISTHMUS_HOST_MEMORY")
+
+    # --- what works --------------------------------------------------------------------------------
+
+    def test_help_shows_examples(self):
+        done = self.run_bench("--help")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("isthmus-bench run microbench/saxpy", done.stdout)
+        self.assertEqual(self.run_bench("run", "--help").returncode, 0)
+
+    def test_list_and_info_are_as_agreed(self):
+        document = json.loads(self.run_bench("list", "--json").stdout)
+        self.assertEqual(set(document), {"workloads", "modes", "placements", "stagings", "sizes"})
+        self.assertEqual(document["modes"]["uvm"], {"placement": "managed_in", "staging": "direct"})
+        saxpy = next(w for w in document["workloads"] if w["name"] == "fixture/saxpy")
+        self.assertEqual(saxpy["sizes"]["tiny"], {"n": 4096})
+        self.assertEqual(saxpy["version"], 3)
+        self.assertIn("kernel", saxpy["metrics"])
+        self.assertEqual(saxpy["presets"][0]["sweep"], [32, 128])
+        axis = next(a for a in saxpy["axes"] if a["name"] == "n")
+        self.assertEqual((axis["default"], axis["allowed"], axis["minimum"]), (65536, None, 1))
+        document = json.loads(self.run_bench("info", "--json").stdout)
+        self.assertEqual(document["backend"], "emulator")
+        self.assertTrue(document["emulated"])
+        self.assertIsNone(document["problem"])
+        self.assertEqual(len(document["devices"]), 1)
+        for text in (self.run_bench("list").stdout, self.run_bench("info").stdout):
+            self.assertNotIn("{", text)
+
+    def test_a_run_leaves_one_record_per_case_and_an_80_column_table(self):
+        done = self.measure("fixture/*", "--placement", "all", "--size", "tiny", "--table")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        records = self.records()
+        self.assertGreater(len(records), 20)
+        for line in done.stdout.splitlines()[:-1]:
+            self.assertLessEqual(len(line), 80, line)
+        self.assertNotIn("\r", done.stderr)
+        for record in records:
+            self.assertEqual(record["emulated"], record["workload"] != "fixture/host_loop")
+            self.assertEqual(record["run"]["process"], 1)
+
+    def test_the_default_record_goes_to_results(self):
+        done = self.run_bench("run", "fixture/saxpy", "--size", "tiny")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(list((self.folder / "results").glob("*.jsonl"))), 1)
+
+    def test_dry_run_measures_nothing(self):
+        done = self.measure("fixture/saxpy", "--size", "tiny,mega", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("32 KiB", done.stdout)
+        self.assertIn("would be skipped", done.stdout)
+        self.assertFalse(self.record.exists())
+
+    def test_a_wrong_result_fails_and_the_rest_still_runs(self):
+        done = self.measure("fixture/saxpy", "--size", "tiny", "--set", "fault=wrong", "--mode", "pm,uvm")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual([r["verify"]["status"] for r in self.records()], ["fail", "fail"])
+        self.assertIn("wrong result", done.stderr)
+
+    def test_too_large_a_shape_is_skipped_with_the_reason(self):
+        done = self.measure("fixture/saxpy", "--size", "mega")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(self.records()[0]["skip_kind"], "memory")
+        self.record.unlink()
+        self.measure("fixture/saxpy", "--size", "small", ISTHMUS_HOST_MEMORY="100KiB")
+        self.assertIn("host memory", self.records()[0]["skipped"])
+        self.record.unlink()
+        self.measure("fixture/saxpy", "--size", "small", "--mode", "uvm", ISTHMUS_EMULATOR="memory=256KiB")
+        self.assertIn("device memory", self.records()[0]["skipped"])
+
+    def test_processes_share_one_file_and_one_run(self):
+        done = self.measure("fixture/saxpy", "--size", "tiny", "--processes", "3", "--table")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        records = self.records()
+        self.assertEqual([r["run"]["process"] for r in records], [1, 2, 3])
+        self.assertEqual(len({r["run"]["id"] for r in records}), 1)
+        self.assertEqual(done.stdout.count("fixture/saxpy"), 3)
+
+    # --- what is on disk stays there -----------------------------------------------------------------
+
+    def test_resume_goes_on_after_a_truncated_line(self):
+        self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm")
+        whole = self.record.read_text()
+        self.record.write_text(whole + whole[: len(whole) // 2])
+        done = self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm,uvm", "--resume")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = self.record.read_text().splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assertEqual(lines[0], whole.strip())
+        self.assertEqual(json.loads(lines[2])["mode"], "uvm")
+        done = self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm,uvm", "--resume")
+        self.assertIn("2 done before", done.stdout)
+        self.assertEqual(len(self.record.read_text().splitlines()), 3)
+
+    def test_a_full_disk_is_an_error(self):
+        done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", "/dev/full")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("/dev/full", done.stderr)
+
+    def test_a_signal_ends_after_the_sample_with_valid_records(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            for processes in ("1", "2"):
+                with self.subTest(signal=number, processes=processes):
+                    self.record.unlink(missing_ok=True)
+                    arguments = ["run", "fixture/saxpy", "--samples", "100000", "--record", str(self.record)]
+                    child = subprocess.Popen(
+                        [BENCH, *arguments, "--processes", processes],
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        text=True,
+                    )
+                    time.sleep(1.0)
+                    child.send_signal(number)
+                    _, errors = child.communicate(timeout=60)
+                    self.assertEqual(child.returncode, 3, errors)
+                    (record,) = self.records()
+                    self.assertIn("interrupted", {m["stop"] for m in record["metrics"]})
+                    self.assertEqual(record["verify"]["status"], "pass")
+
+    # --- injected failures ---------------------------------------------------------------------------
+
+    def test_every_injected_failure_is_one_sentence_and_loses_nothing(self):
+        calls = json.loads(self.run_bench("info", "--json").stdout)["injectable_calls"]
+        self.assertGreater(len(calls), 30)
+        placements = "pageable,pinned,streamed,pool,mapped,managed,managed_advise"
+        self.measure("fixture/saxpy", "--size", "tiny")
+        before = self.record.read_text()
+        met = set()
+        for call in calls:
+            for occurrence, kind in ((1, "failure"), (2, "lost"), (5, "failure"), (3, "unsupported")):
+                with self.subTest(call=call, occurrence=occurrence, kind=kind):
+                    self.record.write_text(before)
+                    done = self.measure(
+                        *("fixture/saxpy", "--placement", placements, "--size", "tiny"),
+                        ISTHMUS_INJECT=f"{call}:{occurrence}:{kind}",
+                    )
+                    self.assertTrue(self.record.read_text().startswith(before))
+                    records = self.records()[1:]
+                    sentences = done.stderr.splitlines()
+                    for sentence in sentences:
+                        self.assertTrue(sentence.startswith("isthmus-bench: "), done.stderr)
+                    hurt = [r for r in records if r["error"] or r["skip_kind"] == "unsupported"]
+                    for record in hurt:
+                        self.assertIn(call, record["error"] or record["skipped"])
+                    if sentences:
+                        met.add(call)
+                    if not sentences:  # not called so often, or in cleaning up, where nothing is lost by it
+                        self.assertEqual(done.returncode, 0)
+                        self.assertEqual(len(records), 7)
+                    elif not records:  # before the first case
+                        self.assertEqual((done.returncode, len(sentences)), (1, 1), done.stderr)
+                    elif kind == "unsupported":
+                        self.assertEqual((done.returncode, len(hurt)), (0, 1), done.stderr)
+                    elif kind == "lost":
+                        self.assertEqual((done.returncode, len(hurt)), (3, 1), done.stderr)
+                        self.assertIs(hurt[0], records[-1])
+                    else:
+                        self.assertEqual((done.returncode, len(hurt), len(records)), (1, 1, 7), done.stderr)
+        unmet = set(calls) - met
+        # Calls that measuring in these placements does not make, or (synchronize) only in cleaning up.
+        for call in ("synchronize", "register_host", "unregister_host", "stream_idle", "event_synchronize", "event_done", "blas_create"):
+            unmet.discard(call)
+        self.assertEqual(unmet, set())
+
+
+if __name__ == "__main__":
+    unittest.main()

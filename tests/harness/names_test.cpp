@@ -1,0 +1,50 @@
+#include "harness/names.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/host_memory.hpp"
+
+namespace isthmus::harness {
+namespace {
+
+TEST(Glob, MatchesAsAShellDoes) {
+  EXPECT_TRUE(glob_match("*", "microbench/saxpy"));
+  EXPECT_TRUE(glob_match("microbench/*", "microbench/saxpy"));
+  EXPECT_TRUE(glob_match("*/saxpy", "microbench/saxpy"));
+  EXPECT_TRUE(glob_match("micro*/s?xpy", "microbench/saxpy"));
+  EXPECT_TRUE(glob_match("m*b*s*y", "microbench/saxpy"));
+  EXPECT_FALSE(glob_match("saxpy", "microbench/saxpy"));
+  EXPECT_FALSE(glob_match("microbench/", "microbench/saxpy"));
+  EXPECT_FALSE(glob_match("microbench/saxpy?", "microbench/saxpy"));
+  EXPECT_FALSE(glob_match("", "x"));
+  EXPECT_TRUE(glob_match("", ""));
+  EXPECT_TRUE(glob_match("**", ""));
+}
+
+TEST(Names, NearestByEditDistance) {
+  const std::vector<std::string> names{"pageable", "pinned", "pool", "mapped"};
+  EXPECT_EQ(nearest("pinnd", names), "pinned");
+  EXPECT_EQ(nearest("maped", names), "mapped");
+  EXPECT_FALSE(nearest("x", {}));
+  EXPECT_NE(suggestion("pinnd", names).find("did you mean 'pinned'?"), std::string::npos);
+  EXPECT_NE(suggestion("something else", names).find("choose one of pageable, pinned"), std::string::npos);
+}
+
+TEST(Names, SplitKeepsEmptyParts) {
+  EXPECT_EQ(split("a,b", ','), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(split("a,,b", ','), (std::vector<std::string>{"a", "", "b"}));
+  EXPECT_EQ(split("", ','), (std::vector<std::string>{""}));
+}
+
+TEST(Bytes, ParseAndFormat) {
+  EXPECT_EQ(parse_bytes("1048576"), std::size_t{1} << 20);
+  EXPECT_EQ(parse_bytes("1MiB"), std::size_t{1} << 20);
+  EXPECT_EQ(parse_bytes("1.5GiB"), std::size_t{3} << 29);
+  EXPECT_EQ(parse_bytes("2 KiB"), 2048u);
+  for (const char* bad : {"", "GiB", "1GB", "-1", "nan", "inf", "1e99", "12x"}) EXPECT_FALSE(parse_bytes(bad)) << bad;
+  EXPECT_EQ(format_bytes(512), "512 B");
+  EXPECT_EQ(format_bytes(1.5 * (1 << 30)), "1.5 GiB");
+}
+
+}  // namespace
+}  // namespace isthmus::harness

@@ -1,0 +1,300 @@
+#include "harness/record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "harness/case_runner.hpp"
+#include "harness/interrupt.hpp"
+#include "harness/limits.hpp"
+#include "harness/record_file.hpp"
+#include "harness/registry.hpp"
+#include "harness/schema_check.hpp"
+
+namespace isthmus::harness {
+namespace {
+
+using nlohmann::json;
+
+RunContext context() {
+  RunContext c;
+  c.device = device::info(0);
+  return c;
+}
+
+CaseSpec spec_of(const std::string& workload, std::vector<std::string> settings = {}, const std::string& mode = "") {
+  Request request{.patterns = {workload}};
+  request.settings = std::move(settings);
+  if (!mode.empty()) request.modes = {mode};
+  request.sizes = {"tiny"};
+  return plan(request).front();
+}
+
+json record_of(const CaseSpec& spec, const RunContext& c = context()) {
+  return record_json({.id = "0123456789", .command = {"test"}, .process = 1, .seed = c.seed}, run_case(spec, c));
+}
+
+std::vector<double> samples(const json& record, const std::string& name) {
+  for (const auto& metric : record["metrics"]) {
+    if (metric["name"] == name) return metric["samples"].get<std::vector<double>>();
+  }
+  return {};
+}
+
+void expect_valid(const json& record) {
+  const auto violations = record_schema_check().violations(record);
+  EXPECT_TRUE(violations.empty()) << violations.front();
+}
+
+TEST(SchemaCheck, RefusesAKeywordItDoesNotKnow) {
+  EXPECT_THROW(SchemaCheck(R"({"type": "object", "patternProperties": {}})"), std::invalid_argument);
+  EXPECT_THROW(SchemaCheck(R"({"properties": {"a": {"not": {}}}})"), std::invalid_argument);
+}
+
+TEST(SchemaCheck, FindsEachKindOfViolation) {
+  const SchemaCheck check(R"({
+    "type": "object", "additionalProperties": false, "required": ["a"],
+    "properties": {
+      "a": {"type": "integer", "minimum": 1, "maximum": 9},
+      "b": {"type": ["string", "null"], "pattern": "^x+$", "minLength": 2},
+      "c": {"enum": ["p", "q", null]},
+      "d": {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}, "minItems": 1, "maxItems": 2},
+      "e": {"const": "k"},
+      "f": {"oneOf": [{"type": "null"}, {"type": "array"}]},
+      "g": {"type": "object", "additionalProperties": {"type": "boolean"}}
+    }})");
+  const auto valid = [&](const char* text) { return check.violations(json::parse(text)).empty(); };
+  EXPECT_TRUE(valid(R"({"a": 1, "b": "xx", "c": null, "d": [0.5], "e": "k", "f": null, "g": {"h": true}})"));
+  for (const char* wrong :
+       {R"([])", R"({})", R"({"a": 0})", R"({"a": 10})", R"({"a": 1.5})", R"({"a": 1, "b": 3})",
+        R"({"a": 1, "b": "x"})", R"({"a": 1, "b": "xy"})", R"({"a": 1, "c": "r"})", R"({"a": 1, "d": []})",
+        R"({"a": 1, "d": [1, 2, 3]})", R"({"a": 1, "d": [0]})", R"({"a": 1, "d": ["1"]})", R"({"a": 1, "e": "l"})",
+        R"({"a": 1, "f": 1})", R"({"a": 1, "g": {"h": 1}})", R"({"a": 1, "z": 1})"})
+    EXPECT_FALSE(valid(wrong)) << wrong;
+}
+
+TEST(Record, EveryPlacementOfEveryFixtureIsValid) {
+  Request request{.patterns = {"fixture/*"}};
+  request.placements = request.stagings = {"all"};
+  request.sizes = {"tiny"};
+  int passed = 0;
+  for (const auto& spec : plan(request)) {
+    SCOPED_TRACE(spec.label());
+    const auto record = record_of(spec);
+    expect_valid(record);
+    EXPECT_TRUE(record["error"].is_null()) << record["error"];
+    EXPECT_EQ(record["emulated"].get<bool>(), spec.workload->name() != "fixture/host_loop");
+    if (record["skipped"].is_null()) {
+      EXPECT_EQ(record["verify"]["status"], "pass") << record["verify"].dump();
+      ++passed;
+    } else {
+      EXPECT_EQ(record["verify"]["status"], "not_run");
+    }
+  }
+  EXPECT_GE(passed, 28);
+}
+
+TEST(Record, MetricsFollowThePlacement) {
+  const auto pinned = record_of(spec_of("fixture/saxpy", {}, "pm"));
+  for (const char* name : {"host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free", "first_in",
+                           "first_kernel", "first_out", "overlapped", "sync_cost", "overlap", "wall", "paper_total",
+                           "in_rate", "out_rate", "kernel_rate", "kernel_flop_rate"})
+    EXPECT_FALSE(samples(pinned, name).empty()) << name;
+  Request request{.patterns = {"fixture/saxpy"}};
+  request.placements = {"mapped"};
+  request.sizes = {"tiny"};
+  const auto mapped = record_of(plan(request).front());
+  for (const char* name : {"in", "out", "device_alloc", "in_rate"}) EXPECT_TRUE(samples(mapped, name).empty()) << name;
+  EXPECT_FALSE(samples(mapped, "kernel").empty());
+}
+
+TEST(Record, TotalsAndRatesAreWhatTheirNamesSay) {
+  auto c = context();
+  c.sampling.samples = 4;
+  c.sampling.allocation_cycles = 2;
+  const auto record = record_of(spec_of("fixture/saxpy", {}, "pm"), c);
+  expect_valid(record);
+  EXPECT_EQ(samples(record, "host_alloc").size(), 2u);
+  EXPECT_EQ(samples(record, "wall").size(), 2u);
+  EXPECT_EQ(samples(record, "in").size(), 4u);
+  EXPECT_EQ(samples(record, "overlapped").size(), 4u);
+  const double bytes = 2 * 4096 * sizeof(float);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_DOUBLE_EQ(samples(record, "in_rate")[i], bytes / samples(record, "in")[i]);
+    EXPECT_DOUBLE_EQ(samples(record, "kernel_rate")[i], 1.5 * bytes / samples(record, "kernel")[i]);
+  }
+  // wall holds the seven phases by the host's clock, so at least the allocations and frees of its cycle.
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_GT(samples(record, "wall")[i], samples(record, "host_alloc")[i] + samples(record, "host_touch")[i] +
+                                              samples(record, "device_alloc")[i] + samples(record, "free")[i]);
+  for (const auto& metric : record["metrics"]) {
+    if (metric["name"] == "in") {
+      EXPECT_EQ(metric["stop"], "samples");
+      EXPECT_EQ(metric["bytes_moved"], bytes);
+    }
+    EXPECT_FALSE(metric["limit"].is_null() && metric["limit_reason"].is_null()) << metric["name"];
+  }
+}
+
+TEST(Record, AWrongKernelFailsInEveryPlacement) {
+  for (const char* fault : {"fault=wrong", "fault=missing"}) {
+    Request request{.patterns = {"fixture/saxpy"}};
+    request.placements = {"all"};
+    request.sizes = {"tiny"};
+    request.settings = {fault};
+    for (const auto& spec : plan(request)) {
+      const auto record = record_of(spec);
+      expect_valid(record);
+      if (!record["skipped"].is_null()) continue;
+      EXPECT_EQ(record["verify"]["status"], "fail") << spec.label() << " " << fault;
+      EXPECT_FALSE(record["verify"]["detail"].is_null());
+    }
+  }
+}
+
+TEST(Record, NothingVerifiedIsAnError) {
+  const auto record = record_of(spec_of("fixture/saxpy", {"fault=unverified"}));
+  EXPECT_FALSE(record["error"].is_null());
+  expect_valid(record);
+}
+
+TEST(Record, SkipsForMemoryBeforeAllocating) {
+  const auto record = record_of(spec_of("fixture/saxpy", {"n=1099511627776"}));
+  EXPECT_EQ(record["skip_kind"], "memory");
+  expect_valid(record);
+  const auto beyond = record_of(spec_of("fixture/saxpy", {"n=9000000000000000000"}));
+  EXPECT_EQ(beyond["skip_kind"], "memory");
+  setenv("ISTHMUS_HOST_MEMORY", "16KiB", 1);
+  EXPECT_EQ(record_of(spec_of("fixture/saxpy"))["skip_kind"], "memory");
+  unsetenv("ISTHMUS_HOST_MEMORY");
+}
+
+TEST(Record, InterruptionsAreMarked) {
+  auto c = context();
+  c.sampling.samples = 3;
+  request_interrupt();
+  const auto record = record_of(spec_of("fixture/saxpy"), c);
+  clear_interrupt();
+  expect_valid(record);
+  EXPECT_FALSE(is_settled(record));
+}
+
+TEST(Record, InvalidSamplesAreLeftOut) {
+  CaseResult result;
+  result.spec = spec_of("fixture/saxpy");
+  result.verification.verdict = Verdict::pass;
+  Series series;
+  series.name = "in";
+  series.samples = {1, 100, 1, 100};
+  series.invalid = {1, 3};
+  result.metrics = {series};
+  auto record = record_json({.id = "0123456789"}, result);
+  EXPECT_EQ(record["metrics"][0]["median"], 1.0);
+  result.metrics[0].invalid = {0, 1, 2, 3};
+  record = record_json({.id = "0123456789"}, result);
+  EXPECT_TRUE(record["metrics"][0]["median"].is_null());
+  result.metrics[0].samples[0] = std::nan("");
+  record = record_json({.id = "0123456789"}, result);
+  EXPECT_TRUE(record["metrics"].empty());
+  expect_valid(record);
+}
+
+TEST(Record, IntervalsNeedTenSamplesAndEnoughTicks) {
+  CaseResult result;
+  result.spec = spec_of("fixture/saxpy");
+  result.verification.verdict = Verdict::pass;
+  Series series;
+  series.name = "in";
+  series.samples = std::vector<double>(9, 1.0);
+  result.metrics = {series};
+  EXPECT_TRUE(record_json({.id = "0123456789"}, result)["metrics"][0]["within_job"].is_null());
+  result.metrics[0].samples.push_back(1.0);
+  EXPECT_FALSE(record_json({.id = "0123456789"}, result)["metrics"][0]["within_job"].is_null());
+  result.metrics[0].coarse = true;
+  EXPECT_TRUE(record_json({.id = "0123456789"}, result)["metrics"][0]["within_job"].is_null());
+}
+
+TEST(Limits, PcieRates) {
+  EXPECT_NEAR(*pcie_rate(3, 16), 15.754e9, 1e6);
+  EXPECT_NEAR(*pcie_rate(4, 16), 31.508e9, 1e6);
+  EXPECT_NEAR(*pcie_rate(5, 16), 63.015e9, 1e6);
+  EXPECT_NEAR(*pcie_rate(1, 1), 250e6, 1);
+  EXPECT_FALSE(pcie_rate(9, 16));
+  EXPECT_FALSE(pcie_rate(5, 0));
+}
+
+TEST(Limits, ShareIsBetterTheNearerOne) {
+  Series rate;
+  rate.better = Better::higher;
+  rate.limit = Limit{100, "x"};
+  EXPECT_DOUBLE_EQ(*share(rate, 86), 0.86);
+  rate.better = Better::lower;
+  EXPECT_DOUBLE_EQ(*share(rate, 200), 0.5);
+  rate.limit.reset();
+  EXPECT_FALSE(share(rate, 1));
+}
+
+class RecordFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = (std::filesystem::temp_directory_path() /
+             (std::string("isthmus_") + testing::UnitTest::GetInstance()->current_test_info()->name() +
+              std::to_string(getpid())))
+                .string();
+    std::filesystem::remove(path_);
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string text() const {
+    std::ifstream stream(path_);
+    std::ostringstream all;
+    all << stream.rdbuf();
+    return all.str();
+  }
+  std::string path_;
+};
+
+TEST_F(RecordFiles, GoOnAfterATruncatedLine) {
+  { std::ofstream(path_) << "{\"a\":1}\n{\"cut"; }
+  RecordFile(path_).append("{\"b\":2}");
+  EXPECT_EQ(text(), "{\"a\":1}\n{\"cut\n{\"b\":2}\n");
+}
+
+TEST_F(RecordFiles, CheckingAPathLeavesNoFile) {
+  check_record_path(path_);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_THROW(check_record_path("/nowhere/at/all"), RecordError);
+  EXPECT_THROW(check_record_path("/tmp"), RecordError);
+}
+
+TEST_F(RecordFiles, AFullDiskIsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP();
+  RecordFile full("/dev/full");
+  EXPECT_THROW(full.append("{}"), RecordError);
+}
+
+TEST_F(RecordFiles, ResumeKnowsWhatIsSettled) {
+  const auto c = context();
+  const RunIdentity identity{.id = "0123456789", .command = {}, .process = 1, .seed = c.seed};
+  const auto good = spec_of("fixture/saxpy"), wrong = spec_of("fixture/saxpy", {"fault=wrong"});
+  {
+    RecordFile file(path_);
+    file.append(record_json(identity, run_case(good, c)).dump());
+    file.append(record_json(identity, run_case(wrong, c)).dump());
+    file.append("{\"no\": \"record\"}");
+  }
+  { std::ofstream(path_, std::ios::app) << "{\"cut"; }
+  const auto settled = settled_cases(path_);
+  EXPECT_EQ(settled.size(), 1u);
+  EXPECT_TRUE(settled.contains(case_identity(identity, good, c.device, 16)));
+  EXPECT_FALSE(settled.contains(case_identity(identity, wrong, c.device, 16)));
+  auto other = identity;
+  other.seed = 43;
+  EXPECT_FALSE(settled.contains(case_identity(other, good, c.device, 16)));
+}
+
+}  // namespace
+}  // namespace isthmus::harness

@@ -1,0 +1,130 @@
+#include "harness/verifier.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace isthmus::harness {
+namespace {
+
+TEST(RelativeToBound, LargerBoundHolds) {
+  EXPECT_DOUBLE_EQ(relative_to_bound(1.0, 1.0, {}), 0);
+  EXPECT_DOUBLE_EQ(relative_to_bound(1.5, 1.0, {.absolute = 1}), 0.5);
+  EXPECT_DOUBLE_EQ(relative_to_bound(110, 100, {.absolute = 1, .relative = 0.1}), 1);
+  EXPECT_TRUE(std::isinf(relative_to_bound(1.0, 2.0, {})));
+}
+
+TEST(RelativeToBound, NoNumberNeverPasses) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const Tolerance wide{.absolute = 1e300, .relative = 1e300};
+  EXPECT_GT(relative_to_bound(nan, 1, wide), 1);
+  EXPECT_GT(relative_to_bound(1, nan, wide), 1);
+  EXPECT_GT(relative_to_bound(nan, nan, wide), 1);
+  EXPECT_GT(relative_to_bound(inf, 1, wide), 1);
+}
+
+TEST(ElementsToCheck, AllWhenFewElseFromEveryStratumWithEdges) {
+  EXPECT_EQ(elements_to_check(5, 5, 10), (std::vector<std::size_t>{0, 1, 2, 3, 4}));
+  const std::size_t elements = 1 << 20, limit = 1024;
+  const auto chosen = elements_to_check(elements, 1000, limit);
+  EXPECT_TRUE(std::is_sorted(chosen.begin(), chosen.end()));
+  EXPECT_EQ(std::adjacent_find(chosen.begin(), chosen.end()), chosen.end());
+  EXPECT_EQ(chosen.front(), 0u);
+  EXPECT_EQ(chosen.back(), elements - 1);
+  for (std::size_t stratum = 0; stratum < limit; ++stratum) {
+    const auto found = std::lower_bound(chosen.begin(), chosen.end(), stratum * (elements / limit));
+    ASSERT_NE(found, chosen.end());
+    EXPECT_LT(*found, (stratum + 1) * (elements / limit));
+  }
+  EXPECT_TRUE(std::any_of(chosen.begin(), chosen.end(), [](auto i) { return i % 1000 == 999; }));  // an end of a row
+  EXPECT_EQ(chosen, elements_to_check(elements, 1000, limit));
+}
+
+/// A buffer of host memory whose elements are their index.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t rows, std::size_t columns, std::size_t pitch)
+      : set_(memory::Placement::pageable, {{"b", memory::Role::output, rows * pitch * sizeof(float)}}, {}) {
+    set_.allocate_host();
+    check_ = {.buffer_name = "b",
+              .element_bytes = sizeof(float),
+              .floating = true,
+              .columns = columns,
+              .pitch = pitch,
+              .elements = rows * columns,
+              .compare =
+                  [](std::size_t i, const std::byte* element) {
+                    float actual;
+                    std::memcpy(&actual, element, sizeof actual);
+                    return std::pair<double, double>{actual, static_cast<double>(i)};
+                  },
+              .tolerance = {.relative = 1e-6},
+              .method = "index"};
+    std::memset(set_.host(0), 0xff, rows * pitch * sizeof(float));  // padding stays poison
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t column = 0; column < columns; ++column)
+        at(row * pitch + column) = static_cast<float>(row * columns + column);
+    }
+  }
+  float& at(std::size_t i) { return reinterpret_cast<float*>(set_.host(0))[i]; }
+  Verification verdict() {
+    Verifier verifier;
+    verifier.add(check_);
+    verifier.check_sample(set_);
+    verifier.check_fully(set_);
+    return verifier.outcome();
+  }
+
+ private:
+  memory::BufferSet set_;
+  ElementCheck check_;
+};
+
+TEST(Verifier, PassesWhatIsRight) {
+  const auto verdict = Buffer(30, 100, 128).verdict();
+  EXPECT_EQ(verdict.verdict, Verdict::pass);
+  EXPECT_EQ(verdict.checked, 3000u);
+  EXPECT_EQ(verdict.error, 0.0);
+  EXPECT_EQ(verdict.method, "index");
+}
+
+TEST(Verifier, NamesTheFirstWrongElement) {
+  Buffer buffer(30, 30, 32);
+  buffer.at(7 * 32 + 3) = 5;
+  buffer.at(9 * 32) = 5;
+  const auto verdict = buffer.verdict();
+  EXPECT_EQ(verdict.verdict, Verdict::fail);
+  EXPECT_NE(verdict.detail.find("b[7][3] is 5, expected 213"), std::string::npos) << verdict.detail;
+}
+
+TEST(Verifier, FindsOneUnwrittenElementAmongMillions) {
+  Buffer buffer(1, 1 << 22, 1 << 22);
+  for (std::size_t i = 0; i < (1 << 22); ++i) buffer.at(i) = static_cast<float>(i);
+  buffer.at(3333333) = std::nanf("");
+  std::memset(&buffer.at(3333333), 0xff, sizeof(float));
+  const auto verdict = buffer.verdict();
+  EXPECT_EQ(verdict.verdict, Verdict::fail);
+  EXPECT_EQ(verdict.detail, "b[3333333] was never written");
+  EXPECT_FALSE(verdict.error);
+}
+
+TEST(Verifier, AFailureIsNotForgiven) {
+  Verifier verifier;
+  verifier.check_own({"first", [] { return 2.0; }, 1});
+  verifier.check_own({"second", [] { return 0.0; }, 1});
+  EXPECT_TRUE(verifier.failed());
+  EXPECT_NE(verifier.outcome().detail.find("first"), std::string::npos);
+}
+
+TEST(Verifier, OwnErrorThatIsNoNumberFails) {
+  Verifier verifier;
+  verifier.check_own({"own", [] { return std::nan(""); }, 1e9});
+  EXPECT_TRUE(verifier.failed());
+  EXPECT_FALSE(verifier.outcome().error);
+}
+
+}  // namespace
+}  // namespace isthmus::harness

@@ -1,0 +1,118 @@
+"""scripts/kernel-report: it must see every spill, and never pass because it saw nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = "source: /tree/src/microbench/kernels/gemm.cpp\n"
+
+PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_ZN7isthmus10microbench4gemmILi128ELi8EEEvPKfPf' for 'sm_80'
+ptxas info    : Function properties for _ZN7isthmus10microbench4gemmILi128ELi8EEEvPKfPf
+    {stack} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads
+ptxas info    : Used 128 registers, used 1 barriers, 33792 bytes smem, 400 bytes cmem[0]
+ptxas info    : Compiling entry function '_Z5saxpyifPKfPf' for 'sm_90'
+ptxas info    : Function properties for _Z5saxpyifPKfPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 16 registers, used 0 barriers
+"""
+
+REMARK = "gemm.cpp:9:1: remark: {text} [-Rpass-analysis=kernel-resource-usage]\n    9 | __global__ void gemm()\n"
+
+
+def amd(scratch, spills, scalar_spills=0):
+    fields = [
+        "Function Name: _Z4gemmPf",
+        "    SGPRs: 20",
+        "    VGPRs: 64",
+        "    AGPRs: 0",
+        f"    ScratchSize [bytes/lane]: {scratch}",
+        "    Dynamic Stack: False",
+        f"    SGPRs Spill: {scalar_spills}",
+        f"    VGPRs Spill: {spills}",
+        "    LDS Size [bytes/block]: 4096",
+    ]
+    return "".join(REMARK.format(text=field) for field in fields)
+
+
+def report(tmp_path, text, *options, source=SOURCE):
+    objects = tmp_path / "build" / "objects"
+    objects.mkdir(parents=True, exist_ok=True)
+    (objects / "gemm.cpp.o.report").write_text(source + text)
+    command = [sys.executable, ROOT / "scripts/kernel-report", *options, tmp_path / "build"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_clean_build_passes_and_every_kernel_is_listed(tmp_path):
+    result = report(tmp_path, PTXAS.format(stack=0, stores=0, loads=0))
+    assert result.returncode == 0, result.stderr
+    assert [line.split() for line in result.stdout.splitlines()[1:3]] == [
+        ["gemm<128,8>", "sm_80", "128", "33792", "0", "0"],
+        ["saxpy", "sm_90", "16", "0", "0", "0"],
+    ]
+
+
+@pytest.mark.parametrize("numbers", [(16, 0, 0), (0, 4, 0), (0, 0, 8)])
+def test_a_stack_frame_or_a_spill_fails(tmp_path, numbers):
+    stack, stores, loads = numbers
+    result = report(tmp_path, PTXAS.format(stack=stack, stores=stores, loads=loads))
+    assert result.returncode == 1
+    assert "1 kernels spill" in result.stderr
+    assert next(line for line in result.stdout.splitlines() if "FAILS" in line).startswith("gemm<128,8>")
+
+
+def test_the_nth_remark_of_a_kernel_is_of_the_nth_architecture(tmp_path):
+    result = report(tmp_path, amd(0, 0) + amd(0, 3), "--architectures", "gfx90a,gfx942")
+    assert result.returncode == 1
+    lines = result.stdout.splitlines()
+    assert lines[1].split() == ["gemm", "gfx90a", "64", "4096", "0", "0"]
+    assert lines[2].split() == ["gemm", "gfx942", "64", "4096", "0", "3", "FAILS"]
+
+
+def test_scratch_fails_and_scalar_spills_do_not(tmp_path):
+    assert report(tmp_path, amd(8, 0)).returncode == 1
+    assert report(tmp_path, amd(0, 0, scalar_spills=2)).returncode == 0
+
+
+def test_an_allowance_needs_architecture_kernel_and_reason(tmp_path):
+    allow = tmp_path / "allowed.txt"
+    spilling = PTXAS.format(stack=0, stores=4, loads=4)
+    allow.write_text("# comment\nsm_80 gemm<128,*> large tiles trade a spill for reuse\n")
+    result = report(tmp_path, spilling, "--allow", allow)
+    assert result.returncode == 0
+    assert "allowed: large tiles trade a spill for reuse" in result.stdout
+    allow.write_text("sm_90 gemm<128,*> another chip\n")
+    result = report(tmp_path, spilling, "--allow", allow)
+    assert result.returncode == 1
+    assert "no longer needed: sm_90" in result.stdout
+    allow.write_text("sm_80 gemm<128,*>\n")
+    result = report(tmp_path, spilling, "--allow", allow)
+    assert result.returncode == 1 and "reason" in result.stderr
+
+
+def test_nothing_reported_is_a_failure(tmp_path):
+    assert report(tmp_path, "").returncode == 1
+    elsewhere = report(tmp_path, PTXAS.format(stack=0, stores=0, loads=0), source="source: /tree/src/device/a.cpp\n")
+    assert elsewhere.returncode == 1
+    assert "nothing was checked" in elsewhere.stderr
+
+
+def test_the_launcher_keeps_reports_and_shows_errors(tmp_path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\necho 'ptxas info    : said something' >&2\nexit $CODE\n")
+    compiler.chmod(0o755)
+    launcher = ROOT / "cmake/keep-kernel-report"
+    kept = tmp_path / "a.o.report"
+
+    def compile_with(code):
+        command = [launcher, compiler, "-c", "a.cpp", "-o", tmp_path / "a.o"]
+        return subprocess.run(command, env={"CODE": str(code), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+
+    good = compile_with(0)
+    assert good.returncode == 0 and good.stderr == ""
+    assert kept.read_text() == "source: a.cpp\nptxas info    : said something\n"
+    bad = compile_with(3)
+    assert bad.returncode == 3 and "said something" in bad.stderr
