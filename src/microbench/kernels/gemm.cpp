@@ -139,7 +139,7 @@ __device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::t
 // From global memory through the L1 cache into registers. Rows beyond m and columns beyond n are computed from the
 // last ones there are, and not written.
 template <class Tile>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 2)
     gemm_none(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
   const Place<Tile> place;
   const std::uint64_t tiles = ((p.m + Tile::rows - 1) / Tile::rows) * ((p.n + Tile::columns - 1) / Tile::columns);
@@ -164,36 +164,17 @@ __global__ void __launch_bounds__(threads)
       b_offset[j] = at < columns ? at : 0;
     }
     float sums[Tile::thread_rows][Tile::thread_columns] = {};
-    const auto multiply_by_row = [&](const float(&a_values)[Tile::thread_rows]) {
-      float b_values[Tile::thread_columns];
+#pragma unroll 1
+    for (std::size_t l = 0; l < p.k; ++l, ++a_corner, b_row += p.b_pitch) {
+      float a_values[Tile::thread_rows], b_values[Tile::thread_columns];
+#pragma unroll
+      for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = a_corner[a_offset[i]];
 #pragma unroll
       for (unsigned j = 0; j < Tile::thread_columns / 4; ++j) {
         const float4 v = *reinterpret_cast<const float4*>(b_row + b_offset[j]);
         b_values[4 * j] = v.x, b_values[4 * j + 1] = v.y, b_values[4 * j + 2] = v.z, b_values[4 * j + 3] = v.w;
       }
       multiply_add<Tile>(sums, a_values, b_values);
-      b_row += p.b_pitch;
-    };
-    std::size_t l = 0;
-    for (; l + 4 <= p.k; l += 4) {
-      float4 a_vectors[Tile::thread_rows];
-#pragma unroll
-      for (unsigned i = 0; i < Tile::thread_rows; ++i) {
-        a_vectors[i] = *reinterpret_cast<const float4*>(a_corner + a_offset[i] + l);
-      }
-#pragma unroll
-      for (unsigned q = 0; q < 4; ++q) {
-        float a_values[Tile::thread_rows];
-#pragma unroll
-        for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = part(a_vectors[i], q);
-        multiply_by_row(a_values);
-      }
-    }
-    for (; l < p.k; ++l) {
-      float a_values[Tile::thread_rows];
-#pragma unroll
-      for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = a_corner[a_offset[i] + l];
-      multiply_by_row(a_values);
     }
     write_tile<Tile>(sums, place, c, p, row, column);
   }
