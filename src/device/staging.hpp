@@ -45,7 +45,8 @@ class TileCopier {
       bytes_ += vectors * 16;
     } else {
 #pragma unroll 4
-      for (unsigned v = threadIdx.x; v < vectors; v += threads()) copy_vector(to + v * per_vector, from + v * per_vector);
+      for (unsigned v = threadIdx.x; v < vectors; v += threads())
+        copy_vector(to + v * per_vector, from + v * per_vector);
     }
     for (unsigned i = vectors * per_vector + threadIdx.x; i < count; i += threads()) copy_element(to + i, from + i);
   }
@@ -58,24 +59,30 @@ class TileCopier {
     constexpr unsigned vectors = Columns / per_vector;
     static_assert(Columns % per_vector == 0, "rows of a tile are whole 16-byte vectors");
     if constexpr (staging == TileStaging::bulk) {
-      const unsigned width =
-          inside.last_column > inside.first_column ? (inside.last_column - inside.first_column) * unsigned{sizeof(T)} : 0;
+      const unsigned width = inside.last_column > inside.first_column
+                                 ? (inside.last_column - inside.first_column) * unsigned{sizeof(T)}
+                                 : 0;
       // One lane a warp issues: the copy engine takes its operands from uniform registers, lanes would take turns.
       if (lane() == 0 && width > 0) {
-        const unsigned warps = (threads() + static_cast<unsigned>(warp_size()) - 1) / static_cast<unsigned>(warp_size());
+        const unsigned warps =
+            (threads() + static_cast<unsigned>(warp_size()) - 1) / static_cast<unsigned>(warp_size());
 #pragma unroll 1
-        for (unsigned row = inside.first_row + static_cast<unsigned>(warp_in_block()); row < inside.last_row; row += warps) {
+        for (unsigned row = inside.first_row + static_cast<unsigned>(warp_in_block()); row < inside.last_row;
+             row += warps) {
           bulk_copy(to + row * pitch + inside.first_column, source(row) + inside.first_column, width, *arrived_);
         }
       }
       if (inside.last_row > inside.first_row) bytes_ += width * (inside.last_row - inside.first_row);
-      if (inside.first_row == 0 && inside.last_row == Rows && inside.first_column == 0 && inside.last_column == Columns) {
+      if (inside.first_row == 0 && inside.last_row == Rows && inside.first_column == 0 &&
+          inside.last_column == Columns) {
         return;
       }
     }
-    if constexpr (staging != TileStaging::bulk && Threads != 0 && Threads % vectors == 0 && Rows * vectors % Threads == 0) {
+    constexpr unsigned block = Threads == 0 ? 1 : Threads;
+    if constexpr (staging != TileStaging::bulk && Threads != 0 && block % vectors == 0 && Rows * vectors % block == 0) {
       // Whole tiles, the common case: every thread steps down one column of vectors and computes one address.
-      if (inside.first_row == 0 && inside.last_row == Rows && inside.first_column == 0 && inside.last_column == Columns) {
+      if (inside.first_row == 0 && inside.last_row == Rows && inside.first_column == 0 &&
+          inside.last_column == Columns) {
         constexpr unsigned rows_a_step = Threads / vectors;
         const unsigned row = threadIdx.x / vectors, column = threadIdx.x % vectors * per_vector;
         T* target = to + row * pitch + column;
@@ -154,12 +161,15 @@ class TileCopier {
 template <TileStaging staging, unsigned Depth, unsigned Threads = 0>
 class TilePipeline {
  public:
-  static_assert(staging == TileStaging::direct ? Depth == 1 : Depth >= 2, "direct has one buffer, the others 2 or more");
+  static_assert(staging == TileStaging::direct ? Depth == 1 : Depth >= 2,
+                "direct has one buffer, the others 2 or more");
   static constexpr unsigned stages = Depth;
 
   /// Called by all threads of the block; `arrived` are Depth barriers in shared memory (bulk only, else null).
   __device__ explicit TilePipeline(BulkBarrier* arrived) : arrived_(arrived) {
     if constexpr (staging == TileStaging::bulk) {
+      // The host asks for async where there is no copy engine; saying so here spares those chips the code.
+      if (!has_bulk_copy()) __trap();
       if (threadIdx.x == 0) {
         for (unsigned s = 0; s < Depth; ++s) arrived_[s].init(1);
       }

@@ -38,7 +38,8 @@ class Catalogue : public testing::TestWithParam<const char*> {
 
 TEST_P(Catalogue, VectorSeq) {
   expect_pass("vector_seq", all_stagings, {"n=3001", "threads=64", "tile=256", "blocks=2", "iterations=3"});
-  expect_pass("vector_seq", {"direct", "async", "bulk"}, {"n=1283", "threads=96", "tile=512", "reuse=shared", "iterations=2"});
+  expect_pass("vector_seq", {"direct", "async", "bulk"},
+              {"n=1283", "threads=96", "tile=512", "reuse=shared", "iterations=2"});
   expect_pass("vector_seq", all_stagings, {"n=3", "threads=64"});
   expect_pass("vector_seq", {"direct", "bulk"}, {"n=5000", "threads=64", "shared_bytes=4096", "blocks=3"});
   expect_depths("vector_seq", {"n=3001", "threads=64", "tile=256", "blocks=1"});
@@ -47,7 +48,8 @@ TEST_P(Catalogue, VectorSeq) {
 
 TEST_P(Catalogue, Saxpy) {
   expect_pass("saxpy", all_stagings, {"n=3001", "threads=64", "tile=256", "blocks=2", "iterations=3"});
-  expect_pass("saxpy", {"direct", "async", "bulk"}, {"n=1283", "threads=96", "tile=512", "reuse=shared", "iterations=2"});
+  expect_pass("saxpy", {"direct", "async", "bulk"},
+              {"n=1283", "threads=96", "tile=512", "reuse=shared", "iterations=2"});
   expect_pass("saxpy", all_stagings, {"n=1", "threads=64"});
   expect_depths("saxpy", {"n=3001", "threads=64", "tile=256", "blocks=1"});
   expect_pass("saxpy", all_stagings, {"n=35001", "threads=128", "tile=2048"}, "streamed");

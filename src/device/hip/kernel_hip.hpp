@@ -13,6 +13,9 @@
 
 #include "device/gpu/software_bulk_barrier.hpp"
 
+// A name of CUDA's that HIP's headers lack.
+__device__ __forceinline__ void __trap() { __builtin_trap(); }
+
 namespace isthmus::device {
 
 // --- the block and its wavefronts ------------------------------------------------------------------

@@ -24,8 +24,9 @@ std::size_t shared_bytes_for(Case& c, std::size_t needed) {
   const std::size_t bytes = std::max(needed, static_cast<std::size_t>(c.integer("shared_bytes")));
   const std::size_t limit = c.device().shared_per_block;
   if (bytes > limit) {
-    throw harness::Skip("the tiles need " + std::to_string(bytes) + " bytes of shared memory a block, this device has " +
-                        std::to_string(limit) + ": choose a smaller tile or depth");
+    throw harness::Skip("the tiles need " + std::to_string(bytes) +
+                        " bytes of shared memory a block, this device has " + std::to_string(limit) +
+                        ": choose a smaller tile or depth");
   }
   return bytes;
 }
@@ -81,7 +82,8 @@ void add_vector_axes(Workload& workload, std::vector<AxisValue> tiles) {
              .allowed = std::move(tiles),
              .minimum = 1})
       .axis({.name = "iterations",
-             .help = "arithmetic passes over an element (default 1: moving data; the paper's presets take the original's 100)",
+             .help = "arithmetic passes over an element (default 1: moving data; the paper's presets take the "
+                     "original's 100)",
              .default_value = std::int64_t{1},
              .allowed = {},
              .minimum = 1})
@@ -135,17 +137,21 @@ std::size_t tile_elements(Case& c, std::size_t buffers, const std::vector<AxisVa
   return tile;
 }
 
-std::vector<AxisValue> numbers(std::initializer_list<std::int64_t> values) { return {values.begin(), values.end()}; }
+std::vector<AxisValue> numbers(std::initializer_list<std::int64_t> values) {
+  return {values.begin(), values.end()};
+}
 
 void add_paper_preset(Workload& workload, AxisSettings settings) {
-  settings.insert(settings.begin(), {{"threads", std::int64_t{256}}, {"blocks", std::int64_t{64}}, {"depth", std::int64_t{2}}});
-  workload.preset({.name = "paper-fig4",
-                   .help = "Figure 4: super and mega in the six modes, in the paper's geometry (64 blocks of 256 threads)",
-                   .settings = std::move(settings),
-                   .sizes = {"super", "mega"},
-                   .sweep_axis = "",
-                   .sweep = {},
-                   .modes = {"baseline", "async", "uvm", "uvm_async", "pm", "pm_async"}});
+  settings.insert(settings.begin(),
+                  {{"threads", std::int64_t{256}}, {"blocks", std::int64_t{64}}, {"depth", std::int64_t{2}}});
+  workload.preset(
+      {.name = "paper-fig4",
+       .help = "Figure 4: super and mega in the six modes, in the paper's geometry (64 blocks of 256 threads)",
+       .settings = std::move(settings),
+       .sizes = {"super", "mega"},
+       .sweep_axis = "",
+       .sweep = {},
+       .modes = {"baseline", "async", "uvm", "uvm_async", "pm", "pm_async"}});
 }
 
 }  // namespace isthmus::microbench

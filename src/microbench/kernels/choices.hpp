@@ -70,7 +70,9 @@ inline std::size_t tile_buffers(Staging staging, std::int64_t depth) {
   return staging == Staging::direct ? 1 : static_cast<std::size_t>(depth);
 }
 
-constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
+  return (a + b - 1) / b;
+}
 
 /// Dynamic shared memory of a block: what the tiles need, or the axis' value where that is more.
 std::size_t shared_bytes_for(Case& c, std::size_t needed);
@@ -83,10 +85,8 @@ unsigned automatic_blocks(Case& c, const device::KernelInfo& info, std::uint64_t
 template <class... P>
 device::LaunchShape prepare(Case& c, device::Kernel<P...> kernel, unsigned threads, std::size_t shared_bytes,
                             std::uint64_t pieces, unsigned waves) {
-  device::LaunchShape shape{.grid = 1,
-                            .block = threads,
-                            .shared_bytes = shared_bytes,
-                            .carveout = static_cast<int>(c.integer("carveout"))};
+  device::LaunchShape shape{
+      .grid = 1, .block = threads, .shared_bytes = shared_bytes, .carveout = static_cast<int>(c.integer("carveout"))};
   const auto info = device::kernel_info(kernel, shape);
   shape.grid = automatic_blocks(c, info, pieces, waves);
   c.kernel(info);

@@ -9,7 +9,7 @@ using namespace harness;
 using device::BulkBarrier;
 using device::TilePipeline;
 
-constexpr float coefficient(int row, int column) {
+__host__ __device__ constexpr float coefficient(int row, int column) {
   constexpr float values[3][3] = {{0.2f, 0.5f, -0.8f}, {-0.3f, 0.6f, -0.9f}, {0.4f, 0.7f, 0.1f}};
   return values[row + 1][column + 1];
 }
@@ -110,7 +110,9 @@ __global__ void conv2d_staged(const float* __restrict__ in, float* __restrict__ 
   const auto first_row = [&](std::uint64_t tile) {
     return g.first_row + (blockIdx.x + tile * gridDim.x) / across * Tile::rows;
   };
-  const auto first_column = [&](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) % across * Tile::columns; };
+  const auto first_column = [&](std::uint64_t tile) {
+    return (blockIdx.x + tile * gridDim.x) % across * Tile::columns;
+  };
   pipeline.run(
       mine,
       [&](auto& copier, unsigned stage, std::uint64_t tile) {
@@ -195,7 +197,7 @@ void run(Case& c) {
       Tiles::with(c.choice("tile"), [&](auto tile) {
         using Tile = decltype(tile);
         const std::size_t needed = depth() * std::size_t{Tile::staged_rows * Tile::staged_columns} * sizeof(float);
-        measure(ISTHMUS_KERNEL(conv2d_staged<how(), depth(), Tile>), shared_bytes_for(c, needed), 1,
+        measure(device::Kernel{"conv2d_staged", conv2d_staged<how(), depth(), Tile>}, shared_bytes_for(c, needed), 1,
                 [&](std::size_t count) { return divide_up(cols, Tile::columns) * divide_up(count, Tile::rows); });
       });
     });

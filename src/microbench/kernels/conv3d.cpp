@@ -10,7 +10,7 @@ using device::BulkBarrier;
 using device::TilePipeline;
 
 /// All 27 differ and none is zero, so that a swapped index shows; exact in fp32.
-constexpr float coefficient(int plane, int row, int column) {
+__host__ __device__ constexpr float coefficient(int plane, int row, int column) {
   return (static_cast<float>((plane * 9 + row * 3 + column + 13) * 5 % 27) - 12.5f) / 64.0f;
 }
 constexpr double sum_of_magnitudes = 27 * 13.5 / 64;
@@ -53,7 +53,6 @@ __device__ inline float add_row(float sum, float left, float middle, float right
   return sum + coefficient(plane, row, 1) * right;
 }
 
-
 // for (h = 0; h < planes; ++h)
 //   for (i = 0; i < rows; ++i)
 //     for (j = 0; j < cols; ++j)
@@ -88,8 +87,7 @@ __device__ inline void add_plane(float4 (&sums)[none_rows], const Row (&rows)[no
     add_row<plane, 1>(sums[r], rows[r + 2]);
   }
 }
-__global__ void __launch_bounds__(threads)
-    conv3d_none(const float* __restrict__ in, float* __restrict__ out, Grid g) {
+__global__ void __launch_bounds__(threads) conv3d_none(const float* __restrict__ in, float* __restrict__ out, Grid g) {
   const std::size_t groups = (g.cols + 3) / 4, strips = (g.rows + none_rows - 1) / none_rows;
   const std::size_t items = groups * strips * g.runs();
   for (std::size_t item = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items;
@@ -120,7 +118,8 @@ __global__ void __launch_bounds__(threads)
         }
       }
 #pragma unroll
-      for (unsigned r = 0; r < none_rows; ++r) above[r] = here[r], here[r] = below[r], below[r] = make_float4(0, 0, 0, 0);
+      for (unsigned r = 0; r < none_rows; ++r)
+        above[r] = here[r], here[r] = below[r], below[r] = make_float4(0, 0, 0, 0);
     }
   }
 }
@@ -164,7 +163,8 @@ __global__ void __launch_bounds__(threads)
   if (blockIdx.x < all) {
     const std::uint64_t mine = (all - blockIdx.x + gridDim.x - 1) / gridDim.x;
     const std::uint64_t long_pieces = per_run * (g.runs() - 1);
-    const std::uint64_t mine_long = blockIdx.x < long_pieces ? (long_pieces - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+    const std::uint64_t mine_long =
+        blockIdx.x < long_pieces ? (long_pieces - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
     const std::uint64_t last_run = g.end_plane - g.first_plane - (g.runs() - 1) * g.run_planes;
     planes = mine_long * (g.run_planes + 2) + (mine - mine_long) * (last_run + 2);
   }
@@ -271,7 +271,12 @@ void run(Case& c) {
     const auto shape = prepare(c, kernel, threads, shared_bytes,
                                per_plane * divide_up(planes, planes_per_run(planes, per_plane)), waves);
     c.measure([&](const Launch& at) {
-      const Grid g{planes, rows, cols, in.pitch(), at.chunk.first, at.chunk.first + at.chunk.count,
+      const Grid g{planes,
+                   rows,
+                   cols,
+                   in.pitch(),
+                   at.chunk.first,
+                   at.chunk.first + at.chunk.count,
                    planes_per_run(at.chunk.count, per_plane)};
       launch(at.stream, kernel, shape_for_chunk(shape, per_plane * g.runs()), in.device(), out.device(), g);
     });
@@ -283,7 +288,7 @@ void run(Case& c) {
       Tiles::with(c.choice("tile"), [&](auto tile) {
         using Tile = decltype(tile);
         const std::size_t needed = depth() * std::size_t{Tile::staged_rows * Tile::staged_columns} * sizeof(float);
-        measure(ISTHMUS_KERNEL(conv3d_staged<how(), depth(), Tile>), shared_bytes_for(c, needed), 1,
+        measure(device::Kernel{"conv3d_staged", conv3d_staged<how(), depth(), Tile>}, shared_bytes_for(c, needed), 1,
                 divide_up(cols, Tile::columns) * divide_up(rows, Tile::rows));
       });
     });
@@ -307,7 +312,9 @@ Workload workload() {
           .default_value = Tile16x128::name,
           .allowed = Tiles::allowed(),
           .minimum = 0});
-  const auto cube = [](std::int64_t extent) { return AxisSettings{{"planes", extent}, {"rows", extent}, {"cols", extent}}; };
+  const auto cube = [](std::int64_t extent) {
+    return AxisSettings{{"planes", extent}, {"rows", extent}, {"cols", extent}};
+  };
   w.size("tiny", cube(64))
       .size("small", cube(128))
       .size("medium", cube(256))

@@ -14,8 +14,8 @@ using device::TilePipeline;
 constexpr unsigned threads = 256;
 
 /// What a block computes in one go, and what each of its threads does of it: Rows × Columns of C in steps of Depth
-/// along k. 32 threads form a patch of 8 × 4 or 4 × 8, so that each of their 16-byte reads of a column of A and of a row
-/// of B meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
+/// along k. 32 threads form a patch of 8 × 4 or 4 × 8, so that each of their 16-byte reads of a column of A and of a
+/// row of B meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
 template <unsigned Rows, unsigned Columns, unsigned Depth, unsigned PatchRows = 8>
 struct TileShape {
   static constexpr unsigned rows = Rows, columns = Columns, depth = Depth;
@@ -88,7 +88,9 @@ __device__ inline void multiply_add(float (&sums)[Tile::thread_rows][Tile::threa
   }
 }
 
-__device__ inline float part(const float4& v, unsigned i) { return i == 0 ? v.x : (i == 1 ? v.y : (i == 2 ? v.z : v.w)); }
+__device__ inline float part(const float4& v, unsigned i) {
+  return i == 0 ? v.x : (i == 1 ? v.y : (i == 2 ? v.z : v.w));
+}
 
 /// Thread_columns values of one row of B; `row` points to the thread's first column.
 template <class Tile>
@@ -106,8 +108,9 @@ __device__ inline void read_row(float (&b)[Tile::thread_columns], const float* r
 }
 
 template <class Tile>
-__device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::thread_columns], const Place<Tile>& place,
-                                  float* c, const Problem& p, std::size_t row, std::size_t column) {
+__device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::thread_columns],
+                                  const Place<Tile>& place, float* c, const Problem& p, std::size_t row,
+                                  std::size_t column) {
 #pragma unroll
   for (unsigned i = 0; i < Tile::thread_rows; ++i) {
     const std::size_t at = row + place.row_of(i);
@@ -136,7 +139,7 @@ __device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::t
 // From global memory through the L1 cache into registers. Rows beyond m and columns beyond n are computed from the
 // last ones there are, and not written.
 template <class Tile>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 2)
     gemm_none(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
   const Place<Tile> place;
   const std::uint64_t tiles = ((p.m + Tile::rows - 1) / Tile::rows) * ((p.n + Tile::columns - 1) / Tile::columns);
@@ -147,7 +150,8 @@ __global__ void __launch_bounds__(threads)
     const float* a_corner = a + row * p.a_pitch;
     const float* b_row = b + column;
     const unsigned rows = p.m - row < Tile::rows ? static_cast<unsigned>(p.m - row) : Tile::rows;
-    const unsigned columns = p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
+    const unsigned columns =
+        p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
     unsigned a_offset[Tile::thread_rows], b_offset[Tile::thread_columns / 4];
 #pragma unroll
     for (unsigned i = 0; i < Tile::thread_rows; ++i) {
@@ -160,36 +164,17 @@ __global__ void __launch_bounds__(threads)
       b_offset[j] = at < columns ? at : 0;
     }
     float sums[Tile::thread_rows][Tile::thread_columns] = {};
-    const auto multiply_by_row = [&](const float (&a_values)[Tile::thread_rows]) {
-      float b_values[Tile::thread_columns];
+#pragma unroll 1
+    for (std::size_t l = 0; l < p.k; ++l, ++a_corner, b_row += p.b_pitch) {
+      float a_values[Tile::thread_rows], b_values[Tile::thread_columns];
+#pragma unroll
+      for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = a_corner[a_offset[i]];
 #pragma unroll
       for (unsigned j = 0; j < Tile::thread_columns / 4; ++j) {
         const float4 v = *reinterpret_cast<const float4*>(b_row + b_offset[j]);
         b_values[4 * j] = v.x, b_values[4 * j + 1] = v.y, b_values[4 * j + 2] = v.z, b_values[4 * j + 3] = v.w;
       }
       multiply_add<Tile>(sums, a_values, b_values);
-      b_row += p.b_pitch;
-    };
-    std::size_t l = 0;
-    for (; l + 4 <= p.k; l += 4) {
-      float4 a_vectors[Tile::thread_rows];
-#pragma unroll
-      for (unsigned i = 0; i < Tile::thread_rows; ++i) {
-        a_vectors[i] = *reinterpret_cast<const float4*>(a_corner + a_offset[i] + l);
-      }
-#pragma unroll
-      for (unsigned q = 0; q < 4; ++q) {
-        float a_values[Tile::thread_rows];
-#pragma unroll
-        for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = part(a_vectors[i], q);
-        multiply_by_row(a_values);
-      }
-    }
-    for (; l < p.k; ++l) {
-      float a_values[Tile::thread_rows];
-#pragma unroll
-      for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = a_corner[a_offset[i] + l];
-      multiply_by_row(a_values);
     }
     write_tile<Tile>(sums, place, c, p, row, column);
   }
@@ -212,7 +197,8 @@ __global__ void __launch_bounds__(threads, 2)
     tile_corner<Tile>(tile, p, row, column);
     // Rows that exist, and columns up to the padding: what lies beyond k is zero in A (padding or fill) or not read.
     const unsigned rows = p.m - row < Tile::rows ? static_cast<unsigned>(p.m - row) : Tile::rows;
-    const unsigned columns = p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
+    const unsigned columns =
+        p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
     const float* a_corner = a + row * p.a_pitch;
     const float* b_corner = b + column;
     float sums[Tile::thread_rows][Tile::thread_columns] = {};
@@ -224,7 +210,8 @@ __global__ void __launch_bounds__(threads, 2)
           const unsigned depth = left < Tile::depth ? static_cast<unsigned>(left) : Tile::depth;
           copier.template rows<Tile::rows, Tile::depth>(buffer, Tile::a_pitch, {0, rows, 0, (depth + 3) / 4 * 4},
                                                         [&](unsigned r) { return a_corner + r * p.a_pitch + l; });
-          copier.template rows<Tile::depth, Tile::columns>(buffer + Tile::a_elements, Tile::columns, {0, depth, 0, columns},
+          copier.template rows<Tile::depth, Tile::columns>(buffer + Tile::a_elements, Tile::columns,
+                                                           {0, depth, 0, columns},
                                                            [&](unsigned r) { return b_corner + (l + r) * p.b_pitch; });
         },
         [&](unsigned stage, std::uint64_t) {
@@ -285,13 +272,13 @@ void run(Case& c) {
     });
   };
   if (staging == Staging::none) {
-    measure(ISTHMUS_KERNEL(gemm_none<Tile128x16>), Tile128x16{}, 0);
+    measure(device::Kernel{"gemm_none", gemm_none<Tile128x16>}, Tile128x16{}, 0);
   } else {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Tiles::with(c.choice("tile"), [&](auto tile) {
         using Tile = decltype(tile);
         const std::size_t needed = depth() * (Tile::a_elements + Tile::b_elements) * sizeof(float);
-        measure(ISTHMUS_KERNEL(gemm_staged<how(), depth(), Tile>), tile, shared_bytes_for(c, needed));
+        measure(device::Kernel{"gemm_staged", gemm_staged<how(), depth(), Tile>}, tile, shared_bytes_for(c, needed));
       });
     });
   }

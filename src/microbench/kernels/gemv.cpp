@@ -23,7 +23,8 @@ __device__ inline float multiply(const float4& a, const float4& x, float sum) {
 
 /// Adds up the group's sums over the block and writes them. Called by all threads; `partial` is used until the next
 /// barrier.
-__device__ inline void reduce_and_write(const float (&sums)[group_rows], float* partial, float* y, std::size_t rows_left) {
+__device__ inline void reduce_and_write(const float (&sums)[group_rows], float* partial, float* y,
+                                        std::size_t rows_left) {
 #pragma unroll
   for (unsigned r = 0; r < group_rows; ++r) partial[r * blockDim.x + threadIdx.x] = sums[r];
   __syncthreads();
@@ -72,7 +73,8 @@ __global__ void gemv_none(const float* __restrict__ a, std::size_t pitch, const 
 // The same, with tiles of group_rows × Columns of A and the Columns of x that belong to them in shared memory. One
 // pipeline runs over all tiles of all groups of the block, so that a new group starts with its tiles already there.
 template <TileStaging staging, unsigned Depth, unsigned Columns>
-__global__ void gemv_staged(const float* a, std::size_t pitch, const float* x, float* y, std::size_t rows, std::size_t cols) {
+__global__ void gemv_staged(const float* a, std::size_t pitch, const float* x, float* y, std::size_t rows,
+                            std::size_t cols) {
   float* tiles = device::dynamic_shared<float>();
   constexpr unsigned tile_elements = (group_rows + 1) * Columns;
   float* partial = tiles + Depth * tile_elements;
@@ -95,7 +97,8 @@ __global__ void gemv_staged(const float* a, std::size_t pitch, const float* x, f
         const device::TileWindow inside{0, rows_left < group_rows ? static_cast<unsigned>(rows_left) : group_rows, 0,
                                         (columns + 3) / 4 * 4};
         const float* corner = a + load_row * pitch + load_column;
-        copier.template rows<group_rows, Columns>(tile, Columns, inside, [&](unsigned r) { return corner + r * pitch; });
+        copier.template rows<group_rows, Columns>(tile, Columns, inside,
+                                                  [&](unsigned r) { return corner + r * pitch; });
         copier.run(tile + group_rows * Columns, x + load_column, columns);
         for (unsigned j = columns + threadIdx.x; j < Columns; j += blockDim.x) tile[group_rows * Columns + j] = 0;
         load_column += Columns;
@@ -141,7 +144,8 @@ void run(Case& c) {
   // A thread adds cols/threads products one after the other, then the block adds in a tree: so many roundings of at
   // most the sum of |a·x|, 1/4 a product on average and never twice that over thousands.
   const double roundings = 8 + 4.0 * divide_up(cols, 4 * std::size_t{threads}) + std::log2(threads);
-  const double tolerance = roundings * 0x1p-23 * std::min(static_cast<double>(cols), 64 + 0.5 * static_cast<double>(cols));
+  const double tolerance =
+      roundings * 0x1p-23 * std::min(static_cast<double>(cols), 64 + 0.5 * static_cast<double>(cols));
   const auto expected = [=](std::size_t i) {
     double sum = 0;
     for (std::size_t j = 0; j < cols; ++j) sum += double{a_values(i * cols + j)} * x_values(j);
@@ -164,7 +168,7 @@ void run(Case& c) {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Tiles::with(c.integer("tile"), [&](auto columns) {
         const std::size_t needed = depth() * (group_rows + 1) * columns() * sizeof(float) + partial_bytes;
-        measure(ISTHMUS_KERNEL(gemv_staged<how(), depth(), columns()>), shared_bytes_for(c, needed), 1);
+        measure(device::Kernel{"gemv_staged", gemv_staged<how(), depth(), columns()>}, shared_bytes_for(c, needed), 1);
       });
     });
   }

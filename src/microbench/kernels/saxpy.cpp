@@ -135,19 +135,20 @@ void run(Case& c) {
     const auto kernel = ISTHMUS_KERNEL(saxpy_none);
     const auto shape = prepare(c, kernel, threads, 0, divide_up(n, piece), 0);
     c.measure([&](const Launch& at) {
-      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), piece)), x.device() + at.chunk.first * unit,
-             y.device() + at.chunk.first * unit, elements(at), iterations);
+      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), piece)),
+             x.device() + at.chunk.first * unit, y.device() + at.chunk.first * unit, elements(at), iterations);
     });
   } else {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Choices<false, true>::with(reuse_shared, [&](auto shared) {
         const std::size_t tile = tile_elements(c, 2 * depth(), Tiles::allowed());
-        const auto kernel = ISTHMUS_KERNEL(saxpy_staged<how(), depth(), shared()>);
-        const auto shape = prepare(c, kernel, threads, shared_bytes_for(c, 2 * depth() * tile * sizeof(float)),
-                                   divide_up(n, tile), 1);
+        const auto kernel = device::Kernel{"saxpy_staged", saxpy_staged<how(), depth(), shared()>};
+        const auto shape =
+            prepare(c, kernel, threads, shared_bytes_for(c, 2 * depth() * tile * sizeof(float)), divide_up(n, tile), 1);
         c.measure([&](const Launch& at) {
           launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)),
-                 x.device() + at.chunk.first * unit, y.device() + at.chunk.first * unit, elements(at), tile, iterations);
+                 x.device() + at.chunk.first * unit, y.device() + at.chunk.first * unit, elements(at), tile,
+                 iterations);
         });
       });
     });

@@ -12,7 +12,8 @@ inline constexpr unsigned kept_per_thread = 4;
 /// For the elements e = first, first + stride, … below `count`: `iterations` times kept(e) = step(kept(e), e).
 /// Volatile accesses, or the compiler would keep the element in a register all the same.
 template <class Kept, class Step>
-__device__ void iterate_in_shared(unsigned first, unsigned stride, unsigned count, unsigned iterations, Kept kept, Step step) {
+__device__ void iterate_in_shared(unsigned first, unsigned stride, unsigned count, unsigned iterations, Kept kept,
+                                  Step step) {
   for (; first < count; first += kept_per_thread * stride) {
     volatile float* element[kept_per_thread] = {};
 #pragma unroll

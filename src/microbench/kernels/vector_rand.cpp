@@ -14,7 +14,9 @@ using device::TilePipeline;
 
 constexpr float alpha = 0.9921875f;
 // The constant depends on the visit, so that visiting in another order gives another result.
-constexpr float beta(std::uint64_t visit) { return static_cast<float>(visit & 4095) * 0x1p-13f; }
+__host__ __device__ constexpr float beta(std::uint64_t visit) {
+  return static_cast<float>(visit & 4095) * 0x1p-13f;
+}
 constexpr double largest_beta = 0.5;
 
 using Tiles = Choices<1024, 2048, 4096, 8192>;
@@ -105,7 +107,8 @@ __global__ void vector_rand_tile_none(float* v, std::size_t n, unsigned tile_ele
     const std::size_t left = n - first;
     const TilePermutation permute(left < tile_elements ? static_cast<std::uint32_t>(left) : tile_elements);
     for (std::uint32_t p = threadIdx.x; p < permute.count; p += visits_per_thread * blockDim.x) {
-      visit<std::uint32_t>(p, blockDim.x, permute.count, iterations, [&](std::uint32_t q) { return v + first + permute(q); });
+      visit<std::uint32_t>(p, blockDim.x, permute.count, iterations,
+                           [&](std::uint32_t q) { return v + first + permute(q); });
     }
   }
 }
@@ -139,7 +142,8 @@ __global__ void vector_rand_tile_staged(float* v, std::size_t n, unsigned tile_e
               [](float value, unsigned p) { return value * alpha + beta(p); });
         } else {
           for (std::uint32_t p = threadIdx.x; p < permute.count; p += visits_per_thread * blockDim.x) {
-            visit<std::uint32_t>(p, blockDim.x, permute.count, iterations, [&](std::uint32_t q) { return in + permute(q); });
+            visit<std::uint32_t>(p, blockDim.x, permute.count, iterations,
+                                 [&](std::uint32_t q) { return in + permute(q); });
           }
         }
         __syncthreads();  // what goes back was written by other threads
@@ -213,24 +217,25 @@ void run(Case& c) {
 
   const auto values = uniform(c.seed(), 0, -1, 1);
   // A chunk of the whole vector cannot be worked on while the others travel.
-  auto v = c.inout<float>("v", n, values,
-                          whole_vector ? memory::Split{} : memory::Split{.unit_bytes = unit * sizeof(float), .halo = 0});
+  auto v = c.inout<float>(
+      "v", n, values, whole_vector ? memory::Split{} : memory::Split{.unit_bytes = unit * sizeof(float), .halo = 0});
   if (!whole_vector) c.chunks(divide_up(n, unit));
   c.traffic({.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
 
   const double power = std::pow(double{alpha}, iterations);
   const double sum = (1 - power) / (1 - double{alpha});
-  c.verify(v,
-           [=](std::size_t i) {
-             const std::size_t window = whole_vector ? n : std::size_t{tile};
-             const std::size_t first = i / window * window;
-             const std::uint64_t p = whole_vector
-                 ? VectorPermutation(n).inverse(i)
-                 : TilePermutation(static_cast<std::uint32_t>(std::min(window, n - first)))
-                       .inverse(static_cast<std::uint32_t>(i - first));
-             return power * values(i) + sum * double{beta(p)};
-           },
-           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * largest_beta, largest_beta / (1 - double{alpha}))), .relative = 0});
+  c.verify(
+      v,
+      [=](std::size_t i) {
+        const std::size_t window = whole_vector ? n : std::size_t{tile};
+        const std::size_t first = i / window * window;
+        const std::uint64_t p = whole_vector ? VectorPermutation(n).inverse(i)
+                                             : TilePermutation(static_cast<std::uint32_t>(std::min(window, n - first)))
+                                                   .inverse(static_cast<std::uint32_t>(i - first));
+        return power * values(i) + sum * double{beta(p)};
+      },
+      {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * largest_beta, largest_beta / (1 - double{alpha}))),
+       .relative = 0});
 
   const auto elements = [&](const Launch& at) {
     return whole_vector ? n : std::min(at.chunk.count * unit, n - at.chunk.first * unit);
@@ -239,7 +244,8 @@ void run(Case& c) {
   const auto measure_tiles = [&](auto kernel, std::size_t shared_bytes, unsigned waves) {
     const auto shape = prepare(c, kernel, threads, shared_bytes, divide_up(n, tile), waves);
     c.measure([&](const Launch& at) {
-      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at), tile, iterations);
+      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at), tile,
+             iterations);
     });
   };
   if (staging == Staging::none) {
@@ -256,9 +262,12 @@ void run(Case& c) {
       Choices<false, true>::with(reuse_shared, [&](auto shared) {
         const std::size_t shared_bytes = shared_bytes_for(c, depth() * std::size_t{tile} * sizeof(float));
         if (!whole_vector) {
-          measure_tiles(ISTHMUS_KERNEL(vector_rand_tile_staged<how(), depth(), shared()>), shared_bytes, 1);
+          measure_tiles(device::Kernel{"vector_rand_tile_staged", vector_rand_tile_staged<how(), depth(), shared()>},
+                        shared_bytes, 1);
         } else if constexpr (how() != TileStaging::bulk) {
-          measure_tiles(ISTHMUS_KERNEL(vector_rand_vector_staged<how(), depth(), shared()>), shared_bytes, 1);
+          measure_tiles(
+              device::Kernel{"vector_rand_vector_staged", vector_rand_vector_staged<how(), depth(), shared()>},
+              shared_bytes, 1);
         }
       });
     });

@@ -119,7 +119,8 @@ void run(Case& c) {
   const double power = std::pow(double{alpha}, iterations);
   const double sum = double{beta} * (1 - power) / (1 - double{alpha});
   c.verify(v, [=](std::size_t i) { return power * values(i) + sum; },
-           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * double{beta}, beta / (1 - double{alpha}))), .relative = 0});
+           {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * double{beta}, beta / (1 - double{alpha}))),
+            .relative = 0});
 
   const auto begin = [&](const Launch& at) { return v.device() + at.chunk.first * unit; };
   const auto elements = [&](const Launch& at) { return std::min(at.chunk.count * unit, n - at.chunk.first * unit); };
@@ -129,16 +130,19 @@ void run(Case& c) {
     const auto kernel = ISTHMUS_KERNEL(vector_seq_none);
     const auto shape = prepare(c, kernel, threads, 0, divide_up(n, piece), 0);
     c.measure([&](const Launch& at) {
-      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), piece)), begin(at), elements(at), iterations);
+      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), piece)), begin(at), elements(at),
+             iterations);
     });
   } else {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Choices<false, true>::with(reuse_shared, [&](auto shared) {
         const std::size_t tile = tile_elements(c, depth(), Tiles::allowed());
-        const auto kernel = ISTHMUS_KERNEL(vector_seq_staged<how(), depth(), shared()>);
-        const auto shape = prepare(c, kernel, threads, shared_bytes_for(c, depth() * tile * sizeof(float)), divide_up(n, tile), 1);
+        const auto kernel = device::Kernel{"vector_seq_staged", vector_seq_staged<how(), depth(), shared()>};
+        const auto shape =
+            prepare(c, kernel, threads, shared_bytes_for(c, depth() * tile * sizeof(float)), divide_up(n, tile), 1);
         c.measure([&](const Launch& at) {
-          launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at), tile, iterations);
+          launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at),
+                 tile, iterations);
         });
       });
     });

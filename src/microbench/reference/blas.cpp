@@ -86,18 +86,21 @@ void sgemm(Case& c) {
   const Matrix a(c, m, k, &a_values), b(c, k, n, &b_values);
   Matrix out(c, m, n, nullptr);
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  c.verify("sampled double dot products", [&] {
-    out.fetch();
-    double worst = 0;
-    for (std::size_t s = 0; s < samples; ++s) {
-      const std::size_t row = hash(c.seed(), 103, s) % m, column = hash(c.seed(), 104, s) % n;
-      double sum = 0;
-      for (std::size_t l = 0; l < k; ++l) sum += double{a_values(row * k + l)} * b_values(l * n + column);
-      const double error = std::abs(sum - out.at(row, column));
-      worst = error <= worst ? worst : error;  // keeps a NaN
-    }
-    return worst;
-  }, static_cast<double>(k) * 0x1p-24 * (2 + 10 * std::sqrt(static_cast<double>(k)) / 3));
+  c.verify(
+      "sampled double dot products",
+      [&] {
+        out.fetch();
+        double worst = 0;
+        for (std::size_t s = 0; s < samples; ++s) {
+          const std::size_t row = hash(c.seed(), 103, s) % m, column = hash(c.seed(), 104, s) % n;
+          double sum = 0;
+          for (std::size_t l = 0; l < k; ++l) sum += double{a_values(row * k + l)} * b_values(l * n + column);
+          const double error = std::abs(sum - out.at(row, column));
+          worst = error <= worst ? worst : error;  // keeps a NaN
+        }
+        return worst;
+      },
+      static_cast<double>(k) * 0x1p-24 * (2 + 10 * std::sqrt(static_cast<double>(k)) / 3));
   const auto call = [&](device::Stream& stream) {
     blas->sgemm(stream, static_cast<std::int64_t>(m), static_cast<std::int64_t>(n), static_cast<std::int64_t>(k),
                 a.device(), a.pitch(), b.device(), b.pitch(), out.device(), out.pitch());
@@ -113,18 +116,21 @@ void sgemv(Case& c) {
   const Matrix a(c, rows, cols, &a_values), x(c, 1, cols, &x_values);
   Matrix y(c, 1, rows, nullptr);
   const double bytes = 4.0 * static_cast<double>(rows * cols + rows + cols);
-  c.verify("sampled double dot products", [&] {
-    y.fetch();
-    double worst = 0;
-    for (std::size_t s = 0; s < samples; ++s) {
-      const std::size_t row = hash(c.seed(), 103, s) % rows;
-      double sum = 0;
-      for (std::size_t j = 0; j < cols; ++j) sum += double{a_values(row * cols + j)} * x_values(j);
-      const double error = std::abs(sum - y.at(0, row));
-      worst = error <= worst ? worst : error;
-    }
-    return worst;
-  }, static_cast<double>(cols) * 0x1p-24 * (2 + 10 * std::sqrt(static_cast<double>(cols)) / 3));
+  c.verify(
+      "sampled double dot products",
+      [&] {
+        y.fetch();
+        double worst = 0;
+        for (std::size_t s = 0; s < samples; ++s) {
+          const std::size_t row = hash(c.seed(), 103, s) % rows;
+          double sum = 0;
+          for (std::size_t j = 0; j < cols; ++j) sum += double{a_values(row * cols + j)} * x_values(j);
+          const double error = std::abs(sum - y.at(0, row));
+          worst = error <= worst ? worst : error;
+        }
+        return worst;
+      },
+      static_cast<double>(cols) * 0x1p-24 * (2 + 10 * std::sqrt(static_cast<double>(cols)) / 3));
   const auto call = [&](device::Stream& stream) {
     blas->sgemv(stream, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(cols), a.device(), a.pitch(),
                 x.device(), y.device());
@@ -143,14 +149,22 @@ Workload blas_workload(const char* name, void (*function)(Case&), const char* su
       .stagings({})
       .metrics({metric_name});
   for (const std::string& extent : extents) {
-    w.axis({.name = extent, .help = "as in the workload of the same name", .default_value = std::int64_t{1024}, .allowed = {}, .minimum = 1});
+    w.axis({.name = extent,
+            .help = "as in the workload of the same name",
+            .default_value = std::int64_t{1024},
+            .allowed = {},
+            .minimum = 1});
   }
   const auto square = [&](std::int64_t value) {
     AxisSettings settings;
     for (const std::string& extent : extents) settings.emplace_back(extent, value);
     return settings;
   };
-  w.size("tiny", square(512)).size("small", square(1024)).size("medium", square(4096)).size("large", square(8192)).size("super", square(super));
+  w.size("tiny", square(512))
+      .size("small", square(1024))
+      .size("medium", square(4096))
+      .size("large", square(8192))
+      .size("super", square(super));
   return w;
 }
 

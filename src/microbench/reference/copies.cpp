@@ -23,8 +23,12 @@ struct Memory {
     }
   }
 };
-Memory on_device(std::size_t bytes) { return {device::malloc_device(bytes), device::free_device}; }
-Memory pinned(std::size_t bytes) { return {device::malloc_pinned(bytes), device::free_pinned}; }
+Memory on_device(std::size_t bytes) {
+  return {device::malloc_device(bytes), device::free_device};
+}
+Memory pinned(std::size_t bytes) {
+  return {device::malloc_pinned(bytes), device::free_pinned};
+}
 
 /// Seconds of one copy on the device's clock; behind a spin latch, so that its submission is not in the reading.
 double time_copy(Case& c, void* to, const void* from, std::size_t bytes, bool with_latch = true) {
@@ -72,14 +76,18 @@ void device_copy(Case& c) {
   fill_device(c, from.pointer, pattern, bytes);
   fill_device(c, to.pointer, 0xff, bytes);
   const Memory result = pinned(bytes);
-  c.verify("every byte arrived", [&] {
-    device::copy(result.pointer, to.pointer, bytes);
-    return count_wrong(result.pointer, bytes);
-  }, 0);
+  c.verify(
+      "every byte arrived",
+      [&] {
+        device::copy(result.pointer, to.pointer, bytes);
+        return count_wrong(result.pointer, bytes);
+      },
+      0);
   Metric metric = rate("d2d", static_cast<double>(bytes), 2.0 * static_cast<double>(bytes));
   metric.limit = c.device().memory_bandwidth;
   metric.limit_source = "peak device memory bandwidth";
-  c.sample(std::move(metric), [&] { return 2.0 * static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes); });
+  c.sample(std::move(metric),
+           [&] { return 2.0 * static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes); });
 }
 
 void pinned_h2d(Case& c) {
@@ -87,10 +95,13 @@ void pinned_h2d(Case& c) {
   const Memory from = pinned(bytes), to = on_device(bytes), result = pinned(bytes);
   std::fill_n(static_cast<std::uint8_t*>(from.pointer), bytes, pattern);
   fill_device(c, to.pointer, 0xff, bytes);
-  c.verify("every byte arrived", [&] {
-    device::copy(result.pointer, to.pointer, bytes);
-    return count_wrong(result.pointer, bytes);
-  }, 0);
+  c.verify(
+      "every byte arrived",
+      [&] {
+        device::copy(result.pointer, to.pointer, bytes);
+        return count_wrong(result.pointer, bytes);
+      },
+      0);
   c.sample(rate("h2d", static_cast<double>(bytes), static_cast<double>(bytes)),
            [&] { return static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes); });
 }
@@ -112,10 +123,13 @@ void small_copy(Case& c) {
   const Memory from = pinned(bytes), to = on_device(bytes), result = pinned(bytes);
   std::fill_n(static_cast<std::uint8_t*>(from.pointer), bytes, pattern);
   fill_device(c, to.pointer, 0xff, bytes);
-  c.verify("every byte arrived", [&] {
-    device::copy(result.pointer, to.pointer, bytes);
-    return count_wrong(result.pointer, bytes);
-  }, 0);
+  c.verify(
+      "every byte arrived",
+      [&] {
+        device::copy(result.pointer, to.pointer, bytes);
+        return count_wrong(result.pointer, bytes);
+      },
+      0);
   for (const bool with_latch : {true, false}) {
     c.sample({.name = with_latch ? "with_latch" : "without_latch",
               .unit = "s",
@@ -164,7 +178,11 @@ const Registration small_registration = [] {
       .placements({})
       .stagings({})
       .metrics({"with_latch", "without_latch"})
-      .axis({.name = "bytes", .help = "bytes of one copy", .default_value = std::int64_t{4096}, .allowed = {}, .minimum = 1})
+      .axis({.name = "bytes",
+             .help = "bytes of one copy",
+             .default_value = std::int64_t{4096},
+             .allowed = {},
+             .minimum = 1})
       .size("tiny", {{"bytes", std::int64_t{4096}}})
       .size("small", {{"bytes", std::int64_t{4096}}});
   return w;
