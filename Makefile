@@ -14,7 +14,7 @@ build:   ## set up and build for this machine's GPU, or for none
 format:  ## rewrite C++ and Python in the tree's style
 	@scripts/setup test && scripts/format
 
-lint:    ## say what the style and the borders between rooms object to
+lint:    ## say what the style, clang-tidy and the borders object to
 	@scripts/setup test && scripts/lint
 
 clean:   ## remove what was built (not the records, not .venv)
