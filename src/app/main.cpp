@@ -1,3 +1,5 @@
 #include "harness/command_line.hpp"
 
-int main(int argc, char** argv) { return isthmus::harness::command_line(argc, argv); }
+int main(int argc, char** argv) {
+  return isthmus::harness::command_line(argc, argv);
+}

@@ -58,7 +58,7 @@ struct DeviceInfo {
   int multiprocessors = 0;
   int max_threads_per_block = 1024;
   int max_threads_per_multiprocessor = 2048;
-  int max_resident_blocks = 0;  ///< cooperative launch, emulator only; 0 elsewhere (ask occupancy)
+  int max_resident_blocks = 0;       ///< cooperative launch, emulator only; 0 elsewhere (ask occupancy)
   std::size_t shared_per_block = 0;  ///< largest dynamic shared memory of a block, opt-in included
   std::size_t shared_per_multiprocessor = 0;
   std::size_t l2_bytes = 0;
@@ -67,16 +67,16 @@ struct DeviceInfo {
   std::optional<double> memory_bandwidth;  ///< peak, B/s, from the reported clock and bus width
   std::optional<double> fp32_rate;         ///< peak, FLOP/s, from clock and lane count
   int numa_node = -1;
-  bool integrated = false;              ///< shares physical memory with the CPU (APU)
-  bool managed = false;                 ///< managed memory exists
-  bool concurrent_managed = false;      ///< CPU and GPU may use it at the same time
-  bool pageable_access = false;         ///< the GPU can read malloc'd memory (HMM, ATS, XNACK)
-  bool host_native_atomics = false;     ///< atomics on host memory are done by the link
-  bool memory_pools = false;            ///< stream-ordered allocation
-  bool can_map_host = false;            ///< zero-copy
-  bool cooperative = false;             ///< grid-wide barrier
-  bool async_shared_copy = false;       ///< in-kernel asynchronous copy in hardware
-  bool bulk_shared_copy = false;        ///< cp.async.bulk
+  bool integrated = false;           ///< shares physical memory with the CPU (APU)
+  bool managed = false;              ///< managed memory exists
+  bool concurrent_managed = false;   ///< CPU and GPU may use it at the same time
+  bool pageable_access = false;      ///< the GPU can read malloc'd memory (HMM, ATS, XNACK)
+  bool host_native_atomics = false;  ///< atomics on host memory are done by the link
+  bool memory_pools = false;         ///< stream-ordered allocation
+  bool can_map_host = false;         ///< zero-copy
+  bool cooperative = false;          ///< grid-wide barrier
+  bool async_shared_copy = false;    ///< in-kernel asynchronous copy in hardware
+  bool bulk_shared_copy = false;     ///< cp.async.bulk
 };
 
 /// Devices visible to this process (cgroups, CUDA_VISIBLE_DEVICES); 0 where the driver sees none.
@@ -101,10 +101,10 @@ struct Telemetry {
   std::optional<bool> ecc, persistence, mig;
   std::optional<std::uint64_t> ecc_uncorrected;
   std::optional<std::string> vbios, gsp_firmware, compute_mode;
-  std::vector<std::string> throttle;       ///< reasons active now, such as "sw_power_cap"
-  std::vector<std::string> links;          ///< one per active NVLink/xGMI link, "nvlink 26.562 GB/s"
-  std::vector<unsigned> foreign_processes; ///< pids of other processes with memory on this device
-  std::string source;                      ///< "nvml", "sysfs", "" when nothing could be asked
+  std::vector<std::string> throttle;        ///< reasons active now, such as "sw_power_cap"
+  std::vector<std::string> links;           ///< one per active NVLink/xGMI link, "nvlink 26.562 GB/s"
+  std::vector<unsigned> foreign_processes;  ///< pids of other processes with memory on this device
+  std::string source;                       ///< "nvml", "sysfs", "" when nothing could be asked
 };
 /// Asks NVML (loaded at run time) or sysfs; never throws, absent facts stay null.
 Telemetry telemetry(int index) noexcept;
@@ -251,7 +251,7 @@ struct KernelInfo {
 /// cuBLAS or hipBLAS by dlopen, for reference figures. Row-major, fp32, no TF32.
 class Blas {
  public:
-  Blas();   ///< throws unsupported, with the libraries that were tried, where there is none
+  Blas();  ///< throws unsupported, with the libraries that were tried, where there is none
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;

@@ -26,7 +26,8 @@
 //   class    BulkBarrier { init(arrivals), expect(bytes), wait(parity) }     in shared memory, 8 bytes;
 //                                                     expect() arrives too, and comes before its copies
 //   void     bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier&)   multiples of 16
-//   void     bulk_fence()                             orders this thread's ordinary accesses to shared memory before bulk
+//   void     bulk_fence()                             orders this thread's ordinary accesses to shared memory before
+//   bulk
 //                                                     copies that other threads issue after the next barrier
 //   bool     has_async_copy(), has_bulk_copy()        whether the hardware does it, else the named fallback runs
 //
@@ -69,8 +70,10 @@ struct Kernel {
 template <class... Parameters>
 Kernel(const char*, void (*)(Parameters...)) -> Kernel<Parameters...>;
 
-#define ISTHMUS_KERNEL(...) \
-  ::isthmus::device::Kernel { #__VA_ARGS__, __VA_ARGS__ }
+#define ISTHMUS_KERNEL(...)   \
+  ::isthmus::device::Kernel { \
+    #__VA_ARGS__, __VA_ARGS__ \
+  }
 
 namespace detail {
 
@@ -78,12 +81,12 @@ namespace detail {
 struct BoundLaunch {
   const char* name;
   const void* function;
-  void** arguments;                    // one pointer per parameter
+  void** arguments;  // one pointer per parameter
   std::size_t argument_count;
-  std::uint64_t pointer_arguments;     // bit i: parameter i is a pointer (the emulator checks where it points)
-  void (*invoke)(const void* closure); // emulator: runs the kernel for the calling thread
+  std::uint64_t pointer_arguments;      // bit i: parameter i is a pointer (the emulator checks where it points)
+  void (*invoke)(const void* closure);  // emulator: runs the kernel for the calling thread
   const void* closure;
-  std::size_t closure_bytes;           // trivially copyable: copied until the launch has run
+  std::size_t closure_bytes;  // trivially copyable: copied until the launch has run
 };
 
 void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape);

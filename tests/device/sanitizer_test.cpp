@@ -6,7 +6,9 @@
 
 // TSan sleeps for a second at the end of a process, and each check below is one.
 extern "C" const char* __tsan_default_options();
-const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
+const char* __tsan_default_options() {
+  return "atexit_sleep_ms=0";
+}
 
 namespace isthmus::device {
 namespace {
@@ -112,8 +114,7 @@ TEST_F(ThreadSanitizerTest, MissingBarrierAfterACopyIsReported) {
 TEST_F(ThreadSanitizerTest, MissingGridSyncIsReported) {
   DeviceArray<int> values(4 * threads);
   EXPECT_RACE(ISTHMUS_KERNEL(across_blocks<false>), {.grid = 4, .block = threads, .cooperative = true}, values.get());
-  EXPECT_NO_RACE(ISTHMUS_KERNEL(across_blocks<true>), {.grid = 4, .block = threads, .cooperative = true},
-                 values.get());
+  EXPECT_NO_RACE(ISTHMUS_KERNEL(across_blocks<true>), {.grid = 4, .block = threads, .cooperative = true}, values.get());
 }
 
 }  // namespace

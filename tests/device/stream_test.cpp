@@ -57,7 +57,9 @@ TEST_F(StreamTest, ForgottenSynchroniseShows) {
   EXPECT_EQ(value.host()[0], 8);
 }
 
-__global__ void publish(unsigned* flag) { store_release(flag, 7u); }
+__global__ void publish(unsigned* flag) {
+  store_release(flag, 7u);
+}
 
 TEST_F(StreamTest, GraceStartsWorkThatNobodyAskedFor) {
   auto* flag = static_cast<unsigned*>(malloc_pinned(sizeof(unsigned), {.mapped = true}));

@@ -89,7 +89,14 @@ class CommandLine(unittest.TestCase):
                 self.assert_refused(self.measure("fixture/saxpy", "--set", value))
 
     def test_wrong_usage_is_refused(self):
-        for arguments in ([], ["measure"], ["run"], ["run", "fixture/saxpy", "--colour"], ["list", "--jsn"], ["--version-9"]):
+        for arguments in (
+            [],
+            ["measure"],
+            ["run"],
+            ["run", "fixture/saxpy", "--colour"],
+            ["list", "--jsn"],
+            ["--version-9"],
+        ):
             with self.subTest(arguments):
                 self.assert_refused(self.run_bench(*arguments), "isthmus-bench --help")
         self.assert_refused(self.measure("fixture/saxpy", "--mode", "pm", "--placement", "pinned"), "--mode")
@@ -272,7 +279,15 @@ class CommandLine(unittest.TestCase):
                         self.assertEqual((done.returncode, len(hurt), len(records)), (1, 1, 7), done.stderr)
         unmet = set(calls) - met
         # Calls that measuring in these placements does not make, or (synchronize) only in cleaning up.
-        for call in ("synchronize", "register_host", "unregister_host", "stream_idle", "event_synchronize", "event_done", "blas_create"):
+        for call in (
+            "synchronize",
+            "register_host",
+            "unregister_host",
+            "stream_idle",
+            "event_synchronize",
+            "event_done",
+            "blas_create",
+        ):
             unmet.discard(call)
         self.assertEqual(unmet, set())
 

@@ -109,8 +109,7 @@ void host_loop(Case& c) {
     while (now() - begin < 200e-6) total += 1;
     return now() - begin;
   });
-  c.verify(
-      "counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
+  c.verify("counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
 }
 
 const Registration host_registration =

@@ -14,7 +14,9 @@
 #include "device/gpu/software_bulk_barrier.hpp"
 
 // A name of CUDA's that HIP's headers lack.
-__device__ __forceinline__ void __trap() { __builtin_trap(); }
+__device__ __forceinline__ void __trap() {
+  __builtin_trap();
+}
 
 namespace isthmus::device {
 
