@@ -224,7 +224,9 @@ TextSettings parse_settings(const std::vector<std::string>& settings) {
 
 void assign(AxisSettings& axes, std::string_view name, AxisValue value) {
   for (auto& [axis, old] : axes) {
-    if (axis == name) old = std::move(value);
+    if (axis != name) continue;
+    old = std::move(value);
+    return;
   }
 }
 

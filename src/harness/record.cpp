@@ -77,7 +77,13 @@ std::string_view name(SkipKind kind) {
 
 json axes_json(const CaseSpec& spec, std::optional<std::size_t> chunks) {
   json axes = json::object();
-  for (const auto& [axis, value] : spec.axes) std::visit([&](const auto& v) { axes[axis] = v; }, value);
+  for (const auto& [axis, value] : spec.axes) {
+    if (const auto* number = std::get_if<std::int64_t>(&value)) {
+      axes[axis] = *number;
+    } else {
+      axes[axis] = std::get<std::string>(value);
+    }
+  }
   if (chunks) axes["chunks"] = *chunks;
   return axes;
 }

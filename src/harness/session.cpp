@@ -85,7 +85,7 @@ std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>
   }
   std::string known;
   for (int i = 0; i < count; ++i) {
-    const auto info = device::info(i);
+    auto info = device::info(i);
     if (info.uuid == *asked) return info;
     known += (known.empty() ? "" : ", ") + info.uuid;
   }

@@ -116,7 +116,7 @@ struct BufferSet::Implementation {
     std::byte* pointer = std::exchange(part.device, nullptr);
     if (pointer == nullptr) return;
     if (way.device == DeviceWay::plain) device::free_device(pointer);
-    if (way.device == DeviceWay::pool) device::free_pooled(pointer, *stream);
+    if (way.device == DeviceWay::pool && stream != nullptr) device::free_pooled(pointer, *stream);
   }
 
   /// Frees all parts even when one of them fails, then reports the first failure.

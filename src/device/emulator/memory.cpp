@@ -232,7 +232,9 @@ void Memory::unmap(const Allocation& allocation) {
   void* pages = reinterpret_cast<void*>(allocation.mapped);
   if (is_device_kind(allocation.kind)) {
     // A fresh mapping rather than mprotect: it merges with its neighbours, and the count of mappings is limited.
-    mmap(pages, allocation.mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    const void* fresh =
+        mmap(pages, allocation.mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (fresh == MAP_FAILED) mprotect(pages, allocation.mapped_bytes, PROT_NONE);
   } else {
     munmap(pages, allocation.mapped_bytes + page);
   }
