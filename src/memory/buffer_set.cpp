@@ -184,10 +184,12 @@ struct BufferSet::Implementation {
 
 BufferSet::BufferSet(Placement placement, std::vector<BufferSpec> specs, PlacementOptions options)
     : implementation_(new Implementation{facts(placement), options, {}}) {
+  std::size_t total = 0;
   for (auto& spec : specs) {
-    implementation_->total_bytes += spec.bytes;
+    total += spec.bytes;
     implementation_->parts.push_back({std::move(spec)});
   }
+  implementation_->total_bytes = total;
 }
 
 BufferSet::~BufferSet() {
