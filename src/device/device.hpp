@@ -171,15 +171,21 @@ class SpinLatch {
   ~SpinLatch();
   SpinLatch(const SpinLatch&) = delete;
   SpinLatch& operator=(const SpinLatch&) = delete;
+  /// What is queued first behind the latch. A stream takes microseconds to pass from the kernels' engine to a copy
+  /// engine; behind a latch that is followed by a copy, four bytes are copied first, so that the next event is recorded
+  /// on the engine that does the work.
+  enum class Next { kernel, copy_in, copy_out };
   /// Queues the waiting kernel. It gives up by itself after `timeout` seconds.
-  void hold(Stream& stream, double timeout = 5.0);
+  void hold(Stream& stream, double timeout = 5.0, Next next = Next::kernel);
   void release();
   /// True when the last hold() ended by its time-out: the sample is spoilt. Call after synchronising.
   bool timed_out();
 
  private:
-  std::uint32_t* flags_ = nullptr;  // mapped host memory: [0] released, [1] timed out
+  std::uint32_t* flags_ = nullptr;    // mapped host memory: [0] released, [1] timed out, [2] copied
+  std::uint32_t* scratch_ = nullptr;  // device memory, the other end of that copy
   std::uint32_t generation_ = 0;
+  void free_quietly() noexcept;
 };
 
 // --- memory --------------------------------------------------------------------------------------

@@ -24,8 +24,15 @@ __global__ void spin_latch(std::uint32_t* flags, std::uint32_t generation, doubl
 
 SpinLatch::SpinLatch() {
   injection_point("spin_latch_create");
-  flags_ = static_cast<std::uint32_t*>(malloc_pinned(2 * sizeof(std::uint32_t), {.mapped = true}));
-  flags_[0] = flags_[1] = 0;
+  flags_ = static_cast<std::uint32_t*>(malloc_pinned(3 * sizeof(std::uint32_t), {.mapped = true}));
+  flags_[0] = flags_[1] = flags_[2] = 0;
+  try {
+    scratch_ = static_cast<std::uint32_t*>(malloc_device(sizeof(std::uint32_t)));
+    copy(scratch_, &flags_[2], sizeof(std::uint32_t));
+  } catch (...) {
+    free_quietly();
+    throw;
+  }
 }
 
 SpinLatch::~SpinLatch() {
@@ -35,16 +42,26 @@ SpinLatch::~SpinLatch() {
   } catch (const Error&) {
     // whoever waits for the stream is told
   }
+  free_quietly();
+}
+
+void SpinLatch::free_quietly() noexcept {
+  try {
+    if (scratch_ != nullptr) free_device(scratch_);
+  } catch (const Error&) {
+  }
   try {
     free_pinned(flags_);
   } catch (const Error&) {
   }
 }
 
-void SpinLatch::hold(Stream& stream, double timeout) {
+void SpinLatch::hold(Stream& stream, double timeout, Next next) {
   injection_point("spin_latch_hold");
   launch(stream, ISTHMUS_KERNEL(spin_latch), {.grid = 1, .block = 1},
          static_cast<std::uint32_t*>(device_address(flags_)), ++generation_, timeout);
+  if (next == Next::copy_in) copy_async(scratch_, &flags_[2], sizeof(std::uint32_t), stream);
+  if (next == Next::copy_out) copy_async(&flags_[2], scratch_, sizeof(std::uint32_t), stream);
 }
 
 void SpinLatch::release() {

@@ -18,6 +18,7 @@ namespace isthmus::harness {
 namespace {
 
 using memory::Travel;
+using Next = device::SpinLatch::Next;
 
 constexpr double kClockTick = 100e-9;  // two calls of now() are this far apart at worst
 
@@ -170,9 +171,9 @@ class Measurement {
 
   /// Lets the stream go even when queueing throws: what waits behind a latch would wait for its time-out.
   struct Held {
-    Held(device::SpinLatch& latch, device::Stream& stream, double timeout, bool wanted)
+    Held(device::SpinLatch& latch, device::Stream& stream, double timeout, bool wanted, Next next)
         : latch_(wanted ? &latch : nullptr) {
-      if (latch_ != nullptr) latch_->hold(stream, timeout);
+      if (latch_ != nullptr) latch_->hold(stream, timeout, next);
     }
     ~Held() {
       try {
@@ -188,11 +189,15 @@ class Measurement {
     device::SpinLatch* latch_;
   };
 
+  // Only copies between two allocations run on a copy engine; everything else is left to start as it does.
+  Next next_in() const { return has_in_ && memory::has_two_copies(placement_) ? Next::copy_in : Next::kernel; }
+  Next next_out() const { return has_out_ && memory::has_two_copies(placement_) ? Next::copy_out : Next::kernel; }
+
   /// Seconds on the stream between two events around `batch` times what `queue` queues.
   template <class Queue>
-  double event_timed(bool latched, int batch, bool& spoilt, Queue queue) {
+  double event_timed(bool latched, Next next, int batch, bool& spoilt, Queue queue) {
     {
-      Held held(spin_latch_, stream_, s_.sampling.latch_timeout, latched);
+      Held held(spin_latch_, stream_, s_.sampling.latch_timeout, latched, next);
       begin_.record(stream_);
       for (int i = 0; i < batch; ++i) queue();
       end_.record(stream_);
@@ -214,7 +219,8 @@ class Measurement {
       return (mark - begin) / batch;
     };
     if (has_in_) {
-      pass.in = event_timed(latch_copies_, in_batch_, pass.spoilt, [&] { in_moved_ = set_.copy_in(stream_); });
+      pass.in =
+          event_timed(latch_copies_, next_in(), in_batch_, pass.spoilt, [&] { in_moved_ = set_.copy_in(stream_); });
       pass.in_clock = lap(in_batch_);
     } else {
       set_.copy_in(stream_);
@@ -224,7 +230,7 @@ class Measurement {
       for (auto& sentence : set_.disagreements()) s_.result.warn("placement_disagrees", std::move(sentence));
       mark = now();
     }
-    pass.kernel = event_timed(latch_, kernel_batch_, pass.spoilt, [&] { body_({stream_, units_}); });
+    pass.kernel = event_timed(latch_, Next::kernel, kernel_batch_, pass.spoilt, [&] { body_({stream_, units_}); });
     pass.kernel_clock = lap(kernel_batch_);
     if (kernel_batch_ > 1 && has_inout_) {
       // The batch has applied the kernel to its own results; out must carry those of one run.
@@ -237,7 +243,8 @@ class Measurement {
       out_moved_ = set_.copy_out(stream_);
       pass.out = pass.out_clock = lap(1);
     } else if (has_out_) {
-      pass.out = event_timed(latch_copies_, out_batch_, pass.spoilt, [&] { out_moved_ = set_.copy_out(stream_); });
+      pass.out =
+          event_timed(latch_copies_, next_out(), out_batch_, pass.spoilt, [&] { out_moved_ = set_.copy_out(stream_); });
       pass.out_clock = lap(out_batch_);
     }
     return pass;
@@ -257,7 +264,7 @@ class Measurement {
       return now() - begin;
     }
     if (streamed_) return timed_streamed(spoilt);
-    return event_timed(latch_copies_, overlapped_batch_, spoilt, [&] {
+    return event_timed(latch_copies_, next_in(), overlapped_batch_, spoilt, [&] {
       set_.copy_in(stream_);
       body_({stream_, units_});
       set_.copy_out(stream_);
@@ -274,7 +281,7 @@ class Measurement {
       computed_.resize(chunks_.size());
     }
     {
-      Held held(spin_latch_, stream_, s_.sampling.latch_timeout, latch_);
+      Held held(spin_latch_, stream_, s_.sampling.latch_timeout, latch_, next_in());
       begin_.record(stream_);
       for (std::size_t k = 0; k < chunks_.size(); ++k) {
         set_.copy_in(stream_, chunks_[k], k == 0);
@@ -443,14 +450,14 @@ class Measurement {
       bool spoilt = false;
       double sum = 0;
       const auto nothing = [] {};
-      if (has_in_) sum += event_timed(latch_copies_, 1, spoilt, nothing);
-      sum += event_timed(latch_, 1, spoilt, nothing);
+      if (has_in_) sum += event_timed(latch_copies_, next_in(), 1, spoilt, nothing);
+      sum += event_timed(latch_, Next::kernel, 1, spoilt, nothing);
       if (has_out_ && out_by_clock_) {
         const double begin = now();
         stream_.synchronize();
         sum += now() - begin;
       } else if (has_out_) {
-        sum += event_timed(latch_copies_, 1, spoilt, nothing);
+        sum += event_timed(latch_copies_, next_out(), 1, spoilt, nothing);
       }
       metric.samples.push_back(sum);
     }

@@ -8,6 +8,7 @@ namespace isthmus::microbench {
 namespace {
 
 using namespace harness;
+using Next = device::SpinLatch::Next;
 
 /// Memory for one reading, freed on every way out.
 struct Memory {
@@ -31,11 +32,11 @@ Memory pinned(std::size_t bytes) {
 }
 
 /// Seconds of one copy on the device's clock; behind a spin latch, so that its submission is not in the reading.
-double time_copy(Case& c, void* to, const void* from, std::size_t bytes, bool with_latch = true) {
+double time_copy(Case& c, void* to, const void* from, std::size_t bytes, Next next, bool with_latch = true) {
   device::Stream& stream = c.stream();
   device::Event begin, end;
   device::SpinLatch latch;
-  if (with_latch) latch.hold(stream);
+  if (with_latch) latch.hold(stream, 5.0, next);
   begin.record(stream);
   device::copy_async(to, from, bytes, stream);
   end.record(stream);
@@ -86,8 +87,9 @@ void device_copy(Case& c) {
   Metric metric = rate("d2d", static_cast<double>(bytes), 2.0 * static_cast<double>(bytes));
   metric.limit = c.device().memory_bandwidth;
   metric.limit_source = "peak device memory bandwidth";
-  c.sample(std::move(metric),
-           [&] { return 2.0 * static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes); });
+  c.sample(std::move(metric), [&] {
+    return 2.0 * static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes, Next::kernel);
+  });
 }
 
 void pinned_h2d(Case& c) {
@@ -103,7 +105,7 @@ void pinned_h2d(Case& c) {
       },
       0);
   c.sample(rate("h2d", static_cast<double>(bytes), static_cast<double>(bytes)),
-           [&] { return static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes); });
+           [&] { return static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes, Next::copy_in); });
 }
 
 void pinned_d2h(Case& c) {
@@ -113,7 +115,7 @@ void pinned_d2h(Case& c) {
   std::fill_n(static_cast<std::uint8_t*>(to.pointer), bytes, std::uint8_t{0xff});
   c.verify("every byte arrived", [&] { return count_wrong(to.pointer, bytes); }, 0);
   c.sample(rate("d2h", static_cast<double>(bytes), static_cast<double>(bytes)),
-           [&] { return static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes); });
+           [&] { return static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes, Next::copy_out); });
 }
 
 // A copy so small that its submission takes longer than itself: timed with and without the latch that keeps the
@@ -140,7 +142,7 @@ void small_copy(Case& c) {
               .bytes_moved = static_cast<double>(bytes),
               .limit = {},
               .limit_source = {}},
-             [&] { return time_copy(c, to.pointer, from.pointer, bytes, with_latch); });
+             [&] { return time_copy(c, to.pointer, from.pointer, bytes, Next::copy_in, with_latch); });
   }
 }
 
