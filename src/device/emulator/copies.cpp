@@ -61,6 +61,7 @@ void async_wait(unsigned pending) {
 std::uint64_t Block::bulk_init(unsigned arrivals) {
   BulkRecord record;
   record.arrivals = record.pending_arrivals = arrivals;
+  const Unseen unseen;
   bulk_.push_back(std::move(record));
   return serial_ << 32 | bulk_magic << 16 | (bulk_.size() - 1);
 }
@@ -102,6 +103,7 @@ void Block::bulk_copy(Thread& self, void* shared, const void* global, unsigned b
   }
   std::memset(shared, 0xff, bytes);
   sanitizer_release(&record.token[record.phase & 1]);
+  const Unseen unseen;
   record.copies.push_back({shared, global, bytes, record.phase});
   record.issued += bytes;
 }
