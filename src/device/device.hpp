@@ -108,6 +108,9 @@ struct Telemetry {
 };
 /// Asks NVML (loaded at run time) or sysfs; never throws, absent facts stay null.
 Telemetry telemetry(int index) noexcept;
+/// Asks again for what changes while a case runs: clocks, power, temperature, the PCIe link, errors, throttling, other
+/// processes. The NVLinks, limits and firmware stay as they are: asking for them takes a millisecond and more.
+void refresh(Telemetry& telemetry, int index) noexcept;
 
 /// Waits for all work on the selected device.
 void synchronize();
@@ -172,8 +175,8 @@ class SpinLatch {
   SpinLatch(const SpinLatch&) = delete;
   SpinLatch& operator=(const SpinLatch&) = delete;
   /// What is queued first behind the latch. A stream takes microseconds to pass from the kernels' engine to a copy
-  /// engine; behind a latch that is followed by a copy, four bytes are copied first, so that the next event is recorded
-  /// on the engine that does the work.
+  /// engine; behind a latch that is followed by a copy, 64 KiB are copied first, so that the next event is recorded on
+  /// the engine that does the work. (Much smaller ones go another way: the driver sends them with its commands.)
   enum class Next { kernel, copy_in, copy_out };
   /// Queues the waiting kernel. It gives up by itself after `timeout` seconds.
   void hold(Stream& stream, double timeout = 5.0, Next next = Next::kernel);
@@ -182,8 +185,9 @@ class SpinLatch {
   bool timed_out();
 
  private:
-  std::uint32_t* flags_ = nullptr;    // mapped host memory: [0] released, [1] timed out, [2] copied
-  std::uint32_t* scratch_ = nullptr;  // device memory, the other end of that copy
+  std::uint32_t* flags_ = nullptr;  // mapped host memory: [0] released, [1] timed out
+  void* near_ = nullptr;            // page-locked host memory and
+  void* far_ = nullptr;             // device memory, the two ends of that copy
   std::uint32_t generation_ = 0;
   void free_quietly() noexcept;
 };

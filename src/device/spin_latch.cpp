@@ -1,12 +1,16 @@
 // One source for every backend: a kernel that waits on a word of mapped host memory.
 
 #include <atomic>
+#include <cstring>
 
 #include "device/injection.hpp"
 #include "device/kernel.hpp"
 
 namespace isthmus::device {
 namespace {
+
+// The H200's driver embeds 4 bytes in its commands and copies from 64 KiB on a copy engine; between, nobody asked it.
+constexpr std::size_t kFirstCopyBytes = 64 << 10;
 
 // flags[0]: the newest generation released; flags[1]: the newest generation that gave up.
 __global__ void spin_latch(std::uint32_t* flags, std::uint32_t generation, double timeout) {
@@ -24,11 +28,13 @@ __global__ void spin_latch(std::uint32_t* flags, std::uint32_t generation, doubl
 
 SpinLatch::SpinLatch() {
   injection_point("spin_latch_create");
-  flags_ = static_cast<std::uint32_t*>(malloc_pinned(3 * sizeof(std::uint32_t), {.mapped = true}));
-  flags_[0] = flags_[1] = flags_[2] = 0;
   try {
-    scratch_ = static_cast<std::uint32_t*>(malloc_device(sizeof(std::uint32_t)));
-    copy(scratch_, &flags_[2], sizeof(std::uint32_t));
+    flags_ = static_cast<std::uint32_t*>(malloc_pinned(2 * sizeof(std::uint32_t), {.mapped = true}));
+    flags_[0] = flags_[1] = 0;
+    near_ = malloc_pinned(kFirstCopyBytes, {});
+    std::memset(near_, 0, kFirstCopyBytes);
+    far_ = malloc_device(kFirstCopyBytes);
+    copy(far_, near_, kFirstCopyBytes);
   } catch (...) {
     free_quietly();
     throw;
@@ -46,22 +52,23 @@ SpinLatch::~SpinLatch() {
 }
 
 void SpinLatch::free_quietly() noexcept {
-  try {
-    if (scratch_ != nullptr) free_device(scratch_);
-  } catch (const Error&) {
-  }
-  try {
-    free_pinned(flags_);
-  } catch (const Error&) {
-  }
+  const auto quietly = [](auto free_memory, void* memory) {
+    try {
+      if (memory != nullptr) free_memory(memory);
+    } catch (const Error&) {
+    }
+  };
+  quietly(free_device, far_);
+  quietly(free_pinned, near_);
+  quietly(free_pinned, flags_);
 }
 
 void SpinLatch::hold(Stream& stream, double timeout, Next next) {
   injection_point("spin_latch_hold");
   launch(stream, ISTHMUS_KERNEL(spin_latch), {.grid = 1, .block = 1},
          static_cast<std::uint32_t*>(device_address(flags_)), ++generation_, timeout);
-  if (next == Next::copy_in) copy_async(scratch_, &flags_[2], sizeof(std::uint32_t), stream);
-  if (next == Next::copy_out) copy_async(&flags_[2], scratch_, sizeof(std::uint32_t), stream);
+  if (next == Next::copy_in) copy_async(far_, near_, kFirstCopyBytes, stream);
+  if (next == Next::copy_out) copy_async(near_, far_, kFirstCopyBytes, stream);
 }
 
 void SpinLatch::release() {

@@ -13,6 +13,9 @@ namespace isthmus::device {
 /// NVML, loaded from `library` (empty: $ISTHMUS_NVML, else the driver's own name). Facts that the library, the chip or
 /// the driver does not give stay null; so does everything, with source "", where there is no library or no such device.
 Telemetry telemetry_nvml(const std::string& uuid, const std::string& pci_bus, const std::string& library = {}) noexcept;
+/// Asks again for what changes while a case runs; leaves the rest as it is, and all of it where nothing answers.
+void refresh_nvml(Telemetry& telemetry, const std::string& uuid, const std::string& pci_bus,
+                  const std::string& library = {}) noexcept;
 /// "580.159.04", as nvidia-smi prints it.
 std::optional<std::string> nvml_driver_version(const std::string& library = {}) noexcept;
 /// `hex` is "xxxxxxxx-xxxx-…"; whether NVML knows it as a MIG instance ("MIG-…") and not as a whole GPU ("GPU-…").

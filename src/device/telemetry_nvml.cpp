@@ -235,58 +235,79 @@ std::optional<std::string> compute_mode(const Asker& ask) {
   return *mode < names.size() ? names[*mode] : fmt::format("mode {}", *mode);
 }
 
-Telemetry ask_everything(const Asker& ask) {
-  constexpr unsigned sm = 1, memory = 2;  // nvmlClockType_t
-  Telemetry t;
-  t.source = "nvml";
+constexpr unsigned sm_clock = 1, memory_clock = 2;  // nvmlClockType_t
+
+void ask_what_changes(const Asker& ask, Telemetry& t) {
   t.pcie_generation = ask.integer("nvmlDeviceGetCurrPcieLinkGeneration");
   t.pcie_width = ask.integer("nvmlDeviceGetCurrPcieLinkWidth");
-  t.pcie_generation_max = ask.integer("nvmlDeviceGetMaxPcieLinkGeneration");
-  t.pcie_width_max = ask.integer("nvmlDeviceGetMaxPcieLinkWidth");
-  t.sm_clock_hz = ask.scaled(1e6, "nvmlDeviceGetClockInfo", sm);
-  t.sm_clock_max_hz = ask.scaled(1e6, "nvmlDeviceGetMaxClockInfo", sm);
-  t.memory_clock_hz = ask.scaled(1e6, "nvmlDeviceGetClockInfo", memory);
+  t.sm_clock_hz = ask.scaled(1e6, "nvmlDeviceGetClockInfo", sm_clock);
+  t.memory_clock_hz = ask.scaled(1e6, "nvmlDeviceGetClockInfo", memory_clock);
   t.temperature_c = ask.scaled(1, "nvmlDeviceGetTemperature", 0u);
   t.power_w = ask.scaled(1e-3, "nvmlDeviceGetPowerUsage");
+  constexpr unsigned uncorrected = 1, since_boot = 0;
+  unsigned long long errors = 0;
+  if (ask.nvml().call("nvmlDeviceGetTotalEccErrors", ask.device(), uncorrected, since_boot, &errors)) {
+    t.ecc_uncorrected = errors;
+  }
+  t.throttle = throttle_reasons(ask);
+  t.foreign_processes = foreign_processes(ask);
+}
+
+void ask_what_stays(const Asker& ask, Telemetry& t) {
+  t.pcie_generation_max = ask.integer("nvmlDeviceGetMaxPcieLinkGeneration");
+  t.pcie_width_max = ask.integer("nvmlDeviceGetMaxPcieLinkWidth");
+  t.sm_clock_max_hz = ask.scaled(1e6, "nvmlDeviceGetMaxClockInfo", sm_clock);
   t.power_limit_w = ask.scaled(1e-3, "nvmlDeviceGetEnforcedPowerLimit");
   if (!t.power_limit_w) t.power_limit_w = ask.scaled(1e-3, "nvmlDeviceGetPowerManagementLimit");
   t.power_limit_default_w = ask.scaled(1e-3, "nvmlDeviceGetPowerManagementDefaultLimit");
   t.ecc = ask.current_of_two("nvmlDeviceGetEccMode");
   if (const auto persistence = ask.number("nvmlDeviceGetPersistenceMode")) t.persistence = *persistence != 0;
   t.mig = ask.current_of_two("nvmlDeviceGetMigMode");
-  constexpr unsigned uncorrected = 1, since_boot = 0;
-  unsigned long long errors = 0;
-  if (ask.nvml().call("nvmlDeviceGetTotalEccErrors", ask.device(), uncorrected, since_boot, &errors)) {
-    t.ecc_uncorrected = errors;
-  }
   t.vbios = ask.text("nvmlDeviceGetVbiosVersion");
   std::array<char, 96> firmware{};
   if (ask.nvml().call("nvmlDeviceGetGspFirmwareVersion", ask.device(), firmware.data()) && firmware[0] != '\0') {
     t.gsp_firmware = firmware.data();
   }
   t.compute_mode = compute_mode(ask);
-  t.throttle = throttle_reasons(ask);
   t.links = active_links(ask);
-  t.foreign_processes = foreign_processes(ask);
-  return t;
+}
+
+/// Calls `body` with the device, or not at all where there is no library or no such device.
+template <class Body>
+void with_device(const std::string& uuid, const std::string& pci_bus, const std::string& library, Body body) {
+  const Nvml* nvml = Nvml::instance(library);
+  Device device = nullptr;
+  if (nvml == nullptr || (!nvml->call("nvmlDeviceGetHandleByUUID", uuid.c_str(), &device) &&
+                          !nvml->call("nvmlDeviceGetHandleByPciBusId_v2", pci_bus.c_str(), &device))) {
+    return;
+  }
+  // A MIG instance has no clocks, power or links of its own: its GPU is asked.
+  Device parent = nullptr;
+  if (nvml->call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", device, &parent)) device = parent;
+  body(Asker(*nvml, device));
 }
 
 }  // namespace
 
 Telemetry telemetry_nvml(const std::string& uuid, const std::string& pci_bus, const std::string& library) noexcept {
   try {
-    const Nvml* nvml = Nvml::instance(library);
-    Device device = nullptr;
-    if (nvml == nullptr || (!nvml->call("nvmlDeviceGetHandleByUUID", uuid.c_str(), &device) &&
-                            !nvml->call("nvmlDeviceGetHandleByPciBusId_v2", pci_bus.c_str(), &device))) {
-      return {};
-    }
-    // A MIG instance has no clocks, power or links of its own: its GPU is asked.
-    Device parent = nullptr;
-    if (nvml->call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", device, &parent)) device = parent;
-    return ask_everything(Asker(*nvml, device));
+    Telemetry t;
+    with_device(uuid, pci_bus, library, [&](const Asker& ask) {
+      t.source = "nvml";
+      ask_what_changes(ask, t);
+      ask_what_stays(ask, t);
+    });
+    return t;
   } catch (...) {
     return {};
+  }
+}
+
+void refresh_nvml(Telemetry& telemetry, const std::string& uuid, const std::string& pci_bus,
+                  const std::string& library) noexcept {
+  try {
+    with_device(uuid, pci_bus, library, [&](const Asker& ask) { ask_what_changes(ask, telemetry); });
+  } catch (...) {  // the facts of before stay
   }
 }
 

@@ -129,12 +129,30 @@ void Case::verify(std::string method, const std::function<double()>& error, doub
 
 // --- measuring ---------------------------------------------------------------------------------------
 
+namespace {
+
+/// The harness works; the workload's own code goes on when this ends.
+class HarnessAtWork {
+ public:
+  explicit HarnessAtWork(Case::State& state) : state_(state) { state_.own_code_ends(); }
+  ~HarnessAtWork() { state_.own_code_begins(); }
+  HarnessAtWork(const HarnessAtWork&) = delete;
+  HarnessAtWork& operator=(const HarnessAtWork&) = delete;
+
+ private:
+  Case::State& state_;
+};
+
+}  // namespace
+
 void Case::measure(const std::function<void(const Launch&)>& body) {
+  const HarnessAtWork at_work(state_);
   if (state_.measured) throw std::logic_error("a case measures once");
   state_.run_measurement(body);
 }
 
 void Case::sample(Metric metric, const std::function<double()>& body) {
+  const HarnessAtWork at_work(state_);
   if (state_.footprint_only) throw FootprintKnown{};
   Series series;
   series.name = std::move(metric.name);
@@ -186,6 +204,15 @@ void Case::sample(Metric metric, const std::function<double()>& body) {
 }
 
 // --- state -------------------------------------------------------------------------------------------
+
+void Case::State::own_code_begins() {
+  own_code_begin_ = now();
+  own_code_accounted_ = account.total();
+}
+
+void Case::State::own_code_ends() {
+  account.inputs += now() - own_code_begin_ - (account.total() - own_code_accounted_);
+}
 
 std::optional<Stop> Case::State::stop(std::size_t taken, int most, bool settled, double budget_share) const {
   if (interrupted()) return Stop::interrupted;

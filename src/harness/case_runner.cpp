@@ -117,11 +117,14 @@ CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
     }
     guarded(result, [&] {
       Case run(state);
+      state.own_code_begins();
       description.function(run);
+      state.own_code_ends();
       if (state.finish) state.finish();
     });
     if (uses_device) {
-      result.after = device::telemetry(context.device->index);
+      result.after = result.before;
+      device::refresh(*result.after, context.device->index);
       state.monitor.see(*result.after);
       // By now the link may sleep at a low generation; what it ran at is what counts.
       result.after->pcie_generation = state.monitor.pcie_generation;

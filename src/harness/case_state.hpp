@@ -103,6 +103,11 @@ struct Case::State {
   }
   bool over_budget(double share = 1) const { return budget() && elapsed() > share * *budget(); }
 
+  /// Between the two the workload's own code runs: what it takes there (tables, buffers of its own) is making inputs,
+  /// as far as it was not accounted for as something else.
+  void own_code_begins();
+  void own_code_ends();
+
   /// nullopt: go on; else why sampling ends after these samples.
   std::optional<Stop> stop(std::size_t taken, int most, bool settled, double budget_share = 1) const;
 
@@ -110,6 +115,9 @@ struct Case::State {
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
   void fill(std::size_t buffer);
   void run_measurement(const std::function<void(const Launch&)>& body);
+
+ private:
+  double own_code_begin_ = 0, own_code_accounted_ = 0;
 };
 
 }  // namespace isthmus::harness

@@ -40,11 +40,13 @@ void Monitor::see(const device::Telemetry& telemetry) {
   };
   raise(pcie_generation, telemetry.pcie_generation);
   raise(pcie_width, telemetry.pcie_width);
+  latest_ = telemetry;
 }
 
 std::vector<std::size_t> Monitor::sample_done(std::size_t index, bool last) {
   if (!device_ || (!last && now() - last_asked_ < kSecondsBetweenQuestions)) return {};
-  const auto telemetry = device::telemetry(*device_);
+  auto telemetry = std::move(latest_);
+  device::refresh(telemetry, *device_);
   see(telemetry);
   last_asked_ = now();
   bool spoilt = false;

@@ -37,6 +37,7 @@ class Monitor {
 
  private:
   std::optional<int> device_;
+  device::Telemetry latest_;
   std::size_t next_unasked_ = 0;
   double last_asked_ = 0;
 };

@@ -62,6 +62,29 @@ TEST(Nvml, AsksTheGpuOfAMigInstance) {
   EXPECT_FALSE(nvml_is_mig("nobody", library));
 }
 
+TEST(Nvml, RefreshingAsksForWhatChangesOnly) {
+  Telemetry t;
+  t.links = {"as it was"};
+  t.vbios = "as it was";
+  refresh_nvml(t, "GPU-complete", "", library);
+  EXPECT_EQ(t.links, Strings{"as it was"});
+  EXPECT_EQ(t.vbios, "as it was");
+  const Telemetry all = telemetry_nvml("GPU-complete", "", library);
+  EXPECT_TRUE(all.power_w && all.pcie_generation);
+  EXPECT_EQ(t.power_w, all.power_w);
+  EXPECT_EQ(t.pcie_generation, all.pcie_generation);
+  EXPECT_EQ(t.throttle, all.throttle);
+  EXPECT_EQ(t.foreign_processes, all.foreign_processes);
+}
+
+TEST(Nvml, RefreshingLosesNothingWhereNobodyAnswers) {
+  const Telemetry before = telemetry_nvml("GPU-complete", "", library);
+  Telemetry t = before;
+  refresh_nvml(t, "GPU-complete", "", "/no/such.so");
+  EXPECT_EQ(t.power_w, before.power_w);
+  EXPECT_EQ(t.source, "nvml");
+}
+
 TEST(Nvml, LeavesOutWhatIsNotSupported) {
   const Telemetry t = telemetry_nvml("GPU-mute", "", library);
   EXPECT_EQ(t.source, "nvml");

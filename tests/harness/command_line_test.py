@@ -188,6 +188,12 @@ class CommandLine(unittest.TestCase):
             (record,) = self.records()
             self.assertEqual("no_latch" in {w["code"] for w in record["warnings"]}, expected)
 
+    def test_what_a_workload_prepares_itself_is_no_overhead_of_the_harness(self):
+        self.measure("fixture/host_loop")
+        run = self.records()[0]["run"]
+        self.assertGreater(run["wall"], 20e-3)
+        self.assertLess(run["overhead"], run["wall"] - 20e-3)
+
     def test_processes_share_one_file_and_one_run(self):
         done = self.measure("fixture/saxpy", "--size", "tiny", "--processes", "3", "--table")
         self.assertEqual(done.returncode, 0, done.stderr)

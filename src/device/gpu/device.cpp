@@ -233,6 +233,17 @@ Telemetry telemetry(int index) noexcept {
   }
 }
 
+void refresh(Telemetry& telemetry, int index) noexcept {
+  try {
+    if (gpu::this_backend == Backend::cuda) {
+      refresh_nvml(telemetry, device_uuid(index), pci_bus(index));
+    } else if (auto now = telemetry_sysfs(pci_bus(index)); !now.source.empty()) {
+      telemetry = std::move(now);
+    }
+  } catch (...) {  // the facts of before stay
+  }
+}
+
 namespace gpu {
 
 const Limits& limits(int device) {

@@ -31,19 +31,27 @@ Memory pinned(std::size_t bytes) {
   return {device::malloc_pinned(bytes), device::free_pinned};
 }
 
-/// Seconds of one copy on the device's clock; behind a spin latch, so that its submission is not in the reading.
-double time_copy(Case& c, void* to, const void* from, std::size_t bytes, Next next, bool with_latch = true) {
-  device::Stream& stream = c.stream();
-  device::Event begin, end;
-  device::SpinLatch latch;
-  if (with_latch) latch.hold(stream, 5.0, next);
-  begin.record(stream);
-  device::copy_async(to, from, bytes, stream);
-  end.record(stream);
-  if (with_latch) latch.release();
-  stream.synchronize();
-  return device::elapsed(begin, end);
-}
+/// Times copies on the device's clock; behind a spin latch, so that their submission is not in the reading.
+class CopyTimer {
+ public:
+  CopyTimer(Case& c, Next next) : stream_(c.stream()), next_(next) {}
+  /// Seconds of one copy.
+  double operator()(void* to, const void* from, std::size_t bytes, bool with_latch = true) {
+    if (with_latch) latch_.hold(stream_, 5.0, next_);
+    begin_.record(stream_);
+    device::copy_async(to, from, bytes, stream_);
+    end_.record(stream_);
+    if (with_latch) latch_.release();
+    stream_.synchronize();
+    return device::elapsed(begin_, end_);
+  }
+
+ private:
+  device::Stream& stream_;
+  Next next_;
+  device::Event begin_, end_;
+  device::SpinLatch latch_;
+};
 
 constexpr std::uint8_t pattern = 0x5a;
 
@@ -87,9 +95,9 @@ void device_copy(Case& c) {
   Metric metric = rate("d2d", static_cast<double>(bytes), 2.0 * static_cast<double>(bytes));
   metric.limit = c.device().memory_bandwidth;
   metric.limit_source = "peak device memory bandwidth";
-  c.sample(std::move(metric), [&] {
-    return 2.0 * static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes, Next::kernel);
-  });
+  CopyTimer time_copy(c, Next::kernel);
+  c.sample(std::move(metric),
+           [&] { return 2.0 * static_cast<double>(bytes) / time_copy(to.pointer, from.pointer, bytes); });
 }
 
 void pinned_h2d(Case& c) {
@@ -104,8 +112,9 @@ void pinned_h2d(Case& c) {
         return count_wrong(result.pointer, bytes);
       },
       0);
+  CopyTimer time_copy(c, Next::copy_in);
   c.sample(rate("h2d", static_cast<double>(bytes), static_cast<double>(bytes)),
-           [&] { return static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes, Next::copy_in); });
+           [&] { return static_cast<double>(bytes) / time_copy(to.pointer, from.pointer, bytes); });
 }
 
 void pinned_d2h(Case& c) {
@@ -114,8 +123,9 @@ void pinned_d2h(Case& c) {
   fill_device(c, from.pointer, pattern, bytes);
   std::fill_n(static_cast<std::uint8_t*>(to.pointer), bytes, std::uint8_t{0xff});
   c.verify("every byte arrived", [&] { return count_wrong(to.pointer, bytes); }, 0);
+  CopyTimer time_copy(c, Next::copy_out);
   c.sample(rate("d2h", static_cast<double>(bytes), static_cast<double>(bytes)),
-           [&] { return static_cast<double>(bytes) / time_copy(c, to.pointer, from.pointer, bytes, Next::copy_out); });
+           [&] { return static_cast<double>(bytes) / time_copy(to.pointer, from.pointer, bytes); });
 }
 
 // A copy so small that its submission takes longer than itself: timed with and without the latch that keeps the
@@ -132,6 +142,7 @@ void small_copy(Case& c) {
         return count_wrong(result.pointer, bytes);
       },
       0);
+  CopyTimer time_copy(c, Next::copy_in);
   for (const bool with_latch : {true, false}) {
     c.sample({.name = with_latch ? "with_latch" : "without_latch",
               .unit = "s",
@@ -142,7 +153,7 @@ void small_copy(Case& c) {
               .bytes_moved = static_cast<double>(bytes),
               .limit = {},
               .limit_source = {}},
-             [&] { return time_copy(c, to.pointer, from.pointer, bytes, Next::copy_in, with_latch); });
+             [&] { return time_copy(to.pointer, from.pointer, bytes, with_latch); });
   }
 }
 
