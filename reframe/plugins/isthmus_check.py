@@ -16,6 +16,7 @@ import reframe as rfm
 import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
+import reframe.utility.typecheck as typ
 import yaml
 from reframe.core.exceptions import ReframeError, SanityError
 from reframe.frontend.executors import Runner
@@ -232,7 +233,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
     samples = builtins.variable(int, type(None), value=None)
     processes = builtins.variable(int, value=1)
-    bench_options = builtins.variable(list, value=[])
+    bench_options = builtins.variable(typ.List[str], value=[])
     if not os.environ.get("ISTHMUS_BENCH"):
         build = builtins.fixture(IsthmusBuild, scope="environment")
 

@@ -11,6 +11,12 @@ using CopiesTest = EmulatorTest;
 
 constexpr int tile = 64;
 
+/// Where element i of a row of tiles is found when every tile is turned round.
+int mirrored(int i) {
+  const int tile_begin = i / tile * tile;
+  return tile_begin + tile - 1 - i % tile;
+}
+
 std::vector<float> ramp(std::size_t n) {
   std::vector<float> values(n);
   for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i);
@@ -43,7 +49,7 @@ TEST_F(CopiesTest, PipelineGivesEachTile) {
     stream.synchronize();
     const auto got = out.host();
     for (int i = 0; i < 4 * tile; ++i) {
-      ASSERT_EQ(got[static_cast<std::size_t>(i)], static_cast<float>(i / tile * tile + tile - 1 - i % tile));
+      ASSERT_EQ(got[static_cast<std::size_t>(i)], static_cast<float>(mirrored(i)));
     }
   }
 }
@@ -133,8 +139,7 @@ TEST_F(CopiesTest, BulkPipelineGivesEachTile) {
     const auto got = out.host();
     for (int i = 0; i < 3 * 7 * tile; ++i) {
       const int within = i % (7 * tile);  // every block copies the same
-      ASSERT_EQ(got[static_cast<std::size_t>(i)], static_cast<float>(within / tile * tile + tile - 1 - within % tile))
-          << order;
+      ASSERT_EQ(got[static_cast<std::size_t>(i)], static_cast<float>(mirrored(within))) << order;
     }
   }
 }

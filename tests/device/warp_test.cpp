@@ -38,7 +38,10 @@ __global__ void broadcast(double* out) {
   out[threadIdx.x] = shuffle(full_warp(), threadIdx.x * 1.5, 7);
 }
 TEST_F(WarpTest, Shuffle) {
-  check(ISTHMUS_KERNEL(broadcast), 128, [](int i, int warp) { return (i / warp * warp + 7) * 1.5; });
+  check(ISTHMUS_KERNEL(broadcast), 128, [](int i, int warp) {
+    const int lane_7 = i / warp * warp + 7;
+    return lane_7 * 1.5;
+  });
 }
 
 __global__ void rotate(float4* out) {

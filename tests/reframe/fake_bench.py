@@ -152,6 +152,7 @@ def main():
     run.add_argument("--processes", type=int, default=1)
     run.add_argument("--samples")
     run.add_argument("--budget")
+    run.add_argument("--warmups")
     run.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
 

@@ -1,5 +1,6 @@
 """Each way in which a session could pass silently turns it red. docs/decisions/0004-reframe-gates.md lists them."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -92,6 +93,12 @@ def test_unwritable_results_are_red(session, tmp_path):
 
 def test_fresh_processes_each_leave_a_record(session):
     assert session("-r", "-S", "processes=3").green
+
+
+def test_options_for_the_program_are_a_list_of_words(session, tmp_path):
+    assert session("-r", "-S", "bench_options=--budget,100,--warmups,1").green
+    (record,) = (tmp_path / "results").iterdir()
+    assert json.loads(record.read_text())["run"]["command"][-4:] == ["--budget", "100", "--warmups", "1"]
 
 
 # --- a stated GPU ---
