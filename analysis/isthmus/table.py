@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 
 from isthmus import records
 
 _PREFIXES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
-_TIMES = ("in", "kernel", "out", "overlapped", "wall")
-_HEADS = ("in", "kernel", "out", "together", "wall")  # together: the three queued without a sync between
-_ROW = "{:<11.11} {:<9.9}{:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>4}"
+_SIZES = ("tiny", "small", "medium", "large", "super", "mega")
+_MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
+_WIDTH = 80
+# Head, metric, width; together: the three queued without a sync between.
+_COLUMNS = (
+    ("in", "in", 8), ("kernel", "kernel", 8), ("out", "out", 8), ("together", "overlapped", 8), ("wall", "wall", 8),
+    ("in rate", "in_rate", 9), ("of", "of", 3),
+)  # fmt: skip
+_FIRST_TO_GO = ("wall", "of")  # where names are long
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -24,42 +31,79 @@ def quantity(value: float | None, unit: str) -> str:
     return f"{scaled:.{digits}f} {prefix}{unit}"
 
 
-def _row(record: dict) -> str:
-    metrics = records.metrics(record)
-    name = record["workload"].removeprefix("microbench/")
-    mode = record.get("mode") or f"{record['placement']}/{record['staging']}"
-    if record["error"] or record["verify"]["status"] == "fail":
-        return f"{name:<11.11} {mode:<9.9} FAILED: {record['error'] or 'wrong result'}"[:80]
-    if record["skipped"]:
-        return f"{name:<11.11} {mode:<9.9} skipped: {record['skipped']}"[:80]
-    times = [quantity(metrics[m]["median"], "s") if m in metrics else "-" for m in _TIMES]
-    rate = metrics.get("in_rate")
-    share = (rate or {}).get("share") or metrics.get("in", {}).get("share")
-    return _ROW.format(
-        name, mode, *times, quantity(rate["median"], "B/s") if rate else "-", f"{share:.0%}" if share else "-"
-    )
+def _mode(case: dict) -> str:
+    return case.get("mode") or f"{case['placement']}/{case['staging']}"
+
+
+def _verdict(case: dict) -> str | None:
+    """Why there are no figures."""
+    if case["error"] or case["verify"]["status"] == "fail":
+        return f"FAILED: {case['error'] or 'wrong result'}"
+    return f"skipped: {case['skipped']}" if case["skipped"] else None
+
+
+def _phases(cases: list[dict], size: str | None) -> list[str]:
+    """One row per case that has phases: copies in, kernel, copies out."""
+    wide = max(len(_mode(case)) for case in cases)
+    columns = [c for c in _COLUMNS if wide <= 9 or c[0] not in _FIRST_TO_GO]
+    head = f"{{:<11.11}} {{:<{wide}}}"
+    lines = ["", f"size {size}, {_device(cases[0])}"]
+    lines.append(head.format("workload", "mode") + "".join(f" {name:>{width}}" for name, _, width in columns))
+    for case in cases:
+        metrics = records.metrics(case)
+        share = metrics.get("in_rate", {}).get("share") or metrics.get("in", {}).get("share")
+        cells = {"of": f"{share:.0%}" if share else "-"}
+        for _, metric, _ in columns:
+            if metric in metrics:
+                cells[metric] = quantity(metrics[metric]["median"], metrics[metric]["unit"])
+        row = head.format(case["workload"].removeprefix("microbench/"), _mode(case))
+        row += f" {_verdict(case)}" if _verdict(case) else "".join(f" {cells.get(m, '-'):>{w}}" for _, m, w in columns)
+        lines.append(row)
+    return lines
+
+
+def _readings(cases: list[dict]) -> list[str]:
+    """One row per metric of the cases that measure in a way of their own, such as reference/*."""
+    lines = ["", f"{_device(cases[0])}", f"{'workload':<30.30} {'size':<6} {'metric':<20} {'median':>14} {'of':>4}"]
+    for case in cases:
+        row = f"{case['workload']:<30.30} {case['size'] or '-':<6}"
+        if _verdict(case):
+            lines.append(f"{row} {_verdict(case)}")
+            continue
+        for name, metric in records.metrics(case).items():
+            share = f"{metric['share']:.0%}" if metric.get("share") else "-"
+            lines.append(f"{row} {name:<20.20} {quantity(metric['median'], metric['unit']):>14} {share:>4}")
+    return lines
+
+
+def _device(case: dict) -> str:
+    return case["devices"][0]["name"] if case["devices"] else case["host"]["cpu"]
 
 
 def table(cases: list[dict]) -> str:
     """Rows by size, workload and mode; what spoils the figures is said below."""
+
+    def place(names, name):
+        return names.index(name) if name in names else len(names)
+
+    cases = sorted(cases, key=lambda r: (place(_SIZES, r["size"]), r["workload"], place(_MODES, r.get("mode"))))
     lines = []
-    order = {mode: i for i, mode in enumerate(("baseline", "async", "uvm", "uvm_async", "pm", "pm_async"))}
-    cases = sorted(cases, key=lambda r: (r["size"] or "", r["workload"], order.get(r.get("mode"), 99)))
-    size = object()
-    for case in cases:
-        if case["size"] != size:
-            size = case["size"]
-            device = case["devices"][0]["name"] if case["devices"] else case["host"]["cpu"]
-            lines += ["", f"size {size}, {device}"[:80], _ROW.format("workload", "mode", *_HEADS, "in rate", "of")]
-        lines.append(_row(case))
+    phased = [case for case in cases if case["placement"]]
+    for size in dict.fromkeys(case["size"] for case in phased):
+        lines += _phases([case for case in phased if case["size"] == size], size)
+    others = [case for case in cases if not case["placement"]]
+    if others:
+        lines += _readings(others)
     if any(case["emulated"] for case in cases):
         lines += ["", "Emulated: no GPU ran. Results were verified; device times mean nothing."]
+    lines = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines]
     warnings = {}
     for case in cases:
         for warning in case["warnings"]:
             warnings.setdefault(warning["code"], []).append(warning["message"])
     for code, messages in sorted(warnings.items()):
-        lines.append(f"Warning {code} in {len(messages)} of {len(cases)} records: {messages[0]}"[:80])
+        text = f"Warning {code} in {len(messages)} of {len(cases)} records: {messages[0]}"
+        lines += textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines)
 
 

@@ -148,18 +148,24 @@ class Measurement {
     }
   }
 
-  /// Poison and fresh inputs where the last pass left results.
+  /// Poison and fresh inputs where the last pass left results, and cold caches.
   void reset() {
     {
       const Accounted verifying(s_.account.verifying);
       set_.reset(stream_);
     }
-    if (!dirty_) return;
     const Accounted inputs(s_.account.inputs);
-    for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
+    for (std::size_t i = 0; dirty_ && i < s_.buffers.size(); ++i) {
       if (s_.buffers[i].spec.role == memory::Role::inout) s_.fill(i);
     }
     dirty_ = false;
+    flush_caches();
+  }
+
+  /// On a host whose inputs lay modified in the caches of 16 cores, a 1 MiB copy to the device took 20 to 190 us.
+  void flush_caches() {
+    if (!set_.flush_host_caches())
+      s_.result.warn("caches_not_flushed", "this CPU lets no program flush its caches: small copies may read them");
   }
 
   void verify(bool fully) {

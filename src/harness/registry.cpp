@@ -86,8 +86,8 @@ Workload& Workload::tags(std::vector<std::string> tags) {
   description_->tags = std::move(tags);
   return *this;
 }
-Workload& Workload::placements(std::vector<memory::Placement> list) {
-  description_->placements = std::move(list);
+Workload& Workload::placements(std::span<const memory::Placement> list) {
+  description_->placements.assign(list.begin(), list.end());
   return *this;
 }
 Workload& Workload::stagings(std::vector<Staging> list) {

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -290,7 +291,7 @@ class Workload {
   Workload& summary(std::string text);
   Workload& source(std::string text);  ///< paper and section
   Workload& tags(std::vector<std::string> tags);
-  Workload& placements(std::vector<memory::Placement> list);  ///< none unless called (reference/*)
+  Workload& placements(std::span<const memory::Placement> list);  ///< none unless called (reference/*)
   Workload& stagings(std::vector<Staging> list);
   Workload& axis(Axis axis);
   Workload& size(std::string name, AxisSettings settings);

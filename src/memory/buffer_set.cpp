@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "memory/host_cache.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/parallel.hpp"
 #include "memory/placement.hpp"
@@ -330,6 +331,17 @@ void BufferSet::reset(device::Stream& stream) {
       rewrite_pages(part.host, part.spec.bytes);
     }
   }
+}
+
+bool BufferSet::flush_host_caches() const {
+  const auto& self = *implementation_;
+  const bool outputs_on_device = self.way.host == HostWay::managed && self.way.in == Travel::prefetch;
+  bool flushed = true;
+  for (const auto& part : self.parts) {
+    if (part.spec.role == Role::output && outputs_on_device) continue;
+    flushed &= memory::flush_host_caches(part.host, part.spec.bytes);
+  }
+  return flushed;
 }
 
 std::size_t BufferSet::copy_in(device::Stream& stream) {

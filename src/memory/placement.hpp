@@ -117,6 +117,10 @@ class BufferSet {
   /// (a NaN for floats), managed pages of inputs go back to the host. Not part of any reading.
   void reset(device::Stream& stream);
 
+  /// Drops the host buffers from the CPU's caches, so that a copy reads and writes memory, whoever touched the buffers
+  /// last; outputs that wait on the device are left there. False where a program may not do that on this CPU.
+  bool flush_host_caches() const;
+
   /// Queues what travels before the kernel; blocking for `pageable`. Returns the bytes that the calls asked to move.
   std::size_t copy_in(device::Stream& stream);
   /// Queues what travels after it; for managed_in and managed_demand it reads the results on the host.

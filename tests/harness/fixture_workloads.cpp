@@ -26,8 +26,6 @@ __global__ void fixture_stencil(std::size_t first, std::size_t count, std::size_
   }
 }
 
-const std::vector<Placement> kAllPlacements(memory::all_placements().begin(), memory::all_placements().end());
-
 void saxpy(Case& c) {
   const auto n = c.extent("n");
   const auto threads = static_cast<unsigned>(c.extent("threads"));
@@ -61,7 +59,7 @@ const Registration saxpy_registration =
         .summary("y = a x + y")
         .source("this test")
         .tags({"smoke"})
-        .placements(kAllPlacements)
+        .placements(memory::all_placements())
         .stagings({Staging::none, Staging::direct})
         .axis({"n", "elements", std::int64_t{1} << 16, {}, 1})
         .axis({"threads",
@@ -97,7 +95,7 @@ void stencil(Case& c) {
 
 const Registration stencil_registration = Workload("fixture/stencil", stencil)
                                               .summary("three-point sum, checked after measuring")
-                                              .placements(kAllPlacements)
+                                              .placements(memory::all_placements())
                                               .stagings({Staging::direct})
                                               .axis({"n", "elements", std::int64_t{1000}, {}, 1})
                                               .size("tiny", {{"n", std::int64_t{1000}}});

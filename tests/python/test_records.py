@@ -180,6 +180,7 @@ def test_table_fits_80_columns_and_says_what_is_emulated():
     warned = {**GOOD, "warnings": [{"code": "clocks", "message": "z" * 200}]}
     text = table.table([GOOD, failed, skipped, warned])
     assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in table.table([GOOD])
     assert "Emulated" in text and "FAILED" in text and "skipped" in text and "Warning clocks" in text
 
 
@@ -191,3 +192,16 @@ def test_table_names_a_file_that_cannot_be_read(tmp_path):
     )  # fmt: skip
     assert result.returncode == 1
     assert "cut short" in result.stderr
+
+
+# --- the records kept as examples ---
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "analysis/data").rglob("*.jsonl")), ids=lambda path: path.stem)
+def test_committed_records_are_whole_and_carry_no_path(path):
+    cases = records.read(path)
+    assert cases
+    for case in cases:
+        assert not case["error"] and not case["emulated"] and case["run"]["dirty"] is False
+        assert not any(word.startswith("/") for word in case["run"]["command"])
+    assert max(map(len, table.table(cases).splitlines())) <= 80

@@ -45,8 +45,7 @@ unsigned automatic_blocks(Case& c, const device::KernelInfo& info, std::uint64_t
 }
 
 void add_geometry_axes(Workload& workload, std::vector<AxisValue> allowed_threads) {
-  const auto placements = memory::all_placements();
-  workload.placements({placements.begin(), placements.end()})
+  workload.placements(memory::all_placements())
       .axis({.name = "threads",
              .help = "threads per block",
              .default_value = std::int64_t{256},

@@ -141,13 +141,7 @@ void sgemv(Case& c) {
 Workload blas_workload(const char* name, void (*function)(Case&), const char* summary, const char* metric_name,
                        const std::vector<std::string>& extents, std::int64_t super) {
   Workload w(name, function);
-  w.version(1)
-      .summary(summary)
-      .source("isthmus")
-      .tags({"reference"})
-      .placements({})
-      .stagings({})
-      .metrics({metric_name});
+  w.version(1).summary(summary).source("isthmus").tags({"reference"}).stagings({}).metrics({metric_name});
   for (const std::string& extent : extents) {
     w.axis({.name = extent,
             .help = "as in the workload of the same name",

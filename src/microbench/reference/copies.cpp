@@ -164,7 +164,6 @@ Workload copy_workload(const char* name, void (*function)(Case&), const char* su
       .summary(summary)
       .source("isthmus")
       .tags({"reference"})
-      .placements({})
       .stagings({})
       .metrics({"rate"})
       .axis({.name = "bytes", .help = "bytes of one copy", .default_value = 64 * mi, .allowed = {}, .minimum = 1})
@@ -188,7 +187,6 @@ const Registration small_registration = [] {
       .summary("a 4 KiB copy timed with and without the spin latch: the gap is its submission")
       .source("isthmus")
       .tags({"reference"})
-      .placements({})
       .stagings({})
       .metrics({"with_latch", "without_latch"})
       .axis({.name = "bytes",

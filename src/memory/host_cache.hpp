@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstddef>
+
+namespace isthmus::memory {
+
+/// Writes host memory back and drops it from the caches of every core, in parallel: a copy that follows reads memory,
+/// whoever wrote it last. False, and nothing done, where a program may not do that on this CPU.
+bool flush_host_caches(const std::byte* begin, std::size_t bytes);
+
+}  // namespace isthmus::memory
