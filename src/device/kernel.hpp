@@ -24,7 +24,7 @@
 //   void     async_copy<Bytes>(void* shared, const void* global)   4, 8 or 16; lands at async_wait
 //   void     async_commit(), async_wait<Pending>()    waits until at most Pending commits are in flight
 //   class    BulkBarrier { init(arrivals), expect(bytes), wait(parity) }     in shared memory, 8 bytes;
-//                                                     expect() arrives too, and comes before its copies
+//                                                     expect() arrives too, before or after its copies
 //   void     bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier&)   multiples of 16
 //   void     bulk_fence()                             orders this thread's ordinary accesses to shared memory before
 //   bulk

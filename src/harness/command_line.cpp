@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -102,6 +103,32 @@ int fail(std::string_view sentence, int code) {
   return code;
 }
 
+/// What is wrong with the words of the command line, with the name that was probably meant.
+std::string problem(const CLI::App& app, int argc, char** argv, const CLI::ParseError& error) {
+  const std::string command = argc > 1 ? argv[1] : "";
+  const CLI::App* chosen = nullptr;
+  std::vector<std::string> commands;
+  for (const auto* each : app.get_subcommands({})) {
+    commands.push_back(each->get_name());
+    if (each->get_name() == command) chosen = each;
+  }
+  if (chosen == nullptr && !command.empty() && command[0] != '-') {
+    return fmt::format("there is no command '{}'; {}", command, suggestion(command, commands));
+  }
+  for (int i = 2; chosen != nullptr && i < argc; ++i) {
+    const std::string word = argv[i], option = word.substr(0, word.find('='));
+    if (!option.starts_with("--") || option == "--" || chosen->get_option_no_throw(option) != nullptr) continue;
+    std::vector<std::string> options;
+    for (const auto* each : chosen->get_options()) {
+      for (const auto& name : each->get_lnames()) options.push_back("--" + name);
+    }
+    return fmt::format("{} has no option '{}'; {}", command, option, suggestion(option, options));
+  }
+  std::string sentence = error.what();
+  std::replace(sentence.begin(), sentence.end(), '\n', ' ');
+  return sentence + "; see isthmus-bench --help";
+}
+
 int run(CLI::App& app, int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kExamples);
@@ -147,9 +174,7 @@ int run(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::Success& shown) {  // --help
     return app.exit(shown);
   } catch (const CLI::ParseError& error) {
-    std::string sentence = error.what();
-    for (auto& c : sentence) c = c == '\n' ? ' ' : c;
-    return fail(sentence + "; see isthmus-bench --help", exit_code::bad_input);
+    return fail(problem(app, argc, argv, error), exit_code::bad_input);
   }
 
   apply_injection();

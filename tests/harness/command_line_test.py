@@ -89,16 +89,19 @@ class CommandLine(unittest.TestCase):
                 self.assert_refused(self.measure("fixture/saxpy", "--set", value))
 
     def test_wrong_usage_is_refused(self):
-        for arguments in (
-            [],
-            ["measure"],
-            ["run"],
-            ["run", "fixture/saxpy", "--colour"],
-            ["list", "--jsn"],
-            ["--version-9"],
+        for arguments, answer in (
+            ([], "isthmus-bench --help"),
+            (["run"], "isthmus-bench --help"),
+            (["--version-9"], "isthmus-bench --help"),
+            (["measure"], "no command 'measure'; choose one of list, info, run"),
+            (["run", "fixture/saxpy", "--colour"], "no option '--colour'; choose one of --help,"),
+            (["rum", "fixture/saxpy"], "did you mean 'run'?"),
+            (["run", "fixture/saxpy", "--sise", "tiny"], "did you mean '--size'?"),
+            (["run", "fixture/saxpy", "--sise=tiny"], "did you mean '--size'?"),
+            (["list", "--jsn"], "did you mean '--json'?"),
         ):
             with self.subTest(arguments):
-                self.assert_refused(self.run_bench(*arguments), "isthmus-bench --help")
+                self.assert_refused(self.run_bench(*arguments), answer)
         self.assert_refused(self.measure("fixture/saxpy", "--mode", "pm", "--placement", "pinned"), "--mode")
         self.assert_refused(self.measure("fixture/saxpy", "--mode", "pm,"), "empty name")
         self.assert_refused(self.run_bench("list", "nothing*"), "no workload matches")
