@@ -100,21 +100,31 @@ void device_copy(Case& c) {
            [&] { return 2.0 * static_cast<double>(bytes) / time_copy(to.pointer, from.pointer, bytes); });
 }
 
+/// Page-locked memory full of the pattern, device memory to copy it to, and the check that it arrived.
+struct HostToDevice {
+  explicit HostToDevice(Case& c)
+      : bytes(c.extent("bytes")), from(pinned(bytes)), to(on_device(bytes)), result(pinned(bytes)) {
+    std::fill_n(static_cast<std::uint8_t*>(from.pointer), bytes, pattern);
+    fill_device(c, to.pointer, 0xff, bytes);
+    c.verify("every byte arrived", [this] { return wrong(); }, 0);
+  }
+  HostToDevice(const HostToDevice&) = delete;
+  HostToDevice& operator=(const HostToDevice&) = delete;
+  double wrong() const {
+    device::copy(result.pointer, to.pointer, bytes);
+    return count_wrong(result.pointer, bytes);
+  }
+
+  std::size_t bytes;
+  Memory from, to, result;
+};
+
 void pinned_h2d(Case& c) {
-  const std::size_t bytes = c.extent("bytes");
-  const Memory from = pinned(bytes), to = on_device(bytes), result = pinned(bytes);
-  std::fill_n(static_cast<std::uint8_t*>(from.pointer), bytes, pattern);
-  fill_device(c, to.pointer, 0xff, bytes);
-  c.verify(
-      "every byte arrived",
-      [&] {
-        device::copy(result.pointer, to.pointer, bytes);
-        return count_wrong(result.pointer, bytes);
-      },
-      0);
+  const HostToDevice memory(c);
+  const auto bytes = static_cast<double>(memory.bytes);
   CopyTimer time_copy(c, Next::copy_in);
-  c.sample(rate("h2d", static_cast<double>(bytes), static_cast<double>(bytes)),
-           [&] { return static_cast<double>(bytes) / time_copy(to.pointer, from.pointer, bytes); });
+  c.sample(rate("h2d", bytes, bytes),
+           [&] { return bytes / time_copy(memory.to.pointer, memory.from.pointer, memory.bytes); });
 }
 
 void pinned_d2h(Case& c) {
@@ -131,17 +141,8 @@ void pinned_d2h(Case& c) {
 // A copy so small that its submission takes longer than itself: timed with and without the latch that keeps the
 // submission out of the reading.
 void small_copy(Case& c) {
-  const std::size_t bytes = c.extent("bytes");
-  const Memory from = pinned(bytes), to = on_device(bytes), result = pinned(bytes);
-  std::fill_n(static_cast<std::uint8_t*>(from.pointer), bytes, pattern);
-  fill_device(c, to.pointer, 0xff, bytes);
-  c.verify(
-      "every byte arrived",
-      [&] {
-        device::copy(result.pointer, to.pointer, bytes);
-        return count_wrong(result.pointer, bytes);
-      },
-      0);
+  const HostToDevice memory(c);
+  const auto bytes = static_cast<double>(memory.bytes);
   CopyTimer time_copy(c, Next::copy_in);
   for (const bool with_latch : {true, false}) {
     c.sample({.name = with_latch ? "with_latch" : "without_latch",
@@ -149,11 +150,11 @@ void small_copy(Case& c) {
               .better = Better::lower,
               .timer = "event",
               .direction = "h2d",
-              .bytes_needed = static_cast<double>(bytes),
-              .bytes_moved = static_cast<double>(bytes),
+              .bytes_needed = bytes,
+              .bytes_moved = bytes,
               .limit = {},
               .limit_source = {}},
-             [&] { return time_copy(to.pointer, from.pointer, bytes, with_latch); });
+             [&] { return time_copy(memory.to.pointer, memory.from.pointer, memory.bytes, with_latch); });
   }
 }
 
