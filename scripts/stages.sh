@@ -3,7 +3,7 @@
 #   stage NAME COMMAND…   runs it; its output is shown when it fails, and kept in build/reports/NAME.log
 #   closing               prints what each stage came to, and 'N passed, N failed, N skipped'; its status is the verdict
 #
-# A command may leave JUnit files build/reports/NAME*.xml; its tests are counted from there, else it is one test.
+# A command may leave a JUnit file build/reports/NAME.xml; its tests are counted from there, else it is one test.
 # Exit code 77 means skipped; the last line of output says why.
 # The caller sets $root.
 # shellcheck shell=bash disable=SC2154
@@ -14,7 +14,7 @@ mkdir -p "$reports"
 stage() {
   local name=$1 started=$EPOCHREALTIME code=0 log=$reports/$1.log verdict seconds
   shift
-  rm -f "$reports/$name"*.xml
+  rm -f "$reports/$name.xml"
   printf '== %-14s %s\n' "$name" "$(printf '%s ' "${@#"$root"/}" | cut -c1-60)"
   "$@" >"$log" 2>&1 </dev/null || code=$?
   seconds=$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.1f", b - a}')

@@ -99,3 +99,35 @@ def test_closing_line(tmp_path, stages, files, closing, code):
     result = count(tmp_path)
     assert result.stdout.splitlines()[-1] == closing
     assert result.returncode == code
+
+
+# --- counting tests ---
+
+
+def counted(folder, stages, **reports):
+    put(folder, "stages", "\n".join(stages))
+    for name, text in reports.items():
+        put(folder, f"{name.replace('_', '-')}.xml", text)
+    return subprocess.run([ROOT / "scripts/count-tests", folder], capture_output=True, text=True, check=False)
+
+
+def test_each_stage_counts_its_own_report_once(tmp_path):
+    one = "<testsuite><testcase name='a'/></testsuite>"
+    two = "<testsuite><testcase name='a'/><testcase name='b'><skipped/></testcase></testsuite>"
+    result = counted(tmp_path, ["host passed 1.0", "host-asan passed 2.0", "lint passed 0.1"], host=one, host_asan=two)
+    assert result.returncode == 0
+    assert result.stdout.splitlines()[-1] == "3 passed, 0 failed, 1 skipped"
+
+
+@pytest.mark.parametrize(
+    "stage, report",
+    [
+        ("host failed 1.0", "<testsuite><testcase name='a'/></testsuite>"),
+        ("host passed 1.0", "<testsuite/>"),
+        ("host passed 1.0", "<testsuite><testc"),
+        ("host passed 1.0", "<testsuite><testcase name='a'><failure/></testcase></testsuite>"),
+    ],
+    ids=["the stage failed", "no test", "cut short", "a test failed"],
+)
+def test_a_stage_that_did_not_pass_is_counted_as_failed(tmp_path, stage, report):
+    assert counted(tmp_path, [stage], host=report).returncode == 1
