@@ -67,27 +67,49 @@ std::string format_quantity(double value, const std::string& unit) {
   return fmt::format("{:.3g} {}", value, unit);
 }
 
-std::string table(const std::vector<json>& records) {
+namespace {
+
+/// Cases with phases: one row each.
+std::string phases_text(const std::vector<const json*>& records) {
   std::string text = fmt::format("{:<19} {:<14} {:<6} {:<6} {:>7} {:>7} {:>7}\n", "workload", "placement", "stage",
                                  "size", "in", "kernel", "out");
+  for (const json* record : records) {
+    text += fmt::format(
+        "{:<19} {:<14} {:<6} {:<6} {:>7} {:>7} {:>7} {}\n", short_name(record->at("workload").get<std::string>(), 19),
+        cut_to(text_of(record->at("placement")), 14), cut_to(text_of(record->at("staging")), 6),
+        cut_to(text_of(record->at("size")), 6), median_of(find_metric(*record, "in")),
+        median_of(find_metric(*record, "kernel")), median_of(find_metric(*record, "out")), outcome(*record));
+  }
+  return text;
+}
+
+/// Cases that measure in a way of their own: one row per metric.
+std::string readings_text(const std::vector<const json*>& records) {
+  std::string text = fmt::format("{:<30} {:<6} {:<22} {:>11}\n", "workload", "size", "metric", "median");
+  for (const json* record : records) {
+    const std::string head = fmt::format("{:<30} {:<6}", short_name(record->at("workload").get<std::string>(), 30),
+                                         cut_to(text_of(record->at("size")), 6));
+    if (record->at("metrics").empty()) text += fmt::format("{} {:<22} {:>11} {}\n", head, "-", "-", outcome(*record));
+    for (const auto& metric : record->at("metrics"))
+      text += fmt::format("{} {:<22} {:>11} {}\n", head, cut_to(metric.at("name").get<std::string>(), 22),
+                          median_of(&metric), outcome(*record));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string table(const std::vector<json>& records) {
+  std::vector<const json*> with_phases, others;
   bool emulated = false;
   for (const auto& record : records) {
     emulated |= record.at("emulated").get<bool>();
-    const std::string head =
-        fmt::format("{:<19} {:<14} {:<6} {:<6}", short_name(record.at("workload").get<std::string>(), 19),
-                    cut_to(text_of(record.at("placement")), 14), cut_to(text_of(record.at("staging")), 6),
-                    cut_to(text_of(record.at("size")), 6));
-    const bool own_metrics = find_metric(record, "kernel") == nullptr && !record.at("metrics").empty();
-    if (!own_metrics) {
-      text +=
-          fmt::format("{} {:>7} {:>7} {:>7} {}\n", head, median_of(find_metric(record, "in")),
-                      median_of(find_metric(record, "kernel")), median_of(find_metric(record, "out")), outcome(record));
-      continue;
-    }
-    for (const auto& metric : record.at("metrics"))
-      text += fmt::format("{} {:>12} {:>10} {}\n", head, cut_to(metric.at("name").get<std::string>(), 12),
-                          median_of(&metric), outcome(record));
+    (record.at("placement").is_null() ? others : with_phases).push_back(&record);
   }
+  std::string text;
+  if (!with_phases.empty()) text += phases_text(with_phases);
+  if (!with_phases.empty() && !others.empty()) text += "\n";
+  if (!others.empty()) text += readings_text(others);
   if (emulated) text += "Device times are emulated: they say nothing about any hardware.\n";
   return text;
 }
