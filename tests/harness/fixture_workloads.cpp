@@ -7,7 +7,6 @@ namespace isthmus::harness {
 namespace {
 
 using device::launch;
-using memory::Placement;
 
 // y[i] = a * x[i] + y[i]
 __global__ void fixture_saxpy(std::size_t first, std::size_t count, float a, const float* x, float* y) {
