@@ -9,9 +9,6 @@
 namespace isthmus::device {
 namespace {
 
-// The H200's driver embeds 4 bytes in its commands and copies from 64 KiB on a copy engine; between, nobody asked it.
-constexpr std::size_t kFirstCopyBytes = 64 << 10;
-
 // flags[0]: the newest generation released; flags[1]: the newest generation that gave up.
 __global__ void spin_latch(std::uint32_t* flags, std::uint32_t generation, double timeout) {
   const double begin = device_seconds();
@@ -31,10 +28,10 @@ SpinLatch::SpinLatch() {
   try {
     flags_ = static_cast<std::uint32_t*>(malloc_pinned(2 * sizeof(std::uint32_t), {.mapped = true}));
     flags_[0] = flags_[1] = 0;
-    near_ = malloc_pinned(kFirstCopyBytes, {});
-    std::memset(near_, 0, kFirstCopyBytes);
-    far_ = malloc_device(kFirstCopyBytes);
-    copy(far_, near_, kFirstCopyBytes);
+    near_ = malloc_pinned(kDeviceBytes, {});
+    std::memset(near_, 0, kDeviceBytes);
+    far_ = malloc_device(kDeviceBytes);
+    copy(far_, near_, kDeviceBytes);
   } catch (...) {
     free_quietly();
     throw;
@@ -67,8 +64,8 @@ void SpinLatch::hold(Stream& stream, double timeout, Next next) {
   injection_point("spin_latch_hold");
   launch(stream, ISTHMUS_KERNEL(spin_latch), {.grid = 1, .block = 1},
          static_cast<std::uint32_t*>(device_address(flags_)), ++generation_, timeout);
-  if (next == Next::copy_in) copy_async(far_, near_, kFirstCopyBytes, stream);
-  if (next == Next::copy_out) copy_async(near_, far_, kFirstCopyBytes, stream);
+  if (next == Next::copy_in) copy_async(far_, near_, kDeviceBytes, stream);
+  if (next == Next::copy_out) copy_async(near_, far_, kDeviceBytes, stream);
 }
 
 void SpinLatch::release() {

@@ -232,8 +232,7 @@ void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_byt
                            format_bytes(static_cast<double>(*host))),
                SkipKind::memory);
   const auto card = device::memory_info();
-  const std::size_t latch_bytes = std::size_t{64} << 10;  // the spin latch's own, which is not there yet
-  if (device_bytes + latch_bytes > card.free)
+  if (device_bytes + device::SpinLatch::kDeviceBytes > card.free)  // the latch is not there yet
     throw Skip(
         fmt::format("needs {} of device memory, {} of {} are free", format_bytes(static_cast<double>(device_bytes)),
                     format_bytes(static_cast<double>(card.free)), format_bytes(static_cast<double>(card.total))),

@@ -184,6 +184,15 @@ class CommandLine(unittest.TestCase):
         self.measure("fixture/saxpy", "--size", "small", "--mode", "uvm", ISTHMUS_EMULATOR="memory=256KiB")
         self.assertIn("device memory", self.records()[0]["skipped"])
 
+    def test_a_shape_that_fills_the_device_is_skipped_and_one_that_leaves_room_for_the_latch_runs(self):
+        for memory, outcome in (("512KiB", "skipped"), ("576KiB", "pass")):  # x and y are 256 KiB each
+            self.record.unlink(missing_ok=True)
+            done = self.measure("fixture/saxpy", "--size", "small", "--mode", "pm", ISTHMUS_EMULATOR=f"memory={memory}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (record,) = self.records()
+            found = "skipped" if record["skipped"] else record["verify"]["status"]
+            self.assertEqual(found, outcome, record["skipped"])
+
     def test_without_a_latch_the_record_says_so(self):
         for option, expected in (([], False), (["--no-latch"], True)):
             self.record.unlink(missing_ok=True)
