@@ -1,12 +1,10 @@
-#include <malloc.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 
+#include "memory/host_block.hpp"
 #include "memory/host_cache.hpp"
 #include "memory/numa_nodes.hpp"
+#include "memory/pages.hpp"
 #include "memory/parallel.hpp"
 #include "memory/placement.hpp"
 #include "memory/placement_facts.hpp"
@@ -16,46 +14,6 @@ namespace isthmus::memory {
 namespace {
 
 constexpr std::byte kPoison{0xff};
-
-std::size_t page_bytes() {
-  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
-/// Page-aligned, and always fresh from the system: a reused block would make the first touch of a later cycle cheap.
-std::byte* allocate_plain(std::size_t bytes) {
-  static const bool fresh = mallopt(M_MMAP_THRESHOLD, 64 * 1024) == 1;
-  static_cast<void>(fresh);
-  const std::size_t rounded = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-  auto* pointer = static_cast<std::byte*>(std::aligned_alloc(page_bytes(), rounded));
-  if (pointer == nullptr)
-    throw device::Error(device::ErrorKind::out_of_memory, "malloc",
-                        "the system has no " + std::to_string(bytes) + " bytes of host memory",
-                        "choose a smaller size");
-  return pointer;
-}
-
-template <class Body>
-void for_each_page(std::byte* begin, std::size_t bytes, bool parallel, Body body) {
-  const std::size_t page = page_bytes();
-  const auto range = [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) body(begin + i * page);
-  };
-  const std::size_t pages = (bytes + page - 1) / page;
-  if (parallel) {
-    parallel_for(pages, 1024, range);
-  } else {
-    range(0, pages);
-  }
-}
-
-/// Writes every page with what is in it: the pages come to the host, and read-only copies elsewhere are dropped.
-void rewrite_pages(std::byte* begin, std::size_t bytes) {
-  for_each_page(begin, bytes, true, [](std::byte* page) {
-    auto* byte = reinterpret_cast<volatile unsigned char*>(page);
-    *byte = *byte;
-  });
-}
 
 /// Reads one byte of every page, on one thread as a program that uses its results would.
 void read_pages(std::byte* begin, std::size_t bytes) {
@@ -77,6 +35,7 @@ bool travels_out(Role role) {
 struct BufferSet::Implementation {
   struct Part {
     BufferSpec spec;
+    std::optional<HostBlock> block{};  ///< what `host` points to, where it is the host's own memory
     std::byte* host = nullptr;
     std::byte* device = nullptr;
     std::size_t units_brought = 0;  ///< of the chunks so far
@@ -93,11 +52,9 @@ struct BufferSet::Implementation {
     if (pointer == nullptr) return;
     switch (way.host) {
       case HostWay::plain:
-        std::free(pointer);
-        break;
       case HostWay::pinned:
       case HostWay::pinned_mapped:
-        device::free_pinned(pointer);
+        part.block->free();
         break;
       case HostWay::managed:
         device::free_managed(pointer);
@@ -231,17 +188,20 @@ std::size_t BufferSet::device_bytes() const noexcept {
 
 void BufferSet::allocate_host() {
   auto& self = *implementation_;
-  const ScopedMemoryNode on_node(self.options.numa_node);
   for (auto& part : self.parts) {
+    const auto allocate = [&](HostKind kind) {
+      part.block.emplace(kind, part.spec.bytes, HostBlockOptions{self.options.numa_node, Pages::standard});
+      part.host = part.block->data();
+    };
     switch (self.way.host) {
       case HostWay::plain:
-        part.host = allocate_plain(part.spec.bytes);
+        allocate(HostKind::pageable);
         break;
       case HostWay::pinned:
-        part.host = static_cast<std::byte*>(device::malloc_pinned(part.spec.bytes));
+        allocate(HostKind::pinned);
         break;
       case HostWay::pinned_mapped:
-        part.host = static_cast<std::byte*>(device::malloc_pinned(part.spec.bytes, {.mapped = true}));
+        allocate(HostKind::mapped);
         break;
       case HostWay::managed:
         part.host = static_cast<std::byte*>(device::malloc_managed(part.spec.bytes));
@@ -256,10 +216,7 @@ void BufferSet::allocate_host() {
 void BufferSet::touch_host() {
   auto& self = *implementation_;
   const ScopedMemoryNode on_node(self.options.numa_node);
-  for (auto& part : self.parts) {
-    for_each_page(part.host, part.spec.bytes, true,
-                  [](std::byte* page) { *reinterpret_cast<volatile unsigned char*>(page) = 0; });
-  }
+  for (auto& part : self.parts) touch_pages(part.host, part.spec.bytes);
 }
 
 void BufferSet::allocate_device(device::Stream& stream) {
@@ -438,40 +395,20 @@ std::vector<std::string> BufferSet::disagreements() const {
   };
   for (const auto& part : self.parts) {
     if (part.host == nullptr) continue;
-    const auto host = device::pointer_info(part.host);
-    switch (self.way.host) {
-      case HostWay::plain:
-        expect(part, "host", host, device::PointerKind::unregistered);
-        break;
-      case HostWay::pinned:
-      case HostWay::pinned_mapped:
-        expect(part, "host", host, device::PointerKind::pinned);
-        break;
-      case HostWay::managed:
-        expect(part, "managed", host, device::PointerKind::managed);
-        break;
-      case HostWay::device:
-        expect(part, "shared", host, device::PointerKind::device);
-        break;
+    if (part.block) {
+      for (auto& sentence : part.block->disagreements("the host memory of buffer " + part.spec.name))
+        found.push_back(std::move(sentence));
+    } else {
+      const bool managed = self.way.host == HostWay::managed;
+      expect(part, managed ? "managed" : "shared", device::pointer_info(part.host),
+             managed ? device::PointerKind::managed : device::PointerKind::device);
     }
-    if (self.way.host == HostWay::pinned_mapped && !host.mapped)
-      found.push_back("the host memory of buffer " + part.spec.name + " is not mapped, so kernels cannot reach it");
     if (part.device != nullptr && (self.way.device == DeviceWay::plain || self.way.device == DeviceWay::pool)) {
       const auto given = device::pointer_info(part.device);
       expect(part, "device", given, device::PointerKind::device);
       if (given.kind == device::PointerKind::device && given.device != self.options.device)
         found.push_back("the device memory of buffer " + part.spec.name + " lies on device " +
                         std::to_string(given.device) + ", asked for was " + std::to_string(self.options.device));
-    }
-    const bool host_memory = self.way.host != HostWay::managed && self.way.host != HostWay::device;
-    if (self.options.numa_node >= 0 && host_memory) {
-      const auto nodes = nodes_of_pages(part.host, part.spec.bytes);
-      const auto elsewhere =
-          std::count_if(nodes.begin(), nodes.end(), [&](int node) { return node != self.options.numa_node; });
-      if (elsewhere > 0)
-        found.push_back(std::to_string(elsewhere) + " of " + std::to_string(nodes.size()) +
-                        " sampled pages of buffer " + part.spec.name + " do not lie on NUMA node " +
-                        std::to_string(self.options.numa_node));
     }
     if (self.prefetched_in && travels_in(part.spec.role)) {
       const auto place = device::last_prefetch(part.host, part.spec.bytes);

@@ -35,12 +35,38 @@ bool numa_node_usable(int node) noexcept {
   return available() && node >= 0 && node <= numa_max_node() && numa_bitmask_isbitset(numa_all_nodes_ptr, node) != 0;
 }
 
+std::vector<int> usable_numa_nodes() {
+  std::vector<int> nodes;
+  for (int node = 0; node <= highest_numa_node(); ++node) {
+    if (numa_node_usable(node)) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+bool numa_node_has_processors(int node) noexcept {
+  if (!available() || node < 0 || node > numa_max_node()) return false;
+  bitmask* cpus = numa_allocate_cpumask();
+  bool found = false;
+  if (numa_node_to_cpus(node, cpus) == 0) {
+    for (unsigned cpu = 0; cpu < cpus->size && !found; ++cpu)
+      found = numa_bitmask_isbitset(cpus, cpu) != 0 && numa_bitmask_isbitset(numa_all_cpus_ptr, cpu) != 0;
+  }
+  numa_free_cpumask(cpus);
+  return found;
+}
+
+ScopedThreadNode::ScopedThreadNode(int node) noexcept {
+  if (!numa_node_has_processors(node) || sched_getaffinity(0, sizeof old_, &old_) != 0) return;
+  bound_ = numa_run_on_node(node) == 0;
+}
+
+ScopedThreadNode::~ScopedThreadNode() {
+  if (bound_) sched_setaffinity(0, sizeof old_, &old_);
+}
+
 bool bind_thread(int node) noexcept {
   if (!numa_node_usable(node)) return false;
-  bitmask* cpus = numa_allocate_cpumask();
-  const bool has_cpus = numa_node_to_cpus(node, cpus) == 0 && numa_bitmask_weight(cpus) > 0;
-  numa_free_cpumask(cpus);
-  if (has_cpus && numa_run_on_node(node) != 0) return false;
+  if (numa_node_has_processors(node) && numa_run_on_node(node) != 0) return false;
   unsigned long nodes[kMaximumNodes / kBitsPerWord] = {};
   nodes[static_cast<std::size_t>(node) / kBitsPerWord] |= 1UL << (static_cast<std::size_t>(node) % kBitsPerWord);
   return set_mempolicy(MPOL_BIND, nodes, kMaximumNodes) == 0;

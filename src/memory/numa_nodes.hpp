@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sched.h>
+
 #include <cstddef>
 #include <vector>
 
@@ -8,10 +10,30 @@ namespace isthmus::memory {
 /// Highest NUMA node that has memory this process may use, -1 where the kernel knows no nodes.
 int highest_numa_node() noexcept;
 bool numa_node_usable(int node) noexcept;
+/// Nodes with memory this process may use, ascending; empty where the kernel knows no nodes.
+std::vector<int> usable_numa_nodes();
+/// A node may have memory and no processors (Grace Hopper's HBM), or none that this process may use.
+bool numa_node_has_processors(int node) noexcept;
 
 /// Runs the calling thread, and threads it starts, on the processors of `node` (where it has any) and takes its memory
 /// from there. False when the kernel refuses.
 bool bind_thread(int node) noexcept;
+
+/// The calling thread runs on the processors of `node` in this scope; -1, and a node without processors, change
+/// nothing.
+class ScopedThreadNode {
+ public:
+  explicit ScopedThreadNode(int node) noexcept;
+  ~ScopedThreadNode();
+  ScopedThreadNode(const ScopedThreadNode&) = delete;
+  ScopedThreadNode& operator=(const ScopedThreadNode&) = delete;
+  /// Whether it runs there.
+  bool bound() const noexcept { return bound_; }
+
+ private:
+  bool bound_ = false;
+  cpu_set_t old_{};
+};
 
 /// Memory that the calling thread first touches in this scope lies on `node`; -1 changes nothing.
 class ScopedMemoryNode {

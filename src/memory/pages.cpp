@@ -1,0 +1,97 @@
+#include "memory/pages.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "memory/parallel.hpp"
+
+namespace isthmus::memory {
+
+std::size_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+namespace {
+
+std::size_t page_count(const void* begin, std::size_t bytes) {
+  const auto offset = reinterpret_cast<std::uintptr_t>(begin) % page_bytes();
+  return (offset + bytes + page_bytes() - 1) / page_bytes();
+}
+
+/// As above, with a body the compiler sees.
+template <class Body>
+void walk(std::byte* begin, std::size_t bytes, bool parallel, Body body) {
+  const std::size_t page = page_bytes();
+  const auto range = [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) body(begin + i * page);
+  };
+  const std::size_t pages = (bytes + page - 1) / page;
+  if (parallel) {
+    parallel_for(pages, 1024, range);
+  } else {
+    range(0, pages);
+  }
+}
+
+}  // namespace
+
+void for_each_page(std::byte* begin, std::size_t bytes, bool parallel, const std::function<void(std::byte*)>& body) {
+  walk(begin, bytes, parallel, body);
+}
+
+void touch_pages(std::byte* begin, std::size_t bytes) {
+  walk(begin, bytes, true, [](std::byte* page) { *reinterpret_cast<volatile unsigned char*>(page) = 0; });
+}
+
+void rewrite_pages(std::byte* begin, std::size_t bytes) {
+  walk(begin, bytes, true, [](std::byte* page) {
+    auto* byte = reinterpret_cast<volatile unsigned char*>(page);
+    *byte = *byte;
+  });
+}
+
+std::optional<PresentPages> present_pages(const void* begin, std::size_t bytes) {
+  const int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  PresentPages pages{.present = 0, .all = page_count(begin, bytes)};
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) / page_bytes();
+  std::vector<std::uint64_t> entries(std::min<std::size_t>(pages.all, 8192));
+  bool told = true;
+  for (std::size_t done = 0; told && done < pages.all;) {
+    const std::size_t wanted = std::min(entries.size(), pages.all - done) * sizeof(std::uint64_t);
+    const auto got = pread(file, entries.data(), wanted, static_cast<off_t>((first + done) * sizeof(std::uint64_t)));
+    told = got == static_cast<ssize_t>(wanted);
+    const std::size_t count = told ? wanted / sizeof(std::uint64_t) : 0;
+    for (std::size_t i = 0; i < count; ++i) pages.present += entries[i] >> 63;
+    done += count;
+  }
+  close(file);
+  return told ? std::optional(pages) : std::nullopt;
+}
+
+std::optional<std::size_t> huge_page_bytes(const void* begin) {
+  std::ifstream mappings("/proc/self/smaps");
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  bool here = false;
+  for (std::string line; std::getline(mappings, line);) {
+    std::uintptr_t from = 0, to = 0;
+    unsigned long kibibytes = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) {
+      here = address >= from && address < to;
+    } else if (here && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kibibytes) == 1) {
+      return std::size_t{kibibytes} << 10;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace isthmus::memory

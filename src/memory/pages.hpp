@@ -1,0 +1,33 @@
+#pragma once
+
+// Pages of host memory: what they are, who holds them, and walking over them.
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+
+namespace isthmus::memory {
+
+/// Bytes of the system's base page.
+std::size_t page_bytes() noexcept;
+
+/// Calls `body` with the first byte of every page of the range, in parallel where `parallel`.
+void for_each_page(std::byte* begin, std::size_t bytes, bool parallel, const std::function<void(std::byte*)>& body);
+
+/// Writes one byte into every page of memory that holds nothing yet.
+void touch_pages(std::byte* begin, std::size_t bytes);
+/// Writes every page with what is in it: the pages come to the host, and read-only copies elsewhere are dropped.
+void rewrite_pages(std::byte* begin, std::size_t bytes);
+
+/// Pages of the range that this process can reach without a fault (/proc/self/pagemap), of how many; managed pages that
+/// have gone to a GPU are not among them. nullopt where the kernel does not tell.
+struct PresentPages {
+  std::size_t present = 0, all = 0;
+};
+std::optional<PresentPages> present_pages(const void* begin, std::size_t bytes);
+
+/// Bytes of the mapping around `begin` that lie in transparent huge pages (/proc/self/smaps); nullopt where the kernel
+/// does not tell.
+std::optional<std::size_t> huge_page_bytes(const void* begin);
+
+}  // namespace isthmus::memory

@@ -1,0 +1,97 @@
+#include "memory/host_block.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "device/device.hpp"
+#include "memory/numa_nodes.hpp"
+#include "memory/pages.hpp"
+
+namespace isthmus::memory {
+namespace {
+
+constexpr std::size_t bytes = std::size_t{4} << 20;
+
+class HostBlocks : public testing::TestWithParam<HostKind> {};
+
+TEST_P(HostBlocks, AreWhatWasAskedForAndHoldWhatIsWritten) {
+  HostBlock block(GetParam(), bytes);
+  block.touch();
+  EXPECT_EQ(block.size(), bytes);
+  EXPECT_TRUE(block.disagreements("it").empty());
+  std::memset(block.data(), 0x5a, bytes);
+  EXPECT_EQ(std::to_integer<int>(block.data()[bytes - 1]), 0x5a);
+  block.free();
+  EXPECT_EQ(block.data(), nullptr);
+  block.free();  // nothing is left to free
+}
+
+TEST_P(HostBlocks, LieOnTheNodeAskedFor) {
+  const int node = highest_numa_node();
+  if (node < 0) GTEST_SKIP() << "the kernel knows no NUMA nodes";
+  HostBlock block(GetParam(), bytes, {.numa_node = node});
+  block.touch();
+  EXPECT_TRUE(block.disagreements("it").empty());
+  EXPECT_TRUE(node_disagreement("it", block.data(), bytes, node + 1).has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HostBlocks,
+                         testing::Values(HostKind::pageable, HostKind::pinned, HostKind::registered,
+                                         HostKind::write_combined, HostKind::mapped),
+                         [](const auto& test) { return std::string(name(test.param)); });
+
+TEST(HostBlock, ThatIsMovedIsFreedOnce) {
+  HostBlock first(HostKind::registered, bytes);
+  const std::byte* data = first.data();
+  HostBlock second(std::move(first));
+  EXPECT_EQ(second.data(), data);
+  HostBlock third(HostKind::pinned, bytes);
+  third = std::move(second);
+  EXPECT_EQ(third.data(), data);
+}
+
+TEST(HostBlock, ThatCannotBePageLockedLeavesNothingBehind) {
+  device::set_injection("register_host:1:oom");
+  EXPECT_THROW(HostBlock(HostKind::registered, bytes), device::Error);
+  device::set_injection("");
+  EXPECT_NO_THROW(HostBlock(HostKind::registered, bytes));
+}
+
+TEST(Pages, AreAbsentUntilTouched) {
+  HostBlock block(HostKind::pageable, bytes, {.pages = Pages::small});
+  const auto before = present_pages(block.data(), bytes);
+  if (!before) GTEST_SKIP() << "the kernel does not tell which pages are there";
+  EXPECT_EQ(before->present, 0u);
+  EXPECT_EQ(before->all, bytes / page_bytes());
+  touch_pages(block.data(), bytes / 2);
+  const auto half = present_pages(block.data(), bytes);
+  EXPECT_EQ(half->present, bytes / 2 / page_bytes());
+  EXPECT_TRUE(block.disagreements("it").empty());
+}
+
+TEST(Pages, KeepWhatIsInThemWhenRewritten) {
+  HostBlock block(HostKind::pageable, bytes);
+  std::memset(block.data(), 0x33, bytes);
+  rewrite_pages(block.data(), bytes);
+  for (std::size_t i = 0; i < bytes; i += page_bytes()) EXPECT_EQ(std::to_integer<int>(block.data()[i]), 0x33);
+}
+
+TEST(ScopedThreadNode, PutsTheThreadBackWhereItWas) {
+  std::thread([] {
+    cpu_set_t before, after;
+    ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+    {
+      const ScopedThreadNode on(highest_numa_node());
+      EXPECT_EQ(on.bound(), numa_node_has_processors(highest_numa_node()));
+    }
+    ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+    EXPECT_FALSE(ScopedThreadNode(-1).bound());
+    EXPECT_FALSE(ScopedThreadNode(999).bound());
+  }).join();
+}
+
+}  // namespace
+}  // namespace isthmus::memory
