@@ -16,10 +16,13 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 39> calls{
+constexpr std::array<std::string_view, 42> calls{
     "count",
     "info",
     "select",
+    "peer_info",
+    "enable_peer_access",
+    "disable_peer_access",
     "memory_info",
     "synchronize",
     "load_kernels",

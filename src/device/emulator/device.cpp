@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "device/emulator/devices.hpp"
 #include "device/emulator/emulator.hpp"
 #include "device/emulator/fault_handler.hpp"
 #include "device/emulator/grid.hpp"
@@ -24,6 +25,7 @@ using emulator::DeviceAccess;
 using emulator::Fault;
 using emulator::FaultPointer;
 using emulator::Memory;
+using emulator::need_device;
 using emulator::state_of;
 using emulator::StreamState;
 
@@ -40,13 +42,6 @@ void need(bool capability, const char* call, const char* what) {
   }
 }
 
-void need_index(int index, const char* call) {
-  if (index != 0) {
-    throw Error(ErrorKind::failure, call, fmt::format("there is no device {}", index),
-                "the emulator has device 0 only");
-  }
-}
-
 /// First device call of a thread: from here on a fault of its own is explained.
 Memory& memory() {
   emulator::use_alternate_stack();
@@ -59,19 +54,14 @@ Backend backend() noexcept {
   return Backend::emulator;
 }
 
-int count() {
-  injection_point("count");
-  configuration();  // a broken ISTHMUS_EMULATOR is an error of the first call
-  return 1;
-}
-
 DeviceInfo info(int index) {
   injection_point("info");
-  need_index(index, "info");
+  need_device(index, "info");
   const auto c = configuration();
   DeviceInfo d;
+  d.index = index;
   d.name = "Isthmus emulator";
-  d.uuid = "EMU-00000000-0000-0000-0000-000000000000";
+  d.uuid = fmt::format("EMU-00000000-0000-0000-0000-{:012}", index);
   d.arch = "emulated";
   d.driver = "none";
   d.runtime = "none";
@@ -84,6 +74,7 @@ DeviceInfo info(int index) {
   d.shared_per_multiprocessor = std::max(shared_per_multiprocessor, c.shared_per_block + 1024);
   d.l2_bytes = std::size_t{4} << 20;
   d.memory_bytes = c.memory_bytes;
+  d.copy_engines = 2;
   d.integrated = c.integrated;
   d.managed = c.managed;
   d.concurrent_managed = c.managed && c.concurrent_managed;
@@ -96,18 +87,9 @@ DeviceInfo info(int index) {
   return d;
 }
 
-void select(int index) {
-  injection_point("select");
-  need_index(index, "select");
-}
-
-int selected() {
-  return 0;
-}
-
 MemoryInfo memory_info() {
   injection_point("memory_info");
-  return memory().info();
+  return memory().info(selected());
 }
 
 Telemetry telemetry(int) noexcept {
@@ -123,22 +105,37 @@ void load_kernels() {
 
 void* malloc_device(std::size_t bytes) {
   injection_point("malloc_device");
-  return memory().allocate(AllocationKind::device, bytes, true, "malloc_device");
+  return memory().allocate(AllocationKind::device, bytes, selected(), true, "malloc_device");
 }
 
-// Like the vendors', frees of device and page-locked memory first wait for all queued work.
+namespace {
+
+/// Like the vendors', frees first wait for queued work that may use the memory: device memory for that of the devices
+/// that reach it, host memory for all.
+void drain_users(const void* pointer) {
+  const auto found = memory().find(pointer);
+  auto streams = StreamState::all();
+  if (found && found->kind == AllocationKind::device) {
+    std::erase_if(streams, [&](const auto& stream) { return !emulator::reaches(stream->device(), found->device); });
+  }
+  emulator::drain(streams);
+}
+
+}  // namespace
+
 void free_device(void* pointer) {
   injection_point("free_device");
   if (pointer == nullptr) return;
-  emulator::drain_device();
+  drain_users(pointer);
   memory().release(pointer, AllocationKind::device, "free_device");
 }
 
 void* malloc_pooled(std::size_t bytes, Stream& stream) {
   injection_point("malloc_pooled");
   need(configuration().memory_pools, "malloc_pooled", "memory pools");
-  void* pointer = memory().allocate(AllocationKind::pooled, bytes, true, "malloc_pooled");
-  state_of(stream).submit(
+  StreamState& state = state_of(stream);
+  void* pointer = memory().allocate(AllocationKind::pooled, bytes, state.device(), true, "malloc_pooled");
+  state.submit(
       [pointer](const FaultPointer&) -> FaultPointer {
         Memory::instance().pool_arrive(pointer);
         return nullptr;
@@ -169,13 +166,13 @@ void set_pool_release_threshold(std::uint64_t) {
 void* malloc_pinned(std::size_t bytes, PinnedOptions options) {
   injection_point("malloc_pinned");
   if (options.mapped) need(configuration().map_host, "malloc_pinned", "mapped host memory");
-  return memory().allocate(AllocationKind::pinned, bytes, options.mapped, "malloc_pinned");
+  return memory().allocate(AllocationKind::pinned, bytes, -1, options.mapped, "malloc_pinned");
 }
 
 void free_pinned(void* pointer) {
   injection_point("free_pinned");
   if (pointer == nullptr) return;
-  emulator::drain_device();
+  drain_users(pointer);
   memory().release(pointer, AllocationKind::pinned, "free_pinned");
 }
 
@@ -187,7 +184,7 @@ void register_host(void* pointer, std::size_t bytes, PinnedOptions options) {
 
 void unregister_host(void* pointer) {
   injection_point("unregister_host");
-  emulator::drain_device();
+  drain_users(pointer);
   memory().unregister_host(pointer);
 }
 
@@ -205,13 +202,13 @@ void* device_address(void* mapped_host_pointer) {
 void* malloc_managed(std::size_t bytes) {
   injection_point("malloc_managed");
   need(configuration().managed, "malloc_managed", "managed memory");
-  return memory().allocate(AllocationKind::managed, bytes, true, "malloc_managed");
+  return memory().allocate(AllocationKind::managed, bytes, selected(), true, "malloc_managed");
 }
 
 void free_managed(void* pointer) {
   injection_point("free_managed");
   if (pointer == nullptr) return;
-  emulator::drain_device();
+  drain_users(pointer);
   memory().release(pointer, AllocationKind::managed, "free_managed");
 }
 
@@ -291,7 +288,7 @@ void need_managed(const void* pointer, std::size_t bytes, const char* call) {
 }
 
 void need_location(Location location, const char* call) {
-  if (location.device > 0) need_index(location.device, call);
+  if (location.device >= 0) need_device(location.device, call);
 }
 
 }  // namespace
@@ -319,12 +316,12 @@ PointerInfo pointer_info(const void* pointer) {
   switch (found->kind) {
     case AllocationKind::device:
     case AllocationKind::pooled:
-      return {PointerKind::device, 0, configuration().integrated};
+      return {PointerKind::device, found->device, configuration().integrated};
     case AllocationKind::pinned:
     case AllocationKind::registered:
-      return {PointerKind::pinned, 0, found->mapped_to_device};
+      return {PointerKind::pinned, -1, found->mapped_to_device};
     case AllocationKind::managed:
-      return {PointerKind::managed, 0, true};
+      return {PointerKind::managed, found->device, true};
   }
   return {};
 }
@@ -369,14 +366,13 @@ void check_shape(const char* kernel, const LaunchShape& shape, const emulator::C
   }
 }
 
-void check_arguments(const BoundLaunch& bound) {
+void check_arguments(const BoundLaunch& bound, int device) {
   for (std::size_t i = 0; i < bound.argument_count && i < 64; ++i) {
     if ((bound.pointer_arguments >> i & 1) == 0) continue;
     void* pointer;
     std::memcpy(&pointer, bound.arguments[i], sizeof pointer);
-    if (const auto problem = memory().argument_problem(pointer)) {
-      refuse(bound.name, fmt::format("argument {}: {}", i + 1, *problem),
-             "pass device, managed or mapped memory, or set pageable_access=1 in ISTHMUS_EMULATOR");
+    if (const auto problem = memory().argument_problem(pointer, device)) {
+      refuse(bound.name, fmt::format("argument {}: {}", i + 1, problem->reason), problem->hint);
     }
   }
 }
@@ -398,10 +394,16 @@ void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape) 
   injection_point("launch");
   const auto c = configuration();
   check_shape(bound.name, shape, c);
-  check_arguments(bound);
+  StreamState& state = state_of(stream);
+  if (state.device() != selected()) {
+    refuse(bound.name,
+           fmt::format("the stream belongs to device {}, and device {} is selected", state.device(), selected()),
+           "select the stream's device first");
+  }
+  check_arguments(bound, state.device());
   static std::atomic<std::uint64_t> launches = 0;
   auto closure = std::make_shared<Bytes>(bound.closure, bound.closure_bytes);
-  state_of(stream).submit([=, number = launches++, name = bound.name, invoke = bound.invoke](const FaultPointer&) {
+  state.submit([=, number = launches++, name = bound.name, invoke = bound.invoke](const FaultPointer&) {
     const DeviceAccess access;
     emulator::Grid grid;
     grid.kernel = name;

@@ -73,6 +73,8 @@ inline constexpr Attribute grid_z = cudaDevAttrMaxGridDimZ;
 inline constexpr Attribute block_x = cudaDevAttrMaxBlockDimX;
 inline constexpr Attribute block_y = cudaDevAttrMaxBlockDimY;
 inline constexpr Attribute block_z = cudaDevAttrMaxBlockDimZ;
+inline constexpr Attribute copy_engines = cudaDevAttrAsyncEngineCount;
+inline constexpr cudaDeviceP2PAttr peer_native_atomics = cudaDevP2PAttrNativeAtomicSupported;
 }  // namespace attribute
 #else
 using Attribute = hipDeviceAttribute_t;
@@ -104,6 +106,8 @@ inline constexpr Attribute grid_z = hipDeviceAttributeMaxGridDimZ;
 inline constexpr Attribute block_x = hipDeviceAttributeMaxBlockDimX;
 inline constexpr Attribute block_y = hipDeviceAttributeMaxBlockDimY;
 inline constexpr Attribute block_z = hipDeviceAttributeMaxBlockDimZ;
+inline constexpr Attribute copy_engines = hipDeviceAttributeAsyncEngineCount;
+inline constexpr hipDeviceP2PAttr peer_native_atomics = hipDevP2PAttrNativeAtomicSupported;
 }  // namespace attribute
 #endif
 
