@@ -257,6 +257,23 @@ void copy(void* destination, const void* source, std::size_t bytes);
 void copy_async(void* destination, const void* source, std::size_t bytes, Stream& stream);
 void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream);
 
+/// Rows of planes that lie apart, at either end.
+struct StridedCopy {
+  std::size_t row_bytes = 0, rows = 1, planes = 1;          ///< what is copied
+  std::size_t destination_pitch = 0, destination_rows = 0;  ///< bytes from row to row, rows from plane to plane
+  std::size_t source_pitch = 0, source_rows = 0;            ///< (0: as tight as can be)
+};
+void copy_strided_async(void* destination, const void* source, const StridedCopy& shape, Stream& stream);
+
+struct CopyItem {
+  void* destination;
+  const void* source;
+  std::size_t bytes;
+};
+/// Copies that are queued by one call and may run in any order among themselves, so that none may depend on another.
+/// Items of 0 bytes are passed over. Throws unsupported where the runtime has no such call (CUDA before 12.8, HIP).
+void copy_batch_async(std::span<const CopyItem> items, Stream& stream);
+
 /// A place for managed memory: a device, or the host (optionally one NUMA node of it).
 struct Location {
   int device = -1;     ///< -1: the host
@@ -267,6 +284,19 @@ struct Location {
 enum class Advice { read_mostly, preferred_location, accessed_by };
 void prefetch(void* pointer, std::size_t bytes, Location to, Stream& stream);
 void advise(void* pointer, std::size_t bytes, Advice advice, Location location);
+
+/// A range of managed memory.
+struct MemoryRange {
+  void* pointer;
+  std::size_t bytes;
+};
+// One call for many ranges, which it takes in any order. They throw unsupported where the runtime has no such call
+// (CUDA before 13, HIP).
+void prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream);
+/// The contents are no longer wanted: until they are written again, what is read there is undefined.
+void discard_batch(std::span<const MemoryRange> ranges, Stream& stream);
+/// Both, so that memory can move without its contents being copied.
+void discard_and_prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream);
 
 /// What the driver says that a pointer is.
 enum class PointerKind { unregistered, pinned, device, managed };

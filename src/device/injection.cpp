@@ -16,7 +16,7 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 42> calls{
+constexpr std::array<std::string_view, 47> calls{
     "count",
     "info",
     "select",
@@ -52,7 +52,12 @@ constexpr std::array<std::string_view, 42> calls{
     "copy",
     "copy_async",
     "fill_async",
+    "copy_strided_async",
+    "copy_batch_async",
     "prefetch",
+    "prefetch_batch",
+    "discard_batch",
+    "discard_and_prefetch_batch",
     "advise",
     "pointer_info",
     "last_prefetch",

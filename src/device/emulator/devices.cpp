@@ -22,6 +22,12 @@ int selected_device() noexcept {
   return selected_here;
 }
 
+void need(bool capability, const char* call, const char* what) {
+  if (capability) return;
+  throw Error(ErrorKind::unsupported, call, fmt::format("the emulated device has no {}", what),
+              "choose another placement, or switch it on in ISTHMUS_EMULATOR");
+}
+
 void need_device(int index, const char* call) {
   const int devices = static_cast<int>(configuration().devices);
   if (index >= 0 && index < devices) return;

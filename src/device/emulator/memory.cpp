@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "device/emulator/emulator.hpp"
+#include "device/emulator/fault_handler.hpp"
 
 namespace isthmus::device::emulator {
 namespace {
@@ -66,6 +67,11 @@ const char* maker(AllocationKind kind) noexcept {
 Memory& Memory::instance() {
   static Memory* memory = new Memory;  // never destroyed: threads may still run when the process ends
   return *memory;
+}
+
+Memory& Memory::for_caller() {
+  use_alternate_stack();
+  return instance();
 }
 
 Memory::Memory() {

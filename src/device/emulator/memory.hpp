@@ -46,6 +46,8 @@ struct ArgumentProblem {
 class Memory {
  public:
   static Memory& instance();
+  /// The same, in a call of the API: from a thread's first one on, a fault of its own is explained.
+  static Memory& for_caller();
 
   void* allocate(AllocationKind kind, std::size_t bytes, int device, bool mapped_to_device, const char* call);
   /// Throws for a pointer that is not the start of a live allocation of this kind, and for a spoilt canary.
