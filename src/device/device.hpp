@@ -67,6 +67,7 @@ struct DeviceInfo {
   std::optional<double> memory_bandwidth;  ///< peak, B/s, from the reported clock and bus width
   std::optional<double> fp32_rate;         ///< peak, FLOP/s, from clock and lane count
   int numa_node = -1;
+  int copy_engines = 0;              ///< copies that can run beside kernels and one another
   bool integrated = false;           ///< shares physical memory with the CPU (APU)
   bool managed = false;              ///< managed memory exists
   bool concurrent_managed = false;   ///< CPU and GPU may use it at the same time
@@ -83,14 +84,43 @@ struct DeviceInfo {
 /// Throws device_lost or failure when a driver is there but broken: never a silent zero.
 int count();
 DeviceInfo info(int index);
-/// Makes `index` the device of the calling thread.
+/// Makes `index` the device of the calling thread. Streams, events and memory belong to the device that was selected
+/// when they were made, and a kernel is launched with the device of its stream selected. Copies, frees, waits and
+/// queries work whatever is selected.
 void select(int index);
 int selected();
+
+/// Makes a device the calling thread's own for a scope.
+class Selected {
+ public:
+  explicit Selected(int index);
+  ~Selected();
+  Selected(const Selected&) = delete;
+  Selected& operator=(const Selected&) = delete;
+
+ private:
+  int before_;
+};
+
+/// What one device may do with another's memory.
+struct PeerInfo {
+  bool access = false;          ///< kernels and copy engines can reach it directly, once that is enabled
+  bool native_atomics = false;  ///< atomics on it are done by the link
+};
+/// A device may do anything with its own memory.
+PeerInfo peer_info(int device, int peer);
+/// Lets the selected device reach the memory that malloc_device gives on `peer` (pooled memory stays its own device's).
+/// Holds for memory of before and after, in this direction only; asking for what already holds is fine. Throws
+/// unsupported where it cannot be. Copies between devices work without it: the runtime stages them.
+void enable_peer_access(int peer);
+/// Ends what enable_peer_access began; asking for what already holds is fine.
+void disable_peer_access(int peer);
 
 struct MemoryInfo {
   std::size_t free = 0;
   std::size_t total = 0;
 };
+/// Of the selected device.
 MemoryInfo memory_info();
 
 /// State of the device as it is now: what may change between two samples.
@@ -121,7 +151,8 @@ void load_kernels();
 
 class Event;
 
-/// An in-order queue of device work; does not synchronise with any default stream.
+/// An in-order queue of work of the device that was selected when it was made; does not synchronise with any default
+/// stream.
 class Stream {
  public:
   Stream();
@@ -134,7 +165,7 @@ class Stream {
   void synchronize();
   /// True when all queued work has finished; does not wait.
   bool idle();
-  /// Work queued after this call starts only when `event` has happened.
+  /// Work queued after this call starts only when `event`, of any device, has happened.
   void wait(const Event& event);
   void* native() const noexcept { return handle_; }
 
@@ -142,7 +173,8 @@ class Stream {
   void* handle_ = nullptr;
 };
 
-/// A point in a stream, with its time.
+/// A point in a stream, with its time. Belongs to the device that was selected when it was made, and is recorded on
+/// streams of that device only; any stream may wait for it.
 class Event {
  public:
   Event();
@@ -161,17 +193,18 @@ class Event {
   void* handle_ = nullptr;
 };
 
-/// Seconds between two events that have both happened; resolution is timer_tick().
+/// Seconds between two events of one device that have both happened; resolution is timer_tick().
 double elapsed(const Event& begin, const Event& end);
 /// Seconds per tick of event time (CUDA: 0.5e-6; emulator: the steady clock's).
 double timer_tick() noexcept;
 
 /// Holds a stream until released, so that everything queued behind it starts without submission gaps.
 /// Calls that synchronise by themselves (pageable copies, device frees) must not be queued behind it.
+/// Holds streams of the device that was selected when it was made.
 class SpinLatch {
  public:
-  /// Device memory that a latch holds. The H200's driver embeds 4 bytes in its commands and copies from 64 KiB on a copy
-  /// engine; between, nobody asked it.
+  /// Device memory that a latch holds. The H200's driver embeds 4 bytes in its commands and copies from 64 KiB on a
+  /// copy engine; between, nobody asked it.
   static constexpr std::size_t kDeviceBytes = 64 << 10;
   SpinLatch();
   ~SpinLatch();
@@ -192,6 +225,7 @@ class SpinLatch {
   void* near_ = nullptr;            // page-locked host memory and
   void* far_ = nullptr;             // device memory, the two ends of that copy
   std::uint32_t generation_ = 0;
+  int device_;
   void free_quietly() noexcept;
 };
 
@@ -204,7 +238,7 @@ struct PinnedOptions {
 
 void* malloc_device(std::size_t bytes);
 void free_device(void* pointer);
-/// Stream-ordered: usable by work queued on `stream` after this call.
+/// Stream-ordered: usable by work queued on `stream` after this call; memory of the stream's device.
 void* malloc_pooled(std::size_t bytes, Stream& stream);
 void free_pooled(void* pointer, Stream& stream);
 /// Bytes the pool keeps at a synchronisation instead of giving them back.
@@ -223,6 +257,23 @@ void copy(void* destination, const void* source, std::size_t bytes);
 void copy_async(void* destination, const void* source, std::size_t bytes, Stream& stream);
 void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream);
 
+/// Rows of planes that lie apart, at either end.
+struct StridedCopy {
+  std::size_t row_bytes = 0, rows = 1, planes = 1;          ///< what is copied
+  std::size_t destination_pitch = 0, destination_rows = 0;  ///< bytes from row to row, rows from plane to plane
+  std::size_t source_pitch = 0, source_rows = 0;            ///< (0: as tight as can be)
+};
+void copy_strided_async(void* destination, const void* source, const StridedCopy& shape, Stream& stream);
+
+struct CopyItem {
+  void* destination;
+  const void* source;
+  std::size_t bytes;
+};
+/// Copies that are queued by one call and may run in any order among themselves, so that none may depend on another.
+/// Items of 0 bytes are passed over. Throws unsupported where the runtime has no such call (CUDA before 12.8, HIP).
+void copy_batch_async(std::span<const CopyItem> items, Stream& stream);
+
 /// A place for managed memory: a device, or the host (optionally one NUMA node of it).
 struct Location {
   int device = -1;     ///< -1: the host
@@ -234,11 +285,24 @@ enum class Advice { read_mostly, preferred_location, accessed_by };
 void prefetch(void* pointer, std::size_t bytes, Location to, Stream& stream);
 void advise(void* pointer, std::size_t bytes, Advice advice, Location location);
 
+/// A range of managed memory.
+struct MemoryRange {
+  void* pointer;
+  std::size_t bytes;
+};
+// One call for many ranges, which it takes in any order. They throw unsupported where the runtime has no such call
+// (CUDA before 13, HIP).
+void prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream);
+/// The contents are no longer wanted: until they are written again, what is read there is undefined.
+void discard_batch(std::span<const MemoryRange> ranges, Stream& stream);
+/// Both, so that memory can move without its contents being copied.
+void discard_and_prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream);
+
 /// What the driver says that a pointer is.
 enum class PointerKind { unregistered, pinned, device, managed };
 struct PointerInfo {
   PointerKind kind = PointerKind::unregistered;
-  int device = -1;
+  int device = -1;      ///< whose memory it is; -1 for host memory, which all devices share
   bool mapped = false;  ///< host memory that kernels can reach
 };
 PointerInfo pointer_info(const void* pointer);

@@ -16,10 +16,13 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 39> calls{
+constexpr std::array<std::string_view, 47> calls{
     "count",
     "info",
     "select",
+    "peer_info",
+    "enable_peer_access",
+    "disable_peer_access",
     "memory_info",
     "synchronize",
     "load_kernels",
@@ -49,7 +52,12 @@ constexpr std::array<std::string_view, 39> calls{
     "copy",
     "copy_async",
     "fill_async",
+    "copy_strided_async",
+    "copy_batch_async",
     "prefetch",
+    "prefetch_batch",
+    "discard_batch",
+    "discard_and_prefetch_batch",
     "advise",
     "pointer_info",
     "last_prefetch",

@@ -23,7 +23,7 @@ __global__ void spin_latch(std::uint32_t* flags, std::uint32_t generation, doubl
 
 }  // namespace
 
-SpinLatch::SpinLatch() {
+SpinLatch::SpinLatch() : device_(selected()) {
   injection_point("spin_latch_create");
   try {
     flags_ = static_cast<std::uint32_t*>(malloc_pinned(2 * sizeof(std::uint32_t), {.mapped = true}));
@@ -41,6 +41,7 @@ SpinLatch::SpinLatch() {
 SpinLatch::~SpinLatch() {
   try {
     release();
+    const Selected own(device_);
     synchronize();  // a kernel that has not seen the release yet must not outlive its flags
   } catch (const Error&) {
     // whoever waits for the stream is told
@@ -62,6 +63,12 @@ void SpinLatch::free_quietly() noexcept {
 
 void SpinLatch::hold(Stream& stream, double timeout, Next next) {
   injection_point("spin_latch_hold");
+  if (const int now = selected(); now != device_) {
+    throw Error(ErrorKind::failure, "spin_latch_hold",
+                "the latch belongs to device " + std::to_string(device_) + ", and device " + std::to_string(now) +
+                    " is selected",
+                "make one for each device, with that device selected");
+  }
   launch(stream, ISTHMUS_KERNEL(spin_latch), {.grid = 1, .block = 1},
          static_cast<std::uint32_t*>(device_address(flags_)), ++generation_, timeout);
   if (next == Next::copy_in) copy_async(far_, near_, kDeviceBytes, stream);

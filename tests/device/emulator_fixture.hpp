@@ -14,7 +14,7 @@
 
 namespace isthmus::device {
 
-/// Each test starts with the default configuration and no fault pending, whatever the last one left.
+/// Each test starts with the default configuration, device 0 and no fault pending, whatever the last one left.
 class EmulatorTest : public testing::Test {
  protected:
   void SetUp() override { start_over(); }
@@ -27,6 +27,7 @@ class EmulatorTest : public testing::Test {
     set_injection("");
     emulator::configure({});
     emulator::reset();
+    select(0);
   }
 };
 

@@ -50,6 +50,9 @@ const std::map<std::string_view, std::function<void()>>& uses() {
     device_address(pinned);
     copy_async(pinned, a.get(), 64, stream);
     fill_async(a.get(), 0, 64, stream);
+    copy_strided_async(pinned, a.get(), {.row_bytes = 8, .rows = 2, .source_pitch = 32}, stream);
+    const CopyItem item{pinned, a.get(), 64};
+    copy_batch_async({&item, 1}, stream);
     stream.synchronize();
   };
   static const auto managed = [] {
@@ -63,6 +66,10 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       }
     } const guard{pointer};
     prefetch(pointer, 64, Location::gpu(0), stream);
+    const MemoryRange range{pointer, 64};
+    prefetch_batch({&range, 1}, Location::gpu(0), stream);
+    discard_batch({&range, 1}, stream);
+    discard_and_prefetch_batch({&range, 1}, Location::host(), stream);
     advise(pointer, 64, Advice::read_mostly, Location::gpu(0));
     pointer_info(pointer);
     last_prefetch(pointer, 64);
@@ -93,6 +100,9 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       {"count", [] { count(); }},
       {"info", [] { info(0); }},
       {"select", [] { select(0); }},
+      {"peer_info", [] { peer_info(0, 0); }},
+      {"enable_peer_access", [] { enable_peer_access(0); }},
+      {"disable_peer_access", [] { disable_peer_access(0); }},
       {"memory_info", [] { memory_info(); }},
       {"synchronize", [] { synchronize(); }},
       {"load_kernels", [] { load_kernels(); }},
@@ -122,7 +132,12 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       {"copy", copies},
       {"copy_async", copies},
       {"fill_async", copies},
+      {"copy_strided_async", copies},
+      {"copy_batch_async", copies},
       {"prefetch", managed},
+      {"prefetch_batch", managed},
+      {"discard_batch", managed},
+      {"discard_and_prefetch_batch", managed},
       {"advise", managed},
       {"pointer_info", managed},
       {"last_prefetch", managed},

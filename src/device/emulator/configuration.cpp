@@ -7,6 +7,7 @@
 #include <string>
 
 #include "device/device.hpp"
+#include "device/emulator/devices.hpp"
 #include "device/emulator/emulator.hpp"
 
 namespace isthmus::device::emulator {
@@ -78,6 +79,7 @@ const std::map<std::string_view, bool Configuration::*>& switches() {
       {"cooperative", &Configuration::cooperative},
       {"async_copy", &Configuration::async_copy},
       {"bulk_copy", &Configuration::bulk_copy},
+      {"peer", &Configuration::peer_access},
       {"integrated", &Configuration::integrated},
   };
   return all;
@@ -91,6 +93,10 @@ void parse_item(Configuration& c, std::string_view key, std::string_view value) 
     c.warp_size = value == "64" ? 64 : 32;
   } else if (key == "order") {
     parse_order(c, value);
+  } else if (key == "devices") {
+    const std::uint64_t devices = parse_count(key, value);
+    if (devices < 1 || devices > most_devices) refuse(key, value, fmt::format("1 to {}", most_devices));
+    c.devices = static_cast<unsigned>(devices);
   } else if (key == "memory") {
     c.memory_bytes = parse_bytes(key, value);
   } else if (key == "shared") {
@@ -109,7 +115,7 @@ void parse_item(Configuration& c, std::string_view key, std::string_view value) 
   } else if (key == "grace") {
     c.grace = parse_seconds(key, value);
   } else {
-    std::string known = "warp, order, memory, shared, blocks, workers, timeout, grace";
+    std::string known = "warp, order, devices, memory, shared, blocks, workers, timeout, grace";
     for (const auto& entry : switches()) known += fmt::format(", {}", entry.first);
     throw Error(ErrorKind::failure, "ISTHMUS_EMULATOR", fmt::format("there is no '{}'", key),
                 fmt::format("choose from {}", known));

@@ -1,4 +1,4 @@
-// The emulated device: what it is, its memory calls, and launching.
+// An emulated device: what it is, its memory, and launching.
 
 #include "device/device.hpp"
 
@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "device/emulator/devices.hpp"
 #include "device/emulator/emulator.hpp"
-#include "device/emulator/fault_handler.hpp"
 #include "device/emulator/grid.hpp"
 #include "device/emulator/memory.hpp"
 #include "device/emulator/stream.hpp"
@@ -24,6 +24,8 @@ using emulator::DeviceAccess;
 using emulator::Fault;
 using emulator::FaultPointer;
 using emulator::Memory;
+using emulator::need;
+using emulator::need_device;
 using emulator::state_of;
 using emulator::StreamState;
 
@@ -33,45 +35,20 @@ constexpr std::size_t shared_per_multiprocessor = 228 << 10;
 constexpr int threads_per_multiprocessor = 2048;
 constexpr unsigned threads_per_block = 1024;
 
-void need(bool capability, const char* call, const char* what) {
-  if (!capability) {
-    throw Error(ErrorKind::unsupported, call, fmt::format("the emulated device has no {}", what),
-                "choose another placement, or switch it on in ISTHMUS_EMULATOR");
-  }
-}
-
-void need_index(int index, const char* call) {
-  if (index != 0) {
-    throw Error(ErrorKind::failure, call, fmt::format("there is no device {}", index),
-                "the emulator has device 0 only");
-  }
-}
-
-/// First device call of a thread: from here on a fault of its own is explained.
-Memory& memory() {
-  emulator::use_alternate_stack();
-  return Memory::instance();
-}
-
 }  // namespace
 
 Backend backend() noexcept {
   return Backend::emulator;
 }
 
-int count() {
-  injection_point("count");
-  configuration();  // a broken ISTHMUS_EMULATOR is an error of the first call
-  return 1;
-}
-
 DeviceInfo info(int index) {
   injection_point("info");
-  need_index(index, "info");
+  need_device(index, "info");
   const auto c = configuration();
   DeviceInfo d;
+  d.index = index;
   d.name = "Isthmus emulator";
-  d.uuid = "EMU-00000000-0000-0000-0000-000000000000";
+  d.uuid = fmt::format("EMU-00000000-0000-0000-0000-{:012}", index);
   d.arch = "emulated";
   d.driver = "none";
   d.runtime = "none";
@@ -84,6 +61,7 @@ DeviceInfo info(int index) {
   d.shared_per_multiprocessor = std::max(shared_per_multiprocessor, c.shared_per_block + 1024);
   d.l2_bytes = std::size_t{4} << 20;
   d.memory_bytes = c.memory_bytes;
+  d.copy_engines = 2;
   d.integrated = c.integrated;
   d.managed = c.managed;
   d.concurrent_managed = c.managed && c.concurrent_managed;
@@ -96,18 +74,9 @@ DeviceInfo info(int index) {
   return d;
 }
 
-void select(int index) {
-  injection_point("select");
-  need_index(index, "select");
-}
-
-int selected() {
-  return 0;
-}
-
 MemoryInfo memory_info() {
   injection_point("memory_info");
-  return memory().info();
+  return Memory::for_caller().info(selected());
 }
 
 Telemetry telemetry(int) noexcept {
@@ -123,22 +92,37 @@ void load_kernels() {
 
 void* malloc_device(std::size_t bytes) {
   injection_point("malloc_device");
-  return memory().allocate(AllocationKind::device, bytes, true, "malloc_device");
+  return Memory::for_caller().allocate(AllocationKind::device, bytes, selected(), true, "malloc_device");
 }
 
-// Like the vendors', frees of device and page-locked memory first wait for all queued work.
+namespace {
+
+/// Like the vendors', frees first wait for queued work that may use the memory: device memory for that of the devices
+/// that reach it, host memory for all.
+void drain_users(const void* pointer) {
+  const auto found = Memory::for_caller().find(pointer);
+  auto streams = StreamState::all();
+  if (found && found->kind == AllocationKind::device) {
+    std::erase_if(streams, [&](const auto& stream) { return !emulator::reaches(stream->device(), found->device); });
+  }
+  emulator::drain(streams);
+}
+
+}  // namespace
+
 void free_device(void* pointer) {
   injection_point("free_device");
   if (pointer == nullptr) return;
-  emulator::drain_device();
-  memory().release(pointer, AllocationKind::device, "free_device");
+  drain_users(pointer);
+  Memory::for_caller().release(pointer, AllocationKind::device, "free_device");
 }
 
 void* malloc_pooled(std::size_t bytes, Stream& stream) {
   injection_point("malloc_pooled");
   need(configuration().memory_pools, "malloc_pooled", "memory pools");
-  void* pointer = memory().allocate(AllocationKind::pooled, bytes, true, "malloc_pooled");
-  state_of(stream).submit(
+  StreamState& state = state_of(stream);
+  void* pointer = Memory::for_caller().allocate(AllocationKind::pooled, bytes, state.device(), true, "malloc_pooled");
+  state.submit(
       [pointer](const FaultPointer&) -> FaultPointer {
         Memory::instance().pool_arrive(pointer);
         return nullptr;
@@ -150,7 +134,7 @@ void* malloc_pooled(std::size_t bytes, Stream& stream) {
 void free_pooled(void* pointer, Stream& stream) {
   injection_point("free_pooled");
   if (pointer == nullptr) return;
-  memory().pool_leave(pointer, "free_pooled");
+  Memory::for_caller().pool_leave(pointer, "free_pooled");
   state_of(stream).submit(
       [pointer](const FaultPointer&) -> FaultPointer {
         if (const auto spoilt = Memory::instance().pool_depart(pointer)) {
@@ -169,31 +153,31 @@ void set_pool_release_threshold(std::uint64_t) {
 void* malloc_pinned(std::size_t bytes, PinnedOptions options) {
   injection_point("malloc_pinned");
   if (options.mapped) need(configuration().map_host, "malloc_pinned", "mapped host memory");
-  return memory().allocate(AllocationKind::pinned, bytes, options.mapped, "malloc_pinned");
+  return Memory::for_caller().allocate(AllocationKind::pinned, bytes, -1, options.mapped, "malloc_pinned");
 }
 
 void free_pinned(void* pointer) {
   injection_point("free_pinned");
   if (pointer == nullptr) return;
-  emulator::drain_device();
-  memory().release(pointer, AllocationKind::pinned, "free_pinned");
+  drain_users(pointer);
+  Memory::for_caller().release(pointer, AllocationKind::pinned, "free_pinned");
 }
 
 void register_host(void* pointer, std::size_t bytes, PinnedOptions options) {
   injection_point("register_host");
   if (options.mapped) need(configuration().map_host, "register_host", "mapped host memory");
-  memory().register_host(pointer, bytes, options.mapped);
+  Memory::for_caller().register_host(pointer, bytes, options.mapped);
 }
 
 void unregister_host(void* pointer) {
   injection_point("unregister_host");
-  emulator::drain_device();
-  memory().unregister_host(pointer);
+  drain_users(pointer);
+  Memory::for_caller().unregister_host(pointer);
 }
 
 void* device_address(void* mapped_host_pointer) {
   injection_point("device_address");
-  const auto found = memory().find(mapped_host_pointer);
+  const auto found = Memory::for_caller().find(mapped_host_pointer);
   const bool host = found && (found->kind == AllocationKind::pinned || found->kind == AllocationKind::registered);
   if (!host || !found->mapped_to_device) {
     throw Error(ErrorKind::failure, "device_address", "the pointer is not to mapped host memory",
@@ -205,134 +189,31 @@ void* device_address(void* mapped_host_pointer) {
 void* malloc_managed(std::size_t bytes) {
   injection_point("malloc_managed");
   need(configuration().managed, "malloc_managed", "managed memory");
-  return memory().allocate(AllocationKind::managed, bytes, true, "malloc_managed");
+  return Memory::for_caller().allocate(AllocationKind::managed, bytes, selected(), true, "malloc_managed");
 }
 
 void free_managed(void* pointer) {
   injection_point("free_managed");
   if (pointer == nullptr) return;
-  emulator::drain_device();
-  memory().release(pointer, AllocationKind::managed, "free_managed");
-}
-
-// --- copies ----------------------------------------------------------------------------------------
-
-namespace {
-
-std::optional<std::string> copy_problem(const void* destination, const void* source, std::size_t bytes, bool now) {
-  if (auto problem = Memory::instance().range_problem(destination, bytes, now)) return "destination: " + *problem;
-  if (auto problem = Memory::instance().range_problem(source, bytes, now)) return "source: " + *problem;
-  return std::nullopt;
-}
-
-FaultPointer copy_now(void* destination, const void* source, std::size_t bytes) {
-  if (auto problem = copy_problem(destination, source, bytes, true)) {
-    return std::make_shared<Fault>(ErrorKind::failure, "a queued copy failed (" + *problem + ")",
-                                   "order the streams with an event");
-  }
-  const DeviceAccess access;
-  std::memmove(destination, source, bytes);
-  return nullptr;
-}
-
-}  // namespace
-
-// On the calling thread, and in no order with any stream: these do not synchronise with a default stream.
-void copy(void* destination, const void* source, std::size_t bytes) {
-  injection_point("copy");
-  if (bytes == 0) return;
-  memory();
-  if (auto problem = copy_problem(destination, source, bytes, true)) {
-    throw Error(ErrorKind::failure, "copy", *problem, "pass whole allocations that live");
-  }
-  const DeviceAccess access;
-  std::memmove(destination, source, bytes);
-}
-
-void copy_async(void* destination, const void* source, std::size_t bytes, Stream& stream) {
-  injection_point("copy_async");
-  if (bytes == 0) return;
-  memory();
-  if (auto problem = copy_problem(destination, source, bytes, false)) {
-    throw Error(ErrorKind::failure, "copy_async", *problem, "pass whole allocations that live");
-  }
-  StreamState& state = state_of(stream);
-  const std::uint64_t ticket = state.submit([=](const FaultPointer&) { return copy_now(destination, source, bytes); });
-  // Pageable memory travels through a staging buffer, and the call returns when it has.
-  if (Memory::instance().is_pageable(destination) || Memory::instance().is_pageable(source)) state.wait(ticket);
-}
-
-void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream) {
-  injection_point("fill_async");
-  if (bytes == 0) return;
-  std::optional<std::string> problem = memory().range_problem(pointer, bytes, false);
-  if (!problem && memory().is_pageable(pointer)) problem = "the pointer is to pageable host memory";
-  if (problem) throw Error(ErrorKind::failure, "fill_async", *problem, "pass device memory that lives");
-  state_of(stream).submit([=](const FaultPointer&) -> FaultPointer {
-    if (auto late = Memory::instance().range_problem(pointer, bytes, true)) {
-      return std::make_shared<Fault>(ErrorKind::failure, "a queued fill failed (" + *late + ")",
-                                     "order the streams with an event");
-    }
-    const DeviceAccess access;
-    std::memset(pointer, value, bytes);
-    return nullptr;
-  });
-}
-
-// --- managed memory --------------------------------------------------------------------------------
-
-namespace {
-
-void need_managed(const void* pointer, std::size_t bytes, const char* call) {
-  const auto found = memory().find(pointer);
-  std::optional<std::string> problem = Memory::instance().range_problem(pointer, bytes, false);
-  if (!problem && (!found || found->kind != AllocationKind::managed)) problem = "the pointer is not to managed memory";
-  if (problem) throw Error(ErrorKind::failure, call, *problem, "pass memory of malloc_managed");
-}
-
-void need_location(Location location, const char* call) {
-  if (location.device > 0) need_index(location.device, call);
-}
-
-}  // namespace
-
-void prefetch(void* pointer, std::size_t bytes, Location to, Stream& stream) {
-  injection_point("prefetch");
-  need(configuration().concurrent_managed, "prefetch", "concurrent managed access");
-  need_location(to, "prefetch");
-  need_managed(pointer, bytes, "prefetch");
-  Memory::instance().set_prefetched(pointer, bytes, to.device);
-  state_of(stream).submit([](const FaultPointer&) -> FaultPointer { return nullptr; });
-}
-
-void advise(void* pointer, std::size_t bytes, Advice, Location location) {
-  injection_point("advise");
-  need(configuration().concurrent_managed, "advise", "concurrent managed access");
-  need_location(location, "advise");
-  need_managed(pointer, bytes, "advise");
+  drain_users(pointer);
+  Memory::for_caller().release(pointer, AllocationKind::managed, "free_managed");
 }
 
 PointerInfo pointer_info(const void* pointer) {
   injection_point("pointer_info");
-  const auto found = memory().find(pointer);
+  const auto found = Memory::for_caller().find(pointer);
   if (!found) return {};
   switch (found->kind) {
     case AllocationKind::device:
     case AllocationKind::pooled:
-      return {PointerKind::device, 0, configuration().integrated};
+      return {PointerKind::device, found->device, configuration().integrated};
     case AllocationKind::pinned:
     case AllocationKind::registered:
-      return {PointerKind::pinned, 0, found->mapped_to_device};
+      return {PointerKind::pinned, -1, found->mapped_to_device};
     case AllocationKind::managed:
-      return {PointerKind::managed, 0, true};
+      return {PointerKind::managed, found->device, true};
   }
   return {};
-}
-
-std::optional<int> last_prefetch(const void* pointer, std::size_t bytes) {
-  injection_point("last_prefetch");
-  need_managed(pointer, bytes, "last_prefetch");
-  return Memory::instance().last_prefetch(pointer, bytes);
 }
 
 // --- launching -------------------------------------------------------------------------------------
@@ -369,14 +250,13 @@ void check_shape(const char* kernel, const LaunchShape& shape, const emulator::C
   }
 }
 
-void check_arguments(const BoundLaunch& bound) {
+void check_arguments(const BoundLaunch& bound, int device) {
   for (std::size_t i = 0; i < bound.argument_count && i < 64; ++i) {
     if ((bound.pointer_arguments >> i & 1) == 0) continue;
     void* pointer;
     std::memcpy(&pointer, bound.arguments[i], sizeof pointer);
-    if (const auto problem = memory().argument_problem(pointer)) {
-      refuse(bound.name, fmt::format("argument {}: {}", i + 1, *problem),
-             "pass device, managed or mapped memory, or set pageable_access=1 in ISTHMUS_EMULATOR");
+    if (const auto problem = Memory::for_caller().argument_problem(pointer, device)) {
+      refuse(bound.name, fmt::format("argument {}: {}", i + 1, problem->reason), problem->hint);
     }
   }
 }
@@ -398,10 +278,16 @@ void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape) 
   injection_point("launch");
   const auto c = configuration();
   check_shape(bound.name, shape, c);
-  check_arguments(bound);
+  StreamState& state = state_of(stream);
+  if (state.device() != selected()) {
+    refuse(bound.name,
+           fmt::format("the stream belongs to device {}, and device {} is selected", state.device(), selected()),
+           "select the stream's device first");
+  }
+  check_arguments(bound, state.device());
   static std::atomic<std::uint64_t> launches = 0;
   auto closure = std::make_shared<Bytes>(bound.closure, bound.closure_bytes);
-  state_of(stream).submit([=, number = launches++, name = bound.name, invoke = bound.invoke](const FaultPointer&) {
+  state.submit([=, number = launches++, name = bound.name, invoke = bound.invoke](const FaultPointer&) {
     const DeviceAccess access;
     emulator::Grid grid;
     grid.kernel = name;

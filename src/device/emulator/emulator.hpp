@@ -20,7 +20,8 @@ struct Configuration {
   unsigned warp_size = 32;       ///< "warp", 32 or 64
   Order order = Order::natural;  ///< "order": natural, reverse or seed:N
   std::uint64_t seed = 0;
-  std::size_t memory_bytes = std::size_t{4} << 30;  ///< "memory": capacity of device memory
+  unsigned devices = 1;                             ///< "devices", 1 to 8
+  std::size_t memory_bytes = std::size_t{4} << 30;  ///< "memory": capacity of each device's memory
   unsigned resident_blocks = 16;                    ///< "blocks": most of a cooperative launch
   std::size_t shared_per_block = 227 << 10;         ///< "shared"
   unsigned workers = 0;                             ///< "workers": OS threads for the blocks of a launch; 0: one a core
@@ -35,6 +36,7 @@ struct Configuration {
   bool cooperative = true;         ///< "cooperative"
   bool async_copy = true;          ///< "async_copy": the hardware copies to shared memory asynchronously
   bool bulk_copy = true;           ///< "bulk_copy"
+  bool peer_access = true;         ///< "peer": one device can be given access to another's memory
   bool integrated = false;         ///< "integrated": the host may use device memory
 };
 
@@ -44,7 +46,7 @@ Configuration parse(std::string_view specification);
 Configuration configuration();
 /// Holds for work queued from now on.
 void configure(const Configuration& configuration);
-/// Waits for all work and forgets faults that nobody was told of.
+/// Waits for all work, forgets faults that nobody was told of, and ends all peer access.
 void reset();
 
 }  // namespace isthmus::device::emulator

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "device/emulator/emulator.hpp"
+#include "device/emulator/fault_handler.hpp"
 
 namespace isthmus::device::emulator {
 namespace {
@@ -68,6 +69,11 @@ Memory& Memory::instance() {
   return *memory;
 }
 
+Memory& Memory::for_caller() {
+  use_alternate_stack();
+  return instance();
+}
+
 Memory::Memory() {
 #if defined(__SANITIZE_THREAD__)
   arena_bytes_ = std::size_t{64} << 30;
@@ -85,12 +91,13 @@ Memory::Memory() {
 
 // --- allocating ------------------------------------------------------------------------------------
 
-void* Memory::allocate(AllocationKind kind, std::size_t bytes, bool mapped_to_device, const char* call) {
+void* Memory::allocate(AllocationKind kind, std::size_t bytes, int device, bool mapped_to_device, const char* call) {
   if (bytes == 0) throw Error(ErrorKind::failure, call, "0 bytes were asked for", "ask for at least one");
   const std::lock_guard lock(mutex_);
   Allocation made;
   made.kind = kind;
   made.bytes = bytes;
+  made.device = device;
   made.serial = ++serial_;
   made.mapped_to_device = mapped_to_device;
   void* pointer = is_device_kind(kind) ? allocate_device(made, call) : allocate_host(made, call);
@@ -101,10 +108,11 @@ void* Memory::allocate(AllocationKind kind, std::size_t bytes, bool mapped_to_de
 
 void* Memory::allocate_device(Allocation& made, const char* call) {
   const std::size_t capacity = configuration().memory_bytes;
-  if (made.bytes > capacity || used_ > capacity - made.bytes) {
+  std::size_t& used = used_[static_cast<std::size_t>(made.device)];
+  if (made.bytes > capacity || used > capacity - made.bytes) {
     throw Error(ErrorKind::out_of_memory, call,
-                fmt::format("{} bytes do not fit ({} of {} bytes of device memory are free)", made.bytes,
-                            capacity - std::min(used_, capacity), capacity),
+                fmt::format("{} bytes do not fit ({} of {} bytes of device {}'s memory are free)", made.bytes,
+                            capacity - std::min(used, capacity), capacity, made.device),
                 "choose a smaller size, or raise memory= in ISTHMUS_EMULATOR");
   }
   made.mapped_bytes = round_up(round_up(made.bytes, alignment), page);
@@ -119,7 +127,7 @@ void* Memory::allocate_device(Allocation& made, const char* call) {
   const std::uintptr_t end = made.begin + made.bytes;
   std::memset(reinterpret_cast<void*>(end), canary, made.mapped + made.mapped_bytes - end);
   protect(made, active_ != 0 && made.accessible);
-  used_ += made.bytes;
+  used += made.bytes;
   return reinterpret_cast<void*>(made.begin);
 }
 
@@ -249,7 +257,7 @@ void Memory::release(void* pointer, AllocationKind kind, const char* call) {
     if (found == live_.end() || found->second.kind != kind) refuse_free(address, kind, call);
     if (is_device_kind(kind)) {
       protect(found->second, true);
-      used_ -= found->second.bytes;
+      used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
     }
     spoilt = spoilt_canary(found->second);
     bury(found);
@@ -309,7 +317,8 @@ void Memory::pool_leave(void* pointer, const char* call) {
     refuse_free(address, AllocationKind::pooled, call);
   }
   found->second.free_queued = true;
-  used_ -= found->second.bytes;  // what is queued on the stream from now on may have the room
+  // What is queued on the stream from now on may have the room.
+  used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
 }
 
 std::optional<std::string> Memory::pool_depart(void* pointer) {
@@ -345,10 +354,10 @@ std::optional<Allocation> Memory::find(const void* pointer) {
   return found->second;
 }
 
-MemoryInfo Memory::info() {
+MemoryInfo Memory::info(int device) {
   const std::size_t capacity = configuration().memory_bytes;
   const std::lock_guard lock(mutex_);
-  return {capacity - std::min(used_, capacity), capacity};
+  return {capacity - std::min(used_[static_cast<std::size_t>(device)], capacity), capacity};
 }
 
 std::optional<std::string> Memory::range_problem(const void* pointer, std::size_t bytes, bool now) {
@@ -377,20 +386,36 @@ bool Memory::is_pageable(const void* pointer) {
   return !in_arena(address) && find_locked(address) == live_.end();
 }
 
-std::optional<std::string> Memory::argument_problem(const void* pointer) {
+std::optional<ArgumentProblem> Memory::argument_problem(const void* pointer, int device) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (pointer == nullptr) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  if (pointer == nullptr || in_arena(address)) return std::nullopt;
   auto found = find_locked(address);
   if (found == live_.end()) found = find_locked(address - 1);  // one past the end is a pointer that may be passed
-  if (found == live_.end()) {
+  const auto of_the_host = [&](const std::string& reason) -> std::optional<ArgumentProblem> {
     if (configuration().pageable_access) return std::nullopt;
-    return fmt::format("{:#x} points to pageable host memory", address);
+    return ArgumentProblem{reason,
+                           "pass device, managed or mapped memory, or set pageable_access=1 in ISTHMUS_EMULATOR"};
+  };
+  if (found == live_.end()) {
+    if (in_arena(address)) return std::nullopt;  // freed or out of bounds: a fault, should a kernel use it
+    return of_the_host(fmt::format("{:#x} points to pageable host memory", address));
   }
   const Allocation& allocation = found->second;
-  if (allocation.kind == AllocationKind::managed || allocation.mapped_to_device) return std::nullopt;
-  if (configuration().pageable_access) return std::nullopt;
-  return fmt::format("{:#x} points to {} memory that is not mapped", address, maker(allocation.kind));
+  if (!is_device_kind(allocation.kind)) {
+    if (allocation.kind == AllocationKind::managed || allocation.mapped_to_device) return std::nullopt;
+    return of_the_host(fmt::format("{:#x} points to {} memory that is not mapped", address, maker(allocation.kind)));
+  }
+  if (allocation.device == device) return std::nullopt;
+  if (allocation.kind == AllocationKind::pooled) {
+    return ArgumentProblem{fmt::format("{:#x} points to {} memory of device {}, and the kernel runs on device {}",
+                                       address, maker(allocation.kind), allocation.device, device),
+                           "pass memory of malloc_device: peer access does not open a pool"};
+  }
+  if (reaches(device, allocation.device)) return std::nullopt;
+  return ArgumentProblem{fmt::format("{:#x} points to memory of device {}, which device {} may not reach", address,
+                                     allocation.device, device),
+                         fmt::format("select device {} and call enable_peer_access({})", device, allocation.device)};
 }
 
 void Memory::set_prefetched(const void* pointer, std::size_t bytes, int where) {

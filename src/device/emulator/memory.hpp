@@ -5,6 +5,7 @@
 // with a canary, and a freed block's addresses are not given out again until the range is used up. The whole range is
 // PROT_NONE while no device work runs, so a host that dereferences device memory is caught.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/emulator/devices.hpp"
 
 namespace isthmus::device::emulator {
 
@@ -26,6 +28,7 @@ struct Allocation {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
   AllocationKind kind = AllocationKind::device;
+  int device = -1;                         ///< selected when it was made, or of the stream; -1: no device's
   unsigned long serial = 0;                ///< counts all allocations of the process
   std::uintptr_t mapped = 0;               ///< first page
   std::size_t mapped_bytes = 0;            ///< pages, without the guard behind
@@ -35,11 +38,18 @@ struct Allocation {
   std::vector<std::int16_t> prefetched{};  ///< managed, a page each: device, -1 host, -2 never
 };
 
+/// Why a kernel cannot be given a pointer, and what to do.
+struct ArgumentProblem {
+  std::string reason, hint;
+};
+
 class Memory {
  public:
   static Memory& instance();
+  /// The same, in a call of the API: from a thread's first one on, a fault of its own is explained.
+  static Memory& for_caller();
 
-  void* allocate(AllocationKind kind, std::size_t bytes, bool mapped_to_device, const char* call);
+  void* allocate(AllocationKind kind, std::size_t bytes, int device, bool mapped_to_device, const char* call);
   /// Throws for a pointer that is not the start of a live allocation of this kind, and for a spoilt canary.
   void release(void* pointer, AllocationKind kind, const char* call);
   void register_host(void* pointer, std::size_t bytes, bool mapped_to_device);
@@ -51,12 +61,12 @@ class Memory {
   std::optional<std::string> pool_depart(void* pointer);
 
   std::optional<Allocation> find(const void* pointer);
-  MemoryInfo info();
+  MemoryInfo info(int device);
   /// Why a copy or fill of this range would be wrong, or nullopt. Pageable memory passes.
   std::optional<std::string> range_problem(const void* pointer, std::size_t bytes, bool now);
   bool is_pageable(const void* pointer);
-  /// Why a kernel cannot be given this pointer, or nullopt.
-  std::optional<std::string> argument_problem(const void* pointer);
+  /// Why a kernel of `device` cannot be given this pointer, or nullopt.
+  std::optional<ArgumentProblem> argument_problem(const void* pointer, int device);
   void set_prefetched(const void* pointer, std::size_t bytes, int where);
   std::optional<int> last_prefetch(const void* pointer, std::size_t bytes);
 
@@ -85,7 +95,7 @@ class Memory {
   std::uintptr_t next_ = 0;
   std::map<std::uintptr_t, Allocation> live_;
   std::map<std::uintptr_t, Allocation> freed_;
-  std::size_t used_ = 0;
+  std::array<std::size_t, most_devices> used_{};
   unsigned long serial_ = 0;
   unsigned active_ = 0;
 };

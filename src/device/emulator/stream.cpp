@@ -1,8 +1,12 @@
 #include "device/emulator/stream.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <set>
 
+#include "device/emulator/devices.hpp"
 #include "device/emulator/fault_handler.hpp"
 #include "device/injection.hpp"
 
@@ -13,7 +17,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::set<std::shared_ptr<StreamState>> streams;
-  FaultPointer orphan;  // met by a stream that was destroyed before anybody asked
+  std::array<FaultPointer, most_devices> orphans;  // met by streams that were destroyed before anybody asked
   static Registry& instance() {
     static Registry* registry = new Registry;  // outlives streams that a program never destroys
     return *registry;
@@ -55,8 +59,8 @@ FaultPointer Occurrence::wait() {
 
 // --- streams ---------------------------------------------------------------------------------------
 
-std::shared_ptr<StreamState> StreamState::create() {
-  auto stream = std::make_shared<StreamState>();
+std::shared_ptr<StreamState> StreamState::create(int device) {
+  auto stream = std::make_shared<StreamState>(device);
   stream->thread_ = std::thread([raw = stream.get()] { raw->run(); });
   Registry& registry = Registry::instance();
   const std::lock_guard lock(registry.mutex);
@@ -74,7 +78,7 @@ void StreamState::shut_down() {
   thread_.join();
   Registry& registry = Registry::instance();
   const std::lock_guard lock(registry.mutex);
-  if (fault_ && !fault_->reported) registry.orphan = fault_;
+  if (fault_ && !fault_->reported) registry.orphans[static_cast<std::size_t>(device_)] = fault_;
   registry.streams.erase(shared_from_this());
 }
 
@@ -153,8 +157,13 @@ std::vector<std::shared_ptr<StreamState>> StreamState::all() {
   return {registry.streams.begin(), registry.streams.end()};
 }
 
-void drain_device() {
-  const auto streams = StreamState::all();
+std::vector<std::shared_ptr<StreamState>> StreamState::of_device(int device) {
+  auto streams = all();
+  std::erase_if(streams, [&](const auto& stream) { return stream->device() != device; });
+  return streams;
+}
+
+void drain(const std::vector<std::shared_ptr<StreamState>>& streams) {
   for (const auto& stream : streams) stream->demand_all();
   for (const auto& stream : streams) stream->wait_all();
 }
@@ -165,11 +174,13 @@ void throw_fault(Fault& fault, const char* call) {
 }
 
 void reset() {
-  drain_device();
-  for (const auto& stream : StreamState::all()) stream->take_fault();
+  const auto streams = StreamState::all();
+  drain(streams);
+  for (const auto& stream : streams) stream->take_fault();
+  forget_peers();
   Registry& registry = Registry::instance();
   const std::lock_guard lock(registry.mutex);
-  registry.orphan = nullptr;
+  registry.orphans = {};
 }
 
 }  // namespace emulator
@@ -183,15 +194,18 @@ using emulator::StreamState;
 
 void synchronize() {
   injection_point("synchronize");
-  emulator::drain_device();
+  const int device = selected();
+  const auto streams = StreamState::of_device(device);
+  emulator::drain(streams);
   FaultPointer first;
-  for (const auto& stream : StreamState::all()) {
+  for (const auto& stream : streams) {
     if (FaultPointer fault = stream->take_fault(); fault && !first) first = std::move(fault);
   }
   auto& registry = emulator::Registry::instance();
   {
     const std::lock_guard lock(registry.mutex);
-    if (FaultPointer fault = std::exchange(registry.orphan, nullptr); fault && !first) first = std::move(fault);
+    FaultPointer& orphan = registry.orphans[static_cast<std::size_t>(device)];
+    if (FaultPointer fault = std::exchange(orphan, nullptr); fault && !first) first = std::move(fault);
   }
   if (first) emulator::throw_fault(*first, "synchronize");
 }
@@ -199,7 +213,7 @@ void synchronize() {
 Stream::Stream() {
   injection_point("stream_create");
   emulator::configuration();  // what is wrong with ISTHMUS_EMULATOR is said here, not on the stream's thread
-  handle_ = new StreamHandle{StreamState::create()};
+  handle_ = new StreamHandle{StreamState::create(selected())};
 }
 
 Stream::~Stream() {
@@ -233,7 +247,7 @@ void Stream::wait(const Event& event) {
 
 Event::Event() {
   injection_point("event_create");
-  handle_ = new EventHandle;
+  handle_ = new EventHandle{selected(), nullptr};
 }
 
 Event::~Event() {
@@ -243,6 +257,11 @@ Event::~Event() {
 void Event::record(Stream& stream) {
   injection_point("event_record");
   StreamState& state = state_of(stream);
+  if (const int device = static_cast<EventHandle*>(handle_)->device; device != state.device()) {
+    throw Error(ErrorKind::failure, "event_record",
+                fmt::format("the event belongs to device {}, the stream to device {}", device, state.device()),
+                "make the event with the stream's device selected");
+  }
   auto occurrence = std::make_shared<Occurrence>(state.weak_from_this());
   static_cast<EventHandle*>(handle_)->last = occurrence;
   state.submit(
@@ -272,8 +291,13 @@ bool Event::done() {
 
 double elapsed(const Event& begin, const Event& end) {
   injection_point("elapsed");
-  const auto first = static_cast<EventHandle*>(begin.native())->last;
-  const auto second = static_cast<EventHandle*>(end.native())->last;
+  const auto& [first_device, first] = *static_cast<EventHandle*>(begin.native());
+  const auto& [second_device, second] = *static_cast<EventHandle*>(end.native());
+  if (first_device != second_device) {
+    throw Error(ErrorKind::failure, "elapsed",
+                fmt::format("one event belongs to device {}, the other to device {}", first_device, second_device),
+                "take both times on one device: clocks of two have nothing in common");
+  }
   if (!first || !second) {
     throw Error(ErrorKind::failure, "elapsed", "an event was never recorded", "record both events");
   }

@@ -45,7 +45,9 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   using Work = std::function<FaultPointer(const FaultPointer&)>;
   enum class When { healthy, always };
 
-  static std::shared_ptr<StreamState> create();
+  explicit StreamState(int device) : device_(device) {}
+  static std::shared_ptr<StreamState> create(int device);
+  int device() const noexcept { return device_; }
   /// Runs what is queued, then ends the thread.
   void shut_down();
   /// Returns the ticket by which the work can be waited for; `ticket` has it before the work can start.
@@ -60,6 +62,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   std::uint64_t last_ticket();
 
   static std::vector<std::shared_ptr<StreamState>> all();
+  static std::vector<std::shared_ptr<StreamState>> of_device(int device);
 
  private:
   struct Task {
@@ -69,6 +72,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   };
   void run();
 
+  const int device_;
   std::mutex mutex_;
   std::condition_variable wanted_, done_;
   std::deque<Task> tasks_;
@@ -78,8 +82,8 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   std::thread thread_;
 };
 
-/// Waits for all streams without taking their faults.
-void drain_device();
+/// Waits for streams without taking their faults.
+void drain(const std::vector<std::shared_ptr<StreamState>>& streams);
 /// Throws the fault as an Error of `call`.
 [[noreturn]] void throw_fault(Fault& fault, const char* call);
 
@@ -87,6 +91,7 @@ struct StreamHandle {
   std::shared_ptr<StreamState> state;
 };
 struct EventHandle {
+  int device;
   std::shared_ptr<Occurrence> last;
 };
 inline StreamState& state_of(const Stream& stream) {

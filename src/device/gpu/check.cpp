@@ -14,6 +14,9 @@ Diagnosis diagnose(Status status) noexcept {
     case 217:  // peer access
     case 801:  // not supported
       return {ErrorKind::unsupported, "this device or driver cannot do it; choose another placement or staging"};
+    case 400:  // invalid resource handle
+      return {ErrorKind::failure,
+              "select the device that the stream or event was made on, and record events on streams of their device"};
     case 804:  // forward compatibility on a device without it
       return {ErrorKind::unsupported, "install a driver as new as the runtime"};
     case 720:  // a cooperative launch with more blocks than can be resident

@@ -194,6 +194,7 @@ DeviceInfo info(int index) {
   info.memory_pools = flag(attributes::memory_pools);
   info.can_map_host = flag(attributes::can_map_host);
   info.cooperative = flag(attributes::cooperative);
+  info.copy_engines = attribute_or_zero(attributes::copy_engines, index);
 
   // What kernels can do depends on how they were compiled as much as on the chip.
   int before = 0;
@@ -215,6 +216,44 @@ int selected() {
   int device = 0;
   ISTHMUS_CALL("selected", GetDevice, &device);
   return device;
+}
+
+PeerInfo peer_info(int device, int peer) {
+  injection_point("peer_info");
+  if (device == peer) return {.access = true, .native_atomics = true};
+  int access = 0, atomics = 0;
+  ISTHMUS_CALL("peer_info", DeviceCanAccessPeer, &access, device, peer);
+  if (access != 0) {
+    ISTHMUS_CALL("peer_info", DeviceGetP2PAttribute, &atomics, gpu::attribute::peer_native_atomics, device, peer);
+  }
+  return {.access = access != 0, .native_atomics = atomics != 0};
+}
+
+namespace {
+
+/// Changes what the selected device may reach; `already` is the status that says that it was so before.
+void change_peer_access(const char* api, const char* vendor_call, gpu::Status status, gpu::Status already) {
+  if (status == already) {
+    static_cast<void>(ISTHMUS_GPU(GetLastError)());
+    return;
+  }
+  gpu::check(api, vendor_call, status);
+}
+
+}  // namespace
+
+void enable_peer_access(int peer) {
+  injection_point("enable_peer_access");
+  if (peer == selected()) return;
+  change_peer_access("enable_peer_access", ISTHMUS_GPU_NAME(DeviceEnablePeerAccess),
+                     ISTHMUS_GPU(DeviceEnablePeerAccess)(peer, 0), ISTHMUS_GPU(ErrorPeerAccessAlreadyEnabled));
+}
+
+void disable_peer_access(int peer) {
+  injection_point("disable_peer_access");
+  if (peer == selected()) return;
+  change_peer_access("disable_peer_access", ISTHMUS_GPU_NAME(DeviceDisablePeerAccess),
+                     ISTHMUS_GPU(DeviceDisablePeerAccess)(peer), ISTHMUS_GPU(ErrorPeerAccessNotEnabled));
 }
 
 void load_kernels() {

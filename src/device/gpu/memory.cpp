@@ -1,6 +1,9 @@
-// Device, pooled, page-locked and managed memory, copies, prefetch and advice.
+// Device, pooled, page-locked and managed memory, copies, prefetch, discard and advice.
+
+#include <vector>
 
 #include "device/gpu/check.hpp"
+#include "device/strided_copy.hpp"
 
 namespace isthmus::device {
 
@@ -111,6 +114,102 @@ void copy_async(void* destination, const void* source, std::size_t bytes, Stream
 void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream) {
   injection_point("fill_async");
   ISTHMUS_CALL("fill_async", MemsetAsync, pointer, value, bytes, handle_of(stream));
+}
+
+void copy_strided_async(void* destination, const void* source, const StridedCopy& shape, Stream& stream) {
+  injection_point("copy_strided_async");
+  const auto [whole, destination_bytes, source_bytes] = strided_extent(shape);
+  if (destination_bytes == 0) return;
+  if (whole.planes == 1) {
+    ISTHMUS_CALL("copy_strided_async", Memcpy2DAsync, destination, whole.destination_pitch, source, whole.source_pitch,
+                 whole.row_bytes, whole.rows, ISTHMUS_GPU(MemcpyDefault), handle_of(stream));
+    return;
+  }
+  gpu::Memcpy3D copy{};
+  copy.dstPtr = {destination, whole.destination_pitch, whole.row_bytes, whole.destination_rows};
+  copy.srcPtr = {const_cast<void*>(source), whole.source_pitch, whole.row_bytes, whole.source_rows};
+  copy.extent = {whole.row_bytes, whole.rows, whole.planes};
+  copy.kind = ISTHMUS_GPU(MemcpyDefault);
+  ISTHMUS_CALL("copy_strided_async", Memcpy3DAsync, &copy, handle_of(stream));
+}
+
+namespace {
+
+void require_batch(bool exists, const char* api, const char* since) {
+  if (exists) return;
+  throw Error(ErrorKind::unsupported, api,
+              std::string("the runtime of this build has no such call (CUDA has, since ") + since + ")",
+              "queue one after another");
+}
+
+/// The legacy default stream takes no batches, and a stream that was moved from has its handle.
+gpu::NativeStream stream_of_batch(const Stream& stream, const char* api) {
+  if (stream.native() != nullptr) return handle_of(stream);
+  throw Error(ErrorKind::failure, api, "the stream was moved from, and a batch cannot run on the default stream",
+              "pass a stream that lives");
+}
+
+/// The same as arrays, which is how the runtime wants them.
+struct RangeArrays {
+  explicit RangeArrays(std::span<const MemoryRange> ranges) {
+    for (const auto& [pointer, size] : ranges) {
+      if (size == 0) continue;
+      pointers.push_back(pointer);
+      bytes.push_back(size);
+    }
+  }
+  std::vector<void*> pointers;
+  std::vector<std::size_t> bytes;
+};
+
+}  // namespace
+
+void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
+  injection_point("copy_batch_async");
+  require_batch(gpu::has_copy_batch, "copy_batch_async", "12.8");
+  std::vector<void*> destinations;
+  std::vector<const void*> sources;
+  std::vector<std::size_t> bytes;
+  for (const CopyItem& item : items) {
+    if (item.bytes == 0) continue;
+    destinations.push_back(item.destination);
+    sources.push_back(item.source);
+    bytes.push_back(item.bytes);
+  }
+  if (bytes.empty()) return;
+  gpu::check("copy_batch_async", "cudaMemcpyBatchAsync",
+             gpu::copy_batch(destinations.data(), sources.data(), bytes.data(), bytes.size(),
+                             stream_of_batch(stream, "copy_batch_async")));
+}
+
+void prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream) {
+  injection_point("prefetch_batch");
+  require_batch(gpu::has_managed_batches, "prefetch_batch", "13.0");
+  RangeArrays all(ranges);
+  if (all.bytes.empty()) return;
+  gpu::check("prefetch_batch", "cudaMemPrefetchBatchAsync",
+             gpu::prefetch_batch(all.pointers.data(), all.bytes.data(), all.bytes.size(), to,
+                                 stream_of_batch(stream, "prefetch_batch")));
+}
+
+void discard_batch(std::span<const MemoryRange> ranges, Stream& stream) {
+  injection_point("discard_batch");
+  require_batch(gpu::has_managed_batches, "discard_batch", "13.0");
+  RangeArrays all(ranges);
+  if (all.bytes.empty()) return;
+  gpu::check("discard_batch", "cudaMemDiscardBatchAsync",
+             gpu::discard_batch(all.pointers.data(), all.bytes.data(), all.bytes.size(),
+                                stream_of_batch(stream, "discard_batch")));
+}
+
+void discard_and_prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream) {
+  injection_point("discard_and_prefetch_batch");
+  require_batch(gpu::has_managed_batches, "discard_and_prefetch_batch", "13.0");
+  RangeArrays all(ranges);
+  if (all.bytes.empty()) return;
+  gpu::check("discard_and_prefetch_batch", "cudaMemDiscardAndPrefetchBatchAsync",
+             gpu::discard_and_prefetch_batch(all.pointers.data(), all.bytes.data(), all.bytes.size(), to,
+                                             stream_of_batch(stream, "discard_and_prefetch_batch")));
 }
 
 namespace {

@@ -30,8 +30,10 @@ using NativeEvent = ISTHMUS_GPU(Event_t);
 using NativeFunctionAttributes = ISTHMUS_GPU(FuncAttributes);
 #if defined(ISTHMUS_BACKEND_CUDA)
 using DeviceProperties = cudaDeviceProp;
+using Memcpy3D = cudaMemcpy3DParms;
 #else
 using DeviceProperties = hipDeviceProp_t;
+using Memcpy3D = hipMemcpy3DParms;
 #endif
 
 inline NativeStream handle_of(const Stream& stream) {
@@ -73,6 +75,8 @@ inline constexpr Attribute grid_z = cudaDevAttrMaxGridDimZ;
 inline constexpr Attribute block_x = cudaDevAttrMaxBlockDimX;
 inline constexpr Attribute block_y = cudaDevAttrMaxBlockDimY;
 inline constexpr Attribute block_z = cudaDevAttrMaxBlockDimZ;
+inline constexpr Attribute copy_engines = cudaDevAttrAsyncEngineCount;
+inline constexpr cudaDeviceP2PAttr peer_native_atomics = cudaDevP2PAttrNativeAtomicSupported;
 }  // namespace attribute
 #else
 using Attribute = hipDeviceAttribute_t;
@@ -104,6 +108,8 @@ inline constexpr Attribute grid_z = hipDeviceAttributeMaxGridDimZ;
 inline constexpr Attribute block_x = hipDeviceAttributeMaxBlockDimX;
 inline constexpr Attribute block_y = hipDeviceAttributeMaxBlockDimY;
 inline constexpr Attribute block_z = hipDeviceAttributeMaxBlockDimZ;
+inline constexpr Attribute copy_engines = hipDeviceAttributeAsyncEngineCount;
+inline constexpr hipDeviceP2PAttr peer_native_atomics = hipDevP2PAttrNativeAtomicSupported;
 }  // namespace attribute
 #endif
 
@@ -169,6 +175,55 @@ inline Status prefetch(const void* pointer, std::size_t bytes, Location to, Nati
 }
 inline Status advise(const void* pointer, std::size_t bytes, cudaMemoryAdvise advice, Location where) {
   return cudaMemAdvise(pointer, bytes, advice, where.device >= 0 ? where.device : cudaCpuDeviceId);
+}
+#endif
+
+// CUDA 12.8 brought batches of copies, CUDA 13.0 those of managed memory and a shorter signature for the first.
+inline constexpr bool has_copy_batch = CUDART_VERSION >= 12080;
+#if CUDART_VERSION >= 12080
+inline Status copy_batch(void** destinations, const void** sources, std::size_t* bytes, std::size_t count,
+                         NativeStream stream) {
+  cudaMemcpyAttributes attributes{};  // one set for all
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  std::size_t first = 0;
+#if CUDART_VERSION >= 13000
+  return cudaMemcpyBatchAsync(destinations, sources, bytes, count, &attributes, &first, 1, stream);
+#else
+  std::size_t failed = 0;
+  return cudaMemcpyBatchAsync(destinations, const_cast<void**>(sources), bytes, count, &attributes, &first, 1, &failed,
+                              stream);
+#endif
+}
+#else
+inline Status copy_batch(void**, const void**, std::size_t*, std::size_t, NativeStream) {
+  return cudaErrorNotSupported;
+}
+#endif
+inline constexpr bool has_managed_batches = CUDART_VERSION >= 13000;
+#if CUDART_VERSION >= 13000
+inline Status prefetch_batch(void** pointers, std::size_t* bytes, std::size_t count, Location to, NativeStream stream) {
+  cudaMemLocation place = location(to);
+  std::size_t first = 0;
+  return cudaMemPrefetchBatchAsync(pointers, bytes, count, &place, &first, 1, 0, stream);
+}
+inline Status discard_batch(void** pointers, std::size_t* bytes, std::size_t count, NativeStream stream) {
+  return cudaMemDiscardBatchAsync(pointers, bytes, count, 0, stream);
+}
+inline Status discard_and_prefetch_batch(void** pointers, std::size_t* bytes, std::size_t count, Location to,
+                                         NativeStream stream) {
+  cudaMemLocation place = location(to);
+  std::size_t first = 0;
+  return cudaMemDiscardAndPrefetchBatchAsync(pointers, bytes, count, &place, &first, 1, 0, stream);
+}
+#else
+inline Status prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
+  return cudaErrorNotSupported;
+}
+inline Status discard_batch(void**, std::size_t*, std::size_t, NativeStream) {
+  return cudaErrorNotSupported;
+}
+inline Status discard_and_prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
+  return cudaErrorNotSupported;
 }
 #endif
 
@@ -298,6 +353,21 @@ inline Status advise(const void* pointer, std::size_t bytes, hipMemoryAdvise adv
 }
 inline bool last_prefetch_was_host_node(const void*, std::size_t) {
   return false;
+}
+
+inline constexpr bool has_copy_batch = false;
+inline Status copy_batch(void**, const void**, std::size_t*, std::size_t, NativeStream) {
+  return hipErrorNotSupported;
+}
+inline constexpr bool has_managed_batches = false;
+inline Status prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
+  return hipErrorNotSupported;
+}
+inline Status discard_batch(void**, std::size_t*, std::size_t, NativeStream) {
+  return hipErrorNotSupported;
+}
+inline Status discard_and_prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
+  return hipErrorNotSupported;
 }
 
 using PointerAttributes = hipPointerAttribute_t;

@@ -1,0 +1,235 @@
+// Copies and fills from the host's side, and where managed memory is.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/device.hpp"
+#include "device/emulator/devices.hpp"
+#include "device/emulator/emulator.hpp"
+#include "device/emulator/grid.hpp"
+#include "device/emulator/memory.hpp"
+#include "device/emulator/stream.hpp"
+#include "device/injection.hpp"
+#include "device/strided_copy.hpp"
+
+namespace isthmus::device {
+
+using emulator::AllocationKind;
+using emulator::configuration;
+using emulator::DeviceAccess;
+using emulator::Fault;
+using emulator::FaultPointer;
+using emulator::Memory;
+using emulator::need;
+using emulator::state_of;
+using emulator::StreamState;
+
+namespace {
+
+/// What a copy touches, from the first byte to behind the last.
+struct Ends {
+  void* destination;
+  std::size_t destination_bytes;
+  const void* source;
+  std::size_t source_bytes;
+};
+
+std::optional<std::string> problem_of(const Ends& ends, bool now) {
+  Memory& memory = Memory::instance();
+  if (auto problem = memory.range_problem(ends.destination, ends.destination_bytes, now)) {
+    return "destination: " + *problem;
+  }
+  if (auto problem = memory.range_problem(ends.source, ends.source_bytes, now)) return "source: " + *problem;
+  return std::nullopt;
+}
+
+std::optional<std::string> problem_of(const std::vector<Ends>& copies, bool now) {
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    if (copies[i].source_bytes == 0) continue;
+    if (auto problem = problem_of(copies[i], now)) {
+      return copies.size() == 1 ? *problem : fmt::format("item {}: {}", i, *problem);
+    }
+  }
+  return std::nullopt;
+}
+
+FaultPointer queued_fault(const char* what, const std::string& problem) {
+  return std::make_shared<Fault>(ErrorKind::failure, fmt::format("a queued {} failed ({})", what, problem),
+                                 "order the streams with an event");
+}
+
+/// Checks the copies now and again when the stream has come to them; `move` does them all.
+void queue_copies(const char* call, const std::vector<Ends>& copies, Stream& stream, std::function<void()> move) {
+  Memory& memory = Memory::for_caller();
+  if (auto problem = problem_of(copies, false)) {
+    throw Error(ErrorKind::failure, call, *problem, "pass whole allocations that live");
+  }
+  const bool pageable = std::any_of(copies.begin(), copies.end(), [&](const Ends& ends) {
+    return ends.source_bytes != 0 && (memory.is_pageable(ends.destination) || memory.is_pageable(ends.source));
+  });
+  StreamState& state = state_of(stream);
+  const std::uint64_t ticket = state.submit([copies, move = std::move(move)](const FaultPointer&) -> FaultPointer {
+    if (auto problem = problem_of(copies, true)) return queued_fault("copy", *problem);
+    const DeviceAccess access;
+    move();
+    return nullptr;
+  });
+  // Pageable memory travels through a staging buffer, and the call returns when it has.
+  if (pageable) state.wait(ticket);
+}
+
+}  // namespace
+
+// On the calling thread, and in no order with any stream: these do not synchronise with a default stream.
+void copy(void* destination, const void* source, std::size_t bytes) {
+  injection_point("copy");
+  if (bytes == 0) return;
+  Memory::for_caller();
+  if (auto problem = problem_of(Ends{destination, bytes, source, bytes}, true)) {
+    throw Error(ErrorKind::failure, "copy", *problem, "pass whole allocations that live");
+  }
+  const DeviceAccess access;
+  std::memmove(destination, source, bytes);
+}
+
+void copy_async(void* destination, const void* source, std::size_t bytes, Stream& stream) {
+  injection_point("copy_async");
+  if (bytes == 0) return;
+  queue_copies("copy_async", {{destination, bytes, source, bytes}}, stream,
+               [=] { std::memmove(destination, source, bytes); });
+}
+
+void copy_strided_async(void* destination, const void* source, const StridedCopy& shape, Stream& stream) {
+  injection_point("copy_strided_async");
+  const auto [whole, destination_bytes, source_bytes] = strided_extent(shape);
+  if (destination_bytes == 0) return;
+  queue_copies(
+      "copy_strided_async", {{destination, destination_bytes, source, source_bytes}}, stream, [=, whole = whole] {
+        for (std::size_t plane = 0; plane < whole.planes; ++plane) {
+          for (std::size_t row = 0; row < whole.rows; ++row) {
+            std::memmove(
+                static_cast<char*>(destination) + (plane * whole.destination_rows + row) * whole.destination_pitch,
+                static_cast<const char*>(source) + (plane * whole.source_rows + row) * whole.source_pitch,
+                whole.row_bytes);
+          }
+        }
+      });
+}
+
+// One after another, from the last unless the order is natural: a copy that depends on another of its batch shows.
+void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
+  injection_point("copy_batch_async");
+  std::vector<Ends> copies;
+  // An item without bytes stays, so that the others keep their numbers in errors.
+  for (const auto& [destination, source, bytes] : items) copies.push_back({destination, bytes, source, bytes});
+  if (copies.empty()) return;
+  const bool backwards = configuration().order != emulator::Order::natural;
+  queue_copies("copy_batch_async", copies, stream, [copies, backwards] {
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      const Ends& ends = copies[backwards ? copies.size() - 1 - i : i];
+      if (ends.source_bytes != 0) std::memmove(ends.destination, ends.source, ends.source_bytes);
+    }
+  });
+}
+
+void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream) {
+  injection_point("fill_async");
+  if (bytes == 0) return;
+  std::optional<std::string> problem = Memory::for_caller().range_problem(pointer, bytes, false);
+  if (!problem && Memory::instance().is_pageable(pointer)) problem = "the pointer is to pageable host memory";
+  if (problem) throw Error(ErrorKind::failure, "fill_async", *problem, "pass device memory that lives");
+  state_of(stream).submit([=](const FaultPointer&) -> FaultPointer {
+    if (auto late = Memory::instance().range_problem(pointer, bytes, true)) return queued_fault("fill", *late);
+    const DeviceAccess access;
+    std::memset(pointer, value, bytes);
+    return nullptr;
+  });
+}
+
+// --- managed memory --------------------------------------------------------------------------------
+
+namespace {
+
+void need_managed(std::span<const MemoryRange> ranges, const char* call) {
+  Memory& memory = Memory::for_caller();
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const auto found = memory.find(ranges[i].pointer);
+    std::optional<std::string> problem = memory.range_problem(ranges[i].pointer, ranges[i].bytes, false);
+    if (!problem && (!found || found->kind != AllocationKind::managed)) {
+      problem = "the pointer is not to managed memory";
+    }
+    if (!problem) continue;
+    throw Error(ErrorKind::failure, call, ranges.size() == 1 ? *problem : fmt::format("item {}: {}", i, *problem),
+                "pass memory of malloc_managed");
+  }
+}
+
+void need_managed(const void* pointer, std::size_t bytes, const char* call) {
+  const MemoryRange range{const_cast<void*>(pointer), bytes};
+  need_managed({&range, 1}, call);
+}
+
+void need_location(Location location, const char* call) {
+  if (location.device >= 0) emulator::need_device(location.device, call);
+}
+
+/// What was discarded is poisoned when the stream comes to it; where it was prefetched to is told at once, as by
+/// prefetch.
+void discard_then_prefetch(std::span<const MemoryRange> ranges, bool discards, const Location* to, const char* call,
+                           Stream& stream) {
+  need(configuration().concurrent_managed, call, "concurrent managed access");
+  if (to != nullptr) need_location(*to, call);
+  need_managed(ranges, call);
+  if (to != nullptr) {
+    for (const auto& [pointer, bytes] : ranges) Memory::instance().set_prefetched(pointer, bytes, to->device);
+  }
+  std::vector<MemoryRange> poisoned;
+  if (discards) poisoned.assign(ranges.begin(), ranges.end());
+  state_of(stream).submit([poisoned = std::move(poisoned)](const FaultPointer&) -> FaultPointer {
+    for (const auto& [pointer, bytes] : poisoned) {
+      if (auto late = Memory::instance().range_problem(pointer, bytes, true)) return queued_fault("discard", *late);
+      std::memset(pointer, 0xff, bytes);
+    }
+    return nullptr;
+  });
+}
+
+}  // namespace
+
+void prefetch(void* pointer, std::size_t bytes, Location to, Stream& stream) {
+  injection_point("prefetch");
+  const MemoryRange range{pointer, bytes};
+  discard_then_prefetch({&range, 1}, false, &to, "prefetch", stream);
+}
+
+void prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream) {
+  injection_point("prefetch_batch");
+  discard_then_prefetch(ranges, false, &to, "prefetch_batch", stream);
+}
+
+void discard_batch(std::span<const MemoryRange> ranges, Stream& stream) {
+  injection_point("discard_batch");
+  discard_then_prefetch(ranges, true, nullptr, "discard_batch", stream);
+}
+
+void discard_and_prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream) {
+  injection_point("discard_and_prefetch_batch");
+  discard_then_prefetch(ranges, true, &to, "discard_and_prefetch_batch", stream);
+}
+
+void advise(void* pointer, std::size_t bytes, Advice, Location location) {
+  injection_point("advise");
+  need(configuration().concurrent_managed, "advise", "concurrent managed access");
+  need_location(location, "advise");
+  need_managed(pointer, bytes, "advise");
+}
+
+std::optional<int> last_prefetch(const void* pointer, std::size_t bytes) {
+  injection_point("last_prefetch");
+  need_managed(pointer, bytes, "last_prefetch");
+  return Memory::instance().last_prefetch(pointer, bytes);
+}
+
+}  // namespace isthmus::device
