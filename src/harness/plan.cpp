@@ -293,7 +293,7 @@ std::vector<const Workload*> select_workloads(const std::vector<std::string>& pa
   for (const auto& pattern : patterns) {
     const auto found = find_workloads(pattern);
     if (found.empty())
-      throw InputError("no workload matches '" + pattern + "'; " + suggestion(pattern, workload_names()));
+      throw InputError("no workload matches '" + pattern + "'; " + suggestion(pattern, workload_names(pattern)));
     for (const auto* workload : found) {
       if (!contains(selected, workload)) selected.push_back(workload);
     }

@@ -286,7 +286,7 @@ struct Preset {
 /// A workload and all that can be varied. Chained at registration.
 class Workload {
  public:
-  Workload(std::string name, void (*function)(Case&));
+  Workload(std::string name, std::function<void(Case&)> function);
   Workload& version(int v);  ///< raised whenever figures stop being comparable
   Workload& summary(std::string text);
   Workload& source(std::string text);  ///< paper and section
@@ -317,6 +317,21 @@ class Workload {
 class Registration {
  public:
   Registration(Workload workload);
+};
+
+/// What a family of workloads is made for.
+struct Machine {
+  int gpus = 1;
+  std::vector<int> memory_nodes{0};  ///< NUMA nodes with usable memory, ascending; {0} where the kernel knows none
+};
+
+/// Workloads whose names say between which memories of this machine they move data: made when they are first asked for.
+/// A namespace-scope constant, like Registration. `prefix` ends with a slash and begins every name. A name means the
+/// same on every machine; `make` may also be called for a larger machine than this one, since a name of a GPU or a node
+/// that is not there makes a case too, which the workload skips with the reason.
+class Family {
+ public:
+  Family(std::string prefix, std::vector<Workload> (*make)(const Machine&));
 };
 
 /// Seconds on the host's steady clock.

@@ -35,6 +35,14 @@ bool numa_node_usable(int node) noexcept {
   return available() && node >= 0 && node <= numa_max_node() && numa_bitmask_isbitset(numa_all_nodes_ptr, node) != 0;
 }
 
+std::vector<int> usable_numa_nodes() {
+  std::vector<int> nodes;
+  for (int node = 0; node <= highest_numa_node(); ++node) {
+    if (numa_node_usable(node)) nodes.push_back(node);
+  }
+  return nodes;
+}
+
 bool bind_thread(int node) noexcept {
   if (!numa_node_usable(node)) return false;
   bitmask* cpus = numa_allocate_cpumask();

@@ -8,6 +8,8 @@ namespace isthmus::memory {
 /// Highest NUMA node that has memory this process may use, -1 where the kernel knows no nodes.
 int highest_numa_node() noexcept;
 bool numa_node_usable(int node) noexcept;
+/// Nodes that have memory this process may use, ascending; empty where the kernel knows none.
+std::vector<int> usable_numa_nodes();
 
 /// Runs the calling thread, and threads it starts, on the processors of `node` (where it has any) and takes its memory
 /// from there. False when the kernel refuses.

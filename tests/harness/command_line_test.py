@@ -214,6 +214,29 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len({r["run"]["id"] for r in records}), 1)
         self.assertEqual(done.stdout.count("fixture/saxpy"), 3)
 
+    # --- families ------------------------------------------------------------------------------------
+
+    def test_a_family_is_listed_briefly_and_said_to_be_one(self):
+        text = self.run_bench("list", "moves/*gpu3*").stdout
+        self.assertIn("moves/*: 7 workloads", text)
+        self.assertNotIn("bytes=", text)
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 80)
+        self.assertIn("bytes=4096", self.run_bench("list", "moves/gpu3-gpu2/ce").stdout)
+        families = {w["name"]: w["family"] for w in json.loads(self.run_bench("list", "--json").stdout)["workloads"]}
+        self.assertEqual(families["moves/gpu0-gpu0/ce"], "moves/")
+        self.assertIsNone(families["fixture/saxpy"])
+
+    def test_a_member_that_this_machine_lacks_is_skipped_with_the_reason(self):
+        done = self.measure("moves/gpu40-gpu0/ce")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([r["skipped"] for r in self.records()], ["there is no gpu40 here"])
+
+    def test_a_broken_driver_does_not_break_the_list(self):
+        done = self.run_bench("list", "moves/*", ISTHMUS_INJECT="count:1")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("moves/gpu0-gpu0/ce", done.stdout)
+
     # --- what is on disk stays there -----------------------------------------------------------------
 
     def test_resume_goes_on_after_a_truncated_line(self):

@@ -1,5 +1,8 @@
 // Workloads of the tests: small enough for the emulator, one per thing that the harness must get right or notice.
 
+#include <algorithm>
+#include <string>
+
 #include "device/kernel.hpp"
 #include "harness/workload.hpp"
 
@@ -119,6 +122,46 @@ void skips(Case&) {
   throw Skip("this workload never runs");
 }
 const Registration skip_registration = Workload("fixture/skips", skips).summary("skips").unverified("it never runs");
+
+// A family: one move for each pair of places, the GPUs first. It never touches a GPU: nothing is moved at all.
+void move(Case& c, int from, int to, int gpus) {
+  if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");
+  const double bytes = static_cast<double>(c.extent("bytes"));
+  c.sample({.name = "rate",
+            .unit = "B/s",
+            .better = Better::higher,
+            .timer = "clock",
+            .bytes_moved = bytes,
+            .limit = 2e9,
+            .limit_source = "this test"},
+           [&] { return 1e9; });
+  c.verify("nothing moved", [] { return 0.0; }, 0);
+}
+
+std::vector<Workload> make_moves(const Machine& machine) {
+  std::vector<Workload> list;
+  for (int from = 0; from < machine.gpus; ++from) {
+    for (int to = 0; to < machine.gpus; ++to) {
+      const auto name = "moves/gpu" + std::to_string(from) + "-gpu" + std::to_string(to) + "/ce";
+      list.push_back(
+          Workload(name, [=](Case& c) { move(c, from, to, device::count()); })
+              .summary("moves nothing between two GPUs")
+              .metrics({"rate"})
+              .native()
+              .axis({.name = "bytes", .help = "bytes of one move", .default_value = std::int64_t{4096}, .minimum = 1}));
+    }
+  }
+  for (const int node : machine.memory_nodes) {
+    list.push_back(
+        Workload("moves/node" + std::to_string(node) + "-all/cpu", [](Case& c) { move(c, 0, 0, 1); })
+            .summary("moves nothing from a node")
+            .metrics({"rate"})
+            .native()
+            .axis({.name = "bytes", .help = "bytes of one move", .default_value = std::int64_t{4096}, .minimum = 1}));
+  }
+  return list;
+}
+const Family moves("moves/", make_moves);
 
 }  // namespace
 }  // namespace isthmus::harness

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "harness/registry.hpp"
@@ -140,6 +141,46 @@ TEST(Plan, RefusalsSayWhatToDo) {
   request.modes = {"pm"};
   request.placements = {"pinned"};
   contains(refusal(request), "--mode");
+}
+
+TEST(Family, IsExpandedForThisMachineAndForWhatAPatternNames) {
+  const auto names = [](std::string_view pattern) {
+    std::vector<std::string> list;
+    for (const auto* workload : find_workloads(pattern)) list.push_back(workload->name());
+    return list;
+  };
+  const auto gpus = static_cast<std::size_t>(std::max(1, device::count()));
+  EXPECT_EQ(names("moves/gpu*").size(), gpus * gpus);
+  EXPECT_EQ(names("moves/gpu40-gpu41/ce"), std::vector<std::string>{"moves/gpu40-gpu41/ce"});
+  EXPECT_EQ(names("moves/gpu*").size(), gpus * gpus) << "a name that was asked for must not stay in globs";
+  EXPECT_EQ(names("moves/node63-all/cpu"), std::vector<std::string>{"moves/node63-all/cpu"});
+  EXPECT_TRUE(names("moves/gpu64-gpu0/ce").empty()) << "nobody has so many";
+  EXPECT_TRUE(names("moves/gpu99999999999-gpu0/ce").empty());
+  EXPECT_EQ(machine_for("moves/gpu7-gpu2/ce").gpus, 8);
+  const auto nodes = machine_for("moves/node62-node61/cpu").memory_nodes;
+  EXPECT_TRUE(std::is_sorted(nodes.begin(), nodes.end()));
+  EXPECT_EQ(nodes.back(), 62);
+}
+
+TEST(Family, PointersStayAndANameIsOneWorkload) {
+  const auto* before = find_workloads("moves/gpu0-gpu0/ce").front();
+  find_workloads("moves/gpu20-*");
+  EXPECT_EQ(find_workloads("moves/gpu0-gpu0/ce").front(), before);
+  EXPECT_EQ(family_of(*before), "moves/");
+  EXPECT_EQ(family_of(*find_workloads("fixture/saxpy").front()), "");
+  EXPECT_EQ(select_workloads({"moves/gpu0-gpu0/ce", "moves/gpu0*", "moves/gpu5-gpu0/ce"}).front(), before);
+  const auto selected = select_workloads({"moves/gpu5-gpu0/ce", "*", "moves/gpu5-gpu0/ce"});
+  EXPECT_EQ(std::set<const Workload*>(selected.begin(), selected.end()).size(), selected.size());
+}
+
+TEST(Family, MisspeltNamesAreSuggestedFromTheExpansion) {
+  EXPECT_NE(refusal(of("moves/gpu3-gpu2/cee")).find("did you mean 'moves/gpu3-gpu2/ce'?"), std::string::npos);
+  EXPECT_NE(refusal(of("move/gpu0-gpu0/ce")).find("did you mean 'moves/gpu0-gpu0/ce'?"), std::string::npos);
+}
+
+TEST(Family, WrongOnesAreRefused) {
+  EXPECT_THROW(Family("noslash", nullptr), std::logic_error);
+  EXPECT_THROW(Family("moves/", nullptr), std::logic_error);
 }
 
 TEST(Registry, SizesAndPresetsOfEveryWorkloadFitItsAxes) {
