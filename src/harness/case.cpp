@@ -14,22 +14,8 @@ namespace isthmus::harness {
 
 // --- what was asked for ------------------------------------------------------------------------------
 
-namespace {
-
-const AxisValue& axis_value(const CaseSpec& spec, std::string_view axis) {
-  const auto* value = spec.find(axis);
-  if (value == nullptr)
-    throw std::logic_error(
-        fmt::format("{} asks for axis {}, which its registration lacks", spec.workload->name(), axis));
-  return *value;
-}
-
-}  // namespace
-
 std::int64_t Case::integer(std::string_view axis) const {
-  const auto* number = std::get_if<std::int64_t>(&axis_value(state_.spec, axis));
-  if (number == nullptr) throw std::logic_error(fmt::format("axis {} is a choice, not an integer", axis));
-  return *number;
+  return state_.spec.integer(axis);
 }
 
 std::size_t Case::extent(std::string_view axis) const {
@@ -41,9 +27,7 @@ std::size_t Case::extent(std::string_view axis) const {
 }
 
 std::string_view Case::choice(std::string_view axis) const {
-  const auto* text = std::get_if<std::string>(&axis_value(state_.spec, axis));
-  if (text == nullptr) throw std::logic_error(fmt::format("axis {} is an integer, not a choice", axis));
-  return *text;
+  return state_.spec.choice(axis);
 }
 
 memory::Placement Case::placement() const {

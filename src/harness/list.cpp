@@ -39,7 +39,10 @@ json axis_json(const Axis& axis) {
           {"help", axis.help},
           {"default", value_json(axis.default_value)},
           {"allowed", axis.allowed.empty() ? json(nullptr) : values_json(axis.allowed)},
-          {"minimum", axis.minimum}};
+          {"minimum", axis.minimum},
+          {"bytes", axis.bytes},
+          {"usual", values_json(axis.usual)},
+          {"sweep", values_json(axis.sweep)}};
 }
 
 json preset_json(const Preset& preset) {
@@ -84,6 +87,23 @@ json workload_json(const Workload& workload) {
 
 namespace {
 
+std::string value_text(const Axis& axis, const AxisValue& value) {
+  const auto* number = std::get_if<std::int64_t>(&value);
+  return axis.bytes && number != nullptr ? exact_bytes(*number) : to_text(value);
+}
+
+/// "threads=64", "bytes=4KiB,64MiB" where these run by default; with the range of --size-sweep.
+std::string axis_text(const Axis& axis) {
+  std::vector<std::string> values;
+  for (const auto& value : axis.usual) values.push_back(value_text(axis, value));
+  if (values.empty()) values.push_back(value_text(axis, axis.default_value));
+  std::string text = axis.name + "=" + join(values, ",");
+  if (!axis.sweep.empty())
+    text += fmt::format(" ({} to {} by --size-sweep)", value_text(axis, axis.sweep.front()),
+                        value_text(axis, axis.sweep.back()));
+  return text;
+}
+
 /// A workload with all that can be varied.
 std::string details_text(const Workload& workload) {
   const auto& description = workload.description();
@@ -101,7 +121,7 @@ std::string details_text(const Workload& workload) {
   for (const auto& size : description.sizes) words.push_back(size.name);
   line("sizes", words);
   words.clear();
-  for (const auto& axis : description.axes) words.push_back(axis.name + "=" + to_text(axis.default_value));
+  for (const auto& axis : description.axes) words.push_back(axis_text(axis));
   line("axes", words);
   words.clear();
   for (const auto& preset : description.presets) words.push_back(preset.name);

@@ -264,9 +264,34 @@ struct Axis {
   AxisValue default_value{};
   std::vector<AxisValue> allowed{};  ///< empty: any integer ≥ minimum
   std::int64_t minimum = 0;
+  bool bytes = false;  ///< a number of bytes: may be written 4KiB, 64MiB, 1GiB
+  /// What runs where the user names neither this axis nor a size or preset that sets it; empty: default_value.
+  std::vector<AxisValue> usual{};
+  std::vector<AxisValue> sweep{};  ///< what --size-sweep runs
 };
 
 using AxisSettings = std::vector<std::pair<std::string, AxisValue>>;
+
+class Workload;
+
+/// One point of the product workload × placement × staging × size × axes, before anything runs.
+struct CaseSpec {
+  const Workload* workload = nullptr;
+  std::optional<memory::Placement> placement;
+  std::optional<Staging> staging;
+  std::optional<std::string> size;
+  std::optional<std::string> preset;
+  AxisSettings axes;                          ///< every axis of the workload, in its order
+  std::vector<std::string> varied;            ///< axes that take several values in this run
+  std::optional<std::string> not_applicable;  ///< why this combination is recorded as skipped
+
+  const AxisValue* find(std::string_view axis) const noexcept;
+  std::int64_t integer(std::string_view axis) const;
+  std::string_view choice(std::string_view axis) const;
+  /// "microbench/saxpy pinned×direct tiny threads=64", for progress lines and messages.
+  std::string label() const;
+  bool operator==(const CaseSpec&) const = default;
+};
 
 struct Size {
   std::string name{};  ///< tiny small medium large super mega

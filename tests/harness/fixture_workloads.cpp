@@ -1,7 +1,9 @@
 // Workloads of the tests: small enough for the emulator, one per thing that the harness must get right or notice.
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "device/kernel.hpp"
 #include "harness/workload.hpp"
@@ -139,26 +141,35 @@ void move(Case& c, int from, int to, int gpus) {
 }
 
 std::vector<Workload> make_moves(const Machine& machine) {
+  const auto kib = [](std::int64_t n) { return AxisValue(n << 10); };
+  const auto move_workload = [&](const std::string& name, std::function<void(Case&)> function) {
+    return Workload(name, std::move(function))
+        .summary("moves nothing")
+        .metrics({"rate"})
+        .native()
+        .axis({.name = "bytes",
+               .help = "bytes of one move",
+               .default_value = kib(4),
+               .minimum = 1,
+               .bytes = true,
+               .usual = {kib(4), kib(64)},
+               .sweep = {kib(4), kib(64), kib(1024)}})
+        .size("tiny", {{"bytes", kib(4)}})
+        .size("small", {{"bytes", kib(16)}});
+  };
   std::vector<Workload> list;
   for (int from = 0; from < machine.gpus; ++from) {
     for (int to = 0; to < machine.gpus; ++to) {
       const auto name = "moves/gpu" + std::to_string(from) + "-gpu" + std::to_string(to) + "/ce";
-      list.push_back(
-          Workload(name, [=](Case& c) { move(c, from, to, device::count()); })
-              .summary("moves nothing between two GPUs")
-              .metrics({"rate"})
-              .native()
-              .axis({.name = "bytes", .help = "bytes of one move", .default_value = std::int64_t{4096}, .minimum = 1}));
+      list.push_back(move_workload(name, [=](Case& c) { move(c, from, to, device::count()); })
+                         .axis({.name = "streams",
+                                .help = "streams that move",
+                                .default_value = std::int64_t{1},
+                                .allowed = {std::int64_t{1}, std::int64_t{2}}}));
     }
   }
-  for (const int node : machine.memory_nodes) {
-    list.push_back(
-        Workload("moves/node" + std::to_string(node) + "-all/cpu", [](Case& c) { move(c, 0, 0, 1); })
-            .summary("moves nothing from a node")
-            .metrics({"rate"})
-            .native()
-            .axis({.name = "bytes", .help = "bytes of one move", .default_value = std::int64_t{4096}, .minimum = 1}));
-  }
+  for (const int node : machine.memory_nodes)
+    list.push_back(move_workload("moves/node" + std::to_string(node) + "-all/cpu", [](Case& c) { move(c, 0, 0, 1); }));
   return list;
 }
 const Family moves("moves/", make_moves);
