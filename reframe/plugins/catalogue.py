@@ -15,7 +15,10 @@ PATH = pathlib.Path(__file__).resolve().parents[1] / "checks" / "catalogue.json"
 
 
 def essence(listing: dict) -> dict:
-    """What a check needs of the binary's list; a pure function of it, in a fixed order."""
+    """What a check needs of the binary's list; a pure function of it, in a fixed order.
+
+    What a family made depends on the machine that was asked, so it has no place in a file that is the same everywhere.
+    """
     workloads = [
         {
             "name": w["name"],
@@ -27,6 +30,7 @@ def essence(listing: dict) -> dict:
             "native": w["native"],
         }
         for w in sorted(listing["workloads"], key=lambda w: w["name"])
+        if not w.get("family")
     ]
     placements, stagings = listing["placements"], listing["stagings"]
     modes = sorted(

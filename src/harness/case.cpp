@@ -7,6 +7,7 @@
 #include "harness/case_state.hpp"
 #include "harness/host_memory.hpp"
 #include "harness/interrupt.hpp"
+#include "harness/names.hpp"
 #include "harness/statistics.hpp"
 #include "memory/parallel.hpp"
 
@@ -14,22 +15,8 @@ namespace isthmus::harness {
 
 // --- what was asked for ------------------------------------------------------------------------------
 
-namespace {
-
-const AxisValue& axis_value(const CaseSpec& spec, std::string_view axis) {
-  const auto* value = spec.find(axis);
-  if (value == nullptr)
-    throw std::logic_error(
-        fmt::format("{} asks for axis {}, which its registration lacks", spec.workload->name(), axis));
-  return *value;
-}
-
-}  // namespace
-
 std::int64_t Case::integer(std::string_view axis) const {
-  const auto* number = std::get_if<std::int64_t>(&axis_value(state_.spec, axis));
-  if (number == nullptr) throw std::logic_error(fmt::format("axis {} is a choice, not an integer", axis));
-  return *number;
+  return state_.spec.integer(axis);
 }
 
 std::size_t Case::extent(std::string_view axis) const {
@@ -41,9 +28,7 @@ std::size_t Case::extent(std::string_view axis) const {
 }
 
 std::string_view Case::choice(std::string_view axis) const {
-  const auto* text = std::get_if<std::string>(&axis_value(state_.spec, axis));
-  if (text == nullptr) throw std::logic_error(fmt::format("axis {} is an integer, not a choice", axis));
-  return *text;
+  return state_.spec.choice(axis);
 }
 
 memory::Placement Case::placement() const {
@@ -151,59 +136,190 @@ void Case::measure(const std::function<void(const Launch&)>& body) {
   state_.run_measurement(body);
 }
 
-void Case::sample(Metric metric, const std::function<double()>& body) {
-  const HarnessAtWork at_work(state_);
+void Case::needs(std::size_t host_bytes, std::size_t device_bytes) {
+  state_.needed_host_bytes = host_bytes;
+  state_.needed_device_bytes = device_bytes;
+  state_.check_footprint(host_bytes, device_bytes);
   if (state_.footprint_only) throw FootprintKnown{};
+  state_.result.peak_device_bytes = std::max(state_.result.peak_device_bytes, device_bytes);
+}
+
+namespace {
+
+Series series_of(Metric metric) {
   Series series;
   series.name = std::move(metric.name);
   series.unit = std::move(metric.unit);
   series.better = metric.better;
   series.timer = std::move(metric.timer);
   series.direction = std::move(metric.direction);
+  series.tick = timer_tick(series.timer);
   if (metric.bytes_needed > 0) series.bytes_needed = metric.bytes_needed;
   if (metric.bytes_moved > 0) series.bytes_moved = metric.bytes_moved;
   if (metric.limit) {
     series.limit = Limit{*metric.limit, std::move(metric.limit_source)};
   } else {
-    series.limit_reason = "the workload states none";
+    series.limit_reason = metric.limit_reason.empty() ? "the workload states none" : std::move(metric.limit_reason);
   }
-  series.warmups = state_.warmups();
-  {
-    const Accounted warming(state_.account.warmups);
-    for (int i = 0; i < series.warmups && !interrupted(); ++i) body();
+  return series;
+}
+
+}  // namespace
+
+void Case::sample(Metric metric, const std::function<double()>& body) {
+  sample(std::vector<Metric>{std::move(metric)}, [&body] { return std::vector<double>{body()}; });
+}
+
+void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body) {
+  const HarnessAtWork at_work(state_);
+  if (state_.footprint_only) throw FootprintKnown{};
+  std::vector<Series> all;
+  for (auto& metric : metrics) {
+    all.push_back(series_of(std::move(metric)));
+    all.back().warmups = state_.warmups();
   }
+  if (all.empty()) throw std::logic_error("sample() is given no metric");
+  std::vector<std::string> names;
+  for (const auto& series : all) names.push_back(series.name);
+  const auto name = join(names, " and ");
+
+  // Takes one sample; what its body says of it is in state_.sample afterwards.
+  const auto take = [&](double& part) {
+    const Accounted accounted(part);
+    state_.sample.emplace();
+    const auto values = body();
+    if (values.size() != all.size())
+      throw std::logic_error(
+          fmt::format("{} values came out for {}: the body returns one of each", values.size(), name));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!std::isfinite(values[i]))
+        throw std::runtime_error(fmt::format("metric {} came out as {}; its timing is wrong", all[i].name, values[i]));
+    }
+    return values;
+  };
+  for (int i = 0; i < all.front().warmups && !interrupted(); ++i) take(state_.account.warmups);
+
+  int batch = 1;
+  std::vector<std::size_t> invalid, throttled;
   state_.monitor.begin();
-  while (!interrupted()) {
-    {
-      const Accounted sampling(state_.account.samples);
-      const double value = body();
-      if (!std::isfinite(value))
-        throw std::runtime_error(fmt::format("metric {} came out as {}; its timing is wrong", series.name, value));
-      series.samples.push_back(value);
-    }
-    const auto stop = state_.stop(series.samples.size(), state_.most_samples(), median_is_settled(series.samples));
-    for (const auto spoilt : state_.monitor.sample_done(series.samples.size() - 1, stop.has_value()))
-      series.invalid.push_back(spoilt);
-    if (stop) {
-      series.stop = *stop;
-      break;
-    }
+  std::optional<Stop> stop;
+  for (std::size_t index = 0; !stop && !interrupted(); ++index) {
+    const auto values = take(state_.account.samples);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].samples.push_back(values[i]);
+    batch = state_.sample->batch;
+    for (auto& warning : state_.sample->spoilt)
+      state_.result.warn(std::move(warning.code), std::move(warning.message), {index});
+    if (!state_.sample->spoilt.empty()) invalid.push_back(index);
+    for (auto& series : all) series.invalid = invalid;
+    const bool settled =
+        std::all_of(all.begin(), all.end(), [](const auto& series) { return median_is_settled(series.valid()); });
+    stop = state_.stop(index + 1, state_.most_samples(), settled);
+    for (const auto spoilt : state_.monitor.sample_done(index, stop.has_value())) throttled.push_back(spoilt);
   }
+  state_.sample.reset();
   if (interrupted()) {
-    series.stop = Stop::interrupted;
+    stop = Stop::interrupted;
     state_.result.interrupted = true;
   }
-  if (!series.invalid.empty())
-    state_.result.warn("throttled", "the device slowed itself down while " + series.name + " was sampled",
-                       series.invalid);
-  if (!series.samples.empty()) state_.result.metrics.push_back(std::move(series));
+  if (!throttled.empty())
+    state_.result.warn("throttled", "the device slowed itself down while " + name + " was sampled", throttled);
+  invalid.insert(invalid.end(), throttled.begin(), throttled.end());
+  std::sort(invalid.begin(), invalid.end());
+  invalid.erase(std::unique(invalid.begin(), invalid.end()), invalid.end());
+  for (auto& series : all) {
+    if (series.samples.empty()) continue;
+    series.invalid = invalid;
+    series.stop = *stop;
+    series.batch = batch;
+    state_.judge_ticks(series);
+    state_.result.metrics.push_back(std::move(series));
+  }
   state_.sampled = true;
   // Checks may refer to what stands on the workload's stack, so they run while it is there.
   const Accounted verifying(state_.account.verifying);
   state_.verifier.check_own();
 }
 
+void Case::batch(int operations) {
+  if (!state_.sample) throw std::logic_error("batch() is called outside the body of sample()");
+  if (operations < 1) throw std::logic_error("a batch has at least one operation");
+  state_.sample->batch = operations;
+}
+
+void Case::spoil(std::string code, std::string message) {
+  if (!state_.sample) throw std::logic_error("spoil() is called outside the body of sample()");
+  state_.sample->spoilt.push_back({std::move(code), std::move(message), {}});
+}
+
+void Case::observe(Metric metric, double value) {
+  if (state_.footprint_only) throw FootprintKnown{};
+  if (!std::isfinite(value))
+    throw std::runtime_error(fmt::format("metric {} came out as {}, which is no value", metric.name, value));
+  metric.timer = "none";
+  auto series = series_of(std::move(metric));
+  series.samples = {value};
+  series.stop = Stop::single;
+  state_.result.metrics.push_back(std::move(series));
+}
+
+bool Case::emulated() const {
+  return state_.emulated;
+}
+bool Case::latch() const {
+  return state_.wants_latch();
+}
+double Case::latch_timeout() const {
+  return state_.sampling.latch_timeout;
+}
+double Case::least_seconds(std::string_view timer) const {
+  return state_.emulated ? 0 : state_.sampling.least_ticks * timer_tick(timer);
+}
+int Case::largest_batch() const {
+  return state_.sampling.largest_batch;
+}
+int Case::numa_node() const {
+  return state_.result.numa_node;
+}
+
 // --- state -------------------------------------------------------------------------------------------
+
+double timer_tick(std::string_view timer) {
+  constexpr double kClockTick = 100e-9;  // two calls of now() are this far apart at worst
+  if (timer == "event") return device::timer_tick();
+  if (timer == "clock") return kClockTick;
+  if (timer == "none") return 0;
+  throw std::logic_error(fmt::format("there is no timer '{}'; choose event, clock or none", timer));
+}
+
+bool Case::State::wants_latch() {
+  if (!sampling.latch) result.warn("no_latch", "no latch held the stream, as asked for: times include submission");
+  return sampling.latch;
+}
+
+namespace {
+
+/// What the timer measured for one operation; nullopt where the value does not tell.
+std::optional<double> seconds_of(const Series& metric, double value) {
+  if (metric.unit == "s") return value;
+  if (metric.unit == "1/s" && value > 0) return 1 / value;
+  if (metric.unit == "B/s" && value > 0 && metric.bytes_moved) return *metric.bytes_moved / value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Case::State::judge_ticks(Series& metric) {
+  if (metric.samples.empty() || metric.tick <= 0 || emulated) return;
+  std::optional<double> shortest;
+  for (const double value : metric.samples) {
+    const auto seconds = seconds_of(metric, value);
+    if (seconds) shortest = std::min(shortest.value_or(*seconds), *seconds);
+  }
+  metric.coarse = shortest && *shortest * metric.batch < sampling.least_ticks * metric.tick;
+  if (metric.coarse)
+    result.warn("timer_coarse", fmt::format("{} is shorter than {} ticks of its timer, so its interval is not given",
+                                            metric.name, sampling.least_ticks));
+}
 
 void Case::State::own_code_begins() {
   own_code_begin_ = now();
@@ -231,6 +347,7 @@ void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_byt
     throw Skip(fmt::format("needs {} of host memory, {} are available", format_bytes(static_cast<double>(host_bytes)),
                            format_bytes(static_cast<double>(*host))),
                SkipKind::memory);
+  if (!device) return;
   const auto card = device::memory_info();
   if (device_bytes + device::SpinLatch::kDeviceBytes > card.free)  // the latch is not there yet
     throw Skip(

@@ -152,8 +152,10 @@ Footprint footprint(const CaseSpec& spec, const RunContext& context) {
   }
   CaseResult result;
   result.spec = spec;
+  result.numa_node = context.numa_node;
   Case::State state(spec, context.device, context.seed, context.sampling, result);
   state.footprint_only = true;
+  state.emulated = is_emulated(*spec.workload);
   guarded(result, [&] {
     try {
       Case run(state);
@@ -161,6 +163,8 @@ Footprint footprint(const CaseSpec& spec, const RunContext& context) {
     } catch (const FootprintKnown&) {
     }
   });
+  found.host_bytes = state.needed_host_bytes;
+  found.device_bytes = state.needed_device_bytes;
   if (state.set) {
     found.host_bytes = state.set->host_bytes();
     found.device_bytes = state.set->device_bytes();

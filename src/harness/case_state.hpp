@@ -31,8 +31,11 @@ struct SamplingOptions {
   static constexpr double kDefaultBudget = 120;
 };
 
-/// Thrown by measure() and sample() when only the footprint is wanted (--dry-run).
+/// Thrown by measure(), needs() and sample() when only the footprint is wanted (--dry-run).
 struct FootprintKnown {};
+
+/// Seconds between two values that "event" or "clock" can tell apart; 0 for "none".
+double timer_tick(std::string_view timer);
 
 /// Seconds that went into the parts of a case.
 struct TimeAccount {
@@ -89,6 +92,13 @@ struct Case::State {
   std::size_t chunk_units = 0;
   Verifier verifier;
   bool measured = false, sampled = false;
+  std::size_t needed_host_bytes = 0, needed_device_bytes = 0;  ///< as needs() said
+  /// What the body of sample() says of the sample it takes.
+  struct Sample {
+    int batch = 1;
+    std::vector<Warning> spoilt;
+  };
+  std::optional<Sample> sample;
   /// What measure() leaves to the end of the case, so that checks declared after it still find the results.
   std::function<void()> finish;
 
@@ -107,6 +117,11 @@ struct Case::State {
   /// as far as it was not accounted for as something else.
   void own_code_begins();
   void own_code_ends();
+
+  /// Whether streams shall be held; where not, the record says so.
+  bool wants_latch();
+  /// Notes where a sample of the metric is so short that its timer is too coarse for it.
+  void judge_ticks(Series& metric);
 
   /// nullopt: go on; else why sampling ends after these samples.
   std::optional<Stop> stop(std::size_t taken, int most, bool settled, double budget_share = 1) const;

@@ -24,16 +24,17 @@ constexpr const char* kExamples = R"(Examples:
   isthmus-bench info
   isthmus-bench run microbench/saxpy --size tiny --table
   isthmus-bench run 'microbench/*' --mode all --size super --record super.jsonl
-  isthmus-bench run microbench/gemm --placement pinned,managed --staging all --dry-run
-  isthmus-bench run microbench/saxpy --set threads=512 --samples 30 --processes 3
+  isthmus-bench run microbench/gemm --placement pinned,managed --dry-run
+  isthmus-bench run microbench/saxpy --set threads=256,512 --processes 3
+  isthmus-bench run reference/pinned_h2d --set bytes=4KiB,64KiB,1MiB --table
 
 Exit codes: 0 all passed or skipped; 1 a case failed or there is no device;
 2 bad input, before any work; 3 interrupted or device lost, records are on disk.)";
 
 constexpr const char* kRunExamples = R"(Modes: baseline async uvm uvm_async pm pm_async, or all.
-Environment: ISTHMUS_RESULTS (folder of records), ISTHMUS_HOST_MEMORY (bytes that
-may be used, as 8GiB), ISTHMUS_SYSTEM, ISTHMUS_PARTITION, ISTHMUS_PROFILER (names
-written into records), ISTHMUS_INJECT, ISTHMUS_EMULATOR (tests).)";
+Environment: ISTHMUS_RESULTS (folder of records), ISTHMUS_HOST_MEMORY (bytes
+that may be used, as 8GiB), ISTHMUS_SYSTEM, ISTHMUS_PARTITION, ISTHMUS_PROFILER
+(names written into records), ISTHMUS_INJECT, ISTHMUS_EMULATOR (tests).)";
 
 /// Values of comma lists that may also be repeated.
 std::vector<std::string> flatten(const std::vector<std::string>& lists, std::string_view option) {
@@ -132,11 +133,12 @@ std::string problem(const CLI::App& app, int argc, char** argv, const CLI::Parse
 int run(CLI::App& app, int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kExamples);
+  app.get_formatter()->column_width(26);  // for lines of at most 80 columns
   app.set_help_flag("-h,--help", "Show this help");
 
   std::string pattern = "*";
   bool as_json = false;
-  auto* list = app.add_subcommand("list", "Show workloads, their placements, sizes, axes and presets");
+  auto* list = app.add_subcommand("list", "Show workloads and what can be varied");
   list->add_option("PATTERN", pattern, "Glob on workload names")->capture_default_str();
   list->add_flag("--json", as_json, "Print JSON");
   auto* about = app.add_subcommand("info", "Show devices, host and build");
@@ -148,11 +150,12 @@ int run(CLI::App& app, int argc, char** argv) {
   auto* measure = app.add_subcommand("run", "Measure, and append one record per case");
   measure->footer(kRunExamples);
   measure->add_option("PATTERN", options.request.patterns, "Globs on workload names")->required();
-  measure->add_option("--mode", modes, "Modes: aliases of placement and staging (default baseline)");
+  measure->add_option("--mode", modes, "Aliases of placement and staging (default baseline)");
   measure->add_option("--placement", placements, "Placements, comma list or all");
   measure->add_option("--staging", stagings, "Stagings, comma list or all");
   measure->add_option("--size", sizes, "Sizes tiny...mega, comma list or all (default small)");
-  measure->add_option("--set", options.request.settings, "An axis: --set threads=512; may be repeated");
+  measure->add_option("--set", options.request.settings, "Axis: threads=64,128 bytes=4KiB n=all; repeatable");
+  measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
   measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
   measure->add_option("--samples", numbers.samples, "Exactly N samples (default: adaptive, at most 30)");
   measure->add_option("--warmups", numbers.warmups, "Warm-up passes (default 2; none when emulated)");
@@ -161,9 +164,10 @@ int run(CLI::App& app, int argc, char** argv) {
   measure->add_option("--chunks", numbers.chunks, "Chunks of placement streamed (default 16)");
   measure->add_option("--record", options.record, "File to append to");
   measure->add_option("--device", options.device, "Index or UUID (default 0)");
-  measure->add_option("--numa", numbers.numa, "NUMA node of host memory and threads (default: the device's)");
+  measure->add_option("--numa", numbers.numa, "NUMA node of host memory (default: the device's)");
   measure->add_option("--seed", numbers.seed, "Seed of the inputs (default 42)");
-  measure->add_flag("!--no-latch", options.sampling.latch, "Do not hold the stream until all is queued");
+  measure->add_flag_callback(
+      "--no-latch", [&options] { options.sampling.latch = false; }, "Do not hold the stream until all is queued");
   measure->add_flag("--dry-run", options.dry_run, "Say what would run, how large and how long it is");
   measure->add_flag("--resume", options.resume, "Leave out cases that the record file holds already");
   measure->add_flag("--table", options.table, "Print medians at the end");

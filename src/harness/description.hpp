@@ -7,7 +7,7 @@
 namespace isthmus::harness {
 
 struct Workload::Description {
-  void (*function)(Case&) = nullptr;
+  std::function<void(Case&)> function;
   int version = 1;
   std::string summary, source;
   std::vector<std::string> tags;

@@ -80,6 +80,16 @@ std::string format_bytes(double bytes) {
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, kUnits[unit]);
 }
 
+std::string exact_bytes(std::int64_t bytes) {
+  constexpr const char* kUnits[] = {"", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + kUnits[unit];
+}
+
 std::optional<std::size_t> available_host_memory() {
   if (const char* text = std::getenv("ISTHMUS_HOST_MEMORY"); text != nullptr && *text != '\0') {
     const auto bytes = parse_bytes(text);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,9 @@ namespace isthmus::harness {
 std::optional<std::size_t> parse_bytes(std::string_view text) noexcept;
 /// "3.5 GiB", for messages.
 std::string format_bytes(double bytes);
+
+/// "64KiB", "1GiB", "1000": exact, as parse_bytes() reads it.
+std::string exact_bytes(std::int64_t bytes);
 
 /// Host memory this process may still take: ISTHMUS_HOST_MEMORY where set, else the smaller of MemAvailable and what
 /// the control groups (Slurm's limits) leave; nullopt where nobody says. Throws std::invalid_argument for an

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/facts_json.hpp"
@@ -38,7 +39,10 @@ json axis_json(const Axis& axis) {
           {"help", axis.help},
           {"default", value_json(axis.default_value)},
           {"allowed", axis.allowed.empty() ? json(nullptr) : values_json(axis.allowed)},
-          {"minimum", axis.minimum}};
+          {"minimum", axis.minimum},
+          {"bytes", axis.bytes},
+          {"usual", values_json(axis.usual)},
+          {"sweep", values_json(axis.sweep)}};
 }
 
 json preset_json(const Preset& preset) {
@@ -53,10 +57,20 @@ json preset_json(const Preset& preset) {
 
 json workload_json(const Workload& workload) {
   const auto& description = workload.description();
-  json entry = {{"name", workload.name()},      {"version", description.version}, {"summary", description.summary},
-                {"source", description.source}, {"tags", description.tags},       {"placements", json::array()},
-                {"stagings", json::array()},    {"axes", json::array()},          {"sizes", json::object()},
-                {"presets", json::array()},     {"metrics", json::array()},       {"native", description.native}};
+  json entry = {{"name", workload.name()},
+                {"version", description.version},
+                {"summary", description.summary},
+                {"source", description.source},
+                {"tags", description.tags},
+                {"placements", json::array()},
+                {"stagings", json::array()},
+                {"axes", json::array()},
+                {"sizes", json::object()},
+                {"presets", json::array()},
+                {"metrics", json::array()},
+                {"native", description.native},
+                {"family", nullptr}};
+  if (const auto family = family_of(workload); !family.empty()) entry["family"] = family;
   for (const auto placement : description.placements) entry["placements"].push_back(memory::name(placement));
   for (const auto staging : description.stagings) entry["stagings"].push_back(name(staging));
   for (const auto& axis : description.axes) entry["axes"].push_back(axis_json(axis));
@@ -71,29 +85,86 @@ json workload_json(const Workload& workload) {
 
 }  // namespace
 
+namespace {
+
+std::string value_text(const Axis& axis, const AxisValue& value) {
+  const auto* number = std::get_if<std::int64_t>(&value);
+  return axis.bytes && number != nullptr ? exact_bytes(*number) : to_text(value);
+}
+
+/// "threads=64", "bytes=4KiB,64MiB" where these run by default; with the range of --size-sweep.
+std::string axis_text(const Axis& axis) {
+  std::vector<std::string> values;
+  for (const auto& value : axis.usual) values.push_back(value_text(axis, value));
+  if (values.empty()) values.push_back(value_text(axis, axis.default_value));
+  std::string text = axis.name + "=" + join(values, ",");
+  if (!axis.sweep.empty())
+    text += fmt::format(" ({} to {} by --size-sweep)", value_text(axis, axis.sweep.front()),
+                        value_text(axis, axis.sweep.back()));
+  return text;
+}
+
+/// A workload with all that can be varied.
+std::string details_text(const Workload& workload) {
+  const auto& description = workload.description();
+  std::string text = fmt::format("{}\n    {}\n", workload.name(), description.summary);
+  const auto line = [&](std::string_view what, const std::vector<std::string>& words) {
+    if (!words.empty()) text += fmt::format("    {:<11}{}\n", what, join(words, " "));
+  };
+  std::vector<std::string> words;
+  for (const auto placement : description.placements) words.emplace_back(memory::name(placement));
+  line("placements", words);
+  words.clear();
+  for (const auto staging : description.stagings) words.emplace_back(name(staging));
+  line("stagings", words);
+  words.clear();
+  for (const auto& size : description.sizes) words.push_back(size.name);
+  line("sizes", words);
+  words.clear();
+  for (const auto& axis : description.axes) words.push_back(axis_text(axis));
+  line("axes", words);
+  words.clear();
+  for (const auto& preset : description.presets) words.push_back(preset.name);
+  line("presets", words);
+  return text;
+}
+
+/// A family's members, one line each: there may be hundreds.
+std::string family_text(std::string_view family, const std::vector<const Workload*>& members) {
+  constexpr std::size_t kColumns = 80;
+  std::size_t width = 0;
+  for (const auto* workload : members) width = std::max(width, workload->name().size());
+  std::string text = fmt::format("{}*: {} workloads; list a few of them to see their axes\n", family, members.size());
+  for (const auto* workload : members) {
+    std::string line = fmt::format("    {:<{}}  {}", workload->name(), width, workload->description().summary);
+    if (line.size() > kColumns) line = line.substr(0, kColumns - 1) + "~";
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string list_text(const std::string& pattern) {
+  constexpr std::size_t kFew = 4;
+  std::vector<std::pair<std::string_view, std::vector<const Workload*>>> families;
   std::string text;
   for (const auto* workload : select_workloads({pattern})) {
-    const auto& description = workload->description();
-    text += fmt::format("{}\n    {}\n", workload->name(), description.summary);
-    const auto line = [&](std::string_view what, const std::vector<std::string>& words) {
-      if (!words.empty()) text += fmt::format("    {:<11}{}\n", what, join(words, " "));
-    };
-    std::vector<std::string> words;
-    for (const auto placement : description.placements) words.emplace_back(memory::name(placement));
-    line("placements", words);
-    words.clear();
-    for (const auto staging : description.stagings) words.emplace_back(name(staging));
-    line("stagings", words);
-    words.clear();
-    for (const auto& size : description.sizes) words.push_back(size.name);
-    line("sizes", words);
-    words.clear();
-    for (const auto& axis : description.axes) words.push_back(axis.name + "=" + to_text(axis.default_value));
-    line("axes", words);
-    words.clear();
-    for (const auto& preset : description.presets) words.push_back(preset.name);
-    line("presets", words);
+    const auto family = family_of(*workload);
+    if (family.empty()) {
+      text += details_text(*workload);
+    } else {
+      if (families.empty() || families.back().first != family)
+        families.emplace_back(family, std::vector<const Workload*>{});
+      families.back().second.push_back(workload);
+    }
+  }
+  for (const auto& [family, members] : families) {
+    if (members.size() > kFew) {
+      text += family_text(family, members);
+      continue;
+    }
+    for (const auto* workload : members) text += details_text(*workload);
   }
   return text;
 }

@@ -20,8 +20,6 @@ namespace {
 using memory::Travel;
 using Next = device::SpinLatch::Next;
 
-constexpr double kClockTick = 100e-9;  // two calls of now() are this far apart at worst
-
 /// What one pass took. Times are per operation; those of the clock include submission and wait.
 struct Pass {
   std::optional<double> in, kernel, out;
@@ -58,9 +56,8 @@ class Measurement {
     out_by_clock_ = memory::travel_out(placement_) == Travel::host_access;
     overlapped_by_clock_ = out_by_clock_ || memory::travel_in(placement_) == Travel::blocking ||
                            memory::travel_out(placement_) == Travel::blocking;
-    latch_ = s_.sampling.latch;
+    latch_ = s_.wants_latch();
     latch_copies_ = latch_ && !set_.copies_block();
-    if (!latch_) s_.result.warn("no_latch", "no latch held the stream, as asked for: times include submission");
     streamed_ = placement_ == memory::Placement::streamed;
     if (streamed_) {
       chunks_ = memory::cut(s_.chunk_units, s_.sampling.chunks);
@@ -395,7 +392,7 @@ class Measurement {
       metric.direction = direction;
       if (needed > 0) metric.bytes_needed = static_cast<double>(needed);
       if (moved > 0) metric.bytes_moved = static_cast<double>(moved);
-      judge_ticks(metric);
+      s_.judge_ticks(metric);
     };
     report("in", "event", in, in_batch_, in_bytes_, in_moved_, "h2d");
     report("kernel", "event", kernel, kernel_batch_, 0, 0, "");
@@ -442,7 +439,7 @@ class Measurement {
       s_.result.warn("latch_timeout", "the latch that holds the stream gave up in the overlapped reading", late);
     if (!throttled.empty())
       s_.result.warn("throttled", "the device slowed itself down during the overlapped reading", throttled);
-    judge_ticks(metric);
+    s_.judge_ticks(metric);
     measure_sync_cost();
   }
 
@@ -475,18 +472,8 @@ class Measurement {
     Series& metric = s_.result.metrics.emplace_back();
     metric.name = name;
     metric.timer = timer;
-    metric.tick = timer == "event" ? device::timer_tick() : timer == "clock" ? kClockTick : 0;
+    metric.tick = timer_tick(timer);
     return metric;
-  }
-
-  void judge_ticks(Series& metric) {
-    if (metric.samples.empty() || metric.tick <= 0 || s_.emulated) return;
-    const double shortest = *std::min_element(metric.samples.begin(), metric.samples.end()) * metric.batch;
-    metric.coarse = shortest < s_.sampling.least_ticks * metric.tick;
-    if (metric.coarse)
-      s_.result.warn("timer_coarse",
-                     fmt::format("{} is shorter than {} ticks of its timer, so its interval is not given", metric.name,
-                                 s_.sampling.least_ticks));
   }
 
   void report_allocation() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "harness/host_memory.hpp"
 #include "harness/names.hpp"
 #include "harness/registry.hpp"
 
@@ -184,13 +185,18 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
   const bool wants_number = axis.allowed.empty() ? std::holds_alternative<std::int64_t>(axis.default_value)
                                                  : std::holds_alternative<std::int64_t>(axis.allowed.front());
   AxisValue value = text;
-  if (wants_number) {
+  // 1.5 is no number of bytes, 1.5GiB is one: only what ends with a unit is read as such.
+  const auto bytes = axis.bytes && text.ends_with('B') ? parse_bytes(text) : std::nullopt;
+  if (wants_number && bytes) {
+    value = static_cast<std::int64_t>(*bytes);
+  } else if (wants_number) {
     std::int64_t number = 0;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (failure == std::errc::result_out_of_range)
       throw InputError("'" + text + "' is out of range for " + where + ": integers have 64 bits");
     if (failure != std::errc{} || end != text.data() + text.size())
-      throw InputError("'" + text + "' is not an integer, which " + where + " takes");
+      throw InputError("'" + text + "' is not " + (axis.bytes ? "a number of bytes (as 4096, 4KiB)" : "an integer") +
+                       ", which " + where + " takes");
     value = number;
   }
   if (!axis.allowed.empty()) {
@@ -205,21 +211,47 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
   return value;
 }
 
-using TextSettings = std::vector<std::pair<std::string, std::string>>;
+/// What the user set an axis to, still as text.
+struct Setting {
+  std::string axis;
+  std::vector<std::string> values;
+};
 
-TextSettings parse_settings(const std::vector<std::string>& settings) {
-  TextSettings parsed;
+std::vector<Setting> parse_settings(const std::vector<std::string>& settings) {
+  std::vector<Setting> parsed;
   for (const auto& text : settings) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-      throw InputError("'" + text + "' is no setting; write --set axis=value");
+      throw InputError("'" + text + "' is no setting; write --set axis=value or --set axis=value,value");
     std::string axis = text.substr(0, equals);
-    const bool twice =
-        std::any_of(parsed.begin(), parsed.end(), [&](const auto& entry) { return entry.first == axis; });
-    if (twice) throw InputError("axis " + axis + " is set twice; give it one value");
-    parsed.emplace_back(std::move(axis), text.substr(equals + 1));
+    const bool twice = std::any_of(parsed.begin(), parsed.end(), [&](const auto& entry) { return entry.axis == axis; });
+    if (twice) throw InputError("axis " + axis + " is set twice; list its values in one --set, as " + axis + "=v1,v2");
+    auto values = split(std::string_view(text).substr(equals + 1), ',');
+    if (contains(values, std::string()))
+      throw InputError("'" + text + "' lists an empty value; write --set " + axis + "=value,value");
+    parsed.push_back({std::move(axis), std::move(values)});
   }
   return parsed;
+}
+
+/// The values of a setting in the order given; `all` stands for the axis's own list.
+std::vector<AxisValue> parse_values(const Workload& workload, const Axis& axis, const std::vector<std::string>& texts) {
+  const AxisValue all = std::string("all");
+  if (texts.size() == 1 && AxisValue(texts.front()) == all && !contains(axis.allowed, all)) {
+    const auto& list = axis.allowed.empty() ? axis.sweep : axis.allowed;
+    if (list.empty())
+      throw InputError("axis " + axis.name + " of " + workload.name() +
+                       " takes any number, so 'all' names none; list the values, as --set " + axis.name + "=v1,v2");
+    return list;
+  }
+  std::vector<AxisValue> values;
+  for (const auto& text : texts) {
+    auto value = parse_value(workload, axis, text);
+    if (contains(values, value))
+      throw InputError("value " + text + " of axis " + axis.name + " is listed twice; give each value once");
+    values.push_back(std::move(value));
+  }
+  return values;
 }
 
 void assign(AxisSettings& axes, std::string_view name, AxisValue value) {
@@ -236,9 +268,55 @@ std::vector<std::string> axis_names(const Workload& workload) {
   return names;
 }
 
-/// Axis values of one case: default, then size, preset, sweep, and last what the user set.
+bool sets(const AxisSettings& settings, std::string_view axis) {
+  return std::any_of(settings.begin(), settings.end(), [&](const auto& setting) { return setting.first == axis; });
+}
+
+/// An axis and the values that it takes in turn.
+struct AxisRange {
+  std::string axis;
+  std::vector<AxisValue> values;
+};
+
+/// What runs on the axes that no size or preset settles. A size that nobody named gives way to the usual values.
+std::vector<AxisRange> ranges_of(const Workload& workload, const Size* named_size, const Preset* preset,
+                                 const std::vector<Setting>& settings, bool size_sweep) {
+  std::vector<AxisRange> ranges;
+  for (const auto& axis : workload.description().axes) {
+    const auto setting =
+        std::find_if(settings.begin(), settings.end(), [&](const auto& entry) { return entry.axis == axis.name; });
+    const bool settled = (named_size != nullptr && sets(named_size->settings, axis.name)) ||
+                         (preset != nullptr && (sets(preset->settings, axis.name) || preset->sweep_axis == axis.name));
+    if (setting != settings.end()) {
+      ranges.push_back({axis.name, parse_values(workload, axis, setting->values)});
+    } else if (size_sweep && !axis.sweep.empty()) {
+      ranges.push_back({axis.name, axis.sweep});
+    } else if (!axis.usual.empty() && !settled) {
+      ranges.push_back({axis.name, axis.usual});
+    }
+  }
+  return ranges;
+}
+
+/// The product of the ranges; the last axis varies fastest.
+std::vector<AxisSettings> points_of(const std::vector<AxisRange>& ranges) {
+  std::vector<AxisSettings> points{{}};
+  for (const auto& range : ranges) {
+    std::vector<AxisSettings> longer;
+    for (const auto& point : points) {
+      for (const auto& value : range.values) {
+        longer.push_back(point);
+        longer.back().emplace_back(range.axis, value);
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+/// Axis values of one case: default, then size, preset, sweep, and last this point of the ranges.
 void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisValue* swept,
-                 const TextSettings& settings) {
+                 const AxisSettings& point) {
   const auto& description = spec.workload->description();
   for (const auto& axis : description.axes) spec.axes.emplace_back(axis.name, axis.default_value);
   const auto apply = [&](const AxisSettings& values, std::string_view from) {
@@ -250,24 +328,76 @@ void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const A
     }
   };
   if (size != nullptr) apply(size->settings, "size " + size->name);
-  AxisSettings sized = spec.axes;
   if (preset != nullptr) {
     apply(preset->settings, "preset " + preset->name);
     if (swept != nullptr) apply({{preset->sweep_axis, *swept}}, "preset " + preset->name);
   }
-  for (const auto& [axis_name, text] : settings) {
-    const auto* axis = description.find_axis(axis_name);
-    if (axis == nullptr)
-      throw InputError("there is no axis '" + axis_name + "' in " + spec.workload->name() + "; " +
-                       suggestion(axis_name, axis_names(*spec.workload)));
-    assign(spec.axes, axis_name, parse_value(*spec.workload, *axis, text));
-  }
+  for (const auto& [axis, value] : point) assign(spec.axes, axis, value);
   // A shape that is not the size's own must not carry its name.
   if (size != nullptr) {
     for (const auto& setting : size->settings) {
       if (*spec.find(setting.first) != setting.second) spec.size.reset();
     }
   }
+}
+
+/// Refuses a setting whose axis a workload lacks, unless a glob picked that workload up beside others that have it.
+void check_settings(const std::vector<Setting>& settings, const std::vector<const Workload*>& workloads,
+                    const std::vector<std::string>& patterns, std::vector<std::string>* notices) {
+  for (const auto& [axis, values] : settings) {
+    std::vector<const Workload*> without;
+    for (const auto* workload : workloads) {
+      if (workload->description().find_axis(axis) == nullptr) without.push_back(workload);
+    }
+    if (without.empty()) continue;
+    const bool nowhere = without.size() == workloads.size();
+    const auto named = std::find_if(without.begin(), without.end(),
+                                    [&](const auto* workload) { return contains(patterns, workload->name()); });
+    if (!nowhere && named == without.end()) {
+      if (notices != nullptr)
+        notices->push_back("axis " + axis + " is set where there is one: " + std::to_string(without.size()) + " of " +
+                           std::to_string(workloads.size()) + " workloads have none and run as they are");
+      continue;
+    }
+    const auto asked = nowhere ? workloads : std::vector{*named};
+    std::vector<std::string> known;
+    for (const auto* workload : asked) {
+      for (auto& name : axis_names(*workload)) {
+        if (!contains(known, name)) known.push_back(std::move(name));
+      }
+    }
+    throw InputError("there is no axis '" + axis + "' in " +
+                     (asked.size() == 1 ? asked.front()->name() : "any of the selected workloads") + "; " +
+                     suggestion(axis, known));
+  }
+}
+
+void check_size_sweep(const Request& request, const std::vector<const Workload*>& workloads,
+                      const std::vector<Setting>& settings) {
+  if (!request.size_sweep) return;
+  if (!request.sizes.empty()) throw InputError("--size-sweep and --size both choose the sizes; give one of them");
+  if (request.preset) throw InputError("--size-sweep and --preset both choose the sizes; give one of them");
+  bool any = false;
+  for (const auto* workload : workloads) {
+    for (const auto& axis : workload->description().axes) {
+      if (axis.sweep.empty()) continue;
+      any = true;
+      for (const auto& setting : settings) {
+        if (setting.axis == axis.name)
+          throw InputError("--size-sweep and --set both choose values of axis " + axis.name + "; give one of them");
+      }
+    }
+  }
+  if (!any)
+    throw InputError("none of the selected workloads has a list of sizes to sweep; choose with --size or --set");
+}
+
+const AxisValue& existing(const CaseSpec& spec, std::string_view axis) {
+  const auto* value = spec.find(axis);
+  if (value == nullptr)
+    throw std::logic_error(spec.workload->name() + " asks for axis " + std::string(axis) +
+                           ", which its registration lacks");
+  return *value;
 }
 
 }  // namespace
@@ -279,12 +409,25 @@ const AxisValue* CaseSpec::find(std::string_view axis) const noexcept {
   return nullptr;
 }
 
+std::int64_t CaseSpec::integer(std::string_view axis) const {
+  const auto* number = std::get_if<std::int64_t>(&existing(*this, axis));
+  if (number == nullptr) throw std::logic_error("axis " + std::string(axis) + " is a choice, not an integer");
+  return *number;
+}
+
+std::string_view CaseSpec::choice(std::string_view axis) const {
+  const auto* text = std::get_if<std::string>(&existing(*this, axis));
+  if (text == nullptr) throw std::logic_error("axis " + std::string(axis) + " is an integer, not a choice");
+  return *text;
+}
+
 std::string CaseSpec::label() const {
   std::string text = workload->name();
   if (placement) text += " " + std::string(memory::name(*placement));
   if (staging) text += (placement ? "×" : " ") + std::string(name(*staging));
   if (size) text += " " + *size;
   if (preset) text += " (" + *preset + ")";
+  for (const auto& axis : varied) text += " " + axis + "=" + to_text(existing(*this, axis));
   return text;
 }
 
@@ -293,7 +436,7 @@ std::vector<const Workload*> select_workloads(const std::vector<std::string>& pa
   for (const auto& pattern : patterns) {
     const auto found = find_workloads(pattern);
     if (found.empty())
-      throw InputError("no workload matches '" + pattern + "'; " + suggestion(pattern, workload_names()));
+      throw InputError("no workload matches '" + pattern + "'; " + suggestion(pattern, workload_names(pattern)));
     for (const auto* workload : found) {
       if (!contains(selected, workload)) selected.push_back(workload);
     }
@@ -301,7 +444,7 @@ std::vector<const Workload*> select_workloads(const std::vector<std::string>& pa
   return selected;
 }
 
-std::vector<CaseSpec> plan(const Request& request) {
+std::vector<CaseSpec> plan(const Request& request, std::vector<std::string>* notices) {
   if (!request.modes.empty() && (!request.placements.empty() || !request.stagings.empty()))
     throw InputError("--mode names a placement and a staging already; give either it or --placement and --staging");
   auto workloads = select_workloads(request.patterns);
@@ -311,6 +454,7 @@ std::vector<CaseSpec> plan(const Request& request) {
   parse_names<Staging>(request.stagings, "staging", parse_staging, staging_names());
   check_size_names(request.sizes, workloads);
   const auto settings = parse_settings(request.settings);
+  check_size_sweep(request, workloads, settings);
 
   if (request.preset) {
     std::vector<std::string> known;
@@ -325,8 +469,11 @@ std::vector<CaseSpec> plan(const Request& request) {
     std::erase_if(workloads, [&](const auto* w) { return w->description().find_preset(*request.preset) == nullptr; });
   }
 
+  check_settings(settings, workloads, request.patterns, notices);
+
   std::vector<CaseSpec> cases;
   for (const auto* workload : workloads) {
+    const auto first_of_workload = static_cast<std::ptrdiff_t>(cases.size());
     const Preset* preset = request.preset ? workload->description().find_preset(*request.preset) : nullptr;
     const bool nothing_named = request.modes.empty() && request.placements.empty() && request.stagings.empty();
     const auto& modes = preset != nullptr && nothing_named ? preset->modes : request.modes;
@@ -337,17 +484,28 @@ std::vector<CaseSpec> plan(const Request& request) {
       for (const auto& value : preset->sweep) sweep.push_back(&value);
     }
     for (const auto& size : sizes_of(*workload, sizes)) {
+      const auto ranges =
+          ranges_of(*workload, sizes.empty() ? nullptr : size.size, preset, settings, request.size_sweep);
+      CaseSpec common;
+      common.workload = workload;
+      common.preset = request.preset;
+      if (sweep.size() > 1) common.varied.push_back(preset->sweep_axis);
+      for (const auto& range : ranges) {
+        if (range.values.size() > 1 && !contains(common.varied, range.axis)) common.varied.push_back(range.axis);
+      }
       for (const auto& combination : combinations(*workload, request, modes)) {
         for (const auto* swept : sweep) {
-          CaseSpec spec;
-          spec.workload = workload;
-          spec.placement = combination.placement;
-          spec.staging = combination.staging;
-          spec.size = size.name;
-          spec.preset = request.preset;
-          spec.not_applicable = size.not_applicable ? size.not_applicable : combination.not_applicable;
-          settle_axes(spec, size.size, preset, swept, settings);
-          cases.push_back(std::move(spec));
+          for (const auto& point : points_of(ranges)) {
+            CaseSpec spec = common;
+            spec.placement = combination.placement;
+            spec.staging = combination.staging;
+            spec.size = size.name;
+            spec.not_applicable = size.not_applicable ? size.not_applicable : combination.not_applicable;
+            settle_axes(spec, size.size, preset, swept, point);
+            // Two sizes, or two points of a preset, are one case where a setting makes them the same.
+            if (std::find(cases.begin() + first_of_workload, cases.end(), spec) == cases.end())
+              cases.push_back(std::move(spec));
+          }
         }
       }
     }

@@ -21,26 +21,13 @@ struct InputError : std::runtime_error {
 struct Request {
   std::vector<std::string> patterns;
   std::vector<std::string> modes, placements, stagings, sizes;  ///< names, or "all"; empty: the default
-  std::vector<std::string> settings;                            ///< "axis=value"
+  std::vector<std::string> settings;                            ///< "axis=value", "axis=value,value", "axis=all"
   std::optional<std::string> preset;
+  bool size_sweep = false;
 };
 
-struct CaseSpec {
-  const Workload* workload = nullptr;
-  std::optional<memory::Placement> placement;
-  std::optional<Staging> staging;
-  std::optional<std::string> size;
-  std::optional<std::string> preset;
-  AxisSettings axes;                          ///< every axis of the workload, in its order
-  std::optional<std::string> not_applicable;  ///< why this combination is recorded as skipped
-
-  const AxisValue* find(std::string_view axis) const noexcept;
-  /// "microbench/saxpy pinned×direct tiny", for progress lines and messages.
-  std::string label() const;
-};
-
-/// Throws InputError.
-std::vector<CaseSpec> plan(const Request& request);
+/// Throws InputError. `notices` gets a sentence for each thing that was asked and does not apply everywhere.
+std::vector<CaseSpec> plan(const Request& request, std::vector<std::string>* notices = nullptr);
 
 /// Throws InputError unless a pattern matches a workload.
 std::vector<const Workload*> select_workloads(const std::vector<std::string>& patterns);

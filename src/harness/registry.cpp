@@ -1,11 +1,15 @@
 #include "harness/registry.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <map>
+#include <set>
 #include <stdexcept>
 
+#include "device/device.hpp"
 #include "harness/names.hpp"
+#include "memory/numa_nodes.hpp"
 
 namespace isthmus::harness {
 
@@ -15,6 +19,74 @@ namespace {
 std::map<std::string, Workload>& registry() {
   static std::map<std::string, Workload> workloads;
   return workloads;
+}
+
+/// A family and what it has made so far; a map keeps its entries where they are.
+struct MadeFamily {
+  std::vector<Workload> (*make)(const Machine&) = nullptr;
+  std::map<std::string, Workload, std::less<>> made;
+};
+
+std::map<std::string, MadeFamily>& families() {
+  static std::map<std::string, MadeFamily> prefixes;
+  return prefixes;
+}
+
+/// GPUs are worth a case each only up to here; a pattern that names more matches nothing.
+constexpr int kMostNamed = 64;
+
+/// Numbers that follow `word` in the text: "gpu" in "copy/gpu0-gpu12" gives 0 and 12.
+std::vector<int> numbers_after(std::string_view word, std::string_view text) {
+  std::vector<int> numbers;
+  for (auto at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const auto digits = text.substr(at + word.size());
+    int number = 0;
+    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (failure == std::errc{} && number >= 0 && number < kMostNamed) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+/// Asked once: a driver takes a while to wake up. A broken or missing one must not break `list`; `run` reports it.
+const Machine& this_machine() {
+  static const Machine machine = [] {
+    Machine found;
+    try {
+      found.gpus = std::max(1, device::count());
+    } catch (const device::Error&) {
+      found.gpus = 1;
+    }
+    if (auto nodes = memory::usable_numa_nodes(); !nodes.empty()) found.memory_nodes = std::move(nodes);
+    return found;
+  }();
+  return machine;
+}
+
+bool operator==(const Machine& a, const Machine& b) {
+  return a.gpus == b.gpus && a.memory_nodes == b.memory_nodes;
+}
+
+/// What the family makes for `machine`, in its order. A name that was made before stays what it was.
+std::vector<const Workload*> members(const std::string& prefix, MadeFamily& family, const Machine& machine) {
+  std::vector<const Workload*> list;
+  std::set<std::string_view> names;
+  for (auto& workload : family.make(machine)) {
+    if (!workload.name().starts_with(prefix) || registry().contains(workload.name()))
+      throw std::logic_error("family " + prefix + " makes a workload named " + workload.name() +
+                             ", which is not its own; correct its names");
+    const std::string name = workload.name();
+    const auto entry = family.made.try_emplace(name, std::move(workload)).first;
+    if (!names.insert(entry->first).second)
+      throw std::logic_error("family " + prefix + " makes two workloads named " + name);
+    list.push_back(&entry->second);
+  }
+  return list;
+}
+
+/// Whether the glob can match a text that begins with `prefix`: asking the driver is put off until it must be.
+bool may_match_below(std::string_view pattern, std::string_view prefix) noexcept {
+  const auto literal = pattern.substr(0, pattern.find_first_of("*?"));
+  return literal.starts_with(prefix) || (literal.size() < pattern.size() && prefix.starts_with(literal));
 }
 
 using memory::Placement;
@@ -65,9 +137,9 @@ std::string to_text(const AxisValue& value) {
 
 // --- registration ----------------------------------------------------------------------------------
 
-Workload::Workload(std::string name, void (*function)(Case&))
+Workload::Workload(std::string name, std::function<void(Case&)> function)
     : name_(std::move(name)), description_(std::make_shared<Description>()) {
-  description_->function = function;
+  description_->function = std::move(function);
 }
 
 Workload& Workload::version(int v) {
@@ -138,23 +210,69 @@ Registration::Registration(Workload workload) {
     throw std::logic_error("two workloads are registered as " + name);
 }
 
+Family::Family(std::string prefix, std::vector<Workload> (*make)(const Machine&)) {
+  if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family ends with a slash, unlike " + prefix);
+  if (!families().try_emplace(prefix, MadeFamily{make, {}}).second)
+    throw std::logic_error("two families are registered as " + prefix);
+}
+
 // --- look-up -----------------------------------------------------------------------------------------
+
+Machine machine_for(std::string_view pattern) {
+  Machine machine = this_machine();
+  for (const int gpu : numbers_after("gpu", pattern)) machine.gpus = std::max(machine.gpus, gpu + 1);
+  auto& nodes = machine.memory_nodes;
+  for (const int node : numbers_after("node", pattern)) {
+    const auto place = std::lower_bound(nodes.begin(), nodes.end(), node);
+    if (place == nodes.end() || *place != node) nodes.insert(place, node);
+  }
+  return machine;
+}
+
+namespace {
+
+/// The expansion of all families that `pattern` may reach into, matching or not.
+std::vector<const Workload*> expand(std::string_view pattern, bool everywhere = false) {
+  std::vector<const Workload*> list;
+  for (auto& [prefix, family] : families()) {
+    if (!everywhere && !may_match_below(pattern, prefix)) continue;
+    // This machine comes first, so that a name it has is never one that was made for a larger machine.
+    const auto machine = machine_for(pattern);
+    auto own = members(prefix, family, this_machine());
+    if (!(machine == this_machine())) own = members(prefix, family, machine);
+    list.insert(list.end(), own.begin(), own.end());
+  }
+  return list;
+}
+
+}  // namespace
 
 std::vector<const Workload*> find_workloads(std::string_view pattern) {
   std::vector<const Workload*> found;
   for (const auto& [name, workload] : registry()) {
     if (glob_match(pattern, name)) found.push_back(&workload);
   }
+  for (const auto* workload : expand(pattern)) {
+    if (glob_match(pattern, workload->name())) found.push_back(workload);
+  }
   return found;
+}
+
+std::string_view family_of(const Workload& workload) {
+  for (const auto& [prefix, family] : families()) {
+    if (family.made.contains(workload.name())) return prefix;
+  }
+  return {};
 }
 
 std::vector<const Workload*> all_workloads() {
   return find_workloads("*");
 }
 
-std::vector<std::string> workload_names() {
+std::vector<std::string> workload_names(std::string_view pattern) {
   std::vector<std::string> names;
   for (const auto& entry : registry()) names.push_back(entry.first);
+  for (const auto* workload : expand(pattern, true)) names.push_back(workload->name());
   return names;
 }
 

@@ -10,11 +10,19 @@
 
 namespace isthmus::harness {
 
-/// All registered workloads, by name.
+/// All registered workloads by name, then what each family makes of this machine, in the family's order.
 std::vector<const Workload*> all_workloads();
-/// Those whose name matches; the pattern is a glob or a name.
+/// Those whose name matches; the pattern is a glob or a name. Families are expanded for as many GPUs and nodes as this
+/// machine has or the pattern names. Pointers are valid as long as the process lives.
 std::vector<const Workload*> find_workloads(std::string_view pattern);
-std::vector<std::string> workload_names();
+/// Names that `pattern` could have matched.
+std::vector<std::string> workload_names(std::string_view pattern = "*");
+
+/// Prefix of the family that made it; empty for a registered workload.
+std::string_view family_of(const Workload& workload);
+
+/// This machine, as far as a pattern's text does not ask for more ("gpu3": four GPUs; "node1": that node too).
+Machine machine_for(std::string_view pattern);
 
 /// An alias of placement × staging, as the pipelining paper calls it.
 struct Mode {

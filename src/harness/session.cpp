@@ -290,7 +290,9 @@ std::string no_device_sentence() {
 
 int run_session(const SessionOptions& options) {
   const double process_begin = now();
-  const auto cases = plan(options.request);
+  const auto child = child_role();
+  std::vector<std::string> notices;
+  const auto cases = plan(options.request, &notices);
   try {
     available_host_memory();
   } catch (const std::invalid_argument& error) {
@@ -306,7 +308,9 @@ int run_session(const SessionOptions& options) {
   context.numa_node = choose_numa_node(options.numa_node, context.device);
   context.governor = host_facts().governor;
 
-  const auto child = child_role();
+  if (!child && !options.quiet) {
+    for (const auto& sentence : notices) say(sentence);
+  }
   if (options.dry_run) {
     if (context.device) device::select(context.device->index);
     return dry_run(cases, context, options.processes);

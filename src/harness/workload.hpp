@@ -120,7 +120,7 @@ struct Tolerance {
 
 enum class Better { lower, higher };
 
-/// A metric that a workload measured by itself (reference/*, later the transfer and latency families).
+/// A metric that a workload measures by itself.
 struct Metric {
   std::string name{};
   std::string unit{};  ///< SI: "s", "B/s", "FLOP/s", "1"
@@ -130,6 +130,7 @@ struct Metric {
   double bytes_needed = 0, bytes_moved = 0;
   std::optional<double> limit{};
   std::string limit_source{};
+  std::string limit_reason{};  ///< why no limit is known
 };
 
 /// One point of the product workload × placement × staging × size × axes, and all that is measured at it.
@@ -184,10 +185,35 @@ class Case {
   /// Runs the phased and overlapped readings (docs/method.md) around `body`, which queues the kernel(s) for one chunk
   /// and nothing that waits. Once per case, after all buffers are declared.
   void measure(const std::function<void(const Launch&)>& body);
-  /// Samples `body`, which returns one value of `metric`; for workloads with readings of their own.
+
+  // For workloads with readings of their own.
+
+  /// Says what the case will hold at once: throws Skip (memory) where it does not fit, and ends the case here under
+  /// --dry-run. Before allocating. Device bytes are those of the selected device.
+  void needs(std::size_t host_bytes, std::size_t device_bytes);
+  /// Samples `body`, which returns one value of `metric`: of one operation, in the metric's unit.
   void sample(Metric metric, const std::function<double()>& body);
+  /// Several metrics that one event yields (each direction of a bidirectional transfer and their sum): `body` returns a
+  /// value of each. Sampling ends when every metric's median is settled.
+  void sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body);
+  /// Inside the body of sample(): so many operations were timed together.
+  void batch(int operations);
+  /// Inside the body of sample(): this sample does not count; why, as in a warning.
+  void spoil(std::string code, std::string message);
+  /// A single value that was seen and not timed, such as how many pages moved.
+  void observe(Metric metric, double value);
   /// A stream for readings of one's own.
   device::Stream& stream();
+  bool emulated() const;  ///< device times mean nothing here
+  /// Whether a latch shall hold streams until all is queued, and after how many seconds it gives up. Where none shall
+  /// (--no-latch), asking makes the record say so.
+  bool latch() const;
+  double latch_timeout() const;
+  /// What is shorter by this timer ("event", "clock") is too coarse: repeat the operation, at most so often, and say so
+  /// with batch(). Zero on an emulated device.
+  double least_seconds(std::string_view timer) const;
+  int largest_batch() const;
+  int numa_node() const;  ///< where host memory shall lie; -1: anywhere
 
   /// Compares the host copy of `buffer` with `expected(i)`, i counting elements without padding. Every element when
   /// there are at most 2^20, else a stratified sample with first, last and tile edges; always scans for poison.
@@ -264,9 +290,34 @@ struct Axis {
   AxisValue default_value{};
   std::vector<AxisValue> allowed{};  ///< empty: any integer ≥ minimum
   std::int64_t minimum = 0;
+  bool bytes = false;  ///< a number of bytes: may be written 4KiB, 64MiB, 1GiB
+  /// What runs where the user names neither this axis nor a size or preset that sets it; empty: default_value.
+  std::vector<AxisValue> usual{};
+  std::vector<AxisValue> sweep{};  ///< what --size-sweep runs
 };
 
 using AxisSettings = std::vector<std::pair<std::string, AxisValue>>;
+
+class Workload;
+
+/// One point of the product workload × placement × staging × size × axes, before anything runs.
+struct CaseSpec {
+  const Workload* workload = nullptr;
+  std::optional<memory::Placement> placement;
+  std::optional<Staging> staging;
+  std::optional<std::string> size;
+  std::optional<std::string> preset;
+  AxisSettings axes;                          ///< every axis of the workload, in its order
+  std::vector<std::string> varied;            ///< axes that take several values in this run
+  std::optional<std::string> not_applicable;  ///< why this combination is recorded as skipped
+
+  const AxisValue* find(std::string_view axis) const noexcept;
+  std::int64_t integer(std::string_view axis) const;
+  std::string_view choice(std::string_view axis) const;
+  /// "microbench/saxpy pinned×direct tiny threads=64", for progress lines and messages.
+  std::string label() const;
+  bool operator==(const CaseSpec&) const = default;
+};
 
 struct Size {
   std::string name{};  ///< tiny small medium large super mega
@@ -286,7 +337,7 @@ struct Preset {
 /// A workload and all that can be varied. Chained at registration.
 class Workload {
  public:
-  Workload(std::string name, void (*function)(Case&));
+  Workload(std::string name, std::function<void(Case&)> function);
   Workload& version(int v);  ///< raised whenever figures stop being comparable
   Workload& summary(std::string text);
   Workload& source(std::string text);  ///< paper and section
@@ -317,6 +368,21 @@ class Workload {
 class Registration {
  public:
   Registration(Workload workload);
+};
+
+/// What a family of workloads is made for.
+struct Machine {
+  int gpus = 1;
+  std::vector<int> memory_nodes{0};  ///< NUMA nodes with usable memory, ascending; {0} where the kernel knows none
+};
+
+/// Workloads whose names say between which memories of this machine they move data: made when they are first asked for.
+/// A namespace-scope constant, like Registration. `prefix` ends with a slash and begins every name. A name means the
+/// same on every machine; `make` may also be called for a larger machine than this one, since a name of a GPU or a node
+/// that is not there makes a case too, which the workload skips with the reason.
+class Family {
+ public:
+  Family(std::string prefix, std::vector<Workload> (*make)(const Machine&));
 };
 
 /// Seconds on the host's steady clock.

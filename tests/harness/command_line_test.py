@@ -214,6 +214,51 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len({r["run"]["id"] for r in records}), 1)
         self.assertEqual(done.stdout.count("fixture/saxpy"), 3)
 
+    # --- families ------------------------------------------------------------------------------------
+
+    def test_a_family_is_listed_briefly_and_said_to_be_one(self):
+        text = self.run_bench("list", "moves/*gpu3*").stdout
+        self.assertIn("moves/*: 7 workloads", text)
+        self.assertNotIn("4KiB", text)
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 80)
+        self.assertIn("bytes=4KiB", self.run_bench("list", "moves/gpu3-gpu2/ce").stdout)
+        families = {w["name"]: w["family"] for w in json.loads(self.run_bench("list", "--json").stdout)["workloads"]}
+        self.assertEqual(families["moves/gpu0-gpu0/ce"], "moves/")
+        self.assertIsNone(families["fixture/saxpy"])
+
+    def test_a_member_that_this_machine_lacks_is_skipped_with_the_reason(self):
+        done = self.measure("moves/gpu40-gpu0/ce", "--size", "tiny")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([r["skipped"] for r in self.records()], ["there is no gpu40 here"])
+
+    def test_resume_tells_cases_apart_by_every_axis(self):
+        self.measure("moves/gpu0-gpu0/ce", "--set", "bytes=1KiB,2KiB", "--set", "streams=1")
+        done = self.measure("moves/gpu0-gpu0/ce", "--set", "bytes=1KiB,2KiB,3KiB", "--set", "streams=all", "--resume")
+        self.assertIn("4 passed, 0 skipped, 0 failed, 2 done before", done.stdout)
+        axes = [(r["axes"]["bytes"], r["axes"]["streams"]) for r in self.records()]
+        self.assertEqual(axes, [(1024, 1), (2048, 1), (1024, 2), (2048, 2), (3072, 1), (3072, 2)])
+
+    def test_settings_that_not_all_take_are_said_once(self):
+        done = self.measure("moves/*", "--set", "streams=2", "--processes", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("have none and run as they are"), 1)
+        self.assertEqual(self.measure("moves/*", "--set", "streams=2", "--quiet").stderr, "")
+
+    def test_a_size_sweep_runs_the_workloads_own_list(self):
+        self.measure("moves/gpu0-gpu0/ce", "--size-sweep")
+        self.assertEqual([r["axes"]["bytes"] for r in self.records()], [4 << 10, 64 << 10, 1 << 20])
+
+    def test_help_fits_80_columns(self):
+        for arguments in (["--help"], ["run", "--help"], ["list", "--help"]):
+            for line in self.run_bench(*arguments).stdout.splitlines():
+                self.assertLessEqual(len(line), 80, line)
+
+    def test_a_broken_driver_does_not_break_the_list(self):
+        done = self.run_bench("list", "moves/*", ISTHMUS_INJECT="count:1")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("moves/gpu0-gpu0/ce", done.stdout)
+
     # --- what is on disk stays there -----------------------------------------------------------------
 
     def test_resume_goes_on_after_a_truncated_line(self):

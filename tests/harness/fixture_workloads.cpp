@@ -1,5 +1,11 @@
 // Workloads of the tests: small enough for the emulator, one per thing that the harness must get right or notice.
 
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "device/kernel.hpp"
 #include "harness/workload.hpp"
 
@@ -119,6 +125,108 @@ void skips(Case&) {
   throw Skip("this workload never runs");
 }
 const Registration skip_registration = Workload("fixture/skips", skips).summary("skips").unverified("it never runs");
+
+// Readings of a workload's own, one kind per value of the axis; values are made up and need no time.
+void own_readings(Case& c) {
+  const auto what = c.choice("what");
+  const auto bytes = c.extent("bytes");
+  int taken = 0;
+  c.needs(bytes, 0);
+  if (what == "unlatched") c.latch();
+  const Metric seconds{.name = "seconds", .unit = "s", .timer = "clock"};
+  const Metric there{.name = "there", .unit = "B/s", .better = Better::higher, .timer = "clock", .bytes_moved = 1e6};
+  const Metric back{.name = "back",
+                    .unit = "B/s",
+                    .better = Better::higher,
+                    .timer = "clock",
+                    .bytes_moved = 1e6,
+                    .limit_reason = "this test knows none"};
+  if (what == "several") {  // the second settles late
+    c.sample({there, back}, [&] {
+      ++taken;
+      return std::vector{1e9, taken < 10 ? 1e9 * taken : 1e9};
+    });
+  } else if (what == "unequal") {
+    c.sample({there, back}, [] { return std::vector{1.0}; });
+  } else if (what == "spoilt") {
+    c.sample(seconds, [&] {
+      if (++taken == 4) c.spoil("late", "something came in between");
+      return taken == 4 ? 100.0 : 1.0;
+    });
+  } else if (what == "batched") {
+    c.sample(seconds, [&] {
+      c.batch(64);
+      return c.least_seconds("clock") / 64;
+    });
+  } else if (what == "coarse") {
+    c.sample({there, seconds}, [&] { return std::vector{1e12, c.least_seconds("clock")}; });
+  } else {
+    c.sample(seconds, [] { return 1.0; });
+  }
+  c.observe({.name = "pages", .unit = "1", .better = Better::higher}, 12);
+  c.verify("made up", [] { return 0.0; }, 0);
+}
+
+const Registration own_registration =
+    Workload("own/readings", own_readings)
+        .summary("readings of a workload's own")
+        .metrics({"seconds", "there", "back", "pages"})
+        .native()
+        .axis(
+            {.name = "bytes", .help = "host memory", .default_value = std::int64_t{4096}, .minimum = 1, .bytes = true})
+        .axis({.name = "what",
+               .help = "kind of reading",
+               .default_value = "one",
+               .allowed = {"one", "several", "unequal", "spoilt", "batched", "coarse", "unlatched"}});
+
+// A family: one move for each pair of places, the GPUs first. It never touches a GPU: nothing is moved at all.
+void move(Case& c, int from, int to, int gpus) {
+  if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");
+  const double bytes = static_cast<double>(c.extent("bytes"));
+  c.sample({.name = "rate",
+            .unit = "B/s",
+            .better = Better::higher,
+            .timer = "clock",
+            .bytes_moved = bytes,
+            .limit = 2e9,
+            .limit_source = "this test"},
+           [&] { return 1e9; });
+  c.verify("nothing moved", [] { return 0.0; }, 0);
+}
+
+std::vector<Workload> make_moves(const Machine& machine) {
+  const auto kib = [](std::int64_t n) { return AxisValue(n << 10); };
+  const auto move_workload = [&](const std::string& name, std::function<void(Case&)> function) {
+    return Workload(name, std::move(function))
+        .summary("moves nothing")
+        .metrics({"rate"})
+        .native()
+        .axis({.name = "bytes",
+               .help = "bytes of one move",
+               .default_value = kib(4),
+               .minimum = 1,
+               .bytes = true,
+               .usual = {kib(4), kib(64)},
+               .sweep = {kib(4), kib(64), kib(1024)}})
+        .size("tiny", {{"bytes", kib(4)}})
+        .size("small", {{"bytes", kib(16)}});
+  };
+  std::vector<Workload> list;
+  for (int from = 0; from < machine.gpus; ++from) {
+    for (int to = 0; to < machine.gpus; ++to) {
+      const auto name = "moves/gpu" + std::to_string(from) + "-gpu" + std::to_string(to) + "/ce";
+      list.push_back(move_workload(name, [=](Case& c) { move(c, from, to, device::count()); })
+                         .axis({.name = "streams",
+                                .help = "streams that move",
+                                .default_value = std::int64_t{1},
+                                .allowed = {std::int64_t{1}, std::int64_t{2}}}));
+    }
+  }
+  for (const int node : machine.memory_nodes)
+    list.push_back(move_workload("moves/node" + std::to_string(node) + "-all/cpu", [](Case& c) { move(c, 0, 0, 1); }));
+  return list;
+}
+const Family moves("moves/", make_moves);
 
 }  // namespace
 }  // namespace isthmus::harness

@@ -44,6 +44,9 @@ TEST(Bytes, ParseAndFormat) {
   for (const char* bad : {"", "GiB", "1GB", "-1", "nan", "inf", "1e99", "12x"}) EXPECT_FALSE(parse_bytes(bad)) << bad;
   EXPECT_EQ(format_bytes(512), "512 B");
   EXPECT_EQ(format_bytes(1.5 * (1 << 30)), "1.5 GiB");
+  for (const std::int64_t bytes : {0, 1, 1000, 1024, 1536 << 10, 1 << 30})
+    EXPECT_EQ(parse_bytes(exact_bytes(bytes)), static_cast<std::size_t>(bytes));
+  EXPECT_EQ(exact_bytes(1536 << 10), "1536KiB");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "harness/registry.hpp"
@@ -140,6 +141,157 @@ TEST(Plan, RefusalsSayWhatToDo) {
   request.modes = {"pm"};
   request.placements = {"pinned"};
   contains(refusal(request), "--mode");
+}
+
+/// What an axis is in each case.
+std::vector<std::int64_t> values(const std::vector<CaseSpec>& cases, std::string_view axis) {
+  std::vector<std::int64_t> list;
+  for (const auto& spec : cases) list.push_back(spec.integer(axis));
+  return list;
+}
+using Values = std::vector<std::int64_t>;
+
+TEST(Lists, EachValueIsACaseAndListsMultiply) {
+  auto request = of("fixture/saxpy");
+  request.settings = {"threads=32,128", "n=1000,2000"};
+  const auto cases = plan(request);
+  EXPECT_EQ(values(cases, "n"), (Values{1000, 1000, 2000, 2000}));
+  EXPECT_EQ(values(cases, "threads"), (Values{32, 128, 32, 128}));
+  EXPECT_EQ(cases[1].label(), "fixture/saxpy pageable×direct n=1000 threads=128");
+  EXPECT_FALSE(cases[1].size);
+  request.settings = {"threads=all"};
+  EXPECT_EQ(values(plan(request), "threads"), (Values{32, 64, 128}));
+  EXPECT_EQ(plan(request)[0].size, "small");
+  request.settings = {"threads=32"};
+  EXPECT_EQ(plan(request)[0].label(), "fixture/saxpy pageable×direct small") << "one value tells nothing apart";
+}
+
+TEST(Lists, BytesMayBeWrittenWithUnits) {
+  auto request = of("moves/gpu0-gpu0/ce");
+  request.settings = {"bytes=512,4KiB,1.5MiB"};
+  const auto cases = plan(request);
+  EXPECT_EQ(values(cases, "bytes"), (Values{512, 4096, 3 << 19}));
+  EXPECT_EQ(cases[1].label(), "moves/gpu0-gpu0/ce bytes=4096");
+}
+
+TEST(Lists, UsualValuesRunUnlessTheUserNamesOthers) {
+  auto request = of("moves/gpu0-gpu0/ce");
+  EXPECT_EQ(values(plan(request), "bytes"), (Values{4096, 65536}));
+  request.sizes = {"small"};
+  EXPECT_EQ(values(plan(request), "bytes"), (Values{16384}));
+  request.sizes.clear();
+  request.settings = {"streams=2"};
+  EXPECT_EQ(values(plan(request), "bytes"), (Values{4096, 65536}));
+  request.settings = {"bytes=7"};
+  EXPECT_EQ(values(plan(request), "bytes"), (Values{7}));
+  request.settings = {"bytes=all"};
+  EXPECT_EQ(values(plan(request), "bytes"), (Values{4096, 65536, 1 << 20}));
+}
+
+TEST(Lists, ASizeSweepRunsTheListsThatThereAre) {
+  auto request = of("moves/*0-*");
+  request.size_sweep = true;
+  request.patterns.emplace_back("fixture/host_loop");
+  const auto cases = plan(request);
+  const auto count = [&](std::string_view name) {
+    return std::count_if(cases.begin(), cases.end(), [&](const auto& spec) { return spec.workload->name() == name; });
+  };
+  EXPECT_EQ(count("moves/gpu0-gpu0/ce"), 3);
+  EXPECT_EQ(count("fixture/host_loop"), 1);
+  request.sizes = {"tiny"};
+  EXPECT_NE(refusal(request).find("--size-sweep and --size"), std::string::npos);
+  request = of("moves/*");
+  request.size_sweep = true;
+  request.settings = {"bytes=4096"};
+  EXPECT_NE(refusal(request).find("--size-sweep and --set"), std::string::npos);
+  request.settings.clear();
+  request.preset = "fixture-fig1";
+  EXPECT_NE(refusal(request).find("--size-sweep and --preset"), std::string::npos);
+  request = of("fixture/*");
+  request.size_sweep = true;
+  EXPECT_NE(refusal(request).find("none of the selected workloads"), std::string::npos);
+}
+
+TEST(Lists, CasesThatASettingMakesEqualRunOnce) {
+  auto request = of("fixture/saxpy");
+  request.sizes = {"tiny", "small", "mega"};
+  request.settings = {"n=5000,6000"};
+  EXPECT_EQ(values(plan(request), "n"), (Values{5000, 6000}));
+}
+
+TEST(Lists, AGlobMayTakeInWorkloadsWithoutTheAxisANameMayNot) {
+  auto request = of("moves/*");
+  request.settings = {"streams=2"};
+  std::vector<std::string> notices;
+  const auto cases = plan(request, &notices);
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("axis streams"), std::string::npos);
+  for (const auto& spec : cases) {
+    const auto* streams = spec.find("streams");
+    EXPECT_TRUE(streams == nullptr || *streams == AxisValue(std::int64_t{2})) << spec.label();
+  }
+  request.patterns = {"moves/gpu*", "moves/node0-all/cpu"};
+  EXPECT_NE(refusal(request).find("there is no axis 'streams' in moves/node0-all/cpu"), std::string::npos);
+  request = of("*");
+  request.settings = {"stream=2"};
+  EXPECT_NE(refusal(request).find("in any of the selected workloads; did you mean 'streams'?"), std::string::npos);
+}
+
+TEST(Lists, RefusalsSayWhatToDo) {
+  const auto refused = [](std::string setting, const std::string& part, std::string pattern = "moves/gpu0-gpu0/ce") {
+    auto request = of(std::move(pattern));
+    request.settings = {std::move(setting)};
+    EXPECT_NE(refusal(request).find(part), std::string::npos) << refusal(request);
+  };
+  refused("bytes=4096,4KiB", "listed twice");
+  refused("bytes=4096,,1", "empty value");
+  refused("bytes=4096,", "empty value");
+  refused("bytes=1.5", "not a number of bytes");
+  refused("bytes=4KB", "not a number of bytes");
+  refused("bytes=0.1B", "at least 1");
+  refused("bytes=all,4096", "not a number of bytes");
+  refused("streams=1,3", "choose one of 1, 2");
+  refused("n=all", "'all' names none", "fixture/saxpy");
+}
+
+TEST(Family, IsExpandedForThisMachineAndForWhatAPatternNames) {
+  const auto names = [](std::string_view pattern) {
+    std::vector<std::string> list;
+    for (const auto* workload : find_workloads(pattern)) list.push_back(workload->name());
+    return list;
+  };
+  const auto gpus = static_cast<std::size_t>(std::max(1, device::count()));
+  EXPECT_EQ(names("moves/gpu*").size(), gpus * gpus);
+  EXPECT_EQ(names("moves/gpu40-gpu41/ce"), std::vector<std::string>{"moves/gpu40-gpu41/ce"});
+  EXPECT_EQ(names("moves/gpu*").size(), gpus * gpus) << "a name that was asked for must not stay in globs";
+  EXPECT_EQ(names("moves/node63-all/cpu"), std::vector<std::string>{"moves/node63-all/cpu"});
+  EXPECT_TRUE(names("moves/gpu64-gpu0/ce").empty()) << "nobody has so many";
+  EXPECT_TRUE(names("moves/gpu99999999999-gpu0/ce").empty());
+  EXPECT_EQ(machine_for("moves/gpu7-gpu2/ce").gpus, 8);
+  const auto nodes = machine_for("moves/node62-node61/cpu").memory_nodes;
+  EXPECT_TRUE(std::is_sorted(nodes.begin(), nodes.end()));
+  EXPECT_EQ(nodes.back(), 62);
+}
+
+TEST(Family, PointersStayAndANameIsOneWorkload) {
+  const auto* before = find_workloads("moves/gpu0-gpu0/ce").front();
+  find_workloads("moves/gpu20-*");
+  EXPECT_EQ(find_workloads("moves/gpu0-gpu0/ce").front(), before);
+  EXPECT_EQ(family_of(*before), "moves/");
+  EXPECT_EQ(family_of(*find_workloads("fixture/saxpy").front()), "");
+  EXPECT_EQ(select_workloads({"moves/gpu0-gpu0/ce", "moves/gpu0*", "moves/gpu5-gpu0/ce"}).front(), before);
+  const auto selected = select_workloads({"moves/gpu5-gpu0/ce", "*", "moves/gpu5-gpu0/ce"});
+  EXPECT_EQ(std::set<const Workload*>(selected.begin(), selected.end()).size(), selected.size());
+}
+
+TEST(Family, MisspeltNamesAreSuggestedFromTheExpansion) {
+  EXPECT_NE(refusal(of("moves/gpu3-gpu2/cee")).find("did you mean 'moves/gpu3-gpu2/ce'?"), std::string::npos);
+  EXPECT_NE(refusal(of("move/gpu0-gpu0/ce")).find("did you mean 'moves/gpu0-gpu0/ce'?"), std::string::npos);
+}
+
+TEST(Family, WrongOnesAreRefused) {
+  EXPECT_THROW(Family("noslash", nullptr), std::logic_error);
+  EXPECT_THROW(Family("moves/", nullptr), std::logic_error);
 }
 
 TEST(Registry, SizesAndPresetsOfEveryWorkloadFitItsAxes) {

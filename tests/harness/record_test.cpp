@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -236,6 +237,77 @@ TEST(Limits, ShareIsBetterTheNearerOne) {
   EXPECT_DOUBLE_EQ(*share(rate, 200), 0.5);
   rate.limit.reset();
   EXPECT_FALSE(share(rate, 1));
+}
+
+/// A reading of own/readings, and one of its metrics.
+json own(const std::string& what, const RunContext& c = context()) {
+  const auto record = record_of(spec_of("own/readings", {"what=" + what}), c);
+  expect_valid(record);
+  return record;
+}
+json metric(const json& record, const std::string& name) {
+  for (const auto& metric : record["metrics"]) {
+    if (metric["name"] == name) return metric;
+  }
+  return {};
+}
+bool warned(const json& record, const std::string& code) {
+  const auto& warnings = record["warnings"];
+  return std::any_of(warnings.begin(), warnings.end(), [&](const auto& w) { return w["code"] == code; });
+}
+
+TEST(OwnReadings, OneEventMayYieldSeveralMetrics) {
+  const auto record = own("several");
+  const auto there = metric(record, "there"), back = metric(record, "back");
+  EXPECT_EQ(there["samples"].size(), back["samples"].size());
+  EXPECT_GT(there["samples"].size(), 6u) << "the first was settled by then, the second not";
+  EXPECT_EQ(there["stop"], "interval");
+  EXPECT_EQ(there["limit_reason"], "the workload states none");
+  EXPECT_EQ(back["limit_reason"], "this test knows none");
+  EXPECT_NE(own("unequal")["error"].dump().find("there and back"), std::string::npos);
+}
+
+TEST(OwnReadings, ASpoiltSampleDoesNotCount) {
+  const auto record = own("spoilt");
+  const auto seconds = metric(record, "seconds");
+  EXPECT_EQ(seconds["invalid"], json({1}));  // two warm-ups went before
+  EXPECT_EQ(seconds["p95"], 1.0);
+  EXPECT_EQ(seconds["samples"].size(), 7u) << "six that count settle it";
+  const json late = {{"code", "late"}, {"message", "something came in between"}, {"samples", {1}}};
+  EXPECT_NE(std::find(record["warnings"].begin(), record["warnings"].end(), late), record["warnings"].end());
+}
+
+TEST(OwnReadings, ShortOnesAreBatchedOrSaidToBeCoarse) {
+  const auto batched = own("batched");
+  EXPECT_EQ(metric(batched, "seconds")["batch"], 64);
+  EXPECT_FALSE(warned(batched, "timer_coarse"));
+  const auto coarse = own("coarse");
+  EXPECT_TRUE(warned(coarse, "timer_coarse"));
+  EXPECT_NE(coarse["warnings"].dump().find("there is shorter"), std::string::npos) << coarse["warnings"];
+  EXPECT_EQ(coarse["warnings"].dump().find("seconds is shorter"), std::string::npos);
+}
+
+TEST(OwnReadings, WhatWasSeenIsASingleValue) {
+  const auto pages = metric(own("one"), "pages");
+  EXPECT_EQ(pages["samples"], json({12.0}));
+  EXPECT_EQ(pages["stop"], "single");
+  EXPECT_EQ(pages["timer"], "none");
+}
+
+TEST(OwnReadings, WhatACaseNeedsIsHeldAgainstWhatThereIs) {
+  EXPECT_EQ(record_of(spec_of("own/readings", {"bytes=4096TiB"}))["skip_kind"], "memory");
+  const auto found = footprint(spec_of("own/readings", {"bytes=3MiB"}), context());
+  EXPECT_EQ(found.host_bytes, std::size_t{3} << 20);
+  EXPECT_FALSE(found.skipped);
+  EXPECT_TRUE(footprint(spec_of("own/readings", {"bytes=4096TiB"}), context()).skipped);
+}
+
+TEST(OwnReadings, ALatchThatIsAskedForAndNotWantedIsSaid) {
+  auto c = context();
+  EXPECT_FALSE(warned(own("unlatched", c), "no_latch"));
+  c.sampling.latch = false;
+  EXPECT_TRUE(warned(own("unlatched", c), "no_latch"));
+  EXPECT_FALSE(warned(own("one", c), "no_latch"));
 }
 
 class RecordFiles : public testing::Test {

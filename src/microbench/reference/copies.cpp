@@ -167,7 +167,12 @@ Workload copy_workload(const char* name, void (*function)(Case&), const char* su
       .tags({"reference"})
       .stagings({})
       .metrics({"rate"})
-      .axis({.name = "bytes", .help = "bytes of one copy", .default_value = 64 * mi, .allowed = {}, .minimum = 1})
+      .axis({.name = "bytes",
+             .help = "bytes of one copy",
+             .default_value = 64 * mi,
+             .allowed = {},
+             .minimum = 1,
+             .bytes = true})
       .size("tiny", {{"bytes", mi}})
       .size("small", {{"bytes", 16 * mi}})
       .size("medium", {{"bytes", 64 * mi}})
@@ -194,7 +199,8 @@ const Registration small_registration = [] {
              .help = "bytes of one copy",
              .default_value = std::int64_t{4096},
              .allowed = {},
-             .minimum = 1})
+             .minimum = 1,
+             .bytes = true})
       .size("tiny", {{"bytes", std::int64_t{4096}}})
       .size("small", {{"bytes", std::int64_t{4096}}});
   return w;
