@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -197,6 +198,43 @@ class Event {
 double elapsed(const Event& begin, const Event& end);
 /// Seconds per tick of event time (CUDA: 0.5e-6; emulator: the steady clock's).
 double timer_tick() noexcept;
+
+/// Work captured from a stream, to be launched as a whole.
+class Graph {
+ public:
+  /// Captures the kernels, copies and fills that `queue` queues on `stream`; nothing runs. Until it returns, nothing
+  /// else may be asked of the stream. If it throws, the capture is dropped and the stream is as it was before.
+  Graph(Stream& stream, const std::function<void()>& queue);
+  ~Graph();
+  Graph(Graph&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  /// Pieces of work in it.
+  std::size_t nodes() const;
+  void* native() const noexcept { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// A graph made ready to run, any number of times but never beside itself.
+class ExecutableGraph {
+ public:
+  explicit ExecutableGraph(const Graph& graph);
+  ~ExecutableGraph();
+  ExecutableGraph(ExecutableGraph&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  ExecutableGraph& operator=(ExecutableGraph&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  void launch(Stream& stream);
+  void* native() const noexcept { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
 
 /// Holds a stream until released, so that everything queued behind it starts without submission gaps.
 /// Calls that synchronise by themselves (pageable copies, device frees) must not be queued behind it.

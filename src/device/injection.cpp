@@ -16,7 +16,7 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 47> calls{
+constexpr std::array<std::string_view, 51> calls{
     "count",
     "info",
     "select",
@@ -35,6 +35,10 @@ constexpr std::array<std::string_view, 47> calls{
     "event_synchronize",
     "event_done",
     "elapsed",
+    "graph_create",
+    "graph_nodes",
+    "executable_graph_create",
+    "executable_graph_launch",
     "spin_latch_create",
     "spin_latch_hold",
     "malloc_device",

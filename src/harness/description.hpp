@@ -18,6 +18,7 @@ struct Workload::Description {
   std::vector<Preset> presets;
   std::vector<std::string> metrics;
   std::optional<std::string> unverified;
+  std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
   bool native = false;
 
   const Axis* find_axis(std::string_view name) const noexcept;

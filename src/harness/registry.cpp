@@ -186,6 +186,10 @@ Workload& Workload::unverified(std::string reason) {
   description_->unverified = std::move(reason);
   return *this;
 }
+Workload& Workload::estimate(std::function<double(const CaseSpec&)> seconds) {
+  description_->estimate = std::move(seconds);
+  return *this;
+}
 Workload& Workload::native() {
   description_->native = true;
   return *this;

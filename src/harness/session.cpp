@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/case_runner.hpp"
+#include "harness/estimate.hpp"
 #include "harness/host_facts.hpp"
 #include "harness/host_memory.hpp"
 #include "harness/interrupt.hpp"
@@ -109,40 +110,33 @@ int choose_numa_node(const std::optional<int>& asked, const std::optional<device
 
 // --- what would run --------------------------------------------------------------------------------------
 
-/// A rough guess, from rates of ordinary hardware: it tells seconds from hours, no more.
-double estimate_seconds(const Footprint& footprint, const CaseSpec& spec, const SamplingOptions& sampling) {
-  const double bytes = static_cast<double>(std::max(footprint.host_bytes, footprint.device_bytes));
-  if (is_emulated(*spec.workload)) {
-    const double work = footprint.traffic.bytes_read + footprint.traffic.bytes_written + footprint.traffic.flops;
-    return 0.05 + 2 * work / 50e6;
-  }
-  const int samples = sampling.samples.value_or(15);
-  const int cycles = std::min(samples, sampling.allocation_cycles);
-  const int passes = 2 * cycles + samples + std::min(samples, sampling.most_overlapped) + 3;
-  const bool pageable = spec.placement == memory::Placement::pageable;
-  const double pass = bytes / 10e9 + bytes / (pageable ? 8e9 : 50e9) + footprint.traffic.flops / 5e12;
-  const double allocation = bytes * 0.4 / 0x1p30 + bytes / 3e9;
-  const double seconds = 0.2 + passes * pass + cycles * allocation;
-  const auto budget = sampling.budget || sampling.samples ? sampling.budget : SamplingOptions::kDefaultBudget;
-  return budget ? std::min(seconds, *budget) : seconds;
-}
-
 int dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int processes) {
-  double total = 0;
+  Estimate all;
   for (const auto& spec : cases) {
     const auto found = footprint(spec, context);
     if (found.skipped) {
       fmt::print("{}: would be skipped: {}\n", spec.label(), *found.skipped);
+      all.add(0);
       continue;
     }
-    const double seconds = estimate_seconds(found, spec, context.sampling) * processes;
-    total += seconds;
-    fmt::print("{}: host {}, device {}, about {}\n", spec.label(), format_bytes(static_cast<double>(found.host_bytes)),
-               format_bytes(static_cast<double>(found.device_bytes)), format_quantity(seconds, "s"));
+    const auto seconds = estimate_seconds(spec, context.sampling, found);
+    all.add(seconds);
+    fmt::print("{}: host {}, device {}, {}\n", spec.label(), format_bytes(static_cast<double>(found.host_bytes)),
+               format_bytes(static_cast<double>(found.device_bytes)),
+               seconds ? about(*seconds * processes) : "for an unknown time");
   }
-  fmt::print("{} cases, about {} in all\n", cases.size() * static_cast<std::size_t>(processes),
-             format_quantity(total, "s"));
+  fmt::print("{} in all\n", all.sentence(processes));
   return exit_code::passed;
+}
+
+/// "120 cases, about 3 min": what a run is going to do, as far as that is known without doing any of it.
+std::string outlook(const std::vector<CaseSpec>& cases, const SessionOptions& options) {
+  Estimate all;
+  for (const auto& spec : cases) all.add(spec.not_applicable ? 0 : estimate_seconds(spec, options.sampling));
+  auto text = all.sentence(options.processes);
+  if (options.resume) text += ", less what the record holds already";
+  if (all.unknown == all.cases) text += "; --dry-run estimates how long they take";
+  return text;
 }
 
 // --- running ----------------------------------------------------------------------------------------------
@@ -319,6 +313,8 @@ int run_session(const SessionOptions& options) {
   check_record_path(path);
 
   catch_interrupts();
+  if (!child && !options.quiet) fmt::print("{}\n", outlook(cases, options));
+  std::fflush(stdout);  // before processes share it
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
   if (options.processes > 1 && !child) {
     const int code = run_processes(options.processes, identity.id, path, options.quiet);

@@ -351,6 +351,9 @@ class Workload {
   Workload& metrics(std::vector<std::string> names);
   /// Verification not needed, and why (launch costs and the like).
   Workload& unverified(std::string reason);
+  /// Seconds of one operation of a case, roughly, so that `run` can say beforehand how long all of them take. Wanted of
+  /// workloads with readings of their own; those that call measure() are estimated from their buffers (--dry-run).
+  Workload& estimate(std::function<double(const CaseSpec&)> seconds);
   /// A true measurement also on a machine without a GPU: records say emulated: false.
   Workload& native();
 

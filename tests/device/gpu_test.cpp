@@ -285,6 +285,148 @@ TEST_F(Gpu, PrefetchToAHostNodeIsSeenAsTheHost) {
   free_managed(managed);
 }
 
+// --- transfers ---------------------------------------------------------------------------------------
+
+/// What a strided copy of `shape`, complete, leaves in `destination`.
+void copy_by_rows(std::vector<std::uint32_t>& destination, const std::vector<std::uint32_t>& source,
+                  const StridedCopy& shape) {
+  for (std::size_t plane = 0; plane < shape.planes; ++plane) {
+    for (std::size_t row = 0; row < shape.rows; ++row) {
+      std::memcpy(reinterpret_cast<char*>(destination.data()) +
+                      (plane * shape.destination_rows + row) * shape.destination_pitch,
+                  reinterpret_cast<const char*>(source.data()) + (plane * shape.source_rows + row) * shape.source_pitch,
+                  shape.row_bytes);
+    }
+  }
+}
+
+TEST_F(Gpu, StridedCopiesArriveWhole) {
+  const auto in = numbers();
+  const std::size_t bytes = elements * sizeof in[0];
+  Array<std::uint32_t> source(elements), destination(elements);
+  source.host = in;
+  source.upload();
+  auto* pinned = static_cast<std::uint32_t*>(malloc_pinned(bytes));
+  Stream stream;
+  for (const StridedCopy& shape : {StridedCopy{.row_bytes = 120,
+                                               .rows = 70,
+                                               .destination_pitch = 120,
+                                               .destination_rows = 70,
+                                               .source_pitch = 512,
+                                               .source_rows = 70},
+                                   {.row_bytes = 120,
+                                    .rows = 7,
+                                    .planes = 9,
+                                    .destination_pitch = 256,
+                                    .destination_rows = 11,
+                                    .source_pitch = 512,
+                                    .source_rows = 8}}) {
+    std::vector<std::uint32_t> expected(elements, 0);
+    copy_by_rows(expected, in, shape);
+    fill_async(destination.device(), 0, bytes, stream);
+    copy_strided_async(destination.device(), source.device(), shape, stream);
+    stream.synchronize();
+    EXPECT_EQ(destination.download(), expected) << shape.planes << " planes on the device";
+    std::fill_n(pinned, elements, 0u);
+    copy_strided_async(pinned, source.device(), shape, stream);
+    stream.synchronize();
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), pinned)) << shape.planes << " planes to the host";
+  }
+  // What is 0 is as tight as can be.
+  fill_async(destination.device(), 0, bytes, stream);
+  copy_strided_async(destination.device(), source.device(),
+                     {.row_bytes = 16, .rows = 3, .planes = 2, .source_pitch = 64}, stream);
+  std::vector<std::uint32_t> expected(elements, 0);
+  copy_by_rows(expected, in,
+               {.row_bytes = 16,
+                .rows = 3,
+                .planes = 2,
+                .destination_pitch = 16,
+                .destination_rows = 3,
+                .source_pitch = 64,
+                .source_rows = 3});
+  stream.synchronize();
+  EXPECT_EQ(destination.download(), expected);
+  EXPECT_EQ(kind_of([&] {
+              copy_strided_async(destination.device(), source.device(), {.row_bytes = 16, .source_pitch = 8}, stream);
+            }),
+            ErrorKind::failure);
+  free_pinned(pinned);
+}
+
+/// Runs `call`; false, with the reason printed, where the runtime or driver has not got it.
+bool supported(const std::function<void()>& call) {
+  try {
+    call();
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unsupported) throw;
+    std::printf("%s\n", error.what());
+    return false;
+  }
+}
+
+TEST_F(Gpu, ABatchOfCopiesArrivesWhole) {
+  constexpr std::size_t piece = 1000;
+  Array<std::uint32_t> source(8 * piece), destination(8 * piece, 0);
+  std::iota(source.host.begin(), source.host.end(), 1u);
+  source.upload();
+  auto* pinned = static_cast<std::uint32_t*>(malloc_pinned(8 * piece * sizeof(std::uint32_t)));
+  std::vector<CopyItem> items;
+  for (std::size_t i = 0; i < 8; ++i) {
+    const std::size_t turned = 7 - i;
+    items.push_back({destination.device() + turned * piece, source.device() + i * piece, piece * 4});
+    items.push_back({pinned + turned * piece, source.device() + i * piece, piece * 4});
+  }
+  items.push_back({nullptr, nullptr, 0});
+  Stream stream;
+  if (supported([&] { copy_batch_async(items, stream); })) {
+    stream.synchronize();
+    destination.download();
+    for (std::size_t i = 0; i < 8 * piece; ++i) {
+      const auto expected = static_cast<std::uint32_t>((7 - i / piece) * piece + i % piece + 1);
+      ASSERT_EQ(destination.host[i], expected) << i;
+      ASSERT_EQ(pinned[i], expected) << i;
+    }
+  }
+  free_pinned(pinned);
+}
+
+TEST_F(Gpu, BatchesOfRangesMoveAndDiscard) {
+  if (!info_.concurrent_managed) GTEST_SKIP() << "managed memory does not migrate";
+  constexpr std::size_t bytes = 4u << 20;
+  auto* first = static_cast<std::uint32_t*>(malloc_managed(bytes));
+  auto* second = static_cast<std::uint32_t*>(malloc_managed(bytes));
+  std::fill_n(first, bytes / 4, 5u);
+  std::fill_n(second, bytes / 4, 6u);
+  const std::vector<MemoryRange> ranges{{first, bytes}, {second, bytes}};
+  Stream stream;
+  if (supported([&] { prefetch_batch(ranges, Location::gpu(0), stream); })) {
+    stream.synchronize();
+    EXPECT_EQ(last_prefetch(first, bytes), 0);
+    EXPECT_EQ(last_prefetch(second, bytes), 0);
+    prefetch_batch(ranges, Location::host(), stream);
+    stream.synchronize();
+    EXPECT_EQ(last_prefetch(first, bytes), -1);
+    EXPECT_EQ(first[7], 5u);
+    EXPECT_EQ(second[7], 6u);
+  }
+  if (supported([&] { discard_batch(ranges, stream); })) {
+    fill_async(first, 1, bytes, stream);
+    stream.synchronize();
+    EXPECT_EQ(first[9], 0x01010101u);
+  }
+  if (supported([&] { discard_and_prefetch_batch(ranges, Location::gpu(0), stream); })) {
+    fill_async(second, 2, bytes, stream);
+    stream.synchronize();
+    EXPECT_EQ(last_prefetch(second, bytes), 0);
+    EXPECT_EQ(second[9], 0x02020202u);
+  }
+  stream.synchronize();
+  free_managed(first);
+  free_managed(second);
+}
+
 TEST_F(Gpu, TooMuchMemoryIsOutOfMemoryAndTheDeviceGoesOn) {
   std::string message;
   EXPECT_EQ(kind_of([] { malloc_device(std::size_t{1} << 50); }, &message), ErrorKind::out_of_memory);
@@ -374,6 +516,162 @@ TEST_F(Gpu, ALatchThatNobodyReleasesGivesUp) {
   latch.release();
   stream.synchronize();
   EXPECT_FALSE(latch.timed_out());
+}
+
+// --- graphs ----------------------------------------------------------------------------------------
+
+TEST_F(Gpu, AGraphRunsWhatItCaptured) {
+  Array<std::uint32_t> values(elements, 10), copied(elements, 0);
+  Stream stream;
+  const Graph graph(stream, [&] {
+    launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 4, .block = 128}, values.device(), elements);
+    copy_async(copied.device(), values.device(), values.bytes(), stream);
+    fill_async(values.device(), 0, 4, stream);
+  });
+  EXPECT_EQ(graph.nodes(), 3u);
+  stream.synchronize();
+  EXPECT_EQ(values.download()[1], 10u) << "capturing runs nothing";
+  ExecutableGraph executable(graph);
+  executable.launch(stream);
+  executable.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(copied.download()[0], 1u);
+  EXPECT_EQ(copied.host[1], 12u);
+  EXPECT_EQ(copied.host[elements - 1], 12u);
+}
+
+TEST_F(Gpu, AStreamIsUsableAfterACaptureThatFailed) {
+  Array<std::uint32_t> values(1, 10);
+  Stream stream;
+  const auto add = [&] { launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 1}, values.device(), 1); };
+  const auto capture = [&](const std::function<void()>& then) {
+    const Graph graph(stream, [&] {
+      add();
+      then();
+    });
+  };
+  EXPECT_THROW(capture([] { throw std::runtime_error("no more"); }), std::runtime_error);
+  EXPECT_EQ(kind_of([&] { capture([&] { stream.synchronize(); }); }), ErrorKind::failure);
+  add();
+  stream.synchronize();
+  EXPECT_EQ(values.download()[0], 11u);
+}
+
+// --- several devices -------------------------------------------------------------------------------
+
+class TwoGpus : public Gpu {
+ protected:
+  void SetUp() override {
+    Gpu::SetUp();
+    if (!IsSkipped() && count() < 2) GTEST_SKIP() << "one device is visible";
+  }
+  void TearDown() override {
+    if (count() != 0) select(0);
+  }
+};
+
+TEST_F(TwoGpus, AreSelectedByEachThread) {
+  const Selected one(1);
+  EXPECT_EQ(selected(), 1);
+  std::thread([] { EXPECT_EQ(selected(), 0); }).join();
+  EXPECT_NE(info(0).uuid, info(1).uuid);
+  EXPECT_EQ(selected(), 1) << "asking changes nothing";
+  EXPECT_EQ(info(1).index, 1);
+}
+
+TEST_F(TwoGpus, StreamsAndEventsKeepToTheirDevice) {
+  Array<std::uint32_t> here(1, 1);
+  Stream stream;
+  Event ready;
+  const Selected one(1);
+  Array<std::uint32_t> there(1, 1);
+  Stream other;
+  Event foreign;
+  EXPECT_EQ(pointer_info(here.device()).device, 0);
+  EXPECT_EQ(pointer_info(there.device()).device, 1);
+  const auto add = [&] { launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 1}, here.device(), 1); };
+  std::string message;
+  EXPECT_EQ(kind_of(add, &message), ErrorKind::failure);
+  std::printf("%s\n", message.c_str());
+  EXPECT_EQ(kind_of([&] { foreign.record(stream); }, &message), ErrorKind::failure);
+  std::printf("%s\n", message.c_str());
+  {
+    const Selected zero(0);
+    launch(stream, ISTHMUS_KERNEL(wait_seconds), {.grid = 1, .block = 1}, 20e-3);
+    add();
+    ready.record(stream);
+  }
+  other.wait(ready);
+  copy_async(there.device(), here.device(), 4, other);
+  foreign.record(other);
+  foreign.synchronize();
+  ready.synchronize();
+  EXPECT_EQ(there.download()[0], 2u);
+  EXPECT_EQ(kind_of([&] { elapsed(ready, foreign); }, &message), ErrorKind::failure);
+  std::printf("%s\n", message.c_str());
+}
+
+TEST_F(TwoGpus, APeersMemoryIsReachedOnceThatIsEnabled) {
+  Array<std::uint32_t> here(elements, 3);
+  const Selected one(1);
+  Stream stream;
+  const PeerInfo peer = peer_info(1, 0);
+  std::printf("peer access %d, native atomics %d\n", peer.access, peer.native_atomics);
+  if (!peer.access) {
+    EXPECT_EQ(kind_of([] { enable_peer_access(0); }), ErrorKind::unsupported);
+    GTEST_SKIP() << "no peer access";
+  }
+  enable_peer_access(0);
+  enable_peer_access(0);
+  launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 4, .block = 128}, here.device(), elements);
+  stream.synchronize();
+  disable_peer_access(0);
+  disable_peer_access(0);
+  EXPECT_EQ(here.download().front(), 4u);
+  EXPECT_EQ(here.host.back(), 4u);
+}
+
+TEST_F(TwoGpus, CopiesGoBetweenThemWithoutPeerAccess) {
+  Array<std::uint32_t> here(elements, 3);
+  const Selected one(1);
+  Array<std::uint32_t> there(elements, 0);
+  Stream stream;
+  copy_async(there.device(), here.device(), here.bytes(), stream);
+  stream.synchronize();
+  EXPECT_EQ(there.download(), here.host);
+  fill_async(there.device(), 0, there.bytes(), stream);
+  copy_strided_async(there.device(), here.device(), {.row_bytes = 64, .rows = 100, .source_pitch = 256}, stream);
+  stream.synchronize();
+  EXPECT_EQ(there.download()[1599], 3u);
+  EXPECT_EQ(there.host[1600], 0u);
+}
+
+TEST_F(TwoGpus, HeldByTheirLatchesBothRun) {
+  struct Held {
+    explicit Held(int device) : own(device), values(1, 1) {
+      latch.hold(stream);
+      launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 1}, values.device(), 1);
+      end.record(stream);
+    }
+    Selected own;
+    Array<std::uint32_t> values;
+    Stream stream{};
+    Event end{};
+    SpinLatch latch{};
+  };
+  for (int device = 0; device < 2; ++device) {
+    const Selected own(device);
+    load_kernels();
+  }
+  Held zero(0), one(1);
+  one.latch.release();
+  one.stream.synchronize();
+  EXPECT_FALSE(zero.end.done());
+  zero.latch.release();
+  zero.stream.synchronize();
+  EXPECT_FALSE(zero.latch.timed_out() || one.latch.timed_out());
+  EXPECT_EQ(zero.values.download()[0], 2u);
+  EXPECT_EQ(one.values.download()[0], 2u);
 }
 
 // --- launches --------------------------------------------------------------------------------------

@@ -96,6 +96,14 @@ const std::map<std::string_view, std::function<void()>>& uses() {
     launch(stream, ISTHMUS_KERNEL(nothing), {.grid = 1, .block = 1});
     stream.synchronize();
   };
+  static const auto graphs = [] {
+    Stream stream;
+    const Graph graph(stream, [&] { launch(stream, ISTHMUS_KERNEL(nothing), {.grid = 1, .block = 1}); });
+    graph.nodes();
+    ExecutableGraph executable(graph);
+    executable.launch(stream);
+    stream.synchronize();
+  };
   static const std::map<std::string_view, std::function<void()>> all{
       {"count", [] { count(); }},
       {"info", [] { info(0); }},
@@ -115,6 +123,10 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       {"event_synchronize", events},
       {"event_done", events},
       {"elapsed", events},
+      {"graph_create", graphs},
+      {"graph_nodes", graphs},
+      {"executable_graph_create", graphs},
+      {"executable_graph_launch", graphs},
       {"spin_latch_create", latch},
       {"spin_latch_hold", latch},
       {"malloc_device", [] { free_device(malloc_device(64)); }},

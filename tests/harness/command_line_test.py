@@ -165,7 +165,18 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("32 KiB", done.stdout)
         self.assertIn("would be skipped", done.stdout)
+        self.assertIn("2 cases, less than 1 s in all", done.stdout)
         self.assertFalse(self.record.exists())
+
+    def test_a_run_says_first_how_much_it_is(self):
+        def first(*arguments):
+            return self.measure(*arguments).stdout.splitlines()[0]
+
+        self.assertEqual(first("moves/gpu0-gpu0/ce", "--set", "bytes=1KiB,2KiB"), "2 cases, less than 1 s")
+        self.assertEqual(first("moves/gpu0-gpu0/ce", "--set", "bytes=64GiB"), "1 case, about 2 min")
+        self.assertIn("without 1 case of unknown length", first("moves/gpu0-gpu0/ce", "fixture/host_loop"))
+        self.assertEqual(first("fixture/host_loop"), "1 case; --dry-run estimates how long they take")
+        self.assertEqual(self.measure("fixture/host_loop", "--quiet").stdout, "")
 
     def test_a_wrong_result_fails_and_the_rest_still_runs(self):
         done = self.measure("fixture/saxpy", "--size", "tiny", "--set", "fault=wrong", "--mode", "pm,uvm")

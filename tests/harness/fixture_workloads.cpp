@@ -200,6 +200,7 @@ std::vector<Workload> make_moves(const Machine& machine) {
     return Workload(name, std::move(function))
         .summary("moves nothing")
         .metrics({"rate"})
+        .estimate([](const CaseSpec& spec) { return static_cast<double>(spec.integer("bytes")) / 1e9; })
         .native()
         .axis({.name = "bytes",
                .help = "bytes of one move",

@@ -120,7 +120,7 @@ void free_device(void* pointer) {
 void* malloc_pooled(std::size_t bytes, Stream& stream) {
   injection_point("malloc_pooled");
   need(configuration().memory_pools, "malloc_pooled", "memory pools");
-  StreamState& state = state_of(stream);
+  StreamState& state = emulator::outside_capture(stream, "malloc_pooled");
   void* pointer = Memory::for_caller().allocate(AllocationKind::pooled, bytes, state.device(), true, "malloc_pooled");
   state.submit(
       [pointer](const FaultPointer&) -> FaultPointer {
@@ -134,8 +134,9 @@ void* malloc_pooled(std::size_t bytes, Stream& stream) {
 void free_pooled(void* pointer, Stream& stream) {
   injection_point("free_pooled");
   if (pointer == nullptr) return;
+  StreamState& state = emulator::outside_capture(stream, "free_pooled");
   Memory::for_caller().pool_leave(pointer, "free_pooled");
-  state_of(stream).submit(
+  state.submit(
       [pointer](const FaultPointer&) -> FaultPointer {
         if (const auto spoilt = Memory::instance().pool_depart(pointer)) {
           return std::make_shared<Fault>(ErrorKind::failure, *spoilt, "correct the kernel or copy that did it");

@@ -84,10 +84,38 @@ void StreamState::shut_down() {
 
 std::uint64_t StreamState::submit(Work work, When when, std::uint64_t* ticket) {
   const std::lock_guard lock(mutex_);
+  if (captured_) {
+    captured_->push_back(std::move(work));
+    return 0;
+  }
   if (ticket) *ticket = submitted_ + 1;
   tasks_.push_back({std::chrono::steady_clock::now(), std::move(work), when});
   wanted_.notify_all();
   return ++submitted_;
+}
+
+void StreamState::begin_capture() {
+  const std::lock_guard lock(mutex_);
+  captured_.emplace();
+}
+
+std::vector<StreamState::Work> StreamState::end_capture() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(captured_, std::nullopt).value();
+}
+
+bool StreamState::capturing() {
+  const std::lock_guard lock(mutex_);
+  return captured_.has_value();
+}
+
+StreamState& outside_capture(const Stream& stream, const char* call) {
+  StreamState& state = state_of(stream);
+  if (state.capturing()) {
+    throw Error(ErrorKind::failure, call, "the stream is being captured into a graph",
+                "queue only kernels, copies and fills on it until the capture ends");
+  }
+  return state;
 }
 
 void StreamState::run() {
@@ -188,7 +216,6 @@ void reset() {
 using emulator::EventHandle;
 using emulator::FaultPointer;
 using emulator::Occurrence;
-using emulator::state_of;
 using emulator::StreamHandle;
 using emulator::StreamState;
 
@@ -225,14 +252,14 @@ Stream::~Stream() {
 
 void Stream::synchronize() {
   injection_point("stream_synchronize");
-  StreamState& state = state_of(*this);
+  StreamState& state = emulator::outside_capture(*this, "stream_synchronize");
   state.wait_all();
   if (const FaultPointer fault = state.take_fault()) emulator::throw_fault(*fault, "stream_synchronize");
 }
 
 bool Stream::idle() {
   injection_point("stream_idle");
-  StreamState& state = state_of(*this);
+  StreamState& state = emulator::outside_capture(*this, "stream_idle");
   if (!state.idle()) return false;
   if (const FaultPointer fault = state.take_fault()) emulator::throw_fault(*fault, "stream_idle");
   return true;
@@ -240,9 +267,10 @@ bool Stream::idle() {
 
 void Stream::wait(const Event& event) {
   injection_point("stream_wait");
+  StreamState& state = emulator::outside_capture(*this, "stream_wait");
   const auto occurrence = static_cast<EventHandle*>(event.native())->last;
   if (!occurrence) return;  // never recorded: nothing to wait for, as CUDA has it
-  state_of(*this).submit([occurrence](const FaultPointer&) { return occurrence->wait(); });
+  state.submit([occurrence](const FaultPointer&) { return occurrence->wait(); });
 }
 
 Event::Event() {
@@ -256,7 +284,7 @@ Event::~Event() {
 
 void Event::record(Stream& stream) {
   injection_point("event_record");
-  StreamState& state = state_of(stream);
+  StreamState& state = emulator::outside_capture(stream, "event_record");
   if (const int device = static_cast<EventHandle*>(handle_)->device; device != state.device()) {
     throw Error(ErrorKind::failure, "event_record",
                 fmt::format("the event belongs to device {}, the stream to device {}", device, state.device()),

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "device/emulator/grid.hpp"
@@ -52,6 +53,10 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   void shut_down();
   /// Returns the ticket by which the work can be waited for; `ticket` has it before the work can start.
   std::uint64_t submit(Work work, When when = When::healthy, std::uint64_t* ticket = nullptr);
+  /// Work that is submitted from here on is kept and not queued, its ticket 0, until end_capture gives it.
+  void begin_capture();
+  std::vector<Work> end_capture();
+  bool capturing();
   void demand(std::uint64_t ticket);
   void demand_all();
   void wait(std::uint64_t ticket);
@@ -79,6 +84,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   std::uint64_t submitted_ = 0, demanded_ = 0, executed_ = 0;
   bool stopping_ = false;
   FaultPointer fault_;
+  std::optional<std::vector<Work>> captured_;
   std::thread thread_;
 };
 
@@ -97,5 +103,7 @@ struct EventHandle {
 inline StreamState& state_of(const Stream& stream) {
   return *static_cast<StreamHandle*>(stream.native())->state;
 }
+/// The same, for what a graph cannot hold: throws while the stream is captured.
+StreamState& outside_capture(const Stream& stream, const char* call);
 
 }  // namespace isthmus::device::emulator

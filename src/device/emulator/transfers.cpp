@@ -70,6 +70,7 @@ void queue_copies(const char* call, const std::vector<Ends>& copies, Stream& str
     return ends.source_bytes != 0 && (memory.is_pageable(ends.destination) || memory.is_pageable(ends.source));
   });
   StreamState& state = state_of(stream);
+  if (pageable) emulator::outside_capture(stream, call);
   const std::uint64_t ticket = state.submit([copies, move = std::move(move)](const FaultPointer&) -> FaultPointer {
     if (auto problem = problem_of(copies, true)) return queued_fault("copy", *problem);
     const DeviceAccess access;
@@ -125,6 +126,7 @@ void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
   // An item without bytes stays, so that the others keep their numbers in errors.
   for (const auto& [destination, source, bytes] : items) copies.push_back({destination, bytes, source, bytes});
   if (copies.empty()) return;
+  emulator::outside_capture(stream, "copy_batch_async");
   const bool backwards = configuration().order != emulator::Order::natural;
   queue_copies("copy_batch_async", copies, stream, [copies, backwards] {
     for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -182,12 +184,13 @@ void discard_then_prefetch(std::span<const MemoryRange> ranges, bool discards, c
   need(configuration().concurrent_managed, call, "concurrent managed access");
   if (to != nullptr) need_location(*to, call);
   need_managed(ranges, call);
+  StreamState& state = emulator::outside_capture(stream, call);
   if (to != nullptr) {
     for (const auto& [pointer, bytes] : ranges) Memory::instance().set_prefetched(pointer, bytes, to->device);
   }
   std::vector<MemoryRange> poisoned;
   if (discards) poisoned.assign(ranges.begin(), ranges.end());
-  state_of(stream).submit([poisoned = std::move(poisoned)](const FaultPointer&) -> FaultPointer {
+  state.submit([poisoned = std::move(poisoned)](const FaultPointer&) -> FaultPointer {
     for (const auto& [pointer, bytes] : poisoned) {
       if (auto late = Memory::instance().range_problem(pointer, bytes, true)) return queued_fault("discard", *late);
       std::memset(pointer, 0xff, bytes);

@@ -17,6 +17,13 @@ Diagnosis diagnose(Status status) noexcept {
     case 400:  // invalid resource handle
       return {ErrorKind::failure,
               "select the device that the stream or event was made on, and record events on streams of their device"};
+    case 900:  // a call that a capture does not allow
+    case 901:  // the capture is invalid: such a call was made before
+    case 904:  // dependencies that were not captured
+    case 906:  // a call on the default stream
+    case 907:  // an event of a capture
+    case 908:  // another thread's capture
+      return {ErrorKind::failure, "queue only kernels, copies and fills on a stream while it is captured"};
     case 804:  // forward compatibility on a device without it
       return {ErrorKind::unsupported, "install a driver as new as the runtime"};
     case 720:  // a cooperative launch with more blocks than can be resident

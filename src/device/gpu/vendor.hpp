@@ -27,6 +27,8 @@ namespace isthmus::device::gpu {
 using Status = ISTHMUS_GPU(Error_t);
 using NativeStream = ISTHMUS_GPU(Stream_t);
 using NativeEvent = ISTHMUS_GPU(Event_t);
+using NativeGraph = ISTHMUS_GPU(Graph_t);
+using NativeExecutableGraph = ISTHMUS_GPU(GraphExec_t);
 using NativeFunctionAttributes = ISTHMUS_GPU(FuncAttributes);
 #if defined(ISTHMUS_BACKEND_CUDA)
 using DeviceProperties = cudaDeviceProp;
@@ -41,6 +43,12 @@ inline NativeStream handle_of(const Stream& stream) {
 }
 inline NativeEvent handle_of(const Event& event) {
   return static_cast<NativeEvent>(event.native());
+}
+inline NativeGraph handle_of(const Graph& graph) {
+  return static_cast<NativeGraph>(graph.native());
+}
+inline NativeExecutableGraph handle_of(const ExecutableGraph& graph) {
+  return static_cast<NativeExecutableGraph>(graph.native());
 }
 
 // --- device attributes, under one name -------------------------------------------------------------

@@ -81,6 +81,7 @@ Metric rate(std::string direction, double bytes, double moved) {
 // Bytes read plus bytes written over time, so that it compares with a kernel's declared traffic.
 void device_copy(Case& c) {
   const std::size_t bytes = c.extent("bytes");
+  c.needs(bytes, 2 * bytes);
   const Memory from = on_device(bytes), to = on_device(bytes);
   fill_device(c, from.pointer, pattern, bytes);
   fill_device(c, to.pointer, 0xff, bytes);
@@ -102,14 +103,18 @@ void device_copy(Case& c) {
 
 /// Page-locked memory full of the pattern, device memory to copy it to, and the check that it arrived.
 struct HostToDevice {
-  explicit HostToDevice(Case& c)
-      : bytes(c.extent("bytes")), from(pinned(bytes)), to(on_device(bytes)), result(pinned(bytes)) {
+  explicit HostToDevice(Case& c) : bytes(checked(c)), from(pinned(bytes)), to(on_device(bytes)), result(pinned(bytes)) {
     std::fill_n(static_cast<std::uint8_t*>(from.pointer), bytes, pattern);
     fill_device(c, to.pointer, 0xff, bytes);
     c.verify("every byte arrived", [this] { return wrong(); }, 0);
   }
   HostToDevice(const HostToDevice&) = delete;
   HostToDevice& operator=(const HostToDevice&) = delete;
+  static std::size_t checked(Case& c) {
+    const std::size_t bytes = c.extent("bytes");
+    c.needs(2 * bytes, bytes);
+    return bytes;
+  }
   double wrong() const {
     device::copy(result.pointer, to.pointer, bytes);
     return count_wrong(result.pointer, bytes);
@@ -129,6 +134,7 @@ void pinned_h2d(Case& c) {
 
 void pinned_d2h(Case& c) {
   const std::size_t bytes = c.extent("bytes");
+  c.needs(bytes, bytes);
   const Memory from = on_device(bytes), to = pinned(bytes);
   fill_device(c, from.pointer, pattern, bytes);
   std::fill_n(static_cast<std::uint8_t*>(to.pointer), bytes, std::uint8_t{0xff});
@@ -158,6 +164,11 @@ void small_copy(Case& c) {
   }
 }
 
+// A link of PCIe 4, the middle of what machines have.
+double seconds_of_copy(const CaseSpec& spec) {
+  return static_cast<double>(spec.integer("bytes")) / 25e9;
+}
+
 Workload copy_workload(const char* name, void (*function)(Case&), const char* summary) {
   constexpr std::int64_t mi = std::int64_t{1} << 20;
   Workload w(name, function);
@@ -167,6 +178,7 @@ Workload copy_workload(const char* name, void (*function)(Case&), const char* su
       .tags({"reference"})
       .stagings({})
       .metrics({"rate"})
+      .estimate(seconds_of_copy)
       .axis({.name = "bytes",
              .help = "bytes of one copy",
              .default_value = 64 * mi,
@@ -195,6 +207,7 @@ const Registration small_registration = [] {
       .tags({"reference"})
       .stagings({})
       .metrics({"with_latch", "without_latch"})
+      .estimate(seconds_of_copy)
       .axis({.name = "bytes",
              .help = "bytes of one copy",
              .default_value = std::int64_t{4096},
