@@ -61,8 +61,9 @@ HostBlock::HostBlock(HostKind kind, std::size_t bytes, HostBlockOptions options)
   if (is_plain(kind)) {
     data_ = allocate_plain(bytes, options.pages);
   } else {
+    const bool write_combined = kind == HostKind::write_combined;
     data_ = static_cast<std::byte*>(device::malloc_pinned(
-        bytes, {.mapped = kind == HostKind::mapped, .write_combined = kind == HostKind::write_combined}));
+        bytes, {.mapped = kind == HostKind::mapped || write_combined, .write_combined = write_combined}));
   }
   if (kind != HostKind::registered) return;
   try {

@@ -15,7 +15,7 @@ enum class HostKind {
   pageable,        ///< malloc
   pinned,          ///< allocated page-locked
   registered,      ///< malloc, touched, then page-locked
-  write_combined,  ///< allocated page-locked, not cached by the CPU
+  write_combined,  ///< allocated page-locked, not cached by the CPU, with an address for kernels
   mapped,          ///< allocated page-locked, with an address for kernels
 };
 std::string_view name(HostKind) noexcept;

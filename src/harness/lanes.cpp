@@ -1,0 +1,144 @@
+#include "harness/lanes.hpp"
+
+#include <algorithm>
+#include <barrier>
+#include <exception>
+#include <optional>
+#include <thread>
+
+#include "harness/workload.hpp"
+
+namespace isthmus::harness {
+
+/// A lane with what times it; all of it belongs to the lane's device.
+struct Lanes::Track {
+  Track(Lane lane_, bool latched) : lane(std::move(lane_)) {
+    if (latched && lane.latchable && !lane.blocking) latch.emplace();
+  }
+
+  Lane lane;
+  device::Stream stream;
+  device::Event begin, end, joined;
+  std::optional<device::SpinLatch> latch;
+};
+
+Lanes::Lanes(std::vector<Lane> lanes, bool latched, double latch_timeout) : latch_timeout_(latch_timeout) {
+  if (lanes.empty()) throw std::logic_error("there is no lane to run");
+  blocking_ = std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane.blocking; });
+  if (!blocking_) {
+    for (const auto& lane : lanes) {
+      const device::Selected on(lane.device);
+      device::load_kernels();  // lazy loading could deadlock behind a latch
+    }
+  }
+  for (auto& lane : lanes) {
+    const device::Selected on(lane.device);
+    tracks_.push_back(std::make_unique<Track>(std::move(lane), latched && !blocking_));
+  }
+}
+
+Lanes::~Lanes() {
+  for (auto& track : tracks_) {
+    try {
+      const device::Selected on(track->lane.device);
+      track.reset();
+    } catch (const device::Error&) {  // the failure that led here has been reported
+    }
+  }
+}
+
+LaneTimes Lanes::run(int times) {
+  return blocking_ ? run_on_threads(times) : run_on_streams(times);
+}
+
+void Lanes::synchronize() {
+  for (const auto& track : tracks_) track->stream.synchronize();
+}
+
+LaneTimes Lanes::run_on_streams(int times) {
+  struct Release {  // also when queueing throws: what waits behind a latch would wait for its time-out
+    Lanes& lanes;
+    ~Release() {
+      for (const auto& track : lanes.tracks_) {
+        if (track->latch) track->latch->release();
+      }
+    }
+  };
+  {
+    const Release release{*this};
+    for (const auto& track : tracks_) {
+      const device::Selected on(track->lane.device);
+      if (track->latch) track->latch->hold(track->stream, latch_timeout_, track->lane.next);
+      track->begin.record(track->stream);
+      for (int i = 0; i < times; ++i) track->lane.queue(track->stream);
+      track->end.record(track->stream);
+    }
+    if (tracks_.size() > 1) {
+      auto& first = *tracks_.front();
+      const device::Selected on(first.lane.device);
+      for (std::size_t i = 1; i < tracks_.size(); ++i) first.stream.wait(tracks_[i]->end);
+      first.joined.record(first.stream);
+    }
+  }
+  LaneTimes times_taken;
+  for (const auto& track : tracks_) {
+    track->stream.synchronize();
+    times_taken.spoilt |= track->latch && track->latch->timed_out();
+    times_taken.lanes.push_back(device::elapsed(track->begin, track->end) / times);
+  }
+  const auto& first = *tracks_.front();
+  const bool one_device = std::all_of(tracks_.begin(), tracks_.end(),
+                                      [&](const auto& track) { return track->lane.device == first.lane.device; });
+  if (one_device) {
+    for (const auto& from : tracks_) {
+      for (const auto& to : tracks_)
+        times_taken.all = std::max(times_taken.all, device::elapsed(from->begin, to->end) / times);
+    }
+  } else {
+    times_taken.all = device::elapsed(first.begin, first.joined) / times;
+  }
+  return times_taken;
+}
+
+LaneTimes Lanes::run_on_threads(int times) {
+  struct Span {
+    double begin = 0, end = 0;
+    std::exception_ptr failure;
+  };
+  std::vector<Span> spans(tracks_.size());
+  std::barrier start(static_cast<std::ptrdiff_t>(tracks_.size()));
+  const auto run = [&](std::size_t i) {
+    auto& track = *tracks_[i];
+    auto& span = spans[i];
+    bool started = false;
+    try {
+      const device::Selected on(track.lane.device);
+      started = true;
+      start.arrive_and_wait();
+      span.begin = now();
+      for (int k = 0; k < times; ++k) track.lane.queue(track.stream);
+      if (!track.lane.blocking) track.stream.synchronize();
+      span.end = now();
+    } catch (...) {
+      span.failure = std::current_exception();
+      if (!started) start.arrive_and_drop();  // the others must not wait for this one
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < tracks_.size(); ++i) threads.emplace_back(run, i);
+    run(0);
+  }
+  LaneTimes times_taken;
+  double first = spans.front().begin, last = spans.front().end;
+  for (const auto& span : spans) {
+    if (span.failure) std::rethrow_exception(span.failure);
+    times_taken.lanes.push_back((span.end - span.begin) / times);
+    first = std::min(first, span.begin);
+    last = std::max(last, span.end);
+  }
+  times_taken.all = (last - first) / times;
+  return times_taken;
+}
+
+}  // namespace isthmus::harness

@@ -1,0 +1,395 @@
+// transfer/*: how fast bytes get from one memory to another, by every way there is. One function for all of them; the
+// names are the product of ends.cpp.
+
+#include <algorithm>
+#include <memory>
+
+#include "memory/numa_nodes.hpp"
+#include "memory/pages.hpp"
+#include "microbench/transfer/ends.hpp"
+#include "microbench/transfer/family.hpp"
+#include "microbench/transfer/limits.hpp"
+#include "microbench/transfer/movement.hpp"
+#include "microbench/transfer/need.hpp"
+
+namespace isthmus::microbench::transfer {
+
+namespace {
+
+using namespace harness;
+
+constexpr std::int64_t kKi = 1024, kMi = kKi * kKi, kGi = kKi * kMi;
+
+struct Leg {
+  End from, to;
+};
+
+/// The movements that a path stands for, `gpus` being all GPUs there are.
+std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
+  const auto expand = [&](const End& end) {
+    std::vector<End> ends{end};
+    if (end.memory == Memory::all) {
+      ends.clear();
+      for (int g = 0; g < gpus; ++g) ends.push_back(gpu(g));
+    }
+    return ends;
+  };
+  std::vector<Leg> legs;
+  for (const auto& from : expand(path.from)) {
+    for (const auto& to : expand(path.to)) {
+      const bool group = path.from.memory == Memory::all || path.to.memory == Memory::all;
+      if (group && from == to) continue;  // to itself: no link is in the way
+      for (std::int64_t k = 0; k < at_once; ++k) {
+        legs.push_back({from, to});
+        if (path.duplex) legs.push_back({to, from});
+      }
+    }
+  }
+  return legs;
+}
+
+/// Both ways at once, a kernel that reads one way writes the other: it runs on the same GPU where one end is the host.
+Initiator initiator_of(const Path& path, const Leg& leg) {
+  const bool with_host = !leg.from.on_gpu() || !leg.to.on_gpu();
+  if (path.initiator == Initiator::sm_read && with_host && leg.from.on_gpu()) return Initiator::sm_write;
+  return path.initiator;
+}
+
+/// Which axes mean something for a path; the others it has not got.
+struct Uses {
+  explicit Uses(const Path& path) {
+    const auto either = [&](auto... memories) {
+      return ((path.from.memory == memories || path.to.memory == memories) || ...);
+    };
+    const auto by = [&](auto... initiators) { return ((path.initiator == initiators) || ...); };
+    const bool host = either(Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined,
+                             Memory::mapped, Memory::managed, Memory::system);
+    order = by(Initiator::sm_read, Initiator::sm_write);
+    kernel = order || by(Initiator::pack);
+    box = by(Initiator::ce_strided, Initiator::pack);
+    pieces = by(Initiator::ce_batch, Initiator::prefetch_batch, Initiator::discard);
+    touch = by(Initiator::fault);
+    node = host || by(Initiator::ce_nopeer);
+    cache = host || either(Memory::node);
+    pages = either(Memory::pageable, Memory::registered, Memory::system, Memory::node);
+    const bool on_host = !path.to.on_gpu() || (path.duplex && !path.from.on_gpu());
+    threads = by(Initiator::cpu) || (touch && on_host);
+    issuer = by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided) && !host && path.from != path.to;
+    at_once = kernel || by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided);
+  }
+  bool kernel, order, box, pieces, touch, node, cache, pages, threads, issuer, at_once;
+};
+
+Settings settings_of(const Case& c, const Uses& uses) {
+  Settings s;
+  s.bytes = c.extent("bytes");
+  s.seed = c.seed();
+  if (uses.node) {
+    const auto node = static_cast<int>(c.integer("node"));
+    need_node(node);
+    s.host.numa_node = node >= 0 ? node : c.numa_node();
+  }
+  if (uses.pages)
+    s.host.pages = c.choice("pages") == "huge"    ? memory::Pages::huge
+                   : c.choice("pages") == "small" ? memory::Pages::small
+                                                  : memory::Pages::standard;
+  if (uses.kernel) {
+    s.geometry.width = static_cast<unsigned>(c.integer("width"));
+    s.geometry.grid = static_cast<unsigned>(c.integer("grid"));
+    s.geometry.threads = static_cast<unsigned>(c.extent("block"));
+  }
+  if (uses.order) {
+    s.geometry.order = c.choice("order") == "strided"   ? Order::strided
+                       : c.choice("order") == "chunked" ? Order::chunked
+                                                        : Order::contiguous;
+    s.geometry.stride = c.extent("stride");
+  }
+  if (uses.box) {
+    s.row_bytes = c.extent("row");
+    s.planes = c.extent("planes");
+  }
+  if (uses.pieces) s.pieces = c.extent("pieces");
+  if (uses.threads) s.threads = static_cast<unsigned>(c.integer("threads"));
+  if (uses.touch) s.whole = c.choice("touch") == "whole";
+  if (uses.issuer) s.far_issues = c.choice("issuer") == "far";
+  return s;
+}
+
+/// What all legs hold at once; of several GPUs, what the one that holds most does.
+Footprint footprint_of(const Path& path, const std::vector<Leg>& legs, const Settings& s) {
+  std::size_t host = 0;
+  std::vector<std::size_t> devices(1);
+  for (const auto& leg : legs) {
+    const auto each = footprint(leg.from, leg.to, initiator_of(path, leg), s);
+    host += each.host;
+    for (const auto& end : {leg.from, leg.to}) {
+      if (!end.on_gpu()) continue;
+      devices.resize(std::max(devices.size(), static_cast<std::size_t>(end.index) + 1));
+      devices[static_cast<std::size_t>(end.index)] += each.device;
+      if (leg.from == leg.to) break;
+    }
+  }
+  return {host, *std::max_element(devices.begin(), devices.end())};
+}
+
+Metric rate_metric(std::string name, const std::string& timer, double needed, double moved, const Bound& bound) {
+  return {.name = std::move(name),
+          .unit = "B/s",
+          .better = Better::higher,
+          .timer = timer,
+          .direction = {},
+          .bytes_needed = needed,
+          .bytes_moved = moved,
+          .limit = bound.rate,
+          .limit_source = bound.rate ? bound.source : "",
+          .limit_reason = bound.rate ? "" : bound.source};
+}
+
+std::string direction(const End& from, const End& to) {
+  return std::string(from.on_gpu() ? "d" : "h") + "2" + (to.on_gpu() ? "d" : "h");
+}
+
+/// Metrics of one case and the values that one reading gives them.
+class Readings {
+ public:
+  Readings(const Path& path, const std::vector<Leg>& legs, const std::vector<std::unique_ptr<Movement>>& movements,
+           const std::string& timer) {
+    std::vector<std::pair<End, End>> ends;
+    for (std::size_t i = 0; i < legs.size(); ++i) {
+      ends.emplace_back(legs[i].from, legs[i].to);
+      moved_.push_back(static_cast<double>(movements[i]->moved));
+      all_ += moved_.back();
+      needed_ += static_cast<double>(movements[i]->needed());
+    }
+    const auto total_bound = bound(ends);
+    Metric time{.name = "time",
+                .unit = "s",
+                .better = Better::lower,
+                .timer = timer,
+                .direction = legs.size() == 1 ? direction(legs[0].from, legs[0].to) : "",
+                .bytes_needed = needed_,
+                .bytes_moved = all_,
+                .limit = total_bound.rate ? std::optional(all_ / *total_bound.rate) : std::nullopt,
+                .limit_source = total_bound.rate ? total_bound.source : "",
+                .limit_reason = total_bound.rate ? "" : total_bound.source};
+    Metric rate = rate_metric("rate", timer, needed_, all_, total_bound);
+    rate.direction = time.direction;
+    metrics_ = {std::move(time), std::move(rate)};
+    for (std::size_t i = 0; legs.size() > 1 && i < legs.size(); ++i) {
+      const bool forward = i % 2 == 0;
+      const std::string name =
+          path.duplex && legs.size() == 2 ? (forward ? "forward_rate" : "backward_rate") : "rate_" + leg_name(legs, i);
+      Metric each = rate_metric(name, timer, static_cast<double>(movements[i]->needed()), moved_[i],
+                                bound(legs[i].from, legs[i].to));
+      each.direction = direction(legs[i].from, legs[i].to);
+      metrics_.push_back(std::move(each));
+    }
+  }
+
+  const std::vector<Metric>& metrics() const { return metrics_; }
+  std::vector<double> values(const LaneTimes& times) const {
+    std::vector<double> values{times.all, all_ / times.all};
+    for (std::size_t i = 0; times.lanes.size() > 1 && i < times.lanes.size(); ++i)
+      values.push_back(moved_[i] / times.lanes[i]);
+    return values;
+  }
+
+ private:
+  /// "gpu0_gpu1", with a number where several legs have the same ends.
+  static std::string leg_name(const std::vector<Leg>& legs, std::size_t index) {
+    const auto same = [&](const Leg& leg) { return leg.from == legs[index].from && leg.to == legs[index].to; };
+    const auto first = std::count_if(legs.begin(), legs.begin() + static_cast<std::ptrdiff_t>(index), same);
+    const bool several = std::count_if(legs.begin(), legs.end(), same) > 1;
+    return legs[index].from.name() + "_" + legs[index].to.name() + (several ? "_" + std::to_string(first) : "");
+  }
+
+  std::vector<double> moved_;
+  double all_ = 0, needed_ = 0;
+  std::vector<Metric> metrics_;
+};
+
+void run(Case& c, const Path& path) {
+  need_ends(path);
+  const Uses uses(path);
+  const Settings settings = settings_of(c, uses);
+  const bool flushed = uses.cache && c.choice("cache") == "flushed";
+  const auto legs = legs_of(path, device::count(), uses.at_once ? c.integer("at_once") : 1);
+  const auto needed = footprint_of(path, legs, settings);
+  c.needs(needed.host, needed.device);
+
+  // Pageable copies, and those between GPUs without peer access, are led by the calling thread.
+  const memory::ScopedThreadNode on_node(settings.host.numa_node);
+  std::vector<std::unique_ptr<Movement>> movements;
+  std::vector<Lane> lanes;
+  for (const auto& leg : legs) {
+    movements.push_back(
+        make_movement(leg.from, leg.to, initiator_of(path, leg), settings, static_cast<unsigned>(movements.size())));
+    lanes.push_back(movements.back()->lane());
+  }
+  for (const auto& movement : movements) {
+    for (auto& sentence : movement->disagreements()) c.warn("placement_disagrees", std::move(sentence));
+    if (const auto launched = movement->kernel()) c.kernel(launched->info, launched->shape);
+  }
+
+  Lanes at_once(std::move(lanes), c.latch(), c.latch_timeout());
+  const Readings readings(path, legs, movements, at_once.timer());
+  bool could_flush = true;
+  const auto read = [&](int times) {
+    for (const auto& movement : movements) {
+      movement->reset();
+      if (flushed) could_flush &= movement->flush();
+    }
+    const auto taken = at_once.run(times);
+    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the streams gave up before all was queued");
+    return taken;
+  };
+
+  const auto cold = read(1);
+  if (!could_flush)
+    c.warn("caches_not_flushed", "this CPU lets no program flush its caches: small copies may read them");
+  c.observe({.name = "first_time", .unit = "s", .better = Better::lower, .timer = at_once.timer()}, cold.all);
+
+  c.verify(
+      "every byte arrived",
+      [&] {
+        std::size_t wrong = 0;
+        for (const auto& movement : movements) wrong += movement->check();
+        return static_cast<double>(wrong);
+      },
+      0);
+  const bool repeats =
+      std::all_of(movements.begin(), movements.end(), [](const auto& movement) { return movement->repeats(); });
+  int times = 1;
+  if (repeats && !c.emulated()) {
+    const double once = std::max(read(1).all, 1e-9);
+    times = static_cast<int>(
+        std::clamp(c.least_seconds(at_once.timer()) / once + 1, 1.0, static_cast<double>(c.largest_batch())));
+  }
+  c.sample(readings.metrics(), [&] {
+    c.batch(times);
+    return readings.values(read(times));
+  });
+
+  for (const auto& movement : movements) {
+    const auto left = movement->left();
+    if (!left) continue;
+    c.observe({.name = "pages_moved", .unit = "1", .better = Better::higher, .timer = "none"}, *left);
+    if (*left < 0.99)
+      c.warn("pages_stayed", std::to_string(static_cast<int>(*left * 100)) +
+                                 "% of the pages left the host when the GPU asked for them: it reads the rest there");
+    break;
+  }
+}
+
+std::vector<AxisValue> powers(std::int64_t from, std::int64_t to) {
+  std::vector<AxisValue> values;
+  for (std::int64_t bytes = from; bytes <= to; bytes *= 2) values.emplace_back(bytes);
+  return values;
+}
+
+bool needs_gpu(const Path& path) {
+  const auto on_gpu = [](const End& end) { return end.memory == Memory::gpu || end.memory == Memory::all; };
+  return on_gpu(path.from) || on_gpu(path.to) || path.initiator == Initiator::runtime;
+}
+
+std::vector<std::string> tags_of(const Path& path) {
+  std::vector<std::string> tags{"transfer", std::string(name(path.initiator))};
+  const auto is = [&](Memory a, Memory b) {
+    return (path.from.memory == a && path.to.memory == b) || (path.from.memory == b && path.to.memory == a);
+  };
+  if (path.duplex) tags.emplace_back("duplex");
+  if (is(Memory::gpu, Memory::gpu) && path.from != path.to) tags.emplace_back("peer");
+  if (path.from.memory == Memory::node) tags.emplace_back("numa");
+  return tags;
+}
+
+Axis number(std::string name, std::string help, std::int64_t value, std::int64_t minimum = 1) {
+  return {.name = std::move(name), .help = std::move(help), .default_value = value, .allowed = {}, .minimum = minimum};
+}
+
+Axis choice(std::string name, std::string help, std::vector<AxisValue> allowed) {
+  AxisValue first = allowed.front();
+  return {.name = std::move(name), .help = std::move(help), .default_value = first, .allowed = std::move(allowed)};
+}
+
+void add_axes(Workload& w, const Path& path, const Machine& machine) {
+  const Uses uses(path);
+  Axis bytes = number("bytes", "bytes of one transfer", 256 * kMi);
+  bytes.bytes = true;
+  bytes.usual = {4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi, 1 * kGi};
+  bytes.sweep = powers(256, 8 * kGi);
+  w.axis(std::move(bytes));
+  if (uses.node) {
+    Axis node = number("node", "NUMA node of host memory and of the thread that copies; -1: the GPU's own", -1, -1);
+    for (const int each : machine.memory_nodes) node.sweep.emplace_back(std::int64_t{each});
+    w.axis(std::move(node));
+  }
+  if (uses.cache) w.axis(choice("cache", "host memory before each sample", {"flushed", "warm"}));
+  if (uses.pages) w.axis(choice("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
+  if (uses.at_once) w.axis(number("at_once", "the same transfer so many times at once, each on a stream", 1));
+  if (uses.kernel) {
+    w.axis({.name = "width",
+            .help = "bytes of one access of the copying kernel",
+            .default_value = std::int64_t{16},
+            .allowed = {std::int64_t{4}, std::int64_t{8}, std::int64_t{16}}});
+    w.axis(number("grid", "blocks of the copying kernel; 0: as many as the GPU holds", 0, 0));
+    w.axis(number("block", "threads of a block", 512));
+  }
+  if (uses.order) {
+    w.axis(choice("order", "in which the kernel takes its elements", {"contiguous", "strided", "chunked"}));
+    w.axis(number("stride", "bytes between neighbours (strided) or of a thread's run (chunked)", 128, 4));
+  }
+  if (uses.box) {
+    w.axis(number("row", "bytes of a row of the box; rows lie two rows apart", 512, 8));
+    w.axis(number("planes", "planes of the box", 1));
+  }
+  if (uses.pieces) w.axis(number("pieces", "copies or ranges of a batch", 64));
+  if (uses.threads) w.axis(number("threads", "threads of the host that fault or copy; 0: all", 1, 0));
+  if (uses.touch) w.axis(choice("touch", "of each page: every word of it, or one", {"whole", "page"}));
+  if (uses.issuer)
+    w.axis(choice("issuer", "whose stream carries the copy: the source's or the other", {"near", "far"}));
+}
+
+Preset paper_preset(const Path& path) {
+  const Uses uses(path);
+  Preset preset{.name = "paper-commscope",
+                .help = "Comm|Scope: 256 x 256 threads, 4 bytes an access, a word of each page, all sizes",
+                .settings = {},
+                .sizes = {},
+                .sweep_axis = "bytes",
+                .sweep = powers(256, 8 * kGi),
+                .modes = {}};
+  if (uses.kernel)
+    preset.settings = {{"grid", std::int64_t{256}}, {"block", std::int64_t{256}}, {"width", std::int64_t{4}}};
+  if (uses.touch) preset.settings.emplace_back("touch", "page");
+  return preset;
+}
+
+Workload workload(const Path& path, const Machine& machine) {
+  Workload w("transfer/" + path.name(), [path](Case& c) { run(c, path); });
+  w.version(1)
+      .summary(path.summary())
+      .source("commscope-icpe2019, Table 1 and section 3")
+      .tags(tags_of(path))
+      .stagings({})
+      .metrics({"time", "rate"})
+      .size("tiny", {{"bytes", 1 * kMi}})
+      .size("small", {{"bytes", 16 * kMi}})
+      .size("medium", {{"bytes", 64 * kMi}})
+      .size("large", {{"bytes", 512 * kMi}})
+      .size("super", {{"bytes", 4 * kGi}})
+      .preset(paper_preset(path));
+  add_axes(w, path, machine);
+  if (!needs_gpu(path)) w.native();
+  return w;
+}
+
+}  // namespace
+
+std::vector<Workload> bandwidth_workloads(const Machine& machine) {
+  std::vector<Workload> list;
+  for (const auto& path : paths(machine)) list.push_back(workload(path, machine));
+  return list;
+}
+
+}  // namespace isthmus::microbench::transfer

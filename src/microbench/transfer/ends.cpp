@@ -1,0 +1,176 @@
+#include "microbench/transfer/ends.hpp"
+
+#include <array>
+#include <utility>
+
+namespace isthmus::microbench::transfer {
+
+namespace {
+
+std::string_view memory_name(Memory memory) {
+  switch (memory) {
+    case Memory::pageable:
+      return "pageable";
+    case Memory::pinned:
+      return "pinned";
+    case Memory::registered:
+      return "registered";
+    case Memory::write_combined:
+      return "wc";
+    case Memory::mapped:
+      return "mapped";
+    case Memory::managed:
+      return "managed";
+    case Memory::system:
+      return "system";
+    case Memory::node:
+      return "node";
+    case Memory::gpu:
+      return "gpu";
+    case Memory::all:
+      return "all";
+  }
+  return "";
+}
+
+struct InitiatorFacts {
+  Initiator initiator;
+  std::string_view name, words;
+};
+constexpr std::array<InitiatorFacts, 16> kInitiators{{
+    {Initiator::ce, "ce", "copy engine"},
+    {Initiator::ce_nopeer, "ce-nopeer", "copy engine, peer access off"},
+    {Initiator::ce_batch, "ce-batch", "copies batched in one call"},
+    {Initiator::ce_strided, "ce-strided", "copy engine, rows of a box"},
+    {Initiator::pack, "pack", "rows packed by a kernel, copied, unpacked"},
+    {Initiator::runtime, "runtime", "the runtime's copy on the host"},
+    {Initiator::cpu, "cpu", "memcpy by threads of the host"},
+    {Initiator::sm_read, "sm-read", "kernel that reads the source"},
+    {Initiator::sm_write, "sm-write", "kernel that writes the destination"},
+    {Initiator::fault, "fault", "page faults"},
+    {Initiator::prefetch, "prefetch", "explicit prefetch"},
+    {Initiator::prefetch_batch, "prefetch-batch", "ranges prefetched in one call"},
+    {Initiator::discard, "discard", "discard and prefetch"},
+    {Initiator::chase, "chase", "latency of one access"},
+    {Initiator::fault_latency, "fault-latency", "latency of one page fault"},
+    {Initiator::small_copy, "small-copy", "latency of one small copy"},
+}};
+
+const InitiatorFacts& facts(Initiator initiator) {
+  return kInitiators[static_cast<std::size_t>(initiator)];
+}
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kInitiators.size(); ++i) {
+    if (static_cast<std::size_t>(kInitiators[i].initiator) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "the table is indexed by initiator");
+
+}  // namespace
+
+std::string End::name() const {
+  std::string text(memory_name(memory));
+  if (memory == Memory::node || memory == Memory::gpu) text += std::to_string(index);
+  return text;
+}
+
+std::string_view name(Initiator initiator) noexcept {
+  return facts(initiator).name;
+}
+
+std::string Path::name() const {
+  return from.name() + "-" + to.name() + "/" + std::string(transfer::name(initiator)) + (duplex ? "-duplex" : "");
+}
+
+std::string Path::summary() const {
+  const std::string between =
+      duplex ? from.name() + " and " + to.name() + ", both ways at once" : from.name() + " to " + to.name();
+  return between + ": " + std::string(facts(initiator).words);
+}
+
+std::vector<Path> paths(const harness::Machine& machine) {
+  std::vector<Path> list;
+  const auto one_way = [&](End from, End to, Initiator initiator) { list.push_back({from, to, initiator, false}); };
+  const auto duplex = [&](End from, End to, Initiator initiator) { list.push_back({from, to, initiator, true}); };
+  const auto each_way = [&](End near, End far, Initiator initiator) {
+    one_way(near, far, initiator);
+    one_way(far, near, initiator);
+    duplex(near, far, initiator);
+  };
+
+  for (int g = 0; g < machine.gpus; ++g) {
+    // The host's memory and this GPU.
+    for (const auto host : {Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined})
+      each_way({host}, gpu(g), Initiator::ce);
+    for (const auto initiator : {Initiator::ce_batch, Initiator::ce_strided, Initiator::pack}) {
+      one_way({Memory::pinned}, gpu(g), initiator);
+      one_way(gpu(g), {Memory::pinned}, initiator);
+    }
+    for (const auto host : {Memory::mapped, Memory::registered, Memory::write_combined}) {
+      one_way({host}, gpu(g), Initiator::sm_read);
+      one_way(gpu(g), {host}, Initiator::sm_write);
+      if (host == Memory::mapped) duplex({host}, gpu(g), Initiator::sm_read);
+    }
+    for (const auto initiator : {Initiator::fault, Initiator::prefetch}) each_way({Memory::managed}, gpu(g), initiator);
+    each_way({Memory::system}, gpu(g), Initiator::fault);
+    for (const auto initiator : {Initiator::prefetch_batch, Initiator::discard}) {
+      one_way({Memory::managed}, gpu(g), initiator);
+      one_way(gpu(g), {Memory::managed}, initiator);
+    }
+    // Within this GPU, and to every other.
+    for (const auto initiator : {Initiator::ce, Initiator::sm_read}) one_way(gpu(g), gpu(g), initiator);
+    for (int h = 0; h < machine.gpus; ++h) {
+      if (h == g) continue;
+      for (const auto initiator :
+           {Initiator::ce, Initiator::ce_nopeer, Initiator::ce_batch, Initiator::ce_strided, Initiator::pack,
+            Initiator::sm_read, Initiator::sm_write, Initiator::fault, Initiator::prefetch, Initiator::prefetch_batch})
+        one_way(gpu(g), gpu(h), initiator);
+      if (h < g) continue;
+      for (const auto initiator : {Initiator::ce, Initiator::ce_nopeer, Initiator::sm_read, Initiator::sm_write,
+                                   Initiator::fault, Initiator::prefetch})
+        duplex(gpu(g), gpu(h), initiator);
+    }
+  }
+
+  if (machine.gpus > 1) {
+    const End all{Memory::all};
+    each_way({Memory::pinned}, all, Initiator::ce);
+    for (int g = 0; g < machine.gpus; ++g) {
+      for (const auto initiator : {Initiator::ce, Initiator::sm_write}) one_way(gpu(g), all, initiator);
+      for (const auto initiator : {Initiator::ce, Initiator::sm_read}) one_way(all, gpu(g), initiator);
+    }
+    for (const auto initiator : {Initiator::ce, Initiator::sm_read, Initiator::sm_write}) one_way(all, all, initiator);
+  }
+
+  // Within the host.
+  one_way({Memory::pageable}, {Memory::pinned}, Initiator::runtime);
+  one_way({Memory::pinned}, {Memory::pageable}, Initiator::runtime);
+  for (const int from : machine.memory_nodes) {
+    for (const int to : machine.memory_nodes) one_way({Memory::node, from}, {Memory::node, to}, Initiator::cpu);
+  }
+  return list;
+}
+
+std::vector<Path> latency_paths(const harness::Machine& machine) {
+  std::vector<Path> list;
+  const auto add = [&](End from, End to, Initiator initiator) { list.push_back({from, to, initiator, false}); };
+  for (int g = 0; g < machine.gpus; ++g) {
+    add({Memory::mapped}, gpu(g), Initiator::chase);
+    for (const auto shared : {Memory::managed, Memory::system}) {
+      add({shared}, gpu(g), Initiator::fault_latency);
+      add(gpu(g), {shared}, Initiator::fault_latency);
+    }
+    add({Memory::pinned}, gpu(g), Initiator::small_copy);
+    add(gpu(g), {Memory::pinned}, Initiator::small_copy);
+    for (int h = 0; h < machine.gpus; ++h) {
+      add(gpu(g), gpu(h), Initiator::chase);
+      add(gpu(g), gpu(h), Initiator::small_copy);
+      if (h != g) add(gpu(g), gpu(h), Initiator::fault_latency);
+    }
+  }
+  return list;
+}
+
+}  // namespace isthmus::microbench::transfer

@@ -1,0 +1,78 @@
+#pragma once
+
+// The two ends of a transfer and what moves the bytes, by the names that the command line and the records use:
+// transfer/<from>-<to>/<initiator>[-duplex].
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/workload.hpp"
+
+namespace isthmus::microbench::transfer {
+
+enum class Memory {
+  pageable,
+  pinned,
+  registered,
+  write_combined,
+  mapped,
+  managed,  ///< managed pages that lie on the host (or, between two GPUs, on the one that the name says)
+  system,   ///< malloc'd pages that a GPU reaches by itself (HMM, ATS, XNACK)
+  node,     ///< malloc'd memory of one NUMA node; index is the node
+  gpu,      ///< device memory; index is the device
+  all,      ///< every GPU: one to all, all to one, all to all
+};
+
+struct End {
+  Memory memory = Memory::pageable;
+  int index = 0;  ///< of `node` and `gpu`
+
+  bool operator==(const End&) const = default;
+  bool on_gpu() const noexcept { return memory == Memory::gpu; }
+  /// "pinned", "gpu0", "node1", "all".
+  std::string name() const;
+};
+
+inline End gpu(int index) {
+  return {Memory::gpu, index};
+}
+
+enum class Initiator {
+  ce,              ///< copy engine: asynchronous copy
+  ce_nopeer,       ///< the same between two GPUs whose peer access is off: through the host
+  ce_batch,        ///< many copies in one call
+  ce_strided,      ///< rows of a larger box (2D and 3D copies)
+  pack,            ///< rows gathered by a kernel, copied, scattered by a kernel
+  runtime,         ///< the runtime's copy between two host buffers
+  cpu,             ///< memcpy by threads of the host
+  sm_read,         ///< kernel on the GPU at the far end reads
+  sm_write,        ///< kernel on the GPU at the near end writes
+  fault,           ///< touching pages that lie elsewhere
+  prefetch,        ///< explicit prefetch
+  prefetch_batch,  ///< many ranges in one prefetch call
+  discard,         ///< contents given up, then prefetched: pages come without their bytes
+  chase,           ///< one thread follows a chain: latency of one access
+  fault_latency,   ///< one thread follows a chain of pages that lie elsewhere: latency of one page fault
+  small_copy,      ///< latency of one small copy, with its submission and without
+};
+std::string_view name(Initiator) noexcept;
+
+/// One point of source × destination × initiator × direction.
+struct Path {
+  End from, to;
+  Initiator initiator = Initiator::ce;
+  bool duplex = false;  ///< both ways at once
+
+  /// "pinned-gpu0/ce-duplex".
+  std::string name() const;
+  /// In words, for `list`.
+  std::string summary() const;
+};
+
+/// Everything that can be named on a machine: bandwidth, and latency apart from it.
+std::vector<Path> paths(const harness::Machine& machine);
+std::vector<Path> latency_paths(const harness::Machine& machine);
+
+}  // namespace isthmus::microbench::transfer

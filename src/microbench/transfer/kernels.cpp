@@ -1,0 +1,180 @@
+#include "microbench/transfer/kernels.hpp"
+
+#include <algorithm>
+
+namespace isthmus::microbench::transfer {
+
+namespace {
+
+/// Elements in flight of a thread: a GPU hides a microsecond of link latency behind them.
+constexpr unsigned kInFlight = 4;
+
+// for (i = 0; i < count; ++i) to[i] = from[i];
+//
+// A block takes kInFlight · blockDim elements at a time and reads all of its own before it writes the first.
+template <class T>
+__global__ void copy_contiguous(T* __restrict__ to, const T* __restrict__ from, std::size_t count) {
+  const std::size_t piece = std::size_t{blockDim.x} * kInFlight;
+  for (std::size_t base = blockIdx.x * piece + threadIdx.x; base < count; base += gridDim.x * piece) {
+    T value[kInFlight] = {};
+#pragma unroll
+    for (unsigned j = 0; j < kInFlight; ++j) {
+      if (base + j * blockDim.x < count) value[j] = from[base + j * blockDim.x];
+    }
+#pragma unroll
+    for (unsigned j = 0; j < kInFlight; ++j) {
+      if (base + j * blockDim.x < count) to[base + j * blockDim.x] = value[j];
+    }
+  }
+}
+
+// The same elements in another order: `run` neighbours lie `lines` turns apart, so that turn t takes element
+// (t % lines) · run + t / lines.
+template <class T>
+__global__ void copy_strided(T* __restrict__ to, const T* __restrict__ from, std::size_t lines, std::size_t run) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t turn = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; turn < lines * run; turn += stride) {
+    const std::size_t i = turn % lines * run + turn / lines;
+    to[i] = from[i];
+  }
+}
+
+// Each thread takes whole runs.
+template <class T>
+__global__ void copy_chunked(T* __restrict__ to, const T* __restrict__ from, std::size_t lines, std::size_t run) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t line = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; line < lines; line += stride) {
+#pragma unroll 4
+    for (std::size_t i = line * run; i < (line + 1) * run; ++i) to[i] = from[i];
+  }
+}
+
+/// A box in elements.
+struct Rows {
+  std::size_t pitch, plane;  // from row to row, from plane to plane
+};
+
+// for each plane p, row r, element c: to[p][r][c] = from[p][r][c];
+template <class T>
+__global__ void copy_box(T* __restrict__ to, Rows to_rows, const T* __restrict__ from, Rows from_rows,
+                         std::size_t columns, std::size_t rows, std::size_t planes) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  const std::size_t count = columns * rows * planes;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const std::size_t column = i % columns, row = i / columns % rows, plane = i / columns / rows;
+    to[plane * to_rows.plane + row * to_rows.pitch + column] =
+        from[plane * from_rows.plane + row * from_rows.pitch + column];
+  }
+}
+
+// for (i = 0; i < count; i += step) *sum += from[i];
+__global__ void touch(const unsigned long long* __restrict__ from, std::size_t count, std::size_t step,
+                      unsigned long long* sum) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x * step;
+  unsigned long long mine = 0;
+  for (std::size_t i = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) * step; i < count; i += stride)
+    mine += from[i];
+  if (mine != 0) atomicAdd(sum, mine);
+}
+
+// for (hop = 0; hop < hops; ++hop) at = chain[at * step];
+//
+// Volatile: past the first-level cache, which would keep what another device's memory held.
+__global__ void chase(const std::uint64_t* chain, std::size_t step, std::uint64_t start, std::size_t hops,
+                      std::uint64_t* end) {
+  std::uint64_t at = start;
+#pragma unroll 8
+  for (std::size_t hop = 0; hop < hops; ++hop) at = static_cast<const volatile std::uint64_t*>(chain)[at * step];
+  *end = at;
+}
+
+device::LaunchShape shape_for(const CopyGeometry& geometry, std::uint64_t turns, const device::DeviceInfo& device) {
+  const unsigned threads = std::min(geometry.threads, static_cast<unsigned>(device.max_threads_per_block));
+  const auto resident = static_cast<std::uint64_t>(device.multiprocessors) *
+                        std::max(1u, static_cast<unsigned>(device.max_threads_per_multiprocessor) / threads);
+  const std::uint64_t useful = (turns + threads - 1) / threads;
+  const std::uint64_t blocks = geometry.grid > 0 ? geometry.grid : std::min(resident, useful);
+  return {.grid = static_cast<unsigned>(std::max<std::uint64_t>(blocks, 1)), .block = threads};
+}
+
+template <class Body>
+void with_width(unsigned width, Body body) {
+  switch (width) {
+    case 4:
+      return body(std::uint32_t{});
+    case 8:
+      return body(uint2{});
+    default:
+      return body(uint4{});
+  }
+}
+
+template <class T>
+device::LaunchShape contiguous_shape(const CopyGeometry& geometry, std::size_t bytes,
+                                     const device::DeviceInfo& device) {
+  return shape_for(geometry, (bytes / sizeof(T) + kInFlight - 1) / kInFlight, device);
+}
+
+}  // namespace
+
+Launched describe_copy(const CopyGeometry& geometry, std::size_t bytes, const device::DeviceInfo& device) {
+  Launched launched;
+  with_width(geometry.width, [&](auto element) {
+    using T = decltype(element);
+    launched.shape = contiguous_shape<T>(geometry, bytes, device);
+    launched.info = device::kernel_info(device::Kernel{"copy_contiguous", copy_contiguous<T>}, launched.shape);
+  });
+  return launched;
+}
+
+void queue_copy(device::Stream& stream, void* to, const void* from, std::size_t bytes, const CopyGeometry& geometry,
+                const device::DeviceInfo& device) {
+  with_width(geometry.width, [&](auto element) {
+    using T = decltype(element);
+    auto* out = static_cast<T*>(to);
+    const auto* in = static_cast<const T*>(from);
+    const std::size_t count = bytes / sizeof(T);
+    if (geometry.order == Order::contiguous) {
+      launch(stream, device::Kernel{"copy_contiguous", copy_contiguous<T>},
+             contiguous_shape<T>(geometry, bytes, device), out, in, count);
+      return;
+    }
+    const std::size_t run = std::max<std::size_t>(1, geometry.stride / sizeof(T));
+    const std::size_t lines = count / run;  // whole ones: the caller has checked
+    if (geometry.order == Order::strided) {
+      launch(stream, device::Kernel{"copy_strided", copy_strided<T>}, shape_for(geometry, count, device), out, in,
+             lines, run);
+    } else {
+      launch(stream, device::Kernel{"copy_chunked", copy_chunked<T>}, shape_for(geometry, lines, device), out, in,
+             lines, run);
+    }
+  });
+}
+
+void queue_box_copy(device::Stream& stream, void* to, const Box& to_box, const void* from, const Box& from_box,
+                    const CopyGeometry& geometry, const device::DeviceInfo& device) {
+  with_width(geometry.width, [&](auto element) {
+    using T = decltype(element);
+    const auto rows = [](const Box& box) {
+      return Rows{box.pitch / sizeof(T), box.pitch / sizeof(T) * box.plane_rows};
+    };
+    launch(stream, device::Kernel{"copy_box", copy_box<T>}, shape_for(geometry, from_box.payload() / sizeof(T), device),
+           static_cast<T*>(to), rows(to_box), static_cast<const T*>(from), rows(from_box),
+           from_box.row_bytes / sizeof(T), from_box.rows, from_box.planes);
+  });
+}
+
+void queue_touch(device::Stream& stream, const void* from, std::size_t bytes, std::size_t page, bool whole,
+                 std::uint64_t* sum, const device::DeviceInfo& device) {
+  const std::size_t step = whole ? 1 : page / sizeof(std::uint64_t);
+  const std::size_t count = bytes / sizeof(std::uint64_t);
+  launch(stream, ISTHMUS_KERNEL(touch), shape_for({.threads = 256}, (count + step - 1) / step, device),
+         static_cast<const unsigned long long*>(from), count, step, reinterpret_cast<unsigned long long*>(sum));
+}
+
+void queue_chase(device::Stream& stream, const std::uint64_t* chain, std::size_t step, std::uint64_t start,
+                 std::size_t hops, std::uint64_t* end) {
+  launch(stream, ISTHMUS_KERNEL(chase), {.grid = 1, .block = 1}, chain, step, start, hops, end);
+}
+
+}  // namespace isthmus::microbench::transfer

@@ -1,0 +1,64 @@
+#pragma once
+
+// The kernels that move bytes or ask for them, and how they are launched.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/kernel.hpp"
+
+namespace isthmus::microbench::transfer {
+
+/// In which order the threads of a copying kernel take the elements; each element is taken once.
+enum class Order {
+  contiguous,  ///< neighbouring threads take neighbouring elements
+  strided,     ///< neighbouring threads take elements `stride` bytes apart
+  chunked,     ///< each thread takes a run of `stride` bytes
+};
+
+struct CopyGeometry {
+  unsigned width = 16;     ///< bytes of one access: 4, 8 or 16
+  unsigned grid = 0;       ///< blocks; 0: as many as the device holds at once
+  unsigned threads = 512;  ///< of a block
+  Order order = Order::contiguous;
+  std::size_t stride = 128;
+};
+
+/// Rows of a box that lie apart: `rows` rows of `row_bytes` in each of `planes` planes.
+struct Box {
+  std::size_t row_bytes = 0, rows = 1, planes = 1;
+  std::size_t pitch = 0;       ///< bytes from row to row
+  std::size_t plane_rows = 1;  ///< rows from plane to plane
+
+  std::size_t payload() const { return row_bytes * rows * planes; }
+  /// From the first byte to the last.
+  std::size_t extent() const { return ((planes - 1) * plane_rows + rows - 1) * pitch + row_bytes; }
+  /// The same rows with nothing between them.
+  Box packed() const { return {row_bytes, rows, planes, row_bytes, rows}; }
+};
+
+/// What a launch will look like on the selected device: for the record.
+struct Launched {
+  device::KernelInfo info;
+  device::LaunchShape shape;
+};
+Launched describe_copy(const CopyGeometry& geometry, std::size_t bytes, const device::DeviceInfo& device);
+
+/// Queues a kernel that copies `bytes` (a multiple of the width, both ends aligned to it).
+void queue_copy(device::Stream& stream, void* to, const void* from, std::size_t bytes, const CopyGeometry& geometry,
+                const device::DeviceInfo& device);
+/// Queues a kernel that copies the rows of one box to those of another of the same shape.
+void queue_box_copy(device::Stream& stream, void* to, const Box& to_box, const void* from, const Box& from_box,
+                    const CopyGeometry& geometry, const device::DeviceInfo& device);
+/// Queues a kernel that reads every 8-byte word (`whole`), or the first word of every `page` bytes, and adds their sum
+/// to `*sum`.
+void queue_touch(device::Stream& stream, const void* from, std::size_t bytes, std::size_t page, bool whole,
+                 std::uint64_t* sum, const device::DeviceInfo& device);
+/// Queues one thread that follows a chain of `hops` indices, each telling in units of `step` words where the next one
+/// lies, and writes where it ends to `*end`.
+void queue_chase(device::Stream& stream, const std::uint64_t* chain, std::size_t step, std::uint64_t start,
+                 std::size_t hops, std::uint64_t* end);
+
+}  // namespace isthmus::microbench::transfer

@@ -1,0 +1,264 @@
+// transfer/*: latency apart from bandwidth. A chain of dependent accesses cannot overlap them, so the time of the whole
+// chain over its hops is what one access, or one page fault, takes.
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/lanes.hpp"
+#include "memory/numa_nodes.hpp"
+#include "memory/pages.hpp"
+#include "microbench/transfer/ends.hpp"
+#include "microbench/transfer/family.hpp"
+#include "microbench/transfer/kernels.hpp"
+#include "microbench/transfer/need.hpp"
+#include "microbench/transfer/peer_access.hpp"
+#include "microbench/transfer/shared_pages.hpp"
+
+namespace isthmus::microbench::transfer {
+
+namespace {
+
+using namespace harness;
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::int64_t kKi = 1024, kMi = kKi * kKi, kGi = kKi * kMi;
+
+/// A single cycle through `slots` places, in an order that follows from the seed (Sattolo's shuffle).
+class Chain {
+ public:
+  Chain(std::size_t slots, std::uint64_t seed) : next_(slots) {
+    std::iota(next_.begin(), next_.end(), std::uint64_t{0});
+    for (std::size_t i = slots - 1; i > 0; --i) std::swap(next_[i], next_[hash(seed, 1, i) % i]);
+  }
+  std::size_t slots() const { return next_.size(); }
+  /// Where `hops` hops from place 0 end.
+  std::uint64_t end(std::size_t hops) const {
+    std::uint64_t at = 0;
+    for (std::size_t hop = 0; hop < hops % slots(); ++hop) at = next_[at];
+    return at;
+  }
+  /// Written where the host reaches it, a place every `step` words.
+  void write(std::uint64_t* to, std::size_t step) const {
+    for (std::size_t i = 0; i < slots(); ++i) to[i * step] = next_[i];
+  }
+
+ private:
+  std::vector<std::uint64_t> next_;
+};
+
+Metric latency(const char* name, const char* timer) {
+  return {
+      .name = name, .unit = "s", .better = Better::lower, .timer = timer, .limit_reason = "latency has no known bound"};
+}
+
+Lane kernel_lane(int gpu, std::function<void(device::Stream&)> queue) {
+  Lane lane;
+  lane.device = gpu;
+  lane.queue = std::move(queue);
+  return lane;
+}
+
+/// Host memory for the ends of transfers: where the axis says, else where the session says.
+HostOptions host_options(const Case& c, const Path& path) {
+  if (path.from.on_gpu() && path.to.on_gpu()) return {};
+  const auto node = static_cast<int>(c.integer("node"));
+  need_node(node);
+  return {.numa_node = node >= 0 ? node : c.numa_node()};
+}
+
+// The GPU at the far end follows a chain through memory at the near end.
+void chase(Case& c, const Path& path) {
+  need_ends(path);
+  const std::size_t bytes = c.extent("bytes"), line = c.extent("line"), hops = c.extent("hops");
+  if (line % kWord != 0 || bytes % line != 0 || bytes / line < 2)
+    throw Skip("a chain needs two lines of a multiple of 8 bytes at least, and whole ones", SkipKind::not_applicable);
+  const HostOptions host = host_options(c, path);
+  c.needs(path.from.on_gpu() ? 0 : bytes, path.from.on_gpu() ? bytes : 0);
+  const int reader = path.to.index;
+  const PeerAccess peer(path.from.on_gpu() ? path.from.index : reader, reader);
+
+  const Chain chain(bytes / line, c.seed());
+  std::vector<std::uint64_t> image(bytes / kWord);
+  chain.write(image.data(), line / kWord);
+  const Block memory(path.from, bytes, host);
+  const Block end(gpu(reader), kWord, {});
+  device::copy(memory.data(), image.data(), bytes);
+  for (auto& sentence : memory.disagreements("the memory")) c.warn("placement_disagrees", std::move(sentence));
+
+  std::vector<Lane> lanes;
+  lanes.push_back(kernel_lane(reader, [&](device::Stream& stream) {
+    queue_chase(stream, reinterpret_cast<const std::uint64_t*>(memory.device_data()), line / kWord, 0, hops,
+                reinterpret_cast<std::uint64_t*>(end.data()));
+  }));
+  Lanes lane(std::move(lanes), c.latch(), c.latch_timeout());
+  c.verify(
+      "the chain ends where the host says",
+      [&] {
+        std::uint64_t found = 0;
+        device::copy(&found, end.data(), kWord);
+        return found == chain.end(hops) ? 0.0 : 1.0;
+      },
+      0);
+  c.sample(latency("latency", lane.timer()), [&] {
+    memory.flush();
+    const auto taken = lane.run();
+    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the stream gave up before all was queued");
+    return taken.all / static_cast<double>(hops);
+  });
+}
+
+// One thread follows a chain through pages that lie elsewhere, each further from the last than a driver prefetches.
+void fault_latency(Case& c, const Path& path) {
+  need_ends(path);
+  const std::size_t pages = c.extent("faults"), apart = c.extent("apart");
+  if (pages < 2 || apart % memory::page_bytes() != 0)
+    throw Skip("page faults need two pages at least, whole pages apart", SkipKind::not_applicable);
+  const HostOptions host = host_options(c, path);
+  const std::size_t bytes = memory::byte_count(pages, apart);
+  c.needs(bytes, bytes);
+  const bool by_gpu = path.to.on_gpu();
+  const int mover = by_gpu ? path.to.index : path.from.index;
+  const device::Selected on(mover);
+  const memory::ScopedThreadNode on_node(host.numa_node);
+
+  SharedPages shared(path.from, path.to, bytes, host);
+  for (auto& sentence : shared.disagreements()) c.warn("placement_disagrees", std::move(sentence));
+  auto* words = reinterpret_cast<std::uint64_t*>(shared.data());
+  const Chain chain(pages, c.seed());
+  chain.write(words, apart / kWord);
+  const Block end(gpu(mover), kWord, {});
+  std::uint64_t found = 0;
+
+  device::Stream stream;
+  Lane lane = kernel_lane(mover, [&](device::Stream& queue) {
+    if (by_gpu) {
+      queue_chase(queue, words, apart / kWord, 0, pages, reinterpret_cast<std::uint64_t*>(end.data()));
+      return;
+    }
+    found = 0;
+    for (std::size_t hop = 0; hop < pages; ++hop)
+      found = static_cast<const volatile std::uint64_t*>(words)[found * (apart / kWord)];
+  });
+  lane.blocking = !by_gpu;
+  std::vector<Lane> lanes;
+  lanes.push_back(std::move(lane));
+  Lanes timed(std::move(lanes), c.latch(), c.latch_timeout());
+  c.verify(
+      "the chain comes back to its start",
+      [&] {
+        if (by_gpu) device::copy(&found, end.data(), kWord);
+        return found == chain.end(pages) ? 0.0 : 1.0;
+      },
+      0);
+  c.sample(latency("latency", timed.timer()), [&] {
+    shared.send_to(path.from, stream);
+    const auto taken = timed.run();
+    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the stream gave up before all was queued");
+    return taken.all / static_cast<double>(pages);
+  });
+}
+
+// A copy so small that its submission takes longer than itself, timed three ways.
+void small_copy(Case& c, const Path& path) {
+  need_ends(path);
+  const std::size_t bytes = c.extent("bytes");
+  const HostOptions host = host_options(c, path);
+  c.needs(2 * bytes, 2 * bytes);
+  const int issuer = path.from.on_gpu() ? path.from.index : path.to.index;
+  const PeerAccess peer(issuer, path.to.on_gpu() ? path.to.index : issuer);
+  const device::Selected on(issuer);
+  const Pattern pattern{c.seed(), 0};
+  Block from(path.from, bytes, host), to(path.to, bytes, host);
+  from.fill(pattern);
+  to.poison();
+  const auto copy = [&](device::Stream& stream) { device::copy_async(to.data(), from.data(), bytes, stream); };
+  const auto flush = [&] {
+    from.flush();
+    to.flush();
+  };
+  c.verify("every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
+
+  for (const bool latched : {true, false}) {
+    if (latched && !c.latch()) continue;
+    Lane lane = kernel_lane(issuer, copy);
+    if (!path.from.on_gpu()) lane.next = device::SpinLatch::Next::copy_in;
+    if (!path.to.on_gpu()) lane.next = device::SpinLatch::Next::copy_out;
+    std::vector<Lane> lanes;
+    lanes.push_back(std::move(lane));
+    Lanes timed(std::move(lanes), latched, c.latch_timeout());
+    const int times = c.emulated() || !latched ? 1 : c.largest_batch();
+    c.sample(latency(latched ? "latency" : "latency_with_submission", timed.timer()), [&] {
+      flush();
+      c.batch(times);
+      const auto taken = timed.run(times);
+      if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the stream gave up before all was queued");
+      return taken.all;
+    });
+  }
+  device::Stream stream;
+  c.sample(latency("latency_to_host", "clock"), [&] {
+    flush();
+    const double begin = now();
+    copy(stream);
+    stream.synchronize();
+    return now() - begin;
+  });
+}
+
+Axis count(std::string name, std::string help, std::int64_t value, std::int64_t minimum, bool bytes = false) {
+  Axis axis{
+      .name = std::move(name), .help = std::move(help), .default_value = value, .allowed = {}, .minimum = minimum};
+  axis.bytes = bytes;
+  return axis;
+}
+
+void add_node_axis(Workload& w, const Path& path, const Machine& machine) {
+  if (path.from.on_gpu() && path.to.on_gpu()) return;
+  Axis node = count("node", "NUMA node of host memory; -1: the GPU's own", -1, -1);
+  for (const int each : machine.memory_nodes) node.sweep.emplace_back(std::int64_t{each});
+  w.axis(std::move(node));
+}
+
+Workload workload(const Path& path, const Machine& machine) {
+  const auto run = path.initiator == Initiator::chase           ? chase
+                   : path.initiator == Initiator::fault_latency ? fault_latency
+                                                                : small_copy;
+  Workload w("transfer/" + path.name(), [run, path](Case& c) { run(c, path); });
+  w.version(1).summary(path.summary()).stagings({}).tags({"transfer", "latency", std::string(name(path.initiator))});
+  switch (path.initiator) {
+    case Initiator::chase: {
+      w.source("commscope-icpe2019, section 3.3; mi300a-upm-2025, section III").metrics({"latency"});
+      Axis bytes = count("bytes", "memory that the chain goes through", 2 * kMi, 16, true);
+      for (std::int64_t each = 64 * kKi; each <= 4 * kGi; each *= 2) bytes.sweep.emplace_back(each);
+      w.axis(std::move(bytes))
+          .axis(count("line", "bytes from one place of the chain to the next in memory", 128, 8, true))
+          .axis(count("hops", "accesses that follow each other", 100'000, 1))
+          .size("tiny", {{"bytes", 64 * kKi}, {"hops", std::int64_t{10'000}}});
+      break;
+    }
+    case Initiator::fault_latency:
+      w.source("commscope-icpe2019, section 3.4.3")
+          .metrics({"latency"})
+          .axis(count("faults", "pages touched one after the other", 64, 2))
+          .axis(count("apart", "bytes between two such pages", 2 * kMi, 4 * kKi, true))
+          .size("tiny", {{"faults", std::int64_t{8}}});
+      break;
+    default:
+      w.source("commscope-icpe2019, section 2.2; isthmus")
+          .metrics({"latency", "latency_with_submission", "latency_to_host"})
+          .axis(count("bytes", "bytes of one copy", 4, 1, true))
+          .size("tiny", {{"bytes", std::int64_t{4}}});
+  }
+  add_node_axis(w, path, machine);
+  return w;
+}
+
+}  // namespace
+
+std::vector<Workload> latency_workloads(const Machine& machine) {
+  std::vector<Workload> list;
+  for (const auto& path : latency_paths(machine)) list.push_back(workload(path, machine));
+  return list;
+}
+
+}  // namespace isthmus::microbench::transfer

@@ -1,0 +1,34 @@
+#include "microbench/transfer/movement.hpp"
+
+#include "microbench/transfer/movement_kinds.hpp"
+
+namespace isthmus::microbench::transfer {
+
+namespace {
+
+bool moves_pages(Initiator initiator) {
+  switch (initiator) {
+    case Initiator::fault:
+    case Initiator::prefetch:
+    case Initiator::prefetch_batch:
+    case Initiator::discard:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Footprint footprint(const End& from, const End& to, Initiator initiator, const Settings& settings) {
+  return moves_pages(initiator) ? page_footprint(from, to, initiator, settings)
+                                : copy_footprint(from, to, initiator, settings);
+}
+
+std::unique_ptr<Movement> make_movement(const End& from, const End& to, Initiator initiator, const Settings& settings,
+                                        unsigned number) {
+  return moves_pages(initiator) ? make_page_movement(from, to, initiator, settings, number)
+                                : make_copy_movement(from, to, initiator, settings, number);
+}
+
+}  // namespace isthmus::microbench::transfer

@@ -1,0 +1,44 @@
+#pragma once
+
+// Memory that the CPU and GPUs share: one allocation whose pages change place.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memory/host_block.hpp"
+#include "microbench/transfer/block.hpp"
+
+namespace isthmus::microbench::transfer {
+
+class SharedPages {
+ public:
+  /// Managed, or malloc'd where one of the ends says `system`; allocated on the selected device, which moves its pages.
+  /// Throws harness::Skip where that device cannot share it, and for sizes that are no whole pages.
+  SharedPages(const End& from, const End& to, std::size_t bytes, HostOptions options);
+  ~SharedPages();  ///< never throws
+  SharedPages(const SharedPages&) = delete;
+  SharedPages& operator=(const SharedPages&) = delete;
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return bytes_; }
+  /// The end as the driver names places.
+  device::Location place(const End& end) const;
+  /// Brings all pages there, by whichever way is sure, and waits. Not for timing.
+  void send_to(const End& end, device::Stream& stream);
+  /// Share of the pages that are not in the host's page table; nullopt where that tells nothing (memory of both sides,
+  /// emulated, malloc'd).
+  std::optional<double> share_off_host() const;
+  std::vector<std::string> disagreements() const;
+
+ private:
+  std::size_t bytes_;
+  HostOptions options_;
+  device::DeviceInfo info_;
+  std::optional<memory::HostBlock> malloced_;
+  std::byte* data_ = nullptr;
+  std::optional<Block> sum_;  // of what a GPU touches only to bring malloc'd pages there
+};
+
+}  // namespace isthmus::microbench::transfer
