@@ -65,19 +65,20 @@ struct Uses {
     const bool host = either(Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined,
                              Memory::mapped, Memory::managed, Memory::system);
     order = by(Initiator::sm_read, Initiator::sm_write);
-    kernel = order || by(Initiator::pack);
+    width = order || by(Initiator::pack);
     box = by(Initiator::ce_strided, Initiator::pack);
     pieces = by(Initiator::ce_batch, Initiator::prefetch_batch, Initiator::discard);
     touch = by(Initiator::fault);
+    grid = width || touch;
     node = host || by(Initiator::ce_nopeer);
     cache = host || either(Memory::node);
     pages = either(Memory::pageable, Memory::registered, Memory::system, Memory::node);
     const bool on_host = !path.to.on_gpu() || (path.duplex && !path.from.on_gpu());
     threads = by(Initiator::cpu) || (touch && on_host);
     issuer = by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided) && !host && path.from != path.to;
-    at_once = kernel || by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided);
+    at_once = width || by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided);
   }
-  bool kernel, order, box, pieces, touch, node, cache, pages, threads, issuer, at_once;
+  bool width, grid, order, box, pieces, touch, node, cache, pages, threads, issuer, at_once;
 };
 
 Settings settings_of(const Case& c, const Uses& uses) {
@@ -93,8 +94,8 @@ Settings settings_of(const Case& c, const Uses& uses) {
     s.host.pages = c.choice("pages") == "huge"    ? memory::Pages::huge
                    : c.choice("pages") == "small" ? memory::Pages::small
                                                   : memory::Pages::standard;
-  if (uses.kernel) {
-    s.geometry.width = static_cast<unsigned>(c.integer("width"));
+  if (uses.width) s.geometry.width = static_cast<unsigned>(c.integer("width"));
+  if (uses.grid) {
     s.geometry.grid = static_cast<unsigned>(c.integer("grid"));
     s.geometry.threads = static_cast<unsigned>(c.extent("block"));
   }
@@ -110,7 +111,8 @@ Settings settings_of(const Case& c, const Uses& uses) {
   }
   if (uses.pieces) s.pieces = c.extent("pieces");
   if (uses.threads) s.threads = static_cast<unsigned>(c.integer("threads"));
-  if (uses.touch) s.whole = c.choice("touch") == "whole";
+  if (uses.touch)
+    s.touch = c.choice("touch") == "write" ? Touch::write : c.choice("touch") == "page" ? Touch::page : Touch::whole;
   if (uses.issuer) s.far_issues = c.choice("issuer") == "far";
   return s;
 }
@@ -327,12 +329,13 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
   if (uses.cache) w.axis(choice("cache", "host memory before each sample", {"flushed", "warm"}));
   if (uses.pages) w.axis(choice("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
   if (uses.at_once) w.axis(number("at_once", "the same transfer so many times at once, each on a stream", 1));
-  if (uses.kernel) {
+  if (uses.width)
     w.axis({.name = "width",
             .help = "bytes of one access of the copying kernel",
             .default_value = std::int64_t{16},
             .allowed = {std::int64_t{4}, std::int64_t{8}, std::int64_t{16}}});
-    w.axis(number("grid", "blocks of the copying kernel; 0: as many as the GPU holds", 0, 0));
+  if (uses.grid) {
+    w.axis(number("grid", "blocks of the kernel; 0: as many as the GPU holds", 0, 0));
     w.axis(number("block", "threads of a block", 512));
   }
   if (uses.order) {
@@ -345,7 +348,8 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
   }
   if (uses.pieces) w.axis(number("pieces", "copies or ranges of a batch", 64));
   if (uses.threads) w.axis(number("threads", "threads of the host that fault or copy; 0: all", 1, 0));
-  if (uses.touch) w.axis(choice("touch", "of each page: every word of it, or one", {"whole", "page"}));
+  if (uses.touch)
+    w.axis(choice("touch", "of each page: every word read, one read, one byte written", {"whole", "page", "write"}));
   if (uses.issuer)
     w.axis(choice("issuer", "whose stream carries the copy: the source's or the other", {"near", "far"}));
 }
@@ -353,15 +357,15 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
 Preset paper_preset(const Path& path) {
   const Uses uses(path);
   Preset preset{.name = "paper-commscope",
-                .help = "Comm|Scope: 256 x 256 threads, 4 bytes an access, a word of each page, all sizes",
+                .help = "Comm|Scope: 256 x 256 threads, 4 bytes an access, a byte written a page, all sizes",
                 .settings = {},
                 .sizes = {},
                 .sweep_axis = "bytes",
                 .sweep = powers(256, 8 * kGi),
                 .modes = {}};
-  if (uses.kernel)
-    preset.settings = {{"grid", std::int64_t{256}}, {"block", std::int64_t{256}}, {"width", std::int64_t{4}}};
-  if (uses.touch) preset.settings.emplace_back("touch", "page");
+  if (uses.grid) preset.settings = {{"grid", std::int64_t{256}}, {"block", std::int64_t{256}}};
+  if (uses.width) preset.settings.emplace_back("width", std::int64_t{4});
+  if (uses.touch) preset.settings.emplace_back("touch", "write");
   return preset;
 }
 

@@ -22,7 +22,7 @@ struct Settings {
   std::size_t row_bytes = 512, planes = 1;  ///< of a box; rows follow from `bytes`, the pitch is twice the row
   std::size_t pieces = 64;                  ///< of a batch
   unsigned threads = 1;                     ///< of the host: page faults, memcpy; 0: all
-  bool whole = true;                        ///< every word of a page is touched; else one
+  Touch touch = Touch::whole;               ///< how pages are asked for
   bool far_issues = false;                  ///< the copy is queued on the destination's GPU
 };
 
