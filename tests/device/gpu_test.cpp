@@ -138,6 +138,22 @@ TEST_F(Gpu, TelemetryIsComplete) {
   EXPECT_TRUE(t.foreign_processes.empty());
 }
 
+TEST_F(Gpu, LinksAreTold) {
+  for (int peer = -1; peer < count(); ++peer) {
+    std::string reason;
+    const auto found = link(0, peer, &reason);
+    EXPECT_NE(found.has_value(), !reason.empty());
+    EXPECT_EQ(found.has_value(), !emulated() && peer != 0) << reason;
+    if (found) {
+      EXPECT_GT(found->rate, 1e9);
+      EXPECT_GT(found->count, 0);
+    }
+    std::printf("0 and %d: %s\n", peer, found ? found->text.c_str() : reason.c_str());
+  }
+  EXPECT_EQ(link(0, count()), std::nullopt) << "no such device";
+  EXPECT_GE(info_.copy_engines, emulated() ? 2 : 0);
+}
+
 // --- memory ----------------------------------------------------------------------------------------
 
 constexpr std::size_t elements = 100'003;  // no multiple of anything
