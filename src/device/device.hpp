@@ -216,8 +216,9 @@ double timer_tick() noexcept;
 /// Work captured from a stream, to be launched as a whole.
 class Graph {
  public:
-  /// Captures the kernels, copies and fills that `queue` queues on `stream`; nothing runs. Until it returns, nothing
-  /// else may be asked of the stream. If it throws, the capture is dropped and the stream is as it was before.
+  /// Captures the kernels, copies (not of pageable memory) and fills that `queue` queues on `stream`; nothing runs.
+  /// Until it returns, nothing else may be asked of the stream. If it throws, the capture is dropped and the stream is
+  /// as it was before.
   Graph(Stream& stream, const std::function<void()>& queue);
   ~Graph();
   Graph(Graph&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -255,8 +256,8 @@ class ExecutableGraph {
 /// Holds streams of the device that was selected when it was made.
 class SpinLatch {
  public:
-  /// Device memory that a latch holds. The H200's driver embeds 4 bytes in its commands and copies from 64 KiB on a
-  /// copy engine; between, nobody asked it.
+  /// Device memory that a latch holds. The H200's driver embeds 4 bytes in its commands and copies from 64 KiB on a copy
+  /// engine; between, nobody asked it.
   static constexpr std::size_t kDeviceBytes = 64 << 10;
   SpinLatch();
   ~SpinLatch();

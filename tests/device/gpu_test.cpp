@@ -664,7 +664,8 @@ TEST_F(TwoGpus, CopiesGoBetweenThemWithoutPeerAccess) {
 
 TEST_F(TwoGpus, HeldByTheirLatchesBothRun) {
   struct Held {
-    explicit Held(int device) : own(device), values(1, 1) {
+    explicit Held(int device) : own(device), values(1, 1) {}
+    void hold() {
       latch.hold(stream);
       launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 1}, values.device(), 1);
       end.record(stream);
@@ -679,7 +680,12 @@ TEST_F(TwoGpus, HeldByTheirLatchesBothRun) {
     const Selected own(device);
     load_kernels();
   }
-  Held zero(0), one(1);
+  Held zero(0), one(1);  // both are made before either waits: an allocation may wait for what runs
+  {
+    const Selected own(0);
+    zero.hold();
+  }
+  one.hold();
   one.latch.release();
   one.stream.synchronize();
   EXPECT_FALSE(zero.end.done());
