@@ -256,8 +256,8 @@ class ExecutableGraph {
 /// Holds streams of the device that was selected when it was made.
 class SpinLatch {
  public:
-  /// Device memory that a latch holds. The H200's driver embeds 4 bytes in its commands and copies from 64 KiB on a copy
-  /// engine; between, nobody asked it.
+  /// Device memory that a latch holds. The H200's driver embeds 4 bytes in its commands and copies from 64 KiB on a
+  /// copy engine; between, nobody asked it.
   static constexpr std::size_t kDeviceBytes = 64 << 10;
   SpinLatch();
   ~SpinLatch();
