@@ -52,6 +52,17 @@ void say(std::string_view sentence) {
   fmt::print(stderr, "isthmus-bench: {}\n", sentence);
 }
 
+/// What is no table goes to stdout too, unless a program reads the table there.
+void report(const SessionOptions& options, std::string_view sentence) {
+  if (options.quiet) return;
+  if (options.table.value_or(TableFormat::text) == TableFormat::text) {
+    fmt::print("{}\n", sentence);
+    std::fflush(stdout);  // before processes share it
+  } else {
+    say(sentence);
+  }
+}
+
 /// A line that is written over, on a terminal only.
 class Progress {
  public:
@@ -218,8 +229,9 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   return tally;
 }
 
-/// Runs this program anew `count` times, one after the other, into the same file.
-int run_processes(int count, const std::string& run_id, const std::string& record, bool quiet) {
+/// Runs this program anew as often as asked, one after the other, into the same file.
+int run_processes(const SessionOptions& options, const std::string& run_id, const std::string& record) {
+  const int count = options.processes;
   int code = exit_code::passed;
   for (int process = 1; process <= count && !interrupted(); ++process) {
     const std::string role = fmt::format("{}:{}:{}", process, run_id, record);
@@ -253,7 +265,6 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
     if (WEXITSTATUS(status) == exit_code::interrupted) break;
   }
   if (interrupted()) code = exit_code::interrupted;
-  if (!quiet) fmt::print("{} processes; records in {}\n", count, record);
   return code;
 }
 
@@ -313,12 +324,12 @@ int run_session(const SessionOptions& options) {
   check_record_path(path);
 
   catch_interrupts();
-  if (!child && !options.quiet) fmt::print("{}\n", outlook(cases, options));
-  std::fflush(stdout);  // before processes share it
+  if (!child) report(options, outlook(cases, options));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
   if (options.processes > 1 && !child) {
-    const int code = run_processes(options.processes, identity.id, path, options.quiet);
-    if (options.table) fmt::print("{}", table(records_of_run(path, identity.id)));
+    const int code = run_processes(options, identity.id, path);
+    if (options.table) fmt::print("{}", table(records_of_run(path, identity.id), *options.table));
+    report(options, fmt::format("{} processes; records in {}", options.processes, path));
     return code;
   }
 
@@ -327,10 +338,10 @@ int run_session(const SessionOptions& options) {
   std::vector<json> records;
   const auto tally = run_cases(cases, context, identity, file, options, records, process_begin);
   if (!child) {
-    if (options.table) fmt::print("{}", table(records));
-    if (!options.quiet)
-      fmt::print("{} passed, {} skipped, {} failed{}; records in {}\n", tally.passed, tally.skipped, tally.failed,
-                 tally.resumed > 0 ? fmt::format(", {} done before", tally.resumed) : "", path);
+    if (options.table) fmt::print("{}", table(records, *options.table));
+    report(options,
+           fmt::format("{} passed, {} skipped, {} failed{}; records in {}", tally.passed, tally.skipped, tally.failed,
+                       tally.resumed > 0 ? fmt::format(", {} done before", tally.resumed) : "", path));
   }
   return tally.code();
 }
