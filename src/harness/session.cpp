@@ -201,7 +201,8 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
       break;
     }
     const auto& spec = cases[i];
-    if (settled.contains(case_identity(identity, spec, context.device, context.sampling.chunks))) {
+    if (settled.contains(
+            case_identity(identity, spec, device_of(*spec.workload, context.device), context.sampling.chunks))) {
       ++tally.resumed;
       continue;
     }

@@ -354,6 +354,9 @@ class Workload {
   /// Seconds of one operation of a case, roughly, so that `run` can say beforehand how long all of them take. Wanted of
   /// workloads with readings of their own; those that call measure() are estimated from their buffers (--dry-run).
   Workload& estimate(std::function<double(const CaseSpec&)> seconds);
+  /// The devices it uses, by index, where its name says which: all of them go into the record, the first as the one
+  /// that is watched. Those that are not there are left out. Without this it uses the session's.
+  Workload& devices(std::vector<int> indices);
   /// A true measurement also on a machine without a GPU: records say emulated: false.
   Workload& native();
 

@@ -50,8 +50,7 @@ std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
 
 /// Both ways at once, a kernel that reads one way writes the other: it runs on the same GPU where one end is the host.
 Initiator initiator_of(const Path& path, const Leg& leg) {
-  const bool with_host = !leg.from.on_gpu() || !leg.to.on_gpu();
-  if (path.initiator == Initiator::sm_read && with_host && leg.from.on_gpu()) return Initiator::sm_write;
+  if (path.initiator == Initiator::sm_read && !leg.to.on_gpu()) return Initiator::sm_write;
   return path.initiator;
 }
 
@@ -369,14 +368,32 @@ Preset paper_preset(const Path& path) {
   return preset;
 }
 
+/// Seconds that one transfer may take, so that a run can say beforehand how long it will be: rates of a machine with
+/// PCIe 5, rounded down. Not used for anything else.
+double expected_seconds(const Path& path, double bytes) {
+  const auto is = [&](auto... memories) {
+    return ((path.from.memory == memories || path.to.memory == memories) || ...);
+  };
+  double rate = 40e9;  // the host's link
+  if (is(Memory::pageable, Memory::node)) rate = 8e9;
+  if (path.initiator == Initiator::fault) rate = 4e9;
+  if (!is(Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined, Memory::mapped, Memory::managed,
+          Memory::system, Memory::node))
+    rate = path.initiator == Initiator::ce_nopeer ? 10e9 : path.initiator == Initiator::fault ? 4e9 : 200e9;
+  return 50e-6 + bytes * (path.duplex ? 2 : 1) / rate;
+}
+
 Workload workload(const Path& path, const Machine& machine) {
   Workload w("transfer/" + path.name(), [path](Case& c) { run(c, path); });
   w.version(1)
       .summary(path.summary())
       .source("commscope-icpe2019, Table 1 and section 3")
       .tags(tags_of(path))
+      .devices(path.gpus(machine))
       .stagings({})
       .metrics({"time", "rate"})
+      .estimate(
+          [path](const CaseSpec& spec) { return expected_seconds(path, static_cast<double>(spec.integer("bytes"))); })
       .size("tiny", {{"bytes", 1 * kMi}})
       .size("small", {{"bytes", 16 * kMi}})
       .size("medium", {{"bytes", 64 * kMi}})

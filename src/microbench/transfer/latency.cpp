@@ -225,6 +225,12 @@ Workload workload(const Path& path, const Machine& machine) {
                                                                 : small_copy;
   Workload w("transfer/" + path.name(), [run, path](Case& c) { run(c, path); });
   w.version(1).summary(path.summary()).stagings({}).tags({"transfer", "latency", std::string(name(path.initiator))});
+  // Rounded up from what PCIe machines show, so that a run can say beforehand how long it will be.
+  w.devices(path.gpus(machine)).estimate([path](const CaseSpec& spec) {
+    if (path.initiator == Initiator::chase) return 1.5e-6 * static_cast<double>(spec.integer("hops"));
+    if (path.initiator == Initiator::fault_latency) return 50e-6 * static_cast<double>(spec.integer("faults"));
+    return 1e-3;
+  });
   switch (path.initiator) {
     case Initiator::chase: {
       w.source("commscope-icpe2019, section 3.3; mi300a-upm-2025, section III").metrics({"latency"});
