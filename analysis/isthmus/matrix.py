@@ -119,7 +119,9 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
 
 
 def _prefix(readings: list[_Reading]) -> tuple[float, str]:
-    return units.prefix_of(max((abs(value) for reading in readings for value in reading.values), default=0))
+    """After the middle value: one figure far from the others must not take the digits of all."""
+    values = [abs(value) for reading in readings for value in reading.values]
+    return units.prefix_of(statistics.median(values) if values else 0)
 
 
 def _grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]]) -> list[str]:

@@ -141,14 +141,15 @@ std::vector<Matrix> gather(const std::vector<const json*>& records) {
   return matrices;
 }
 
-/// Largest value of the readings, which decides in what multiple of the unit all are shown.
+/// The middle one of all values, which decides in what multiple of the unit they are shown: one figure that is far
+/// from the others must not take the digits of all.
 template <class Readings>
-double largest_value(const Readings& readings) {
-  double largest = 0;
+double typical_value(const Readings& readings) {
+  std::vector<double> values;
   for (const Reading* reading : readings) {
-    for (const double value : reading->values) largest = std::max(largest, std::abs(value));
+    for (const double value : reading->values) values.push_back(std::abs(value));
   }
-  return largest;
+  return values.empty() ? 0 : median(values);
 }
 
 std::string number_text(double value) {
@@ -218,7 +219,7 @@ std::string matrix_text(const Matrix& matrix) {
     readings.push_back(&reading);
     shares |= !reading.shares.empty();
   }
-  const auto prefix = prefix_for(largest_value(readings), matrix.unit);
+  const auto prefix = prefix_for(typical_value(readings), matrix.unit);
   std::string heading = matrix.title;
   if (size) heading += " at " + exact_bytes(*size);
   if (!matrix.metric.empty())
@@ -266,7 +267,7 @@ std::string sizes_text(const std::vector<Matrix>& matrices, std::string_view met
   }
   for (const auto size : sizes) columns.push_back(exact_bytes(size));
   const std::vector<std::int64_t> ordered(sizes.begin(), sizes.end());
-  const auto prefix = prefix_for(largest_value(readings), unit);
+  const auto prefix = prefix_for(typical_value(readings), unit);
   return fmt::format("{} in {}{} by size\n", metric, prefix.name, unit) +
          grid("", labels, columns, [&](std::size_t row, std::size_t column) {
            const auto size = rows[row].matrix->sizes.find(ordered[column]);

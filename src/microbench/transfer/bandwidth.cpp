@@ -2,6 +2,7 @@
 // names are the product of ends.cpp.
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "memory/numa_nodes.hpp"
@@ -52,6 +53,16 @@ std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
 Initiator initiator_of(const Path& path, const Leg& leg) {
   if (path.initiator == Initiator::sm_read && !leg.to.on_gpu()) return Initiator::sm_write;
   return path.initiator;
+}
+
+/// Kernels that run at once on the GPU whose kernel moves this leg, itself counted.
+unsigned kernels_beside(const Path& path, const std::vector<Leg>& legs, const Leg& leg) {
+  const auto runs_on = [&](const Leg& each) {
+    const bool writes = initiator_of(path, each) == Initiator::sm_write;
+    return writes ? each.from.index : each.to.index;
+  };
+  return static_cast<unsigned>(
+      std::count_if(legs.begin(), legs.end(), [&](const Leg& each) { return runs_on(each) == runs_on(leg); }));
 }
 
 /// Which axes mean something for a path; the others it has not got.
@@ -162,7 +173,7 @@ class Readings {
       all_ += moved_.back();
       needed_ += static_cast<double>(movements[i]->needed());
     }
-    const auto total_bound = bound(ends);
+    const auto total_bound = limit_of(*movements.front(), bound(ends));
     Metric time{.name = "time",
                 .unit = "s",
                 .better = Better::lower,
@@ -181,7 +192,7 @@ class Readings {
       const std::string name =
           path.duplex && legs.size() == 2 ? (forward ? "forward_rate" : "backward_rate") : "rate_" + leg_name(legs, i);
       Metric each = rate_metric(name, timer, static_cast<double>(movements[i]->needed()), moved_[i],
-                                bound(legs[i].from, legs[i].to));
+                                limit_of(*movements[i], bound(legs[i].from, legs[i].to)));
       each.direction = direction(legs[i].from, legs[i].to);
       metrics_.push_back(std::move(each));
     }
@@ -196,6 +207,11 @@ class Readings {
   }
 
  private:
+  static Bound limit_of(const Movement& movement, Bound link) {
+    if (movement.crosses_link()) return link;
+    return {std::nullopt, "discarded pages come without their bytes, so no link bounds them"};
+  }
+
   /// "gpu0_gpu1", with a number where several legs have the same ends.
   static std::string leg_name(const std::vector<Leg>& legs, std::size_t index) {
     const auto same = [&](const Leg& leg) { return leg.from == legs[index].from && leg.to == legs[index].to; };
@@ -208,6 +224,21 @@ class Readings {
   double all_ = 0, needed_ = 0;
   std::vector<Metric> metrics_;
 };
+
+/// How often a transfer must be repeated within a reading for the shortest lane to be long enough for its timer.
+template <class Read>
+int batch_for(const Case& c, const Lanes& lanes, Read read) {
+  const double least = c.least_seconds(lanes.timer());
+  int times = 1;
+  while (times < c.largest_batch()) {
+    const auto taken = read(times);
+    const double shortest = *std::min_element(taken.lanes.begin(), taken.lanes.end()) * times;
+    if (shortest >= least) break;
+    const double wanted = 1.25 * least / std::max(shortest, 1e-9) * times;
+    times = static_cast<int>(std::clamp(std::ceil(wanted), times + 1.0, static_cast<double>(c.largest_batch())));
+  }
+  return times;
+}
 
 void run(Case& c, const Path& path) {
   need_ends(path);
@@ -223,8 +254,10 @@ void run(Case& c, const Path& path) {
   std::vector<std::unique_ptr<Movement>> movements;
   std::vector<Lane> lanes;
   for (const auto& leg : legs) {
+    Settings own = settings;
+    own.geometry.sharers = kernels_beside(path, legs, leg);
     movements.push_back(
-        make_movement(leg.from, leg.to, initiator_of(path, leg), settings, static_cast<unsigned>(movements.size())));
+        make_movement(leg.from, leg.to, initiator_of(path, leg), own, static_cast<unsigned>(movements.size())));
     lanes.push_back(movements.back()->lane());
   }
   for (const auto& movement : movements) {

@@ -102,8 +102,10 @@ device::LaunchShape shape_for(const CopyGeometry& geometry, std::uint64_t turns,
   const unsigned threads = std::min(geometry.threads, static_cast<unsigned>(device.max_threads_per_block));
   const auto resident = static_cast<std::uint64_t>(device.multiprocessors) *
                         std::max(1u, static_cast<unsigned>(device.max_threads_per_multiprocessor) / threads);
+  // A first kernel that filled the device would make the others wait for its end.
+  const std::uint64_t own = std::max<std::uint64_t>(1, resident / geometry.sharers);
   const std::uint64_t useful = (turns + threads - 1) / threads;
-  const std::uint64_t blocks = geometry.grid > 0 ? geometry.grid : std::min(resident, useful);
+  const std::uint64_t blocks = geometry.grid > 0 ? geometry.grid : std::min(own, useful);
   return {.grid = static_cast<unsigned>(std::max<std::uint64_t>(blocks, 1)), .block = threads};
 }
 

@@ -21,6 +21,7 @@ enum class Order {
 struct CopyGeometry {
   unsigned width = 16;     ///< bytes of one access: 4, 8 or 16
   unsigned grid = 0;       ///< blocks; 0: as many as the device holds at once
+  unsigned sharers = 1;    ///< kernels that run there at once, for which that many blocks are enough for all
   unsigned threads = 512;  ///< of a block
   Order order = Order::contiguous;
   std::size_t stride = 128;

@@ -32,6 +32,8 @@ class Movement {
 
   const End from, to;
   const std::size_t moved;  ///< bytes that change place
+  /// Whether bytes cross a link: discarded pages come without theirs.
+  virtual bool crosses_link() const { return true; }
 
   /// What a program asks for of them.
   virtual std::size_t needed() const { return moved; }

@@ -40,6 +40,8 @@ class PageMovement : public Movement {
     return moved / memory::page_bytes() * (settings_.touch == Touch::write ? 1 : kWord);
   }
 
+  bool crosses_link() const override { return initiator_ != Initiator::discard; }
+
   Lane lane() override {
     Lane lane;
     lane.device = gpu_;
