@@ -90,6 +90,7 @@ FreshProcess::FreshProcess(std::string name, Body body) : name_(std::move(name))
 }
 
 std::vector<double> FreshProcess::run(int argument) const {
+  if (std::getenv(kVariable) != nullptr) throw std::logic_error("a fresh process starts no other");
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw std::runtime_error(

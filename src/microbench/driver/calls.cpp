@@ -26,8 +26,14 @@ int batch_for(Case& c, std::string_view timer, int most, const std::function<dou
   const double enough = 2 * c.least_seconds(timer);  // readings differ
   if (!(enough > 0)) return 1;
   seconds_of(1);  // the first is slower than those that follow
+  const auto lasts = [&](int times) {
+    for (int i = 0; i < 3; ++i) {  // a pause of the system makes one look long
+      if (seconds_of(times) < enough) return false;
+    }
+    return true;
+  };
   int times = 1;
-  while (times < most && seconds_of(times) < enough) times = std::min(2 * times, most);
+  while (times < most && !lasts(times)) times = std::min(2 * times, most);
   return times;
 }
 
@@ -53,8 +59,15 @@ void sample_on_device(Case& c, std::string name, const std::function<void(device
   std::vector<Lane> lanes;
   lanes.push_back(std::move(lane));
   Lanes alone(std::move(lanes), c.latch(), c.latch_timeout());
-  const int times =
-      batch_for(c, alone.timer(), c.largest_batch(), [&](int n) { return alone.run(n).all * static_cast<double>(n); });
+  int most = c.largest_batch();
+  const auto seconds_of = [&](int times) {
+    const auto taken = alone.run(times);
+    if (!taken.spoilt) return taken.all * times;
+    most = std::max(1, times / 2);  // the queue was full before the latch opened
+    return std::numeric_limits<double>::infinity();
+  };
+  int times = batch_for(c, alone.timer(), most, seconds_of);
+  times = std::min(times, most);
   c.sample(cost(std::move(name), alone.timer()), [&] {
     c.batch(times * parts);
     const auto taken = alone.run(times);
