@@ -6,11 +6,13 @@ here that closes each. A check reads the record that isthmus-bench wrote and not
 
 import datetime
 import functools
+import itertools
 import math
 import os
 import pathlib
 import re
 import sys
+import typing
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -19,6 +21,7 @@ import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 import yaml
 from reframe.core.exceptions import ReframeError, SanityError
+from reframe.core.logging import getlogger
 from reframe.frontend.executors import Runner
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -226,8 +229,9 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
 class IsthmusCheck(rfm.RunOnlyRegressionTest):
     """Runs one case of isthmus-bench and holds its record to everything that can be known about it.
 
-    A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). What ReFrame calls sanity is
-    everything here: there an exception fails the check, while in a performance function it is a warning.
+    A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). Where it sets `varied`, there is a
+    case for every combination of those values. What ReFrame calls sanity is everything here: there an exception fails
+    the check, while in a performance function it is a warning.
     """
 
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
@@ -241,6 +245,9 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
     mode: str | None
     size: str
     native = False
+    #: Axes and the values that one run measures, as the catalogue has them; their names and values follow the metric's
+    #: in a performance variable: submit/argument_bytes=256.
+    varied: typing.ClassVar[dict[str, list]] = {}
 
     sourcesdir = None
     valid_systems = ["*"]
@@ -290,8 +297,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
             self._judge_case(case)
         if code != 0:
             raise SanityError(f"isthmus-bench ended with exit code {code}; see {self.stderr} in {self.stagedir}")
-        self._judge_skips(cases)
-        self._publish(cases)
+        self._publish(self._without_skips(self._by_point(cases)))
         return True
 
     def _exit_code(self) -> int:
@@ -311,9 +317,27 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
             raise SanityError(f"the record cannot be taken: {error}") from None
         if cases:
             keep_record(path, f"{self.current_partition.fullname}-{self.workload}-{self.mode or ''}-{self.size}")
-        if len(cases) != self.processes:
-            raise SanityError(f"{len(cases)} records where {self.processes} were asked for")
+        asked = self.processes * math.prod(map(len, self.varied.values()))
+        if len(cases) != asked:
+            raise SanityError(f"{len(cases)} records where {asked} were asked for")
         return cases
+
+    def _by_point(self, cases) -> dict[tuple, list[dict]]:
+        """The records of each combination of the varied axes' values, one from every process."""
+        points = {point: [] for point in itertools.product(*self.varied.values())}
+        for case in cases:
+            point = tuple(case["axes"].get(axis) for axis in self.varied)
+            if point not in points:
+                raise SanityError(f"a record of {' '.join(self._settings(point))}, which nobody asked for")
+            points[point].append(case)
+        for point, found in points.items():
+            if len(found) != self.processes:
+                where = " ".join(self._settings(point))
+                raise SanityError(f"{len(found)} records of {where} where {self.processes} were asked for")
+        return points
+
+    def _settings(self, point) -> list[str]:
+        return [f"{axis}={value}" for axis, value in zip(self.varied, point, strict=True)]
 
     def _judge_case(self, case):
         for field in ("workload", "mode", "size"):
@@ -343,26 +367,56 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         if stated != "gpu" and backends - {stated}:
             raise SanityError(f"{where} states {stated}, but {', '.join(sorted(backends))} ran")
 
-    def _judge_skips(self, cases):
-        """A skip is a skip, unless it denies what the site states."""
+    def _without_skips(self, points):
+        """A skip is a skip, unless it denies what the site states; all skipped, and the check is."""
+        measured, reasons = {}, []
+        for point, cases in points.items():
+            reason = self._judge_skips(cases)
+            if reason is None:
+                measured[point] = cases
+                continue
+            reasons.append(reason)
+            getlogger().verbose(f"{self.display_name}: skipped {' '.join(self._settings(point))}: {reason}")
+        if not measured:
+            self.skip(reasons[0])
+        return measured
+
+    def _judge_skips(self, cases) -> str | None:
+        """Why all processes skipped a case; None where they measured it."""
         reasons = [c["skipped"] for c in cases if c["skipped"]]
         if not reasons:
-            return
+            return None
         if len(reasons) != len(cases):
             raise SanityError(f"{len(reasons)} of {len(cases)} processes skipped: {reasons[0]}")
         case = cases[0]
         stated = set(self.current_partition.features) | set(site_setting(self.current_partition, "capabilities", []))
         if stated_backend(self.current_partition):
             stated |= {"pageable", "pinned", "direct"}  # no GPU lacks these
-        denied = stated & {case["placement"], case["staging"]}
+        denied = stated & {case["placement"], case["staging"], case["axes"].get("allocator")}
         if case.get("skip_kind") == "unsupported" and denied:
             raise SanityError(
                 f"skipped ({case['skipped']}), but {self.current_partition.fullname} states {', '.join(sorted(denied))}"
             )
-        self.skip(case["skipped"])
+        return reasons[0]
 
-    def _publish(self, cases):
+    def _publish(self, points):
         """Fills perf_variables with plain numbers, and holds the case to its limits and references."""
+        values = {
+            "/".join([metric, *self._settings(point)]): figure
+            for point, cases in points.items()
+            for metric, figure in self._figures(cases).items()
+        }
+        for name, (value, unit) in values.items():
+            self.perf_variables[name] = sn.make_performance_function(sn.defer(value), unit)
+        self._hold_to_references(values, next(iter(points.values()))[0])
+        for name, function in self.perf_variables.items():  # a subclass's own, too: here an exception is red
+            value = function.evaluate()
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise SanityError(f"the performance variable {name!r} is {value!r}, not a number")
+        self._published = set(self.perf_variables)
+
+    def _figures(self, cases) -> dict[str, tuple]:
+        """The published metrics of one case, each the median over its processes, with its unit."""
         medians = [records.metrics(case) for case in cases]
         required = self.required_metrics()
         for metrics in medians:
@@ -371,21 +425,14 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
             for name, metric in metrics.items():
                 self._judge_metric(name, metric, cases[0])
         first = medians[0]
-        values = {}
+        figures = {}
         for name in self.published or first:
             if name in first:
                 found = sorted(m[name]["median"] for m in medians if name in m)
                 middle = len(found) // 2
                 value = found[middle] if len(found) % 2 else (found[middle - 1] + found[middle]) / 2
-                values[name] = (value, first[name]["unit"])
-        for name, (value, unit) in values.items():
-            self.perf_variables[name] = sn.make_performance_function(sn.defer(value), unit)
-        self._hold_to_references(values, cases[0])
-        for name, function in self.perf_variables.items():  # a subclass's own, too: here an exception is red
-            value = function.evaluate()
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise SanityError(f"the performance variable {name!r} is {value!r}, not a number")
-        self._published = set(self.perf_variables)
+                figures[name] = (value, first[name]["unit"])
+        return figures
 
     def _judge_metric(self, name, metric, case):
         value = metric["median"]

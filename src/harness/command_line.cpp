@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "harness/fresh_process.hpp"
 #include "harness/list.hpp"
 #include "harness/names.hpp"
 #include "harness/record_file.hpp"
@@ -220,6 +221,7 @@ int run(CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int command_line(int argc, char** argv) {
+  if (const auto code = run_as_fresh_process()) return *code;
   CLI::App app(kDescription, "isthmus-bench");
   try {
     return run(app, argc, argv);

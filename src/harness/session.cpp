@@ -5,12 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +16,7 @@
 #include "harness/host_facts.hpp"
 #include "harness/host_memory.hpp"
 #include "harness/interrupt.hpp"
+#include "harness/process.hpp"
 #include "harness/record.hpp"
 #include "harness/record_file.hpp"
 #include "harness/schema_check.hpp"
@@ -236,26 +234,7 @@ int run_processes(const SessionOptions& options, const std::string& run_id, cons
   int code = exit_code::passed;
   for (int process = 1; process <= count && !interrupted(); ++process) {
     const std::string role = fmt::format("{}:{}:{}", process, run_id, record);
-    const pid_t child = fork();
-    if (child < 0)
-      throw std::runtime_error(fmt::format("process {} could not be started ({})", process, std::strerror(errno)));
-    if (child == 0) {
-      setenv(kChildVariable, role.c_str(), 1);
-      // The arguments as they stand: the role says which process it is and where the records go.
-      std::ifstream stream("/proc/self/cmdline", std::ios::binary);
-      std::vector<std::string> words;
-      for (std::string word; std::getline(stream, word, '\0');) words.push_back(word);
-      std::vector<char*> arguments;
-      for (auto& word : words) arguments.push_back(word.data());
-      arguments.push_back(nullptr);
-      execv("/proc/self/exe", arguments.data());
-      _exit(127);
-    }
-    int status = 0;
-    bool told = false;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-      if (interrupted() && !std::exchange(told, true)) kill(child, SIGTERM);  // a scheduler may signal us alone
-    }
+    const int status = wait_for(start_again(kChildVariable, role), true);
     if (WIFSIGNALED(status)) {
       say(fmt::format("process {} of {} was ended by signal {}; what it measured before is in {}", process, count,
                       WTERMSIG(status), record));

@@ -196,12 +196,17 @@ class Case {
   /// Several metrics that one event yields (each direction of a bidirectional transfer and their sum): `body` returns a
   /// value of each. Sampling ends when every metric's median is settled.
   void sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body);
+  /// For operations that take a second and more: from now on at most so many samples and warm-ups, where the user asks
+  /// for no number of them.
+  void sparing(int samples, int warmups);
   /// Inside the body of sample(): so many operations were timed together.
   void batch(int operations);
   /// Inside the body of sample(): this sample does not count; why, as in a warning.
   void spoil(std::string code, std::string message);
   /// A single value that was seen and not timed, such as how many pages moved.
   void observe(Metric metric, double value);
+  /// A single value that was timed and cannot be again, such as what a first call took.
+  void once(Metric metric, double value);
   /// A stream for readings of one's own.
   device::Stream& stream();
   bool emulated() const;  ///< device times mean nothing here

@@ -227,6 +227,37 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len({r["run"]["id"] for r in records}), 1)
         self.assertEqual(done.stdout.count("fixture/saxpy"), 3)
 
+    # --- fresh processes -----------------------------------------------------------------------------
+
+    def test_a_fresh_process_reports_what_it_measured(self):
+        done = self.measure("fresh/process", "--processes", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        records = self.records()
+        self.assertEqual([r["verify"]["status"] for r in records], ["pass", "pass"])
+        metrics = {m["name"]: m for m in records[0]["metrics"]}
+        self.assertEqual((metrics["first"]["samples"], metrics["first"]["stop"]), ([2.5], "single"))
+        self.assertEqual(metrics["first"]["timer"], "clock")
+        process = metrics["process"]
+        self.assertEqual((len(process["samples"]), process["warmups"], process["stop"]), (3, 1, "samples"))
+        self.assertEqual(metrics["processes"]["median"], 4)
+
+    def test_a_sparing_case_takes_as_many_samples_as_the_user_asks_for(self):
+        self.measure("fresh/process", "--samples", "5", "--warmups", "0")
+        process = next(m for m in self.records()[0]["metrics"] if m["name"] == "process")
+        self.assertEqual((len(process["samples"]), process["warmups"]), (5, 0))
+
+    def test_what_goes_wrong_in_a_fresh_process_is_said_in_one_sentence(self):
+        for what, code, field, sentence in (
+            (1, 0, "skipped", "there is nothing"),
+            (2, 1, "error", "in a fresh process: it went wrong"),
+            (3, 1, "error", "ended by signal 9"),
+        ):
+            with self.subTest(what):
+                self.record.unlink(missing_ok=True)
+                done = self.measure("fresh/process", "--set", f"what={what}")
+                self.assertEqual(done.returncode, code)
+                self.assertIn(sentence, self.records()[0][field])
+
     # --- families ------------------------------------------------------------------------------------
 
     def test_a_family_is_listed_briefly_and_said_to_be_one(self):

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests/reframe/fake_bench.py"
+CATALOGUE = ROOT / "reframe/checks/catalogue.json"
 ONE_CHECK = "TransferModes.*saxpy.*mode=pm%.*tiny"
 
 
@@ -30,7 +31,7 @@ class Outcome:
 
 def environment(**changes):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("RFM_", "ISTHMUS_", "FAKE_", "SLURM_"))}
-    return clean | {k: str(v) for k, v in changes.items()}
+    return clean | {"FAKE_CATALOGUE": str(CATALOGUE)} | {k: str(v) for k, v in changes.items()}
 
 
 @pytest.fixture

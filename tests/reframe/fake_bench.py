@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Speaks isthmus-bench's command line and writes true records without measuring; $FAKE_BENCH makes it misbehave.
 
-FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken. The
+FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken;
+FAKE_CATALOGUE names reframe/checks/catalogue.json. The
 session tests run it in place of the real program: what turns a session red must not depend on hardware
 that really fails.
 """
 
 import argparse
+import itertools
 import json
 import os
+import pathlib
 import sys
 
 MODES = {
@@ -46,6 +49,9 @@ MISBEHAVIOURS = {
     "profiled": "says that a profiler ran",
     "gpu": "pretends to have run on a GPU of backend NAME",
     "slow": "every time is twice as long",
+    "missing_point": "leaves out the last case where several were asked",
+    "other_point": "the last case measures a value that nobody asked for",
+    "skip_point": "the last case is skipped with skip_kind KIND",
 }
 
 
@@ -77,8 +83,45 @@ def host():
     return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None}
 
 
+def own_readings(workload, size):
+    """Metrics and points of a workload that the committed catalogue says measures by itself, else None."""
+    path = pathlib.Path(os.environ["FAKE_CATALOGUE"])
+    for entry in json.loads(path.read_text(encoding="utf-8"))["workloads"]:
+        if entry["name"] == workload and "varied" in entry:
+            axes = entry["varied"].get(size, {})
+            return entry["metrics"], [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+    return None
+
+
+def cases_of(workload, mode, size, backend):
+    own = own_readings(workload, size)
+    if own is None:
+        return [record(workload, mode, size, backend)]
+    names, points = own
+    cases = [record(workload, None, size, backend) for _ in points]
+    for case, point in zip(cases, points):
+        template = case["metrics"][0]
+        case.update(axes=point, metrics=[{**template, "name": name, "unit": "s"} for name in names])
+        case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
+    return cases
+
+
+def skip(case, kind):
+    case.update(skipped="this device cannot", skip_kind=kind, metrics=[])
+    case["verify"].update(status="not_run", method=None, error=None, tolerance=None)
+
+
+def misbehave_at_a_point(what, argument, cases):
+    if what == "missing_point":
+        cases.pop()
+    elif what == "other_point":
+        cases[-1]["axes"] = dict.fromkeys(cases[-1]["axes"], "none")
+    elif what == "skip_point":
+        skip(cases[-1], argument)
+
+
 def record(workload, mode, size, backend):
-    placement, staging = MODES[mode]
+    placement, staging = MODES[mode] if mode else (None, None)
     metrics = [
         {
             "name": name, "unit": unit, "better": "lower" if unit == "s" else "higher", "timer": "clock",
@@ -129,8 +172,7 @@ def misbehave(what, argument, case):
     elif what == "beyond_limit":
         metric.update(limit={"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, share=2.0)
     elif what == "skip":
-        case.update(skipped="this device cannot", skip_kind=argument, metrics=[])
-        case["verify"].update(status="not_run", method=None, error=None, tolerance=None)
+        skip(case, argument)
     elif what == "profiled":
         case["profiler"] = "nsys"
     elif what == "slow":
@@ -172,10 +214,13 @@ def main():
         return 0
     code, lines = 0, []
     for process in range(1, arguments.processes + 1):
-        case = record(arguments.pattern[0], arguments.mode, arguments.size, backend)
-        case["run"]["process"] = process
-        code = max([code] + [misbehave(what, argument, case) for what, argument in wanted.items()])
-        lines.append(json.dumps(case) + "\n")
+        cases = cases_of(arguments.pattern[0], arguments.mode, arguments.size, backend)
+        for what, argument in wanted.items():
+            misbehave_at_a_point(what, argument, cases)
+        for case in cases:
+            case["run"]["process"] = process
+            code = max([code] + [misbehave(what, argument, case) for what, argument in wanted.items()])
+            lines.append(json.dumps(case) + "\n")
     text = "".join(lines)
     if "empty_record" in wanted:
         text = ""

@@ -4,6 +4,7 @@ ISTHMUS_TEST_BENCH names it (scripts/test does); without it these tests are skip
 """
 
 import json
+import math
 import os
 import pathlib
 import signal
@@ -60,6 +61,7 @@ def test_looking_succeeds_and_fits_a_terminal(tmp_path, arguments):
 # --- records ---
 
 WORKLOADS = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("microbench/")]
+DRIVER = {w["name"]: w for w in catalogue.load()["workloads"] if w["name"].startswith("driver/")}
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -85,6 +87,69 @@ def test_every_placement_and_staging_of_a_workload_leaves_a_valid_record(tmp_pat
     assert {(c["placement"], c["staging"]) for c in cases} == {
         (p, s) for p in saxpy["placements"] for s in saxpy["stagings"]
     }
+
+
+CHECKED = ("driver/copy_call", "driver/prefetch_call")
+
+
+@pytest.mark.parametrize("emulator", ["warp=32", "warp=64,order=reverse"])
+@pytest.mark.parametrize("workload", DRIVER)
+def test_every_driver_cost_is_in_the_record_in_seconds(tmp_path, workload, emulator):
+    sizes = ",".join(DRIVER[workload]["sizes"])
+    bench("run", workload, "--size", sizes, "--record", "r.jsonl", cwd=tmp_path, check=True, ISTHMUS_EMULATOR=emulator)
+    cases = records.read(tmp_path / "r.jsonl")
+    for size in DRIVER[workload]["sizes"]:
+        points = [tuple(c["axes"].items()) for c in cases if c["size"] == size]
+        expected = math.prod(len(values) for values in DRIVER[workload]["varied"].get(size, {}).values())
+        assert len(points) == len(set(points)) == expected
+    for case in cases:
+        assert not case["skipped"] and not case["error"]
+        assert set(records.metrics(case)) == set(DRIVER[workload]["metrics"])
+        assert {m["unit"] for m in case["metrics"]} == {"s"}
+        assert all(m["median"] > 0 and m["limit_reason"] for m in case["metrics"])
+        assert case["verify"]["status"] == ("pass" if workload in CHECKED else "not_applicable")
+        assert workload in CHECKED or case["verify"]["detail"]
+
+
+# A call that each workload makes; of driver/context it is the fresh process that makes it.
+FAILURES = {
+    "driver/alloc": "malloc_device:2",
+    "driver/context": "launch:1",
+    "driver/copy_call": "copy_async:1",
+    "driver/device_sync": "synchronize:1",
+    "driver/event": "event_create:1",
+    "driver/graph": "executable_graph_create:2",
+    "driver/launch": "launch:3",
+    "driver/prefetch_call": "prefetch:1",
+    "driver/stream": "stream_wait:1",
+}
+
+
+@pytest.mark.parametrize("workload", DRIVER)
+def test_a_failing_call_fails_its_case_and_no_other(tmp_path, workload):
+    # A fresh process counts its calls anew, and so does the one that started it.
+    others = [] if workload == "driver/context" else ["driver/*"]
+    result = bench(
+        "run", workload, *others, "--size", "tiny", "--record", "r.jsonl",
+        cwd=tmp_path, ISTHMUS_INJECT=FAILURES[workload],
+    )  # fmt: skip
+    assert result.returncode == 1
+    failed = [c for c in records.read(tmp_path / "r.jsonl") if c["error"]]
+    assert {c["workload"] for c in failed} == {workload}
+    assert FAILURES[workload].partition(":")[0] in failed[0]["error"]
+    assert "unset ISTHMUS_INJECT" in failed[0]["error"]
+
+
+def test_memory_that_a_device_lacks_is_a_skip(tmp_path):
+    bench(
+        "run", "driver/alloc", "driver/prefetch_call", "--size", "tiny", "--record", "r.jsonl",
+        cwd=tmp_path, check=True, ISTHMUS_EMULATOR="managed=0,concurrent_managed=0,memory_pools=0,map_host=0",
+    )  # fmt: skip
+    skipped = [
+        c["axes"].get("allocator") for c in records.read(tmp_path / "r.jsonl") if c["skip_kind"] == "unsupported"
+    ]
+    assert sorted(filter(None, skipped)) == ["managed", "mapped", "pool", "write_combined"]
+    assert None in skipped  # the prefetch
 
 
 def test_records_are_appended(tmp_path):
@@ -218,7 +283,7 @@ def test_smoke_session_of_the_real_program(tmp_path):
     print(result.stdout)
     assert result.returncode == 0
     files = list((tmp_path / "results").glob("*.jsonl"))
-    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"])
+    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"]) + len(DRIVER)
     for file in files:
-        [case] = records.read(file)
-        assert case["run"]["system"] == "this-machine"
+        for case in records.read(file):
+            assert case["run"]["system"] == "this-machine"
