@@ -605,16 +605,14 @@ TEST_F(TwoGpus, StreamsAndEventsKeepToTheirDevice) {
   Event foreign;
   EXPECT_EQ(pointer_info(here.device()).device, 0);
   EXPECT_EQ(pointer_info(there.device()).device, 1);
-  const auto add = [&] { launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 1}, here.device(), 1); };
   std::string message;
-  EXPECT_EQ(kind_of(add, &message), ErrorKind::failure);
-  std::printf("%s\n", message.c_str());
+  // (A launch into a stream of another device is refused by the emulator only: driver 580 runs it where the stream is.)
   EXPECT_EQ(kind_of([&] { foreign.record(stream); }, &message), ErrorKind::failure);
   std::printf("%s\n", message.c_str());
   {
     const Selected zero(0);
     launch(stream, ISTHMUS_KERNEL(wait_seconds), {.grid = 1, .block = 1}, 20e-3);
-    add();
+    launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 1}, here.device(), 1);
     ready.record(stream);
   }
   other.wait(ready);
