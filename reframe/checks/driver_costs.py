@@ -38,5 +38,5 @@ class DriverCosts(IsthmusCheck):
         if self.size not in workload["sizes"]:
             self.valid_systems = []
 
-    def required_metrics(self):
+    def required_metrics(self, point):
         return set(WORKLOADS[self.workload]["metrics"])

@@ -80,7 +80,7 @@ def test_a_skipped_point_may_not_deny_what_the_site_states(session):
 
 
 def test_a_reference_holds_at_its_point(session):
-    references = "- {workload: driver/alloc, metrics: {alloc/allocator=pinned: [0.25, -0.1, 0.1, s]}}\n"
+    references = "- {workload: driver/alloc, axes: {allocator: pinned}, metrics: {alloc: [0.25, -0.1, 0.1, s]}}\n"
     assert session(select=ALLOC, fake="gpu:cuda", site=GPU, references=references).green
     outcome = session(select=ALLOC, fake="gpu:cuda,slow", site=GPU, references=references)
     assert not outcome.green

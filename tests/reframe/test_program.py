@@ -3,6 +3,7 @@
 ISTHMUS_TEST_BENCH names it (scripts/test does); without it these tests are skipped with a word.
 """
 
+import fnmatch
 import json
 import math
 import os
@@ -15,8 +16,9 @@ import time
 import pytest
 
 import catalogue
-from conftest import ROOT, environment
+from conftest import ROOT, environment, site_configuration
 from isthmus import records
+from transfer_pairs import FAMILY, PAIRS
 
 BENCH = os.environ.get("ISTHMUS_TEST_BENCH")
 pytestmark = pytest.mark.skipif(not BENCH, reason="no built isthmus-bench: ISTHMUS_TEST_BENCH is not set")
@@ -283,7 +285,34 @@ def test_smoke_session_of_the_real_program(tmp_path):
     print(result.stdout)
     assert result.returncode == 0
     files = list((tmp_path / "results").glob("*.jsonl"))
-    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"]) + len(DRIVER)
+    transfers = sum(pairs.gpus < 2 for pairs in PAIRS.values())
+    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"]) + len(DRIVER) + transfers
     for file in files:
         for case in records.read(file):
             assert case["run"]["system"] == "this-machine"
+
+
+def test_transfers_between_emulated_gpus(tmp_path):
+    """Every class of pairs through ReFrame, on two emulated GPUs: the list, the record and the table agree."""
+    (tmp_path / "site.py").write_text(site_configuration({"features": ["peer"], "max_jobs": 1}))
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    result = subprocess.run(
+        [ROOT / "scripts/run-checks", "-C", "site.py", "-t", "transfer", "-t", "smoke", "--nocolor"],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=300, check=False,
+        env=environment(ISTHMUS_BENCH=BENCH, ISTHMUS_EMULATOR="devices=2", PATH=path, TMPDIR=tmp_path),
+    )  # fmt: skip
+    print(result.stdout)
+    assert result.returncode == 0
+    cases = [case for file in (tmp_path / "results").glob("*.jsonl") for case in records.read(file)]
+    listing = json.loads(
+        bench("list", "--json", f"{FAMILY}*", cwd=tmp_path, check=True, ISTHMUS_EMULATOR="devices=2").stdout
+    )
+    assert sorted(case["workload"] for case in cases) == sorted(w["name"] for w in listing["workloads"])
+
+
+def test_every_transfer_is_in_one_class_of_pairs(tmp_path):
+    listing = bench("list", "--json", f"{FAMILY}*", cwd=tmp_path, check=True, ISTHMUS_EMULATOR="devices=3").stdout
+    for name in (w["name"] for w in json.loads(listing)["workloads"]):
+        classes = [c for c, pairs in PAIRS.items() if any(fnmatch.fnmatch(name, FAMILY + p) for p in pairs.patterns)]
+        assert len(classes) == 1, name
