@@ -61,11 +61,18 @@ def _phases(cases: list[dict], size: str | None) -> list[str]:
     return lines
 
 
+def _varied_values(case: dict, cases: list[dict]) -> str:
+    """Values of the axes in which the cases of this one's workload differ: " device,4096"."""
+    alike = [other["axes"] for other in cases if other["workload"] == case["workload"]]
+    values = [str(v) for axis, v in sorted(case["axes"].items()) if any(a.get(axis, v) != v for a in alike)]
+    return " " + ",".join(values) if values else ""
+
+
 def _readings(cases: list[dict]) -> list[str]:
     """One row per metric of the cases that measure in a way of their own, such as reference/*."""
     lines = ["", f"{_device(cases[0])}", f"{'workload':<30.30} {'size':<6} {'metric':<20} {'median':>14} {'of':>4}"]
     for case in cases:
-        row = f"{case['workload']:<30.30} {case['size'] or '-':<6}"
+        row = f"{case['workload'] + _varied_values(case, cases):<30.30} {case['size'] or '-':<6}"
         if _verdict(case):
             lines.append(f"{row} {_verdict(case)}")
             continue

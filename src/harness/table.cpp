@@ -88,12 +88,28 @@ std::string phases_text(const std::vector<const json*>& records) {
   return text;
 }
 
+/// Values of the axes in which the records of this one's workload differ: " device,4096".
+std::string varied_values(const json& record, const std::vector<const json*>& records) {
+  std::string text;
+  for (const auto& [axis, value] : record.at("axes").items()) {
+    const bool varies = std::any_of(records.begin(), records.end(), [&, &name = axis, &own = value](const json* other) {
+      return other->at("workload") == record.at("workload") && other->at("axes").value(name, own) != own;
+    });
+    if (!varies) continue;
+    text += (text.empty() ? " " : ",") + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
 /// Cases that measure in a way of their own: one row per metric.
 std::string readings_text(const std::vector<const json*>& records) {
   std::string text = fmt::format("{:<30} {:<6} {:<22} {:>11}\n", "workload", "size", "metric", "median");
   for (const json* record : records) {
-    const std::string head = fmt::format("{:<30} {:<6}", short_name(record->at("workload").get<std::string>(), 30),
-                                         cut_to(text_of(record->at("size")), 6));
+    const auto values = varied_values(*record, records);
+    const std::size_t room = values.size() < 30 ? 30 - values.size() : 0;
+    const auto name = short_name(record->at("workload").get<std::string>(), room);
+    const std::string head =
+        fmt::format("{:<30} {:<6}", cut_to(name + values, 30), cut_to(text_of(record->at("size")), 6));
     if (record->at("metrics").empty()) text += fmt::format("{} {:<22} {:>11} {}\n", head, "-", "-", outcome(*record));
     for (const auto& metric : record->at("metrics"))
       text += fmt::format("{} {:<22} {:>11} {}\n", head, cut_to(metric.at("name").get<std::string>(), 22),
