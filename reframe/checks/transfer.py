@@ -108,10 +108,9 @@ class Transfer(IsthmusCheck):
         return chosen
 
     def _on_each_node(self) -> bool:
-        """Where the site states several NUMA nodes, the host's memory is on each in turn; a sweep does so by itself."""
+        """Where the site states several NUMA nodes, the host's memory is on each in turn."""
         return (
             "numa" in stated_capabilities(self.current_partition)
-            and self.size != "sweep"
             and not self.is_dry_run()
             and any(axis["name"] == "node" for w in self.workloads.values() for axis in w["axes"])
         )
@@ -122,7 +121,7 @@ class Transfer(IsthmusCheck):
         for name, workload in self.workloads.items():
             varied = {axis["name"]: axis[values_of] for axis in workload["axes"] if values_of}
             if self._on_each_node():
-                varied |= {axis["name"]: axis["sweep"] for axis in workload["axes"] if axis["name"] == "node"}
+                varied |= {axis["name"]: axis["listed"] for axis in workload["axes"] if axis["name"] == "node"}
             points += points_of(name, {axis: values for axis, values in varied.items() if len(values) > 1})
         return points
 

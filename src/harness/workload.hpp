@@ -298,6 +298,8 @@ struct Axis {
   bool bytes = false;  ///< a number of bytes: may be written 4KiB, 64MiB, 1GiB
   /// What runs where the user names neither this axis nor a size or preset that sets it; empty: default_value.
   std::vector<AxisValue> usual{};
+  /// What `--set axis=all` runs where any number is allowed; empty: `sweep`.
+  std::vector<AxisValue> listed{};
   std::vector<AxisValue> sweep{};  ///< what --size-sweep runs
 };
 

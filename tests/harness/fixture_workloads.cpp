@@ -248,6 +248,11 @@ std::vector<Workload> make_moves(const Machine& machine) {
                .bytes = true,
                .usual = {kib(4), kib(64)},
                .sweep = {kib(4), kib(64), kib(1024)}})
+        .axis({.name = "node",
+               .help = "where",
+               .default_value = std::int64_t{-1},
+               .minimum = -1,
+               .listed = {std::int64_t{0}, std::int64_t{1}}})
         .size("tiny", {{"bytes", kib(4)}})
         .size("small", {{"bytes", kib(16)}});
   };

@@ -104,7 +104,7 @@ def transfers(gpus, nodes):
 
 def transfer_listing(gpus, nodes):
     bytes_axis = {"name": "bytes", "default": 1 << 28, "usual": [4096, 1 << 30], "sweep": [256, 4096, 1 << 30]}
-    node_axis = {"name": "node", "default": -1, "usual": [], "sweep": list(range(nodes))}
+    node_axis = {"name": "node", "default": -1, "usual": [], "listed": list(range(nodes)), "sweep": []}
     return [
         {
             "name": name, "family": "transfer/", "version": 1, "summary": "fake", "source": "fake",
@@ -127,7 +127,7 @@ def transfer_cases(arguments, listed, backend):
     for name, workload in chosen.items():
         ranges = {a["name"]: (values_of and a[values_of]) or [a["default"]] for a in workload["axes"]}
         if "node=all" in arguments.set and "node" in ranges:
-            ranges["node"] = workload["axes"][-1]["sweep"]
+            ranges["node"] = workload["axes"][-1]["listed"]
         for values in itertools.product(*ranges.values()):
             case = record(name, None, arguments.size, "host" if workload["native"] else backend)
             template = case["metrics"][0]

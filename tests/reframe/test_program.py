@@ -311,6 +311,64 @@ def test_transfers_between_emulated_gpus(tmp_path):
     assert sorted(case["workload"] for case in cases) == sorted(w["name"] for w in listing["workloads"])
 
 
+@pytest.mark.parametrize(
+    "emulator", ["devices=2,pageable_access=1", "warp=64,order=reverse,devices=3,peer=0"], ids=["32", "64"]
+)
+def test_every_transfer_leaves_a_valid_record(tmp_path, emulator):
+    bench("run", "transfer/*", "--size", "tiny", "--record", "r.jsonl", "--quiet", cwd=tmp_path, check=True,
+          ISTHMUS_EMULATOR=emulator)  # fmt: skip
+    cases = records.read(tmp_path / "r.jsonl")
+    assert len(cases) > 100
+    for case in cases:
+        if case["skipped"]:
+            assert "peer" in case["skipped"] or "malloc" in case["skipped"], case["workload"]
+            continue
+        assert case["verify"]["status"] == "pass", case["workload"]
+        assert case["emulated"] or not case["devices"], case["workload"]
+        gpus = {end for end in case["workload"].split("/")[1].split("-") if end.startswith("gpu")}
+        named = {f"gpu{device['index']}" for device in case["devices"]}
+        assert gpus <= named, case["workload"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["transfer/pined-gpu0/ce"], "transfer/pinned-gpu0/ce"),
+        (["transfer/pinned-gpu0/sm-red"], "transfer/"),
+        (["transfer/pinned-gpu0/ce", "--set", "byte=4096"], "bytes"),
+        (["transfer/pinned-gpu0/ce", "--set", "bytes=4KB"], "KiB"),
+        (["transfer/pinned-gpu0/ce", "--set", "width=16"], "no axis 'width'"),
+        (["transfer/mapped-gpu0/sm-read", "--set", "width=5"], "4, 8, 16"),
+        (["transfer/pinned-gpu0/ce", "--size-sweep", "--size", "tiny"], "--size"),
+    ],
+)
+def test_a_mistyped_transfer_is_refused_with_what_was_meant(tmp_path, arguments, hint):
+    result = bench("run", *arguments, "--record", "r.jsonl", cwd=tmp_path)
+    assert result.returncode == 2
+    assert hint in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "r.jsonl").exists()
+
+
+def test_what_is_not_there_is_skipped_with_the_reason(tmp_path):
+    bench("run", "transfer/gpu0-gpu5/ce", "transfer/pinned-gpu7/ce", "transfer/node0-node9/cpu", "--size", "tiny",
+          "--record", "r.jsonl", cwd=tmp_path, check=True)  # fmt: skip
+    cases = records.read(tmp_path / "r.jsonl")
+    assert [case["skip_kind"] for case in cases] == ["unsupported"] * 3
+    for case, missing in zip(cases, ("gpu5", "gpu7", "NUMA node 9"), strict=True):
+        assert missing in case["skipped"]
+
+
+def test_a_device_lost_among_transfers_ends_the_run_with_what_was_measured(tmp_path):
+    result = bench("run", "transfer/*-gpu0/ce", "--size", "tiny", "--record", "r.jsonl", cwd=tmp_path,
+                   ISTHMUS_INJECT="copy_async:9:lost")  # fmt: skip
+    assert result.returncode == 3
+    cases = records.read(tmp_path / "r.jsonl")
+    assert cases[0]["verify"]["status"] == "pass"
+    assert cases[-1]["error"]
+    assert len(cases) < 5
+
+
 def test_every_transfer_is_in_one_class_of_pairs(tmp_path):
     listing = bench("list", "--json", f"{FAMILY}*", cwd=tmp_path, check=True, ISTHMUS_EMULATOR="devices=3").stdout
     for name in (w["name"] for w in json.loads(listing)["workloads"]):

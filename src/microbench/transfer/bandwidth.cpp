@@ -7,6 +7,7 @@
 
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
+#include "microbench/transfer/axes.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/limits.hpp"
@@ -18,8 +19,6 @@ namespace isthmus::microbench::transfer {
 namespace {
 
 using namespace harness;
-
-constexpr std::int64_t kKi = 1024, kMi = kKi * kKi, kGi = kKi * kMi;
 
 struct Leg {
   End from, to;
@@ -315,12 +314,6 @@ void run(Case& c, const Path& path) {
   }
 }
 
-std::vector<AxisValue> powers(std::int64_t from, std::int64_t to) {
-  std::vector<AxisValue> values;
-  for (std::int64_t bytes = from; bytes <= to; bytes *= 2) values.emplace_back(bytes);
-  return values;
-}
-
 bool needs_gpu(const Path& path) {
   const auto on_gpu = [](const End& end) { return end.memory == Memory::gpu || end.memory == Memory::all; };
   return on_gpu(path.from) || on_gpu(path.to) || path.initiator == Initiator::runtime;
@@ -337,53 +330,38 @@ std::vector<std::string> tags_of(const Path& path) {
   return tags;
 }
 
-Axis number(std::string name, std::string help, std::int64_t value, std::int64_t minimum = 1) {
-  return {.name = std::move(name), .help = std::move(help), .default_value = value, .allowed = {}, .minimum = minimum};
-}
-
-Axis choice(std::string name, std::string help, std::vector<AxisValue> allowed) {
-  AxisValue first = allowed.front();
-  return {.name = std::move(name), .help = std::move(help), .default_value = first, .allowed = std::move(allowed)};
-}
-
 void add_axes(Workload& w, const Path& path, const Machine& machine) {
   const Uses uses(path);
-  Axis bytes = number("bytes", "bytes of one transfer", 256 * kMi);
-  bytes.bytes = true;
+  Axis bytes = bytes_axis("bytes", "bytes of one transfer", 256 * kMi);
   bytes.usual = {4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi, 1 * kGi};
   bytes.sweep = powers(256, 8 * kGi);
   w.axis(std::move(bytes));
-  if (uses.node) {
-    Axis node = number("node", "NUMA node of host memory and of the thread that copies; -1: the GPU's own", -1, -1);
-    for (const int each : machine.memory_nodes) node.sweep.emplace_back(std::int64_t{each});
-    w.axis(std::move(node));
-  }
-  if (uses.cache) w.axis(choice("cache", "host memory before each sample", {"flushed", "warm"}));
-  if (uses.pages) w.axis(choice("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
-  if (uses.at_once) w.axis(number("at_once", "the same transfer so many times at once, each on a stream", 1));
+  if (uses.node) w.axis(node_axis(machine));
+  if (uses.cache) w.axis(choice_axis("cache", "host memory before each sample", {"flushed", "warm"}));
+  if (uses.pages) w.axis(choice_axis("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
+  if (uses.at_once) w.axis(number_axis("at_once", "the same transfer so many times at once, each on a stream", 1));
   if (uses.width)
-    w.axis({.name = "width",
-            .help = "bytes of one access of the copying kernel",
-            .default_value = std::int64_t{16},
-            .allowed = {std::int64_t{4}, std::int64_t{8}, std::int64_t{16}}});
+    w.axis(choice_axis("width", "bytes of one access of the copying kernel",
+                       {std::int64_t{16}, std::int64_t{8}, std::int64_t{4}}));
   if (uses.grid) {
-    w.axis(number("grid", "blocks of the kernel; 0: as many as the GPU holds", 0, 0));
-    w.axis(number("block", "threads of a block", 512));
+    w.axis(number_axis("grid", "blocks of the kernel; 0: as many as the GPU holds", 0, 0));
+    w.axis(number_axis("block", "threads of a block", 512));
   }
   if (uses.order) {
-    w.axis(choice("order", "in which the kernel takes its elements", {"contiguous", "strided", "chunked"}));
-    w.axis(number("stride", "bytes between neighbours (strided) or of a thread's run (chunked)", 128, 4));
+    w.axis(choice_axis("order", "in which the kernel takes its elements", {"contiguous", "strided", "chunked"}));
+    w.axis(bytes_axis("stride", "bytes between neighbours (strided) or of a thread's run (chunked)", 128, 4));
   }
   if (uses.box) {
-    w.axis(number("row", "bytes of a row of the box; rows lie two rows apart", 512, 8));
-    w.axis(number("planes", "planes of the box", 1));
+    w.axis(bytes_axis("row", "bytes of a row of the box; rows lie two rows apart", 512, 8));
+    w.axis(number_axis("planes", "planes of the box", 1));
   }
-  if (uses.pieces) w.axis(number("pieces", "copies or ranges of a batch", 64));
-  if (uses.threads) w.axis(number("threads", "threads of the host that fault or copy; 0: all", 1, 0));
+  if (uses.pieces) w.axis(number_axis("pieces", "copies or ranges of a batch", 64));
+  if (uses.threads) w.axis(number_axis("threads", "threads of the host that fault or copy; 0: all", 1, 0));
   if (uses.touch)
-    w.axis(choice("touch", "of each page: every word read, one read, one byte written", {"whole", "page", "write"}));
+    w.axis(
+        choice_axis("touch", "of each page: every word read, one read, one byte written", {"whole", "page", "write"}));
   if (uses.issuer)
-    w.axis(choice("issuer", "whose stream carries the copy: the source's or the other", {"near", "far"}));
+    w.axis(choice_axis("issuer", "whose stream carries the copy: the source's or the other", {"near", "far"}));
 }
 
 Preset paper_preset(const Path& path) {
