@@ -56,6 +56,12 @@ class Accounted {
   double begin_;
 };
 
+/// What the body of sample() says of the sample it takes.
+struct SampleRemarks {
+  int batch = 1;
+  std::vector<Warning> spoilt;
+};
+
 struct Case::State {
   State(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
         const SamplingOptions& sampling_, CaseResult& result_)
@@ -93,12 +99,7 @@ struct Case::State {
   Verifier verifier;
   bool measured = false, sampled = false;
   std::size_t needed_host_bytes = 0, needed_device_bytes = 0;  ///< as needs() said
-  /// What the body of sample() says of the sample it takes.
-  struct Sample {
-    int batch = 1;
-    std::vector<Warning> spoilt;
-  };
-  std::optional<Sample> sample;
+  std::optional<SampleRemarks> sample;  ///< of the sample being taken
   /// What measure() leaves to the end of the case, so that checks declared after it still find the results.
   std::function<void()> finish;
 

@@ -292,12 +292,7 @@ void run(Case& c, const Path& path) {
       0);
   const bool repeats =
       std::all_of(movements.begin(), movements.end(), [](const auto& movement) { return movement->repeats(); });
-  int times = 1;
-  if (repeats && !c.emulated()) {
-    const double once = std::max(read(1).all, 1e-9);
-    times = static_cast<int>(
-        std::clamp(c.least_seconds(at_once.timer()) / once + 1, 1.0, static_cast<double>(c.largest_batch())));
-  }
+  const int times = repeats && !c.emulated() ? batch_for(c, at_once, read) : 1;
   c.sample(readings.metrics(), [&] {
     c.batch(times);
     return readings.values(read(times));
