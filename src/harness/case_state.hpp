@@ -99,7 +99,7 @@ struct Case::State {
   Verifier verifier;
   bool measured = false, sampled = false;
   std::size_t needed_host_bytes = 0, needed_device_bytes = 0;  ///< as needs() said
-  std::optional<SampleRemarks> sample;  ///< of the sample being taken
+  std::optional<SampleRemarks> sample;                         ///< of the sample being taken
   /// What measure() leaves to the end of the case, so that checks declared after it still find the results.
   std::function<void()> finish;
 
