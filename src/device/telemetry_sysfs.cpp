@@ -249,7 +249,7 @@ std::optional<Link> xgmi(const fs::path& root, const std::string& pci_bus, const
 std::optional<Link> link_sysfs(const std::string& pci_bus, const std::optional<std::string>& peer_bus,
                                std::string& reason, const fs::path& root) noexcept {
   try {
-    if (const auto link = xgmi(root, pci_bus, peer_bus)) {
+    if (auto link = xgmi(root, pci_bus, peer_bus)) {
       if (link->rate > 0) return link;
       reason = "the driver does not tell the rate of xGMI";
       return std::nullopt;

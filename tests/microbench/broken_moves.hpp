@@ -12,7 +12,7 @@
   copy_batch_async(std::span<const device::CopyItem>(items).first((items).size() - 1), stream)
 #define copy_strided_async(...) pointer_info(nullptr)
 #define prefetch(pointer, bytes, to, stream) pointer_info(pointer)
-#define prefetch_batch(...) pointer_info(nullptr)
+#define prefetch_batch(...) count()
 #define discard_and_prefetch_batch(...) pointer_info(nullptr)
 // The last byte of a memcpy and the last page of a touch are forgotten.
 #define part_of(count, parts, index) part_of((count) - 1, parts, index)

@@ -9,7 +9,6 @@ namespace isthmus::device {
 namespace {
 
 using emulator::FaultPointer;
-using emulator::state_of;
 using emulator::StreamState;
 
 using Nodes = std::vector<StreamState::Work>;
