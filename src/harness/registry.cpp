@@ -218,7 +218,7 @@ Registration::Registration(Workload workload) {
     throw std::logic_error("two workloads are registered as " + name);
 }
 
-Family::Family(std::string prefix, std::vector<Workload> (*make)(const Machine&)) {
+Family::Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&)) {
   if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family ends with a slash, unlike " + prefix);
   if (!families().try_emplace(prefix, MadeFamily{make, {}}).second)
     throw std::logic_error("two families are registered as " + prefix);

@@ -395,7 +395,7 @@ struct Machine {
 /// that is not there makes a case too, which the workload skips with the reason.
 class Family {
  public:
-  Family(std::string prefix, std::vector<Workload> (*make)(const Machine&));
+  Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&));
 };
 
 /// Seconds on the host's steady clock.

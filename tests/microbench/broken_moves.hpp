@@ -17,4 +17,4 @@
 // The last byte of a memcpy and the last page of a touch are forgotten.
 #define part_of(count, parts, index) part_of((count) - 1, parts, index)
 // No kernel runs.
-#define launch(...) static_cast<void>(0)
+#define launch(...) static_cast<void>(__LINE__)
