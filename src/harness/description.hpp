@@ -19,7 +19,7 @@ struct Workload::Description {
   std::vector<std::string> metrics;
   std::optional<std::string> unverified;
   std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
-  bool native = false;
+  bool native = false, several_ranks = false;
 
   const Axis* find_axis(std::string_view name) const noexcept;
   const Size* find_size(std::string_view name) const noexcept;
