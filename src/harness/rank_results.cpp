@@ -12,7 +12,10 @@ namespace {
 using nlohmann::json;
 
 json outcome(const CaseResult& result) {
-  json told = {{"device_lost", result.device_lost}, {"interrupted", result.interrupted}, {"warnings", json::array()}};
+  json told = {{"device_lost", result.device_lost},
+               {"interrupted", result.interrupted},
+               {"ended_by_other", result.ended_by_other_rank},
+               {"warnings", json::array()}};
   if (result.error) told["error"] = *result.error;
   if (result.skipped) told["skipped"] = {{"why", *result.skipped}, {"kind", result.skip_kind}};
   if (result.verification.verdict == Verdict::fail) {
@@ -82,6 +85,7 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
     }
     result.device_lost |= told.at("device_lost").get<bool>();
     result.interrupted |= told.at("interrupted").get<bool>();
+    result.ended_by_other_rank |= told.at("ended_by_other").get<bool>();
   }
   for (std::size_t rank = 0; rank < all.size() && !result.error && !result.skipped; ++rank) {
     if (!all[rank].contains("skipped")) continue;

@@ -103,24 +103,32 @@ std::unique_ptr<Ranks> join_ranks() {
 
 // --- the ranks of a case -----------------------------------------------------------------------------
 
-std::vector<std::string> Team::step(bool goes_on, std::string_view mine) {
-  // What each rank says of itself stands before its text: whether it goes on, and whether it was asked to end.
-  std::string text{goes_on ? '+' : '-', harness::interrupted() ? '!' : '.'};
+std::vector<std::string> Team::step(Step kind, std::string_view mine) {
+  // What each rank says of itself stands before its text: at which kind of step it is, and whether it was asked to end.
+  std::string text{static_cast<char>(kind), harness::interrupted() ? '!' : '.'};
   text += mine;
   auto all = ranks_.gather(text);
+  bool exchanges = false, starts = false;
   for (auto& each : all) {
-    ended_ |= each.at(0) == '-';
+    const auto other = static_cast<Step>(each.at(0));
+    exchanges |= other == Step::exchange;
+    starts |= other == Step::start;
+    ended_ |= other == Step::end;
     interrupted_ |= each.at(1) == '!';
     each.erase(0, 2);
+  }
+  const bool astray = exchanges && starts;  // seen on every rank, so that all end here
+  if (kind != Step::end) {
+    if (ended_) throw OtherRankEnded{};
+    ended_ = astray;
+    if (astray) throw std::logic_error("the ranks are at different steps: they went different ways through the case");
   }
   return all;
 }
 
 std::vector<std::string> Team::exchange(std::string_view mine) {
   if (size() == 1) return {std::string(mine)};
-  auto all = step(true, mine);
-  if (ended_) throw OtherRankEnded{};
-  return all;
+  return step(Step::exchange, mine);
 }
 
 std::vector<double> Team::exchange(double mine) {
@@ -146,7 +154,7 @@ double Team::first(double mine) {
 
 void Team::start() {
   if (size() == 1) return;
-  exchange(std::string_view{});  // after it nobody is missing
+  step(Step::start, {});  // after it nobody is missing
   ranks_.barrier();
 }
 
@@ -155,7 +163,7 @@ bool Team::interrupted() const noexcept {
 }
 
 void Team::end() {
-  if (size() > 1 && !ended_) step(false, {});
+  if (size() > 1 && !ended_) step(Step::end, {});
 }
 
 }  // namespace isthmus::harness

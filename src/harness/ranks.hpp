@@ -61,7 +61,7 @@ class Ranks {
 /// A process by itself: rank 0 of 1.
 Ranks& alone();
 
-/// How this build joins the ranks that were started with it: a namespace-scope constant in src/mpi.
+/// How this program joins the ranks that were started with it: a namespace-scope constant in src/mpi/library.cpp.
 class RanksLibrary {
  public:
   explicit RanksLibrary(std::unique_ptr<Ranks> (*join)());
@@ -87,7 +87,8 @@ class Team {
   int size() const noexcept { return ranks_.size(); }
   std::size_t on_this_node() const noexcept { return static_cast<std::size_t>(ranks_.local_size()); }
 
-  /// Every rank's text or value, in their order, at every rank. Throws OtherRankEnded.
+  /// Every rank's text or value, in their order, at every rank. Throws OtherRankEnded, and std::logic_error where the
+  /// ranks are at different steps.
   std::vector<std::string> exchange(std::string_view mine);
   std::vector<double> exchange(double mine);
   /// Whether it holds on any rank; what rank 0 says.
@@ -103,7 +104,8 @@ class Team {
   void end();
 
  private:
-  std::vector<std::string> step(bool goes_on, std::string_view mine);
+  enum class Step : char { exchange = '+', start = '|', end = '-' };
+  std::vector<std::string> step(Step kind, std::string_view mine);
 
   Ranks& ranks_;
   bool ended_ = false, interrupted_ = false;

@@ -156,8 +156,6 @@ class MpiRanks final : public harness::Ranks {
   std::vector<MPI_Request> requests_;
 };
 
-const harness::RanksLibrary library(join);
-
 }  // namespace
 
 std::unique_ptr<harness::Ranks> join() {
