@@ -211,6 +211,8 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
         if backend in ("cuda", "hip"):
             command += ["--backend", backend]
         architectures = stated_architectures(self.current_partition)
+        if "mpi" in self.current_environ.features:
+            command += ["--mpi"]
         if architectures:
             command += ["--architectures", "';'".join(architectures)]
         self.build_system.commands = [" ".join(command)]
@@ -241,6 +243,8 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
     mode: str | None
     size: str
     native = False
+    #: Capabilities without which the case is skipped, beyond its placement and staging.
+    needs: set[str] = set()
 
     sourcesdir = None
     valid_systems = ["*"]
@@ -278,7 +282,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         self.env_vars["ISTHMUS_SYSTEM"] = self.current_system.name
         self.env_vars["ISTHMUS_PARTITION"] = self.current_partition.name
         if stated_backend(self.current_partition):
-            self.extra_resources.setdefault("gpu", {"num_gpus_per_node": 1})
+            self.extra_resources.setdefault("gpu", {"num_gpus_per_node": self.num_tasks_per_node or 1})
 
     # Judging what came back, in order of what explains the most.
 
@@ -319,6 +323,9 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         for field in ("workload", "mode", "size"):
             if case.get(field) != getattr(self, field):
                 raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {getattr(self, field)!r}")
+        ranks = case.get("ranks", {}).get("count", 1)
+        if ranks != self.num_tasks:
+            raise SanityError(f"the record is of {ranks} ranks, {self.num_tasks} were started")
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
         self._judge_device(case)
@@ -354,7 +361,7 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         stated = set(self.current_partition.features) | set(site_setting(self.current_partition, "capabilities", []))
         if stated_backend(self.current_partition):
             stated |= {"pageable", "pinned", "direct"}  # no GPU lacks these
-        denied = stated & {case["placement"], case["staging"]}
+        denied = stated & {case["placement"], case["staging"], *self.needs}
         if case.get("skip_kind") == "unsupported" and denied:
             raise SanityError(
                 f"skipped ({case['skipped']}), but {self.current_partition.fullname} states {', '.join(sorted(denied))}"

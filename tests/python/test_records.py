@@ -194,6 +194,14 @@ def test_table_names_a_file_that_cannot_be_read(tmp_path):
     assert "cut short" in result.stderr
 
 
+def test_ranks_are_optional_and_whole():
+    each = {"node": "n1", "local_rank": 0, "device": None}
+    ranks = {"count": 2, "library": "Open MPI 4.1.4", "each": [each, {**each, "local_rank": 1, "device": "GPU-1"}]}
+    assert records.problem({**GOOD, "ranks": ranks}) is None
+    for wrong in ({**ranks, "count": 1}, {**ranks, "each": [each]}, {"count": 2}, None):
+        assert records.problem({**GOOD, "ranks": wrong})
+
+
 # --- the records kept as examples ---
 
 
