@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import textwrap
 
-from isthmus import records
+from isthmus import matrix, records, units
 
-_PREFIXES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
 _SIZES = ("tiny", "small", "medium", "large", "super", "mega")
 _MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
 _WIDTH = 80
@@ -25,7 +24,7 @@ def quantity(value: float | None, unit: str) -> str:
         return "-"
     if value == 0:
         return f"0 {unit}"
-    factor, prefix = next(((f, p) for f, p in _PREFIXES if abs(value) >= f * 0.9995), _PREFIXES[-1])
+    factor, prefix = units.prefix_of(value)
     scaled = value / factor
     digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
     return f"{scaled:.{digits}f} {prefix}{unit}"
@@ -62,11 +61,18 @@ def _phases(cases: list[dict], size: str | None) -> list[str]:
     return lines
 
 
+def _varied_values(case: dict, cases: list[dict]) -> str:
+    """Values of the axes in which the cases of this one's workload differ: " device,4096"."""
+    alike = [other["axes"] for other in cases if other["workload"] == case["workload"]]
+    values = [str(v) for axis, v in sorted(case["axes"].items()) if any(a.get(axis, v) != v for a in alike)]
+    return " " + ",".join(values) if values else ""
+
+
 def _readings(cases: list[dict]) -> list[str]:
     """One row per metric of the cases that measure in a way of their own, such as reference/*."""
     lines = ["", f"{_device(cases[0])}", f"{'workload':<30.30} {'size':<6} {'metric':<20} {'median':>14} {'of':>4}"]
     for case in cases:
-        row = f"{case['workload']:<30.30} {case['size'] or '-':<6}"
+        row = f"{case['workload'] + _varied_values(case, cases):<30.30} {case['size'] or '-':<6}"
         if _verdict(case):
             lines.append(f"{row} {_verdict(case)}")
             continue
@@ -91,9 +97,12 @@ def table(cases: list[dict]) -> str:
     phased = [case for case in cases if case["placement"]]
     for size in dict.fromkeys(case["size"] for case in phased):
         lines += _phases([case for case in phased if case["size"] == size], size)
-    others = [case for case in cases if not case["placement"]]
+    routed = [case for case in cases if not case["placement"] and matrix.route(case["workload"])]
+    others = [case for case in cases if not case["placement"] and not matrix.route(case["workload"])]
     if others:
         lines += _readings(others)
+    if routed:
+        lines += ["", f"{_device(routed[0])}", *matrix.matrices(routed)]
     if any(case["emulated"] for case in cases):
         lines += ["", "Emulated: no GPU ran. Results were verified; device times mean nothing."]
     lines = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines]

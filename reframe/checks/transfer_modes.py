@@ -49,5 +49,5 @@ class TransferModes(IsthmusCheck):
         if not supported or self.size not in workload["sizes"]:
             self.valid_systems = []  # not a case of this workload
 
-    def required_metrics(self):
+    def required_metrics(self, point):
         return {"kernel", "overlapped", "wall", "paper_total"} | COPIES.get(self.placement, set())

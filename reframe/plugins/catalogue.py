@@ -14,11 +14,28 @@ import sys
 PATH = pathlib.Path(__file__).resolve().parents[1] / "checks" / "catalogue.json"
 
 
+def varied(workload: dict, size: str) -> dict:
+    """Axes of which a run at this size measures every usual value, since the size settles none."""
+    settled = workload["sizes"][size]
+    return {a["name"]: a["usual"] for a in workload["axes"] if a["usual"] and a["name"] not in settled}
+
+
+def own_readings(workload: dict, sizes: list[str]) -> dict:
+    """Of a workload that measures by itself: the metrics of each record, and the records of each size."""
+    if workload["placements"]:
+        return {}
+    return {
+        "metrics": workload["metrics"],
+        "varied": {size: axes for size in sizes if (axes := varied(workload, size))},
+    }
+
+
 def essence(listing: dict) -> dict:
     """What a check needs of the binary's list; a pure function of it, in a fixed order.
 
     What a family made depends on the machine that was asked, so it has no place in a file that is the same everywhere.
     """
+    sizes = listing["sizes"]
     workloads = [
         {
             "name": w["name"],
@@ -26,8 +43,9 @@ def essence(listing: dict) -> dict:
             "tags": sorted(w["tags"]),
             "placements": w["placements"],
             "stagings": w["stagings"],
-            "sizes": [size for size in listing["sizes"] if size in w["sizes"]],
+            "sizes": [size for size in sizes if size in w["sizes"]],
             "native": w["native"],
+            **own_readings(w, [size for size in sizes if size in w["sizes"]]),
         }
         for w in sorted(listing["workloads"], key=lambda w: w["name"])
         if not w.get("family")
@@ -37,7 +55,7 @@ def essence(listing: dict) -> dict:
         listing["modes"].items(),
         key=lambda item: (placements.index(item[1]["placement"]), stagings.index(item[1]["staging"])),
     )
-    return {"sizes": listing["sizes"], "modes": dict(modes), "workloads": workloads}
+    return {"sizes": sizes, "modes": dict(modes), "workloads": workloads}
 
 
 def text(listing: dict) -> str:

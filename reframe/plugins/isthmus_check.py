@@ -4,13 +4,17 @@ ReFrame lets several failures through without a word; docs/decisions/0004-refram
 here that closes each. A check reads the record that isthmus-bench wrote and nothing else.
 """
 
+import contextlib
 import datetime
 import functools
+import itertools
 import math
 import os
 import pathlib
 import re
+import statistics
 import sys
+import typing
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -19,6 +23,7 @@ import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 import yaml
 from reframe.core.exceptions import ReframeError, SanityError
+from reframe.core.logging import getlogger
 from reframe.frontend.executors import Runner
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -98,6 +103,28 @@ def stated_backend(partition, environment=None) -> str | None:
     return "gpu" if gpus or "gpu" in features else None
 
 
+_IMPLIED = {
+    "gpu": {"pageable", "pinned", "mapped", "direct"},  # no GPU lacks these
+    "hmm": {"system"},
+    "ats": {"system"},
+}
+
+
+def stated_capabilities(partition) -> set[str]:
+    """Features and capabilities that the site states of a partition, and what follows from them."""
+    stated = set(partition.features) | set(site_setting(partition, "capabilities", []))
+    if stated_backend(partition):
+        stated.add("gpu")
+    return stated.union(*(_IMPLIED.get(word, ()) for word in stated))
+
+
+def stated_gpus(partition) -> int:
+    """At least so many GPUs does a node have; `peer` means two."""
+    stated = stated_capabilities(partition)
+    listed = sum(d.num_devices for d in partition.devices if d.device_type == "gpu")
+    return max(listed, 2 if "peer" in stated else 1 if "gpu" in stated else 0)
+
+
 def stated_architectures(partition) -> list[str]:
     """CMake's names of the stated GPUs' architectures: sm_90 → 90, gfx942 → gfx942."""
     archs = {d.arch for d in partition.devices if d.device_type == "gpu" and d.arch}
@@ -132,9 +159,12 @@ def load_references(folder: pathlib.Path | None) -> tuple:
             where = f"{path.name}, entry {number}"
             if not isinstance(entry, dict) or not isinstance(entry.get("metrics"), dict):
                 raise SanityError(f"{where}: not a mapping with 'metrics'")
-            unknown = set(entry) - {*_SELECTORS, "metrics"}
+            unknown = set(entry) - {*_SELECTORS, "axes", "metrics"}
             if unknown:
-                raise SanityError(f"{where}: unknown key {sorted(unknown)[0]!r}; choose from {', '.join(_SELECTORS)}")
+                choices = ", ".join([*_SELECTORS, "axes"])
+                raise SanityError(f"{where}: unknown key {sorted(unknown)[0]!r}; choose from {choices}")
+            if not isinstance(entry.get("axes", {}), dict):
+                raise SanityError(f"{where}: 'axes' is not a mapping of an axis to its value")
             for metric, bound in entry["metrics"].items():
                 if not isinstance(bound, list) or len(bound) != 4 or not isinstance(bound[0], (int, float)):
                     raise SanityError(f"{where}: {metric} is not [value, lower, upper, unit]")
@@ -142,18 +172,30 @@ def load_references(folder: pathlib.Path | None) -> tuple:
     return tuple(entries)
 
 
-def find_references(folder, case: dict[str, str]) -> dict[str, tuple]:
-    """Bounds for one case: {metric: (value, lower, upper, unit)}. Selectors are whole-string regular expressions; two
-    entries for one metric are refused, since which of them holds would be chance."""
+def find_references(folder, case: dict[str, str], axes: dict | None = None) -> dict[str, tuple]:
+    """Bounds for one case: {metric: (value, lower, upper, unit)}. Selectors are whole-string regular expressions, but
+    axes are compared by value; two entries for one metric are refused, since which of them holds would be chance."""
     found, origin = {}, {}
     for where, entry in load_references(folder):
         if any(not re.fullmatch(str(entry[s]), case.get(s) or "") for s in _SELECTORS if s in entry):
+            continue
+        if not _at_axes(entry.get("axes", {}), axes or {}, where):
             continue
         for metric, bound in entry["metrics"].items():
             if metric in found:
                 raise SanityError(f"two references for {metric}: {origin[metric]} and {where}")
             found[metric], origin[metric] = tuple(bound), where
     return found
+
+
+def _at_axes(wanted: dict, axes: dict, where: str) -> bool:
+    """Whether a case has these values; an axis or a kind of value that it cannot have is refused, not passed over."""
+    for axis, value in wanted.items():
+        if axis not in axes:
+            raise SanityError(f"{where}: there is no axis {axis!r} here; choose from {', '.join(axes) or 'none'}")
+        if type(value) is not type(axes[axis]):
+            raise SanityError(f"{where}: axis {axis} is {value!r}, the record has values like {axes[axis]!r}")
+    return all(axes[axis] == value for axis, value in wanted.items())
 
 
 # --- keeping records ---------------------------------------------------------------------------------
@@ -222,81 +264,38 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
         return sn.assert_true(os.access(self.path, os.X_OK), f"{self.path} was not built")
 
 
-# --- the base class ----------------------------------------------------------------------------------
+# --- runs of the program -----------------------------------------------------------------------------
 
 
-class IsthmusCheck(rfm.RunOnlyRegressionTest):
-    """Runs one case of isthmus-bench and holds its record to everything that can be known about it.
-
-    A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). What ReFrame calls sanity is
-    everything here: there an exception fails the check, while in a performance function it is a warning.
-    """
+class IsthmusProgram(rfm.RunOnlyRegressionTest):
+    """A run of isthmus-bench: the one that $ISTHMUS_BENCH names, else the one that this session builds."""
 
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
-    samples = builtins.variable(int, type(None), value=None)
-    processes = builtins.variable(int, value=1)
-    bench_options = builtins.variable(typ.List[str], value=[])
     if not os.environ.get("ISTHMUS_BENCH"):
         build = builtins.fixture(IsthmusBuild, scope="environment")
-
-    workload: str
-    mode: str | None
-    size: str
-    native = False
-    #: Capabilities without which the case is skipped, beyond its placement and staging.
-    needs: set[str] = set()
 
     sourcesdir = None
     valid_systems = ["*"]
     valid_prog_environs = ["*"]
     num_tasks = 1
 
-    #: Shown by ReFrame, everything else stays in the record; empty: all metrics.
-    published = (
-        "in", "kernel", "out", "overlapped", "paper_total", "wall",
-        "in_rate", "out_rate", "kernel_rate", "kernel_flop_rate",
-    )  # fmt: skip
-
-    def required_metrics(self) -> set[str]:
-        """Metrics without which this case has not been measured."""
-        return set()
-
-    # Preparing the job.
+    #: Whether the job needs all GPUs that the site states, or one for each rank.
+    all_gpus = False
 
     @builtins.run_before("run")
-    def command(self):
+    def program(self):
         path = str(absolute(self.bench)) if self.bench else self.build.path
         if not self.is_dry_run() and not os.access(path, os.X_OK):
             raise ReframeError(f"{path}: no such program; set ISTHMUS_BENCH to a built isthmus-bench, or leave it out")
         self.executable = path
-        self.executable_opts = ["run", self.workload, "--size", self.size, "--record", RECORD]
-        if self.mode:
-            self.executable_opts += ["--mode", self.mode]
-        if self.samples is not None:
-            self.executable_opts += ["--samples", str(self.samples)]
-        if self.processes != 1:
-            self.executable_opts += ["--processes", str(self.processes)]
-        self.executable_opts += self.bench_options
         # Schedulers lose exit codes (squeue does), and ReFrame looks at none: the job script writes it down.
         self.postrun_cmds = [f"echo $? > {EXIT_CODE}"]
         self.env_vars["ISTHMUS_SYSTEM"] = self.current_system.name
         self.env_vars["ISTHMUS_PARTITION"] = self.current_partition.name
-        if stated_backend(self.current_partition):
-            self.extra_resources.setdefault("gpu", {"num_gpus_per_node": self.num_tasks_per_node or 1})
-
-    # Judging what came back, in order of what explains the most.
-
-    @builtins.sanity_function
-    def judge(self):
-        cases = self._read_record()
-        code = self._exit_code()
-        for case in cases:
-            self._judge_case(case)
-        if code != 0:
-            raise SanityError(f"isthmus-bench ended with exit code {code}; see {self.stderr} in {self.stagedir}")
-        self._judge_skips(cases)
-        self._publish(cases)
-        return True
+        gpus = stated_gpus(self.current_partition)
+        if gpus:
+            wanted = gpus if self.all_gpus else self.num_tasks_per_node or 1
+            self.extra_resources.setdefault("gpu", {"num_gpus_per_node": wanted})
 
     def _exit_code(self) -> int:
         try:
@@ -304,25 +303,159 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         except (OSError, ValueError):
             raise SanityError("the job ended before it could note the exit code (killed, or out of time)") from None
 
+
+# --- the base class ----------------------------------------------------------------------------------
+
+
+class Point(typing.NamedTuple):
+    """One case of a run: a workload, and its values of the axes that vary in the run."""
+
+    workload: str
+    settings: tuple[tuple[str, int | str], ...] = ()
+
+    def __str__(self):
+        return " ".join([self.workload, *(f"{axis}={value}" for axis, value in self.settings)])
+
+
+def points_of(workload: str, varied: dict[str, list]) -> list[Point]:
+    return [Point(workload, tuple(zip(varied, values, strict=True))) for values in itertools.product(*varied.values())]
+
+
+@contextlib.contextmanager
+def naming(point):
+    """A sanity error in here says of which case it speaks."""
+    try:
+        yield
+    except SanityError as error:
+        raise SanityError(f"{point}: {error}") from None
+
+
+class IsthmusCheck(IsthmusProgram):
+    """Runs cases of isthmus-bench and holds their records to everything that can be known about them.
+
+    A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). Where it sets `varied`, there is a
+    case for every combination of those values; a run of several workloads says so in points() and request(). What
+    ReFrame calls sanity is everything here: there an exception fails the check, while in a performance function it is a
+    warning.
+    """
+
+    samples = builtins.variable(int, type(None), value=None)
+    processes = builtins.variable(int, value=1)
+    bench_options = builtins.variable(typ.List[str], value=[])
+
+    workload: str
+    mode: str | None
+    size: str
+    native = False
+    #: Axes and the values that one run measures, as the catalogue has them; their names and values follow the metric's
+    #: in a performance variable: submit/argument_bytes=256.
+    varied: typing.ClassVar[dict[str, list]] = {}
+
+    #: Shown by ReFrame, everything else stays in the record; empty: all metrics.
+    published = (
+        "in", "kernel", "out", "overlapped", "paper_total", "wall",
+        "in_rate", "out_rate", "kernel_rate", "kernel_flop_rate",
+    )  # fmt: skip
+
+    # What is asked for; a subclass may ask otherwise.
+
+    def request(self) -> list[str]:
+        """What the program shall run."""
+        return [self.workload, "--size", self.size, *(["--mode", self.mode] if self.mode else [])]
+
+    def points(self) -> list[Point]:
+        """The cases of that, each of which leaves a record per process."""
+        return points_of(self.workload, self.varied)
+
+    def settled(self) -> dict[str, str | None]:
+        """Fields that are the same in every record."""
+        return {"mode": self.mode, "size": self.size}
+
+    def record_name(self) -> str:
+        return f"{self.workload}-{self.mode or ''}-{self.size}"
+
+    def required_metrics(self, point: Point) -> set[str]:
+        """Metrics without which this case has not been measured."""
+        return set()
+
+    def denied(self, point: Point, case: dict, stated: set[str]) -> set[str]:
+        """What the site states, and this case denies by saying that it is unsupported."""
+        return stated & {case["placement"], case["staging"], case["axes"].get("allocator")}
+
+    def shown(self, points) -> set[Point]:
+        """Of the measured cases those that ReFrame shows; of the others only what a reference holds."""
+        return set(points)
+
+    def variable_name(self, point: Point, metric: str, shown: bool) -> str:
+        """The name of a performance variable."""
+        return "/".join([metric, *(f"{axis}={value}" for axis, value in point.settings)])
+
+    # Preparing the job.
+
+    @builtins.run_before("run")
+    def command(self):
+        self.executable_opts = ["run", *self.request(), "--record", RECORD]
+        if self.samples is not None:
+            self.executable_opts += ["--samples", str(self.samples)]
+        if self.processes != 1:
+            self.executable_opts += ["--processes", str(self.processes)]
+        self.executable_opts += self.bench_options
+
+    # Judging what came back, in order of what explains the most.
+
+    @builtins.sanity_function
+    def judge(self):
+        points = self._by_point(self._read_record())
+        for point, cases in points.items():
+            with naming(point):
+                for case in cases:
+                    self._judge_case(case)
+        code = self._exit_code()
+        self._judge_number(points, code)
+        if code != 0:
+            raise SanityError(f"isthmus-bench ended with exit code {code}; see {self.stderr} in {self.stagedir}")
+        self._publish(self._without_skips(points))
+        return True
+
     def _read_record(self) -> list[dict]:
         path = pathlib.Path(self.stagedir) / RECORD
         if not path.exists():
             code = self._exit_code()
-            raise SanityError(f"no record: isthmus-bench ended with exit code {code} and wrote none")
+            raise SanityError(
+                f"no record: isthmus-bench ended with exit code {code} and wrote none; "
+                f"see {self.stderr} in {self.stagedir}"
+            )
         try:
             cases = records.read(path)
         except records.RecordError as error:
             raise SanityError(f"the record cannot be taken: {error}") from None
         if cases:
-            keep_record(path, f"{self.current_partition.fullname}-{self.workload}-{self.mode or ''}-{self.size}")
-        if len(cases) != self.processes:
-            raise SanityError(f"{len(cases)} records where {self.processes} were asked for")
+            keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}")
         return cases
 
+    def _by_point(self, cases) -> dict[Point, list[dict]]:
+        """The records of each case that was asked for, one from every process."""
+        points = {point: [] for point in self.points()}
+        axes = {point.workload: [axis for axis, _ in point.settings] for point in points}
+        for case in cases:
+            varied = axes.get(case["workload"], ())
+            point = Point(case["workload"], tuple((axis, case["axes"].get(axis)) for axis in varied))
+            if point not in points:
+                raise SanityError(f"a record of {point}, which nobody asked for")
+            points[point].append(case)
+        return points
+
+    def _judge_number(self, points, code):
+        for point, found in points.items():
+            if len(found) != self.processes:
+                total, asked = sum(map(len, points.values())), self.processes * len(points)
+                end = f"; isthmus-bench ended with exit code {code}" if code else ""
+                raise SanityError(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
+
     def _judge_case(self, case):
-        for field in ("workload", "mode", "size"):
-            if case.get(field) != getattr(self, field):
-                raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {getattr(self, field)!r}")
+        for field, asked in self.settled().items():
+            if case.get(field) != asked:
+                raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {asked!r}")
         ranks = case.get("ranks", {}).get("count", 1)
         if ranks != self.num_tasks:
             raise SanityError(f"the record is of {ranks} ranks, {self.num_tasks} were started")
@@ -350,49 +483,70 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
         if stated != "gpu" and backends - {stated}:
             raise SanityError(f"{where} states {stated}, but {', '.join(sorted(backends))} ran")
 
-    def _judge_skips(self, cases):
-        """A skip is a skip, unless it denies what the site states."""
+    def _without_skips(self, points):
+        """A skip is a skip, unless it denies what the site states; all skipped, and the check is."""
+        measured, reasons = {}, []
+        for point, cases in points.items():
+            with naming(point):
+                reason = self._judge_skips(point, cases)
+            if reason is None:
+                measured[point] = cases
+                continue
+            reasons.append(reason)
+            getlogger().verbose(f"{self.display_name}: skipped {point}: {reason}")
+        if not measured:
+            self.skip(reasons[0])
+        return measured
+
+    def _judge_skips(self, point, cases) -> str | None:
+        """Why all processes skipped a case; None where they measured it."""
         reasons = [c["skipped"] for c in cases if c["skipped"]]
         if not reasons:
-            return
+            return None
         if len(reasons) != len(cases):
             raise SanityError(f"{len(reasons)} of {len(cases)} processes skipped: {reasons[0]}")
-        case = cases[0]
-        stated = set(self.current_partition.features) | set(site_setting(self.current_partition, "capabilities", []))
-        if stated_backend(self.current_partition):
-            stated |= {"pageable", "pinned", "direct"}  # no GPU lacks these
-        denied = stated & {case["placement"], case["staging"], *self.needs}
+        partition, case = self.current_partition, cases[0]
+        denied = self.denied(point, case, stated_capabilities(partition))
         if case.get("skip_kind") == "unsupported" and denied:
-            raise SanityError(
-                f"skipped ({case['skipped']}), but {self.current_partition.fullname} states {', '.join(sorted(denied))}"
-            )
-        self.skip(case["skipped"])
+            raise SanityError(f"skipped ({reasons[0]}), but {partition.fullname} states {', '.join(sorted(denied))}")
+        return reasons[0]
 
-    def _publish(self, cases):
-        """Fills perf_variables with plain numbers, and holds the case to its limits and references."""
-        medians = [records.metrics(case) for case in cases]
-        required = self.required_metrics()
-        for metrics in medians:
-            for name in sorted(required - set(metrics)):
-                raise SanityError(f"the record lacks the metric {name!r}")
-            for name, metric in metrics.items():
-                self._judge_metric(name, metric, cases[0])
-        first = medians[0]
-        values = {}
-        for name in self.published or first:
-            if name in first:
-                found = sorted(m[name]["median"] for m in medians if name in m)
-                middle = len(found) // 2
-                value = found[middle] if len(found) % 2 else (found[middle - 1] + found[middle]) / 2
-                values[name] = (value, first[name]["unit"])
-        for name, (value, unit) in values.items():
-            self.perf_variables[name] = sn.make_performance_function(sn.defer(value), unit)
-        self._hold_to_references(values, cases[0])
+    def _publish(self, points):
+        """Fills perf_variables with plain numbers, and holds every case to its limits and references."""
+        bounds, shown = {}, self.shown(points)
+        for point, cases in points.items():
+            with naming(point):
+                figures = self._figures(point, cases)
+                names = [n for n in self.published or figures if n in figures] if point in shown else []
+                held = self._references(cases[0], figures, set(names))
+            for metric in dict.fromkeys([*names, *held]):
+                value, unit = figures[metric]
+                name = self.variable_name(point, metric, point in shown)
+                self.perf_variables[name] = sn.make_performance_function(sn.defer(value), unit)
+                if metric in held:
+                    bounds[name] = held[metric]
+        if bounds:
+            self.reference = {self.current_partition.fullname: bounds}
         for name, function in self.perf_variables.items():  # a subclass's own, too: here an exception is red
             value = function.evaluate()
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 raise SanityError(f"the performance variable {name!r} is {value!r}, not a number")
         self._published = set(self.perf_variables)
+
+    def _figures(self, point, cases) -> dict[str, tuple]:
+        """The metrics of one case, each the median over its processes, with its unit."""
+        medians = [records.metrics(case) for case in cases]
+        required = self.required_metrics(point)
+        for metrics in medians:
+            for name in sorted(required - set(metrics)):
+                raise SanityError(f"the record lacks the metric {name!r}")
+            for name, metric in metrics.items():
+                self._judge_metric(name, metric, cases[0])
+        figures = {}
+        for name, metric in medians[0].items():
+            value = statistics.median(m[name]["median"] for m in medians if name in m)
+            figures[name] = (value, metric["unit"])
+        return figures
 
     def _judge_metric(self, name, metric, case):
         value = metric["median"]
@@ -408,29 +562,29 @@ class IsthmusCheck(rfm.RunOnlyRegressionTest):
             source = limit["source"] if limit else "its limit"
             raise SanityError(f"{name} is {share:.0%} of what {source} allows: the figure or the limit is wrong")
 
-    def _hold_to_references(self, values, case):
+    def _references(self, case, figures, shown) -> dict[str, tuple]:
+        """Bounds of this case's figures; required of those that are shown."""
         partition = self.current_partition
+        selectors = {field: case.get(field) or "" for field in ("workload", "mode", "size")}
         driver = case["devices"][0]["driver"] if case["devices"] else ""
         found = find_references(
-            references_folder(),
-            {"workload": self.workload, "mode": self.mode or "", "size": self.size, "partition": partition.name,
-             "driver": driver or ""},
-        )  # fmt: skip
+            references_folder(), {**selectors, "partition": partition.name, "driver": driver or ""}, case["axes"]
+        )
         required = site_setting(partition, "require_reference", False)
-        required = set(values) if required is True else set(required or [])
+        required = shown if required is True else shown & set(required or [])
         for name in sorted(required - set(found)):
             raise SanityError(f"no reference for {name!r}, and {partition.fullname} requires one")
-        for name in sorted(set(found) - set(values)):
+        for name in sorted(set(found) - set(figures)):
             raise SanityError(f"a reference for {name!r}, which this case does not report")
         if case["emulated"] or case["profiler"]:
             what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
             if required:
                 raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
-            return  # such times mean nothing beside a reference
+            return {}  # such times mean nothing beside a reference
         for name, bound in found.items():
-            if bound[3] != values[name][1]:
-                raise SanityError(f"the reference for {name} is in {bound[3]!r}, the metric in {values[name][1]!r}")
-        self.reference = {partition.fullname: found}
+            if bound[3] != figures[name][1]:
+                raise SanityError(f"the reference for {name} is in {bound[3]!r}, the metric in {figures[name][1]!r}")
+        return found
 
     @builtins.run_after("performance")
     def nothing_dropped(self):

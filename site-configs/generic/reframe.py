@@ -3,7 +3,9 @@
 Copy this folder to site-configs/<site>/ and state what the site has; README.md beside this file says how.
 """
 
+import os
 import pathlib
+import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -15,8 +17,20 @@ def detected_backend():
     return result.stdout.strip()
 
 
+def visible_gpus():
+    """How many NVIDIA GPUs a process sees here; 0 where nothing tells."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return len(list(filter(None, chosen.split(","))))
+    if not shutil.which("nvidia-smi"):
+        return 0
+    result = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, text=True, check=False)
+    return sum(line.startswith("GPU ") for line in result.stdout.splitlines())
+
+
 backend = detected_backend()
 has_gpu = backend != "host"
+gpus = visible_gpus() if backend == "cuda" else 0
 
 site_configuration = {
     "systems": [
@@ -34,6 +48,7 @@ site_configuration = {
                     "environs": ["builtin"],
                     "max_jobs": 1,  # measurements side by side perturb each other
                     "features": ["gpu", backend] if has_gpu else [],
+                    "devices": [{"type": "gpu", "num_devices": gpus}] if gpus else [],
                     "extras": {"isthmus": {"require_reference": False}},
                 }
             ],

@@ -143,6 +143,20 @@ Telemetry telemetry(int index) noexcept;
 /// processes. The NVLinks, limits and firmware stay as they are: asking for them takes a millisecond and more.
 void refresh(Telemetry& telemetry, int index) noexcept;
 
+/// The link between two devices, or between a device and the host, as it is now.
+struct Link {
+  std::string kind;  ///< "nvlink", "xgmi", "c2c", "pcie"
+  int count = 0;     ///< links; lanes for PCIe
+  double rate = 0;   ///< B/s in one direction, all of them together, after line coding
+  std::string text;  ///< "18 NVLinks of 26.56 GB/s", "PCIe 5 x16"
+};
+/// `peer` -1 is the host. Asks the sources of Telemetry; where nobody can tell it is null, and `reason` one sentence.
+/// Between two devices on PCIe it is the slower of their ends, whatever lies between those.
+std::optional<Link> link(int device, int peer, std::string* reason = nullptr) noexcept;
+/// Bytes per second of a PCIe link in one direction after line coding, before any protocol overhead; nullopt for a
+/// generation that is not known.
+std::optional<double> pcie_rate(int generation, int width) noexcept;
+
 /// Waits for all work on the selected device.
 void synchronize();
 /// Loads every kernel of this binary now: lazy loading can deadlock behind a spin latch.
@@ -202,8 +216,9 @@ double timer_tick() noexcept;
 /// Work captured from a stream, to be launched as a whole.
 class Graph {
  public:
-  /// Captures the kernels, copies and fills that `queue` queues on `stream`; nothing runs. Until it returns, nothing
-  /// else may be asked of the stream. If it throws, the capture is dropped and the stream is as it was before.
+  /// Captures the kernels, copies (not of pageable memory) and fills that `queue` queues on `stream`; nothing runs.
+  /// Until it returns, nothing else may be asked of the stream. If it throws, the capture is dropped and the stream is
+  /// as it was before.
   Graph(Stream& stream, const std::function<void()>& queue);
   ~Graph();
   Graph(Graph&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "device/link.hpp"
 #include "device/telemetry.hpp"
 
 namespace isthmus::device {
@@ -140,15 +141,18 @@ std::optional<fs::path> topology_node(const fs::path& root, const std::string& p
   return std::nullopt;
 }
 
-std::vector<std::string> active_links(const fs::path& node) {
+struct XgmiLink {
+  std::string node_to;  // the name of a folder of the topology
+  double rate;          // B/s, 0 where the driver does not tell
+};
+std::vector<XgmiLink> xgmi_links(const fs::path& node) {
   constexpr std::uint64_t xgmi = 11;  // CRAT_IOLINK_TYPE_XGMI
-  std::vector<std::string> links;
+  std::vector<XgmiLink> links;
   std::error_code problem;
   for (const auto& entry : fs::directory_iterator(node / "io_links", problem)) {
     auto properties = read_properties(entry.path() / "properties");
     if (properties["type"] != xgmi) continue;
-    const auto bandwidth = properties["max_bandwidth"];  // MB/s
-    links.push_back(bandwidth != 0 ? fmt::format("xgmi {:.3f} GB/s", static_cast<double>(bandwidth) * 1e-3) : "xgmi");
+    links.push_back({std::to_string(properties["node_to"]), 1e6 * static_cast<double>(properties["max_bandwidth"])});
   }
   return links;
 }
@@ -208,12 +212,55 @@ Telemetry telemetry_sysfs(const std::string& pci_bus, const fs::path& root) noex
       if (const auto nps = read_line(device / "current_memory_partition")) *t.compute_mode += ", " + *nps;
     }
     if (const auto node = topology_node(root, pci_bus)) {
-      t.links = active_links(*node);
+      for (const auto& link : xgmi_links(*node)) {
+        t.links.push_back(link.rate > 0 ? fmt::format("xgmi {:.3f} GB/s", link.rate * 1e-9) : "xgmi");
+      }
       t.foreign_processes = foreign_processes(root, *node);
     }
     return t;
   } catch (...) {
     return {};
+  }
+}
+
+namespace {
+
+/// The xGMI links from a device to a peer, or to any CPU; nullopt where there are none.
+std::optional<Link> xgmi(const fs::path& root, const std::string& pci_bus, const std::optional<std::string>& peer_bus) {
+  const auto node = topology_node(root, pci_bus);
+  const auto peer = peer_bus ? topology_node(root, *peer_bus) : std::nullopt;
+  if (!node || (peer_bus && !peer)) return std::nullopt;
+  Link link{"xgmi", 0, 0, ""};
+  for (const auto& [node_to, rate] : xgmi_links(*node)) {
+    const bool wanted = peer ? node_to == peer->filename().string()
+                             : read_properties(node->parent_path() / node_to / "properties")["simd_count"] == 0;
+    if (!wanted) continue;
+    ++link.count;
+    link.rate += rate;
+  }
+  if (link.count == 0) return std::nullopt;
+  link.text = link.count == 1 ? fmt::format("xGMI of {:.2f} GB/s", link.rate * 1e-9)
+                              : fmt::format("{} xGMI links, {:.2f} GB/s together", link.count, link.rate * 1e-9);
+  return link;
+}
+
+}  // namespace
+
+std::optional<Link> link_sysfs(const std::string& pci_bus, const std::optional<std::string>& peer_bus,
+                               std::string& reason, const fs::path& root) noexcept {
+  try {
+    if (const auto link = xgmi(root, pci_bus, peer_bus)) {
+      if (link->rate > 0) return link;
+      reason = "the driver does not tell the rate of xGMI";
+      return std::nullopt;
+    }
+    const auto end = [&](const std::string& bus) {
+      const fs::path device = pci_device(root, bus);
+      return pcie_link(generation(device / "current_link_speed"), read_integer(device / "current_link_width"), reason);
+    };
+    return peer_bus ? slower(end(pci_bus), end(*peer_bus)) : end(pci_bus);
+  } catch (...) {
+    return std::nullopt;
   }
 }
 

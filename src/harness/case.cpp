@@ -252,6 +252,11 @@ void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<d
   state_.verifier.check_own();
 }
 
+void Case::sparing(int samples, int warmups) {
+  state_.sampling.most_samples = std::min(state_.sampling.most_samples, samples);
+  state_.sampling.warmups = state_.sampling.warmups.value_or(std::min(state_.warmups(), warmups));
+}
+
 void Case::batch(int operations) {
   if (!state_.sample) throw std::logic_error("batch() is called outside the body of sample()");
   if (operations < 1) throw std::logic_error("a batch has at least one operation");
@@ -264,10 +269,14 @@ void Case::spoil(std::string code, std::string message) {
 }
 
 void Case::observe(Metric metric, double value) {
+  metric.timer = "none";
+  once(std::move(metric), value);
+}
+
+void Case::once(Metric metric, double value) {
   if (state_.footprint_only) throw FootprintKnown{};
   if (!std::isfinite(value))
     throw std::runtime_error(fmt::format("metric {} came out as {}, which is no value", metric.name, value));
-  metric.timer = "none";
   auto series = series_of(std::move(metric));
   series.samples = {value};
   series.stop = Stop::single;

@@ -99,28 +99,54 @@ bool is_emulated(const Workload& workload) noexcept {
   return device::backend() == device::Backend::emulator && !workload.description().native;
 }
 
+std::optional<device::DeviceInfo> device_of(const Workload& workload,
+                                            const std::optional<device::DeviceInfo>& session) {
+  const auto& description = workload.description();
+  if (!session || description.native) return std::nullopt;
+  if (description.devices.empty()) return session;
+  const int first = description.devices.front();
+  return first == session->index || first >= device::count() ? session : device::info(first);
+}
+
 namespace {
+
+/// What is used besides the one that is watched.
+std::vector<CaseResult::OtherDevice> other_devices(const Workload& workload, const device::DeviceInfo& watched) {
+  std::vector<CaseResult::OtherDevice> others;
+  for (const int index : workload.description().devices) {
+    if (index == watched.index || index >= device::count()) continue;
+    const auto telemetry = device::telemetry(index);
+    others.push_back({device::info(index), telemetry, telemetry});
+  }
+  return others;
+}
 
 CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Team& team) {
   CaseResult result;
   result.spec = spec;
   const auto& description = spec.workload->description();
-  const bool uses_device = context.device && !description.native;
-  if (uses_device) result.device = context.device;
+  try {
+    result.device = device_of(*spec.workload, context.device);
+    if (result.device) result.other_devices = other_devices(*spec.workload, *result.device);
+  } catch (const device::Error& error) {
+    note_device_error(result, error);
+    return result;
+  }
+  const bool uses_device = result.device.has_value();
   result.numa_node = context.numa_node;
   if (spec.placement == memory::Placement::streamed) result.chunks = context.sampling.chunks;
   const double begin = now();
   if (const auto skip = reason_to_skip(spec, context)) {
     note_skip(result, *skip);
-    if (uses_device) result.before = device::telemetry(context.device->index);
+    if (uses_device) result.before = device::telemetry(result.device->index);
     result.wall = now() - begin;
     return result;
   }
   {
-    Case::State state(spec, uses_device ? context.device : std::nullopt, context.seed, context.sampling, result, team);
+    Case::State state(spec, result.device, context.seed, context.sampling, result, team);
     state.emulated = is_emulated(*spec.workload);
     if (uses_device) {
-      result.before = device::telemetry(context.device->index);
+      result.before = device::telemetry(result.device->index);
       state.monitor.see(*result.before);
     }
     guarded(result, [&] {
@@ -132,7 +158,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
     });
     if (uses_device) {
       result.after = result.before;
-      device::refresh(*result.after, context.device->index);
+      device::refresh(*result.after, result.device->index);
       state.monitor.see(*result.after);
       // By now the link may sleep at a low generation; what it ran at is what counts.
       result.after->pcie_generation = state.monitor.pcie_generation;
@@ -141,6 +167,10 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
           result.warn("clocks_held", "the device held its clocks back while sampling (" + reason + ")");
       }
       warn_about_state(result, *result.before, *result.after);
+      for (auto& other : result.other_devices) {
+        device::refresh(other.after, other.info.index);
+        warn_about_state(result, other.before, other.after);
+      }
     }
     warn_about_host(result, context.governor);
     conclude_verification(result, state);

@@ -28,6 +28,10 @@ struct Footprint {
 };
 Footprint footprint(const CaseSpec& spec, const RunContext& context);
 
+/// The device that a case of this workload is watched on: the first that its name says, where that is there, else the
+/// session's; none for native work.
+std::optional<device::DeviceInfo> device_of(const Workload& workload, const std::optional<device::DeviceInfo>& session);
+
 /// Whether figures of this workload mean nothing on this backend.
 bool is_emulated(const Workload& workload) noexcept;
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "harness/fresh_process.hpp"
 #include "harness/list.hpp"
 #include "harness/names.hpp"
 #include "harness/ranks.hpp"
@@ -88,6 +89,14 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
   sampling.budget = seconds(texts.budget, "--budget");
 }
 
+TableFormat parse_table_format(const std::string& text) {
+  if (text == "text") return TableFormat::text;
+  if (text == "json") return TableFormat::json;
+  if (text == "csv") return TableFormat::csv;
+  throw InputError(fmt::format("there is no table format '{}'; {}", text,
+                               suggestion(text, std::vector<std::string>{"text", "json", "csv"})));
+}
+
 /// What ISTHMUS_INJECT asks for, checked before any work.
 void apply_injection() {
   const char* text = std::getenv("ISTHMUS_INJECT");
@@ -150,6 +159,8 @@ int run(CLI::App& app, int argc, char** argv) {
   SessionOptions options;
   NumberTexts numbers;
   std::vector<std::string> modes, placements, stagings, sizes;
+  bool as_table = false;
+  std::optional<std::string> table_format;
   auto* measure = app.add_subcommand("run", "Measure, and append one record per case");
   measure->footer(kRunExamples);
   measure->add_option("PATTERN", options.request.patterns, "Globs on workload names")->required();
@@ -173,7 +184,8 @@ int run(CLI::App& app, int argc, char** argv) {
       "--no-latch", [&options] { options.sampling.latch = false; }, "Do not hold the stream until all is queued");
   measure->add_flag("--dry-run", options.dry_run, "Say what would run, how large and how long it is");
   measure->add_flag("--resume", options.resume, "Leave out cases that the record file holds already");
-  measure->add_flag("--table", options.table, "Print medians at the end");
+  measure->add_flag("--table", as_table, "Print medians at the end");
+  measure->add_option("--table-format", table_format, "The table as text, json or csv");
   measure->add_flag("--quiet", options.quiet, "Print failures only");
 
   try {
@@ -199,6 +211,11 @@ int run(CLI::App& app, int argc, char** argv) {
   options.request.placements = flatten(placements, "--placement");
   options.request.stagings = flatten(stagings, "--staging");
   options.request.sizes = flatten(sizes, "--size");
+  if (table_format) {
+    options.table = parse_table_format(*table_format);
+  } else if (as_table) {
+    options.table = TableFormat::text;
+  }
   options.command.assign(argv, argv + argc);
   apply_numbers(numbers, options);
   return run_session(options);
@@ -207,6 +224,7 @@ int run(CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int command_line(int argc, char** argv) {
+  if (const auto code = run_as_fresh_process()) return *code;
   CLI::App app(kDescription, "isthmus-bench");
   try {
     return run(app, argc, argv);

@@ -19,6 +19,7 @@ struct Workload::Description {
   std::vector<std::string> metrics;
   std::optional<std::string> unverified;
   std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
+  std::vector<int> devices;                         ///< empty: the session's
   bool native = false, several_ranks = false;
 
   const Axis* find_axis(std::string_view name) const noexcept;

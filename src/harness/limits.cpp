@@ -23,18 +23,6 @@ void limit_travel(CaseResult& result, std::string_view seconds_name, std::string
 
 }  // namespace
 
-std::optional<double> pcie_rate(int generation, int width) noexcept {
-  struct Line {
-    double transfers;  // per second and lane
-    double coding;
-  };
-  constexpr Line kLines[] = {{2.5e9, 0.8},        {5e9, 0.8},          {8e9, 128.0 / 130},
-                             {16e9, 128.0 / 130}, {32e9, 128.0 / 130}, {64e9, 242.0 / 256}};
-  if (generation < 1 || generation > static_cast<int>(std::size(kLines)) || width < 1) return std::nullopt;
-  const auto& line = kLines[generation - 1];
-  return line.transfers * line.coding / 8 * width;
-}
-
 void set_limits(CaseResult& result, bool emulated, const Monitor& monitor) {
   for (auto& metric : result.metrics) {
     if (!metric.limit && metric.limit_reason.empty())
@@ -45,7 +33,7 @@ void set_limits(CaseResult& result, bool emulated, const Monitor& monitor) {
   std::optional<Limit> link;
   std::string link_reason = "the link's generation and width could not be read";
   if (monitor.pcie_generation && monitor.pcie_width) {
-    if (const auto rate = pcie_rate(*monitor.pcie_generation, *monitor.pcie_width))
+    if (const auto rate = device::pcie_rate(*monitor.pcie_generation, *monitor.pcie_width))
       link = Limit{*rate, fmt::format("PCIe {} x{}", *monitor.pcie_generation, *monitor.pcie_width)};
     else
       link_reason = fmt::format("PCIe generation {} is not known", *monitor.pcie_generation);

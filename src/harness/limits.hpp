@@ -9,10 +9,6 @@
 
 namespace isthmus::harness {
 
-/// Bytes per second of a PCIe link in one direction after line coding, before any protocol overhead; nullopt for a
-/// generation that is not known.
-std::optional<double> pcie_rate(int generation, int width) noexcept;
-
 /// Fills in limit or limit_reason of the metrics that measure() yields.
 void set_limits(CaseResult& result, bool emulated, const Monitor& monitor);
 

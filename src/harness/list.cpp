@@ -42,6 +42,7 @@ json axis_json(const Axis& axis) {
           {"minimum", axis.minimum},
           {"bytes", axis.bytes},
           {"usual", values_json(axis.usual)},
+          {"listed", values_json(axis.listed)},
           {"sweep", values_json(axis.sweep)}};
 }
 

@@ -61,9 +61,9 @@ std::string suggestion(std::string_view name, std::span<const std::string> candi
 
 std::string join(std::span<const std::string> words, std::string_view separator) {
   std::string text;
-  for (const auto& word : words) {
-    if (!text.empty()) text += separator;
-    text += word;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += separator;
+    text += words[i];
   }
   return text;
 }

@@ -238,7 +238,7 @@ std::vector<Setting> parse_settings(const std::vector<std::string>& settings) {
 std::vector<AxisValue> parse_values(const Workload& workload, const Axis& axis, const std::vector<std::string>& texts) {
   const AxisValue all = std::string("all");
   if (texts.size() == 1 && AxisValue(texts.front()) == all && !contains(axis.allowed, all)) {
-    const auto& list = axis.allowed.empty() ? axis.sweep : axis.allowed;
+    const auto& list = !axis.allowed.empty() ? axis.allowed : !axis.listed.empty() ? axis.listed : axis.sweep;
     if (list.empty())
       throw InputError("axis " + axis.name + " of " + workload.name() +
                        " takes any number, so 'all' names none; list the values, as --set " + axis.name + "=v1,v2");

@@ -251,6 +251,8 @@ json record_json(const RunIdentity& run, const CaseResult& result) {
   if (!run.ranks.empty()) record["ranks"] = ranks_json(run);
   if (const auto peak = peak_resident_bytes()) record["memory"]["peak_host_bytes"] = *peak;
   if (result.device) record["devices"].push_back(device_json(*result.device, result.before, result.after));
+  for (const auto& other : result.other_devices)
+    record["devices"].push_back(device_json(other.info, other.before, other.after));
   for (const auto* metric : ordered(result.metrics)) {
     const bool finite =
         std::all_of(metric->samples.begin(), metric->samples.end(), [](double v) { return std::isfinite(v); });

@@ -190,6 +190,10 @@ Workload& Workload::estimate(std::function<double(const CaseSpec&)> seconds) {
   description_->estimate = std::move(seconds);
   return *this;
 }
+Workload& Workload::devices(std::vector<int> indices) {
+  description_->devices = std::move(indices);
+  return *this;
+}
 Workload& Workload::native() {
   description_->native = true;
   return *this;

@@ -76,6 +76,12 @@ struct CaseResult {
   bool ended_by_other_rank = false;
   std::optional<device::DeviceInfo> device;
   std::optional<device::Telemetry> before, after;
+  /// Where a case uses several.
+  struct OtherDevice {
+    device::DeviceInfo info;
+    device::Telemetry before, after;
+  };
+  std::vector<OtherDevice> other_devices;
   int numa_node = -1;
   std::optional<std::size_t> chunks;  ///< of `streamed`
   std::size_t peak_device_bytes = 0;

@@ -5,12 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <variant>
@@ -20,6 +17,7 @@
 #include "harness/host_facts.hpp"
 #include "harness/host_memory.hpp"
 #include "harness/interrupt.hpp"
+#include "harness/process.hpp"
 #include "harness/ranks.hpp"
 #include "harness/record.hpp"
 #include "harness/record_file.hpp"
@@ -52,6 +50,17 @@ std::optional<Child> child_role() {
 
 void say(std::string_view sentence) {
   fmt::print(stderr, "isthmus-bench: {}\n", sentence);
+}
+
+/// What is no table goes to stdout too, unless a program reads the table there.
+void report(const SessionOptions& options, std::string_view sentence) {
+  if (options.quiet) return;
+  if (options.table.value_or(TableFormat::text) == TableFormat::text) {
+    fmt::print("{}\n", sentence);
+    std::fflush(stdout);  // before processes share it
+  } else {
+    say(sentence);
+  }
 }
 
 /// A line that is written over, on a terminal only.
@@ -199,10 +208,11 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   const Progress progress(!options.quiet && file != nullptr);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& spec = cases[i];
-    Next next = interrupted() ? Next::end
-                : settled.contains(case_identity(identity, spec, context.device, context.sampling.chunks))
-                    ? Next::leave_out
-                    : Next::run;
+    const auto done_before = [&] {
+      const auto device = device_of(*spec.workload, context.device);
+      return settled.contains(case_identity(identity, spec, device, context.sampling.chunks));
+    };
+    Next next = interrupted() ? Next::end : done_before() ? Next::leave_out : Next::run;
     if (context.ranks != nullptr) next = agree(*context.ranks, next);
     if (next == Next::end) {
       tally.ended_early = true;
@@ -240,31 +250,13 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   return tally;
 }
 
-/// Runs this program anew `count` times, one after the other, into the same file.
-int run_processes(int count, const std::string& run_id, const std::string& record, bool quiet) {
+/// Runs this program anew as often as asked, one after the other, into the same file.
+int run_processes(const SessionOptions& options, const std::string& run_id, const std::string& record) {
+  const int count = options.processes;
   int code = exit_code::passed;
   for (int process = 1; process <= count && !interrupted(); ++process) {
     const std::string role = fmt::format("{}:{}:{}", process, run_id, record);
-    const pid_t child = fork();
-    if (child < 0)
-      throw std::runtime_error(fmt::format("process {} could not be started ({})", process, std::strerror(errno)));
-    if (child == 0) {
-      setenv(kChildVariable, role.c_str(), 1);
-      // The arguments as they stand: the role says which process it is and where the records go.
-      std::ifstream stream("/proc/self/cmdline", std::ios::binary);
-      std::vector<std::string> words;
-      for (std::string word; std::getline(stream, word, '\0');) words.push_back(word);
-      std::vector<char*> arguments;
-      for (auto& word : words) arguments.push_back(word.data());
-      arguments.push_back(nullptr);
-      execv("/proc/self/exe", arguments.data());
-      _exit(127);
-    }
-    int status = 0;
-    bool told = false;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-      if (interrupted() && !std::exchange(told, true)) kill(child, SIGTERM);  // a scheduler may signal us alone
-    }
+    const int status = wait_for(start_again(kChildVariable, role), true);
     if (WIFSIGNALED(status)) {
       say(fmt::format("process {} of {} was ended by signal {}; what it measured before is in {}", process, count,
                       WTERMSIG(status), record));
@@ -275,7 +267,6 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
     if (WEXITSTATUS(status) == exit_code::interrupted) break;
   }
   if (interrupted()) code = exit_code::interrupted;
-  if (!quiet) fmt::print("{} processes; records in {}\n", count, record);
   return code;
 }
 
@@ -403,19 +394,19 @@ std::vector<RankFacts> rank_facts(Ranks& ranks, const std::optional<device::Devi
 int measure(const SessionOptions& options, const Prepared& prepared, double process_begin) {
   const auto& [child, cases, notices, context, path] = prepared;
   const bool writes = context.ranks == nullptr || context.ranks->rank() == 0;
-  const bool speaks = writes && !child && !options.quiet;
-  if (speaks) {
+  const bool speaks = writes && !child;
+  if (speaks && !options.quiet) {
     for (const auto& sentence : notices) say(sentence);
   }
   if (options.dry_run) return writes ? dry_run(cases, context, options.processes) : exit_code::passed;
 
   catch_interrupts();
-  if (speaks) fmt::print("{}\n", outlook(cases, options));
-  std::fflush(stdout);  // before processes share it
+  if (speaks) report(options, outlook(cases, options));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
   if (options.processes > 1 && !child) {
-    const int code = run_processes(options.processes, identity.id, path, options.quiet);
-    if (options.table) fmt::print("{}", table(records_of_run(path, identity.id)));
+    const int code = run_processes(options, identity.id, path);
+    if (options.table) fmt::print("{}", table(records_of_run(path, identity.id), *options.table));
+    report(options, fmt::format("{} processes; records in {}", options.processes, path));
     return code;
   }
   if (context.ranks != nullptr) {
@@ -427,11 +418,11 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (writes) file.emplace(path);
   std::vector<json> records;
   const auto tally = run_cases(cases, context, identity, file ? &*file : nullptr, options, records, process_begin);
-  if (writes && !child) {
-    if (options.table) fmt::print("{}", table(records));
-    if (!options.quiet)
-      fmt::print("{} passed, {} skipped, {} failed{}; records in {}\n", tally.passed, tally.skipped, tally.failed,
-                 tally.resumed > 0 ? fmt::format(", {} done before", tally.resumed) : "", path);
+  if (speaks) {
+    if (options.table) fmt::print("{}", table(records, *options.table));
+    report(options,
+           fmt::format("{} passed, {} skipped, {} failed{}; records in {}", tally.passed, tally.skipped, tally.failed,
+                       tally.resumed > 0 ? fmt::format(", {} done before", tally.resumed) : "", path));
   }
   return tally.code();
 }

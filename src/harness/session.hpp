@@ -9,6 +9,7 @@
 
 #include "harness/case_state.hpp"
 #include "harness/plan.hpp"
+#include "harness/table.hpp"
 
 namespace isthmus::harness {
 
@@ -30,7 +31,8 @@ struct SessionOptions {
   std::optional<std::string> device;  ///< index or UUID
   std::optional<int> numa_node;
   std::optional<std::string> record;
-  bool dry_run = false, table = false, resume = false, quiet = false;
+  bool dry_run = false, resume = false, quiet = false;
+  std::optional<TableFormat> table;  ///< of what was measured, at the end
   std::vector<std::string> command;  ///< as typed
 };
 

@@ -9,7 +9,16 @@ namespace isthmus::harness {
 /// "12.3 ms", "55.4 GB/s", "0.42": four significant figures at most, for people.
 std::string format_quantity(double value, const std::string& unit);
 
-/// Medians of the records as a table of 80 columns.
-std::string table(const std::vector<nlohmann::json>& records);
+/// In which multiple of its unit a value is shown: G of B/s for 55.4e9. Seconds have no large multiples.
+struct UnitPrefix {
+  double factor = 1;
+  const char* name = "";
+};
+UnitPrefix prefix_for(double value, const std::string& unit);
+
+enum class TableFormat { text, json, csv };
+
+/// Medians of the records: as text of 80 columns; or one row per metric as JSON or CSV, whatever the workloads are.
+std::string table(const std::vector<nlohmann::json>& records, TableFormat format = TableFormat::text);
 
 }  // namespace isthmus::harness

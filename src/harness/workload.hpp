@@ -198,12 +198,17 @@ class Case {
   /// Several metrics that one event yields (each direction of a bidirectional transfer and their sum): `body` returns a
   /// value of each. Sampling ends when every metric's median is settled.
   void sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body);
+  /// For operations that take a second and more: from now on at most so many samples and warm-ups, where the user asks
+  /// for no number of them.
+  void sparing(int samples, int warmups);
   /// Inside the body of sample(): so many operations were timed together.
   void batch(int operations);
   /// Inside the body of sample(): this sample does not count; why, as in a warning.
   void spoil(std::string code, std::string message);
   /// A single value that was seen and not timed, such as how many pages moved.
   void observe(Metric metric, double value);
+  /// A single value that was timed and cannot be again, such as what a first call took.
+  void once(Metric metric, double value);
   /// A stream for readings of one's own.
   device::Stream& stream();
   bool emulated() const;  ///< device times mean nothing here
@@ -297,6 +302,8 @@ struct Axis {
   bool bytes = false;  ///< a number of bytes: may be written 4KiB, 64MiB, 1GiB
   /// What runs where the user names neither this axis nor a size or preset that sets it; empty: default_value.
   std::vector<AxisValue> usual{};
+  /// What `--set axis=all` runs where any number is allowed; empty: `sweep`.
+  std::vector<AxisValue> listed{};
   std::vector<AxisValue> sweep{};  ///< what --size-sweep runs
 };
 
@@ -358,6 +365,9 @@ class Workload {
   /// Seconds of one operation of a case, roughly, so that `run` can say beforehand how long all of them take. Wanted of
   /// workloads with readings of their own; those that call measure() are estimated from their buffers (--dry-run).
   Workload& estimate(std::function<double(const CaseSpec&)> seconds);
+  /// The devices it uses, by index, where its name says which: all of them go into the record, the first as the one
+  /// that is watched. Those that are not there are left out. Without this it uses the session's.
+  Workload& devices(std::vector<int> indices);
   /// A true measurement also on a machine without a GPU: records say emulated: false.
   Workload& native();
   /// Several ranks measure it together, and one process cannot; every other workload is measured by one process.

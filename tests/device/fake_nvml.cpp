@@ -1,16 +1,44 @@
-// A libnvidia-ml.so for telemetry_test.cpp: one GPU that answers everything, one that supports nothing, one MIG
-// instance. Written from the documented prototypes, so that a wrong layout on our side shows as a wrong number.
+// A libnvidia-ml.so for telemetry_test.cpp and link_test.cpp: one GPU that answers everything, one that supports
+// nothing, one MIG instance, and some that tell of nothing but their links. Written from the documented prototypes, so
+// that a wrong layout on our side shows as a wrong number.
 
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 namespace {
+/// Where an NVLink goes, unless it is inactive: to the GPU on a bus, to a switch that is told as one, to a PCI device
+/// that no GPU is (a switch of an old driver), or where nobody tells, as in a virtual machine.
+constexpr unsigned inactive = 0, told_switch = 1, other_device = 2, untold = 3;
 struct Gpu {
-  int kind;
+  const char* uuid;
+  unsigned bus;
+  unsigned generation = 0, width = 0;
+  unsigned link_rate = 0;  // MB/s
+  unsigned links[18] = {};
+  int fabric = 0;  // of GPUs that tell: NVLink joins those of one fabric
+  unsigned chip_to_chip_links = 0;
 };
-Gpu complete{0}, mute{1}, instance{2};
+Gpu complete{"GPU-complete", 0x1b}, mute{"GPU-mute", 0x1c}, instance{"MIG-instance", 0x1d};
+Gpu for_links[] = {
+    {"GPU-left", 0x41, 5, 16, 25000, {0x42, 0x42, 0x43}},
+    {"GPU-right", 0x42, 5, 16, 25000, {0x41, inactive, 0x41}},
+    {"GPU-third", 0x43, 4, 8, 25000, {0x41}},
+    {"GPU-switched", 0x51, 5, 16, 26562, {told_switch, told_switch, told_switch, told_switch}, 1},
+    {"GPU-switched-older", 0x52, 5, 16, 26562, {other_device, other_device, other_device}, 1},
+    {"GPU-switched-apart", 0x53, 5, 16, 26562, {told_switch, told_switch, told_switch, told_switch}, 2},
+    {"GPU-virtual", 0x61, 5, 16, 26562, {untold, untold, untold}, 3},
+    {"GPU-virtual-peer", 0x62, 5, 16, 26562, {untold, untold}, 3},
+    {"GPU-rateless", 0x63, 5, 16, 0, {told_switch}, 4},
+    {"GPU-rateless-peer", 0x64, 5, 16, 0, {told_switch}, 4},
+    {"GPU-superchip", 0x71, 5, 16, 0, {}, 0, 10},
+    {"GPU-superchip-rateless", 0x72, 5, 16, 0, {}, 0, 1},
+};
+bool tells_links(const Gpu* gpu) {
+  return gpu >= std::begin(for_links) && gpu < std::end(for_links);
+}
 constexpr int success = 0, invalid = 2, not_supported = 3, not_found = 6, insufficient_size = 7;
 
 struct Value {
@@ -19,6 +47,16 @@ struct Value {
   int type, status;
   unsigned long long value;
 };
+struct Pci {
+  char legacy[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];
+};
+void tell_place(Pci* pci, unsigned bus) {
+  *pci = {};
+  pci->bus = bus;
+  std::snprintf(pci->id, sizeof pci->id, "00000000:%02X:00.0", bus);
+}
 struct Process {
   unsigned pid;
   unsigned long long memory;
@@ -40,13 +78,21 @@ int nvmlSystemGetDriverVersion(char* text, unsigned length) {
   return success;
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, Gpu** gpu) {
-  if (std::strcmp(uuid, "GPU-complete") == 0) return *gpu = &complete, success;
-  if (std::strcmp(uuid, "GPU-mute") == 0) return *gpu = &mute, success;
-  if (std::strcmp(uuid, "MIG-instance") == 0) return *gpu = &instance, success;
+  for (Gpu* one : {&complete, &mute, &instance}) {
+    if (std::strcmp(uuid, one->uuid) == 0) return *gpu = one, success;
+  }
+  for (Gpu& one : for_links) {
+    if (std::strcmp(uuid, one.uuid) == 0) return *gpu = &one, success;
+  }
   return not_found;
 }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, Gpu** gpu) {
   if (std::strcmp(bus, "0000:1b:00.0") == 0) return *gpu = &complete, success;
+  for (Gpu& one : for_links) {
+    Pci pci;
+    tell_place(&pci, one.bus);
+    if (std::strcmp(bus, pci.id) == 0) return *gpu = &one, success;
+  }
   return not_found;
 }
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Gpu* gpu, Gpu** parent) {
@@ -55,9 +101,11 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Gpu* gpu, Gpu** parent) {
   return success;
 }
 int nvmlDeviceGetCurrPcieLinkGeneration(Gpu* gpu, unsigned* out) {
+  if (tells_links(gpu)) return *out = gpu->generation, success;
   return answer(gpu, out, 5);
 }
 int nvmlDeviceGetCurrPcieLinkWidth(Gpu* gpu, unsigned* out) {
+  if (tells_links(gpu)) return *out = gpu->width, success;
   return answer(gpu, out, 8);
 }
 int nvmlDeviceGetMaxPcieLinkGeneration(Gpu* gpu, unsigned* out) {
@@ -120,9 +168,44 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(Gpu* gpu, unsigned long long* bits
   return success;
 }
 int nvmlDeviceGetNvLinkState(Gpu* gpu, unsigned link, unsigned* active) {
+  if (tells_links(gpu) && link < 18) return *active = gpu->links[link] != inactive, success;
   return link > 3 ? invalid : answer(gpu, active, link != 1);
 }
+int nvmlDeviceGetPciInfo_v3(Gpu* gpu, Pci* pci) {
+  return tell_place(pci, gpu->bus), success;
+}
+int nvmlDeviceGetNvLinkRemoteDeviceType(Gpu* gpu, unsigned link, unsigned* type) {
+  if (!tells_links(gpu) || link >= 18) return not_supported;
+  if (gpu->links[link] == told_switch) return *type = 2, success;
+  if (gpu->links[link] > untold) return *type = 0, success;
+  return not_supported;
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Gpu* gpu, unsigned link, Pci* pci) {
+  if (!tells_links(gpu) || link >= 18 || gpu->links[link] == inactive || gpu->links[link] == untold) {
+    return not_supported;
+  }
+  return tell_place(pci, gpu->links[link] > untold ? gpu->links[link] : 0xc5), success;
+}
+int nvmlDeviceGetP2PStatus(Gpu* gpu, Gpu* peer, int index, int* status) {
+  if (gpu->fabric == 0 || peer->fabric == 0 || index != 2) return not_supported;
+  return *status = gpu->fabric == peer->fabric ? 0 : 5, success;
+}
+int nvmlDeviceGetC2cModeInfoV(Gpu* gpu, unsigned* enabled) {
+  if (!tells_links(gpu)) return not_supported;
+  return *enabled = gpu->chip_to_chip_links != 0, success;
+}
 int nvmlDeviceGetFieldValues(Gpu* gpu, int count, Value* values) {
+  if (tells_links(gpu) && count == 1) {
+    values->status = not_supported;
+    values->type = 1;
+    if (values->id == 164 && gpu->link_rate != 0) values->value = gpu->link_rate, values->status = success;
+    if (values->id == 170) values->value = gpu->chip_to_chip_links, values->status = success;
+    // The last of several is inactive, and one alone tells nothing.
+    if (values->id == 172 && gpu->chip_to_chip_links > 1) {
+      values->value = values->scope + 1 < gpu->chip_to_chip_links ? 44712 : 0, values->status = success;
+    }
+    return success;
+  }
   if (gpu != &complete || count != 1) return not_supported;
   values->status = not_supported;
   values->type = 1;

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 
 #include "device/telemetry.hpp"
+#include "fake_root.hpp"
 
 namespace isthmus::device {
 namespace {
@@ -106,24 +106,6 @@ TEST(Nvml, TellsTheDriverVersion) {
   EXPECT_EQ(nvml_driver_version(), "580.159.04");
   unsetenv("ISTHMUS_NVML");
 }
-
-/// A folder that stands for /, gone at the end.
-class FakeRoot {
- public:
-  FakeRoot() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "isthmus-sysfs-XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
-  }
-  ~FakeRoot() { std::filesystem::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text << '\n';
-  }
-  const std::filesystem::path& path() const { return root_; }
-
- private:
-  std::filesystem::path root_;
-};
 
 const std::string bus = "0000:c1:00.0";
 const std::string device = "sys/bus/pci/devices/" + bus + "/";

@@ -4,6 +4,8 @@ Runs the binary named by ISTHMUS_BENCH (the harness with the tests' own workload
 sentence on stderr, and at what is on disk.
 """
 
+import csv
+import io
 import json
 import os
 import signal
@@ -236,6 +238,37 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len({r["run"]["id"] for r in records}), 1)
         self.assertEqual(done.stdout.count("fixture/saxpy"), 3)
 
+    # --- fresh processes -----------------------------------------------------------------------------
+
+    def test_a_fresh_process_reports_what_it_measured(self):
+        done = self.measure("fresh/process", "--processes", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        records = self.records()
+        self.assertEqual([r["verify"]["status"] for r in records], ["pass", "pass"])
+        metrics = {m["name"]: m for m in records[0]["metrics"]}
+        self.assertEqual((metrics["first"]["samples"], metrics["first"]["stop"]), ([2.5], "single"))
+        self.assertEqual(metrics["first"]["timer"], "clock")
+        process = metrics["process"]
+        self.assertEqual((len(process["samples"]), process["warmups"], process["stop"]), (3, 1, "samples"))
+        self.assertEqual(metrics["processes"]["median"], 4)
+
+    def test_a_sparing_case_takes_as_many_samples_as_the_user_asks_for(self):
+        self.measure("fresh/process", "--samples", "5", "--warmups", "0")
+        process = next(m for m in self.records()[0]["metrics"] if m["name"] == "process")
+        self.assertEqual((len(process["samples"]), process["warmups"]), (5, 0))
+
+    def test_what_goes_wrong_in_a_fresh_process_is_said_in_one_sentence(self):
+        for what, code, field, sentence in (
+            (1, 0, "skipped", "there is nothing"),
+            (2, 1, "error", "in a fresh process: it went wrong"),
+            (3, 1, "error", "ended by signal 9"),
+        ):
+            with self.subTest(what):
+                self.record.unlink(missing_ok=True)
+                done = self.measure("fresh/process", "--set", f"what={what}")
+                self.assertEqual(done.returncode, code)
+                self.assertIn(sentence, self.records()[0][field])
+
     # --- families ------------------------------------------------------------------------------------
 
     def test_a_family_is_listed_briefly_and_said_to_be_one(self):
@@ -270,6 +303,26 @@ class CommandLine(unittest.TestCase):
     def test_a_size_sweep_runs_the_workloads_own_list(self):
         self.measure("moves/gpu0-gpu0/ce", "--size-sweep")
         self.assertEqual([r["axes"]["bytes"] for r in self.records()], [4 << 10, 64 << 10, 1 << 20])
+
+    def test_the_table_is_a_matrix_or_rows_for_a_program(self):
+        arguments = ("moves/*", "fixture/host_loop", "--size-sweep", "--table-format")
+        done = self.measure(*arguments, "text")
+        self.assertIn("moves/ce at 1MiB: rate in GB/s (share of its limit)", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^gpu0 +1\.00 \(50%\)$")
+        self.assertRegex(done.stdout, r"(?m)^gpu0→gpu0/ce +1\.00 +1\.00 +1\.00$")
+        for line in done.stdout.splitlines()[:-1]:
+            self.assertLessEqual(len(line), 80)
+        done = self.measure(*arguments, "json")
+        rows = json.loads(done.stdout)["rows"]
+        self.assertEqual({r["workload"] for r in rows if r["from"] is None}, {"fixture/host_loop"})
+        self.assertIn("passed", done.stderr)
+        done = self.measure(*arguments, "csv", "--processes", "2")
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        ours = [r for r in rows if (r["from"], r["to"], r["initiator"], r["duplex"]) == ("gpu0", "gpu0", "ce", "false")]
+        self.assertEqual([r["bytes"] for r in ours], ["4096", "65536", "1048576"] * 2)
+        self.assertEqual({(r["unit"], float(r["share"]), r["status"]) for r in ours}, {("B/s", 0.5, "ok")})
+        self.record.unlink()
+        self.assert_refused(self.measure(*arguments, "jsn"), "did you mean 'json'?")
 
     def test_help_fits_80_columns(self):
         for arguments in (["--help"], ["run", "--help"], ["list", "--help"]):
@@ -372,6 +425,18 @@ class CommandLine(unittest.TestCase):
             "event_synchronize",
             "event_done",
             "blas_create",
+            "peer_info",
+            "enable_peer_access",
+            "disable_peer_access",
+            "copy_strided_async",
+            "copy_batch_async",
+            "prefetch_batch",
+            "discard_batch",
+            "discard_and_prefetch_batch",
+            "graph_create",
+            "graph_nodes",
+            "executable_graph_create",
+            "executable_graph_launch",
         ):
             unmet.discard(call)
         self.assertEqual(unmet, set())

@@ -1,12 +1,16 @@
 // Workloads of the tests: small enough for the emulator, one per thing that the harness must get right or notice.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "device/kernel.hpp"
+#include "harness/fresh_process.hpp"
 #include "harness/workload.hpp"
 
 namespace isthmus::harness {
@@ -179,6 +183,41 @@ const Registration own_registration =
                .default_value = "one",
                .allowed = {"one", "several", "unequal", "spoilt", "batched", "coarse", "unlatched"}});
 
+// Readings in processes of their own.
+std::vector<double> in_a_fresh_process(int what) {
+  if (what == 1) throw device::Error(device::ErrorKind::unsupported, "count", "there is nothing", "try another");
+  if (what == 2) throw std::runtime_error("it went wrong");
+  if (what == 3) static_cast<void>(raise(SIGKILL));
+  return {static_cast<double>(what), static_cast<double>(getpid()), 1.0 / 3};
+}
+const FreshProcess fresh("fixture/fresh", in_a_fresh_process);
+
+void fresh_process(Case& c) {
+  const auto what = static_cast<int>(c.integer("what"));
+  c.sparing(3, 1);
+  c.once({.name = "first", .unit = "s", .timer = "clock"}, 2.5);
+  int processes = 0;
+  bool right = true;
+  double last = static_cast<double>(getpid());
+  c.sample({.name = "process", .unit = "s", .timer = "clock"}, [&] {
+    const double begin = now();
+    const auto found = fresh.run(what);
+    right = right && found.size() == 3 && found[0] == what && found[1] != last && found[2] == 1.0 / 3;
+    last = found.at(1);
+    ++processes;
+    return now() - begin;
+  });
+  c.observe({.name = "processes", .unit = "1", .better = Better::higher}, processes);
+  c.verify("each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
+}
+
+const Registration fresh_registration =
+    Workload("fresh/process", fresh_process)
+        .summary("readings in fresh processes")
+        .metrics({"first", "process", "processes"})
+        .native()
+        .axis({.name = "what", .help = "how the process ends", .default_value = std::int64_t{0}, .minimum = 0});
+
 // A family: one move for each pair of places, the GPUs first. It never touches a GPU: nothing is moved at all.
 void move(Case& c, int from, int to, int gpus) {
   if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");
@@ -209,6 +248,11 @@ std::vector<Workload> make_moves(const Machine& machine) {
                .bytes = true,
                .usual = {kib(4), kib(64)},
                .sweep = {kib(4), kib(64), kib(1024)}})
+        .axis({.name = "node",
+               .help = "where",
+               .default_value = std::int64_t{-1},
+               .minimum = -1,
+               .listed = {std::int64_t{0}, std::int64_t{1}}})
         .size("tiny", {{"bytes", kib(4)}})
         .size("small", {{"bytes", kib(16)}});
   };

@@ -186,6 +186,8 @@ TEST(Lists, UsualValuesRunUnlessTheUserNamesOthers) {
   EXPECT_EQ(values(plan(request), "bytes"), (Values{7}));
   request.settings = {"bytes=all"};
   EXPECT_EQ(values(plan(request), "bytes"), (Values{4096, 65536, 1 << 20}));
+  request.settings = {"bytes=4096", "node=all"};
+  EXPECT_EQ(values(plan(request), "node"), (Values{0, 1}));
 }
 
 TEST(Lists, ASizeSweepRunsTheListsThatThereAre) {

@@ -219,15 +219,6 @@ TEST(Record, IntervalsNeedTenSamplesAndEnoughTicks) {
   EXPECT_TRUE(record_json({.id = "0123456789"}, result)["metrics"][0]["within_job"].is_null());
 }
 
-TEST(Limits, PcieRates) {
-  EXPECT_NEAR(*pcie_rate(3, 16), 15.754e9, 1e6);
-  EXPECT_NEAR(*pcie_rate(4, 16), 31.508e9, 1e6);
-  EXPECT_NEAR(*pcie_rate(5, 16), 63.015e9, 1e6);
-  EXPECT_NEAR(*pcie_rate(1, 1), 250e6, 1);
-  EXPECT_FALSE(pcie_rate(9, 16));
-  EXPECT_FALSE(pcie_rate(5, 0));
-}
-
 TEST(Limits, ShareIsBetterTheNearerOne) {
   Series rate;
   rate.better = Better::higher;

@@ -16,12 +16,14 @@ namespace isthmus::microbench {
 /// All cases of one workload with these settings ("axis=value"); what each came to.
 inline std::vector<harness::CaseResult> run_cases(const std::string& workload, const std::vector<std::string>& stagings,
                                                   const std::vector<std::string>& placements,
-                                                  std::vector<std::string> settings) {
+                                                  std::vector<std::string> settings,
+                                                  const std::vector<std::string>& sizes = {}) {
   harness::Request request;
   request.patterns = {workload};
   request.stagings = stagings;
   request.placements = placements;
   request.settings = std::move(settings);
+  request.sizes = sizes;
   harness::RunContext context;
   context.device = device::info(0);
   std::vector<harness::CaseResult> results;

@@ -184,6 +184,78 @@ def test_table_fits_80_columns_and_says_what_is_emulated():
     assert "Emulated" in text and "FAILED" in text and "skipped" in text and "Warning clocks" in text
 
 
+def routed(workload, size, metric, unit, median, limit=None, **axes):
+    """A record of a workload that is named by its route."""
+    entry = {**GOOD["metrics"][0], "name": metric, "unit": unit, "median": median, "limit": None, "share": None}
+    if limit:
+        entry |= {"limit": {"value": limit, "unit": unit, "source": "this test"}, "share": median / limit}
+    record = {**GOOD, "workload": workload, "placement": None, "staging": None, "mode": None, "size": None}
+    return {**record, "axes": {"bytes": size, **axes}, "metrics": [entry]}
+
+
+def machine(gpus):
+    cases = []
+    for size in (4 << 10, 1 << 20, 1 << 30):
+        rate = 55.5e9 * size / (size + 5e5)
+        for a in range(gpus):
+            cases.append(routed(f"transfer/pinned-gpu{a}/ce", size, "rate", "B/s", rate, 63e9))
+            cases.append(routed(f"transfer/pinned-gpu{a}/ce-duplex", size, "rate", "B/s", 2 * rate))
+            cases += [
+                {**routed(f"transfer/gpu{a}-gpu{b}/sm-read", size, "rate", "B/s", 1.0), "metrics": [],
+                 "skipped": "there is no peer access between the two, so the driver would go by way of host memory"}
+                for b in range(gpus) if a != b
+            ]  # fmt: skip
+    cases.append(routed("transfer/gpu0-pinned/chase", 1 << 20, "latency", "s", 1.2e-6))
+    return cases
+
+
+def test_matrices_of_one_gpu():
+    lines = table.table(machine(1)).splitlines()
+    assert "transfer/ce at 1GiB: rate in GB/s (share of its limit)" in lines
+    assert "pinned     55.5 (88%)" in lines
+    assert "transfer/ce-duplex at 1GiB: rate of both directions in GB/s" in lines
+    assert "transfer/chase at 1MiB: latency in µs" in lines
+    assert any(line.split() == ["pinned→gpu0/ce-duplex", "0.902", "75.2", "111"] for line in lines)
+    assert not any(line.endswith(" ") for line in lines)
+
+
+@pytest.mark.parametrize("gpus", [1, 4, 12])
+def test_matrices_fit_80_columns(gpus):
+    text = table.table(machine(gpus))
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    if gpus > 1:
+        pairs = 3 * gpus * (gpus - 1)
+        assert f"Skipped: {pairs} of" in text
+        assert text.count("there is no peer access") == 1, "each reason once"
+    if gpus > 10:
+        assert text.index("  gpu2") < text.index("  gpu10"), "numbers are ordered as numbers"
+
+
+def test_matrices_of_several_axes_and_processes():
+    cases = [
+        routed("transfer/pinned-gpu0/ce", 1 << 20, "rate", "B/s", rate * streams, streams=streams, order="same")
+        for streams in (1, 2)
+        for rate in (40e9, 50e9, 60e9)
+    ]
+    cases.append({**cases[0], "error": "the cable was pulled", "axes": {**cases[0]["axes"], "bytes": 1 << 21}})
+    text = table.table(cases)
+    assert "transfer/ce streams=2 at 1MiB: rate in GB/s" in text and "order" not in text
+    assert "pinned      100" in text.splitlines()
+    assert "FAILED" in text and "   1 × the cable was pulled" in text
+
+
+def test_matrices_keep_numbers_of_ranks_apart():
+    cases = []
+    for count, rate in ((2, 40e9), (4, 80e9)):
+        each = [{"node": "n1", "local_rank": rank, "device": None} for rank in range(count)]
+        case = routed("mpi/pinned-gpus/ce", 1 << 20, "rate", "B/s", rate)
+        cases.append({**case, "ranks": {"count": count, "library": "Open MPI 4.1.4", "each": each}})
+    assert "ranks" not in table.table(cases[:1])
+    lines = table.table(cases).splitlines()
+    for count, rate in ((2, "40.0"), (4, "80.0")):
+        assert lines[lines.index(f"mpi/ce ranks={count} at 1MiB: rate in GB/s") + 2].split() == ["pinned", rate]
+
+
 def test_table_names_a_file_that_cannot_be_read(tmp_path):
     path = write(tmp_path / "r.jsonl", LINE[:50], end="")
     result = subprocess.run(

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests/reframe/fake_bench.py"
+CATALOGUE = ROOT / "reframe/checks/catalogue.json"
 ONE_CHECK = "TransferModes.*saxpy.*mode=pm%.*tiny"
 
 
@@ -30,7 +31,7 @@ class Outcome:
 
 def environment(**changes):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("RFM_", "ISTHMUS_", "FAKE_", "SLURM_"))}
-    return clean | {k: str(v) for k, v in changes.items()}
+    return clean | {"FAKE_CATALOGUE": str(CATALOGUE)} | {k: str(v) for k, v in changes.items()}
 
 
 @pytest.fixture
@@ -46,14 +47,17 @@ def reframe():
 @pytest.fixture
 def session(tmp_path, reframe):
     """session(*options, fake="…", site={…}, checks=…, references="…") → Outcome. By default one saxpy check, no site
-    configuration; `site` gives the partition's settings."""
+    configuration; `site` gives the partition's settings, `programming` the features of its environment."""
 
-    def run(*options, fake="", site=None, checks=ROOT / "reframe/checks", references=None, select=ONE_CHECK, **env):
+    def run(
+        *options, fake="", site=None, programming=(), checks=ROOT / "reframe/checks", references=None,
+        select=ONE_CHECK, **env,
+    ):  # fmt: skip
         command = [reframe, "-c", str(checks), "--nocolor"]
         if site is not None:
             folder = tmp_path / "site"
             (folder / "references").mkdir(parents=True, exist_ok=True)
-            (folder / "reframe.py").write_text(site_configuration(site))
+            (folder / "reframe.py").write_text(site_configuration(site, programming))
             if references is not None:
                 (folder / "references/transfer_modes.yaml").write_text(references)
             command += ["-C", str(folder / "reframe.py")]
@@ -71,9 +75,10 @@ def session(tmp_path, reframe):
     return run
 
 
-def site_configuration(partition):
+def site_configuration(partition, programming=()):
     settings = {
         "name": "p", "scheduler": "local", "launcher": "local", "environs": ["builtin"], "max_jobs": 2, **partition
     }  # fmt: skip
     systems = [{"name": "s", "hostnames": [".*"], "modules_system": "nomod", "partitions": [settings]}]
-    return f"site_configuration = {{'systems': {systems!r}, 'environments': [{{'name': 'builtin'}}]}}\n"
+    environments = [{"name": "builtin", "features": list(programming)}]
+    return f"site_configuration = {{'systems': {systems!r}, 'environments': {environments!r}}}\n"

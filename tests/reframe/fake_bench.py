@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 """Speaks isthmus-bench's command line and writes true records without measuring; $FAKE_BENCH makes it misbehave.
 
-FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken. The
+FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken, and after an @
+the workload that alone misbehaves (skip:memory@transfer/gpu0-gpu1/ce);
+FAKE_CATALOGUE names reframe/checks/catalogue.json. The
 session tests run it in place of the real program: what turns a session red must not depend on hardware
 that really fails.
 """
 
 import argparse
+import fnmatch
+import itertools
 import json
 import os
+import pathlib
 import sys
 
 MODES = {
@@ -46,10 +51,97 @@ MISBEHAVIOURS = {
     "profiled": "says that a profiler ran",
     "gpu": "pretends to have run on a GPU of backend NAME",
     "slow": "every time is twice as long",
+    "missing_point": "leaves out the last case where several were asked",
+    "other_point": "the last case measures a value that nobody asked for",
+    "skip_point": "the last case is skipped with skip_kind KIND",
+    "missing_case": "leaves out all cases of the workload after the @",
+    "sees": "has N GPUs (sees:2)",
+    "nodes": "has N NUMA nodes",
+    "no_list": "cannot list",
+    "ranks": "says that N ranks measured",
 }
+# What is moved between which memories; g and h are two GPUs, n and m two nodes.
+BETWEEN_GPUS = "ce ce-nopeer ce-batch ce-strided pack sm-read sm-write fault prefetch prefetch-batch"
+BOTH_WAYS = "ce-duplex ce-nopeer-duplex sm-read-duplex sm-write-duplex fault-duplex prefetch-duplex"
+TRANSFERS = {
+    "pageable-gpu{g}": "ce ce-duplex",
+    "gpu{g}-pageable": "ce",
+    "pinned-gpu{g}": "ce ce-duplex ce-batch ce-strided pack small-copy",
+    "gpu{g}-pinned": "ce ce-batch ce-strided pack small-copy",
+    "registered-gpu{g}": "ce ce-duplex sm-read",
+    "gpu{g}-registered": "ce sm-write",
+    "wc-gpu{g}": "ce ce-duplex sm-read",
+    "gpu{g}-wc": "ce sm-write",
+    "mapped-gpu{g}": "sm-read sm-read-duplex chase",
+    "gpu{g}-mapped": "sm-write",
+    "managed-gpu{g}": "fault fault-duplex prefetch prefetch-duplex prefetch-batch discard fault-latency",
+    "gpu{g}-managed": "fault prefetch prefetch-batch discard fault-latency",
+    "system-gpu{g}": "fault fault-duplex fault-latency",
+    "gpu{g}-system": "fault fault-latency",
+    "gpu{g}-gpu{g}": "ce sm-read chase small-copy",
+    "gpu{g}-gpu{h}": f"{BETWEEN_GPUS} {BOTH_WAYS} chase small-copy fault-latency",
+    "all-gpu{g}": "ce sm-read",
+    "gpu{g}-all": "ce sm-write",
+    "pageable-pinned": "runtime",
+    "pinned-pageable": "runtime",
+    "node{n}-node{m}": "cpu",
+}
+LATENCIES = ("chase", "small-copy", "fault-latency")
 
 
-def listing():
+def transfers(gpus, nodes):
+    """Ways by name of the family's workloads on a machine with so many GPUs and NUMA nodes."""
+    names = {}
+    for g, h, n, m in itertools.product(range(gpus), range(gpus), range(nodes), range(nodes)):
+        for ends, ways in TRANSFERS.items():
+            if ("{h}" in ends and g == h) or ("all" in ends and gpus == 1):
+                continue
+            for way in ways.split():
+                if "{h}" in ends and way.endswith("-duplex") and g > h:
+                    continue  # both ways at once is the same from the other end
+                names[f"transfer/{ends.format(g=g, h=h, n=n, m=m)}/{way}"] = way
+    return names
+
+
+def transfer_listing(gpus, nodes):
+    bytes_axis = {"name": "bytes", "default": 1 << 28, "usual": [4096, 1 << 30], "sweep": [256, 4096, 1 << 30]}
+    node_axis = {"name": "node", "default": -1, "usual": [], "listed": list(range(nodes)), "sweep": []}
+    return [
+        {
+            "name": name, "family": "transfer/", "version": 1, "summary": "fake", "source": "fake",
+            "tags": ["transfer"], "placements": [], "stagings": [], "presets": [], "native": way == "cpu",
+            "sizes": {"tiny": {}}, "metrics": ["latency"] if way in LATENCIES else ["time", "rate"],
+            "axes": ([] if way in LATENCIES else [bytes_axis]) + ([node_axis] if "pinned-gpu" in name else []),
+        }
+        for name, way in transfers(gpus, nodes).items()
+    ]  # fmt: skip
+
+
+def transfer_cases(arguments, listed, backend):
+    """One case for each chosen transfer and each of its values that the command line asks for."""
+    chosen = {w["name"]: w for p in arguments.pattern for w in listed if fnmatch.fnmatchcase(w["name"], p)}
+    for pattern in arguments.pattern:
+        if not fnmatch.filter(chosen, pattern):
+            sys.exit(2)
+    values_of = "sweep" if arguments.size_sweep else None if arguments.size else "usual"
+    cases = []
+    for name, workload in chosen.items():
+        ranges = {a["name"]: (values_of and a[values_of]) or [a["default"]] for a in workload["axes"]}
+        if "node=all" in arguments.set and "node" in ranges:
+            ranges["node"] = workload["axes"][-1]["listed"]
+        for values in itertools.product(*ranges.values()):
+            case = record(name, None, arguments.size, "host" if workload["native"] else backend)
+            template = case["metrics"][0]
+            case["metrics"] = [
+                {**template, "name": metric, "unit": "B/s" if metric == "rate" else "s"}
+                for metric in workload["metrics"]
+            ]
+            case["axes"] = dict(zip(ranges, values))
+            cases.append(case)
+    return cases
+
+
+def listing(gpus=1, nodes=1):
     workloads = [
         {
             "name": f"microbench/{name}", "version": 1, "summary": summary, "source": "fake", "tags": ["micro"],
@@ -61,7 +153,7 @@ def listing():
     ]  # fmt: skip
     modes = {mode: {"placement": p, "staging": s} for mode, (p, s) in MODES.items()}
     return {
-        "workloads": workloads,
+        "workloads": workloads + transfer_listing(gpus, nodes),
         "modes": modes,
         "sizes": SIZES,
         "placements": ["pageable", "pinned", "managed_in"],
@@ -77,8 +169,45 @@ def host():
     return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None}
 
 
+def own_readings(workload, size):
+    """Metrics and points of a workload that the committed catalogue says measures by itself, else None."""
+    path = pathlib.Path(os.environ["FAKE_CATALOGUE"])
+    for entry in json.loads(path.read_text(encoding="utf-8"))["workloads"]:
+        if entry["name"] == workload and "varied" in entry:
+            axes = entry["varied"].get(size, {})
+            return entry["metrics"], [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+    return None
+
+
+def cases_of(workload, mode, size, backend):
+    own = own_readings(workload, size)
+    if own is None:
+        return [record(workload, mode, size, backend)]
+    names, points = own
+    cases = [record(workload, None, size, backend) for _ in points]
+    for case, point in zip(cases, points):
+        template = case["metrics"][0]
+        case.update(axes=point, metrics=[{**template, "name": name, "unit": "s"} for name in names])
+        case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
+    return cases
+
+
+def skip(case, kind):
+    case.update(skipped="this device cannot", skip_kind=kind, metrics=[])
+    case["verify"].update(status="not_run", method=None, error=None, tolerance=None)
+
+
+def misbehave_at_a_point(what, argument, cases):
+    if what == "missing_point":
+        cases.pop()
+    elif what == "other_point":
+        cases[-1]["axes"] = dict.fromkeys(cases[-1]["axes"], "none")
+    elif what == "skip_point":
+        skip(cases[-1], argument)
+
+
 def record(workload, mode, size, backend):
-    placement, staging = MODES[mode]
+    placement, staging = MODES[mode] if mode else (None, None)
     metrics = [
         {
             "name": name, "unit": unit, "better": "lower" if unit == "s" else "higher", "timer": "clock",
@@ -94,7 +223,8 @@ def record(workload, mode, size, backend):
             "node": os.environ.get("SLURMD_NODENAME", "fake"), "job": os.environ.get("SLURM_JOB_ID"), "process": 1,
             "command": sys.argv,
         },
-        "devices": [device(backend)], "host": host(), "build": {"compiler": "none", "flags": "", "code": None},
+        "devices": [device(backend)] if backend != "host" else [], "host": host(),
+        "build": {"compiler": "none", "flags": "", "code": None},
         "emulated": backend == "emulator", "profiler": None,
         "workload": workload, "version": 1, "placement": placement, "staging": staging, "mode": mode, "fallback": None,
         "size": size, "preset": None, "axes": {"n": 1024}, "seed": 42, "metrics": metrics, "kernels": [],
@@ -129,10 +259,12 @@ def misbehave(what, argument, case):
     elif what == "beyond_limit":
         metric.update(limit={"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, share=2.0)
     elif what == "skip":
-        case.update(skipped="this device cannot", skip_kind=argument, metrics=[])
-        case["verify"].update(status="not_run", method=None, error=None, tolerance=None)
+        skip(case, argument)
     elif what == "profiled":
         case["profiler"] = "nsys"
+    elif what == "ranks":
+        each = [{"node": "fake", "local_rank": rank, "device": None} for rank in range(int(argument))]
+        case["ranks"] = {"count": len(each), "library": "fake", "each": each}
     elif what == "slow":
         for m in case["metrics"]:
             m.update(samples=[0.5], median=0.5)
@@ -142,12 +274,16 @@ def misbehave(what, argument, case):
 def main():
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list").add_argument("--json", action="store_true")
+    list_ = commands.add_parser("list")
+    list_.add_argument("pattern", nargs="?", default="*")
+    list_.add_argument("--json", action="store_true")
     commands.add_parser("info").add_argument("--json", action="store_true")
     run = commands.add_parser("run")
     run.add_argument("pattern", nargs="+")
     run.add_argument("--mode", default="baseline")
-    run.add_argument("--size", default="tiny")
+    run.add_argument("--size")
+    run.add_argument("--size-sweep", action="store_true")
+    run.add_argument("--set", action="append", default=[])
     run.add_argument("--record", required=True)
     run.add_argument("--processes", type=int, default=1)
     run.add_argument("--samples")
@@ -156,14 +292,18 @@ def main():
     run.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
 
-    wanted = dict(item.partition(":")[::2] for item in os.environ.get("FAKE_BENCH", "").split(",") if item)
+    asked = [item.partition("@") for item in os.environ.get("FAKE_BENCH", "").split(",") if item]
+    wanted = {what.partition(":")[0]: (what.partition(":")[2], workload) for what, _, workload in asked}
     for what in wanted:
         if what not in MISBEHAVIOURS:
             sys.exit(f"FAKE_BENCH={what}: choose from {', '.join(MISBEHAVIOURS)}")
-    backend = wanted.get("gpu", "emulator")
+    argument_of = {what: argument for what, (argument, _) in wanted.items()}
+    backend = argument_of.get("gpu", "emulator")
+    listed = listing(int(argument_of.get("sees", 1)), int(argument_of.get("nodes", 1)))
     if arguments.command == "list":
-        print(json.dumps(listing()))
-        return 0
+        listed["workloads"] = [w for w in listed["workloads"] if fnmatch.fnmatchcase(w["name"], arguments.pattern)]
+        print(json.dumps(listed))
+        return 2 if "no_list" in wanted else 0
     if arguments.command == "info":
         print(json.dumps({"backend": backend, "emulated": backend == "emulator", "devices": [device(backend)],
                           "host": host(), "build": {}, "problem": None}))  # fmt: skip
@@ -172,10 +312,19 @@ def main():
         return 0
     code, lines = 0, []
     for process in range(1, arguments.processes + 1):
-        case = record(arguments.pattern[0], arguments.mode, arguments.size, backend)
-        case["run"]["process"] = process
-        code = max([code] + [misbehave(what, argument, case) for what, argument in wanted.items()])
-        lines.append(json.dumps(case) + "\n")
+        if arguments.pattern[0].startswith("transfer/"):
+            cases = transfer_cases(arguments, listed["workloads"], backend)
+        else:
+            cases = cases_of(arguments.pattern[0], arguments.mode, arguments.size, backend)
+        for what, (argument, workload) in wanted.items():
+            misbehave_at_a_point(what, argument, cases)
+            if what == "missing_case":
+                cases = [case for case in cases if case["workload"] != workload]
+        for case in cases:
+            case["run"]["process"] = process
+            spoilt = {w: argument for w, (argument, workload) in wanted.items() if workload in ("", case["workload"])}
+            code = max([code] + [misbehave(what, argument, case) for what, argument in spoilt.items()])
+            lines.append(json.dumps(case) + "\n")
     text = "".join(lines)
     if "empty_record" in wanted:
         text = ""

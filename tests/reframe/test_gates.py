@@ -393,6 +393,18 @@ def test_generic_site_states_a_gpu_only_where_one_was_found(tree):
     assert "the record is emulated" in result.stdout
 
 
+@pytest.mark.parametrize("visible, several", [(None, True), ("1", False)])
+def test_generic_site_states_as_many_gpus_as_there_are(tree, visible, several):
+    tools = tree / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: fake'\necho '  MIG 1g.10gb'\necho 'GPU 1: fake'\n")
+    (tools / "nvidia-smi").chmod(0o755)
+    path = f"{tools}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    chosen = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    result = wrapper(tree, "-l", "-t", "peer", ISTHMUS_BACKEND="cuda", PATH=path, **chosen)
+    assert ("Transfer %pairs=groups" in result.stdout) == several
+
+
 # --- the table of contents ---
 
 

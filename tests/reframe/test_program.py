@@ -3,7 +3,9 @@
 ISTHMUS_TEST_BENCH names it (scripts/test does); without it these tests are skipped with a word.
 """
 
+import fnmatch
 import json
+import math
 import os
 import pathlib
 import signal
@@ -14,8 +16,9 @@ import time
 import pytest
 
 import catalogue
-from conftest import ROOT, environment
+from conftest import ROOT, environment, site_configuration
 from isthmus import records
+from transfer_pairs import FAMILY, PAIRS
 
 BENCH = os.environ.get("ISTHMUS_TEST_BENCH")
 pytestmark = pytest.mark.skipif(not BENCH, reason="no built isthmus-bench: ISTHMUS_TEST_BENCH is not set")
@@ -60,6 +63,7 @@ def test_looking_succeeds_and_fits_a_terminal(tmp_path, arguments):
 # --- records ---
 
 WORKLOADS = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("microbench/")]
+DRIVER = {w["name"]: w for w in catalogue.load()["workloads"] if w["name"].startswith("driver/")}
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -85,6 +89,69 @@ def test_every_placement_and_staging_of_a_workload_leaves_a_valid_record(tmp_pat
     assert {(c["placement"], c["staging"]) for c in cases} == {
         (p, s) for p in saxpy["placements"] for s in saxpy["stagings"]
     }
+
+
+CHECKED = ("driver/copy_call", "driver/prefetch_call")
+
+
+@pytest.mark.parametrize("emulator", ["warp=32", "warp=64,order=reverse"])
+@pytest.mark.parametrize("workload", DRIVER)
+def test_every_driver_cost_is_in_the_record_in_seconds(tmp_path, workload, emulator):
+    sizes = ",".join(DRIVER[workload]["sizes"])
+    bench("run", workload, "--size", sizes, "--record", "r.jsonl", cwd=tmp_path, check=True, ISTHMUS_EMULATOR=emulator)
+    cases = records.read(tmp_path / "r.jsonl")
+    for size in DRIVER[workload]["sizes"]:
+        points = [tuple(c["axes"].items()) for c in cases if c["size"] == size]
+        expected = math.prod(len(values) for values in DRIVER[workload]["varied"].get(size, {}).values())
+        assert len(points) == len(set(points)) == expected
+    for case in cases:
+        assert not case["skipped"] and not case["error"]
+        assert set(records.metrics(case)) == set(DRIVER[workload]["metrics"])
+        assert {m["unit"] for m in case["metrics"]} == {"s"}
+        assert all(m["median"] > 0 and m["limit_reason"] for m in case["metrics"])
+        assert case["verify"]["status"] == ("pass" if workload in CHECKED else "not_applicable")
+        assert workload in CHECKED or case["verify"]["detail"]
+
+
+# A call that each workload makes; of driver/context it is the fresh process that makes it.
+FAILURES = {
+    "driver/alloc": "malloc_device:2",
+    "driver/context": "launch:1",
+    "driver/copy_call": "copy_async:1",
+    "driver/device_sync": "synchronize:1",
+    "driver/event": "event_create:1",
+    "driver/graph": "executable_graph_create:2",
+    "driver/launch": "launch:3",
+    "driver/prefetch_call": "prefetch:1",
+    "driver/stream": "stream_wait:1",
+}
+
+
+@pytest.mark.parametrize("workload", DRIVER)
+def test_a_failing_call_fails_its_case_and_no_other(tmp_path, workload):
+    # A fresh process counts its calls anew, and so does the one that started it.
+    others = [] if workload == "driver/context" else ["driver/*"]
+    result = bench(
+        "run", workload, *others, "--size", "tiny", "--record", "r.jsonl",
+        cwd=tmp_path, ISTHMUS_INJECT=FAILURES[workload],
+    )  # fmt: skip
+    assert result.returncode == 1
+    failed = [c for c in records.read(tmp_path / "r.jsonl") if c["error"]]
+    assert {c["workload"] for c in failed} == {workload}
+    assert FAILURES[workload].partition(":")[0] in failed[0]["error"]
+    assert "unset ISTHMUS_INJECT" in failed[0]["error"]
+
+
+def test_memory_that_a_device_lacks_is_a_skip(tmp_path):
+    bench(
+        "run", "driver/alloc", "driver/prefetch_call", "--size", "tiny", "--record", "r.jsonl",
+        cwd=tmp_path, check=True, ISTHMUS_EMULATOR="managed=0,concurrent_managed=0,memory_pools=0,map_host=0",
+    )  # fmt: skip
+    skipped = [
+        c["axes"].get("allocator") for c in records.read(tmp_path / "r.jsonl") if c["skip_kind"] == "unsupported"
+    ]
+    assert sorted(filter(None, skipped)) == ["managed", "mapped", "pool", "write_combined"]
+    assert None in skipped  # the prefetch
 
 
 def test_records_are_appended(tmp_path):
@@ -218,7 +285,92 @@ def test_smoke_session_of_the_real_program(tmp_path):
     print(result.stdout)
     assert result.returncode == 0
     files = list((tmp_path / "results").glob("*.jsonl"))
-    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"])
+    transfers = sum(pairs.gpus < 2 for pairs in PAIRS.values())
+    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"]) + len(DRIVER) + transfers
     for file in files:
-        [case] = records.read(file)
-        assert case["run"]["system"] == "this-machine"
+        for case in records.read(file):
+            assert case["run"]["system"] == "this-machine"
+
+
+def test_transfers_between_emulated_gpus(tmp_path):
+    """Every class of pairs through ReFrame, on two emulated GPUs: the list, the record and the table agree."""
+    (tmp_path / "site.py").write_text(site_configuration({"features": ["peer"], "max_jobs": 1}))
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    result = subprocess.run(
+        [ROOT / "scripts/run-checks", "-C", "site.py", "-t", "transfer", "-t", "smoke", "--nocolor"],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=300, check=False,
+        env=environment(ISTHMUS_BENCH=BENCH, ISTHMUS_EMULATOR="devices=2", PATH=path, TMPDIR=tmp_path),
+    )  # fmt: skip
+    print(result.stdout)
+    assert result.returncode == 0
+    cases = [case for file in (tmp_path / "results").glob("*.jsonl") for case in records.read(file)]
+    listing = json.loads(
+        bench("list", "--json", f"{FAMILY}*", cwd=tmp_path, check=True, ISTHMUS_EMULATOR="devices=2").stdout
+    )
+    assert sorted(case["workload"] for case in cases) == sorted(w["name"] for w in listing["workloads"])
+
+
+@pytest.mark.parametrize(
+    "emulator", ["devices=2,pageable_access=1", "warp=64,order=reverse,devices=3,peer=0"], ids=["32", "64"]
+)
+def test_every_transfer_leaves_a_valid_record(tmp_path, emulator):
+    bench("run", "transfer/*", "--size", "tiny", "--record", "r.jsonl", "--quiet", cwd=tmp_path, check=True,
+          ISTHMUS_EMULATOR=emulator)  # fmt: skip
+    cases = records.read(tmp_path / "r.jsonl")
+    assert len(cases) > 100
+    for case in cases:
+        if case["skipped"]:
+            assert "peer" in case["skipped"] or "malloc" in case["skipped"], case["workload"]
+            continue
+        assert case["verify"]["status"] == "pass", case["workload"]
+        assert case["emulated"] or not case["devices"], case["workload"]
+        gpus = {end for end in case["workload"].split("/")[1].split("-") if end.startswith("gpu")}
+        named = {f"gpu{device['index']}" for device in case["devices"]}
+        assert gpus <= named, case["workload"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["transfer/pined-gpu0/ce"], "transfer/pinned-gpu0/ce"),
+        (["transfer/pinned-gpu0/sm-red"], "transfer/"),
+        (["transfer/pinned-gpu0/ce", "--set", "byte=4096"], "bytes"),
+        (["transfer/pinned-gpu0/ce", "--set", "bytes=4KB"], "KiB"),
+        (["transfer/pinned-gpu0/ce", "--set", "width=16"], "no axis 'width'"),
+        (["transfer/mapped-gpu0/sm-read", "--set", "width=5"], "4, 8, 16"),
+        (["transfer/pinned-gpu0/ce", "--size-sweep", "--size", "tiny"], "--size"),
+    ],
+)
+def test_a_mistyped_transfer_is_refused_with_what_was_meant(tmp_path, arguments, hint):
+    result = bench("run", *arguments, "--record", "r.jsonl", cwd=tmp_path)
+    assert result.returncode == 2
+    assert hint in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "r.jsonl").exists()
+
+
+def test_what_is_not_there_is_skipped_with_the_reason(tmp_path):
+    bench("run", "transfer/gpu0-gpu5/ce", "transfer/pinned-gpu7/ce", "transfer/node0-node9/cpu", "--size", "tiny",
+          "--record", "r.jsonl", cwd=tmp_path, check=True)  # fmt: skip
+    cases = records.read(tmp_path / "r.jsonl")
+    assert [case["skip_kind"] for case in cases] == ["unsupported"] * 3
+    for case, missing in zip(cases, ("gpu5", "gpu7", "NUMA node 9"), strict=True):
+        assert missing in case["skipped"]
+
+
+def test_a_device_lost_among_transfers_ends_the_run_with_what_was_measured(tmp_path):
+    result = bench("run", "transfer/*-gpu0/ce", "--size", "tiny", "--record", "r.jsonl", cwd=tmp_path,
+                   ISTHMUS_INJECT="copy_async:9:lost")  # fmt: skip
+    assert result.returncode == 3
+    cases = records.read(tmp_path / "r.jsonl")
+    assert cases[0]["verify"]["status"] == "pass"
+    assert cases[-1]["error"]
+    assert len(cases) < 5
+
+
+def test_every_transfer_is_in_one_class_of_pairs(tmp_path):
+    listing = bench("list", "--json", f"{FAMILY}*", cwd=tmp_path, check=True, ISTHMUS_EMULATOR="devices=3").stdout
+    for name in (w["name"] for w in json.loads(listing)["workloads"]):
+        classes = [c for c, pairs in PAIRS.items() if any(fnmatch.fnmatch(name, FAMILY + p) for p in pairs.patterns)]
+        assert len(classes) == 1, name

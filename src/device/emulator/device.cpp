@@ -84,6 +84,11 @@ Telemetry telemetry(int) noexcept {
 }
 void refresh(Telemetry&, int) noexcept {}
 
+std::optional<Link> link(int, int, std::string* reason) noexcept {
+  if (reason != nullptr) *reason = "emulated";
+  return std::nullopt;
+}
+
 void load_kernels() {
   injection_point("load_kernels");
 }

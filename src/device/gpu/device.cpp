@@ -14,6 +14,7 @@
 
 #include "device/gpu/check.hpp"
 #include "device/gpu/device_limits.hpp"
+#include "device/link.hpp"
 #include "device/telemetry.hpp"
 
 namespace isthmus::device {
@@ -280,6 +281,25 @@ void refresh(Telemetry& telemetry, int index) noexcept {
       telemetry = std::move(now);
     }
   } catch (...) {  // the facts of before stay
+  }
+}
+
+std::optional<Link> link(int device, int peer, std::string* reason) noexcept {
+  try {
+    std::string why = "it could not be asked";
+    std::optional<Link> found;
+    if (device == peer) {
+      why = "a device has no link to itself";
+    } else if (gpu::this_backend == Backend::cuda) {
+      const auto end = [](int index) { return LinkEnd{device_uuid(index), pci_bus(index)}; };
+      found = link_nvml(end(device), peer < 0 ? std::nullopt : std::optional(end(peer)), why);
+    } else {
+      found = link_sysfs(pci_bus(device), peer < 0 ? std::nullopt : std::optional(pci_bus(peer)), why);
+    }
+    if (!found && reason != nullptr) *reason = why;
+    return found;
+  } catch (...) {
+    return std::nullopt;
   }
 }
 

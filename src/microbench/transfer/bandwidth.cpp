@@ -2,10 +2,12 @@
 // names are the product of ends.cpp.
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
+#include "microbench/transfer/axes.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/limits.hpp"
@@ -17,8 +19,6 @@ namespace isthmus::microbench::transfer {
 namespace {
 
 using namespace harness;
-
-constexpr std::int64_t kKi = 1024, kMi = kKi * kKi, kGi = kKi * kMi;
 
 struct Leg {
   End from, to;
@@ -50,9 +50,18 @@ std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
 
 /// Both ways at once, a kernel that reads one way writes the other: it runs on the same GPU where one end is the host.
 Initiator initiator_of(const Path& path, const Leg& leg) {
-  const bool with_host = !leg.from.on_gpu() || !leg.to.on_gpu();
-  if (path.initiator == Initiator::sm_read && with_host && leg.from.on_gpu()) return Initiator::sm_write;
+  if (path.initiator == Initiator::sm_read && !leg.to.on_gpu()) return Initiator::sm_write;
   return path.initiator;
+}
+
+/// Kernels that run at once on the GPU whose kernel moves this leg, itself counted.
+unsigned kernels_beside(const Path& path, const std::vector<Leg>& legs, const Leg& leg) {
+  const auto runs_on = [&](const Leg& each) {
+    const bool writes = initiator_of(path, each) == Initiator::sm_write;
+    return writes ? each.from.index : each.to.index;
+  };
+  return static_cast<unsigned>(
+      std::count_if(legs.begin(), legs.end(), [&](const Leg& each) { return runs_on(each) == runs_on(leg); }));
 }
 
 /// Which axes mean something for a path; the others it has not got.
@@ -65,19 +74,20 @@ struct Uses {
     const bool host = either(Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined,
                              Memory::mapped, Memory::managed, Memory::system);
     order = by(Initiator::sm_read, Initiator::sm_write);
-    kernel = order || by(Initiator::pack);
+    width = order || by(Initiator::pack);
     box = by(Initiator::ce_strided, Initiator::pack);
     pieces = by(Initiator::ce_batch, Initiator::prefetch_batch, Initiator::discard);
     touch = by(Initiator::fault);
+    grid = width || touch;
     node = host || by(Initiator::ce_nopeer);
     cache = host || either(Memory::node);
     pages = either(Memory::pageable, Memory::registered, Memory::system, Memory::node);
     const bool on_host = !path.to.on_gpu() || (path.duplex && !path.from.on_gpu());
     threads = by(Initiator::cpu) || (touch && on_host);
     issuer = by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided) && !host && path.from != path.to;
-    at_once = kernel || by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided);
+    at_once = width || by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided);
   }
-  bool kernel, order, box, pieces, touch, node, cache, pages, threads, issuer, at_once;
+  bool width, grid, order, box, pieces, touch, node, cache, pages, threads, issuer, at_once;
 };
 
 Settings settings_of(const Case& c, const Uses& uses) {
@@ -93,8 +103,8 @@ Settings settings_of(const Case& c, const Uses& uses) {
     s.host.pages = c.choice("pages") == "huge"    ? memory::Pages::huge
                    : c.choice("pages") == "small" ? memory::Pages::small
                                                   : memory::Pages::standard;
-  if (uses.kernel) {
-    s.geometry.width = static_cast<unsigned>(c.integer("width"));
+  if (uses.width) s.geometry.width = static_cast<unsigned>(c.integer("width"));
+  if (uses.grid) {
     s.geometry.grid = static_cast<unsigned>(c.integer("grid"));
     s.geometry.threads = static_cast<unsigned>(c.extent("block"));
   }
@@ -110,7 +120,8 @@ Settings settings_of(const Case& c, const Uses& uses) {
   }
   if (uses.pieces) s.pieces = c.extent("pieces");
   if (uses.threads) s.threads = static_cast<unsigned>(c.integer("threads"));
-  if (uses.touch) s.whole = c.choice("touch") == "whole";
+  if (uses.touch)
+    s.touch = c.choice("touch") == "write" ? Touch::write : c.choice("touch") == "page" ? Touch::page : Touch::whole;
   if (uses.issuer) s.far_issues = c.choice("issuer") == "far";
   return s;
 }
@@ -161,7 +172,7 @@ class Readings {
       all_ += moved_.back();
       needed_ += static_cast<double>(movements[i]->needed());
     }
-    const auto total_bound = bound(ends);
+    const auto total_bound = limit_of(*movements.front(), bound(ends));
     Metric time{.name = "time",
                 .unit = "s",
                 .better = Better::lower,
@@ -180,7 +191,7 @@ class Readings {
       const std::string name =
           path.duplex && legs.size() == 2 ? (forward ? "forward_rate" : "backward_rate") : "rate_" + leg_name(legs, i);
       Metric each = rate_metric(name, timer, static_cast<double>(movements[i]->needed()), moved_[i],
-                                bound(legs[i].from, legs[i].to));
+                                limit_of(*movements[i], bound(legs[i].from, legs[i].to)));
       each.direction = direction(legs[i].from, legs[i].to);
       metrics_.push_back(std::move(each));
     }
@@ -195,6 +206,11 @@ class Readings {
   }
 
  private:
+  static Bound limit_of(const Movement& movement, Bound link) {
+    if (movement.crosses_link()) return link;
+    return {std::nullopt, "discarded pages come without their bytes, so no link bounds them"};
+  }
+
   /// "gpu0_gpu1", with a number where several legs have the same ends.
   static std::string leg_name(const std::vector<Leg>& legs, std::size_t index) {
     const auto same = [&](const Leg& leg) { return leg.from == legs[index].from && leg.to == legs[index].to; };
@@ -207,6 +223,21 @@ class Readings {
   double all_ = 0, needed_ = 0;
   std::vector<Metric> metrics_;
 };
+
+/// How often a transfer must be repeated within a reading for the shortest lane to be long enough for its timer.
+template <class Read>
+int batch_for(const Case& c, const Lanes& lanes, Read read) {
+  const double least = c.least_seconds(lanes.timer());
+  int times = 1;
+  while (times < c.largest_batch()) {
+    const auto taken = read(times);
+    const double shortest = *std::min_element(taken.lanes.begin(), taken.lanes.end()) * times;
+    if (shortest >= least) break;
+    const double wanted = 1.25 * least / std::max(shortest, 1e-9) * times;
+    times = static_cast<int>(std::clamp(std::ceil(wanted), times + 1.0, static_cast<double>(c.largest_batch())));
+  }
+  return times;
+}
 
 void run(Case& c, const Path& path) {
   need_ends(path);
@@ -222,8 +253,10 @@ void run(Case& c, const Path& path) {
   std::vector<std::unique_ptr<Movement>> movements;
   std::vector<Lane> lanes;
   for (const auto& leg : legs) {
+    Settings own = settings;
+    own.geometry.sharers = kernels_beside(path, legs, leg);
     movements.push_back(
-        make_movement(leg.from, leg.to, initiator_of(path, leg), settings, static_cast<unsigned>(movements.size())));
+        make_movement(leg.from, leg.to, initiator_of(path, leg), own, static_cast<unsigned>(movements.size())));
     lanes.push_back(movements.back()->lane());
   }
   for (const auto& movement : movements) {
@@ -281,12 +314,6 @@ void run(Case& c, const Path& path) {
   }
 }
 
-std::vector<AxisValue> powers(std::int64_t from, std::int64_t to) {
-  std::vector<AxisValue> values;
-  for (std::int64_t bytes = from; bytes <= to; bytes *= 2) values.emplace_back(bytes);
-  return values;
-}
-
 bool needs_gpu(const Path& path) {
   const auto on_gpu = [](const End& end) { return end.memory == Memory::gpu || end.memory == Memory::all; };
   return on_gpu(path.from) || on_gpu(path.to) || path.initiator == Initiator::runtime;
@@ -303,66 +330,68 @@ std::vector<std::string> tags_of(const Path& path) {
   return tags;
 }
 
-Axis number(std::string name, std::string help, std::int64_t value, std::int64_t minimum = 1) {
-  return {.name = std::move(name), .help = std::move(help), .default_value = value, .allowed = {}, .minimum = minimum};
-}
-
-Axis choice(std::string name, std::string help, std::vector<AxisValue> allowed) {
-  AxisValue first = allowed.front();
-  return {.name = std::move(name), .help = std::move(help), .default_value = first, .allowed = std::move(allowed)};
-}
-
 void add_axes(Workload& w, const Path& path, const Machine& machine) {
   const Uses uses(path);
-  Axis bytes = number("bytes", "bytes of one transfer", 256 * kMi);
-  bytes.bytes = true;
+  Axis bytes = bytes_axis("bytes", "bytes of one transfer", 256 * kMi);
   bytes.usual = {4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi, 1 * kGi};
   bytes.sweep = powers(256, 8 * kGi);
   w.axis(std::move(bytes));
-  if (uses.node) {
-    Axis node = number("node", "NUMA node of host memory and of the thread that copies; -1: the GPU's own", -1, -1);
-    for (const int each : machine.memory_nodes) node.sweep.emplace_back(std::int64_t{each});
-    w.axis(std::move(node));
-  }
-  if (uses.cache) w.axis(choice("cache", "host memory before each sample", {"flushed", "warm"}));
-  if (uses.pages) w.axis(choice("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
-  if (uses.at_once) w.axis(number("at_once", "the same transfer so many times at once, each on a stream", 1));
-  if (uses.kernel) {
-    w.axis({.name = "width",
-            .help = "bytes of one access of the copying kernel",
-            .default_value = std::int64_t{16},
-            .allowed = {std::int64_t{4}, std::int64_t{8}, std::int64_t{16}}});
-    w.axis(number("grid", "blocks of the copying kernel; 0: as many as the GPU holds", 0, 0));
-    w.axis(number("block", "threads of a block", 512));
+  if (uses.node) w.axis(node_axis(machine));
+  if (uses.cache) w.axis(choice_axis("cache", "host memory before each sample", {"flushed", "warm"}));
+  if (uses.pages) w.axis(choice_axis("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
+  if (uses.at_once) w.axis(number_axis("at_once", "the same transfer so many times at once, each on a stream", 1));
+  if (uses.width)
+    w.axis(choice_axis("width", "bytes of one access of the copying kernel",
+                       {std::int64_t{16}, std::int64_t{8}, std::int64_t{4}}));
+  if (uses.grid) {
+    w.axis(number_axis("grid", "blocks of the kernel; 0: as many as the GPU holds", 0, 0));
+    w.axis(number_axis("block", "threads of a block", 512));
   }
   if (uses.order) {
-    w.axis(choice("order", "in which the kernel takes its elements", {"contiguous", "strided", "chunked"}));
-    w.axis(number("stride", "bytes between neighbours (strided) or of a thread's run (chunked)", 128, 4));
+    w.axis(choice_axis("order", "in which the kernel takes its elements", {"contiguous", "strided", "chunked"}));
+    w.axis(bytes_axis("stride", "bytes between neighbours (strided) or of a thread's run (chunked)", 128, 4));
   }
   if (uses.box) {
-    w.axis(number("row", "bytes of a row of the box; rows lie two rows apart", 512, 8));
-    w.axis(number("planes", "planes of the box", 1));
+    w.axis(bytes_axis("row", "bytes of a row of the box; rows lie two rows apart", 512, 8));
+    w.axis(number_axis("planes", "planes of the box", 1));
   }
-  if (uses.pieces) w.axis(number("pieces", "copies or ranges of a batch", 64));
-  if (uses.threads) w.axis(number("threads", "threads of the host that fault or copy; 0: all", 1, 0));
-  if (uses.touch) w.axis(choice("touch", "of each page: every word of it, or one", {"whole", "page"}));
+  if (uses.pieces) w.axis(number_axis("pieces", "copies or ranges of a batch", 64));
+  if (uses.threads) w.axis(number_axis("threads", "threads of the host that fault or copy; 0: all", 1, 0));
+  if (uses.touch)
+    w.axis(
+        choice_axis("touch", "of each page: every word read, one read, one byte written", {"whole", "page", "write"}));
   if (uses.issuer)
-    w.axis(choice("issuer", "whose stream carries the copy: the source's or the other", {"near", "far"}));
+    w.axis(choice_axis("issuer", "whose stream carries the copy: the source's or the other", {"near", "far"}));
 }
 
 Preset paper_preset(const Path& path) {
   const Uses uses(path);
   Preset preset{.name = "paper-commscope",
-                .help = "Comm|Scope: 256 x 256 threads, 4 bytes an access, a word of each page, all sizes",
+                .help = "Comm|Scope: 256 x 256 threads, 4 bytes an access, a byte written a page, all sizes",
                 .settings = {},
                 .sizes = {},
                 .sweep_axis = "bytes",
                 .sweep = powers(256, 8 * kGi),
                 .modes = {}};
-  if (uses.kernel)
-    preset.settings = {{"grid", std::int64_t{256}}, {"block", std::int64_t{256}}, {"width", std::int64_t{4}}};
-  if (uses.touch) preset.settings.emplace_back("touch", "page");
+  if (uses.grid) preset.settings = {{"grid", std::int64_t{256}}, {"block", std::int64_t{256}}};
+  if (uses.width) preset.settings.emplace_back("width", std::int64_t{4});
+  if (uses.touch) preset.settings.emplace_back("touch", "write");
   return preset;
+}
+
+/// Seconds that one transfer may take, so that a run can say beforehand how long it will be: rates of a machine with
+/// PCIe 5, rounded down. Not used for anything else.
+double expected_seconds(const Path& path, double bytes) {
+  const auto is = [&](auto... memories) {
+    return ((path.from.memory == memories || path.to.memory == memories) || ...);
+  };
+  double rate = 40e9;  // the host's link
+  if (is(Memory::pageable, Memory::node)) rate = 8e9;
+  if (path.initiator == Initiator::fault) rate = 4e9;
+  if (!is(Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined, Memory::mapped, Memory::managed,
+          Memory::system, Memory::node))
+    rate = path.initiator == Initiator::ce_nopeer ? 10e9 : path.initiator == Initiator::fault ? 4e9 : 200e9;
+  return 50e-6 + bytes * (path.duplex ? 2 : 1) / rate;
 }
 
 Workload workload(const Path& path, const Machine& machine) {
@@ -371,8 +400,11 @@ Workload workload(const Path& path, const Machine& machine) {
       .summary(path.summary())
       .source("commscope-icpe2019, Table 1 and section 3")
       .tags(tags_of(path))
+      .devices(path.gpus(machine))
       .stagings({})
       .metrics({"time", "rate"})
+      .estimate(
+          [path](const CaseSpec& spec) { return expected_seconds(path, static_cast<double>(spec.integer("bytes"))); })
       .size("tiny", {{"bytes", 1 * kMi}})
       .size("small", {{"bytes", 16 * kMi}})
       .size("medium", {{"bytes", 64 * kMi}})

@@ -14,10 +14,15 @@
 
 namespace isthmus::microbench::transfer {
 
-/// Bytes that are a function of (seed, stream, position): word i of 8 bytes is harness::hash(seed, stream, i).
+/// Bytes that are a function of (seed, stream, position): word i of 8 bytes is harness::hash(seed, stream, i), but for
+/// the lowest byte of every `zeroed` words, which is zero, where `zeroed` is not.
 struct Pattern {
   std::uint64_t seed = 0, stream = 0;
-  std::uint64_t word(std::size_t i) const { return harness::hash(seed, stream, i); }
+  std::size_t zeroed = 0;
+  std::uint64_t word(std::size_t i) const {
+    const std::uint64_t word = harness::hash(seed, stream, i);
+    return zeroed != 0 && i % zeroed == 0 ? word & ~std::uint64_t{0xff} : word;
+  }
   /// Sum of words 0, step, 2·step, … below `words`, as the kernels and threads that touch pages add them up.
   std::uint64_t sum(std::size_t words, std::size_t step) const;
 };

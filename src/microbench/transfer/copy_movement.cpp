@@ -35,8 +35,8 @@ Box box_of(const Settings& s) {
   if (s.bytes % (s.row_bytes * s.planes) != 0)
     not_applicable(std::to_string(s.bytes) + " bytes are no whole number of rows of " + std::to_string(s.row_bytes) +
                    " bytes in " + std::to_string(s.planes) + " planes");
-  if (s.row_bytes % s.geometry.width != 0 || s.row_bytes % kWord != 0)
-    not_applicable("a row of " + std::to_string(s.row_bytes) + " bytes is no multiple of 8 and of the access width");
+  if (s.row_bytes % kWord != 0)
+    not_applicable("a row of " + std::to_string(s.row_bytes) + " bytes is no multiple of 8");
   return {.row_bytes = s.row_bytes,
           .rows = s.bytes / s.row_bytes / s.planes,
           .planes = s.planes,
@@ -54,6 +54,9 @@ void check_copy(Initiator initiator, const Settings& s) {
       not_applicable("a stride of " + std::to_string(g.stride) + " bytes must be a multiple of the access width and " +
                      std::to_string(s.bytes) + " bytes one of the stride");
   }
+  if (initiator == Initiator::pack && s.row_bytes % g.width != 0)
+    not_applicable("a row of " + std::to_string(s.row_bytes) + " bytes is no multiple of the access width of " +
+                   std::to_string(g.width));
   if (initiator == Initiator::ce_batch && s.bytes % (s.pieces * kWord) != 0)
     not_applicable(std::to_string(s.bytes) + " bytes are no " + std::to_string(s.pieces) +
                    " equal pieces of whole 8-byte words");

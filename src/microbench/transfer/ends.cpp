@@ -1,5 +1,6 @@
 #include "microbench/transfer/ends.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -90,6 +91,19 @@ std::string Path::summary() const {
   return between + ": " + std::string(facts(initiator).words);
 }
 
+std::vector<int> Path::gpus(const harness::Machine& machine) const {
+  std::vector<int> indices;
+  const auto add = [&](int index) {
+    if (std::find(indices.begin(), indices.end(), index) == indices.end()) indices.push_back(index);
+  };
+  for (const auto& end : {from, to}) {
+    if (end.on_gpu()) add(end.index);
+    if (end.memory != Memory::all) continue;
+    for (int g = 0; g < machine.gpus; ++g) add(g);
+  }
+  return indices;
+}
+
 std::vector<Path> paths(const harness::Machine& machine) {
   std::vector<Path> list;
   const auto one_way = [&](End from, End to, Initiator initiator) { list.push_back({from, to, initiator, false}); };
@@ -137,9 +151,14 @@ std::vector<Path> paths(const harness::Machine& machine) {
   if (machine.gpus > 1) {
     const End all{Memory::all};
     each_way({Memory::pinned}, all, Initiator::ce);
+    one_way({Memory::mapped}, all, Initiator::sm_read);
+    one_way(all, {Memory::mapped}, Initiator::sm_write);
+    duplex({Memory::mapped}, all, Initiator::sm_read);
     for (int g = 0; g < machine.gpus; ++g) {
-      for (const auto initiator : {Initiator::ce, Initiator::sm_write}) one_way(gpu(g), all, initiator);
-      for (const auto initiator : {Initiator::ce, Initiator::sm_read}) one_way(all, gpu(g), initiator);
+      for (const auto initiator : {Initiator::ce, Initiator::sm_read, Initiator::sm_write}) {
+        one_way(gpu(g), all, initiator);
+        one_way(all, gpu(g), initiator);
+      }
     }
     for (const auto initiator : {Initiator::ce, Initiator::sm_read, Initiator::sm_write}) one_way(all, all, initiator);
   }

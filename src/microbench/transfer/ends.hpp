@@ -67,6 +67,8 @@ struct Path {
 
   /// "pinned-gpu0/ce-duplex".
   std::string name() const;
+  /// Indices of those that take part, the source's first.
+  std::vector<int> gpus(const harness::Machine& machine) const;
   /// In words, for `list`.
   std::string summary() const;
 };

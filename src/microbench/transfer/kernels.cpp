@@ -77,6 +77,16 @@ __global__ void touch(const unsigned long long* __restrict__ from, std::size_t c
   if (mine != 0) atomicAdd(sum, mine);
 }
 
+// for (i = 0; i < bytes; i += page) range[i] = 0;
+//
+// Each warp takes a page (commscope-icpe2019, section 3.4).
+__global__ void write_pages(unsigned char* range, std::size_t bytes, std::size_t page) {
+  const std::size_t warps = blockDim.x / static_cast<unsigned>(device::warp_size());
+  const std::size_t first = blockIdx.x * warps + static_cast<unsigned>(device::warp_in_block());
+  if (device::lane() != 0) return;
+  for (std::size_t i = first * page; i < bytes; i += gridDim.x * warps * page) range[i] = 0;
+}
+
 // for (hop = 0; hop < hops; ++hop) at = chain[at * step];
 //
 // Volatile: past the first-level cache, which would keep what another device's memory held.
@@ -92,8 +102,10 @@ device::LaunchShape shape_for(const CopyGeometry& geometry, std::uint64_t turns,
   const unsigned threads = std::min(geometry.threads, static_cast<unsigned>(device.max_threads_per_block));
   const auto resident = static_cast<std::uint64_t>(device.multiprocessors) *
                         std::max(1u, static_cast<unsigned>(device.max_threads_per_multiprocessor) / threads);
+  // A first kernel that filled the device would make the others wait for its end.
+  const std::uint64_t own = std::max<std::uint64_t>(1, resident / geometry.sharers);
   const std::uint64_t useful = (turns + threads - 1) / threads;
-  const std::uint64_t blocks = geometry.grid > 0 ? geometry.grid : std::min(resident, useful);
+  const std::uint64_t blocks = geometry.grid > 0 ? geometry.grid : std::min(own, useful);
   return {.grid = static_cast<unsigned>(std::max<std::uint64_t>(blocks, 1)), .block = threads};
 }
 
@@ -164,12 +176,21 @@ void queue_box_copy(device::Stream& stream, void* to, const Box& to_box, const v
   });
 }
 
-void queue_touch(device::Stream& stream, const void* from, std::size_t bytes, std::size_t page, bool whole,
-                 std::uint64_t* sum, const device::DeviceInfo& device) {
-  const std::size_t step = whole ? 1 : page / sizeof(std::uint64_t);
+void queue_touch(device::Stream& stream, std::byte* range, std::size_t bytes, std::size_t page, Touch touch_how,
+                 std::uint64_t* sum, const CopyGeometry& geometry, const device::DeviceInfo& device) {
+  if (touch_how == Touch::write) {
+    // Whole warps, so that each has a page.
+    CopyGeometry warps = geometry;
+    const auto lanes = static_cast<unsigned>(device.warp_size);
+    warps.threads = std::max(geometry.threads / lanes, 1u) * lanes;
+    launch(stream, ISTHMUS_KERNEL(write_pages), shape_for(warps, bytes / page * lanes, device),
+           reinterpret_cast<unsigned char*>(range), bytes, page);
+    return;
+  }
+  const std::size_t step = touch_how == Touch::whole ? 1 : page / sizeof(std::uint64_t);
   const std::size_t count = bytes / sizeof(std::uint64_t);
-  launch(stream, ISTHMUS_KERNEL(touch), shape_for({.threads = 256}, (count + step - 1) / step, device),
-         static_cast<const unsigned long long*>(from), count, step, reinterpret_cast<unsigned long long*>(sum));
+  launch(stream, ISTHMUS_KERNEL(touch), shape_for(geometry, (count + step - 1) / step, device),
+         reinterpret_cast<const unsigned long long*>(range), count, step, reinterpret_cast<unsigned long long*>(sum));
 }
 
 void queue_chase(device::Stream& stream, const std::uint64_t* chain, std::size_t step, std::uint64_t start,

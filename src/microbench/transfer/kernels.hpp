@@ -21,6 +21,7 @@ enum class Order {
 struct CopyGeometry {
   unsigned width = 16;     ///< bytes of one access: 4, 8 or 16
   unsigned grid = 0;       ///< blocks; 0: as many as the device holds at once
+  unsigned sharers = 1;    ///< kernels that run there at once, for which that many blocks are enough for all
   unsigned threads = 512;  ///< of a block
   Order order = Order::contiguous;
   std::size_t stride = 128;
@@ -52,10 +53,16 @@ void queue_copy(device::Stream& stream, void* to, const void* from, std::size_t 
 /// Queues a kernel that copies the rows of one box to those of another of the same shape.
 void queue_box_copy(device::Stream& stream, void* to, const Box& to_box, const void* from, const Box& from_box,
                     const CopyGeometry& geometry, const device::DeviceInfo& device);
-/// Queues a kernel that reads every 8-byte word (`whole`), or the first word of every `page` bytes, and adds their sum
-/// to `*sum`.
-void queue_touch(device::Stream& stream, const void* from, std::size_t bytes, std::size_t page, bool whole,
-                 std::uint64_t* sum, const device::DeviceInfo& device);
+/// How a page is asked for.
+enum class Touch {
+  whole,  ///< every word of it is read
+  page,   ///< its first word is read
+  write,  ///< its first byte is overwritten with zero
+};
+/// Queues a kernel that touches every `page` bytes of the range; what it reads, in words of 8 bytes, is added to
+/// `*sum`.
+void queue_touch(device::Stream& stream, std::byte* range, std::size_t bytes, std::size_t page, Touch touch,
+                 std::uint64_t* sum, const CopyGeometry& geometry, const device::DeviceInfo& device);
 /// Queues one thread that follows a chain of `hops` indices, each telling in units of `step` words where the next one
 /// lies, and writes where it ends to `*end`.
 void queue_chase(device::Stream& stream, const std::uint64_t* chain, std::size_t step, std::uint64_t start,

@@ -7,6 +7,7 @@
 #include "harness/lanes.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
+#include "microbench/transfer/axes.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/kernels.hpp"
@@ -21,7 +22,6 @@ namespace {
 using namespace harness;
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-constexpr std::int64_t kKi = 1024, kMi = kKi * kKi, kGi = kKi * kMi;
 
 /// A single cycle through `slots` places, in an order that follows from the seed (Sattolo's shuffle).
 class Chain {
@@ -196,27 +196,17 @@ void small_copy(Case& c, const Path& path) {
     });
   }
   device::Stream stream;
+  const int times = c.emulated() ? 1 : 8;  // several microseconds each, on a clock of a tenth of one
   c.sample(latency("latency_to_host", "clock"), [&] {
     flush();
+    c.batch(times);
     const double begin = now();
-    copy(stream);
-    stream.synchronize();
-    return now() - begin;
+    for (int i = 0; i < times; ++i) {
+      copy(stream);
+      stream.synchronize();
+    }
+    return (now() - begin) / times;
   });
-}
-
-Axis count(std::string name, std::string help, std::int64_t value, std::int64_t minimum, bool bytes = false) {
-  Axis axis{
-      .name = std::move(name), .help = std::move(help), .default_value = value, .allowed = {}, .minimum = minimum};
-  axis.bytes = bytes;
-  return axis;
-}
-
-void add_node_axis(Workload& w, const Path& path, const Machine& machine) {
-  if (path.from.on_gpu() && path.to.on_gpu()) return;
-  Axis node = count("node", "NUMA node of host memory; -1: the GPU's own", -1, -1);
-  for (const int each : machine.memory_nodes) node.sweep.emplace_back(std::int64_t{each});
-  w.axis(std::move(node));
 }
 
 Workload workload(const Path& path, const Machine& machine) {
@@ -225,31 +215,40 @@ Workload workload(const Path& path, const Machine& machine) {
                                                                 : small_copy;
   Workload w("transfer/" + path.name(), [run, path](Case& c) { run(c, path); });
   w.version(1).summary(path.summary()).stagings({}).tags({"transfer", "latency", std::string(name(path.initiator))});
+  // Rounded up from what PCIe machines show, so that a run can say beforehand how long it will be.
+  w.devices(path.gpus(machine)).estimate([path](const CaseSpec& spec) {
+    if (path.initiator == Initiator::chase) return 1.5e-6 * static_cast<double>(spec.integer("hops"));
+    if (path.initiator == Initiator::fault_latency) return 50e-6 * static_cast<double>(spec.integer("faults"));
+    return 1e-3;
+  });
   switch (path.initiator) {
     case Initiator::chase: {
       w.source("commscope-icpe2019, section 3.3; mi300a-upm-2025, section III").metrics({"latency"});
-      Axis bytes = count("bytes", "memory that the chain goes through", 2 * kMi, 16, true);
-      for (std::int64_t each = 64 * kKi; each <= 4 * kGi; each *= 2) bytes.sweep.emplace_back(each);
+      Axis bytes = bytes_axis("bytes", "memory that the chain goes through", 2 * kMi, 16);
+      bytes.sweep = powers(64 * kKi, 4 * kGi);
       w.axis(std::move(bytes))
-          .axis(count("line", "bytes from one place of the chain to the next in memory", 128, 8, true))
-          .axis(count("hops", "accesses that follow each other", 100'000, 1))
-          .size("tiny", {{"bytes", 64 * kKi}, {"hops", std::int64_t{10'000}}});
+          .axis(bytes_axis("line", "bytes from one place of the chain to the next in memory", 128, 8))
+          .axis(number_axis("hops", "accesses that follow each other", 100'000, 1))
+          .size("tiny", {{"bytes", 64 * kKi}, {"hops", std::int64_t{10'000}}})
+          .size("small", {{"bytes", 2 * kMi}, {"hops", std::int64_t{100'000}}});
       break;
     }
     case Initiator::fault_latency:
       w.source("commscope-icpe2019, section 3.4.3")
           .metrics({"latency"})
-          .axis(count("faults", "pages touched one after the other", 64, 2))
-          .axis(count("apart", "bytes between two such pages", 2 * kMi, 4 * kKi, true))
-          .size("tiny", {{"faults", std::int64_t{8}}});
+          .axis(number_axis("faults", "pages touched one after the other", 64, 2))
+          .axis(bytes_axis("apart", "bytes between two such pages", 2 * kMi, 4 * kKi))
+          .size("tiny", {{"faults", std::int64_t{8}}})
+          .size("small", {{"faults", std::int64_t{64}}});
       break;
     default:
       w.source("commscope-icpe2019, section 2.2; isthmus")
           .metrics({"latency", "latency_with_submission", "latency_to_host"})
-          .axis(count("bytes", "bytes of one copy", 4, 1, true))
-          .size("tiny", {{"bytes", std::int64_t{4}}});
+          .axis(bytes_axis("bytes", "bytes of one copy", 4, 1))
+          .size("tiny", {{"bytes", std::int64_t{4}}})
+          .size("small", {{"bytes", std::int64_t{4}}});
   }
-  add_node_axis(w, path, machine);
+  if (!path.from.on_gpu() || !path.to.on_gpu()) w.axis(node_axis(machine));
   return w;
 }
 

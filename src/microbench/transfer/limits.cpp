@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "device/device.hpp"
 
@@ -17,42 +18,39 @@ Bound bound(const End& from, const End& to) {
   const int device = from.on_gpu() ? from.index : to.index;
   const int peer = from.on_gpu() && to.on_gpu() ? to.index : -1;
   std::string reason;
-  struct L {
-    double rate;
-    std::string text;
-  };
-  std::optional<L> link;
-  (void)device;
-  (void)peer;
-  reason = "links are not read yet";
+  const auto link = device::link(device, peer, &reason);
   if (!link) return {std::nullopt, reason};
   return {link->rate, link->text};
 }
 
-Bound bound(const std::vector<std::pair<End, End>>& at_once) {
-  // Of each GPU and way, the links that its partners share: the widest of them.
+double combined_rate(const std::vector<Flow>& flows) {
   std::map<int, double> leaving, arriving;
+  for (const auto& [from, to, rate] : flows) {
+    if (from.on_gpu()) leaving[from.index] = std::max(leaving[from.index], rate);
+    if (to.on_gpu()) arriving[to.index] = std::max(arriving[to.index], rate);
+  }
+  double sent = 0, received = 0;
+  for (const auto& [gpu, rate] : leaving) sent += rate;
+  for (const auto& [gpu, rate] : arriving) received += rate;
+  std::set<int> fed, drained;  // by and to the host
+  for (const auto& [from, to, rate] : flows) {
+    if (!from.on_gpu() && fed.insert(to.index).second) sent += arriving.at(to.index);
+    if (!to.on_gpu() && drained.insert(from.index).second) received += leaving.at(from.index);
+  }
+  return std::min(sent, received);
+}
+
+Bound bound(const std::vector<std::pair<End, End>>& at_once) {
+  std::vector<Flow> flows;
   std::string source;
   for (const auto& [from, to] : at_once) {
-    const auto each = bound(from, to);
+    auto each = bound(from, to);
     if (!each.rate) return each;
-    if (source.empty()) source = each.source;
-    if (from.on_gpu()) leaving[from.index] = std::max(leaving[from.index], *each.rate);
-    if (to.on_gpu()) arriving[to.index] = std::max(arriving[to.index], *each.rate);
+    if (source.empty()) source = std::move(each.source);
+    flows.push_back({from, to, *each.rate});
   }
-  const auto total = [&](const std::map<int, double>& ways, bool sending) {
-    double sum = 0;
-    for (const auto& [gpu, rate] : ways) sum += rate;
-    // The host's own part: as much as the GPUs at the other ends of its transfers can take or give.
-    for (const auto& [from, to] : at_once) {
-      const End& end = sending ? from : to;
-      const End& other = sending ? to : from;
-      if (!end.on_gpu() && other.on_gpu()) sum += sending ? arriving.at(other.index) : leaving.at(other.index);
-    }
-    return sum;
-  };
-  const double most = std::min(total(leaving, true), total(arriving, false));
-  return {most, at_once.size() == 1 ? source : source + ", " + std::to_string(at_once.size()) + " at once"};
+  if (flows.size() == 1) return {flows.front().rate, source};
+  return {combined_rate(flows), source + ", " + std::to_string(flows.size()) + " transfers at once"};
 }
 
 }  // namespace isthmus::microbench::transfer

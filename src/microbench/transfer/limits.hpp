@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "microbench/transfer/ends.hpp"
@@ -17,7 +18,14 @@ struct Bound {
 
 /// Of bytes that go from one end to the other, counted once.
 Bound bound(const End& from, const End& to);
-/// Of all that go at once: what leaves each GPU and what reaches it has its link; what bounds the sum is the smaller.
+/// One of several transfers at once, with the bound that it has by itself.
+struct Flow {
+  End from, to;
+  double rate;
+};
+/// What bounds the sum of flows: what leaves each GPU shares the widest link it is given there, and so does what
+/// reaches it; the host gives and takes as much as the GPUs at the other ends.
+double combined_rate(const std::vector<Flow>& flows);
 Bound bound(const std::vector<std::pair<End, End>>& at_once);
 
 }  // namespace isthmus::microbench::transfer

@@ -22,7 +22,7 @@ struct Settings {
   std::size_t row_bytes = 512, planes = 1;  ///< of a box; rows follow from `bytes`, the pitch is twice the row
   std::size_t pieces = 64;                  ///< of a batch
   unsigned threads = 1;                     ///< of the host: page faults, memcpy; 0: all
-  bool whole = true;                        ///< every word of a page is touched; else one
+  Touch touch = Touch::whole;               ///< how pages are asked for
   bool far_issues = false;                  ///< the copy is queued on the destination's GPU
 };
 
@@ -32,6 +32,8 @@ class Movement {
 
   const End from, to;
   const std::size_t moved;  ///< bytes that change place
+  /// Whether bytes cross a link: discarded pages come without theirs.
+  virtual bool crosses_link() const { return true; }
 
   /// What a program asks for of them.
   virtual std::size_t needed() const { return moved; }

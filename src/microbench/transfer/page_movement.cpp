@@ -32,12 +32,15 @@ class PageMovement : public Movement {
     if (initiator == Initiator::prefetch_batch || initiator == Initiator::discard) cut_ranges();
     write_pattern(pages_->data(), s.bytes, pattern_, true);
     if (initiator == Initiator::fault)
-      expected_sum_ = pattern_.sum(s.bytes / kWord, s.whole ? 1 : memory::page_bytes() / kWord);
+      expected_sum_ = pattern_.sum(s.bytes / kWord, s.touch == Touch::whole ? 1 : memory::page_bytes() / kWord);
   }
 
   std::size_t needed() const override {
-    return initiator_ == Initiator::fault && !settings_.whole ? moved / memory::page_bytes() * kWord : moved;
+    if (initiator_ != Initiator::fault || settings_.touch == Touch::whole) return moved;
+    return moved / memory::page_bytes() * (settings_.touch == Touch::write ? 1 : kWord);
   }
+
+  bool crosses_link() const override { return initiator_ != Initiator::discard; }
 
   Lane lane() override {
     Lane lane;
@@ -61,21 +64,14 @@ class PageMovement : public Movement {
   bool flush() const override { return from.on_gpu() || memory::flush_host_caches(pages_->data(), moved); }
 
   std::size_t check() override {
+    if (writes()) write_pattern(pages_->data(), moved, pattern_, true);  // samples have written already
     reset();
     const device::Selected on(gpu_);
     queue(*stream_);
     stream_->synchronize();
     left_ = from.on_gpu() ? std::nullopt : pages_->share_off_host();
     if (initiator_ == Initiator::discard) return check_discarded();
-    std::size_t wrong = 0;
-    if (initiator_ == Initiator::fault) {
-      std::uint64_t sum = host_sum_;
-      if (!crew_) device::copy(&sum, sum_->data(), sizeof sum);
-      if (sum != expected_sum_) wrong = moved;
-    } else if (device::last_prefetch(pages_->data(), moved) != pages_->place(to).device) {
-      wrong = moved;  // the driver says that the pages went elsewhere
-    }
-    return wrong + count_wrong(pages_->data(), moved, pattern_, {}, false);
+    return (arrived() ? 0 : moved) + count_wrong(pages_->data(), moved, expected(), {}, false);
   }
 
   std::vector<std::string> disagreements() const override { return pages_->disagreements(); }
@@ -83,6 +79,24 @@ class PageMovement : public Movement {
   std::optional<double> left() const override { return left_; }
 
  private:
+  bool writes() const { return initiator_ == Initiator::fault && settings_.touch == Touch::write; }
+
+  /// What the pages must hold after a movement.
+  Pattern expected() const {
+    Pattern pattern = pattern_;
+    if (writes()) pattern.zeroed = memory::page_bytes() / kWord;
+    return pattern;
+  }
+
+  /// Whether the last movement came about: what was read adds up, or the driver says where the pages went.
+  bool arrived() const {
+    if (initiator_ != Initiator::fault) return device::last_prefetch(pages_->data(), moved) == pages_->place(to).device;
+    if (writes()) return true;  // what was written is there to see
+    std::uint64_t sum = host_sum_;
+    if (!crew_) device::copy(&sum, sum_->data(), sizeof sum);
+    return sum == expected_sum_;
+  }
+
   void cut_ranges() {
     const std::size_t page = memory::page_bytes();
     const std::size_t pages = moved / page;
@@ -108,8 +122,8 @@ class PageMovement : public Movement {
         if (crew_) {
           touch_on_host();
         } else {
-          queue_touch(stream, pages_->data(), moved, memory::page_bytes(), settings_.whole,
-                      reinterpret_cast<std::uint64_t*>(sum_->data()), info_);
+          queue_touch(stream, pages_->data(), moved, memory::page_bytes(), settings_.touch,
+                      reinterpret_cast<std::uint64_t*>(sum_->data()), settings_.geometry, info_);
         }
         break;
       default:
@@ -118,19 +132,25 @@ class PageMovement : public Movement {
   }
 
   void touch_on_host() {
-    const std::size_t page_words = memory::page_bytes() / kWord, step = settings_.whole ? 1 : page_words;
-    const auto* words = reinterpret_cast<const volatile std::uint64_t*>(pages_->data());
+    const std::size_t page = memory::page_bytes();
     crew_->run([&](unsigned i) {
-      const Part part = part_of(moved / memory::page_bytes(), crew_->size(), i);
+      const Part part = part_of(moved / page, crew_->size(), i);
+      if (settings_.touch == Touch::write) {
+        for (std::size_t at = part.first * page; at < part.last * page; at += page)
+          *reinterpret_cast<volatile unsigned char*>(pages_->data() + at) = 0;
+        return;
+      }
+      const std::size_t step = settings_.touch == Touch::whole ? kWord : page;
       std::uint64_t sum = 0;
-      for (std::size_t w = part.first * page_words; w < part.last * page_words; w += step) sum += words[w];
+      for (std::size_t at = part.first * page; at < part.last * page; at += step)
+        sum += *reinterpret_cast<const volatile std::uint64_t*>(pages_->data() + at);
       host_sum_ += sum;
     });
   }
 
   /// What was discarded is undefined: the pages must be at the far end and hold what is written to them now.
   std::size_t check_discarded() {
-    const bool there = device::last_prefetch(pages_->data(), moved) == pages_->place(to).device;
+    const bool there = arrived();
     write_pattern(pages_->data(), moved, pattern_, false);
     return (there ? 0 : moved) + count_wrong(pages_->data(), moved, pattern_, {}, false);
   }

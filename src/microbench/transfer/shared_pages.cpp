@@ -44,8 +44,8 @@ void SharedPages::send_to(const End& end, device::Stream& stream) {
   if (!malloced_) {
     device::prefetch(data_, bytes_, place(end), stream);
   } else if (end.on_gpu()) {
-    queue_touch(stream, data_, bytes_, memory::page_bytes(), false, reinterpret_cast<std::uint64_t*>(sum_->data()),
-                info_);
+    queue_touch(stream, data_, bytes_, memory::page_bytes(), Touch::page,
+                reinterpret_cast<std::uint64_t*>(sum_->data()), {}, info_);
   }
   stream.synchronize();
   if (!end.on_gpu()) memory::rewrite_pages(data_, bytes_);  // into the host's page table, too

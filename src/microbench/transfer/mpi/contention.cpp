@@ -5,7 +5,9 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <utility>
 
+#include "microbench/transfer/axes.hpp"
 #include "microbench/transfer/movement.hpp"
 #include "microbench/transfer/mpi/readings.hpp"
 
@@ -14,8 +16,6 @@ namespace isthmus::microbench::transfer {
 namespace {
 
 using namespace harness;
-
-constexpr std::int64_t kMi = 1024 * 1024, kGi = 1024 * kMi;
 
 struct Way {
   bool in = true;  ///< to the GPU
@@ -129,6 +129,9 @@ void contend(Case& c, const Way& way) {
 }
 
 Workload workload(const Way& way) {
+  Axis bytes = bytes_axis("bytes", "bytes of one transfer of a rank", 256 * kMi);
+  bytes.usual = {1 * kMi, 32 * kMi, 1 * kGi};
+  bytes.sweep = powers(64 * kKi, 4 * kGi);
   return Workload("mpi/" + way.name(), [way](Case& c) { contend(c, way); })
       .version(1)
       .summary(way.summary())
@@ -137,7 +140,7 @@ Workload workload(const Way& way) {
       .several_ranks()
       .stagings({})
       .metrics({"rate", "alone", "contention_share"})
-      .axis(bytes_axis("bytes of one transfer of a rank", 256 * kMi, {1 * kMi, 32 * kMi, 1 * kGi}, 64 * 1024, 4 * kGi))
+      .axis(std::move(bytes))
       .size("tiny", {{"bytes", 1 * kMi}})
       .size("small", {{"bytes", 16 * kMi}})
       .size("medium", {{"bytes", 64 * kMi}})

@@ -25,13 +25,4 @@ Metric rate_metric(std::string name, double bytes, std::string direction) {
           .limit_reason = "what lies between the ranks is not read"};
 }
 
-Axis bytes_axis(std::string help, std::int64_t value, std::vector<AxisValue> usual, std::int64_t sweep_from,
-                std::int64_t sweep_to) {
-  Axis axis{.name = "bytes", .help = std::move(help), .default_value = value, .allowed = {}, .minimum = 1};
-  axis.bytes = true;
-  axis.usual = std::move(usual);
-  for (std::int64_t bytes = sweep_from; bytes <= sweep_to; bytes *= 2) axis.sweep.emplace_back(bytes);
-  return axis;
-}
-
 }  // namespace isthmus::microbench::transfer

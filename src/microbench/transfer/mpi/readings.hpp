@@ -14,7 +14,5 @@ namespace isthmus::microbench::transfer {
 int repetitions(harness::Case& c, double seconds, int most);
 
 harness::Metric rate_metric(std::string name, double bytes, std::string direction);
-harness::Axis bytes_axis(std::string help, std::int64_t value, std::vector<harness::AxisValue> usual,
-                         std::int64_t sweep_from, std::int64_t sweep_to);
 
 }  // namespace isthmus::microbench::transfer

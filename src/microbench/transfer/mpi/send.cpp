@@ -3,10 +3,11 @@
 // node.
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "memory/pages.hpp"
 #include "memory/parallel.hpp"
+#include "microbench/transfer/axes.hpp"
 #include "microbench/transfer/block.hpp"
 #include "microbench/transfer/mpi/readings.hpp"
 #include "microbench/transfer/shared_pages.hpp"
@@ -16,8 +17,6 @@ namespace isthmus::microbench::transfer {
 namespace {
 
 using namespace harness;
-
-constexpr std::int64_t kKi = 1024, kMi = kKi * kKi;
 
 /// Memory that messages leave or reach, on this rank.
 class Buffer {
@@ -173,7 +172,7 @@ void send(Case& c, const Kind& kind, bool duplex) {
     return *std::max_element(all.begin(), all.end());
   };
   // The first message finds the way and, in some memories, registers its buffer.
-  c.observe(latency_metric("first_latency", message, kind.direction), slowest(pair.ping_pong(1)));
+  c.once(latency_metric("first_latency", message, kind.direction), slowest(pair.ping_pong(1)));
 
   constexpr int kMost = 1000;
   const int round_trips = repetitions(c, 2 * pair.ping_pong(2), kMost);
@@ -211,6 +210,9 @@ void send(Case& c, const Kind& kind, bool duplex) {
 
 Workload workload(const Kind& kind, bool duplex) {
   const std::string name(kind.name);
+  Axis bytes = bytes_axis("bytes", "bytes of one message", 1 * kMi);
+  bytes.usual = {std::int64_t{8}, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi};
+  bytes.sweep = powers(1, 256 * kMi);
   Workload w("mpi/" + name + "-" + name + "/send" + (duplex ? "-duplex" : ""),
              [kind, duplex](Case& c) { send(c, kind, duplex); });
   w.version(1)
@@ -220,22 +222,14 @@ Workload workload(const Kind& kind, bool duplex) {
       .several_ranks()
       .stagings({})
       .metrics({"latency", "rate"})
-      .axis(bytes_axis("bytes of one message", 1 * kMi, {std::int64_t{8}, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi}, 1,
-                       256 * kMi))
-      .axis({.name = "window",
-             .help = "messages in flight at once, for the rate",
-             .default_value = std::int64_t{16},
-             .allowed = {},
-             .minimum = 1})
+      .axis(std::move(bytes))
+      .axis(number_axis("window", "messages in flight at once, for the rate", 16))
       .size("tiny", {{"bytes", 4 * kKi}})
       .size("small", {{"bytes", 64 * kKi}})
       .size("medium", {{"bytes", 1 * kMi}})
       .size("large", {{"bytes", 32 * kMi}});
   if (kind.memory == Memory::managed)
-    w.axis({.name = "resident",
-            .help = "where its pages lie when a sample begins",
-            .default_value = "gpu",
-            .allowed = {"gpu", "host"}});
+    w.axis(choice_axis("resident", "where its pages lie when a sample begins", {"gpu", "host"}));
   if (kind.memory == Memory::pageable) w.native();
   return w;
 }

@@ -1,0 +1,98 @@
+"""The classes of pairs of transfer/*, and what a machine needs for a pair, by its name: <from>-<to>/<way>[-duplex]."""
+
+import dataclasses
+
+FAMILY = "transfer/"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """A class of pairs, which one run measures: globs on names, without the family's."""
+
+    summary: str
+    patterns: tuple[str, ...]
+    gpus: int = 1  #: without so many there is no such pair
+    tags: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()  #: capabilities that the names do not tell
+
+
+HOST = ("pageable", "pinned", "registered", "wc")
+PEER = frozenset({"peer"})
+
+PAIRS = {
+    "host-to-gpu": Pairs("copies from every memory of the host", tuple(f"{m}-gpu*/ce" for m in HOST)),
+    "gpu-to-host": Pairs("copies to every memory of the host", tuple(f"gpu*-{m}/ce" for m in HOST)),
+    "host-gpu-duplex": Pairs("copies from and to the host at once", tuple(f"{m}-gpu*/ce-duplex" for m in HOST)),
+    "host-gpu-boxes": Pairs(
+        "batched, strided and packed copies from and to the host",
+        tuple(f"{ends}/{way}" for way in ("ce-batch", "ce-strided", "pack") for ends in ("pinned-gpu*", "gpu*-pinned")),
+    ),
+    "host-gpu-kernels": Pairs(
+        "kernels that read and write the host's memory",
+        (*(f"{m}-gpu*/sm-read" for m in ("mapped", "registered", "wc")),
+         *(f"gpu*-{m}/sm-write" for m in ("mapped", "registered", "wc")), "mapped-gpu*/sm-read-duplex"),
+    ),
+    "managed-faults": Pairs(
+        "page faults on managed memory: rates and the time of one",
+        ("managed-gpu*/fault", "gpu*-managed/fault", "managed-gpu*/fault-duplex",
+         "managed-gpu*/fault-latency", "gpu*-managed/fault-latency"),
+    ),
+    "system-faults": Pairs(
+        "page faults on plain memory of the system: rates and the time of one",
+        ("system-gpu*/fault", "gpu*-system/fault", "system-gpu*/fault-duplex",
+         "system-gpu*/fault-latency", "gpu*-system/fault-latency"),
+    ),
+    "managed-prefetch": Pairs(
+        "explicit prefetches, one by one and batched, and discards",
+        ("managed-gpu*/prefetch", "gpu*-managed/prefetch", "managed-gpu*/prefetch-duplex",
+         "managed-gpu*/prefetch-batch", "gpu*-managed/prefetch-batch", "managed-gpu*/discard", "gpu*-managed/discard"),
+    ),
+    "latency": Pairs(
+        "latency of one access and of one small copy",
+        ("mapped-gpu*/chase", "gpu*-gpu*/chase",
+         "pinned-gpu*/small-copy", "gpu*-pinned/small-copy", "gpu*-gpu*/small-copy"),
+        tags=frozenset({"latency"}),
+    ),
+    "gpu-gpu": Pairs("copies and reading kernels within a GPU and from each to each",
+                     ("gpu*-gpu*/ce", "gpu*-gpu*/sm-read")),
+    "gpu-gpu-copies": Pairs(
+        "copies between GPUs: both ways at once, without peer access, batched, strided, packed",
+        tuple(f"gpu*-gpu*/{way}"
+              for way in ("ce-duplex", "ce-nopeer", "ce-nopeer-duplex", "ce-batch", "ce-strided", "pack")),
+        gpus=2, tags=PEER,
+    ),
+    "gpu-gpu-kernels": Pairs(
+        "kernels that write another GPU's memory, and both ways at once",
+        tuple(f"gpu*-gpu*/{way}" for way in ("sm-write", "sm-write-duplex", "sm-read-duplex")), gpus=2, tags=PEER,
+    ),
+    "gpu-gpu-pages": Pairs(
+        "page faults and prefetches of managed memory from one GPU to another",
+        tuple(f"gpu*-gpu*/{way}" for way in
+              ("fault", "fault-duplex", "fault-latency", "prefetch", "prefetch-duplex", "prefetch-batch")),
+        gpus=2, tags=PEER, needs=frozenset({"managed"}),
+    ),
+    "groups": Pairs("one to all, all to one, all to all, at once", ("*-all/*", "all-*/*"), gpus=2, tags=PEER),
+    "host-to-host": Pairs("the host's threads, from each NUMA node to each", ("node*-node*/cpu",), gpus=0,
+                          tags=frozenset({"host", "numa"})),
+    "runtime": Pairs("the runtime's own copies within the host", ("pageable-pinned/runtime", "pinned-pageable/runtime"),
+                     tags=frozenset({"host"})),
+}  # fmt: skip
+
+# Calls that not every runtime has: a skip denies nothing unless the site states them.
+RECENT_CALLS = {"ce-batch", "prefetch-batch", "discard"}
+# What a memory of the names is called where a site states it.
+STATED_AS = {"all": "gpu", "node": "numa"}
+
+
+def ends_and_way(workload: str) -> tuple[str, str, str]:
+    ends, _, way = workload.removeprefix(FAMILY).partition("/")
+    origin, _, target = ends.partition("-")
+    return origin, target, way.removesuffix("-duplex")
+
+
+def needs(workload: str) -> set[str]:
+    """What a site may state that together makes this transfer possible."""
+    origin, target, way = ends_and_way(workload)
+    ends = {STATED_AS.get(kind, kind) for kind in (end.rstrip("0123456789") for end in (origin, target))}
+    between_gpus = ends == {"gpu"} and (origin != target or origin == "all")
+    return ends | ({way} & RECENT_CALLS) | (PEER if between_gpus else set())

@@ -1,0 +1,71 @@
+#pragma once
+
+// How the cost of a call is read: on the host's clock, so often in a row that the clock can tell.
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "harness/workload.hpp"
+
+namespace isthmus::microbench::driver {
+
+/// A cost that the host pays, by its own clock.
+harness::Metric host_cost(std::string name);
+
+/// How many operations in a row `timer` can tell from nothing, at most `most`. `seconds_of(n)` does n and says how long
+/// they took.
+int batch_for(harness::Case& c, std::string_view timer, int most, const std::function<double(int)>& seconds_of);
+
+/// Seconds that `work` takes.
+template <class Work>
+double timed(Work&& work) {
+  const double begin = harness::now();
+  work();
+  return harness::now() - begin;
+}
+
+/// Samples the cost of one `call`. `settle` follows each reading and is in none.
+void sample_call(
+    harness::Case& c, std::string name, const std::function<void()>& call, const std::function<void()>& settle = [] {});
+
+/// Samples what the device takes for one of the `parts` of what `queue` queues, one after the other and with no gap for
+/// their submission.
+void sample_on_device(harness::Case& c, std::string name, const std::function<void(device::Stream&)>& queue,
+                      int parts = 1);
+
+/// Samples what `make` takes, and what it takes to destroy what it makes; without a name for the latter, it is in no
+/// reading.
+template <class Make>
+void sample_making(harness::Case& c, std::string make_name, const std::string& destroy_name, Make make) {
+  std::vector<decltype(make())> made;
+  const auto both = [&](int times) {
+    made.reserve(static_cast<std::size_t>(times));
+    const double making = timed([&] {
+      for (int i = 0; i < times; ++i) made.push_back(make());
+    });
+    return std::vector{making, timed([&] { made.clear(); })};
+  };
+  const bool two = !destroy_name.empty();
+  const int times = batch_for(c, "clock", c.largest_batch(), [&](int n) {
+    const auto seconds = both(n);
+    return two ? std::min(seconds[0], seconds[1]) : seconds[0];
+  });
+  std::vector<harness::Metric> metrics{host_cost(std::move(make_name))};
+  if (two) metrics.push_back(host_cost(destroy_name));
+  c.sample(std::move(metrics), [&] {
+    c.batch(times);
+    auto seconds = both(times);
+    for (auto& each : seconds) each /= times;
+    if (!two) seconds.pop_back();
+    return seconds;
+  });
+}
+
+/// A registration of this family, with what is common to all. `seconds` is roughly what one operation takes.
+harness::Workload workload(const std::string& name, void (*function)(harness::Case&), std::string summary,
+                           std::vector<std::string> metrics, double seconds);
+
+}  // namespace isthmus::microbench::driver

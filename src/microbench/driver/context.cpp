@@ -1,0 +1,47 @@
+// driver/context: what a process pays before its first call of use. Each sample is a fresh process of this program.
+
+#include "harness/fresh_process.hpp"
+#include "microbench/driver/calls.hpp"
+#include "microbench/driver/empty_kernel.hpp"
+
+namespace isthmus::microbench::driver {
+namespace {
+
+using namespace harness;
+
+/// Seconds of the driver's start, of making the context, and of all until the first kernel has run.
+std::vector<double> begin_anew(int gpu) {
+  const double started = timed([] { device::count(); });
+  const double created = timed([gpu] {
+    device::select(gpu);
+    device::free_device(nullptr);  // a call that needs the context and does nothing with it
+  });
+  const double launched = timed([] {
+    device::load_kernels();
+    device::Stream stream;
+    launch_empty(stream);
+    stream.synchronize();
+  });
+  return {started, created, launched};
+}
+
+const FreshProcess fresh("driver/context", begin_anew);
+
+void run(Case& c) {
+  c.needs(0, 0);
+  c.sparing(5, 1);
+  c.sample({host_cost("driver_start"), host_cost("context"), host_cost("first_launch"), host_cost("process")}, [&] {
+    std::vector<double> seconds;
+    const double process = timed([&] { seconds = fresh.run(c.device().index); });
+    seconds.push_back(process);
+    return seconds;
+  });
+}
+
+const Registration registration = workload("context", run, "what a fresh process pays until its first kernel has run",
+                                           {"driver_start", "context", "first_launch", "process"}, 0.3)
+                                      .unverified("a process that starts and ends leaves nothing to check")
+                                      .size("tiny", {});
+
+}  // namespace
+}  // namespace isthmus::microbench::driver

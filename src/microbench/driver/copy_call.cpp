@@ -1,0 +1,59 @@
+// driver/copy_call: what the host pays to submit one asynchronous copy, which is done later and not waited for.
+
+#include <algorithm>
+
+#include "memory/numa_nodes.hpp"
+#include "microbench/driver/allocators.hpp"
+#include "microbench/driver/calls.hpp"
+
+namespace isthmus::microbench::driver {
+namespace {
+
+using namespace harness;
+
+constexpr std::int64_t kKi = 1024, kMi = kKi * kKi;
+
+void run(Case& c) {
+  const auto direction = c.choice("direction");
+  const std::size_t bytes = c.extent("bytes");
+  const auto memory_of = [](char end) { return end == 'h' ? "pinned" : "device"; };
+  const std::size_t ends_on_host = static_cast<std::size_t>(std::ranges::count(direction, 'h'));
+  c.needs((ends_on_host + 2) * bytes, (2 - ends_on_host) * bytes);
+
+  const memory::ScopedThreadNode on_node(c.numa_node());
+  device::Stream& stream = c.stream();
+  const Allocation from(memory_of(direction.front()), bytes, stream), to(memory_of(direction.back()), bytes, stream);
+  const auto value = uniform(c.seed(), 0, 0, 256);
+  std::vector<std::uint8_t> sent(bytes), found(bytes, 0xff);
+  for (std::size_t i = 0; i < bytes; ++i) sent[i] = static_cast<std::uint8_t>(value(i));
+  device::copy(from.data(), sent.data(), bytes);
+  device::copy(to.data(), found.data(), bytes);
+  c.verify(
+      "every byte arrived",
+      [&] {
+        device::copy(found.data(), to.data(), bytes);
+        return found == sent ? 0.0 : 1.0;
+      },
+      0);
+  sample_call(
+      c, "submit", [&] { device::copy_async(to.data(), from.data(), bytes, stream); }, [&] { stream.synchronize(); });
+}
+
+const Registration registration =
+    workload("copy_call", run, "submitting one asynchronous copy of page-locked or device memory", {"submit"}, 1e-3)
+        .axis({.name = "direction",
+               .help = "from host or device, to host or device",
+               .default_value = "h2d",
+               .allowed = {"h2d", "d2h", "d2d"},
+               .usual = {"h2d", "d2h", "d2d"}})
+        .axis({.name = "bytes",
+               .help = "bytes of one copy",
+               .default_value = 64 * kKi,
+               .minimum = 1,
+               .bytes = true,
+               .usual = {std::int64_t{4}, 64 * kKi, kMi}})
+        .size("tiny", {{"direction", "h2d"}, {"bytes", std::int64_t{4}}})
+        .size("small", {});
+
+}  // namespace
+}  // namespace isthmus::microbench::driver

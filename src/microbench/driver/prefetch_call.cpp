@@ -1,0 +1,65 @@
+// driver/prefetch_call: what a prefetch costs of managed pages that lie there already, so that nothing moves.
+
+#include <algorithm>
+
+#include "memory/numa_nodes.hpp"
+#include "microbench/driver/allocators.hpp"
+#include "microbench/driver/calls.hpp"
+
+namespace isthmus::microbench::driver {
+namespace {
+
+using namespace harness;
+
+constexpr std::int64_t kKi = 1024, kMi = kKi * kKi;
+constexpr std::uint8_t kPattern = 0x5a;
+
+void run(Case& c) {
+  const std::size_t bytes = c.extent("bytes");
+  if (!c.device().concurrent_managed) throw Skip("this device takes no prefetches of managed memory");
+  c.needs(2 * bytes, bytes);
+  const auto place =
+      c.choice("to") == "device" ? device::Location::gpu(c.device().index) : device::Location::host(c.numa_node());
+
+  const memory::ScopedThreadNode on_node(c.numa_node());
+  device::Stream& stream = c.stream();
+  const Allocation pages("managed", bytes, stream);
+  std::fill_n(pages.data(), bytes, std::byte{kPattern});
+  const auto prefetch = [&] { device::prefetch(pages.data(), bytes, place, stream); };
+  const auto wait = [&] { stream.synchronize(); };
+  const auto bring = [&] {  // also after the check, which may have moved them
+    prefetch();
+    wait();
+  };
+  c.verify(
+      "the pages hold what was written",
+      [&] {
+        std::vector<std::uint8_t> found(bytes);
+        device::copy(found.data(), pages.data(), bytes);
+        return static_cast<double>(bytes - static_cast<std::size_t>(std::ranges::count(found, kPattern)));
+      },
+      0);
+  bring();
+  sample_call(c, "submit", prefetch, wait);
+  bring();
+  sample_call(c, "to_end", bring);
+}
+
+const Registration registration =
+    workload("prefetch_call", run, "prefetches of managed pages that lie there already", {"submit", "to_end"}, 1e-3)
+        .axis({.name = "to",
+               .help = "where the pages lie and are sent",
+               .default_value = "device",
+               .allowed = {"device", "host"},
+               .usual = {"device", "host"}})
+        .axis({.name = "bytes",
+               .help = "bytes of one prefetch",
+               .default_value = kMi,
+               .minimum = 1,
+               .bytes = true,
+               .usual = {64 * kKi, kMi, 64 * kMi}})
+        .size("tiny", {{"to", "device"}, {"bytes", 64 * kKi}})
+        .size("small", {});
+
+}  // namespace
+}  // namespace isthmus::microbench::driver

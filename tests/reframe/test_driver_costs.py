@@ -1,0 +1,87 @@
+"""Checks of which one run measures several points: each has its performance variables, and none may be missing."""
+
+import pytest
+
+import catalogue
+from isthmus import records
+
+LAUNCH = "DriverCosts.*launch.*small"
+ALLOC = "DriverCosts.*alloc.*tiny"
+GPU = {"features": ["gpu", "cuda"]}
+WORKLOADS = [w for w in catalogue.load()["workloads"] if w["name"].startswith("driver/")]
+
+
+def test_smoke_has_every_workload_once(session):
+    lines = session("-l", "-t", "smoke", select="DriverCosts").output.splitlines()
+    names = {line.split("%workload=")[1].split()[0] for line in lines if line.startswith("- DriverCosts")}
+    assert names == {w["name"].removeprefix("driver/") for w in WORKLOADS}
+    assert all("%size=tiny" in line for line in lines if line.startswith("- DriverCosts"))
+
+
+def test_more_points_need_a_gpu(session):
+    assert "small" not in session("-l", select="DriverCosts").output
+    assert "%workload=launch %size=small" in session("-l", select="DriverCosts", site=GPU).output
+
+
+def test_a_run_without_axes_has_the_metrics_by_their_names(session):
+    outcome = session(select="DriverCosts.*event")
+    assert outcome.green
+    assert "P: record: 0.25 s" in outcome.output
+
+
+def test_each_point_has_its_variables(session, tmp_path):
+    outcome = session(select=LAUNCH, fake="gpu:cuda", site=GPU)
+    assert outcome.green
+    for bytes_ in (8, 256, 1024, 4096):
+        for grid in ("one", "full"):
+            for metric in ("submit", "to_end", "device"):
+                assert f"P: {metric}/argument_bytes={bytes_}/grid={grid}: 0.25 s" in outcome.output
+    [kept] = (tmp_path / "results").iterdir()
+    assert len(records.read(kept)) == 8
+
+
+def test_processes_are_counted_at_each_point(session):
+    assert session("-r", "-S", "processes=3", select=ALLOC).green
+
+
+@pytest.mark.parametrize(
+    "fake, why",
+    [
+        ("missing_point", "6 records where 7"),
+        ("extra_record", "14 records where 7"),
+        ("other_point", "allocator=none, which nobody asked for"),
+        ("missing_metric:first", "lacks the metric 'first'"),
+        ("error", "cudaMalloc: out of memory"),
+        ("exit:1", "exit code 1"),
+    ],
+)
+def test_red(session, fake, why):
+    outcome = session(select=ALLOC, fake=fake)
+    assert not outcome.green
+    assert why in outcome.output
+
+
+def test_one_point_may_be_skipped(session):
+    outcome = session(select=ALLOC, fake="skip_point:unsupported")
+    assert outcome.green
+    assert "P: alloc/allocator=device: 0.25 s" in outcome.output
+    assert "alloc/allocator=managed" not in outcome.output
+
+
+def test_all_points_skipped_is_a_skip(session):
+    outcome = session(select=ALLOC, fake="skip:unsupported")
+    assert outcome.green and "SKIP" in outcome.output
+
+
+def test_a_skipped_point_may_not_deny_what_the_site_states(session):
+    outcome = session(select=ALLOC, fake="skip_point:unsupported", site={"features": ["managed"]})
+    assert not outcome.green
+    assert "states managed" in outcome.output
+
+
+def test_a_reference_holds_at_its_point(session):
+    references = "- {workload: driver/alloc, axes: {allocator: pinned}, metrics: {alloc: [0.25, -0.1, 0.1, s]}}\n"
+    assert session(select=ALLOC, fake="gpu:cuda", site=GPU, references=references).green
+    outcome = session(select=ALLOC, fake="gpu:cuda,slow", site=GPU, references=references)
+    assert not outcome.green
+    assert "alloc/allocator=pinned=0.5 s, expected 0.25" in outcome.output
