@@ -338,7 +338,7 @@ def test_every_transfer_leaves_a_valid_record(tmp_path, emulator):
         (["transfer/pinned-gpu0/ce", "--set", "byte=4096"], "bytes"),
         (["transfer/pinned-gpu0/ce", "--set", "bytes=4KB"], "KiB"),
         (["transfer/pinned-gpu0/ce", "--set", "width=16"], "no axis 'width'"),
-        (["transfer/mapped-gpu0/sm-read", "--set", "width=5"], "4, 8, 16"),
+        (["transfer/mapped-gpu0/sm-read", "--set", "width=5"], "16, 8, 4"),
         (["transfer/pinned-gpu0/ce", "--size-sweep", "--size", "tiny"], "--size"),
     ],
 )
