@@ -5,6 +5,9 @@
 # at run time in any case.
 option(ISTHMUS_STATIC "Link everything but the C library statically" OFF)
 
+# ISTHMUS_MPI: the program may be started as several ranks (docs/mpi.md). Started plainly it does without a launcher.
+option(ISTHMUS_MPI "Measure with several processes through MPI" OFF)
+
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)

@@ -83,6 +83,11 @@ def _group(case: dict) -> str:
     return f"{found['family']}/{found['initiator']}"
 
 
+def _axes(case: dict) -> dict:
+    """What tells figures of one route apart; what several ranks measured stays apart by their number, too."""
+    return case["axes"] | ({"ranks": case["ranks"]["count"]} if "ranks" in case else {})
+
+
 def _outcome(case: dict) -> str:
     if case["error"]:
         return "FAILED"
@@ -95,11 +100,11 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
     """The matrices in the order of their records; axes that take several values tell them apart."""
     seen: dict[tuple[str, str], set] = {}
     for case in cases:
-        for axis, value in case["axes"].items():
+        for axis, value in _axes(case).items():
             seen.setdefault((_group(case), axis), set()).add(value)
     matrices: dict[str, _Matrix] = {}
     for case in cases:
-        others = sorted((axis, value) for axis, value in case["axes"].items() if axis != "bytes")
+        others = sorted((axis, value) for axis, value in _axes(case).items() if axis != "bytes")
         title = _group(case)
         title += "".join(f" {axis}={value}" for axis, value in others if len(seen[_group(case), axis]) > 1)
         matrix = matrices.setdefault(title, _Matrix(title))

@@ -253,6 +253,8 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
         if backend in ("cuda", "hip"):
             command += ["--backend", backend]
         architectures = stated_architectures(self.current_partition)
+        if "mpi" in self.current_environ.features:
+            command += ["--mpi"]
         if architectures:
             command += ["--architectures", "';'".join(architectures)]
         self.build_system.commands = [" ".join(command)]
@@ -277,7 +279,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     valid_prog_environs = ["*"]
     num_tasks = 1
 
-    #: Whether the job needs all GPUs that the site states, or one.
+    #: Whether the job needs all GPUs that the site states, or one for each rank.
     all_gpus = False
 
     @builtins.run_before("run")
@@ -292,7 +294,8 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         self.env_vars["ISTHMUS_PARTITION"] = self.current_partition.name
         gpus = stated_gpus(self.current_partition)
         if gpus:
-            self.extra_resources.setdefault("gpu", {"num_gpus_per_node": gpus if self.all_gpus else 1})
+            wanted = gpus if self.all_gpus else self.num_tasks_per_node or 1
+            self.extra_resources.setdefault("gpu", {"num_gpus_per_node": wanted})
 
     def _exit_code(self) -> int:
         try:
@@ -453,6 +456,9 @@ class IsthmusCheck(IsthmusProgram):
         for field, asked in self.settled().items():
             if case.get(field) != asked:
                 raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {asked!r}")
+        ranks = case.get("ranks", {}).get("count", 1)
+        if ranks != self.num_tasks:
+            raise SanityError(f"the record is of {ranks} ranks, {self.num_tasks} were started")
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
         self._judge_device(case)

@@ -17,6 +17,7 @@ site_configuration = {
                     "scheduler": "squeue",
                     "launcher": "srun",
                     "access": ["--partition=main"],
+                    "env_vars": [["SLURM_MPI_TYPE", "pmix"]],  # how srun starts ranks of Open MPI
                     "environs": ["builtin"],
                     "max_jobs": 1,
                     "resources": [{"name": "gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
@@ -24,5 +25,5 @@ site_configuration = {
             ],
         }
     ],
-    "environments": [{"name": "builtin", "target_systems": ["example-slurm"]}],
+    "environments": [{"name": "builtin", "target_systems": ["example-slurm"], "features": ["mpi"]}],
 }

@@ -6,7 +6,6 @@
 
 #include "harness/case_state.hpp"
 #include "harness/host_memory.hpp"
-#include "harness/interrupt.hpp"
 #include "harness/names.hpp"
 #include "harness/statistics.hpp"
 #include "memory/parallel.hpp"
@@ -164,6 +163,18 @@ Series series_of(Metric metric) {
   return series;
 }
 
+/// The samples that are spoilt on this rank or another.
+std::vector<std::size_t> on_any_rank(Team& team, const std::vector<std::size_t>& samples) {
+  if (team.size() == 1) return samples;
+  std::vector<std::size_t> all;
+  for (const auto& list : team.exchange(fmt::format("{}", fmt::join(samples, ",")))) {
+    for (const auto& index : split(list, ',')) {
+      if (!index.empty()) all.push_back(std::stoul(index));
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 void Case::sample(Metric metric, const std::function<double()>& body) {
@@ -197,19 +208,19 @@ void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<d
     }
     return values;
   };
-  for (int i = 0; i < all.front().warmups && !interrupted(); ++i) take(state_.account.warmups);
+  for (int i = 0; i < all.front().warmups && !state_.team.interrupted(); ++i) take(state_.account.warmups);
 
   int batch = 1;
   std::vector<std::size_t> invalid, throttled;
   state_.monitor.begin();
   std::optional<Stop> stop;
-  for (std::size_t index = 0; !stop && !interrupted(); ++index) {
+  for (std::size_t index = 0; !stop && !state_.team.interrupted(); ++index) {
     const auto values = take(state_.account.samples);
     for (std::size_t i = 0; i < all.size(); ++i) all[i].samples.push_back(values[i]);
     batch = state_.sample->batch;
     for (auto& warning : state_.sample->spoilt)
       state_.result.warn(std::move(warning.code), std::move(warning.message), {index});
-    if (!state_.sample->spoilt.empty()) invalid.push_back(index);
+    if (state_.team.any(!state_.sample->spoilt.empty())) invalid.push_back(index);
     for (auto& series : all) series.invalid = invalid;
     const bool settled =
         std::all_of(all.begin(), all.end(), [](const auto& series) { return median_is_settled(series.valid()); });
@@ -217,12 +228,13 @@ void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<d
     for (const auto spoilt : state_.monitor.sample_done(index, stop.has_value())) throttled.push_back(spoilt);
   }
   state_.sample.reset();
-  if (interrupted()) {
+  if (state_.team.interrupted()) {
     stop = Stop::interrupted;
     state_.result.interrupted = true;
   }
   if (!throttled.empty())
     state_.result.warn("throttled", "the device slowed itself down while " + name + " was sampled", throttled);
+  throttled = on_any_rank(state_.team, throttled);
   invalid.insert(invalid.end(), throttled.begin(), throttled.end());
   std::sort(invalid.begin(), invalid.end());
   invalid.erase(std::unique(invalid.begin(), invalid.end()), invalid.end());
@@ -289,6 +301,9 @@ int Case::largest_batch() const {
 int Case::numa_node() const {
   return state_.result.numa_node;
 }
+Team& Case::team() {
+  return state_.team;
+}
 
 // --- state -------------------------------------------------------------------------------------------
 
@@ -339,13 +354,18 @@ void Case::State::own_code_ends() {
   account.inputs += now() - own_code_begin_ - (account.total() - own_code_accounted_);
 }
 
-std::optional<Stop> Case::State::stop(std::size_t taken, int most, bool settled, double budget_share) const {
-  if (interrupted()) return Stop::interrupted;
-  if (emulated && !sampling.samples) return Stop::emulated;
-  if (adaptive() && settled) return Stop::interval;
-  if (taken >= static_cast<std::size_t>(most)) return Stop::samples;
-  if (over_budget(budget_share)) return Stop::budget;
-  return std::nullopt;
+std::optional<Stop> Case::State::stop(std::size_t taken, int most, bool settled, double budget_share) {
+  const auto own = [&]() -> std::optional<Stop> {
+    if (emulated && !sampling.samples) return Stop::emulated;
+    if (adaptive() && settled) return Stop::interval;
+    if (taken >= static_cast<std::size_t>(most)) return Stop::samples;
+    if (over_budget(budget_share)) return Stop::budget;
+    return std::nullopt;
+  }();
+  constexpr int kGoOn = -1;
+  const int decided = static_cast<int>(team.first(own ? static_cast<int>(*own) : kGoOn));
+  if (team.interrupted()) return Stop::interrupted;
+  return decided == kGoOn ? std::nullopt : std::optional(static_cast<Stop>(decided));
 }
 
 void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {

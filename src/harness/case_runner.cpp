@@ -6,6 +6,7 @@
 #include "harness/description.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/limits.hpp"
+#include "harness/rank_results.hpp"
 
 namespace isthmus::harness {
 
@@ -14,6 +15,9 @@ namespace {
 /// Why the case does not run at all, before its workload is asked.
 std::optional<Skip> reason_to_skip(const CaseSpec& spec, const RunContext& context) {
   if (spec.not_applicable) return Skip(*spec.not_applicable, SkipKind::not_applicable);
+  if (spec.workload->description().several_ranks && context.ranks == nullptr)
+    return Skip(has_ranks_library() ? "several ranks measure it together: start them by mpirun or srun"
+                                    : "several ranks measure it together, and this build has no MPI");
   if (spec.placement && context.device) {
     if (const auto reason = memory::unsupported_reason(*spec.placement, *context.device)) return Skip(*reason);
   }
@@ -39,6 +43,8 @@ template <class Body>
 void guarded(CaseResult& result, Body body) {
   try {
     body();
+  } catch (const OtherRankEnded&) {
+    result.ended_by_other_rank = true;
   } catch (const Skip& skip) {
     note_skip(result, skip);
   } catch (const device::Error& error) {
@@ -57,7 +63,7 @@ void conclude_verification(CaseResult& result, Case::State& state) {
   const auto& description = result.spec.workload->description();
   result.verification = state.verifier.outcome();
   auto& verification = result.verification;
-  if (result.error || result.skipped) {
+  if (result.error || result.skipped || result.ended_by_other_rank) {
     if (verification.verdict != Verdict::fail) verification = {};
     return;
   }
@@ -115,9 +121,7 @@ std::vector<CaseResult::OtherDevice> other_devices(const Workload& workload, con
   return others;
 }
 
-}  // namespace
-
-CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
+CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Team& team) {
   CaseResult result;
   result.spec = spec;
   const auto& description = spec.workload->description();
@@ -139,7 +143,7 @@ CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
     return result;
   }
   {
-    Case::State state(spec, result.device, context.seed, context.sampling, result);
+    Case::State state(spec, result.device, context.seed, context.sampling, result, team);
     state.emulated = is_emulated(*spec.workload);
     if (uses_device) {
       result.before = device::telemetry(result.device->index);
@@ -173,8 +177,18 @@ CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
     set_limits(result, state.emulated, state.monitor);
     result.accounted = state.account.total();
   }
-  mark_interrupted(result);
   result.wall = now() - begin;
+  return result;
+}
+
+}  // namespace
+
+CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
+  Team team(context.ranks != nullptr ? *context.ranks : alone());
+  auto result = run_on_this_rank(spec, context, team);
+  team.end();
+  if (context.ranks != nullptr) share_outcome(result, *context.ranks);
+  mark_interrupted(result);
   return result;
 }
 
@@ -187,7 +201,8 @@ Footprint footprint(const CaseSpec& spec, const RunContext& context) {
   CaseResult result;
   result.spec = spec;
   result.numa_node = context.numa_node;
-  Case::State state(spec, context.device, context.seed, context.sampling, result);
+  Team team(alone());
+  Case::State state(spec, context.device, context.seed, context.sampling, result, team);
   state.footprint_only = true;
   state.emulated = is_emulated(*spec.workload);
   guarded(result, [&] {

@@ -13,9 +13,11 @@ struct RunContext {
   SamplingOptions sampling;
   int numa_node = -1;
   std::optional<std::string> governor;
+  Ranks* ranks = nullptr;  ///< that run the same cases in step; nullptr: this process is alone
 };
 
-/// Runs one case; whatever happens ends up in the result, never in an exception.
+/// Runs one case; whatever happens ends up in the result, never in an exception. Of several ranks each has the result
+/// of its own readings and what happened to any of them.
 CaseResult run_case(const CaseSpec& spec, const RunContext& context);
 
 /// What a case would take, from its declarations alone.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/monitor.hpp"
+#include "harness/ranks.hpp"
 #include "harness/result.hpp"
 #include "harness/verifier.hpp"
 #include "harness/workload.hpp"
@@ -64,12 +65,13 @@ struct SampleRemarks {
 
 struct Case::State {
   State(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
-        const SamplingOptions& sampling_, CaseResult& result_)
+        const SamplingOptions& sampling_, CaseResult& result_, Team& team_)
       : spec(spec_),
         device(std::move(device_)),
         seed(seed_),
         sampling(sampling_),
         result(result_),
+        team(team_),
         monitor(device ? std::optional(device->index) : std::nullopt) {}
 
   struct Declared {
@@ -85,6 +87,7 @@ struct Case::State {
   std::uint64_t seed;
   SamplingOptions sampling;
   CaseResult& result;
+  Team& team;
   Monitor monitor;
   bool footprint_only = false;
   bool emulated = false;  ///< device times mean nothing: one sample
@@ -124,8 +127,8 @@ struct Case::State {
   /// Notes where a sample of the metric is so short that its timer is too coarse for it.
   void judge_ticks(Series& metric);
 
-  /// nullopt: go on; else why sampling ends after these samples.
-  std::optional<Stop> stop(std::size_t taken, int most, bool settled, double budget_share = 1) const;
+  /// nullopt: go on; else why sampling ends after these samples. Rank 0's word holds for all ranks of the case.
+  std::optional<Stop> stop(std::size_t taken, int most, bool settled, double budget_share = 1);
 
   /// Throws Skip (memory) where the buffers do not fit.
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;

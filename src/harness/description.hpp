@@ -20,7 +20,7 @@ struct Workload::Description {
   std::optional<std::string> unverified;
   std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
   std::vector<int> devices;                         ///< empty: the session's
-  bool native = false;
+  bool native = false, several_ranks = false;
 
   const Axis* find_axis(std::string_view name) const noexcept;
   const Size* find_size(std::string_view name) const noexcept;

@@ -1,15 +1,18 @@
 #include "harness/interrupt.hpp"
 
+#include <atomic>
 #include <csignal>
 
 namespace isthmus::harness {
 
 namespace {
 
-volatile std::sig_atomic_t requested = 0;
+// Set by a handler and read by any thread.
+std::atomic<bool> requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int) {
-  requested = 1;
+  requested = true;
 }
 
 }  // namespace
@@ -24,13 +27,13 @@ void catch_interrupts() {
 }
 
 bool interrupted() noexcept {
-  return requested != 0;
+  return requested;
 }
 void request_interrupt() noexcept {
-  requested = 1;
+  requested = true;
 }
 void clear_interrupt() noexcept {
-  requested = 0;
+  requested = false;
 }
 
 }  // namespace isthmus::harness

@@ -47,15 +47,17 @@ Lanes::~Lanes() {
   }
 }
 
-LaneTimes Lanes::run(int times) {
-  return blocking_ ? run_on_threads(times) : run_on_streams(times);
+LaneTimes Lanes::run(int times, const std::function<void()>& start) {
+  if (!blocking_) return run_on_streams(times, start);
+  if (start) start();
+  return run_on_threads(times);
 }
 
 void Lanes::synchronize() {
   for (const auto& track : tracks_) track->stream.synchronize();
 }
 
-LaneTimes Lanes::run_on_streams(int times) {
+LaneTimes Lanes::run_on_streams(int times, const std::function<void()>& start) {
   struct Release {  // also when queueing throws: what waits behind a latch would wait for its time-out
     Lanes& lanes;
     ~Release() {
@@ -66,6 +68,9 @@ LaneTimes Lanes::run_on_streams(int times) {
   };
   {
     const Release release{*this};
+    const bool held =
+        std::all_of(tracks_.begin(), tracks_.end(), [](const auto& track) { return track->latch.has_value(); });
+    if (start && !held) start();
     for (const auto& track : tracks_) {
       const device::Selected on(track->lane.device);
       if (track->latch) track->latch->hold(track->stream, latch_timeout_, track->lane.next);
@@ -79,6 +84,7 @@ LaneTimes Lanes::run_on_streams(int times) {
       for (std::size_t i = 1; i < tracks_.size(); ++i) first.stream.wait(tracks_[i]->end);
       first.joined.record(first.stream);
     }
+    if (start && held) start();
   }
   LaneTimes times_taken;
   for (const auto& track : tracks_) {

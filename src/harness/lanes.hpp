@@ -42,14 +42,14 @@ class Lanes {
 
   /// "event" or "clock".
   const char* timer() const noexcept { return blocking_ ? "clock" : "event"; }
-  /// Each lane moves `times` times in a row.
-  LaneTimes run(int times = 1);
+  /// Each lane moves `times` times in a row. `start` is called when all is queued that can be before the first moves.
+  LaneTimes run(int times = 1, const std::function<void()>& start = {});
   /// Waits for whatever is queued, on every lane's device.
   void synchronize();
 
  private:
   struct Track;
-  LaneTimes run_on_streams(int times);
+  LaneTimes run_on_streams(int times, const std::function<void()>& start);
   LaneTimes run_on_threads(int times);
 
   std::vector<std::unique_ptr<Track>> tracks_;

@@ -182,8 +182,15 @@ json warnings_json(const std::vector<Warning>& warnings) {
 
 std::string identity_text(const json& workload, const json& version, const json& placement, const json& staging,
                           const json& size, const json& preset, const json& axes, const json& seed, const json& process,
-                          const json& emulated, const json& device) {
-  return json{workload, version, placement, staging, size, preset, axes, seed, process, emulated, device}.dump();
+                          const json& emulated, const json& device, std::size_t ranks) {
+  return json{workload, version, placement, staging, size, preset, axes, seed, process, emulated, device, ranks}.dump();
+}
+
+json ranks_json(const RunIdentity& run) {
+  json each = json::array();
+  for (const auto& rank : run.ranks)
+    each.push_back({{"node", rank.node}, {"local_rank", rank.local_rank}, {"device", text_or_null(rank.device)}});
+  return {{"count", run.ranks.size()}, {"library", run.ranks_library}, {"each", std::move(each)}};
 }
 
 }  // namespace
@@ -241,6 +248,7 @@ json record_json(const RunIdentity& run, const CaseResult& result) {
                  {"skipped", result.skipped ? json(*result.skipped) : json(nullptr)},
                  {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
                  {"error", result.error ? json(*result.error) : json(nullptr)}};
+  if (!run.ranks.empty()) record["ranks"] = ranks_json(run);
   if (const auto peak = peak_resident_bytes()) record["memory"]["peak_host_bytes"] = *peak;
   if (result.device) record["devices"].push_back(device_json(*result.device, result.before, result.after));
   for (const auto& other : result.other_devices)
@@ -266,7 +274,8 @@ std::string case_identity(const json& record) {
   return identity_text(record.at("workload"), record.at("version"), record.at("placement"), record.at("staging"),
                        record.at("size"), record.at("preset"), record.at("axes"), record.at("seed"),
                        record.at("run").at("process"), record.at("emulated"),
-                       devices.empty() ? json(nullptr) : devices.front().at("uuid"));
+                       devices.empty() ? json(nullptr) : devices.front().at("uuid"),
+                       record.contains("ranks") ? record["ranks"].at("count").get<std::size_t>() : 1);
 }
 
 std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const std::optional<device::DeviceInfo>& device,
@@ -279,7 +288,8 @@ std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const st
                        spec.staging ? json(name(*spec.staging)) : json(nullptr),
                        spec.size ? json(*spec.size) : json(nullptr), spec.preset ? json(*spec.preset) : json(nullptr),
                        axes_json(spec, streamed ? std::optional(chunks) : std::nullopt), run.seed, run.process,
-                       is_emulated(*spec.workload), uses_device ? text_or_null(device->uuid) : json(nullptr));
+                       is_emulated(*spec.workload), uses_device ? text_or_null(device->uuid) : json(nullptr),
+                       std::max<std::size_t>(run.ranks.size(), 1));
 }
 
 bool is_settled(const json& record) {

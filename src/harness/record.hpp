@@ -11,12 +11,21 @@
 
 namespace isthmus::harness {
 
+/// Where a rank runs.
+struct RankFacts {
+  std::string node;
+  int local_rank = 0;
+  std::string device;  ///< uuid; empty: none
+};
+
 /// What all records of one invocation share.
 struct RunIdentity {
   std::string id;
   std::vector<std::string> command;
   int process = 1;
   std::uint64_t seed = 42;
+  std::vector<RankFacts> ranks{};  ///< empty where one process runs
+  std::string ranks_library{};
 };
 
 std::string new_run_id();

@@ -198,6 +198,10 @@ Workload& Workload::native() {
   description_->native = true;
   return *this;
 }
+Workload& Workload::several_ranks() {
+  description_->several_ranks = true;
+  return *this;
+}
 const Workload::Description& Workload::description() const {
   return *description_;
 }

@@ -73,6 +73,7 @@ struct CaseResult {
   SkipKind skip_kind = SkipKind::unsupported;
   bool interrupted = false;
   bool device_lost = false;
+  bool ended_by_other_rank = false;
   std::optional<device::DeviceInfo> device;
   std::optional<device::Telemetry> before, after;
   /// Where a case uses several.

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <variant>
 
 #include "harness/case_runner.hpp"
 #include "harness/estimate.hpp"
@@ -17,6 +18,7 @@
 #include "harness/host_memory.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/process.hpp"
+#include "harness/ranks.hpp"
 #include "harness/record.hpp"
 #include "harness/record_file.hpp"
 #include "harness/schema_check.hpp"
@@ -79,13 +81,14 @@ class Progress {
   bool shown_;
 };
 
-std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed) {
+/// What was asked for, else a GPU for each rank of the node: the one that the scheduler shows it, or its own of all.
+std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed, int local_rank) {
   const int count = device::count();
   if (count == 0) {
     if (!needed && !asked) return std::nullopt;
     throw device::Error(device::ErrorKind::failure, "count", no_device_sentence(), "run `isthmus-bench info`");
   }
-  if (!asked) return device::info(0);
+  if (!asked) return device::info(local_rank % count);
   int index = -1;
   const auto [end, failure] = std::from_chars(asked->data(), asked->data() + asked->size(), index);
   if (failure == std::errc{} && end == asked->data() + asked->size()) {
@@ -187,30 +190,49 @@ void tell(const CaseResult& result, bool quiet) {
   }
 }
 
+enum class Next : char { run = 'r', leave_out = 'l', end = 'e' };
+
+/// What all ranks do with the next case: what rank 0 says, unless any was asked to end.
+Next agree(Ranks& ranks, Next own) {
+  const auto all = ranks.gather(std::string(1, static_cast<char>(own)));
+  const bool end = std::any_of(all.begin(), all.end(), [](const auto& each) { return each.at(0) == 'e'; });
+  return end ? Next::end : static_cast<Next>(all.front().at(0));
+}
+
+/// `file` is nullptr on the ranks that write none.
 Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
-                RecordFile& file, const SessionOptions& options, std::vector<json>& records, double process_begin) {
+                RecordFile* file, const SessionOptions& options, std::vector<json>& records, double process_begin) {
   std::set<std::string> settled;
-  if (options.resume) settled = settled_cases(file.path());
+  if (options.resume && file != nullptr) settled = settled_cases(file->path());
   Tally tally;
-  const Progress progress(!options.quiet);
+  const Progress progress(!options.quiet && file != nullptr);
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    if (interrupted()) {
+    const auto& spec = cases[i];
+    const auto done_before = [&] {
+      const auto device = device_of(*spec.workload, context.device);
+      return settled.contains(case_identity(identity, spec, device, context.sampling.chunks));
+    };
+    Next next = interrupted() ? Next::end : done_before() ? Next::leave_out : Next::run;
+    if (context.ranks != nullptr) next = agree(*context.ranks, next);
+    if (next == Next::end) {
       tally.ended_early = true;
       break;
     }
-    const auto& spec = cases[i];
-    if (settled.contains(
-            case_identity(identity, spec, device_of(*spec.workload, context.device), context.sampling.chunks))) {
+    if (next == Next::leave_out) {
       ++tally.resumed;
       continue;
     }
     progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), spec.label()));
     auto result = run_case(spec, context);
+    if (file == nullptr) {
+      if (result.device_lost || result.interrupted) break;
+      continue;
+    }
     result.process_wall = now() - process_begin;
     progress.clear();
     tell(result, options.quiet);
     auto record = record_json(identity, result);
-    const bool valid = keep(file, record, spec.label());
+    const bool valid = keep(*file, record, spec.label());
     if (!valid || result.failed())
       ++tally.failed;
     else if (result.skipped)
@@ -220,8 +242,8 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     if (valid) records.push_back(std::move(record));
     if (result.device_lost || result.interrupted) {
       tally.ended_early = true;
-      say(result.device_lost ? "the device is lost, so the run ends here; what was measured is in " + file.path()
-                             : "interrupted; what was measured is in " + file.path());
+      say(result.device_lost ? "the device is lost, so the run ends here; what was measured is in " + file->path()
+                             : "interrupted; what was measured is in " + file->path());
       break;
     }
   }
@@ -261,6 +283,13 @@ std::vector<json> records_of_run(const std::string& path, const std::string& run
 
 }  // namespace
 
+int exit_code_of(const std::exception& failure) noexcept {
+  const bool input = dynamic_cast<const InputError*>(&failure) != nullptr ||
+                     dynamic_cast<const RecordError*>(&failure) != nullptr ||
+                     dynamic_cast<const std::invalid_argument*>(&failure) != nullptr;  // a setting in the environment
+  return input ? exit_code::bad_input : exit_code::failed;
+}
+
 std::string no_device_sentence() {
   switch (device::backend()) {
     case device::Backend::cuda:
@@ -273,11 +302,35 @@ std::string no_device_sentence() {
   return "";
 }
 
-int run_session(const SessionOptions& options) {
-  const double process_begin = now();
-  const auto child = child_role();
+namespace {
+
+/// What is known before any work.
+struct Prepared {
+  std::optional<Child> child;
+  std::vector<CaseSpec> cases;
   std::vector<std::string> notices;
-  const auto cases = plan(options.request, &notices);
+  RunContext context;
+  std::string path;  ///< of the record, on the rank that writes it
+};
+
+void check_for_ranks(const std::vector<CaseSpec>& cases, const SessionOptions& options, int ranks) {
+  if (options.processes > 1)
+    throw InputError(
+        fmt::format("--processes is for one process, and {} ranks were started; start them anew instead", ranks));
+  for (const auto& spec : cases) {
+    // Each would write its own figures, taken while the others disturb it, as if it were alone.
+    if (!spec.workload->description().several_ranks)
+      throw InputError(fmt::format("{} is measured by one process, and {} ranks were started; start one",
+                                   spec.workload->name(), ranks));
+  }
+}
+
+Prepared prepare(const SessionOptions& options, Ranks* ranks) {
+  Prepared prepared;
+  prepared.child = child_role();
+  prepared.cases = plan(options.request, &prepared.notices);
+  const auto& cases = prepared.cases;
+  if (ranks != nullptr) check_for_ranks(cases, options, ranks->size());
   try {
     available_host_memory();
   } catch (const std::invalid_argument& error) {
@@ -286,25 +339,69 @@ int run_session(const SessionOptions& options) {
   const bool needs_device =
       std::any_of(cases.begin(), cases.end(), [](const auto& c) { return !c.workload->description().native; });
 
-  RunContext context;
-  context.device = choose_device(options.device, needs_device);
+  auto& context = prepared.context;
+  context.device = choose_device(options.device, needs_device, ranks != nullptr ? ranks->local_rank() : 0);
   context.seed = options.seed;
   context.sampling = options.sampling;
   context.numa_node = choose_numa_node(options.numa_node, context.device);
   context.governor = host_facts().governor;
+  context.ranks = ranks;
+  if (context.device && (options.dry_run || options.processes == 1 || prepared.child))
+    device::select(context.device->index);
 
-  if (!child && !options.quiet) {
+  if (!options.dry_run && (ranks == nullptr || ranks->rank() == 0)) {
+    const auto& child = prepared.child;
+    prepared.path = child ? child->record : options.record ? *options.record : default_record_path();
+    check_record_path(prepared.path);
+  }
+  return prepared;
+}
+
+/// Several ranks prepare together: what is wrong on one of them ends them all. Rank 0 says it before any of them
+/// leaves, since launchers kill the others when one ends badly. Returns the exit code where that is the end.
+std::variant<Prepared, int> prepare_together(const SessionOptions& options, Ranks& ranks) {
+  std::optional<Prepared> prepared;
+  int code = exit_code::passed;
+  std::string sentence;
+  try {
+    prepared = prepare(options, &ranks);
+  } catch (const std::exception& failure) {
+    sentence = failure.what();
+    code = exit_code_of(failure);
+  }
+  const auto sentences = ranks.gather(sentence), codes = ranks.gather(std::to_string(code));
+  for (std::size_t rank = 0; rank < sentences.size(); ++rank) {
+    if (codes[rank] == std::to_string(exit_code::passed)) continue;
+    const bool alike = std::count(sentences.begin(), sentences.end(), sentences[rank]) == ranks.size();
+    if (ranks.rank() == 0) say(alike ? sentence : fmt::format("rank {}: {}", rank, sentences[rank]));
+    ranks.barrier();
+    return std::stoi(codes[rank]);
+  }
+  return std::move(*prepared);
+}
+
+std::vector<RankFacts> rank_facts(Ranks& ranks, const std::optional<device::DeviceInfo>& device) {
+  const json own = {
+      {"node", node_name()}, {"local_rank", ranks.local_rank()}, {"device", device ? device->uuid : std::string()}};
+  std::vector<RankFacts> list;
+  for (const auto& text : ranks.gather(own.dump(-1, ' ', false, json::error_handler_t::replace))) {
+    const auto facts = json::parse(text);
+    list.push_back({facts.at("node"), facts.at("local_rank"), facts.at("device")});
+  }
+  return list;
+}
+
+int measure(const SessionOptions& options, const Prepared& prepared, double process_begin) {
+  const auto& [child, cases, notices, context, path] = prepared;
+  const bool writes = context.ranks == nullptr || context.ranks->rank() == 0;
+  const bool speaks = writes && !child;
+  if (speaks && !options.quiet) {
     for (const auto& sentence : notices) say(sentence);
   }
-  if (options.dry_run) {
-    if (context.device) device::select(context.device->index);
-    return dry_run(cases, context, options.processes);
-  }
-  const std::string path = child ? child->record : options.record ? *options.record : default_record_path();
-  check_record_path(path);
+  if (options.dry_run) return writes ? dry_run(cases, context, options.processes) : exit_code::passed;
 
   catch_interrupts();
-  if (!child) report(options, outlook(cases, options));
+  if (speaks) report(options, outlook(cases, options));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
   if (options.processes > 1 && !child) {
     const int code = run_processes(options, identity.id, path);
@@ -312,18 +409,44 @@ int run_session(const SessionOptions& options) {
     report(options, fmt::format("{} processes; records in {}", options.processes, path));
     return code;
   }
+  if (context.ranks != nullptr) {
+    identity.ranks = rank_facts(*context.ranks, context.device);
+    identity.ranks_library = context.ranks->library();
+  }
 
-  if (context.device) device::select(context.device->index);
-  RecordFile file(path);
+  std::optional<RecordFile> file;
+  if (writes) file.emplace(path);
   std::vector<json> records;
-  const auto tally = run_cases(cases, context, identity, file, options, records, process_begin);
-  if (!child) {
+  const auto tally = run_cases(cases, context, identity, file ? &*file : nullptr, options, records, process_begin);
+  if (speaks) {
     if (options.table) fmt::print("{}", table(records, *options.table));
     report(options,
            fmt::format("{} passed, {} skipped, {} failed{}; records in {}", tally.passed, tally.skipped, tally.failed,
                        tally.resumed > 0 ? fmt::format(", {} done before", tally.resumed) : "", path));
   }
   return tally.code();
+}
+
+int measure_together(const SessionOptions& options, Ranks& ranks, double process_begin) {
+  const auto prepared = prepare_together(options, ranks);
+  if (const auto* code = std::get_if<int>(&prepared)) return *code;
+  try {
+    const int code = measure(options, std::get<Prepared>(prepared), process_begin);
+    return std::stoi(ranks.gather(std::to_string(code)).front());
+  } catch (const std::exception& error) {  // such as a full disk on rank 0: the other ranks would wait for ever
+    say(fmt::format("rank {}: {}", ranks.rank(), error.what()));
+    std::fflush(stdout);
+    ranks.abort(exit_code::failed);
+    return exit_code::failed;  // it does not return, but a virtual function's attribute is lost on GCC
+  }
+}
+
+}  // namespace
+
+int run_session(const SessionOptions& options) {
+  const double process_begin = now();
+  if (const auto ranks = join_ranks()) return measure_together(options, *ranks, process_begin);
+  return measure(options, prepare(options, nullptr), process_begin);
 }
 
 }  // namespace isthmus::harness

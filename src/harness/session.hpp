@@ -2,6 +2,7 @@
 
 // `isthmus-bench run`: from a request to records on disk and an exit code.
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ inline constexpr int failed = 1;       ///< a case failed, or nothing could be m
 inline constexpr int bad_input = 2;    ///< before any work
 inline constexpr int interrupted = 3;  ///< or the device was lost; what was measured is on disk
 }  // namespace exit_code
+
+/// Of a failure outside of any case.
+int exit_code_of(const std::exception& failure) noexcept;
 
 struct SessionOptions {
   Request request;

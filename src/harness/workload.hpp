@@ -120,6 +120,8 @@ struct Tolerance {
 
 enum class Better { lower, higher };
 
+class Team;  // harness/ranks.hpp
+
 /// A metric that a workload measures by itself.
 struct Metric {
   std::string name{};
@@ -219,6 +221,8 @@ class Case {
   double least_seconds(std::string_view timer) const;
   int largest_batch() const;
   int numa_node() const;  ///< where host memory shall lie; -1: anywhere
+  /// The ranks that run this case with this one (several_ranks()). No exchange before needs(): --dry-run ends there.
+  Team& team();
 
   /// Compares the host copy of `buffer` with `expected(i)`, i counting elements without padding. Every element when
   /// there are at most 2^20, else a stratified sample with first, last and tile edges; always scans for poison.
@@ -366,6 +370,8 @@ class Workload {
   Workload& devices(std::vector<int> indices);
   /// A true measurement also on a machine without a GPU: records say emulated: false.
   Workload& native();
+  /// Several ranks measure it together, and one process cannot; every other workload is measured by one process.
+  Workload& several_ranks();
 
   const std::string& name() const { return name_; }
   struct Description;

@@ -75,6 +75,17 @@ class CommandLine(unittest.TestCase):
             with self.subTest(arguments):
                 self.assert_refused(self.measure(*arguments), part)
 
+    def test_several_ranks_of_a_build_without_mpi_are_refused(self):
+        for rank, size in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")):
+            with self.subTest(size):
+                self.assert_refused(self.measure("fixture/saxpy", **{rank: "0", size: "2"}), "2 ranks were started")
+                other = self.measure("fixture/saxpy", **{rank: "1", size: "2"})  # the first speaks for all
+                self.assertEqual((other.returncode, other.stdout + other.stderr), (0, ""))
+                self.assertEqual(self.records(), [])
+                done = self.measure("fixture/saxpy", "--size", "tiny", **{rank: "0", size: "1"})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.record.unlink()
+
     def test_numbers_that_are_none_or_out_of_range_are_refused(self):
         for option in ("--samples", "--warmups", "--processes", "--seed", "--numa", "--chunks"):
             for value in ("many", "1.5", "99999999999999999999", "", "1 2"):

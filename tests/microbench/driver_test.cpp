@@ -26,7 +26,8 @@ CaseResult run_as_on_a_device(const CaseSpec& spec) {
   sampling.samples = 3;
   CaseResult result;
   result.spec = spec;
-  Case::State state(spec, device::info(0), 42, sampling, result);
+  Team team(alone());
+  Case::State state(spec, device::info(0), 42, sampling, result, team);
   state.emulated = false;
   Case c(state);
   spec.workload->description().function(c);

@@ -244,6 +244,18 @@ def test_matrices_of_several_axes_and_processes():
     assert "FAILED" in text and "   1 × the cable was pulled" in text
 
 
+def test_matrices_keep_numbers_of_ranks_apart():
+    cases = []
+    for count, rate in ((2, 40e9), (4, 80e9)):
+        each = [{"node": "n1", "local_rank": rank, "device": None} for rank in range(count)]
+        case = routed("mpi/pinned-gpus/ce", 1 << 20, "rate", "B/s", rate)
+        cases.append({**case, "ranks": {"count": count, "library": "Open MPI 4.1.4", "each": each}})
+    assert "ranks" not in table.table(cases[:1])
+    lines = table.table(cases).splitlines()
+    for count, rate in ((2, "40.0"), (4, "80.0")):
+        assert lines[lines.index(f"mpi/ce ranks={count} at 1MiB: rate in GB/s") + 2].split() == ["pinned", rate]
+
+
 def test_table_names_a_file_that_cannot_be_read(tmp_path):
     path = write(tmp_path / "r.jsonl", LINE[:50], end="")
     result = subprocess.run(
@@ -252,6 +264,14 @@ def test_table_names_a_file_that_cannot_be_read(tmp_path):
     )  # fmt: skip
     assert result.returncode == 1
     assert "cut short" in result.stderr
+
+
+def test_ranks_are_optional_and_whole():
+    each = {"node": "n1", "local_rank": 0, "device": None}
+    ranks = {"count": 2, "library": "Open MPI 4.1.4", "each": [each, {**each, "local_rank": 1, "device": "GPU-1"}]}
+    assert records.problem({**GOOD, "ranks": ranks}) is None
+    for wrong in ({**ranks, "count": 1}, {**ranks, "each": [each]}, {"count": 2}, None):
+        assert records.problem({**GOOD, "ranks": wrong})
 
 
 # --- the records kept as examples ---

@@ -28,6 +28,7 @@ def test_tree_keeps_its_borders():
     [
         ("src/microbench/a.cpp", "#include <cuda_runtime.h>"),
         ("src/harness/a.cpp", "  #include <hip/hip_runtime.h>"),
+        ("src/microbench/a.cpp", "#include <mpi.h>"),
         ("src/memory/a.cpp", "#ifdef ISTHMUS_BACKEND_CUDA"),
         ("src/harness/a.cpp", "#if defined(__HIPCC__)"),
         ("src/microbench/a.cpp", "auto t = std::chrono::steady_clock::now();"),

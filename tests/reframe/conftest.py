@@ -47,14 +47,17 @@ def reframe():
 @pytest.fixture
 def session(tmp_path, reframe):
     """session(*options, fake="…", site={…}, checks=…, references="…") → Outcome. By default one saxpy check, no site
-    configuration; `site` gives the partition's settings."""
+    configuration; `site` gives the partition's settings, `programming` the features of its environment."""
 
-    def run(*options, fake="", site=None, checks=ROOT / "reframe/checks", references=None, select=ONE_CHECK, **env):
+    def run(
+        *options, fake="", site=None, programming=(), checks=ROOT / "reframe/checks", references=None,
+        select=ONE_CHECK, **env,
+    ):  # fmt: skip
         command = [reframe, "-c", str(checks), "--nocolor"]
         if site is not None:
             folder = tmp_path / "site"
             (folder / "references").mkdir(parents=True, exist_ok=True)
-            (folder / "reframe.py").write_text(site_configuration(site))
+            (folder / "reframe.py").write_text(site_configuration(site, programming))
             if references is not None:
                 (folder / "references/transfer_modes.yaml").write_text(references)
             command += ["-C", str(folder / "reframe.py")]
@@ -72,9 +75,10 @@ def session(tmp_path, reframe):
     return run
 
 
-def site_configuration(partition):
+def site_configuration(partition, programming=()):
     settings = {
         "name": "p", "scheduler": "local", "launcher": "local", "environs": ["builtin"], "max_jobs": 2, **partition
     }  # fmt: skip
     systems = [{"name": "s", "hostnames": [".*"], "modules_system": "nomod", "partitions": [settings]}]
-    return f"site_configuration = {{'systems': {systems!r}, 'environments': [{{'name': 'builtin'}}]}}\n"
+    environments = [{"name": "builtin", "features": list(programming)}]
+    return f"site_configuration = {{'systems': {systems!r}, 'environments': {environments!r}}}\n"

@@ -58,6 +58,7 @@ MISBEHAVIOURS = {
     "sees": "has N GPUs (sees:2)",
     "nodes": "has N NUMA nodes",
     "no_list": "cannot list",
+    "ranks": "says that N ranks measured",
 }
 # What is moved between which memories; g and h are two GPUs, n and m two nodes.
 BETWEEN_GPUS = "ce ce-nopeer ce-batch ce-strided pack sm-read sm-write fault prefetch prefetch-batch"
@@ -264,6 +265,9 @@ def misbehave(what, argument, case):
         skip(case, argument)
     elif what == "profiled":
         case["profiler"] = "nsys"
+    elif what == "ranks":
+        each = [{"node": "fake", "local_rank": rank, "device": None} for rank in range(int(argument))]
+        case["ranks"] = {"count": len(each), "library": "fake", "each": each}
     elif what == "slow":
         for m in case["metrics"]:
             m.update(samples=[0.5], median=0.5)

@@ -27,6 +27,8 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("pkgconfig", type="build")
     generator("ninja")
 
+    variant("mpi", default=False, description="Measure with several processes, started by mpirun or srun")
+
     depends_on("boost@1.74: +context")
     depends_on("cli11@2:")
     depends_on("fmt@8:")
@@ -34,6 +36,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("nlohmann-json@3.10:")
     depends_on("numactl")
     depends_on("googletest@1.11:", type="test")
+    depends_on("mpi", when="+mpi")
 
     depends_on("cuda@12:", when="+cuda")
     depends_on("hip@5.2:", when="+rocm")
@@ -49,6 +52,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     def cmake_args(self):
         args = [
             self.define("ISTHMUS_TESTS", self.run_tests),
+            self.define_from_variant("ISTHMUS_MPI", "mpi"),
             self.define("ISTHMUS_WERROR", False),  # warnings of a compiler that we have not seen stop nobody
         ]
         if self.spec.satisfies("+cuda"):

@@ -1,0 +1,156 @@
+// mpi/pinned-gpus/ce, mpi/gpus-pinned/ce: every rank copies between memory of its own and its own GPU, all at the same
+// time and then one after the other. What they get together, of what they get alone, is what the host leaves them.
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "microbench/transfer/axes.hpp"
+#include "microbench/transfer/movement.hpp"
+#include "microbench/transfer/mpi/readings.hpp"
+
+namespace isthmus::microbench::transfer {
+
+namespace {
+
+using namespace harness;
+
+struct Way {
+  bool in = true;  ///< to the GPU
+  bool duplex = false;
+
+  std::string name() const { return std::string(in ? "pinned-gpus" : "gpus-pinned") + (duplex ? "/ce-duplex" : "/ce"); }
+  std::string summary() const {
+    if (duplex) return "each rank's pinned memory and GPU, all ranks and both ways at once";
+    return in ? "each rank's pinned memory to its own GPU, all ranks at once"
+              : "each rank's GPU to its own pinned memory, all ranks at once";
+  }
+};
+
+/// Ranks are meant to have a GPU each; where some share one, it is theirs that is contended for, not the host's side.
+void warn_of_shared_gpus(Case& c) {
+  if (c.emulated()) return;
+  std::set<std::string> seen;
+  for (const auto& uuid : c.team().exchange(std::string_view(c.device().uuid))) {
+    if (!seen.insert(uuid).second) {
+      c.warn("gpu_shared", "several ranks use " + uuid + ": start no more ranks than there are GPUs");
+      return;
+    }
+  }
+}
+
+std::vector<double> rates(double bytes, const std::vector<double>& seconds) {
+  std::vector<double> list;
+  for (const double each : seconds) list.push_back(bytes / each);
+  return list;
+}
+
+void contend(Case& c, const Way& way) {
+  auto& team = c.team();
+  const End own_gpu = gpu(device::selected()), pinned{Memory::pinned};
+  const Settings settings{.bytes = c.extent("bytes"), .seed = c.seed(), .host = {.numa_node = c.numa_node()}};
+  std::vector<std::pair<End, End>> legs{way.in ? std::pair(pinned, own_gpu) : std::pair(own_gpu, pinned)};
+  if (way.duplex) legs.emplace_back(legs[0].second, legs[0].first);
+  const auto each = footprint(legs[0].first, legs[0].second, Initiator::ce, settings);
+  c.needs(each.host * legs.size() * team.on_this_node(), each.device * legs.size());
+  warn_of_shared_gpus(c);
+
+  std::vector<std::unique_ptr<Movement>> movements;
+  std::vector<Lane> lanes;
+  for (const auto& [from, to] : legs) {
+    movements.push_back(make_movement(from, to, Initiator::ce, settings, static_cast<unsigned>(movements.size())));
+    lanes.push_back(movements.back()->lane());
+  }
+  for (const auto& movement : movements) {
+    for (auto& sentence : movement->disagreements()) c.warn("placement_disagrees", std::move(sentence));
+  }
+  Lanes copies(std::move(lanes), c.latch(), c.latch_timeout());
+
+  // Seconds of one copy on this rank, from when `start` returns to its last byte.
+  const auto copy = [&](int times, const std::function<void()>& start) {
+    double begin = 0;
+    const auto taken = copies.run(times, [&] {
+      start();
+      begin = now();
+    });
+    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the streams gave up before all was queued");
+    return (now() - begin) / times;
+  };
+  const auto together = [&](int times) { return copy(times, [&] { team.start(); }); };
+  const auto in_turn = [&](int times) {
+    double seconds = 0;
+    for (int turn = 0; turn < team.size(); ++turn) {
+      team.start();
+      if (turn == team.rank()) seconds = copy(times, [] {});
+    }
+    return seconds;
+  };
+
+  const double bytes = static_cast<double>(settings.bytes * legs.size());
+  const std::string direction = way.duplex ? "" : way.in ? "h2d" : "d2h";
+  std::vector<Metric> metrics{rate_metric("rate", bytes * team.size(), direction),
+                              rate_metric("alone", bytes * team.size(), direction),
+                              {.name = "contention_share",
+                               .unit = "1",
+                               .better = Better::higher,
+                               .timer = "clock",
+                               .limit_reason = "1 is no contention, and clocks err"}};
+  for (const std::string name : {"rate_rank", "alone_rank"}) {
+    for (int rank = 0; rank < team.size(); ++rank)
+      metrics.push_back(rate_metric(name + std::to_string(rank), bytes, direction));
+  }
+
+  c.verify(
+      "every byte arrived",
+      [&] {
+        std::size_t wrong = 0;
+        for (const auto& movement : movements) wrong += movement->check();
+        return static_cast<double>(wrong);
+      },
+      0);
+  const int times = [&] {
+    c.team().start();
+    copies.run();  // the first is slower
+    return repetitions(c, copies.run().all, c.largest_batch());
+  }();
+  c.sample(metrics, [&] {
+    c.batch(times);
+    const auto at_once = team.exchange(together(times));
+    const auto alone = rates(bytes, team.exchange(in_turn(times)));
+    const double rate = bytes * team.size() / *std::max_element(at_once.begin(), at_once.end());
+    const double sum = std::accumulate(alone.begin(), alone.end(), 0.0);
+    std::vector<double> values{rate, sum, rate / sum};
+    for (const double own : rates(bytes, at_once)) values.push_back(own);
+    values.insert(values.end(), alone.begin(), alone.end());
+    return values;
+  });
+}
+
+Workload workload(const Way& way) {
+  Axis bytes = bytes_axis("bytes", "bytes of one transfer of a rank", 256 * kMi);
+  bytes.usual = {1 * kMi, 32 * kMi, 1 * kGi};
+  bytes.sweep = powers(64 * kKi, 4 * kGi);
+  return Workload("mpi/" + way.name(), [way](Case& c) { contend(c, way); })
+      .version(1)
+      .summary(way.summary())
+      .source("isthmus")
+      .tags({"mpi", "transfer", "ce"})
+      .several_ranks()
+      .stagings({})
+      .metrics({"rate", "alone", "contention_share"})
+      .axis(std::move(bytes))
+      .size("tiny", {{"bytes", 1 * kMi}})
+      .size("small", {{"bytes", 16 * kMi}})
+      .size("medium", {{"bytes", 64 * kMi}})
+      .size("large", {{"bytes", 512 * kMi}})
+      .size("super", {{"bytes", 4 * kGi}});
+}
+
+const Registration in(workload({.in = true}));
+const Registration out(workload({.in = false}));
+const Registration duplex(workload({.in = true, .duplex = true}));
+
+}  // namespace
+}  // namespace isthmus::microbench::transfer

@@ -1,0 +1,246 @@
+// mpi/<memory>-<memory>/send[-duplex]: messages between two ranks, both with their buffers in one kind of memory. With
+// more ranks, pairs of them do so at once: i and i + size/2, which lie on different nodes where ranks fill node by
+// node.
+
+#include <algorithm>
+#include <utility>
+
+#include "memory/pages.hpp"
+#include "memory/parallel.hpp"
+#include "microbench/transfer/axes.hpp"
+#include "microbench/transfer/block.hpp"
+#include "microbench/transfer/mpi/readings.hpp"
+#include "microbench/transfer/shared_pages.hpp"
+
+namespace isthmus::microbench::transfer {
+
+namespace {
+
+using namespace harness;
+
+/// Memory that messages leave or reach, on this rank.
+class Buffer {
+ public:
+  Buffer(Memory memory, std::size_t bytes, HostOptions host) : bytes_(bytes) {
+    if (memory == Memory::managed) {
+      const std::size_t page = memory::page_bytes();
+      pages_.emplace(End{memory}, own_gpu(), (bytes + page - 1) / page * page, host);
+    } else {
+      block_.emplace(memory == Memory::gpu ? own_gpu() : End{memory}, bytes, host);
+    }
+  }
+  std::byte* data() const { return pages_ ? pages_->data() : block_->data(); }
+  void fill(const Pattern& pattern) { write_pattern(data(), bytes_, pattern, on_host()); }
+  void poison() {
+    if (block_) return block_->poison();
+    memory::fill_host(data(), bytes_, std::byte{0xff});
+  }
+  /// Of its first `bytes`.
+  std::size_t wrong(const Pattern& pattern, std::size_t bytes) const {
+    return count_wrong(data(), bytes, pattern, {}, on_host());
+  }
+  std::vector<std::string> disagreements() const {
+    return pages_ ? pages_->disagreements() : block_->disagreements("a message's buffer");
+  }
+  /// Brings managed pages to where a sample begins.
+  void settle(bool on_gpu) {
+    if (!pages_) return;
+    device::Stream stream;
+    pages_->send_to(on_gpu ? own_gpu() : End{Memory::managed}, stream);
+  }
+
+ private:
+  static End own_gpu() { return gpu(device::selected()); }
+  bool on_host() const { return pages_ || !block_->end().on_gpu(); }
+
+  std::size_t bytes_;
+  std::optional<Block> block_;
+  std::optional<SharedPages> pages_;
+};
+
+struct Kind {
+  std::string_view name;
+  Memory memory;
+  std::string_view direction;
+  bool on_gpu() const { return memory == Memory::gpu || memory == Memory::managed; }
+};
+constexpr Kind kKinds[] = {{"host", Memory::pageable, "h2h"},
+                           {"pinned", Memory::pinned, "h2h"},
+                           {"gpu", Memory::gpu, "d2d"},
+                           {"managed", Memory::managed, ""}};
+
+/// This rank's part in what the pairs do. Nothing here throws: its partner would wait for ever.
+class Conversation {
+ public:
+  Conversation(Team& team, bool duplex, std::size_t bytes, std::size_t window, std::byte* outgoing, std::byte* incoming)
+      : team_(team), duplex_(duplex), bytes_(bytes), outgoing_(outgoing), incoming_(incoming) {
+    const int pairs = team.size() / 2, rank = team.rank();
+    if (rank >= 2 * pairs) return;  // an odd one out
+    leads_ = rank < pairs;
+    partner_ = leads_ ? rank + pairs : rank - pairs;
+    for (std::size_t i = 0; i < window; ++i) {
+      if (duplex || leads_) window_.push_back({partner_, true, outgoing + i * bytes, bytes});
+      if (duplex || !leads_) window_.push_back({partner_, false, incoming + i * bytes, bytes});
+    }
+  }
+  int partner() const { return partner_; }  ///< -1: none
+  bool leads() const { return leads_; }
+
+  /// Messages there and back, or (duplex) both at once; seconds of one of them, 0 on a rank that leads nothing.
+  double ping_pong(int times) {
+    team_.start();
+    const double begin = now();
+    auto& messages = team_.messages();
+    for (int i = 0; partner_ >= 0 && i < times; ++i) {
+      if (duplex_) {
+        const Message both[] = {{partner_, true, outgoing_, bytes_}, {partner_, false, incoming_, bytes_}};
+        messages.exchange(both);
+      } else if (leads_) {
+        messages.send(partner_, outgoing_, bytes_);
+        messages.receive(partner_, incoming_, bytes_);
+      } else {
+        messages.receive(partner_, incoming_, bytes_);
+        messages.send(partner_, outgoing_, bytes_);
+      }
+    }
+    return leads_ ? (now() - begin) / (duplex_ ? times : 2 * times) : 0;
+  }
+
+  /// A window of messages at once, then a word that they have arrived; seconds of one window, 0 as above.
+  double windows(int times) {
+    team_.start();
+    const double begin = now();
+    auto& messages = team_.messages();
+    for (int i = 0; partner_ >= 0 && i < times; ++i) {
+      messages.exchange(window_);
+      std::byte word{};
+      if (duplex_ || !leads_) messages.send(partner_, &word, sizeof word);
+      if (duplex_ || leads_) messages.receive(partner_, &word, sizeof word);
+    }
+    return leads_ ? (now() - begin) / times : 0;
+  }
+
+ private:
+  Team& team_;
+  bool duplex_, leads_ = false;
+  int partner_ = -1;
+  std::size_t bytes_;
+  std::byte *outgoing_, *incoming_;
+  std::vector<Message> window_;
+};
+
+Metric latency_metric(std::string name, double bytes, std::string_view direction) {
+  return {.name = std::move(name),
+          .unit = "s",
+          .better = Better::lower,
+          .timer = "clock",
+          .direction = std::string(direction),
+          .bytes_needed = bytes,
+          .bytes_moved = bytes,
+          .limit_reason = "latency has no known bound"};
+}
+
+void send(Case& c, const Kind& kind, bool duplex) {
+  auto& team = c.team();
+  const std::size_t bytes = c.extent("bytes"), window = c.extent("window");
+  if (bytes > kLargestMessage)
+    throw Skip("one message has at most 2147483647 bytes, since MPI counts them in an int", SkipKind::not_applicable);
+  const std::size_t held = 2 * memory::byte_count(bytes, window);
+  c.needs(kind.on_gpu() && kind.memory != Memory::managed ? 0 : held * team.on_this_node(), kind.on_gpu() ? held : 0);
+  if (kind.on_gpu()) {
+    if (const auto why = team.messages().refuses_gpu_memory()) throw Skip(*why);
+  }
+  const bool resident = kind.memory == Memory::managed && c.choice("resident") == "gpu";
+
+  const HostOptions host{.numa_node = c.numa_node()};
+  Buffer outgoing(kind.memory, bytes * window, host), incoming(kind.memory, bytes * window, host);
+  for (auto& sentence : incoming.disagreements()) c.warn("placement_disagrees", std::move(sentence));
+  const auto pattern_of = [&](int rank) { return Pattern{c.seed(), static_cast<std::uint64_t>(rank)}; };
+  outgoing.fill(pattern_of(team.rank()));
+  incoming.poison();
+  Conversation pair(team, duplex, bytes, window, outgoing.data(), incoming.data());
+  const auto settle = [&] {
+    outgoing.settle(resident);
+    incoming.settle(resident);
+  };
+
+  const double message = static_cast<double>(bytes);
+  const int pairs = team.size() / 2;
+  settle();
+  const auto slowest = [&](double seconds) {
+    const auto all = team.exchange(seconds);
+    return *std::max_element(all.begin(), all.end());
+  };
+  // The first message finds the way and, in some memories, registers its buffer.
+  c.once(latency_metric("first_latency", message, kind.direction), slowest(pair.ping_pong(1)));
+
+  constexpr int kMost = 1000;
+  const int round_trips = repetitions(c, 2 * pair.ping_pong(2), kMost);
+  c.sample(latency_metric("latency", message, kind.direction), [&] {
+    c.batch(round_trips);
+    settle();
+    return slowest(pair.ping_pong(round_trips));
+  });
+
+  const double in_window = message * static_cast<double>(window) * (duplex ? 2 : 1);
+  std::vector<Metric> metrics{rate_metric("rate", in_window * pairs, std::string(kind.direction))};
+  if (pairs > 1) metrics.push_back(rate_metric("rate_slowest", in_window, std::string(kind.direction)));
+  const int repeated = repetitions(c, pair.windows(1), kMost);
+  c.sample(metrics, [&] {
+    c.batch(repeated);
+    settle();
+    auto seconds = team.exchange(pair.windows(repeated));
+    seconds.resize(static_cast<std::size_t>(pairs));  // of those who lead
+    double sum = 0;
+    for (const double each : seconds) sum += in_window / each;
+    std::vector<double> values{sum};
+    if (pairs > 1) values.push_back(in_window / *std::max_element(seconds.begin(), seconds.end()));
+    return values;
+  });
+
+  // Once more, into poison: who leads one way gets back one message, all others a whole window.
+  incoming.poison();
+  pair.windows(1);
+  pair.ping_pong(1);
+  std::size_t wrong = 0;
+  if (pair.partner() >= 0)
+    wrong = incoming.wrong(pattern_of(pair.partner()), pair.leads() && !duplex ? bytes : bytes * window);
+  c.verify("every byte arrived", [wrong] { return static_cast<double>(wrong); }, 0);
+}
+
+Workload workload(const Kind& kind, bool duplex) {
+  const std::string name(kind.name);
+  Axis bytes = bytes_axis("bytes", "bytes of one message", 1 * kMi);
+  bytes.usual = {std::int64_t{8}, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi};
+  bytes.sweep = powers(1, 256 * kMi);
+  Workload w("mpi/" + name + "-" + name + "/send" + (duplex ? "-duplex" : ""),
+             [kind, duplex](Case& c) { send(c, kind, duplex); });
+  w.version(1)
+      .summary("messages from " + name + " memory of a rank to that of another" + (duplex ? ", both ways at once" : ""))
+      .source("isthmus")
+      .tags({"mpi", "send", name})
+      .several_ranks()
+      .stagings({})
+      .metrics({"latency", "rate"})
+      .axis(std::move(bytes))
+      .axis(number_axis("window", "messages in flight at once, for the rate", 16))
+      .size("tiny", {{"bytes", 4 * kKi}})
+      .size("small", {{"bytes", 64 * kKi}})
+      .size("medium", {{"bytes", 1 * kMi}})
+      .size("large", {{"bytes", 32 * kMi}});
+  if (kind.memory == Memory::managed)
+    w.axis(choice_axis("resident", "where its pages lie when a sample begins", {"gpu", "host"}));
+  if (kind.memory == Memory::pageable) w.native();
+  return w;
+}
+
+const std::vector<Registration> registrations = [] {
+  std::vector<Registration> list;
+  for (const auto& kind : kKinds) {
+    for (const bool duplex : {false, true}) list.emplace_back(workload(kind, duplex));
+  }
+  return list;
+}();
+
+}  // namespace
+}  // namespace isthmus::microbench::transfer

@@ -1,0 +1,269 @@
+// Ranks without MPI: threads of this process that run one case in step. Whatever happens on one of them, wherever, all
+// of them must come to the case's end with the same outcome.
+
+#include "harness/ranks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "harness/case_runner.hpp"
+#include "harness/interrupt.hpp"
+#include "harness/record.hpp"
+#include "harness/schema_check.hpp"
+
+namespace isthmus::harness {
+namespace {
+
+constexpr int kRanks = 3;
+
+struct Meeting {
+  std::barrier<> barrier{kRanks};
+  std::vector<std::string> texts = std::vector<std::string>(kRanks);
+};
+
+class ThreadRanks final : public Ranks {
+ public:
+  ThreadRanks(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return kRanks; }
+  int local_rank() const noexcept override { return rank_; }
+  int local_size() const noexcept override { return kRanks; }
+  std::string library() const override { return "threads"; }
+  void barrier() override { meeting_.barrier.arrive_and_wait(); }
+  std::vector<std::string> gather(std::string_view mine) override {
+    meeting_.texts[static_cast<std::size_t>(rank_)] = mine;
+    barrier();
+    auto all = meeting_.texts;
+    barrier();
+    return all;
+  }
+  void send(int, const std::byte*, std::size_t) override {}
+  void receive(int, std::byte*, std::size_t) override {}
+  void exchange(std::span<const Message>) override {}
+  std::optional<std::string> refuses_gpu_memory() const override { return "threads have no GPU"; }
+  [[noreturn]] void abort(int exit_code) noexcept override { std::_Exit(exit_code); }
+
+ private:
+  Meeting& meeting_;
+  int rank_;
+};
+
+/// A case that exchanges before, in and after its samples, and in which rank `on` does `what` when it comes to `point`.
+void steps(Case& c) {
+  auto& team = c.team();
+  int point = 0;
+  bool wrong = false;
+  const auto pass = [&] {
+    if (point++ != c.integer("point") || team.rank() != c.integer("on")) return;
+    const auto what = c.choice("what");
+    if (what == "fail") throw std::runtime_error("it broke");
+    if (what == "skip") throw Skip("it cannot");
+    if (what == "wrong") wrong = true;
+    if (what == "warn") c.warn("odd", "it is odd");
+    if (what == "interrupt") request_interrupt();
+    if (what == "diverge") team.exchange(0.0);
+  };
+  pass();
+  c.needs(0, 0);
+  pass();
+  team.exchange(1.0);
+  pass();
+  for (const char* name : {"first", "second"}) {
+    c.sample({.name = name, .unit = "s", .timer = "clock"}, [&] {
+      pass();
+      team.start();
+      const auto all = team.exchange(static_cast<double>(team.rank()));
+      pass();
+      if (c.choice("what") == "spoil" && team.rank() == c.integer("on") && point > 10) c.spoil("odd", "it is odd");
+      // Each rank has noise of its own: only an agreement makes them stop together.
+      return 1 + 1e-2 * static_cast<double>(
+                            hash(static_cast<std::uint64_t>(team.rank()), 0, static_cast<std::uint64_t>(point)) % 100);
+    });
+  }
+  pass();
+  c.verify("nothing is wrong", [wrong] { return wrong ? 1.0 : 0.0; }, 0);
+  pass();
+}
+
+const Registration registration =
+    Workload("several/steps", steps)
+        .summary("exchanges of several ranks")
+        .metrics({"first", "second"})
+        .native()
+        .several_ranks()
+        .axis({.name = "point", .help = "where", .default_value = std::int64_t{-1}, .minimum = -1})
+        .axis({.name = "on", .help = "rank", .default_value = std::int64_t{1}, .minimum = 0})
+        .axis({.name = "what",
+               .help = "what happens there",
+               .default_value = "nothing",
+               .allowed = {"nothing", "fail", "skip", "wrong", "warn", "interrupt", "diverge", "spoil"}});
+
+std::vector<CaseResult> run(std::vector<std::string> settings, std::optional<int> samples = 3) {
+  Request request{.patterns = {"several/steps"}};
+  request.settings = std::move(settings);
+  const auto spec = plan(request).front();
+  Meeting meeting;
+  std::vector<CaseResult> results(kRanks);
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&, rank] {
+        ThreadRanks ranks(meeting, rank);
+        RunContext context;
+        context.sampling.samples = samples;
+        context.ranks = &ranks;
+        results[static_cast<std::size_t>(rank)] = run_case(spec, context);
+      });
+    }
+  }
+  clear_interrupt();
+  return results;
+}
+
+std::string at(int point, int rank) {
+  return "point " + std::to_string(point) + " on rank " + std::to_string(rank);
+}
+
+// 2 warm-ups and 3 samples of 2 points each, twice, with 3 points before them and 2 after.
+constexpr int kPoints = 3 + 2 * 5 * 2 + 2;
+
+TEST(Ranks, RunACaseTogether) {
+  for (const auto& result : run({})) {
+    EXPECT_FALSE(result.error) << *result.error;
+    EXPECT_EQ(result.verification.verdict, Verdict::pass);
+    ASSERT_EQ(result.metrics.size(), 2u);
+    EXPECT_EQ(result.metrics[1].samples.size(), 3u);
+  }
+}
+
+TEST(Ranks, AFailureAnywhereOnOneEndsTheCaseOnAll) {
+  for (int point = 0; point < kPoints; ++point) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::vector<std::string> where{"point=" + std::to_string(point), "on=" + std::to_string(rank)};
+      for (const std::string what : {"fail", "skip"}) {
+        auto settings = where;
+        settings.push_back("what=" + what);
+        for (const auto& result : run(settings)) {
+          const auto& told = what == "fail" ? result.error : result.skipped;
+          ASSERT_TRUE(told) << at(point, rank);
+          EXPECT_EQ(*told, "rank " + std::to_string(rank) + (what == "fail" ? ": it broke" : ": it cannot"));
+          EXPECT_EQ(result.verification.verdict, Verdict::not_run) << at(point, rank);
+        }
+      }
+    }
+  }
+}
+
+TEST(Ranks, ThatGoDifferentWaysSaySo) {
+  for (int point = 0; point < kPoints; ++point) {
+    for (const auto& result : run({"point=" + std::to_string(point), "what=diverge"}))
+      EXPECT_TRUE(result.error) << at(point, 1);
+  }
+}
+
+TEST(Ranks, AWrongResultOfOneIsTheCases) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (const auto& result : run({"point=23", "what=wrong", "on=" + std::to_string(rank)})) {
+      EXPECT_EQ(result.verification.verdict, Verdict::fail);
+      EXPECT_TRUE(result.verification.detail.starts_with("rank " + std::to_string(rank) + ": "));
+      EXPECT_TRUE(result.failed());
+    }
+  }
+}
+
+TEST(Ranks, StopSamplingTogether) {
+  const auto results = run({}, std::nullopt);
+  for (const auto& result : results) {
+    ASSERT_EQ(result.metrics.size(), 2u);
+    for (std::size_t m = 0; m < 2; ++m) {
+      EXPECT_EQ(result.metrics[m].samples.size(), results[0].metrics[m].samples.size());
+      EXPECT_EQ(result.metrics[m].stop, results[0].metrics[m].stop);
+    }
+  }
+}
+
+TEST(Ranks, AnInterruptAnywhereEndsAllAfterTheSameSample) {
+  for (int point = 0; point < kPoints; ++point) {
+    const auto results = run({"point=" + std::to_string(point), "what=interrupt"});
+    for (const auto& result : results) {
+      ASSERT_EQ(result.metrics.size(), results[0].metrics.size()) << at(point, 1);
+      for (std::size_t m = 0; m < result.metrics.size(); ++m)
+        EXPECT_EQ(result.metrics[m].samples.size(), results[0].metrics[m].samples.size()) << at(point, 1);
+      EXPECT_EQ(result.interrupted, results[0].interrupted) << at(point, 1);
+      EXPECT_EQ(result.error, results[0].error) << at(point, 1);
+    }
+  }
+}
+
+TEST(Ranks, AWarningNamesItsRankUnlessAllGiveIt) {
+  for (const auto& result : run({"point=1", "on=2", "what=warn"})) {
+    ASSERT_EQ(result.warnings.size(), 1u);
+    EXPECT_EQ(result.warnings[0].message, "rank 2: it is odd");
+  }
+}
+
+TEST(Ranks, ASampleSpoiltOnOneCountsOnNone) {
+  const auto results = run({"on=2", "what=spoil"});
+  for (const auto& result : results) {
+    EXPECT_FALSE(result.metrics[1].invalid.empty());
+    EXPECT_EQ(result.metrics[1].invalid, results[0].metrics[1].invalid);
+  }
+}
+
+TEST(Ranks, OneProcessSkipsWhatSeveralMeasure) {
+  Request request{.patterns = {"several/steps"}};
+  const auto result = run_case(plan(request).front(), {});
+  ASSERT_TRUE(result.skipped);
+  EXPECT_NE(result.skipped->find("this build has no MPI"), std::string::npos);
+}
+
+TEST(Ranks, AreInTheRecord) {
+  const RunIdentity identity{.id = "0123456789",
+                             .command = {"test"},
+                             .process = 1,
+                             .seed = 42,
+                             .ranks = {{"n1", 0, "GPU-a"}, {"n1", 1, "GPU-b"}, {"n2", 0, ""}},
+                             .ranks_library = "threads"};
+  const auto result = run({})[0];
+  const auto record = record_json(identity, result);
+  const auto violations = record_schema_check().violations(record);
+  EXPECT_TRUE(violations.empty()) << violations.front();
+  EXPECT_EQ(record["ranks"]["count"], 3);
+  EXPECT_EQ(record["ranks"]["each"][1]["device"], "GPU-b");
+  EXPECT_TRUE(record["ranks"]["each"][2]["device"].is_null());
+
+  // As many ranks are part of what the case is.
+  EXPECT_EQ(case_identity(record), case_identity(identity, result.spec, std::nullopt, 0));
+  auto fewer = identity;
+  fewer.ranks.pop_back();
+  EXPECT_NE(case_identity(record), case_identity(fewer, result.spec, std::nullopt, 0));
+  fewer.ranks.clear();
+  EXPECT_FALSE(record_json(fewer, result).contains("ranks"));
+}
+
+TEST(Launched, BelievesTheInnermostLauncher) {
+  const auto with = [](std::vector<std::pair<const char*, const char*>> variables) {
+    for (const auto& [name, value] : variables) setenv(name, value, 1);
+    const auto found = launched();
+    for (const auto& [name, value] : variables) unsetenv(name);
+    return std::pair(found.rank, found.size);
+  };
+  EXPECT_EQ(with({}), std::pair(0, 1));
+  EXPECT_EQ(with({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), std::pair(1, 4));
+  EXPECT_EQ(with({{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}), std::pair(2, 3));
+  EXPECT_EQ(with({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}), std::pair(1, 2));
+  // mpirun -n 1 in a step of several tasks: one process.
+  EXPECT_EQ(with({{"OMPI_COMM_WORLD_RANK", "0"},
+                  {"OMPI_COMM_WORLD_SIZE", "1"},
+                  {"SLURM_PROCID", "1"},
+                  {"SLURM_STEP_NUM_TASKS", "2"}}),
+            std::pair(0, 1));
+  EXPECT_EQ(with({{"PMI_RANK", "x"}, {"PMI_SIZE", "3"}}), std::pair(0, 1));
+}
+
+}  // namespace
+}  // namespace isthmus::harness

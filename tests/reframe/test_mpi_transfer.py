@@ -1,0 +1,67 @@
+"""Checks of several ranks: where they are run, and that as many ranks measured as were started."""
+
+import pytest
+
+import catalogue
+
+SEND = "MpiTransfer.*gpu-gpu/send%size=tiny"
+GPU = {"features": ["gpu", "cuda"]}
+AWARE = {"features": ["gpu", "cuda", "gpu_aware_mpi"]}
+WORKLOADS = [w for w in catalogue.load()["workloads"] if w["name"].startswith("mpi/")]
+
+
+@pytest.fixture
+def ranks(session):
+    """A session in an environment with MPI."""
+
+    def run(*options, fake="ranks:2", site=None, select=SEND):
+        return session(*options, fake=fake, site=site or {}, programming=["mpi"], select=select)
+
+    return run
+
+
+def test_smoke_has_every_workload_once(ranks):
+    lines = [line for line in ranks("-l", "-t", "smoke", select="MpiTransfer").output.splitlines() if "- Mpi" in line]
+    assert {line.split("%workload=")[1].split()[0] for line in lines} == {
+        w["name"].removeprefix("mpi/") for w in WORKLOADS
+    }
+    assert all("%size=tiny" in line for line in lines) and len(lines) == len(WORKLOADS)
+
+
+def test_without_mpi_there_is_none(session):
+    assert "- MpiTransfer" not in session("-l", select="MpiTransfer", site=GPU).output
+
+
+def test_each_metric_has_its_variable(ranks):
+    outcome = ranks()
+    assert outcome.green
+    assert "P: latency: 0.25 s" in outcome.output and "P: rate: 0.25 s" in outcome.output
+
+
+def test_ranks_are_chosen(ranks):
+    assert ranks("-r", "-S", "ranks=2", "-S", "nodes=2", fake="ranks:4").green
+
+
+@pytest.mark.parametrize(
+    "fake, why",
+    [
+        ("", "the record is of 1 ranks, 2 were started"),
+        ("ranks:4", "the record is of 4 ranks, 2 were started"),
+        ("ranks:2,missing_metric:rate", "lacks the metric 'rate'"),
+        ("ranks:2,wrong_result", "element 3 is 7, expected 8"),
+    ],
+)
+def test_red(ranks, fake, why):
+    outcome = ranks(fake=fake)
+    assert not outcome.green
+    assert why in outcome.output
+
+
+def test_a_skip_is_red_only_where_mpi_is_stated_to_take_gpu_memory(ranks):
+    fake = "ranks:2,gpu:cuda,skip:unsupported"
+    outcome = ranks(fake=fake, site=GPU)
+    assert outcome.green and "SKIP" in outcome.output
+    outcome = ranks(fake=fake, site=AWARE)
+    assert not outcome.green
+    assert "states gpu_aware_mpi" in outcome.output
+    assert ranks(fake=fake, site=AWARE, select="MpiTransfer.*host-host/send%size=tiny").green
