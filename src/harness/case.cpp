@@ -212,7 +212,7 @@ void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<d
 
   int batch = 1;
   std::vector<std::size_t> invalid, throttled;
-  state_.monitor.begin();
+  state_.sampling_begins();
   std::optional<Stop> stop;
   for (std::size_t index = 0; !stop && !state_.team.interrupted(); ++index) {
     const auto values = take(state_.account.samples);
@@ -222,8 +222,9 @@ void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<d
       state_.result.warn(std::move(warning.code), std::move(warning.message), {index});
     if (state_.team.any(!state_.sample->spoilt.empty())) invalid.push_back(index);
     for (auto& series : all) series.invalid = invalid;
-    const bool settled =
-        std::all_of(all.begin(), all.end(), [](const auto& series) { return median_is_settled(series.valid()); });
+    const auto settled = [&all] {
+      return std::all_of(all.begin(), all.end(), [](const auto& series) { return median_is_settled(series.valid()); });
+    };
     stop = state_.stop(index + 1, state_.most_samples(), settled);
     for (const auto spoilt : state_.monitor.sample_done(index, stop.has_value())) throttled.push_back(spoilt);
   }
@@ -295,6 +296,25 @@ double Case::latch_timeout() const {
 double Case::least_seconds(std::string_view timer) const {
   return state_.emulated ? 0 : state_.sampling.least_ticks * timer_tick(timer);
 }
+int Case::batch_for(std::string_view timer, int most, const std::function<double(int)>& seconds_of) const {
+  const double enough = 2 * least_seconds(timer);  // readings differ
+  if (!(enough > 0)) return 1;
+  seconds_of(1);  // the first is slower than those that follow
+  const auto shortest_of = [&](int times) {
+    double shortest = seconds_of(times);
+    for (int i = 0; i < 2 && shortest >= enough && shortest < 10 * enough; ++i)  // a pause makes one look long
+      shortest = std::min(shortest, seconds_of(times));
+    return shortest;
+  };
+  int times = 1;
+  while (times < most) {
+    const double shortest = shortest_of(times);
+    if (shortest >= enough) break;
+    const double wanted = 1.25 * enough / std::max(shortest, 1e-9) * times;
+    times = static_cast<int>(std::clamp(std::ceil(wanted), times + 1.0, static_cast<double>(most)));
+  }
+  return times;
+}
 int Case::largest_batch() const {
   return state_.sampling.largest_batch;
 }
@@ -306,6 +326,12 @@ Team& Case::team() {
 }
 
 // --- state -------------------------------------------------------------------------------------------
+
+SamplingOptions sampling_of(const CaseSpec& spec, SamplingOptions asked) {
+  const auto* preset = spec.preset ? spec.workload->description().find_preset(*spec.preset) : nullptr;
+  if (preset != nullptr && !asked.least_time) asked.least_time = preset->least_time;
+  return asked;
+}
 
 double timer_tick(std::string_view timer) {
   constexpr double kClockTick = 100e-9;  // two calls of now() are this far apart at worst
@@ -354,11 +380,13 @@ void Case::State::own_code_ends() {
   account.inputs += now() - own_code_begin_ - (account.total() - own_code_accounted_);
 }
 
-std::optional<Stop> Case::State::stop(std::size_t taken, int most, bool settled, double budget_share) {
+std::optional<Stop> Case::State::stop(std::size_t taken, int most, const std::function<bool()>& settled,
+                                      double budget_share) {
   const auto own = [&]() -> std::optional<Stop> {
     if (emulated && !sampling.samples) return Stop::emulated;
-    if (adaptive() && settled) return Stop::interval;
-    if (taken >= static_cast<std::size_t>(most)) return Stop::samples;
+    const bool long_enough = !adaptive() || now() - sampling_since_ >= sampling.least_time.value_or(0);
+    if (adaptive() && long_enough && settled()) return Stop::interval;
+    if (long_enough && taken >= static_cast<std::size_t>(most)) return Stop::samples;
     if (over_budget(budget_share)) return Stop::budget;
     return std::nullopt;
   }();

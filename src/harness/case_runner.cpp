@@ -143,7 +143,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
     return result;
   }
   {
-    Case::State state(spec, result.device, context.seed, context.sampling, result, team);
+    Case::State state(spec, result.device, context.seed, sampling_of(spec, context.sampling), result, team);
     state.emulated = is_emulated(*spec.workload);
     if (uses_device) {
       result.before = device::telemetry(result.device->index);

@@ -23,6 +23,7 @@ struct SamplingOptions {
   int allocation_cycles = 3;     ///< page-locking 32 GiB takes 12 s: allocate no more often than this
   std::optional<int> warmups;    ///< default 2; none on an emulated device
   std::optional<double> budget;  ///< seconds per case
+  std::optional<double> least_time;  ///< seconds for which the adaptive rule takes samples at least
   std::size_t chunks = 16;       ///< of placement `streamed`
   bool latch = true;             ///< hold the stream until all is queued; without, small copies show the submission
   double latch_timeout = 5;
@@ -31,6 +32,9 @@ struct SamplingOptions {
 
   static constexpr double kDefaultBudget = 120;
 };
+
+/// What was asked for, and where nothing was, what the preset of the case says.
+SamplingOptions sampling_of(const CaseSpec& spec, SamplingOptions asked);
 
 /// Thrown by measure(), needs() and sample() when only the footprint is wanted (--dry-run).
 struct FootprintKnown {};
@@ -115,6 +119,11 @@ struct Case::State {
     if (sampling.budget || sampling.samples) return sampling.budget;
     return SamplingOptions::kDefaultBudget;
   }
+  /// Before the first sample of a reading.
+  void sampling_begins() {
+    monitor.begin();
+    sampling_since_ = now();
+  }
   bool over_budget(double share = 1) const { return budget() && elapsed() > share * *budget(); }
 
   /// Between the two the workload's own code runs: what it takes there (tables, buffers of its own) is making inputs,
@@ -128,7 +137,8 @@ struct Case::State {
   void judge_ticks(Series& metric);
 
   /// nullopt: go on; else why sampling ends after these samples. Rank 0's word holds for all ranks of the case.
-  std::optional<Stop> stop(std::size_t taken, int most, bool settled, double budget_share = 1);
+  /// `settled` is asked only where it decides.
+  std::optional<Stop> stop(std::size_t taken, int most, const std::function<bool()>& settled, double budget_share = 1);
 
   /// Throws Skip (memory) where the buffers do not fit.
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
@@ -136,7 +146,7 @@ struct Case::State {
   void run_measurement(const std::function<void(const Launch&)>& body);
 
  private:
-  double own_code_begin_ = 0, own_code_accounted_ = 0;
+  double own_code_begin_ = 0, own_code_accounted_ = 0, sampling_since_ = 0;
 };
 
 }  // namespace isthmus::harness

@@ -27,7 +27,7 @@ constexpr const char* kExamples = R"(Examples:
   isthmus-bench run 'microbench/*' --mode all --size super --record super.jsonl
   isthmus-bench run microbench/gemm --placement pinned,managed --dry-run
   isthmus-bench run microbench/saxpy --set threads=256,512 --processes 3
-  isthmus-bench run reference/pinned_h2d --set bytes=4KiB,64KiB,1MiB --table
+  isthmus-bench run transfer/pinned-gpu0/ce --set bytes=4KiB,1MiB --table
 
 Exit codes: 0 all passed or skipped; 1 a case failed or there is no device;
 2 bad input, before any work; 3 interrupted or device lost, records are on disk.)";
@@ -51,7 +51,7 @@ std::vector<std::string> flatten(const std::vector<std::string>& lists, std::str
 
 /// Text of the numeric options: read here, so that what is wrong with one is said in our own words.
 struct NumberTexts {
-  std::string samples, warmups, processes, budget, seed, numa, chunks;
+  std::string samples, warmups, least_time, processes, budget, seed, numa, chunks;
 };
 
 std::optional<std::int64_t> integer(const std::string& text, std::string_view option, std::int64_t least,
@@ -87,6 +87,9 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
   if (const auto value = integer(texts.numa, "--numa", 0, 1'000)) options.numa_node = static_cast<int>(*value);
   if (const auto value = integer(texts.seed, "--seed", 0, INT64_MAX)) options.seed = static_cast<std::uint64_t>(*value);
   sampling.budget = seconds(texts.budget, "--budget");
+  sampling.least_time = seconds(texts.least_time, "--min-time");
+  if (sampling.samples && sampling.least_time)
+    throw InputError("--samples and --min-time both say when to stop sampling; give one of them");
 }
 
 TableFormat parse_table_format(const std::string& text) {
@@ -172,6 +175,7 @@ int run(CLI::App& app, int argc, char** argv) {
   measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
   measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
   measure->add_option("--samples", numbers.samples, "Exactly N samples (default: adaptive, at most 30)");
+  measure->add_option("--min-time", numbers.least_time, "Seconds of sampling at least (adaptive)");
   measure->add_option("--warmups", numbers.warmups, "Warm-up passes (default 2; none when emulated)");
   measure->add_option("--processes", numbers.processes, "Repeat in N fresh processes");
   measure->add_option("--budget", numbers.budget, "Seconds per case (default 120 when adaptive)");

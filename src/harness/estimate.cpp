@@ -51,14 +51,16 @@ double phases(const CaseSpec& spec, const SamplingOptions& sampling, const Footp
 
 }  // namespace
 
-std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptions& sampling,
+std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptions& asked,
                                        const std::optional<Footprint>& footprint) {
+  const auto sampling = sampling_of(spec, asked);
   std::optional<double> seconds;
   if (spec.workload->description().estimate) {
     seconds = own_readings(spec, sampling, footprint);
   } else if (spec.placement && footprint) {
     seconds = phases(spec, sampling, *footprint);
   }
+  if (seconds && !sampling.samples && !is_emulated(*spec.workload)) *seconds += sampling.least_time.value_or(0);
   const auto budget = sampling.budget || sampling.samples ? sampling.budget : SamplingOptions::kDefaultBudget;
   return seconds && budget ? std::min(*seconds, *budget) : seconds;
 }

@@ -5,9 +5,6 @@
 #include <exception>
 #include <optional>
 #include <thread>
-
-#include "harness/workload.hpp"
-
 namespace isthmus::harness {
 
 /// A lane with what times it; all of it belongs to the lane's device.
@@ -36,6 +33,8 @@ Lanes::Lanes(std::vector<Lane> lanes, bool latched, double latch_timeout) : latc
     tracks_.push_back(std::make_unique<Track>(std::move(lane), latched && !blocking_));
   }
 }
+
+Lanes::Lanes(const Case& c, std::vector<Lane> lanes) : Lanes(std::move(lanes), c.latch(), c.latch_timeout()) {}
 
 Lanes::~Lanes() {
   for (auto& track : tracks_) {
@@ -147,6 +146,13 @@ LaneTimes Lanes::run_on_threads(int times) {
   }
   times_taken.all = (last - first) / times;
   return times_taken;
+}
+
+LaneTimes read(Case& c, Lanes& lanes, int times, const std::function<void()>& start) {
+  c.batch(times);
+  auto taken = lanes.run(times, start);
+  if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the streams gave up before all was queued");
+  return taken;
 }
 
 }  // namespace isthmus::harness

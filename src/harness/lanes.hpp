@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "harness/workload.hpp"
 
 namespace isthmus::harness {
 
@@ -36,6 +37,8 @@ class Lanes {
  public:
   /// `latched` false leaves out the latches (submission then counts). Throws device::Error.
   Lanes(std::vector<Lane> lanes, bool latched, double latch_timeout);
+  /// Latched as the case asks.
+  Lanes(const Case& c, std::vector<Lane> lanes);
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
@@ -56,5 +59,8 @@ class Lanes {
   bool blocking_ = false;
   double latch_timeout_;
 };
+
+/// One reading, within the body of Case::sample(): `times` movements are its batch, and a latch that gave up spoils it.
+LaneTimes read(Case& c, Lanes& lanes, int times = 1, const std::function<void()>& start = {});
 
 }  // namespace isthmus::harness

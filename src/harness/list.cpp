@@ -53,7 +53,9 @@ json preset_json(const Preset& preset) {
           {"sizes", preset.sizes},
           {"sweep_axis", preset.sweep_axis.empty() ? json(nullptr) : json(preset.sweep_axis)},
           {"sweep", values_json(preset.sweep)},
-          {"modes", preset.modes}};
+          {"modes", preset.modes},
+          {"processes", preset.processes},
+          {"least_time", preset.least_time ? json(*preset.least_time) : json(nullptr)}};
 }
 
 json workload_json(const Workload& workload) {

@@ -353,7 +353,7 @@ class Measurement {
     std::vector<std::size_t> late;       // samples whose latch gave up
     std::vector<std::size_t> throttled;  // samples during a slow-down
     std::optional<Pass> last;
-    s_.monitor.begin();
+    s_.sampling_begins();
     std::optional<Stop> stop;
     while (!stop && !s_.verifier.failed() && !interrupted()) {
       pass = reuse_cold ? cold : timed_pass(s_.account.samples);
@@ -366,7 +366,8 @@ class Measurement {
       const auto settled = [](const Series& series) {
         return series.samples.empty() || median_is_settled(series.samples);
       };
-      stop = s_.stop(index + 1, s_.most_samples(), settled(kernel) && settled(in) && settled(out), 0.75);
+      stop = s_.stop(
+          index + 1, s_.most_samples(), [&] { return settled(kernel) && settled(in) && settled(out); }, 0.75);
       for (const auto spoilt : s_.monitor.sample_done(index, stop.has_value())) throttled.push_back(spoilt);
       verify(stop.has_value());
     }
@@ -414,7 +415,7 @@ class Measurement {
       timed_overlapped(s_.account.warmups, spoilt);
       verify(false);
     }
-    s_.monitor.begin();
+    s_.sampling_begins();
     std::optional<Stop> stop;
     while (!stop && !s_.verifier.failed()) {
       bool spoilt = false;
@@ -422,7 +423,7 @@ class Measurement {
       const std::size_t index = overlapped.samples.size() - 1;
       if (spoilt) late.push_back(index);
       stop = s_.stop(index + 1, std::min(s_.most_samples(), s_.sampling.most_overlapped),
-                     median_is_settled(overlapped.samples));
+                     [&] { return median_is_settled(overlapped.samples); });
       for (const auto bad : s_.monitor.sample_done(index, stop.has_value())) throttled.push_back(bad);
       verify(stop.has_value());
     }

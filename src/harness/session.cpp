@@ -142,10 +142,10 @@ int dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int p
 }
 
 /// "120 cases, about 3 min": what a run is going to do, as far as that is known without doing any of it.
-std::string outlook(const std::vector<CaseSpec>& cases, const SessionOptions& options) {
+std::string outlook(const std::vector<CaseSpec>& cases, const SessionOptions& options, int processes) {
   Estimate all;
   for (const auto& spec : cases) all.add(spec.not_applicable ? 0 : estimate_seconds(spec, options.sampling));
-  auto text = all.sentence(options.processes);
+  auto text = all.sentence(processes);
   if (options.resume) text += ", less what the record holds already";
   if (all.unknown == all.cases) text += "; --dry-run estimates how long they take";
   return text;
@@ -251,8 +251,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
 }
 
 /// Runs this program anew as often as asked, one after the other, into the same file.
-int run_processes(const SessionOptions& options, const std::string& run_id, const std::string& record) {
-  const int count = options.processes;
+int run_processes(int count, const std::string& run_id, const std::string& record) {
   int code = exit_code::passed;
   for (int process = 1; process <= count && !interrupted(); ++process) {
     const std::string role = fmt::format("{}:{}:{}", process, run_id, record);
@@ -309,12 +308,13 @@ struct Prepared {
   std::optional<Child> child;
   std::vector<CaseSpec> cases;
   std::vector<std::string> notices;
+  int processes = 1;
   RunContext context;
   std::string path;  ///< of the record, on the rank that writes it
 };
 
 void check_for_ranks(const std::vector<CaseSpec>& cases, const SessionOptions& options, int ranks) {
-  if (options.processes > 1)
+  if (options.processes.value_or(1) > 1)
     throw InputError(
         fmt::format("--processes is for one process, and {} ranks were started; start them anew instead", ranks));
   for (const auto& spec : cases) {
@@ -325,12 +325,25 @@ void check_for_ranks(const std::vector<CaseSpec>& cases, const SessionOptions& o
   }
 }
 
+/// As many as were asked for, else as many as a preset wants; ranks are what they are.
+int process_count(const SessionOptions& options, const std::vector<CaseSpec>& cases, const Ranks* ranks) {
+  if (ranks != nullptr) return 1;
+  if (options.processes) return *options.processes;
+  int count = 1;
+  for (const auto& spec : cases) {
+    const auto* preset = spec.preset ? spec.workload->description().find_preset(*spec.preset) : nullptr;
+    if (preset != nullptr) count = std::max(count, preset->processes);
+  }
+  return count;
+}
+
 Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   Prepared prepared;
   prepared.child = child_role();
   prepared.cases = plan(options.request, &prepared.notices);
   const auto& cases = prepared.cases;
   if (ranks != nullptr) check_for_ranks(cases, options, ranks->size());
+  prepared.processes = process_count(options, cases, ranks);
   try {
     available_host_memory();
   } catch (const std::invalid_argument& error) {
@@ -346,7 +359,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   context.numa_node = choose_numa_node(options.numa_node, context.device);
   context.governor = host_facts().governor;
   context.ranks = ranks;
-  if (context.device && (options.dry_run || options.processes == 1 || prepared.child))
+  if (context.device && (options.dry_run || prepared.processes == 1 || prepared.child))
     device::select(context.device->index);
 
   if (!options.dry_run && (ranks == nullptr || ranks->rank() == 0)) {
@@ -392,21 +405,21 @@ std::vector<RankFacts> rank_facts(Ranks& ranks, const std::optional<device::Devi
 }
 
 int measure(const SessionOptions& options, const Prepared& prepared, double process_begin) {
-  const auto& [child, cases, notices, context, path] = prepared;
+  const auto& [child, cases, notices, processes, context, path] = prepared;
   const bool writes = context.ranks == nullptr || context.ranks->rank() == 0;
   const bool speaks = writes && !child;
   if (speaks && !options.quiet) {
     for (const auto& sentence : notices) say(sentence);
   }
-  if (options.dry_run) return writes ? dry_run(cases, context, options.processes) : exit_code::passed;
+  if (options.dry_run) return writes ? dry_run(cases, context, processes) : exit_code::passed;
 
   catch_interrupts();
-  if (speaks) report(options, outlook(cases, options));
+  if (speaks) report(options, outlook(cases, options, processes));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
-  if (options.processes > 1 && !child) {
-    const int code = run_processes(options, identity.id, path);
+  if (processes > 1 && !child) {
+    const int code = run_processes(processes, identity.id, path);
     if (options.table) fmt::print("{}", table(records_of_run(path, identity.id), *options.table));
-    report(options, fmt::format("{} processes; records in {}", options.processes, path));
+    report(options, fmt::format("{} processes; records in {}", processes, path));
     return code;
   }
   if (context.ranks != nullptr) {

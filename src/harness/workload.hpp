@@ -219,6 +219,9 @@ class Case {
   /// What is shorter by this timer ("event", "clock") is too coarse: repeat the operation, at most so often, and say so
   /// with batch(). Zero on an emulated device.
   double least_seconds(std::string_view timer) const;
+  /// How many operations in a row are long enough for `timer`, at most `most`: `seconds_of(n)` does n of them and says
+  /// how long they took. 1 on an emulated device.
+  int batch_for(std::string_view timer, int most, const std::function<double(int)>& seconds_of) const;
   int largest_batch() const;
   int numa_node() const;  ///< where host memory shall lie; -1: anywhere
   /// The ranks that run this case with this one (several_ranks()). No exchange before needs(): --dry-run ends there.
@@ -343,6 +346,9 @@ struct Preset {
   std::string sweep_axis{};  ///< empty, or the axis that the figure's horizontal axis shows
   std::vector<AxisValue> sweep{};
   std::vector<std::string> modes{};  ///< mode aliases; empty: those asked for
+  // What holds where the command line does not say.
+  int processes = 1;                   ///< fresh ones, one after the other; the most that a selected workload wants
+  std::optional<double> least_time{};  ///< seconds for which samples are taken at least
 };
 
 /// A workload and all that can be varied. Chained at registration.

@@ -97,6 +97,9 @@ class CommandLine(unittest.TestCase):
         for value in ("soon", "nan", "inf", "0", "-1"):
             with self.subTest(budget=value):
                 self.assert_refused(self.measure("fixture/saxpy", f"--budget={value}"), "--budget")
+            with self.subTest(min_time=value):
+                self.assert_refused(self.measure("fixture/saxpy", f"--min-time={value}"), "--min-time")
+        self.assert_refused(self.measure("fixture/saxpy", "--min-time=1", "--samples=3"), "give one of them")
         for value in ("n=x", "n=0", "n=-5", "n=", "n", "n=1e3"):
             with self.subTest(setting=value):
                 self.assert_refused(self.measure("fixture/saxpy", "--set", value))
@@ -237,6 +240,17 @@ class CommandLine(unittest.TestCase):
         self.assertEqual([r["run"]["process"] for r in records], [1, 2, 3])
         self.assertEqual(len({r["run"]["id"] for r in records}), 1)
         self.assertEqual(done.stdout.count("fixture/saxpy"), 3)
+
+    def test_a_preset_says_how_often_and_how_long_where_the_command_does_not(self):
+        self.measure("fixture/host_loop", "--preset", "fixture-repeated")
+        records = self.records()
+        self.assertEqual([r["run"]["process"] for r in records], [1, 2])
+        for record in records:
+            self.assertGreater(record["run"]["wall"], 0.05)
+        self.record.unlink()
+        self.measure("fixture/host_loop", "--preset", "fixture-repeated", "--processes", "1", "--samples", "2")
+        (record,) = self.records()
+        self.assertEqual(len(record["metrics"][0]["samples"]), 2)
 
     # --- fresh processes -----------------------------------------------------------------------------
 

@@ -123,7 +123,11 @@ void host_loop(Case& c) {
 }
 
 const Registration host_registration =
-    Workload("fixture/host_loop", host_loop).summary("native work").metrics({"loop"}).native();
+    Workload("fixture/host_loop", host_loop)
+        .summary("native work")
+        .metrics({"loop"})
+        .native()
+        .preset({.name = "fixture-repeated", .help = "twice, for a while", .processes = 2, .least_time = 0.05});
 
 void skips(Case&) {
   throw Skip("this workload never runs");

@@ -278,6 +278,18 @@ TEST(OwnReadings, ShortOnesAreBatchedOrSaidToBeCoarse) {
   EXPECT_EQ(coarse["warnings"].dump().find("seconds is shorter"), std::string::npos);
 }
 
+TEST(OwnReadings, GoOnForTheLeastTime) {
+  auto c = context();
+  const auto few = metric(own("one", c), "seconds")["samples"].size();
+  c.sampling.least_time = 10e-3;
+  const auto record = own("one", c);
+  EXPECT_GT(metric(record, "seconds")["samples"].size(), few);
+  EXPECT_EQ(metric(record, "seconds")["stop"], "interval");
+  EXPECT_GE(record["run"]["wall"], 10e-3);
+  c.sampling.samples = 3;
+  EXPECT_EQ(metric(own("one", c), "seconds")["samples"].size(), 3u) << "a count that was asked for is given";
+}
+
 TEST(OwnReadings, WhatWasSeenIsASingleValue) {
   const auto pages = metric(own("one"), "pages");
   EXPECT_EQ(pages["samples"], json({12.0}));

@@ -92,7 +92,7 @@ TEST(Routes, AreReadFromNames) {
   EXPECT_EQ(route->initiator, "ce");
   EXPECT_TRUE(route->duplex);
   EXPECT_EQ(route_of("transfer/gpu0-gpu1/sm-read")->initiator, "sm-read");
-  for (const char* name : {"microbench/saxpy", "reference/pinned_h2d", "a/b/c", "a/-b/c", "a/b-/c", "a/b-c/d/e"})
+  for (const char* name : {"microbench/saxpy", "reference/device_copy", "a/b/c", "a/-b/c", "a/b-/c", "a/b-c/d/e"})
     EXPECT_FALSE(route_of(name)) << name;
 }
 

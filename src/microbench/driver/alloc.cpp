@@ -113,7 +113,7 @@ void run(Case& c) {
     return std::vector{allocating, releasing};
   };
   c.once(host_cost("first"), both(1)[0]);
-  const int times = batch_for(c, "clock", most, [&](int n) { return std::ranges::min(both(n)); });
+  const int times = c.batch_for("clock", most, [&](int n) { return std::ranges::min(both(n)); });
   c.sample({host_cost("alloc"), host_cost("free")}, [&] {
     c.batch(times);
     auto seconds = both(times);

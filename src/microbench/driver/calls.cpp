@@ -22,21 +22,6 @@ Metric host_cost(std::string name) {
   return cost(std::move(name), "clock");
 }
 
-int batch_for(Case& c, std::string_view timer, int most, const std::function<double(int)>& seconds_of) {
-  const double enough = 2 * c.least_seconds(timer);  // readings differ
-  if (!(enough > 0)) return 1;
-  seconds_of(1);  // the first is slower than those that follow
-  const auto lasts = [&](int times) {
-    for (int i = 0; i < 3; ++i) {  // a pause of the system makes one look long
-      if (seconds_of(times) < enough) return false;
-    }
-    return true;
-  };
-  int times = 1;
-  while (times < most && !lasts(times)) times = std::min(2 * times, most);
-  return times;
-}
-
 void sample_call(Case& c, std::string name, const std::function<void()>& call, const std::function<void()>& settle) {
   const auto seconds_of = [&](int times) {
     const double seconds = timed([&] {
@@ -45,7 +30,7 @@ void sample_call(Case& c, std::string name, const std::function<void()>& call, c
     settle();
     return seconds;
   };
-  const int times = batch_for(c, "clock", c.largest_batch(), seconds_of);
+  const int times = c.batch_for("clock", c.largest_batch(), seconds_of);
   c.sample(host_cost(std::move(name)), [&] {
     c.batch(times);
     return seconds_of(times) / times;
@@ -56,9 +41,7 @@ void sample_on_device(Case& c, std::string name, const std::function<void(device
   Lane lane;
   lane.device = c.device().index;
   lane.queue = queue;
-  std::vector<Lane> lanes;
-  lanes.push_back(std::move(lane));
-  Lanes alone(std::move(lanes), c.latch(), c.latch_timeout());
+  Lanes alone(c, {std::move(lane)});
   int most = c.largest_batch();
   const auto seconds_of = [&](int times) {
     const auto taken = alone.run(times);
@@ -66,12 +49,11 @@ void sample_on_device(Case& c, std::string name, const std::function<void(device
     most = std::max(1, times / 2);  // the queue was full before the latch opened
     return std::numeric_limits<double>::infinity();
   };
-  int times = batch_for(c, alone.timer(), most, seconds_of);
+  int times = c.batch_for(alone.timer(), most, seconds_of);
   times = std::min(times, most);
   c.sample(cost(std::move(name), alone.timer()), [&] {
+    const auto taken = read(c, alone, times);
     c.batch(times * parts);
-    const auto taken = alone.run(times);
-    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the stream gave up before all was queued");
     return taken.all / parts;
   });
 }

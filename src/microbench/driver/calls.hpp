@@ -15,10 +15,6 @@ namespace isthmus::microbench::driver {
 /// A cost that the host pays, by its own clock.
 harness::Metric host_cost(std::string name);
 
-/// How many operations in a row `timer` can tell from nothing, at most `most`. `seconds_of(n)` does n and says how long
-/// they took.
-int batch_for(harness::Case& c, std::string_view timer, int most, const std::function<double(int)>& seconds_of);
-
 /// Seconds that `work` takes.
 template <class Work>
 double timed(Work&& work) {
@@ -49,7 +45,7 @@ void sample_making(harness::Case& c, std::string make_name, const std::string& d
     return std::vector{making, timed([&] { made.clear(); })};
   };
   const bool two = !destroy_name.empty();
-  const int times = batch_for(c, "clock", c.largest_batch(), [&](int n) {
+  const int times = c.batch_for("clock", c.largest_batch(), [&](int n) {
     const auto seconds = both(n);
     return two ? std::min(seconds[0], seconds[1]) : seconds[0];
   });

@@ -20,10 +20,6 @@ namespace {
 
 using namespace harness;
 
-struct Leg {
-  End from, to;
-};
-
 /// The movements that a path stands for, `gpus` being all GPUs there are.
 std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
   const auto expand = [&](const End& end) {
@@ -165,14 +161,14 @@ class Readings {
  public:
   Readings(const Path& path, const std::vector<Leg>& legs, const std::vector<std::unique_ptr<Movement>>& movements,
            const std::string& timer) {
-    std::vector<std::pair<End, End>> ends;
+    std::vector<Bound> bounds;
     for (std::size_t i = 0; i < legs.size(); ++i) {
-      ends.emplace_back(legs[i].from, legs[i].to);
+      bounds.push_back(limit_of(*movements[i], bound(legs[i].from, legs[i].to)));
       moved_.push_back(static_cast<double>(movements[i]->moved));
       all_ += moved_.back();
       needed_ += static_cast<double>(movements[i]->needed());
     }
-    const auto total_bound = limit_of(*movements.front(), bound(ends));
+    const auto total_bound = combined_bound(legs, bounds);
     Metric time{.name = "time",
                 .unit = "s",
                 .better = Better::lower,
@@ -190,8 +186,7 @@ class Readings {
       const bool forward = i % 2 == 0;
       const std::string name =
           path.duplex && legs.size() == 2 ? (forward ? "forward_rate" : "backward_rate") : "rate_" + leg_name(legs, i);
-      Metric each = rate_metric(name, timer, static_cast<double>(movements[i]->needed()), moved_[i],
-                                limit_of(*movements[i], bound(legs[i].from, legs[i].to)));
+      Metric each = rate_metric(name, timer, static_cast<double>(movements[i]->needed()), moved_[i], bounds[i]);
       each.direction = direction(legs[i].from, legs[i].to);
       metrics_.push_back(std::move(each));
     }
@@ -224,21 +219,6 @@ class Readings {
   std::vector<Metric> metrics_;
 };
 
-/// How often a transfer must be repeated within a reading for the shortest lane to be long enough for its timer.
-template <class Read>
-int batch_for(const Case& c, const Lanes& lanes, Read read) {
-  const double least = c.least_seconds(lanes.timer());
-  int times = 1;
-  while (times < c.largest_batch()) {
-    const auto taken = read(times);
-    const double shortest = *std::min_element(taken.lanes.begin(), taken.lanes.end()) * times;
-    if (shortest >= least) break;
-    const double wanted = 1.25 * least / std::max(shortest, 1e-9) * times;
-    times = static_cast<int>(std::clamp(std::ceil(wanted), times + 1.0, static_cast<double>(c.largest_batch())));
-  }
-  return times;
-}
-
 void run(Case& c, const Path& path) {
   need_ends(path);
   const Uses uses(path);
@@ -264,21 +244,21 @@ void run(Case& c, const Path& path) {
     if (const auto launched = movement->kernel()) c.kernel(launched->info, launched->shape);
   }
 
-  Lanes at_once(std::move(lanes), c.latch(), c.latch_timeout());
+  Lanes at_once(c, std::move(lanes));
   const Readings readings(path, legs, movements, at_once.timer());
   bool could_flush = true;
-  const auto read = [&](int times) {
+  const auto prepare = [&] {
     for (const auto& movement : movements) {
       movement->reset();
       if (flushed) could_flush &= movement->flush();
     }
-    return at_once.run(times);
   };
 
-  const auto cold = read(1);
+  prepare();
+  const auto cold = at_once.run();
   if (!could_flush)
     c.warn("caches_not_flushed", "this CPU lets no program flush its caches: small copies may read them");
-  c.observe({.name = "first_time", .unit = "s", .better = Better::lower, .timer = at_once.timer()}, cold.all);
+  c.once({.name = "first_time", .unit = "s", .better = Better::lower, .timer = at_once.timer()}, cold.all);
 
   c.verify(
       "every byte arrived",
@@ -290,12 +270,14 @@ void run(Case& c, const Path& path) {
       0);
   const bool repeats =
       std::all_of(movements.begin(), movements.end(), [](const auto& movement) { return movement->repeats(); });
-  const int times = repeats && !c.emulated() ? batch_for(c, at_once, read) : 1;
+  const int times = !repeats ? 1 : c.batch_for(at_once.timer(), c.largest_batch(), [&](int n) {
+    prepare();
+    const auto taken = at_once.run(n);
+    return n * *std::min_element(taken.lanes.begin(), taken.lanes.end());
+  });
   c.sample(readings.metrics(), [&] {
-    c.batch(times);
-    const auto taken = read(times);
-    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the streams gave up before all was queued");
-    return readings.values(taken);
+    prepare();
+    return readings.values(read(c, at_once, times));
   });
 
   for (const auto& movement : movements) {
@@ -339,8 +321,8 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
     w.axis(choice_axis("width", "bytes of one access of the copying kernel",
                        {std::int64_t{16}, std::int64_t{8}, std::int64_t{4}}));
   if (uses.grid) {
-    w.axis(number_axis("grid", "blocks of the kernel; 0: as many as the GPU holds", 0, 0));
-    w.axis(number_axis("block", "threads of a block", 512));
+    w.axis(number_axis("grid", "blocks of the kernel; 0: as many as suit the GPU", 0, 0));
+    w.axis(number_axis("block", "threads of a block", uses.width ? 1024 : 512));
   }
   if (uses.order) {
     w.axis(choice_axis("order", "in which the kernel takes its elements", {"contiguous", "strided", "chunked"}));
@@ -362,12 +344,15 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
 Preset paper_preset(const Path& path) {
   const Uses uses(path);
   Preset preset{.name = "paper-commscope",
-                .help = "Comm|Scope: 256 x 256 threads, 4 bytes an access, a byte written a page, all sizes",
+                .help = "Comm|Scope: 256 x 256 threads, 4 bytes an access, a byte written a page, all sizes, five "
+                        "processes of a second each",
                 .settings = {},
                 .sizes = {},
                 .sweep_axis = "bytes",
                 .sweep = powers(256, 8 * kGi),
-                .modes = {}};
+                .modes = {},
+                .processes = 5,
+                .least_time = 1};
   if (uses.grid) preset.settings = {{"grid", std::int64_t{256}}, {"block", std::int64_t{256}}};
   if (uses.width) preset.settings.emplace_back("width", std::int64_t{4});
   if (uses.touch) preset.settings.emplace_back("touch", "write");

@@ -75,6 +75,8 @@ void chase(Case& c, const Path& path) {
   const HostOptions host = host_options(c, path);
   c.needs(path.from.on_gpu() ? 0 : bytes, path.from.on_gpu() ? bytes : 0);
   const int reader = path.to.index;
+  const auto all_sms = static_cast<unsigned>(device::info(reader).multiprocessors);
+  const auto sms = c.integer("sms") > 0 ? std::min(static_cast<unsigned>(c.integer("sms")), all_sms) : all_sms;
   const PeerAccess peer(path.from.on_gpu() ? path.from.index : reader, reader);
 
   const Chain chain(bytes / line, c.seed());
@@ -85,12 +87,10 @@ void chase(Case& c, const Path& path) {
   device::copy(memory.data(), image.data(), bytes);
   for (auto& sentence : memory.disagreements("the memory")) c.warn("placement_disagrees", std::move(sentence));
 
-  std::vector<Lane> lanes;
-  lanes.push_back(kernel_lane(reader, [&](device::Stream& stream) {
-    queue_chase(stream, reinterpret_cast<const std::uint64_t*>(memory.device_data()), line / kWord, 0, hops,
-                reinterpret_cast<std::uint64_t*>(end.data()));
-  }));
-  Lanes lane(std::move(lanes), c.latch(), c.latch_timeout());
+  Lanes timed(c, {kernel_lane(reader, [&](device::Stream& stream) {
+                queue_chase(stream, reinterpret_cast<const std::uint64_t*>(memory.device_data()), line / kWord, hops, sms,
+                            reinterpret_cast<std::uint64_t*>(end.data()));
+              })});
   c.verify(
       "the chain ends where the host says",
       [&] {
@@ -99,10 +99,10 @@ void chase(Case& c, const Path& path) {
         return found == chain.end(hops) ? 0.0 : 1.0;
       },
       0);
-  c.sample(latency("latency", lane.timer()), [&] {
+  c.sample(latency("latency", timed.timer()), [&] {
     memory.flush();
-    const auto taken = lane.run();
-    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the stream gave up before all was queued");
+    const auto taken = read(c, timed);
+    c.batch(static_cast<int>(hops));
     return taken.all / static_cast<double>(hops);
   });
 }
@@ -132,7 +132,7 @@ void fault_latency(Case& c, const Path& path) {
   device::Stream stream;
   Lane lane = kernel_lane(mover, [&](device::Stream& queue) {
     if (by_gpu) {
-      queue_chase(queue, words, apart / kWord, 0, pages, reinterpret_cast<std::uint64_t*>(end.data()));
+      queue_chase(queue, words, apart / kWord, pages, 1, reinterpret_cast<std::uint64_t*>(end.data()));
       return;
     }
     found = 0;
@@ -140,9 +140,7 @@ void fault_latency(Case& c, const Path& path) {
       found = static_cast<const volatile std::uint64_t*>(words)[found * (apart / kWord)];
   });
   lane.blocking = !by_gpu;
-  std::vector<Lane> lanes;
-  lanes.push_back(std::move(lane));
-  Lanes timed(std::move(lanes), c.latch(), c.latch_timeout());
+  Lanes timed(c, {std::move(lane)});
   c.verify(
       "the chain comes back to its start",
       [&] {
@@ -152,8 +150,8 @@ void fault_latency(Case& c, const Path& path) {
       0);
   c.sample(latency("latency", timed.timer()), [&] {
     shared.send_to(path.from, stream);
-    const auto taken = timed.run();
-    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the stream gave up before all was queued");
+    const auto taken = read(c, timed);
+    c.batch(static_cast<int>(pages));
     return taken.all / static_cast<double>(pages);
   });
 }
@@ -183,16 +181,11 @@ void small_copy(Case& c, const Path& path) {
     Lane lane = kernel_lane(issuer, copy);
     if (!path.from.on_gpu()) lane.next = device::SpinLatch::Next::copy_in;
     if (!path.to.on_gpu()) lane.next = device::SpinLatch::Next::copy_out;
-    std::vector<Lane> lanes;
-    lanes.push_back(std::move(lane));
-    Lanes timed(std::move(lanes), latched, c.latch_timeout());
+    Lanes timed({std::move(lane)}, latched, c.latch_timeout());
     const int times = c.emulated() || !latched ? 1 : c.largest_batch();
     c.sample(latency(latched ? "latency" : "latency_with_submission", timed.timer()), [&] {
       flush();
-      c.batch(times);
-      const auto taken = timed.run(times);
-      if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the stream gave up before all was queued");
-      return taken.all;
+      return read(c, timed, times).all;
     });
   }
   device::Stream stream;
@@ -229,6 +222,7 @@ Workload workload(const Path& path, const Machine& machine) {
       w.axis(std::move(bytes))
           .axis(bytes_axis("line", "bytes from one place of the chain to the next in memory", 128, 8))
           .axis(number_axis("hops", "accesses that follow each other", 100'000, 1))
+          .axis(number_axis("sms", "multiprocessors that make them in turn; 0: all", 0, 0))
           .size("tiny", {{"bytes", 64 * kKi}, {"hops", std::int64_t{10'000}}})
           .size("small", {{"bytes", 2 * kMi}, {"hops", std::int64_t{100'000}}});
       break;

@@ -40,17 +40,14 @@ double combined_rate(const std::vector<Flow>& flows) {
   return std::min(sent, received);
 }
 
-Bound bound(const std::vector<std::pair<End, End>>& at_once) {
+Bound combined_bound(const std::vector<Leg>& legs, const std::vector<Bound>& bounds) {
+  if (legs.size() == 1) return bounds.front();
   std::vector<Flow> flows;
-  std::string source;
-  for (const auto& [from, to] : at_once) {
-    auto each = bound(from, to);
-    if (!each.rate) return each;
-    if (source.empty()) source = std::move(each.source);
-    flows.push_back({from, to, *each.rate});
+  for (std::size_t i = 0; i < legs.size(); ++i) {
+    if (!bounds[i].rate) return bounds[i];
+    flows.push_back({legs[i].from, legs[i].to, *bounds[i].rate});
   }
-  if (flows.size() == 1) return {flows.front().rate, source};
-  return {combined_rate(flows), source + ", " + std::to_string(flows.size()) + " transfers at once"};
+  return {combined_rate(flows), bounds.front().source + ", " + std::to_string(legs.size()) + " transfers at once"};
 }
 
 }  // namespace isthmus::microbench::transfer

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "microbench/transfer/ends.hpp"
@@ -18,7 +17,11 @@ struct Bound {
 
 /// Of bytes that go from one end to the other, counted once.
 Bound bound(const End& from, const End& to);
-/// One of several transfers at once, with the bound that it has by itself.
+/// One of several transfers at once.
+struct Leg {
+  End from, to;
+};
+/// The same with the rate that bounds it by itself, in B/s.
 struct Flow {
   End from, to;
   double rate;
@@ -26,6 +29,7 @@ struct Flow {
 /// What bounds the sum of flows: what leaves each GPU shares the widest link it is given there, and so does what
 /// reaches it; the host gives and takes as much as the GPUs at the other ends.
 double combined_rate(const std::vector<Flow>& flows);
-Bound bound(const std::vector<std::pair<End, End>>& at_once);
+/// The bound of legs at once, `bounds` being each one's own; not known where one of them is not.
+Bound combined_bound(const std::vector<Leg>& legs, const std::vector<Bound>& bounds);
 
 }  // namespace isthmus::microbench::transfer

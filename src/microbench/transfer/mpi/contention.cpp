@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "microbench/transfer/axes.hpp"
+#include "microbench/transfer/limits.hpp"
 #include "microbench/transfer/movement.hpp"
 #include "microbench/transfer/mpi/readings.hpp"
 
@@ -51,9 +52,9 @@ void contend(Case& c, const Way& way) {
   auto& team = c.team();
   const End own_gpu = gpu(device::selected()), pinned{Memory::pinned};
   const Settings settings{.bytes = c.extent("bytes"), .seed = c.seed(), .host = {.numa_node = c.numa_node()}};
-  std::vector<std::pair<End, End>> legs{way.in ? std::pair(pinned, own_gpu) : std::pair(own_gpu, pinned)};
-  if (way.duplex) legs.emplace_back(legs[0].second, legs[0].first);
-  const auto each = footprint(legs[0].first, legs[0].second, Initiator::ce, settings);
+  std::vector<Leg> legs{way.in ? Leg{pinned, own_gpu} : Leg{own_gpu, pinned}};
+  if (way.duplex) legs.push_back({legs[0].to, legs[0].from});
+  const auto each = footprint(legs[0].from, legs[0].to, Initiator::ce, settings);
   c.needs(each.host * legs.size() * team.on_this_node(), each.device * legs.size());
   warn_of_shared_gpus(c);
 
@@ -66,16 +67,15 @@ void contend(Case& c, const Way& way) {
   for (const auto& movement : movements) {
     for (auto& sentence : movement->disagreements()) c.warn("placement_disagrees", std::move(sentence));
   }
-  Lanes copies(std::move(lanes), c.latch(), c.latch_timeout());
+  Lanes copies(c, std::move(lanes));
 
   // Seconds of one copy on this rank, from when `start` returns to its last byte.
   const auto copy = [&](int times, const std::function<void()>& start) {
     double begin = 0;
-    const auto taken = copies.run(times, [&] {
+    read(c, copies, times, [&] {
       start();
       begin = now();
     });
-    if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the streams gave up before all was queued");
     return (now() - begin) / times;
   };
   const auto together = [&](int times) { return copy(times, [&] { team.start(); }); };
@@ -116,7 +116,6 @@ void contend(Case& c, const Way& way) {
     return repetitions(c, copies.run().all, c.largest_batch());
   }();
   c.sample(metrics, [&] {
-    c.batch(times);
     const auto at_once = team.exchange(together(times));
     const auto alone = rates(bytes, team.exchange(in_turn(times)));
     const double rate = bytes * team.size() / *std::max_element(at_once.begin(), at_once.end());
@@ -140,6 +139,8 @@ Workload workload(const Way& way) {
       .several_ranks()
       .stagings({})
       .metrics({"rate", "alone", "contention_share"})
+      // As if there were three ranks; roughly what PCIe 4 takes, so that a run can say beforehand how long it will be.
+      .estimate([](const CaseSpec& spec) { return 5e-3 + 4 * static_cast<double>(spec.integer("bytes")) / 20e9; })
       .axis(std::move(bytes))
       .size("tiny", {{"bytes", 1 * kMi}})
       .size("small", {{"bytes", 16 * kMi}})

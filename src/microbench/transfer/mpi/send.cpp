@@ -222,6 +222,11 @@ Workload workload(const Kind& kind, bool duplex) {
       .several_ranks()
       .stagings({})
       .metrics({"latency", "rate"})
+      // Round trips and windows of at least 2 ms, so that a run can say beforehand how long it will be.
+      .estimate([](const CaseSpec& spec) {
+        const auto messages = static_cast<double>(spec.integer("window") + 2);
+        return 10e-3 + messages * static_cast<double>(spec.integer("bytes")) / 5e9;
+      })
       .axis(std::move(bytes))
       .axis(number_axis("window", "messages in flight at once, for the rate", 16))
       .size("tiny", {{"bytes", 4 * kKi}})
