@@ -20,12 +20,12 @@ struct SamplingOptions {
   std::optional<int> samples;  ///< exactly so many; else adaptive
   int most_samples = 30;       ///< of the adaptive rule
   int most_overlapped = 10;
-  int allocation_cycles = 3;     ///< page-locking 32 GiB takes 12 s: allocate no more often than this
-  std::optional<int> warmups;    ///< default 2; none on an emulated device
-  std::optional<double> budget;  ///< seconds per case
+  int allocation_cycles = 3;         ///< page-locking 32 GiB takes 12 s: allocate no more often than this
+  std::optional<int> warmups;        ///< default 2; none on an emulated device
+  std::optional<double> budget;      ///< seconds per case
   std::optional<double> least_time;  ///< seconds for which the adaptive rule takes samples at least
-  std::size_t chunks = 16;       ///< of placement `streamed`
-  bool latch = true;             ///< hold the stream until all is queued; without, small copies show the submission
+  std::size_t chunks = 16;           ///< of placement `streamed`
+  bool latch = true;                 ///< hold the stream until all is queued; without, small copies show the submission
   double latch_timeout = 5;
   int least_ticks = 100;    ///< a sample shorter than this many timer ticks is batched
   int largest_batch = 128;  ///< launch queues are finite, and a latch holds all of a batch

@@ -27,7 +27,7 @@ struct SessionOptions {
   Request request;
   SamplingOptions sampling;
   std::uint64_t seed = 42;
-  std::optional<int> processes;  ///< fresh ones; else as many as a preset says
+  std::optional<int> processes;       ///< fresh ones; else as many as a preset says
   std::optional<std::string> device;  ///< index or UUID
   std::optional<int> numa_node;
   std::optional<std::string> record;

@@ -108,9 +108,10 @@ device::LaunchShape shape_for(const CopyGeometry& geometry, std::uint64_t turns,
   const unsigned threads = std::min(geometry.threads, static_cast<unsigned>(device.max_threads_per_block));
   const auto resident = static_cast<std::uint64_t>(device.multiprocessors) *
                         std::max(1u, static_cast<unsigned>(device.max_threads_per_multiprocessor) / threads);
-  // A first kernel that filled the device would make the others wait for its end.
+  // Kernels that share a device take half of it together: the latches that hold their streams are on it too, and one
+  // block that finds no room waits for the end of another kernel.
   const std::uint64_t own =
-      geometry.sharers > 1 ? std::max<std::uint64_t>(1, resident / geometry.sharers) : waves * resident;
+      geometry.sharers > 1 ? std::max<std::uint64_t>(1, resident / 2 / geometry.sharers) : waves * resident;
   const std::uint64_t useful = (turns + threads - 1) / threads;
   const std::uint64_t blocks = geometry.grid > 0 ? geometry.grid : std::min(own, useful);
   return {.grid = static_cast<unsigned>(std::max<std::uint64_t>(blocks, 1)), .block = threads};
@@ -203,8 +204,8 @@ void queue_touch(device::Stream& stream, std::byte* range, std::size_t bytes, st
          reinterpret_cast<const unsigned long long*>(range), count, step, reinterpret_cast<unsigned long long*>(sum));
 }
 
-void queue_chase(device::Stream& stream, const std::uint64_t* chain, std::size_t step, std::size_t hops, unsigned blocks,
-                 std::uint64_t* end) {
+void queue_chase(device::Stream& stream, const std::uint64_t* chain, std::size_t step, std::size_t hops,
+                 unsigned blocks, std::uint64_t* end) {
   for (unsigned turn = 0; turn < blocks; ++turn) {
     const std::size_t before = hops * turn / blocks, after = hops * (turn + 1) / blocks;
     launch(stream, ISTHMUS_KERNEL(chase), {.grid = blocks, .block = 1}, chain, step, after - before, turn, end);
