@@ -95,8 +95,8 @@ std::optional<Link> between(const Asker& device, const Asker& peer, std::string&
   }
   if (joined.value_or(true)) {
     const NvLinks near = nvlinks(device, peer), far = nvlinks(peer, device);
-    const auto both = [&](const Links NvLinks::*way) { return !(near.*way).empty() && !(far.*way).empty(); };
-    const auto smaller = [&](const Links NvLinks::*way) {
+    const auto both = [&](const Links NvLinks::* way) { return !(near.*way).empty() && !(far.*way).empty(); };
+    const auto smaller = [&](const Links NvLinks::* way) {
       return slower(bundle(near.*way, reason), bundle(far.*way, reason));
     };
     if (both(&NvLinks::to_the_peer)) return smaller(&NvLinks::to_the_peer);

@@ -126,9 +126,7 @@ class TileCopier {
   }
 
   /// Bytes that the copy engine will bring.
-  __device__ unsigned bytes() const {
-    return bytes_;
-  }
+  __device__ unsigned bytes() const { return bytes_; }
 
  private:
   static __device__ unsigned threads() {

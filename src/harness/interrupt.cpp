@@ -18,7 +18,7 @@ void on_signal(int) {
 }  // namespace
 
 void catch_interrupts() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal has its usual effect
   sigemptyset(&action.sa_mask);

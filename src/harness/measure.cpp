@@ -366,8 +366,8 @@ class Measurement {
       const auto settled = [](const Series& series) {
         return series.samples.empty() || median_is_settled(series.samples);
       };
-      stop = s_.stop(
-          index + 1, s_.most_samples(), [&] { return settled(kernel) && settled(in) && settled(out); }, 0.75);
+      stop =
+          s_.stop(index + 1, s_.most_samples(), [&] { return settled(kernel) && settled(in) && settled(out); }, 0.75);
       for (const auto spoilt : s_.monitor.sample_done(index, stop.has_value())) throttled.push_back(spoilt);
       verify(stop.has_value());
     }

@@ -46,7 +46,7 @@ RecordFile::~RecordFile() {
 
 void RecordFile::append(std::string_view line) {
   std::string text;
-  struct stat status {};
+  struct stat status{};
   const bool regular = fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   if (regular && status.st_size > 0) {
     char last = '\n';
@@ -88,9 +88,11 @@ std::string default_record_path() {
 }
 
 void check_record_path(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   const bool existed = stat(path.c_str(), &status) == 0;
-  { const RecordFile probe(path); }
+  {
+    const RecordFile probe(path);
+  }
   if (!existed) unlink(path.c_str());
 }
 

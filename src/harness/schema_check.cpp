@@ -122,12 +122,9 @@ class Checker {
       const auto limit = schema.find(keyword);
       if (limit != schema.end() && violates(value, *limit)) report(where, "is " + shown(value) + what + limit->dump());
     };
-    bound(
-        "minimum", [](const json& v, const json& l) { return v < l; }, ", below ");
-    bound(
-        "maximum", [](const json& v, const json& l) { return v > l; }, ", above ");
-    bound(
-        "exclusiveMinimum", [](const json& v, const json& l) { return v <= l; }, ", not above ");
+    bound("minimum", [](const json& v, const json& l) { return v < l; }, ", below ");
+    bound("maximum", [](const json& v, const json& l) { return v > l; }, ", above ");
+    bound("exclusiveMinimum", [](const json& v, const json& l) { return v <= l; }, ", not above ");
   }
 
   void check_array(const json& schema, const json& value, const std::string& where) {

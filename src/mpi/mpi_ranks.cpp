@@ -72,9 +72,7 @@ class MpiRanks final : public harness::Ranks {
 #endif
   }
 
-  void barrier() override {
-    MPI_Barrier(all_);
-  }
+  void barrier() override { MPI_Barrier(all_); }
 
   std::vector<std::string> gather(std::string_view mine) override {
     const auto ranks = static_cast<std::size_t>(size_);
@@ -138,9 +136,7 @@ class MpiRanks final : public harness::Ranks {
   }
 
  private:
-  static int count(std::size_t bytes) {
-    return static_cast<int>(bytes);
-  }  // at most kLargestMessage
+  static int count(std::size_t bytes) { return static_cast<int>(bytes); }  // at most kLargestMessage
 
   /// Why GPU memory is refused; Cray MPICH tells by an environment variable, which it obeys.
   std::optional<std::string> without(std::string_view what) const {

@@ -325,18 +325,18 @@ TEST_F(Gpu, StridedCopiesArriveWhole) {
   auto* pinned = static_cast<std::uint32_t*>(malloc_pinned(bytes));
   Stream stream;
   for (const StridedCopy& shape : {StridedCopy{.row_bytes = 120,
-                                  .rows = 70,
-                                  .destination_pitch = 120,
-                                  .destination_rows = 70,
-                                  .source_pitch = 512,
-                                  .source_rows = 70},
+                                               .rows = 70,
+                                               .destination_pitch = 120,
+                                               .destination_rows = 70,
+                                               .source_pitch = 512,
+                                               .source_rows = 70},
                                    {.row_bytes = 120,
-                                   .rows = 7,
-                                   .planes = 9,
-                                   .destination_pitch = 256,
-                                   .destination_rows = 11,
-                                   .source_pitch = 512,
-                                   .source_rows = 8}}) {
+                                    .rows = 7,
+                                    .planes = 9,
+                                    .destination_pitch = 256,
+                                    .destination_rows = 11,
+                                    .source_pitch = 512,
+                                    .source_rows = 8}}) {
     std::vector<std::uint32_t> expected(elements, 0);
     copy_by_rows(expected, in, shape);
     fill_async(destination.device(), 0, bytes, stream);

@@ -105,14 +105,8 @@ TEST_F(GraphTest, WhatAGraphCannotHoldIsRefused) {
       {"event_record", [&] { event.record(stream); }},
       {"malloc_pooled", [&] { free_pooled(malloc_pooled(64, stream), stream); }},
       {"prefetch", [&] { prefetch(managed, 64, Location::gpu(0), stream); }},
-      {"discard_batch",
-       [&] {
-         discard_batch({&range, 1}, stream);
-       }},
-      {"copy_batch_async",
-       [&] {
-         copy_batch_async({&item, 1}, stream);
-       }},
+      {"discard_batch", [&] { discard_batch({&range, 1}, stream); }},
+      {"copy_batch_async", [&] { copy_batch_async({&item, 1}, stream); }},
       {"copy_async", [&] { copy_async(&pageable, value.get(), sizeof(int), stream); }},
       {"graph_create", [&] { const Graph graph(stream, [] {}); }},
   };

@@ -119,8 +119,7 @@ void host_loop(Case& c) {
     while (now() - begin < 200e-6) total += 1;
     return now() - begin;
   });
-  c.verify(
-      "counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
+  c.verify("counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
 }
 
 const Registration host_registration =
@@ -173,8 +172,7 @@ void own_readings(Case& c) {
     c.sample(seconds, [] { return 1.0; });
   }
   c.observe({.name = "pages", .unit = "1", .better = Better::higher}, 12);
-  c.verify(
-      "made up", [] { return 0.0; }, 0);
+  c.verify("made up", [] { return 0.0; }, 0);
 }
 
 const Registration own_registration =
@@ -214,8 +212,7 @@ void fresh_process(Case& c) {
     return now() - begin;
   });
   c.observe({.name = "processes", .unit = "1", .better = Better::higher}, processes);
-  c.verify(
-      "each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
+  c.verify("each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
 }
 
 const Registration fresh_registration =
@@ -237,8 +234,7 @@ void move(Case& c, int from, int to, int gpus) {
             .limit = 2e9,
             .limit_source = "this test"},
            [&] { return 1e9; });
-  c.verify(
-      "nothing moved", [] { return 0.0; }, 0);
+  c.verify("nothing moved", [] { return 0.0; }, 0);
 }
 
 std::vector<Workload> make_moves(const Machine& machine) {

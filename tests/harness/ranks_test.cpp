@@ -85,8 +85,7 @@ void steps(Case& c) {
     });
   }
   pass();
-  c.verify(
-      "nothing is wrong", [wrong] { return wrong ? 1.0 : 0.0; }, 0);
+  c.verify("nothing is wrong", [wrong] { return wrong ? 1.0 : 0.0; }, 0);
   pass();
 }
 

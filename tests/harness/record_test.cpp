@@ -333,7 +333,9 @@ class RecordFiles : public testing::Test {
 };
 
 TEST_F(RecordFiles, GoOnAfterATruncatedLine) {
-  { std::ofstream(path_) << "{\"a\":1}\n{\"cut"; }
+  {
+    std::ofstream(path_) << "{\"a\":1}\n{\"cut";
+  }
   RecordFile(path_).append("{\"b\":2}");
   EXPECT_EQ(text(), "{\"a\":1}\n{\"cut\n{\"b\":2}\n");
 }
@@ -361,7 +363,9 @@ TEST_F(RecordFiles, ResumeKnowsWhatIsSettled) {
     file.append(record_json(identity, run_case(wrong, c)).dump());
     file.append("{\"no\": \"record\"}");
   }
-  { std::ofstream(path_, std::ios::app) << "{\"cut"; }
+  {
+    std::ofstream(path_, std::ios::app) << "{\"cut";
+  }
   const auto settled = settled_cases(path_);
   EXPECT_EQ(settled.size(), 1u);
   EXPECT_TRUE(settled.contains(case_identity(identity, good, c.device, 16)));

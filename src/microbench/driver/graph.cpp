@@ -22,8 +22,7 @@ void run(Case& c) {
   const device::Graph work(stream, queue_all);
   sample_making(c, "instantiate", "", [&] { return device::ExecutableGraph(work); });
   device::ExecutableGraph ready(work);
-  sample_call(
-      c, "submit", [&] { ready.launch(stream); }, wait);
+  sample_call(c, "submit", [&] { ready.launch(stream); }, wait);
   sample_call(c, "to_end", [&] {
     ready.launch(stream);
     wait();
@@ -32,8 +31,7 @@ void run(Case& c) {
     queue_all();
     wait();
   });
-  sample_on_device(
-      c, "device_per_node", [&](device::Stream& queue) { ready.launch(queue); }, nodes);
+  sample_on_device(c, "device_per_node", [&](device::Stream& queue) { ready.launch(queue); }, nodes);
 }
 
 const Registration registration = [] {

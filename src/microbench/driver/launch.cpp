@@ -28,8 +28,7 @@ void measure(Case& c) {
 
   const Argument<Bytes> argument{};
   device::Stream& stream = c.stream();
-  sample_call(
-      c, "submit", [&] { launch_empty(stream, shape, argument); }, [&] { stream.synchronize(); });
+  sample_call(c, "submit", [&] { launch_empty(stream, shape, argument); }, [&] { stream.synchronize(); });
   sample_call(c, "to_end", [&] {
     launch_empty(stream, shape, argument);
     stream.synchronize();

@@ -21,8 +21,7 @@ void event(Case& c) {
   device::Stream& stream = c.stream();
   sample_making(c, "create", "destroy", [] { return device::Event(); });
   device::Event event;
-  sample_call(
-      c, "record", [&] { event.record(stream); }, [&] { stream.synchronize(); });
+  sample_call(c, "record", [&] { event.record(stream); }, [&] { stream.synchronize(); });
   device::Event past = happened(stream);
   sample_call(c, "query", [&] { past.done(); });
   sample_call(c, "synchronize", [&] { past.synchronize(); });
@@ -35,8 +34,7 @@ void stream(Case& c) {
   const device::Event past = happened(other);
   sample_call(c, "query", [&] { idle.idle(); });
   sample_call(c, "synchronize", [&] { idle.synchronize(); });
-  sample_call(
-      c, "wait_event", [&] { idle.wait(past); }, [&] { idle.synchronize(); });
+  sample_call(c, "wait_event", [&] { idle.wait(past); }, [&] { idle.synchronize(); });
 }
 
 void device_sync(Case& c) {

@@ -18,8 +18,7 @@ void device_copy(Case& c) {
   transfer::Block from(end, bytes, {}), to(end, bytes, {});
   from.fill(pattern);
   to.poison();
-  c.verify(
-      "every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
+  c.verify("every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
 
   Lane lane;
   lane.device = end.index;
