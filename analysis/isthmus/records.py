@@ -1,4 +1,4 @@
-"""Records: JSON Lines written by isthmus-bench, one measured case a line.
+"""Records: JSON Lines written by isthmus-bench, one measured case a line; files that end in .gz are unpacked.
 
 A file is read whole or refused with a sentence that names the line. Nothing is dropped: a reader that leaves out
 what it cannot read turns a crashed run into a shorter, better-looking one.
@@ -7,9 +7,11 @@ what it cannot read turns a crashed run into a shorter, better-looking one.
 from __future__ import annotations
 
 import functools
+import gzip
 import json
 import os
 import pathlib
+import zlib
 
 SCHEMA = "isthmus.record/1"
 
@@ -88,6 +90,10 @@ def read(path) -> list[dict]:
     path = pathlib.Path(path)
     try:
         data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise RecordError(f"{path}: not what gzip wrote, or cut short ({error})") from None
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror or error}") from None
     try:

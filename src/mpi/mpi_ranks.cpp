@@ -61,15 +61,11 @@ class MpiRanks final : public harness::Ranks {
   int local_rank() const noexcept override { return local_rank_; }
   int local_size() const noexcept override { return local_size_; }
   std::string library() const override {
-#ifdef OPEN_MPI
-    return fmt::format("Open MPI {}.{}.{}", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION);
-#else
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
     int length = 0;
     MPI_Get_library_version(text, &length);
     const std::string version(text, static_cast<std::size_t>(length));
-    return version.substr(0, version.find('\n'));
-#endif
+    return version.substr(0, version.find_first_of(",\n"));  // "Open MPI v4.1.6", then who built it
   }
 
   void barrier() override { MPI_Barrier(all_); }

@@ -1,6 +1,7 @@
 """The record reader takes a file whole or refuses it with the line's number."""
 
 import copy
+import gzip
 import json
 import os
 import pathlib
@@ -38,6 +39,17 @@ def test_empty_file_has_no_records(tmp_path):
 
 def test_last_line_without_newline_is_taken_if_it_is_whole(tmp_path):
     assert records.read(write(tmp_path / "r.jsonl", LINE, end="")) == [GOOD]
+
+
+def test_a_packed_file_is_unpacked(tmp_path):
+    packed = gzip.compress(f"{LINE}\n{LINE}\n".encode())
+    path = tmp_path / "r.jsonl.gz"
+    path.write_bytes(packed)
+    assert records.read(path) == [GOOD, GOOD]
+    for broken in (packed[:-9], packed[: len(packed) // 2], packed[:40] + b"?" + packed[41:], LINE.encode()):
+        path.write_bytes(broken)
+        with pytest.raises(records.RecordError, match=r"r\.jsonl\.gz: not what gzip wrote"):
+            records.read(path)
 
 
 def test_missing_file_is_named(tmp_path):
@@ -277,7 +289,11 @@ def test_ranks_are_optional_and_whole():
 # --- the records kept as examples ---
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "analysis/data").rglob("*.jsonl")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    sorted((ROOT / "analysis/data").rglob("*.jsonl*")),
+    ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}",
+)
 def test_committed_records_are_whole_and_carry_no_path(path):
     cases = records.read(path)
     assert cases
