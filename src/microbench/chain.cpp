@@ -12,9 +12,17 @@
 
 namespace isthmus::microbench {
 
-Chain::Chain(std::size_t slots, std::uint64_t seed) : next_(slots) {
+namespace {
+
+std::size_t checked(std::size_t slots) {
   if (slots < 2 || slots - 1 > std::numeric_limits<std::uint32_t>::max())
     throw std::invalid_argument("a chain has 2 to 2^32 places");
+  return slots;
+}
+
+}  // namespace
+
+Chain::Chain(std::size_t slots, std::uint64_t seed) : next_(checked(slots)) {
   // The order in which the places come, from place 0 (the others shuffled after Fisher and Yates).
   std::vector<std::uint32_t> order(slots);
   std::iota(order.begin(), order.end(), std::uint32_t{0});
