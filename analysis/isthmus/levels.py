@@ -118,7 +118,8 @@ def table(cases: list[dict]) -> str:
     several = {axis for each in axes for axis in each if len({other.get(axis) for other in axes}) > 1}
     for (node, workload, others), members in groups.items():
         points = _points(members)
-        levels = find(points, reported_caches(members[0]))
+        reported = reported_caches(members[0])
+        levels = find(points, reported)
         title = workload + "".join(f" {axis}={value}" for axis, value in others if axis in several)
         lines += ["", f"{title} on {node}, {len(points)} sizes"]
         if not levels:
@@ -128,9 +129,12 @@ def table(cases: list[dict]) -> str:
         for level in levels:
             flat = f"{matrix.byte_text(level.first)} … {matrix.byte_text(level.last)}"
             ends = f"{matrix.byte_text(level.last)} … {matrix.byte_text(level.beyond)}" if level.beyond else "-"
-            reported = f"{level.name} {matrix.byte_text(level.reported)}" if level.reported else "-"
+            known = f"{level.name} {matrix.byte_text(level.reported)}" if level.reported else "-"
             latency = quantity(level.seconds, "s")
-            lines.append(f"{level.name or '?':<9}{latency:>10}  {flat:<18}  {ends:<18}  {reported}")
+            lines.append(f"{level.name or '?':<9}{latency:>10}  {flat:<18}  {ends:<18}  {known}")
+        unseen = [f"{name} {matrix.byte_text(size)}" for name, size in reported if name not in {x.name for x in levels}]
+        if unseen and points[-1][0] > max(size for _, size in reported):
+            lines.append(f"reported and not seen: {', '.join(unseen)} (others may have used it meanwhile)")
     return "\n".join(lines[1:])
 
 

@@ -19,5 +19,15 @@ TEST(LatencyMutants, AreAllCaught) {
   EXPECT_GT(checked, 30u);
 }
 
+TEST(AccountingMutants, ThatTouchNothingAreCaught) {
+  std::size_t checked = 0;
+  for (const auto& result : run_cases("accounting/*/gpu0", {}, {}, {"bytes=1MiB", "touch=gpu"})) {
+    if (result.skipped) continue;
+    ++checked;
+    EXPECT_EQ(result.verification.verdict, harness::Verdict::fail) << result.spec.label() << complaint(result);
+  }
+  EXPECT_GT(checked, 4u);
+}
+
 }  // namespace
 }  // namespace isthmus::microbench
