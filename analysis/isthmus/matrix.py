@@ -64,7 +64,7 @@ def _number(value: float) -> str:
     return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3}f}"
 
 
-def _bytes(count: int) -> str:
+def byte_text(count: int) -> str:
     unit = 0
     while count and count % 1024 == 0 and unit + 1 < len(_UNITS):
         count //= 1024
@@ -153,7 +153,7 @@ def _matrix(matrix: _Matrix) -> list[str]:
     size = matrix.shown_size()
     readings = matrix.sizes[size]
     factor, prefix = _prefix(list(readings.values()))
-    heading = matrix.title if size is None else f"{matrix.title} at {_bytes(size)}"
+    heading = matrix.title if size is None else f"{matrix.title} at {byte_text(size)}"
     if matrix.metric:
         both = " of both directions" if matrix.title.split()[0].endswith("-duplex") else ""
         share = " (share of its limit)" if any(reading.shares for reading in readings.values()) else ""
@@ -184,7 +184,7 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
         [found.text(factor, False) if (found := matrix.sizes.get(size, {}).get(pair)) else "-" for size in sizes]
         for pair, matrix in rows
     ]
-    return [f"{metric} in {prefix}{matrices[0].unit} by size", *_grid("", labels, list(map(_bytes, sizes)), cells)]
+    return [f"{metric} in {prefix}{matrices[0].unit} by size", *_grid("", labels, list(map(byte_text, sizes)), cells)]
 
 
 def _reasons(head: str, reasons: list[str], total: int) -> list[str]:

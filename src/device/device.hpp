@@ -143,6 +143,10 @@ Telemetry telemetry(int index) noexcept;
 /// processes. The NVLinks, limits and firmware stay as they are: asking for them takes a millisecond and more.
 void refresh(Telemetry& telemetry, int index) noexcept;
 
+/// Bytes of the device's memory that the driver says are in use, whoever uses them (NVML, or amdgpu's files); nullopt
+/// where nobody tells. memory_info() asks the runtime instead.
+std::optional<std::size_t> driver_memory_used(int index) noexcept;
+
 /// The link between two devices, or between a device and the host, as it is now.
 struct Link {
   std::string kind;  ///< "nvlink", "xgmi", "c2c", "pcie"

@@ -21,6 +21,8 @@
 //   double   device_seconds()                         a clock that all threads of the device share
 //   T        load_acquire(const T*), void store_release(T*, T)     system scope, 32 and 64 bits
 //   T        load_streaming(const T*), void store_streaming(T*, T) evict-first hints, vector types too
+//   T        load_global(const T*)                    a cached load of 64 bits that is known to be of global memory, as
+//                                                     the pointer that another load yields is not
 //   void     async_copy<Bytes>(void* shared, const void* global)   4, 8 or 16; lands at async_wait
 //   void     async_commit(), async_wait<Pending>()    waits until at most Pending commits are in flight
 //   class    BulkBarrier { init(arrivals), expect(bytes), wait(parity) }     in shared memory, 8 bytes;
@@ -72,7 +74,7 @@ Kernel(const char*, void (*)(Parameters...)) -> Kernel<Parameters...>;
 
 #define ISTHMUS_KERNEL(...)   \
   ::isthmus::device::Kernel { \
-    #__VA_ARGS__, __VA_ARGS__ \
+#__VA_ARGS__, __VA_ARGS__ \
   }
 
 namespace detail {

@@ -16,6 +16,9 @@ Telemetry telemetry_nvml(const std::string& uuid, const std::string& pci_bus, co
 /// Asks again for what changes while a case runs; leaves the rest as it is, and all of it where nothing answers.
 void refresh_nvml(Telemetry& telemetry, const std::string& uuid, const std::string& pci_bus,
                   const std::string& library = {}) noexcept;
+/// Bytes of its memory that are in use.
+std::optional<std::size_t> memory_used_nvml(const std::string& uuid, const std::string& pci_bus,
+                                            const std::string& library = {}) noexcept;
 /// "580.159.04", as nvidia-smi prints it.
 std::optional<std::string> nvml_driver_version(const std::string& library = {}) noexcept;
 /// `hex` is "xxxxxxxx-xxxx-…"; whether NVML knows it as a MIG instance ("MIG-…") and not as a whole GPU ("GPU-…").
@@ -23,6 +26,9 @@ bool nvml_is_mig(const std::string& hex, const std::string& library = {}) noexce
 
 /// The amdgpu driver's files under `root`/sys.
 Telemetry telemetry_sysfs(const std::string& pci_bus, const std::filesystem::path& root = "/") noexcept;
+/// Bytes of its VRAM (of an APU: of the part that is set aside for it) that are in use.
+std::optional<std::size_t> memory_used_sysfs(const std::string& pci_bus,
+                                             const std::filesystem::path& root = "/") noexcept;
 /// NUMA node of a PCI device; -1 where nobody could tell.
 int numa_node_sysfs(const std::string& pci_bus, const std::filesystem::path& root = "/") noexcept;
 

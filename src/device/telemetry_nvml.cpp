@@ -154,6 +154,21 @@ void refresh_nvml(Telemetry& telemetry, const std::string& uuid, const std::stri
   }
 }
 
+std::optional<std::size_t> memory_used_nvml(const std::string& uuid, const std::string& pci_bus,
+                                            const std::string& library) noexcept {
+  try {
+    struct {
+      unsigned long long total, free, used;
+    } memory{};  // nvmlMemory_t
+    const auto ask = nvml::find(uuid, pci_bus, library);
+    if (!ask || !ask->nvml().call("nvmlDeviceGetMemoryInfo", ask->device(), static_cast<void*>(&memory)))
+      return std::nullopt;
+    return memory.used;
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
 std::optional<std::string> nvml_driver_version(const std::string& library) noexcept {
   try {
     const nvml::Library* driver = nvml::Library::instance(library);

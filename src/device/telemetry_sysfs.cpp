@@ -264,6 +264,16 @@ std::optional<Link> link_sysfs(const std::string& pci_bus, const std::optional<s
   }
 }
 
+std::optional<std::size_t> memory_used_sysfs(const std::string& pci_bus, const fs::path& root) noexcept {
+  try {
+    if (pci_bus.empty()) return std::nullopt;
+    const auto used = read_number(pci_device(root, pci_bus) / "mem_info_vram_used");
+    return used ? std::optional(static_cast<std::size_t>(*used)) : std::nullopt;
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
 int numa_node_sysfs(const std::string& pci_bus, const fs::path& root) noexcept {
   try {
     if (pci_bus.empty()) return -1;

@@ -53,6 +53,20 @@ json state_json(const std::optional<device::Telemetry>& state) {
           {"foreign_processes", state->foreign_processes}};
 }
 
+json caches_json(const std::vector<CacheFacts>& caches) {
+  json list = json::array();
+  for (const auto& cache : caches)
+    list.push_back({{"level", cache.level},
+                    {"holds", cache.instructions ? "instructions"
+                              : cache.level == 1 ? "data"
+                                                 : "both"},
+                    {"bytes", cache.bytes},
+                    {"line_bytes", cache.line_bytes},
+                    {"processors", cache.processors},
+                    {"count", cache.count}});
+  return list;
+}
+
 }  // namespace
 
 json device_json(const device::DeviceInfo& info, const std::optional<device::Telemetry>& before,
@@ -106,6 +120,7 @@ json host_json(int numa_node) {
                {"cores", facts.cores},
                {"processors_allowed", or_null(facts.processors_allowed)},
                {"memory_bytes", or_null(facts.memory_bytes)},
+               {"caches", caches_json(facts.caches)},
                {"governor", or_null(facts.governor)},
                {"iommu", or_null(facts.iommu)},
                {"os", or_null(facts.os)},

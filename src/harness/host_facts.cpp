@@ -82,6 +82,35 @@ std::string cpu_model(hwloc_topology_t topology, const std::string& machine) {
   return machine;
 }
 
+/// By level and size; cores of several kinds have caches of several sizes.
+std::vector<CacheFacts> caches_of(hwloc_topology_t topology) {
+  std::vector<CacheFacts> found;
+  for (int depth = 0; depth < hwloc_topology_get_depth(topology); ++depth) {
+    if (!hwloc_obj_type_is_cache(hwloc_get_depth_type(topology, depth))) continue;
+    for (hwloc_obj_t object = nullptr; (object = hwloc_get_next_obj_by_depth(topology, depth, object)) != nullptr;) {
+      const auto& cache = object->attr->cache;
+      if (cache.size == 0) continue;
+      const CacheFacts facts{.level = static_cast<int>(cache.depth),
+                             .instructions = cache.type == HWLOC_OBJ_CACHE_INSTRUCTION,
+                             .bytes = cache.size,
+                             .line_bytes = cache.linesize,
+                             .processors = std::max(1, hwloc_bitmap_weight(object->cpuset)),
+                             .count = 1};
+      const auto same = std::find_if(found.begin(), found.end(), [&](CacheFacts other) {
+        other.count = 1;
+        return other == facts;
+      });
+      if (same != found.end()) {
+        ++same->count;
+      } else {
+        found.push_back(facts);
+      }
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.level < b.level; });
+  return found;
+}
+
 HostFacts ask() {
   HostFacts facts;
   utsname names{};
@@ -94,6 +123,7 @@ HostFacts ask() {
     if (hwloc_topology_load(topology) == 0) {
       facts.cpu = cpu_model(topology, names.machine);
       facts.cores = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
+      facts.caches = caches_of(topology);
       facts.numa_nodes = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE));
     }
     hwloc_topology_destroy(topology);
@@ -115,6 +145,14 @@ HostFacts ask() {
 const HostFacts& host_facts() {
   static const HostFacts facts = ask();
   return facts;
+}
+
+std::size_t host_line_bytes() {
+  constexpr std::size_t kUsual = 64;
+  for (const auto& cache : host_facts().caches) {
+    if (cache.level == 1 && !cache.instructions && cache.line_bytes > 0) return cache.line_bytes;
+  }
+  return kUsual;
 }
 
 std::string node_name() {

@@ -4,8 +4,19 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace isthmus::harness {
+
+/// One kind of cache of the host's processors.
+struct CacheFacts {
+  int level = 1;
+  bool instructions = false;  ///< holds instructions only
+  std::size_t bytes = 0, line_bytes = 0;
+  int processors = 1;  ///< logical ones that share each
+  int count = 1;       ///< how many there are
+  bool operator==(const CacheFacts&) const = default;
+};
 
 /// The host side of the fingerprint. Null: nobody could tell.
 struct HostFacts {
@@ -17,10 +28,14 @@ struct HostFacts {
   std::optional<std::map<std::string, std::string>> uvm_parameters;
   std::optional<bool> numa_balancing;
   std::optional<int> processors_allowed;  ///< of this process (cgroups, affinity)
+  std::vector<CacheFacts> caches;         ///< by level; empty where nobody could tell
 };
 
 /// Asked once; later calls return the same.
 const HostFacts& host_facts();
+
+/// Bytes of a line of the first-level data cache, 64 where nobody could tell.
+std::size_t host_line_bytes();
 
 /// SLURMD_NODENAME where set, else the host's name.
 std::string node_name();

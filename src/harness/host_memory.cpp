@@ -13,16 +13,6 @@ namespace isthmus::harness {
 
 namespace {
 
-/// The number in "Name:   123 kB" of a /proc file, in bytes.
-std::optional<std::size_t> proc_bytes(const char* file, std::string_view field) {
-  std::ifstream stream(file);
-  for (std::string line; std::getline(stream, line);) {
-    if (line.size() > field.size() && line.compare(0, field.size(), field) == 0 && line[field.size()] == ':')
-      return static_cast<std::size_t>(std::strtoull(line.c_str() + field.size() + 1, nullptr, 10)) * 1024;
-  }
-  return std::nullopt;
-}
-
 std::optional<std::size_t> number_in(const std::string& path) {
   std::ifstream stream(path);
   std::size_t value = 0;
@@ -53,6 +43,15 @@ std::optional<std::size_t> control_group_memory() {
 }
 
 }  // namespace
+
+std::optional<std::size_t> proc_bytes(const char* file, std::string_view field) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.size() > field.size() && line.compare(0, field.size(), field) == 0 && line[field.size()] == ':')
+      return static_cast<std::size_t>(std::strtoull(line.c_str() + field.size() + 1, nullptr, 10)) * 1024;
+  }
+  return std::nullopt;
+}
 
 std::optional<std::size_t> parse_bytes(std::string_view text) noexcept {
   double number = 0;

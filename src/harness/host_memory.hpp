@@ -16,6 +16,9 @@ std::string format_bytes(double bytes);
 /// "64KiB", "1GiB", "1000": exact, as parse_bytes() reads it.
 std::string exact_bytes(std::int64_t bytes);
 
+/// The number in "Name:   123 kB" of a /proc file, in bytes; nullopt where it is not there.
+std::optional<std::size_t> proc_bytes(const char* file, std::string_view field);
+
 /// Host memory this process may still take: ISTHMUS_HOST_MEMORY where set, else the smaller of MemAvailable and what
 /// the control groups (Slurm's limits) leave; nullopt where nobody says. Throws std::invalid_argument for an
 /// ISTHMUS_HOST_MEMORY that is no number.

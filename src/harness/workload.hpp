@@ -125,10 +125,10 @@ class Team;  // harness/ranks.hpp
 /// A metric that a workload measures by itself.
 struct Metric {
   std::string name{};
-  std::string unit{};  ///< SI: "s", "B/s", "FLOP/s", "1"
-  Better better = Better::lower;
-  std::string timer = "event";  ///< "event", "clock" or "none"
-  std::string direction{};      ///< "h2d", "d2h", "d2d", "h2h" or empty
+  std::string unit{};                            ///< SI: "s", "B/s", "FLOP/s", "1"
+  std::optional<Better> better = Better::lower;  ///< nullopt: neither is
+  std::string timer = "event";                   ///< "event", "clock" or "none"
+  std::string direction{};                       ///< "h2d", "d2h", "d2d", "h2h" or empty
   double bytes_needed = 0, bytes_moved = 0;
   std::optional<double> limit{};
   std::string limit_source{};

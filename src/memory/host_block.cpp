@@ -138,6 +138,12 @@ std::vector<std::string> HostBlock::disagreements(std::string_view what) const {
                     " memory to the driver where " + std::string(device::name(asked)) + " was asked for");
   if (kind_ == HostKind::mapped && !given.mapped)
     found.push_back(std::string(what) + " is not mapped, so kernels cannot reach it");
+  for (auto& sentence : page_disagreements(what)) found.push_back(std::move(sentence));
+  return found;
+}
+
+std::vector<std::string> HostBlock::page_disagreements(std::string_view what) const {
+  std::vector<std::string> found;
   if (auto elsewhere = node_disagreement(what, data_, bytes_, options_.numa_node))
     found.push_back(std::move(*elsewhere));
   if (is_plain(kind_) && options_.pages != Pages::standard && bytes_ >= kHugePage) {

@@ -51,6 +51,8 @@ class HostBlock {
   /// What was asked, checked against what was given: kind to the driver, NUMA node of the pages, their size. Each
   /// string is one disagreement in a sentence, of which `what` is the subject. Call after touching.
   std::vector<std::string> disagreements(std::string_view what) const;
+  /// Those that the kernel knows of (node and size of the pages): no driver is asked.
+  std::vector<std::string> page_disagreements(std::string_view what) const;
 
  private:
   HostKind kind_;

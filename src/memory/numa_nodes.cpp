@@ -43,6 +43,13 @@ std::vector<int> usable_numa_nodes() {
   return nodes;
 }
 
+std::optional<std::size_t> numa_node_free_bytes(int node) noexcept {
+  if (!available() || node < 0 || node > numa_max_node()) return std::nullopt;
+  long long free = 0;
+  if (numa_node_size64(node, &free) < 0 || free < 0) return std::nullopt;
+  return static_cast<std::size_t>(free);
+}
+
 bool numa_node_has_processors(int node) noexcept {
   if (!available() || node < 0 || node > numa_max_node()) return false;
   bitmask* cpus = numa_allocate_cpumask();

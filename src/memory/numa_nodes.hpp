@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 namespace isthmus::memory {
@@ -12,6 +13,8 @@ int highest_numa_node() noexcept;
 bool numa_node_usable(int node) noexcept;
 /// Nodes with memory this process may use, ascending; empty where the kernel knows no nodes.
 std::vector<int> usable_numa_nodes();
+/// Bytes of a node that nobody uses, as libnuma has them; nullopt where the kernel does not tell.
+std::optional<std::size_t> numa_node_free_bytes(int node) noexcept;
 /// A node may have memory and no processors (Grace Hopper's HBM), or none that this process may use.
 bool numa_node_has_processors(int node) noexcept;
 

@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -78,20 +79,32 @@ std::optional<PresentPages> present_pages(const void* begin, std::size_t bytes) 
   return told ? std::optional(pages) : std::nullopt;
 }
 
-std::optional<std::size_t> huge_page_bytes(const void* begin) {
-  std::ifstream mappings("/proc/self/smaps");
-  const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  bool here = false;
-  for (std::string line; std::getline(mappings, line);) {
+std::optional<std::size_t> mapping_bytes(std::istream& smaps, const void* begin, std::size_t bytes,
+                                         std::string_view field) {
+  if (!smaps) return std::nullopt;
+  const auto first = reinterpret_cast<std::uintptr_t>(begin);
+  bool within = false, some = false, told = false;
+  std::size_t sum = 0;
+  for (std::string line; std::getline(smaps, line);) {
     std::uintptr_t from = 0, to = 0;
-    unsigned long kibibytes = 0;
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) {
-      here = address >= from && address < to;
-    } else if (here && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kibibytes) == 1) {
-      return std::size_t{kibibytes} << 10;
+      within = first < to && first + std::max<std::size_t>(bytes, 1) > from;
+      some |= within;
+    } else if (within && line.size() > field.size() && line.starts_with(field) && line[field.size()] == ':') {
+      sum += static_cast<std::size_t>(std::strtoull(line.c_str() + field.size() + 1, nullptr, 10)) << 10;
+      told = true;
     }
   }
-  return std::nullopt;
+  return some && !told ? std::nullopt : std::optional(sum);
+}
+
+std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, std::string_view field) {
+  std::ifstream smaps("/proc/self/smaps");
+  return mapping_bytes(smaps, begin, bytes, field);
+}
+
+std::optional<std::size_t> huge_page_bytes(const void* begin) {
+  return mapping_bytes(begin, 1, "AnonHugePages");
 }
 
 }  // namespace isthmus::memory

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <iosfwd>
 #include <optional>
+#include <string_view>
 
 namespace isthmus::memory {
 
@@ -25,6 +27,12 @@ struct PresentPages {
   std::size_t present = 0, all = 0;
 };
 std::optional<PresentPages> present_pages(const void* begin, std::size_t bytes);
+
+/// A field of /proc/self/smaps ("Rss", "AnonHugePages"), in bytes, summed over the mappings that the range reaches
+/// into, all of each; 0 where there are none, nullopt where the kernel does not tell.
+std::optional<std::size_t> mapping_bytes(std::istream& smaps, const void* begin, std::size_t bytes,
+                                         std::string_view field);
+std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, std::string_view field);
 
 /// Bytes of the mapping around `begin` that lie in transparent huge pages (/proc/self/smaps); nullopt where the kernel
 /// does not tell.

@@ -159,6 +159,12 @@ int nvmlDeviceGetGspFirmwareVersion(Gpu* gpu, char* text) {
   std::snprintf(text, 0x40, "580.159.04");
   return success;
 }
+int nvmlDeviceGetMemoryInfo(Gpu* gpu, void* out) {
+  if (gpu != &complete) return not_supported;
+  const unsigned long long told[] = {150ull << 30, 149ull << 30, 1ull << 30};  // total, free, used
+  std::memcpy(out, told, sizeof told);
+  return success;
+}
 int nvmlDeviceGetComputeMode(Gpu* gpu, unsigned* out) {
   return answer(gpu, out, 3);
 }

@@ -62,6 +62,12 @@ TEST(Nvml, AsksTheGpuOfAMigInstance) {
   EXPECT_FALSE(nvml_is_mig("nobody", library));
 }
 
+TEST(Nvml, TellsHowMuchMemoryIsInUse) {
+  EXPECT_EQ(memory_used_nvml("GPU-complete", "", library), std::size_t{1} << 30);
+  EXPECT_EQ(memory_used_nvml("GPU-nobody", "", library), std::nullopt);
+  EXPECT_EQ(memory_used_nvml("GPU-complete", "", "no-such-library.so"), std::nullopt);
+}
+
 TEST(Nvml, RefreshingAsksForWhatChangesOnly) {
   Telemetry t;
   t.links = {"as it was"};
@@ -161,6 +167,14 @@ TEST(Sysfs, ReadsEveryFact) {
   EXPECT_EQ(t.links, (Strings{"xgmi 50.000 GB/s"}));
   EXPECT_EQ(t.foreign_processes, (std::vector<unsigned>{1}));
   EXPECT_EQ(numa_node_sysfs(bus, root.path()), 3);
+}
+
+TEST(Sysfs, TellsHowMuchMemoryIsInUse) {
+  FakeRoot root;
+  EXPECT_EQ(memory_used_sysfs(bus, root.path()), std::nullopt);
+  root.write(device + "mem_info_vram_used", "17179869184");
+  EXPECT_EQ(memory_used_sysfs(bus, root.path()), std::size_t{16} << 30);
+  EXPECT_EQ(memory_used_sysfs("", root.path()), std::nullopt);
 }
 
 TEST(Sysfs, LeavesOutWhatIsMissingOrUnreadable) {

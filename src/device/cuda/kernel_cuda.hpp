@@ -136,6 +136,15 @@ __device__ __forceinline__ void store_release(T* pointer, std::type_identity_t<T
 }
 
 template <class T>
+__device__ __forceinline__ T load_global(const T* pointer) {
+  static_assert(sizeof(T) == 8, "load_global takes 64 bits");
+  unsigned long long bits;
+  asm volatile("ld.global.u64 %0, [%1];" : "=l"(bits) : "l"(pointer) : "memory");
+  T value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+template <class T>
 __device__ __forceinline__ T load_streaming(const T* pointer) {
   return __ldcs(pointer);
 }

@@ -83,6 +83,9 @@ Telemetry telemetry(int) noexcept {
   return {};
 }
 void refresh(Telemetry&, int) noexcept {}
+std::optional<std::size_t> driver_memory_used(int) noexcept {
+  return std::nullopt;
+}
 
 std::optional<Link> link(int, int, std::string* reason) noexcept {
   if (reason != nullptr) *reason = "emulated";

@@ -329,6 +329,11 @@ void store_release(T* address, std::type_identity_t<T> value) {
   __atomic_store(address, &value, __ATOMIC_RELEASE);
 }
 template <class T>
+T load_global(const T* address) {
+  static_assert(sizeof(T) == 8, "load_global takes 64 bits");
+  return *address;
+}
+template <class T>
 T load_streaming(const T* address) {
   return *address;
 }

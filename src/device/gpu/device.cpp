@@ -284,6 +284,15 @@ void refresh(Telemetry& telemetry, int index) noexcept {
   }
 }
 
+std::optional<std::size_t> driver_memory_used(int index) noexcept {
+  try {
+    if (gpu::this_backend == Backend::cuda) return memory_used_nvml(device_uuid(index), pci_bus(index));
+    return memory_used_sysfs(pci_bus(index));
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
 std::optional<Link> link(int device, int peer, std::string* reason) noexcept {
   try {
     std::string why = "it could not be asked";

@@ -169,6 +169,15 @@ struct NativeWord<16> {
 }  // namespace detail
 
 template <class T>
+__device__ __forceinline__ T load_global(const T* pointer) {
+  static_assert(sizeof(T) == 8, "load_global takes 64 bits");
+#if defined(__HIP_DEVICE_COMPILE__)
+  return *(const __attribute__((address_space(1))) T*)pointer;
+#else
+  return *pointer;
+#endif
+}
+template <class T>
 __device__ __forceinline__ T load_streaming(const T* pointer) {
   using Word = typename detail::NativeWord<sizeof(T)>::Type;
   const Word word = __builtin_nontemporal_load(reinterpret_cast<const Word*>(pointer));

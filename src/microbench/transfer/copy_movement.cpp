@@ -4,10 +4,10 @@
 #include <cstring>
 #include <optional>
 
+#include "microbench/peer_access.hpp"
 #include "microbench/transfer/crew.hpp"
 #include "microbench/transfer/movement.hpp"
 #include "microbench/transfer/movement_kinds.hpp"
-#include "microbench/transfer/peer_access.hpp"
 
 namespace isthmus::microbench::transfer {
 

@@ -1,18 +1,16 @@
 // transfer/*: latency apart from bandwidth. A chain of dependent accesses cannot overlap them, so the time of the whole
 // chain over its hops is what one access, or one page fault, takes.
 
-#include <algorithm>
-#include <numeric>
-
 #include "harness/lanes.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
-#include "microbench/transfer/axes.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/chain.hpp"
+#include "microbench/peer_access.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/kernels.hpp"
 #include "microbench/transfer/need.hpp"
-#include "microbench/transfer/peer_access.hpp"
 #include "microbench/transfer/shared_pages.hpp"
 
 namespace isthmus::microbench::transfer {
@@ -22,34 +20,6 @@ namespace {
 using namespace harness;
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-
-/// A single cycle through `slots` places, in an order that follows from the seed (Sattolo's shuffle).
-class Chain {
- public:
-  Chain(std::size_t slots, std::uint64_t seed) : next_(slots) {
-    std::iota(next_.begin(), next_.end(), std::uint64_t{0});
-    for (std::size_t i = slots - 1; i > 0; --i) std::swap(next_[i], next_[hash(seed, 1, i) % i]);
-  }
-  std::size_t slots() const { return next_.size(); }
-  /// Where `hops` hops from place 0 end.
-  std::uint64_t end(std::size_t hops) const {
-    std::uint64_t at = 0;
-    for (std::size_t hop = 0; hop < hops % slots(); ++hop) at = next_[at];
-    return at;
-  }
-  /// Written where the host reaches it, a place every `step` words.
-  void write(std::uint64_t* to, std::size_t step) const {
-    for (std::size_t i = 0; i < slots(); ++i) to[i * step] = next_[i];
-  }
-
- private:
-  std::vector<std::uint64_t> next_;
-};
-
-Metric latency(const char* name, const char* timer) {
-  return {
-      .name = name, .unit = "s", .better = Better::lower, .timer = timer, .limit_reason = "latency has no known bound"};
-}
 
 Lane kernel_lane(int gpu, std::function<void(device::Stream&)> queue) {
   Lane lane;
@@ -99,7 +69,7 @@ void chase(Case& c, const Path& path) {
         return found == chain.end(hops) ? 0.0 : 1.0;
       },
       0);
-  c.sample(latency("latency", timed.timer()), [&] {
+  c.sample(latency_metric("latency", timed.timer()), [&] {
     memory.flush();
     const auto taken = read(c, timed);
     c.batch(static_cast<int>(hops));
@@ -148,7 +118,7 @@ void fault_latency(Case& c, const Path& path) {
         return found == chain.end(pages) ? 0.0 : 1.0;
       },
       0);
-  c.sample(latency("latency", timed.timer()), [&] {
+  c.sample(latency_metric("latency", timed.timer()), [&] {
     shared.send_to(path.from, stream);
     const auto taken = read(c, timed);
     c.batch(static_cast<int>(pages));
@@ -174,7 +144,8 @@ void small_copy(Case& c, const Path& path) {
     from.flush();
     to.flush();
   };
-  c.verify("every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
+  c.verify(
+      "every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
 
   for (const bool latched : {true, false}) {
     if (latched && !c.latch()) continue;
@@ -183,14 +154,14 @@ void small_copy(Case& c, const Path& path) {
     if (!path.to.on_gpu()) lane.next = device::SpinLatch::Next::copy_out;
     Lanes timed({std::move(lane)}, latched, c.latch_timeout());
     const int times = c.emulated() || !latched ? 1 : c.largest_batch();
-    c.sample(latency(latched ? "latency" : "latency_with_submission", timed.timer()), [&] {
+    c.sample(latency_metric(latched ? "latency" : "latency_with_submission", timed.timer()), [&] {
       flush();
       return read(c, timed, times).all;
     });
   }
   device::Stream stream;
   const int times = c.emulated() ? 1 : 8;  // several microseconds each, on a clock of a tenth of one
-  c.sample(latency("latency_to_host", "clock"), [&] {
+  c.sample(latency_metric("latency_to_host", "clock"), [&] {
     flush();
     c.batch(times);
     const double begin = now();

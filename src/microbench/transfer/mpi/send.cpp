@@ -7,7 +7,7 @@
 
 #include "memory/pages.hpp"
 #include "memory/parallel.hpp"
-#include "microbench/transfer/axes.hpp"
+#include "microbench/axes.hpp"
 #include "microbench/transfer/block.hpp"
 #include "microbench/transfer/mpi/readings.hpp"
 #include "microbench/transfer/shared_pages.hpp"
@@ -205,7 +205,8 @@ void send(Case& c, const Kind& kind, bool duplex) {
   std::size_t wrong = 0;
   if (pair.partner() >= 0)
     wrong = incoming.wrong(pattern_of(pair.partner()), pair.leads() && !duplex ? bytes : bytes * window);
-  c.verify("every byte arrived", [wrong] { return static_cast<double>(wrong); }, 0);
+  c.verify(
+      "every byte arrived", [wrong] { return static_cast<double>(wrong); }, 0);
 }
 
 Workload workload(const Kind& kind, bool duplex) {

@@ -1,11 +1,11 @@
-#include "microbench/transfer/peer_access.hpp"
+#include "microbench/peer_access.hpp"
 
 #include <map>
 #include <utility>
 
 #include "harness/workload.hpp"
 
-namespace isthmus::microbench::transfer {
+namespace isthmus::microbench {
 
 namespace {
 
@@ -44,4 +44,4 @@ PeerAccess::~PeerAccess() {
   }
 }
 
-}  // namespace isthmus::microbench::transfer
+}  // namespace isthmus::microbench

@@ -2,7 +2,7 @@
 
 #include "device/device.hpp"
 
-namespace isthmus::microbench::transfer {
+namespace isthmus::microbench {
 
 /// Two devices reach each other's memory as long as one of these exists.
 class PeerAccess {
@@ -17,4 +17,4 @@ class PeerAccess {
   int device_, peer_;
 };
 
-}  // namespace isthmus::microbench::transfer
+}  // namespace isthmus::microbench

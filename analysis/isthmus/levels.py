@@ -1,0 +1,168 @@
+"""Cache levels from latency records of several sizes: `python -m isthmus.levels FILE…`, 80 columns.
+
+A level is a stretch of sizes over which latency/*/chase stays about the same; it ends somewhere between its last size
+and the first of the next level. Beside it stands the cache that hwloc or the device reports and that ends there, too:
+where none does, something else is seen (a cache nobody reports, the reach of a TLB), and the level has no name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import math
+import statistics
+import sys
+
+from isthmus import matrix, records
+from isthmus.table import quantity
+
+_FLAT = 1.15  # growth of the latency from one size to the next twice as large that is still one level
+_ALIKE = 1.25  # neighbouring stretches that differ by less are one level: sizes between them were disturbed
+_MEMORY = 2  # a last level that goes on to so many times the largest cache is memory
+
+
+@dataclasses.dataclass
+class Level:
+    """A stretch of sizes with one latency."""
+
+    seconds: float
+    first: int  # bytes
+    last: int
+    beyond: int | None = None  # the first size of the next level: the capacity lies between `last` and this
+    name: str = ""
+    reported: int | None = None  # bytes of the cache of that name
+
+
+def _stretches(points: list[tuple[int, float]]) -> list[list[tuple[int, float]]]:
+    """Runs of two sizes and more over which the latency is flat."""
+    runs: list[list[tuple[int, float]]] = []
+    for point in points:
+        if runs:
+            before = runs[-1][-1]
+            octaves = math.log2(point[0] / before[0])
+            if abs(math.log(point[1] / before[1])) <= math.log(_FLAT) * max(octaves, 0.5):
+                runs[-1].append(point)
+                continue
+        runs.append([point])
+    return [run for run in runs if len(run) > 1]
+
+
+def _seconds(run: list[tuple[int, float]]) -> float:
+    return statistics.median(value for _, value in run)
+
+
+def find(points: list[tuple[int, float]], caches: list[tuple[str, int]] = ()) -> list[Level]:
+    """The levels of a curve of (bytes, seconds), and their names after `caches`, (name, bytes) as reported."""
+    runs: list[list[tuple[int, float]]] = []
+    for run in _stretches(sorted(points)):
+        if runs and _seconds(run) < _ALIKE * _seconds(runs[-1]):
+            runs[-1] = runs[-1] + run
+        else:
+            runs.append(run)
+    levels = [Level(_seconds(run), run[0][0], run[-1][0]) for run in runs]
+    for level, following in itertools.pairwise(levels):
+        level.beyond = following.first
+    largest = max((size for _, size in caches), default=None)
+    for level in levels:
+        if level.beyond is None and largest is not None and level.last >= _MEMORY * largest:
+            level.name = "memory"
+            continue
+        fitting = [
+            (size, name)
+            for name, size in caches
+            if level.last <= size and (size <= level.beyond if level.beyond else level.first <= size)
+        ]
+        if fitting:
+            level.reported, level.name = min(fitting)
+    return levels
+
+
+def reported_caches(case: dict) -> list[tuple[str, int]]:
+    """Caches of whoever reads, as the record has them: the processors', or the second level of the GPU."""
+    found = matrix.route(case["workload"])
+    reader = found["end"] if found else ""
+    if reader.startswith("gpu"):
+        index = int(reader.removeprefix("gpu"))
+        sizes = [device.get("l2_bytes") for device in case["devices"] if device.get("index") == index]
+        return [("L2", size) for size in sizes if size]
+    caches = case["host"].get("caches") or []
+    return [(f"L{cache['level']}", cache["bytes"]) for cache in caches if cache["holds"] != "instructions"]
+
+
+def curves(cases: list[dict]) -> dict[tuple, list[dict]]:
+    """Records with a latency by what they have in common; those of one curve differ in `bytes` only."""
+    groups: dict[tuple, list[dict]] = {}
+    for case in cases:
+        metric = records.metrics(case).get("latency")
+        if metric is None or metric["median"] is None or "bytes" not in case["axes"]:
+            continue
+        others = tuple(sorted((axis, value) for axis, value in case["axes"].items() if axis != "bytes"))
+        groups.setdefault((case["run"]["node"], case["workload"], others), []).append(case)
+    return groups
+
+
+def _points(cases: list[dict]) -> list[tuple[int, float]]:
+    """One latency a size, the median of what several processes or runs measured."""
+    by_size: dict[int, list[float]] = {}
+    for case in cases:
+        by_size.setdefault(case["axes"]["bytes"], []).append(records.metrics(case)["latency"]["median"])
+    return [(size, statistics.median(values)) for size, values in sorted(by_size.items())]
+
+
+def table(cases: list[dict]) -> str:
+    """A block of lines for each curve."""
+    lines: list[str] = []
+    groups = curves(cases)
+    axes = [dict(others) for _, _, others in groups]
+    several = {axis for each in axes for axis in each if len({other.get(axis) for other in axes}) > 1}
+    for (node, workload, others), members in groups.items():
+        points = _points(members)
+        reported = reported_caches(members[0])
+        levels = find(points, reported)
+        title = workload + "".join(f" {axis}={value}" for axis, value in others if axis in several)
+        lines += ["", f"{title} on {node}, {len(points)} sizes"]
+        if not levels:
+            lines.append("no level: two neighbouring sizes and more must agree; measure more (--size-sweep)")
+            continue
+        lines.append(f"{'level':<9}{'latency':>10}  {'flat over':<18}  {'ends between':<18}  reported")
+        for level in levels:
+            flat = f"{matrix.byte_text(level.first)} … {matrix.byte_text(level.last)}"
+            ends = f"{matrix.byte_text(level.last)} … {matrix.byte_text(level.beyond)}" if level.beyond else "-"
+            known = f"{level.name} {matrix.byte_text(level.reported)}" if level.reported else "-"
+            latency = quantity(level.seconds, "s")
+            lines.append(f"{level.name or '?':<9}{latency:>10}  {flat:<18}  {ends:<18}  {known}")
+        unseen = [f"{name} {matrix.byte_text(size)}" for name, size in reported if name not in {x.name for x in levels}]
+        if unseen and points[-1][0] > max(size for _, size in reported):
+            lines.append(f"reported and not seen: {', '.join(unseen)} (others may have used it meanwhile)")
+    return "\n".join(lines[1:])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m isthmus.levels",
+        description="Cache levels from records of latency/*/chase at several sizes.",
+        epilog="example: isthmus-bench run latency/malloc-cpu/chase --size-sweep --set pages=huge --record r.jsonl && "
+        "python -m isthmus.levels r.jsonl",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+    asked = parser.parse_args(arguments)
+    cases, status = [], 0
+    for path in asked.files:
+        try:
+            cases += records.read(path)
+        except records.RecordError as error:
+            print(error, file=sys.stderr)
+            status = 1
+    if not asked.emulated:
+        cases = [case for case in cases if not case["emulated"]]
+    if not curves(cases):
+        print("no record has a latency of a chain in memory: run latency/*/chase --size-sweep", file=sys.stderr)
+        return 1
+    print(table(cases))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+// accounting/<way>/<cpu|gpuN>: what each counter of memory in use sees of an allocation, after the call that gives it
+// and after every page of it was touched.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "harness/host_memory.hpp"
+#include "memory/numa_nodes.hpp"
+#include "memory/pages.hpp"
+#include "memory/processors.hpp"
+#include "microbench/accounting/counters.hpp"
+#include "microbench/accounting/touch.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/need.hpp"
+#include "microbench/way.hpp"
+
+namespace isthmus::microbench::accounting {
+
+namespace {
+
+using namespace harness;
+
+constexpr int kSamples = 3;
+constexpr std::size_t kMostBallast = std::size_t{1} << 30;
+
+/// Memory that is held while others are counted. Each processor keeps pages for itself that were freed there, a
+/// gibibyte and more, and the kernel does not count them as free: an allocation that is served from them changes
+/// neither MemFree nor what libnuma says. This takes them away first.
+class Ballast {
+ public:
+  Ballast(std::size_t most, memory::HostBlockOptions options) : most_(most), options_(options) {}
+  /// Until memory that is touched is seen to be gone. False where that never came.
+  bool take() {
+    for (;;) {
+      const auto before = proc_bytes("/proc/meminfo", "MemFree");
+      if (!before) return true;  // nothing there to be misled
+      if (held_.size() * kPiece >= most_) return false;
+      held_.emplace_back(memory::HostKind::pageable, kPiece, options_);
+      held_.back().touch();
+      const auto after = proc_bytes("/proc/meminfo", "MemFree");
+      if (!after || *before >= *after + kPiece / 10 * 9) return true;
+    }
+  }
+  std::size_t bytes() const { return held_.size() * kPiece; }
+
+ private:
+  static constexpr std::size_t kPiece = std::size_t{32} << 20;
+  std::size_t most_;
+  memory::HostBlockOptions options_;
+  std::vector<memory::HostBlock> held_;
+};
+
+/// One allocation and how it is touched.
+class Subject {
+ public:
+  Subject(Way way, std::size_t bytes, memory::HostBlockOptions options, int device)
+      : way_(way), options_(options), device_(device) {
+    if (way == Way::malloced) {  // asks no driver, so that there need not be one
+      plain_.emplace(memory::HostKind::pageable, bytes, options);
+    } else {
+      const device::Selected on(device);
+      block_.emplace(way, bytes, options);
+    }
+  }
+  std::byte* data() const { return plain_ ? plain_->data() : block_->data(); }
+  std::size_t size() const { return plain_ ? plain_->size() : block_->size(); }
+  std::vector<std::string> disagreements() const {
+    return plain_ ? plain_->page_disagreements("the memory") : block_->disagreements("the memory");
+  }
+  void touch(bool by_gpu) {
+    if (by_gpu) {
+      const device::Selected on(device_);
+      device::Stream stream;
+      queue_touch_on_gpu(stream, plain_ ? data() : block_->device_data(), size(), memory::page_bytes());
+      stream.synchronize();
+    } else {
+      const memory::ScopedMemoryNode on_node(options_.numa_node);
+      touch_on_cpu(data(), size(), memory::page_bytes());
+    }
+  }
+  std::size_t wrong() const { return wrong_pages(data(), size(), memory::page_bytes(), !on_device(way_)); }
+
+ private:
+  Way way_;
+  memory::HostBlockOptions options_;
+  int device_;
+  std::optional<memory::HostBlock> plain_;
+  std::optional<WayBlock> block_;
+};
+
+Metric share_metric(const Counter& counter, const char* when) {
+  return {.name = std::string(counter.name) + "_" + when,
+          .unit = "1",
+          .better = std::nullopt,
+          .timer = "none",
+          .limit_reason = "a counter may see anything"};
+}
+
+void account(Case& c, Way way, int gpu) {
+  const std::size_t bytes = c.extent("bytes"), page = memory::page_bytes();
+  if (bytes % page != 0)
+    throw Skip(std::to_string(bytes) + " bytes are no whole pages of " + std::to_string(page) + " bytes",
+               SkipKind::not_applicable);
+  const bool by_gpu = gpu >= 0 && c.choice("touch") == "gpu";
+  if (gpu >= 0) {
+    need_gpu(gpu);
+    need_way(way, by_gpu ? Reader::gpu : Reader::cpu, device::info(gpu));
+  }
+  memory::HostBlockOptions options{.numa_node = c.numa_node()};
+  if (!on_device(way)) {
+    const auto node = static_cast<int>(c.integer("node"));
+    need_node(node);
+    if (node >= 0) options.numa_node = node;
+  }
+  if (way == Way::malloced || way == Way::registered) {
+    const auto pages = c.choice("pages");
+    options.pages = pages == "huge"    ? memory::Pages::huge
+                    : pages == "small" ? memory::Pages::small
+                                       : memory::Pages::standard;
+  }
+  const bool either = way == Way::managed;
+  // Between two samples what the first gave back comes to the processor's own pages.
+  const std::size_t most_ballast = kSamples * bytes + kMostBallast;
+  c.needs((on_device(way) ? 0 : bytes) + most_ballast, on_device(way) || either ? bytes : 0);
+
+  // Where nobody says, memory lies near the thread that touches it, so that one stays where it is.
+  const memory::ScopedThreadNode on_node(options.numa_node);
+  const auto here = memory::usable_processors(options.numa_node);
+  const int processor = here.empty() ? memory::usable_processors(-1).front() : here.front();
+  const memory::ScopedThreadProcessor on_processor(processor);
+  const int node = options.numa_node >= 0 ? options.numa_node : memory::memory_node_of_processor(processor);
+
+  const Watched nothing{.node = node, .device = gpu};
+  std::vector<Metric> metrics;
+  std::vector<std::size_t> told;  // counters that are
+  const auto first = read_all(nothing);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (!first[i]) continue;
+    told.push_back(i);
+    metrics.push_back(share_metric(counters()[i], "allocated"));
+    metrics.push_back(share_metric(counters()[i], "touched"));
+  }
+  std::size_t wrong = 0;
+  std::vector<std::string> disagreements;
+  Ballast ballast(most_ballast, {.numa_node = node, .pages = options.pages});
+  bool counted = true;
+  c.sparing(kSamples, 0);
+  c.verify(
+      "every page holds what was written", [&] { return static_cast<double>(wrong); }, 0);
+  c.sample(std::move(metrics), [&] {
+    if (!c.emulated()) counted = ballast.take();
+    const auto before = read_all(nothing);
+    Subject subject(way, bytes, options, gpu);
+    const Watched watched{.begin = subject.data(), .bytes = bytes, .node = node, .device = gpu};
+    const auto allocated = growth(before, read_all(watched));
+    subject.touch(by_gpu);
+    const auto touched = growth(before, read_all(watched));
+    wrong += subject.wrong();
+    disagreements = subject.disagreements();
+    std::vector<double> shares;
+    for (const auto i : told) {
+      if (!allocated[i] || !touched[i])
+        throw std::runtime_error(std::string(counters()[i].words) + " could be read before and no longer");
+      shares.push_back(*allocated[i] / static_cast<double>(bytes));
+      shares.push_back(*touched[i] / static_cast<double>(bytes));
+    }
+    return shares;
+  });
+  for (auto& sentence : disagreements) c.warn("placement_disagrees", std::move(sentence));
+  c.observe({.name = "ballast", .unit = "B", .better = std::nullopt}, static_cast<double>(ballast.bytes()));
+  if (!counted)
+    c.warn("counters_lag",
+           "the processor kept pages that it had for itself, or others freed memory meanwhile: what is "
+           "free by meminfo and libnuma may not show the allocation");
+}
+
+Workload workload(Way way, int gpu, const Machine& machine) {
+  const std::string toucher = gpu < 0 ? "cpu" : "gpu" + std::to_string(gpu);
+  const std::string memory(microbench::name(way));
+  std::vector<std::string> metrics;
+  for (const auto& counter : counters()) {
+    for (const char* when : {"_allocated", "_touched"}) metrics.push_back(std::string(counter.name) + when);
+  }
+  Workload w("accounting/" + memory + "/" + toucher, [way, gpu](Case& c) { account(c, way, gpu); });
+  w.version(1)
+      .summary("what counters of memory in use see of " + memory + " memory" + (gpu < 0 ? "" : " given by " + toucher))
+      .source("mi300a-upm-2025, section III-B")
+      .stagings({})
+      .tags({"accounting", gpu < 0 ? "cpu" : "gpu"})
+      .metrics(std::move(metrics))
+      .estimate([](const CaseSpec& spec) { return 0.01 + 1e-9 * static_cast<double>(spec.integer("bytes")); });
+  if (gpu < 0) {
+    w.native();
+  } else {
+    w.devices({gpu});
+  }
+  w.axis(bytes_axis("bytes", "bytes of the allocation: many, for others use memory meanwhile", 256 * kMi, kMi));
+  if (gpu >= 0) {
+    auto touch = choice_axis("touch", "who writes the pages", {"gpu", "cpu"});
+    if (!on_device(way)) touch.usual = touch.allowed;
+    w.axis(std::move(touch));
+  }
+  if (way == Way::malloced || way == Way::registered)
+    w.axis(choice_axis("pages", "pages of the memory: as the system is set, base pages, or transparent huge ones",
+                       {"standard", "small", "huge"}));
+  if (!on_device(way)) {
+    auto node = node_axis(machine);
+    node.help = "NUMA node of the memory; -1: that of the thread that asks for it";
+    w.axis(std::move(node));
+  }
+  w.size("tiny", {{"bytes", 16 * kMi}}).size("small", {{"bytes", 256 * kMi}}).size("medium", {{"bytes", kGi}});
+  return w;
+}
+
+std::vector<Workload> make(const Machine& machine) {
+  std::vector<Workload> list{workload(Way::malloced, -1, machine)};
+  for (int gpu = 0; gpu < machine.gpus; ++gpu) {
+    for (const auto way : all_ways()) list.push_back(workload(way, gpu, machine));
+  }
+  return list;
+}
+
+const Family family("accounting/", make);
+
+}  // namespace
+
+}  // namespace isthmus::microbench::accounting

@@ -1,0 +1,359 @@
+// latency/<from>-<to>/chase: the time of one access. A chain of addresses in a random order, one on each line, is
+// followed by one thread: each access waits for the last, so the time of many over their number is that of one.
+
+#include <algorithm>
+#include <climits>
+#include <vector>
+
+#include "harness/host_facts.hpp"
+#include "harness/lanes.hpp"
+#include "memory/host_cache.hpp"
+#include "memory/numa_nodes.hpp"
+#include "memory/pages.hpp"
+#include "memory/processors.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/chain.hpp"
+#include "microbench/latency/follow.hpp"
+#include "microbench/latency/routes.hpp"
+#include "microbench/need.hpp"
+#include "microbench/peer_access.hpp"
+
+namespace isthmus::microbench::latency {
+
+namespace {
+
+using namespace harness;
+
+/// Lines of NVIDIA's and AMD's second-level caches.
+constexpr std::size_t kGpuLine = 128;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+/// Places and hops as the axes ask for them.
+struct Shape {
+  Shape(const Case& c, std::size_t line_)
+      : bytes(c.extent("bytes")),
+        stride(c.extent("stride")),
+        line(line_),
+        slots(bytes / stride),
+        hops(c.extent("hops")) {
+    const auto cannot = [](const std::string& why) { return Skip(why, SkipKind::not_applicable); };
+    if (stride % line != 0)
+      throw cannot("places " + std::to_string(stride) + " bytes apart would share lines of " + std::to_string(line) +
+                   " bytes: choose a multiple");
+    if (bytes % stride != 0 || slots < 2)
+      throw cannot("a chain needs two places at least, and whole strides of " + std::to_string(stride) + " bytes");
+    if (slots - 1 > UINT_MAX || hops >= INT_MAX)
+      throw cannot("a chain has 2^32 places and a sample 2^31 accesses at most");
+    if (hops % slots == 0) ++hops;  // or every sample would end where it began, moved or not
+  }
+  std::size_t bytes, stride, line, slots, hops;
+
+  Places places(std::uint64_t seed) const { return {.stride = stride, .line = line, .seed = seed}; }
+  /// Hops before the first sample, from which on caches hold what they will go on holding: once around, or so far that
+  /// what caches had before is gone.
+  std::size_t warming() const { return std::min(slots, 4 * hops); }
+};
+
+/// Where the chase stood after how many hops: looked at when no clock runs.
+class Trail {
+ public:
+  void note(std::size_t hops, std::uint64_t at) {
+    walked_ += hops;
+    ends_.emplace_back(walked_, at);
+  }
+  /// Readings that did not end where the chain does.
+  double wrong(const Chain& chain, const Places& places, std::uint64_t base) const {
+    return static_cast<double>(std::count_if(ends_.begin(), ends_.end(), [&](const auto& end) {
+      return end.second != base + places.offset(chain.end(end.first));
+    }));
+  }
+
+ private:
+  std::size_t walked_ = 0;
+  std::vector<std::pair<std::size_t, std::uint64_t>> ends_;
+};
+
+memory::Pages pages_of(const Case& c) {
+  const auto choice = c.choice("pages");
+  return choice == "huge" ? memory::Pages::huge : choice == "small" ? memory::Pages::small : memory::Pages::standard;
+}
+
+bool has_pages_axis(const From& from) {
+  return from.way == Way::malloced || from.way == Way::registered;
+}
+
+void warn_all(Case& c, std::vector<std::string> disagreements) {
+  for (auto& sentence : disagreements) c.warn("placement_disagrees", std::move(sentence));
+}
+
+/// How much of the memory lies in huge pages, whatever was asked for: of all levels of a curve, the last ones depend on
+/// it most.
+void observe_huge_pages(Case& c, const std::byte* data, std::size_t bytes) {
+  const auto huge = memory::huge_page_bytes(data);
+  if (!huge) return;
+  const std::size_t whole = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  const double share = std::min(1.0, static_cast<double>(*huge) / static_cast<double>(whole));
+  c.observe({.name = "huge_page_share", .unit = "1", .better = Better::higher}, share);
+  if (c.choice("pages") == "huge" && share < 1)
+    c.warn("placement_disagrees",
+           "only " + std::to_string(*huge) + " of " + std::to_string(whole) + " bytes of the memory lie in huge pages");
+}
+
+// --- on the CPU --------------------------------------------------------------------------------------
+
+struct Reading {
+  int processor, memory_node;
+};
+
+/// Who reads on the CPU, and on which node the memory shall lie.
+Reading reading_of(const Case& c, const Route& route) {
+  const auto all = memory::usable_processors(-1);
+  const auto processor_near = [&](int node) {
+    return reading_processor(node >= 0 ? memory::usable_processors(node) : all, all);
+  };
+  if (route.from.on_node) {
+    need_node(route.from.index);
+    need_node(route.to.node);
+    const auto there = memory::usable_processors(route.to.node);
+    if (there.empty())
+      throw Skip("NUMA node " + std::to_string(route.to.node) + " has no processor that this process may use");
+    return {there.front(), route.from.index};
+  }
+  const auto node = static_cast<int>(c.integer("node"));
+  need_node(node);
+  const int wanted = node >= 0 ? node : c.numa_node();
+  auto processor = static_cast<int>(c.integer("processor"));
+  if (processor >= 0 && std::find(all.begin(), all.end(), processor) == all.end())
+    throw Skip("this process may not use processor " + std::to_string(processor));
+  if (processor < 0) processor = processor_near(wanted);
+  return {processor, wanted >= 0 ? wanted : memory::memory_node_of_processor(processor)};
+}
+
+void chase_on_cpu(Case& c, const Route& route) {
+  const Shape shape(c, host_line_bytes());
+  if (!route.native()) {
+    if (route.from.way == Way::device) need_gpu(route.from.index);
+    need_way(route.from.way, Reader::cpu, c.device());
+  }
+  const auto [processor, node] = reading_of(c, route);
+  const bool flushed = c.choice("cache") == "flushed";
+  c.needs((on_device(route.from.way) ? 0 : shape.bytes) + Chain::bytes_needed(shape.slots),
+          on_device(route.from.way) ? shape.bytes : 0);
+
+  const Chain chain(shape.slots, c.seed());
+  const Places places = shape.places(c.seed());
+  std::optional<memory::HostBlock> own;
+  std::optional<WayBlock> given;
+  const memory::Pages pages = has_pages_axis(route.from) ? pages_of(c) : memory::Pages::standard;
+  std::byte* data = nullptr;
+  {
+    const memory::ScopedThreadNode on_node(node);
+    if (route.native()) {  // asks no driver, so that there need not be one
+      own.emplace(memory::HostKind::pageable, shape.bytes, memory::HostBlockOptions{node, pages});
+      own->touch();
+      data = own->data();
+      warn_all(c, own->page_disagreements("the memory"));
+    } else {
+      std::optional<device::Selected> owner;
+      if (on_device(route.from.way)) owner.emplace(route.from.index);
+      given.emplace(route.from.way, shape.bytes, memory::HostBlockOptions{node, pages});
+      if (!on_device(route.from.way)) given->touch();
+      data = given->data();
+      warn_all(c, given->disagreements("the memory"));
+    }
+    write_links(chain, places, data, true, reinterpret_cast<std::uint64_t>(data));
+  }
+  if (has_pages_axis(route.from)) observe_huge_pages(c, data, shape.bytes);
+
+  const memory::ScopedThreadProcessor pinned(processor);
+  if (!pinned.bound()) c.warn("not_pinned", "the thread that reads is not bound to a processor");
+  if (pinned.bound()) c.observe({.name = "processor", .unit = "1"}, processor);
+  const auto base = reinterpret_cast<std::uint64_t>(data);
+  const std::size_t hops = flushed ? std::min(shape.hops, shape.slots - 1) : shape.hops;
+  Trail trail;
+  std::uint64_t at = base + places.offset(0);
+  const auto walk = [&](std::size_t far) {
+    const double begin = now();
+    at = follow(at, far);
+    const double taken = now() - begin;
+    trail.note(far, at);
+    return taken;
+  };
+  walk(shape.warming());
+  c.verify(
+      "each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
+  c.sample(latency_metric("latency", "clock"), [&] {
+    if (flushed && !memory::flush_host_caches(data, shape.bytes))
+      throw Skip("a program may not drop lines from this CPU's caches");
+    c.batch(static_cast<int>(hops));
+    return walk(hops) / static_cast<double>(hops);
+  });
+}
+
+// --- on a GPU ----------------------------------------------------------------------------------------
+
+void chase_on_gpu(Case& c, const Route& route) {
+  const int reader = route.to.gpu;
+  const bool on_gpu = on_device(route.from.way);
+  const int owner = route.from.way == Way::device ? route.from.index : reader;
+  need_gpu(reader);
+  need_gpu(owner);
+  const auto info = device::info(reader);
+  need_way(route.from.way, Reader::gpu, info);
+  const Shape shape(c, kGpuLine);
+  memory::HostBlockOptions host{.numa_node = c.numa_node()};
+  if (!on_gpu) {
+    const auto node = static_cast<int>(c.integer("node"));
+    need_node(node);
+    if (node >= 0) host.numa_node = node;
+  }
+  if (has_pages_axis(route.from)) host.pages = pages_of(c);
+  const std::size_t building = Chain::bytes_needed(shape.slots);
+  const bool moves = route.from.way == Way::managed;
+  c.needs(building + (on_gpu ? 0 : shape.bytes), on_gpu || moves ? shape.bytes : 0);
+
+  const PeerAccess peer(owner, reader);
+  const device::Selected on(owner);
+  const memory::ScopedThreadNode on_node(host.numa_node);
+  const Chain chain(shape.slots, c.seed());
+  const Places places = shape.places(c.seed());
+  WayBlock block(route.from.way, shape.bytes, host);
+  if (!on_gpu) block.touch();
+  const auto base = reinterpret_cast<std::uint64_t>(block.device_data());
+  write_links(chain, places, block.data(), !on_gpu, base);
+  warn_all(c, block.disagreements("the memory"));
+
+  const device::Selected on_reader(reader);
+  const WayBlock state(Way::device, 2 * sizeof(std::uint64_t));  // where the chase is, and what visiting adds up
+  auto* at = reinterpret_cast<std::uint64_t*>(state.data());
+  const std::uint64_t begin[2] = {base + places.offset(0), 0};
+  device::copy(at, begin, sizeof begin);
+
+  device::Stream stream;
+  if (moves && info.concurrent_managed)
+    device::prefetch(block.data(), shape.bytes, device::Location::gpu(reader), stream);
+  queue_visit(stream, block.device_data(), shape.bytes, memory::page_bytes(), at + 1);
+  queue_follow(stream, at, shape.warming());
+  stream.synchronize();
+  if (has_pages_axis(route.from)) observe_huge_pages(c, block.data(), shape.bytes);
+
+  std::size_t length = 0;  // of the next walk
+  Lane lane;
+  lane.device = reader;
+  lane.queue = [&](device::Stream& queue) { queue_follow(queue, at, length); };
+  std::vector<Lane> lanes;
+  lanes.push_back(std::move(lane));
+  Lanes timed(c, std::move(lanes));
+  Trail trail;
+  const auto note = [&](std::size_t far) {
+    std::uint64_t end = 0;
+    device::copy(&end, at, sizeof end);
+    trail.note(far, end);
+  };
+  note(shape.warming());
+  const auto walk = [&](std::size_t far) {
+    length = far;
+    const double taken = read(c, timed).all;
+    note(far);
+    return taken;
+  };
+  // A kernel finds the cache of its multiprocessor empty. Where the chain may fit in there, one that only goes around
+  // once is timed, too, and what it takes is taken off.
+  constexpr std::size_t kFirstLevelLines = 8192;
+  const std::size_t around = shape.slots <= kFirstLevelLines ? shape.slots : 0;
+  c.verify(
+      "each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
+  c.sample(latency_metric("latency", timed.timer()), [&] {
+    const double filling = around > 0 ? walk(around) : 0;
+    const double taken = walk(around + shape.hops);
+    c.batch(static_cast<int>(shape.hops));
+    if (taken <= filling && !c.emulated())
+      c.spoil("timer_backwards", "a longer chase took less time than a shorter one");
+    return (taken > filling ? taken - filling : taken) / static_cast<double>(shape.hops);
+  });
+  // Unified memory: pages that went to the GPU are no longer in the host's page table.
+  if (moves && !info.integrated && !c.emulated()) {
+    if (const auto pages = memory::present_pages(block.data(), shape.bytes))
+      c.observe({.name = "pages_on_host", .unit = "1"},
+                static_cast<double>(pages->present) / static_cast<double>(pages->all));
+  }
+}
+
+// --- registration ------------------------------------------------------------------------------------
+
+/// Rounded up from what machines show, so that a run can say beforehand how long it will be.
+double seconds_of(const Route& route, const CaseSpec& spec) {
+  const auto hops = static_cast<double>(spec.integer("hops"));
+  const auto bytes = spec.integer("bytes");
+  const bool emulated = device::backend() == device::Backend::emulator;
+  if (route.to.reader == Reader::gpu) return hops * (emulated ? 20e-9 : on_device(route.from.way) ? 0.7e-6 : 1.5e-6);
+  if (route.from.way == Way::write_combined) return hops * 0.5e-6;
+  return hops * (bytes <= kMi ? 5e-9 : bytes <= 16 * kMi ? 25e-9 : 150e-9);
+}
+
+Preset paper_preset() {
+  return {.name = "paper-fig2",
+          .help = "Figure 2: places 256 bytes apart, 1 KiB to 4 GiB by powers of two",
+          .settings = {{"stride", std::int64_t{256}}},
+          .sizes = {},
+          .sweep_axis = "bytes",
+          .sweep = powers(kKi, 4 * kGi),
+          .modes = {}};
+}
+
+Workload workload(const Route& route, const Machine& machine) {
+  const bool on_cpu = route.to.reader == Reader::cpu;
+  Workload w("latency/" + route.name() + "/chase",
+             [route, on_cpu](Case& c) { on_cpu ? chase_on_cpu(c, route) : chase_on_gpu(c, route); });
+  w.version(1)
+      .summary(route.summary())
+      .source("mi300a-upm-2025, section III-1 and Figure 2")
+      .stagings({})
+      .tags({"latency", "chase", on_cpu ? "cpu" : "gpu"})
+      .metrics({"latency", "huge_page_share"})
+      .estimate([route](const CaseSpec& spec) { return seconds_of(route, spec); });
+  if (route.native()) w.native();
+  if (const auto gpus = route.gpus(); !gpus.empty()) w.devices(gpus);
+
+  Axis bytes = bytes_axis("bytes", "memory that the chain goes through", 64 * kMi, 16);
+  bytes.usual = {16 * kKi, 256 * kKi, 4 * kMi, 64 * kMi, kGi};
+  bytes.sweep = powers(kKi, 4 * kGi);
+  const auto line = static_cast<std::int64_t>(on_cpu ? host_line_bytes() : kGpuLine);
+  Axis stride =
+      bytes_axis("stride", "bytes from one place of the chain to the next in memory; a page each with 4 KiB", line, 8);
+  stride.listed = {line, 4 * kKi};
+  w.axis(std::move(bytes))
+      .axis(std::move(stride))
+      .axis(number_axis("hops", "accesses of a sample, each waiting for the last", 1'000'000));
+  if (on_cpu)
+    w.axis(choice_axis("cache", "the chain before each sample: followed on, or dropped from the caches",
+                       {"warm", "flushed"}));
+  if (has_pages_axis(route.from))
+    w.axis(choice_axis("pages", "pages of the memory: as the system is set, base pages, or transparent huge ones",
+                       {"standard", "small", "huge"}));
+  if (on_cpu && !route.from.on_node)
+    w.axis(number_axis("processor", "logical processor that reads; -1: the first one near the memory", -1, -1));
+  if (!on_device(route.from.way) && !route.from.on_node) {
+    auto node = node_axis(machine);
+    node.help = on_cpu ? "NUMA node of the memory; -1: the reader's" : "NUMA node of the memory; -1: the GPU's own";
+    w.axis(std::move(node));
+  } else if (on_cpu && !route.from.on_node) {
+    w.axis(number_axis("node", "NUMA node of the thread that reads; -1: the GPU's own", -1, -1));
+  }
+  w.size("tiny", {{"bytes", 64 * kKi}, {"hops", std::int64_t{10'000}}})
+      .size("small", {{"bytes", 64 * kMi}, {"hops", std::int64_t{1'000'000}}})
+      .preset(paper_preset());
+  return w;
+}
+
+std::vector<Workload> make(const Machine& machine) {
+  std::vector<Workload> list;
+  for (const auto& route : routes(machine)) list.push_back(workload(route, machine));
+  return list;
+}
+
+const Family family("latency/", make);
+
+}  // namespace
+
+}  // namespace isthmus::microbench::latency

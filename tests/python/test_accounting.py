@@ -1,0 +1,99 @@
+"""What counters see is said in words, and whether they agree once memory is touched."""
+
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from isthmus import accounting
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/reframe"))
+import fake_bench  # noqa: E402
+
+
+def record(workload, axes, seen, **changes):
+    """`seen`: counter → shares after allocating and after touching."""
+    case = copy.deepcopy(fake_bench.record("microbench/saxpy", "pm", "tiny", "emulator"))
+    like = case["metrics"][0] | {"unit": "1", "better": None, "timer": "none"}
+    case["metrics"] = [
+        like | {"name": f"{name}_{when}", "median": share, "samples": [share]}
+        for name, shares in seen.items()
+        for when, share in zip(("allocated", "touched"), shares, strict=True)
+    ]
+    return case | {"workload": workload, "axes": {"bytes": 2**28, **axes}, "emulated": False, "mode": None} | changes
+
+
+ON_DEMAND = record("accounting/malloc/cpu", {"pages": "small"}, {"meminfo_free": (0.0, 1.02), "status_rss": (0, 1)})
+OF_DEVICE = record(
+    "accounting/device/gpu0", {"touch": "gpu"}, {"meminfo_free": (1, 1), "status_rss": (0, 0), "device_free": (1, 1)}
+)
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "isthmus.accounting", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT / "analysis"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+    )
+
+
+def write(path, cases):
+    path.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(1.0, "all"), (0.95, "all"), (0.0, "-"), (-0.02, "-"), (0.5, "50%"), (2.0, "200%")]
+)
+def test_shares_in_words(share, said):
+    assert accounting.word(share) == said
+
+
+def test_a_counter_agrees_when_it_sees_all_that_is_touched():
+    assert accounting.agrees(ON_DEMAND) == {"meminfo_free": True, "status_rss": True}
+    assert accounting.agrees(OF_DEVICE) == {"meminfo_free": True, "status_rss": False, "device_free": True}
+
+
+def test_the_table_tells_agreement_from_disagreement(tmp_path):
+    shown = run(write(tmp_path / "r.jsonl", [ON_DEMAND, OF_DEVICE]))
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    rss = next(line for line in lines if line.startswith("VmRSS"))
+    assert "- → all" in rss and "- → -" in rss
+    assert "not told" in next(line for line in lines if line.startswith("device"))
+    assert lines[-1].split() == ["agree", "1", "differ"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_many_allocations_stay_within_80_columns(tmp_path):
+    cases = [
+        record(f"accounting/{way}/gpu{gpu}", {"touch": touch}, {"meminfo_free": (0.5, 1), "status_rss": (0, 1)})
+        for way in ("malloc", "registered", "managed", "write_combined")
+        for gpu in (0, 1)
+        for touch in ("cpu", "gpu")
+    ]
+    shown = run(write(tmp_path / "r.jsonl", cases)).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count("MemFree") == shown.count("VmRSS") > 1
+    for case in cases:
+        assert case["workload"].split("/")[1] in shown
+
+
+def test_several_records_of_one_are_summed_up(tmp_path):
+    cases = [record("accounting/malloc/cpu", {}, {"status_rss": (0, share)}) for share in (0.2, 1.0, 1.0)]
+    assert "all" in run(write(tmp_path / "r.jsonl", cases)).stdout
+
+
+def test_emulated_and_unrelated_records_are_left_out_with_a_sentence(tmp_path):
+    path = write(tmp_path / "r.jsonl", [OF_DEVICE | {"emulated": True}])
+    refused = run(path)
+    assert refused.returncode == 1 and "accounting/*" in refused.stderr
+    assert run("--emulated", path).returncode == 0
+    unrelated = write(tmp_path / "other.jsonl", [fake_bench.record("microbench/saxpy", "pm", "tiny", "emulator")])
+    assert run("--emulated", unrelated).returncode == 1
