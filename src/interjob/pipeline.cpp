@@ -339,26 +339,26 @@ bool Batch::make_room(Entry& entry, device::Stream& stream, Lock& lock) {
     return true;
   }
   if (!options_.wait_for_room) return false;
-  const auto index = static_cast<std::size_t>(&entry - entries_.data());
-  const auto others = [&] {  // that hold memory
-    return std::count_if(entries_.begin(), entries_.end(), [&](const Entry& each) {
-      return &each != &entry && !each.starved && each.state != State::waiting && each.state != State::done;
-    });
+  const auto holds = [&](const Entry& each) {
+    return &each != &entry && !each.starved && each.state != State::waiting && each.state != State::done;
   };
-  const auto later_ready = [&]() -> Entry* {
-    for (std::size_t i = entries_.size() - 1; i > index; --i) {
-      if (entries_[i].state == State::ready) return &entries_[i];
-    }
-    return nullptr;
+  const auto others = [&] { return std::count_if(entries_.begin(), entries_.end(), holds); };
+  // A later job whose turn to run has not come gives its memory to an earlier one that nobody else can help, or both
+  // would wait for ever.
+  const auto who_gives_way = [&]() -> Entry* {
+    const auto self = entries_.begin() + (&entry - entries_.data());
+    if (std::any_of(entries_.begin(), self, holds)) return nullptr;
+    const auto last = std::find_if(entries_.rbegin(), std::make_reverse_iterator(self + 1),
+                                   [](const Entry& each) { return each.state == State::ready; });
+    return last == std::make_reverse_iterator(self + 1) ? nullptr : &*last;
   };
   const auto before = others();
   if (before == 0) return false;  // nobody has anything to release
   entry.starved = true;
   changed_.notify_all();  // those who wait for this one need not
-  changed_.wait(lock, [&] { return lost_ || others() < before || later_ready() != nullptr; });
+  changed_.wait(lock, [&] { return lost_ || others() < before || who_gives_way() != nullptr; });
   entry.starved = false;
-  // A later job whose turn to run has not come gives its memory to an earlier one, or both would wait for ever.
-  if (Entry* later = later_ready()) {
+  if (Entry* later = who_gives_way()) {
     later->state = State::waiting;
     give_back(*later, stream, false, lock);
     held_bytes_ -= later->wanted();

@@ -247,17 +247,17 @@ TEST_F(Pipeline, ALaterJobGivesWayToAnEarlierOne) {
   use("memory=640KiB");
   constexpr std::size_t kUnit = 64 << 10;
   Jobs jobs(0);
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < 20; ++round) {
     // While the first holds 4 of 10, the second is refused 8 and the third gets 5, which the second then needs.
     for (const std::size_t units : {4, 8, 5}) jobs.add_job(Kind::device, units * kUnit);
     const auto i = static_cast<std::size_t>(3 * round);
     jobs[i].finish = [before = jobs[i].finish](std::span<void* const> memory) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
       before(memory);
     };
   }
   const auto result = run_watched(jobs, {.mode = Mode::overlap_all, .depth = 3, .allocating_threads = 2});
-  for (std::size_t i = 0; i < 18; ++i) {
+  for (std::size_t i = 0; i < 60; ++i) {
     EXPECT_EQ(result.jobs[i].error, "") << i;
     EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << i;
   }
