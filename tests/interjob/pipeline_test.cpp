@@ -1,0 +1,319 @@
+// Batches of jobs on the emulator: every mode gives right results, whatever fails on the way.
+
+#include "interjob/pipeline.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "device/emulator/emulator.hpp"
+#include "device/kernel.hpp"
+
+namespace isthmus::interjob {
+namespace {
+
+constexpr Mode kModes[] = {Mode::serial, Mode::overlap_alloc, Mode::overlap_all, Mode::recycled};
+
+__global__ void add(unsigned* to, std::size_t count, unsigned what) {
+  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) to[i] += what;
+}
+
+/// Jobs that send numbers to the device, add their own index there and fetch the sum.
+class Jobs {
+ public:
+  explicit Jobs(std::size_t count, Kind kind = Kind::device, std::size_t bytes = 4096) : results_(count) {
+    for (std::size_t i = 0; i < count; ++i) add_job(kind, bytes);
+  }
+  void add_job(Kind kind, std::size_t bytes) {
+    const std::size_t i = jobs_.size();
+    if (results_.size() <= i) results_.resize(i + 1);
+    const std::size_t count = bytes / sizeof(unsigned);
+    Job job{.name = "job " + std::to_string(i), .memory = {{kind, bytes}, {Kind::pinned, bytes}}};
+    job.in = [=](const Work& work) {
+      auto* host = static_cast<unsigned*>(work.memory[1]);
+      for (std::size_t k = 0; k < count; ++k) host[k] = static_cast<unsigned>(k);
+      device::copy_async(work.memory[0], host, bytes, work.stream);
+    };
+    job.kernel = [=](const Work& work) {
+      device::launch(work.stream, ISTHMUS_KERNEL(add),
+                     {.grid = static_cast<unsigned>((count + 127) / 128), .block = 128},
+                     static_cast<unsigned*>(work.memory[0]), count, static_cast<unsigned>(i));
+    };
+    job.out = [=](const Work& work) { device::copy_async(work.memory[1], work.memory[0], bytes, work.stream); };
+    job.finish = [this, i, count](std::span<void* const> memory) {
+      const auto* host = static_cast<const unsigned*>(memory[1]);
+      bool right = true;
+      for (std::size_t k = 0; k < count; ++k) right &= host[k] == k + i;
+      results_[i] = right ? Seen::right : Seen::wrong;
+    };
+    jobs_.push_back(std::move(job));
+  }
+
+  enum class Seen { nothing, right, wrong };
+  Job& operator[](std::size_t i) { return jobs_[i]; }
+  const std::vector<Job>& all() const { return jobs_; }
+  Seen seen(std::size_t i) const { return results_[i]; }
+
+ private:
+  std::vector<Job> jobs_;
+  std::vector<Seen> results_;
+};
+
+/// A batch that hangs ends the test program, with what it was doing in the message.
+Result run_watched(const Jobs& jobs, const Options& options, const std::string& what = {}) {
+  auto running = std::async(std::launch::async, [&] { return run(jobs.all(), options); });
+  if (running.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+    std::fprintf(stderr, "the batch hangs: %s %s\n", std::string(name(options.mode)).c_str(), what.c_str());
+    std::abort();
+  }
+  return running.get();
+}
+
+class Pipeline : public testing::Test {
+ protected:
+  void SetUp() override {
+    device::emulator::configure({});
+    device::select(0);
+    free_ = device::memory_info().free;
+  }
+  void TearDown() override {
+    device::set_injection("");
+    device::emulator::reset();
+    device::emulator::configure({});
+  }
+  void use(const std::string& emulator) {
+    device::emulator::configure(device::emulator::parse(emulator));
+    free_ = device::memory_info().free;
+  }
+  void expect_nothing_held() { EXPECT_EQ(device::memory_info().free, free_); }
+  std::size_t free_ = 0;
+};
+
+TEST_F(Pipeline, EveryModeAndKindGivesRightResults) {
+  for (const Mode mode : kModes) {
+    for (const Kind kind : {Kind::device, Kind::pool, Kind::managed}) {
+      for (const int threads : {1, 3}) {
+        Jobs jobs(12, kind);
+        const auto result = run_watched(jobs, {.mode = mode, .depth = 4, .allocating_threads = threads});
+        ASSERT_EQ(result.jobs.size(), 12u);
+        for (std::size_t i = 0; i < 12; ++i) {
+          EXPECT_EQ(result.jobs[i].error, "") << name(mode) << " " << name(kind);
+          EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << name(mode) << " " << name(kind) << " " << i;
+          EXPECT_EQ(result.jobs[i].name, "job " + std::to_string(i));
+        }
+        expect_nothing_held();
+      }
+    }
+  }
+}
+
+TEST_F(Pipeline, PhasesFollowEachOtherAndSerialJobsDoNotOverlap) {
+  for (const Mode mode : kModes) {
+    Jobs jobs(6);
+    const auto result = run_watched(jobs, {.mode = mode});
+    for (const auto& job : result.jobs) {
+      EXPECT_LE(job.allocate.begin, job.allocate.end);
+      EXPECT_LE(job.in.begin, job.in.end);
+      EXPECT_LE(job.in.end, job.kernel.end);
+      EXPECT_LE(job.kernel.end, job.out.end);
+      EXPECT_LE(job.finish.end, job.release.begin);
+      EXPECT_LE(job.release.end, result.seconds);
+    }
+    for (std::size_t i = 1; i < 6; ++i) {
+      EXPECT_LE(result.jobs[i - 1].kernel.end, result.jobs[i].kernel.end) << "jobs keep their order";
+      if (mode == Mode::serial) {
+        EXPECT_LE(result.jobs[i - 1].release.end, result.jobs[i].allocate.begin);
+      }
+    }
+  }
+}
+
+TEST_F(Pipeline, NoMoreJobsHoldMemoryThanAsked) {
+  constexpr std::size_t kBytes = 64 << 10;
+  for (const Mode mode : kModes) {
+    for (const int depth : {1, 2, 5}) {
+      Jobs jobs(10, Kind::device, kBytes);
+      const auto result = run_watched(jobs, {.mode = mode, .depth = depth, .allocating_threads = 2});
+      const auto most = static_cast<std::size_t>(mode == Mode::serial ? 1 : depth);
+      EXPECT_LE(result.peak_device_bytes, most * kBytes) << name(mode);
+      EXPECT_GE(result.peak_device_bytes, kBytes);
+    }
+  }
+}
+
+TEST_F(Pipeline, MemoryIsHandedOnWhereJobsAskForTheSame) {
+  Jobs jobs(10);
+  std::vector<void*> seen;
+  for (std::size_t i = 0; i < 10; ++i) {
+    auto before = jobs[i].kernel;
+    jobs[i].kernel = [&seen, before](const Work& work) {
+      if (std::find(seen.begin(), seen.end(), work.memory[0]) == seen.end()) seen.push_back(work.memory[0]);
+      before(work);
+    };
+  }
+  run_watched(jobs, {.mode = Mode::recycled, .depth = 2});
+  EXPECT_LE(seen.size(), 2u);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(jobs.seen(i), Jobs::Seen::right);
+  expect_nothing_held();
+}
+
+TEST_F(Pipeline, KeptMemoryMakesRoomForJobsThatAskForOther) {
+  use("memory=512KiB");
+  Jobs jobs(0);
+  for (const std::size_t bytes : {3 << 16, 1 << 16, 3 << 16, 5 << 16, 1 << 16}) jobs.add_job(Kind::device, bytes);
+  for (const std::size_t limit : {std::size_t{0}, std::size_t{6} << 16}) {
+    const auto result = run_watched(jobs, {.mode = Mode::recycled, .device_limit = limit});
+    for (const auto& job : result.jobs) EXPECT_EQ(job.error, "") << job.name;
+    if (limit != 0) {
+      EXPECT_LE(result.peak_device_bytes, limit);
+    }
+  }
+  expect_nothing_held();
+}
+
+TEST_F(Pipeline, AJobThatFailsCancelsNothingButItself) {
+  // What it has queued by then still runs, so its memory may not go before.
+  const auto fail_after = [](auto body) {
+    return [body](const auto& argument) {
+      body(argument);
+      throw std::runtime_error("it went wrong");
+    };
+  };
+  for (const Mode mode : kModes) {
+    for (const Kind kind : {Kind::device, Kind::pool, Kind::managed}) {
+      Jobs jobs(8, kind);
+      jobs[1].in = fail_after(jobs[1].in);
+      jobs[2].kernel = fail_after(jobs[2].kernel);
+      jobs[3].out = fail_after(jobs[3].out);
+      jobs[5].finish = fail_after(jobs[5].finish);
+      const auto result = run_watched(jobs, {.mode = mode});
+      for (std::size_t i = 0; i < 8; ++i) {
+        const bool broken = i == 1 || i == 2 || i == 3 || i == 5;
+        EXPECT_EQ(result.jobs[i].error, broken ? "it went wrong" : "") << name(mode) << " " << i;
+        EXPECT_EQ(jobs.seen(i), broken && i != 5 ? Jobs::Seen::nothing : Jobs::Seen::right);
+      }
+      device::synchronize();
+      expect_nothing_held();
+    }
+  }
+}
+
+TEST_F(Pipeline, JobsWaitForRoomOrFailByChoice) {
+  constexpr std::size_t kBytes = 64 << 10;
+  for (const Mode mode : {Mode::overlap_alloc, Mode::overlap_all, Mode::recycled}) {
+    Jobs jobs(10, Kind::device, kBytes);
+    jobs[4].memory[0].bytes = 8 * kBytes;  // more than all may hold: it alone fails
+    Options options{.mode = mode, .depth = 6, .allocating_threads = 2, .device_limit = 2 * kBytes};
+    auto result = run_watched(jobs, options);
+    for (std::size_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(result.jobs[i].error.empty(), i != 4) << result.jobs[i].error;
+      EXPECT_EQ(jobs.seen(i) == Jobs::Seen::right, i != 4);
+    }
+    EXPECT_NE(result.jobs[4].error.find("524288 bytes"), std::string::npos) << result.jobs[4].error;
+    EXPECT_LE(result.peak_device_bytes, 2 * kBytes);
+
+    options.wait_for_room = false;
+    result = run_watched(jobs, options);
+    EXPECT_EQ(result.jobs[0].error, "");
+    EXPECT_LE(result.peak_device_bytes, 2 * kBytes);
+  }
+  expect_nothing_held();
+}
+
+TEST_F(Pipeline, WhatTheDeviceRefusesIsWaitedFor) {
+  use("memory=576KiB");
+  for (const Mode mode : {Mode::overlap_alloc, Mode::overlap_all, Mode::recycled}) {
+    for (const int threads : {1, 2, 4}) {
+      Jobs jobs(0);
+      for (std::size_t i = 0; i < 24; ++i) jobs.add_job(Kind::device, (1 + i * 7 % 8) << 16);
+      jobs.add_job(Kind::device, 2 << 20);  // never fits
+      const auto result = run_watched(jobs, {.mode = mode, .depth = 8, .allocating_threads = threads});
+      for (std::size_t i = 0; i < 24; ++i) {
+        EXPECT_EQ(result.jobs[i].error, "") << name(mode) << " " << threads << " " << i;
+        EXPECT_EQ(jobs.seen(i), Jobs::Seen::right);
+      }
+      EXPECT_NE(result.jobs[24].error, "");
+      expect_nothing_held();
+    }
+  }
+}
+
+TEST_F(Pipeline, ALaterJobGivesWayToAnEarlierOne) {
+  use("memory=640KiB");
+  constexpr std::size_t kUnit = 64 << 10;
+  Jobs jobs(0);
+  for (int round = 0; round < 20; ++round) {
+    // While the first holds 4 of 10, the second is refused 8 and the third gets 5, which the second then needs.
+    for (const std::size_t units : {4, 8, 5}) jobs.add_job(Kind::device, units * kUnit);
+    const auto i = static_cast<std::size_t>(3 * round);
+    jobs[i].finish = [before = jobs[i].finish](std::span<void* const> memory) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      before(memory);
+    };
+  }
+  const auto result = run_watched(jobs, {.mode = Mode::overlap_all, .depth = 3, .allocating_threads = 2});
+  for (std::size_t i = 0; i < 60; ++i) {
+    EXPECT_EQ(result.jobs[i].error, "") << i;
+    EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << i;
+  }
+  expect_nothing_held();
+}
+
+TEST_F(Pipeline, JobsThatNeverFitDoNotWaitForEachOther) {
+  use("memory=256KiB");
+  Jobs jobs(4, Kind::device, 1 << 20);
+  jobs.add_job(Kind::device, 4096);
+  for (const int threads : {1, 2, 4}) {
+    const auto result = run_watched(jobs, {.mode = Mode::overlap_all, .depth = 5, .allocating_threads = threads});
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(result.jobs[i].error.empty(), i == 4) << threads;
+  }
+}
+
+TEST_F(Pipeline, WhateverCallFailsNothingHangsOrLeaks) {
+  for (const auto call : device::injectable_calls()) {
+    for (const Mode mode : kModes) {
+      for (const std::string kind : {"", ":oom", ":lost"}) {
+        for (const int nth : {1, 2, 5, 9}) {
+          const std::string injection = std::string(call) + ":" + std::to_string(nth) + kind;
+          Jobs jobs(5, nth % 2 == 0 ? Kind::device : Kind::pool);
+          device::set_injection(injection);
+          try {
+            const auto result = run_watched(jobs, {.mode = mode, .allocating_threads = 2}, injection);
+            device::set_injection("");
+            ASSERT_EQ(result.jobs.size(), 5u);
+            for (std::size_t i = 0; i < 5; ++i) {
+              if (result.jobs[i].error.empty()) {
+                EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << injection << " " << name(mode) << " " << i;
+              } else {
+                EXPECT_TRUE(result.jobs[i].failure);
+              }
+            }
+          } catch (const device::Error&) {  // before any job: no stream, no event, no device
+            device::set_injection("");
+          }
+          // A free that is made to fail keeps its block; all others must be back.
+          if (call.find("free") == std::string_view::npos) {
+            EXPECT_EQ(device::memory_info().free, free_) << injection << " " << name(mode);
+          }
+          device::emulator::reset();
+          free_ = device::memory_info().free;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Pipeline, OptionsThatMakeNoSenseAreRefused) {
+  EXPECT_THROW(run({}, {.depth = 0}), std::invalid_argument);
+  EXPECT_THROW(run({}, {.allocating_threads = 0}), std::invalid_argument);
+  EXPECT_THROW(run({}, {.device = 7}), device::Error);
+  EXPECT_TRUE(run({}, {}).jobs.empty());
+}
+
+}  // namespace
+}  // namespace isthmus::interjob
