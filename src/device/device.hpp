@@ -308,6 +308,11 @@ void unregister_host(void* pointer);
 void* device_address(void* mapped_host_pointer);
 void* malloc_managed(std::size_t bytes);
 void free_managed(void* pointer);
+/// A managed variable (`static __managed__`) of so many bytes, of a module that is loaded now and unloaded again: its
+/// size need not be known when the program is compiled. Throws unsupported where the runtime loads no such module (CUDA
+/// before 12.8, HIP).
+void* malloc_static_managed(std::size_t bytes);
+void free_static_managed(void* pointer);
 
 /// Returns when both source and destination may be reused.
 void copy(void* destination, const void* source, std::size_t bytes);

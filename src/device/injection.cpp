@@ -16,7 +16,7 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 51> calls{
+constexpr std::array<std::string_view, 53> calls{
     "count",
     "info",
     "select",
@@ -53,6 +53,8 @@ constexpr std::array<std::string_view, 51> calls{
     "device_address",
     "malloc_managed",
     "free_managed",
+    "malloc_static_managed",
+    "free_static_managed",
     "copy",
     "copy_async",
     "fill_async",

@@ -18,13 +18,14 @@ struct WayFacts {
   std::optional<memory::HostKind> host;
   bool on_device;
 };
-constexpr std::array<WayFacts, 8> kWays{{
+constexpr std::array<WayFacts, 9> kWays{{
     {Way::malloced, "malloc", memory::HostKind::pageable, false},
     {Way::registered, "registered", memory::HostKind::registered, false},
     {Way::pinned, "pinned", memory::HostKind::pinned, false},
     {Way::write_combined, "wc", memory::HostKind::write_combined, false},
     {Way::mapped, "mapped", memory::HostKind::mapped, false},
     {Way::managed, "managed", std::nullopt, false},
+    {Way::static_managed, "static", std::nullopt, false},
     {Way::pool, "pool", std::nullopt, true},
     {Way::device, "device", std::nullopt, true},
 }};
@@ -49,12 +50,16 @@ std::string_view name(Way way) noexcept {
   return facts(way).name;
 }
 
+bool is_managed(Way way) noexcept {
+  return way == Way::managed || way == Way::static_managed;
+}
+
 bool on_device(Way way) noexcept {
   return facts(way).on_device;
 }
 
 std::optional<std::string> obstacle(Way way, Reader reader, const device::DeviceInfo& info) {
-  if (way == Way::managed && !info.managed) return "has no managed memory";
+  if (is_managed(way) && !info.managed) return "has no managed memory";
   if (way == Way::pool && !info.memory_pools) return "has no stream-ordered allocation";
   if ((way == Way::mapped || way == Way::write_combined) && !info.can_map_host) return "cannot map host memory";
   if (reader == Reader::cpu)
@@ -81,6 +86,9 @@ WayBlock::WayBlock(Way way, std::size_t bytes, memory::HostBlockOptions options)
     case Way::managed:
       given = device::malloc_managed(bytes);
       break;
+    case Way::static_managed:
+      given = device::malloc_static_managed(bytes);
+      break;
     case Way::pool:
       stream_.emplace();
       given = device::malloc_pooled(bytes, *stream_);
@@ -98,6 +106,8 @@ WayBlock::~WayBlock() {
     const device::Selected on(device_);
     if (way_ == Way::managed) {
       device::free_managed(data_);
+    } else if (way_ == Way::static_managed) {
+      device::free_static_managed(data_);
     } else if (way_ == Way::device) {
       device::free_device(data_);
     } else {
@@ -126,7 +136,7 @@ void WayBlock::touch() {
 std::vector<std::string> WayBlock::disagreements(std::string_view what) const {
   if (host_) return host_->disagreements(what);
   const auto given = device::pointer_info(data_);
-  const auto asked = way_ == Way::managed ? device::PointerKind::managed : device::PointerKind::device;
+  const auto asked = is_managed(way_) ? device::PointerKind::managed : device::PointerKind::device;
   if (given.kind == asked && (asked == device::PointerKind::managed || given.device == device_)) return {};
   return {std::string(what) + " is " + std::string(device::name(given.kind)) + " memory of device " +
           std::to_string(given.device) + " to the driver where " + std::string(device::name(asked)) +

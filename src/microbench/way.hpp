@@ -21,12 +21,15 @@ enum class Way {
   write_combined,  ///< allocated page-locked, not cached by the CPU
   mapped,          ///< allocated page-locked, with an address for kernels
   managed,         ///< managed
+  static_managed,  ///< a managed variable (`static __managed__`)
   pool,            ///< device memory, stream-ordered
   device,          ///< device memory
 };
 std::span<const Way> all_ways() noexcept;
-/// "malloc", "registered", "pinned", "wc", "mapped", "managed", "pool", "device".
+/// "malloc", "registered", "pinned", "wc", "mapped", "managed", "static", "pool", "device".
 std::string_view name(Way) noexcept;
+/// Whether its pages may change place between CPU and device.
+bool is_managed(Way) noexcept;
 /// Whether it is memory of a device, which the CPU reaches only where both share it.
 bool on_device(Way) noexcept;
 

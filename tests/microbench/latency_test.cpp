@@ -132,7 +132,7 @@ TEST(Ways, AreReachedAsTheDeviceCan) {
     EXPECT_TRUE(reaches(way, Reader::gpu)) << name(way);
   }
   info.can_map_host = info.managed = info.memory_pools = false;
-  for (const auto way : {Way::mapped, Way::write_combined, Way::managed, Way::pool})
+  for (const auto way : {Way::mapped, Way::write_combined, Way::managed, Way::static_managed, Way::pool})
     EXPECT_FALSE(reaches(way, Reader::gpu)) << name(way);
   EXPECT_FALSE(reaches(Way::pinned, Reader::gpu));
   EXPECT_TRUE(reaches(Way::pinned, Reader::cpu));
@@ -257,6 +257,7 @@ TEST(Latency, WithoutSupportIsSkippedWithTheReason) {
        {Lack{"devices=2,peer=0", "latency/gpu0-gpu1/chase", "no peer access"},
         Lack{"managed=0", "latency/managed-cpu/chase", "no managed memory"},
         Lack{"managed=0", "latency/managed-gpu0/chase", "no managed memory"},
+        Lack{"managed=0", "latency/static-gpu0/chase", "no managed memory"},
         Lack{"pageable_access=0", "latency/malloc-gpu0/chase", "plain malloc memory"},
         Lack{"map_host=0", "latency/mapped-gpu0/chase", "cannot map host memory"},
         Lack{"memory_pools=0", "latency/pool-gpu0/chase", "stream-ordered"}}) {
@@ -277,8 +278,9 @@ TEST(Latency, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {
     EXPECT_TRUE(results[0].error || results[0].skipped) << call;
     EXPECT_EQ(device::memory_info().free, before) << call;
   }
-  for (const char* way : {"pinned", "mapped", "managed", "registered"}) {
-    device::set_injection(std::string(way) == "managed"      ? "malloc_managed:1:oom"
+  for (const char* way : {"pinned", "mapped", "managed", "registered", "static"}) {
+    device::set_injection(std::string(way) == "static"       ? "malloc_static_managed:1"
+                          : std::string(way) == "managed"    ? "malloc_managed:1:oom"
                           : std::string(way) == "registered" ? "register_host:1"
                                                              : "malloc_pinned:1");
     const auto results = run_cases("latency/" + std::string(way) + "-cpu/chase", {}, {}, {"bytes=64KiB", "hops=100"});

@@ -208,6 +208,19 @@ void free_managed(void* pointer) {
   Memory::for_caller().release(pointer, AllocationKind::managed, "free_managed");
 }
 
+void* malloc_static_managed(std::size_t bytes) {
+  injection_point("malloc_static_managed");
+  need(configuration().managed, "malloc_static_managed", "managed memory");
+  return Memory::for_caller().allocate(AllocationKind::managed, bytes, selected(), true, "malloc_static_managed");
+}
+
+void free_static_managed(void* pointer) {
+  injection_point("free_static_managed");
+  if (pointer == nullptr) return;
+  drain_users(pointer);
+  Memory::for_caller().release(pointer, AllocationKind::managed, "free_static_managed");
+}
+
 PointerInfo pointer_info(const void* pointer) {
   injection_point("pointer_info");
   const auto found = Memory::for_caller().find(pointer);

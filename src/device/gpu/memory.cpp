@@ -1,5 +1,7 @@
 // Device, pooled, page-locked and managed memory, copies, prefetch, discard and advice.
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "device/gpu/check.hpp"
@@ -96,6 +98,50 @@ void* malloc_managed(std::size_t bytes) {
 void free_managed(void* pointer) {
   injection_point("free_managed");
   ISTHMUS_CALL("free_managed", Free, pointer);
+}
+
+namespace {
+
+/// The modules of static managed variables, by the variables' addresses.
+std::map<void*, gpu::Library>& static_managed_modules() {
+  static std::map<void*, gpu::Library> modules;
+  return modules;
+}
+
+}  // namespace
+
+void* malloc_static_managed(std::size_t bytes) {
+  injection_point("malloc_static_managed");
+  if constexpr (!gpu::has_libraries)
+    throw Error(ErrorKind::unsupported, "malloc_static_managed", "this runtime loads no module with a managed variable",
+                "CUDA 12.8 and later does");
+  // What the compiler makes of `__managed__ unsigned char block[bytes];`; any GPU of today takes this version.
+  const std::string module =
+      ".version 7.0\n.target sm_52\n.address_size 64\n.visible .global .attribute(.managed) "
+      ".align 256 .b8 block[" +
+      std::to_string(bytes) + "];\n";
+  gpu::Library library{};
+  gpu::check("malloc_static_managed", ISTHMUS_GPU_NAME(LibraryLoadData), gpu::load_library(&library, module.c_str()));
+  void* pointer = nullptr;
+  std::size_t given = 0;
+  try {
+    gpu::check("malloc_static_managed", ISTHMUS_GPU_NAME(LibraryGetManaged),
+               gpu::managed_of(&pointer, &given, library, "block"));
+  } catch (...) {
+    static_cast<void>(gpu::unload_library(library));
+    throw;
+  }
+  static_managed_modules().emplace(pointer, library);
+  return pointer;
+}
+
+void free_static_managed(void* pointer) {
+  injection_point("free_static_managed");
+  const auto found = static_managed_modules().find(pointer);
+  if (found == static_managed_modules().end()) return;
+  const auto library = found->second;
+  static_managed_modules().erase(found);
+  gpu::check("free_static_managed", ISTHMUS_GPU_NAME(LibraryUnload), gpu::unload_library(library));
 }
 
 void copy(void* destination, const void* source, std::size_t bytes) {

@@ -186,6 +186,32 @@ inline Status advise(const void* pointer, std::size_t bytes, cudaMemoryAdvise ad
 }
 #endif
 
+// Modules that are loaded at run time, for the variables in them.
+inline constexpr bool has_libraries = CUDART_VERSION >= 12080;
+#if CUDART_VERSION >= 12080
+using Library = cudaLibrary_t;
+inline Status load_library(Library* library, const char* code) {
+  return cudaLibraryLoadData(library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
+}
+inline Status managed_of(void** pointer, std::size_t* bytes, Library library, const char* name) {
+  return cudaLibraryGetManaged(pointer, bytes, library, name);
+}
+inline Status unload_library(Library library) {
+  return cudaLibraryUnload(library);
+}
+#else
+using Library = void*;
+inline Status load_library(Library*, const char*) {
+  return cudaErrorNotSupported;
+}
+inline Status managed_of(void**, std::size_t*, Library, const char*) {
+  return cudaErrorNotSupported;
+}
+inline Status unload_library(Library) {
+  return cudaErrorNotSupported;
+}
+#endif
+
 // CUDA 12.8 brought batches of copies, CUDA 13.0 those of managed memory and a shorter signature for the first.
 inline constexpr bool has_copy_batch = CUDART_VERSION >= 12080;
 #if CUDART_VERSION >= 12080
@@ -363,6 +389,17 @@ inline bool last_prefetch_was_host_node(const void*, std::size_t) {
   return false;
 }
 
+inline constexpr bool has_libraries = false;
+using Library = void*;
+inline Status load_library(Library*, const char*) {
+  return hipErrorNotSupported;
+}
+inline Status managed_of(void**, std::size_t*, Library, const char*) {
+  return hipErrorNotSupported;
+}
+inline Status unload_library(Library) {
+  return hipErrorNotSupported;
+}
 inline constexpr bool has_copy_batch = false;
 inline Status copy_batch(void**, const void**, std::size_t*, std::size_t, NativeStream) {
   return hipErrorNotSupported;

@@ -120,7 +120,7 @@ void account(Case& c, Way way, int gpu) {
                     : pages == "small" ? memory::Pages::small
                                        : memory::Pages::standard;
   }
-  const bool either = way == Way::managed;
+  const bool either = is_managed(way);
   // Between two samples what the first gave back comes to the processor's own pages.
   const std::size_t most_ballast = kSamples * bytes + kMostBallast;
   c.needs((on_device(way) ? 0 : bytes) + most_ballast, on_device(way) || either ? bytes : 0);

@@ -208,7 +208,7 @@ void chase_on_gpu(Case& c, const Route& route) {
   }
   if (has_pages_axis(route.from)) host.pages = pages_of(c);
   const std::size_t building = Chain::bytes_needed(shape.slots);
-  const bool moves = route.from.way == Way::managed;
+  const bool moves = is_managed(route.from.way);
   c.needs(building + (on_gpu ? 0 : shape.bytes), on_gpu || moves ? shape.bytes : 0);
 
   const PeerAccess peer(owner, reader);
