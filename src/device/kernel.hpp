@@ -74,7 +74,7 @@ Kernel(const char*, void (*)(Parameters...)) -> Kernel<Parameters...>;
 
 #define ISTHMUS_KERNEL(...)   \
   ::isthmus::device::Kernel { \
-#__VA_ARGS__, __VA_ARGS__ \
+    #__VA_ARGS__, __VA_ARGS__ \
   }
 
 namespace detail {

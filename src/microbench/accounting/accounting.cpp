@@ -147,8 +147,7 @@ void account(Case& c, Way way, int gpu) {
   Ballast ballast(most_ballast, {.numa_node = node, .pages = options.pages});
   bool counted = true;
   c.sparing(kSamples, 0);
-  c.verify(
-      "every page holds what was written", [&] { return static_cast<double>(wrong); }, 0);
+  c.verify("every page holds what was written", [&] { return static_cast<double>(wrong); }, 0);
   c.sample(std::move(metrics), [&] {
     if (!c.emulated()) counted = ballast.take();
     const auto before = read_all(nothing);

@@ -180,8 +180,7 @@ void chase_on_cpu(Case& c, const Route& route) {
     return taken;
   };
   walk(shape.warming());
-  c.verify(
-      "each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
+  c.verify("each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
   c.sample(latency_metric("latency", "clock"), [&] {
     if (flushed && !memory::flush_host_caches(data, shape.bytes))
       throw Skip("a program may not drop lines from this CPU's caches");
@@ -261,8 +260,7 @@ void chase_on_gpu(Case& c, const Route& route) {
   // once is timed, too, and what it takes is taken off.
   constexpr std::size_t kFirstLevelLines = 8192;
   const std::size_t around = shape.slots <= kFirstLevelLines ? shape.slots : 0;
-  c.verify(
-      "each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
+  c.verify("each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
   c.sample(latency_metric("latency", timed.timer()), [&] {
     const double filling = around > 0 ? walk(around) : 0;
     const double taken = walk(around + shape.hops);

@@ -205,8 +205,7 @@ void send(Case& c, const Kind& kind, bool duplex) {
   std::size_t wrong = 0;
   if (pair.partner() >= 0)
     wrong = incoming.wrong(pattern_of(pair.partner()), pair.leads() && !duplex ? bytes : bytes * window);
-  c.verify(
-      "every byte arrived", [wrong] { return static_cast<double>(wrong); }, 0);
+  c.verify("every byte arrived", [wrong] { return static_cast<double>(wrong); }, 0);
 }
 
 Workload workload(const Kind& kind, bool duplex) {
