@@ -141,6 +141,8 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       {"device_address", copies},
       {"malloc_managed", managed},
       {"free_managed", [] { free_managed(nullptr); }},
+      {"malloc_static_managed", [] { free_static_managed(malloc_static_managed(64)); }},
+      {"free_static_managed", [] { free_static_managed(nullptr); }},
       {"copy", copies},
       {"copy_async", copies},
       {"fill_async", copies},
