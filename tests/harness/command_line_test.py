@@ -435,6 +435,8 @@ class CommandLine(unittest.TestCase):
             "synchronize",
             "register_host",
             "unregister_host",
+            "malloc_static_managed",
+            "free_static_managed",
             "stream_idle",
             "event_synchronize",
             "event_done",

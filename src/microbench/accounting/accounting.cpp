@@ -25,9 +25,8 @@ using namespace harness;
 constexpr int kSamples = 3;
 constexpr std::size_t kMostBallast = std::size_t{1} << 30;
 
-/// Memory that is held while others are counted. Each processor keeps pages for itself that were freed there, a
-/// gibibyte and more, and the kernel does not count them as free: an allocation that is served from them changes
-/// neither MemFree nor what libnuma says. This takes them away first.
+/// Memory that is held while others are counted. Where a processor seems to keep pages for itself that were freed
+/// there, a gibibyte and more, an allocation changes neither MemFree nor what libnuma says. This takes them away first.
 class Ballast {
  public:
   Ballast(std::size_t most, memory::HostBlockOptions options) : most_(most), options_(options) {}
