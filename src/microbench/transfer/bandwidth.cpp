@@ -7,7 +7,7 @@
 
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
-#include "microbench/transfer/axes.hpp"
+#include "microbench/axes.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/limits.hpp"
@@ -344,8 +344,9 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
 Preset paper_preset(const Path& path) {
   const Uses uses(path);
   Preset preset{.name = "paper-commscope",
-                .help = "Comm|Scope: 256 x 256 threads, 4 bytes an access, a byte written a page, all sizes, five "
-                        "processes of a second each",
+                .help =
+                    "Comm|Scope: 256 x 256 threads, 4 bytes an access, a byte written a page, all sizes, five "
+                    "processes of a second each",
                 .settings = {},
                 .sizes = {},
                 .sweep_axis = "bytes",

@@ -66,7 +66,7 @@ void queue_touch(device::Stream& stream, std::byte* range, std::size_t bytes, st
 /// Queues kernels that follow a chain of `hops` indices from its first, each telling in units of `step` words where the
 /// next one lies, and write where it ends to `*end`. One thread at a time does, in one block after the other of as many
 /// `blocks`: where they are as many as the multiprocessors, each of these has its turn, near to the memory or far.
-void queue_chase(device::Stream& stream, const std::uint64_t* chain, std::size_t step, std::size_t hops, unsigned blocks,
-                 std::uint64_t* end);
+void queue_chase(device::Stream& stream, const std::uint64_t* chain, std::size_t step, std::size_t hops,
+                 unsigned blocks, std::uint64_t* end);
 
 }  // namespace isthmus::microbench::transfer

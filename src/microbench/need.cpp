@@ -1,0 +1,27 @@
+#include "microbench/need.hpp"
+
+#include <string>
+
+#include "device/device.hpp"
+#include "harness/workload.hpp"
+#include "memory/numa_nodes.hpp"
+
+namespace isthmus::microbench {
+
+using harness::Skip;
+
+void need_node(int node) {
+  // A kernel that knows no nodes has all memory on what we call node 0.
+  const bool only_one = memory::highest_numa_node() < 0 && node == 0;
+  if (node >= 0 && !only_one && !memory::numa_node_usable(node))
+    throw Skip("NUMA node " + std::to_string(node) + " has no memory that this process may use");
+}
+
+void need_gpu(int gpu) {
+  const int gpus = device::count();
+  if (gpu >= gpus)
+    throw Skip("gpu" + std::to_string(gpu) + " is not there: this process sees " + std::to_string(gpus) +
+               (gpus == 1 ? " GPU" : " GPUs"));
+}
+
+}  // namespace isthmus::microbench
