@@ -29,7 +29,7 @@ TEST(Processors, AreThoseOfThisProcess) {
 }
 
 TEST(Processors, OfAMachineWithTwoNodesAndTwoThreadsACore) {
-  const auto machine = read_processors("[numa] pack:2 [numa] l3:2(size=8MB) core:3 pu:2");
+  const auto machine = read_processors("[numa] pack:2 [numa] l3:2(size=8MiB) core:3 pu:2");
   ASSERT_EQ(machine.cores.size(), 12u);
   for (const auto& core : machine.cores) EXPECT_EQ(core.processors.size(), 2u);
   EXPECT_EQ(machine.last_level_cache_bytes, std::size_t{4} * (8 << 20));

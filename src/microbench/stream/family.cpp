@@ -27,6 +27,7 @@ const Family family("stream/", workloads);
 
 void add_bytes_axis(Workload& workload, std::int64_t usual) {
   Axis bytes = bytes_axis("bytes", "bytes of one array, of which the operation uses one to three", usual, kPiece * 8);
+  bytes.usual = {usual};
   bytes.sweep = powers(4 * kKi, 4 * kGi);
   workload.axis(std::move(bytes));
 }

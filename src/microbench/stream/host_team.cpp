@@ -11,7 +11,7 @@ namespace isthmus::microbench::stream {
 HostTeam::HostTeam(std::vector<int> processors, int numa_node)
     : crew_(std::move(processors)), numa_node_(numa_node), own_(crew_.size()) {}
 
-memory::Part HostTeam::part_of(const Arrays& arrays, unsigned thread) const {
+memory::Part HostTeam::own_part(const Arrays& arrays, unsigned thread) const {
   const auto pieces = memory::part_of(arrays.count / kPiece, crew_.size(), thread);
   return {pieces.first * kPiece, pieces.last * kPiece};
 }
@@ -19,7 +19,7 @@ memory::Part HostTeam::part_of(const Arrays& arrays, unsigned thread) const {
 void HostTeam::write_inputs(const Arrays& arrays, std::uint64_t seed) {
   crew_.run([&](unsigned thread) {
     const memory::ScopedMemoryNode on_node(numa_node_);
-    const auto part = part_of(arrays, thread);
+    const auto part = own_part(arrays, thread);
     for (std::size_t i = part.first; arrays.first != nullptr && i < part.last; ++i) arrays.first[i] = input(seed, 0, i);
     for (std::size_t i = part.first; arrays.second != nullptr && i < part.last; ++i)
       arrays.second[i] = input(seed, 1, i);
@@ -29,7 +29,7 @@ void HostTeam::write_inputs(const Arrays& arrays, std::uint64_t seed) {
 
 void HostTeam::poison(const Arrays& arrays) {
   crew_.run([&](unsigned thread) {
-    const auto part = part_of(arrays, thread);
+    const auto part = own_part(arrays, thread);
     if (arrays.out != nullptr) std::memset(arrays.out + part.first, 0xff, (part.last - part.first) * sizeof(double));
     own_[thread].sum = 0;
   });
@@ -37,7 +37,7 @@ void HostTeam::poison(const Arrays& arrays) {
 
 double HostTeam::run(Operation operation, Stores stores, const Arrays& arrays, int times) {
   crew_.run([&](unsigned thread) {
-    const auto part = part_of(arrays, thread);
+    const auto part = own_part(arrays, thread);
     auto& own = own_[thread];
     double sum = 0;
     crew_.meet();

@@ -29,7 +29,7 @@ class HostTeam {
   struct alignas(128) Own {
     double begin = 0, end = 0, sum = 0;
   };
-  memory::Part part_of(const Arrays& arrays, unsigned thread) const;
+  memory::Part own_part(const Arrays& arrays, unsigned thread) const;
 
   memory::Crew crew_;
   int numa_node_;
