@@ -26,27 +26,28 @@ memory::Pages pages_of(const Case& c) {
 }
 
 void run(Case& c, Operation operation) {
-  const CpuSettings settings = cpu_settings(c, operation);
+  const ThreadPlaces places = thread_places(c);
+  const Stores stores = stores_of(c, operation);
   const std::size_t count = elements_of(c), bytes = count * sizeof(double);
   const auto& operation_facts = facts(operation);
   c.needs(operation_facts.arrays() * bytes, 0);
 
   std::vector<memory::HostBlock> blocks;
   for (unsigned i = 0; i < operation_facts.arrays(); ++i)
-    blocks.emplace_back(memory::HostKind::pageable, bytes, memory::HostBlockOptions{settings.memory_node, pages_of(c)});
+    blocks.emplace_back(memory::HostKind::pageable, bytes, memory::HostBlockOptions{places.memory_node, pages_of(c)});
   const auto array = [&](unsigned i) { return reinterpret_cast<double*>(blocks[i].data()); };
   Arrays arrays{.count = count};
   if (operation_facts.reads > 0) arrays.first = array(0);
   if (operation_facts.reads > 1) arrays.second = array(1);
   if (operation_facts.writes > 0) arrays.out = array(operation_facts.reads);
 
-  HostTeam team(settings.processors, settings.memory_node);
+  HostTeam team(places.processors, places.memory_node);
   team.write_inputs(arrays, c.seed());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     for (auto& sentence : blocks[i].disagreements("array " + std::to_string(i)))
       c.warn("placement_disagrees", std::move(sentence));
   }
-  measure_on_cpu(c, operation, team, settings.stores, arrays);
+  measure_on_cpu(c, operation, team, stores, arrays);
 }
 
 Preset paper_preset() {

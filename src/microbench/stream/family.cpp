@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "memory/processors.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/need.hpp"
 #include "microbench/stream/checks.hpp"
 
 namespace isthmus::microbench::stream {
@@ -41,23 +39,7 @@ void add_sizes(Workload& workload) {
 }
 
 void add_cpu_axes(Workload& workload, Operation operation, const Machine& machine, bool several) {
-  const auto cores = static_cast<std::int64_t>(memory::processors().cores.size());
-  Axis threads = number_axis("threads", "threads, one a core; 0: as many as there are cores", 0, 0);
-  if (several && cores > 1) threads.usual.emplace_back(std::int64_t{1});
-  if (several && cores > 3) threads.usual.emplace_back(cores / 2);
-  if (several) threads.usual.emplace_back(std::int64_t{0});
-  for (std::int64_t count = 1; count <= cores; ++count) threads.listed.emplace_back(count);
-  Axis cores_of = number_axis("cores", "NUMA node whose cores run the threads; -1: that of the memory", -1, -1);
-  Axis node = number_axis("node", "NUMA node of the memory; -1: beside each thread", -1, -1);
-  for (const int each : machine.memory_nodes) {
-    cores_of.listed.emplace_back(std::int64_t{each});
-    node.listed.emplace_back(std::int64_t{each});
-  }
-  workload.axis(std::move(threads))
-      .axis(std::move(node))
-      .axis(std::move(cores_of))
-      .axis(choice_axis("bind", "cores that fewer threads than cores take: far apart or side by side",
-                        {"spread", "close"}));
+  add_thread_axes(workload, machine, several);
   if (facts(operation).writes == 0) return;
   Axis stores = choice_axis("stores", "through the caches (a line is fetched before it is changed) or past them",
                             {"standard", "streaming"});
@@ -65,25 +47,10 @@ void add_cpu_axes(Workload& workload, Operation operation, const Machine& machin
   workload.axis(std::move(stores));
 }
 
-CpuSettings cpu_settings(Case& c, Operation operation) {
-  CpuSettings settings;
-  const auto node = static_cast<int>(c.integer("node"));
-  need_node(node);
-  settings.memory_node = node >= 0 ? node : c.numa_node();
-  const auto cores_of = static_cast<int>(c.integer("cores"));
-  need_node(cores_of);
-  const auto cores = memory::processors().on_node(cores_of >= 0 ? cores_of : settings.memory_node);
-  const auto threads = static_cast<unsigned>(c.integer("threads"));
-  settings.processors =
-      memory::places(cores, threads, c.choice("bind") == "close" ? memory::Binding::close : memory::Binding::spread);
-  if (settings.processors.empty())
-    throw Skip(std::to_string(threads) + " threads need as many processors, and this process may use " +
-               std::to_string(memory::places(cores, 0, memory::Binding::close).size()) + " cores there");
-  if (facts(operation).writes > 0 && c.choice("stores") == "streaming") {
-    if (!has_streaming_stores()) throw Skip("this build has no stores past the caches for this CPU");
-    settings.stores = Stores::streaming;
-  }
-  return settings;
+Stores stores_of(const Case& c, Operation operation) {
+  if (facts(operation).writes == 0 || c.choice("stores") == "standard") return Stores::standard;
+  if (!has_streaming_stores()) throw Skip("this build has no stores past the caches for this CPU");
+  return Stores::streaming;
 }
 
 std::size_t elements_of(const Case& c) {

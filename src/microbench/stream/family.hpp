@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "microbench/cpu_threads.hpp"
 #include "microbench/stream/host_team.hpp"
 
 namespace isthmus::microbench::stream {
@@ -21,13 +22,8 @@ void add_cpu_axes(harness::Workload& workload, Operation operation, const harnes
 void add_bytes_axis(harness::Workload& workload, std::int64_t usual);
 void add_sizes(harness::Workload& workload);
 
-/// As the axes of a case say. Throws harness::Skip where that cannot be.
-struct CpuSettings {
-  std::vector<int> processors;
-  int memory_node = -1;
-  Stores stores = Stores::standard;
-};
-CpuSettings cpu_settings(harness::Case& c, Operation operation);
+/// As the axis of a case says. Throws harness::Skip where this build has none.
+Stores stores_of(const harness::Case& c, Operation operation);
 /// Elements of an array. Throws harness::Skip where the bytes are no whole pieces.
 std::size_t elements_of(const harness::Case& c);
 

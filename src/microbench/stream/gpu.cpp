@@ -185,20 +185,21 @@ void run_on_cpu(Case& c, Operation operation, int gpu) {
   if (!memory::host_reaches(way, info))
     throw Skip("the CPU cannot use " + std::string(memory::name(way)) + " memory of " + info.name);
   const bool by_cpu = touched_by_cpu(c, way, info);
-  const CpuSettings settings = cpu_settings(c, operation);
+  const ThreadPlaces places = thread_places(c);
+  const Stores stores = stores_of(c, operation);
   const std::size_t count = elements_of(c);
   need_memory(c, way, facts(operation).arrays() * count * sizeof(double));
   const device::Selected on(gpu);
 
-  WayArrays arrays(operation, way, count, {.numa_node = settings.memory_node});
-  HostTeam team(settings.processors, settings.memory_node);
+  WayArrays arrays(operation, way, count, {.numa_node = places.memory_node});
+  HostTeam team(places.processors, places.memory_node);
   if (by_cpu) {
     team.write_inputs(arrays.host(), c.seed());
   } else {
     arrays.write_by_gpu(c.seed(), info);
   }
   arrays.report(c);
-  measure_on_cpu(c, operation, team, settings.stores, arrays.host());
+  measure_on_cpu(c, operation, team, stores, arrays.host());
 }
 
 std::vector<AxisValue> way_names(bool for_cpu) {
