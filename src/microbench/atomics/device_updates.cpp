@@ -12,7 +12,7 @@ __global__ void update_bins(T* bins, Order order, std::uint64_t first_run, std::
                             std::uint32_t* flags, unsigned long long* chunks_done) {
   __shared__ unsigned stop;
   const std::uint64_t start = order.start(first_run + blockIdx.x);
-  if (flags != nullptr && blockIdx.x == 0 && threadIdx.x == 0) device::store_release(&flags[0], 1u);
+  if (flags != nullptr && threadIdx.x == 0) device::store_release(&flags[0], 1u);  // whichever block comes first
   std::uint64_t done = 0;
   while (done < chunks) {
     const std::uint64_t base = start + done * per_thread * blockDim.x + threadIdx.x;

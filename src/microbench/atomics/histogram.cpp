@@ -326,6 +326,15 @@ class DeviceSide {
         done_block_(Way::device, cut.blocks() * sizeof(unsigned long long)),
         done_(cut.blocks()) {}
 
+  ~DeviceSide() {
+    try {
+      stream_.synchronize();          // the kernel must not outlive its flags
+    } catch (const device::Error&) {  // the first failure is the one to report
+    }
+  }
+  DeviceSide(const DeviceSide&) = delete;
+  DeviceSide& operator=(const DeviceSide&) = delete;
+
   /// Runs `meanwhile` while the kernel does its updates, then stops it; its updates a second. What each block did is
   /// noted in `bins`.
   template <class Meanwhile>
@@ -338,11 +347,12 @@ class DeviceSide {
                     .first_run = next_run_,
                     .system_scope = system_scope_,
                     .flags = reinterpret_cast<std::uint32_t*>(flag_block_.device_data())};
-    begin_.record(stream_);
-    queue_updates(stream_, bins_, order_, work, cut_.shape, reinterpret_cast<unsigned long long*>(done_block_.data()));
-    end_.record(stream_);
     {
       const Stop at_the_end{flags[1]};  // also where something fails: the kernel would go on for long
+      begin_.record(stream_);
+      queue_updates(stream_, bins_, order_, work, cut_.shape,
+                    reinterpret_cast<unsigned long long*>(done_block_.data()));
+      end_.record(stream_);
       const double since = now();
       while (std::atomic_ref<std::uint32_t>(flags[0]).load(std::memory_order_acquire) == 0) {
         if (now() - since > kPatience) throw std::runtime_error("the kernel did not begin within ten seconds");
