@@ -195,7 +195,8 @@ class HostSide {
 /// Updates of each thread, so that even one sample leaves no bin with more than it can count.
 template <class T>
 std::uint64_t fitting(std::uint64_t wanted, std::uint64_t threads, std::size_t bins, std::uint64_t parts = 1) {
-  const double most = static_cast<double>(most_of_bin<T>() / 2 / parts) * static_cast<double>(bins);
+  const std::uint64_t most_of_each = most_of_bin<T>() / 2 / parts;
+  const double most = static_cast<double>(most_of_each) * static_cast<double>(bins);
   const double each = std::min(static_cast<double>(wanted), std::floor(most / static_cast<double>(threads)));
   if (each < 1)
     throw Skip(std::to_string(threads) + " threads are more than these bins can count exactly",

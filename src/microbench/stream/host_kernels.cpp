@@ -1,5 +1,9 @@
 // Standard stores are loops as STREAM has them, which the compiler makes vector code of. It must not make calls of
-// memcpy of them (CMakeLists.txt tells it): a C library stores long copies past the caches as it thinks fit.
+// memcpy of them: a C library stores long copies past the caches as it thinks fit. GCC is told here, clang by
+// CMakeLists.txt.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-tree-loop-distribute-patterns")
+#endif
 
 #include "microbench/stream/host_kernels.hpp"
 
