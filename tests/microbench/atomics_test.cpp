@@ -157,7 +157,8 @@ TEST(ExpectedBins, AreThoseOfCountingOneByOne) {
   for (unsigned bits : {0u, 1u, 5u, 9u}) {
     const Order order{bits, 11};
     const std::uint64_t bins = std::uint64_t{1} << bits;
-    const std::vector<atomics::Run> runs{{0, 1}, {bins - 1, 2}, {order.start(1), 3 * bins + 7}, {5, 0}, {bins / 2, bins}};
+    const std::vector<atomics::Run> runs{
+        {0, 1}, {bins - 1, 2}, {order.start(1), 3 * bins + 7}, {5, 0}, {bins / 2, bins}};
     std::vector<std::uint32_t> counted(bins);
     std::uint64_t total = 0;
     for (const auto& run : runs) {

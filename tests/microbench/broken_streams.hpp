@@ -6,5 +6,5 @@
 #include "memory/crew.hpp"
 #include "microbench/stream/device_kernels.hpp"
 
-#define part_of(count, parts, index) part_of((count)-1, parts, index)
+#define part_of(count, parts, index) part_of((count) - 1, parts, index)
 #define kPerAccess 2 - 1

@@ -219,8 +219,7 @@ void on_cpu(Case& c) {
   threads.first_touch(places.memory_node, count);
   Bins<T> bins(order, at, true);
   const double all = static_cast<double>(each * threads.size());
-  c.verify(
-      "every bin and their sum", [&] { return bins.wrong(); }, 0);
+  c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
   c.sample(rate_metric("rate", "clock"), [&] {
     bins.make_room(each * threads.size(), threads.size());
     c.batch(batch_of(all));
@@ -293,8 +292,7 @@ void on_gpu(Case& c, int gpu) {
     next_run += cut.blocks();
   };
   Lanes lanes(c, {std::move(lane)});
-  c.verify(
-      "every bin and their sum", [&] { return bins.wrong(); }, 0);
+  c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
   c.sample(rate_metric("rate", lanes.timer()), [&] {
     bins.make_room(cut.all(), cut.blocks());
     const auto taken = read(c, lanes);
@@ -437,8 +435,7 @@ void on_both(Case& c, int gpu) {
   window = std::min({window, 0.5 * static_cast<double>(cut.all()) / gpu_first,
                      0.5 * static_cast<double>(most_cpu * host.size()) / cpu_first});
 
-  c.verify(
-      "every bin and their sum", [&] { return bins.wrong(); }, 0);
+  c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
   c.sample({rate_metric("cpu_rate", "clock"), rate_metric("gpu_rate", "event"), rate_metric("cpu_alone", "clock"),
             rate_metric("gpu_alone", "event"), share_metric("cpu_relative"), share_metric("gpu_relative")},
            [&] {

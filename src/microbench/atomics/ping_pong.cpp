@@ -120,8 +120,7 @@ void between_cores(Case& c) {
   }
   std::size_t wrong = 0;
   bool kept = true;
-  c.verify(
-      "what each side left is what the other found", [&] { return static_cast<double>(wrong); }, 0);
+  c.verify("what each side left is what the other found", [&] { return static_cast<double>(wrong); }, 0);
   const bool several = pairs.size() > 1;
   std::vector<Metric> metrics{latency("latency")};
   if (several) metrics.insert(metrics.end(), {latency("nearest"), latency("farthest")});
@@ -185,8 +184,7 @@ void with_gpu(Case& c, int gpu) {
     wrong += found;
     return seconds / (2.0 * turns);
   };
-  c.verify(
-      "what each side left is what the other found", [&] { return static_cast<double>(wrong); }, 0);
+  c.verify("what each side left is what the other found", [&] { return static_cast<double>(wrong); }, 0);
   c.sample(latency("latency"), [&] {
     c.batch(static_cast<int>(std::min<std::uint64_t>(2 * std::uint64_t{rounds}, 1u << 30)));
     return run(rounds);
