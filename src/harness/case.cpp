@@ -85,6 +85,10 @@ void Case::fallback(std::string reason) {
   state_.result.fallback = std::move(reason);
 }
 
+void Case::note(const std::string& name, std::string text) {
+  state_.result.notes[name] = std::move(text);
+}
+
 void Case::warn(std::string code, std::string message) {
   state_.result.warn(std::move(code), std::move(message));
 }

@@ -249,6 +249,7 @@ json record_json(const RunIdentity& run, const CaseResult& result) {
                  {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
                  {"error", result.error ? json(*result.error) : json(nullptr)}};
   if (!run.ranks.empty()) record["ranks"] = ranks_json(run);
+  if (!result.notes.empty()) record["notes"] = result.notes;
   if (const auto peak = peak_resident_bytes()) record["memory"]["peak_host_bytes"] = *peak;
   if (result.device) record["devices"].push_back(device_json(*result.device, result.before, result.after));
   for (const auto& other : result.other_devices)

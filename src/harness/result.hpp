@@ -3,6 +3,7 @@
 // What one case yields: filled while it is measured, turned into a record by record.hpp.
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,6 +71,7 @@ struct CaseResult {
   Verification verification;
   std::vector<Warning> warnings;
   std::optional<std::string> fallback, skipped, error;
+  std::map<std::string, std::string> notes;  ///< facts in words
   SkipKind skip_kind = SkipKind::unsupported;
   bool interrupted = false;
   bool device_lost = false;

@@ -182,6 +182,8 @@ class Case {
   void kernel(device::KernelInfo info, std::optional<device::LaunchShape> shape = std::nullopt);
   /// The staging that really ran, where it is not the one asked for ("direct: rows are not 16-byte multiples").
   void fallback(std::string reason);
+  /// A fact in words that belongs to the figures, such as an instruction that the compiler chose. `name` as of metrics.
+  void note(const std::string& name, std::string text);
   void warn(std::string code, std::string message);
 
   /// Runs the phased and overlapped readings (docs/method.md) around `body`, which queues the kernel(s) for one chunk

@@ -39,6 +39,7 @@ void saxpy(Case& c) {
   const auto n = c.extent("n");
   const auto threads = static_cast<unsigned>(c.extent("threads"));
   const auto ux = uniform(c.seed(), 0, -1, 1), uy = uniform(c.seed(), 1, -1, 1);
+  c.note("origin", "a fixture");
   const bool wrong = c.choice("fault") == "wrong", missing = c.choice("fault") == "missing";
   auto x = c.input<float>("x", n, ux, {sizeof(float), 0});
   auto y = c.inout<float>("y", n, uy, {sizeof(float), 0});

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "memory/numa_nodes.hpp"
 #include "memory/parallel.hpp"
@@ -52,6 +54,52 @@ TEST(Nodes, TellWhatIsFree) {
   if (node >= 0) {
     EXPECT_GT(numa_node_free_bytes(node).value_or(1), 0u);
   }
+}
+
+std::vector<int> first_processors(const std::vector<Core>& cores) {
+  std::vector<int> list;
+  for (const auto& core : cores) list.push_back(core.processors.front());
+  return list;
+}
+
+TEST(Processors, AreThoseOfThisProcess) {
+  const auto& found = processors();
+  std::set<int> distinct;
+  for (const auto& core : found.cores) {
+    ASSERT_FALSE(core.processors.empty());
+    distinct.insert(core.processors.begin(), core.processors.end());
+  }
+  EXPECT_EQ(distinct.size(), host_threads());
+  EXPECT_GT(found.last_level_cache_bytes, 0u);
+}
+
+TEST(Processors, OfAMachineWithTwoNodesAndTwoThreadsACore) {
+  const auto machine = read_processors("[numa] pack:2 [numa] l3:2(size=8MiB) core:3 pu:2");
+  ASSERT_EQ(machine.cores.size(), 12u);
+  for (const auto& core : machine.cores) EXPECT_EQ(core.processors.size(), 2u);
+  EXPECT_EQ(machine.last_level_cache_bytes, std::size_t{4} * (8 << 20));
+  const auto all = places(machine.cores, 0, Binding::close);
+  EXPECT_EQ(all, first_processors(machine.cores));
+  // A thread a core before any core has two.
+  const auto more = places(machine.cores, 13, Binding::close);
+  ASSERT_EQ(more.size(), 13u);
+  EXPECT_EQ(more.back(), machine.cores[0].processors[1]);
+  EXPECT_EQ(places(machine.cores, 24, Binding::spread).size(), 24u);
+  EXPECT_TRUE(places(machine.cores, 25, Binding::spread).empty());
+}
+
+TEST(Processors, AreTakenSideBySideOrFarApart) {
+  const auto machine = read_processors("pack:2 core:4 pu:1");
+  EXPECT_EQ(places(machine.cores, 2, Binding::close), (std::vector<int>{0, 1}));
+  EXPECT_EQ(places(machine.cores, 2, Binding::spread), (std::vector<int>{0, 4}));
+  EXPECT_EQ(places(machine.cores, 3, Binding::spread), (std::vector<int>{0, 2, 5}));
+}
+
+TEST(Processors, OfANodeAreItsOwnAndOfAMemoryOnlyNodeAll) {
+  const auto machine = read_processors("pack:2 [numa] core:4 pu:1");
+  EXPECT_EQ(first_processors(machine.on_node(1)), (std::vector<int>{4, 5, 6, 7}));
+  EXPECT_EQ(machine.on_node(-1).size(), 8u);
+  EXPECT_EQ(machine.on_node(9).size(), 8u) << "a node that has memory only";
 }
 
 }  // namespace

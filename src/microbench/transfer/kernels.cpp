@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "microbench/launch_shape.hpp"
+
 namespace isthmus::microbench::transfer {
 
 namespace {
@@ -102,19 +104,10 @@ __global__ void chase(const std::uint64_t* chain, std::size_t step, std::size_t 
   *at = place;
 }
 
-/// `waves`: how many times the blocks that the device holds at once.
 device::LaunchShape shape_for(const CopyGeometry& geometry, std::uint64_t turns, const device::DeviceInfo& device,
                               unsigned waves = 1) {
-  const unsigned threads = std::min(geometry.threads, static_cast<unsigned>(device.max_threads_per_block));
-  const auto resident = static_cast<std::uint64_t>(device.multiprocessors) *
-                        std::max(1u, static_cast<unsigned>(device.max_threads_per_multiprocessor) / threads);
-  // Kernels that share a device take half of it together: the latches that hold their streams are on it too, and one
-  // block that finds no room waits for the end of another kernel.
-  const std::uint64_t own =
-      geometry.sharers > 1 ? std::max<std::uint64_t>(1, resident / 2 / geometry.sharers) : waves * resident;
-  const std::uint64_t useful = (turns + threads - 1) / threads;
-  const std::uint64_t blocks = geometry.grid > 0 ? geometry.grid : std::min(own, useful);
-  return {.grid = static_cast<unsigned>(std::max<std::uint64_t>(blocks, 1)), .block = threads};
+  return microbench::shape_for(
+      {.threads = geometry.threads, .grid = geometry.grid, .waves = waves, .sharers = geometry.sharers}, turns, device);
 }
 
 template <class Body>
@@ -132,10 +125,7 @@ void with_width(unsigned width, Body body) {
 template <class T>
 device::LaunchShape contiguous_shape(const CopyGeometry& geometry, std::size_t bytes,
                                      const device::DeviceInfo& device) {
-  // Blocks that follow each other even out what the last ones take: on an H200, writes to a peer gain 1% over blocks
-  // that stay to the end, and copies within the GPU 7%.
-  constexpr unsigned kWaves = 16;
-  return shape_for(geometry, (bytes / sizeof(T) + kInFlight - 1) / kInFlight, device, kWaves);
+  return shape_for(geometry, (bytes / sizeof(T) + kInFlight - 1) / kInFlight, device, kStreamingWaves);
 }
 
 }  // namespace

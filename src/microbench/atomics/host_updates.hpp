@@ -1,0 +1,39 @@
+#pragma once
+
+// Atomic updates by one thread of the CPU. Each type has a function of its own, whose machine code the build reads.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "microbench/atomics/bins.hpp"
+
+namespace isthmus::microbench::atomics {
+
+enum class Type { u32, u64, f32, f64 };
+
+/// Adds 1 to `count` bins, from place `start` of the order on.
+void update_u32(std::uint32_t* bins, Order order, std::uint64_t start, std::uint64_t count);
+void update_u64(unsigned long long* bins, Order order, std::uint64_t start, std::uint64_t count);
+void update_f32(float* bins, Order order, std::uint64_t start, std::uint64_t count);
+void update_f64(double* bins, Order order, std::uint64_t start, std::uint64_t count);
+
+inline void update(std::uint32_t* bins, Order order, std::uint64_t start, std::uint64_t count) {
+  update_u32(bins, order, start, count);
+}
+inline void update(unsigned long long* bins, Order order, std::uint64_t start, std::uint64_t count) {
+  update_u64(bins, order, start, count);
+}
+inline void update(float* bins, Order order, std::uint64_t start, std::uint64_t count) {
+  update_f32(bins, order, start, count);
+}
+inline void update(double* bins, Order order, std::uint64_t start, std::uint64_t count) {
+  update_f64(bins, order, start, count);
+}
+
+/// What the compiler made of the addition: "native add (lock addl)", "compare-and-swap loop (lock cmpxchg)", or
+/// "unknown: " and the reason. Read from the disassembly when this was built.
+std::string host_instruction(Type type);
+std::string device_instruction(Type type, bool system_scope);
+
+}  // namespace isthmus::microbench::atomics

@@ -1,0 +1,93 @@
+// stream/cpu/<operation>: what the CPU gets from its own memory.
+
+#include <algorithm>
+
+#include "memory/host_block.hpp"
+#include "memory/processors.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/stream/family.hpp"
+
+namespace isthmus::microbench::stream {
+
+using namespace harness;
+
+namespace {
+
+/// Four times all last-level caches, as STREAM's rules have it; whole mebibytes, and no less than 64 of them.
+std::int64_t usual_bytes() {
+  const auto cache = static_cast<std::int64_t>(memory::processors().last_level_cache_bytes);
+  return std::max(64 * kMi, (4 * cache + kMi - 1) / kMi * kMi);
+}
+
+memory::Pages pages_of(const Case& c) {
+  return c.choice("pages") == "huge"    ? memory::Pages::huge
+         : c.choice("pages") == "small" ? memory::Pages::small
+                                        : memory::Pages::standard;
+}
+
+void run(Case& c, Operation operation) {
+  const ThreadPlaces places = thread_places(c);
+  const Stores stores = stores_of(c, operation);
+  const std::size_t count = elements_of(c), bytes = count * sizeof(double);
+  const auto& operation_facts = facts(operation);
+  c.needs(operation_facts.arrays() * bytes, 0);
+
+  std::vector<memory::HostBlock> blocks;
+  for (unsigned i = 0; i < operation_facts.arrays(); ++i)
+    blocks.emplace_back(memory::HostKind::pageable, bytes, memory::HostBlockOptions{places.memory_node, pages_of(c)});
+  const auto array = [&](unsigned i) { return reinterpret_cast<double*>(blocks[i].data()); };
+  Arrays arrays{.count = count};
+  if (operation_facts.reads > 0) arrays.first = array(0);
+  if (operation_facts.reads > 1) arrays.second = array(1);
+  if (operation_facts.writes > 0) arrays.out = array(operation_facts.reads);
+
+  HostTeam team(places.processors, places.memory_node);
+  team.write_inputs(arrays, c.seed());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (auto& sentence : blocks[i].disagreements("array " + std::to_string(i)))
+      c.warn("placement_disagrees", std::move(sentence));
+  }
+  measure_on_cpu(c, operation, team, stores, arrays);
+}
+
+Preset paper_preset() {
+  Preset preset;
+  preset.name = "paper-fig3";
+  preset.help = "mi300a-upm-2025, Figure 3, CPU: arrays of 610 MiB, every number of threads";
+  preset.settings = {{"bytes", 610 * kMi}, {"stores", "standard"}};
+  preset.sweep_axis = "threads";
+  for (std::int64_t count = 1; count <= static_cast<std::int64_t>(memory::processors().cores.size()); ++count)
+    preset.sweep.emplace_back(count);
+  return preset;
+}
+
+Workload workload(Operation operation, const Machine& machine) {
+  const auto& operation_facts = facts(operation);
+  Workload w("stream/cpu/" + std::string(operation_facts.name), [operation](Case& c) { run(c, operation); });
+  w.version(1)
+      .summary("memory of the host, by threads of the CPU: " + std::string(operation_facts.formula))
+      .source("mi300a-upm-2025, section IV-B and Figure 3")
+      .tags({"stream", "cpu"})
+      .stagings({})
+      .metrics({"time", "rate"})
+      .estimate([arrays = operation_facts.arrays()](const CaseSpec& spec) {
+        return 20e-6 + arrays * static_cast<double>(spec.integer("bytes")) / 10e9;
+      })
+      .native();
+  add_bytes_axis(w, usual_bytes());
+  add_cpu_axes(w, operation, machine, true);
+  w.axis(choice_axis("pages", "pages of the arrays", {"standard", "small", "huge"}));
+  add_sizes(w);
+  if (operation == Operation::triad) w.preset(paper_preset());
+  return w;
+}
+
+}  // namespace
+
+std::vector<Workload> cpu_workloads(const Machine& machine) {
+  std::vector<Workload> list;
+  for (const auto& each : kOperations) list.push_back(workload(each.operation, machine));
+  return list;
+}
+
+}  // namespace isthmus::microbench::stream

@@ -1,0 +1,34 @@
+#pragma once
+
+// The operations on a GPU.
+
+#include <cstdint>
+
+#include "device/kernel.hpp"
+#include "microbench/launch_shape.hpp"
+#include "microbench/stream/operation.hpp"
+
+namespace isthmus::microbench::stream {
+
+/// Elements that one access of a thread takes.
+inline constexpr std::size_t kPerAccess = 2;
+
+struct Launched {
+  device::KernelInfo info;
+  device::LaunchShape shape;
+};
+
+/// How the operation is launched on the selected device: for the record, and for the number of partial sums.
+Launched describe(Operation operation, std::size_t count, const BlockRequest& blocks, const device::DeviceInfo& device);
+
+/// Queues the operation on all elements, a multiple of kPerAccess. Reading leaves a sum of each block in `sums`.
+void queue(device::Stream& stream, Operation operation, const Arrays& arrays, double* sums, const BlockRequest& blocks,
+           const device::DeviceInfo& device);
+
+/// Queues a kernel that writes input array `array`.
+void queue_input(device::Stream& stream, double* to, std::size_t count, std::uint64_t seed, std::uint64_t array,
+                 const device::DeviceInfo& device);
+/// Queues a kernel that writes what no result is (NaN).
+void queue_poison(device::Stream& stream, double* to, std::size_t count, const device::DeviceInfo& device);
+
+}  // namespace isthmus::microbench::stream

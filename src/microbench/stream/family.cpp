@@ -1,0 +1,107 @@
+// stream/*: bandwidth of memory as the CPU and each GPU see it, by operation.
+
+#include "microbench/stream/family.hpp"
+
+#include <algorithm>
+
+#include "microbench/axes.hpp"
+#include "microbench/stream/checks.hpp"
+
+namespace isthmus::microbench::stream {
+
+using namespace harness;
+
+namespace {
+
+std::vector<Workload> workloads(const Machine& machine) {
+  auto all = cpu_workloads(machine);
+  for (auto& workload : gpu_workloads(machine)) all.push_back(std::move(workload));
+  return all;
+}
+
+const Family family("stream/", workloads);
+
+}  // namespace
+
+void add_bytes_axis(Workload& workload, std::int64_t usual) {
+  Axis bytes = bytes_axis("bytes", "bytes of one array, of which the operation uses one to three", usual, kPiece * 8);
+  bytes.usual = {usual};
+  bytes.sweep = powers(4 * kKi, 4 * kGi);
+  workload.axis(std::move(bytes));
+}
+
+void add_sizes(Workload& workload) {
+  workload.size("tiny", {{"bytes", 1 * kMi}})
+      .size("small", {{"bytes", 16 * kMi}})
+      .size("medium", {{"bytes", 128 * kMi}})
+      .size("large", {{"bytes", 1 * kGi}})
+      .size("super", {{"bytes", 4 * kGi}});
+}
+
+void add_cpu_axes(Workload& workload, Operation operation, const Machine& machine, bool several) {
+  add_thread_axes(workload, machine, several);
+  if (facts(operation).writes == 0) return;
+  Axis stores = choice_axis("stores", "through the caches (a line is fetched before it is changed) or past them",
+                            {"standard", "streaming"});
+  if (several) stores.usual = stores.allowed;
+  workload.axis(std::move(stores));
+}
+
+Stores stores_of(const Case& c, Operation operation) {
+  if (facts(operation).writes == 0 || c.choice("stores") == "standard") return Stores::standard;
+  if (!has_streaming_stores()) throw Skip("this build has no stores past the caches for this CPU");
+  return Stores::streaming;
+}
+
+std::size_t elements_of(const Case& c) {
+  const std::size_t bytes = c.extent("bytes"), piece = kPiece * sizeof(double);
+  if (bytes % piece != 0)
+    throw Skip(std::to_string(bytes) + " bytes are no whole pieces of " + std::to_string(piece) + " bytes",
+               SkipKind::not_applicable);
+  return bytes / sizeof(double);
+}
+
+std::vector<Metric> metrics(Operation operation, std::size_t count, const std::string& timer, double moved) {
+  const double needed = facts(operation).arrays() * sizeof(double) * static_cast<double>(count);
+  Metric time{.name = "time", .unit = "s", .better = Better::lower, .timer = timer};
+  Metric rate{.name = "rate", .unit = "B/s", .better = Better::higher, .timer = timer};
+  for (auto* metric : {&time, &rate}) {
+    metric->bytes_needed = needed;
+    metric->bytes_moved = moved;
+    metric->limit_reason = "nobody tells the peak of the host's memory";
+  }
+  return {std::move(time), std::move(rate)};
+}
+
+void measure_on_cpu(Case& c, Operation operation, HostTeam& team, Stores stores, const Arrays& arrays) {
+  const auto& operation_facts = facts(operation);
+  const double bytes = static_cast<double>(arrays.count) * sizeof(double);
+  const unsigned fetched = stores == Stores::standard ? operation_facts.writes : 0;
+  const auto both = metrics(operation, arrays.count, "clock", bytes * (operation_facts.arrays() + fetched));
+  const double needed = bytes * operation_facts.arrays();
+
+  const double sum = operation == Operation::read ? expected_sum(c.seed(), arrays.count) : 0;
+  const auto wrong = [&]() -> std::size_t {
+    if (operation == Operation::read) return team.sum() == sum ? 0 : 1;
+    return wrong_results(operation, c.seed(), arrays.out, arrays.count, Reach::host);
+  };
+  c.verify(
+      "every element after all repetitions, and after one more over poison",
+      [&] {
+        const std::size_t after_all = wrong();
+        team.poison(arrays);
+        team.run(operation, stores, arrays, 1);
+        return static_cast<double>(after_all + wrong());
+      },
+      0);
+  const int times =
+      c.batch_for("clock", c.largest_batch(), [&](int n) { return team.run(operation, stores, arrays, n); });
+  c.sample(both, [&] {
+    c.batch(times);
+    const double seconds = team.run(operation, stores, arrays, times) / times;
+    return std::vector{seconds, needed / seconds};
+  });
+  if (!team.kept_places()) c.warn("threads_strayed", "the system refused to keep threads on the cores they were given");
+}
+
+}  // namespace isthmus::microbench::stream

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "microbench/cpu_threads.hpp"
+#include "microbench/stream/host_team.hpp"
+
+namespace isthmus::microbench::stream {
+
+/// stream/cpu/<operation>.
+std::vector<harness::Workload> cpu_workloads(const harness::Machine& machine);
+/// stream/gpu<N>/<operation> and stream/gpu<N>/cpu-<operation>.
+std::vector<harness::Workload> gpu_workloads(const harness::Machine& machine);
+
+// What the two have in common.
+
+/// Axes of the threads of the CPU; `several`: a run takes several numbers of them, and both kinds of stores.
+void add_cpu_axes(harness::Workload& workload, Operation operation, const harness::Machine& machine, bool several);
+/// Bytes of one array.
+void add_bytes_axis(harness::Workload& workload, std::int64_t usual);
+void add_sizes(harness::Workload& workload);
+
+/// As the axis of a case says. Throws harness::Skip where this build has none.
+Stores stores_of(const harness::Case& c, Operation operation);
+/// Elements of an array. Throws harness::Skip where the bytes are no whole pieces.
+std::size_t elements_of(const harness::Case& c);
+
+/// time and rate: STREAM's bytes are needed; `moved` are those that pass the memory.
+std::vector<harness::Metric> metrics(Operation operation, std::size_t count, const std::string& timer, double moved);
+
+/// Samples the operation on the CPU and verifies what it leaves.
+void measure_on_cpu(harness::Case& c, Operation operation, HostTeam& team, Stores stores, const Arrays& arrays);
+
+}  // namespace isthmus::microbench::stream

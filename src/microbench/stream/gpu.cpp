@@ -1,0 +1,273 @@
+// stream/gpu<N>/<operation>: what a GPU gets from memory of every way of allocating.
+// stream/gpu<N>/cpu-<operation>: what the CPU gets from memory allocated for that GPU.
+
+#include <algorithm>
+#include <memory>
+
+#include "harness/lanes.hpp"
+#include "memory/processors.hpp"
+#include "memory/way.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/need.hpp"
+#include "microbench/stream/checks.hpp"
+#include "microbench/stream/device_kernels.hpp"
+#include "microbench/stream/family.hpp"
+
+namespace isthmus::microbench::stream {
+
+using namespace harness;
+using memory::Way;
+
+namespace {
+
+/// Arrays of one way of allocating, filled.
+class WayArrays {
+ public:
+  WayArrays(Operation operation, Way way, std::size_t count, memory::HostBlockOptions options) {
+    const auto& operation_facts = facts(operation);
+    for (unsigned i = 0; i < operation_facts.arrays(); ++i)
+      blocks_.push_back(std::make_unique<memory::WayBlock>(way, count * sizeof(double), options));
+    const auto assign = [&](Arrays& arrays, auto address) {
+      arrays.count = count;
+      if (operation_facts.reads > 0) arrays.first = reinterpret_cast<double*>(address(*blocks_[0]));
+      if (operation_facts.reads > 1) arrays.second = reinterpret_cast<double*>(address(*blocks_[1]));
+      if (operation_facts.writes > 0) arrays.out = reinterpret_cast<double*>(address(*blocks_[operation_facts.reads]));
+    };
+    assign(host_, [](const memory::WayBlock& block) { return block.data(); });
+    assign(device_, [](const memory::WayBlock& block) { return block.device_data(); });
+  }
+
+  const Arrays& host() const { return host_; }
+  const Arrays& device() const { return device_; }
+
+  /// Writes the inputs, and poison into the output, by kernels.
+  void write_by_gpu(std::uint64_t seed, const device::DeviceInfo& info) {
+    device::Stream stream;
+    if (device_.first != nullptr) queue_input(stream, device_.first, device_.count, seed, 0, info);
+    if (device_.second != nullptr) queue_input(stream, device_.second, device_.count, seed, 1, info);
+    if (device_.out != nullptr) queue_poison(stream, device_.out, device_.count, info);
+    stream.synchronize();
+  }
+  void report(Case& c) const {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      for (auto& sentence : blocks_[i]->disagreements("array " + std::to_string(i)))
+        c.warn("placement_disagrees", std::move(sentence));
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<memory::WayBlock>> blocks_;
+  Arrays host_, device_;
+};
+
+Way way_of(const Case& c, const device::DeviceInfo& info) {
+  const Way way = memory::way(c.choice("memory"));
+  if (auto reason = memory::lack(way, info)) throw Skip(*reason);
+  return way;
+}
+
+bool touched_by_cpu(const Case& c, Way way, const device::DeviceInfo& info) {
+  if (c.choice("first_touch") != "cpu") return false;
+  if (!memory::host_reaches(way, info))
+    throw Skip("the CPU cannot touch " + std::string(memory::name(way)) + " memory of " + info.name,
+               SkipKind::not_applicable);
+  return true;
+}
+
+void need_memory(Case& c, Way way, std::size_t bytes) {
+  const bool on_host = memory::stays_on_host(way) || way == Way::system || way == Way::managed;
+  const bool on_device = !memory::stays_on_host(way) && way != Way::system;
+  c.needs(on_host ? bytes : 0, on_device ? bytes : 0);
+}
+
+/// What the hardware allows at most, counted as STREAM counts.
+void set_limit(Metric& rate, Operation operation, Way way, const device::DeviceInfo& info) {
+  if (way == Way::system && !info.integrated) {
+    rate.limit_reason = "the system decides where malloc'd pages lie";
+    return;
+  }
+  if (!memory::stays_on_host(way) || info.integrated) {
+    rate.limit = info.memory_bandwidth;
+    rate.limit_source = "peak device memory bandwidth";
+    rate.limit_reason = rate.limit ? "" : "the device does not tell its memory bandwidth";
+    return;
+  }
+  std::string reason;
+  const auto link = device::link(info.index, -1, &reason);
+  rate.limit_reason = link ? "" : reason;
+  if (!link) return;
+  const auto& operation_facts = facts(operation);
+  // Both directions of the link are there at once; the fuller one decides.
+  rate.limit = link->rate * operation_facts.arrays() / std::max(operation_facts.reads, operation_facts.writes);
+  rate.limit_source = link->text;
+}
+
+void run_on_gpu(Case& c, Operation operation, int gpu) {
+  need_gpu(gpu);
+  const auto info = device::info(gpu);
+  const Way way = way_of(c, info);
+  const bool by_cpu = touched_by_cpu(c, way, info);
+  const auto node = static_cast<int>(c.integer("node"));
+  need_node(node);
+  const std::size_t count = elements_of(c);
+  const auto& operation_facts = facts(operation);
+  need_memory(c, way, operation_facts.arrays() * count * sizeof(double));
+  const device::Selected on(gpu);
+  const int memory_node = node >= 0 ? node : c.numa_node();
+  const BlockRequest blocks{.threads = static_cast<unsigned>(c.extent("block")),
+                            .grid = static_cast<unsigned>(c.integer("grid"))};
+
+  WayArrays arrays(operation, way, count, {.numa_node = memory_node});
+  if (by_cpu) {
+    HostTeam(memory::places(memory::processors().on_node(memory_node), 0, memory::Binding::close), memory_node)
+        .write_inputs(arrays.host(), c.seed());
+  } else {
+    arrays.write_by_gpu(c.seed(), info);
+  }
+  arrays.report(c);
+  const Launched launched = describe(operation, count, blocks, info);
+  c.kernel(launched.info, launched.shape);
+
+  std::vector<double> sums(launched.shape.grid.size());
+  const std::size_t sum_bytes = sums.size() * sizeof(double);
+  const memory::WayBlock device_sums(Way::device, sum_bytes);
+  auto* sums_on_device = reinterpret_cast<double*>(device_sums.data());
+
+  Lane lane;
+  lane.device = gpu;
+  lane.queue = [&](device::Stream& stream) { queue(stream, operation, arrays.device(), sums_on_device, blocks, info); };
+  Lanes lanes(c, {std::move(lane)});
+
+  const double sum = operation == Operation::read ? expected_sum(c.seed(), count) : 0;
+  const auto wrong = [&]() -> std::size_t {
+    if (operation != Operation::read)
+      return wrong_results(operation, c.seed(), arrays.host().out, count,
+                           way == Way::write_combined        ? Reach::through_device
+                           : memory::host_reaches(way, info) ? Reach::host
+                                                             : Reach::copies);
+    device::copy(sums.data(), sums_on_device, sum_bytes);
+    double found = 0;
+    for (const double each : sums) found += each;
+    return found == sum ? 0 : 1;
+  };
+  c.verify(
+      "every element after all repetitions, and after one more over poison",
+      [&] {
+        const std::size_t after_all = wrong();
+        device::Stream stream;
+        device::fill_async(sums_on_device, 0xff, sum_bytes, stream);
+        if (operation_facts.writes > 0) queue_poison(stream, arrays.device().out, count, info);
+        stream.synchronize();
+        lanes.run();
+        return static_cast<double>(after_all + wrong());
+      },
+      0);
+
+  const double needed = static_cast<double>(operation_facts.arrays() * count * sizeof(double));
+  auto both = metrics(operation, count, lanes.timer(), needed);
+  set_limit(both[1], operation, way, info);
+  both[0].limit_reason = both[1].limit ? "" : both[1].limit_reason;
+  if (both[1].limit) {
+    both[0].limit = needed / *both[1].limit;
+    both[0].limit_source = both[1].limit_source;
+  }
+  const int times = c.batch_for(lanes.timer(), c.largest_batch(), [&](int n) { return n * lanes.run(n).all; });
+  c.sample(both, [&] {
+    const double seconds = read(c, lanes, times).all;
+    return std::vector{seconds, needed / seconds};
+  });
+}
+
+void run_on_cpu(Case& c, Operation operation, int gpu) {
+  need_gpu(gpu);
+  const auto info = device::info(gpu);
+  const Way way = way_of(c, info);
+  if (!memory::host_reaches(way, info))
+    throw Skip("the CPU cannot use " + std::string(memory::name(way)) + " memory of " + info.name);
+  const bool by_cpu = touched_by_cpu(c, way, info);
+  const ThreadPlaces places = thread_places(c);
+  const Stores stores = stores_of(c, operation);
+  const std::size_t count = elements_of(c);
+  need_memory(c, way, facts(operation).arrays() * count * sizeof(double));
+  const device::Selected on(gpu);
+
+  WayArrays arrays(operation, way, count, {.numa_node = places.memory_node});
+  HostTeam team(places.processors, places.memory_node);
+  if (by_cpu) {
+    team.write_inputs(arrays.host(), c.seed());
+  } else {
+    arrays.write_by_gpu(c.seed(), info);
+  }
+  arrays.report(c);
+  measure_on_cpu(c, operation, team, stores, arrays.host());
+}
+
+std::vector<AxisValue> way_names(bool for_cpu) {
+  std::vector<AxisValue> names;
+  for (const Way way : memory::all_ways()) {
+    // The CPU reads write-combined memory a hundred times as slowly as any other.
+    if (!for_cpu || (way != Way::pool && way != Way::write_combined))
+      names.emplace_back(std::string(memory::name(way)));
+  }
+  return names;
+}
+
+Workload workload(Operation operation, int gpu, bool by_cpu, const Machine& machine) {
+  const auto& operation_facts = facts(operation);
+  const std::string name = "gpu" + std::to_string(gpu);
+  Workload w("stream/" + name + (by_cpu ? "/cpu-" : "/") + std::string(operation_facts.name),
+             [=](Case& c) { by_cpu ? run_on_cpu(c, operation, gpu) : run_on_gpu(c, operation, gpu); });
+  w.version(1)
+      .summary("memory of " + name + (by_cpu ? ", by threads of the CPU: " : ": ") +
+               std::string(operation_facts.formula))
+      .source("mi300a-upm-2025, section IV-B and Figure 3")
+      .tags({"stream", by_cpu ? "cpu" : "gpu"})
+      .devices({gpu})
+      .stagings({})
+      .metrics({"time", "rate"})
+      .estimate([arrays = operation_facts.arrays()](const CaseSpec& spec) {
+        const auto way = spec.choice("memory");
+        const double rate = way == "device" || way == "pool" || way == "managed" ? 500e9 : 20e9;
+        return 50e-6 + arrays * static_cast<double>(spec.integer("bytes")) / rate;
+      });
+  add_bytes_axis(w, 512 * kMi);
+  Axis memory = choice_axis("memory", "way of allocating the arrays", way_names(by_cpu));
+  memory.usual = memory.allowed;
+  w.axis(std::move(memory))
+      .axis(choice_axis("first_touch", "who touches the arrays first and writes the inputs", {"gpu", "cpu"}));
+  if (by_cpu) {
+    add_cpu_axes(w, operation, machine, false);
+  } else {
+    Axis node = number_axis("node", "NUMA node of host memory; -1: the GPU's own", -1, -1);
+    for (const int each : machine.memory_nodes) node.listed.emplace_back(std::int64_t{each});
+    w.axis(std::move(node))
+        .axis(number_axis("grid", "blocks of the kernel; 0: as many as suit the GPU", 0, 0))
+        .axis(number_axis("block", "threads of a block", 1024));
+  }
+  add_sizes(w);
+  if (operation == Operation::triad) {
+    Preset preset;
+    preset.name = "paper-fig3";
+    preset.help =
+        "mi300a-upm-2025, Figure 3: arrays of 256 MiB on the GPU, 610 MiB on the CPU, every way of allocating";
+    preset.settings = {{"bytes", (by_cpu ? 610 : 256) * kMi}};
+    preset.sweep_axis = "memory";
+    preset.sweep = way_names(by_cpu);
+    w.preset(std::move(preset));
+  }
+  return w;
+}
+
+}  // namespace
+
+std::vector<Workload> gpu_workloads(const Machine& machine) {
+  std::vector<Workload> list;
+  for (int gpu = 0; gpu < machine.gpus; ++gpu) {
+    for (const bool by_cpu : {false, true}) {
+      for (const auto& each : kOperations) list.push_back(workload(each.operation, gpu, by_cpu, machine));
+    }
+  }
+  return list;
+}
+
+}  // namespace isthmus::microbench::stream

@@ -1,0 +1,75 @@
+#pragma once
+
+// What is done to each element: the four of STREAM, and reading and writing by themselves.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "harness/workload.hpp"
+
+namespace isthmus::microbench::stream {
+
+enum class Operation {
+  copy,   ///< out[i] = first[i]
+  scale,  ///< out[i] = scalar · first[i]
+  add,    ///< out[i] = first[i] + second[i]
+  triad,  ///< out[i] = first[i] + scalar · second[i]
+  read,   ///< sum += first[i]
+  write,  ///< out[i] = scalar
+};
+
+struct OperationFacts {
+  Operation operation;
+  std::string_view name, formula;
+  unsigned reads, writes;  ///< arrays
+  unsigned arrays() const { return reads + writes; }
+};
+
+inline constexpr std::array<OperationFacts, 6> kOperations{{
+    {Operation::copy, "copy", "c = a", 1, 1},
+    {Operation::scale, "scale", "c = s·a", 1, 1},
+    {Operation::add, "add", "c = a + b", 2, 1},
+    {Operation::triad, "triad", "c = a + s·b", 2, 1},
+    {Operation::read, "read", "sum of a", 1, 0},
+    {Operation::write, "write", "c = s", 0, 1},
+}};
+
+constexpr const OperationFacts& facts(Operation operation) {
+  return kOperations[static_cast<std::size_t>(operation)];
+}
+
+inline constexpr double kScalar = 3;
+
+/// Element i of input array 0 or 1: a whole number below 2^16, so that every result and every sum is exact in a double.
+/// Called by kernels and by the host.
+constexpr double input(std::uint64_t seed, std::uint64_t array, std::size_t i) {
+  return static_cast<double>(harness::hash(seed, array, i) >> 48);
+}
+
+/// What must come out at element i.
+constexpr double expected(Operation operation, std::uint64_t seed, std::size_t i) {
+  switch (operation) {
+    case Operation::copy:
+      return input(seed, 0, i);
+    case Operation::scale:
+      return kScalar * input(seed, 0, i);
+    case Operation::add:
+      return input(seed, 0, i) + input(seed, 1, i);
+    case Operation::triad:
+      return input(seed, 0, i) + kScalar * input(seed, 1, i);
+    default:
+      return kScalar;
+  }
+}
+
+/// The arrays of one case. Those that the operation does not use are null.
+struct Arrays {
+  double* out = nullptr;
+  double* first = nullptr;
+  double* second = nullptr;
+  std::size_t count = 0;  ///< elements of each
+};
+
+}  // namespace isthmus::microbench::stream

@@ -1,0 +1,10 @@
+#pragma once
+
+// Included before everything else in the sources of test_atomics_mutants: every second update goes to the bin of the
+// one before it, and what goes with a line is not what was agreed.
+
+#include "microbench/atomics/device_updates.hpp"
+#include "microbench/atomics/host_updates.hpp"
+
+#define bin(...) bin((__VA_ARGS__) & ~std::uint64_t{1})
+#define payload(turn) payload((turn) + static_cast<std::uint32_t>(__LINE__))

@@ -1,0 +1,22 @@
+// Operations that leave work undone, compiled from the real sources: every one of them must be noticed.
+
+#include "catalogue.hpp"
+#include "harness/registry.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+TEST(StreamMutants, AreAllCaught) {
+  std::size_t checked = 0;
+  for (const auto* workload : harness::find_workloads("stream/*")) {
+    for (const auto& result : run_cases(workload->name(), {}, {}, {}, {"tiny"})) {
+      if (result.skipped) continue;
+      ++checked;
+      EXPECT_EQ(result.verification.verdict, harness::Verdict::fail) << result.spec.label() << complaint(result);
+    }
+  }
+  EXPECT_GT(checked, 40u);
+}
+
+}  // namespace
+}  // namespace isthmus::microbench

@@ -1,0 +1,220 @@
+// Bandwidth by operation, on emulated machines of one and of two GPUs and on this machine's CPU.
+
+#include <cmath>
+#include <numeric>
+
+#include "catalogue.hpp"
+#include "device/emulator/emulator.hpp"
+#include "harness/registry.hpp"
+#include "memory/processors.hpp"
+#include "memory/way.hpp"
+#include "microbench/stream/checks.hpp"
+#include "microbench/stream/device_kernels.hpp"
+#include "microbench/stream/host_team.hpp"
+
+namespace isthmus::microbench::stream {
+namespace {
+
+const harness::Series& metric_of(const harness::CaseResult& result, const char* name) {
+  const auto* found = result.find(name);
+  if (found == nullptr) throw std::logic_error(std::string(name) + " is missing: " + complaint(result));
+  return *found;
+}
+
+void expect_pass(const std::string& pattern, const std::vector<std::string>& settings, std::size_t cases) {
+  const auto results = run_cases(pattern, {}, {}, settings);
+  EXPECT_EQ(results.size(), cases) << pattern;
+  for (const auto& result : results) {
+    EXPECT_EQ(complaint(result), "") << result.spec.label();
+    for (const char* name : {"time", "rate"}) EXPECT_GT(metric_of(result, name).samples.front(), 0);
+  }
+}
+
+void expect_skip(const std::string& pattern, const std::vector<std::string>& settings, const std::string& reason) {
+  const auto results = run_cases(pattern, {}, {}, settings);
+  ASSERT_EQ(results.size(), 1u) << pattern;
+  ASSERT_TRUE(results[0].skipped) << pattern << " " << complaint(results[0]);
+  EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
+}
+
+class Streams : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
+  void TearDown() override {
+    device::emulator::configure({});
+    device::emulator::reset();
+  }
+};
+
+TEST_P(Streams, OfEveryGpuWorkInEveryWayOfAllocating) {
+  const auto ways = memory::all_ways().size();
+  for (int gpu = 0; gpu < device::count(); ++gpu) {
+    const std::string name = "stream/gpu" + std::to_string(gpu) + "/";
+    for (const auto& each : kOperations) expect_pass(name + std::string(each.name), {"bytes=8KiB", "memory=all"}, ways);
+  }
+}
+
+TEST_P(Streams, WorkWithAnyShapeAndSize) {
+  // 64 bytes are one piece; 41 pieces leave threads without work.
+  for (const auto& each : kOperations)
+    expect_pass("stream/gpu0/" + std::string(each.name),
+                {"bytes=64,2624", "memory=device", "grid=0,1,3", "block=32,100,1024"}, 18);
+}
+
+TEST_P(Streams, OfTheCpuWorkOnMemoryOfAGpu) {
+  for (const auto& each : kOperations) {
+    for (const char* first : {"first_touch=cpu", "first_touch=gpu"})
+      expect_pass("stream/gpu0/cpu-" + std::string(each.name),
+                  {"bytes=8KiB", "memory=managed,mapped,registered,system", first}, 4);
+  }
+}
+
+TEST_P(Streams, WorkWhoeverTouchesFirst) {
+  expect_pass("stream/gpu0/triad",
+              {"bytes=8KiB", "memory=managed,mapped,registered,write_combined,system", "first_touch=cpu"}, 5);
+  expect_skip("stream/gpu0/triad", {"bytes=8KiB", "memory=device", "first_touch=cpu"}, "the CPU cannot touch device");
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulators, Streams,
+                         testing::Values("pageable_access=1", "warp=64,order=reverse,devices=2,pageable_access=1",
+                                         "warp=32,order=seed:3,pageable_access=1"),
+                         [](const auto& test) { return "Machine" + std::to_string(test.index); });
+
+TEST(Stream, OfMemoryThatBothShareIsReachedByTheCpu) {
+  device::emulator::configure(device::emulator::parse("integrated=1"));
+  expect_pass("stream/gpu0/cpu-triad", {"bytes=8KiB", "memory=device", "first_touch=cpu,gpu"}, 2);
+  expect_pass("stream/gpu0/triad", {"bytes=8KiB", "memory=device", "first_touch=cpu"}, 1);
+  device::emulator::configure({});
+  device::emulator::reset();
+}
+
+TEST(Stream, WithoutSupportIsSkippedWithTheReason) {
+  struct Lack {
+    const char *machine, *way, *reason;
+  };
+  for (const auto& [machine, way, reason] :
+       {Lack{"managed=0", "managed", "no managed memory"}, Lack{"map_host=0", "mapped", "mapped host memory"},
+        Lack{"memory_pools=0", "pool", "stream-ordered"}, Lack{"pageable_access=0", "system", "plain malloc"}}) {
+    device::emulator::configure(device::emulator::parse(machine));
+    expect_skip("stream/gpu0/copy", {"bytes=8KiB", std::string("memory=") + way}, reason);
+  }
+  device::emulator::configure({});
+  device::emulator::reset();
+  expect_skip("stream/gpu9/copy", {"bytes=8KiB", "memory=device"}, "gpu9 is not there");
+  expect_skip("stream/gpu0/cpu-copy", {"bytes=8KiB", "memory=device"}, "the CPU cannot use device memory");
+  expect_skip("stream/cpu/triad", {"bytes=8KiB", "stores=standard", "threads=1", "node=77"}, "NUMA node 77");
+  expect_skip("stream/cpu/triad", {"bytes=8KiB", "stores=standard", "threads=1", "cores=77"}, "NUMA node 77");
+  expect_skip("stream/cpu/triad", {"bytes=100", "stores=standard", "threads=1"}, "no whole pieces");
+  expect_skip("stream/cpu/triad", {"bytes=8KiB", "stores=standard", "threads=100000"}, "as many processors");
+}
+
+TEST(Stream, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {
+  const auto before = device::memory_info().free;
+  for (const char* call : {"malloc_device:2", "malloc_managed:1:oom", "event_record:1"}) {
+    const std::string injected = call;
+    device::set_injection(call);
+    const std::string memory = injected.starts_with("malloc_managed") ? "memory=managed" : "memory=device";
+    const auto results = run_cases("stream/gpu0/triad", {}, {}, {"bytes=8KiB", memory});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_TRUE(results[0].error || results[0].skipped) << call;
+    device::set_injection("");
+    EXPECT_EQ(device::memory_info().free, before) << call;
+  }
+}
+
+TEST(CpuStream, IsATrueMeasurement) {
+  for (const auto& each : kOperations) {
+    const auto results = run_cases("stream/cpu/" + std::string(each.name), {}, {}, {"bytes=1MiB", "threads=0"});
+    ASSERT_EQ(results.size(), each.writes > 0 ? 2u : 1u) << each.name;
+    for (const auto& result : results) {
+      EXPECT_EQ(complaint(result), "") << result.spec.label();
+      EXPECT_FALSE(harness::is_emulated(*result.spec.workload));
+      EXPECT_GT(metric_of(result, "rate").samples.size(), 1u);
+    }
+  }
+}
+
+TEST(CpuStream, CountsAsStreamDoesAndWhatPassesTheMemoryApart) {
+  const auto bytes = [](const char* operation, const char* stores) {
+    const auto results = run_cases(std::string("stream/cpu/") + operation, {}, {},
+                                   {"bytes=1MiB", "threads=1", std::string("stores=") + stores});
+    const auto& rate = metric_of(results.at(0), "rate");
+    return std::pair{rate.bytes_needed.value(), rate.bytes_moved.value()};
+  };
+  constexpr double kMi = 1 << 20;
+  EXPECT_EQ(bytes("triad", "standard"), std::pair(3 * kMi, 4 * kMi));
+  EXPECT_EQ(bytes("triad", "streaming"), std::pair(3 * kMi, 3 * kMi));
+  EXPECT_EQ(bytes("copy", "standard"), std::pair(2 * kMi, 3 * kMi));
+  EXPECT_EQ(bytes("write", "standard"), std::pair(1 * kMi, 2 * kMi));
+  const auto read = run_cases("stream/cpu/read", {}, {}, {"bytes=1MiB", "threads=1"});
+  EXPECT_EQ(metric_of(read.at(0), "rate").bytes_moved, kMi);
+}
+
+TEST(CpuStream, TakesArraysBeyondTheLastLevelCache) {
+  const auto specs = [] {
+    harness::Request request;
+    request.patterns = {"stream/cpu/triad"};
+    return harness::plan(request);
+  }();
+  ASSERT_FALSE(specs.empty());
+  EXPECT_GE(static_cast<std::size_t>(specs.front().integer("bytes")), 4 * memory::processors().last_level_cache_bytes);
+}
+
+TEST(CpuStream, TimesWhatItsThreadsTakeTogether) {
+  // Twice the work takes longer than once, by the same clock; a forgotten repetition would not.
+  constexpr std::size_t kCount = std::size_t{1} << 20;
+  std::vector<double> a(kCount), b(kCount), c(kCount);
+  const Arrays arrays{a.data(), b.data(), c.data(), kCount};
+  HostTeam team(memory::places(memory::processors().cores, 0, memory::Binding::close), -1);
+  team.write_inputs(arrays, 1);
+  const auto shortest = [&](int times) {
+    double best = 1e9;
+    for (int i = 0; i < 5; ++i) best = std::min(best, team.run(Operation::triad, Stores::standard, arrays, times));
+    return best;
+  };
+  EXPECT_GT(shortest(16), 3 * shortest(2));
+}
+
+TEST(Checks, SeeOneWrongElement) {
+  constexpr std::size_t kCount = 4099;
+  std::vector<double> out(kCount);
+  for (const auto& each : kOperations) {
+    if (each.writes == 0) continue;
+    for (std::size_t i = 0; i < kCount; ++i) out[i] = expected(each.operation, 5, i);
+    EXPECT_EQ(wrong_results(each.operation, 5, out.data(), kCount, Reach::host), 0u);
+    EXPECT_EQ(wrong_results(each.operation, 5, out.data(), kCount, Reach::copies), 0u);
+    EXPECT_EQ(wrong_results(each.operation, 5, out.data(), kCount, Reach::through_device), 0u);
+    out[kCount - 1] += 1;
+    out[0] = std::nan("");
+    for (const auto reach : {Reach::host, Reach::copies, Reach::through_device})
+      EXPECT_EQ(wrong_results(each.operation, 5, out.data(), kCount, reach), 2u) << each.name;
+  }
+  double sum = 0;
+  for (std::size_t i = 0; i < kCount; ++i) sum += input(5, 0, i);
+  EXPECT_EQ(expected_sum(5, kCount), sum);
+}
+
+TEST(HostKernels, LeaveNeighboursAlone) {
+  constexpr std::size_t kCount = 64;
+  alignas(64) double a[kCount], b[kCount], out[kCount];
+  for (std::size_t i = 0; i < kCount; ++i) {
+    a[i] = input(1, 0, i);
+    b[i] = input(1, 1, i);
+  }
+  for (const auto& each : kOperations) {
+    for (const auto stores : {Stores::standard, Stores::streaming}) {
+      if (stores == Stores::streaming && !has_streaming_stores()) continue;
+      std::fill(std::begin(out), std::end(out), -1.0);
+      const double sum = run_on_host(each.operation, stores, {out, a, b, kCount}, 8, 56);
+      if (each.writes == 0) {
+        EXPECT_EQ(sum, std::accumulate(a + 8, a + 56, 0.0));
+        continue;
+      }
+      for (std::size_t i = 0; i < kCount; ++i)
+        EXPECT_EQ(out[i], i >= 8 && i < 56 ? expected(each.operation, 1, i) : -1.0) << each.name << " " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace isthmus::microbench::stream
