@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "device/kernel.hpp"
-#include "microbench/transfer/crew.hpp"
+#include "memory/crew.hpp"
 
 #define copy_async(to, from, bytes, stream) copy_async(to, from, (bytes) > 8 ? (bytes) - 8 : 0, stream)
 #define copy_batch_async(items, stream) \

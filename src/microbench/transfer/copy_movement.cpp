@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "microbench/transfer/crew.hpp"
+#include "memory/crew.hpp"
 #include "microbench/transfer/movement.hpp"
 #include "microbench/transfer/movement_kinds.hpp"
 #include "microbench/transfer/peer_access.hpp"
@@ -200,7 +200,7 @@ class CopyMovement : public Movement {
         break;
       case Initiator::cpu:
         crew_->run([&](unsigned i) {
-          const Part part = part_of(moved, crew_->size(), i);
+          const memory::Part part = memory::part_of(moved, crew_->size(), i);
           std::memcpy(to_data + part.first, from_data + part.first, part.last - part.first);
         });
         break;
@@ -263,7 +263,7 @@ class CopyMovement : public Movement {
   std::vector<device::CopyItem> batch_;
   std::optional<device::Stream> far_stream_;
   std::optional<device::Event> copied_, unpacked_;
-  std::optional<Crew> crew_;
+  std::optional<memory::Crew> crew_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "harness/lanes.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
-#include "microbench/transfer/axes.hpp"
+#include "microbench/axes.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/kernels.hpp"

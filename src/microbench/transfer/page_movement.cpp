@@ -5,7 +5,7 @@
 
 #include "memory/host_cache.hpp"
 #include "memory/pages.hpp"
-#include "microbench/transfer/crew.hpp"
+#include "memory/crew.hpp"
 #include "microbench/transfer/movement.hpp"
 #include "microbench/transfer/movement_kinds.hpp"
 #include "microbench/transfer/shared_pages.hpp"
@@ -102,7 +102,7 @@ class PageMovement : public Movement {
     const std::size_t pages = moved / page;
     const auto pieces = static_cast<unsigned>(std::min(settings_.pieces, pages));
     for (unsigned i = 0; i < pieces; ++i) {
-      const Part part = part_of(pages, pieces, i);
+      const memory::Part part = memory::part_of(pages, pieces, i);
       ranges_.push_back({pages_->data() + part.first * page, (part.last - part.first) * page});
     }
   }
@@ -134,7 +134,7 @@ class PageMovement : public Movement {
   void touch_on_host() {
     const std::size_t page = memory::page_bytes();
     crew_->run([&](unsigned i) {
-      const Part part = part_of(moved / page, crew_->size(), i);
+      const memory::Part part = memory::part_of(moved / page, crew_->size(), i);
       if (settings_.touch == Touch::write) {
         for (std::size_t at = part.first * page; at < part.last * page; at += page)
           *reinterpret_cast<volatile unsigned char*>(pages_->data() + at) = 0;
@@ -166,7 +166,7 @@ class PageMovement : public Movement {
   std::atomic<std::uint64_t> host_sum_ = 0;
   std::uint64_t expected_sum_ = 0;
   std::vector<device::MemoryRange> ranges_;
-  std::optional<Crew> crew_;
+  std::optional<memory::Crew> crew_;
   std::optional<double> left_;
 };
 

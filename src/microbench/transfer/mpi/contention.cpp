@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "microbench/transfer/axes.hpp"
+#include "microbench/axes.hpp"
 #include "microbench/transfer/limits.hpp"
 #include "microbench/transfer/movement.hpp"
 #include "microbench/transfer/mpi/readings.hpp"

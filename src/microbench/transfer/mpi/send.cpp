@@ -7,7 +7,7 @@
 
 #include "memory/pages.hpp"
 #include "memory/parallel.hpp"
-#include "microbench/transfer/axes.hpp"
+#include "microbench/axes.hpp"
 #include "microbench/transfer/block.hpp"
 #include "microbench/transfer/mpi/readings.hpp"
 #include "microbench/transfer/shared_pages.hpp"

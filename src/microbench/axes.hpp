@@ -1,6 +1,6 @@
 #pragma once
 
-// Axes as the workloads of this folder spell them.
+// Axes as the families of workloads spell them.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "harness/workload.hpp"
 
-namespace isthmus::microbench::transfer {
+namespace isthmus::microbench {
 
 constexpr std::int64_t kKi = 1024, kMi = kKi * kKi, kGi = kKi * kMi;
 
@@ -42,4 +42,4 @@ inline std::vector<harness::AxisValue> powers(std::int64_t from, std::int64_t to
   return values;
 }
 
-}  // namespace isthmus::microbench::transfer
+}  // namespace isthmus::microbench

@@ -1,16 +1,16 @@
-#include "microbench/transfer/crew.hpp"
+#include "memory/crew.hpp"
 
 #include "memory/numa_nodes.hpp"
 #include "memory/parallel.hpp"
 
-namespace isthmus::microbench::transfer {
+namespace isthmus::memory {
 
 namespace {
 
 unsigned threads_on(unsigned count, int numa_node) {
   if (count > 0) return count;
-  const memory::ScopedThreadNode on_node(numa_node);
-  return memory::host_threads();
+  const ScopedThreadNode on_node(numa_node);
+  return host_threads();
 }
 
 }  // namespace
@@ -20,7 +20,7 @@ Crew::Crew(unsigned count, int numa_node)
       start_(static_cast<std::ptrdiff_t>(count_)),
       end_(static_cast<std::ptrdiff_t>(count_)) {
   const auto work = [this, numa_node](unsigned i) {
-    const memory::ScopedThreadNode on_node(numa_node);
+    const ScopedThreadNode on_node(numa_node);
     for (;;) {
       start_.arrive_and_wait();
       if (body_ == nullptr) return;
@@ -49,4 +49,4 @@ void Crew::run(const std::function<void(unsigned)>& body) {
   end_.arrive_and_wait();
 }
 
-}  // namespace isthmus::microbench::transfer
+}  // namespace isthmus::memory

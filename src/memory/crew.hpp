@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace isthmus::microbench::transfer {
+namespace isthmus::memory {
 
 class Crew {
  public:
@@ -39,4 +39,4 @@ inline Part part_of(std::size_t count, unsigned parts, unsigned index) {
           count / parts * (index + 1) + count % parts * (index + 1) / parts};
 }
 
-}  // namespace isthmus::microbench::transfer
+}  // namespace isthmus::memory
