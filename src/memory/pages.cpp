@@ -1,6 +1,7 @@
 #include "memory/pages.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,21 @@ namespace isthmus::memory {
 std::size_t page_bytes() noexcept {
   static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
+}
+
+std::size_t huge_page_size() noexcept {
+  static const std::size_t bytes = [] {
+    std::size_t told = 0;
+    std::ifstream("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") >> told;
+    return told > 0 ? told : std::size_t{2} << 20;
+  }();
+  return bytes;
+}
+
+PageFaults thread_page_faults() noexcept {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return {usage.ru_minflt, usage.ru_majflt};
 }
 
 namespace {
@@ -82,16 +98,21 @@ std::optional<std::size_t> huge_page_bytes(const void* begin) {
   std::ifstream mappings("/proc/self/smaps");
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   bool here = false;
+  std::optional<std::size_t> bytes;
   for (std::string line; std::getline(mappings, line);) {
     std::uintptr_t from = 0, to = 0;
     unsigned long kibibytes = 0;
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) {
+      if (here) break;
       here = address >= from && address < to;
-    } else if (here && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kibibytes) == 1) {
-      return std::size_t{kibibytes} << 10;
+      continue;
+    }
+    if (!here) continue;
+    for (const char* field : {"AnonHugePages: %lu kB", "ShmemPmdMapped: %lu kB", "FilePmdMapped: %lu kB"}) {
+      if (std::sscanf(line.c_str(), field, &kibibytes) == 1) bytes = bytes.value_or(0) + (std::size_t{kibibytes} << 10);
     }
   }
-  return std::nullopt;
+  return bytes;
 }
 
 }  // namespace isthmus::memory

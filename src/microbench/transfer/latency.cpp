@@ -88,8 +88,8 @@ void chase(Case& c, const Path& path) {
   for (auto& sentence : memory.disagreements("the memory")) c.warn("placement_disagrees", std::move(sentence));
 
   Lanes timed(c, {kernel_lane(reader, [&](device::Stream& stream) {
-                queue_chase(stream, reinterpret_cast<const std::uint64_t*>(memory.device_data()), line / kWord, hops, sms,
-                            reinterpret_cast<std::uint64_t*>(end.data()));
+                queue_chase(stream, reinterpret_cast<const std::uint64_t*>(memory.device_data()), line / kWord, hops,
+                            sms, reinterpret_cast<std::uint64_t*>(end.data()));
               })});
   c.verify(
       "the chain ends where the host says",
@@ -174,7 +174,8 @@ void small_copy(Case& c, const Path& path) {
     from.flush();
     to.flush();
   };
-  c.verify("every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
+  c.verify(
+      "every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
 
   for (const bool latched : {true, false}) {
     if (latched && !c.latch()) continue;

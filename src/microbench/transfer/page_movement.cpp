@@ -3,9 +3,9 @@
 #include <atomic>
 #include <optional>
 
+#include "memory/crew.hpp"
 #include "memory/host_cache.hpp"
 #include "memory/pages.hpp"
-#include "memory/crew.hpp"
 #include "microbench/transfer/movement.hpp"
 #include "microbench/transfer/movement_kinds.hpp"
 #include "microbench/transfer/shared_pages.hpp"
