@@ -16,7 +16,7 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 51> calls{
+constexpr std::array<std::string_view, 59> calls{
     "count",
     "info",
     "select",
@@ -53,6 +53,14 @@ constexpr std::array<std::string_view, 51> calls{
     "device_address",
     "malloc_managed",
     "free_managed",
+    "memory_granularity",
+    "reserve_addresses",
+    "release_addresses",
+    "create_memory",
+    "release_memory",
+    "map_memory",
+    "unmap_memory",
+    "set_access",
     "copy",
     "copy_async",
     "fill_async",

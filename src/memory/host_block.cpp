@@ -17,7 +17,7 @@ namespace {
 
 /// Page-aligned, and always fresh from the system: a reused block would make the first touch of a later cycle cheap.
 std::byte* allocate_plain(std::size_t bytes, Pages pages) {
-  static const bool fresh = mallopt(M_MMAP_THRESHOLD, 64 * 1024) == 1;
+  static const bool fresh = mallopt(M_MMAP_THRESHOLD, kFreshFromBytes) == 1;
   static_cast<void>(fresh);
   const std::size_t alignment = pages == Pages::huge ? huge_page_size() : page_bytes();
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
