@@ -275,14 +275,16 @@ Workload workload(const Allocator& way, Toucher toucher) {
   std::vector<std::string> metrics{"first", "alloc", "free"};
   if (toucher != Toucher::nobody) metrics = {"first", "first_touch", "alloc", "free", "touch", "touch_again"};
   Axis size = bytes_axis("bytes", "bytes of one allocation", kMi);
+  const bool huge = way.name == "huge";
   size.usual = {std::int64_t{32}, 4 * kKi, kMi, 64 * kMi};
-  size.sweep = powers(2, kGi);
+  if (huge) size.usual = {2 * kMi, 64 * kMi};
+  size.sweep = powers(huge ? 2 * kMi : 2, kGi);
   Preset fig6;
   fig6.name = "paper-fig6";
   fig6.help = "Figure 6: 2 bytes to 1 GiB, a hundred blocks at once";
   fig6.settings = {{"at_once", static_cast<std::int64_t>(kMostBlocks)}};
   fig6.sweep_axis = "bytes";
-  fig6.sweep = powers(2, kGi);
+  fig6.sweep = powers(huge ? 2 * kMi : 2, kGi);
   const std::string touched = toucher == Toucher::nobody ? ", untouched"
                               : toucher == Toucher::cpu  ? ", and touching it by the CPU"
                                                          : ", and touching it by the GPU";
@@ -294,7 +296,7 @@ Workload workload(const Allocator& way, Toucher toucher) {
       .metrics(std::move(metrics))
       .axis(std::move(size))
       .axis(number_axis("at_once", "blocks that live at once; 0: up to 100, as many as 64 MiB hold", 0, 0))
-      .size("tiny", {{"bytes", 4 * kKi}})
+      .size("tiny", {{"bytes", huge ? 2 * kMi : 4 * kKi}})
       .size("small", {})
       .preset(std::move(fig6))
       .estimate([](const CaseSpec& spec) {
