@@ -92,8 +92,7 @@ TEST(Allocator, TakesBackOnlyItsOwnMemory) {
   EXPECT_GT(refused, 40u);
 }
 
-TEST(Allocator, ThatGivesMemoryTwiceOrLosesItFailsItsCase) {
-  // The verification itself: a block that overlaps another, and one that does not keep its ends.
+TEST(Allocator, WhoseMemoryCannotBeCheckedFailsItsCase) {
   for (const char* call : {"copy:1", "copy:4", "pointer_info:1"}) {
     device::set_injection(call);
     const auto results = run_cases("alloc/device", {}, {}, {"bytes=4KiB", "at_once=4"}, {}, 1);

@@ -117,6 +117,8 @@ class Blocks {
       for (std::size_t at = 0; at < request_.bytes; at += page) bytes[at] = 0x5a;
     }
   }
+  /// Bytes of the first block that lie in huge pages, once it is touched; nullopt where the kernel does not tell.
+  std::optional<std::size_t> huge_bytes() const { return memory::huge_page_bytes(live_.front()); }
   void synchronize() {
     if (request_.stream != nullptr) request_.stream->synchronize();
   }
@@ -267,6 +269,12 @@ void run(Case& c, const Allocator& way, Toucher toucher) {
     }
     return values;
   });
+  if (way.name != "huge" || toucher == Toucher::nobody) return;
+  blocks.allocate(1);
+  blocks.touch(toucher);
+  if (const auto huge = blocks.huge_bytes(); huge && *huge < bytes)
+    c.warn("placement_disagrees", fmt::format("only {} of {} bytes lie in huge pages", *huge, bytes));
+  blocks.release();
 }
 
 Workload workload(const Allocator& way, Toucher toucher) {
