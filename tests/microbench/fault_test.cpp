@@ -46,7 +46,7 @@ TEST(CpuFaults, AreCountedOneForEachTouch) {
       ASSERT_FALSE(counted.empty()) << result.spec.label();
       // While it is timed: each sample has its count.
       EXPECT_EQ(counted.size(), samples_of(result, "time").size());
-      for (const double count : counted) EXPECT_NEAR(count, 1, 0.05 + 2.0 / result.spec.integer("at_once"));
+      for (const double count : counted) EXPECT_NEAR(count, 1, 0.05 + 8.0 / result.spec.integer("at_once"));
       ++passed;
     }
   }
@@ -108,6 +108,7 @@ TEST(CpuFaults, AreRealMeasurementsWithoutADevice) {
 TEST(Region, FaultsOncePerTouchAfterEachRenewal) {
   Region region(Event::anonymous, 37, memory::Pages::small);
   Toucher toucher(Event::anonymous, 1, -1);
+  toucher.touch(region);  // pages of the program itself fault, too, the first time
   for (int round = 0; round < 3; ++round) {
     region.renew();
     EXPECT_EQ(region.present().value_or(0), 0u);
