@@ -192,8 +192,9 @@ Workload workload(const EventFacts& event, const Machine& machine) {
   auto node = node_axis(machine);
   node.help = "NUMA node of the pages and of the threads; -1: where the session says";
   w.axis(std::move(node));
-  w.size("tiny", {{"at_once", std::int64_t{disk ? 16 : 256}}})
-      .size("small", {{"at_once", std::int64_t{disk ? 64 : 4096}}});
+  AxisSettings tiny{{"at_once", std::int64_t{disk ? 16 : 256}}};
+  if (event.huge) tiny.emplace_back("pages", "small");  // so many huge pages are not tiny
+  w.size("tiny", std::move(tiny)).size("small", {{"at_once", std::int64_t{disk ? 64 : 4096}}});
   const auto all = memory::host_threads();
   AxisSettings few{{"threads", std::int64_t{1}}}, many{{"threads", std::int64_t{all}}};
   if (event.huge) {
