@@ -75,6 +75,7 @@ struct DeviceInfo {
   bool pageable_access = false;      ///< the GPU can read malloc'd memory (HMM, ATS, XNACK)
   bool host_native_atomics = false;  ///< atomics on host memory are done by the link
   bool memory_pools = false;         ///< stream-ordered allocation
+  bool virtual_memory = false;       ///< addresses and memory apart: reserve_addresses() and what follows it
   bool can_map_host = false;         ///< zero-copy
   bool cooperative = false;          ///< grid-wide barrier
   bool async_shared_copy = false;    ///< in-kernel asynchronous copy in hardware
@@ -313,6 +314,47 @@ void free_managed(void* pointer);
 /// before 12.8, HIP).
 void* malloc_static_managed(std::size_t bytes);
 void free_static_managed(void* pointer);
+
+// Addresses and memory apart (cuMemAddressReserve, cuMemCreate and what belongs to them). A range of addresses is
+// reserved, memory of a device is created, mapped somewhere into the range, and devices are given access to it there:
+//
+//   void* addresses = reserve_addresses(2 * bytes);
+//   const PhysicalMemory memory = create_memory(bytes);
+//   map_memory(addresses, memory);
+//   set_access(addresses, bytes, selected(), Access::read_write);
+//   … kernels and copies use it …
+//   unmap_memory(addresses, bytes);  // when nothing queued uses it any more: this waits for nothing
+//   release_memory(memory);
+//   release_addresses(addresses, 2 * bytes);
+//
+// All sizes and addresses are multiples of memory_granularity(). None of these calls waits for queued work.
+
+/// Of the selected device, in bytes.
+std::size_t memory_granularity();
+/// Addresses without memory behind them, for all devices. `alignment` 0: the granularity.
+void* reserve_addresses(std::size_t bytes, std::size_t alignment = 0);
+/// A whole range that was reserved, with nothing mapped in it.
+void release_addresses(void* addresses, std::size_t bytes);
+
+/// Memory of one device, without an address.
+struct PhysicalMemory {
+  std::uint64_t handle = 0;
+  std::size_t bytes = 0;
+  int device = -1;
+};
+/// Of the selected device.
+PhysicalMemory create_memory(std::size_t bytes);
+/// Gives up the handle, which cannot be mapped any more; the memory itself goes with its last mapping.
+void release_memory(const PhysicalMemory& memory);
+/// All of the memory, from `address` on, where nothing may be mapped yet. It may be mapped at several addresses. No
+/// device may use it there before set_access().
+void map_memory(void* address, const PhysicalMemory& memory);
+/// One mapping, or several that follow each other, as a whole.
+void unmap_memory(void* address, std::size_t bytes);
+enum class Access { none, read_write };
+/// What `device` may do with one mapping, or several that follow each other. Throws unsupported where it cannot reach
+/// the other's memory.
+void set_access(void* address, std::size_t bytes, int device, Access access);
 
 /// Returns when both source and destination may be reused.
 void copy(void* destination, const void* source, std::size_t bytes);

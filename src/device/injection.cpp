@@ -16,7 +16,7 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 53> calls{
+constexpr std::array<std::string_view, 61> calls{
     "count",
     "info",
     "select",
@@ -55,6 +55,14 @@ constexpr std::array<std::string_view, 53> calls{
     "free_managed",
     "malloc_static_managed",
     "free_static_managed",
+    "memory_granularity",
+    "reserve_addresses",
+    "release_addresses",
+    "create_memory",
+    "release_memory",
+    "map_memory",
+    "unmap_memory",
+    "set_access",
     "copy",
     "copy_async",
     "fill_async",

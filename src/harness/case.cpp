@@ -365,7 +365,7 @@ std::optional<double> seconds_of(const Series& metric, double value) {
 void Case::State::judge_ticks(Series& metric) {
   if (metric.samples.empty() || metric.tick <= 0 || emulated) return;
   std::optional<double> shortest;
-  for (const double value : metric.samples) {
+  for (const double value : metric.valid()) {
     const auto seconds = seconds_of(metric, value);
     if (seconds) shortest = std::min(shortest.value_or(*seconds), *seconds);
   }

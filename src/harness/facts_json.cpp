@@ -81,6 +81,7 @@ json device_json(const device::DeviceInfo& info, const std::optional<device::Tel
   capability(info.pageable_access, "pageable_access");
   capability(info.host_native_atomics, "host_native_atomics");
   capability(info.memory_pools, "memory_pools");
+  capability(info.virtual_memory, "virtual_memory");
   capability(info.can_map_host, "can_map_host");
   capability(info.cooperative, "cooperative");
   capability(info.async_shared_copy, "async_shared_copy");

@@ -15,13 +15,11 @@ namespace isthmus::memory {
 
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
 /// Page-aligned, and always fresh from the system: a reused block would make the first touch of a later cycle cheap.
 std::byte* allocate_plain(std::size_t bytes, Pages pages) {
-  static const bool fresh = mallopt(M_MMAP_THRESHOLD, 64 * 1024) == 1;
+  static const bool fresh = mallopt(M_MMAP_THRESHOLD, kFreshFromBytes) == 1;
   static_cast<void>(fresh);
-  const std::size_t alignment = pages == Pages::huge ? kHugePage : page_bytes();
+  const std::size_t alignment = pages == Pages::huge ? huge_page_size() : page_bytes();
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   auto* pointer = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
   if (pointer == nullptr)
@@ -146,7 +144,7 @@ std::vector<std::string> HostBlock::page_disagreements(std::string_view what) co
   std::vector<std::string> found;
   if (auto elsewhere = node_disagreement(what, data_, bytes_, options_.numa_node))
     found.push_back(std::move(*elsewhere));
-  if (is_plain(kind_) && options_.pages != Pages::standard && bytes_ >= kHugePage) {
+  if (is_plain(kind_) && options_.pages != Pages::standard && bytes_ >= huge_page_size()) {
     const auto huge = huge_page_bytes(data_);
     const bool wanted = options_.pages == Pages::huge;
     if (huge && wanted && *huge < bytes_ / 2)

@@ -92,6 +92,14 @@ ScopedMemoryNode::~ScopedMemoryNode() {
   if (active_) set_mempolicy(old_mode_, old_nodes_.data(), kMaximumNodes);
 }
 
+void* allocate_on_node(std::size_t bytes, int node) noexcept {
+  return numa_alloc_onnode(bytes, node);
+}
+
+void free_on_node(void* pointer, std::size_t bytes) noexcept {
+  numa_free(pointer, bytes);
+}
+
 std::vector<int> nodes_of_pages(const void* begin, std::size_t bytes, std::size_t samples) {
   if (!available() || bytes == 0) return {};
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));

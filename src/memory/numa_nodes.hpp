@@ -52,6 +52,10 @@ class ScopedMemoryNode {
   std::vector<unsigned long> old_nodes_;
 };
 
+/// Whole pages from libnuma, which come from `node` when they are touched; nullptr where it has none to give.
+void* allocate_on_node(std::size_t bytes, int node) noexcept;
+void free_on_node(void* pointer, std::size_t bytes) noexcept;
+
 /// The nodes on which up to `samples` pages, spread over the range, lie; pages whose node the kernel does not tell
 /// (device mappings, pages not yet touched) are left out.
 std::vector<int> nodes_of_pages(const void* begin, std::size_t bytes, std::size_t samples = 256);

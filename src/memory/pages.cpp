@@ -1,6 +1,7 @@
 #include "memory/pages.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,21 @@ namespace isthmus::memory {
 std::size_t page_bytes() noexcept {
   static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
+}
+
+std::size_t huge_page_size() noexcept {
+  static const std::size_t bytes = [] {
+    std::size_t told = 0;
+    std::ifstream("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") >> told;
+    return told > 0 ? told : std::size_t{2} << 20;
+  }();
+  return bytes;
+}
+
+PageFaults thread_page_faults() noexcept {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return {usage.ru_minflt, usage.ru_majflt};
 }
 
 namespace {
@@ -104,7 +120,11 @@ std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, s
 }
 
 std::optional<std::size_t> huge_page_bytes(const void* begin) {
-  return mapping_bytes(begin, 1, "AnonHugePages");
+  std::optional<std::size_t> bytes;
+  for (const char* field : {"AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"}) {
+    if (const auto own = mapping_bytes(begin, 1, field)) bytes = bytes.value_or(0) + *own;
+  }
+  return bytes;
 }
 
 }  // namespace isthmus::memory

@@ -12,6 +12,8 @@ namespace isthmus::memory {
 
 /// Bytes of the system's base page.
 std::size_t page_bytes() noexcept;
+/// Bytes of a transparent huge page; 2 MiB where the kernel does not tell.
+std::size_t huge_page_size() noexcept;
 
 /// Calls `body` with the first byte of every page of the range, in parallel where `parallel`.
 void for_each_page(std::byte* begin, std::size_t bytes, bool parallel, const std::function<void(std::byte*)>& body);
@@ -34,8 +36,17 @@ std::optional<std::size_t> mapping_bytes(std::istream& smaps, const void* begin,
                                          std::string_view field);
 std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, std::string_view field);
 
-/// Bytes of the mapping around `begin` that lie in transparent huge pages (/proc/self/smaps); nullopt where the kernel
-/// does not tell.
+/// Bytes of the mapping around `begin`, anonymous, shared or of a file, that this process reaches by huge pages
+/// (/proc/self/smaps); nullopt where the kernel does not tell.
 std::optional<std::size_t> huge_page_bytes(const void* begin);
+
+/// Page faults that the calling thread has had.
+struct PageFaults {
+  long minor = 0;  ///< served without reading from a device
+  long major = 0;  ///< a device was read
+
+  friend PageFaults operator-(PageFaults a, PageFaults b) { return {a.minor - b.minor, a.major - b.major}; }
+};
+PageFaults thread_page_faults() noexcept;
 
 }  // namespace isthmus::memory

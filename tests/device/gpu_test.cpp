@@ -249,6 +249,37 @@ TEST_F(Gpu, PooledMemoryIsOrderedByTheStream) {
   EXPECT_EQ(out.back(), in.back() + 1);
 }
 
+TEST_F(Gpu, MemoryIsWhereItIsMapped) {
+  if (!info_.virtual_memory) GTEST_SKIP() << "addresses and memory are not apart";
+  const std::size_t unit = memory_granularity();
+  ASSERT_GT(unit, 0u);
+  auto* range = static_cast<std::byte*>(reserve_addresses(3 * unit));
+  const auto first = create_memory(unit), second = create_memory(unit);
+  map_memory(range, first);
+  map_memory(range + unit, second);
+  set_access(range, 2 * unit, info_.index, Access::read_write);
+  EXPECT_EQ(pointer_info(range).kind, PointerKind::device);
+  const std::size_t count = 2 * unit / sizeof(std::uint32_t);
+  std::vector<std::uint32_t> in(count), out(count);
+  for (std::size_t i = 0; i < count; ++i) in[i] = static_cast<std::uint32_t>(i);
+  isthmus::device::copy(range, in.data(), 2 * unit);
+  Stream stream;
+  launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 4, .block = 128}, reinterpret_cast<std::uint32_t*>(range), count);
+  stream.synchronize();
+  // The second half somewhere else, with what is in it.
+  unmap_memory(range + unit, unit);
+  map_memory(range + 2 * unit, second);
+  set_access(range + 2 * unit, unit, info_.index, Access::read_write);
+  isthmus::device::copy(out.data(), range, unit);
+  isthmus::device::copy(out.data() + count / 2, range + 2 * unit, unit);
+  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], i + 1);
+  unmap_memory(range, unit);
+  unmap_memory(range + 2 * unit, unit);
+  release_memory(first);
+  release_memory(second);
+  release_addresses(range, 3 * unit);
+}
+
 TEST_F(Gpu, KernelsReachMappedMemory) {
   if (!info_.can_map_host) GTEST_SKIP() << "no mapped memory";
   const std::size_t bytes = elements * sizeof(std::uint32_t);

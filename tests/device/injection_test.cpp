@@ -55,6 +55,33 @@ const std::map<std::string_view, std::function<void()>>& uses() {
     copy_batch_async({&item, 1}, stream);
     stream.synchronize();
   };
+  static const auto address_space = [] {
+    const std::size_t bytes = memory_granularity();
+    void* const addresses = reserve_addresses(bytes);
+    PhysicalMemory memory;
+    struct Free {
+      std::size_t bytes;
+      void* addresses;
+      PhysicalMemory& memory;
+      bool mapped = false, ended = false;
+      ~Free() {
+        set_injection("");
+        if (mapped) unmap_memory(addresses, bytes);
+        if (memory.handle != 0) release_memory(memory);
+        if (!ended) release_addresses(addresses, bytes);
+      }
+    } guard{bytes, addresses, memory};
+    memory = create_memory(bytes);
+    map_memory(addresses, memory);
+    guard.mapped = true;
+    set_access(addresses, bytes, 0, Access::read_write);
+    unmap_memory(addresses, bytes);
+    guard.mapped = false;
+    release_memory(memory);
+    memory = {};
+    release_addresses(addresses, bytes);
+    guard.ended = true;
+  };
   static const auto managed = [] {
     Stream stream;
     auto* pointer = malloc_managed(64);
@@ -143,6 +170,14 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       {"free_managed", [] { free_managed(nullptr); }},
       {"malloc_static_managed", [] { free_static_managed(malloc_static_managed(64)); }},
       {"free_static_managed", [] { free_static_managed(nullptr); }},
+      {"memory_granularity", address_space},
+      {"reserve_addresses", address_space},
+      {"release_addresses", address_space},
+      {"create_memory", address_space},
+      {"release_memory", address_space},
+      {"map_memory", address_space},
+      {"unmap_memory", address_space},
+      {"set_access", address_space},
       {"copy", copies},
       {"copy_async", copies},
       {"fill_async", copies},

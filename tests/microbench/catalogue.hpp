@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ namespace isthmus::microbench {
 inline std::vector<harness::CaseResult> run_cases(const std::string& workload, const std::vector<std::string>& stagings,
                                                   const std::vector<std::string>& placements,
                                                   std::vector<std::string> settings,
-                                                  const std::vector<std::string>& sizes = {}) {
+                                                  const std::vector<std::string>& sizes = {},
+                                                  std::optional<int> samples = std::nullopt) {
   harness::Request request;
   request.patterns = {workload};
   request.stagings = stagings;
@@ -26,6 +28,8 @@ inline std::vector<harness::CaseResult> run_cases(const std::string& workload, c
   request.sizes = sizes;
   harness::RunContext context;
   context.device = device::info(0);
+  context.sampling.samples = samples;
+  if (samples) context.sampling.warmups = 0;
   std::vector<harness::CaseResult> results;
   for (const auto& spec : harness::plan(request)) results.push_back(harness::run_case(spec, context));
   return results;

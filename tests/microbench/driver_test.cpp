@@ -56,7 +56,7 @@ TEST_P(DriverCosts, EveryMetricHasItsSamples) {
     std::vector<std::string> names;
     for (const auto& metric : result.metrics) {
       names.push_back(metric.name);
-      EXPECT_EQ(metric.samples.size(), metric.name == "first" ? 1u : 3u) << spec.label() << " " << metric.name;
+      EXPECT_EQ(metric.samples.size(), 3u) << spec.label() << " " << metric.name;
       for (const double value : metric.samples) EXPECT_GT(value, 0) << spec.label() << " " << metric.name;
     }
     EXPECT_EQ(names, spec.workload->description().metrics) << spec.label();
@@ -72,13 +72,6 @@ TEST_P(DriverCosts, ShortCallsAreReadInBatches) {
   const auto graph = run_as_on_a_device(cases_of("driver/graph").back());
   EXPECT_EQ(graph.spec.integer("nodes"), 256);
   EXPECT_EQ(batch_of(graph, "device_per_node"), 256);
-}
-
-TEST_P(DriverCosts, NoMoreMemoryIsHeldThanTheCaseSaid) {
-  for (const auto& spec : cases_of("driver/alloc")) {
-    const auto result = run_as_on_a_device(spec);
-    EXPECT_LE(batch_of(result, "alloc") * spec.integer("bytes"), 64 << 20) << spec.label();
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Emulator, DriverCosts, testing::Values("warp=32", "warp=64,order=reverse"),

@@ -75,6 +75,7 @@ const std::map<std::string_view, bool Configuration::*>& switches() {
       {"concurrent_managed", &Configuration::concurrent_managed},
       {"pageable_access", &Configuration::pageable_access},
       {"memory_pools", &Configuration::memory_pools},
+      {"virtual_memory", &Configuration::virtual_memory},
       {"map_host", &Configuration::map_host},
       {"cooperative", &Configuration::cooperative},
       {"async_copy", &Configuration::async_copy},

@@ -67,6 +67,7 @@ DeviceInfo info(int index) {
   d.concurrent_managed = c.managed && c.concurrent_managed;
   d.pageable_access = c.pageable_access;
   d.memory_pools = c.memory_pools;
+  d.virtual_memory = c.virtual_memory;
   d.can_map_host = c.map_host;
   d.cooperative = c.cooperative;
   d.async_shared_copy = c.async_copy;
@@ -228,6 +229,7 @@ PointerInfo pointer_info(const void* pointer) {
   switch (found->kind) {
     case AllocationKind::device:
     case AllocationKind::pooled:
+    case AllocationKind::mapped:
       return {PointerKind::device, found->device, configuration().integrated};
     case AllocationKind::pinned:
     case AllocationKind::registered:

@@ -32,6 +32,7 @@ struct Configuration {
   bool concurrent_managed = true;  ///< "concurrent_managed"
   bool pageable_access = false;    ///< "pageable_access": kernels may be given malloc'd memory
   bool memory_pools = true;        ///< "memory_pools"
+  bool virtual_memory = true;      ///< "virtual_memory": addresses and memory apart
   bool map_host = true;            ///< "map_host"
   bool cooperative = true;         ///< "cooperative"
   bool async_copy = true;          ///< "async_copy": the hardware copies to shared memory asynchronously

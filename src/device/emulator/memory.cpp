@@ -26,7 +26,7 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
 }
 
 bool is_device_kind(AllocationKind kind) {
-  return kind == AllocationKind::device || kind == AllocationKind::pooled;
+  return kind == AllocationKind::device || kind == AllocationKind::pooled || kind == AllocationKind::mapped;
 }
 
 /// Big blocks are poisoned, opened and closed whole: huge pages make that cheap. Where there are none, nothing is lost.
@@ -60,6 +60,8 @@ const char* maker(AllocationKind kind) noexcept {
       return "register_host";
     case AllocationKind::managed:
       return "malloc_managed";
+    case AllocationKind::mapped:
+      return "map_memory";
   }
   return "?";
 }
@@ -169,7 +171,14 @@ std::uintptr_t Memory::reserve(std::size_t bytes) {
       wrapped = true;
       next_ = arena_;
     }
-    // Only after a wrap can something live lie ahead.
+    // Only after a wrap can something live, or reserved, lie ahead.
+    if (auto held = reserved_.lower_bound(next_ + bytes); held != reserved_.begin()) {
+      --held;
+      if (held->first + held->second > next_) {
+        next_ = held->first + held->second + page;
+        continue;
+      }
+    }
     auto after = live_.lower_bound(next_);
     if (after != live_.begin()) {
       const Allocation& before = std::prev(after)->second;
@@ -370,7 +379,18 @@ std::optional<std::string> Memory::range_problem(const void* pointer, std::size_
     return fmt::format("{:#x} is in no live device allocation", address);
   }
   const Allocation& allocation = found->second;
-  if (bytes > allocation.bytes - (address - allocation.begin)) {
+  std::size_t reach = allocation.bytes - (address - allocation.begin);
+  if (allocation.kind == AllocationKind::mapped) {  // mappings that follow each other are one to those who use them
+    for (auto next = found; bytes > reach;) {
+      if (next->second.access == 0) break;
+      const std::uintptr_t end = next->second.begin + next->second.bytes;
+      if (++next == live_.end() || next->second.begin != end || next->second.kind != AllocationKind::mapped) break;
+      reach += next->second.bytes;
+    }
+    if (allocation.access == 0)
+      return fmt::format("no device was given access to map_memory #{} by set_access", allocation.serial);
+  }
+  if (bytes > reach) {
     return fmt::format("{} bytes from byte {} run beyond the {} bytes of {} #{}", bytes, address - allocation.begin,
                        allocation.bytes, maker(allocation.kind), allocation.serial);
   }
@@ -405,6 +425,12 @@ std::optional<ArgumentProblem> Memory::argument_problem(const void* pointer, int
   if (!is_device_kind(allocation.kind)) {
     if (allocation.kind == AllocationKind::managed || allocation.mapped_to_device) return std::nullopt;
     return of_the_host(fmt::format("{:#x} points to {} memory that is not mapped", address, maker(allocation.kind)));
+  }
+  if (allocation.kind == AllocationKind::mapped) {
+    if ((allocation.access >> device & 1) != 0) return std::nullopt;
+    return ArgumentProblem{fmt::format("{:#x} points to map_memory #{}, to which device {} has no access", address,
+                                       allocation.serial, device),
+                           "give it access with set_access"};
   }
   if (allocation.device == device) return std::nullopt;
   if (allocation.kind == AllocationKind::pooled) {
@@ -460,7 +486,11 @@ std::string Memory::explain(std::uintptr_t address) {
                        allocation.bytes, maker(allocation.kind), allocation.serial, state);
   };
   if (const auto found = find_locked(address); found != live_.end()) {
-    return tell(found->second, found->second.accessible ? "" : ", used before its stream has come to the allocation");
+    const Allocation& allocation = found->second;
+    if (allocation.accessible) return tell(allocation, "");
+    return tell(allocation, allocation.kind == AllocationKind::mapped
+                                ? ", to which no device was given access"
+                                : ", used before its stream has come to the allocation");
   }
   const auto nearest = [&](std::map<std::uintptr_t, Allocation>& all) -> const Allocation* {
     auto after = all.upper_bound(address);
@@ -470,6 +500,12 @@ std::string Memory::explain(std::uintptr_t address) {
   };
   if (const Allocation* before = nearest(live_)) return tell(*before, ", out of bounds");
   if (const Allocation* before = nearest(freed_)) return tell(*before, ", freed before");
+  if (auto held = reserved_.upper_bound(address); held != reserved_.begin()) {
+    --held;
+    if (address - held->first < held->second)
+      return fmt::format("byte {} of {} reserved addresses, where nothing is mapped", address - held->first,
+                         held->second);
+  }
   if (in_arena(address)) return "device memory that was never given out";
   return "";
 }

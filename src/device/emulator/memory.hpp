@@ -20,7 +20,7 @@
 
 namespace isthmus::device::emulator {
 
-enum class AllocationKind { device, pooled, pinned, registered, managed };
+enum class AllocationKind { device, pooled, pinned, registered, managed, mapped };
 /// "malloc_device", …: the call that makes one.
 const char* maker(AllocationKind) noexcept;
 
@@ -35,6 +35,8 @@ struct Allocation {
   bool mapped_to_device = false;           ///< pinned and registered: kernels may use it
   bool accessible = true;                  ///< pooled: its stream has reached the allocation, and not the free
   bool free_queued = false;                ///< pooled: free_pooled was called
+  std::uint64_t physical = 0;              ///< mapped: the memory behind the addresses
+  std::uint32_t access = 0;                ///< mapped: a bit for each device that may use it there
   std::vector<std::int16_t> prefetched{};  ///< managed, a page each: device, -1 host, -2 never
 };
 
@@ -60,6 +62,17 @@ class Memory {
   /// Ends it; says what spoilt its canary, if anything did.
   std::optional<std::string> pool_depart(void* pointer);
 
+  // Addresses and memory apart. Memory is a file without a name, so that it can lie at several addresses; an address
+  // that is reserved and not mapped, or that no device may use, faults like any that was never given.
+  static constexpr std::size_t granularity = std::size_t{64} << 10;
+  void* reserve_addresses(std::size_t bytes, std::size_t alignment);
+  void release_addresses(void* addresses, std::size_t bytes);
+  PhysicalMemory create_memory(std::size_t bytes, int device);
+  void release_memory(const PhysicalMemory& memory);
+  void map_memory(void* address, const PhysicalMemory& memory);
+  void unmap_memory(void* address, std::size_t bytes);
+  void set_access(void* address, std::size_t bytes, int device, bool allowed);
+
   std::optional<Allocation> find(const void* pointer);
   MemoryInfo info(int device);
   /// Why a copy or fill of this range would be wrong, or nullopt. Pageable memory passes.
@@ -77,7 +90,18 @@ class Memory {
  private:
   friend class DeviceAccess;
   Memory();
+  /// Memory that has no address of its own.
+  struct Physical {
+    int file = -1;
+    std::size_t bytes = 0;
+    int device = 0;
+    unsigned mappings = 0;
+    bool released = false;
+  };
   std::uintptr_t reserve(std::size_t bytes);
+  /// The mappings that make up the range, in order; throws where they do not.
+  std::vector<Allocation*> whole_mappings(const char* call, std::uintptr_t address, std::size_t bytes);
+  void drop_if_unused(std::map<std::uint64_t, Physical>::iterator memory);
   void* allocate_device(Allocation& made, const char* call);
   void* allocate_host(Allocation& made, const char* call);
   std::optional<std::string> spoilt_canary(const Allocation& allocation) const;
@@ -95,6 +119,8 @@ class Memory {
   std::uintptr_t next_ = 0;
   std::map<std::uintptr_t, Allocation> live_;
   std::map<std::uintptr_t, Allocation> freed_;
+  std::map<std::uintptr_t, std::size_t> reserved_;  ///< bytes of each range of addresses
+  std::map<std::uint64_t, Physical> physical_;
   std::array<std::size_t, most_devices> used_{};
   unsigned long serial_ = 0;
   unsigned active_ = 0;

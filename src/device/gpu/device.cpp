@@ -193,6 +193,7 @@ DeviceInfo info(int index) {
   info.pageable_access = flag(attributes::pageable_access);
   info.host_native_atomics = flag(attributes::host_native_atomics);
   info.memory_pools = flag(attributes::memory_pools);
+  info.virtual_memory = gpu::has_virtual_memory(index);
   info.can_map_host = flag(attributes::can_map_host);
   info.cooperative = flag(attributes::cooperative);
   info.copy_engines = attribute_or_zero(attributes::copy_engines, index);

@@ -4,6 +4,7 @@
 // vendors, or between versions of one vendor's runtime, is settled here; the other files of this folder have no #if.
 
 #if defined(ISTHMUS_BACKEND_CUDA)
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #define ISTHMUS_GPU(name) cuda##name
 #define ISTHMUS_GPU_NAME(name) "cuda" #name
@@ -275,6 +276,127 @@ inline bool last_prefetch_was_host_node([[maybe_unused]] const void* pointer, [[
 #endif
 }
 
+// Addresses and memory apart are the driver's: the runtime says where its functions are, so that nothing links to it.
+// A CUresult has the number of the runtime's status for the same reason.
+template <class Function>
+Status driver_function(const char* name, Function& function) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+  const auto status = cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found);
+#else
+  const auto status = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &found);
+#endif
+  if (status != cudaSuccess) return status;
+  if (found != cudaDriverEntryPointSuccess || address == nullptr) return cudaErrorNotSupported;
+  function = reinterpret_cast<Function>(address);
+  return cudaSuccess;
+}
+struct DriverMemory {
+  decltype(&cuDeviceGetAttribute) attribute = nullptr;
+  decltype(&cuMemGetAllocationGranularity) granularity = nullptr;
+  decltype(&cuMemAddressReserve) reserve = nullptr;
+  decltype(&cuMemAddressFree) free = nullptr;
+  decltype(&cuMemCreate) create = nullptr;
+  decltype(&cuMemRelease) release = nullptr;
+  decltype(&cuMemMap) map = nullptr;
+  decltype(&cuMemUnmap) unmap = nullptr;
+  decltype(&cuMemSetAccess) access = nullptr;
+  Status status = cudaSuccess;  ///< of looking for them
+
+  static const DriverMemory& instance() {
+    static const DriverMemory found;
+    return found;
+  }
+
+ private:
+  DriverMemory() {
+    const auto find = [&](const char* name, auto& function) {
+      if (status == cudaSuccess) status = driver_function(name, function);
+    };
+    status = cudaFree(nullptr);  // the driver wants to be started first
+    find("cuDeviceGetAttribute", attribute);
+    find("cuMemGetAllocationGranularity", granularity);
+    find("cuMemAddressReserve", reserve);
+    find("cuMemAddressFree", free);
+    find("cuMemCreate", create);
+    find("cuMemRelease", release);
+    find("cuMemMap", map);
+    find("cuMemUnmap", unmap);
+    find("cuMemSetAccess", access);
+  }
+};
+template <class Call>
+Status driver_call(Call call) {
+  const DriverMemory& driver = DriverMemory::instance();
+  return driver.status != cudaSuccess ? driver.status : static_cast<Status>(call(driver));
+}
+inline CUdeviceptr address_of(const void* pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer);
+}
+inline CUmemAllocationProp memory_of(int device) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  return properties;
+}
+inline bool has_virtual_memory(int device) {
+  int has = 0;
+  const auto status = driver_call([&](const DriverMemory& driver) {
+    return driver.attribute(&has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+  });
+  return status == cudaSuccess && has != 0;
+}
+inline constexpr const char* granularity_name = "cuMemGetAllocationGranularity";
+inline Status memory_granularity(std::size_t* bytes, int device) {
+  const auto properties = memory_of(device);
+  return driver_call([&](const DriverMemory& driver) {
+    return driver.granularity(bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  });
+}
+inline constexpr const char* reserve_name = "cuMemAddressReserve";
+inline Status reserve_addresses(void** pointer, std::size_t bytes, std::size_t alignment) {
+  CUdeviceptr address = 0;
+  const auto status =
+      driver_call([&](const DriverMemory& driver) { return driver.reserve(&address, bytes, alignment, 0, 0); });
+  *pointer = reinterpret_cast<void*>(address);
+  return status;
+}
+inline constexpr const char* free_addresses_name = "cuMemAddressFree";
+inline Status free_addresses(void* pointer, std::size_t bytes) {
+  return driver_call([&](const DriverMemory& driver) { return driver.free(address_of(pointer), bytes); });
+}
+inline constexpr const char* create_name = "cuMemCreate";
+inline Status create_memory(std::uint64_t* handle, std::size_t bytes, int device) {
+  const auto properties = memory_of(device);
+  CUmemGenericAllocationHandle made = 0;
+  const auto status =
+      driver_call([&](const DriverMemory& driver) { return driver.create(&made, bytes, &properties, 0); });
+  *handle = made;
+  return status;
+}
+inline constexpr const char* release_name = "cuMemRelease";
+inline Status release_memory(std::uint64_t handle) {
+  return driver_call([&](const DriverMemory& driver) { return driver.release(handle); });
+}
+inline constexpr const char* map_name = "cuMemMap";
+inline Status map_memory(void* pointer, std::size_t bytes, std::uint64_t handle) {
+  return driver_call([&](const DriverMemory& driver) { return driver.map(address_of(pointer), bytes, 0, handle, 0); });
+}
+inline constexpr const char* unmap_name = "cuMemUnmap";
+inline Status unmap_memory(void* pointer, std::size_t bytes) {
+  return driver_call([&](const DriverMemory& driver) { return driver.unmap(address_of(pointer), bytes); });
+}
+inline constexpr const char* access_name = "cuMemSetAccess";
+inline Status set_access(void* pointer, std::size_t bytes, int device, bool allowed) {
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return driver_call([&](const DriverMemory& driver) { return driver.access(address_of(pointer), bytes, &access, 1); });
+}
+
 inline PointerKind pointer_kind(const cudaPointerAttributes& attributes) {
   switch (attributes.type) {
     case cudaMemoryTypeHost:
@@ -413,6 +535,69 @@ inline Status discard_batch(void**, std::size_t*, std::size_t, NativeStream) {
 }
 inline Status discard_and_prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
   return hipErrorNotSupported;
+}
+
+inline hipMemAllocationProp memory_of(int device) {
+  hipMemAllocationProp properties{};
+  properties.type = hipMemAllocationTypePinned;
+  properties.location.type = hipMemLocationTypeDevice;
+  properties.location.id = device;
+  return properties;
+}
+inline constexpr const char* granularity_name = "hipMemGetAllocationGranularity";
+inline Status memory_granularity(std::size_t* bytes, int device) {
+  const auto properties = memory_of(device);
+  return hipMemGetAllocationGranularity(bytes, &properties, hipMemAllocationGranularityMinimum);
+}
+inline bool has_virtual_memory(int device) {
+#if HIP_VERSION_MAJOR >= 6
+  int has = 0;
+  const auto status = hipDeviceGetAttribute(&has, hipDeviceAttributeVirtualMemoryManagementSupported, device);
+#else
+  std::size_t has = 0;  // older ones are asked for what only devices with it can tell
+  const auto status = memory_granularity(&has, device);
+#endif
+  if (status != hipSuccess) static_cast<void>(hipGetLastError());
+  return status == hipSuccess && has != 0;
+}
+inline constexpr const char* reserve_name = "hipMemAddressReserve";
+inline Status reserve_addresses(void** pointer, std::size_t bytes, std::size_t alignment) {
+  return hipMemAddressReserve(pointer, bytes, alignment, nullptr, 0);
+}
+inline constexpr const char* free_addresses_name = "hipMemAddressFree";
+inline Status free_addresses(void* pointer, std::size_t bytes) {
+  return hipMemAddressFree(pointer, bytes);
+}
+inline hipMemGenericAllocationHandle_t memory_handle(std::uint64_t handle) {
+  return reinterpret_cast<hipMemGenericAllocationHandle_t>(static_cast<std::uintptr_t>(handle));
+}
+inline constexpr const char* create_name = "hipMemCreate";
+inline Status create_memory(std::uint64_t* handle, std::size_t bytes, int device) {
+  const auto properties = memory_of(device);
+  hipMemGenericAllocationHandle_t made{};
+  const auto status = hipMemCreate(&made, bytes, &properties, 0);
+  *handle = reinterpret_cast<std::uintptr_t>(made);
+  return status;
+}
+inline constexpr const char* release_name = "hipMemRelease";
+inline Status release_memory(std::uint64_t handle) {
+  return hipMemRelease(memory_handle(handle));
+}
+inline constexpr const char* map_name = "hipMemMap";
+inline Status map_memory(void* pointer, std::size_t bytes, std::uint64_t handle) {
+  return hipMemMap(pointer, bytes, 0, memory_handle(handle), 0);
+}
+inline constexpr const char* unmap_name = "hipMemUnmap";
+inline Status unmap_memory(void* pointer, std::size_t bytes) {
+  return hipMemUnmap(pointer, bytes);
+}
+inline constexpr const char* access_name = "hipMemSetAccess";
+inline Status set_access(void* pointer, std::size_t bytes, int device, bool allowed) {
+  hipMemAccessDesc access{};
+  access.location.type = hipMemLocationTypeDevice;
+  access.location.id = device;
+  access.flags = allowed ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone;
+  return hipMemSetAccess(pointer, bytes, &access, 1);
 }
 
 using PointerAttributes = hipPointerAttribute_t;

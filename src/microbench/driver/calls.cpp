@@ -6,22 +6,6 @@ namespace isthmus::microbench::driver {
 
 using namespace harness;
 
-namespace {
-
-Metric cost(std::string name, const char* timer) {
-  return {.name = std::move(name),
-          .unit = "s",
-          .better = Better::lower,
-          .timer = timer,
-          .limit_reason = "the cost of a call has no known bound"};
-}
-
-}  // namespace
-
-Metric host_cost(std::string name) {
-  return cost(std::move(name), "clock");
-}
-
 void sample_call(Case& c, std::string name, const std::function<void()>& call, const std::function<void()>& settle) {
   const auto seconds_of = [&](int times) {
     const double seconds = timed([&] {
@@ -51,7 +35,7 @@ void sample_on_device(Case& c, std::string name, const std::function<void(device
   };
   int times = c.batch_for(alone.timer(), most, seconds_of);
   times = std::min(times, most);
-  c.sample(cost(std::move(name), alone.timer()), [&] {
+  c.sample(call_cost(std::move(name), alone.timer()), [&] {
     const auto taken = read(c, alone, times);
     c.batch(times * parts);
     return taken.all / parts;

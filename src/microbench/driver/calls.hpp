@@ -8,20 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/workload.hpp"
+#include "microbench/calls.hpp"
 
 namespace isthmus::microbench::driver {
-
-/// A cost that the host pays, by its own clock.
-harness::Metric host_cost(std::string name);
-
-/// Seconds that `work` takes.
-template <class Work>
-double timed(Work&& work) {
-  const double begin = harness::now();
-  work();
-  return harness::now() - begin;
-}
 
 /// Samples the cost of one `call`. `settle` follows each reading and is in none.
 void sample_call(

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "memory/numa_nodes.hpp"
-#include "microbench/driver/allocators.hpp"
+#include "microbench/allocators.hpp"
 #include "microbench/driver/calls.hpp"
 
 namespace isthmus::microbench::driver {

@@ -1,0 +1,333 @@
+// alloc/<allocator>: what the calls cost that give memory and take it back, so many blocks live at once; and, as
+// alloc/<allocator>-touched, what the first touch of the blocks costs beside them.
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "memory/host_block.hpp"
+#include "memory/numa_nodes.hpp"
+#include "memory/pages.hpp"
+#include "memory/placement.hpp"
+#include "microbench/allocators.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/calls.hpp"
+#include "microbench/need.hpp"
+
+namespace isthmus::microbench::alloc {
+namespace {
+
+using namespace harness;
+
+/// Where the user names no number of blocks, no more than this, or one block, lives at once.
+constexpr std::size_t kMostAtOnce = 64 * kMi;
+constexpr std::size_t kMostBlocks = 100;  // the paper's
+
+enum class Toucher { nobody, cpu, gpu };
+
+/// malloc takes from the system, and gives back, what is at least so large. It learns from what is freed, unless told;
+/// here it is told what it begins with, so that no case sees what another has taught it.
+class DefaultMalloc {
+ public:
+  explicit DefaultMalloc(bool wanted) : wanted_(wanted) {
+    if (wanted_) mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+  }
+  ~DefaultMalloc() {
+    if (wanted_) mallopt(M_MMAP_THRESHOLD, memory::kFreshFromBytes);
+  }
+  DefaultMalloc(const DefaultMalloc&) = delete;
+  DefaultMalloc& operator=(const DefaultMalloc&) = delete;
+
+ private:
+  bool wanted_;
+};
+
+/// A pool that keeps what it got for the life of a scope, as programs that use pools want it.
+class KeepingPool {
+ public:
+  explicit KeepingPool(bool wanted) : wanted_(wanted) {
+    if (wanted) device::set_pool_release_threshold(UINT64_MAX);
+  }
+  ~KeepingPool() {
+    if (!wanted_) return;
+    try {
+      device::set_pool_release_threshold(0);
+      device::synchronize();          // gives the memory back
+    } catch (const device::Error&) {  // the first failure is the one to report
+    }
+  }
+  KeepingPool(const KeepingPool&) = delete;
+  KeepingPool& operator=(const KeepingPool&) = delete;
+
+ private:
+  bool wanted_;
+};
+
+/// Blocks of one allocator, given and taken back in rows.
+class Blocks {
+ public:
+  Blocks(const Allocator& allocator, std::size_t bytes, std::size_t most, device::Stream* stream, int numa_node)
+      : allocator_(allocator), request_{.bytes = bytes, .stream = stream, .numa_node = std::max(numa_node, 0)} {
+    live_.reserve(most);
+    if (allocator.name != "registered") return;
+    // It is there and touched before it is registered, and no two blocks share a page.
+    slot_ = whole_pages(bytes);
+    host_.emplace(memory::HostKind::pageable, most * slot_ + memory::page_bytes(),
+                  memory::HostBlockOptions{.numa_node = numa_node});
+    host_->touch();
+    const auto address = reinterpret_cast<std::uintptr_t>(host_->data());
+    first_ = host_->data() + (whole_pages(address) - address);
+  }
+  ~Blocks() {
+    try {
+      synchronize();
+      release();
+    } catch (const device::Error&) {  // the first failure is the one to report
+    }
+  }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+
+  void allocate(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      request_.memory = first_ == nullptr ? nullptr : first_ + live_.size() * slot_;
+      live_.push_back(allocator_.allocate(request_));
+    }
+  }
+  /// In the order in which they were given.
+  void release() {
+    for (; next_ < live_.size(); ++next_) allocator_.release(live_[next_], request_);
+    live_.clear();
+    next_ = 0;
+  }
+  /// Every page of every block is written.
+  void touch(Toucher toucher) {
+    if (toucher == Toucher::gpu) {
+      for (void* block : live_) device::fill_async(block, 0x5a, request_.bytes, *request_.stream);
+      synchronize();
+      return;
+    }
+    const std::size_t page = memory::page_bytes();
+    for (void* block : live_) {
+      auto* bytes = static_cast<volatile unsigned char*>(block);
+      for (std::size_t at = 0; at < request_.bytes; at += page) bytes[at] = 0x5a;
+    }
+  }
+  /// Bytes of the first block that lie in huge pages, once it is touched; nullopt where the kernel does not tell.
+  std::optional<std::size_t> huge_bytes() const { return memory::huge_page_bytes(live_.front()); }
+  void synchronize() {
+    if (request_.stream != nullptr) request_.stream->synchronize();
+  }
+
+  /// Blocks that share bytes, are not what was asked for, or do not keep what is written at both of their ends.
+  std::size_t wrong(std::size_t count) {
+    allocate(count);
+    synchronize();
+    const std::size_t width = std::min(request_.bytes, sizeof(std::uint64_t));
+    const auto move = [&](void* to, const void* from) {
+      if (allocator_.native) {
+        std::memcpy(to, from, width);
+      } else {
+        device::copy(to, from, width);
+      }
+    };
+    const auto end_of = [&](void* block, bool last) {
+      return static_cast<std::byte*>(block) + (last ? request_.bytes - width : 0);
+    };
+    const auto word_of = [&](std::size_t i, bool last) { return hash(7, last ? 1 : 0, i); };
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const bool last : {false, true}) {
+        const std::uint64_t word = word_of(i, last);
+        move(end_of(live_[i], last), &word);
+      }
+    }
+    std::size_t found_wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const bool last : {false, true}) {
+        if (!last && request_.bytes < 2 * width) continue;  // the last has overwritten it
+        std::uint64_t found = 0;
+        const std::uint64_t word = word_of(i, last);
+        move(&found, end_of(live_[i], last));
+        found_wrong += std::memcmp(&found, &word, width) == 0 ? 0 : 1;
+      }
+      if (!allocator_.native && device::pointer_info(live_[i]).kind != allocator_.kind) ++found_wrong;
+    }
+    auto sorted = live_;
+    std::ranges::sort(sorted, std::less<>{});
+    for (std::size_t i = 1; i < count; ++i)
+      found_wrong += static_cast<std::byte*>(sorted[i - 1]) + request_.bytes <= sorted[i] ? 0 : 1;
+    release();
+    synchronize();
+    return found_wrong;
+  }
+
+ private:
+  static std::size_t whole_pages(std::size_t bytes) {
+    const std::size_t page = memory::page_bytes();
+    return (bytes + page - 1) / page * page;
+  }
+
+  const Allocator& allocator_;
+  AllocationRequest request_;
+  std::size_t slot_ = 0;
+  std::optional<memory::HostBlock> host_;
+  std::byte* first_ = nullptr;
+  std::vector<void*> live_;
+  std::size_t next_ = 0;
+};
+
+std::size_t blocks_at_once(const CaseSpec& spec) {
+  if (spec.integer("at_once") > 0) return static_cast<std::size_t>(spec.integer("at_once"));
+  return std::clamp<std::size_t>(kMostAtOnce / static_cast<std::size_t>(spec.integer("bytes")), 1, kMostBlocks);
+}
+
+std::size_t blocks_at_once(const Case& c) {
+  if (c.integer("at_once") > 0) return c.extent("at_once");
+  return std::clamp<std::size_t>(kMostAtOnce / c.extent("bytes"), 1, kMostBlocks);
+}
+
+/// What a block holds at least.
+std::size_t held(const Allocator& way, std::size_t bytes) {
+  if (way.name == "huge")
+    return (bytes + memory::huge_page_size() - 1) / memory::huge_page_size() * memory::huge_page_size();
+  if (way.name == "vmm") {
+    const std::size_t unit = device::memory_granularity();
+    return (bytes + unit - 1) / unit * unit;
+  }
+  return bytes;
+}
+
+void run(Case& c, const Allocator& way, Toucher toucher) {
+  const std::size_t bytes = c.extent("bytes");
+  if (!way.native && way.offered != nullptr && !way.offered(c.device()))
+    throw Skip(fmt::format("this device has no {} memory", way.name));
+  int node = c.numa_node();
+  if (way.name == "node") {
+    need_node(static_cast<int>(c.integer("node")));
+    if (memory::highest_numa_node() < 0) throw Skip("the kernel knows no NUMA nodes, so libnuma cannot place memory");
+    node = static_cast<int>(c.integer("node"));
+  }
+  if (way.name == "huge" && bytes < memory::huge_page_size())
+    throw Skip(fmt::format("{} bytes are less than a huge page, {} bytes", bytes, memory::huge_page_size()),
+               SkipKind::not_applicable);
+  const std::size_t most = blocks_at_once(c);
+  const std::size_t all = memory::byte_count(most, held(way, bytes));
+  const bool holds = way.up_front || toucher != Toucher::nobody || !way.native;
+  c.needs(way.on_host && holds ? all : 0, way.on_host ? 0 : all);
+
+  const memory::ScopedThreadNode on_node(c.numa_node());
+  device::Stream* stream = way.native ? nullptr : &c.stream();
+  const DefaultMalloc plain(way.name == "malloc" || way.name == "huge");
+  const KeepingPool keeping(way.name == "pool");
+  Blocks blocks(way, bytes, most, stream, node);
+  struct Round {
+    double allocate = 0, touch = 0, touch_again = 0, release = 0;
+  };
+  const auto rounds_of = [&](int rounds, std::size_t count) {
+    Round sum;
+    for (int i = 0; i < rounds; ++i) {
+      sum.allocate += timed([&] { blocks.allocate(count); });
+      blocks.synchronize();
+      if (toucher != Toucher::nobody) {
+        sum.touch += timed([&] { blocks.touch(toucher); });
+        sum.touch_again += timed([&] { blocks.touch(toucher); });
+      }
+      sum.release += timed([&] { blocks.release(); });
+      blocks.synchronize();
+    }
+    return sum;
+  };
+  c.verify(
+      "blocks are apart, of the kind asked for, and keep what is written at their ends",
+      [&] { return static_cast<double>(blocks.wrong(most)); }, 0);
+
+  const Round first = rounds_of(1, 1);
+  c.once(host_cost("first"), first.allocate);
+  if (toucher != Toucher::nobody) c.once(host_cost("first_touch"), first.touch);
+  const int rounds = c.batch_for("clock", c.largest_batch(), [&](int n) {
+    const Round round = rounds_of(n, most);
+    return std::min(round.allocate, round.release);
+  });
+  std::vector<Metric> metrics{host_cost("alloc"), host_cost("free")};
+  if (toucher != Toucher::nobody) {
+    metrics.push_back(host_cost("touch"));
+    metrics.push_back(host_cost("touch_again"));
+  }
+  if (static_cast<double>(all) > 1e9) c.sparing(10, 1);
+  c.sample(std::move(metrics), [&] {
+    const Round round = rounds_of(rounds, most);
+    const double calls = static_cast<double>(most) * rounds;
+    c.batch(static_cast<int>(std::min<double>(calls, std::numeric_limits<int>::max())));
+    std::vector values{round.allocate / calls, round.release / calls};
+    if (toucher != Toucher::nobody) {
+      values.push_back(round.touch / calls);
+      values.push_back(round.touch_again / calls);
+    }
+    return values;
+  });
+  if (way.name != "huge" || toucher == Toucher::nobody) return;
+  blocks.allocate(1);
+  blocks.touch(toucher);
+  if (const auto huge = blocks.huge_bytes(); huge && *huge < bytes)
+    c.warn("placement_disagrees", fmt::format("only {} of {} bytes lie in huge pages", *huge, bytes));
+  blocks.release();
+}
+
+Workload workload(const Allocator& way, Toucher toucher) {
+  const char* suffix = toucher == Toucher::nobody ? "" : toucher == Toucher::cpu ? "-touched" : "-gpu-touched";
+  Workload w(fmt::format("alloc/{}{}", way.name, suffix), [&way, toucher](Case& c) { run(c, way, toucher); });
+  std::vector<std::string> metrics{"first", "alloc", "free"};
+  if (toucher != Toucher::nobody) metrics = {"first", "first_touch", "alloc", "free", "touch", "touch_again"};
+  Axis size = bytes_axis("bytes", "bytes of one allocation", kMi);
+  const bool huge = way.name == "huge";
+  size.usual = {std::int64_t{32}, 4 * kKi, kMi, 64 * kMi};
+  if (huge) size.usual = {2 * kMi, 64 * kMi};
+  size.sweep = powers(huge ? 2 * kMi : 2, kGi);
+  Preset fig6;
+  fig6.name = "paper-fig6";
+  fig6.help = "Figure 6: 2 bytes to 1 GiB, a hundred blocks at once";
+  fig6.settings = {{"at_once", static_cast<std::int64_t>(kMostBlocks)}};
+  fig6.sweep_axis = "bytes";
+  fig6.sweep = powers(huge ? 2 * kMi : 2, kGi);
+  const std::string touched = toucher == Toucher::nobody ? ", untouched"
+                              : toucher == Toucher::cpu  ? ", and touching it by the CPU"
+                                                         : ", and touching it by the GPU";
+  w.version(1)
+      .summary(fmt::format("allocating and freeing: {}{}", way.words, touched))
+      .source("mi300a-upm-2025, section III-A 5 and Figure 6")
+      .tags({"alloc", std::string(way.name)})
+      .stagings({})
+      .metrics(std::move(metrics))
+      .axis(std::move(size))
+      .axis(number_axis("at_once", "blocks that live at once; 0: up to 100, as many as 64 MiB hold", 0, 0))
+      .size("tiny", {{"bytes", huge ? 2 * kMi : 4 * kKi}})
+      .size("small", {})
+      .preset(std::move(fig6))
+      .estimate([](const CaseSpec& spec) {
+        // As page-locking: 0.4 s a GiB each way, or a touch of each page.
+        return 1e-3 + 1e-9 * static_cast<double>(blocks_at_once(spec)) * static_cast<double>(spec.integer("bytes"));
+      });
+  if (way.name == "node") w.axis(number_axis("node", "NUMA node of the memory", 0, 0));
+  if (way.native) w.native();
+  return w;
+}
+
+std::vector<Registration> register_all() {
+  std::vector<Registration> list;
+  for (const auto& way : allocators()) {
+    list.emplace_back(workload(way, Toucher::nobody));
+    // What is registered was touched before.
+    if (way.by_cpu && way.name != "registered") list.emplace_back(workload(way, Toucher::cpu));
+    if (way.by_gpu && way.name != "write_combined") list.emplace_back(workload(way, Toucher::gpu));
+  }
+  return list;
+}
+
+const std::vector<Registration> registrations = register_all();
+
+}  // namespace
+}  // namespace isthmus::microbench::alloc

@@ -1,0 +1,233 @@
+// fault/cpu/<event>: faults of the host's threads on the host's pages.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "memory/numa_nodes.hpp"
+#include "memory/parallel.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/fault/family.hpp"
+#include "microbench/fault/toucher.hpp"
+#include "microbench/need.hpp"
+
+namespace isthmus::microbench::fault {
+
+namespace {
+
+using namespace harness;
+
+/// Single touches that a percentile stands on, at least.
+constexpr std::size_t kSingles = 1000, kSinglesOfDisk = 200;
+/// Regions of more bytes are sampled less often: giving and taking them back is most of the time.
+constexpr std::size_t kLong = std::size_t{64} << 20;
+/// Touches that make one reading of the pace, where fewer are at once.
+constexpr std::size_t kPaced = 4096, kPacedOfDisk = 256;
+
+memory::Pages pages_of(const Case& c, Event event) {
+  if (!facts(event).huge) return memory::Pages::small;
+  return c.choice("pages") == "huge" ? memory::Pages::huge : memory::Pages::small;
+}
+
+/// Whether the event comes about here at all: where it does not, and that is the machine's doing, the case is skipped.
+void try_once(Event event, memory::Pages pages, Region& region, Toucher& toucher) {
+  region.renew();
+  const Pass pass = toucher.touch(region);
+  if (pages == memory::Pages::huge) {
+    const auto huge = region.huge_bytes();
+    if (!huge) throw Skip("the kernel does not tell which memory lies in huge pages");
+    if (*huge < region.bytes())
+      throw Skip(fmt::format("the kernel gave {} of {} bytes in huge pages (see /sys/kernel/mm/transparent_hugepage)",
+                             *huge, region.bytes()));
+  }
+  if (event == Event::file && pass.faults.minor < static_cast<long>(region.touches()))
+    throw Skip(
+        fmt::format("the kernel maps more than {} bytes of a file at a fault, so touches so far apart are fewer "
+                    "faults ({} of {})",
+                    region.stride(), pass.faults.minor, region.touches()));
+  if (event == Event::file_major && pass.faults.major < static_cast<long>(region.touches()) &&
+      pass.faults.minor + pass.faults.major >= static_cast<long>(region.touches()))
+    throw Skip(
+        fmt::format("the kernel counted {} of {} reads of evicted pages as major faults, so the others came "
+                    "from memory",
+                    pass.faults.major, region.touches()));
+}
+
+void run(Case& c, Event event) {
+  const std::size_t touches = c.extent("at_once");
+  const auto threads = c.integer("threads") > 0 ? static_cast<unsigned>(c.integer("threads")) : memory::host_threads();
+  const memory::Pages pages = pages_of(c, event);
+  const auto asked = static_cast<int>(c.integer("node"));
+  need_node(asked);
+  const int node = asked >= 0 ? asked : c.numa_node();
+  if (threads > touches)
+    throw Skip(fmt::format("{} threads cannot share {} page{}", threads, touches, touches == 1 ? "" : "s"),
+               SkipKind::not_applicable);
+  c.needs(Region::footprint(event, touches, pages), 0);
+
+  Region region(event, touches, pages);
+  Toucher toucher(event, threads, node);
+  try_once(event, pages, region, toucher);
+  if (auto elsewhere = memory::node_disagreement("the memory", region.data(), region.bytes(), asked))
+    c.warn("placement_disagrees", std::move(*elsewhere));
+
+  Account account(event);
+  const auto check_disturbance = [&] {
+    if (account.disturbed()) c.spoil("other_faults", "pages faulted besides those that were touched");
+  };
+  c.verify(
+      "each touch is one fault, and each page is there and holds its word",
+      [&] {
+        if (account.wrong() > 0) c.warn("faults_wrong", account.reason());
+        return static_cast<double>(account.wrong());
+      },
+      0);
+
+  // All pages in one go, then the same loop over the same pages, which are there now.
+  struct Both {
+    double faulting = 0, present = 0;
+  };
+  const auto rounds_of = [&](int rounds) {
+    Both all;
+    for (int i = 0; i < rounds; ++i) {
+      region.renew();
+      account.before(region);
+      const Pass faulting = toucher.touch(region);
+      account.after(region, faulting);
+      Pass present;
+      for (const bool first : {true, false}) {  // a pause in a loop this short would be all there is to see
+        const Pass again = toucher.touch(region);
+        account.present(again);
+        if (first || again.seconds < present.seconds) present = again;
+      }
+      all.faulting += faulting.seconds;
+      all.present += present.seconds;
+    }
+    account.size(region);
+    return all;
+  };
+  const bool disk = event == Event::file_major;
+  const auto most = static_cast<int>(std::max<std::size_t>(1, (disk ? kPacedOfDisk : kPaced) / touches));
+  const int rounds = c.batch_for("clock", most, [&](int n) { return rounds_of(n).present; });
+  if (region.bytes() > kLong) c.sparing(10, 1);
+  c.sample({cost("time", "clock"),
+            pace("rate", "clock"),
+            cost("time_faulting", "clock"),
+            cost("time_present", "clock"),
+            {.name = "faults_per_touch", .unit = "1", .timer = "none", .limit_reason = "one of each is asked for"}},
+           [&] {
+             const Both seconds = rounds_of(rounds);
+             const double faults = static_cast<double>(touches) * rounds;
+             c.batch(static_cast<int>(std::min(faults, 1e9)));
+             check_disturbance();
+             const double net = seconds.faulting - seconds.present;
+             if (!(net > 0)) c.spoil("below_baseline", "touching pages that were there took longer than faulting");
+             return std::vector{net / faults, net > 0 ? faults / net : 0, seconds.faulting / faults,
+                                seconds.present / faults, account.faults_per_touch()};
+           });
+
+  // Each touch timed by itself.
+  const std::size_t singles = std::max(disk ? kSinglesOfDisk : kSingles, touches);
+  const std::size_t single_rounds = (singles + touches - 1) / touches;
+  std::vector<double> faulting(single_rounds * touches), present(faulting.size());
+  std::vector<Metric> metrics;
+  for (const char* kind : {"", "faulting_", "present_"}) {
+    for (const char* share : {"p50", "p95", "p99"}) metrics.push_back(cost(std::string(kind) + share, "clock"));
+  }
+  c.sparing(10, 1);  // percentiles of thousands: more samples tell little
+  c.sample(std::move(metrics), [&] {
+    for (std::size_t i = 0; i < single_rounds; ++i) {
+      region.renew();
+      account.before(region);
+      account.after(region, toucher.touch_timed(region, std::span(faulting).subspan(i * touches, touches)));
+      account.present(toucher.touch_timed(region, std::span(present).subspan(i * touches, touches)));
+    }
+    account.size(region);
+    c.batch(static_cast<int>(std::min<std::size_t>(faulting.size(), 1'000'000'000)));  // readings of each percentile
+    check_disturbance();
+    const auto with = percentiles_of(faulting), without = percentiles_of(present);
+    // What a touch takes without a fault, the clock included, is typically in each.
+    return std::vector{with.p50 - without.p50,
+                       with.p95 - without.p50,
+                       with.p99 - without.p50,
+                       with.p50,
+                       with.p95,
+                       with.p99,
+                       without.p50,
+                       without.p95,
+                       without.p99};
+  });
+}
+
+Workload workload(const EventFacts& event, const Machine& machine) {
+  Workload w(fmt::format("fault/cpu/{}", event.name), [kind = event.event](Case& c) { run(c, kind); });
+  const bool disk = event.event == Event::file_major;
+  const bool file = disk || event.event == Event::file;
+  w.version(1)
+      .summary(fmt::format("page fault of the CPU: {}", event.words))
+      .source("mi300a-upm-2025, section III-A 6 and Figures 7 and 8")
+      .tags({"fault", "cpu", std::string(event.name)})
+      .stagings({})
+      .native()
+      .metrics({"time", "rate", "time_faulting", "time_present", "faults_per_touch", "p50", "p95", "p99",
+                "faulting_p50", "faulting_p95", "faulting_p99", "present_p50", "present_p95", "present_p99"})
+      .estimate([disk](const CaseSpec& spec) {
+        const auto touches = static_cast<double>(spec.integer("at_once"));
+        return disk ? 100e-6 * std::max(touches, 256.0) : 3e-6 * std::max(touches, 4096.0);
+      });
+  auto at_once = number_axis("at_once", "pages touched in one go, by all threads together", disk ? 64 : 1024);
+  if (disk) {
+    at_once.usual = {std::int64_t{1}, std::int64_t{256}};
+    at_once.sweep = powers(1, 4096);
+  } else {
+    at_once.usual = {std::int64_t{1}, std::int64_t{64}, 4 * kKi};
+    at_once.sweep = powers(1, file ? 16 * kKi : 4 * kMi);
+  }
+  w.axis(std::move(at_once)).axis(threads_axis("threads of the host that touch them; 0: all"));
+  if (event.huge) {
+    auto pages = choice_axis("pages", "size of the pages", {"small", "huge"});
+    pages.usual = {"small", "huge"};
+    w.axis(std::move(pages));
+  }
+  auto node = node_axis(machine);
+  node.help = "NUMA node of the pages and of the threads; -1: where the session says";
+  w.axis(std::move(node));
+  AxisSettings tiny{{"at_once", std::int64_t{disk ? 16 : 256}}};
+  if (event.huge) tiny.emplace_back("pages", "small");  // so many huge pages are not tiny
+  w.size("tiny", std::move(tiny)).size("small", {{"at_once", std::int64_t{disk ? 64 : 4096}}});
+  const auto all = memory::host_threads();
+  AxisSettings few{{"threads", std::int64_t{1}}}, many{{"threads", std::int64_t{all}}};
+  if (event.huge) {
+    few.emplace_back("pages", "small");
+    many.emplace_back("pages", "small");
+  }
+  const auto preset = [&](const char* name, const char* help, AxisSettings settings, std::vector<AxisValue> sweep) {
+    Preset made;
+    made.name = name;
+    made.help = help;
+    made.settings = std::move(settings);
+    made.sweep_axis = "at_once";
+    made.sweep = std::move(sweep);
+    w.preset(std::move(made));
+  };
+  if (!file) {
+    preset("paper-fig7-1cpu", "Figure 7, 1CPU: one thread, 1 to 4 Mi pages at once", few, powers(1, 4 * kMi));
+    std::vector<AxisValue> wide;
+    for (std::int64_t pages = 1; pages <= 4 * kMi; pages *= 2) {
+      if (pages >= std::int64_t{all}) wide.emplace_back(pages);
+    }
+    preset("paper-fig7-cpus", "Figure 7, 12CPU: all threads of this machine", many, std::move(wide));
+    preset("paper-fig8", "Figure 8: single pages", few, {std::int64_t{1}});
+  }
+  return w;
+}
+
+}  // namespace
+
+std::vector<Workload> cpu_workloads(const Machine& machine) {
+  std::vector<Workload> list;
+  for (const auto& event : events()) list.push_back(workload(event, machine));
+  return list;
+}
+
+}  // namespace isthmus::microbench::fault

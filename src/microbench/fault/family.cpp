@@ -1,0 +1,66 @@
+// fault/*: what one page fault costs. transfer/*/fault is about the bytes that faults move; here it is the fault.
+
+#include "microbench/fault/family.hpp"
+
+#include <algorithm>
+
+#include "memory/parallel.hpp"
+#include "microbench/axes.hpp"
+
+namespace isthmus::microbench::fault {
+
+using namespace harness;
+
+std::vector<AxisValue> usual_threads(unsigned all) {
+  std::vector<AxisValue> values;
+  unsigned last = 0;
+  for (const unsigned threads : {1u, all / 2, all}) {
+    if (threads > last) values.emplace_back(std::int64_t{threads});
+    last = std::max(last, threads);
+  }
+  return values;
+}
+
+Axis threads_axis(const char* help) {
+  auto axis = number_axis("threads", help, 1, 0);
+  axis.usual = usual_threads(memory::host_threads());
+  axis.listed = axis.usual;
+  return axis;
+}
+
+Percentiles percentiles_of(std::vector<double>& seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const auto at = [&](double share) {  // the smallest value that so many are not above
+    const auto rank = static_cast<std::size_t>(share * static_cast<double>(seconds.size()) + 0.999999);
+    return seconds[std::clamp<std::size_t>(rank, 1, seconds.size()) - 1];
+  };
+  return {at(0.50), at(0.95), at(0.99)};
+}
+
+Metric cost(std::string name, const char* timer) {
+  return {.name = std::move(name),
+          .unit = "s",
+          .better = Better::lower,
+          .timer = timer,
+          .limit_reason = "the cost of a page fault has no known bound"};
+}
+
+Metric pace(std::string name, const char* timer) {
+  auto metric = cost(std::move(name), timer);
+  metric.unit = "1/s";
+  metric.better = Better::higher;
+  return metric;
+}
+
+namespace {
+
+std::vector<Workload> workloads(const Machine& machine) {
+  auto all = cpu_workloads(machine);
+  for (auto& workload : gpu_workloads(machine)) all.push_back(std::move(workload));
+  return all;
+}
+
+const Family family("fault/", workloads);
+
+}  // namespace
+}  // namespace isthmus::microbench::fault

@@ -1,0 +1,392 @@
+// fault/gpu<N>/<event>: faults of a GPU on pages that the CPU can reach, too.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "harness/lanes.hpp"
+#include "memory/crew.hpp"
+#include "memory/numa_nodes.hpp"
+#include "memory/placement.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/fault/family.hpp"
+#include "microbench/fault/kernels.hpp"
+#include "microbench/fault/region.hpp"
+#include "microbench/need.hpp"
+
+namespace isthmus::microbench::fault {
+
+namespace {
+
+using namespace harness;
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+/// Single faults lie so far apart that none comes with the pages of the last: what drivers fetch at most at once.
+constexpr std::size_t kFarApart = std::size_t{2} << 20;
+
+/// What happens to the pages when the GPU touches them. Those of a GPU that shares the CPU's memory and those of one
+/// that has its own are different events and never compared.
+struct GpuEvent {
+  std::string_view name, words;
+  bool touched;   ///< by the CPU before
+  bool timed;     ///< the CPU's touches are part of the cost
+  bool migrates;  ///< to memory of the GPU's own
+};
+constexpr std::array<GpuEvent, 5> kGpuEvents{{
+    {"major", "the GPU touches pages that nobody has touched", false, false, false},
+    {"minor", "the GPU maps pages of the memory it shares with the CPU, which has touched them", true, false, false},
+    {"migration", "pages that the CPU has touched come to the GPU's own memory", true, false, true},
+    {"prefaulted-minor", "threads of the CPU touch the pages first, then the GPU maps them", true, true, false},
+    {"prefaulted-migration", "threads of the CPU touch the pages first, then they come to the GPU's own memory", true,
+     true, true},
+}};
+
+/// Which word of a page each of those that touch it writes.
+enum Slot : std::size_t { by_cpu, by_gpu, by_gpu_again };
+
+/// Memory that both sides reach and that nobody has touched.
+class SharedMemory {
+ public:
+  SharedMemory(bool managed, std::size_t touches, std::size_t apart, memory::Pages pages, int numa_node)
+      : managed_(managed), touches_(touches), apart_(apart), pages_(pages), numa_node_(numa_node) {
+    renew();
+  }
+  ~SharedMemory() {
+    try {
+      free();
+    } catch (const device::Error&) {  // the failure that led here has been reported; a second one adds nothing
+    }
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  void renew() {
+    free();
+    // malloc gives small blocks from pages that were used before.
+    const std::size_t bytes = std::max(touches_ * apart_, std::size_t{1} << 20);
+    if (managed_) {
+      data_ = static_cast<std::byte*>(device::malloc_managed(bytes));
+    } else {
+      malloced_.emplace(memory::HostKind::pageable, bytes, memory::HostBlockOptions{numa_node_, pages_});
+      data_ = malloced_->data();
+    }
+  }
+
+  std::size_t touches() const { return touches_; }
+  std::uint64_t* word(Slot slot, std::size_t index) const {
+    return reinterpret_cast<std::uint64_t*>(data_ + offset_of(index, apart_)) + slot;
+  }
+  /// What that word holds, where it must lie however those who touched got there.
+  std::uint64_t found(Slot slot, std::size_t index) const {
+    std::uint64_t value = 0;
+    std::memcpy(&value, data_ + index * apart_ + std::size_t{slot} * kWord, kWord);
+    return value;
+  }
+  std::size_t step() const { return offset_of(1, apart_) / kWord; }
+
+  /// Touched pages that the CPU's page table has; nullopt where it does not tell: emulated managed memory is filled
+  /// with poison.
+  std::optional<std::size_t> present() const {
+    if (managed_ && device::backend() == device::Backend::emulator) return std::nullopt;
+    const std::size_t page = memory::page_bytes();
+    if (apart_ == page) {
+      const auto pages = memory::present_pages(data_, touches_ * page);
+      return pages ? std::optional(pages->present) : std::nullopt;
+    }
+    std::size_t present = 0;  // drivers may bring neighbours, which are not asked about
+    for (std::size_t i = 0; i < touches_; ++i) {
+      const auto page_of_touch = memory::present_pages(word(by_cpu, i), kWord);
+      if (!page_of_touch) return std::nullopt;
+      present += page_of_touch->present;
+    }
+    return present;
+  }
+
+ private:
+  void free() {
+    if (managed_ && data_ != nullptr) device::free_managed(std::exchange(data_, nullptr));
+    malloced_.reset();
+    data_ = nullptr;
+  }
+
+  bool managed_;
+  std::size_t touches_, apart_;
+  memory::Pages pages_;
+  int numa_node_;
+  std::byte* data_ = nullptr;
+  std::optional<memory::HostBlock> malloced_;
+};
+
+/// What one round over fresh pages took, and what was wrong with it.
+class Rounds {
+ public:
+  Rounds(Case& c, const GpuEvent& event, int gpu, bool managed, memory::Pages pages, int numa_node, unsigned threads)
+      : case_(c), event_(event), gpu_(gpu), managed_(managed), pages_(pages), numa_node_(numa_node) {
+    if (event.touched) crew_.emplace(threads, numa_node);
+    Lane lane;
+    lane.device = gpu;
+    lane.queue = [this](device::Stream& stream) {
+      queue_stamps(stream, memory_->word(slot_, first_), memory_->step(), count_, stamp(slot_, first_));
+    };
+    lanes_.emplace(c, std::vector{std::move(lane)});
+  }
+
+  const char* timer() const { return lanes_->timer(); }
+
+  /// New pages, touched by the CPU where the event has it so; seconds that this took.
+  double renew(std::size_t touches, std::size_t apart) {
+    memory_.emplace(managed_, touches, apart, pages_, numa_node_);
+    if (const auto there = memory_->present(); there && *there > 0)
+      note(fmt::format("{} pages were there before they were touched", *there));
+    return crew_ ? touch_by_cpu() : 0;
+  }
+
+  /// Seconds of the kernel that touches pages `first` to `first` + `count`. `sampled` within the body of a sample.
+  double touch(Slot slot, std::size_t first, std::size_t count, bool sampled) {
+    slot_ = slot;
+    first_ = first;
+    count_ = count;
+    const auto taken = sampled ? read(case_, *lanes_) : lanes_->run();
+    if (taken.spoilt && !sampled) case_.warn("latch_timeout", "a latch gave up before a single fault was queued");
+    if (slot == by_gpu) settle();
+    return taken.all;
+  }
+
+  /// Every page holds what each wrote.
+  void check() {
+    ++checked_;
+    std::size_t lost = 0;
+    for (std::size_t i = 0; i < memory_->touches(); ++i) {
+      for (const auto slot : {by_cpu, by_gpu, by_gpu_again}) {
+        if (slot == by_cpu && !event_.touched) continue;
+        lost += memory_->found(slot, i) == stamp(slot, i) ? 0 : 1;
+      }
+    }
+    if (lost > 0) note(fmt::format("{} words of {} pages were not written", lost, memory_->touches()));
+  }
+
+  std::size_t checked() const { return checked_; }
+  std::size_t wrong() const { return wrong_; }
+  const std::string& reason() const { return reason_; }
+  /// Share of the pages that left the CPU's page table for the GPU; nullopt where nobody can tell.
+  std::optional<double> moved() const { return moved_; }
+
+ private:
+  static std::uint64_t stamp(Slot slot, std::size_t index) { return stamp_of((std::uint64_t{slot} + 1) << 48, index); }
+
+  void note(std::string reason) {
+    if (wrong_++ == 0) reason_ = std::move(reason);
+  }
+
+  double touch_by_cpu() {
+    struct alignas(128) Reading {
+      double begin = 0, end = 0;
+    };
+    std::vector<Reading> readings(crew_->size());
+    crew_->run([&](unsigned i) {
+      const memory::ScopedMemoryNode on_node(numa_node_);
+      const memory::Part part = memory::part_of(memory_->touches(), crew_->size(), i);
+      readings[i].begin = now();
+      for (std::size_t at = part.first; at < part.last; ++at)
+        *static_cast<volatile std::uint64_t*>(memory_->word(by_cpu, at)) = stamp(by_cpu, at);
+      readings[i].end = now();
+    });
+    double begin = readings.front().begin, end = readings.front().end;
+    for (const auto& reading : readings) {
+      begin = std::min(begin, reading.begin);
+      end = std::max(end, reading.end);
+    }
+    if (const auto there = memory_->present(); there && *there < memory_->touches())
+      note(fmt::format("{} of {} pages were there after the CPU had touched them", *there, memory_->touches()));
+    return end - begin;
+  }
+
+  /// After the GPU's first touch of all pages: whether they did what the event is named for.
+  void settle() {
+    if (!event_.touched || first_ + count_ < memory_->touches()) return;
+    const auto there = memory_->present();
+    if (!there) return;
+    const double stayed = static_cast<double>(*there) / static_cast<double>(memory_->touches());
+    if (event_.migrates) {
+      if (stayed >= 1)
+        throw Skip(fmt::format("gpu{} reached the pages where they were: none migrated to its own memory", gpu_));
+      moved_ = 1 - stayed;
+    } else if (stayed < 1) {
+      note(fmt::format("{:.0f}% of the pages left the memory that both sides share", 100 * (1 - stayed)));
+    }
+  }
+
+  Case& case_;
+  const GpuEvent& event_;
+  int gpu_;
+  bool managed_;
+  memory::Pages pages_;
+  int numa_node_;
+  std::optional<memory::Crew> crew_;
+  std::optional<SharedMemory> memory_;
+  std::optional<Lanes> lanes_;
+  Slot slot_ = by_gpu;
+  std::size_t first_ = 0, count_ = 0;
+  std::size_t checked_ = 0, wrong_ = 0;
+  std::string reason_;
+  std::optional<double> moved_;
+};
+
+/// Throws Skip where this GPU cannot have the event, with the name of the one that it has instead.
+void need_event(const GpuEvent& event, const device::DeviceInfo& info, bool managed) {
+  const auto who = fmt::format("{} ({})", info.name, info.arch);
+  if (managed && !info.managed) throw Skip(who + " has no managed memory");
+  if (managed && !info.concurrent_managed)
+    throw Skip(who + " cannot use managed memory at the same time as the CPU, so it takes no faults on it");
+  if (!managed && !info.pageable_access) throw Skip(who + " cannot read plain malloc memory (no HMM, ATS or XNACK)");
+  const auto other = [&](std::string_view with, std::string_view without) {
+    std::string name(event.name);
+    name.replace(name.find(without), without.size(), with);
+    return fmt::format("fault/gpu{}/{}", info.index, name);
+  };
+  if (event.touched && event.migrates && info.integrated)
+    throw Skip(who + " shares the CPU's memory, so nothing migrates: see " + other("minor", "migration"));
+  if (event.touched && !event.migrates && !info.integrated)
+    throw Skip(who + " has memory of its own, so pages that the CPU has touched migrate: see " +
+               other("migration", "minor"));
+}
+
+void run(Case& c, const GpuEvent& event, int gpu) {
+  need_gpu(gpu);
+  const bool managed = c.choice("memory") == "managed";
+  const auto pages = c.choice("pages") == "huge" ? memory::Pages::huge : memory::Pages::small;
+  const std::size_t touches = c.extent("at_once"), singles = c.extent("singles");
+  const bool huge = pages == memory::Pages::huge;
+  const std::size_t page = huge ? memory::huge_page_size() : memory::page_bytes();
+  const std::size_t apart = c.integer("apart") == 0 ? page : c.extent("apart");
+  const auto info = device::info(gpu);
+  if (managed && huge) throw Skip("the runtime chooses the pages of managed memory", SkipKind::not_applicable);
+  if (apart % page != 0)
+    throw Skip(fmt::format("pages that are {} bytes apart are no whole pages of {} bytes", apart, page),
+               SkipKind::not_applicable);
+  need_event(event, info, managed);
+  const auto node = static_cast<int>(c.integer("node"));
+  need_node(node);
+  const auto threads = event.timed ? static_cast<unsigned>(c.integer("threads")) : 1u;
+  const std::size_t far = std::max(kFarApart, apart);
+  const std::size_t bytes = std::max(memory::byte_count(touches, apart), memory::byte_count(singles, far));
+  c.needs(bytes, info.integrated ? 0 : bytes);
+
+  const device::Selected on(gpu);
+  Rounds rounds(c, event, gpu, managed, pages, node >= 0 ? node : c.numa_node(), threads);
+  const char* timer = rounds.timer();
+  c.verify(
+      "each page was untouched, or touched by the CPU, as the event has it, and holds what was written",
+      [&] {
+        if (rounds.wrong() > 0) c.warn("faults_wrong", rounds.reason());
+        return static_cast<double>(rounds.wrong());
+      },
+      0);
+
+  std::vector<Metric> metrics{cost("time", timer), pace("rate", timer), cost("time_faulting", timer),
+                              cost("time_present", timer)};
+  if (event.timed) metrics.push_back(cost("time_prefault", "clock"));
+  c.sample(std::move(metrics), [&] {
+    const auto faults = static_cast<double>(touches);
+    const double prefault = rounds.renew(touches, apart);
+    const double faulting = rounds.touch(by_gpu, 0, touches, true);
+    const double present = rounds.touch(by_gpu_again, 0, touches, true);
+    rounds.check();
+    c.batch(static_cast<int>(std::min(faults, 1e9)));
+    const double net = faulting - present + (event.timed ? prefault : 0);
+    if (!(net > 0) && !c.emulated())
+      c.spoil("below_baseline", "touching pages that the GPU had took longer than faulting");
+    std::vector<double> values{net / faults, net > 0 ? faults / net : 0, faulting / faults, present / faults};
+    if (event.timed) values.push_back(prefault / faults);
+    return values;
+  });
+  if (const auto moved = rounds.moved()) {
+    c.observe({.name = "pages_moved", .unit = "1", .better = Better::higher}, *moved);
+    if (*moved < 0.99)
+      c.warn("pages_stayed", fmt::format("{:.0f}% of the pages left the host when the GPU asked for them: it reaches "
+                                         "the rest there",
+                                         100 * *moved));
+  }
+
+  // One page, one kernel, so many times.
+  std::vector<double> faulting, present;
+  rounds.renew(singles, far);
+  for (std::size_t i = 0; i < singles; ++i) faulting.push_back(rounds.touch(by_gpu, i, 1, false));
+  for (std::size_t i = 0; i < singles; ++i) present.push_back(rounds.touch(by_gpu_again, i, 1, false));
+  rounds.check();
+  const auto with = percentiles_of(faulting), without = percentiles_of(present);
+  const auto once = [&](const char* name, double value) { c.once(cost(name, timer), value); };
+  once("p50", with.p50 - without.p50);
+  once("p95", with.p95 - without.p50);
+  once("p99", with.p99 - without.p50);
+  once("faulting_p50", with.p50);
+  once("faulting_p95", with.p95);
+  once("faulting_p99", with.p99);
+  once("present_p50", without.p50);
+  once("present_p95", without.p95);
+  once("present_p99", without.p99);
+  c.verify(
+      "single faults did as those at once", [&] { return static_cast<double>(rounds.wrong()); }, 0);
+}
+
+Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
+  Workload w(fmt::format("fault/gpu{}/{}", gpu, event.name), [&event, gpu](Case& c) { run(c, event, gpu); });
+  std::vector<std::string> metrics{"time", "rate", "time_faulting", "time_present"};
+  if (event.timed) metrics.emplace_back("time_prefault");
+  for (const char* kind : {"", "faulting_", "present_"}) {
+    for (const char* share : {"p50", "p95", "p99"}) metrics.push_back(std::string(kind) + share);
+  }
+  w.version(1)
+      .summary(fmt::format("page fault of gpu{}: {}", gpu, event.words))
+      .source("mi300a-upm-2025, section III-A 6 and Figures 7 and 8")
+      .tags({"fault", "gpu", std::string(event.name)})
+      .stagings({})
+      .devices({gpu})
+      .metrics(std::move(metrics))
+      .estimate([](const CaseSpec& spec) { return 20e-6 + 3e-6 * static_cast<double>(spec.integer("at_once")); });
+  auto at_once = number_axis("at_once", "pages touched by one kernel, a thread each", 1024);
+  at_once.usual = {std::int64_t{1}, std::int64_t{1024}, 64 * kKi};
+  at_once.sweep = powers(1, 8 * kMi);
+  auto memory = choice_axis("memory", "managed, or malloc'd (HMM, ATS, XNACK)", {"managed", "system"});
+  memory.usual = {"managed", "system"};
+  w.axis(std::move(at_once))
+      .axis(std::move(memory))
+      .axis(choice_axis("pages", "size of malloc'd pages", {"small", "huge"}))
+      .axis(bytes_axis("apart", "bytes from one touched page to the next; 0: the size of a page", 0, 0))
+      .axis(number_axis("singles", "single faults that the percentiles stand on", 100));
+  if (event.timed) w.axis(threads_axis("threads of the host that touch the pages first; 0: all"));
+  w.axis(node_axis(machine));
+  const std::int64_t few = 8;
+  w.size("tiny", {{"at_once", std::int64_t{256}}, {"singles", few}}).size("small", {{"at_once", std::int64_t{4096}}});
+  Preset fig7;
+  fig7.name = "paper-fig7";
+  fig7.help = "Figure 7: 1 to 8 Mi pages at once";
+  if (event.timed) fig7.settings = {{"threads", std::int64_t{0}}};
+  fig7.sweep_axis = "at_once";
+  fig7.sweep = powers(1, 8 * kMi);
+  w.preset(std::move(fig7));
+  if (!event.timed) {
+    Preset fig8;
+    fig8.name = "paper-fig8";
+    fig8.help = "Figure 8: a hundred single pages";
+    fig8.settings = {{"at_once", std::int64_t{1}}, {"singles", std::int64_t{100}}};
+    w.preset(std::move(fig8));
+  }
+  return w;
+}
+
+}  // namespace
+
+std::vector<Workload> gpu_workloads(const Machine& machine) {
+  std::vector<Workload> list;
+  for (int gpu = 0; gpu < machine.gpus; ++gpu) {
+    for (const auto& event : kGpuEvents) list.push_back(workload(event, gpu, machine));
+  }
+  return list;
+}
+
+}  // namespace isthmus::microbench::fault

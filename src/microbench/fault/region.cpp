@@ -1,0 +1,243 @@
+#include "microbench/fault/region.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "device/device.hpp"
+#include "harness/workload.hpp"
+#include "memory/placement.hpp"
+
+namespace isthmus::microbench::fault {
+
+using harness::Skip;
+
+namespace {
+
+constexpr std::array<EventFacts, 6> kEvents{{
+    {Event::anonymous, "anonymous", "first write of private pages: found and cleared", true, false, true},
+    {Event::zero_page, "zero-page", "first read of private pages: all are the one of zeros", false, false, false},
+    {Event::shared, "shared", "first write of shared pages", true, false, true},
+    {Event::mapped, "mapped", "write of shared pages that are there: only the page table changes", true, false, false},
+    {Event::file, "file", "read of a file that the page cache has", false, false, false},
+    {Event::file_major, "file-major", "read of a file that the page cache lacks", false, true, false},
+}};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kEvents.size(); ++i) {
+    if (static_cast<std::size_t>(kEvents[i].event) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "the table is indexed by event");
+
+/// At a read of a cached file the kernel maps the neighbours that are cached too, within a window of this size
+/// (fault_around_bytes, which only root can read). One touch in each window is one fault.
+constexpr std::size_t kFaultAround = std::size_t{64} << 10;
+
+std::size_t stride_of(Event event, memory::Pages pages) {
+  if (event == Event::file) return std::max(kFaultAround, memory::page_bytes());
+  return pages == memory::Pages::huge ? memory::huge_page_size() : memory::page_bytes();
+}
+
+bool in_file(Event event) {
+  return event != Event::anonymous && event != Event::zero_page;
+}
+bool on_disk(Event event) {
+  return event == Event::file || event == Event::file_major;
+}
+
+[[noreturn]] void fail(const char* call, const char* hint) {
+  const int problem = errno;
+  throw device::Error(problem == ENOMEM ? device::ErrorKind::out_of_memory : device::ErrorKind::failure, call,
+                      std::strerror(problem), hint);
+}
+
+/// A file without a name in the scratch folder: it is gone when it is closed, however this process ends.
+int scratch_file() {
+  const auto folder = std::filesystem::temp_directory_path().string();
+  int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0) {  // a file system without nameless files
+    std::string name = folder + "/isthmus-XXXXXX";
+    file = mkostemp(name.data(), O_CLOEXEC);
+    if (file >= 0) unlink(name.c_str());
+  }
+  if (file < 0)
+    throw Skip(fmt::format("no file can be made in {} ({}); set TMPDIR to a folder that takes one", folder,
+                           std::strerror(errno)));
+  return file;
+}
+
+}  // namespace
+
+std::span<const EventFacts> events() noexcept {
+  return kEvents;
+}
+
+const EventFacts& facts(Event event) noexcept {
+  return kEvents[static_cast<std::size_t>(event)];
+}
+
+std::size_t Region::footprint(Event event, std::size_t touches, memory::Pages pages) {
+  return memory::byte_count(touches, stride_of(event, pages));
+}
+
+Region::Region(Event event, std::size_t touches, memory::Pages pages)
+    : facts_(facts(event)), touches_(touches), stride_(stride_of(event, pages)), pages_(pages) {
+  try {
+    if (in_file(event)) make_file();
+    map();
+  } catch (...) {
+    if (file_ >= 0) close(file_);
+    throw;
+  }
+}
+
+Region::~Region() {
+  unmap();
+  if (file_ >= 0) close(file_);
+}
+
+std::uint64_t Region::word(std::size_t index) const noexcept {
+  if (facts_.event == Event::zero_page) return 0;
+  return harness::hash(1, 0, index) | 1;  // never what an untouched page holds
+}
+
+void Region::make_file() {
+  file_ = on_disk(facts_.event) ? scratch_file() : memfd_create("isthmus", MFD_CLOEXEC);
+  if (file_ < 0) fail("memfd_create", "the kernel gives no shared memory");
+  if (facts_.event == Event::file_major) {
+    struct statfs system {};
+    if (fstatfs(file_, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC))
+      throw Skip(
+          fmt::format("{} is in memory, so no page of its files is ever read from a device; set TMPDIR to a "
+                      "folder on a disk",
+                      std::filesystem::temp_directory_path().string()));
+  }
+  if (ftruncate(file_, static_cast<off_t>(bytes())) != 0) fail("ftruncate", "choose fewer pages at once");
+  if (facts_.event == Event::shared) return;  // to be filled by the touches
+  // Whole pages, so that none is a hole. One at a time: the page cache keeps what is written at once in large pieces,
+  // which it would also map at once.
+  std::vector<std::uint64_t> piece(memory::page_bytes() / sizeof(std::uint64_t));
+  for (std::size_t at = 0; at < bytes();) {
+    const std::size_t count = std::min(piece.size() * sizeof(std::uint64_t), bytes() - at);
+    std::fill(piece.begin(), piece.end(), ~std::uint64_t{0});
+    for (std::size_t i = (at + stride_ - 1) / stride_; i < touches_ && i * stride_ < at + count; ++i)
+      piece[(i * stride_ - at) / sizeof(std::uint64_t)] = facts_.writes ? 0 : word(i);
+    const auto written = pwrite(file_, piece.data(), count, static_cast<off_t>(at));
+    if (written <= 0 || written % static_cast<ssize_t>(sizeof(std::uint64_t)) != 0) {
+      if (errno == ENOSPC || errno == EDQUOT)
+        throw Skip(fmt::format("the scratch folder has no room for {} bytes; set TMPDIR to one that has", bytes()),
+                   harness::SkipKind::memory);
+      fail("pwrite", "set TMPDIR to another folder");
+    }
+    at += static_cast<std::size_t>(written);
+  }
+  if (on_disk(facts_.event) && fsync(file_) != 0) fail("fsync", "set TMPDIR to another folder");
+}
+
+void Region::map() {
+  const bool huge = pages_ == memory::Pages::huge;
+  mapping_bytes_ = bytes() + (huge ? stride_ : 0);
+  const int flags = in_file(facts_.event) ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  // A file that is only read is mapped so: a page that may be written is another fault.
+  const int access = on_disk(facts_.event) ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* mapped = nullptr;
+  if (huge && in_file(facts_.event)) {
+    // Huge pages of a file lie at the same offsets in the address space as in the file: addresses first, file then.
+    void* reserved = mmap(nullptr, mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) fail("mmap", "choose fewer pages at once");
+    mapped = reserved;
+    const auto address = (reinterpret_cast<std::uintptr_t>(reserved) + stride_ - 1) / stride_ * stride_;
+    if (mmap(reinterpret_cast<void*>(address), bytes(), access, flags | MAP_FIXED, file_, 0) == MAP_FAILED) {
+      munmap(reserved, mapping_bytes_);
+      fail("mmap", "choose fewer pages at once");
+    }
+  } else {
+    mapped = mmap(nullptr, mapping_bytes_, access, flags, file_, 0);
+    if (mapped == MAP_FAILED) fail("mmap", "choose fewer pages at once");
+  }
+  mapping_ = mapped;
+  auto address = reinterpret_cast<std::uintptr_t>(mapped);
+  if (huge) address = (address + stride_ - 1) / stride_ * stride_;
+  data_ = reinterpret_cast<std::byte*>(address);
+  // A kernel without transparent huge pages refuses; what came of it is seen after the touches.
+  madvise(data_, bytes(), huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  // No page is read before it is asked for.
+  if (facts_.event == Event::file_major) madvise(data_, bytes(), MADV_RANDOM);
+}
+
+void Region::unmap() noexcept {
+  if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
+  mapping_ = nullptr;
+  data_ = nullptr;
+}
+
+void Region::evict() {
+  if (const int problem = posix_fadvise(file_, 0, 0, POSIX_FADV_DONTNEED); problem != 0)
+    throw Skip(fmt::format("the system does not drop a file from its page cache ({})", std::strerror(problem)));
+}
+
+void Region::renew() {
+  unmap();
+  if (facts_.event == Event::shared && (ftruncate(file_, 0) != 0 || ftruncate(file_, static_cast<off_t>(bytes())) != 0))
+    fail("ftruncate", "the kernel takes shared pages back only so");
+  if (facts_.event == Event::file_major) evict();
+  map();
+  if (facts_.event != Event::file_major) return;
+  std::vector<unsigned char> cached((bytes() + memory::page_bytes() - 1) / memory::page_bytes());
+  if (mincore(data_, bytes(), cached.data()) != 0) fail("mincore", "the page cache cannot be asked");
+  const auto kept = std::count_if(cached.begin(), cached.end(), [](unsigned char page) { return (page & 1) != 0; });
+  if (kept > 0)
+    throw Skip(
+        fmt::format("the file system keeps {} of {} pages in its cache when it is asked to drop them, so a "
+                    "touch would read no device",
+                    kept, cached.size()));
+}
+
+bool Region::holds(std::size_t index) const {
+  std::uint64_t found = 0;
+  if (file_ >= 0) {
+    const auto got = pread(file_, &found, sizeof found, static_cast<off_t>(index * stride_));
+    if (got != static_cast<ssize_t>(sizeof found)) return false;
+  } else {
+    std::memcpy(&found, data_ + index * stride_, sizeof found);
+  }
+  return found == word(index);
+}
+
+std::optional<std::size_t> Region::present() const {
+  const auto pages = memory::present_pages(data_, bytes());
+  return pages ? std::optional(pages->present) : std::nullopt;
+}
+
+std::size_t Region::present_after_touches() const noexcept {
+  return pages_ == memory::Pages::huge ? bytes() / memory::page_bytes() : touches_;
+}
+
+std::optional<std::string> Region::wrong_size() const {
+  if (!facts_.huge) return std::nullopt;
+  const auto huge = huge_bytes();
+  if (!huge) return std::nullopt;
+  if (pages_ == memory::Pages::huge ? *huge < bytes() : *huge > 0)
+    return fmt::format("{} of {} bytes lie in huge pages where {} pages were asked for", *huge, bytes(),
+                       pages_ == memory::Pages::huge ? "huge" : "base");
+  return std::nullopt;
+}
+
+std::optional<std::size_t> Region::huge_bytes() const {
+  return memory::huge_page_bytes(data_);
+}
+
+}  // namespace isthmus::microbench::fault

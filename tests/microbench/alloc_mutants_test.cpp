@@ -1,0 +1,30 @@
+// Allocators that are not what they say, in the real sources: the case must notice.
+
+#include "catalogue.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+TEST(AllocMutants, BlocksThatShareAByteAreNoticed) {
+  const auto results = run_cases("alloc/mmap*", {}, {}, {"bytes=64,4KiB", "at_once=5"}, {}, 1);
+  ASSERT_EQ(results.size(), 4u);
+  for (const auto& result : results)
+    EXPECT_EQ(result.verification.verdict, harness::Verdict::fail) << result.spec.label() << complaint(result);
+}
+
+TEST(AllocMutants, MemoryOfAnotherKindIsNoticed) {
+  const auto results = run_cases("alloc/managed*", {}, {}, {"bytes=4KiB", "at_once=2"}, {}, 1);
+  ASSERT_EQ(results.size(), 3u);
+  for (const auto& result : results) {
+    // The emulator refuses a kernel's or fill's use of page-locked memory that is not mapped: that is noticed, too.
+    EXPECT_TRUE(result.verification.verdict == harness::Verdict::fail || result.error) << result.spec.label();
+  }
+}
+
+TEST(AllocMutants, OthersStillPass) {
+  for (const auto& result : run_cases("alloc/malloc", {}, {}, {"bytes=64", "at_once=5"}, {}, 1))
+    EXPECT_EQ(complaint(result), "");
+}
+
+}  // namespace
+}  // namespace isthmus::microbench

@@ -1,0 +1,170 @@
+// What allocators' calls cost: every allocator, whose memory goes back by the call that belongs to it.
+
+#include <algorithm>
+#include <set>
+
+#include "catalogue.hpp"
+#include "device/emulator/emulator.hpp"
+#include "harness/description.hpp"
+#include "harness/registry.hpp"
+#include "memory/pages.hpp"
+#include "microbench/allocators.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+using harness::CaseResult;
+
+class Allocators : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
+  void TearDown() override {
+    device::emulator::configure({});
+    device::emulator::reset();
+  }
+};
+
+TEST_P(Allocators, GiveAndTakeBackEverySize) {
+  const auto before = device::memory_info().free;
+  std::set<std::string> seen;
+  for (const auto* workload : harness::find_workloads("alloc/*")) {
+    for (const auto& result : run_cases(workload->name(), {}, {}, {"bytes=2,4KiB,100001,2MiB", "at_once=1,3"}, {}, 2)) {
+      if (result.skipped) {  // a page is no huge page, and not every machine has NUMA nodes
+        EXPECT_TRUE(result.skipped->find("huge page") != std::string::npos ||
+                    result.skipped->find("NUMA") != std::string::npos)
+            << *result.skipped;
+        continue;
+      }
+      EXPECT_EQ(complaint(result), "") << result.spec.label();
+      std::vector<std::string> names;
+      for (const auto& metric : result.metrics) {
+        names.push_back(metric.name);
+        for (const double value : metric.samples) EXPECT_GT(value, 0) << result.spec.label() << " " << metric.name;
+      }
+      std::ranges::sort(names);
+      auto promised = workload->description().metrics;
+      std::ranges::sort(promised);
+      EXPECT_EQ(names, promised) << workload->name();
+      seen.insert(workload->name());
+    }
+  }
+  EXPECT_EQ(device::memory_info().free, before);
+  for (const char* name : {"alloc/malloc", "alloc/malloc-touched", "alloc/mmap", "alloc/huge", "alloc/huge-touched",
+                           "alloc/pinned", "alloc/mapped", "alloc/write_combined", "alloc/registered", "alloc/managed",
+                           "alloc/managed-touched", "alloc/managed-gpu-touched", "alloc/device",
+                           "alloc/device-gpu-touched", "alloc/pool", "alloc/vmm", "alloc/vmm-gpu-touched"})
+    EXPECT_TRUE(seen.contains(name)) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulators, Allocators,
+                         testing::Values("warp=32", "devices=2,warp=64,order=reverse", "integrated=1"),
+                         [](const auto& test) { return "Machine" + std::to_string(test.index); });
+
+TEST(Allocator, TakesBackOnlyItsOwnMemory) {
+  device::Stream stream;
+  const std::size_t page = memory::page_bytes();
+  std::vector<std::byte> spare(3 * page);
+  const auto address = reinterpret_cast<std::uintptr_t>(spare.data());
+  std::byte* whole = spare.data() + ((page - address % page) % page);
+  std::size_t refused = 0;
+  for (const auto& giver : allocators()) {
+    if (giver.native) continue;  // the system's own calls have nobody to refuse a stranger: sanitizers do
+    for (const auto& taker : allocators()) {
+      if (taker.native) continue;
+      const AllocationRequest request{.bytes = page, .stream = &stream, .memory = whole};
+      void* pointer = giver.allocate(request);
+      stream.synchronize();
+      // Page-locked memory of each kind goes back by one call.
+      const bool same =
+          giver.name == taker.name || (giver.kind == taker.kind && giver.kind == device::PointerKind::pinned &&
+                                       giver.name != "registered" && taker.name != "registered");
+      if (same) {
+        EXPECT_NO_THROW(taker.release(pointer, request)) << giver.name << " " << taker.name;
+        stream.synchronize();
+        continue;
+      }
+      EXPECT_THROW(taker.release(pointer, request), device::Error) << giver.name << " by " << taker.name;
+      ++refused;
+      giver.release(pointer, request);
+      stream.synchronize();
+    }
+  }
+  EXPECT_GT(refused, 40u);
+}
+
+TEST(Allocator, WhoseMemoryCannotBeCheckedFailsItsCase) {
+  for (const char* call : {"copy:1", "copy:4", "pointer_info:1"}) {
+    device::set_injection(call);
+    const auto results = run_cases("alloc/device", {}, {}, {"bytes=4KiB", "at_once=4"}, {}, 1);
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_TRUE(results[0].error) << call;
+    device::set_injection("");
+  }
+  EXPECT_EQ(complaint(run_cases("alloc/device", {}, {}, {"bytes=4KiB", "at_once=4"}, {}, 1)[0]), "");
+}
+
+TEST(Allocator, ThatFailsLeavesNothingBehind) {
+  const auto before = device::memory_info().free;
+  for (const char* call :
+       {"reserve_addresses:1", "create_memory:2:oom", "map_memory:2", "set_access:2", "release_memory:2"}) {
+    device::set_injection(call);
+    const auto results = run_cases("alloc/vmm", {}, {}, {"bytes=4KiB", "at_once=3"}, {}, 1);
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_TRUE(results[0].error || results[0].skipped) << call;
+    device::set_injection("");
+    if (std::string(call).find("release") == std::string::npos) {
+      EXPECT_EQ(device::memory_info().free, before) << call;
+    }
+  }
+}
+
+TEST(Allocator, ThatADeviceLacksIsSkippedWithTheReason) {
+  struct Lack {
+    const char *machine, *name, *reason;
+  };
+  for (const auto& [machine, name, reason] :
+       {Lack{"virtual_memory=0", "alloc/vmm", "no vmm memory"}, Lack{"memory_pools=0", "alloc/pool", "no pool memory"},
+        Lack{"managed=0", "alloc/managed", "no managed memory"}, Lack{"map_host=0", "alloc/mapped", "no mapped memory"},
+        Lack{"memory=1MiB", "alloc/device", "device memory"}}) {
+    device::emulator::configure(device::emulator::parse(machine));
+    const auto results = run_cases(name, {}, {}, {"bytes=2MiB"}, {}, 1);
+    ASSERT_EQ(results.size(), 1u) << name;
+    ASSERT_TRUE(results[0].skipped) << name << ": " << complaint(results[0]);
+    EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
+  }
+  device::emulator::configure({});
+  device::emulator::reset();
+  const auto results = run_cases("alloc/node", {}, {}, {"bytes=4KiB", "node=77"}, {}, 1);
+  ASSERT_EQ(results.size(), 1u);
+  ASSERT_TRUE(results[0].skipped);
+  EXPECT_NE(results[0].skipped->find("NUMA"), std::string::npos) << *results[0].skipped;
+}
+
+TEST(Allocator, HoldsNoMoreAtOnceThanWasSaid) {
+  for (const auto& result : run_cases("alloc/*", {}, {}, {"bytes=32,64MiB"}, {}, 1)) {
+    if (result.skipped) continue;
+    const auto* metric = result.find("alloc");
+    ASSERT_NE(metric, nullptr) << result.spec.label();
+    EXPECT_EQ(metric->batch % (result.spec.integer("bytes") == 32 ? 100 : 1), 0) << result.spec.label();
+  }
+}
+
+TEST(Allocator, OfTheHostNeedsNoDevice) {
+  for (const auto* workload : harness::find_workloads("alloc/*")) {
+    const auto& name = workload->name();
+    const bool host = name.starts_with("alloc/malloc") || name.starts_with("alloc/mmap") ||
+                      name.starts_with("alloc/huge") || name.starts_with("alloc/node");
+    EXPECT_EQ(workload->description().native, host) << name;
+  }
+}
+
+TEST(Allocator, TouchesCostMoreThanNothing) {
+  // On the machine itself: the first touch of a page is a fault, the second an access.
+  const auto results = run_cases("alloc/mmap-touched", {}, {}, {"bytes=4MiB", "at_once=4"}, {}, 5);
+  ASSERT_EQ(results.size(), 1u);
+  ASSERT_EQ(complaint(results[0]), "");
+  EXPECT_GT(results[0].find("touch")->samples.front(), results[0].find("touch_again")->samples.front());
+}
+
+}  // namespace
+}  // namespace isthmus::microbench

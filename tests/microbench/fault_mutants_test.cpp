@@ -1,0 +1,38 @@
+// Faults that are not what they say, compiled from the real sources: the check of the timed touches must notice.
+
+#include "catalogue.hpp"
+#include "device/emulator/emulator.hpp"
+#include "harness/registry.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+TEST(FaultMutants, AreAllCaught) {
+  device::emulator::configure(device::emulator::parse("integrated=1,pageable_access=1"));
+  std::size_t checked = 0;
+  for (const auto* workload : harness::find_workloads("fault/*")) {
+    const bool on_gpu = workload->name().find("gpu") != std::string::npos;
+#if defined(MUTANT_NO_RENEWAL)
+    if (on_gpu) continue;  // managed memory of the emulator is never untouched; the CPU's is the same code otherwise
+#endif
+#if defined(MUTANT_NO_KERNEL)
+    if (!on_gpu) continue;
+#endif
+#if defined(MUTANT_LAST_PAGE)
+    if (on_gpu && workload->name().find("prefaulted") == std::string::npos) continue;  // no thread of the CPU touches
+#endif
+    // A region that is larger than what is touched of it: the kernel would map the rest of a file's window beside.
+    if (workload->name() == "fault/cpu/file") continue;
+    for (const auto& result : run_cases(
+             workload->name(), {}, {},
+             on_gpu ? std::vector<std::string>{"memory=all"} : std::vector<std::string>{"threads=1"}, {"tiny"}, 2)) {
+      if (result.skipped) continue;
+      ++checked;
+      EXPECT_EQ(result.verification.verdict, harness::Verdict::fail) << result.spec.label() << complaint(result);
+    }
+  }
+  EXPECT_GE(checked, 3u);
+}
+
+}  // namespace
+}  // namespace isthmus::microbench

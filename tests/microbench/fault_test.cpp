@@ -1,0 +1,307 @@
+// Page faults: of the CPU as they are on the machine that runs the test, of GPUs on emulated ones.
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "catalogue.hpp"
+#include "device/emulator/emulator.hpp"
+#include "harness/description.hpp"
+#include "harness/registry.hpp"
+#include "harness/statistics.hpp"
+#include "memory/pages.hpp"
+#include "microbench/fault/family.hpp"
+#include "microbench/fault/kernels.hpp"
+#include "microbench/fault/toucher.hpp"
+
+namespace isthmus::microbench::fault {
+namespace {
+
+using harness::CaseResult;
+
+std::vector<double> samples_of(const CaseResult& result, const char* name) {
+  const auto* metric = result.find(name);
+  return metric == nullptr ? std::vector<double>{} : metric->samples;
+}
+
+void expect_skip(const std::string& name, const std::vector<std::string>& settings, const std::string& reason) {
+  const auto results = run_cases(name, {}, {}, settings);
+  ASSERT_EQ(results.size(), 1u) << name;
+  ASSERT_TRUE(results[0].skipped) << name << ": " << complaint(results[0]);
+  EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
+}
+
+// --- of the CPU --------------------------------------------------------------------------------------
+
+TEST(CpuFaults, AreCountedOneForEachTouch) {
+  std::size_t passed = 0;
+  for (const auto& event : events()) {
+    const auto name = "fault/cpu/" + std::string(event.name);
+    for (const auto& result : run_cases(name, {}, {}, {"at_once=1,7,64", "threads=1,2"}, {}, 2)) {
+      if (result.skipped) continue;  // the machine's own, with the reason; those that always can are below
+      EXPECT_EQ(complaint(result), "") << result.spec.label();
+      const auto counted = samples_of(result, "faults_per_touch");
+      ASSERT_FALSE(counted.empty()) << result.spec.label();
+      // While it is timed: each sample has its count.
+      EXPECT_EQ(counted.size(), samples_of(result, "time").size());
+      for (const double count : counted) EXPECT_NEAR(count, 1, 0.05 + 8.0 / result.spec.integer("at_once"));
+      ++passed;
+    }
+  }
+  EXPECT_GE(passed, 3u * 5u);  // anonymous, zero-page and mapped pages are everywhere: all but two threads on one page
+}
+
+TEST(CpuFaults, RecordTheBaselineAndWhatRemainsWithoutIt) {
+  for (const auto& result :
+       run_cases("fault/cpu/anonymous", {}, {}, {"at_once=512", "threads=1", "pages=small"}, {}, 3)) {
+    ASSERT_EQ(complaint(result), "");
+    const auto time = samples_of(result, "time"), faulting = samples_of(result, "time_faulting"),
+               present = samples_of(result, "time_present"), rate = samples_of(result, "rate");
+    ASSERT_EQ(time.size(), present.size());
+    for (std::size_t i = 0; i < time.size(); ++i) {
+      EXPECT_NEAR(time[i], faulting[i] - present[i], 1e-15);
+      if (time[i] > 0) {
+        EXPECT_NEAR(rate[i] * time[i], 1, 1e-9);
+      }
+    }
+    const auto p50 = samples_of(result, "p50"), p95 = samples_of(result, "p95"), p99 = samples_of(result, "p99");
+    const auto raw = samples_of(result, "faulting_p50"), base = samples_of(result, "present_p50");
+    ASSERT_FALSE(p50.empty());
+    for (std::size_t i = 0; i < p50.size(); ++i) {
+      EXPECT_NEAR(p50[i], raw[i] - base[i], 1e-15);
+      EXPECT_LE(p50[i], p95[i]);
+      EXPECT_LE(p95[i], p99[i]);
+    }
+    // On the machine itself: a fault is more than an access.
+    EXPECT_GT(harness::median(raw), harness::median(base));
+  }
+}
+
+TEST(CpuFaults, OfHugePagesAreSkippedWhereTheKernelGivesNone) {
+  for (const char* name : {"fault/cpu/anonymous", "fault/cpu/shared"}) {
+    for (const auto& result : run_cases(name, {}, {}, {"at_once=2", "threads=1", "pages=huge"}, {}, 2)) {
+      if (result.skipped) {
+        EXPECT_NE(result.skipped->find("huge pages"), std::string::npos) << *result.skipped;
+      } else {
+        EXPECT_EQ(complaint(result), "") << name;
+      }
+    }
+  }
+}
+
+TEST(CpuFaults, ThatCannotBeAreSkippedWithTheReason) {
+  expect_skip("fault/cpu/anonymous", {"at_once=2", "threads=3", "pages=small"}, "3 threads cannot share 2 pages");
+  expect_skip("fault/cpu/mapped", {"at_once=2", "threads=1", "node=77"}, "NUMA node 77");
+  const std::string before = getenv("TMPDIR") == nullptr ? "" : getenv("TMPDIR");
+  setenv("TMPDIR", "/dev/shm", 1);
+  expect_skip("fault/cpu/file-major", {"at_once=2", "threads=1"}, "in memory");
+  before.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", before.c_str(), 1);
+}
+
+TEST(CpuFaults, AreRealMeasurementsWithoutADevice) {
+  for (const auto* workload : harness::find_workloads("fault/cpu/*"))
+    EXPECT_TRUE(workload->description().native) << workload->name();
+}
+
+TEST(Region, FaultsOncePerTouchAfterEachRenewal) {
+  Region region(Event::anonymous, 37, memory::Pages::small);
+  Toucher toucher(Event::anonymous, 1, -1);
+  toucher.touch(region);  // pages of the program itself fault, too, the first time
+  for (int round = 0; round < 3; ++round) {
+    region.renew();
+    EXPECT_EQ(region.present().value_or(0), 0u);
+    const auto pass = toucher.touch(region);
+    EXPECT_GE(pass.faults.minor, 37);
+    EXPECT_LE(pass.faults.minor, 37 + allowance(37));
+    EXPECT_EQ(pass.faults.major, 0);
+    EXPECT_EQ(region.present().value_or(37), 37u);
+    EXPECT_LE(toucher.touch(region).faults.minor, allowance(0));
+    EXPECT_GT(pass.seconds, 0);
+  }
+}
+
+// The peers touched one page in four, on a fixed number of threads, and checked nothing while timing.
+
+TEST(Account, SeesPagesThatWereNotTouched) {
+  Region region(Event::anonymous, 64, memory::Pages::small);
+  Toucher toucher(Event::anonymous, 1, -1);
+  Account account(Event::anonymous);
+  region.renew();
+  account.before(region);
+  Pass quarter;
+  const auto before = memory::thread_page_faults();
+  for (std::size_t i = 0; i < 64; ++i)  // a stride in floats where it should be bytes
+    *reinterpret_cast<volatile std::uint64_t*>(region.data() + i * (region.stride() / 4)) = region.word(i);
+  quarter.faults = memory::thread_page_faults() - before;
+  EXPECT_LE(quarter.faults.minor, 16 + allowance(0));
+  account.after(region, quarter);
+  EXPECT_GT(account.wrong(), 0u);
+  EXPECT_NE(account.reason().find("64 touches made"), std::string::npos) << account.reason();
+}
+
+TEST(Account, SeesPagesThatWereThereBeforeAndWordsThatWereNotWritten) {
+  Region region(Event::anonymous, 8, memory::Pages::small);
+  Toucher toucher(Event::anonymous, 1, -1);
+  Account warm(Event::anonymous);
+  region.renew();
+  const auto cold = toucher.touch(region);
+  warm.before(region);
+  EXPECT_EQ(warm.wrong(), memory::present_pages(region.data(), 1) ? 1u : 0u);
+
+  Account fine(Event::anonymous);
+  fine.after(region, cold);
+  EXPECT_EQ(fine.wrong(), 0u) << fine.reason();
+
+  Account lost(Event::anonymous);
+  *reinterpret_cast<std::uint64_t*>(region.data() + 5 * region.stride()) ^= 1;
+  lost.after(region, cold);
+  EXPECT_EQ(lost.wrong(), 1u);
+  EXPECT_NE(lost.reason().find("1 of 8 pages"), std::string::npos) << lost.reason();
+
+  Account faulting(Event::anonymous);
+  Pass pass;
+  pass.faults.minor = 100;
+  faulting.present(pass);
+  EXPECT_EQ(faulting.wrong(), 1u);
+}
+
+TEST(Account, ToleratesFewFaultsOfOtherPagesAndSaysSo) {
+  Region region(Event::zero_page, 16, memory::Pages::small);
+  Toucher toucher(Event::zero_page, 1, -1);
+  Account account(Event::zero_page);
+  region.renew();
+  auto pass = toucher.touch(region);
+  pass.faults = {17, 0};
+  account.after(region, pass);
+  EXPECT_EQ(account.wrong(), 0u) << account.reason();
+  EXPECT_TRUE(account.disturbed());
+  EXPECT_FALSE(account.disturbed());
+  pass.faults = {15, 0};
+  account.after(region, pass);
+  EXPECT_EQ(account.wrong(), 1u);
+}
+
+TEST(Threads, AreThoseOfTheMachine) {
+  const auto numbers = [](unsigned all) {
+    std::vector<std::int64_t> list;
+    for (const auto& value : usual_threads(all)) list.push_back(std::get<std::int64_t>(value));
+    return list;
+  };
+  EXPECT_EQ(numbers(1), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(numbers(2), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(numbers(3), (std::vector<std::int64_t>{1, 3}));
+  EXPECT_EQ(numbers(24), (std::vector<std::int64_t>{1, 12, 24}));
+  // Processors that this process may not use do not count.
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (!CPU_ISSET(i, &before)) continue;
+    CPU_SET(i, &one);
+    break;
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(threads_axis("").usual, usual_threads(1));
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(threads_axis("").usual, usual_threads(static_cast<unsigned>(CPU_COUNT(&before))));
+}
+
+TEST(Percentiles, AreTheSmallestValueThatSoManyDoNotExceed) {
+  std::vector<double> hundred;
+  for (int i = 100; i >= 1; --i) hundred.push_back(i);
+  const auto of_hundred = percentiles_of(hundred);
+  EXPECT_EQ(of_hundred.p50, 50);
+  EXPECT_EQ(of_hundred.p95, 95);
+  EXPECT_EQ(of_hundred.p99, 99);
+  std::vector<double> one{3};
+  EXPECT_EQ(percentiles_of(one).p50, 3);
+  EXPECT_EQ(percentiles_of(one).p99, 3);
+}
+
+// --- of a GPU ----------------------------------------------------------------------------------------
+
+class GpuFaults : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
+  void TearDown() override {
+    device::emulator::configure({});
+    device::emulator::reset();
+  }
+};
+
+TEST_P(GpuFaults, TouchEveryPageOnce) {
+  const bool shares = device::info(0).integrated;
+  for (int gpu = 0; gpu < device::count(); ++gpu) {
+    for (const char* event : {"major", "minor", "migration", "prefaulted-minor", "prefaulted-migration"}) {
+      const auto name = "fault/gpu" + std::to_string(gpu) + "/" + event;
+      const bool of_the_other = std::string(event).find(shares ? "migration" : "minor") != std::string::npos;
+      for (const auto& result : run_cases(name, {}, {}, {"at_once=1,300", "memory=managed,system", "singles=4"})) {
+        if (of_the_other) {  // never one under the name of the other
+          ASSERT_TRUE(result.skipped) << result.spec.label();
+          EXPECT_NE(result.skipped->find(shares ? "minor" : "migration"), std::string::npos) << *result.skipped;
+          continue;
+        }
+        if (!shares && event != std::string("major") && result.spec.choice("memory") == "system") {
+          // The emulator's kernels reach malloc'd pages where they are, and the case must see that.
+          ASSERT_TRUE(result.skipped) << result.spec.label();
+          EXPECT_NE(result.skipped->find("none migrated"), std::string::npos) << *result.skipped;
+          continue;
+        }
+        EXPECT_EQ(complaint(result), "") << result.spec.label();
+        for (const char* metric : {"time", "time_faulting", "time_present", "p50", "p95", "p99", "present_p50"})
+          EXPECT_NE(result.find(metric), nullptr) << metric;
+        EXPECT_EQ(result.find("time_prefault") != nullptr, std::string(event).starts_with("prefaulted"));
+      }
+    }
+  }
+}
+
+TEST_P(GpuFaults, TakeEveryGeometryOfPages) {
+  for (const auto& result :
+       run_cases("fault/gpu0/major", {}, {},
+                 {"at_once=5,257", "memory=system", "apart=0,64KiB", "pages=small,huge", "singles=3"})) {
+    if (result.skipped && result.skip_kind == harness::SkipKind::not_applicable) continue;  // 64 KiB and huge pages
+    EXPECT_EQ(complaint(result), "") << result.spec.label();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulators, GpuFaults,
+                         testing::Values("pageable_access=1", "devices=2,warp=64,order=reverse,pageable_access=1",
+                                         "integrated=1,pageable_access=1",
+                                         "integrated=1,devices=2,warp=64,pageable_access=1"),
+                         [](const auto& test) { return "Machine" + std::to_string(test.index); });
+
+TEST(GpuFault, WithoutSupportIsSkippedWithTheReason) {
+  struct Lack {
+    const char *machine, *memory, *reason;
+  };
+  for (const auto& [machine, memory, reason] : {Lack{"managed=0", "memory=managed", "no managed memory"},
+                                                Lack{"concurrent_managed=0", "memory=managed", "at the same time"},
+                                                Lack{"pageable_access=0", "memory=system", "plain malloc memory"}}) {
+    device::emulator::configure(device::emulator::parse(machine));
+    expect_skip("fault/gpu0/major", {"at_once=4", memory}, reason);
+  }
+  device::emulator::configure(device::emulator::parse("pageable_access=1"));
+  expect_skip("fault/gpu7/major", {"at_once=4", "memory=managed"}, "gpu7 is not there");
+  expect_skip("fault/gpu0/major", {"at_once=4", "memory=managed", "pages=huge"}, "runtime chooses");
+  expect_skip("fault/gpu0/major", {"at_once=4", "memory=system", "apart=1000"}, "no whole pages");
+  expect_skip("fault/gpu0/major", {"at_once=4", "memory=system", "node=77"}, "NUMA node 77");
+  device::emulator::configure({});
+  device::emulator::reset();
+}
+
+TEST(GpuFault, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {
+  for (const char* call : {"malloc_managed:1", "malloc_managed:2:oom", "launch:1", "launch:2", "event_record:1"}) {
+    device::set_injection(call);
+    const auto results = run_cases("fault/gpu0/major", {}, {}, {"at_once=4", "memory=managed", "singles=2"});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_TRUE(results[0].error || results[0].skipped) << call;
+    device::set_injection("");
+  }
+  EXPECT_EQ(complaint(run_cases("fault/gpu0/major", {}, {}, {"at_once=4", "memory=managed", "singles=2"})[0]), "");
+}
+
+}  // namespace
+}  // namespace isthmus::microbench::fault
