@@ -110,7 +110,8 @@ TEST_P(Accounting, CountsEveryWayByEveryToucher) {
         EXPECT_DOUBLE_EQ(median(result, "device_free_allocated"), device_memory ? 1 : 0) << result.spec.label();
       }
       if (name.find("/registered/") != std::string::npos) {
-        EXPECT_NEAR(median(result, "mapping_rss_allocated"), 1, 0.01);
+        // It is touched before it is page-locked; a sanitizer's malloc keeps what was freed in the same mapping.
+        EXPECT_GT(median(result, "mapping_rss_allocated"), 0.99);
       }
     }
   }
