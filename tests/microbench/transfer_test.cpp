@@ -105,7 +105,7 @@ TEST_P(Transfers, ThatMeanNothingAreSkippedWithTheReason) {
 
 INSTANTIATE_TEST_SUITE_P(Emulators, Transfers,
                          testing::Values("pageable_access=1", "warp=64,order=reverse,devices=2,pageable_access=1",
-                                         "devices=3,pageable_access=1"),
+                                         "devices=3,pageable_access=1,workers=1"),
                          [](const auto& test) { return "Machine" + std::to_string(test.index); });
 
 TEST(Transfer, WithoutSupportIsSkippedWithTheReason) {
