@@ -125,13 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: no driver made that memory")
     asked = parser.parse_args(arguments)
-    cases, status = [], 0
-    for path in asked.files:
-        try:
-            cases += records.read(path)
-        except records.RecordError as error:
-            print(error, file=sys.stderr)
-            status = 1
+    cases, status = records.read_files(asked.files)
     cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
     if not asked.emulated:
         cases = [case for case in cases if not case["emulated"]]

@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import pathlib
+import sys
 import zlib
 
 SCHEMA = "isthmus.record/1"
@@ -109,6 +110,18 @@ def read(path) -> list[dict]:
         parse(line, where=f"{path}:{number}", last=number == len(lines) and not ended)
         for number, line in enumerate(lines, 1)
     ]
+
+
+def read_files(paths) -> tuple[list[dict], int]:
+    """Records of several files for a command, and its exit code: a file that cannot be taken is named on stderr."""
+    cases, status = [], 0
+    for path in paths:
+        try:
+            cases += read(path)
+        except RecordError as error:
+            print(error, file=sys.stderr)
+            status = 1
+    return cases, status
 
 
 def metrics(record: dict) -> dict[str, dict]:

@@ -117,13 +117,7 @@ def table(cases: list[dict]) -> str:
 
 
 def main(paths: list[str]) -> int:
-    cases, status = [], 0
-    for path in paths:
-        try:
-            cases += records.read(path)
-        except records.RecordError as error:
-            print(error, file=sys.stderr)
-            status = 1
+    cases, status = records.read_files(paths)
     print(table(cases))
     return status
 

@@ -1,4 +1,4 @@
-"""The references: vendor libraries and copies within the device, beside which the microbenchmarks of the same session stand."""
+"""The references: vendor libraries, and copies within the device, beside which the figures of a session stand."""
 
 import pathlib
 import sys

@@ -44,7 +44,7 @@ struct Entry {
   bool failed() const { return outcome.failure != nullptr; }
 };
 
-void note(Outcome& outcome, std::exception_ptr failure) {
+void note(Outcome& outcome, const std::exception_ptr& failure) {
   if (outcome.failure) return;  // the first is the cause
   outcome.failure = failure;
   try {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/workload.hpp"
+#include "memory/host_block.hpp"
 
 namespace isthmus::microbench {
 
@@ -40,6 +41,12 @@ inline std::vector<harness::AxisValue> powers(std::int64_t from, std::int64_t to
   std::vector<harness::AxisValue> values;
   for (std::int64_t bytes = from; bytes <= to; bytes *= 2) values.emplace_back(bytes);
   return values;
+}
+
+/// What the axis `pages` asks for: standard, small or huge.
+inline memory::Pages pages_of(const harness::Case& c) {
+  const auto choice = c.choice("pages");
+  return choice == "huge" ? memory::Pages::huge : choice == "small" ? memory::Pages::small : memory::Pages::standard;
 }
 
 }  // namespace isthmus::microbench

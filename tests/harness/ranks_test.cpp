@@ -246,7 +246,7 @@ TEST(Ranks, AreInTheRecord) {
 }
 
 TEST(Launched, BelievesTheInnermostLauncher) {
-  const auto with = [](std::vector<std::pair<const char*, const char*>> variables) {
+  const auto with = [](const std::vector<std::pair<const char*, const char*>>& variables) {
     for (const auto& [name, value] : variables) setenv(name, value, 1);
     const auto found = launched();
     for (const auto& [name, value] : variables) unsetenv(name);

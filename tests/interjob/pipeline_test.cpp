@@ -178,7 +178,7 @@ TEST_F(Pipeline, KeptMemoryMakesRoomForJobsThatAskForOther) {
 
 TEST_F(Pipeline, AJobThatFailsCancelsNothingButItself) {
   // What it has queued by then still runs, so its memory may not go before.
-  const auto fail_after = [](auto body) {
+  const auto fail_after = [](const auto& body) {
     return [body](const auto& argument) {
       body(argument);
       throw std::runtime_error("it went wrong");
@@ -250,7 +250,7 @@ TEST_F(Pipeline, ALaterJobGivesWayToAnEarlierOne) {
   for (int round = 0; round < 20; ++round) {
     // While the first holds 4 of 10, the second is refused 8 and the third gets 5, which the second then needs.
     for (const std::size_t units : {4, 8, 5}) jobs.add_job(Kind::device, units * kUnit);
-    const auto i = static_cast<std::size_t>(3 * round);
+    const auto i = 3 * static_cast<std::size_t>(round);
     jobs[i].finish = [before = jobs[i].finish](std::span<void* const> memory) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       before(memory);

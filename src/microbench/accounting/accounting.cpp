@@ -113,12 +113,7 @@ void account(Case& c, Way way, int gpu) {
     need_node(node);
     if (node >= 0) options.numa_node = node;
   }
-  if (way == Way::malloced || way == Way::registered) {
-    const auto pages = c.choice("pages");
-    options.pages = pages == "huge"    ? memory::Pages::huge
-                    : pages == "small" ? memory::Pages::small
-                                       : memory::Pages::standard;
-  }
+  if (way == Way::malloced || way == Way::registered) options.pages = pages_of(c);
   const bool either = is_managed(way);
   // Between two samples what the first gave back comes to the processor's own pages.
   const std::size_t most_ballast = kSamples * bytes + kMostBallast;

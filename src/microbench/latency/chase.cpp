@@ -73,11 +73,6 @@ class Trail {
   std::vector<std::pair<std::size_t, std::uint64_t>> ends_;
 };
 
-memory::Pages pages_of(const Case& c) {
-  const auto choice = c.choice("pages");
-  return choice == "huge" ? memory::Pages::huge : choice == "small" ? memory::Pages::small : memory::Pages::standard;
-}
-
 bool has_pages_axis(const From& from) {
   return from.way == Way::malloced || from.way == Way::registered;
 }
@@ -240,9 +235,7 @@ void chase_on_gpu(Case& c, const Route& route) {
   Lane lane;
   lane.device = reader;
   lane.queue = [&](device::Stream& queue) { queue_follow(queue, at, length); };
-  std::vector<Lane> lanes;
-  lanes.push_back(std::move(lane));
-  Lanes timed(c, std::move(lanes));
+  Lanes timed(c, {std::move(lane)});
   Trail trail;
   const auto note = [&](std::size_t far) {
     std::uint64_t end = 0;

@@ -95,10 +95,7 @@ Settings settings_of(const Case& c, const Uses& uses) {
     need_node(node);
     s.host.numa_node = node >= 0 ? node : c.numa_node();
   }
-  if (uses.pages)
-    s.host.pages = c.choice("pages") == "huge"    ? memory::Pages::huge
-                   : c.choice("pages") == "small" ? memory::Pages::small
-                                                  : memory::Pages::standard;
+  if (uses.pages) s.host.pages = pages_of(c);
   if (uses.width) s.geometry.width = static_cast<unsigned>(c.integer("width"));
   if (uses.grid) {
     s.geometry.grid = static_cast<unsigned>(c.integer("grid"));
@@ -260,14 +257,7 @@ void run(Case& c, const Path& path) {
     c.warn("caches_not_flushed", "this CPU lets no program flush its caches: small copies may read them");
   c.once({.name = "first_time", .unit = "s", .better = Better::lower, .timer = at_once.timer()}, cold.all);
 
-  c.verify(
-      "every byte arrived",
-      [&] {
-        std::size_t wrong = 0;
-        for (const auto& movement : movements) wrong += movement->check();
-        return static_cast<double>(wrong);
-      },
-      0);
+  verify(c, movements);
   const bool repeats =
       std::all_of(movements.begin(), movements.end(), [](const auto& movement) { return movement->repeats(); });
   const int times = !repeats ? 1 : c.batch_for(at_once.timer(), c.largest_batch(), [&](int n) {

@@ -31,4 +31,15 @@ std::unique_ptr<Movement> make_movement(const End& from, const End& to, Initiato
                                 : make_copy_movement(from, to, initiator, settings, number);
 }
 
+void verify(harness::Case& c, const std::vector<std::unique_ptr<Movement>>& movements) {
+  c.verify(
+      "every byte arrived",
+      [&movements] {
+        std::size_t wrong = 0;
+        for (const auto& movement : movements) wrong += movement->check();
+        return static_cast<double>(wrong);
+      },
+      0);
+}
+
 }  // namespace isthmus::microbench::transfer

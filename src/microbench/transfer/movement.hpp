@@ -67,4 +67,7 @@ Footprint footprint(const End& from, const End& to, Initiator initiator, const S
 std::unique_ptr<Movement> make_movement(const End& from, const End& to, Initiator initiator, const Settings& settings,
                                         unsigned number);
 
+/// Declares the check of all movements of a case, which must be there for as long as it measures.
+void verify(harness::Case& c, const std::vector<std::unique_ptr<Movement>>& movements);
+
 }  // namespace isthmus::microbench::transfer

@@ -102,14 +102,7 @@ void contend(Case& c, const Way& way) {
       metrics.push_back(rate_metric(name + std::to_string(rank), bytes, direction));
   }
 
-  c.verify(
-      "every byte arrived",
-      [&] {
-        std::size_t wrong = 0;
-        for (const auto& movement : movements) wrong += movement->check();
-        return static_cast<double>(wrong);
-      },
-      0);
+  verify(c, movements);
   const int times = [&] {
     c.team().start();
     copies.run();  // the first is slower
