@@ -11,7 +11,8 @@
 
 namespace isthmus::memory {
 
-/// malloc is told, once there is pageable memory of this kind, to take fresh pages from the system for blocks this large.
+/// malloc is told, once there is pageable memory of this kind, to take fresh pages from the system for blocks this
+/// large.
 inline constexpr int kFreshFromBytes = 64 * 1024;
 
 enum class HostKind {

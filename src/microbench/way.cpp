@@ -19,15 +19,15 @@ struct WayFacts {
   bool on_device;
 };
 constexpr std::array<WayFacts, 9> kWays{{
-    {Way::malloced, "malloc", memory::HostKind::pageable, false},
-    {Way::registered, "registered", memory::HostKind::registered, false},
-    {Way::pinned, "pinned", memory::HostKind::pinned, false},
-    {Way::write_combined, "wc", memory::HostKind::write_combined, false},
-    {Way::mapped, "mapped", memory::HostKind::mapped, false},
+    {Way::device, "device", std::nullopt, true},
+    {Way::pool, "pool", std::nullopt, true},
     {Way::managed, "managed", std::nullopt, false},
     {Way::static_managed, "static", std::nullopt, false},
-    {Way::pool, "pool", std::nullopt, true},
-    {Way::device, "device", std::nullopt, true},
+    {Way::mapped, "mapped", memory::HostKind::mapped, false},
+    {Way::pinned, "pinned", memory::HostKind::pinned, false},
+    {Way::registered, "registered", memory::HostKind::registered, false},
+    {Way::write_combined, "wc", memory::HostKind::write_combined, false},
+    {Way::malloced, "malloc", memory::HostKind::pageable, false},
 }};
 
 constexpr auto kEach = [] {
@@ -50,6 +50,13 @@ std::string_view name(Way way) noexcept {
   return facts(way).name;
 }
 
+Way way(std::string_view wanted) {
+  for (const Way each : kEach) {
+    if (name(each) == wanted) return each;
+  }
+  throw std::invalid_argument("there is no way to allocate that is called " + std::string(wanted));
+}
+
 bool is_managed(Way way) noexcept {
   return way == Way::managed || way == Way::static_managed;
 }
@@ -58,19 +65,40 @@ bool on_device(Way way) noexcept {
   return facts(way).on_device;
 }
 
-std::optional<std::string> obstacle(Way way, Reader reader, const device::DeviceInfo& info) {
+bool page_locked(Way way) noexcept {
+  const auto& host = facts(way).host;
+  return host && *host != memory::HostKind::pageable;
+}
+
+namespace {
+
+std::optional<std::string_view> lack(Way way, Reader reader, const device::DeviceInfo& info) {
   if (is_managed(way) && !info.managed) return "has no managed memory";
   if (way == Way::pool && !info.memory_pools) return "has no stream-ordered allocation";
   if ((way == Way::mapped || way == Way::write_combined) && !info.can_map_host) return "cannot map host memory";
   if (reader == Reader::cpu)
-    return on_device(way) && !info.integrated ? std::optional("does not share its memory with the CPU") : std::nullopt;
+    return on_device(way) && !info.integrated
+               ? std::optional<std::string_view>("does not share its memory with the CPU")
+               : std::nullopt;
   if (way == Way::malloced && !info.pageable_access) return "cannot read plain malloc memory (no HMM, ATS or XNACK)";
-  if ((way == Way::registered || way == Way::pinned) && !info.can_map_host) return "cannot map host memory";
+  if (page_locked(way) && !info.can_map_host) return "cannot map host memory";
   return std::nullopt;
 }
 
+}  // namespace
+
+std::optional<std::string> obstacle(Way way, Reader reader, const device::DeviceInfo& info) {
+  const auto why = lack(way, reader, info);
+  return why ? std::optional(info.name + " (" + info.arch + ") " + std::string(*why)) : std::nullopt;
+}
+
 void need_way(Way way, Reader reader, const device::DeviceInfo& info) {
-  if (const auto why = obstacle(way, reader, info)) throw harness::Skip(info.name + " (" + info.arch + ") " + *why);
+  if (const auto why = obstacle(way, reader, info)) throw harness::Skip(*why);
+}
+
+bool shared_at_once(Way way, const device::DeviceInfo& info) {
+  return !obstacle(way, Reader::cpu, info) && !obstacle(way, Reader::gpu, info) &&
+         (!is_managed(way) || info.concurrent_managed);
 }
 
 WayBlock::WayBlock(Way way, std::size_t bytes, memory::HostBlockOptions options)

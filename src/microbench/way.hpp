@@ -15,30 +15,37 @@
 namespace isthmus::microbench {
 
 enum class Way {
-  malloced,        ///< malloc
-  registered,      ///< malloc, touched, then page-locked
-  pinned,          ///< allocated page-locked
-  write_combined,  ///< allocated page-locked, not cached by the CPU
-  mapped,          ///< allocated page-locked, with an address for kernels
-  managed,         ///< managed
-  static_managed,  ///< a managed variable (`static __managed__`)
-  pool,            ///< device memory, stream-ordered
   device,          ///< device memory
+  pool,            ///< device memory, stream-ordered
+  managed,         ///< managed: pages go where they are used
+  static_managed,  ///< a managed variable (`static __managed__`)
+  mapped,          ///< allocated page-locked, with an address for kernels
+  pinned,          ///< allocated page-locked
+  registered,      ///< malloc, touched, then page-locked
+  write_combined,  ///< as mapped, but the CPU does not cache it
+  malloced,        ///< malloc: kernels reach it by themselves or not at all (HMM, ATS, XNACK)
 };
 std::span<const Way> all_ways() noexcept;
-/// "malloc", "registered", "pinned", "wc", "mapped", "managed", "static", "pool", "device".
+/// "device", "pool", "managed", "static", "mapped", "pinned", "registered", "wc", "malloc".
 std::string_view name(Way) noexcept;
+/// Throws std::invalid_argument for a name that none has.
+Way way(std::string_view name);
 /// Whether its pages may change place between CPU and device.
 bool is_managed(Way) noexcept;
 /// Whether it is memory of a device, which the CPU reaches only where both share it.
 bool on_device(Way) noexcept;
 
-/// Why a device cannot give memory this way, or cannot make `way` reachable from a side, in words after its name;
+/// Whether it lies on the host for good, so that kernels reach it over the link (of a device that has a link).
+bool page_locked(Way) noexcept;
+
+/// Why a device cannot give memory this way, or the reader cannot reach it there, as a sentence about the device;
 /// nullopt where it can. `reader` is who accesses it: the CPU, or the device itself.
 enum class Reader { cpu, gpu };
 std::optional<std::string> obstacle(Way way, Reader reader, const device::DeviceInfo& info);
 /// Throws harness::Skip with that reason.
 void need_way(Way way, Reader reader, const device::DeviceInfo& info);
+/// Whether CPU and GPU may use it at the same time.
+bool shared_at_once(Way way, const device::DeviceInfo& info);
 
 /// One block, of the device that is selected when it is made. Nobody has touched it, but that registered memory was
 /// touched before it was locked and a driver may touch what it locks.

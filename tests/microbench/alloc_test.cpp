@@ -8,7 +8,7 @@
 #include "harness/description.hpp"
 #include "harness/registry.hpp"
 #include "memory/pages.hpp"
-#include "microbench/allocators.hpp"
+#include "microbench/alloc/allocators.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -50,7 +50,7 @@ TEST_P(Allocators, GiveAndTakeBackEverySize) {
   }
   EXPECT_EQ(device::memory_info().free, before);
   for (const char* name : {"alloc/malloc", "alloc/malloc-touched", "alloc/mmap", "alloc/huge", "alloc/huge-touched",
-                           "alloc/pinned", "alloc/mapped", "alloc/write_combined", "alloc/registered", "alloc/managed",
+                           "alloc/pinned", "alloc/mapped", "alloc/wc", "alloc/registered", "alloc/managed",
                            "alloc/managed-touched", "alloc/managed-gpu-touched", "alloc/device",
                            "alloc/device-gpu-touched", "alloc/pool", "alloc/vmm", "alloc/vmm-gpu-touched"})
     EXPECT_TRUE(seen.contains(name)) << name;
@@ -67,11 +67,11 @@ TEST(Allocator, TakesBackOnlyItsOwnMemory) {
   const auto address = reinterpret_cast<std::uintptr_t>(spare.data());
   std::byte* whole = spare.data() + ((page - address % page) % page);
   std::size_t refused = 0;
-  for (const auto& giver : allocators()) {
+  for (const auto& giver : alloc::allocators()) {
     if (giver.native) continue;  // the system's own calls have nobody to refuse a stranger: sanitizers do
-    for (const auto& taker : allocators()) {
+    for (const auto& taker : alloc::allocators()) {
       if (taker.native) continue;
-      const AllocationRequest request{.bytes = page, .stream = &stream, .memory = whole};
+      const alloc::AllocationRequest request{.bytes = page, .stream = &stream, .memory = whole};
       void* pointer = giver.allocate(request);
       stream.synchronize();
       // Page-locked memory of each kind goes back by one call.

@@ -118,26 +118,6 @@ TEST(Follow, GoesExactlyAsFarAsAsked) {
     EXPECT_EQ(latency::follow(base + places.offset(0), hops), base + places.offset(chain.end(hops))) << hops;
 }
 
-TEST(Ways, AreReachedAsTheDeviceCan) {
-  device::DeviceInfo info;
-  info.managed = info.memory_pools = info.can_map_host = true;
-  const auto reaches = [&](Way way, Reader reader) { return !obstacle(way, reader, info); };
-  for (const auto way : all_ways()) {
-    EXPECT_EQ(reaches(way, Reader::cpu), !on_device(way)) << name(way);
-    EXPECT_EQ(reaches(way, Reader::gpu), way != Way::malloced) << name(way);
-  }
-  info.integrated = info.pageable_access = true;  // an APU
-  for (const auto way : all_ways()) {
-    EXPECT_TRUE(reaches(way, Reader::cpu)) << name(way);
-    EXPECT_TRUE(reaches(way, Reader::gpu)) << name(way);
-  }
-  info.can_map_host = info.managed = info.memory_pools = false;
-  for (const auto way : {Way::mapped, Way::write_combined, Way::managed, Way::static_managed, Way::pool})
-    EXPECT_FALSE(reaches(way, Reader::gpu)) << name(way);
-  EXPECT_FALSE(reaches(Way::pinned, Reader::gpu));
-  EXPECT_TRUE(reaches(Way::pinned, Reader::cpu));
-}
-
 namespace latency_names {
 
 using latency::reading_processor;

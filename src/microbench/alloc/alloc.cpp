@@ -13,7 +13,7 @@
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "memory/placement.hpp"
-#include "microbench/allocators.hpp"
+#include "microbench/alloc/allocators.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/calls.hpp"
 #include "microbench/need.hpp"
@@ -322,7 +322,7 @@ std::vector<Registration> register_all() {
     list.emplace_back(workload(way, Toucher::nobody));
     // What is registered was touched before.
     if (way.by_cpu && way.name != "registered") list.emplace_back(workload(way, Toucher::cpu));
-    if (way.by_gpu && way.name != "write_combined") list.emplace_back(workload(way, Toucher::gpu));
+    if (way.by_gpu && way.name != "wc") list.emplace_back(workload(way, Toucher::gpu));
   }
   return list;
 }

@@ -11,7 +11,6 @@
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "memory/parallel.hpp"
-#include "memory/way.hpp"
 #include "microbench/atomics/device_updates.hpp"
 #include "microbench/atomics/family.hpp"
 #include "microbench/atomics/host_updates.hpp"
@@ -19,11 +18,11 @@
 #include "microbench/cpu_threads.hpp"
 #include "microbench/launch_shape.hpp"
 #include "microbench/need.hpp"
+#include "microbench/way.hpp"
 
 namespace isthmus::microbench::atomics {
 
 using namespace harness;
-using memory::Way;
 
 namespace {
 
@@ -258,8 +257,8 @@ template <class T>
 void on_gpu(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = memory::way(c.choice("memory"));
-  if (auto reason = memory::lack(way, info)) throw Skip(*reason);
+  const Way way = microbench::way(c.choice("memory"));
+  need_way(way, Reader::gpu, info);
   const Order order = order_of(c);
   const std::size_t count = std::size_t{1} << order.bits, bytes = count * sizeof(T);
   Cut cut = cut_of(c, info);
@@ -267,13 +266,13 @@ void on_gpu(Case& c, int gpu) {
   const std::uint64_t each = fitting<T>(std::max<std::uint64_t>(1, c.extent("updates") / threads), threads, count);
   cut.per_thread = static_cast<unsigned>(std::min<std::uint64_t>(each, 64));
   cut.chunks = each / cut.per_thread;
-  const bool on_host = memory::stays_on_host(way) || way == Way::system;
-  c.needs(on_host || way == Way::managed ? bytes : 0, on_host ? 0 : bytes);
+  const bool on_host = page_locked(way) || way == Way::malloced;
+  c.needs(on_device(way) ? 0 : bytes, on_host ? 0 : bytes);
   const bool system_scope = c.choice("scope") == "system";
   c.note("gpu_instruction", device_instruction(type_of<T>, system_scope));
 
   const device::Selected on(gpu);
-  const memory::WayBlock block(way, bytes), done(Way::device, cut.blocks() * sizeof(unsigned long long));
+  const WayBlock block(way, bytes), done(Way::device, cut.blocks() * sizeof(unsigned long long));
   for (auto& sentence : block.disagreements("the array")) c.warn("placement_disagrees", std::move(sentence));
   auto* at = reinterpret_cast<T*>(block.device_data());
   Bins<T> bins(order, reinterpret_cast<T*>(block.data()), on_host);
@@ -303,10 +302,10 @@ void on_gpu(Case& c, int gpu) {
 
 /// Why atomics of CPU and GPU on such memory are not atomic to each other; nullopt where they are.
 std::optional<std::string> not_coherent(Way way, const device::DeviceInfo& info) {
-  if (auto reason = memory::lack(way, info)) return reason;
-  if (!memory::shared_at_once(way, info))
-    return info.name + " cannot share " + std::string(memory::name(way)) + " memory with the CPU at the same time";
-  if (memory::stays_on_host(way) && !info.host_native_atomics && !info.integrated)
+  if (auto reason = obstacle(way, Reader::gpu, info)) return reason;
+  if (!shared_at_once(way, info))
+    return info.name + " cannot share " + std::string(name(way)) + " memory with the CPU at the same time";
+  if (page_locked(way) && !info.host_native_atomics && !info.integrated)
     return "the link of " + info.name +
            " does no atomics on host memory, so the CPU's would not be atomic to the GPU's";
   return std::nullopt;
@@ -380,7 +379,7 @@ class DeviceSide {
   T* bins_;
   Cut cut_;
   bool system_scope_;
-  memory::WayBlock flag_block_, done_block_;
+  WayBlock flag_block_, done_block_;
   std::vector<unsigned long long> done_;
   device::Stream stream_;
   device::Event begin_, end_;
@@ -396,9 +395,9 @@ template <class T>
 void on_both(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = memory::way(c.choice("memory"));
+  const Way way = microbench::way(c.choice("memory"));
   if (auto reason = not_coherent(way, info)) throw Skip(*reason);
-  if (!info.can_map_host) throw Skip(info.name + " (" + info.arch + ") cannot reach mapped host memory");
+  need_way(Way::mapped, Reader::gpu, info);  // for its flags
   const Order order = order_of(c);
   const std::size_t count = std::size_t{1} << order.bits, bytes = std::max(count * sizeof(T), memory::page_bytes());
   const ThreadPlaces places = thread_places(c);
@@ -410,13 +409,13 @@ void on_both(Case& c, int gpu) {
   cut.per_thread = static_cast<unsigned>(std::min<std::uint64_t>(cut.per_thread, most_gpu));
   cut.chunks = most_gpu / cut.per_thread;
   const std::uint64_t most_cpu = fitting<T>(std::uint64_t{1} << 32, places.processors.size(), count, 2);
-  c.needs(bytes, way == Way::managed || way == Way::device ? bytes : 0);
+  c.needs(bytes, on_device(way) || is_managed(way) ? bytes : 0);
   const bool system_scope = c.choice("scope") == "system";
   c.note("cpu_instruction", host_instruction(type_of<T>));
   c.note("gpu_instruction", device_instruction(type_of<T>, system_scope));
 
   const device::Selected on(gpu);
-  const memory::WayBlock block(way, bytes, {.numa_node = places.memory_node});
+  const WayBlock block(way, bytes, {.numa_node = places.memory_node});
   auto* at = reinterpret_cast<T*>(block.data());
   HostSide<T> host(order, at, places.processors);
   host.first_touch(places.memory_node, count);
@@ -469,9 +468,9 @@ void add_axes(Workload& w) {
 
 void add_gpu_axes(Workload& w, bool shared) {
   std::vector<AxisValue> ways;
-  for (const Way way : memory::all_ways()) {
-    if (way == Way::pool || way == Way::write_combined) continue;
-    ways.emplace_back(std::string(memory::name(way)));
+  for (const Way way : all_ways()) {
+    if (way == Way::pool || way == Way::pinned || way == Way::write_combined) continue;
+    ways.emplace_back(std::string(name(way)));
   }
   if (shared) std::rotate(ways.begin(), ways.begin() + 1, ways.end());  // device memory last: few share it
   Axis memory = choice_axis("memory", "way of allocating the bins", ways);

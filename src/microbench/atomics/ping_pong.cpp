@@ -7,16 +7,15 @@
 #include "memory/crew.hpp"
 #include "memory/pages.hpp"
 #include "memory/processors.hpp"
-#include "memory/way.hpp"
 #include "microbench/atomics/device_updates.hpp"
 #include "microbench/atomics/family.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/need.hpp"
+#include "microbench/way.hpp"
 
 namespace isthmus::microbench::atomics {
 
 using namespace harness;
-using memory::Way;
 
 namespace {
 
@@ -146,16 +145,16 @@ void between_cores(Case& c) {
 void with_gpu(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = memory::way(c.choice("memory"));
-  if (auto reason = memory::lack(way, info)) throw Skip(*reason);
-  const bool coherent = memory::stays_on_host(way) || info.integrated || info.host_native_atomics;
-  if (!coherent || !memory::shared_at_once(way, info))
-    throw Skip("the CPU and " + info.name + " do not share lines of " + std::string(memory::name(way)) +
+  const Way way = microbench::way(c.choice("memory"));
+  need_way(way, Reader::gpu, info);
+  const bool coherent = page_locked(way) || info.integrated || info.host_native_atomics;
+  if (!coherent || !shared_at_once(way, info))
+    throw Skip("the CPU and " + info.name + " do not share lines of " + std::string(name(way)) +
                " memory: whole pages of it move by faults, or none");
   const auto rounds = static_cast<std::uint32_t>(c.extent("rounds"));
   c.needs(memory::page_bytes(), 0);
   const device::Selected on(gpu);
-  const memory::WayBlock line_block(way, memory::page_bytes()), wrong_block(Way::device, sizeof(std::uint32_t));
+  const WayBlock line_block(way, memory::page_bytes()), wrong_block(Way::device, sizeof(std::uint32_t));
   auto* line = reinterpret_cast<std::uint32_t*>(line_block.data());
   device::Stream stream;
   device::load_kernels();
@@ -230,8 +229,8 @@ std::vector<Workload> ping_pong_workloads(const Machine& machine) {
         "atomics/gpu" + std::to_string(gpu) + "/ping-pong", [gpu](Case& c) { with_gpu(c, gpu); },
         "one line between the CPU and gpu" + std::to_string(gpu) + ", one way", 1'000);
     std::vector<AxisValue> ways;
-    for (const Way way : {Way::mapped, Way::registered, Way::managed, Way::system, Way::device})
-      ways.emplace_back(std::string(memory::name(way)));
+    for (const Way way : {Way::mapped, Way::registered, Way::managed, Way::malloced, Way::device})
+      ways.emplace_back(std::string(name(way)));
     w.axis(choice_axis("memory", "way of allocating the line", ways))
         .devices({gpu})
         .metrics({"latency"})

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "memory/numa_nodes.hpp"
-#include "microbench/allocators.hpp"
 #include "microbench/driver/calls.hpp"
+#include "microbench/way.hpp"
 
 namespace isthmus::microbench::driver {
 namespace {
@@ -23,7 +23,7 @@ void run(Case& c) {
 
   const memory::ScopedThreadNode on_node(c.numa_node());
   device::Stream& stream = c.stream();
-  const Allocation pages("managed", bytes, stream);
+  const WayBlock pages(Way::managed, bytes);
   std::fill_n(pages.data(), bytes, std::byte{kPattern});
   const auto prefetch = [&] { device::prefetch(pages.data(), bytes, place, stream); };
   const auto wait = [&] { stream.synchronize(); };

@@ -329,8 +329,7 @@ void run(Case& c, const GpuEvent& event, int gpu) {
   once("present_p50", without.p50);
   once("present_p95", without.p95);
   once("present_p99", without.p99);
-  c.verify(
-      "single faults did as those at once", [&] { return static_cast<double>(rounds.wrong()); }, 0);
+  c.verify("single faults did as those at once", [&] { return static_cast<double>(rounds.wrong()); }, 0);
 }
 
 Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
@@ -351,8 +350,8 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
   auto at_once = number_axis("at_once", "pages touched by one kernel, a thread each", 1024);
   at_once.usual = {std::int64_t{1}, std::int64_t{1024}, 64 * kKi};
   at_once.sweep = powers(1, 8 * kMi);
-  auto memory = choice_axis("memory", "managed, or malloc'd (HMM, ATS, XNACK)", {"managed", "system"});
-  memory.usual = {"managed", "system"};
+  auto memory = choice_axis("memory", "managed, or malloc'd (HMM, ATS, XNACK)", {"managed", "malloc"});
+  memory.usual = {"managed", "malloc"};
   w.axis(std::move(at_once))
       .axis(std::move(memory))
       .axis(choice_axis("pages", "size of malloc'd pages", {"small", "huge"}))

@@ -118,7 +118,7 @@ void Region::make_file() {
   file_ = on_disk(facts_.event) ? scratch_file() : memfd_create("isthmus", MFD_CLOEXEC);
   if (file_ < 0) fail("memfd_create", "the kernel gives no shared memory");
   if (facts_.event == Event::file_major) {
-    struct statfs system {};
+    struct statfs system{};
     if (fstatfs(file_, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC))
       throw Skip(
           fmt::format("{} is in memory, so no page of its files is ever read from a device; set TMPDIR to a "

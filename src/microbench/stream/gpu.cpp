@@ -6,17 +6,16 @@
 
 #include "harness/lanes.hpp"
 #include "memory/processors.hpp"
-#include "memory/way.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/need.hpp"
 #include "microbench/stream/checks.hpp"
 #include "microbench/stream/device_kernels.hpp"
 #include "microbench/stream/family.hpp"
+#include "microbench/way.hpp"
 
 namespace isthmus::microbench::stream {
 
 using namespace harness;
-using memory::Way;
 
 namespace {
 
@@ -26,15 +25,15 @@ class WayArrays {
   WayArrays(Operation operation, Way way, std::size_t count, memory::HostBlockOptions options) {
     const auto& operation_facts = facts(operation);
     for (unsigned i = 0; i < operation_facts.arrays(); ++i)
-      blocks_.push_back(std::make_unique<memory::WayBlock>(way, count * sizeof(double), options));
+      blocks_.push_back(std::make_unique<WayBlock>(way, count * sizeof(double), options));
     const auto assign = [&](Arrays& arrays, auto address) {
       arrays.count = count;
       if (operation_facts.reads > 0) arrays.first = reinterpret_cast<double*>(address(*blocks_[0]));
       if (operation_facts.reads > 1) arrays.second = reinterpret_cast<double*>(address(*blocks_[1]));
       if (operation_facts.writes > 0) arrays.out = reinterpret_cast<double*>(address(*blocks_[operation_facts.reads]));
     };
-    assign(host_, [](const memory::WayBlock& block) { return block.data(); });
-    assign(device_, [](const memory::WayBlock& block) { return block.device_data(); });
+    assign(host_, [](const WayBlock& block) { return block.data(); });
+    assign(device_, [](const WayBlock& block) { return block.device_data(); });
   }
 
   const Arrays& host() const { return host_; }
@@ -56,37 +55,34 @@ class WayArrays {
   }
 
  private:
-  std::vector<std::unique_ptr<memory::WayBlock>> blocks_;
+  std::vector<std::unique_ptr<WayBlock>> blocks_;
   Arrays host_, device_;
 };
 
-Way way_of(const Case& c, const device::DeviceInfo& info) {
-  const Way way = memory::way(c.choice("memory"));
-  if (auto reason = memory::lack(way, info)) throw Skip(*reason);
+Way way_of(const Case& c, Reader reader, const device::DeviceInfo& info) {
+  const Way way = microbench::way(c.choice("memory"));
+  need_way(way, reader, info);
   return way;
 }
 
 bool touched_by_cpu(const Case& c, Way way, const device::DeviceInfo& info) {
   if (c.choice("first_touch") != "cpu") return false;
-  if (!memory::host_reaches(way, info))
-    throw Skip("the CPU cannot touch " + std::string(memory::name(way)) + " memory of " + info.name,
-               SkipKind::not_applicable);
+  if (obstacle(way, Reader::cpu, info))
+    throw Skip("the CPU cannot touch " + std::string(name(way)) + " memory of " + info.name, SkipKind::not_applicable);
   return true;
 }
 
 void need_memory(Case& c, Way way, std::size_t bytes) {
-  const bool on_host = memory::stays_on_host(way) || way == Way::system || way == Way::managed;
-  const bool on_device = !memory::stays_on_host(way) && way != Way::system;
-  c.needs(on_host ? bytes : 0, on_device ? bytes : 0);
+  c.needs(on_device(way) ? 0 : bytes, on_device(way) || is_managed(way) ? bytes : 0);
 }
 
 /// What the hardware allows at most, counted as STREAM counts.
 void set_limit(Metric& rate, Operation operation, Way way, const device::DeviceInfo& info) {
-  if (way == Way::system && !info.integrated) {
+  if (way == Way::malloced && !info.integrated) {
     rate.limit_reason = "the system decides where malloc'd pages lie";
     return;
   }
-  if (!memory::stays_on_host(way) || info.integrated) {
+  if (!page_locked(way) || info.integrated) {
     rate.limit = info.memory_bandwidth;
     rate.limit_source = "peak device memory bandwidth";
     rate.limit_reason = rate.limit ? "" : "the device does not tell its memory bandwidth";
@@ -105,7 +101,7 @@ void set_limit(Metric& rate, Operation operation, Way way, const device::DeviceI
 void run_on_gpu(Case& c, Operation operation, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = way_of(c, info);
+  const Way way = way_of(c, Reader::gpu, info);
   const bool by_cpu = touched_by_cpu(c, way, info);
   const auto node = static_cast<int>(c.integer("node"));
   need_node(node);
@@ -130,7 +126,7 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
 
   std::vector<double> sums(launched.shape.grid.size());
   const std::size_t sum_bytes = sums.size() * sizeof(double);
-  const memory::WayBlock device_sums(Way::device, sum_bytes);
+  const WayBlock device_sums(Way::device, sum_bytes);
   auto* sums_on_device = reinterpret_cast<double*>(device_sums.data());
 
   Lane lane;
@@ -142,9 +138,9 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
   const auto wrong = [&]() -> std::size_t {
     if (operation != Operation::read)
       return wrong_results(operation, c.seed(), arrays.host().out, count,
-                           way == Way::write_combined        ? Reach::through_device
-                           : memory::host_reaches(way, info) ? Reach::host
-                                                             : Reach::copies);
+                           way == Way::write_combined          ? Reach::through_device
+                           : !obstacle(way, Reader::cpu, info) ? Reach::host
+                                                               : Reach::copies);
     device::copy(sums.data(), sums_on_device, sum_bytes);
     double found = 0;
     for (const double each : sums) found += each;
@@ -181,9 +177,8 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
 void run_on_cpu(Case& c, Operation operation, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = way_of(c, info);
-  if (!memory::host_reaches(way, info))
-    throw Skip("the CPU cannot use " + std::string(memory::name(way)) + " memory of " + info.name);
+  const Way way = way_of(c, Reader::cpu, info);
+  need_way(way, Reader::gpu, info);
   const bool by_cpu = touched_by_cpu(c, way, info);
   const ThreadPlaces places = thread_places(c);
   const Stores stores = stores_of(c, operation);
@@ -204,10 +199,10 @@ void run_on_cpu(Case& c, Operation operation, int gpu) {
 
 std::vector<AxisValue> way_names(bool for_cpu) {
   std::vector<AxisValue> names;
-  for (const Way way : memory::all_ways()) {
+  for (const Way way : all_ways()) {
+    if (way == Way::pinned) continue;  // to kernels it is `mapped`, or not there
     // The CPU reads write-combined memory a hundred times as slowly as any other.
-    if (!for_cpu || (way != Way::pool && way != Way::write_combined))
-      names.emplace_back(std::string(memory::name(way)));
+    if (!for_cpu || (way != Way::pool && way != Way::write_combined)) names.emplace_back(std::string(name(way)));
   }
   return names;
 }

@@ -144,8 +144,7 @@ void small_copy(Case& c, const Path& path) {
     from.flush();
     to.flush();
   };
-  c.verify(
-      "every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
+  c.verify("every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
 
   for (const bool latched : {true, false}) {
     if (latched && !c.latch()) continue;

@@ -1,4 +1,4 @@
-#include "microbench/allocators.hpp"
+#include "microbench/alloc/allocators.hpp"
 
 #include <sys/mman.h>
 
@@ -11,7 +11,7 @@
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 
-namespace isthmus::microbench {
+namespace isthmus::microbench::alloc {
 
 namespace {
 
@@ -117,7 +117,7 @@ constexpr std::array kAllocators{
               pinned<false, false>, free_pinned, nullptr},
     Allocator{"mapped", "host memory, page-locked, with an address for kernels", true, false, true, true, true,
               PointerKind::pinned, pinned<true, false>, free_pinned, maps_host},
-    Allocator{"write_combined", "host memory, page-locked, not cached by the CPU", true, false, true, true, true,
+    Allocator{"wc", "host memory, page-locked, not cached by the CPU", true, false, true, true, true,
               PointerKind::pinned, pinned<true, true>, free_pinned, maps_host},
     Allocator{"registered", "page-locking host memory that is there and touched", true, false, true, true, false,
               PointerKind::pinned,
@@ -145,17 +145,4 @@ const Allocator& allocator(std::string_view name) {
   return *found;
 }
 
-Allocation::Allocation(std::string_view allocator_name, std::size_t bytes, device::Stream& stream)
-    : allocator_(allocator(allocator_name)),
-      request_{.bytes = bytes, .stream = &stream},
-      pointer_(allocator_.allocate(request_)) {}
-
-Allocation::~Allocation() {
-  try {
-    request_.stream->synchronize();  // nothing may still be using it
-    allocator_.release(pointer_, request_);
-  } catch (const device::Error&) {  // the first failure is the one to report
-  }
-}
-
-}  // namespace isthmus::microbench
+}  // namespace isthmus::microbench::alloc

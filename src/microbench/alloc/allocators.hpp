@@ -10,7 +10,7 @@
 
 #include "device/device.hpp"
 
-namespace isthmus::microbench {
+namespace isthmus::microbench::alloc {
 
 /// What a call is given.
 struct AllocationRequest {
@@ -39,19 +39,4 @@ std::span<const Allocator> allocators() noexcept;
 /// Throws std::logic_error where there is none of this name.
 const Allocator& allocator(std::string_view name);
 
-/// Memory for the life of a scope. Throws device::Error.
-class Allocation {
- public:
-  Allocation(std::string_view allocator_name, std::size_t bytes, device::Stream& stream);
-  ~Allocation();  ///< never throws
-  Allocation(const Allocation&) = delete;
-  Allocation& operator=(const Allocation&) = delete;
-  std::byte* data() const noexcept { return static_cast<std::byte*>(pointer_); }
-
- private:
-  const Allocator& allocator_;
-  AllocationRequest request_;
-  void* pointer_;
-};
-
-}  // namespace isthmus::microbench
+}  // namespace isthmus::microbench::alloc
