@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of the device layer share: a fresh configuration for each test, buffers, and what an error says.
+// What the tests of the device layer share: buffers, and what an error says.
 
 #include <gtest/gtest.h>
 
@@ -9,27 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "device/emulator/emulator.hpp"
+#include "../emulated_machine.hpp"
 #include "device/kernel.hpp"
 
 namespace isthmus::device {
-
-/// Each test starts with the default configuration, device 0 and no fault pending, whatever the last one left.
-class EmulatorTest : public testing::Test {
- protected:
-  void SetUp() override { start_over(); }
-  void TearDown() override { start_over(); }
-  /// Defaults changed as ISTHMUS_EMULATOR would.
-  static void configure(std::string_view specification) { emulator::configure(emulator::parse(specification)); }
-
- private:
-  static void start_over() {
-    set_injection("");
-    emulator::configure({});
-    emulator::reset();
-    select(0);
-  }
-};
 
 /// Device memory of n elements for the length of a scope.
 template <class T>

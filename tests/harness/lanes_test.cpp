@@ -1,4 +1,5 @@
 #include "harness/lanes.hpp"
+#include "../emulated_machine.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +9,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "device/emulator/emulator.hpp"
 #include "device/kernel.hpp"
 
 namespace isthmus::harness {
@@ -28,14 +28,7 @@ Lane waiting(int gpu, double seconds) {
   return lane;
 }
 
-class LanesOnMachines : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
-};
+class LanesOnMachines : public device::OnEmulatedMachine {};
 
 TEST_P(LanesOnMachines, RunAtOnceAndAreTimedApartAndTogether) {
   const int other = device::count() - 1;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
 #include "harness/registry.hpp"
 #include "memory/host_block.hpp"
 #include "memory/pages.hpp"
@@ -85,14 +85,7 @@ TEST(Touching, IsMissedWhereOnePageIs) {
   EXPECT_EQ(wrong_pages(there.data(), many, page, false), 1u);
 }
 
-class Accounting : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
-};
+class Accounting : public device::OnEmulatedMachine {};
 
 TEST_P(Accounting, CountsEveryWayByEveryToucher) {
   std::size_t measured = 0;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
 #include "harness/description.hpp"
 #include "harness/registry.hpp"
 #include "memory/pages.hpp"
@@ -15,14 +15,7 @@ namespace {
 
 using harness::CaseResult;
 
-class Allocators : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
-};
+class Allocators : public device::OnEmulatedMachine {};
 
 TEST_P(Allocators, GiveAndTakeBackEverySize) {
   const auto before = device::memory_info().free;

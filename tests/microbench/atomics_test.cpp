@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
 #include "memory/processors.hpp"
 #include "microbench/atomics/bins.hpp"
 #include "microbench/atomics/device_updates.hpp"
@@ -29,14 +29,7 @@ void expect_skip(const std::string& pattern, const std::vector<std::string>& set
   EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
 }
 
-class Atomics : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
-};
+class Atomics : public device::OnEmulatedMachine {};
 
 TEST_P(Atomics, OfAGpuAreCountedExactly) {
   for (int gpu = 0; gpu < device::count(); ++gpu)

@@ -1,7 +1,7 @@
 // The seven workloads at odd small shapes, in every staging, tile and depth, at both warp sizes and fiber orders.
 
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
+#include "../emulated_machine.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -9,13 +9,8 @@ namespace {
 const std::vector<std::string> all_stagings = {"none", "direct", "async", "bulk"};
 const std::vector<std::string> rings = {"async", "bulk"};
 
-class Catalogue : public testing::TestWithParam<const char*> {
+class Catalogue : public device::OnEmulatedMachine {
  protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
   static void expect_pass(const std::string& workload, const std::vector<std::string>& stagings,
                           const std::vector<std::string>& settings, const std::string& placement = "pinned") {
     const auto results = run_cases("microbench/" + workload, stagings, {placement}, settings);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
 #include "harness/case_state.hpp"
 #include "harness/description.hpp"
 
@@ -41,14 +41,7 @@ int batch_of(const CaseResult& result, const std::string& name) {
   return found == result.metrics.end() ? 0 : found->batch;
 }
 
-class DriverCosts : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
-};
+class DriverCosts : public device::OnEmulatedMachine {};
 
 TEST_P(DriverCosts, EveryMetricHasItsSamples) {
   for (const auto& spec : cases_of("driver/*")) {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
 #include "harness/description.hpp"
 #include "harness/registry.hpp"
 #include "harness/statistics.hpp"
@@ -222,14 +222,7 @@ TEST(Percentiles, AreTheSmallestValueThatSoManyDoNotExceed) {
 
 // --- of a GPU ----------------------------------------------------------------------------------------
 
-class GpuFaults : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
-};
+class GpuFaults : public device::OnEmulatedMachine {};
 
 TEST_P(GpuFaults, TouchEveryPageOnce) {
   const bool shares = device::info(0).integrated;

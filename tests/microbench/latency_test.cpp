@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
 #include "harness/host_facts.hpp"
 #include "harness/registry.hpp"
 #include "microbench/chain.hpp"
@@ -154,14 +154,7 @@ TEST(Routes, ReadFromTheMemorysNodeWhereItHasProcessors) {
 
 }  // namespace latency_names
 
-class Latencies : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
-};
+class Latencies : public device::OnEmulatedMachine {};
 
 void expect_latency(const std::string& name, const std::vector<std::string>& settings, std::size_t least = 1) {
   const auto results = run_cases(name, {}, {}, settings);

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
 #include "harness/registry.hpp"
 #include "memory/processors.hpp"
 #include "microbench/stream/checks.hpp"
@@ -37,14 +37,7 @@ void expect_skip(const std::string& pattern, const std::vector<std::string>& set
   EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
 }
 
-class Streams : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
-};
+class Streams : public device::OnEmulatedMachine {};
 
 TEST_P(Streams, OfEveryGpuWorkInEveryWayOfAllocating) {
   const auto ways = all_ways().size() - 1;  // all but `pinned`

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
 #include "harness/description.hpp"
 #include "harness/registry.hpp"
 #include "microbench/transfer/block.hpp"
@@ -14,13 +14,8 @@
 namespace isthmus::microbench::transfer {
 namespace {
 
-class Transfers : public testing::TestWithParam<const char*> {
+class Transfers : public device::OnEmulatedMachine {
  protected:
-  void SetUp() override { device::emulator::configure(device::emulator::parse(GetParam())); }
-  void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
-  }
   static void expect_pass(const std::string& pattern, const std::vector<std::string>& settings, std::size_t least = 1) {
     const auto results = run_cases(pattern, {}, {}, settings);
     EXPECT_GE(results.size(), least);
