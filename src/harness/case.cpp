@@ -388,7 +388,10 @@ std::optional<Stop> Case::State::stop(std::size_t taken, int most, const std::fu
                                       double budget_share) {
   const auto own = [&]() -> std::optional<Stop> {
     if (emulated && !sampling.samples) return Stop::emulated;
-    const bool long_enough = !adaptive() || now() - sampling_since_ >= sampling.least_time.value_or(0);
+    const double sampled_for = now() - sampling_since_;
+    const bool long_enough = !adaptive() || sampled_for >= sampling.least_time.value_or(0);
+    if (adaptive() && !sampling.least_time && sampled_for >= sampling.long_sampling)
+      most = std::min(most, sampling.enough_long);
     if (adaptive() && long_enough && settled()) return Stop::interval;
     if (long_enough && taken >= static_cast<std::size_t>(most)) return Stop::samples;
     if (over_budget(budget_share)) return Stop::budget;

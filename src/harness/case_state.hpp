@@ -20,6 +20,8 @@ struct SamplingOptions {
   std::optional<int> samples;  ///< exactly so many; else adaptive
   int most_samples = 30;       ///< of the adaptive rule
   int most_overlapped = 10;
+  int enough_long = 10;              ///< samples of the adaptive rule, once they have taken …
+  double long_sampling = 2;          ///< … so many seconds
   int allocation_cycles = 3;         ///< page-locking 32 GiB takes 12 s: allocate no more often than this
   std::optional<int> warmups;        ///< default 2; none on an emulated device
   std::optional<double> budget;      ///< seconds per case

@@ -17,6 +17,12 @@ constexpr double kCaseSeconds = 0.1;
 constexpr double kPageLockingSeconds = 0.4 / 0x1p30;
 constexpr int kUsualSamples = 15;  // the adaptive rule ends between 6 and 30
 
+int usual_samples(double seconds, const SamplingOptions& sampling) {
+  if (sampling.samples) return *sampling.samples;
+  return kUsualSamples * seconds > sampling.long_sampling ? std::min(kUsualSamples, sampling.enough_long)
+                                                          : kUsualSamples;
+}
+
 /// The sizes that the axes name: of some buffer on the host, where a workload says no more.
 double bytes_on_axes(const CaseSpec& spec) {
   double bytes = 0;
@@ -28,10 +34,11 @@ double bytes_on_axes(const CaseSpec& spec) {
 
 double own_readings(const CaseSpec& spec, const SamplingOptions& sampling, const std::optional<Footprint>& footprint) {
   const bool emulated = is_emulated(*spec.workload);
-  const int operations =
-      sampling.samples.value_or(emulated ? 1 : kUsualSamples) + sampling.warmups.value_or(emulated ? 0 : 2);
+  const double once = spec.workload->description().estimate(spec);
+  const int operations = (emulated ? sampling.samples.value_or(1) : usual_samples(once, sampling)) +
+                         sampling.warmups.value_or(emulated ? 0 : 2);
   const double host = footprint ? static_cast<double>(footprint->host_bytes) : bytes_on_axes(spec);
-  return kCaseSeconds + host * kPageLockingSeconds + operations * spec.workload->description().estimate(spec);
+  return kCaseSeconds + host * kPageLockingSeconds + operations * once;
 }
 
 double phases(const CaseSpec& spec, const SamplingOptions& sampling, const Footprint& footprint) {
@@ -40,11 +47,11 @@ double phases(const CaseSpec& spec, const SamplingOptions& sampling, const Footp
     const double work = footprint.traffic.bytes_read + footprint.traffic.bytes_written + footprint.traffic.flops;
     return kCaseSeconds + 2 * work / 50e6;
   }
-  const int samples = sampling.samples.value_or(kUsualSamples);
-  const int cycles = std::min(samples, sampling.allocation_cycles);
-  const int passes = 2 * cycles + samples + std::min(samples, sampling.most_overlapped) + 3;
   const bool pageable = spec.placement == memory::Placement::pageable;
   const double pass = bytes / 10e9 + bytes / (pageable ? 8e9 : 50e9) + footprint.traffic.flops / 5e12;
+  const int samples = usual_samples(pass, sampling);
+  const int cycles = std::min(samples, sampling.allocation_cycles);
+  const int passes = 2 * cycles + samples + std::min(samples, sampling.most_overlapped) + 3;
   const double allocation = bytes * kPageLockingSeconds + bytes / 3e9;
   return kCaseSeconds + passes * pass + cycles * allocation;
 }

@@ -167,6 +167,8 @@ void own_readings(Case& c) {
       c.batch(64);
       return c.least_seconds("clock") / 64;
     });
+  } else if (what == "unsettled") {
+    c.sample(seconds, [&] { return static_cast<double>(++taken); });
   } else if (what == "coarse") {
     c.sample({there, seconds}, [&] { return std::vector{1e12, c.least_seconds("clock")}; });
   } else {
@@ -186,7 +188,7 @@ const Registration own_registration =
         .axis({.name = "what",
                .help = "kind of reading",
                .default_value = "one",
-               .allowed = {"one", "several", "unequal", "spoilt", "batched", "coarse", "unlatched"}});
+               .allowed = {"one", "several", "unequal", "spoilt", "batched", "unsettled", "coarse", "unlatched"}});
 
 // Readings in processes of their own.
 std::vector<double> in_a_fresh_process(int what) {

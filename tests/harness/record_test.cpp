@@ -290,6 +290,20 @@ TEST(OwnReadings, GoOnForTheLeastTime) {
   EXPECT_EQ(metric(own("one", c), "seconds")["samples"].size(), 3u) << "a count that was asked for is given";
 }
 
+TEST(OwnReadings, AreFewerWhereTheyTakeLong) {
+  auto c = context();
+  const auto taken = [&c] { return metric(own("unsettled", c), "seconds"); };
+  EXPECT_EQ(taken()["samples"].size(), 30u);
+  c.sampling.long_sampling = 0;
+  EXPECT_EQ(taken()["samples"].size(), 10u);
+  EXPECT_EQ(taken()["stop"], "samples");
+  c.sampling.samples = 12;
+  EXPECT_EQ(taken()["samples"].size(), 12u) << "a count that was asked for is given";
+  c.sampling.samples.reset();
+  c.sampling.least_time = 1e-3;
+  EXPECT_GE(taken()["samples"].size(), 30u) << "so is a time";
+}
+
 TEST(OwnReadings, WhatWasSeenIsASingleValue) {
   const auto pages = metric(own("one"), "pages");
   EXPECT_EQ(pages["samples"], json({12.0}));

@@ -257,7 +257,6 @@ void run(Case& c, const Allocator& way, Toucher toucher) {
     metrics.push_back(host_cost("touch"));
     metrics.push_back(host_cost("touch_again"));
   }
-  if (static_cast<double>(all) > 1e9) c.sparing(10, 1);
   c.sample(std::move(metrics), [&] {
     const Round round = rounds_of(rounds, most);
     const double calls = static_cast<double>(most) * rounds;

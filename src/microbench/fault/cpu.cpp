@@ -19,10 +19,10 @@ using namespace harness;
 
 /// Single touches that a percentile stands on, at least.
 constexpr std::size_t kSingles = 1000, kSinglesOfDisk = 200;
-/// Regions of more bytes are sampled less often: giving and taking them back is most of the time.
-constexpr std::size_t kLong = std::size_t{64} << 20;
 /// Touches that make one reading of the pace, where fewer are at once.
 constexpr std::size_t kPaced = 4096, kPacedOfDisk = 256;
+/// And no more memory than this for their sake: giving it and taking it back is most of the time.
+constexpr std::size_t kPacedBytes = std::size_t{256} << 20;
 
 memory::Pages pages_of(const Case& c, Event event) {
   if (!facts(event).huge) return memory::Pages::small;
@@ -107,9 +107,9 @@ void run(Case& c, Event event) {
     return all;
   };
   const bool disk = event == Event::file_major;
-  const auto most = static_cast<int>(std::max<std::size_t>(1, (disk ? kPacedOfDisk : kPaced) / touches));
+  const auto most = static_cast<int>(std::max<std::size_t>(
+      1, std::min((disk ? kPacedOfDisk : kPaced) / touches, kPacedBytes / std::max<std::size_t>(1, region.bytes()))));
   const int rounds = c.batch_for("clock", most, [&](int n) { return rounds_of(n).present; });
-  if (region.bytes() > kLong) c.sparing(10, 1);
   c.sample({cost("time", "clock"),
             pace("rate", "clock"),
             cost("time_faulting", "clock"),
