@@ -26,7 +26,7 @@ constexpr std::size_t kPacedBytes = std::size_t{256} << 20;
 
 memory::Pages pages_of(const Case& c, Event event) {
   if (!facts(event).huge) return memory::Pages::small;
-  return c.choice("pages") == "huge" ? memory::Pages::huge : memory::Pages::small;
+  return microbench::pages_of(c);
 }
 
 /// Whether the event comes about here at all: where it does not, and that is the machine's doing, the case is skipped.

@@ -258,7 +258,7 @@ void need_event(const GpuEvent& event, const device::DeviceInfo& info, bool mana
 void run(Case& c, const GpuEvent& event, int gpu) {
   need_gpu(gpu);
   const bool managed = c.choice("memory") == "managed";
-  const auto pages = c.choice("pages") == "huge" ? memory::Pages::huge : memory::Pages::small;
+  const auto pages = pages_of(c);
   const std::size_t touches = c.extent("at_once"), singles = c.extent("singles");
   const bool huge = pages == memory::Pages::huge;
   const std::size_t page = huge ? memory::huge_page_size() : memory::page_bytes();

@@ -19,34 +19,19 @@ std::int64_t usual_bytes() {
   return std::max(64 * kMi, (4 * cache + kMi - 1) / kMi * kMi);
 }
 
-memory::Pages pages_of(const Case& c) {
-  return c.choice("pages") == "huge"    ? memory::Pages::huge
-         : c.choice("pages") == "small" ? memory::Pages::small
-                                        : memory::Pages::standard;
-}
-
 void run(Case& c, Operation operation) {
   const ThreadPlaces places = thread_places(c);
   const Stores stores = stores_of(c, operation);
-  const std::size_t count = elements_of(c), bytes = count * sizeof(double);
-  const auto& operation_facts = facts(operation);
-  c.needs(operation_facts.arrays() * bytes, 0);
+  const Layout layout = layout_of(c, operation, true);
+  c.needs(layout.bytes(), 0);
 
-  std::vector<memory::HostBlock> blocks;
-  for (unsigned i = 0; i < operation_facts.arrays(); ++i)
-    blocks.emplace_back(memory::HostKind::pageable, bytes, memory::HostBlockOptions{places.memory_node, pages_of(c)});
-  const auto array = [&](unsigned i) { return reinterpret_cast<double*>(blocks[i].data()); };
-  Arrays arrays{.count = count};
-  if (operation_facts.reads > 0) arrays.first = array(0);
-  if (operation_facts.reads > 1) arrays.second = array(1);
-  if (operation_facts.writes > 0) arrays.out = array(operation_facts.reads);
+  const memory::HostBlock block(memory::HostKind::pageable, layout.bytes(),
+                                memory::HostBlockOptions{places.memory_node, pages_of(c)});
+  const Arrays arrays = layout.at(block.data());
 
   HostTeam team(places.processors, places.memory_node);
   team.write_inputs(arrays, c.seed());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    for (auto& sentence : blocks[i].disagreements("array " + std::to_string(i)))
-      c.warn("placement_disagrees", std::move(sentence));
-  }
+  for (auto& sentence : block.disagreements("the memory")) c.warn("placement_disagrees", std::move(sentence));
   measure_on_cpu(c, operation, team, stores, arrays);
 }
 

@@ -21,6 +21,10 @@ std::vector<Workload> workloads(const Machine& machine) {
 
 const Family family("stream/", workloads);
 
+bool has_offset(Operation operation) {
+  return facts(operation).arrays() > 1;
+}
+
 }  // namespace
 
 void add_bytes_axis(Workload& workload, std::int64_t usual) {
@@ -40,6 +44,11 @@ void add_sizes(Workload& workload) {
 
 void add_cpu_axes(Workload& workload, Operation operation, const Machine& machine, bool several) {
   add_thread_axes(workload, machine, several);
+  if (has_offset(operation))
+    workload.axis(bytes_axis("offset",
+                             "bytes from the end of an array to the next one (STREAM's OFFSET): what is read and written "
+                             "at the same place of a page hinders each other",
+                             1024, 0));
   if (facts(operation).writes == 0) return;
   Axis stores = choice_axis("stores", "through the caches (a line is fetched before it is changed) or past them",
                             {"standard", "streaming"});
@@ -53,12 +62,15 @@ Stores stores_of(const Case& c, Operation operation) {
   return Stores::streaming;
 }
 
-std::size_t elements_of(const Case& c) {
-  const std::size_t bytes = c.extent("bytes"), piece = kPiece * sizeof(double);
-  if (bytes % piece != 0)
-    throw Skip(std::to_string(bytes) + " bytes are no whole pieces of " + std::to_string(piece) + " bytes",
-               SkipKind::not_applicable);
-  return bytes / sizeof(double);
+Layout layout_of(const Case& c, Operation operation, bool by_cpu) {
+  const std::size_t bytes = c.extent("bytes"), offset = by_cpu && has_offset(operation) ? static_cast<std::size_t>(c.integer("offset")) : 0;
+  constexpr std::size_t piece = kPiece * sizeof(double);
+  for (const std::size_t each : {bytes, offset}) {
+    if (each % piece != 0)
+      throw Skip(std::to_string(each) + " bytes are no whole pieces of " + std::to_string(piece) + " bytes",
+                 SkipKind::not_applicable);
+  }
+  return {operation, bytes / sizeof(double), offset};
 }
 
 std::vector<Metric> metrics(Operation operation, std::size_t count, const std::string& timer, double moved) {

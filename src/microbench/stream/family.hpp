@@ -16,7 +16,8 @@ std::vector<harness::Workload> gpu_workloads(const harness::Machine& machine);
 
 // What the two have in common.
 
-/// Axes of the threads of the CPU; `several`: a run takes several numbers of them, and both kinds of stores.
+/// Axes of the threads of the CPU, and how the arrays lie for them; `several`: a run takes several numbers of threads,
+/// and both kinds of stores.
 void add_cpu_axes(harness::Workload& workload, Operation operation, const harness::Machine& machine, bool several);
 /// Bytes of one array.
 void add_bytes_axis(harness::Workload& workload, std::int64_t usual);
@@ -24,8 +25,8 @@ void add_sizes(harness::Workload& workload);
 
 /// As the axis of a case says. Throws harness::Skip where this build has none.
 Stores stores_of(const harness::Case& c, Operation operation);
-/// Elements of an array. Throws harness::Skip where the bytes are no whole pieces.
-std::size_t elements_of(const harness::Case& c);
+/// As the axes `bytes` and, for the CPU, `offset` say. Throws harness::Skip where they are no whole pieces.
+Layout layout_of(const harness::Case& c, Operation operation, bool by_cpu);
 
 /// time and rate: STREAM's bytes are needed; `moved` are those that pass the memory.
 std::vector<harness::Metric> metrics(Operation operation, std::size_t count, const std::string& timer, double moved);

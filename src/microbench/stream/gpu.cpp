@@ -2,7 +2,6 @@
 // stream/gpu<N>/cpu-<operation>: what the CPU gets from memory allocated for that GPU.
 
 #include <algorithm>
-#include <memory>
 
 #include "harness/lanes.hpp"
 #include "memory/processors.hpp"
@@ -19,22 +18,13 @@ using namespace harness;
 
 namespace {
 
-/// Arrays of one way of allocating, filled.
+/// Arrays of one way of allocating.
 class WayArrays {
  public:
-  WayArrays(Operation operation, Way way, std::size_t count, memory::HostBlockOptions options) {
-    const auto& operation_facts = facts(operation);
-    for (unsigned i = 0; i < operation_facts.arrays(); ++i)
-      blocks_.push_back(std::make_unique<WayBlock>(way, count * sizeof(double), options));
-    const auto assign = [&](Arrays& arrays, auto address) {
-      arrays.count = count;
-      if (operation_facts.reads > 0) arrays.first = reinterpret_cast<double*>(address(*blocks_[0]));
-      if (operation_facts.reads > 1) arrays.second = reinterpret_cast<double*>(address(*blocks_[1]));
-      if (operation_facts.writes > 0) arrays.out = reinterpret_cast<double*>(address(*blocks_[operation_facts.reads]));
-    };
-    assign(host_, [](const WayBlock& block) { return block.data(); });
-    assign(device_, [](const WayBlock& block) { return block.device_data(); });
-  }
+  WayArrays(const Layout& layout, Way way, memory::HostBlockOptions options)
+      : block_(way, layout.bytes(), options),
+        host_(layout.at(block_.data())),
+        device_(layout.at(block_.device_data())) {}
 
   const Arrays& host() const { return host_; }
   const Arrays& device() const { return device_; }
@@ -48,14 +38,11 @@ class WayArrays {
     stream.synchronize();
   }
   void report(Case& c) const {
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      for (auto& sentence : blocks_[i]->disagreements("array " + std::to_string(i)))
-        c.warn("placement_disagrees", std::move(sentence));
-    }
+    for (auto& sentence : block_.disagreements("the memory")) c.warn("placement_disagrees", std::move(sentence));
   }
 
  private:
-  std::vector<std::unique_ptr<WayBlock>> blocks_;
+  WayBlock block_;
   Arrays host_, device_;
 };
 
@@ -105,15 +92,16 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
   const bool by_cpu = touched_by_cpu(c, way, info);
   const auto node = static_cast<int>(c.integer("node"));
   need_node(node);
-  const std::size_t count = elements_of(c);
+  const Layout layout = layout_of(c, operation, false);
+  const std::size_t count = layout.count;
   const auto& operation_facts = facts(operation);
-  need_memory(c, way, operation_facts.arrays() * count * sizeof(double));
+  need_memory(c, way, layout.bytes());
   const device::Selected on(gpu);
   const int memory_node = node >= 0 ? node : c.numa_node();
   const BlockRequest blocks{.threads = static_cast<unsigned>(c.extent("block")),
                             .grid = static_cast<unsigned>(c.integer("grid"))};
 
-  WayArrays arrays(operation, way, count, {.numa_node = memory_node});
+  WayArrays arrays(layout, way, {.numa_node = memory_node});
   if (by_cpu) {
     HostTeam(memory::places(memory::processors().on_node(memory_node), 0, memory::Binding::close), memory_node)
         .write_inputs(arrays.host(), c.seed());
@@ -182,11 +170,11 @@ void run_on_cpu(Case& c, Operation operation, int gpu) {
   const bool by_cpu = touched_by_cpu(c, way, info);
   const ThreadPlaces places = thread_places(c);
   const Stores stores = stores_of(c, operation);
-  const std::size_t count = elements_of(c);
-  need_memory(c, way, facts(operation).arrays() * count * sizeof(double));
+  const Layout layout = layout_of(c, operation, true);
+  need_memory(c, way, layout.bytes());
   const device::Selected on(gpu);
 
-  WayArrays arrays(operation, way, count, {.numa_node = places.memory_node});
+  WayArrays arrays(layout, way, {.numa_node = places.memory_node});
   HostTeam team(places.processors, places.memory_node);
   if (by_cpu) {
     team.write_inputs(arrays.host(), c.seed());

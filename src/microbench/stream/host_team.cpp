@@ -20,10 +20,13 @@ void HostTeam::write_inputs(const Arrays& arrays, std::uint64_t seed) {
   crew_.run([&](unsigned thread) {
     const memory::ScopedMemoryNode on_node(numa_node_);
     const auto part = own_part(arrays, thread);
-    for (std::size_t i = part.first; arrays.first != nullptr && i < part.last; ++i) arrays.first[i] = input(seed, 0, i);
-    for (std::size_t i = part.first; arrays.second != nullptr && i < part.last; ++i)
-      arrays.second[i] = input(seed, 1, i);
-    if (arrays.out != nullptr) std::memset(arrays.out + part.first, 0xff, (part.last - part.first) * sizeof(double));
+    // All arrays in one loop, as STREAM has it: so their pages come in turns, and what is read together does not lie in
+    // rows of the same banks.
+    for (std::size_t i = part.first; i < part.last; ++i) {
+      if (arrays.first != nullptr) arrays.first[i] = input(seed, 0, i);
+      if (arrays.second != nullptr) arrays.second[i] = input(seed, 1, i);
+      if (arrays.out != nullptr) std::memset(&arrays.out[i], 0xff, sizeof(double));
+    }
   });
 }
 

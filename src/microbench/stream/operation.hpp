@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "harness/workload.hpp"
 
@@ -70,6 +71,24 @@ struct Arrays {
   double* first = nullptr;
   double* second = nullptr;
   std::size_t count = 0;  ///< elements of each
+};
+
+/// The arrays of an operation in one block of memory, one after the other, as STREAM has them.
+struct Layout {
+  Operation operation;
+  std::size_t count;       ///< elements of an array
+  std::size_t offset = 0;  ///< bytes between one array and the next
+
+  std::size_t bytes() const { return facts(operation).arrays() * (count * sizeof(double) + offset); }
+  Arrays at(std::byte* block) const {
+    Arrays arrays{.count = count};
+    const auto& has = facts(operation);
+    const auto next = [&] { return reinterpret_cast<double*>(std::exchange(block, block + count * sizeof(double) + offset)); };
+    if (has.reads > 0) arrays.first = next();
+    if (has.reads > 1) arrays.second = next();
+    if (has.writes > 0) arrays.out = next();
+    return arrays;
+  }
 };
 
 }  // namespace isthmus::microbench::stream
