@@ -329,8 +329,7 @@ void run(Case& c, const GpuEvent& event, int gpu) {
   once("present_p50", without.p50);
   once("present_p95", without.p95);
   once("present_p99", without.p99);
-  c.verify(
-      "single faults did as those at once", [&] { return static_cast<double>(rounds.wrong()); }, 0);
+  c.verify("single faults did as those at once", [&] { return static_cast<double>(rounds.wrong()); }, 0);
 }
 
 Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
@@ -347,6 +346,7 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
       .stagings({})
       .devices({gpu})
       .metrics(std::move(metrics))
+      .observed(event.migrates ? std::vector<std::string>{"pages_moved"} : std::vector<std::string>{})
       .estimate([](const CaseSpec& spec) { return 20e-6 + 3e-6 * static_cast<double>(spec.integer("at_once")); });
   auto at_once = number_axis("at_once", "pages touched by one kernel, a thread each", 1024);
   at_once.usual = {std::int64_t{1}, std::int64_t{1024}, 64 * kKi};

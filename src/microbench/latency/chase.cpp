@@ -292,6 +292,14 @@ Preset paper_preset() {
           .modes = {}};
 }
 
+std::vector<std::string> observed_of(const Route& route) {
+  std::vector<std::string> names;
+  if (has_pages_axis(route.from)) names.emplace_back("huge_page_share");
+  if (route.to.reader == Reader::cpu) names.emplace_back("processor");
+  if (route.to.reader == Reader::gpu && is_managed(route.from.way)) names.emplace_back("pages_on_host");
+  return names;
+}
+
 Workload workload(const Route& route, const Machine& machine) {
   const bool on_cpu = route.to.reader == Reader::cpu;
   Workload w("latency/" + route.name() + "/chase",
@@ -301,7 +309,8 @@ Workload workload(const Route& route, const Machine& machine) {
       .source("mi300a-upm-2025, section III-1 and Figure 2")
       .stagings({})
       .tags({"latency", "chase", on_cpu ? "cpu" : "gpu"})
-      .metrics({"latency", "huge_page_share"})
+      .metrics({"latency"})
+      .observed(observed_of(route))
       .estimate([route](const CaseSpec& spec) { return seconds_of(route, spec); });
   if (route.native()) w.native();
   if (const auto gpus = route.gpus(); !gpus.empty()) w.devices(gpus);
