@@ -240,6 +240,7 @@ TEST_P(GpuFaults, TouchEveryPageOnce) {
       for (const auto& result : run_cases(name, {}, {}, {"at_once=1,300", "memory=managed,system", "singles=4"})) {
         if (of_the_other) {  // never one under the name of the other
           ASSERT_TRUE(result.skipped) << result.spec.label();
+          EXPECT_EQ(result.skip_kind, harness::SkipKind::not_applicable) << *result.skipped;
           EXPECT_NE(result.skipped->find(shares ? "minor" : "migration"), std::string::npos) << *result.skipped;
           continue;
         }

@@ -249,10 +249,12 @@ void need_event(const GpuEvent& event, const device::DeviceInfo& info, bool mana
     return fmt::format("fault/gpu{}/{}", info.index, name);
   };
   if (event.touched && event.migrates && info.integrated)
-    throw Skip(who + " shares the CPU's memory, so nothing migrates: see " + other("minor", "migration"));
+    throw Skip(who + " shares the CPU's memory, so nothing migrates: see " + other("minor", "migration"),
+               SkipKind::not_applicable);
   if (event.touched && !event.migrates && !info.integrated)
-    throw Skip(who + " has memory of its own, so pages that the CPU has touched migrate: see " +
-               other("migration", "minor"));
+    throw Skip(
+        who + " has memory of its own, so pages that the CPU has touched migrate: see " + other("migration", "minor"),
+        SkipKind::not_applicable);
 }
 
 void run(Case& c, const GpuEvent& event, int gpu) {

@@ -111,7 +111,8 @@ Reading reading_of(const Case& c, const Route& route) {
     need_node(route.to.node);
     const auto there = memory::usable_processors(route.to.node);
     if (there.empty())
-      throw Skip("NUMA node " + std::to_string(route.to.node) + " has no processor that this process may use");
+      throw Skip("NUMA node " + std::to_string(route.to.node) + " has no processor that this process may use",
+                 SkipKind::not_applicable);
     return {there.front(), route.from.index};
   }
   const auto node = static_cast<int>(c.integer("node"));
