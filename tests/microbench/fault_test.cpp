@@ -178,9 +178,16 @@ TEST(Account, ToleratesFewFaultsOfOtherPagesAndSaysSo) {
   EXPECT_EQ(account.wrong(), 0u) << account.reason();
   EXPECT_TRUE(account.disturbed());
   EXPECT_FALSE(account.disturbed());
+  pass.faults = {15, 1};
+  account.after(region, pass);
+  EXPECT_EQ(account.wrong(), 0u) << account.reason();
+  EXPECT_TRUE(account.disturbed());
   pass.faults = {15, 0};
   account.after(region, pass);
   EXPECT_EQ(account.wrong(), 1u);
+  pass.faults = {0, 16};
+  account.after(region, pass);
+  EXPECT_EQ(account.wrong(), 2u);
 }
 
 TEST(Threads, AreThoseOfTheMachine) {
