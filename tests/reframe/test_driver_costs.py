@@ -5,6 +5,7 @@ import pytest
 import catalogue
 from isthmus import records
 
+CHECKS = "driver_costs.py"
 LAUNCH = "DriverCosts.*launch.*small"
 GPU = {"features": ["gpu", "cuda"]}
 WORKLOADS = [w for w in catalogue.load()["workloads"] if w["name"].startswith("driver/")]

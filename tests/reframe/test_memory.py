@@ -6,6 +6,7 @@ import fake_bench
 from isthmus import records
 from memory_families import FAMILIES, needs
 
+CHECKS = "memory.py"
 GPU = {"features": ["gpu", "cuda"]}
 TWO_PEERS = {"features": ["gpu", "cuda", "peer"]}
 
