@@ -48,7 +48,7 @@ class Listing(IsthmusProgram):
             seen = {}
             for name in self.workloads:
                 family, _, rest = name.partition("/")
-                if named := re.findall(rf"\b{kind}\d+\b", rest):
+                if named := {word for word in re.split("[/-]", rest) if re.fullmatch(rf"{kind}\d+", word)}:
                     seen.setdefault(family, set()).update(named)
             fewest = min(seen, key=lambda family: len(seen[family]), default=None)
             found = len(seen[fewest]) if seen else 0
