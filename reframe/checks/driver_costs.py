@@ -1,4 +1,4 @@
-"""What the driver takes for itself: launches, graphs, waits, allocators, contexts."""
+"""What the driver takes for itself: launches, graphs, waits, contexts."""
 
 import pathlib
 import sys

@@ -378,9 +378,13 @@ class IsthmusCheck(IsthmusProgram):
         """Metrics without which this case has not been measured."""
         return set()
 
+    def is_native(self, case: dict) -> bool:
+        """Whether the CPU measures this case by itself, so that it is no emulation where there is no GPU."""
+        return self.native
+
     def denied(self, point: Point, case: dict, stated: set[str]) -> set[str]:
         """What the site states, and this case denies by saying that it is unsupported."""
-        return stated & {case["placement"], case["staging"], case["axes"].get("allocator")}
+        return stated & {case["placement"], case["staging"]}
 
     def shown(self, points) -> set[Point]:
         """Of the measured cases those that ReFrame shows; of the others only what a reference holds."""
@@ -471,8 +475,12 @@ class IsthmusCheck(IsthmusProgram):
 
     def _judge_device(self, case):
         """A stated GPU must have done the work: a broken driver may not turn into emulated figures."""
+        if self.is_native(case):
+            if case["emulated"]:
+                raise SanityError("this is what the CPU does by itself, but the record is emulated")
+            return
         stated = stated_backend(self.current_partition)
-        if stated is None or self.native:
+        if stated is None:
             return
         where = self.current_partition.fullname
         if case["emulated"]:
@@ -555,7 +563,7 @@ class IsthmusCheck(IsthmusProgram):
             raise SanityError(f"{name}: every sample is invalid ({spoilt})")
         if not math.isfinite(value):
             raise SanityError(f"{name} is {value}")
-        if name in (self.published or (name,)) and value <= 0:
+        if name in (self.published or (name,)) and value <= 0 and metric["unit"] != "1":  # a share may be none
             raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")
         share, limit = metric.get("share"), metric.get("limit")
         if share is not None and share > LIMIT_SLACK and not case["emulated"]:

@@ -16,7 +16,7 @@ struct Workload::Description {
   std::vector<Axis> axes;
   std::vector<Size> sizes;
   std::vector<Preset> presets;
-  std::vector<std::string> metrics;
+  std::vector<std::string> metrics, observed;
   std::optional<std::string> unverified;
   std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
   std::vector<int> devices;                         ///< empty: the session's

@@ -83,6 +83,7 @@ json workload_json(const Workload& workload) {
     for (const auto metric : measured_metrics()) entry["metrics"].push_back(metric);
   }
   for (const auto& metric : description.metrics) entry["metrics"].push_back(metric);
+  entry["observed"] = description.observed;
   return entry;
 }
 

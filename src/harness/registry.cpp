@@ -182,6 +182,10 @@ Workload& Workload::metrics(std::vector<std::string> names) {
   description_->metrics = std::move(names);
   return *this;
 }
+Workload& Workload::observed(std::vector<std::string> names) {
+  description_->observed = std::move(names);
+  return *this;
+}
 Workload& Workload::unverified(std::string reason) {
   description_->unverified = std::move(reason);
   return *this;

@@ -178,9 +178,16 @@ TEST(Account, ToleratesFewFaultsOfOtherPagesAndSaysSo) {
   EXPECT_EQ(account.wrong(), 0u) << account.reason();
   EXPECT_TRUE(account.disturbed());
   EXPECT_FALSE(account.disturbed());
+  pass.faults = {15, 1};
+  account.after(region, pass);
+  EXPECT_EQ(account.wrong(), 0u) << account.reason();
+  EXPECT_TRUE(account.disturbed());
   pass.faults = {15, 0};
   account.after(region, pass);
   EXPECT_EQ(account.wrong(), 1u);
+  pass.faults = {0, 16};
+  account.after(region, pass);
+  EXPECT_EQ(account.wrong(), 2u);
 }
 
 TEST(Threads, AreThoseOfTheMachine) {
@@ -233,6 +240,7 @@ TEST_P(GpuFaults, TouchEveryPageOnce) {
       for (const auto& result : run_cases(name, {}, {}, {"at_once=1,300", "memory=managed,malloc", "singles=4"})) {
         if (of_the_other) {  // never one under the name of the other
           ASSERT_TRUE(result.skipped) << result.spec.label();
+          EXPECT_EQ(result.skip_kind, harness::SkipKind::not_applicable) << *result.skipped;
           EXPECT_NE(result.skipped->find(shares ? "minor" : "migration"), std::string::npos) << *result.skipped;
           continue;
         }

@@ -45,12 +45,14 @@ def reframe():
 
 
 @pytest.fixture
-def session(tmp_path, reframe):
+def session(tmp_path, reframe, request):
     """session(*options, fake="…", site={…}, checks=…, references="…") → Outcome. By default one saxpy check, no site
-    configuration; `site` gives the partition's settings, `programming` the features of its environment."""
+    configuration; `site` gives the partition's settings, `programming` the features of its environment. A test file
+    names the file of its own checks as CHECKS: loading all of them takes longer than many a session."""
+    own = getattr(request.module, "CHECKS", "")
 
     def run(
-        *options, fake="", site=None, programming=(), checks=ROOT / "reframe/checks", references=None,
+        *options, fake="", site=None, programming=(), checks=ROOT / "reframe/checks" / own, references=None,
         select=ONE_CHECK, **env,
     ):  # fmt: skip
         command = [reframe, "-c", str(checks), "--nocolor"]

@@ -48,6 +48,8 @@ MISBEHAVIOURS = {
     "zero_metric": "metric NAME is 0 s",
     "beyond_limit": "metric NAME is twice as good as its limit",
     "skip": "skips with skip_kind KIND (unsupported, memory, not_applicable)",
+    "lacks": "skips as unsupported where an axis has the value VALUE",
+    "emulated": "says that the emulator did the work",
     "profiled": "says that a profiler ran",
     "gpu": "pretends to have run on a GPU of backend NAME",
     "slow": "every time is twice as long",
@@ -104,38 +106,111 @@ def transfers(gpus, nodes):
 
 
 def transfer_listing(gpus, nodes):
-    bytes_axis = {"name": "bytes", "default": 1 << 28, "usual": [4096, 1 << 30], "sweep": [256, 4096, 1 << 30]}
-    node_axis = {"name": "node", "default": -1, "usual": [], "listed": list(range(nodes)), "sweep": []}
+    bytes_axis = axis("bytes", 1 << 28, [4096, 1 << 30], [256, 4096, 1 << 30])
+    node_axis = axis("node", -1, listed=list(range(nodes)))
     return [
-        {
-            "name": name, "family": "transfer/", "version": 1, "summary": "fake", "source": "fake",
-            "tags": ["transfer"], "placements": [], "stagings": [], "presets": [], "native": way == "cpu",
-            "sizes": {"tiny": {}}, "metrics": ["latency"] if way in LATENCIES else ["time", "rate"],
-            "axes": ([] if way in LATENCIES else [bytes_axis]) + ([node_axis] if "pinned-gpu" in name else []),
-        }
+        listed_workload(
+            name, ["latency"] if way in LATENCIES else ["time", "rate"],
+            ([] if way in LATENCIES else [bytes_axis]) + ([node_axis] if "pinned-gpu" in name else []), way == "cpu",
+        )
         for name, way in transfers(gpus, nodes).items()
     ]  # fmt: skip
 
 
-def transfer_cases(arguments, listed, backend):
-    """One case for each chosen transfer and each of its values that the command line asks for."""
+def axis(name, default, usual=(), sweep=(), listed=()):
+    return {"name": name, "default": default, "usual": list(usual), "sweep": list(sweep), "listed": list(listed)}
+
+
+def listed_workload(name, metrics, axes, native=False):
+    """As the program lists what it makes for a machine; its size tiny settles how much."""
+    settled = {a["name"]: a["default"] for a in axes if a["name"] in ("bytes", "elements", "at_once")}
+    return {
+        "name": name, "family": name.partition("/")[0] + "/", "version": 1, "summary": "fake", "source": "fake",
+        "tags": [], "placements": [], "stagings": [], "presets": [], "native": native, "sizes": {"tiny": settled},
+        "metrics": metrics, "observed": [], "axes": axes,
+    }  # fmt: skip
+
+
+HOST_WAYS = ["malloc", "registered", "pinned", "wc", "mapped", "managed", "static"]
+SHARED = ["managed", "mapped", "registered", "system"]
+EVENTS = ["major", "minor", "migration", "prefaulted-minor", "prefaulted-migration"]
+
+
+def memory_listing(gpus, nodes):
+    """The families of the memory system, of each a few workloads."""
+    places = axis("bytes", 1 << 26, [1 << 14, 1 << 26, 1 << 30], [1 << 10, 1 << 32])
+    arrays = axis("bytes", 1 << 27, [1 << 27], [1 << 12, 1 << 27])
+    bins = [axis("type", "u64", ["u64", "f32"]), axis("elements", 1 << 20, [1, 1 << 20])]
+    threads = axis("threads", 0, [1, 0])
+    blocks = axis("bytes", 1 << 20, [32, 1 << 20, 1 << 26], [2, 1 << 20, 1 << 30])
+    pages = [axis("at_once", 1024, [1, 4096]), axis("threads", 1, [1, 2])]
+    alloc, touched = ["first", "alloc", "free"], ["first", "alloc", "free", "touch"]
+    counters = [f"{c}_touched" for c in ("meminfo_available", "status_rss")]
+    shared = ["cpu_rate", "gpu_rate", "cpu_relative"]
+    touch = [axis("touch", "gpu", ["gpu", "cpu"])]
+    at_once = axis("at_once", 1024, [1, 65536])
+
+    def memory(*ways):
+        return axis("memory", ways[0], ways)
+
+    listed = [listed_workload(f"latency/{way}-cpu/chase", ["latency"], [places], way == "malloc") for way in HOST_WAYS]
+    for n, m in itertools.product(range(nodes), range(nodes)):
+        listed.append(listed_workload(f"latency/node{n}-node{m}/chase", ["latency"], [places], True))
+    listed += [
+        listed_workload("stream/cpu/triad", ["time", "rate"], [arrays, threads], True),
+        listed_workload("atomics/cpu/histogram", ["rate"], [*bins, threads], True),
+        listed_workload("atomics/cpu/ping-pong", ["latency"], [], True),
+        listed_workload("alloc/malloc", alloc, [blocks], True),
+        listed_workload("alloc/malloc-touched", touched, [blocks], True),
+        *(listed_workload(f"alloc/{way}", alloc, [blocks]) for way in ("device", "pool", "vmm", "managed")),
+        listed_workload("alloc/managed-gpu-touched", touched, [blocks]),
+        listed_workload("fault/cpu/anonymous", ["time", "faulting_p50"], [*pages, axis("pages", "small")], True),
+        listed_workload("accounting/malloc/cpu", counters, [], True),
+    ]
+    for g in range(gpus):
+        gpu = f"gpu{g}"
+        chases = [f"{way}-{gpu}" for way in [*HOST_WAYS, "pool"]] + [f"gpu{h}-{gpu}" for h in range(gpus)]
+        listed += [listed_workload(f"latency/{ends}/chase", ["latency"], [places]) for ends in [*chases, f"{gpu}-cpu"]]
+        listed += [listed_workload(f"fault/{gpu}/{event}", ["time", "faulting_p50"],
+                                   [at_once, memory("managed", "system")]) for event in EVENTS]  # fmt: skip
+        listed += [listed_workload(f"accounting/{way}/{gpu}", [*counters, "device_free_touched"],
+                                   touch if way != "device" else []) for way in [*HOST_WAYS, "device"]]  # fmt: skip
+        listed += [
+            listed_workload(f"stream/{gpu}/triad", ["time", "rate"], [arrays, memory("device", *SHARED)]),
+            listed_workload(f"stream/{gpu}/cpu-triad", ["time", "rate"], [arrays, memory("device", *SHARED)]),
+            listed_workload(f"atomics/{gpu}/histogram", ["rate"], [*bins, axis("memory", "device")]),
+            listed_workload(f"atomics/{gpu}/shared-histogram", shared, [*bins, axis("memory", "managed")]),
+            listed_workload(f"atomics/{gpu}/ping-pong", ["latency"], [axis("memory", "mapped")]),
+        ]
+    return listed
+
+
+def unit_of(metric):
+    return "1" if metric.endswith(("_touched", "_relative")) else "B/s" if metric.endswith("rate") else "s"
+
+
+def listed_cases(arguments, listed, backend):
+    """One case for each chosen workload and each of its values that the command line asks for."""
     chosen = {w["name"]: w for p in arguments.pattern for w in listed if fnmatch.fnmatchcase(w["name"], p)}
     for pattern in arguments.pattern:
         if not fnmatch.filter(chosen, pattern):
             sys.exit(2)
-    values_of = "sweep" if arguments.size_sweep else None if arguments.size else "usual"
+
+    def values_of(workload, axis):
+        if axis["name"] == "node" and "node=all" in arguments.set:
+            return axis["listed"]
+        settled = workload["sizes"].get(arguments.size, {})
+        if axis["name"] in settled:
+            return [settled[axis["name"]]]
+        return (arguments.size_sweep and axis["sweep"]) or axis["usual"] or [axis["default"]]
+
     cases = []
     for name, workload in chosen.items():
-        ranges = {a["name"]: (values_of and a[values_of]) or [a["default"]] for a in workload["axes"]}
-        if "node=all" in arguments.set and "node" in ranges:
-            ranges["node"] = workload["axes"][-1]["listed"]
+        ranges = {axis["name"]: values_of(workload, axis) for axis in workload["axes"]}
         for values in itertools.product(*ranges.values()):
             case = record(name, None, arguments.size, "host" if workload["native"] else backend)
             template = case["metrics"][0]
-            case["metrics"] = [
-                {**template, "name": metric, "unit": "B/s" if metric == "rate" else "s"}
-                for metric in workload["metrics"]
-            ]
+            case["metrics"] = [{**template, "name": name, "unit": unit_of(name)} for name in workload["metrics"]]
             case["axes"] = dict(zip(ranges, values))
             cases.append(case)
     return cases
@@ -147,13 +222,13 @@ def listing(gpus=1, nodes=1):
             "name": f"microbench/{name}", "version": 1, "summary": summary, "source": "fake", "tags": ["micro"],
             "placements": ["pageable", "pinned", "managed_in"], "stagings": ["direct", "async"],
             "axes": [], "sizes": {size: {"n": 1 << (10 + 2 * i)} for i, size in enumerate(SIZES)},
-            "presets": [], "metrics": sorted(UNITS), "native": False,
+            "presets": [], "metrics": sorted(UNITS), "observed": [], "native": False,
         }
         for name, summary in [("saxpy", "y = a x + y"), ("gemm", "C = A B")]
     ]  # fmt: skip
     modes = {mode: {"placement": p, "staging": s} for mode, (p, s) in MODES.items()}
     return {
-        "workloads": workloads + transfer_listing(gpus, nodes),
+        "workloads": workloads + transfer_listing(gpus, nodes) + memory_listing(gpus, nodes),
         "modes": modes,
         "sizes": SIZES,
         "placements": ["pageable", "pinned", "managed_in"],
@@ -263,6 +338,10 @@ def misbehave(what, argument, case):
         metric.update(limit={"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, share=2.0)
     elif what == "skip":
         skip(case, argument)
+    elif what == "lacks" and argument in map(str, case["axes"].values()):
+        skip(case, "unsupported")
+    elif what == "emulated":
+        case.update(emulated=True, devices=[device("emulator")])
     elif what == "profiled":
         case["profiler"] = "nsys"
     elif what == "ranks":
@@ -315,8 +394,8 @@ def main():
         return 0
     code, lines = 0, []
     for process in range(1, arguments.processes + 1):
-        if arguments.pattern[0].startswith("transfer/"):
-            cases = transfer_cases(arguments, listed["workloads"], backend)
+        if any(w.get("family") and fnmatch.fnmatchcase(w["name"], arguments.pattern[0]) for w in listed["workloads"]):
+            cases = listed_cases(arguments, listed["workloads"], backend)
         else:
             cases = cases_of(arguments.pattern[0], arguments.mode, arguments.size, backend)
         for what, (argument, workload) in wanted.items():

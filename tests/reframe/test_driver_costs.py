@@ -5,8 +5,8 @@ import pytest
 import catalogue
 from isthmus import records
 
+CHECKS = "driver_costs.py"
 LAUNCH = "DriverCosts.*launch.*small"
-ALLOC = "DriverCosts.*alloc.*tiny"
 GPU = {"features": ["gpu", "cuda"]}
 WORKLOADS = [w for w in catalogue.load()["workloads"] if w["name"].startswith("driver/")]
 
@@ -41,47 +41,42 @@ def test_each_point_has_its_variables(session, tmp_path):
 
 
 def test_processes_are_counted_at_each_point(session):
-    assert session("-r", "-S", "processes=3", select=ALLOC).green
+    assert session("-r", "-S", "processes=3", select=LAUNCH, fake="gpu:cuda", site=GPU).green
 
 
 @pytest.mark.parametrize(
     "fake, why",
     [
-        ("missing_point", "6 records where 7"),
-        ("extra_record", "14 records where 7"),
-        ("other_point", "allocator=none, which nobody asked for"),
-        ("missing_metric:first", "lacks the metric 'first'"),
+        ("missing_point", "7 records where 8"),
+        ("extra_record", "16 records where 8"),
+        ("other_point", "grid=none, which nobody asked for"),
+        ("missing_metric:submit", "lacks the metric 'submit'"),
         ("error", "cudaMalloc: out of memory"),
         ("exit:1", "exit code 1"),
     ],
 )
 def test_red(session, fake, why):
-    outcome = session(select=ALLOC, fake=fake)
+    outcome = session(select=LAUNCH, fake=f"gpu:cuda,{fake}", site=GPU)
     assert not outcome.green
     assert why in outcome.output
 
 
 def test_one_point_may_be_skipped(session):
-    outcome = session(select=ALLOC, fake="skip_point:unsupported")
+    outcome = session(select=LAUNCH, fake="gpu:cuda,skip_point:unsupported", site=GPU)
     assert outcome.green
-    assert "P: alloc/allocator=device: 0.25 s" in outcome.output
-    assert "alloc/allocator=managed" not in outcome.output
+    assert "P: submit/argument_bytes=8/grid=one: 0.25 s" in outcome.output
+    assert "submit/argument_bytes=4096/grid=full" not in outcome.output
 
 
 def test_all_points_skipped_is_a_skip(session):
-    outcome = session(select=ALLOC, fake="skip:unsupported")
+    outcome = session(select=LAUNCH, fake="gpu:cuda,skip:unsupported", site=GPU)
     assert outcome.green and "SKIP" in outcome.output
 
 
-def test_a_skipped_point_may_not_deny_what_the_site_states(session):
-    outcome = session(select=ALLOC, fake="skip_point:unsupported", site={"features": ["managed"]})
-    assert not outcome.green
-    assert "states managed" in outcome.output
-
-
 def test_a_reference_holds_at_its_point(session):
-    references = "- {workload: driver/alloc, axes: {allocator: pinned}, metrics: {alloc: [0.25, -0.1, 0.1, s]}}\n"
-    assert session(select=ALLOC, fake="gpu:cuda", site=GPU, references=references).green
-    outcome = session(select=ALLOC, fake="gpu:cuda,slow", site=GPU, references=references)
+    axes = "{argument_bytes: 256, grid: full}"
+    references = f"- {{workload: driver/launch, axes: {axes}, metrics: {{submit: [0.25, -0.1, 0.1, s]}}}}\n"
+    assert session(select=LAUNCH, fake="gpu:cuda", site=GPU, references=references).green
+    outcome = session(select=LAUNCH, fake="gpu:cuda,slow", site=GPU, references=references)
     assert not outcome.green
-    assert "alloc/allocator=pinned=0.5 s, expected 0.25" in outcome.output
+    assert "submit/argument_bytes=256/grid=full=0.5 s, expected 0.25" in outcome.output

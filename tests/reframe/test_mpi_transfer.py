@@ -4,6 +4,7 @@ import pytest
 
 import catalogue
 
+CHECKS = "mpi_transfer.py"
 SEND = "MpiTransfer.*gpu-gpu/send%size=tiny"
 GPU = {"features": ["gpu", "cuda"]}
 AWARE = {"features": ["gpu", "cuda", "gpu_aware_mpi"]}

@@ -18,6 +18,7 @@ import pytest
 import catalogue
 from conftest import ROOT, environment, site_configuration
 from isthmus import records
+from memory_families import FAMILIES
 from transfer_pairs import FAMILY, PAIRS
 
 BENCH = os.environ.get("ISTHMUS_TEST_BENCH")
@@ -144,7 +145,8 @@ def test_a_failing_call_fails_its_case_and_no_other(tmp_path, workload):
 def test_memory_that_a_device_lacks_is_a_skip(tmp_path):
     bench(
         "run", "alloc/*", "driver/prefetch_call", "--size", "tiny", "--record", "r.jsonl",
-        cwd=tmp_path, check=True, ISTHMUS_EMULATOR="managed=0,concurrent_managed=0,memory_pools=0,map_host=0,virtual_memory=0",
+        cwd=tmp_path, check=True,
+        ISTHMUS_EMULATOR="managed=0,concurrent_managed=0,memory_pools=0,map_host=0,virtual_memory=0",
     )  # fmt: skip
     skipped = {c["workload"] for c in records.read(tmp_path / "r.jsonl") if c["skip_kind"] == "unsupported"}
     for allocator in ("managed", "mapped", "pool", "write_combined", "vmm"):
@@ -268,45 +270,64 @@ def test_sigterm_ends_with_valid_records(tmp_path):
 # --- through ReFrame ---
 
 
+def checks(folder, *options, **env):
+    """A session of scripts/run-checks that is green: the record files that it leaves, and their cases."""
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    result = subprocess.run(
+        [ROOT / "scripts/run-checks", *options, f"--prefix={folder}", "--nocolor"],
+        cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=500, check=False,
+        env=environment(ISTHMUS_BENCH=BENCH, ISTHMUS_RESULTS=folder / "results", PATH=path, TMPDIR=folder, **env),
+    )  # fmt: skip
+    print(result.stdout)
+    assert result.returncode == 0
+    files = list((folder / "results").glob("*.jsonl"))
+    return files, [case for file in files for case in records.read(file)]
+
+
+def of_the_memory_system(name):
+    return name.partition("/")[0] in FAMILIES
+
+
+def listed_workloads(folder, **env):
+    listing = json.loads(bench("list", "--json", cwd=folder, check=True, **env).stdout)
+    return {w["name"]: w for w in listing["workloads"]}
+
+
+def has_what_the_list_says(cases, workloads):
+    """Each workload is there, with the metrics that it is listed with; what the CPU does by itself is no emulation."""
+    assert {case["workload"] for case in cases} == set(workloads)
+    for case in cases:
+        workload = workloads[case["workload"]]
+        assert case["emulated"] != workload["native"]
+        if not case["skipped"]:
+            found = set(records.metrics(case))
+            assert set(workload["metrics"]) <= found <= {*workload["metrics"], *workload["observed"]}, case["workload"]
+
+
 def test_smoke_session_of_the_real_program(tmp_path):
     """The session that `make run` runs, on the emulator."""
-    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    result = subprocess.run(
-        [ROOT / "scripts/run-checks", "-t", "smoke", f"--prefix={tmp_path}", "--nocolor"],
-        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=500, check=False,
-        env=environment(
-            ISTHMUS_BENCH=BENCH, ISTHMUS_RESULTS=tmp_path / "results", ISTHMUS_BACKEND="host", PATH=path,
-            TMPDIR=tmp_path,
-        ),
-    )  # fmt: skip
-    print(result.stdout)
-    assert result.returncode == 0
-    files = list((tmp_path / "results").glob("*.jsonl"))
+    files, cases = checks(tmp_path, "-t", "smoke", ISTHMUS_BACKEND="host")
     transfers = sum(pairs.gpus < 2 for pairs in PAIRS.values())
-    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"]) + len(DRIVER) + transfers
-    for file in files:
-        for case in records.read(file):
-            assert case["run"]["system"] == "this-machine"
-
-
-def test_transfers_between_emulated_gpus(tmp_path):
-    """Every class of pairs through ReFrame, on two emulated GPUs: the list, the record and the table agree."""
-    (tmp_path / "site.py").write_text(site_configuration({"features": ["peer"], "max_jobs": 1}))
-    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    result = subprocess.run(
-        [ROOT / "scripts/run-checks", "-C", "site.py", "-t", "transfer", "-t", "smoke", "--nocolor"],
-        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=300, check=False,
-        env=environment(ISTHMUS_BENCH=BENCH, ISTHMUS_EMULATOR="devices=2", PATH=path, TMPDIR=tmp_path),
-    )  # fmt: skip
-    print(result.stdout)
-    assert result.returncode == 0
-    cases = [case for file in (tmp_path / "results").glob("*.jsonl") for case in records.read(file)]
-    listing = json.loads(
-        bench("list", "--json", f"{FAMILY}*", cwd=tmp_path, check=True, ISTHMUS_EMULATOR="devices=2").stdout
+    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"]) + len(DRIVER) + transfers + len(FAMILIES)
+    assert all(case["run"]["system"] == "this-machine" for case in cases)
+    has_what_the_list_says(
+        [case for case in cases if of_the_memory_system(case["workload"])],
+        {name: w for name, w in listed_workloads(tmp_path).items() if of_the_memory_system(name)},
     )
-    assert sorted(case["workload"] for case in cases) == sorted(w["name"] for w in listing["workloads"])
+
+
+@pytest.mark.parametrize("tag", ["transfer", "memory"])
+def test_a_session_on_two_emulated_gpus(tmp_path, tag):
+    """Every check of the tag: the list and the records agree."""
+    (tmp_path / "site.py").write_text(site_configuration({"features": ["peer"], "max_jobs": 1}))
+    machine = {"ISTHMUS_EMULATOR": "devices=2,pageable_access=1"}
+    _, cases = checks(tmp_path, "-C", str(tmp_path / "site.py"), "-t", tag, "-t", "smoke", **machine)
+    listed = listed_workloads(tmp_path, **machine)
+    wanted = {name for name in listed if (of_the_memory_system(name) if tag == "memory" else name.startswith(FAMILY))}
+    assert {case["workload"] for case in cases} == wanted
+    if tag == "memory":
+        has_what_the_list_says(cases, {name: listed[name] for name in wanted})
 
 
 @pytest.mark.parametrize(

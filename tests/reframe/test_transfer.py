@@ -8,6 +8,7 @@ import fake_bench
 from isthmus import records
 from transfer_pairs import FAMILY, PAIRS, needs
 
+CHECKS = "transfer.py"
 TO_GPU = "Transfer.*=host-to-gpu.*tiny"
 ALL_SIZES = "Transfer.*=host-to-gpu.*default"
 MATRIX = "Transfer.*=gpu-gpu%.*tiny"

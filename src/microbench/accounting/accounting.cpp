@@ -172,9 +172,11 @@ void account(Case& c, Way way, int gpu) {
 Workload workload(Way way, int gpu, const Machine& machine) {
   const std::string toucher = gpu < 0 ? "cpu" : "gpu" + std::to_string(gpu);
   const std::string memory(microbench::name(way));
-  std::vector<std::string> metrics;
+  std::vector<std::string> metrics{"ballast"}, observed;
   for (const auto& counter : counters()) {
-    for (const char* when : {"_allocated", "_touched"}) metrics.push_back(std::string(counter.name) + when);
+    if (counter.of_device && gpu < 0) continue;
+    for (const char* when : {"_allocated", "_touched"})
+      (counter.everywhere ? metrics : observed).push_back(std::string(counter.name) + when);
   }
   Workload w("accounting/" + memory + "/" + toucher, [way, gpu](Case& c) { account(c, way, gpu); });
   w.version(1)
@@ -183,6 +185,7 @@ Workload workload(Way way, int gpu, const Machine& machine) {
       .stagings({})
       .tags({"accounting", gpu < 0 ? "cpu" : "gpu"})
       .metrics(std::move(metrics))
+      .observed(std::move(observed))
       .estimate([](const CaseSpec& spec) { return 0.01 + 1e-9 * static_cast<double>(spec.integer("bytes")); });
   if (gpu < 0) {
     w.native();

@@ -33,11 +33,11 @@ constexpr std::array kCounters{
     Counter{"meminfo_available", "/proc/meminfo MemAvailable", -1, false,
             [](const Watched&) { return proc_bytes(kMeminfo, "MemAvailable"); }},
     Counter{"meminfo_anon_huge", "/proc/meminfo AnonHugePages", 1, false,
-            [](const Watched&) { return proc_bytes(kMeminfo, "AnonHugePages"); }},
+            [](const Watched&) { return proc_bytes(kMeminfo, "AnonHugePages"); }, false},
     // Of the NUMA node where the memory was asked for. The number of a GPU is no number of a node.
     Counter{"node_free", "libnuma, free memory of the allocation's node", -1, false,
-            [](const Watched& watched) { return memory::numa_node_free_bytes(watched.node); }},
-    Counter{"nodes_free", "libnuma, free memory of all nodes", -1, false, nodes_free},
+            [](const Watched& watched) { return memory::numa_node_free_bytes(watched.node); }, false},
+    Counter{"nodes_free", "libnuma, free memory of all nodes", -1, false, nodes_free, false},
     Counter{"status_rss", "/proc/self/status VmRSS", 1, false,
             [](const Watched&) { return proc_bytes(kStatus, "VmRSS"); }},
     Counter{"rollup_rss", "/proc/self/smaps_rollup Rss", 1, false,
@@ -51,7 +51,7 @@ constexpr std::array kCounters{
             }},
     Counter{"device_free", "the device API's free memory", -1, true, device_free},
     Counter{"driver_used", "NVML's used memory, or amdgpu's used VRAM", 1, true,
-            [](const Watched& watched) { return device::driver_memory_used(watched.device); }},
+            [](const Watched& watched) { return device::driver_memory_used(watched.device); }, false},
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ struct Counter {
   int sign;                ///< 1: counts what is used; -1: what is free
   bool of_device;          ///< asks a device
   std::optional<std::size_t> (*read)(const Watched& watched);
+  bool everywhere = true;  ///< told wherever what it asks is
 };
 std::span<const Counter> counters() noexcept;
 

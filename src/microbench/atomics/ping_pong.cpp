@@ -218,7 +218,7 @@ std::vector<Workload> ping_pong_workloads(const Machine& machine) {
   cores.axis(core_axis("first"))
       .axis(core_axis("second"))
       .native()
-      .metrics({"latency"})
+      .metrics({"latency", "pairs"})
       .estimate([](const CaseSpec& spec) {
         const auto count = static_cast<double>(memory::processors().cores.size());
         return 400e-9 * static_cast<double>(spec.integer("rounds")) * std::max(1.0, count * (count - 1) / 2);

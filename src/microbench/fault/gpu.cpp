@@ -249,10 +249,12 @@ void need_event(const GpuEvent& event, const device::DeviceInfo& info, bool mana
     return fmt::format("fault/gpu{}/{}", info.index, name);
   };
   if (event.touched && event.migrates && info.integrated)
-    throw Skip(who + " shares the CPU's memory, so nothing migrates: see " + other("minor", "migration"));
+    throw Skip(who + " shares the CPU's memory, so nothing migrates: see " + other("minor", "migration"),
+               SkipKind::not_applicable);
   if (event.touched && !event.migrates && !info.integrated)
-    throw Skip(who + " has memory of its own, so pages that the CPU has touched migrate: see " +
-               other("migration", "minor"));
+    throw Skip(
+        who + " has memory of its own, so pages that the CPU has touched migrate: see " + other("migration", "minor"),
+        SkipKind::not_applicable);
 }
 
 void run(Case& c, const GpuEvent& event, int gpu) {
@@ -346,6 +348,7 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
       .stagings({})
       .devices({gpu})
       .metrics(std::move(metrics))
+      .observed(event.migrates ? std::vector<std::string>{"pages_moved"} : std::vector<std::string>{})
       .estimate([](const CaseSpec& spec) { return 20e-6 + 3e-6 * static_cast<double>(spec.integer("at_once")); });
   auto at_once = number_axis("at_once", "pages touched by one kernel, a thread each", 1024);
   at_once.usual = {std::int64_t{1}, std::int64_t{1024}, 64 * kKi};

@@ -94,9 +94,11 @@ void Account::after(const Region& region, const Pass& pass) {
   const long others = event.major ? pass.faults.minor : pass.faults.major;
   faults_per_touch_ = static_cast<double>(counted) / static_cast<double>(touches);
   const long most = allowance(region.touches());
-  if (counted < touches || counted + others > touches + most)
+  const long all = counted + others;
+  // A page that left the page cache meanwhile faults as the other kind.
+  if (all < touches || all > touches + most || counted < touches - most)
     note(fmt::format("{} touches made {} minor and {} major faults", touches, pass.faults.minor, pass.faults.major));
-  disturbed_ = disturbed_ || counted + others != touches;
+  disturbed_ = disturbed_ || all != touches || counted != touches;
   if (const auto there = region.present()) {
     const std::size_t missing = region.present_after_touches() - std::min(region.present_after_touches(), *there);
     if (static_cast<long>(missing) > most)

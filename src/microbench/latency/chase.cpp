@@ -111,7 +111,8 @@ Reading reading_of(const Case& c, const Route& route) {
     need_node(route.to.node);
     const auto there = memory::usable_processors(route.to.node);
     if (there.empty())
-      throw Skip("NUMA node " + std::to_string(route.to.node) + " has no processor that this process may use");
+      throw Skip("NUMA node " + std::to_string(route.to.node) + " has no processor that this process may use",
+                 SkipKind::not_applicable);
     return {there.front(), route.from.index};
   }
   const auto node = static_cast<int>(c.integer("node"));
@@ -292,6 +293,14 @@ Preset paper_preset() {
           .modes = {}};
 }
 
+std::vector<std::string> observed_of(const Route& route) {
+  std::vector<std::string> names;
+  if (has_pages_axis(route.from)) names.emplace_back("huge_page_share");
+  if (route.to.reader == Reader::cpu) names.emplace_back("processor");
+  if (route.to.reader == Reader::gpu && is_managed(route.from.way)) names.emplace_back("pages_on_host");
+  return names;
+}
+
 Workload workload(const Route& route, const Machine& machine) {
   const bool on_cpu = route.to.reader == Reader::cpu;
   Workload w("latency/" + route.name() + "/chase",
@@ -301,7 +310,8 @@ Workload workload(const Route& route, const Machine& machine) {
       .source("mi300a-upm-2025, section III-1 and Figure 2")
       .stagings({})
       .tags({"latency", "chase", on_cpu ? "cpu" : "gpu"})
-      .metrics({"latency", "huge_page_share"})
+      .metrics({"latency"})
+      .observed(observed_of(route))
       .estimate([route](const CaseSpec& spec) { return seconds_of(route, spec); });
   if (route.native()) w.native();
   if (const auto gpus = route.gpus(); !gpus.empty()) w.devices(gpus);

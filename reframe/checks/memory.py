@@ -1,0 +1,52 @@
+"""The memory system: one check per family, a performance variable per workload.
+
+What the CPU does by itself is a true measurement on any machine, and so in a session without a GPU, too.
+"""
+
+import pathlib
+import sys
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+
+from isthmus_check import stated_backend
+from listed_check import SIZES, ListedCheck
+from memory_families import FAMILIES, needs
+
+
+@rfm.simple_test
+class Memory(ListedCheck):
+    """One family at one size, or over the usual or all sizes."""
+
+    family = builtins.parameter(list(FAMILIES))
+    size = builtins.parameter(list(SIZES))
+
+    @builtins.run_after("init")
+    def describe(self):
+        family = FAMILIES[self.family]
+        self.descr = f"{family.summary}, {self.size} size{'' if self.size == 'tiny' else 's'}"
+        self.tags = {"memory", family.tag or self.family, self.size, *({"smoke"} if self.size == "tiny" else ())}
+        self.published, self.largest = family.published, family.largest
+
+    def patterns(self):
+        """All of a family; without a GPU at more than one small size only what is no emulation."""
+        if self.size == "tiny" or stated_backend(self.current_partition) or self.is_dry_run():
+            return ("*",)
+        listed = self.listing.workloads.items()
+        return tuple(
+            name.removeprefix(self.prefix) for name, w in listed if name.startswith(self.prefix) and w["native"]
+        )
+
+    @property
+    def prefix(self):
+        return f"{self.family}/"
+
+    def record_name(self):
+        return f"{self.family}-{self.size}"
+
+    def denied(self, point, case, stated):
+        """A case needs all of these, so it denies the statement only where all are stated."""
+        needed = needs(point.workload, case["axes"], self.is_native(case))
+        return needed if needed <= stated else set()

@@ -1,0 +1,174 @@
+"""Checks of workloads that a machine makes for itself: which there are, the program says, in a job of its own.
+
+One run measures many of them, at many values of their axes, and each must come back in the record.
+"""
+
+import fnmatch
+import functools
+import json
+import pathlib
+import re
+
+import reframe.core.builtins as builtins
+from reframe.core.exceptions import SanityError
+
+from isthmus_check import IsthmusCheck, IsthmusProgram, Point, points_of, stated_capabilities, stated_gpus
+
+LISTING = "listing.json"
+
+#: Per size: how the program is asked for it. The last two measure the usual values of every axis, or run through them.
+SIZES = {"tiny": ["--size", "tiny"], "default": [], "sweep": ["--size-sweep"]}
+
+
+class Listing(IsthmusProgram):
+    """The workloads that this partition's machines have."""
+
+    descr = "list of the workloads that there are"
+    all_gpus = True
+    time_limit = "5m"
+
+    @builtins.run_before("run")
+    def command(self):
+        self.executable_opts = ["list", "--json", ">", LISTING]
+
+    @functools.cached_property
+    def workloads(self) -> dict[str, dict]:
+        path = pathlib.Path(self.stagedir) / LISTING
+        return {w["name"]: w for w in json.loads(path.read_text(encoding="utf-8"))["workloads"]}
+
+    @builtins.sanity_function
+    def as_many_as_stated(self):
+        """Of each family that names GPUs or NUMA nodes, so that none can be missing without a word."""
+        code = self._exit_code()
+        if code != 0:
+            raise SanityError(f"isthmus-bench list ended with exit code {code}; see {self.stderr} in {self.stagedir}")
+        partition = self.current_partition
+        nodes = 2 if "numa" in stated_capabilities(partition) else 1
+        for kind, stated in (("gpu", stated_gpus(partition)), ("node", nodes)):
+            seen = {}
+            for name in self.workloads:
+                family, _, rest = name.partition("/")
+                if named := {word for word in re.split("[/-]", rest) if re.fullmatch(rf"{kind}\d+", word)}:
+                    seen.setdefault(family, set()).update(named)
+            fewest = min(seen, key=lambda family: len(seen[family]), default=None)
+            found = len(seen[fewest]) if seen else 0
+            if found < stated:
+                where = f" in {fewest}/*" if seen else ""
+                raise SanityError(
+                    f"{partition.fullname} states {stated} × {kind} at least, isthmus-bench sees {found}{where}"
+                )
+        return True
+
+
+class ListedCheck(IsthmusCheck):
+    """A class of listed workloads at one size, or over the usual or all values of their axes.
+
+    A subclass has the parameter `size`, one of SIZES, and says which workloads in prefix and patterns().
+    """
+
+    listing = builtins.fixture(Listing, scope="environment")
+    #: What the names begin with, and a performance variable leaves out.
+    prefix: str
+    mode = None
+    all_gpus = True
+
+    #: Axes of which ReFrame shows the largest value that was measured; of the others it shows the default.
+    largest = frozenset()
+    #: Axes of which it shows every value.
+    apart = frozenset()
+    #: Whether host memory shall be on each NUMA node in turn, where the site states several.
+    on_each_node = False
+
+    def patterns(self) -> tuple[str, ...]:
+        """Globs on names, without the family's; each has to choose something."""
+        raise NotImplementedError
+
+    # What is asked for.
+
+    def request(self):
+        names = [f"'{self.prefix}{pattern}'" for pattern in self.patterns()]
+        return [*names, *SIZES[self.size], *(["--set", "node=all"] if self._on_each_node() else [])]
+
+    def settled(self):
+        return {"mode": None} | ({"size": self.size} if self.size == "tiny" else {})
+
+    @functools.cached_property
+    def workloads(self) -> dict[str, dict]:
+        """Those of the list that this check's patterns choose."""
+        chosen = {}
+        for pattern in self.patterns():
+            names = fnmatch.filter(self.listing.workloads, self.prefix + pattern)
+            if not names:
+                raise SanityError(f"isthmus-bench lists nothing like {self.prefix}{pattern}")
+            chosen |= {name: self.listing.workloads[name] for name in names}
+        return chosen
+
+    @functools.cached_property
+    def axes(self) -> dict[str, dict[str, dict]]:
+        return {name: {axis["name"]: axis for axis in w["axes"]} for name, w in self.workloads.items()}
+
+    def _on_each_node(self) -> bool:
+        return (
+            self.on_each_node
+            and "numa" in stated_capabilities(self.current_partition)
+            and not self.is_dry_run()
+            and any("node" in axes for axes in self.axes.values())
+        )
+
+    def _values(self, workload: str, axis: dict) -> list:
+        """Of an axis in a run of this size, as the program goes through them; none: only one."""
+        if axis["name"] == "node" and self._on_each_node():
+            return axis["listed"]
+        if self.size == "tiny" and axis["name"] in self.workloads[workload]["sizes"]["tiny"]:
+            return []
+        return (self.size == "sweep" and axis["sweep"]) or axis["usual"]
+
+    def points(self):
+        points = []
+        for name, axes in self.axes.items():
+            varied = {axis: self._values(name, described) for axis, described in axes.items()}
+            points += points_of(name, {axis: values for axis, values in varied.items() if len(values) > 1})
+        return points
+
+    @builtins.run_before("run")
+    def limit_time(self):
+        if self.time_limit is None and not self.is_dry_run():
+            self.time_limit = f"{120 + 20 * len(self.points()) * self.processes}s"
+
+    # What came back.
+
+    def is_native(self, case):
+        return self.workloads[case["workload"]]["native"]
+
+    def required_metrics(self, point):
+        return set(self.workloads[point.workload]["metrics"])
+
+    def shown(self, points):
+        """Of each workload the point that tells the most."""
+        best = {}
+        for point in points:
+            kept = point._replace(settings=tuple(s for s in point.settings if s[0] in self.apart))
+            best[kept] = max(best.get(kept, point), point, key=self._telling)
+        return set(best.values())
+
+    def _telling(self, point: Point) -> list[float]:
+        """The larger, the more a point tells of its workload: an axis's default, else what comes first in its list."""
+        ranks = []
+        for axis, value in point.settings:
+            described = self.axes[point.workload][axis]
+            if axis in self.largest:
+                ranks.append(value)
+            else:
+                ranks.append(
+                    1 if value == described["default"] else -self._values(point.workload, described).index(value)
+                )
+        return ranks
+
+    def variable_name(self, point, metric, shown):
+        axes = self.axes[point.workload]
+        settings = [
+            f"{axis}{value}"
+            for axis, value in point.settings
+            if not shown or axis in self.apart or (axis not in self.largest and value != axes[axis]["default"])
+        ]
+        return re.sub(r"\W+", "_", "_".join([point.workload.removeprefix(self.prefix), *settings, metric]))

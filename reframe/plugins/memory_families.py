@@ -1,0 +1,57 @@
+"""The families of the memory system, and what a machine needs for a case, by its name and its axes."""
+
+import dataclasses
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    summary: str
+    published: tuple[str, ...]  #: metrics that ReFrame shows
+    largest: frozenset[str] = frozenset()  #: axes whose largest value tells the most, not their default
+    tag: str | None = None  #: where it is not the name
+
+
+FAMILIES = {
+    "latency": Family("latency of one access, by memory and reader", ("latency",), frozenset({"bytes"})),
+    "stream": Family("bandwidth of the STREAM operations, by memory and reader", ("rate",)),
+    "atomics": Family("atomic updates, and a line that goes to and fro", ("rate", "cpu_rate", "gpu_rate", "latency")),
+    "alloc": Family("allocating, touching and freeing", ("alloc", "touch")),
+    "fault": Family(
+        "page faults of the CPU and of GPUs",
+        ("faulting_p50",),
+        frozenset({"at_once"}),
+        tag="faults",  # `-t fault` would choose every "default", too
+    ),
+    "accounting": Family("what counters of memory in use see", ("meminfo_available_touched", "device_free_touched")),
+}
+
+# What a memory of the names is called where a site states it.
+STATED_AS = {"device": set(), "malloc": set(), "static": {"managed", "static"}, "write_combined": {"wc"}}
+# Memory that stays with the host while a GPU uses it.
+ON_HOST = {"mapped", "registered", "write_combined"}
+
+
+def needs(workload: str, axes: dict, native: bool) -> set[str]:
+    """What a site may state that together makes this case possible; nothing where any machine may lack it."""
+    family, *words = re.split("[/-]", workload)
+    if native:
+        numa = {"numa"} if words[0].startswith("node") else set()
+        return numa | ({"huge_pages"} if axes.get("pages") == "huge" else set())
+    gpus = {word for word in words if re.fullmatch(r"gpu\d+", word)}
+    memory = axes.get("memory", "device" if words[0] in gpus else words[0])
+    needed = {"gpu"} | STATED_AS.get(memory, {memory}) | ({"peer"} if len(gpus) == 2 else set())
+    match family, words, memory:
+        case ("latency" | "stream", [_, "cpu", *_], "device") | ("atomics", [_, "shared" | "ping", _], "device"):
+            needed.add("unified")
+        case ("latency", [_, reader, _], "malloc") if reader != "cpu":
+            needed.add("system")
+        case ("accounting", _, "malloc") if axes["touch"] == "gpu":
+            needed.add("system")
+        case "atomics", [_, "shared", _], _ if memory in ON_HOST:
+            needed.add("host_atomics")
+        case "atomics", [_, "ping", _], _ if memory not in ON_HOST:
+            needed.add("host_atomics")  # else whole pages go to and fro, or none
+        case "fault", [*_, "migration"], "system":
+            needed.add("hmm")  # with page tables in common a GPU may as well reach the pages where they are
+    return needed
