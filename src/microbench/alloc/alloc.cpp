@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "device/mapped_memory.hpp"
 #include "memory/host_block.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
@@ -194,10 +195,7 @@ std::size_t blocks_at_once(const Case& c) {
 std::size_t held(const Allocator& way, std::size_t bytes) {
   if (way.name == "huge")
     return (bytes + memory::huge_page_size() - 1) / memory::huge_page_size() * memory::huge_page_size();
-  if (way.name == "vmm") {
-    const std::size_t unit = device::memory_granularity();
-    return (bytes + unit - 1) / unit * unit;
-  }
+  if (way.name == "vmm") return device::mapped_bytes(bytes);
   return bytes;
 }
 
