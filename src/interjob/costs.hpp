@@ -13,8 +13,12 @@ namespace isthmus::interjob {
 /// Seconds of one job's phases, run alone, and what was seen of batches of such jobs.
 struct Costs {
   double allocate = 0, submit = 0, in = 0, kernel = 0, out = 0, finish = 0, release = 0;
-  double job = 0;                       ///< from its first allocation to its last release; 0: not known
-  std::map<Mode, double> overlapped{};  ///< of one job of a batch that ran so; the least seen
+  double job = 0;  ///< from its first allocation to its last release; 0: not known
+  struct Seen {
+    double job = 0;  ///< seconds of a batch over its jobs; the least
+    int batches = 0;
+  };
+  std::map<Mode, Seen> overlapped{};
   bool known() const noexcept { return job > 0; }
 };
 

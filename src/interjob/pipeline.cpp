@@ -89,6 +89,7 @@ class Batch {
 
   void run_serially(std::size_t first, std::size_t last);
   void run_as_it_pays();
+  void learn(Costs& costs, std::size_t first) const;
 
   void count(Entry& entry) const;
   bool chunked(const Entry& entry) const { return entry.chunks_wanted > 0; }
@@ -122,7 +123,7 @@ class Batch {
   device::Stream in_, kernel_, out_, releasing_;
   std::vector<device::Stream> allocating_;  // one a thread
   device::Event base_;                      // what device times are counted from
-  double began_ = 0;                        // on the host's clock
+  double base_seconds_ = 0, began_ = 0;     // that event, and the batch, on the host's clock
   bool three_streams_, overlapping_ = false;
   std::unique_ptr<ChunkPool> chunks_;  // nullptr: no job asks for any
 
@@ -178,12 +179,24 @@ void Batch::count(Entry& entry) const {
 }
 
 Result Batch::run() {
-  base_.record(kernel_);
-  kernel_.synchronize();
+  // The moment of the event on the host's clock lies between two readings: of a few, those that are closest.
+  double apart = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    device::Event event;
+    const double before = seconds_now();
+    event.record(kernel_);
+    event.synchronize();
+    const double after = seconds_now();
+    if (after - before >= apart) continue;
+    apart = after - before;
+    base_seconds_ = (before + after) / 2;
+    base_ = std::move(event);
+  }
   began_ = seconds_now();
   if (options_.mode == Mode::serial) {
     reason_ = "as asked";
     run_serially(0, entries_.size());
+    if (options_.costs != nullptr) learn(*options_.costs, 0);
   } else if (options_.force) {
     reason_ = "forced";
     run_overlapped();
@@ -209,28 +222,38 @@ Result Batch::run() {
 
 /// Serially until it is known what a job costs; overlapped from there on, where that gains.
 void Batch::run_as_it_pays() {
-  constexpr std::size_t timed_alone = 2;  // the first is cold: of two, the median is the second's or worse than it
+  constexpr std::size_t timed_alone = 2;  // the first is cold
   Costs own;
   Costs& costs = options_.costs != nullptr ? *options_.costs : own;
   std::size_t done = 0;
   if (!costs.known()) {
     done = std::min(timed_alone, entries_.size());
     run_serially(0, done);
-    if (done == timed_alone) {
-      auto overlapped = std::move(costs.overlapped);
-      costs = costs_of(std::span(&entries_[timed_alone - 1].outcome, 1));
-      costs.overlapped = std::move(overlapped);
-    }
+    if (done == timed_alone) learn(costs, 1);
   }
   const std::size_t left = entries_.size() - done;
   auto verdict = judge(costs, thread_costs(), options_, left);
   reason_ = std::move(verdict.reason);
-  if (!verdict.overlap) return run_serially(done, entries_.size());
+  if (!verdict.overlap) {
+    run_serially(done, entries_.size());
+    return learn(costs, done);
+  }
   const double begin = seconds_now();
   run_overlapped();
   const double seconds = (seconds_now() - begin) / static_cast<double>(left);
-  const auto [known, fresh] = costs.overlapped.emplace(options_.mode, seconds);
-  if (!fresh) known->second = std::min(known->second, seconds);
+  auto& seen = costs.overlapped[options_.mode];
+  seen.job = seen.batches++ == 0 ? seconds : std::min(seen.job, seconds);
+}
+
+/// What jobs cost that ran serially, from `first` on.
+void Batch::learn(Costs& costs, std::size_t first) const {
+  std::vector<Outcome> jobs;
+  for (std::size_t i = first; i < entries_.size(); ++i)
+    if (entries_[i].state == State::done) jobs.push_back(entries_[i].outcome);
+  auto learnt = costs_of(jobs);
+  if (!learnt.known()) return;
+  learnt.overlapped = std::move(costs.overlapped);
+  costs = std::move(learnt);
 }
 
 void Batch::run_overlapped() {
@@ -683,7 +706,8 @@ void Batch::shrink_after(Entry& entry, Phase phase, device::Event& done) {
 }
 
 Span Batch::span(const device::Event& begin, const device::Event& end) const {
-  return {device::elapsed(base_, begin), device::elapsed(base_, end)};
+  const double since = base_seconds_ - began_;
+  return {since + device::elapsed(base_, begin), since + device::elapsed(base_, end)};
 }
 
 Span Batch::clocked(const std::function<void()>& body) {

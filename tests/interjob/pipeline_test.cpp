@@ -504,7 +504,7 @@ TEST_F(Pipeline, OverlapsOnlyWhatPays) {
   EXPECT_LT(result.jobs[1].allocate.begin, result.jobs[0].release.end);
 
   // Where a batch before was slower than jobs one after the other, the next one is not overlapped, but where forced.
-  slow_costs.overlapped[Mode::overlap_all] = 1.0;
+  slow_costs.overlapped[Mode::overlap_all] = {.job = 1.0, .batches = 2};
   EXPECT_EQ(run(slow.all(), {.mode = Mode::overlap_all, .costs = &slow_costs}).mode, Mode::serial);
   EXPECT_EQ(run(slow.all(), {.mode = Mode::overlap_all, .force = true, .costs = &slow_costs}).mode, Mode::overlap_all);
   expect_nothing_held();

@@ -17,6 +17,7 @@
 #include "microbench/alloc/allocators.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/calls.hpp"
+#include "microbench/keeping_pool.hpp"
 #include "microbench/need.hpp"
 
 namespace isthmus::microbench::alloc {
@@ -42,27 +43,6 @@ class DefaultMalloc {
   }
   DefaultMalloc(const DefaultMalloc&) = delete;
   DefaultMalloc& operator=(const DefaultMalloc&) = delete;
-
- private:
-  bool wanted_;
-};
-
-/// A pool that keeps what it got for the life of a scope, as programs that use pools want it.
-class KeepingPool {
- public:
-  explicit KeepingPool(bool wanted) : wanted_(wanted) {
-    if (wanted) device::set_pool_release_threshold(UINT64_MAX);
-  }
-  ~KeepingPool() {
-    if (!wanted_) return;
-    try {
-      device::set_pool_release_threshold(0);
-      device::synchronize();          // gives the memory back
-    } catch (const device::Error&) {  // the first failure is the one to report
-    }
-  }
-  KeepingPool(const KeepingPool&) = delete;
-  KeepingPool& operator=(const KeepingPool&) = delete;
 
  private:
   bool wanted_;
