@@ -19,15 +19,17 @@ namespace {
 
 constexpr Kind kDeviceKinds[] = {Kind::device, Kind::pool, Kind::managed, Kind::vmm, Kind::chunked};
 
+// Few threads: under TSan each costs.
+constexpr device::LaunchShape kShape{.grid = 2, .block = 32};
+
 __global__ void add(unsigned* to, std::size_t count, unsigned what) {
-  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < count) to[i] += what;
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] += what;
 }
 
 /// From both ends of what is read, so that all of it must be there.
 __global__ void add_ends(const unsigned* from, std::size_t count, unsigned* to, std::size_t kept, unsigned what) {
-  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < kept) to[i] = from[i] + from[count - 1 - i] + what;
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kept; i += gridDim.x * blockDim.x)
+    to[i] = from[i] + from[count - 1 - i] + what;
 }
 
 /// Jobs that send numbers to the device, add their own index there and fetch the sum.
@@ -47,9 +49,8 @@ class Jobs {
       device::copy_async(work.memory[0], host, bytes, work.stream);
     };
     job.kernel = [=](const Work& work) {
-      device::launch(work.stream, ISTHMUS_KERNEL(add),
-                     {.grid = static_cast<unsigned>((count + 127) / 128), .block = 128},
-                     static_cast<unsigned*>(work.memory[0]), count, static_cast<unsigned>(i));
+      device::launch(work.stream, ISTHMUS_KERNEL(add), kShape, static_cast<unsigned*>(work.memory[0]), count,
+                     static_cast<unsigned>(i));
     };
     job.out = [=](const Work& work) { device::copy_async(work.memory[1], work.memory[0], bytes, work.stream); };
     job.finish = [this, i, count](std::span<void* const> memory) {
@@ -77,10 +78,8 @@ class Jobs {
       device::copy_async(work.memory[0], host, bytes, work.stream);
     };
     job.kernel = [=](const Work& work) {
-      device::launch(work.stream, ISTHMUS_KERNEL(add_ends),
-                     {.grid = static_cast<unsigned>((kept + 127) / 128), .block = 128},
-                     static_cast<const unsigned*>(work.memory[0]), count, static_cast<unsigned*>(work.memory[1]), kept,
-                     static_cast<unsigned>(i));
+      device::launch(work.stream, ISTHMUS_KERNEL(add_ends), kShape, static_cast<const unsigned*>(work.memory[0]), count,
+                     static_cast<unsigned*>(work.memory[1]), kept, static_cast<unsigned>(i));
     };
     job.out = [=](const Work& work) { device::copy_async(work.memory[2], work.memory[1], results, work.stream); };
     job.finish = [this, i, kept, count](std::span<void* const> memory) {

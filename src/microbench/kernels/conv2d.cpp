@@ -10,6 +10,11 @@ using namespace harness;
 using device::BulkBarrier;
 using device::TilePipeline;
 
+__host__ __device__ constexpr float coefficient(int row, int column) {
+  constexpr float values[3][3] = {{0.2f, 0.5f, -0.8f}, {-0.3f, 0.6f, -0.9f}, {0.4f, 0.7f, 0.1f}};
+  return values[row + 1][column + 1];
+}
+
 constexpr unsigned halo_columns = 4;  // one is needed; four keep rows of a tile on 16 bytes
 
 /// Output rows and columns of a staged tile.
@@ -37,8 +42,7 @@ struct Grid {
 /// Adds one input row's part to the output row that lies `row` (-1, 0, 1) above or below it.
 template <int row>
 __device__ inline float add_row(float sum, float left, float middle, float right) {
-  return sum + conv2d_coefficient(row, -1) * left + conv2d_coefficient(row, 0) * middle +
-         conv2d_coefficient(row, 1) * right;
+  return sum + coefficient(row, -1) * left + coefficient(row, 0) * middle + coefficient(row, 1) * right;
 }
 
 // for (i = 0; i < rows; ++i)
@@ -219,6 +223,18 @@ void queue_conv2d(device::Stream& stream, const float* in, float* out, std::size
   const auto blocks = static_cast<unsigned>(divide_up(divide_up(cols, 4) * divide_up(rows, strip_rows), threads));
   launch(stream, ISTHMUS_KERNEL(conv2d_none), {.grid = blocks, .block = threads}, in, out,
          Grid{rows, cols, row_pitch<float>(cols), 0, rows});
+}
+
+double conv2d_element(std::size_t row, std::size_t column, std::size_t rows, std::size_t cols,
+                      const std::function<float(std::size_t)>& in) {
+  double sum = 0;
+  for (int r = -1; r <= 1; ++r) {
+    for (int s = -1; s <= 1; ++s) {
+      const std::size_t y = row + static_cast<std::size_t>(r), x = column + static_cast<std::size_t>(s);
+      if (y < rows && x < cols) sum += double{coefficient(r, s)} * in(y * cols + x);
+    }
+  }
+  return sum;
 }
 
 }  // namespace isthmus::microbench

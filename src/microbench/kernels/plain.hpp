@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 
 #include "device/kernel.hpp"
 #include "harness/workload.hpp"
@@ -56,21 +57,8 @@ constexpr double saxpy_tolerance(unsigned iterations = 1) {
   return iterations * 0x1p-23 * (1 + iterations * double{kSaxpyFactor});
 }
 
-__host__ __device__ constexpr float conv2d_coefficient(int row, int column) {
-  constexpr float values[3][3] = {{0.2f, 0.5f, -0.8f}, {-0.3f, 0.6f, -0.9f}, {0.4f, 0.7f, 0.1f}};
-  return values[row + 1][column + 1];
-}
-template <class In>
-double conv2d_element(std::size_t row, std::size_t column, std::size_t rows, std::size_t cols, const In& in) {
-  double sum = 0;
-  for (int r = -1; r <= 1; ++r) {
-    for (int s = -1; s <= 1; ++s) {
-      const std::size_t y = row + static_cast<std::size_t>(r), x = column + static_cast<std::size_t>(s);
-      if (y < rows && x < cols) sum += double{conv2d_coefficient(r, s)} * in(y * cols + x);
-    }
-  }
-  return sum;
-}
+double conv2d_element(std::size_t row, std::size_t column, std::size_t rows, std::size_t cols,
+                      const std::function<float(std::size_t)>& in);
 /// Nine products and their sum: at most ten roundings of at most the sum of the coefficients' magnitudes.
 inline constexpr double kConv2dTolerance = 10 * 0x1p-24 * 4.5;
 
