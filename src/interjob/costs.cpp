@@ -26,12 +26,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 std::string milliseconds(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
@@ -73,10 +67,14 @@ Costs costs_of(std::span<const Outcome> jobs) {
       {&Outcome::release, &Costs::release}};
   Costs costs;
   const auto over_jobs = [&](auto seconds_of) {
-    std::vector<double> values;
-    for (const auto& job : jobs)
-      if (!job.failure && job.release.end > 0) values.push_back(seconds_of(job));
-    return values.empty() ? 0 : median(std::move(values));
+    double sum = 0;
+    int count = 0;
+    for (const auto& job : jobs) {
+      if (job.failure || job.release.end <= 0) continue;
+      sum += seconds_of(job);
+      ++count;
+    }
+    return count == 0 ? 0 : sum / count;
   };
   for (const auto& [span, cost] : phases)
     costs.*cost = over_jobs([&](const Outcome& job) { return (job.*span).end - (job.*span).begin; });

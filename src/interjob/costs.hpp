@@ -22,7 +22,8 @@ struct Costs {
   bool known() const noexcept { return job > 0; }
 };
 
-/// The median of each phase over jobs that ran serially and did not fail; not known where there is none.
+/// The mean of each phase over jobs that ran serially and did not fail (jobs may be of several kinds); not known where
+/// there is none.
 Costs costs_of(std::span<const Outcome> jobs);
 
 /// The least that a batch can take, were phases of different jobs never in each other's way.

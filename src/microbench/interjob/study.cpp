@@ -85,7 +85,25 @@ constexpr std::pair<const char*, double pipeline::Costs::*> kPhases[] = {{"alloc
                                                                          {"kernel", &pipeline::Costs::kernel},
                                                                          {"out", &pipeline::Costs::out},
                                                                          {"finish", &pipeline::Costs::finish},
-                                                                         {"release", &pipeline::Costs::release}};
+                                                                         {"release", &pipeline::Costs::release},
+                                                                         {"job", &pipeline::Costs::job}};
+
+/// Bytes and operations of a job, on average.
+struct Moved {
+  double in = 0, out = 0, device = 0, flops = 0;
+};
+Moved moved_by(const std::vector<Recipe>& recipes) {
+  Moved moved;
+  const auto share = 1.0 / static_cast<double>(recipes.size());
+  for (const auto& recipe : recipes) {
+    for (const auto& operand : recipe.operands)
+      if (operand.read) moved.in += share * static_cast<double>(operand.bytes);
+    moved.out += share * static_cast<double>(recipe.output().bytes);
+    moved.device += share * static_cast<double>(recipe.device_bytes());
+    moved.flops += share * recipe.flops;
+  }
+  return moved;
+}
 
 JobBatch::Wanted wanted(const Case& c, std::string_view jobs) {
   JobBatch::Wanted w{.recipes = {},
@@ -110,6 +128,7 @@ void run(Case& c, std::string_view jobs) {
   const std::size_t most = one_job * static_cast<std::size_t>(batch_wanted.depth);
   c.needs(JobBatch::host_bytes(batch_wanted), cap == 0 ? most : std::min(cap, most));
 
+  const Moved moved = moved_by(batch_wanted.recipes);
   const KeepingPool keeping(kind == Kind::pool);
   JobBatch batch(std::move(batch_wanted));
   pipeline::Options options{.mode = Mode::serial,
@@ -148,7 +167,11 @@ void run(Case& c, std::string_view jobs) {
       [&] { return batch.worst(); }, 1);
 
   std::vector<Metric> metrics{seconds("serial_time")};
-  for (const auto& [phase, cost] : kPhases) metrics.push_back(seconds(fmt::format("serial_{}", phase)));
+  for (const auto& [phase, cost] : kPhases) {
+    auto& metric = metrics.emplace_back(seconds(fmt::format("serial_{}", phase)));
+    if (cost == &pipeline::Costs::in) metric.bytes_moved = moved.in;
+    if (cost == &pipeline::Costs::out) metric.bytes_moved = moved.out;
+  }
   if (beside_device) {
     metrics.push_back(seconds("device_serial_time"));
     metrics.push_back(ratio("serial_over_device"));
@@ -201,6 +224,10 @@ void run(Case& c, std::string_view jobs) {
     return values;
   });
 
+  c.observe({.name = "job_bytes", .unit = "B", .timer = "none"}, moved.device);
+  c.observe({.name = "job_flops", .unit = "1", .timer = "none"}, moved.flops);
+  c.observe(seconds("thread_wake"), pipeline::thread_costs().wake);
+  c.observe(seconds("thread_start"), pipeline::thread_costs().start);
   const auto phases = pipeline::costs_of(last.at(Mode::serial).jobs);
   for (const auto& [mode, result] : last) {
     const std::string prefix(name(mode));
@@ -216,7 +243,8 @@ void run(Case& c, std::string_view jobs) {
 }
 
 std::vector<std::string> metric_names() {
-  std::vector<std::string> names{"serial_time", "serial_peak", "device_serial_time", "serial_over_device"};
+  std::vector<std::string> names{"serial_time", "serial_peak", "device_serial_time", "serial_over_device",
+                                 "job_bytes",   "job_flops",   "thread_wake",        "thread_start"};
   for (const auto& [phase, cost] : kPhases) names.push_back(fmt::format("serial_{}", phase));
   for (const Mode mode : modes_of("all")) {
     for (const char* what : {"time", "speedup", "over_device", "ideal", "of_ideal", "peak", "failed"})
