@@ -70,7 +70,6 @@ class Prediction:
     depth: int
     seconds: float
     busiest: str
-    peers: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
@@ -81,29 +80,45 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
     if mode not in MODES:
         raise ValueError(f"there is no mode {mode!r}: choose serial, {', '.join(MODES)}")
     recycled, together = mode == "recycled", mode == "overlap_alloc"
+    waits_for_all = batch.allocation in SYNCHRONISING and not recycled
     half = phases.gap / 2  # until the queue starts; the rest until the host sees the end
     free = [0.0] * batch.threads  # when each allocating thread has time
     submitting = releasing = 0.0
     lanes = {"in": 0.0, "kernel": 0.0, "out": 0.0}
     busy = dict.fromkeys(("allocating", "submitting", "in", "kernel", "out", "releasing"), 0.0)
+    submitted: list[float] = []
+    ended: list[float] = []
     released: list[float] = []
-    for index in range(batch.jobs):
+
+    def begin_next():
+        """The next job up to the end of its last copy."""
+        nonlocal submitting
+        index = len(submitted)
         # Memory: the first jobs' is fresh; where it is recycled, the others get what a job before them gave back.
         thread = min(range(batch.threads), key=free.__getitem__)
-        begin = max(free[thread], released[index - depth] if index >= depth else 0.0)
+        start = max(free[thread], released[index - depth] if index >= depth else 0.0)
         allocate = 0.0 if recycled and index >= depth else phases.allocate
-        free[thread] = ready = begin + allocate + phases.wake
-        busy["allocating"] += allocate / batch.threads
-        submitting = max(submitting, ready) + phases.submit + phases.wake
-        busy["submitting"] += phases.submit
+        free[thread] = start + allocate + phases.wake
+        submitting = max(submitting, free[thread]) + phases.submit + phases.wake
         at = submitting + half
         for lane, seconds in (("in", phases.copy_in), ("kernel", phases.kernel), ("out", phases.copy_out)):
-            begin = max(at, max(lanes.values()) if together else lanes[lane])
-            at = lanes[lane] = begin + seconds
+            start = max(at, max(lanes.values()) if together else lanes[lane])
+            at = lanes[lane] = start + seconds
             busy[lane] += seconds
-        releasing = max(releasing, at + half)
+        busy["allocating"] += allocate / batch.threads
+        busy["submitting"] += phases.submit
+        submitted.append(submitting)
+        ended.append(at)
+
+    for index in range(batch.jobs):
+        while len(submitted) < min(index + depth, batch.jobs):
+            begin_next()
         release = 0.0 if recycled else phases.release
-        releasing += phases.finish + release
+        releasing = max(releasing, ended[index] + half) + phases.finish
+        if waits_for_all:
+            queued = [end for when, end in zip(submitted, ended, strict=True) if when <= releasing]
+            releasing = max(releasing, *queued)
+        releasing += release
         busy["releasing"] += phases.finish + release
         released.append(releasing)
     if recycled:
@@ -111,7 +126,7 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
         busy["releasing"] += min(depth, batch.jobs) * phases.release
     if together:
         busy["stream"] = busy.pop("in") + busy.pop("kernel") + busy.pop("out")
-    return Prediction(mode, depth, releasing, max(busy, key=busy.__getitem__), busy)
+    return Prediction(mode, depth, releasing, max(busy, key=busy.__getitem__))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -315,15 +315,20 @@ TEST_F(Pipeline, JobsThatNeverFitDoNotWaitForEachOther) {
 TEST_F(Pipeline, WhateverCallFailsNothingHangsOrLeaks) {
   for (const auto call : device::injectable_calls()) {
     for (const Mode mode : kModes) {
+      bool made = true;  // by a batch: most calls are not
       for (const std::string kind : {"", ":oom", ":lost"}) {
         for (const int nth : {1, 2, 5, 9}) {
+          if (!made) continue;
           const std::string injection = std::string(call) + ":" + std::to_string(nth) + kind;
-          Jobs jobs(5, nth % 2 == 0 ? Kind::device : Kind::pool);  // chunks have a test of their own
+          Jobs jobs(0);  // chunks have a test of their own
+          for (std::size_t i = 0; i < 5; ++i) jobs.add_job(i % 2 == 0 ? Kind::device : Kind::pool, 4096);
           device::set_injection(injection);
           try {
             const auto result = run_watched(jobs, {.mode = mode, .allocating_threads = 2}, injection);
             device::set_injection("");
             ASSERT_EQ(result.jobs.size(), 5u);
+            if (nth == 1)
+              made = std::any_of(result.jobs.begin(), result.jobs.end(), [](const auto& job) { return job.failure; });
             for (std::size_t i = 0; i < 5; ++i) {
               if (result.jobs[i].error.empty()) {
                 EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << injection << " " << name(mode) << " " << i;
