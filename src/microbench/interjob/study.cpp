@@ -257,6 +257,8 @@ Workload workload(std::string_view jobs) {
   std::vector<AxisValue> allocations;
   for (const Kind kind : kAllocations) allocations.emplace_back(std::string(name(kind)));
   Workload w(fmt::format("interjob/{}", jobs), [jobs](Case& c) { run(c, jobs); });
+  auto allocation = choice_axis("allocation", "device memory of a job", std::move(allocations));
+  allocation.usual = {std::string("device"), std::string("pool"), std::string("vmm"), std::string("chunked")};
   auto size = number_axis("n", "jobs work on n x n elements", 1024);
   size.sweep = powers(256, 32 * kKi);
   auto batch = number_axis("jobs", "jobs of a batch", 16, 2);
@@ -273,7 +275,7 @@ Workload workload(std::string_view jobs) {
       .metrics(metric_names())
       .axis(std::move(size))
       .axis(std::move(batch))
-      .axis(choice_axis("allocation", "device memory of a job", std::move(allocations)))
+      .axis(std::move(allocation))
       .axis(choice_axis("mode", "what overlaps; all: each mode, in every sample",
                         {"all", "overlap_alloc", "overlap_all", "recycled"}))
       .axis(choice_axis("host", "host memory: page-locked once, page-locked for each job, or pageable",
