@@ -61,11 +61,6 @@ ThreadCosts measure_threads() {
 }  // namespace
 
 Costs costs_of(std::span<const Outcome> jobs) {
-  constexpr std::pair<Span Outcome::*, double Costs::*> phases[] = {
-      {&Outcome::allocate, &Costs::allocate}, {&Outcome::submit, &Costs::submit}, {&Outcome::in, &Costs::in},
-      {&Outcome::kernel, &Costs::kernel},     {&Outcome::out, &Costs::out},       {&Outcome::finish, &Costs::finish},
-      {&Outcome::release, &Costs::release}};
-  Costs costs;
   const auto over_jobs = [&](auto seconds_of) {
     double sum = 0;
     int count = 0;
@@ -76,8 +71,15 @@ Costs costs_of(std::span<const Outcome> jobs) {
     }
     return count == 0 ? 0 : sum / count;
   };
-  for (const auto& [span, cost] : phases)
-    costs.*cost = over_jobs([&](const Outcome& job) { return (job.*span).end - (job.*span).begin; });
+  const auto length = [](const Span& span) { return span.end - span.begin; };
+  Costs costs;
+  costs.allocate = over_jobs([&](const Outcome& job) { return length(job.allocate); });
+  costs.submit = over_jobs([&](const Outcome& job) { return length(job.submit); });
+  costs.in = over_jobs([&](const Outcome& job) { return length(job.in); });
+  costs.kernel = over_jobs([&](const Outcome& job) { return length(job.kernel); });
+  costs.out = over_jobs([&](const Outcome& job) { return length(job.out); });
+  costs.finish = over_jobs([&](const Outcome& job) { return length(job.finish); });
+  costs.release = over_jobs([&](const Outcome& job) { return length(job.release); });
   costs.job = over_jobs([](const Outcome& job) { return job.release.end - job.allocate.begin; });
   return costs;
 }

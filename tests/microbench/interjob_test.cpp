@@ -69,7 +69,8 @@ TEST_P(InterJob, ACapIsKeptOrRefused) {
 }
 
 TEST_P(InterJob, UnforcedItSaysWhatItDidAndWhy) {
-  const auto results = run_cases("interjob/gemv", {}, {}, {"n=64", "jobs=4", "mode=overlap_alloc", "allocation=device"});
+  const auto results =
+      run_cases("interjob/gemv", {}, {}, {"n=64", "jobs=4", "mode=overlap_alloc", "allocation=device"});
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(complaint(results[0]), "");
   const auto& ran = results[0].notes.at("overlap_alloc_ran");

@@ -35,8 +35,8 @@ double gemv_element(std::size_t row, std::size_t cols, const A& a, const X& x) {
 /// A thread adds cols/threads products one after the other, then the block adds in a tree: so many roundings of at most
 /// the sum of |a·x|, 1/4 a product on average and never twice that over thousands.
 inline double gemv_tolerance(std::size_t cols, std::size_t threads = 256) {
-  const auto products = static_cast<double>((cols + 4 * threads - 1) / (4 * threads));
-  const double roundings = 8 + 4.0 * products + std::log2(threads);
+  const std::size_t products = (cols + 4 * threads - 1) / (4 * threads);
+  const double roundings = 8 + 4 * static_cast<double>(products) + std::log2(threads);
   return roundings * 0x1p-23 * std::min(static_cast<double>(cols), 64 + 0.5 * static_cast<double>(cols));
 }
 
