@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "interjob/changes.hpp"
 
 namespace isthmus::interjob {
 
@@ -36,14 +37,14 @@ ThreadCosts measure_threads() {
   constexpr int rounds = 50, starts = 10;
   ThreadCosts costs;
   std::mutex mutex;
-  std::condition_variable changed;
+  Changes changed;
   int turn = 0;
   const auto play = [&](int parity) {
     std::unique_lock lock(mutex);
     for (int i = 0; i < rounds; ++i) {
       changed.wait(lock, [&] { return turn % 2 == parity; });
       ++turn;
-      changed.notify_all();
+      changed.announce();
     }
   };
   {

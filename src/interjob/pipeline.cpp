@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
+#include "interjob/changes.hpp"
 #include "interjob/chunks.hpp"
 #include "interjob/costs.hpp"
 
@@ -128,7 +128,7 @@ class Batch {
   std::unique_ptr<ChunkPool> chunks_;  // nullptr: no job asks for any
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  Changes changed_;
   // Under the mutex:
   int holding_ = 0;  // jobs that hold memory or are about to
   // Of the device: memory in one piece, what is kept included; and with chunks, used and idle.
@@ -386,7 +386,7 @@ void Batch::allocate(Entry& entry, device::Stream& stream, Lock& lock) {
         grow(entry, Phase::in, stream, lock);
         if (overlapping_) {
           entry.in_ready = true;
-          changed_.notify_all();
+          changed_.announce();
         }
         grow(entry, Phase::finish, stream, lock);
       } catch (...) {
@@ -406,7 +406,7 @@ void Batch::allocate(Entry& entry, device::Stream& stream, Lock& lock) {
     }
   }
   outcome.allocate.end = seconds_now() - began_;
-  changed_.notify_all();
+  changed_.announce();
 }
 
 /// For each of the job's requests what was kept of its kind and size, else nullptr. It counts as the job's now.
@@ -527,7 +527,7 @@ bool Batch::make_room(Entry& entry, std::uint64_t seen, device::Stream& stream, 
   const auto before = others();
   if (before == 0) return false;  // nobody has anything to release
   entry.starved = true;
-  changed_.notify_all();  // those who wait for this one need not
+  changed_.announce();  // those who wait for this one need not
   changed_.wait(lock, [&] { return lost_ || given_back_ != seen || others() < before || who_gives_way() != nullptr; });
   entry.starved = false;
   if (Entry* later = who_gives_way()) {
@@ -537,7 +537,7 @@ bool Batch::make_room(Entry& entry, std::uint64_t seen, device::Stream& stream, 
     held_bytes_ -= later->wanted;
     --holding_;
     ++given_back_;
-    changed_.notify_all();
+    changed_.announce();
   }
   return true;
 }
@@ -589,7 +589,7 @@ void Batch::finish_with(Entry& entry) {
   entry.state = State::done;
   --holding_;
   ++given_back_;
-  changed_.notify_all();
+  changed_.announce();
 }
 
 // --- running -----------------------------------------------------------------------------------------------
@@ -606,8 +606,8 @@ void Batch::submit_jobs() {
     {
       const Lock lock(mutex_);
       entry.queued = true;
+      changed_.announce();
     }
-    changed_.notify_all();
   }
 }
 
@@ -701,7 +701,7 @@ void Batch::shrink_after(Entry& entry, Phase phase, device::Event& done) {
     entry.blocks[i]->shrink();
     const Lock lock(mutex_);
     ++given_back_;
-    changed_.notify_all();
+    changed_.announce();
   }
 }
 
