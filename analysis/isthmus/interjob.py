@@ -455,20 +455,19 @@ def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
     return batch, given
 
 
-def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(prog="isthmus advise interjob", description=__doc__.partition("\n")[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="record files of interjob/*")
     parser.add_argument("--job", nargs="+", metavar="KEY=VALUE", help="a job declared by bytes in, bytes out and flops")
     parser.add_argument("--timeline", metavar="SVG", help="draw the jobs of the first record over time")
     parser.add_argument(
         "--mode", nargs="+", choices=("serial", *MODES), help="the modes to draw (default: all there are)"
     )
-    parser.add_argument(
-        "--emulated", action="store_true", help="take records of emulated devices, whose times mean nothing"
-    )
-    arguments = parser.parse_args(argv)
-    cases, status = records.read_files(arguments.records)
-    cases = [case for case in of_study(cases) if arguments.emulated or not case["emulated"]]
+    parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+
+
+def run(asked: argparse.Namespace) -> int:
+    cases, status = records.read_files(asked.records)
+    cases = [case for case in of_study(cases) if asked.emulated or not case["emulated"]]
     if not cases:
         print(
             "no measured interjob/* record of a real device in these files; --emulated takes the others",
@@ -476,14 +475,14 @@ def main(argv=None) -> int:
         )
         return 1
     try:
-        if arguments.timeline:
+        if asked.timeline:
             notes = cases[0].get("notes", {})
-            modes = arguments.mode or [mode for mode in ("serial", *MODES) if f"{mode}_timeline" in notes]
+            modes = asked.mode or [mode for mode in ("serial", *MODES) if f"{mode}_timeline" in notes]
             if not modes:
                 raise records.RecordError(f"{label(cases[0])} has no timeline")
-            pathlib.Path(arguments.timeline).write_text(svg(cases[0], modes), encoding="utf-8")
-        elif arguments.job:
-            batch, given = _declaration(arguments.job)
+            pathlib.Path(asked.timeline).write_text(svg(cases[0], modes), encoding="utf-8")
+        elif asked.job:
+            batch, given = _declaration(asked.job)
             phases = declared(cases, batch, given["in"], given["out"], given["flops"])
             print(sentence(f"{batch.jobs} such jobs in {batch.allocation} memory", advise(phases, batch)))
         else:
@@ -496,6 +495,14 @@ def main(argv=None) -> int:
         print(error, file=sys.stderr)
         return 1
     return status
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="isthmus.interjob", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
 
 
 if __name__ == "__main__":
