@@ -50,10 +50,20 @@ class Phases:
     wake: float = 0.0
 
     @property
-    def gap(self) -> float:
-        """What a job waits between its phases: for a queue to start, for the host to see that it is done."""
+    def waits(self) -> float:
+        """What no phase but `submit` accounts for: until the device begins, and until the host sees that it is done."""
         named = self.allocate + self.copy_in + self.kernel + self.copy_out + self.finish + self.release
-        return max(self.job - named - self.submit, 0.0)
+        return max(self.job - named, 0.0)
+
+    @property
+    def lead(self) -> float:
+        """From the first call that queues until the device begins; it works beside the calls that follow."""
+        return min(self.waits, self.submit)
+
+    @property
+    def tail(self) -> float:
+        """From the last copy's end until the host sees it."""
+        return self.waits - self.lead
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +91,6 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
         raise ValueError(f"there is no mode {mode!r}: choose serial, {', '.join(MODES)}")
     recycled, together = mode == "recycled", mode == "overlap_alloc"
     waits_for_all = batch.allocation in SYNCHRONISING and not recycled
-    half = phases.gap / 2  # until the queue starts; the rest until the host sees the end
     free = [0.0] * batch.threads  # when each allocating thread has time
     submitting = releasing = 0.0
     lanes = {"in": 0.0, "kernel": 0.0, "out": 0.0}
@@ -99,8 +108,9 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
         start = max(free[thread], released[index - depth] if index >= depth else 0.0)
         allocate = 0.0 if recycled and index >= depth else phases.allocate
         free[thread] = start + allocate + phases.wake
-        submitting = max(submitting, free[thread]) + phases.submit + phases.wake
-        at = submitting + half
+        begin = max(submitting, free[thread]) + phases.wake
+        submitting = begin + phases.submit
+        at = begin + phases.lead
         for lane, seconds in (("in", phases.copy_in), ("kernel", phases.kernel), ("out", phases.copy_out)):
             start = max(at, max(lanes.values()) if together else lanes[lane])
             at = lanes[lane] = start + seconds
@@ -114,7 +124,7 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
         while len(submitted) < min(index + depth, batch.jobs):
             begin_next()
         release = 0.0 if recycled else phases.release
-        releasing = max(releasing, ended[index] + half) + phases.finish
+        releasing = max(releasing, ended[index] + phases.tail) + phases.finish
         if waits_for_all:
             queued = [end for when, end in zip(submitted, ended, strict=True) if when <= releasing]
             releasing = max(releasing, *queued)
@@ -154,7 +164,7 @@ def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
         "copying out": phases.copy_out,
         "looking at results": phases.finish,
         "releasing": phases.release,
-        "waiting between the phases": phases.gap,
+        "waiting between the phases": phases.tail,
     }
     largest = max(parts, key=parts.__getitem__)
     share = parts[largest] / phases.job if phases.job else 0.0
@@ -291,9 +301,9 @@ def declared(cases: list[dict], batch: Batch, bytes_in: float, bytes_out: float,
     shortest = min(p.kernel for _, _, p in samples)
     kernel = max(flops / arithmetic, held / traffic, shortest)
     submit = statistics.median(p.submit for _, _, p in samples)
-    gap = statistics.median(p.gap for _, _, p in samples)
+    waits = statistics.median(p.waits for _, _, p in samples)
     finish = statistics.median(p.finish for _, _, p in samples)
-    job = allocate + submit + copy_in + kernel + copy_out + finish + release + gap
+    job = allocate + copy_in + kernel + copy_out + finish + release + waits
     wake = statistics.median(p.wake for _, _, p in samples)
     return Phases(allocate, submit, copy_in, kernel, copy_out, finish, release, job, wake)
 

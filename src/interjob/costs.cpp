@@ -86,7 +86,9 @@ Costs costs_of(std::span<const Outcome> jobs) {
 }
 
 Ideal ideal(const Costs& c, Mode mode, std::size_t jobs, int depth, int allocating_threads) {
-  const double one = c.allocate + c.submit + c.in + c.kernel + c.out + c.finish + c.release;
+  // The device begins while the rest is queued, so that a job alone may take less than its phases together.
+  const double phases = c.allocate + c.submit + c.in + c.kernel + c.out + c.finish + c.release;
+  const double one = c.known() ? std::min(c.job, phases) : phases;
   const auto n = static_cast<double>(jobs);
   if (jobs == 0 || mode == Mode::serial) return {n * one, "all"};
   const bool recycled = mode == Mode::recycled;
@@ -125,6 +127,7 @@ Verdict judge(const Costs& costs, const ThreadCosts& threads, const Options& opt
   // Each job wakes each thread once, and each thread may be on its way when it is wanted.
   Costs handed = costs;
   for (auto* phase : {&handed.allocate, &handed.submit, &handed.release}) *phase += threads.wake;
+  handed.job += 3 * threads.wake;
   const auto best = ideal(handed, options.mode, jobs, options.depth, options.allocating_threads);
   const double expected = best.seconds + threads.start * (options.allocating_threads + 1);
   const std::string figures = milliseconds(serial) + " serially, " + milliseconds(expected) + " overlapped at best (" +
