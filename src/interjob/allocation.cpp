@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "device/mapped_memory.hpp"
+
 namespace isthmus::interjob {
 
 std::string_view name(Kind kind) noexcept {
@@ -14,12 +16,21 @@ std::string_view name(Kind kind) noexcept {
       return "pinned";
     case Kind::managed:
       return "managed";
+    case Kind::vmm:
+      return "vmm";
+    case Kind::chunked:
+      return "chunked";
   }
   return "";
 }
 
 std::size_t device_bytes(const Request& request) noexcept {
-  return request.kind == Kind::pinned ? 0 : request.bytes;
+  return request.kind == Kind::pinned || request.kind == Kind::chunked ? 0 : request.bytes;
+}
+
+Request in_whole_units(Request request) {
+  if (request.kind == Kind::vmm) request.bytes = device::mapped_bytes(request.bytes);
+  return request;
 }
 
 void* allocate(const Request& request, device::Stream& stream) {
@@ -32,8 +43,12 @@ void* allocate(const Request& request, device::Stream& stream) {
       return device::malloc_pinned(request.bytes);
     case Kind::managed:
       return device::malloc_managed(request.bytes);
+    case Kind::vmm:
+      return device::malloc_mapped(request.bytes);
+    case Kind::chunked:
+      break;
   }
-  throw std::logic_error("there is no such kind of memory");
+  throw std::logic_error("chunked memory comes from a ChunkPool");
 }
 
 void release(const Request& request, void* pointer, device::Stream& stream) {
@@ -46,6 +61,10 @@ void release(const Request& request, void* pointer, device::Stream& stream) {
       return device::free_pinned(pointer);
     case Kind::managed:
       return device::free_managed(pointer);
+    case Kind::vmm:
+      return device::free_mapped(pointer, request.bytes);
+    case Kind::chunked:
+      break;
   }
 }
 

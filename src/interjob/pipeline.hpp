@@ -9,6 +9,7 @@
 // cancels nothing but itself: what it held is freed, and the others go on.
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -44,13 +45,27 @@ enum class Mode {
 };
 std::string_view name(Mode) noexcept;
 
+/// All of them.
+inline constexpr Mode kModes[] = {Mode::serial, Mode::overlap_alloc, Mode::overlap_all, Mode::recycled};
+
+struct Costs;  // interjob/costs.hpp
+
 struct Options {
   Mode mode = Mode::overlap_all;
+  /// Overlap whatever it costs. Else the first two jobs run serially and are timed, and the rest are overlapped only
+  /// where that is expected to gain.
+  bool force = false;
+  /// Of batches like this one, kept by the caller from one to the next: then no job runs serially to be timed, and how
+  /// long an overlapped batch really took decides on the next. nullptr: this batch stands alone.
+  Costs* costs = nullptr;
   int depth = 3;                 ///< jobs that hold memory at once, at most; `serial` is one
   int allocating_threads = 1;    ///< of the overlapped modes
   std::size_t device_limit = 0;  ///< bytes of device memory that all jobs may hold at once; 0: what there is
   bool wait_for_room = true;     ///< for jobs before it to release theirs; else a job without room fails
   int device = 0;
+  std::size_t chunk_bytes = 0;  ///< of chunked memory; 0: a sixteenth of the largest request, 64 MiB at most
+  /// Bytes that the device's pool keeps at a synchronisation, from this batch on; nullopt: as it is set.
+  std::optional<std::uint64_t> pool_keeps{};
 };
 
 /// Seconds since the batch began; both 0 where the job never came to it.
@@ -62,18 +77,21 @@ struct Outcome {
   std::string name;
   std::exception_ptr failure;  ///< of the job; nullptr: none
   std::string error;           ///< its sentence
-  Span allocate, in, kernel, out, finish, release;
+  /// `submit` is what the calls of in, kernel and out take on the host, what they wait for memory included.
+  Span allocate, submit, in, kernel, out, finish, release;
 };
 
 struct Result {
+  Mode mode = Mode::serial;  ///< how jobs ran, those apart that were only timed
+  std::string reason;        ///< for that mode, in a sentence
   std::vector<Outcome> jobs;
   double seconds = 0;                 ///< from the first allocation until all memory is released
   std::size_t peak_device_bytes = 0;  ///< that jobs held at once, handed-on memory included
 };
 
-/// Runs a batch. Throws std::invalid_argument where an option makes no sense, device::Error where streams or events
-/// cannot be made; what fails within a job is in its outcome. No other thread may select devices for this one
-/// meanwhile.
+/// Runs a batch. Chunked memory is given to one job at a time, in their order. Throws std::invalid_argument where an
+/// option makes no sense, device::Error where streams or events cannot be made, or chunks; what fails within a job is
+/// in its outcome. No other thread may select devices for this one meanwhile.
 Result run(std::span<const Job> jobs, const Options& options);
 
 }  // namespace isthmus::interjob

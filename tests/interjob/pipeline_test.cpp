@@ -12,15 +12,24 @@
 
 #include "device/emulator/emulator.hpp"
 #include "device/kernel.hpp"
+#include "interjob/costs.hpp"
 
 namespace isthmus::interjob {
 namespace {
 
-constexpr Mode kModes[] = {Mode::serial, Mode::overlap_alloc, Mode::overlap_all, Mode::recycled};
+constexpr Kind kDeviceKinds[] = {Kind::device, Kind::pool, Kind::managed, Kind::vmm, Kind::chunked};
+
+// Few threads: under TSan each costs.
+constexpr device::LaunchShape kShape{.grid = 2, .block = 32};
 
 __global__ void add(unsigned* to, std::size_t count, unsigned what) {
-  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < count) to[i] += what;
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] += what;
+}
+
+/// From both ends of what is read, so that all of it must be there.
+__global__ void add_ends(const unsigned* from, std::size_t count, unsigned* to, std::size_t kept, unsigned what) {
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kept; i += gridDim.x * blockDim.x)
+    to[i] = from[i] + from[count - 1 - i] + what;
 }
 
 /// Jobs that send numbers to the device, add their own index there and fetch the sum.
@@ -40,15 +49,43 @@ class Jobs {
       device::copy_async(work.memory[0], host, bytes, work.stream);
     };
     job.kernel = [=](const Work& work) {
-      device::launch(work.stream, ISTHMUS_KERNEL(add),
-                     {.grid = static_cast<unsigned>((count + 127) / 128), .block = 128},
-                     static_cast<unsigned*>(work.memory[0]), count, static_cast<unsigned>(i));
+      device::launch(work.stream, ISTHMUS_KERNEL(add), kShape, static_cast<unsigned*>(work.memory[0]), count,
+                     static_cast<unsigned>(i));
     };
     job.out = [=](const Work& work) { device::copy_async(work.memory[1], work.memory[0], bytes, work.stream); };
     job.finish = [this, i, count](std::span<void* const> memory) {
       const auto* host = static_cast<const unsigned*>(memory[1]);
       bool right = true;
       for (std::size_t k = 0; k < count; ++k) right &= host[k] == k + i;
+      results_[i] = right ? Seen::right : Seen::wrong;
+    };
+    jobs_.push_back(std::move(job));
+  }
+
+  /// Adds its index to numbers and stores the sums apart: inputs of `bytes`, which the kernel reads last, and results
+  /// of `results`, no more than that, which it writes first.
+  void add_chunked_job(std::size_t bytes, std::size_t results) {
+    results = std::min(results, bytes);
+    const std::size_t i = jobs_.size(), count = bytes / sizeof(unsigned), kept = results / sizeof(unsigned);
+    if (results_.size() <= i) results_.resize(i + 1);
+    Job job{.name = "job " + std::to_string(i),
+            .memory = {{Kind::chunked, bytes, Phase::in, Phase::kernel},
+                       {Kind::chunked, results, Phase::kernel, Phase::finish},
+                       {Kind::pinned, bytes}}};
+    job.in = [=](const Work& work) {
+      auto* host = static_cast<unsigned*>(work.memory[2]);
+      for (std::size_t k = 0; k < count; ++k) host[k] = static_cast<unsigned>(k);
+      device::copy_async(work.memory[0], host, bytes, work.stream);
+    };
+    job.kernel = [=](const Work& work) {
+      device::launch(work.stream, ISTHMUS_KERNEL(add_ends), kShape, static_cast<const unsigned*>(work.memory[0]), count,
+                     static_cast<unsigned*>(work.memory[1]), kept, static_cast<unsigned>(i));
+    };
+    job.out = [=](const Work& work) { device::copy_async(work.memory[2], work.memory[1], results, work.stream); };
+    job.finish = [this, i, kept, count](std::span<void* const> memory) {
+      const auto* host = static_cast<const unsigned*>(memory[2]);
+      bool right = true;
+      for (std::size_t k = 0; k < kept; ++k) right &= host[k] == k + (count - 1 - k) + i;
       results_[i] = right ? Seen::right : Seen::wrong;
     };
     jobs_.push_back(std::move(job));
@@ -65,7 +102,8 @@ class Jobs {
 };
 
 /// A batch that hangs ends the test program, with what it was doing in the message.
-Result run_watched(const Jobs& jobs, const Options& options, const std::string& what = {}) {
+Result run_watched(const Jobs& jobs, Options options, const std::string& what = {}) {
+  options.force = true;  // emulated times say nothing about what pays
   auto running = std::async(std::launch::async, [&] { return run(jobs.all(), options); });
   if (running.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
     std::fprintf(stderr, "the batch hangs: %s %s\n", std::string(name(options.mode)).c_str(), what.c_str());
@@ -96,7 +134,7 @@ class Pipeline : public testing::Test {
 
 TEST_F(Pipeline, EveryModeAndKindGivesRightResults) {
   for (const Mode mode : kModes) {
-    for (const Kind kind : {Kind::device, Kind::pool, Kind::managed}) {
+    for (const Kind kind : kDeviceKinds) {
       for (const int threads : {1, 3}) {
         Jobs jobs(12, kind);
         const auto result = run_watched(jobs, {.mode = mode, .depth = 4, .allocating_threads = threads});
@@ -185,7 +223,7 @@ TEST_F(Pipeline, AJobThatFailsCancelsNothingButItself) {
     };
   };
   for (const Mode mode : kModes) {
-    for (const Kind kind : {Kind::device, Kind::pool, Kind::managed}) {
+    for (const Kind kind : kDeviceKinds) {
       Jobs jobs(8, kind);
       jobs[1].in = fail_after(jobs[1].in);
       jobs[2].kernel = fail_after(jobs[2].kernel);
@@ -277,15 +315,20 @@ TEST_F(Pipeline, JobsThatNeverFitDoNotWaitForEachOther) {
 TEST_F(Pipeline, WhateverCallFailsNothingHangsOrLeaks) {
   for (const auto call : device::injectable_calls()) {
     for (const Mode mode : kModes) {
+      bool made = true;  // by a batch: most calls are not
       for (const std::string kind : {"", ":oom", ":lost"}) {
         for (const int nth : {1, 2, 5, 9}) {
+          if (!made) continue;
           const std::string injection = std::string(call) + ":" + std::to_string(nth) + kind;
-          Jobs jobs(5, nth % 2 == 0 ? Kind::device : Kind::pool);
+          Jobs jobs(0);  // chunks have a test of their own
+          for (std::size_t i = 0; i < 5; ++i) jobs.add_job(i % 2 == 0 ? Kind::device : Kind::pool, 4096);
           device::set_injection(injection);
           try {
             const auto result = run_watched(jobs, {.mode = mode, .allocating_threads = 2}, injection);
             device::set_injection("");
             ASSERT_EQ(result.jobs.size(), 5u);
+            if (nth == 1)
+              made = std::any_of(result.jobs.begin(), result.jobs.end(), [](const auto& job) { return job.failure; });
             for (std::size_t i = 0; i < 5; ++i) {
               if (result.jobs[i].error.empty()) {
                 EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << injection << " " << name(mode) << " " << i;
@@ -306,6 +349,169 @@ TEST_F(Pipeline, WhateverCallFailsNothingHangsOrLeaks) {
       }
     }
   }
+}
+
+TEST_F(Pipeline, ChunkedJobsShareAMemoryThatHoldsNoTwoOfThem) {
+  // Inputs go after the kernel, results come before it: 4 of 6 units a job at first, under a cap of 8.
+  constexpr std::size_t kUnit = 256 << 10;
+  for (const Mode mode : kModes) {
+    for (const int threads : {1, 3}) {
+      Jobs jobs(0);
+      for (std::size_t i = 0; i < 12; ++i) jobs.add_chunked_job(4 * kUnit, 2 * kUnit);
+      const Options options{
+          .mode = mode, .depth = 3, .allocating_threads = threads, .device_limit = 8 * kUnit, .chunk_bytes = kUnit / 2};
+      const auto result = run_watched(jobs, options);
+      for (std::size_t i = 0; i < 12; ++i) {
+        EXPECT_EQ(result.jobs[i].error, "") << name(mode);
+        EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << name(mode) << " " << i;
+      }
+      EXPECT_LE(result.peak_device_bytes, options.device_limit);
+      EXPECT_GE(result.peak_device_bytes, 6 * kUnit);
+      if (mode != Mode::serial) {  // the next job had begun to allocate before this one was released
+        int early = 0;
+        for (std::size_t i = 1; i < 12; ++i)
+          early += result.jobs[i].allocate.begin < result.jobs[i - 1].release.begin ? 1 : 0;
+        EXPECT_GT(early, 0) << name(mode);
+      }
+      expect_nothing_held();
+    }
+  }
+}
+
+TEST_F(Pipeline, ACapThatPlainOverlapCannotKeepIsRefusedAndChunksFinish) {
+  constexpr std::size_t kUnit = 256 << 10;
+  for (const bool chunked : {false, true}) {
+    Jobs jobs(0);
+    for (std::size_t i = 0; i < 6; ++i) {
+      jobs.add_chunked_job(4 * kUnit, 2 * kUnit);
+      for (auto& request : jobs[i].memory)
+        if (!chunked && request.kind == Kind::chunked) request.kind = Kind::device;
+      // So that the next one finds the first still there.
+      jobs[i].finish = [before = jobs[i].finish](std::span<void* const> memory) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        before(memory);
+      };
+    }
+    const auto result = run_watched(jobs, {.mode = Mode::overlap_all,
+                                           .depth = 2,
+                                           .device_limit = 8 * kUnit,
+                                           .wait_for_room = chunked,
+                                           .chunk_bytes = kUnit / 2});
+    int failed = 0;
+    for (std::size_t i = 0; i < 6; ++i) {
+      const auto& error = result.jobs[i].error;
+      EXPECT_EQ(jobs.seen(i) == Jobs::Seen::right, error.empty());
+      if (error.empty()) continue;
+      ++failed;
+      EXPECT_NE(error.find("where jobs may hold 2097152"), std::string::npos) << error;
+    }
+    EXPECT_EQ(failed > 0, !chunked);
+    expect_nothing_held();
+  }
+}
+
+TEST_F(Pipeline, ChunkedJobsAndOthersWaitForEachOther) {
+  use("memory=2MiB");
+  for (const Mode mode : {Mode::overlap_alloc, Mode::overlap_all, Mode::recycled}) {
+    for (const int threads : {1, 2, 4}) {
+      for (const std::size_t limit : {std::size_t{0}, std::size_t{2} << 20}) {
+        Jobs jobs(0);
+        for (std::size_t i = 0; i < 24; ++i) {
+          if (i % 3 == 0) {
+            jobs.add_job(Kind::device, (1 + i * 7 % 16) << 16);
+          } else {
+            jobs.add_chunked_job((2 + i * 5 % 16) << 16, (1 + i * 3 % 8) << 16);
+          }
+        }
+        jobs.add_chunked_job(4 << 20, 1 << 16);  // never fits
+        const auto result = run_watched(
+            jobs, {.mode = mode, .depth = 6, .allocating_threads = threads, .device_limit = limit, .chunk_bytes = 1});
+        for (std::size_t i = 0; i < 24; ++i) {
+          EXPECT_EQ(result.jobs[i].error, "") << name(mode) << " " << threads << " " << i;
+          EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << i;
+        }
+        EXPECT_NE(result.jobs[24].error, "");
+        expect_nothing_held();
+      }
+    }
+  }
+}
+
+TEST_F(Pipeline, WhateverCallFailsWithChunksNothingHangsOrLeaks) {
+  for (const std::string call : {"memory_granularity", "reserve_addresses", "create_memory", "map_memory", "set_access",
+                                 "unmap_memory", "release_memory", "release_addresses"}) {
+    for (const Mode mode : kModes) {
+      for (const std::string kind : {"", ":oom", ":lost"}) {
+        for (const int nth : {1, 2, 5, 12}) {
+          const std::string injection = call + ":" + std::to_string(nth) + kind;
+          Jobs jobs(0);
+          for (std::size_t i = 0; i < 5; ++i) {
+            if (i == 2) {
+              jobs.add_job(Kind::vmm, 1 << 16);
+            } else {
+              jobs.add_chunked_job(2 << 16, 1 << 16);
+            }
+          }
+          device::set_injection(injection);
+          try {
+            const auto result = run_watched(
+                jobs, {.mode = mode, .allocating_threads = 2, .device_limit = 5 << 16, .chunk_bytes = 1}, injection);
+            device::set_injection("");
+            for (std::size_t i = 0; i < 5; ++i) {
+              if (result.jobs[i].error.empty()) {
+                EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << injection << " " << name(mode) << " " << i;
+              } else {
+                EXPECT_TRUE(result.jobs[i].failure);
+              }
+            }
+          } catch (const device::Error&) {
+            device::set_injection("");
+          }
+          // What could not be unmapped, released or freed is lost; all else must be back.
+          const bool gives_back = call == "unmap_memory" || call.starts_with("release");
+          if (!gives_back) {
+            EXPECT_EQ(device::memory_info().free, free_) << injection << " " << name(mode);
+          }
+          device::emulator::reset();
+          free_ = device::memory_info().free;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Pipeline, OverlapsOnlyWhatPays) {
+  // Jobs that sleep on the host while they allocate nothing: there is nothing that overlap could hide.
+  Jobs quick(8);
+  Costs costs;
+  auto result = run(quick.all(), {.mode = Mode::overlap_all, .costs = &costs});
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(quick.seen(i), Jobs::Seen::right);
+  EXPECT_TRUE(costs.known());
+  EXPECT_FALSE(result.reason.empty());
+
+  // finish and in, both long and of different threads, can hide behind each other.
+  Jobs slow(8);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(15)); };
+    slow[i].in = [pause, before = slow[i].in](const Work& work) { pause(), before(work); };
+    slow[i].finish = [pause, before = slow[i].finish](std::span<void* const> memory) { pause(), before(memory); };
+  }
+  Costs slow_costs;
+  result = run(slow.all(), {.mode = Mode::overlap_all, .costs = &slow_costs});
+  EXPECT_EQ(result.mode, Mode::overlap_all) << result.reason;
+  EXPECT_TRUE(slow_costs.overlapped.contains(Mode::overlap_all));
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(slow.seen(i), Jobs::Seen::right);
+  // Only the first two of the first batch ran alone.
+  EXPECT_LE(result.jobs[0].release.end, result.jobs[1].allocate.begin);
+  EXPECT_LT(result.jobs[3].allocate.begin, result.jobs[2].release.end);
+  result = run(slow.all(), {.mode = Mode::overlap_all, .costs = &slow_costs});
+  EXPECT_LT(result.jobs[1].allocate.begin, result.jobs[0].release.end);
+
+  // Where a batch before was slower than jobs one after the other, the next one is not overlapped, but where forced.
+  slow_costs.overlapped[Mode::overlap_all] = {.job = 1.0, .batches = 2};
+  EXPECT_EQ(run(slow.all(), {.mode = Mode::overlap_all, .costs = &slow_costs}).mode, Mode::serial);
+  EXPECT_EQ(run(slow.all(), {.mode = Mode::overlap_all, .force = true, .costs = &slow_costs}).mode, Mode::overlap_all);
+  expect_nothing_held();
 }
 
 TEST_F(Pipeline, OptionsThatMakeNoSenseAreRefused) {

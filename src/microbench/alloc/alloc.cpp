@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "device/mapped_memory.hpp"
 #include "memory/host_block.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
@@ -16,6 +17,7 @@
 #include "microbench/alloc/allocators.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/calls.hpp"
+#include "microbench/keeping_pool.hpp"
 #include "microbench/need.hpp"
 
 namespace isthmus::microbench::alloc {
@@ -41,27 +43,6 @@ class DefaultMalloc {
   }
   DefaultMalloc(const DefaultMalloc&) = delete;
   DefaultMalloc& operator=(const DefaultMalloc&) = delete;
-
- private:
-  bool wanted_;
-};
-
-/// A pool that keeps what it got for the life of a scope, as programs that use pools want it.
-class KeepingPool {
- public:
-  explicit KeepingPool(bool wanted) : wanted_(wanted) {
-    if (wanted) device::set_pool_release_threshold(UINT64_MAX);
-  }
-  ~KeepingPool() {
-    if (!wanted_) return;
-    try {
-      device::set_pool_release_threshold(0);
-      device::synchronize();          // gives the memory back
-    } catch (const device::Error&) {  // the first failure is the one to report
-    }
-  }
-  KeepingPool(const KeepingPool&) = delete;
-  KeepingPool& operator=(const KeepingPool&) = delete;
 
  private:
   bool wanted_;
@@ -194,10 +175,7 @@ std::size_t blocks_at_once(const Case& c) {
 std::size_t held(const Allocator& way, std::size_t bytes) {
   if (way.name == "huge")
     return (bytes + memory::huge_page_size() - 1) / memory::huge_page_size() * memory::huge_page_size();
-  if (way.name == "vmm") {
-    const std::size_t unit = device::memory_granularity();
-    return (bytes + unit - 1) / unit * unit;
-  }
+  if (way.name == "vmm") return device::mapped_bytes(bytes);
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "device/mapped_memory.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 
@@ -53,39 +54,6 @@ bool maps_host(const DeviceInfo& info) {
   return info.can_map_host;
 }
 
-std::size_t whole_units(const Request& request) {
-  return rounded(request.bytes, device::memory_granularity());
-}
-
-/// Addresses, memory and access, one call each; the handle is given up at once, so that the mapping owns the memory.
-void* map_device_memory(const Request& request) {
-  const std::size_t bytes = whole_units(request);
-  void* addresses = device::reserve_addresses(bytes);
-  bool mapped = false;
-  try {
-    const auto memory = device::create_memory(bytes);
-    try {
-      device::map_memory(addresses, memory);
-      mapped = true;
-    } catch (...) {
-      device::release_memory(memory);
-      throw;
-    }
-    device::release_memory(memory);
-    device::set_access(addresses, bytes, device::selected(), device::Access::read_write);
-  } catch (...) {
-    if (mapped) device::unmap_memory(addresses, bytes);
-    device::release_addresses(addresses, bytes);
-    throw;
-  }
-  return addresses;
-}
-void unmap_device_memory(void* pointer, const Request& request) {
-  const std::size_t bytes = whole_units(request);
-  device::unmap_memory(pointer, bytes);
-  device::release_addresses(pointer, bytes);
-}
-
 // Names as placements have them, where there is one of the kind.
 constexpr std::array kAllocators{
     Allocator{"malloc", "malloc", true, true, false, true, false, PointerKind::unregistered,
@@ -111,7 +79,11 @@ constexpr std::array kAllocators{
               [](void* pointer, const Request& request) { device::free_pooled(pointer, *request.stream); },
               [](const DeviceInfo& info) { return info.memory_pools; }},
     Allocator{"vmm", "addresses reserved, device memory created, mapped and given access", false, false, true, false,
-              true, PointerKind::device, map_device_memory, unmap_device_memory,
+              true, PointerKind::device,
+              [](const Request& request) { return device::malloc_mapped(device::mapped_bytes(request.bytes)); },
+              [](void* pointer, const Request& request) {
+                device::free_mapped(pointer, device::mapped_bytes(request.bytes));
+              },
               [](const DeviceInfo& info) { return info.virtual_memory; }},
     Allocator{"pinned", "host memory, page-locked", true, false, true, true, false, PointerKind::pinned,
               pinned<false, false>, free_pinned, nullptr},

@@ -1,8 +1,7 @@
 // C = A·B in fp32 on row-major matrices whose rows are padded to 128 bytes.
 
-#include <cmath>
-
 #include "microbench/kernels/choices.hpp"
+#include "microbench/kernels/plain.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -250,16 +249,9 @@ void run(Case& c) {
   c.chunks(divide_up(m, unit));
   c.traffic({.bytes_read = 4.0 * m * k + 4.0 * k * n, .bytes_written = 4.0 * m * n, .flops = 2.0 * m * n * k});
 
-  // k products added one after the other: k roundings of sums whose standard deviation grows as sqrt(k)/3, so that k
-  // roundings of 2^-24 of ten such deviations hold with room to spare, and one wrong product of k does not.
-  const double tolerance = static_cast<double>(k) * 0x1p-24 * (2 + 10 * std::sqrt(static_cast<double>(k)) / 3);
-  const auto expected = [=](std::size_t i) {
-    const std::size_t row = i / n, column = i % n;
-    double sum = 0;
-    for (std::size_t l = 0; l < k; ++l) sum += double{a_values(row * k + l)} * b_values(l * n + column);
-    return sum;
-  };
-  c.verify(out, expected, {.absolute = tolerance, .relative = 0}, "double dot products");
+  c.verify(
+      out, [=](std::size_t i) { return gemm_element(i / n, i % n, n, k, a_values, b_values); },
+      {.absolute = gemm_tolerance(k), .relative = 0}, "double dot products");
 
   const auto measure = [&](auto kernel, auto tile, std::size_t shared_bytes) {
     using Tile = decltype(tile);
@@ -308,4 +300,13 @@ Workload workload() {
 const Registration registration = workload();
 
 }  // namespace
+
+void queue_gemm(device::Stream& stream, const float* a, const float* b, float* c, std::size_t m, std::size_t n,
+                std::size_t k) {
+  using Tile = Tile128x16;
+  const auto blocks = static_cast<unsigned>(divide_up(m, Tile::rows) * divide_up(n, Tile::columns));
+  launch(stream, device::Kernel{"gemm_none", gemm_none<Tile>}, {.grid = blocks, .block = threads}, a, b, c,
+         Problem{m, n, k, row_pitch<float>(k), row_pitch<float>(n), row_pitch<float>(n)});
+}
+
 }  // namespace isthmus::microbench

@@ -1,8 +1,7 @@
 // y = A·x, A dense, row-major, rows padded to 128 bytes.
 
-#include <cmath>
-
 #include "microbench/kernels/choices.hpp"
+#include "microbench/kernels/plain.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -141,17 +140,9 @@ void run(Case& c) {
   c.chunks(divide_up(rows, unit));
   c.traffic({.bytes_read = 4.0 * rows * cols + 4.0 * cols, .bytes_written = 4.0 * rows, .flops = 2.0 * rows * cols});
 
-  // A thread adds cols/threads products one after the other, then the block adds in a tree: so many roundings of at
-  // most the sum of |a·x|, 1/4 a product on average and never twice that over thousands.
-  const double roundings = 8 + 4.0 * divide_up(cols, 4 * std::size_t{threads}) + std::log2(threads);
-  const double tolerance =
-      roundings * 0x1p-23 * std::min(static_cast<double>(cols), 64 + 0.5 * static_cast<double>(cols));
-  const auto expected = [=](std::size_t i) {
-    double sum = 0;
-    for (std::size_t j = 0; j < cols; ++j) sum += double{a_values(i * cols + j)} * x_values(j);
-    return sum;
-  };
-  c.verify(y, expected, {.absolute = tolerance, .relative = 0}, "double dot products");
+  c.verify(
+      y, [=](std::size_t i) { return gemv_element(i, cols, a_values, x_values); },
+      {.absolute = gemv_tolerance(cols, threads), .relative = 0}, "double dot products");
 
   const auto measure = [&](auto kernel, std::size_t shared_bytes, unsigned waves) {
     const auto shape = prepare(c, kernel, threads, shared_bytes, divide_up(rows, group_rows), waves);
@@ -197,4 +188,14 @@ Workload workload() {
 const Registration registration = workload();
 
 }  // namespace
+
+void queue_gemv(device::Stream& stream, const float* a, std::size_t pitch, const float* x, float* y, std::size_t rows,
+                std::size_t cols) {
+  constexpr unsigned threads = 256;
+  const auto blocks = static_cast<unsigned>(divide_up(rows, group_rows));
+  launch(stream, ISTHMUS_KERNEL(gemv_none),
+         {.grid = blocks, .block = threads, .shared_bytes = group_rows * threads * sizeof(float)}, a, pitch, x, y, rows,
+         cols);
+}
+
 }  // namespace isthmus::microbench

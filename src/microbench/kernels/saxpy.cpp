@@ -1,6 +1,7 @@
 // y = a·x + y on two vectors, in place, `iterations` times an element.
 
 #include "microbench/kernels/choices.hpp"
+#include "microbench/kernels/plain.hpp"
 #include "microbench/kernels/shared_reuse.hpp"
 
 namespace isthmus::microbench {
@@ -10,7 +11,7 @@ using namespace harness;
 using device::BulkBarrier;
 using device::TilePipeline;
 
-constexpr float a = 0.3125f;
+constexpr float a = kSaxpyFactor;
 
 using Tiles = Choices<256, 512, 1024, 2048, 4096, 8192, 16384>;
 constexpr std::size_t unit = 16384;  // elements in one unit of `streamed`: whole tiles of any size
@@ -124,9 +125,8 @@ void run(Case& c) {
   c.chunks(divide_up(n, unit));
   c.traffic({.bytes_read = 8.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
 
-  // Each step rounds once or twice, by at most 2^-23 of the largest value so far, 1 + k·a.
   c.verify(y, [=](std::size_t i) { return double{y_values(i)} + iterations * double{a} * x_values(i); },
-           {.absolute = iterations * 0x1p-23 * (1 + iterations * double{a}), .relative = 0});
+           {.absolute = saxpy_tolerance(iterations), .relative = 0});
 
   const auto elements = [&](const Launch& at) { return std::min(at.chunk.count * unit, n - at.chunk.first * unit); };
   if (staging == Staging::none) {
@@ -173,4 +173,11 @@ Workload workload() {
 const Registration registration = workload();
 
 }  // namespace
+
+void queue_saxpy(device::Stream& stream, const float* x, float* y, std::size_t n) {
+  constexpr unsigned threads = 256;
+  const auto blocks = static_cast<unsigned>(divide_up(n, std::uint64_t{threads} * vectors_per_thread * 4));
+  launch(stream, ISTHMUS_KERNEL(saxpy_none), {.grid = blocks, .block = threads}, x, y, n, 1u);
+}
+
 }  // namespace isthmus::microbench

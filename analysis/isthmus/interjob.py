@@ -1,0 +1,519 @@
+"""Batches of GPU jobs: `python -m isthmus.interjob FILE…` says when overlapping them is worth it, and how.
+
+From the phases of one job that ran alone (interjob/* records) a batch is predicted by letting its jobs pass through
+what they share: the threads that allocate, the one that queues, the device's streams, the one that releases. Each takes
+jobs in their order, and no more jobs hold memory than the depth allows. What the study measured stands beside it.
+
+    python -m isthmus.interjob FILE…                      advice for each record, and the error of the prediction
+    python -m isthmus.interjob FILE… --job in=64MiB out=16KiB flops=33.5e6 [jobs=16 allocation=pool host=pinned]
+                                                          advice for a job declared by what it moves and computes
+    python -m isthmus.interjob FILE… --timeline PICTURE.svg [--mode overlap_all]
+                                                          the last batch of the first record as a picture
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import html
+import itertools
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+from isthmus import records
+
+FAMILY = "interjob/"
+MODES = ("overlap_alloc", "overlap_all", "recycled")
+#: Predictions closer than this are no reason to overlap.
+WORTH = 1.05
+#: The depths that advice chooses from; a shallower one that is as good is better, since it holds less memory.
+DEPTHS = (2, 3, 4, 6, 8)
+#: Calls that wait for all that the device has been given (cudaFree and its like), by kind of memory.
+SYNCHRONISING = {"device", "managed"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Phases:
+    """Seconds of one job's phases, run alone; `job` is all of it, waits between the phases included."""
+
+    allocate: float
+    submit: float
+    copy_in: float
+    kernel: float
+    copy_out: float
+    finish: float
+    release: float
+    job: float
+    wake: float = 0.0
+
+    @property
+    def waits(self) -> float:
+        """What no phase but `submit` accounts for: until the device begins, and until the host sees that it is done."""
+        named = self.allocate + self.copy_in + self.kernel + self.copy_out + self.finish + self.release
+        return max(self.job - named, 0.0)
+
+    @property
+    def lead(self) -> float:
+        """From the first call that queues until the device begins; it works beside the calls that follow."""
+        return min(self.waits, self.submit)
+
+    @property
+    def tail(self) -> float:
+        """From the last copy's end until the host sees it."""
+        return self.waits - self.lead
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    jobs: int
+    allocation: str = "device"
+    host: str = "pinned"
+    threads: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    mode: str
+    depth: int
+    seconds: float
+    busiest: str
+
+
+def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
+    """Seconds of a batch in a mode, and what was busy for the largest part of it. Raises ValueError for a mode that
+    there is not."""
+    if mode == "serial":
+        return Prediction("serial", 1, batch.jobs * phases.job, "everything")
+    if mode not in MODES:
+        raise ValueError(f"there is no mode {mode!r}: choose serial, {', '.join(MODES)}")
+    recycled, together = mode == "recycled", mode == "overlap_alloc"
+    waits_for_all = batch.allocation in SYNCHRONISING and not recycled
+    free = [0.0] * batch.threads  # when each allocating thread has time
+    submitting = releasing = 0.0
+    lanes = {"in": 0.0, "kernel": 0.0, "out": 0.0}
+    busy = dict.fromkeys(("allocating", "submitting", "in", "kernel", "out", "releasing"), 0.0)
+    submitted: list[float] = []
+    ended: list[float] = []
+    released: list[float] = []
+
+    def begin_next():
+        """The next job up to the end of its last copy."""
+        nonlocal submitting
+        index = len(submitted)
+        # Memory: the first jobs' is fresh; where it is recycled, the others get what a job before them gave back.
+        thread = min(range(batch.threads), key=free.__getitem__)
+        start = max(free[thread], released[index - depth] if index >= depth else 0.0)
+        allocate = 0.0 if recycled and index >= depth else phases.allocate
+        free[thread] = start + allocate + phases.wake
+        begin = max(submitting, free[thread]) + phases.wake
+        submitting = begin + phases.submit
+        at = begin + phases.lead
+        for lane, seconds in (("in", phases.copy_in), ("kernel", phases.kernel), ("out", phases.copy_out)):
+            start = max(at, max(lanes.values()) if together else lanes[lane])
+            at = lanes[lane] = start + seconds
+            busy[lane] += seconds
+        busy["allocating"] += allocate / batch.threads
+        busy["submitting"] += phases.submit
+        submitted.append(submitting)
+        ended.append(at)
+
+    for index in range(batch.jobs):
+        while len(submitted) < min(index + depth, batch.jobs):
+            begin_next()
+        release = 0.0 if recycled else phases.release
+        releasing = max(releasing, ended[index] + phases.tail) + phases.finish
+        if waits_for_all:
+            queued = [end for when, end in zip(submitted, ended, strict=True) if when <= releasing]
+            releasing = max(releasing, *queued)
+        releasing += release
+        busy["releasing"] += phases.finish + release
+        released.append(releasing)
+    if recycled:
+        releasing += min(depth, batch.jobs) * phases.release
+        busy["releasing"] += min(depth, batch.jobs) * phases.release
+    if together:
+        busy["stream"] = busy.pop("in") + busy.pop("kernel") + busy.pop("out")
+    return Prediction(mode, depth, releasing, max(busy, key=busy.__getitem__))
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    serial: Prediction
+    best: Prediction
+    worth: bool
+    reason: str
+
+
+def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
+    """The mode and the depth that are expected to be fastest, and whether they are worth it."""
+    serial = simulate(phases, batch, "serial", 1)
+    best = None
+    for mode, depth in itertools.product(modes, sorted(depths)):
+        tried = simulate(phases, batch, mode, depth)
+        if best is None or tried.seconds < 0.99 * best.seconds:
+            best = tried
+    gain = serial.seconds / best.seconds
+    parts = {
+        "allocating": phases.allocate,
+        "queueing": phases.submit,
+        "copying in": phases.copy_in,
+        "the kernel": phases.kernel,
+        "copying out": phases.copy_out,
+        "looking at results": phases.finish,
+        "releasing": phases.release,
+        "waiting between the phases": phases.tail,
+    }
+    largest = max(parts, key=parts.__getitem__)
+    share = parts[largest] / phases.job if phases.job else 0.0
+    if gain < WORTH:
+        reason = f"{largest} is {share:.0%} of a job, and the rest that it could hide is too little"
+    else:
+        reason = f"{best.busiest} stays busy, and {share:.0%} of a job alone is {largest}"
+    return Advice(serial, best, gain >= WORTH, reason)
+
+
+# --- records ------------------------------------------------------------------------------------------
+
+
+def of_study(cases: list[dict]) -> list[dict]:
+    """Records of the study that were measured."""
+    return [
+        case
+        for case in cases
+        if case["workload"].startswith(FAMILY) and not case["skipped"] and not case["error"] and case["metrics"]
+    ]
+
+
+def medians(case: dict) -> dict[str, float]:
+    return {name: m["median"] for name, m in records.metrics(case).items() if m["median"] is not None}
+
+
+def phases_of(case: dict) -> Phases:
+    """The phases of a job as the record's serial batches had them. Raises RecordError where one is missing."""
+    found = medians(case)
+    names = ("allocate", "submit", "in", "kernel", "out", "finish", "release", "job")
+    missing = [f"serial_{name}" for name in names if f"serial_{name}" not in found]
+    if missing:
+        raise records.RecordError(f"{label(case)} has no {', '.join(missing)}: it says nothing of a job alone")
+    return Phases(*(found[f"serial_{name}"] for name in names), wake=found.get("thread_wake", 0.0))
+
+
+def batch_of(case: dict) -> Batch:
+    axes = case["axes"]
+    return Batch(axes["jobs"], axes["allocation"], axes["host"], axes["threads"])
+
+
+def label(case: dict) -> str:
+    axes = case["axes"]
+    text = f"{case['workload'].removeprefix(FAMILY)} {axes['n']}² ×{axes['jobs']} {axes['allocation']}"
+    if axes["host"] != "pinned":
+        text += f" {axes['host']}"
+    if axes["threads"] != 1:
+        text += f" {axes['threads']} threads"
+    if axes["depth"] != 3:
+        text += f" depth {axes['depth']}"
+    return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Error:
+    """Of a prediction: measured and predicted seconds of one mode of one record."""
+
+    case: str
+    mode: str
+    measured: float
+    predicted: float
+
+    @property
+    def relative(self) -> float:
+        return self.predicted / self.measured - 1
+
+
+def errors(case: dict) -> list[Error]:
+    """Of the serial time and of each mode that was overlapped by force, at the record's depth; none where a cap was
+    set, since jobs then wait for room."""
+    if case["axes"]["cap"] or not case["axes"]["force"]:
+        return []
+    found, phases, batch = medians(case), phases_of(case), batch_of(case)
+    return [
+        Error(label(case), mode, found[f"{mode}_time"], simulate(phases, batch, mode, case["axes"]["depth"]).seconds)
+        for mode in ("serial", *MODES)
+        if f"{mode}_time" in found
+    ]
+
+
+def picked_loss(case: dict) -> float | None:
+    """How much slower the mode that advice picks is than the best that was measured (0: it is the best); None where
+    there is no choice."""
+    found = medians(case)
+    measured = {mode: found[f"{mode}_time"] for mode in ("serial", *MODES) if f"{mode}_time" in found}
+    if len(measured) < 3 or not errors(case):
+        return None
+    overlapped = [mode for mode in measured if mode != "serial"]
+    advice = advise(phases_of(case), batch_of(case), overlapped, [case["axes"]["depth"]])
+    picked = advice.best.mode if advice.worth else "serial"
+    return measured[picked] / min(measured.values()) - 1
+
+
+# --- a job that is only declared ----------------------------------------------------------------------
+
+
+def _line(points: list[tuple[float, float]]):
+    """Least squares through (bytes, seconds), in relative error so that small sizes count; never below zero."""
+    if len({x for x, _ in points}) < 2:
+        x, y = points[0]
+        return lambda bytes_: y * bytes_ / x if x else y
+    weights = [1 / max(y, 1e-9) ** 2 for _, y in points]
+    total = sum(weights)
+    mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
+    mean_y = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / total
+    spread = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    slope = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, points, strict=True)) / spread
+    return lambda bytes_: max(mean_y + slope * (bytes_ - mean_x), 0.0)
+
+
+def declared(cases: list[dict], batch: Batch, bytes_in: float, bytes_out: float, flops: float) -> Phases:
+    """The phases of a job that moves so many bytes and computes so much, by what this machine's records say of jobs in
+    the same memory: lines through the times of copies and calls, and the best rate of a kernel by arithmetic and by
+    memory. Raises RecordError where no record is of that memory."""
+    alike = [
+        case
+        for case in of_study(cases)
+        if case["axes"]["allocation"] == batch.allocation and case["axes"]["host"] == batch.host
+    ]
+    if not alike:
+        raise records.RecordError(f"no record is of {batch.allocation} memory with {batch.host} host memory")
+    samples = [(records.metrics(case), medians(case), phases_of(case)) for case in alike]
+    held = bytes_in + bytes_out
+
+    def by(size, seconds, at):
+        return _line([(size(m, v), seconds(p)) for m, v, p in samples])(at)
+
+    allocate = by(lambda m, v: v["job_bytes"], lambda p: p.allocate, held)
+    release = by(lambda m, v: v["job_bytes"], lambda p: p.release, held)
+    copy_in = by(lambda m, v: m["serial_in"]["bytes_moved"], lambda p: p.copy_in, bytes_in)
+    copy_out = by(lambda m, v: m["serial_out"]["bytes_moved"], lambda p: p.copy_out, bytes_out)
+    arithmetic = max(v["job_flops"] / p.kernel for _, v, p in samples if p.kernel > 0)
+    traffic = max(v["job_bytes"] / p.kernel for _, v, p in samples if p.kernel > 0)
+    shortest = min(p.kernel for _, _, p in samples)
+    kernel = max(flops / arithmetic, held / traffic, shortest)
+    submit = statistics.median(p.submit for _, _, p in samples)
+    waits = statistics.median(p.waits for _, _, p in samples)
+    finish = statistics.median(p.finish for _, _, p in samples)
+    job = allocate + copy_in + kernel + copy_out + finish + release + waits
+    wake = statistics.median(p.wake for _, _, p in samples)
+    return Phases(allocate, submit, copy_in, kernel, copy_out, finish, release, job, wake)
+
+
+# --- words --------------------------------------------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def sentence(name: str, advice: Advice) -> str:
+    gain = advice.serial.seconds / advice.best.seconds
+    if not advice.worth:
+        return f"{name}: not worth it, {duration(advice.serial.seconds)} serially ({advice.reason})"
+    return (
+        f"{name}: {advice.best.mode}, depth {advice.best.depth}, {duration(advice.best.seconds)} instead of"
+        f" {duration(advice.serial.seconds)}, {gain:.2f}× ({advice.reason})"
+    )
+
+
+def table_of_errors(cases: list[dict]) -> str:
+    """Predicted beside measured, and what the issue asks of both: how many are within 15%, and the modes picked."""
+    rows = [error for case in cases for error in errors(case)]
+    if not rows:
+        return "no record of a forced batch without a cap: nothing to hold predictions against"
+    width = max(len(row.case) for row in rows)
+    lines = [f"{'jobs':{width}}  {'mode':13}  {'measured':>9}  {'predicted':>9}   error"]
+    lines += [
+        f"{row.case:{width}}  {row.mode:13}  {duration(row.measured):>9}  {duration(row.predicted):>9}"
+        f"  {row.relative:+6.0%}"
+        for row in rows
+    ]
+    near = sum(abs(row.relative) <= 0.15 for row in rows)
+    lines.append(f"within 15%: {near} of {len(rows)} ({near / len(rows):.0%})")
+    losses = [loss for loss in map(picked_loss, cases) if loss is not None]
+    if losses:
+        good = sum(loss <= 0.05 for loss in losses)
+        lines.append(f"mode picked within 5% of the best: {good} of {len(losses)}, worst {max(losses):+.0%}")
+    return "\n".join(lines)
+
+
+# --- a picture ----------------------------------------------------------------------------------------
+
+_PHASES = ("allocate", "in", "kernel", "out", "finish", "release")
+# Of one lightness step each, so that they stay apart in grey and for the colour-blind (Okabe and Ito).
+_COLOURS = ("#E69F00", "#56B4E9", "#0072B2", "#009E73", "#999999", "#D55E00")
+
+
+def spans_of(case: dict, mode: str) -> list[list[tuple[float, float]]]:
+    """Per job its phases' (begin, end) in seconds. Raises RecordError for a record that has none of that mode."""
+    text = case.get("notes", {}).get(f"{mode}_timeline")
+    if text is None:
+        raise records.RecordError(f"{label(case)} has no timeline of {mode}")
+    try:
+        jobs = json.loads(text)
+        if not jobs:
+            raise ValueError("no job")
+        spans = []
+        for job in jobs:
+            if len(job) != 2 * len(_PHASES) or not all(math.isfinite(value) for value in job):
+                raise ValueError(f"a job of {len(job)} values")
+            spans.append([(job[2 * i] / 1e6, job[2 * i + 1] / 1e6) for i in range(len(_PHASES))])
+    except (ValueError, TypeError) as error:
+        raise records.RecordError(f"{label(case)}: its timeline of {mode} cannot be read ({error})") from None
+    return spans
+
+
+def _ticks(longest: float) -> list[float]:
+    step = 10 ** math.floor(math.log10(longest))
+    for part in (0.1, 0.2, 0.5, 1, 2):
+        if longest / (part * step) <= 10:
+            step *= part
+            break
+    return [i * step for i in range(math.floor(longest / step) + 1)]
+
+
+def svg(case: dict, modes: list[str]) -> str:
+    """Jobs × phases over time, one panel a mode, all on one scale, so that the lengths compare."""
+    panels = [(mode, spans_of(case, mode)) for mode in modes]
+    longest = max(end for _, jobs in panels for job in jobs for _, end in job) or 1e-9
+    left, right, top, row, gap, wide = 70, 20, 64, 14, 46, 860
+    heights = [len(jobs) * row for _, jobs in panels]
+    height = top + sum(heights) + gap * len(panels)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + wide + right}" height="{height}"'
+        f' viewBox="0 0 {left + wide + right} {height}" font-family="sans-serif" font-size="11">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{left}" y="18" font-size="14">{html.escape(label(case))}</text>',
+    ]
+    at = left
+    for phase, colour in zip(_PHASES, _COLOURS, strict=True):
+        out.append(f'<rect x="{at}" y="28" width="12" height="10" fill="{colour}"/>')
+        out.append(f'<text x="{at + 16}" y="37">{phase}</text>')
+        at += 90
+    y = top
+    ticks = _ticks(longest)
+    for (mode, jobs), panel in zip(panels, heights, strict=True):
+        out.append(f'<text x="{left}" y="{y - 5}" font-weight="bold">{mode}</text>')
+        for tick in ticks:
+            x = left + wide * tick / longest
+            out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + panel}" stroke="#dddddd"/>')
+            out.append(
+                f'<text x="{x:.1f}" y="{y + panel + 13}" text-anchor="middle">{duration(tick) if tick else 0}</text>'
+            )
+        for index, job in enumerate(jobs):
+            line = y + index * row
+            out.append(f'<text x="{left - 6}" y="{line + 10}" text-anchor="end">job {index}</text>')
+            for phase, colour, (begin, end) in zip(_PHASES, _COLOURS, job, strict=True):
+                length = max(wide * (end - begin) / longest, 0.4)
+                out.append(
+                    f'<rect x="{left + wide * begin / longest:.2f}" y="{line + 1.5}" width="{length:.2f}"'
+                    f' height="{row - 3}" fill="{colour}"><title>job {index} {phase}:'
+                    f" {duration(max(end - begin, 0))}</title></rect>"
+                )
+        y += panel + gap
+    return "\n".join([*out, "</svg>", ""])
+
+
+# --- the command --------------------------------------------------------------------------------------
+
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
+
+
+def _amount(text: str) -> float:
+    for unit, scale in _UNITS.items():
+        if unit and text.endswith(unit):
+            return float(text.removesuffix(unit)) * scale
+    return float(text)
+
+
+def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
+    """`in=64MiB out=0 flops=1e9 jobs=16 …` as a batch and what its jobs move. Raises ValueError."""
+    given = {"in": 0.0, "out": 0.0, "flops": 0.0}
+    batch = Batch(16, "pool")
+    for word in words:
+        key, _, value = word.partition("=")
+        try:
+            if key in given:
+                given[key] = _amount(value)
+                if not (math.isfinite(given[key]) and given[key] >= 0):
+                    raise ValueError
+            elif key in ("jobs", "threads"):
+                batch = dataclasses.replace(batch, **{key: int(value)})
+                if int(value) < 1:
+                    raise ValueError
+            elif key in ("allocation", "host") and value:
+                batch = dataclasses.replace(batch, **{key: value})
+            else:
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"--job {word!r} is not understood: in=64MiB out=16KiB flops=1e9 jobs=16 threads=1"
+                " allocation=pool host=pinned"
+            ) from None
+    return batch, given
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("records", nargs="+", metavar="RECORDS", help="record files of interjob/*")
+    parser.add_argument("--job", nargs="+", metavar="KEY=VALUE", help="a job declared by bytes in, bytes out and flops")
+    parser.add_argument("--timeline", metavar="SVG", help="draw the jobs of the first record over time")
+    parser.add_argument(
+        "--mode", nargs="+", choices=("serial", *MODES), help="the modes to draw (default: all there are)"
+    )
+    parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+
+
+def run(asked: argparse.Namespace) -> int:
+    cases, status = records.read_files(asked.records)
+    cases = [case for case in of_study(cases) if asked.emulated or not case["emulated"]]
+    if not cases:
+        print(
+            "no measured interjob/* record of a real device in these files; --emulated takes the others",
+            file=sys.stderr,
+        )
+        return 1
+    try:
+        if asked.timeline:
+            notes = cases[0].get("notes", {})
+            modes = asked.mode or [mode for mode in ("serial", *MODES) if f"{mode}_timeline" in notes]
+            if not modes:
+                raise records.RecordError(f"{label(cases[0])} has no timeline")
+            pathlib.Path(asked.timeline).write_text(svg(cases[0], modes), encoding="utf-8")
+        elif asked.job:
+            batch, given = _declaration(asked.job)
+            phases = declared(cases, batch, given["in"], given["out"], given["flops"])
+            print(sentence(f"{batch.jobs} such jobs in {batch.allocation} memory", advise(phases, batch)))
+        else:
+            for case in cases:
+                if not case["axes"]["cap"]:
+                    print(sentence(label(case), advise(phases_of(case), batch_of(case))))
+            print()
+            print(table_of_errors(cases))
+    except (records.RecordError, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return status
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="isthmus.interjob", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+#include "interjob/costs.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "interjob/changes.hpp"
+
+namespace isthmus::interjob {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Predictions are no better than this: what gains less is left alone.
+constexpr double kWorth = 0.9;
+/// What was measured may be a little off too.
+constexpr double kSeenWorth = 0.98;
+/// So many batches are overlapped on expectation alone: the first may be cold.
+constexpr int kTrials = 2;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
+  return text;
+}
+
+ThreadCosts measure_threads() {
+  constexpr int rounds = 50, starts = 10;
+  ThreadCosts costs;
+  std::mutex mutex;
+  Changes changed;
+  int turn = 0;
+  const auto play = [&](int parity) {
+    std::unique_lock lock(mutex);
+    for (int i = 0; i < rounds; ++i) {
+      changed.wait(lock, [&] { return turn % 2 == parity; });
+      ++turn;
+      changed.announce();
+    }
+  };
+  {
+    std::jthread other(play, 1);
+    const auto begin = Clock::now();
+    play(0);
+    costs.wake = seconds_since(begin) / (2 * rounds);
+  }
+  const auto begin = Clock::now();
+  for (int i = 0; i < starts; ++i) std::jthread([] {}).join();
+  costs.start = seconds_since(begin) / starts;
+  return costs;
+}
+
+}  // namespace
+
+Costs costs_of(std::span<const Outcome> jobs) {
+  const auto over_jobs = [&](auto seconds_of) {
+    double sum = 0;
+    int count = 0;
+    for (const auto& job : jobs) {
+      if (job.failure || job.release.end <= 0) continue;
+      sum += seconds_of(job);
+      ++count;
+    }
+    return count == 0 ? 0 : sum / count;
+  };
+  const auto length = [](const Span& span) { return span.end - span.begin; };
+  Costs costs;
+  costs.allocate = over_jobs([&](const Outcome& job) { return length(job.allocate); });
+  costs.submit = over_jobs([&](const Outcome& job) { return length(job.submit); });
+  costs.in = over_jobs([&](const Outcome& job) { return length(job.in); });
+  costs.kernel = over_jobs([&](const Outcome& job) { return length(job.kernel); });
+  costs.out = over_jobs([&](const Outcome& job) { return length(job.out); });
+  costs.finish = over_jobs([&](const Outcome& job) { return length(job.finish); });
+  costs.release = over_jobs([&](const Outcome& job) { return length(job.release); });
+  costs.job = over_jobs([](const Outcome& job) { return job.release.end - job.allocate.begin; });
+  return costs;
+}
+
+Ideal ideal(const Costs& c, Mode mode, std::size_t jobs, int depth, int allocating_threads) {
+  // The device begins while the rest is queued, so that a job alone may take less than its phases together.
+  const double phases = c.allocate + c.submit + c.in + c.kernel + c.out + c.finish + c.release;
+  const double one = c.known() ? std::min(c.job, phases) : phases;
+  const auto n = static_cast<double>(jobs);
+  if (jobs == 0 || mode == Mode::serial) return {n * one, "all"};
+  const bool recycled = mode == Mode::recycled;
+  using Resource = std::pair<double, const char*>;
+  std::vector<Resource> resources{{c.submit, "submitting"}};
+  if (mode == Mode::overlap_alloc) {
+    resources.emplace_back(c.in + c.kernel + c.out, "stream");
+  } else {
+    resources.insert(resources.end(), {{c.in, "in"}, {c.kernel, "kernel"}, {c.out, "out"}});
+  }
+  resources.emplace_back(c.finish + (recycled ? 0 : c.release), "releasing");
+  if (!recycled) resources.emplace_back(c.allocate / allocating_threads, "allocating");
+  const auto busiest = *std::max_element(resources.begin(), resources.end());
+  const double pipe = one + (n - 1) * busiest.first;
+  if (!recycled) return {pipe, busiest.second};
+  // The jobs in flight each need memory of their own, which is given and taken back once.
+  const double held = std::min(n, static_cast<double>(depth));
+  const double calls = held * c.allocate / allocating_threads + (one - c.allocate) + (held - 1) * c.release;
+  return calls > pipe ? Ideal{calls, "allocating"} : Ideal{pipe, busiest.second};
+}
+
+const ThreadCosts& thread_costs() {
+  static const ThreadCosts costs = measure_threads();
+  return costs;
+}
+
+Verdict judge(const Costs& costs, const ThreadCosts& threads, const Options& options, std::size_t jobs) {
+  if (!costs.known()) return {false, "nothing is known of what such a job costs"};
+  const double serial = static_cast<double>(jobs) * costs.job;
+  const auto seen = costs.overlapped.find(options.mode);
+  if (seen != costs.overlapped.end() && seen->second.batches >= kTrials) {
+    const bool overlap = seen->second.job < kSeenWorth * costs.job;
+    return {overlap, "a job took " + milliseconds(seen->second.job) + " overlapped and " + milliseconds(costs.job) +
+                         " serially in batches before"};
+  }
+  // Each job wakes each thread once, and each thread may be on its way when it is wanted.
+  Costs handed = costs;
+  for (auto* phase : {&handed.allocate, &handed.submit, &handed.release}) *phase += threads.wake;
+  handed.job += 3 * threads.wake;
+  const auto best = ideal(handed, options.mode, jobs, options.depth, options.allocating_threads);
+  const double expected = best.seconds + threads.start * (options.allocating_threads + 1);
+  const std::string figures = milliseconds(serial) + " serially, " + milliseconds(expected) + " overlapped at best (" +
+                              best.busiest + " is busiest)";
+  return {expected < kWorth * serial, figures};
+}
+
+}  // namespace isthmus::interjob

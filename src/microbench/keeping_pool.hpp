@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.hpp"
+
+namespace isthmus::microbench {
+
+/// A pool that keeps what it got for the life of a scope, as programs that use pools want it.
+class KeepingPool {
+ public:
+  explicit KeepingPool(bool wanted) : wanted_(wanted) {
+    if (wanted) device::set_pool_release_threshold(UINT64_MAX);
+  }
+  ~KeepingPool() {
+    if (!wanted_) return;
+    try {
+      device::set_pool_release_threshold(0);
+      device::synchronize();          // gives the memory back
+    } catch (const device::Error&) {  // the first failure is the one to report
+    }
+  }
+  KeepingPool(const KeepingPool&) = delete;
+  KeepingPool& operator=(const KeepingPool&) = delete;
+
+ private:
+  bool wanted_;
+};
+
+}  // namespace isthmus::microbench

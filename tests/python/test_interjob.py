@@ -1,0 +1,197 @@
+"""Batches are predicted within their bounds, whatever the phases; records and timelines that lie are refused."""
+
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isthmus import interjob, records
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/reframe"))
+import fake_bench  # noqa: E402
+
+AXES = {"n": 1024, "jobs": 16, "allocation": "pool", "mode": "all", "host": "pinned", "depth": 3, "threads": 1}
+AXES |= {"force": 1, "cap": 0, "room": "wait", "chunk": 0}
+MILLISECOND = 1e-3
+#: allocate, submit, in, kernel, out, finish, release
+EVEN = dict(
+    zip(("allocate", "submit", "in", "kernel", "out", "finish", "release"), [1, 0.1, 4, 3, 1, 0, 1], strict=True)
+)
+
+spans = st.floats(0, 10, allow_subnormal=False)
+phases = st.builds(
+    lambda parts, gap, wake: interjob.Phases(*parts, job=sum(parts) + gap, wake=wake),
+    st.lists(spans, min_size=7, max_size=7),
+    spans,
+    st.just(0.0),
+)
+batches = st.builds(
+    interjob.Batch,
+    st.integers(1, 40),
+    st.sampled_from(["device", "pool", "vmm", "chunked", "managed"]),
+    st.just("pinned"),
+    st.integers(1, 4),
+)
+
+
+def record(values=EVEN, timeline=None, **changes):
+    """A record of the study; `values` are milliseconds of the phases, or of metrics by their full names."""
+    case = copy.deepcopy(fake_bench.record("microbench/saxpy", "pm", "tiny", "emulator"))
+    like = case["metrics"][0] | {"unit": "s", "better": "lower", "timer": "clock"}
+    job = sum(values[name] for name in EVEN)
+    named = {f"serial_{name}": values[name] for name in EVEN} | {"serial_job": job, "serial_time": 16 * job}
+    named |= {name: value for name, value in values.items() if name not in EVEN}
+    case["metrics"] = [
+        like | {"name": name, "median": value * MILLISECOND, "samples": [value * MILLISECOND], "bytes_moved": 4e6}
+        for name, value in named.items()
+    ]
+    for name, value in (("job_bytes", 5e6), ("job_flops", 2e6)):
+        case["metrics"].append(like | {"name": name, "unit": "1", "median": value, "samples": [value]})
+    case |= {"workload": "interjob/gemv", "axes": AXES, "emulated": False, "mode": None, "placement": None}
+    if timeline is not None:
+        case["notes"] = {"overlap_all_timeline": timeline}
+    return case | changes
+
+
+def write(path, *cases):
+    path.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
+    return path
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "isthmus.interjob", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT / "analysis"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(phases, batches, st.sampled_from(interjob.MODES), st.integers(1, 6))
+def test_a_batch_takes_no_less_than_its_busiest_part_and_no_more_than_jobs_one_by_one(alone, batch, mode, depth):
+    took = interjob.simulate(alone, batch, mode, depth).seconds
+    parts = [alone.submit, alone.kernel, alone.copy_in, alone.copy_out]
+    if mode == "overlap_alloc":
+        parts = [alone.submit, alone.kernel + alone.copy_in + alone.copy_out]
+    if mode != "recycled":
+        parts += [alone.allocate / batch.threads, alone.finish + alone.release]
+    slack = 1e-9
+    assert took >= batch.jobs * max(parts) - slack
+    assert took >= alone.job - slack, "one job takes what it takes"
+    assert took <= interjob.simulate(alone, batch, "serial", 1).seconds + slack
+
+
+@settings(max_examples=100, deadline=None)
+@given(phases, batches, st.sampled_from(interjob.MODES), st.integers(1, 5))
+def test_with_depth_one_nothing_overlaps_and_deeper_is_no_slower(alone, batch, mode, depth):
+    batch = interjob.dataclasses.replace(batch, allocation="pool")  # whose release waits for nobody
+    one = interjob.simulate(alone, batch, mode, 1).seconds
+    if mode != "recycled":
+        assert one == pytest.approx(batch.jobs * alone.job)
+        deep = interjob.simulate(alone, batch, mode, depth).seconds
+        assert interjob.simulate(alone, batch, mode, depth + 1).seconds <= deep + 1e-9
+
+
+def test_known_batches():
+    # 4 ms in, 3 ms kernel, 1 ms out: the copies in are busiest, and the pipe is filled by one job.
+    alone = interjob.Phases(0, 0, 4, 3, 1, 0, 0, 8)
+    batch = interjob.Batch(10, "pool")
+    assert interjob.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
+    assert interjob.simulate(alone, batch, "overlap_alloc", 3).seconds == pytest.approx(10 * 8)
+    # Two jobs in flight: while one is read, the next is copied in, computed, …
+    assert interjob.simulate(alone, batch, "overlap_all", 2).busiest == "in"
+    # Memory that costs 5 each time, and twice where it is handed on.
+    alone = interjob.Phases(5, 0, 1, 1, 1, 0, 0, 8)
+    assert interjob.simulate(alone, batch, "overlap_alloc", 3).seconds == pytest.approx(10 * 5 + 3)
+    assert interjob.simulate(alone, batch, "recycled", 2).seconds == pytest.approx(5 + 5 + 3 + 8 * 1.5, abs=2)
+    with pytest.raises(ValueError, match="no mode"):
+        interjob.simulate(alone, batch, "sideways", 2)
+
+
+def test_advice_gives_mode_depth_and_reason():
+    worth = interjob.advise(interjob.Phases(1, 0, 4, 3, 1, 0, 1, 10), interjob.Batch(16, "pool"))
+    assert worth.worth
+    assert worth.best.mode in ("overlap_all", "recycled")
+    assert "copying in" in worth.reason
+    alone = interjob.Phases(0, 0, 0, 9.9, 0, 0, 0, 10)
+    useless = interjob.advise(alone, interjob.Batch(16, "pool"))
+    assert not useless.worth
+    assert "the kernel is 99% of a job" in useless.reason
+
+
+def test_errors_stand_beside_what_was_measured(tmp_path):
+    predicted = interjob.simulate(interjob.phases_of(record()), interjob.Batch(16, "pool"), "overlap_all", 3).seconds
+    near = record(EVEN | {"overlap_all_time": predicted * 1.1e3, "overlap_alloc_time": 1000.0})
+    found = run(write(tmp_path / "r.jsonl", near))
+    assert found.returncode == 0, found.stderr
+    assert "gemv 1024² ×16 pool: " in found.stdout
+    assert "within 15%: 2 of 3 (67%)" in found.stdout  # serial and overlap_all
+    assert "mode picked within 5% of the best: 1 of 1" in found.stdout
+    assert not interjob.errors(record(axes=AXES | {"cap": 130})), "jobs that wait for room"
+    assert not interjob.errors(record(axes=AXES | {"force": 0})), "nobody knows what was overlapped"
+
+
+def test_declared_jobs_follow_the_records(tmp_path):
+    path = write(tmp_path / "r.jsonl", record())
+    found = run(path, "--job", "in=4e6", "out=4e6", "flops=2e6", "jobs=16")
+    assert found.returncode == 0, found.stderr
+    assert "16 such jobs in pool memory: " in found.stdout
+    alone = interjob.declared([record()], interjob.Batch(16, "pool"), 8e6, 4e6, 0)
+    assert alone.copy_in == pytest.approx(8 * MILLISECOND), "twice the bytes of the one record"
+    for words in (["in=-1"], ["in=x"], ["jobs=0"], ["colour=red"], ["in"], ["in=nan"]):
+        wrong = run(path, "--job", *words)
+        assert wrong.returncode == 1
+        assert "is not understood" in wrong.stderr
+        assert "Traceback" not in wrong.stderr
+    assert "no record is of vmm memory" in run(path, "--job", "in=1", "allocation=vmm").stderr
+
+
+def test_the_picture_has_every_job_and_phase(tmp_path):
+    jobs = [[10 * i + k for k in range(12)] for i in range(5)]
+    path = write(tmp_path / "r.jsonl", record(timeline=json.dumps(jobs)))
+    picture = tmp_path / "t.svg"
+    found = run(path, "--timeline", picture)
+    assert found.returncode == 0, found.stderr
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    bars = [bar for bar in root.iter("{http://www.w3.org/2000/svg}rect") if list(bar)]
+    assert len(bars) == 5 * 6
+    width = float(root.get("width"))
+    assert all(0 <= float(bar.get("x")) <= float(bar.get("x")) + float(bar.get("width")) <= width for bar in bars)
+    assert run(path, "--timeline", picture, "--mode", "recycled").returncode == 1
+    assert run(path, "--timeline", tmp_path / "nowhere" / "t.svg").returncode == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text()
+    | st.recursive(st.floats() | st.integers() | st.none() | st.text(), st.lists, max_leaves=30).map(json.dumps)
+)
+def test_a_timeline_that_is_none_is_refused(text):
+    try:
+        found = interjob.spans_of(record(timeline=text), "overlap_all")
+    except records.RecordError as error:
+        assert "overlap_all" in str(error)
+    else:
+        assert all(len(job) == 6 for job in found)
+        interjob.svg(record(timeline=text), ["overlap_all"])
+
+
+def test_records_that_say_nothing_are_named(tmp_path):
+    emulated = run(write(tmp_path / "e.jsonl", record(emulated=True)))
+    assert emulated.returncode == 1
+    assert "--emulated" in emulated.stderr
+    short = record()
+    short["metrics"] = [m for m in short["metrics"] if m["name"] != "serial_kernel"]
+    missing = run(write(tmp_path / "m.jsonl", short))
+    assert missing.returncode == 1
+    assert "has no serial_kernel" in missing.stderr
+    assert run(tmp_path / "none.jsonl").returncode == 1
