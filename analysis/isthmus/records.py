@@ -14,10 +14,12 @@ import pathlib
 import sys
 import zlib
 
+from isthmus import Error
+
 SCHEMA = "isthmus.record/1"
 
 
-class RecordError(ValueError):
+class RecordError(Error):
     """A record file, or a line of it, that cannot be taken; says which line and why."""
 
 
