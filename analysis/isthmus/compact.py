@@ -21,7 +21,6 @@ import duckdb
 from isthmus import Error, records, store
 
 _BATCH = 1 << 29  # bytes of raw files that are taken at a time
-_PARTITIONS = "family, month"
 
 
 def check(path: str) -> str | None:
@@ -71,13 +70,20 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
     """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`."""
     relative = f"file[{len(str(root)) + 2}:]"
     table = store.flat("cases", store.COLUMNS)
-    connection.execute(
-        f"COPY (SELECT * REPLACE ({relative} AS file), split_part(workload, '/', 1) AS family, "
-        f"strftime(time, '%Y-%m') AS month FROM ({table}) ORDER BY family, month, workload, metric, axes, time) "
-        f"TO {store.literal(folder)} (FORMAT parquet, COMPRESSION zstd, PARTITION_BY ({_PARTITIONS}), "
-        f"OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{name}_{{i}}')"
-    )
-    return sorted(str(path.relative_to(folder)) for path in folder.glob(f"family=*/month=*/{name}_*.parquet"))
+    parts = []
+    with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished-") as unfinished:
+        connection.execute(
+            f"COPY (SELECT * REPLACE ({relative} AS file), split_part(workload, '/', 1) AS family, "
+            f"strftime(time, '%Y-%m') AS month FROM ({table}) ORDER BY family, month, workload, metric, axes, time) "
+            f"TO {store.literal(unfinished)} (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (family, month), "
+            f"OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{name}_{{i}}')"
+        )
+        for path in sorted(pathlib.Path(unfinished).rglob("*.parquet")):
+            part = path.relative_to(unfinished)
+            (folder / part).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, folder / part)
+            parts.append(str(part))
+    return parts
 
 
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> dict:
@@ -128,7 +134,9 @@ def add_arguments(parser) -> None:
     parser.epilog = "example: isthmus compact $ISTHMUS_RESULTS && isthmus nodes $ISTHMUS_RESULTS"
     parser.add_argument("folder", metavar="DIR", help="folder with record files")
     parser.add_argument("-o", "--output", metavar="DIR", help="another place for the table than DIR/compacted")
-    parser.add_argument("--processes", type=int, metavar="N", help="that check files (default: one per core, 8 at most)")
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="that check files (default: one per core, 8 at most)"
+    )
 
 
 def run(asked) -> int:

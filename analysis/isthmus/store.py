@@ -158,7 +158,7 @@ _METRIC = {
     "mad": "m.mad",
     "samples": "m.samples",
     "n_samples": "len(m.samples)",
-    "n_invalid": "coalesce(len(m.\"invalid\"), 0)",
+    "n_invalid": 'coalesce(len(m."invalid"), 0)',
     "within_low": "m.within_job[1]",
     "within_high": "m.within_job[2]",
     "autocorrelation": "m.autocorrelation",
@@ -368,10 +368,12 @@ def compacted(folder) -> Compacted | None:
         if written != list(COLUMNS):
             raise Error(f"{folder}: compacted by another version of Isthmus; remove this folder and compact again")
         for file, size in files.items():
-            result.outdated += [(part, file) for part in held.get(file, ())]
-            held[file] = parts
+            held.setdefault(file, []).append(parts)
             result.files[file] = size
         result.parts += [part for part in parts if part not in result.parts]
+    for file, versions in held.items():
+        older = {part for parts in versions[:-1] for part in parts} - set(versions[-1])
+        result.outdated += [(part, file) for part in sorted(older)]
     for part in result.parts:
         if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
             raise Error(f"{folder}: a manifest names a part outside of it ({records.shorten(part)})")
@@ -482,7 +484,9 @@ def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skip
         return f"{where}: all {total} records are {kinds}; {options} takes them, but their times mean little"
     if total:
         return f"{where}: none of {total} records is what was asked for"
-    return f"{where}: no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
+    return (
+        f"{where}: no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
+    )
 
 
 # --- for commands ---
@@ -548,7 +552,9 @@ _NAMED = 10
 def say_left_out(store: Store) -> None:
     """Names files that were skipped, and counts them, on stderr."""
     for each in store.skipped[:_NAMED]:
-        print(f"skipped {records.shorten(records.printable(each.path))}: {records.printable(each.why)}", file=sys.stderr)
+        print(
+            f"skipped {records.shorten(records.printable(each.path))}: {records.printable(each.why)}", file=sys.stderr
+        )
     if len(store.skipped) > _NAMED:
         print(f"skipped {len(store.skipped) - _NAMED} more files", file=sys.stderr)
     if store.skipped:
