@@ -46,7 +46,7 @@ def _templates() -> list[tuple[np.ndarray, np.ndarray]]:
     """
     templates = []
     for path in TEMPLATES:
-        for line in gzip.open(ROOT / path, "rt", encoding="utf-8"):
+        for line in gzip.decompress((ROOT / path).read_bytes()).decode().splitlines():
             record = json.loads(line)
             for device in record["devices"]:
                 device |= {"driver": "\0driver", "uuid": "\0gpu"}

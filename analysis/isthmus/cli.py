@@ -12,6 +12,7 @@ from isthmus import Error, __version__
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
 COMMANDS = {
     "compact": ("isthmus.compact", "check record files once and keep them as one table that is quick to read"),
+    "regress": ("isthmus.regress", "what a change did: a driver, a kernel, time"),
     "table": ("isthmus.table", "medians of a few record files"),
     "levels": ("isthmus.levels", "cache levels from latencies of several sizes"),
     "accounting": ("isthmus.accounting", "what counters of memory see of an allocation"),

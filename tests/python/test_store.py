@@ -136,7 +136,7 @@ def test_emulated_and_profiled_records_are_left_out_unless_asked_for(tmp_path):
 
 
 def test_nothing_there_is_a_sentence(tmp_path):
-    with pytest.raises(Error, match="no record in any .jsonl or .jsonl.gz file"):
+    with pytest.raises(Error, match=r"no record in any \.jsonl or \.jsonl\.gz file"):
         store.open_store([tmp_path])
     with pytest.raises(Error, match="no such file or folder"):
         store.open_store([tmp_path / "none"])
