@@ -102,10 +102,10 @@ def ask(path: str) -> dict:
     started = time.monotonic()
     with store.open_store([path], wanted=WANTED) as opened:
         rows = opened.sql(QUESTION).fetchall()
-    seconds = time.monotonic() - started
+    seconds, busy = time.monotonic() - started, time.process_time()
     status = pathlib.Path("/proc/self/status").read_text()  # getrusage() would count the parent's memory, too
     peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
-    return {"seconds": seconds, "gigabytes": peak / 1e9, "rows": len(rows), "first": rows[0]}
+    return {"seconds": seconds, "busy": busy, "gigabytes": peak / 1e9, "rows": len(rows), "first": rows[0]}
 
 
 def _in_fresh_process(path: pathlib.Path) -> dict:
@@ -142,7 +142,7 @@ def main() -> int:
             missed |= bool(misses)
             verdict = f"missed: {', '.join(misses)}" if misses else "as aimed"
             print(
-                f"{name:<9} {turn:<6} {answer['seconds']:6.2f} s  {answer['gigabytes']:.2f} GB  "
+                f"{name:<9} {turn:<6} {answer['seconds']:6.2f} s ({answer['busy']:.1f} s of CPU)  {answer['gigabytes']:.2f} GB  "
                 f"{answer['rows']} rows  {verdict}",
                 flush=True,
             )

@@ -13,6 +13,9 @@ from isthmus import Error, __version__
 COMMANDS = {
     "compact": ("isthmus.compact", "check record files once and keep them as one table that is quick to read"),
     "regress": ("isthmus.regress", "what a change did: a driver, a kernel, time"),
+    "noise": ("isthmus.noise", "how much each metric varies where nothing changed"),
+    "trial": ("isthmus.trial", "a change as an experiment: the plan, the Slurm script, one verdict"),
+    "drift": ("isthmus.drift", "changes that nobody announced"),
     "table": ("isthmus.table", "medians of a few record files"),
     "levels": ("isthmus.levels", "cache levels from latencies of several sizes"),
     "accounting": ("isthmus.accounting", "what counters of memory see of an allocation"),

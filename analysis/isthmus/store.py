@@ -123,7 +123,7 @@ _CASE = {
     "node": "run.node",
     "gpus": _of_all("d.uuid"),
     # The unit of experiment. Job numbers are a scheduler's own, so two systems may have the same one.
-    "job": "coalesce(coalesce(run.system, '') || '#' || run.job, run.id)",
+    "job": "coalesce(coalesce(run.system || '#', '') || run.job, run.id)",
     "run_id": "run.id",
     "process": "run.process",
     "time": "strptime(run.time, '%Y-%m-%dT%H:%M:%SZ')",
