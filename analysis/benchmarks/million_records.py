@@ -142,7 +142,8 @@ def main() -> int:
             missed |= bool(misses)
             verdict = f"missed: {', '.join(misses)}" if misses else "as aimed"
             print(
-                f"{name:<9} {turn:<6} {answer['seconds']:6.2f} s ({answer['busy']:.1f} s of CPU)  {answer['gigabytes']:.2f} GB  "
+                f"{name:<9} {turn:<6} {answer['seconds']:6.2f} s ({answer['busy']:.1f} s of CPU)  "
+                f"{answer['gigabytes']:.2f} GB  "
                 f"{answer['rows']} rows  {verdict}",
                 flush=True,
             )

@@ -67,7 +67,8 @@ if [[ -z $nodes ]]; then
   exit 2
 fi
 for node in $nodes; do
-  last=$(awk -F '\\t' -v group="$group" -v node="$node" '$1 == group && $2 == node {last = $3} END {print last}' plan.tsv)
+  last=$(awk -F '\\t' -v group="$group" -v node="$node" \\
+    '$1 == group && $2 == node {last = $3} END {print last}' plan.tsv)
   sbatch --nodelist="$node" --array="0-$last%1" "$@" trial.sbatch "$group"
 done
 """
