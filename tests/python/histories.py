@@ -96,3 +96,10 @@ def jobs_of(history, seed, jobs, *, workloads=("microbench/saxpy",), **changes):
                     record(value, time=time, driver=driver, chance=chance, workload=workload, **where, **changes)
                 )
     return cases
+
+
+def tell(capsys, record_property, text):
+    """Prints a measured rate, and keeps it in the JUnit report, where tests that run in parallel can be read."""
+    record_property("rate", text)
+    with capsys.disabled():
+        print(f"\n  {text}", end="")

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from histories import History, jobs_of, medians, record, write
+from histories import History, jobs_of, medians, record, tell, write
 
 from isthmus import cli, regress, series, store
 
@@ -72,7 +72,7 @@ def _series(before, after):
     ],
     ids=["a step is found", "nothing is equivalent", "nothing is no regression", "heavy tails", "3 jobs"],
 )
-def test_rates_of_verdicts(history, jobs, verdict, at_least, at_most, capsys):
+def test_rates_of_verdicts(history, jobs, verdict, at_least, at_most, capsys, record_property):
     """The whole way from values of jobs to the verdict, 10,000 times."""
     trials = 10_000
     before, after = medians(np.random.default_rng(21), history, trials, jobs)
@@ -83,11 +83,11 @@ def test_rates_of_verdicts(history, jobs, verdict, at_least, at_most, capsys):
         hits += regress.judge(result, "lower") == verdict
     share = hits / trials
     error = math.sqrt(share * (1 - share) / trials)
-    with capsys.disabled():
-        print(
-            f"\n  {verdict}, {history.step:.0%} step, {history.tails}, {jobs} jobs a side: {share:.2%} ± {error:.2%}",
-            end="",
-        )
+    tell(
+        capsys,
+        record_property,
+        f"{verdict}, {history.step:.0%} step, {history.tails}, {jobs} jobs a side: {share:.2%} ± {error:.2%}",
+    )
     assert at_least - 3 * error <= share <= at_most + 3 * error
 
 

@@ -8,18 +8,13 @@ import math
 
 import numpy as np
 import pytest
-from histories import History, medians
+from histories import History, medians, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus import statistics
 
 TRIALS = 20_000
-
-
-def said(capsys, text):
-    with capsys.disabled():
-        print(f"\n  {text}", end="")
 
 
 def rate(found):
@@ -125,12 +120,12 @@ NOTHING_HAPPENED = {
 
 @pytest.mark.parametrize("name", NOTHING_HAPPENED)
 @pytest.mark.parametrize("jobs", [5, 8])
-def test_false_alarms_of_one_metric_stay_below_one_percent(name, jobs, capsys):
+def test_false_alarms_of_one_metric_stay_below_one_percent(name, jobs, capsys, record_property):
     history = NOTHING_HAPPENED[name]
     a, b = medians(np.random.default_rng(7), history, TRIALS, jobs)
     p = statistics.p_values(((jobs, jobs),) * history.nodes)[statistics.wins(a, b)]
     share, error = rate(p <= statistics.ALPHA)
-    said(capsys, f"false alarms, {name}, {jobs} jobs a side and node: {share:.2%} ± {error:.2%}")
+    tell(capsys, record_property, f"false alarms, {name}, {jobs} jobs a side and node: {share:.2%} ± {error:.2%}")
     assert share <= 0.01 + 3 * error
 
 
@@ -141,10 +136,10 @@ def test_vectorised_and_single_comparisons_are_the_same():
 
 
 @pytest.mark.parametrize("jobs, aim", [(8, 0.90)])
-def test_power_for_one_metric(jobs, aim, capsys):
+def test_power_for_one_metric(jobs, aim, capsys, record_property):
     a, b = medians(np.random.default_rng(8), History(step=0.03), TRIALS, jobs)
     share, error = rate(statistics.p_values(((jobs, jobs),))[statistics.wins(a, b)] <= statistics.ALPHA)
-    said(capsys, f"power for a 3% step at 1% noise, {jobs} jobs a side: {share:.2%} ± {error:.2%}")
+    tell(capsys, record_property, f"power for a 3% step at 1% noise, {jobs} jobs a side: {share:.2%} ± {error:.2%}")
     assert share - 3 * error >= aim
 
 
@@ -154,7 +149,7 @@ def test_three_jobs_never_alarm():
 
 
 @pytest.mark.parametrize("strata", [1, 4])
-def test_a_session_of_500_metrics(strata, capsys):
+def test_a_session_of_500_metrics(strata, capsys, record_property):
     """With the jobs that are asked for beforehand: no more than 5% of sessions alarm where nothing happened, and the
     one metric of 500 that did change by 3% is found in 90% of sessions."""
     metrics, sessions = 500, 10_000
@@ -175,8 +170,9 @@ def test_a_session_of_500_metrics(strata, capsys):
             found[first + session] = adjusted <= statistics.SESSION and changed[session] <= statistics.ALPHA
     alarms, error = rate(false)
     power, power_error = rate(found)
-    said(
+    tell(
         capsys,
+        record_property,
         f"500 metrics, {strata} × {jobs} jobs a side: sessions with a false alarm {alarms:.2%} ± {error:.2%}, "
         f"power for a 3% step of one {power:.2%} ± {power_error:.2%}",
     )
@@ -184,7 +180,7 @@ def test_a_session_of_500_metrics(strata, capsys):
     assert power >= 0.90 - 3 * power_error
 
 
-def test_metrics_that_hang_together_alarm_no_oftener(capsys):
+def test_metrics_that_hang_together_alarm_no_oftener(capsys, record_property):
     """Rates and times of one copy move together; half the metrics here are another's, mirrored."""
     metrics, sessions, jobs = 100, 10_000, 8
     chance = np.random.default_rng(11)
@@ -194,11 +190,13 @@ def test_metrics_that_hang_together_alarm_no_oftener(capsys):
     p = by_wins[np.concatenate([wins, jobs * jobs - wins], axis=1)]
     false = [((statistics.adjusted(row) <= statistics.SESSION) & (row <= statistics.ALPHA)).any() for row in p]
     share, error = rate(np.array(false))
-    said(capsys, f"100 metrics in mirrored pairs: sessions with a false alarm {share:.2%} ± {error:.2%}")
+    tell(
+        capsys, record_property, f"100 metrics in mirrored pairs: sessions with a false alarm {share:.2%} ± {error:.2%}"
+    )
     assert share <= 0.05 + 3 * error
 
 
-def test_coverage_of_the_interval(capsys):
+def test_coverage_of_the_interval(capsys, record_property):
     """And of a percentile bootstrap of the ratio of medians, for comparison (docs/decisions/0006-comparing.md)."""
     chance = np.random.default_rng(12)
     for tails, jobs in itertools.product(("normal", "heavy"), (5, 8)):
@@ -209,7 +207,11 @@ def test_coverage_of_the_interval(capsys):
         drawn = np.median(b[:, 0][:, picks[1]], axis=2) - np.median(a[:, 0][:, picks[0]], axis=2)
         low, high = np.percentile(drawn, [2.5, 97.5], axis=1)
         bootstrap, _ = rate((low <= np.log(1.03)) & (np.log(1.03) <= high))
-        said(capsys, f"coverage, {tails}, {jobs} jobs a side: {ours:.1%} ± {error:.1%}; bootstrap {bootstrap:.1%}")
+        tell(
+            capsys,
+            record_property,
+            f"coverage, {tails}, {jobs} jobs a side: {ours:.1%} ± {error:.1%}; bootstrap {bootstrap:.1%}",
+        )
         assert ours >= 0.95 - 3 * error
 
 

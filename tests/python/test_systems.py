@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from histories import record, write
+from histories import record, tell, write
 
 from isthmus import cli, compare, nodes, score, store
 
@@ -79,7 +79,7 @@ def test_too_few_equals_are_said(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("equals", [6, 16, 64])
-def test_sessions_with_a_false_outlier(equals, capsys):
+def test_sessions_with_a_false_outlier(equals, capsys, record_property):
     """2,000 sessions of 50 metrics on nodes that differ by 5%, by chance only."""
     chance = np.random.default_rng(equals)
     limit = nodes.threshold(equals, 50 * equals)
@@ -89,8 +89,11 @@ def test_sessions_with_a_false_outlier(equals, capsys):
     z, worse = (middle - logs) / scale, 1 - np.exp(logs - middle)
     found = (worse >= nodes.FLOOR) & ((z >= limit) | ((worse >= nodes.GROSS) & (z >= nodes.GROSS_Z)))
     share = found.any(axis=(1, 2)).mean()
-    with capsys.disabled():
-        print(f"\n  sessions with a false outlier, {equals} nodes: {share:.1%} ± {math.sqrt(share / 2000):.1%}", end="")
+    tell(
+        capsys,
+        record_property,
+        f"sessions with a false outlier, {equals} nodes: {share:.1%} ± {math.sqrt(share / 2000):.1%}",
+    )
     assert share <= 0.05 + 3 * math.sqrt(0.05 / 2000)
 
 

@@ -9,7 +9,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from histories import History, jobs_of, medians, noise, record, write
+from histories import History, jobs_of, medians, noise, record, tell, write
 
 from isthmus import cli, drift, regress, statistics, store, trial
 
@@ -250,15 +250,15 @@ def test_slow_drift_is_found():
 
 @pytest.mark.parametrize("n", [10, 24, 75])
 @pytest.mark.parametrize("tails", ["normal", "heavy"])
-def test_false_change_points_are_rare(n, tails, capsys):
+def test_false_change_points_are_rare(n, tails, capsys, record_property):
     """10,000 histories in which nothing happened."""
     values = noise(np.random.default_rng(n), tails, (10_000, n))
     share = np.mean([drift.change_point(row)[1] <= 0.01 for row in values])
-    with capsys.disabled():
-        print(
-            f"\n  false change points, {tails}, {n} jobs: {share:.2%} ± {np.sqrt(share * (1 - share) / 1e4):.2%}",
-            end="",
-        )
+    tell(
+        capsys,
+        record_property,
+        f"false change points, {tails}, {n} jobs: {share:.2%} ± {np.sqrt(share * (1 - share) / 1e4):.2%}",
+    )
     assert share <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / 1e4)
 
 
