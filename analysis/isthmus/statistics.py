@@ -18,7 +18,7 @@ ALPHA = 0.01  # false alarms of one metric
 SESSION = 0.05  # of all metrics of a session together
 CONFIDENCE = 0.95
 POWER = 0.9
-_EXACT = 64  # jobs of a stratum up to which the null distribution is counted; beyond, it is normal
+_EXACT, _EXACT_ALL = 64, 400  # jobs of a stratum, and of all, up to which the null is counted; beyond, it is normal
 _DRAWS = 20_000  # simulated comparisons per planned size: the power's standard error is 0.2%
 
 
@@ -49,14 +49,20 @@ def _doubled_midranks(values: np.ndarray) -> np.ndarray:
     return np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1
 
 
-def _stratum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
+def _stratum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Null distribution of twice the pairs with a < b (ties count half, hence twice), given the values seen."""
     together = np.concatenate([a, b])
     n, m = len(a), len(b)
     if len(np.unique(together)) == n + m:
-        return _untied(n, m), 0
+        return _untied(n, m)
     sums = _subset_sums(_doubled_midranks(together), m)
-    return sums[m * (m + 1) : m * (m + 1) + 2 * n * m + 1], 0
+    return sums[m * (m + 1) : m * (m + 1) + 2 * n * m + 1]
+
+
+def _counted(sizes: tuple[tuple[int, int], ...]) -> bool:
+    """Whether the null distribution of such strata is counted."""
+    totals = [n + m for n, m in sizes]
+    return max(totals) <= _EXACT and sum(totals) <= _EXACT_ALL
 
 
 def _doubled_wins(a: np.ndarray, b: np.ndarray) -> int:
@@ -85,19 +91,18 @@ def _design(sizes: tuple[tuple[int, int], ...]) -> np.ndarray:
 def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
     """Two-sided p of 'a and b are alike within every stratum' (van Elteren's design, pairs of equal weight).
 
-    Exact given the values, whatever their distribution; normal for strata of more than 64 jobs.
+    Exact given the values, whatever their distribution; normal for strata of more than 64 jobs, or more than 400 in all.
     """
     wins = sum(_doubled_wins(a, b) for a, b in strata)
-    if all(len(a) + len(b) <= _EXACT for a, b in strata):
-        null = _convolved([_stratum(a, b)[0] for a, b in strata])
+    if _counted(tuple((len(a), len(b)) for a, b in strata)):
+        null = _convolved([_stratum(a, b) for a, b in strata])
         low, high = null[: wins + 1].sum(), null[wins:].sum()
         return float(min(1.0, 2 * min(low, high) + 1e-15))
     moments = [_normal_moments(a, b) for a, b in strata]
     mean, variance = sum(m for m, _ in moments), sum(v for _, v in moments)
     if variance == 0:
         return 1.0
-    z = max(abs(wins - mean) - 1, 0) / math.sqrt(variance)
-    return 2 * (1 - NormalDist().cdf(z)) if z < 8 else math.erfc(z / math.sqrt(2))
+    return math.erfc(max(abs(wins - mean) - 1, 0) / math.sqrt(2 * variance))
 
 
 def p_values(sizes: tuple[tuple[int, int], ...]) -> np.ndarray:
@@ -117,7 +122,7 @@ def wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _lower_quantile(sizes: tuple[tuple[int, int], ...], tail: float) -> int:
     """How many pairs may be cut off at an end: the largest k with P(fewer than k) at most `tail`."""
-    if all(n + m <= _EXACT for n, m in sizes):
+    if _counted(sizes):
         return int(np.searchsorted(np.cumsum(_design(sizes)), tail * (1 + 1e-12), "right"))
     mean = sum(n * m for n, m in sizes) / 2
     spread = math.sqrt(sum(n * m * (n + m + 1) for n, m in sizes) / 12)
