@@ -91,7 +91,7 @@ def _design(sizes: tuple[tuple[int, int], ...]) -> np.ndarray:
 def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
     """Two-sided p of 'a and b are alike within every stratum' (van Elteren's design, pairs of equal weight).
 
-    Exact given the values, whatever their distribution; normal for strata of more than 64 jobs, or more than 400 in all.
+    Exact given the values, whatever their distribution; normal for more than 64 jobs in a stratum or 400 in all.
     """
     wins = sum(_doubled_wins(a, b) for a, b in strata)
     if _counted(tuple((len(a), len(b)) for a, b in strata)):

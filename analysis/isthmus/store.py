@@ -38,6 +38,7 @@ _READ = {
     "run": "STRUCT(id VARCHAR, time VARCHAR, git VARCHAR, dirty BOOLEAN, system VARCHAR, partition VARCHAR, "
     "node VARCHAR, job VARCHAR, process INTEGER)",
     "devices": "STRUCT(name VARCHAR, uuid VARCHAR, arch VARCHAR, driver VARCHAR, runtime VARCHAR, "
+    "memory_bandwidth DOUBLE, fp32_rate DOUBLE, "
     f"pcie STRUCT(gen INTEGER, width INTEGER), links VARCHAR[], state {_STATE}, state_after {_STATE})[]",
     "ranks": "STRUCT(count INTEGER, library VARCHAR)",
     "host": "STRUCT(cpu VARCHAR, kernel VARCHAR, os VARCHAR, cores INTEGER, memory_bytes BIGINT, numa_nodes INTEGER, "
@@ -146,6 +147,8 @@ _CASE = {
     "warnings": "CASE WHEN len(warnings) > 0 THEN list_sort(list_distinct(list_transform(warnings, lambda w: w.code))) "
     "ELSE [] END",
     "spoilt": _SPOILT,
+    "memory_bandwidth": "list_min(list_transform(devices, lambda d: d.memory_bandwidth))",
+    "fp32_rate": "list_min(list_transform(devices, lambda d: d.fp32_rate))",
     "throttle": _of_all("array_to_string(d.state_after.throttle, ',')"),
     "ecc_uncorrected": "list_max(list_transform(devices, lambda d: d.state_after.ecc_uncorrected))",
 }
