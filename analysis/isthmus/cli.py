@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 
-from isthmus import Error, __version__
+from isthmus import Error, __version__, records
 
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
 COMMANDS = {
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except Error as error:
-        print(f"{prog}: {error}", file=sys.stderr)
+        print(f"{prog}: {records.printable(error)}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # `isthmus table … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -375,7 +375,7 @@ def _figure(value: float | None, result: Result) -> str:
     return f"{value:+.3g}"
 
 
-def _line(result: Result) -> list[str]:
+def lines_of(result: Result) -> list[str]:
     head = f"{result.verdict:<12} {result.label}"
     if result.estimate is None:
         return [head, f"{'':<12} {result.note}"]
@@ -402,7 +402,7 @@ def text(found: Outcome, *, everything: bool = False) -> str:
         results = [result for result in found.results if result.verdict == verdict]
         shown = len(results) if everything else _SHOWN[verdict]
         for result in results[:shown]:
-            lines += _line(result)
+            lines += lines_of(result)
         if shown and len(results) > shown:
             lines.append(f"{verdict:<12} … {len(results) - shown} more series (--all)")
     for name, (a, b) in found.differences.items():

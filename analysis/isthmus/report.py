@@ -68,6 +68,8 @@ def _readings(opened: store.Store, machine: dict) -> list[dict]:
             row["axes"] = json.loads(row["axes"] or "{}")
         except ValueError:
             row["axes"] = {}
+        if row["ranks"]:  # what several processes measured together stays apart by their number
+            row["axes"]["ranks"] = row["ranks"]
     return rows
 
 
@@ -183,7 +185,11 @@ def modes(rows: list[dict]) -> list[dict]:
     return plots
 
 
-def limits(rows: list[dict], names: dict[int, str]) -> list[dict]:
+def _short(row: dict) -> str:
+    return " ".join(filter(None, (row["workload"], row["placement"], row["metric"])))
+
+
+def limits(rows: list[dict]) -> list[dict]:
     """How near each metric comes to its limit, the nearest first; one dot a series at its best size."""
     best: dict[tuple, tuple[float, int]] = {}
     for index, row in enumerate(rows):
@@ -196,7 +202,7 @@ def limits(rows: list[dict], names: dict[int, str]) -> list[dict]:
     data = [
         {
             "type": "scatter", "mode": "markers", "x": [share for share, _ in shown],
-            "y": [_label(names[index]) for _, index in shown],
+            "y": [_label(_short(rows[index])) for _, index in shown],
             "text": [
                 _label(f"{table.quantity(rows[i]['value'], rows[i]['unit'])} of {rows[i]['source']}") for _, i in shown
             ],
@@ -264,10 +270,7 @@ def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict
     machines = []
     for machine in _machines(opened):
         rows = _readings(opened, machine)
-        every = [series.Series(tuple(_key(row)), None, row["mode"], {}) for row in rows]
-        labels = series.labels(every)
-        names = {index: labels[each.key] for index, each in enumerate(every)}
-        plots = [*limits(rows, names), *modes(rows), *roofline(rows, machine), *by_size(rows)]
+        plots = [*limits(rows), *modes(rows), *roofline(rows, machine), *by_size(rows)]
         title = machine["device"] or machine["cpu"] or "unknown hardware"
         machines.append(
             machine | {"title": f"{title}, {machine['system']}" if machine["system"] else title,
@@ -278,7 +281,7 @@ def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict
     if outcome:
         for result in outcome.results:
             if result.verdict != "equivalent" and len(results) < 200:
-                lines = regress._line(result)
+                lines = regress.lines_of(result)
                 results.append({"verdict": result.verdict, "label": result.label, "text": " ".join(lines[1:]).strip()})
     return {
         "made": series.now(),
@@ -291,11 +294,6 @@ def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict
         "outcome": outcome,
         "results": results,
     }
-
-
-def _key(row: dict):
-    for name in store.SERIES:
-        yield json.dumps(row[name]) if name == "axes" else row[name]
 
 
 def page(found: dict, title: str) -> str:

@@ -26,6 +26,7 @@ from isthmus import Error, records
 COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
 MANIFESTS = "manifests"  # in there: what each part is made of
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
+_THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 
 # What is read of each record; everything else in it is passed over by the reader.
 _STATE = (
@@ -270,12 +271,12 @@ def flat(cases: str, wanted) -> str:
     )
 
 
+_OTHER_SCHEMA = "of another version of the record"
 # Why a row is no record; null where it is one. What is null here was missing or of another type.
 WRONG = f"""
 CASE WHEN _schema IS NULL THEN 'cut short, or of another program'
      WHEN regexp_matches(_schema, '^isthmus[.]record/[0-9]+$') AND _schema <> '{records.SCHEMA}'
-       THEN 'of another schema (' || left(_schema, 40) || '); this Isthmus reads {records.SCHEMA}, so use the one that '
-            || 'wrote it, or convert it'
+       THEN '{_OTHER_SCHEMA} (' || left(_schema, 40) || ')'
      WHEN _schema <> '{records.SCHEMA}' THEN 'of another program'
      WHEN run_id IS NULL OR node IS NULL OR "time" IS NULL OR workload IS NULL OR version IS NULL OR emulated IS NULL
        OR axes IS NULL OR verify IS NULL OR metrics IS NULL THEN 'a record lacks what every record has'
@@ -428,6 +429,7 @@ def connect() -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory]:
     connection = duckdb.connect(
         config={
             "memory_limit": _MEMORY,
+            "threads": min(os.cpu_count() or 1, _THREADS),
             "temp_directory": folder.name,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -467,6 +469,15 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         connection.close()
         folder.cleanup()
         raise Error(f"the records cannot be read ({_first_line(error)})") from None
+    newer = [each for each in skipped if each.why.startswith(_OTHER_SCHEMA)]
+    if newer:
+        connection.close()
+        folder.cleanup()
+        raise Error(
+            f"{len(newer)} files are {_OTHER_SCHEMA}, the first "
+            f"{newer[0].path}{newer[0].why.removeprefix(_OTHER_SCHEMA)}; "
+            f"this Isthmus reads {records.SCHEMA}: use the one that wrote them, or name a folder without them"
+        )
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
     store = Store(connection, len(raw) + sum(len(t.files) for t, _ in tables), skipped, left_out, folder)
