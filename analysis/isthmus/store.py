@@ -28,7 +28,8 @@ MANIFESTS = "manifests"  # in there: what each part is made of
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
 _THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 
-# What is read of each record; everything else in it is passed over by the reader.
+# What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
+# list, the objects of a list, of which only the fields are read that a query needs.
 _STATE = (
     "STRUCT(pcie STRUCT(gen INTEGER, width INTEGER), ecc BOOLEAN, ecc_uncorrected BIGINT, mig BOOLEAN, "
     "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
@@ -36,15 +37,22 @@ _STATE = (
 )
 _READ = {
     "schema": "VARCHAR",
-    "run": "STRUCT(id VARCHAR, time VARCHAR, git VARCHAR, dirty BOOLEAN, system VARCHAR, partition VARCHAR, "
-    "node VARCHAR, job VARCHAR, process INTEGER)",
-    "devices": "STRUCT(name VARCHAR, uuid VARCHAR, arch VARCHAR, driver VARCHAR, runtime VARCHAR, "
-    "memory_bandwidth DOUBLE, fp32_rate DOUBLE, "
-    f"pcie STRUCT(gen INTEGER, width INTEGER), links VARCHAR[], state {_STATE}, state_after {_STATE})[]",
-    "ranks": "STRUCT(count INTEGER, library VARCHAR)",
-    "host": "STRUCT(cpu VARCHAR, kernel VARCHAR, os VARCHAR, cores INTEGER, memory_bytes BIGINT, numa_nodes INTEGER, "
-    "numa_balancing BOOLEAN, thp VARCHAR, governor VARCHAR, iommu VARCHAR, boot_id VARCHAR, uvm_parameters JSON)",
-    "build": "STRUCT(compiler VARCHAR, flags VARCHAR, type VARCHAR, code VARCHAR)",
+    "run": {
+        "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
+        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "INTEGER",
+    },
+    "devices": [{
+        "name": "VARCHAR", "uuid": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
+        "memory_bandwidth": "DOUBLE", "fp32_rate": "DOUBLE", "pcie": "STRUCT(gen INTEGER, width INTEGER)",
+        "links": "VARCHAR[]", "state": _STATE, "state_after": _STATE,
+    }],
+    "ranks": {"count": "INTEGER", "library": "VARCHAR"},
+    "host": {
+        "cpu": "VARCHAR", "kernel": "VARCHAR", "os": "VARCHAR", "cores": "INTEGER", "memory_bytes": "BIGINT",
+        "numa_nodes": "INTEGER", "numa_balancing": "BOOLEAN", "thp": "VARCHAR", "governor": "VARCHAR",
+        "iommu": "VARCHAR", "boot_id": "VARCHAR", "uvm_parameters": "JSON",
+    },
+    "build": {"compiler": "VARCHAR", "flags": "VARCHAR", "code": "VARCHAR"},
     "emulated": "BOOLEAN",
     "profiler": "VARCHAR",
     "workload": "VARCHAR",
@@ -56,14 +64,16 @@ _READ = {
     "size": "VARCHAR",
     "preset": "VARCHAR",
     "axes": "JSON",
-    "metrics": "STRUCT(name VARCHAR, unit VARCHAR, better VARCHAR, direction VARCHAR, samples DOUBLE[], "
-    '"invalid" INTEGER[], median DOUBLE, mad DOUBLE, within_job DOUBLE[], autocorrelation DOUBLE, '
-    '"limit" STRUCT("value" DOUBLE, source VARCHAR), share DOUBLE)[]',
-    "verify": "STRUCT(status VARCHAR)",
-    "warnings": "STRUCT(code VARCHAR, message VARCHAR, samples INTEGER[])[]",
+    "metrics": [{
+        "name": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "direction": "VARCHAR", "samples": "DOUBLE[]",
+        "invalid": "INTEGER[]", "median": "DOUBLE", "mad": "DOUBLE", "within_job": "DOUBLE[]",
+        "autocorrelation": "DOUBLE", "limit": 'STRUCT("value" DOUBLE, source VARCHAR)', "share": "DOUBLE",
+    }],
+    "verify": {"status": "VARCHAR"},
+    "warnings": [{"code": "VARCHAR", "samples": "INTEGER[]"}],
     "skipped": "VARCHAR",
     "error": "VARCHAR",
-}
+}  # fmt: skip
 
 # Warnings that spoil a whole record even where they name no samples: its figures are invalid, not slow. Ranks see each
 # other's processes on the device, so there a foreign process says nothing.
@@ -237,8 +247,30 @@ def _list(paths) -> str:
     return "[" + ", ".join(literal(_exact(path)) for path in paths) + "]"
 
 
-def _reader(paths) -> str:
-    columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _READ.items())
+def _read_columns(used: str) -> dict[str, str]:
+    """Columns and their types as DuckDB reads them, with the fields whose names stand in the expressions `used`."""
+    words = set(re.findall(r"\w+", used))
+    columns = {}
+    for name, kind in _READ.items():
+        fields = kind[0] if isinstance(kind, list) else kind
+        if isinstance(fields, dict):
+            needed = {field: own for field, own in fields.items() if field in words} or dict(
+                [next(iter(fields.items()))]
+            )
+            kind_of = f"STRUCT({', '.join(f'{chr(34)}{field}{chr(34)} {own}' for field, own in needed.items())})"
+            columns[name] = kind_of + ("[]" if isinstance(kind, list) else "")
+        else:
+            columns[name] = kind
+    return columns
+
+
+def _expressions(wanted) -> str:
+    metric = [expression for name, expression in _METRIC.items() if name in wanted]
+    return " ".join([*_columns(wanted).values(), *metric, WRONG])
+
+
+def _reader(paths, wanted=()) -> str:
+    columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
     return (
         f"read_json({_list(paths)}, format = 'newline_delimited', columns = {{{columns}}}, ignore_errors = true, "
         "filename = true, auto_detect = false)"
@@ -257,7 +289,7 @@ def _columns(wanted) -> dict[str, str]:
 
 def _cases(paths, wanted) -> str:
     """SQL that reads raw files: a row per record, its metrics as a list `metrics`."""
-    return f"SELECT schema AS _schema, {_selected(_columns(wanted))}, metrics FROM {_reader(paths)}"
+    return f"SELECT schema AS _schema, {_selected(_columns(wanted))}, metrics FROM {_reader(paths, wanted)}"
 
 
 def flat(cases: str, wanted) -> str:
@@ -280,8 +312,8 @@ CASE WHEN _schema IS NULL THEN 'cut short, or of another program'
      WHEN _schema <> '{records.SCHEMA}' THEN 'of another program'
      WHEN run_id IS NULL OR node IS NULL OR "time" IS NULL OR workload IS NULL OR version IS NULL OR emulated IS NULL
        OR axes IS NULL OR verify IS NULL OR metrics IS NULL THEN 'a record lacks what every record has'
-     WHEN len(list_filter(metrics, lambda m: m.name IS NULL OR m.unit IS NULL OR m.samples IS NULL)) > 0
-       THEN 'a metric lacks its name, unit or samples'
+     WHEN len(list_filter(metrics, lambda m: m.name IS NULL OR m.unit IS NULL)) > 0
+       THEN 'a metric lacks its name or unit'
      WHEN len(list_filter(metrics, lambda m: NOT isfinite(m.median))) > 0 THEN 'a median is not a finite number'
      WHEN len(list_distinct(list_transform(metrics, lambda m: m.name))) < len(metrics) THEN 'two metrics have one name'
 END"""
@@ -335,7 +367,7 @@ def read_raw(connection, paths: list[str], wanted=COLUMNS) -> list[Skipped]:
 
 def _nothing(wanted) -> str:
     """The columns of `cases` without a row."""
-    columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _READ.items())
+    columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _read_columns(_expressions(wanted)).items())
     selected = f"schema AS _schema, {_selected(_columns(wanted))}, metrics"
     return f"SELECT {selected} FROM (SELECT {columns}, NULL::VARCHAR AS filename) WHERE false"
 
