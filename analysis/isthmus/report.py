@@ -1,4 +1,5 @@
-"""One self-contained HTML page of all records: summary, matrices, modes, limits, regressions, provenance, warnings.
+"""All records on one self-contained HTML page, or as tables on the terminal: summary, matrices, modes, limits,
+regressions, provenance, warnings.
 
 It needs no network: the plotting library is in the page, and the page forbids itself to load anything. Everything that
 comes from a record is escaped.
@@ -14,6 +15,9 @@ import pathlib
 import statistics
 
 import jinja2
+import rich.console
+import rich.table
+import rich.text
 
 from isthmus import Error, __version__, cli, matrix, records, regress, series, store, table, units
 
@@ -315,13 +319,56 @@ def page(found: dict, title: str) -> str:
     )  # fmt: skip
 
 
+def terminal(found: dict, width: int | None = None) -> str:
+    """Summary, limits, regressions and warnings for a terminal; as wide as it is, or as `width`."""
+    console = rich.console.Console(width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        console.print(
+            _grid(
+                ["hardware", ">nodes", ">jobs", ">records", ">failed", ">skipped", ">invalid", ">of limits"],
+                [
+                    [m["title"], m["nodes"], m["jobs"], m["records"], m["failed"], m["skipped"],
+                     f"{m['invalid'] / m['samples']:.2%}" if m["samples"] else "-",
+                     f"{m['share']:.0%}" if m["share"] else "-"]
+                    for m in found["machines"]
+                ],
+            )
+        )  # fmt: skip
+        for machine in found["machines"]:
+            for each in machine["matrices"]:
+                rows = [
+                    [start, *(f"{c['text']} {c['share']}".strip() if c else "-" for c in cells)]
+                    for start, cells in each["rows"]
+                ]
+                heads = ["from \\ to", *(f">{column}" for column in each["columns"])]
+                console.print(_grid(heads, rows, f"{machine['title']}: {each['title']}"))
+        if found["outcome"]:
+            rows = [[r["verdict"], r["label"], r["text"]] for r in found["results"][:40]]
+            console.print(_grid(["verdict", "series", "change"], rows, f"the change: {found['outcome'].verdict}"))
+        if found["warnings"]:
+            rows = [[w["code"], w["records"], w["nodes"]] for w in found["warnings"]]
+            console.print(_grid(["warning", ">records", ">nodes"], rows))
+    return captured.get().rstrip("\n")
+
+
+def _grid(heads: list[str], rows: list[list], title: str | None = None) -> rich.table.Table:
+    """A table; a head that begins with > is of numbers."""
+    grid = rich.table.Table(title=title and rich.text.Text(records.printable(title)), title_justify="left")
+    for head in heads:
+        justify = "right" if head.startswith(">") else "left"
+        grid.add_column(rich.text.Text(records.printable(head.removeprefix(">"))), justify=justify, overflow="fold")
+    for row in rows:
+        grid.add_row(*(rich.text.Text(records.printable(str(cell))) for cell in row))
+    return grid
+
+
 def add_arguments(parser) -> None:
     parser.epilog = (
-        "examples:\n  isthmus report results -o report.html\n"
+        "examples:\n  isthmus report results\n  isthmus report results -o report.html\n"
         "  isthmus report results -o report.html --from driver=570 --to driver=580"
     )
     store.add_arguments(parser)
-    parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default: report.html")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the page; without it, tables on the terminal")
     parser.add_argument("--title", default="Isthmus report", metavar="TEXT")
     parser.add_argument("--from", dest="a", metavar="WHAT", help="compare these jobs, as `isthmus regress` does,")
     parser.add_argument("--to", dest="b", metavar="WHAT", help="with these")
@@ -336,6 +383,9 @@ def run(asked) -> int:
             sides = regress.sides(series.condition(asked.a), series.condition(asked.b))
             outcome = regress.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
         found = content(opened, outcome)
+    if not asked.output:
+        print(terminal(found))
+        return cli.PASSED
     text = page(found, asked.title)
     try:
         pathlib.Path(asked.output).write_text(text, encoding="utf-8")

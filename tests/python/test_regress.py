@@ -190,6 +190,34 @@ def test_sides_without_a_common_node_compare_nodes(tmp_path):
     assert results[TIME]["verdict"] == "inconclusive"
 
 
+def test_jobs_on_other_gpus_of_the_node_are_compared_within_the_node(tmp_path):
+    cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 6)
+    for case in cases[6:12] + cases[18:]:
+        case["devices"][0]["uuid"] += "-the-other"
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    found = results[TIME]
+    assert (found["verdict"], found["paired"], found["strata"]) == ("regressed", "node", 2)
+
+
+def test_jobs_on_nodes_of_one_side_only_are_left_out_and_counted(tmp_path):
+    cases = jobs_of(History(nodes=2), 1, 8)
+    for case in cases[16:]:
+        case["run"]["node"] += case["devices"][0]["driver"][:2] + case["devices"][0]["driver"][2]
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert results[TIME]["jobs"] == [8, 8]
+    assert results[TIME]["note"] == "16 jobs ran on nodes or GPUs that only one side has"
+
+
+def test_delta_comes_from_a_noise_file(tmp_path):
+    quiet = write(tmp_path / "aa", jobs_of(History(between=0.016), 2, 30))
+    out = tmp_path / "noise.json"
+    assert cli.main(["noise", str(quiet), "-o", str(out)]) == 0
+    (noise,) = regress.load_noise(out).values()
+    folder = write(tmp_path / "r", jobs_of(History(), 1, 8))
+    _, _, results = verdicts(folder, "--noise", str(out), tmp_path=tmp_path)
+    assert results[TIME]["delta"] == pytest.approx(2.5 * noise) and noise == pytest.approx(0.016, rel=0.25)
+
+
 def test_iterations_and_processes_are_no_jobs(tmp_path):
     """50 records of one job a side are one value a side."""
     cases = [

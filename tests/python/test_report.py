@@ -88,6 +88,21 @@ def test_hostile_strings_are_only_text(tmp_path):
     assert "\x1b" not in re.sub(r"<title>.*?</title>|<h1>.*?</h1>", "", text)
 
 
+def test_the_terminal_has_tables(capsys):
+    assert cli.main(["report", str(ROOT / "analysis/data/h200")]) == 0
+    said = capsys.readouterr().out
+    assert "NVIDIA H200" in said and "transfer/ce: rate at 1GiB" in said and "timer_coarse" in said
+
+
+def test_hostile_strings_do_not_steer_the_terminal(tmp_path, capsys):
+    cases = jobs_of(History(), 1, 8)
+    for case in cases:
+        case["devices"][0]["name"] = EVIL + "[bold red]"
+    assert cli.main(["report", str(write(tmp_path / "r", cases))]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and "[bold red]" in re.sub(r"[\s│┃]", "", said).replace("[boldred]", "[bold red]")
+
+
 def test_a_comparison_is_part_of_the_page(tmp_path):
     folder = write(tmp_path / "r", jobs_of(History(step=0.05), 1, 8))
     text = Page(made(tmp_path, folder, "--from", "driver=570", "--to", "driver=580")).text
