@@ -549,7 +549,7 @@ def add_selection(parser) -> None:
     group.add_argument("--workload", metavar="PATTERN", action="append", help="such as 'transfer/*' (may be repeated)")
     group.add_argument("--metric", metavar="NAME", action="append", help="such as rate (may be repeated)")
     group.add_argument("--system", metavar="NAME", help="of this system only")
-    group.add_argument("--since", metavar="DATE", help="from this day on, 2026-11-21, or time, 2026-11-21T14:00")
+    group.add_argument("--since", metavar="DATE", help="from this day on (UTC), 2026-11-21, or time, 2026-11-21T14:00")
     group.add_argument("--until", metavar="DATE", help="before this day or time")
     group.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
     group.add_argument("--profiled", action="store_true", help="profiled runs, too")
