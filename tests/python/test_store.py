@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -256,3 +257,13 @@ def test_the_command_compacts_and_says_how_much(tmp_path, capsys):
     assert cli.main(["compact", str(tmp_path)]) == 1
     assert "cut short" in capsys.readouterr().err
     assert cli.main(["compact", str(tmp_path / "none")]) == cli.BAD_INPUT
+
+
+def test_the_benchmark_gets_the_same_answer_from_raw_and_compacted(tmp_path):
+    command = [sys.executable, ROOT / "analysis/benchmarks/million_records.py", "--records", "600", tmp_path / "m"]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "analysis")},
+    )  # fmt: skip
+    assert "compacted 600 in " in ran.stdout and "the answers differ" not in ran.stdout, ran.stdout + ran.stderr
+    assert ran.stdout.count(" rows ") == 4
