@@ -1,4 +1,4 @@
-"""What counters of memory see of an allocation: `python -m isthmus.accounting FILE…`, 80 columns.
+"""What counters of memory see of an allocation: `isthmus accounting FILE…`, 80 columns.
 
 Each cell says what accounting/* records have of one counter: after the call that allocates, and after every page was
 touched. A counter agrees with the allocation when it sees all of it once it is touched.
@@ -116,15 +116,13 @@ def table(cases: list[dict]) -> str:
     return "\n".join(lines[:-1])
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m isthmus.accounting",
-        description="What counters of memory see of an allocation, from records of accounting/*.",
-        epilog="example: isthmus-bench run 'accounting/*' --record r.jsonl && python -m isthmus.accounting r.jsonl",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "example: isthmus-bench run 'accounting/*' --record r.jsonl && isthmus accounting r.jsonl"
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: no driver made that memory")
-    asked = parser.parse_args(arguments)
+
+
+def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.files)
     cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
     if not asked.emulated:
@@ -134,7 +132,3 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print(table(cases))
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

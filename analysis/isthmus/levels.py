@@ -1,4 +1,4 @@
-"""Cache levels from latency records of several sizes: `python -m isthmus.levels FILE…`, 80 columns.
+"""Cache levels from latency records of several sizes: `isthmus levels FILE…`, 80 columns.
 
 A level is a stretch of sizes over which latency/*/chase stays about the same; it ends somewhere between its last size
 and the first of the next level. Beside it stands the cache that hwloc or the device reports and that ends there, too:
@@ -138,16 +138,16 @@ def table(cases: list[dict]) -> str:
     return "\n".join(lines[1:])
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m isthmus.levels",
-        description="Cache levels from records of latency/*/chase at several sizes.",
-        epilog="example: isthmus-bench run latency/malloc-cpu/chase --size-sweep --set pages=huge --record r.jsonl && "
-        "python -m isthmus.levels r.jsonl",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "example: isthmus-bench run latency/malloc-cpu/chase --size-sweep --set pages=huge --record r.jsonl && "
+        "isthmus levels r.jsonl"
     )
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
-    asked = parser.parse_args(arguments)
+
+
+def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.files)
     if not asked.emulated:
         cases = [case for case in cases if not case["emulated"]]
@@ -156,7 +156,3 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print(table(cases))
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

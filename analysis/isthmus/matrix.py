@@ -72,7 +72,7 @@ def byte_text(count: int) -> str:
     return f"{count}{_UNITS[unit]}"
 
 
-def _order(place: str):
+def order(place: str):
     """gpu2 before gpu10; `all` stands for several and comes last."""
     stem, number = re.fullmatch(r"(.*?)(\d*)", place).groups()
     return place == "all", stem, int(number or -1)
@@ -158,8 +158,8 @@ def _matrix(matrix: _Matrix) -> list[str]:
         both = " of both directions" if matrix.title.split()[0].endswith("-duplex") else ""
         share = " (share of its limit)" if any(reading.shares for reading in readings.values()) else ""
         heading += f": {matrix.metric}{both} in {prefix}{matrix.unit}{share}"
-    rows = sorted({start for start, _ in readings}, key=_order)
-    columns = sorted({end for _, end in readings}, key=_order)
+    rows = sorted({start for start, _ in readings}, key=order)
+    columns = sorted({end for _, end in readings}, key=order)
     cells = [[readings[a, b].text(factor, True) if (a, b) in readings else "-" for b in columns] for a in rows]
     return [*textwrap.wrap(heading, _WIDTH, break_on_hyphens=False), *_grid("from \\ to", rows, columns, cells)]
 
@@ -178,7 +178,7 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
             pair for size in sizes for pair, reading in matrix.sizes.get(size, {}).items() if reading.values
         ]
         rows += [(pair, matrix) for pair in dict.fromkeys(with_figures)]
-    rows.sort(key=lambda row: (_order(row[0][0]), _order(row[0][1])))
+    rows.sort(key=lambda row: (order(row[0][0]), order(row[0][1])))
     labels = [f"{a}→{b}/{matrix.title.partition('/')[2]}" for (a, b), matrix in rows]
     cells = [
         [found.text(factor, False) if (found := matrix.sizes.get(size, {}).get(pair)) else "-" for size in sizes]

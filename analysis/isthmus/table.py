@@ -1,8 +1,8 @@
-"""One table of medians from record files: `python -m isthmus.table FILE…`, 80 columns."""
+"""One table of medians from record files: `isthmus table FILE…`, 80 columns."""
 
 from __future__ import annotations
 
-import sys
+import argparse
 import textwrap
 
 from isthmus import matrix, records, units
@@ -116,11 +116,11 @@ def table(cases: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def main(paths: list[str]) -> int:
-    cases, status = records.read_files(paths)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE")
+
+
+def run(asked: argparse.Namespace) -> int:
+    cases, status = records.read_files(asked.files)
     print(table(cases))
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

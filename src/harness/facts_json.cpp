@@ -125,6 +125,7 @@ json host_json(int numa_node) {
                {"governor", or_null(facts.governor)},
                {"iommu", or_null(facts.iommu)},
                {"os", or_null(facts.os)},
+               {"boot_id", or_null(facts.boot_id)},
                {"numa_balancing", or_null(facts.numa_balancing)},
                {"uvm_parameters", or_null(facts.uvm_parameters)}};
   if (numa_node >= 0) host["numa_node"] = numa_node;

@@ -132,6 +132,7 @@ HostFacts ask() {
   facts.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   facts.iommu = iommu_state();
   facts.os = os_name();
+  facts.boot_id = first_line("/proc/sys/kernel/random/boot_id");
   facts.uvm_parameters = module_parameters("/sys/module/nvidia_uvm/parameters");
   if (const auto balancing = first_line("/proc/sys/kernel/numa_balancing")) facts.numa_balancing = *balancing != "0";
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);

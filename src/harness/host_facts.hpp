@@ -24,6 +24,7 @@ struct HostFacts {
   int numa_nodes = 1;
   int cores = 1;
   std::optional<std::string> thp, governor, iommu, os;
+  std::optional<std::string> boot_id;  ///< another one after each start of the machine
   std::optional<std::size_t> memory_bytes;
   std::optional<std::map<std::string, std::string>> uvm_parameters;
   std::optional<bool> numa_balancing;

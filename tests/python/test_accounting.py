@@ -35,7 +35,7 @@ OF_DEVICE = record(
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "isthmus.accounting", *map(str, arguments)],
+        [sys.executable, "-m", "isthmus", "accounting", *map(str, arguments)],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT / "analysis"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},

@@ -99,7 +99,7 @@ def record(workload, size, seconds, **changes):
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "isthmus.levels", *map(str, arguments)],
+        [sys.executable, "-m", "isthmus", "levels", *map(str, arguments)],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT / "analysis"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},

@@ -271,7 +271,7 @@ def test_matrices_keep_numbers_of_ranks_apart():
 def test_table_names_a_file_that_cannot_be_read(tmp_path):
     path = write(tmp_path / "r.jsonl", LINE[:50], end="")
     result = subprocess.run(
-        [sys.executable, "-m", "isthmus.table", path],
+        [sys.executable, "-m", "isthmus", "table", path],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "analysis")},
     )  # fmt: skip
     assert result.returncode == 1

@@ -1,0 +1,5 @@
+import sys
+
+from isthmus.cli import main
+
+sys.exit(main())

@@ -1,0 +1,152 @@
+"""Checks record files and keeps them as one compacted table (Parquet), which every other command reads by itself.
+
+The table lies in DIR/compacted, by family of workloads and month. The files stay as they are. Each is checked by the
+record's schema, once; run it again, and only what is new or has grown is taken. It can be interrupted at any moment,
+and several may run at once: a part counts only when its manifest is there, and manifests are written once.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+import duckdb
+
+from isthmus import Error, records, store
+
+_BATCH = 1 << 29  # bytes of raw files that are taken at a time
+
+
+def check(path: str) -> str | None:
+    """Why a file cannot be taken, by the record's schema, or None."""
+    try:
+        for _ in records.iterate(path):
+            pass
+    except records.RecordError as error:
+        return str(error).removeprefix(f"{path}:")
+    return None
+
+
+def _batches(files: dict[str, int]):
+    """Files in their order, about _BATCH bytes at a time; packed ones count tenfold, as what they unpack to."""
+    batch, size = {}, 0
+    for path, length in files.items():
+        batch[path] = length
+        size += length * (10 if path.endswith(".gz") else 1)
+        if size >= _BATCH:
+            yield batch
+            batch, size = {}, 0
+    if batch:
+        yield batch
+
+
+def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
+    """Adds a manifest under the next free number; a link fails where another writer took that number."""
+    directory = folder / store.MANIFESTS
+    with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False, encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        while True:
+            present = store.manifests(folder)
+            number = int(present[-1].stem) + 1 if present else 1
+            try:
+                os.link(file.name, directory / f"{number:08d}.json")
+                return
+            except FileExistsError:
+                continue
+    finally:
+        os.unlink(file.name)
+
+
+def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> list[str]:
+    """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`."""
+    relative = f"file[{len(str(root)) + 2}:]"
+    table = store.flat("cases", store.COLUMNS)
+    parts = []
+    with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished-") as unfinished:
+        connection.execute(
+            f"COPY (SELECT * REPLACE ({relative} AS file), split_part(workload, '/', 1) AS family, "
+            f"strftime(time, '%Y-%m') AS month FROM ({table}) ORDER BY family, month, workload, metric, axes, time) "
+            f"TO {store.literal(unfinished)} (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (family, month), "
+            f"OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{name}_{{i}}')"
+        )
+        for path in sorted(pathlib.Path(unfinished).rglob("*.parquet")):
+            part = path.relative_to(unfinished)
+            (folder / part).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, folder / part)
+            parts.append(str(part))
+    return parts
+
+
+def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> dict:
+    """Brings the compacted table of `root` up to date.
+
+    Returns how many files and records were taken, how many files were taken before, and the files skipped.
+    Raises Error where the folder is no folder of records.
+    """
+    root = pathlib.Path(root)
+    if not root.is_dir():
+        raise Error(f"{root}: no such folder")
+    folder = pathlib.Path(folder) if folder else root / store.COMPACTED
+    (folder / store.MANIFESTS).mkdir(parents=True, exist_ok=True)
+    present = store.compacted(folder)
+    files = {path: os.path.getsize(path) for path in store.find_files(root)}
+    done = present.files if present else {}
+    new = {path: size for path, size in files.items() if done.get(os.path.relpath(path, root)) != size}
+    result = {"files": 0, "records": 0, "before": len(files) - len(new), "skipped": []}
+    connection, temporary = store.connect()
+    try:
+        with concurrent.futures.ProcessPoolExecutor(processes or min(os.cpu_count() or 1, 8)) as pool:
+            for batch in _batches(new):
+                reasons = dict(zip(batch, pool.map(check, batch, chunksize=8)))
+                good = [path for path, why in reasons.items() if why is None]
+                skipped = [store.Skipped(path, why) for path, why in reasons.items() if why]
+                skipped += store.read_raw(connection, good)
+                left = {each.path for each in skipped}
+                taken = {os.path.relpath(path, root): size for path, size in batch.items() if path not in left}
+                count = connection.execute("SELECT count(*) FROM cases").fetchone()[0]
+                result["skipped"] += skipped
+                if taken:
+                    name = hashlib.sha256(json.dumps([taken, store.COLUMNS]).encode()).hexdigest()[:16]
+                    parts = _write_parts(connection, folder, root, name) if count else []
+                    manifest = {"files": taken, "parts": parts, "columns": store.COLUMNS, "schema": records.SCHEMA}
+                    _write_manifest(folder, manifest)
+                result["files"] += len(taken)
+                result["records"] += count
+                say(f"{result['files']} files, {result['records']} records")
+    except (duckdb.Error, OSError) as error:
+        raise Error(f"{folder}: cannot be written ({records.shorten(str(error))})") from None
+    finally:
+        connection.close()
+        temporary.cleanup()
+    return result
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = "example: isthmus compact $ISTHMUS_RESULTS && isthmus nodes $ISTHMUS_RESULTS"
+    parser.add_argument("folder", metavar="DIR", help="folder with record files")
+    parser.add_argument("-o", "--output", metavar="DIR", help="another place for the table than DIR/compacted")
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="that check files (default: one per core, 8 at most)"
+    )
+
+
+def run(asked) -> int:
+    started = time.monotonic()
+    progress = (lambda text: print(text, file=sys.stderr)) if sys.stderr.isatty() else (lambda text: None)
+    result = compact(asked.folder, asked.output, processes=asked.processes, say=progress)
+    for each in result["skipped"]:
+        print(f"skipped {records.printable(each.path)}: {records.printable(each.why)}", file=sys.stderr)
+    print(
+        f"{result['records']} records of {result['files']} files taken in {time.monotonic() - started:.1f} s; "
+        f"{result['before']} files were taken before; {len(result['skipped'])} skipped"
+    )
+    return 1 if result["skipped"] else 0

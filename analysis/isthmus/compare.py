@@ -1,0 +1,166 @@
+"""Systems side by side: each metric's value, its share of the hardware's limit, and the ratio with its interval.
+
+Each DIR is a system, the first the one that the others are divided by; with --by FIELD, one folder is split by a field
+of the fingerprint (system, device, driver, …). The interval is of the jobs that were run: it says how sure the ratio of
+these nodes is, and where four nodes or more were measured on both sides, that of such nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+
+import numpy as np
+
+from isthmus import Error, cli, records, regress, series, statistics, store, table
+
+WANTED = (*regress.WANTED, "share", "limit_value")
+_NODES = 4  # with as many on both sides, the node is the unit
+
+
+@dataclasses.dataclass
+class System:
+    """What one system measured."""
+
+    name: str
+    series: dict[tuple, series.Series]
+    shares: dict[tuple, float]
+
+
+@dataclasses.dataclass
+class Cell:
+    """One system's figure of a series; ratio and interval against the first system's, above 1 is a larger value."""
+
+    value: float
+    share: float | None
+    jobs: int
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def _load(opened: store.Store, side: str, name: str) -> System:
+    every = series.load(opened, side)
+    columns = ", ".join(f'"{column}"' for column in store.SERIES)
+    shares = {
+        row[:-1]: row[-1]
+        for row in opened.sql(
+            f"SELECT {columns}, median(share) FROM (SELECT *, {side} AS side FROM measurements) WHERE side = 'A' "
+            f"AND metric IS NOT NULL AND {series.COUNTS} GROUP BY {columns}"
+        ).fetchall()
+    }
+    return System(name, {each.key: each for each in every}, shares)
+
+
+def load(asked) -> list[System]:
+    """The systems that a command line names; refuses fewer than two."""
+    if asked.by:
+        if asked.by not in series.FIELDS:
+            raise Error(f"--by {asked.by} is no field; choose from {', '.join(series.FIELDS)}")
+        with store.from_arguments(asked, wanted=WANTED) as opened:
+            column = f'"{asked.by}"::VARCHAR'
+            values = [
+                row[0]
+                for row in opened.sql(
+                    f"SELECT DISTINCT {column} FROM measurements WHERE coalesce({column}, '') <> '' ORDER BY 1"
+                ).fetchall()
+            ]
+            systems = [_load(opened, f"CASE WHEN {column} = {store.literal(v)} THEN 'A' END", v) for v in values]
+    else:
+        systems = []
+        for path, name in zip(asked.paths, _names(asked.paths)):
+            with store.from_arguments(asked, paths=[path], wanted=WANTED) as opened:
+                systems.append(_load(opened, "'A'", name))
+    if len(systems) < 2:
+        there = f"{asked.by} is {systems[0].name} in all records" if asked.by and systems else "one folder was named"
+        raise Error(f"comparing needs two systems, but {there}; name another folder, or another field for --by")
+    return systems
+
+
+def _names(paths) -> list[str]:
+    """Names of folders, as short as they tell them apart."""
+    for length in range(1, 20):
+        names = ["/".join(pathlib.Path(path).resolve().parts[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    raise Error("a folder is named twice")
+
+
+def units(each: series.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Values per job, and per node."""
+    groups = each.values["A"]
+    nodes: dict[str, list[float]] = {}
+    for (node, _), values in groups.items():
+        nodes.setdefault(node, []).extend(values)
+    return each.all("A"), np.array([np.median(values) for values in nodes.values()])
+
+
+def cells(systems: list[System], key: tuple) -> list[Cell | None]:
+    """A cell for each system that has the series."""
+    row: list[Cell | None] = []
+    for system in systems:
+        found = system.series.get(key)
+        if found is None:
+            row.append(None)
+            continue
+        jobs, nodes = units(found)
+        cell = Cell(float(np.median(jobs)), system.shares.get(key), len(jobs))
+        first = systems[0].series.get(key)
+        if first is not None and found is not first:
+            a_jobs, a_nodes = units(first)
+            a, b = (a_nodes, nodes) if min(len(a_nodes), len(nodes)) >= _NODES else (a_jobs, jobs)
+            if (a > 0).all() and (b > 0).all():
+                compared = statistics.compare([(np.log(a), np.log(b))])
+                cell.ratio = math.exp(compared.estimate)
+                if math.isfinite(compared.low):
+                    cell.low, cell.high = math.exp(compared.low), math.exp(compared.high)
+        row.append(cell)
+    return row
+
+
+def _text_of(cell: Cell | None, unit: str) -> str:
+    if cell is None:
+        return "-"
+    share = f" ({cell.share:.0%})" if cell.share else ""
+    text = table.quantity(cell.value, "" if unit == "1" else unit).strip() + share
+    if cell.ratio is not None:
+        text += f" ×{cell.ratio:.3g}"
+        text += f" [{cell.low:.3g}, {cell.high:.3g}]" if cell.low is not None else " [?]"
+    return text
+
+
+def text(systems: list[System]) -> tuple[str, int]:
+    """A line for each series that two systems have, and how many; then what only one has."""
+    every = {key: each for system in systems for key, each in system.series.items()}
+    names = series.labels(list(every.values()))
+    shared = [key for key in every if sum(key in system.series for system in systems) > 1]
+    shared.sort(key=lambda key: names[key])
+    rows = [[names[key], *(_text_of(cell, every[key].unit) for cell in cells(systems, key))] for key in shared]
+    head = ["series", *(records.printable(system.name) for system in systems)]
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in [head, *rows]]
+    lines.append(
+        f"value (share of its limit) ×ratio to {head[1]} [its 95% interval over jobs; ?: fewer than 4 jobs of each]"
+    )
+    for system in systems:
+        alone = [key for key in system.series if sum(key in other.series for other in systems) == 1]
+        if alone:
+            lines.append(
+                f"only in {records.printable(system.name)}: {len(alone)} series, such as {names[min(alone, key=str)]}"
+            )
+    return "\n".join(lines), len(shared)
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = "examples:\n  isthmus compare old-system new-system\n  isthmus compare results --by device"
+    store.add_arguments(parser)
+    parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
+
+
+def run(asked) -> int:
+    shown, count = text(load(asked))
+    if not count:
+        raise Error("no series is in two systems: they measured different workloads, versions or parameters")
+    print(shown)
+    return cli.PASSED

@@ -1,0 +1,133 @@
+"""How much a metric varies from job to job where nothing changed, and what that means for a comparison.
+
+Give it jobs of one state of the machine (an A/A run): ten or more per node, over some days. With -o it writes what
+`isthmus regress --noise` and `isthmus trial plan --noise` take.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pathlib
+
+from isthmus import Error, cli, regress, series, statistics, store
+
+FEWEST = 5  # jobs of one node below which the noise is a guess
+
+
+@dataclasses.dataclass
+class Noise:
+    """One series: shares of its value where all are above zero, else in its unit."""
+
+    key: tuple
+    label: str
+    jobs: int
+    nodes: int
+    between: float  # standard deviation between jobs of a node and GPU
+    within: float  # between samples of a job
+    needed: int | None  # jobs a side on one node for the step that was asked for
+
+
+def measure(
+    opened: store.Store, *, condition: str = "true", step: float = 0.03, metrics: int | None = None
+) -> list[Noise]:
+    """Noise of every series of the jobs that fulfil a condition, the noisiest first."""
+    side = f"CASE WHEN {condition} THEN 'A' END"
+    every = [each for each in series.load(opened, side) if any(len(v) > 1 for v in each.values["A"].values())]
+    names = series.labels(every)
+    columns = ", ".join(f'"{name}"' for name in store.SERIES)
+    within = {
+        row[:-1]: row[-1]
+        for row in opened.sql(
+            f"SELECT {columns}, median(1.4826 * mad / abs(median)) FROM measurements "
+            f"WHERE {condition} AND metric IS NOT NULL AND median <> 0 AND {series.COUNTS} GROUP BY {columns}"
+        ).fetchall()
+    }
+    result = []
+    for each in every:
+        between = series.spread(each, ("A",))
+        needed = None
+        if 0 < between < math.inf:
+            needed = statistics.jobs_needed(math.log1p(step) / between, metrics=metrics or len(every))
+        groups = each.values["A"]
+        result.append(
+            Noise(
+                each.key, names[each.key], each.jobs("A"), len({node for node, _ in groups}), between,
+                within.get(each.key) or math.nan, needed,
+            )
+        )  # fmt: skip
+    return sorted(result, key=lambda noise: (-noise.between, noise.label))
+
+
+def write(path, found: list[Noise]) -> None:
+    entries = [
+        {"key": noise.key, "label": noise.label, "jobs": noise.jobs, "between": noise.between} for noise in found
+    ]
+    try:
+        pathlib.Path(path).write_text(json.dumps({"made": series.now(), "series": entries}, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+
+
+def mixed(opened: store.Store, condition: str) -> list[str]:
+    """What was not the same in all jobs, so that they are no A/A run."""
+    fields = [name for name in store.FINGERPRINT if name not in ("boot", "uvm", "device")]
+    counts = ", ".join(f'count(DISTINCT nullif("{name}"::VARCHAR, \'\')) AS "{name}"' for name in fields)
+    # Nodes may be unlike each other; a node may not become another.
+    rows = opened.rows(f"SELECT node, gpus, {counts} FROM measurements WHERE {condition} GROUP BY node, gpus")
+    return [name for name in fields if any(row[name] > 1 for row in rows)]
+
+
+def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
+    def share(value):
+        return f"{value:.2%}" if math.isfinite(value) else "-"
+
+    lines = [f"{'between':>8} {'within':>8} {'±delta':>7} {'jobs':>5} {'nodes':>5} {'needed':>6}  series"]
+    for noise in found[:shown]:
+        delta = min(max(regress.FLOOR, regress.DELTA * noise.between), regress.CEILING)
+        lines.append(
+            f"{share(noise.between):>8} {share(noise.within):>8} {share(delta):>7} {noise.jobs:>5} {noise.nodes:>5} "
+            f"{noise.needed or '-':>6}  {noise.label}"
+        )
+    if len(found) > shown:
+        lines.append(f"… {len(found) - shown} quieter series (--all)")
+    needed = sorted(noise.needed for noise in found if noise.needed)
+    lines.append(
+        f"between: standard deviation between jobs of a node; within: between samples of a job; needed: jobs a side on "
+        f"one node to find a step of {step:.0%} in 90% of cases, one of {metrics} metrics"
+    )
+    if needed:
+        most = needed[min(len(needed) - 1, math.ceil(0.9 * len(needed)) - 1)]
+        lines.append(f"{most} jobs a side on one node do for 90% of {len(found)} series")
+    few = sum(noise.jobs < FEWEST * noise.nodes for noise in found)
+    if few:
+        lines.append(f"{few} series have fewer than {FEWEST} jobs a node: their noise is a guess; run more")
+    return "\n".join(lines)
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = "example: isthmus noise results --from driver=570 -o noise.json"
+    store.add_arguments(parser)
+    parser.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,… or a day or FROM..TO")
+    parser.add_argument("--step", type=float, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    parser.add_argument("--metrics", type=int, metavar="N", help="of a session (default: as many as there are)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write what regress and trial take as --noise")
+    parser.add_argument("--all", action="store_true", help="show every series")
+
+
+def run(asked) -> int:
+    if not asked.step > 0:
+        raise Error(f"--step {asked.step} is no step; 0.03 means 3%")
+    condition = series.condition(asked.a) if asked.a else "true"
+    with store.from_arguments(asked, wanted=(*regress.WANTED, "mad")) as opened:
+        found = measure(opened, condition=condition, step=asked.step, metrics=asked.metrics)
+        if not found:
+            raise Error("no series has two jobs on one node and GPU, so nothing is known of its noise; run more jobs")
+        unlike = mixed(opened, condition)
+    print(text(found, step=asked.step, metrics=asked.metrics or len(found), shown=len(found) if asked.all else 20))
+    if unlike:
+        print(f"note: not one state of the machine: {', '.join(unlike)} changed on a node; narrow it with --from")
+    if asked.output:
+        write(asked.output, found)
+    return cli.PASSED

@@ -1,0 +1,609 @@
+"""One table of all records of a folder, by DuckDB: raw record files, compacted ones, or both.
+
+`open_store(paths)` gives a Store whose view `measurements` has one row per metric of a record, and one row without a
+metric for a record that has none (skipped, failed). Columns are named in COLUMNS; times are in seconds, rates in B/s,
+sizes in bytes. Emulated and profiled records are left out unless asked for.
+
+A file that is cut short, of another program or another schema is skipped as a whole, named once, and counted. Raw
+files are checked for what the columns need; the schema itself is checked once, when files are compacted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+
+import duckdb
+
+from isthmus import Error, records
+
+COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
+MANIFESTS = "manifests"  # in there: what each part is made of
+_MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
+_THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
+
+# What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
+# list, the objects of a list, of which only the fields are read that a query needs.
+_STATE = (
+    "STRUCT(pcie STRUCT(gen INTEGER, width INTEGER), ecc BOOLEAN, ecc_uncorrected BIGINT, mig BOOLEAN, "
+    "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
+    "throttle VARCHAR[])"
+)
+_READ = {
+    "schema": "VARCHAR",
+    "run": {
+        "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
+        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "INTEGER",
+    },
+    "devices": [{
+        "name": "VARCHAR", "uuid": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
+        "memory_bandwidth": "DOUBLE", "fp32_rate": "DOUBLE", "pcie": "STRUCT(gen INTEGER, width INTEGER)",
+        "links": "VARCHAR[]", "state": _STATE, "state_after": _STATE,
+    }],
+    "ranks": {"count": "INTEGER", "library": "VARCHAR"},
+    "host": {
+        "cpu": "VARCHAR", "kernel": "VARCHAR", "os": "VARCHAR", "cores": "INTEGER", "memory_bytes": "BIGINT",
+        "numa_nodes": "INTEGER", "numa_balancing": "BOOLEAN", "thp": "VARCHAR", "governor": "VARCHAR",
+        "iommu": "VARCHAR", "boot_id": "VARCHAR", "uvm_parameters": "JSON",
+    },
+    "build": {"compiler": "VARCHAR", "flags": "VARCHAR", "code": "VARCHAR"},
+    "emulated": "BOOLEAN",
+    "profiler": "VARCHAR",
+    "workload": "VARCHAR",
+    "version": "INTEGER",
+    "placement": "VARCHAR",
+    "staging": "VARCHAR",
+    "mode": "VARCHAR",
+    "fallback": "VARCHAR",
+    "size": "VARCHAR",
+    "preset": "VARCHAR",
+    "axes": "JSON",
+    "metrics": [{
+        "name": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "direction": "VARCHAR", "samples": "DOUBLE[]",
+        "invalid": "INTEGER[]", "median": "DOUBLE", "mad": "DOUBLE", "within_job": "DOUBLE[]",
+        "autocorrelation": "DOUBLE", "limit": 'STRUCT("value" DOUBLE, source VARCHAR)', "share": "DOUBLE",
+    }],
+    "verify": {"status": "VARCHAR"},
+    "warnings": [{"code": "VARCHAR", "samples": "INTEGER[]"}],
+    "skipped": "VARCHAR",
+    "error": "VARCHAR",
+}  # fmt: skip
+
+# Warnings that spoil a whole record even where they name no samples: its figures are invalid, not slow. Ranks see each
+# other's processes on the device, so there a foreign process says nothing.
+SPOILING = ("throttled", "pcie_downtrained", "ecc_errors")
+_SPOILT = (
+    "len(warnings) > 0 AND len(list_filter(warnings, lambda w: w.samples IS NULL AND "
+    f"(w.code IN {SPOILING} OR (w.code = 'foreign_processes' AND ranks IS NULL)))) > 0"
+)
+
+
+def _of_all(expression: str) -> str:
+    """What the devices d of a record have, each once, joined; one value where they are alike."""
+    one = re.sub(r"\bd\.", "devices[1].", expression)  # lambdas cost four times as much
+    several = f"array_to_string(list_sort(list_distinct(list_transform(devices, lambda d: {expression}))), '+')"
+    return f"CASE WHEN len(devices) = 1 THEN coalesce({one}, '') ELSE {several} END"
+
+
+# Fields of the fingerprint, in the order in which a difference is told: what stands beside a figure and may explain it.
+FINGERPRINT = {
+    "device": _of_all("d.name"),
+    "arch": _of_all("d.arch"),
+    "driver": _of_all("d.driver"),
+    "runtime": _of_all("d.runtime"),
+    "vbios": _of_all("d.state.vbios"),
+    "gsp_firmware": _of_all("d.state.gsp_firmware"),
+    # The generation falls when the link idles: the higher of the readings is what the case had.
+    "pcie_gen": "list_min(list_transform(devices, lambda d: greatest(d.state.pcie.gen, d.state_after.pcie.gen, "
+    "d.pcie.gen)))",
+    "pcie_width": "list_min(list_transform(devices, lambda d: coalesce(d.state_after.pcie.width, d.state.pcie.width, "
+    "d.pcie.width)))",
+    "links": "list_min(list_transform(devices, lambda d: len(d.links)))",
+    "ecc": _of_all("d.state.ecc::VARCHAR"),
+    "mig": _of_all("d.state.mig::VARCHAR"),
+    "persistence": _of_all("d.state.persistence::VARCHAR"),
+    "compute_mode": _of_all("d.state.compute_mode"),
+    "power_limit": "list_min(list_transform(devices, lambda d: d.state.power_limit_w))",
+    "cpu": "host.cpu",
+    "cores": "host.cores",
+    "memory": "host.memory_bytes",
+    "kernel": "host.kernel",
+    "os": "host.os",
+    "governor": "host.governor",
+    "iommu": "host.iommu",
+    "thp": "host.thp",
+    "numa_nodes": "host.numa_nodes",
+    "numa_balancing": "host.numa_balancing::VARCHAR",
+    "uvm": "host.uvm_parameters::VARCHAR",  # JSON: one parameter of the module is asked for as uvm.NAME
+    "boot": "host.boot_id",
+    "git": "run.git",
+    "compiler": "build.compiler",
+    "flags": "build.flags",
+    "code": "build.code",
+    "mpi": "ranks.library",
+}
+_CASE = {
+    "file": "filename",
+    "system": "coalesce(run.system, '')",
+    "partition": "coalesce(run.partition, '')",
+    "node": "run.node",
+    "gpus": _of_all("d.uuid"),
+    # The unit of experiment. Job numbers are a scheduler's own, so two systems may have the same one.
+    "job": "coalesce(coalesce(run.system || '#', '') || run.job, run.id)",
+    "run_id": "run.id",
+    "process": "run.process",
+    "time": "strptime(run.time, '%Y-%m-%dT%H:%M:%SZ')",
+    "dirty": "run.dirty",
+    "workload": "workload",
+    "version": "version",
+    "placement": "placement",
+    "staging": "staging",
+    "mode": "mode",
+    "fallback": "fallback",
+    "size": "size",
+    "preset": "preset",
+    "axes": "axes::VARCHAR",
+    "ranks": "ranks.count",
+    "emulated": "emulated",
+    "profiler": "profiler",
+    "verify": "verify.status",
+    "skipped": "skipped",
+    "error": "error",
+    "warnings": "CASE WHEN len(warnings) > 0 THEN list_sort(list_distinct(list_transform(warnings, lambda w: w.code))) "
+    "ELSE [] END",
+    "spoilt": _SPOILT,
+    "memory_bandwidth": "list_min(list_transform(devices, lambda d: d.memory_bandwidth))",
+    "fp32_rate": "list_min(list_transform(devices, lambda d: d.fp32_rate))",
+    "throttle": _of_all("array_to_string(d.state_after.throttle, ',')"),
+    "ecc_uncorrected": "list_max(list_transform(devices, lambda d: d.state_after.ecc_uncorrected))",
+}
+_METRIC = {
+    "metric": "m.name",
+    "unit": "m.unit",
+    "better": "m.better",
+    "direction": "m.direction",
+    "median": "m.median",
+    "mad": "m.mad",
+    "samples": "m.samples",
+    "n_samples": "len(m.samples)",
+    "n_invalid": 'coalesce(len(m."invalid"), 0)',
+    "within_low": "m.within_job[1]",
+    "within_high": "m.within_job[2]",
+    "autocorrelation": "m.autocorrelation",
+    "limit_value": 'm."limit"."value"',
+    "limit_source": 'm."limit".source',
+    "share": "m.share",
+}
+COLUMNS = (*_CASE, *FINGERPRINT, "metric_index", *_METRIC)
+# Same case, same metric: what may be compared. The node and the GPU are left to the comparison.
+SERIES = (
+    "workload", "version", "placement", "staging", "size", "preset", "axes", "ranks", "metric", "unit",
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class Skipped:
+    """A file that is not in the table, and why."""
+
+    path: str
+    why: str
+
+
+@dataclasses.dataclass
+class Store:
+    """The table `measurements`, and what is not in it."""
+
+    connection: duckdb.DuckDBPyConnection
+    files: int  # that were read
+    skipped: list[Skipped]
+    left_out: dict[str, int]  # records that were not asked for: emulated, profiled
+    _folder: tempfile.TemporaryDirectory
+
+    def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
+        """Runs a query over `measurements`; parameters stand for its question marks."""
+        try:
+            return self.connection.execute(query, parameters)
+        except duckdb.Error as error:
+            raise Error(f"the records cannot be read ({_first_line(error)})") from None
+
+    def rows(self, query: str, parameters=()) -> list[dict]:
+        """The result of a query as dictionaries by column."""
+        result = self.sql(query, parameters)
+        names = [column[0] for column in result.description]
+        return [dict(zip(names, row)) for row in result.fetchall()]
+
+    def close(self) -> None:
+        self.connection.close()
+        self._folder.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def _first_line(error: Exception) -> str:
+    return records.shorten(str(error).splitlines()[0].removeprefix("IO Error: "))
+
+
+def literal(text: str) -> str:
+    """A string as SQL; DuckDB knows no escapes but the doubled quote."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _exact(path) -> str:
+    """A path as a DuckDB pattern that means only itself."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
+
+
+def _list(paths) -> str:
+    return "[" + ", ".join(literal(_exact(path)) for path in paths) + "]"
+
+
+def _read_columns(used: str) -> dict[str, str]:
+    """Columns and their types as DuckDB reads them, with the fields whose names stand in the expressions `used`."""
+    words = set(re.findall(r"\w+", used))
+    columns = {}
+    for name, kind in _READ.items():
+        fields = kind[0] if isinstance(kind, list) else kind
+        if isinstance(fields, dict):
+            needed = {field: own for field, own in fields.items() if field in words} or dict(
+                [next(iter(fields.items()))]
+            )
+            kind_of = f"STRUCT({', '.join(f'{chr(34)}{field}{chr(34)} {own}' for field, own in needed.items())})"
+            columns[name] = kind_of + ("[]" if isinstance(kind, list) else "")
+        else:
+            columns[name] = kind
+    return columns
+
+
+def _expressions(wanted) -> str:
+    metric = [expression for name, expression in _METRIC.items() if name in wanted]
+    return " ".join([*_columns(wanted).values(), *metric, WRONG])
+
+
+def _reader(paths, wanted=()) -> str:
+    columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
+    return (
+        f"read_json({_list(paths)}, format = 'newline_delimited', columns = {{{columns}}}, ignore_errors = true, "
+        "filename = true, auto_detect = false)"
+    )
+
+
+def _selected(columns: dict) -> str:
+    return ", ".join(f'{expression} AS "{name}"' for name, expression in columns.items())
+
+
+def _columns(wanted) -> dict[str, str]:
+    """Of a record's own columns, those that are wanted or needed to judge it."""
+    needed = {"file", "run_id", "node", "time", "workload", "version", "emulated", "profiler", "axes", "verify"}
+    return {name: expression for name, expression in {**_CASE, **FINGERPRINT}.items() if name in {*wanted, *needed}}
+
+
+def _cases(paths, wanted) -> str:
+    """SQL that reads raw files: a row per record, its metrics as a list `metrics`."""
+    return f"SELECT schema AS _schema, {_selected(_columns(wanted))}, metrics FROM {_reader(paths, wanted)}"
+
+
+def flat(cases: str, wanted) -> str:
+    """SQL that gives each metric of `cases` a row of its own, and a record without one row."""
+    names = ", ".join(f'"{name}"' for name in _columns(wanted))
+    metric = {name: expression for name, expression in _METRIC.items() if name in wanted}
+    return (
+        f"SELECT {names}, metric_index{', ' if metric else ''}{_selected(metric)} FROM (SELECT *, "
+        "unnest(CASE WHEN len(metrics) > 0 THEN metrics ELSE [NULL] END) AS m, "
+        f"unnest(CASE WHEN len(metrics) > 0 THEN range(len(metrics)) ELSE [0] END) AS metric_index FROM {cases})"
+    )
+
+
+_OTHER_SCHEMA = "of another version of the record"
+# Why a row is no record; null where it is one. What is null here was missing or of another type.
+WRONG = f"""
+CASE WHEN _schema IS NULL THEN 'cut short, or of another program'
+     WHEN regexp_matches(_schema, '^isthmus[.]record/[0-9]+$') AND _schema <> '{records.SCHEMA}'
+       THEN '{_OTHER_SCHEMA} (' || left(_schema, 40) || ')'
+     WHEN _schema <> '{records.SCHEMA}' THEN 'of another program'
+     WHEN run_id IS NULL OR node IS NULL OR "time" IS NULL OR workload IS NULL OR version IS NULL OR emulated IS NULL
+       OR axes IS NULL OR verify IS NULL OR metrics IS NULL THEN 'a record lacks what every record has'
+     WHEN len(list_filter(metrics, lambda m: m.name IS NULL OR m.unit IS NULL)) > 0
+       THEN 'a metric lacks its name or unit'
+     WHEN len(list_filter(metrics, lambda m: NOT isfinite(m.median))) > 0 THEN 'a median is not a finite number'
+     WHEN len(list_distinct(list_transform(metrics, lambda m: m.name))) < len(metrics) THEN 'two metrics have one name'
+END"""
+
+
+def find_files(path) -> list[str]:
+    """Record files of a folder and its folders, in order; a file given by name is taken whatever it is called."""
+    path = pathlib.Path(path)
+    if path.is_file():
+        return [str(path)]
+    if not path.is_dir():
+        raise Error(f"{path}: no such file or folder")
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not (pathlib.Path(folder) / name / MANIFESTS).is_dir())
+        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))]
+    return found
+
+
+def _alone(connection, path) -> str | None:
+    """Why DuckDB cannot read this file at all, or None."""
+    try:
+        connection.execute(f"SELECT count(*) FROM {_reader([path])}").fetchall()
+    except (duckdb.Error, UnicodeError) as error:
+        return _first_line(error)
+    return None
+
+
+def read_raw(connection, paths: list[str], wanted=COLUMNS) -> list[Skipped]:
+    """Reads raw files into the table `cases` and says which were skipped."""
+    skipped: list[Skipped] = []
+    while True:
+        source = _cases(paths, wanted) if paths else _nothing(wanted)
+        try:
+            connection.execute(f"CREATE OR REPLACE TABLE cases AS SELECT *, {WRONG} AS wrong FROM ({source})")
+            break
+        except (duckdb.Error, UnicodeError) as error:
+            # A broken archive, or a file that may not be read, stops DuckDB; each file by itself tells which.
+            broken = {path: why for path in paths if (why := _alone(connection, path))}
+            if not broken:
+                raise Error(f"the records cannot be read ({_first_line(error)})") from None
+            skipped += [Skipped(path, why) for path, why in broken.items()]
+            paths = [path for path in paths if path not in broken]
+    wrong = connection.execute(
+        "SELECT file, arg_min(wrong, rowid) FROM cases WHERE wrong IS NOT NULL GROUP BY file ORDER BY file"
+    ).fetchall()
+    if wrong:
+        connection.execute("DELETE FROM cases WHERE file IN (SELECT file FROM cases WHERE wrong IS NOT NULL)")
+    return skipped + [Skipped(path, why) for path, why in wrong]
+
+
+def _nothing(wanted) -> str:
+    """The columns of `cases` without a row."""
+    columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _read_columns(_expressions(wanted)).items())
+    selected = f"schema AS _schema, {_selected(_columns(wanted))}, metrics"
+    return f"SELECT {selected} FROM (SELECT {columns}, NULL::VARCHAR AS filename) WHERE false"
+
+
+# --- compacted tables ---
+
+
+@dataclasses.dataclass
+class Compacted:
+    """What the manifests of a compacted folder say."""
+
+    folder: pathlib.Path
+    files: dict[str, int]  # bytes of each source file, as they were when it was last taken
+    parts: list[str]
+    outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew
+
+
+def manifests(folder) -> list[pathlib.Path]:
+    """Manifests of a compacted folder, oldest first; their names count up."""
+    return sorted((pathlib.Path(folder) / MANIFESTS).glob("[0-9]*.json"))
+
+
+def compacted(folder) -> Compacted | None:
+    """The compacted table in this folder, or None where there is none."""
+    folder = pathlib.Path(folder)
+    result, held = Compacted(folder, {}, [], []), {}
+    for path in manifests(folder):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            files, parts = dict(manifest["files"]), list(manifest["parts"])
+            written = manifest["columns"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Error(f"{path}: no manifest of a compacted table ({error}); remove it and compact again") from None
+        if written != list(COLUMNS):
+            raise Error(f"{folder}: compacted by another version of Isthmus; remove this folder and compact again")
+        for file, size in files.items():
+            held.setdefault(file, []).append(parts)
+            result.files[file] = size
+        result.parts += [part for part in parts if part not in result.parts]
+    for file, versions in held.items():
+        older = {part for parts in versions[:-1] for part in parts} - set(versions[-1])
+        result.outdated += [(part, file) for part in sorted(older)]
+    for part in result.parts:
+        if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
+            raise Error(f"{folder}: a manifest names a part outside of it ({records.shorten(part)})")
+        if not (folder / part).is_file():
+            raise Error(f"{folder / part}: a part of the compacted table is gone; remove the folder and compact again")
+    return result if manifests(folder) else None
+
+
+def _parts(table: Compacted, changed: list[str], wanted) -> str:
+    """SQL over the parts, without what is newer elsewhere; `changed` are files to be read raw instead."""
+    names = ", ".join(f'"{name}"' for name in COLUMNS if name in {*_columns(wanted), "metric_index", *wanted})
+    paths = _list(table.folder / part for part in table.parts)
+    query = f"SELECT {names} FROM read_parquet({paths}, filename = '_part', hive_partitioning = false)"
+    without = []
+    if changed:
+        without.append(f"file NOT IN ({', '.join(map(literal, changed))})")
+    if table.outdated:
+        pairs = ", ".join(f"({literal(table.folder / part)}, {literal(file)})" for part, file in table.outdated)
+        without.append(f"(_part, file) NOT IN ({pairs})")
+    return query + (" WHERE " + " AND ".join(without) if without else "")
+
+
+def _sources(path) -> tuple[list[str], list[tuple[Compacted, list[str]]]]:
+    """Raw files of a path that no compacted table has as they are now, and the tables with what changed since."""
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        return find_files(path), []
+    table = compacted(path)
+    if table:
+        return [], [(table, [])]
+    table = compacted(path / COMPACTED)
+    files = find_files(path)
+    if not table:
+        return files, []
+    raw, changed = [], []
+    for file in files:
+        relative = os.path.relpath(file, path)
+        if table.files.get(relative) == os.path.getsize(file):
+            continue
+        raw.append(file)
+        if relative in table.files:
+            changed.append(relative)
+    return raw, [(table, changed)]
+
+
+def connect() -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory]:
+    """A DuckDB in memory that may spill into a folder of its own, and has no way to the network."""
+    folder = tempfile.TemporaryDirectory(prefix="isthmus-")
+    connection = duckdb.connect(
+        config={
+            "memory_limit": _MEMORY,
+            "threads": min(os.cpu_count() or 1, _THREADS),
+            "temp_directory": folder.name,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+    )
+    return connection, folder
+
+
+def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: str = "true") -> Store:
+    """Opens folders and files as one table.
+
+    `wanted` names the columns that will be asked for: raw files are read faster for fewer. `where` is SQL over them.
+    Raises Error where there is no record.
+    """
+    raw: list[str] = []
+    tables: list[tuple[Compacted, list[str]]] = []
+    for path in paths:
+        files, found = _sources(path)
+        raw += [file for file in files if file not in raw]
+        tables += found
+    connection, folder = connect()
+    try:
+        skipped = read_raw(connection, raw, wanted)
+        query = " UNION ALL BY NAME ".join(
+            ([flat("cases", wanted)] if raw or not tables else [])
+            + [_parts(table, changed, wanted) for table, changed in tables]
+        )
+        connection.execute(f"CREATE VIEW everything AS {query}")
+        kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
+        connection.execute(f"CREATE VIEW measurements AS SELECT * FROM everything WHERE {' AND '.join(kept)}")
+        total, dropped_emulated, dropped_profiled, found = connection.execute(
+            "SELECT count(*) FILTER (metric_index = 0), count(*) FILTER (metric_index = 0 AND emulated), "
+            "count(*) FILTER (metric_index = 0 AND NOT emulated AND profiler IS NOT NULL), "
+            f"count(*) FILTER ({' AND '.join(kept)}) FROM everything"
+        ).fetchone()
+    except duckdb.Error as error:
+        connection.close()
+        folder.cleanup()
+        raise Error(f"the records cannot be read ({_first_line(error)})") from None
+    newer = [each for each in skipped if each.why.startswith(_OTHER_SCHEMA)]
+    if newer:
+        connection.close()
+        folder.cleanup()
+        raise Error(
+            f"{len(newer)} files are {_OTHER_SCHEMA}, the first "
+            f"{newer[0].path}{newer[0].why.removeprefix(_OTHER_SCHEMA)}; "
+            f"this Isthmus reads {records.SCHEMA}: use the one that wrote them, or name a folder without them"
+        )
+    left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
+    left_out = {kind: count for kind, count in left_out.items() if count}
+    store = Store(connection, len(raw) + sum(len(t.files) for t, _ in tables), skipped, left_out, folder)
+    if not found:
+        store.close()
+        raise Error(_why_nothing(paths, total, left_out, skipped))
+    return store
+
+
+def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skipped]) -> str:
+    where = ", ".join(map(str, paths))
+    if skipped and not total:
+        first = f"{skipped[0].path}: {skipped[0].why}"
+        return f"{where}: none of {len(skipped)} files holds records that can be read (the first, {first})"
+    if left_out and sum(left_out.values()) == total:
+        kinds = " or ".join(left_out)
+        options = " and ".join(f"--{kind}" for kind in left_out)
+        return f"{where}: all {total} records are {kinds}; {options} takes them, but their times mean little"
+    if total:
+        return f"{where}: none of {total} records is what was asked for"
+    return (
+        f"{where}: no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
+    )
+
+
+# --- for commands ---
+
+
+def add_arguments(parser) -> None:
+    """Options that say which records are meant."""
+    parser.add_argument("paths", nargs="+", metavar="DIR", help="folder with record files, or a file")
+    add_selection(parser)
+
+
+def add_selection(parser) -> None:
+    group = parser.add_argument_group("which records")
+    group.add_argument("--workload", metavar="PATTERN", action="append", help="such as 'transfer/*' (may be repeated)")
+    group.add_argument("--metric", metavar="NAME", action="append", help="such as rate (may be repeated)")
+    group.add_argument("--system", metavar="NAME", help="of this system only")
+    group.add_argument("--since", metavar="DATE", help="from this day on (UTC), 2026-11-21, or time, 2026-11-21T14:00")
+    group.add_argument("--until", metavar="DATE", help="before this day or time")
+    group.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+    group.add_argument("--profiled", action="store_true", help="profiled runs, too")
+
+
+def moment(text: str) -> str:
+    """A day or time as SQL; refuses what is neither."""
+    try:
+        return f"TIMESTAMP {literal(datetime.datetime.fromisoformat(text).isoformat(sep=' '))}"
+    except ValueError:
+        raise Error(f"{records.shorten(text, 40)!r} is no date; write 2026-11-21 or 2026-11-21T14:00") from None
+
+
+def _any_of(column: str, patterns) -> str:
+    return "(" + " OR ".join(f"{column} GLOB {literal(pattern)}" for pattern in patterns) + ")"
+
+
+def from_arguments(asked, *, paths=None, wanted=COLUMNS) -> Store:
+    """The store that the options of add_selection() ask for; names on stderr what was left out."""
+    where = []
+    if asked.workload:
+        where.append(_any_of("workload", asked.workload))
+    if asked.metric:
+        where.append("(metric IS NULL OR " + _any_of("metric", asked.metric) + ")")
+    if asked.system:
+        where.append(f"system = {literal(asked.system)}")
+    if asked.since:
+        where.append(f"time >= {moment(asked.since)}")
+    if asked.until:
+        where.append(f"time < {moment(asked.until)}")
+    wanted = {*wanted, "system", "metric"}
+    store = open_store(
+        paths or asked.paths,
+        wanted=wanted,
+        emulated=asked.emulated,
+        profiled=asked.profiled,
+        where=" AND ".join(where) or "true",
+    )
+    say_left_out(store)
+    return store
+
+
+_NAMED = 10
+
+
+def say_left_out(store: Store) -> None:
+    """Names files that were skipped, and counts them, on stderr."""
+    for each in store.skipped[:_NAMED]:
+        print(
+            f"skipped {records.shorten(records.printable(each.path))}: {records.printable(each.why)}", file=sys.stderr
+        )
+    if len(store.skipped) > _NAMED:
+        print(f"skipped {len(store.skipped) - _NAMED} more files", file=sys.stderr)
+    if store.skipped:
+        print(f"{len(store.skipped)} of {store.files} files skipped", file=sys.stderr)
+    for kind, count in store.left_out.items():
+        print(f"{count} {kind} records left out; --{kind} takes them", file=sys.stderr)

@@ -1,0 +1,296 @@
+"""Plans a change of driver (or of anything) as an experiment, and reads its outcome as one verdict.
+
+plan   says how many jobs on which nodes find which step, and writes DIR: plan.json, plan.tsv (what runs where, in which
+       order, drawn at random), trial.sbatch (a Slurm array script) and submit.
+read   compares what DIR/records holds.
+
+Jobs before the change, then the change, then jobs after it; --control adds jobs after a mere restart of the nodes, so
+that a restart is not taken for the driver. Where a job can choose its side by itself (--setup-before, --setup-after),
+both sides run in turns, in random order, which nothing else that changes with time can imitate.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import random
+import re
+import shlex
+
+from isthmus import Error, cli, regress, series, statistics, store
+
+SIDES = ("before", "control", "after")
+_SCRIPT = """\
+#!/usr/bin/env bash
+#SBATCH --job-name=isthmus-trial
+#SBATCH --nodes=1
+#SBATCH --exclusive
+# One task of a trial: runs the commands of plan.tsv for this node and array index, in the order drawn there.
+# Submitted by ./submit, which pins each array to its node.
+set -euo pipefail
+trial=@TRIAL@
+group=${1:?which part: one of @GROUPS@; use ./submit}
+node=${SLURMD_NODENAME:-$(hostname -s)}
+line=$(awk -F '\\t' -v group="$group" -v node="$node" -v task="$SLURM_ARRAY_TASK_ID" \\
+  '$1 == group && $2 == node && $3 == task' "$trial/plan.tsv")
+if [[ -z $line ]]; then
+  echo "trial: task $SLURM_ARRAY_TASK_ID of $group on $node is not in $trial/plan.tsv" >&2
+  exit 2
+fi
+side=$(cut -f 4 <<<"$line")
+export ISTHMUS_RESULTS=$trial/records/$side
+mkdir -p "$ISTHMUS_RESULTS"
+case $side in
+@SETUP@
+esac
+commands=(
+@COMMANDS@
+)
+status=0
+for index in $(cut -f 5 <<<"$line" | tr ',' ' '); do
+  bash -c "${commands[index]}" || status=$?
+done
+exit "$status"
+"""
+_SUBMIT = """\
+#!/usr/bin/env bash
+# Submits one part of the trial: an array per node, its tasks one after the other.
+# Usage: ./submit @GROUPS@ [options for sbatch…]
+set -euo pipefail
+cd @TRIAL@
+group=${1:?which part: one of @GROUPS@}
+shift
+nodes=$(awk -F '\\t' -v group="$group" '$1 == group && !seen[$2]++ {print $2}' plan.tsv)
+if [[ -z $nodes ]]; then
+  echo "submit: no part $group; choose from: @GROUPS@" >&2
+  exit 2
+fi
+for node in $nodes; do
+  last=$(awk -F '\\t' -v group="$group" -v node="$node" \\
+    '$1 == group && $2 == node {last = $3} END {print last}' plan.tsv)
+  sbatch --nodelist="$node" --array="0-$last%1" "$@" trial.sbatch "$group"
+done
+"""
+
+
+# --- planning ---
+
+
+def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: float = 0.9) -> int:
+    """Jobs a side on each node that find a step in so large a share of the series, from their noise."""
+    wanted = sorted(
+        statistics.jobs_needed(math.log1p(step) / max(sd, 1e-4), strata=nodes, metrics=metrics) for sd in noise
+    )
+    return wanted[min(len(wanted) - 1, math.ceil(cover * len(wanted)) - 1)]
+
+
+def detectable(jobs: int, *, nodes: int, metrics: int) -> float:
+    """The step, in standard deviations between jobs, that so many jobs a side and node find with 90% power."""
+    low, high = 0.05, 50.0
+    if statistics.power(high, jobs, strata=nodes, metrics=metrics) < statistics.POWER:
+        return math.inf
+    while high / low > 1.02:
+        middle = math.sqrt(low * high)
+        if statistics.power(middle, jobs, strata=nodes, metrics=metrics) < statistics.POWER:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def schedule(nodes: list[str], jobs: int, commands: int, *, control: bool, in_turns: bool, seed: int) -> list[tuple]:
+    """Rows (part, node, task, side, order of commands). In turns: pairs of both sides, each in random order."""
+    chance = random.Random(seed)
+    rows = []
+    for node in nodes:
+        if in_turns:
+            parts = {"both": [s for _ in range(jobs) for s in chance.sample(["before", "after"], 2)]}
+        else:
+            parts = {side: [side] * jobs for side in SIDES if side != "control" or control}
+        for part, sides in parts.items():
+            for task, side in enumerate(sides):
+                order = ",".join(map(str, chance.sample(range(commands), commands)))
+                rows.append((part, node, task, side, order))
+    return sorted(rows, key=lambda row: (list(SIDES).index(row[3]) if row[0] != "both" else 0, row[1], row[2]))
+
+
+def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
+    groups = " | ".join(dict.fromkeys(row[0] for row in rows))
+    setup = "\n".join(f"  {side}) {plan['setup'].get(side) or ':'} ;;" for side in SIDES)
+    commands = "\n".join(f"  {shlex.quote(command)}" for command in plan["commands"])
+    words = {"TRIAL": shlex.quote(str(folder.resolve())), "GROUPS": groups, "SETUP": setup, "COMMANDS": commands}
+
+    def filled(template):
+        return re.sub("@([A-Z]+)@", lambda match: words[match[1]], template)
+
+    try:
+        folder.mkdir(parents=True)
+        (folder / "records").mkdir()
+        (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+        (folder / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+        for name, template in (("trial.sbatch", _SCRIPT), ("submit", _SUBMIT)):
+            (folder / name).write_text(filled(template), encoding="utf-8")
+            (folder / name).chmod(0o755)
+    except FileExistsError:
+        raise Error(f"{folder} is there already; a trial gets a folder of its own") from None
+    except OSError as error:
+        raise Error(f"{folder}: {error.strerror}") from None
+
+
+def _nodes(text: str) -> list[str]:
+    nodes = text.split(",")
+    for node in nodes:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", node):
+            raise Error(
+                f"{node!r} is no node's name; write names with commas between (scontrol show hostnames has them)"
+            )
+    if len(set(nodes)) < len(nodes):
+        raise Error("a node is named twice")
+    return nodes
+
+
+def make(asked) -> int:
+    """`isthmus trial plan`."""
+    nodes = _nodes(asked.nodes)
+    series.condition(asked.a), series.condition(asked.b)  # refused here rather than after a week of jobs
+    if bool(asked.setup_before) != bool(asked.setup_after):
+        raise Error("--setup-before and --setup-after go together: a job must be able to choose either side")
+    if not (asked.step > 0 and asked.sd > 0):
+        raise Error("--step and --sd are shares above 0, such as 0.03 and 0.01")
+    noise = list(regress.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
+    noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
+    metrics = asked.metrics or len(noise)
+    jobs = asked.jobs or needed(noise, asked.step, nodes=len(nodes), metrics=metrics)
+    in_turns = bool(asked.setup_before)
+    rows = schedule(
+        nodes, jobs, len(asked.command), control=asked.control, in_turns=in_turns, seed=asked.seed
+    )  # fmt: skip
+    plan = {
+        "format": 1, "from": asked.a, "to": asked.b, "nodes": nodes, "jobs": jobs, "step": asked.step,
+        "metrics": metrics, "seed": asked.seed, "control": asked.control and not in_turns, "in_turns": in_turns,
+        "commands": asked.command, "setup": {"before": asked.setup_before, "after": asked.setup_after},
+    }  # fmt: skip
+    _write(pathlib.Path(asked.folder), plan, rows)
+    step = detectable(jobs, nodes=len(nodes), metrics=metrics)
+    found = [math.expm1(step * sd) for sd in sorted(noise)]
+    print(f"{jobs} jobs a side on each of {len(nodes)} nodes, {len(rows)} jobs in all, for {metrics} metrics")
+    if math.isinf(step):
+        print("too few jobs to find anything: even complete separation of the sides would not be significant")
+    else:
+        print(f"finds with 90% power, one changed metric among {metrics}:")
+        for share in (0.1, 0.5, 0.9, 1.0) if len(found) > 1 else (1.0,):
+            at = found[min(len(found) - 1, math.ceil(share * len(found)) - 1)]
+            print(f"  a step of {at:.1%} or more in {share:.0%} of the metrics")
+    parts = list(dict.fromkeys(row[0] for row in rows))
+    print(
+        f"next: {' … '.join(f'{asked.folder}/submit {part}' for part in parts)}, then isthmus trial read {asked.folder}"
+    )
+    return cli.PASSED
+
+
+# --- reading ---
+
+
+def _plan(folder: pathlib.Path) -> dict:
+    path = folder / "plan.json"
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        if plan["format"] != 1:
+            raise Error(f"{path}: made by another version of Isthmus")
+        return {name: plan[name] for name in ("from", "to", "nodes", "jobs", "control")}
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Error(f"{path}: no plan of a trial ({error})") from None
+
+
+def _check(opened: store.Store, plan: dict, side: str) -> list[str]:
+    """What was planned and is not there, and jobs that ran in another state than planned."""
+    present = dict(
+        opened.sql(
+            f"SELECT side || ' on ' || node, count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
+            "GROUP BY side, node"
+        ).fetchall()
+    )
+    short = []
+    for name in SIDES:
+        for node in plan["nodes"] if name != "control" or plan["control"] else ():
+            lacking = plan["jobs"] - present.get(f"{name} on {node}", 0)
+            if lacking > 0:
+                short.append(f"{lacking} of {plan['jobs']} jobs {name} on {node} are missing")
+    for name, wanted in (("before", plan["from"]), ("control", plan["from"]), ("after", plan["to"])):
+        count = opened.sql(
+            f"SELECT count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
+            f"WHERE side = '{name}' AND NOT {series.condition(wanted)}"
+        ).fetchone()[0]
+        if count:
+            raise Error(f"{count} jobs {name} did not run with {wanted}; move their records out of the trial")
+    return short
+
+
+def read(asked) -> int:
+    """`isthmus trial read`."""
+    folder = pathlib.Path(asked.folder)
+    plan = _plan(folder)
+    records = folder / "records"
+    side = "CASE " + "".join(
+        f"WHEN starts_with(file, {store.literal(f'{records}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "
+        for name in SIDES
+    )
+    side += "END"
+
+    def compared(a: str, b: str) -> regress.Outcome:
+        chosen = f"CASE {side} WHEN '{a}' THEN 'A' WHEN '{b}' THEN 'B' END"
+        noise = regress.load_noise(asked.noise) if asked.noise else None
+        return regress.outcome(opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=asked.delta, noise=noise)
+
+    with store.from_arguments(asked, paths=[records], wanted=(*regress.WANTED, "file")) as opened:
+        short = _check(opened, plan, side)
+        first = "before"
+        if plan["control"]:
+            restart = compared("before", "control")
+            print(f"restart alone: {restart.verdict}")
+            if restart.count("regressed") or restart.count("improved"):
+                print(regress.text(restart, everything=False))
+                print("so the change is compared with the jobs after the restart\n")
+                first = "control"
+        found = compared(first, "after")
+    print(regress.text(found, everything=asked.all))
+    for sentence in short:
+        print(f"note: {sentence}")
+    if short and found.exit_code == cli.PASSED:
+        print("the trial is not complete")
+        return cli.UNDECIDED
+    return found.exit_code
+
+
+def add_arguments(parser) -> None:
+    parts = parser.add_subparsers(dest="part", required=True, metavar="plan | read")
+    plan = parts.add_parser("plan", help="how many jobs, and the scripts for Slurm")
+    plan.add_argument("folder", metavar="DIR", help="to be made: plan, scripts, records")
+    plan.add_argument("--from", dest="a", required=True, metavar="WHAT", help="the state before: FIELD=VALUE,…")
+    plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
+    plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
+    plan.add_argument("--step", type=float, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
+    plan.add_argument("--sd", type=float, default=0.01, metavar="SHARE", help="between jobs, without --noise (0.01)")
+    plan.add_argument("--metrics", type=int, metavar="N", help="that will be compared (default: as many as in --noise)")
+    plan.add_argument("--jobs", type=int, metavar="N", help="a side and node, instead of what is needed")
+    plan.add_argument("--control", action="store_true", help="also run after a mere restart of the nodes")
+    plan.add_argument("--setup-before", metavar="SH", help="shell line with which a job chooses the state before")
+    plan.add_argument("--setup-after", metavar="SH", help="and the state after")
+    plan.add_argument("--seed", type=int, default=1, metavar="N", help="of the random order (1)")
+    plan.add_argument("--command", action="append", required=True, metavar="SH", help="what a job runs (repeatable)")
+    plan.set_defaults(do=make)
+    reading = parts.add_parser("read", help="the outcome as one verdict")
+    reading.add_argument("folder", metavar="DIR")
+    reading.add_argument("--delta", type=float, metavar="SHARE", help="changes up to this are equivalent")
+    reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
+    reading.add_argument("--all", action="store_true", help="show every series")
+    store.add_selection(reading)
+    reading.set_defaults(do=read)
+
+
+def run(asked) -> int:
+    return asked.do(asked)

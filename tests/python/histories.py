@@ -1,0 +1,105 @@
+"""Simulated histories with known truth: jobs on nodes, a metric with noise between and within runs, and what happened.
+
+`medians()` draws the medians of many jobs at once, for rates of wrong verdicts; `write()` makes record files of them.
+"""
+
+import copy
+import dataclasses
+import datetime
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reframe"))
+import fake_bench
+
+BASE = fake_bench.record("microbench/saxpy", "pm", "tiny", "cuda") | {"emulated": False}
+SECOND = BASE["metrics"][0] | {"name": "time", "unit": "s", "better": "lower", "limit": None, "share": None}
+
+
+@dataclasses.dataclass
+class History:
+    """Shares of the value: standard deviations, a step at the change, a drift from the first job to the last."""
+
+    between: float = 0.01
+    within: float = 0.003
+    iterations: int = 20
+    nodes: int = 1
+    node_effect: float = 0.0
+    tails: str = "normal"  # or heavy: Student's t with 2 degrees; skewed: log-normal; ties: a coarse timer
+    step: float = 0.0
+    drift: float = 0.0
+
+
+def noise(chance, tails, shape):
+    if tails == "heavy":
+        return chance.standard_t(2, shape)
+    if tails == "skewed":
+        return np.exp(chance.standard_normal(shape)) - 1.65
+    return chance.standard_normal(shape, dtype=np.float32)
+
+
+def medians(chance, history, trials, jobs):
+    """Logarithms of medians of jobs before and after: two arrays (trials, nodes, jobs)."""
+    shape = (trials, history.nodes, 2 * jobs)
+    values = history.between * noise(chance, history.tails, shape)
+    values += history.node_effect * chance.standard_normal((trials, history.nodes, 1))
+    values += history.drift * np.linspace(0, 1, 2 * jobs)
+    # The median of n iterations has about this spread (exact enough: it is a tenth of the noise between jobs).
+    values += 1.2533 * history.within / np.sqrt(history.iterations) * noise(chance, "normal", shape)
+    values[..., jobs:] += np.log1p(history.step)
+    if history.tails == "ties":
+        values = np.round(values, 2)
+    return values[..., :jobs], values[..., jobs:]
+
+
+def record(value, *, node="n1", gpu="GPU-1", job="1", time=None, chance=None, within=0.003, driver="570.1", **changes):
+    """One record with one metric, `time`, around `value` seconds."""
+    case = copy.deepcopy(BASE)
+    metric = copy.deepcopy(SECOND)
+    samples = value * (1 + within * (chance.standard_normal(5) if chance else np.zeros(5)))
+    metric |= {"samples": samples.tolist(), "median": float(np.median(samples)), "invalid": []}
+    case["metrics"] = [metric]
+    case["devices"] = [copy.deepcopy(BASE["devices"][0]) | {"driver": driver, "uuid": gpu}]
+    time = time or datetime.datetime(2026, 1, 1)
+    case["run"] |= {"node": node, "job": job, "id": f"run-{job:>8}", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    for path, changed in changes.items():
+        *outer, last = path.split("__")
+        inner = case
+        for name in outer:
+            inner = inner[int(name) if name.isdigit() else name]
+        inner[last] = changed
+    return case
+
+
+def write(folder, cases, name="records.jsonl"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
+    return folder
+
+
+def jobs_of(history, seed, jobs, *, workloads=("microbench/saxpy",), **changes):
+    """Records of `jobs` jobs per node before and after a change of the driver from 570 to 580."""
+    chance = np.random.default_rng(seed)
+    cases = []
+    for number, workload in enumerate(workloads):
+        before, after = medians(chance, history, 1, jobs)
+        for node in range(history.nodes):
+            for index, value in enumerate([*before[0, node], *after[0, node]]):
+                driver = "570.124.06" if index < jobs else "580.159.04"
+                time = datetime.datetime(2026, 1, 1) + datetime.timedelta(hours=index)
+                where = {"node": f"n{node}", "gpu": f"GPU-{node}", "job": f"{node * 1000 + index}"}
+                value = 0.001 * (number + 1) * float(np.exp(value))
+                cases.append(
+                    record(value, time=time, driver=driver, chance=chance, workload=workload, **where, **changes)
+                )
+    return cases
+
+
+def tell(capsys, record_property, text):
+    """Prints a measured rate, and keeps it in the JUnit report, where tests that run in parallel can be read."""
+    record_property("rate", text)
+    with capsys.disabled():
+        print(f"\n  {text}", end="")

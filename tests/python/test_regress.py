@@ -1,0 +1,321 @@
+"""Verdicts on simulated histories with known truth, and everything else that a comparison must say."""
+
+import datetime
+import json
+import math
+
+import numpy as np
+import pytest
+from histories import History, jobs_of, medians, record, tell, write
+
+from isthmus import cli, regress, series, store
+
+SIDES = ["--from", "driver=570", "--to", "driver=580"]
+
+
+def verdicts(folder, *arguments, tmp_path):
+    out = tmp_path / "out.json"
+    code = cli.main(["regress", str(folder), *SIDES, "--json", str(out), *arguments])
+    found = json.loads(out.read_text())
+    return code, found, {each["label"]: each for each in found["results"]}
+
+
+TIME = "microbench/saxpy pm tiny time"
+
+
+@pytest.mark.parametrize(
+    "history, jobs, verdict, code",
+    [
+        (History(step=0.03), 8, "regressed", 1),
+        (History(step=-0.03), 8, "improved", 0),
+        (History(), 8, "equivalent", 0),
+        (History(step=0.10), 3, "inconclusive", 3),
+        (History(between=0.05, step=0.01), 4, "inconclusive", 3),
+        (History(step=0.03, nodes=2, node_effect=0.2), 6, "regressed", 1),
+        (History(nodes=4, node_effect=0.2), 4, "equivalent", 0),
+    ],
+)
+def test_verdict_and_exit_code(tmp_path, history, jobs, verdict, code):
+    folder = write(tmp_path / "r", jobs_of(history, 1, jobs))
+    got, found, results = verdicts(folder, tmp_path=tmp_path)
+    assert results[TIME]["verdict"] == verdict
+    assert (got, found["verdict"]) == (code, verdict)
+    assert (results[TIME]["more"] or 0) >= (2 if code == 3 else 0)
+
+
+def test_the_same_input_gives_the_same_words(tmp_path, capsys):
+    folder = write(tmp_path / "r", jobs_of(History(step=0.02, nodes=2), 5, 5))
+    shown = []
+    for _ in range(2):
+        cli.main(["regress", str(folder), *SIDES, "--all"])
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] and "verdict: " in shown[0]
+
+
+def _series(before, after):
+    key = tuple({"workload": "w/x", "metric": "time", "unit": "s"}.get(name) for name in store.SERIES)
+    sides = {"A": before, "B": after}
+    values = {
+        name: {(f"n{i}", "g"): np.exp(side[i]).tolist() for i in range(len(side))} for name, side in sides.items()
+    }
+    return series.Series(key, "lower", None, values)
+
+
+@pytest.mark.parametrize(
+    "history, jobs, bounds",
+    [
+        (History(step=0.03), 8, {"regressed": (0.90, 1)}),
+        (History(), 8, {"equivalent": (0.90, 1), "regressed": (0, 0.01)}),
+        (History(tails="heavy", nodes=2, node_effect=0.1), 5, {"regressed": (0, 0.01)}),
+        (History(step=0.5), 3, {"inconclusive": (1, 1)}),
+    ],
+    ids=["a step", "nothing", "nothing, heavy tails", "3 jobs"],
+)
+def test_rates_of_verdicts(history, jobs, bounds, capsys, record_property):
+    """The whole way from values of jobs to the verdict, 10,000 times; bounds are those of the rate of each verdict."""
+    trials = 10_000
+    before, after = medians(np.random.default_rng(21), history, trials, jobs)
+    verdicts = []
+    for a, b in zip(before, after):
+        result = regress.compare(_series(a, b), "x", delta=None, noise=None)
+        result.q = result.p
+        verdicts.append(regress.judge(result, "lower"))
+    for verdict, (at_least, at_most) in bounds.items():
+        share = verdicts.count(verdict) / trials
+        error = math.sqrt(share * (1 - share) / trials)
+        what = f"{history.step:.0%} step, {history.tails} noise, {jobs} jobs a side"
+        tell(capsys, record_property, f"{verdict}, {what}: {share:.2%} ± {error:.2%}")
+        assert at_least - 3 * error <= share <= at_most + 3 * error
+
+
+def test_a_given_delta_is_taken_at_its_word(tmp_path):
+    folder = write(tmp_path / "r", jobs_of(History(step=0.03), 1, 8))
+    code, _, results = verdicts(folder, "--delta", "0.08", tmp_path=tmp_path)
+    assert code == 0 and results[TIME]["verdict"] == "equivalent" and results[TIME]["delta"] == 0.08
+
+
+def test_rates_get_worse_downwards(tmp_path):
+    cases = jobs_of(History(step=-0.05), 1, 8)
+    for case in cases:
+        case["metrics"][0] |= {"name": "rate", "unit": "B/s", "better": "higher"}
+    code, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert code == 1 and results["microbench/saxpy pm tiny rate"]["verdict"] == "regressed"
+
+
+def test_what_else_changed_is_named(tmp_path, capsys):
+    cases = jobs_of(History(), 1, 8)
+    for case in cases[8:]:
+        case["host"] |= {"kernel": "Linux 6.9", "uvm_parameters": {"uvm_perf_prefetch_enable": "0"}}
+        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 8}}
+    for case in cases[:8]:
+        case["host"] |= {"kernel": "Linux 6.8", "uvm_parameters": {"uvm_perf_prefetch_enable": "1"}}
+        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 16}}
+    code, found, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert found["differences"] == {
+        "kernel": [["Linux 6.8"], ["Linux 6.9"]],
+        "pcie_width": [["16"], ["8"]],
+        "uvm.uvm_perf_prefetch_enable": [["1"], ["0"]],
+    }
+    assert "changed too: pcie_width: 16 → 8" in capsys.readouterr().out
+    assert code == 1 and results["machine pcie_lanes"]["verdict"] == "regressed"
+
+
+def boots(cases, before, after):
+    for index, case in enumerate(cases):
+        case["host"]["boot_id"] = before[index % len(before)] if index < len(cases) / 2 else after
+    return cases
+
+
+@pytest.mark.parametrize(
+    "before, after, said",
+    [
+        (["one"], "one", None),
+        (["one"], "two", "1 nodes were started anew between A and B (n0)"),
+        (["one", "two"], "three", None),  # A, started anew, A: the control
+        ([None], None, "do not say when a node was started"),
+    ],
+)
+def test_a_reboot_is_named_unless_there_is_a_control(tmp_path, before, after, said):
+    folder = write(tmp_path / "r", boots(jobs_of(History(), 1, 8), before, after))
+    notes = " ".join(verdicts(folder, tmp_path=tmp_path)[1]["notes"])
+    assert (said in notes) if said else notes == ""
+
+
+def test_spoilt_samples_are_invalid_not_slow_and_their_rate_is_compared(tmp_path):
+    """B throttles in every job and is 20% slower while it does: no slower time, but a worse machine."""
+    cases = jobs_of(History(), 1, 8)
+    for case in cases[8:]:
+        slow = json.loads(json.dumps(case))
+        slow["metrics"][0]["median"] *= 1.2
+        slow["warnings"] = [{"code": "throttled", "message": "hot", "samples": None}]
+        cases.append(slow)
+    code, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert results[TIME]["verdict"] == "equivalent"
+    assert results["machine invalid_samples"]["verdict"] == "regressed" and code == 1
+
+
+def test_a_series_that_is_gone_is_not_passed_over(tmp_path):
+    cases = jobs_of(History(), 1, 8, workloads=("microbench/saxpy", "microbench/gemv"))
+    kept = [c for c in cases if c["workload"] == "microbench/saxpy" or c["devices"][0]["driver"].startswith("570")]
+    code, _, results = verdicts(write(tmp_path / "r", kept), tmp_path=tmp_path)
+    assert code == 3 and results["microbench/gemv pm tiny time"]["note"] == "only A has it"
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"metrics__0__unit": "1"}])
+def test_other_versions_and_units_are_refused_not_averaged(tmp_path, change):
+    cases = jobs_of(History(), 1, 8)
+    for case in cases[8:]:
+        if "version" in change:
+            case["version"] = 2
+        else:
+            case["metrics"][0]["unit"] = "1"
+    code, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert code == 3
+    assert all("not comparable" in r["note"] for label, r in results.items() if "machine" not in label)
+
+
+def test_sides_without_a_common_node_compare_nodes(tmp_path):
+    chance = np.random.default_rng(4)
+    cases = []
+    for node in range(12):
+        speed = float(np.exp(0.1 * chance.standard_normal()))
+        for job in range(10):
+            driver = "570.1" if node < 6 else "580.1"
+            cases.append(record(0.001 * speed, node=f"n{node}", gpu=f"G{node}", job=f"{node}-{job}", driver=driver))
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert results[TIME]["jobs"] == [6, 6] and "share no node" in results[TIME]["note"]
+    assert results[TIME]["verdict"] == "inconclusive"
+
+
+def test_jobs_on_other_gpus_of_the_node_are_compared_within_the_node(tmp_path):
+    cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 6)
+    for case in cases[6:12] + cases[18:]:
+        case["devices"][0]["uuid"] += "-the-other"
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    found = results[TIME]
+    assert (found["verdict"], found["paired"], found["strata"]) == ("regressed", "node", 2)
+
+
+def test_jobs_on_nodes_of_one_side_only_are_left_out_and_counted(tmp_path):
+    cases = jobs_of(History(nodes=2), 1, 8)
+    for case in cases[16:]:
+        case["run"]["node"] += case["devices"][0]["driver"][:2] + case["devices"][0]["driver"][2]
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert results[TIME]["jobs"] == [8, 8]
+    assert results[TIME]["note"] == "16 jobs ran on nodes or GPUs that only one side has"
+
+
+def test_delta_comes_from_a_noise_file(tmp_path):
+    quiet = write(tmp_path / "aa", jobs_of(History(between=0.016), 2, 30))
+    out = tmp_path / "noise.json"
+    assert cli.main(["noise", str(quiet), "-o", str(out)]) == 0
+    (noise,) = regress.load_noise(out).values()
+    folder = write(tmp_path / "r", jobs_of(History(), 1, 8))
+    _, _, results = verdicts(folder, "--noise", str(out), tmp_path=tmp_path)
+    assert results[TIME]["delta"] == pytest.approx(2.5 * noise) and noise == pytest.approx(0.016, rel=0.25)
+
+
+def test_iterations_and_processes_are_no_jobs(tmp_path):
+    """50 records of one job a side are one value a side."""
+    cases = [
+        record(0.001 * (1 if driver == "570.1" else 2), job=driver, driver=driver, run__process=process)
+        for driver in ("570.1", "580.1")
+        for process in range(1, 51)
+    ]
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert results[TIME]["jobs"] == [1, 1] and results[TIME]["verdict"] == "inconclusive"
+
+
+def test_differences_where_ratios_mean_nothing(tmp_path):
+    cases = jobs_of(History(), 1, 8)
+    for index, case in enumerate(cases):
+        sign = 0.1 if index < 8 else -0.3
+        case["metrics"][0] |= {"name": "overlap", "unit": "1", "better": "higher", "median": sign + 0.001 * (index % 8)}
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    found = results["microbench/saxpy pm tiny overlap"]
+    assert found["verdict"] == "regressed" and not found["ratio"] and found["estimate"] == pytest.approx(-0.4)
+
+
+# --- selecting ---
+
+
+@pytest.mark.parametrize(
+    "a, b",
+    [
+        ("driver=570", "driver=580"),
+        ("driver=570.124.06", "driver=58*"),
+        ("..2026-01-01T08:00", "2026-01-01T08:00.."),
+        ("uvm.uvm_x=0", "uvm.uvm_x=1"),
+        ("driver=570,node=n0", "driver=580,node=n0"),
+    ],
+)
+def test_ways_to_say_the_sides(tmp_path, a, b):
+    cases = jobs_of(History(step=0.05), 1, 8)
+    for index, case in enumerate(cases):
+        case["host"]["uvm_parameters"] = {"uvm_x": str(int(index >= 8))}
+    folder = write(tmp_path / "r", cases)
+    assert cli.main(["regress", str(folder), "--from", a, "--to", b]) == 1
+
+
+def test_a_baseline_keeps_its_jobs(tmp_path, capsys):
+    cases = jobs_of(History(step=0.05), 1, 8)
+    folder = write(tmp_path / "r", cases[:8])
+    assert cli.main(["regress", str(folder), "--save-baseline", "autumn"]) == 0
+    assert cli.main(["regress", str(folder), "--save-baseline", "autumn"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    write(folder, cases[8:], "later.jsonl")
+    assert cli.main(["regress", str(folder), "--baseline", "autumn"]) == 1
+    assert cli.main(["regress", str(folder), "--baseline", "spring"]) == 2
+    assert "there is autumn" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, why",
+    [
+        (["--from", "driver=570"], "--from and --to"),
+        (
+            ["--from", "driver=1", "--to", "driver=580"],
+            "no job is on side A (--from); driver is 570.124.06, 580.159.04",
+        ),
+        (["--from", "driver=5*", "--to", "driver=580"], "8 jobs are on both sides"),
+        (["--from", "colour=red", "--to", "driver=580"], "'colour=red' selects nothing"),
+        (["--from", "uvm.x'y=1", "--to", "driver=580"], "no name of a module parameter"),
+        (["--from", "2026-99-01", "--to", "driver=580"], "is no date"),
+        (["--baseline", "../../etc/passwd"], "no name for a baseline"),
+        ([*SIDES, "--delta", "3"], "no share between 0 and 1"),
+        ([*SIDES, "--noise", "/none"], "/none: No such file"),
+        ([*SIDES, "--workload", "nothing/*"], "none of 16 records is what was asked for"),
+        ([*SIDES, "--since", "yesterday"], "is no date"),
+        ([*SIDES, "--json", "/none/x.json"], "/none/x.json: No such file"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path, capsys, arguments, why):
+    folder = write(tmp_path / "r", jobs_of(History(), 1, 8))
+    assert cli.main(["regress", str(folder), *arguments]) == cli.BAD_INPUT
+    said = capsys.readouterr().err
+    assert why in said and said.count("\n") == 1
+
+
+def test_hostile_strings_reach_no_terminal_and_no_query(tmp_path, capsys):
+    cases = jobs_of(History(step=0.05), 1, 8)
+    for index, case in enumerate(cases):
+        case["run"]["node"] = "'); DROP TABLE cases; --"
+        case["host"]["kernel"] = "\x1b[2Jold" if index < 8 else "<script>new"
+    assert cli.main(["regress", str(write(tmp_path / "r", cases)), *SIDES]) == 1
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown and "\\x1b[2Jold → <script>new" in shown
+
+
+def test_times_of_a_day_are_that_day(tmp_path):
+    start = datetime.datetime(2026, 3, 1)
+    cases = [
+        record(0.001, job=f"{day}-{hour}", time=start + datetime.timedelta(days=day, hours=hour))
+        for day in range(3)
+        for hour in range(24)
+    ]
+    found = []
+    with store.open_store([write(tmp_path / "r", cases)]) as opened:
+        for when in ("2026-03-01", "2026-03-02..", "..2026-03-02", "2026-03-01..2026-03-03", ".."):
+            query = f"SELECT count(*) FROM measurements WHERE {series.condition(when)}"
+            found.append(opened.sql(query).fetchone()[0])
+    assert found == [24, 48, 24, 48, 72]

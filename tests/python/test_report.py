@@ -1,0 +1,148 @@
+"""The report: one page with everything in it, harmless whatever the records say, and drawn by a real browser."""
+
+import html.parser
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+from histories import History, jobs_of, record, write
+
+from isthmus import cli
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}\x1b[2J"
+
+
+def made(tmp_path, *arguments):
+    out = tmp_path / "report.html"
+    assert cli.main(["report", *map(str, arguments), "-o", str(out)]) == 0
+    return out.read_text()
+
+
+class Page(html.parser.HTMLParser):
+    """Elements with their attributes, and the text outside scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.words, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+
+def test_the_committed_records_make_a_whole_page(tmp_path, capsys):
+    text = made(tmp_path, ROOT / "analysis/data")
+    assert "944 records" in capsys.readouterr().out and len(text.encode()) < 10e6
+    page = Page(text)
+    expected = ["Summary", "NVIDIA H200", "From where to where", "transfer/ce: rate at 1GiB", "Provenance"]
+    for words in [*expected, "580.159.04", "Roofline", "Modes at super", "timer_coarse"]:
+        assert words in page.text
+    plots = json.loads(re.search(r'id="plots">(.*?)</script>', text, re.DOTALL)[1])
+    places = {attributes["id"] for tag, attributes in page.elements if attributes.get("class") == "plot"}
+    assert set(plots) == places and len(plots) > 5
+
+
+def test_the_page_asks_for_nothing(tmp_path):
+    page = Page(made(tmp_path, ROOT / "analysis/data/h200"))
+    assert not [tag for tag, attributes in page.elements if {"src", "data", "action"} & attributes.keys()]
+    assert all(attributes["href"].startswith("#") for tag, attributes in page.elements if "href" in attributes)
+    policy = next(a["content"] for tag, a in page.elements if "http-equiv" in a)
+    assert policy.startswith("default-src 'none'")
+
+
+def test_hostile_strings_are_only_text(tmp_path):
+    cases = jobs_of(History(step=0.05), 1, 8)
+    for index, case in enumerate(cases):
+        case["run"] |= {"system": EVIL, "node": EVIL}
+        case["host"] |= {"cpu": EVIL, "kernel": EVIL + str(index // 8)}
+        case["devices"][0]["name"] = EVIL
+        case["metrics"][0] |= {"share": 0.5, "name": "in_rate", "limit": {"value": 1.0, "unit": "s", "source": EVIL}}
+        case["warnings"] = [{"code": EVIL, "message": EVIL, "samples": None}]
+        case["size"] = case["placement"] = EVIL
+    folder = write(tmp_path / "r", cases)
+    (folder / f"{EVIL.replace('/', '')}.jsonl").write_text("{")
+    text = made(tmp_path, folder, "--from", "driver=570", "--to", "driver=580", "--title", EVIL)
+    page = Page(text)
+    assert [tag for tag, _ in page.elements].count("script") == 3
+    assert "img" not in [tag for tag, _ in page.elements]
+    assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
+    assert "<script>alert(1)</script>" in page.text and "{{ 7 * 7 }}" in page.text and "49" not in page.text[:200]
+    assert "\x1b" not in re.sub(r"<title>.*?</title>|<h1>.*?</h1>", "", text)
+
+
+def test_the_terminal_has_tables(capsys):
+    assert cli.main(["report", str(ROOT / "analysis/data/h200")]) == 0
+    said = capsys.readouterr().out
+    assert "NVIDIA H200" in said and "transfer/ce: rate at 1GiB" in said and "timer_coarse" in said
+
+
+def test_hostile_strings_do_not_steer_the_terminal(tmp_path, capsys):
+    cases = jobs_of(History(), 1, 8)
+    for case in cases:
+        case["devices"][0]["name"] = EVIL + "[bold red]"
+    assert cli.main(["report", str(write(tmp_path / "r", cases))]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and "[bold red]" in re.sub(r"[\s│┃]", "", said).replace("[boldred]", "[bold red]")
+
+
+def test_a_comparison_is_part_of_the_page(tmp_path):
+    folder = write(tmp_path / "r", jobs_of(History(step=0.05), 1, 8))
+    text = Page(made(tmp_path, folder, "--from", "driver=570", "--to", "driver=580")).text
+    assert "8 jobs against 8" in text and "regressed" in text
+
+
+def test_five_thousand_records_in_fifteen_seconds_and_ten_megabytes(tmp_path):
+    cases = [
+        record(0.001 * (1 + job / 1000), job=str(job), workload=f"transfer/gpu{a}-gpu{b}/ce", axes={"bytes": 1 << size})
+        for job in range(5)
+        for a in range(5)
+        for b in range(5)
+        for size in range(40)
+    ]
+    folder = write(tmp_path / "r", cases)
+    started = time.process_time()
+    text = made(tmp_path, folder)
+    assert time.process_time() - started < 15 and len(text.encode()) < 10e6
+
+
+def test_bad_input(tmp_path, capsys):
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert cli.main(["report", str(ROOT / "analysis/data/h200"), "-o", "/none/x.html"]) == 2
+    assert cli.main(["report", str(ROOT / "analysis/data/h200"), "--from", "driver=1"]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium here")
+@pytest.mark.parametrize("width", [420, 1280])
+def test_a_browser_draws_it_without_an_error(tmp_path, width):
+    cases = [record(0.001, axes={"bytes": 1 << n}, workload="transfer/gpu0-gpu1/ce") for n in range(9)]
+    for case in cases:
+        case["metrics"][0] |= {"name": "rate", "unit": "B/s", "share": 0.8, "better": "higher"}
+    folder = write(tmp_path / "r", cases)
+    made(tmp_path, folder)
+    drawn = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},4000", "--dump-dom",
+         "--virtual-time-budget=10000", "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}",
+         (tmp_path / "report.html").as_uri()],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert drawn.stdout.count('class="main-svg"') >= 2
+    assert "CONSOLE" not in drawn.stderr, drawn.stderr

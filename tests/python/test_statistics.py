@@ -1,0 +1,233 @@
+"""The test of ranks is exact, its interval belongs to it, and the rates of wrong verdicts are what is promised.
+
+The Monte Carlo tests print their rates with the standard error: pytest -s tests/python/test_statistics.py
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from histories import History, medians, tell
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isthmus import statistics
+
+TRIALS = 20_000
+
+
+def rate(found):
+    share = float(np.mean(found))
+    return share, math.sqrt(max(share * (1 - share), 1e-9) / found.size)
+
+
+# --- exactness ---
+
+
+def by_counting(strata):
+    """p by going through every way to deal the values of each stratum out to the sides."""
+    everything = []
+    for a, b in strata:
+        together, n = np.concatenate([a, b]), len(a)
+        wins = []
+        for chosen in itertools.combinations(range(len(together)), n):
+            x, y = together[list(chosen)], np.delete(together, chosen)
+            wins.append((x[:, None] < y).sum() + 0.5 * (x[:, None] == y).sum())
+        everything.append(np.array(wins))
+    sums = everything[0]
+    for other in everything[1:]:
+        sums = (sums[:, None] + other).ravel()
+    seen = sum((a[:, None] < b).sum() + 0.5 * (a[:, None] == b).sum() for a, b in strata)
+    return min(1, 2 * min((sums <= seen + 1e-9).mean(), (sums >= seen - 1e-9).mean()))
+
+
+values = st.lists(st.integers(0, 5), min_size=2, max_size=4)
+
+
+@given(st.lists(st.tuples(values, values), min_size=1, max_size=2))
+@settings(max_examples=60, deadline=None)
+def test_p_is_what_counting_every_arrangement_gives(strata):
+    strata = [(np.array(a, float), np.array(b, float)) for a, b in strata]
+    assert statistics.p_value(strata) == pytest.approx(by_counting(strata), abs=1e-9)
+
+
+def test_smallest_p_by_jobs():
+    smallest = {n: statistics.p_value([(np.arange(n), np.arange(n) + 100.0)]) for n in (3, 4, 5, 6, 8)}
+    assert smallest == pytest.approx({3: 0.10, 4: 0.0286, 5: 0.0079, 6: 0.0022, 8: 0.000155}, abs=5e-5)
+
+
+def test_many_jobs_agree_with_counting():
+    chance = np.random.default_rng(3)
+    a, b = chance.standard_normal(33), chance.standard_normal(33) + 0.9
+    normal = statistics.p_value([(a, b)])
+    exact = statistics.p_values(((33, 33),))[(a[:, None] < b).sum()]
+    assert normal == pytest.approx(exact, rel=0.2) and exact < 0.01
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_interval_and_p_never_disagree(data):
+    """Where p is above 5% the 95% interval holds zero, and where it is below it does not (no ties)."""
+    n, m, strata = (data.draw(st.integers(low, high)) for low, high in ((2, 9), (2, 9), (1, 3)))
+    chance = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    shift = data.draw(st.floats(-3, 3))
+    pairs = [(chance.standard_normal(n), chance.standard_normal(m) + shift) for _ in range(strata)]
+    found = statistics.compare(pairs)
+    assert (found.low <= 0 <= found.high) == (found.p > 0.05)
+    assert found.low <= found.estimate <= found.high
+
+
+@given(st.integers(0, 2**32), st.floats(-10, 10))
+@settings(max_examples=20, deadline=None)
+def test_a_shift_of_one_side_is_a_shift_of_the_estimate(seed, shift):
+    chance = np.random.default_rng(seed)
+    a, b = chance.standard_normal((2, 7))
+    one, other = statistics.compare([(a, b)]), statistics.compare([(a, b + shift)])
+    assert other.estimate == pytest.approx(one.estimate + shift, abs=1e-9)
+    assert (other.low, other.high) == pytest.approx((one.low + shift, one.high + shift), abs=1e-9)
+
+
+def test_all_alike_is_no_difference():
+    found = statistics.compare([(np.full(8, 16.0), np.full(8, 16.0))])
+    assert (found.estimate, found.low, found.high, found.p) == (0, 0, 0, 1)
+
+
+def test_correction_is_benjamini_and_hochbergs():
+    assert statistics.adjusted(np.array([0.01, 0.04, 0.03, 0.5])) == pytest.approx(
+        [0.04, 0.0533, 0.0533, 0.5], abs=1e-4
+    )
+
+
+def test_spread_is_robust():
+    chance = np.random.default_rng(1)
+    groups = [chance.standard_normal(50) + 10 * node for node in range(4)]
+    groups[0][:4] = 1e6
+    assert statistics.spread(groups) == pytest.approx(1, abs=0.15)
+    assert math.isnan(statistics.spread([np.array([1.0])]))
+
+
+# --- rates ---
+
+NOTHING_HAPPENED = {
+    "normal": History(),
+    "heavy tails": History(tails="heavy"),
+    "skewed": History(tails="skewed"),
+    "4 unlike nodes": History(nodes=4, node_effect=0.1),
+    "noisy within": History(between=0.002, within=0.03),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_HAPPENED)
+@pytest.mark.parametrize("jobs", [5, 8])
+def test_false_alarms_of_one_metric_stay_below_one_percent(name, jobs, capsys, record_property):
+    history = NOTHING_HAPPENED[name]
+    a, b = medians(np.random.default_rng(7), history, TRIALS, jobs)
+    p = statistics.p_values(((jobs, jobs),) * history.nodes)[statistics.wins(a, b)]
+    share, error = rate(p <= statistics.ALPHA)
+    tell(capsys, record_property, f"false alarms, {name}, {jobs} jobs a side and node: {share:.2%} ± {error:.2%}")
+    assert share <= 0.01 + 3 * error
+
+
+def test_vectorised_and_single_comparisons_are_the_same():
+    a, b = medians(np.random.default_rng(2), History(nodes=2, step=0.01), 200, 5)
+    p = statistics.p_values(((5, 5),) * 2)[statistics.wins(a, b)]
+    assert [statistics.compare(list(zip(x, y))).p for x, y in zip(a, b)] == pytest.approx(list(p))
+
+
+@pytest.mark.parametrize("jobs, aim", [(8, 0.90)])
+def test_power_for_one_metric(jobs, aim, capsys, record_property):
+    a, b = medians(np.random.default_rng(8), History(step=0.03), TRIALS, jobs)
+    share, error = rate(statistics.p_values(((jobs, jobs),))[statistics.wins(a, b)] <= statistics.ALPHA)
+    tell(capsys, record_property, f"power for a 3% step at 1% noise, {jobs} jobs a side: {share:.2%} ± {error:.2%}")
+    assert share - 3 * error >= aim
+
+
+def test_three_jobs_never_alarm():
+    a, b = medians(np.random.default_rng(9), History(step=1.0), 1000, 3)
+    assert (statistics.p_values(((3, 3),))[statistics.wins(a, b)] > statistics.ALPHA).all()
+
+
+@pytest.mark.parametrize("strata", [1, 4])
+def test_a_session_of_500_metrics(strata, capsys, record_property):
+    """With the jobs that are asked for beforehand: no more than 5% of sessions alarm where nothing happened, and the
+    one metric of 500 that did change by 3% is found in 90% of sessions."""
+    metrics, sessions = 500, 10_000
+    jobs = statistics.jobs_needed(3, strata=strata, metrics=metrics)
+    by_wins = statistics.p_values(((jobs, jobs),) * strata)
+    chance = np.random.default_rng(10)
+    false, found = np.zeros(sessions, bool), np.zeros(sessions, bool)
+    for first in range(0, sessions, 200):
+        a, b = medians(chance, History(nodes=strata), 200 * metrics, jobs)
+        p = by_wins[statistics.wins(a, b)].reshape(200, metrics)
+        a, b = medians(chance, History(nodes=strata, step=0.03), 200, jobs)
+        changed = by_wins[statistics.wins(a, b)]
+        for session in range(200):
+            alarmed = (statistics.adjusted(p[session]) <= statistics.SESSION) & (p[session] <= statistics.ALPHA)
+            false[first + session] = alarmed.any()
+            p[session, 0] = changed[session]
+            adjusted = statistics.adjusted(p[session])[0]
+            found[first + session] = adjusted <= statistics.SESSION and changed[session] <= statistics.ALPHA
+    alarms, error = rate(false)
+    power, power_error = rate(found)
+    tell(
+        capsys,
+        record_property,
+        f"500 metrics, {strata} × {jobs} jobs a side: sessions with a false alarm {alarms:.2%} ± {error:.2%}, "
+        f"power for a 3% step of one {power:.2%} ± {power_error:.2%}",
+    )
+    assert alarms <= 0.05 + 3 * error
+    assert power >= 0.90 - 3 * power_error
+
+
+def test_metrics_that_hang_together_alarm_no_oftener(capsys, record_property):
+    """Rates and times of one copy move together; half the metrics here are another's, mirrored."""
+    metrics, sessions, jobs = 100, 10_000, 8
+    chance = np.random.default_rng(11)
+    by_wins = statistics.p_values(((jobs, jobs),))
+    a, b = medians(chance, History(), sessions * metrics // 2, jobs)
+    wins = statistics.wins(a, b).reshape(sessions, -1)
+    p = by_wins[np.concatenate([wins, jobs * jobs - wins], axis=1)]
+    false = [((statistics.adjusted(row) <= statistics.SESSION) & (row <= statistics.ALPHA)).any() for row in p]
+    share, error = rate(np.array(false))
+    tell(
+        capsys, record_property, f"100 metrics in mirrored pairs: sessions with a false alarm {share:.2%} ± {error:.2%}"
+    )
+    assert share <= 0.05 + 3 * error
+
+
+def test_coverage_of_the_interval(capsys, record_property):
+    """And of a percentile bootstrap of the ratio of medians, for comparison (docs/decisions/0006-comparing.md)."""
+    chance = np.random.default_rng(12)
+    for tails, jobs in itertools.product(("normal", "heavy"), (5, 8)):
+        a, b = medians(chance, History(tails=tails, step=0.03), 1000, jobs)
+        found = [statistics.compare([(x[0], y[0])]) for x, y in zip(a, b)]
+        ours, error = rate(np.array([each.low <= np.log(1.03) <= each.high for each in found]))
+        picks = chance.integers(0, jobs, (2, 500, jobs))
+        drawn = np.median(b[:, 0][:, picks[1]], axis=2) - np.median(a[:, 0][:, picks[0]], axis=2)
+        low, high = np.percentile(drawn, [2.5, 97.5], axis=1)
+        bootstrap, _ = rate((low <= np.log(1.03)) & (np.log(1.03) <= high))
+        tell(
+            capsys,
+            record_property,
+            f"coverage, {tails}, {jobs} jobs a side: {ours:.1%} ± {error:.1%}; bootstrap {bootstrap:.1%}",
+        )
+        assert ours >= 0.95 - 3 * error
+
+
+# --- planning ---
+
+
+@pytest.mark.parametrize("strata", [1, 2, 4, 8])
+@pytest.mark.parametrize("metrics", [1, 500])
+def test_planned_jobs_are_enough_and_one_less_is_not(strata, metrics):
+    jobs = statistics.jobs_needed(3, strata=strata, metrics=metrics)
+    assert statistics.power(3, jobs, strata=strata, metrics=metrics) >= 0.9
+    assert jobs == 1 or statistics.power(3, jobs - 1, strata=strata, metrics=metrics) < 0.905
+
+
+def test_small_steps_need_many_jobs():
+    assert [statistics.jobs_needed(step) for step in (3, 2, 1)] == sorted(statistics.jobs_needed(s) for s in (3, 2, 1))
+    assert statistics.jobs_needed(0.1) > 2000
+    with pytest.raises(ValueError, match="above 0"):
+        statistics.jobs_needed(0)

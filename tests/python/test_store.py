@@ -1,0 +1,269 @@
+"""The loader: one table of a folder's records, whatever else lies there; the compacted table says the same."""
+
+import concurrent.futures
+import copy
+import gzip
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isthmus import Error, cli, compact, records, store
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/reframe"))
+import fake_bench  # noqa: E402
+
+GOOD = fake_bench.record("microbench/saxpy", "pm", "tiny", "cuda") | {"emulated": False}
+LINE = json.dumps(GOOD)
+COUNTS = """SELECT count(*) AS rows, count(*) FILTER (metric_index = 0) AS records, count(DISTINCT job) AS jobs,
+    sum(n_samples) AS samples, round(sum(ln(median)) FILTER (median > 0), 6) AS medians FROM measurements"""
+
+
+def write(path, *lines, end="\n"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + end, encoding="utf-8")
+    return path
+
+
+def changed(**changes):
+    record = copy.deepcopy(GOOD)
+    for path, value in changes.items():
+        *outer, last = path.split("__")
+        inner = record
+        for name in outer:
+            inner = inner[name]
+        inner[last] = value
+    return record
+
+
+def counts(*paths, **options):
+    with store.open_store(paths, **options) as opened:
+        return opened.rows(COUNTS)[0]
+
+
+def test_committed_records_are_all_in_the_table():
+    with store.open_store([ROOT / "analysis/data"]) as opened:
+        assert not opened.skipped
+        found = opened.rows("SELECT file, count(*) FILTER (metric_index = 0) AS n FROM measurements GROUP BY file")
+        rows = opened.rows(
+            "SELECT metric, median, n_samples FROM measurements WHERE file LIKE '%medium.jsonl' ORDER BY ALL"
+        )
+    expected = {str(path): len(records.read(path)) for path in (ROOT / "analysis/data").rglob("*.jsonl*")}
+    assert {row["file"]: row["n"] for row in found} == expected
+    medium = [m for record in records.read(ROOT / "analysis/data/h200/medium.jsonl") for m in record["metrics"]]
+    assert sorted((row["metric"], row["median"], row["n_samples"]) for row in rows) == sorted(
+        (m["name"], m["median"], len(m["samples"])) for m in medium
+    )
+
+
+def test_everything_that_is_read_is_in_the_schema():
+    schema = json.loads(records.schema_path().read_text())["properties"]
+    for name, fields in store._READ.items():
+        if isinstance(fields, list):
+            assert set(fields[0]) <= set(schema[name]["items"]["properties"]) | LOOSE.get(name, set())
+        elif isinstance(fields, dict):
+            assert set(fields) <= set(schema[name]["properties"])
+        else:
+            assert name in schema
+
+
+LOOSE = {"devices": {"memory_bandwidth", "fp32_rate"}}  # the schema leaves devices open for more
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        (LINE[:300], "cut short, or of another program"),
+        (f"{LINE}\n{LINE[:300]}", "cut short, or of another program"),
+        (f"{LINE}\n{LINE[:300]}\n{LINE}\n", "cut short, or of another program"),
+        ("a,b\n1,2\n", "another program"),
+        ('{"a": 1}\n[1, 2]\n3\n', "another program"),
+        ("\0" * 1000, "another program"),
+        ('{"a":' + "[" * 50_000 + "]" * 50_000 + "}\n", "another program"),
+        (json.dumps({**GOOD, "schema": "somebody/1"}), "another program"),
+        (json.dumps({**GOOD, "version": "one"}), "lacks what every record has"),
+        (json.dumps({**GOOD, "metrics": [5]}), "a metric lacks"),
+        (json.dumps({**GOOD, "metrics": GOOD["metrics"] + GOOD["metrics"][:1]}), "two metrics have one name"),
+        (json.dumps({**GOOD, "metrics": [{**GOOD["metrics"][0], "median": float("nan")}]}), "not a finite number"),
+        (json.dumps({**GOOD, "metrics": [{**GOOD["metrics"][0], "median": float("inf")}]}), "not a finite number"),
+    ],
+)
+def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why):
+    write(tmp_path / "good.jsonl", LINE)
+    write(tmp_path / "bad.jsonl", text, end="")
+    with store.open_store([tmp_path]) as opened:
+        assert opened.rows(COUNTS)[0]["records"] == 1
+        assert [each.path for each in opened.skipped] == [str(tmp_path / "bad.jsonl")]
+        store.say_left_out(opened)
+    said = capsys.readouterr().err
+    assert "1 of 2 files skipped" in said
+    with pytest.raises(Error, match=f"none of 1 files holds records that can be read.*{why}"):
+        store.open_store([tmp_path / "bad.jsonl"])
+
+
+def test_records_of_a_newer_version_are_refused_not_passed_over(tmp_path, capsys):
+    write(tmp_path / "good.jsonl", LINE)
+    write(tmp_path / "new.jsonl", json.dumps({**GOOD, "schema": "isthmus.record/2"}))
+    assert cli.main(["nodes", str(tmp_path)]) == cli.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "new.jsonl (isthmus.record/2); this Isthmus reads isthmus.record/1" in said and said.count("\n") == 1
+    assert cli.main(["compact", str(tmp_path)]) == 1
+    assert "another schema ('isthmus.record/2')" in capsys.readouterr().err
+
+
+@given(length=st.integers(1, 2 * len(LINE)))
+@settings(max_examples=15, deadline=None)
+def test_a_file_cut_anywhere_is_read_up_to_whole_lines_or_skipped(tmp_path_factory, length):
+    folder = tmp_path_factory.mktemp("cut")
+    write(folder / "a.jsonl", LINE)
+    (folder / "b.jsonl").write_text(f"{LINE}\n{LINE}\n"[:length])
+    found = counts(folder)["records"]
+    whole = length in (len(LINE), len(LINE) + 1, 2 * len(LINE) + 1)
+    assert found == (1 + (length + 1) // len(LINE) if whole else 1)
+
+
+def test_broken_archives_are_skipped_and_whole_ones_read(tmp_path):
+    packed = gzip.compress(f"{LINE}\n{LINE}\n".encode())
+    (tmp_path / "good.jsonl.gz").write_bytes(packed)
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[:-12])
+    (tmp_path / "no.jsonl.gz").write_bytes(LINE.encode())
+    with store.open_store([tmp_path]) as opened:
+        assert opened.rows(COUNTS)[0]["records"] == 2
+        assert sorted(pathlib.Path(each.path).name for each in opened.skipped) == ["cut.jsonl.gz", "no.jsonl.gz"]
+
+
+def test_emulated_and_profiled_records_are_left_out_unless_asked_for(tmp_path):
+    write(tmp_path / "e.jsonl", json.dumps({**GOOD, "emulated": True}))
+    with pytest.raises(Error, match="all 1 records are emulated; --emulated takes them"):
+        store.open_store([tmp_path])
+    write(tmp_path / "p.jsonl", json.dumps({**GOOD, "profiler": "nsys"}), LINE)
+    assert counts(tmp_path)["records"] == 1
+    assert counts(tmp_path, profiled=True)["records"] == 2
+    assert counts(tmp_path, profiled=True, emulated=True)["records"] == 3
+
+
+def test_nothing_there_is_a_sentence(tmp_path):
+    with pytest.raises(Error, match=r"no record in any \.jsonl or \.jsonl\.gz file"):
+        store.open_store([tmp_path])
+    with pytest.raises(Error, match="no such file or folder"):
+        store.open_store([tmp_path / "none"])
+
+
+HOSTILE = ["'; DROP TABLE cases; --", "<script>alert(1)</script>", "$(touch x)", "../../etc/passwd", "\x1b[2J", "a\nb"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_strings_are_only_strings(tmp_path, text):
+    record = changed(run__node=text, run__system=text, run__job=text, host__kernel=text)
+    write(tmp_path / "r.jsonl", json.dumps(record))
+    for folder in (tmp_path, tmp_path / store.COMPACTED):
+        with store.open_store([folder]) as opened:
+            row = opened.rows("SELECT node, system, kernel, job FROM measurements LIMIT 1")[0]
+        assert (row["node"], row["system"], row["kernel"], row["job"]) == (text, text, text, f"{text}#{text}")
+        compact.compact(tmp_path, processes=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"r.jsonl", "compacted"}
+    names = [path.name for path in (tmp_path / "compacted").iterdir()]
+    assert sorted(names) == ["family=microbench", "manifests"]
+
+
+def test_file_names_are_no_patterns(tmp_path):
+    for name in ("a[1].jsonl", "a1.jsonl", "it's *.jsonl", "{x}?.jsonl"):
+        write(tmp_path / name, LINE)
+    assert counts(tmp_path)["records"] == 4
+    assert counts(tmp_path / "a[1].jsonl")["records"] == 1
+
+
+def test_a_workload_that_is_a_path_is_refused_when_compacting(tmp_path):
+    write(tmp_path / "r.jsonl", json.dumps({**GOOD, "workload": "../../../x/y"}))
+    result = compact.compact(tmp_path, processes=1)
+    assert "does not match" in result["skipped"][0].why and result["records"] == 0
+
+
+def test_the_compacted_table_says_the_same_as_the_files(tmp_path):
+    for path in (ROOT / "analysis/data").rglob("*.jsonl*"):
+        (tmp_path / path.parent.name).mkdir(exist_ok=True)
+        os.link(path, tmp_path / path.parent.name / path.name)
+    query = "SELECT * EXCLUDE (file) FROM measurements ORDER BY ALL"
+    with store.open_store([tmp_path]) as opened:
+        raw = opened.sql(query).fetchall()
+    result = compact.compact(tmp_path)
+    assert result["records"] == sum(row[raw_index()] == 0 for row in raw) and not result["skipped"]
+    with store.open_store([tmp_path / "compacted"]) as opened:
+        assert opened.sql(query).fetchall() == raw
+
+
+def raw_index():
+    return [name for name in store.COLUMNS if name != "file"].index("metric_index")
+
+
+def test_compacting_again_takes_what_is_new_or_has_grown(tmp_path):
+    write(tmp_path / "a/1.jsonl", LINE)
+    write(tmp_path / "a/2.jsonl", LINE, LINE[:100], end="")
+    assert compact.compact(tmp_path, processes=1)["records"] == 1
+    again = compact.compact(tmp_path, processes=1)
+    assert (again["records"], again["before"], len(again["skipped"])) == (0, 1, 1)
+    write(tmp_path / "a/1.jsonl", LINE, LINE)
+    write(tmp_path / "a/2.jsonl", LINE, LINE)
+    write(tmp_path / "b/3.jsonl", LINE)
+    assert counts(tmp_path)["records"] == 5  # what has grown is read as it is now
+    assert compact.compact(tmp_path, processes=1)["records"] == 5
+    assert counts(tmp_path) == counts(tmp_path / "compacted")
+    assert counts(tmp_path / "compacted")["records"] == 5
+
+
+def test_a_part_without_a_manifest_does_not_count(tmp_path):
+    write(tmp_path / "1.jsonl", LINE)
+    compact.compact(tmp_path, processes=1)
+    part = next((tmp_path / "compacted").rglob("*.parquet"))
+    part.with_name("interrupted_0.parquet").write_bytes(part.read_bytes()[:100])
+    assert counts(tmp_path / "compacted")["records"] == 1
+
+
+def test_several_may_compact_at_once(tmp_path):
+    for name in range(6):
+        write(tmp_path / f"{name}.jsonl", LINE, LINE)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: compact.compact(tmp_path, processes=1), range(3)))
+    assert counts(tmp_path / "compacted")["records"] == 12
+
+
+@pytest.mark.parametrize(
+    "manifest, why",
+    [
+        ("{", "no manifest of a compacted table"),
+        (json.dumps({"files": {}, "parts": ["../x.parquet"], "columns": store.COLUMNS}), "outside of it"),
+        (json.dumps({"files": {}, "parts": ["/etc/x.parquet"], "columns": store.COLUMNS}), "outside of it"),
+        (json.dumps({"files": {}, "parts": ["x.parquet"], "columns": store.COLUMNS}), "is gone"),
+        (json.dumps({"files": {}, "parts": [], "columns": ["x"]}), "another version of Isthmus"),
+    ],
+)
+def test_a_broken_manifest_is_a_sentence(tmp_path, manifest, why):
+    write(tmp_path / "manifests/00000001.json", manifest)
+    with pytest.raises(Error, match=why):
+        store.open_store([tmp_path])
+
+
+def test_the_command_compacts_and_says_how_much(tmp_path, capsys):
+    write(tmp_path / "1.jsonl", LINE)
+    assert cli.main(["compact", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("1 records of 1 files taken in ")
+    write(tmp_path / "2.jsonl", LINE[:50], end="")
+    assert cli.main(["compact", str(tmp_path)]) == 1
+    assert "cut short" in capsys.readouterr().err
+    assert cli.main(["compact", str(tmp_path / "none")]) == cli.BAD_INPUT
+
+
+def test_the_benchmark_gets_the_same_answer_from_raw_and_compacted(tmp_path):
+    command = [sys.executable, ROOT / "analysis/benchmarks/million_records.py", "--records", "600", tmp_path / "m"]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "analysis")},
+    )  # fmt: skip
+    assert "compacted 600 in " in ran.stdout and "the answers differ" not in ran.stdout, ran.stdout + ran.stderr
+    assert ran.stdout.count(" rows ") == 4

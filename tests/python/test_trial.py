@@ -1,0 +1,270 @@
+"""Noise, trials and drift: planned from what was measured, read as one verdict."""
+
+import datetime
+import json
+import os
+import pathlib
+import stat
+import subprocess
+
+import numpy as np
+import pytest
+from histories import History, jobs_of, medians, noise, record, tell, write
+
+from isthmus import cli, drift, regress, statistics, store, trial
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+# --- noise ---
+
+
+def test_noise_is_what_was_put_in(tmp_path, capsys):
+    chance = np.random.default_rng(1)
+    cases = [
+        record(
+            0.001 * float(np.exp(0.01 * chance.standard_normal() + 0.3 * node)), node=f"n{node}", job=f"{node}-{job}"
+        )
+        for node in range(4)
+        for job in range(30)
+    ]
+    folder, out = write(tmp_path / "r", cases), tmp_path / "noise.json"
+    assert cli.main(["noise", str(folder), "-o", str(out)]) == 0
+    assert "microbench/saxpy pm tiny time" in capsys.readouterr().out
+    (between,) = regress.load_noise(out).values()
+    assert between == pytest.approx(0.01, rel=0.2)
+
+
+def test_noise_says_when_the_machine_changed(tmp_path, capsys):
+    assert cli.main(["noise", str(write(tmp_path / "r", jobs_of(History(), 1, 6)))]) == 0
+    assert "not one state of the machine: driver" in capsys.readouterr().out
+    assert cli.main(["noise", str(tmp_path / "r"), "--from", "driver=570"]) == 0
+    assert "not one state" not in capsys.readouterr().out
+
+
+def test_one_job_has_no_noise(tmp_path, capsys):
+    assert cli.main(["noise", str(write(tmp_path / "r", [record(1.0)]))]) == 2
+    assert "run more jobs" in capsys.readouterr().err
+
+
+# --- trials ---
+
+PLAN = ["--from", "driver=570", "--to", "driver=580", "--command", "true"]
+
+
+def plan(folder, *arguments):
+    return cli.main(["trial", "plan", str(folder), *PLAN, *arguments])
+
+
+@pytest.mark.parametrize(
+    "arguments, jobs", [(["--nodes", "n1", "--metrics", "500"], 11), (["--nodes", "n1"], 6), (["--nodes", "n1,n2"], 4)]
+)
+def test_the_plan_says_how_many_jobs(tmp_path, capsys, arguments, jobs):
+    assert plan(tmp_path / "t", *arguments) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{jobs} jobs a side on each of")
+    assert json.loads((tmp_path / "t/plan.json").read_text())["jobs"] == jobs
+
+
+def test_what_a_plan_finds_is_what_power_says():
+    step = trial.detectable(11, nodes=1, metrics=500)
+    assert statistics.power(step, 11, metrics=500) >= 0.9
+    assert statistics.power(step / 1.03, 11, metrics=500) < 0.9
+    assert trial.detectable(3, nodes=1, metrics=1) == float("inf")
+
+
+def test_noisy_series_ask_for_more_jobs():
+    assert trial.needed([0.01], 0.03, nodes=1, metrics=1) == 6
+    assert trial.needed([0.001] * 8 + [0.01, 0.2], 0.03, nodes=1, metrics=1) == 6  # nine of ten are covered
+    assert trial.needed([0.02] * 10, 0.03, nodes=1, metrics=1) > 15
+
+
+def test_the_order_is_random_balanced_and_repeatable():
+    rows = trial.schedule(["n1", "n2"], 8, 3, control=False, in_turns=True, seed=1)
+    assert rows == trial.schedule(["n1", "n2"], 8, 3, control=False, in_turns=True, seed=1)
+    assert rows != trial.schedule(["n1", "n2"], 8, 3, control=False, in_turns=True, seed=2)
+    for node in ("n1", "n2"):
+        sides = [side for _, where, _, side, _ in rows if where == node]
+        assert all(sorted(pair) == ["after", "before"] for pair in zip(sides[::2], sides[1::2]))
+    assert len({order for *_, order in rows}) > 3
+
+
+def fake_sbatch(folder, driver):
+    """Runs each task of an array at once, on the node that was asked for; the command writes a record."""
+    (folder / "bin").mkdir(exist_ok=True)
+    sbatch = folder / "bin/sbatch"
+    sbatch.write_text(
+        "#!/usr/bin/env bash\nset -e\n"
+        "node=${1#--nodelist=}; last=${2#--array=0-}; last=${last%\\%1}; shift 2\n"
+        'for task in $(seq 0 "$last"); do\n'
+        f'  SLURMD_NODENAME=$node SLURM_ARRAY_TASK_ID=$task DRIVER={driver} bash "$@"\ndone\n'
+    )
+    sbatch.chmod(sbatch.stat().st_mode | stat.S_IEXEC)
+    return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+
+
+COMMAND = 'echo "$SLURMD_NODENAME $SLURM_ARRAY_TASK_ID $DRIVER it\'s me" >>"$ISTHMUS_RESULTS/log"'
+
+
+@pytest.mark.parametrize("extra, parts", [([], ["before", "after"]), (["--control"], ["before", "control", "after"])])
+def test_the_scripts_run_what_was_planned(tmp_path, extra, parts):
+    folder = tmp_path / "a trial"
+    assert plan(folder, "--nodes", "n1,n2", "--jobs", "3", "--command", COMMAND, *extra) == 0
+    environment = fake_sbatch(tmp_path, "x")
+    for part in parts:
+        subprocess.run([folder / "submit", part], env=environment, check=True, capture_output=True)
+        lines = (folder / "records" / part / "log").read_text().splitlines()
+        assert sorted(lines) == sorted(f"n{n} {task} x it's me" for n in (1, 2) for task in range(3))
+    refused = subprocess.run([folder / "submit", "other"], env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "before" in refused.stderr
+
+
+def test_in_turns_each_job_chooses_its_side(tmp_path):
+    folder = tmp_path / "t"
+    setup = ["--setup-before", "DRIVER=old", "--setup-after", "DRIVER=new"]
+    assert plan(folder, "--nodes", "n1", "--jobs", "4", "--command", COMMAND, *setup) == 0
+    subprocess.run([folder / "submit", "both"], env=fake_sbatch(tmp_path, "x"), check=True, capture_output=True)
+    for side, driver in (("before", "old"), ("after", "new")):
+        lines = (folder / "records" / side / "log").read_text().splitlines()
+        assert len(lines) == 4 and all(f" {driver} " in line for line in lines)
+
+
+def test_the_scripts_are_clean(tmp_path):
+    plan(tmp_path / "t", "--nodes", "n1", "--setup-before", "module load old", "--setup-after", "module load new")
+    for name in ("trial.sbatch", "submit"):
+        checked = subprocess.run(["shellcheck", tmp_path / "t" / name], capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout
+
+
+def fill(folder, history, jobs, seed=1, control=None, **changes):
+    cases = jobs_of(history, seed, jobs, **changes)
+    sides = {"before": [], "after": []}
+    for case in cases:
+        sides["before" if case["devices"][0]["driver"].startswith("570") else "after"].append(case)
+    if control is not None:
+        anew = [json.loads(json.dumps(case)) for case in sides["before"]]
+        for case in anew:
+            case["run"]["job"] += "c"
+            case["metrics"][0]["median"] *= control
+        sides["control"] = anew
+    for side, found in sides.items():
+        write(folder / "records" / side, found)
+
+
+@pytest.mark.parametrize("history, verdict, code", [(History(step=0.05), "regressed", 1), (History(), "equivalent", 0)])
+def test_a_trial_is_read_as_one_verdict(tmp_path, capsys, history, verdict, code):
+    folder = tmp_path / "t"
+    plan(folder, "--nodes", "n0")
+    fill(folder, history, 6)
+    assert cli.main(["trial", "read", str(folder)]) == code
+    assert f"verdict: {verdict}" in capsys.readouterr().out
+    assert cli.main(["compact", str(folder / "records")]) == 0
+    assert cli.main(["trial", "read", str(folder)]) == code
+
+
+def test_what_the_restart_alone_does_is_not_the_drivers(tmp_path, capsys):
+    """Everything is 5% slower after any restart: the driver did nothing."""
+    folder = tmp_path / "t"
+    plan(folder, "--nodes", "n0", "--control")
+    fill(folder, History(step=0.05), 8, control=1.05)
+    assert cli.main(["trial", "read", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "restart alone: regressed" in said and said.rstrip().endswith("verdict: equivalent")
+
+
+def test_an_unfinished_trial_does_not_pass(tmp_path, capsys):
+    folder = tmp_path / "t"
+    plan(folder, "--nodes", "n0", "--jobs", "9")
+    fill(folder, History(), 8)
+    assert cli.main(["trial", "read", str(folder)]) == 3
+    assert "1 of 9 jobs before on n0 are missing" in capsys.readouterr().out
+
+
+def test_jobs_in_another_state_than_planned_are_refused(tmp_path, capsys):
+    folder = tmp_path / "t"
+    plan(folder, "--nodes", "n0")
+    fill(folder, History(), 6)
+    os.rename(folder / "records/before", folder / "records/x")
+    os.rename(folder / "records/after", folder / "records/before")
+    os.rename(folder / "records/x", folder / "records/after")
+    assert cli.main(["trial", "read", str(folder)]) == 2
+    assert "6 jobs before did not run with driver=570" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, why",
+    [
+        (["--nodes", "n1;rm -rf x"], "is no node's name"),
+        (["--nodes", "$(id)"], "is no node's name"),
+        (["--nodes", "n1,n1"], "named twice"),
+        (["--nodes", "n1", "--step", "0"], "shares above 0"),
+        (["--nodes", "n1", "--setup-before", "x"], "go together"),
+        (["--nodes", "n1", "--noise", "/none"], "No such file"),
+    ],
+)
+def test_bad_plans_are_refused(tmp_path, capsys, arguments, why):
+    assert plan(tmp_path / "t", *arguments) == 2
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_plan_overwrites_nothing(tmp_path, capsys):
+    assert plan(tmp_path / "t", "--nodes", "n1") == 0
+    assert plan(tmp_path / "t", "--nodes", "n1") == 2
+    assert "is there already" in capsys.readouterr().err
+    assert cli.main(["trial", "read", str(tmp_path)]) == 2
+
+
+# --- drift ---
+
+
+def history_of(values, **where):
+    start = datetime.datetime(2026, 1, 1)
+    return [
+        record(float(value), job=f"{n:03}", time=start + datetime.timedelta(days=n), **where)
+        for n, value in enumerate(values)
+    ]
+
+
+def test_a_step_that_nobody_announced_is_found_with_its_day_and_what_changed_there(tmp_path, capsys):
+    chance = np.random.default_rng(1)
+    values = np.exp(0.01 * chance.standard_normal(40)) * np.where(np.arange(40) < 25, 1, 1.04)
+    cases = history_of(values)
+    for case in cases[25:]:
+        case["host"]["kernel"] = "Linux 6.9"
+    with store.open_store([write(tmp_path / "r", cases)]) as opened:
+        (change,), searched = drift.search(opened)
+    assert searched == 1 and change.size == pytest.approx(0.04, abs=0.01)
+    assert abs(int(change.after.split()[0]) - 25) <= 2
+    assert change.differences == ["kernel"]
+    assert cli.main(["drift", str(tmp_path / "r")]) == 1
+    assert "changed there: kernel" in capsys.readouterr().out
+
+
+def test_slow_drift_is_found():
+    chance = np.random.default_rng(2)
+    before, after = medians(chance, History(drift=0.06), 200, 20)
+    found = [drift.change_point(np.concatenate([a[0], b[0]]))[1] for a, b in zip(before, after)]
+    assert np.mean(np.array(found) <= 0.01) > 0.9
+
+
+@pytest.mark.parametrize("n", [10, 24, 75])
+@pytest.mark.parametrize("tails", ["normal", "heavy"])
+def test_false_change_points_are_rare(n, tails, capsys, record_property):
+    """10,000 histories in which nothing happened."""
+    values = noise(np.random.default_rng(n), tails, (10_000, n))
+    share = np.mean([drift.change_point(row)[1] <= 0.01 for row in values])
+    tell(
+        capsys,
+        record_property,
+        f"false change points, {tails}, {n} jobs: {share:.2%} ± {np.sqrt(share * (1 - share) / 1e4):.2%}",
+    )
+    assert share <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / 1e4)
+
+
+def test_steady_and_short_histories(tmp_path, capsys):
+    chance = np.random.default_rng(3)
+    steady = write(tmp_path / "steady", history_of(np.exp(0.01 * chance.standard_normal(40))))
+    assert cli.main(["drift", str(steady)]) == 0
+    assert cli.main(["drift", str(write(tmp_path / "short", history_of([1.0, 2.0])))]) == 3
+    assert "0 series of nodes with at least 10 jobs" in capsys.readouterr().out
