@@ -1,13 +1,13 @@
-"""Batches of GPU jobs: `python -m isthmus.interjob FILE…` says when overlapping them is worth it, and how.
+"""Batches of GPU jobs: `isthmus advise interjob FILE…` says when overlapping them is worth it, and how.
 
 From the phases of one job that ran alone (interjob/* records) a batch is predicted by letting its jobs pass through
 what they share: the threads that allocate, the one that queues, the device's streams, the one that releases. Each takes
 jobs in their order, and no more jobs hold memory than the depth allows. What the study measured stands beside it.
 
-    python -m isthmus.interjob FILE…                      advice for each record, and the error of the prediction
-    python -m isthmus.interjob FILE… --job in=64MiB out=16KiB flops=33.5e6 [jobs=16 allocation=pool host=pinned]
+    isthmus advise interjob FILE…                         advice for each record, and the error of the prediction
+    isthmus advise interjob FILE… --job in=64MiB out=16KiB flops=33.5e6 [jobs=16 allocation=pool host=pinned]
                                                           advice for a job declared by what it moves and computes
-    python -m isthmus.interjob FILE… --timeline PICTURE.svg [--mode overlap_all]
+    isthmus advise interjob FILE… --timeline PICTURE.svg [--mode overlap_all]
                                                           the last batch of the first record as a picture
 """
 
@@ -21,9 +21,8 @@ import json
 import math
 import pathlib
 import statistics
-import sys
 
-from isthmus import records
+from isthmus import Error, records
 
 FAMILY = "interjob/"
 MODES = ("overlap_alloc", "overlap_all", "recycled")
@@ -219,7 +218,7 @@ def label(case: dict) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Error:
+class Miss:
     """Of a prediction: measured and predicted seconds of one mode of one record."""
 
     case: str
@@ -232,14 +231,14 @@ class Error:
         return self.predicted / self.measured - 1
 
 
-def errors(case: dict) -> list[Error]:
+def errors(case: dict) -> list[Miss]:
     """Of the serial time and of each mode that was overlapped by force, at the record's depth; none where a cap was
     set, since jobs then wait for room."""
     if case["axes"]["cap"] or not case["axes"]["force"]:
         return []
     found, phases, batch = medians(case), phases_of(case), batch_of(case)
     return [
-        Error(label(case), mode, found[f"{mode}_time"], simulate(phases, batch, mode, case["axes"]["depth"]).seconds)
+        Miss(label(case), mode, found[f"{mode}_time"], simulate(phases, batch, mode, case["axes"]["depth"]).seconds)
         for mode in ("serial", *MODES)
         if f"{mode}_time" in found
     ]
@@ -479,17 +478,13 @@ def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.records)
     cases = [case for case in of_study(cases) if asked.emulated or not case["emulated"]]
     if not cases:
-        print(
-            "no measured interjob/* record of a real device in these files; --emulated takes the others",
-            file=sys.stderr,
-        )
-        return 1
+        raise Error("no measured interjob/* record of a real device in these files; --emulated takes the others")
     try:
         if asked.timeline:
             notes = cases[0].get("notes", {})
             modes = asked.mode or [mode for mode in ("serial", *MODES) if f"{mode}_timeline" in notes]
             if not modes:
-                raise records.RecordError(f"{label(cases[0])} has no timeline")
+                raise Error(f"{label(cases[0])} has no timeline")
             pathlib.Path(asked.timeline).write_text(svg(cases[0], modes), encoding="utf-8")
         elif asked.job:
             batch, given = _declaration(asked.job)
@@ -501,19 +496,6 @@ def run(asked: argparse.Namespace) -> int:
                     print(sentence(label(case), advise(phases_of(case), batch_of(case))))
             print()
             print(table_of_errors(cases))
-    except (records.RecordError, ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    except (ValueError, OSError) as error:
+        raise Error(str(error)) from None
     return status
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="isthmus.interjob", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_arguments(parser)
-    return run(parser.parse_args(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -67,7 +67,7 @@ def write(path, *cases):
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "isthmus.interjob", *map(str, arguments)],
+        [sys.executable, "-m", "isthmus", "advise", "interjob", *map(str, arguments)],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT / "analysis"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
@@ -149,7 +149,7 @@ def test_declared_jobs_follow_the_records(tmp_path):
     assert alone.copy_in == pytest.approx(8 * MILLISECOND), "twice the bytes of the one record"
     for words in (["in=-1"], ["in=x"], ["jobs=0"], ["colour=red"], ["in"], ["in=nan"]):
         wrong = run(path, "--job", *words)
-        assert wrong.returncode == 1
+        assert wrong.returncode == 2
         assert "is not understood" in wrong.stderr
         assert "Traceback" not in wrong.stderr
     assert "no record is of vmm memory" in run(path, "--job", "in=1", "allocation=vmm").stderr
@@ -166,8 +166,8 @@ def test_the_picture_has_every_job_and_phase(tmp_path):
     assert len(bars) == 5 * 6
     width = float(root.get("width"))
     assert all(0 <= float(bar.get("x")) <= float(bar.get("x")) + float(bar.get("width")) <= width for bar in bars)
-    assert run(path, "--timeline", picture, "--mode", "recycled").returncode == 1
-    assert run(path, "--timeline", tmp_path / "nowhere" / "t.svg").returncode == 1
+    assert run(path, "--timeline", picture, "--mode", "recycled").returncode == 2
+    assert run(path, "--timeline", tmp_path / "nowhere" / "t.svg").returncode == 2
 
 
 @settings(max_examples=200, deadline=None)
@@ -187,11 +187,11 @@ def test_a_timeline_that_is_none_is_refused(text):
 
 def test_records_that_say_nothing_are_named(tmp_path):
     emulated = run(write(tmp_path / "e.jsonl", record(emulated=True)))
-    assert emulated.returncode == 1
+    assert emulated.returncode == 2
     assert "--emulated" in emulated.stderr
     short = record()
     short["metrics"] = [m for m in short["metrics"] if m["name"] != "serial_kernel"]
     missing = run(write(tmp_path / "m.jsonl", short))
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert "has no serial_kernel" in missing.stderr
-    assert run(tmp_path / "none.jsonl").returncode == 1
+    assert run(tmp_path / "none.jsonl").returncode == 2

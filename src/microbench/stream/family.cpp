@@ -45,10 +45,11 @@ void add_sizes(Workload& workload) {
 void add_cpu_axes(Workload& workload, Operation operation, const Machine& machine, bool several) {
   add_thread_axes(workload, machine, several);
   if (has_offset(operation))
-    workload.axis(bytes_axis("offset",
-                             "bytes from the end of an array to the next one (STREAM's OFFSET): what is read and written "
-                             "at the same place of a page hinders each other",
-                             1024, 0));
+    workload.axis(
+        bytes_axis("offset",
+                   "bytes from the end of an array to the next one (STREAM's OFFSET): what is read and written "
+                   "at the same place of a page hinders each other",
+                   1024, 0));
   if (facts(operation).writes == 0) return;
   Axis stores = choice_axis("stores", "through the caches (a line is fetched before it is changed) or past them",
                             {"standard", "streaming"});
@@ -63,7 +64,8 @@ Stores stores_of(const Case& c, Operation operation) {
 }
 
 Layout layout_of(const Case& c, Operation operation, bool by_cpu) {
-  const std::size_t bytes = c.extent("bytes"), offset = by_cpu && has_offset(operation) ? static_cast<std::size_t>(c.integer("offset")) : 0;
+  const std::size_t bytes = c.extent("bytes"),
+                    offset = by_cpu && has_offset(operation) ? static_cast<std::size_t>(c.integer("offset")) : 0;
   constexpr std::size_t piece = kPiece * sizeof(double);
   for (const std::size_t each : {bytes, offset}) {
     if (each % piece != 0)

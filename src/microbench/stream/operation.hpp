@@ -83,7 +83,9 @@ struct Layout {
   Arrays at(std::byte* block) const {
     Arrays arrays{.count = count};
     const auto& has = facts(operation);
-    const auto next = [&] { return reinterpret_cast<double*>(std::exchange(block, block + count * sizeof(double) + offset)); };
+    const auto next = [&] {
+      return reinterpret_cast<double*>(std::exchange(block, block + count * sizeof(double) + offset));
+    };
     if (has.reads > 0) arrays.first = next();
     if (has.reads > 1) arrays.second = next();
     if (has.writes > 0) arrays.out = next();
