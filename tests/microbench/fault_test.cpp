@@ -26,6 +26,13 @@ extern "C" const char* __asan_default_options() {
 namespace isthmus::microbench::fault {
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kOwnFaultsOnly = false;  // the sanitizer keeps pages beside those that a test touches
+#else
+constexpr bool kOwnFaultsOnly = true;
+#endif
+constexpr const char* kOthers = "the sanitizer's pages fault, too";
+
 using harness::CaseResult;
 
 std::vector<double> samples_of(const CaseResult& result, const char* name) {
@@ -43,6 +50,7 @@ void expect_skip(const std::string& name, const std::vector<std::string>& settin
 // --- of the CPU --------------------------------------------------------------------------------------
 
 TEST(CpuFaults, AreCountedOneForEachTouch) {
+  if (!kOwnFaultsOnly) GTEST_SKIP() << kOthers;
   std::size_t passed = 0;
   for (const auto& event : events()) {
     const auto name = "fault/cpu/" + std::string(event.name);
@@ -61,6 +69,7 @@ TEST(CpuFaults, AreCountedOneForEachTouch) {
 }
 
 TEST(CpuFaults, RecordTheBaselineAndWhatRemainsWithoutIt) {
+  if (!kOwnFaultsOnly) GTEST_SKIP() << kOthers;
   for (const auto& result :
        run_cases("fault/cpu/anonymous", {}, {}, {"at_once=512", "threads=1", "pages=small"}, {}, 3)) {
     ASSERT_EQ(complaint(result), "");
@@ -113,6 +122,7 @@ TEST(CpuFaults, AreRealMeasurementsWithoutADevice) {
 }
 
 TEST(Region, FaultsOncePerTouchAfterEachRenewal) {
+  if (!kOwnFaultsOnly) GTEST_SKIP() << kOthers;
   Region region(Event::anonymous, 37, memory::Pages::small);
   Toucher toucher(Event::anonymous, 1, -1);
   toucher.touch(region);  // pages of the program itself fault, too, the first time
@@ -132,6 +142,7 @@ TEST(Region, FaultsOncePerTouchAfterEachRenewal) {
 // The peers touched one page in four, on a fixed number of threads, and checked nothing while timing.
 
 TEST(Account, SeesPagesThatWereNotTouched) {
+  if (!kOwnFaultsOnly) GTEST_SKIP() << kOthers;
   Region region(Event::anonymous, 64, memory::Pages::small);
   Toucher toucher(Event::anonymous, 1, -1);
   Account account(Event::anonymous);
