@@ -27,9 +27,9 @@ FAMILIES = {
 }
 
 # What a memory of the names is called where a site states it.
-STATED_AS = {"device": set(), "malloc": set(), "static": {"managed", "static"}, "write_combined": {"wc"}}
+STATED_AS = {"device": set(), "malloc": set(), "static": {"managed", "static"}}
 # Memory that stays with the host while a GPU uses it.
-ON_HOST = {"mapped", "registered", "write_combined"}
+ON_HOST = {"mapped", "registered", "wc"}
 
 
 def needs(workload: str, axes: dict, native: bool) -> set[str]:
@@ -41,17 +41,19 @@ def needs(workload: str, axes: dict, native: bool) -> set[str]:
     gpus = {word for word in words if re.fullmatch(r"gpu\d+", word)}
     memory = axes.get("memory", "device" if words[0] in gpus else words[0])
     needed = {"gpu"} | STATED_AS.get(memory, {memory}) | ({"peer"} if len(gpus) == 2 else set())
+    if memory == "malloc" and (
+        family in ("stream", "atomics", "fault")
+        or (family == "latency" and words[1] != "cpu")
+        or (family == "accounting" and axes["touch"] == "gpu")
+    ):
+        needed.add("system")
     match family, words, memory:
         case ("latency" | "stream", [_, "cpu", *_], "device") | ("atomics", [_, "shared" | "ping", _], "device"):
             needed.add("unified")
-        case ("latency", [_, reader, _], "malloc") if reader != "cpu":
-            needed.add("system")
-        case ("accounting", _, "malloc") if axes["touch"] == "gpu":
-            needed.add("system")
         case "atomics", [_, "shared", _], _ if memory in ON_HOST:
             needed.add("host_atomics")
         case "atomics", [_, "ping", _], _ if memory not in ON_HOST:
             needed.add("host_atomics")  # else whole pages go to and fro, or none
-        case "fault", [*_, "migration"], "system":
+        case "fault", [*_, "migration"], "malloc":
             needed.add("hmm")  # with page tables in common a GPU may as well reach the pages where they are
     return needed

@@ -132,7 +132,7 @@ def listed_workload(name, metrics, axes, native=False):
 
 
 HOST_WAYS = ["malloc", "registered", "pinned", "wc", "mapped", "managed", "static"]
-SHARED = ["managed", "mapped", "registered", "system"]
+SHARED = ["managed", "mapped", "registered", "malloc"]
 EVENTS = ["major", "minor", "migration", "prefaulted-minor", "prefaulted-migration"]
 
 
@@ -172,7 +172,7 @@ def memory_listing(gpus, nodes):
         chases = [f"{way}-{gpu}" for way in [*HOST_WAYS, "pool"]] + [f"gpu{h}-{gpu}" for h in range(gpus)]
         listed += [listed_workload(f"latency/{ends}/chase", ["latency"], [places]) for ends in [*chases, f"{gpu}-cpu"]]
         listed += [listed_workload(f"fault/{gpu}/{event}", ["time", "faulting_p50"],
-                                   [at_once, memory("managed", "system")]) for event in EVENTS]  # fmt: skip
+                                   [at_once, memory("managed", "malloc")]) for event in EVENTS]  # fmt: skip
         listed += [listed_workload(f"accounting/{way}/{gpu}", [*counters, "device_free_touched"],
                                    touch if way != "device" else []) for way in [*HOST_WAYS, "device"]]  # fmt: skip
         listed += [
