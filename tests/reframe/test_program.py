@@ -65,6 +65,7 @@ def test_looking_succeeds_and_fits_a_terminal(tmp_path, arguments):
 
 WORKLOADS = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("microbench/")]
 DRIVER = {w["name"]: w for w in catalogue.load()["workloads"] if w["name"].startswith("driver/")}
+BATCHES = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("interjob/")]
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -309,7 +310,8 @@ def test_smoke_session_of_the_real_program(tmp_path):
     """The session that `make run` runs, on the emulator."""
     files, cases = checks(tmp_path, "-t", "smoke", ISTHMUS_BACKEND="host")
     transfers = sum(pairs.gpus < 2 for pairs in PAIRS.values())
-    assert len(files) == len(WORKLOADS) * len(catalogue.load()["modes"]) + len(DRIVER) + transfers + len(FAMILIES)
+    modes = len(WORKLOADS) * len(catalogue.load()["modes"])
+    assert len(files) == modes + len(DRIVER) + transfers + len(FAMILIES) + len(BATCHES)
     assert all(case["run"]["system"] == "this-machine" for case in cases)
     has_what_the_list_says(
         [case for case in cases if of_the_memory_system(case["workload"])],
