@@ -13,8 +13,6 @@
 namespace isthmus::microbench {
 namespace {
 
-using harness::CaseResult;
-
 class Allocators : public device::OnEmulatedMachine {};
 
 TEST_P(Allocators, GiveAndTakeBackEverySize) {

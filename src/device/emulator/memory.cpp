@@ -384,7 +384,8 @@ std::optional<std::string> Memory::range_problem(const void* pointer, std::size_
     for (auto next = found; bytes > reach;) {
       if (next->second.access == 0) break;
       const std::uintptr_t end = next->second.begin + next->second.bytes;
-      if (++next == live_.end() || next->second.begin != end || next->second.kind != AllocationKind::mapped) break;
+      ++next;
+      if (next == live_.end() || next->second.begin != end || next->second.kind != AllocationKind::mapped) break;
       reach += next->second.bytes;
     }
     if (allocation.access == 0)
