@@ -42,14 +42,7 @@ class Cell:
 
 def _load(opened: store.Store, side: str, name: str) -> System:
     every = series.load(opened, side)
-    columns = ", ".join(f'"{column}"' for column in store.SERIES)
-    shares = {
-        row[:-1]: row[-1]
-        for row in opened.sql(
-            f"SELECT {columns}, median(share) FROM (SELECT *, {side} AS side FROM measurements) WHERE side = 'A' "
-            f"AND metric IS NOT NULL AND {series.COUNTS} GROUP BY {columns}"
-        ).fetchall()
-    }
+    shares = series.per_series(opened, "median(share)", f"({side}) = 'A'")
     return System(name, {each.key: each for each in every}, shares)
 
 

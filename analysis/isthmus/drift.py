@@ -86,7 +86,7 @@ def _segments(values: np.ndarray, first: int = 0) -> list[tuple[int, int, int, f
 
 def search(opened: store.Store) -> tuple[list[Change], int]:
     """Change points over the history, the surest first, and how many series of nodes were searched."""
-    names = ", ".join(f'"{name}"' for name in store.SERIES)
+    names = store.SERIES_COLUMNS
     rows = opened.sql(
         f"SELECT {names}, node, gpus, job, min(time) AS first, median(median), any_value(mode) FROM measurements "
         f"WHERE metric IS NOT NULL AND {series.COUNTS} GROUP BY {names}, node, gpus, job "

@@ -58,7 +58,7 @@ def _usual(values: np.ndarray) -> tuple[float, float]:
 
 def outliers(opened: store.Store, *, floor: float = FLOOR) -> tuple[list[Reason], int, int]:
     """Reasons, the worst first; how many nodes and how many series were compared."""
-    names = ", ".join(f'"{name}"' for name in store.SERIES)
+    names = store.SERIES_COLUMNS
     rows = opened.sql(
         f"SELECT {names}, device, cpu, partition, system, node, gpus, median(value), count(*), any_value(better), "
         f"any_value(mode) FROM (SELECT {names}, device, cpu, partition, system, node, gpus, job, any_value(better) AS "

@@ -36,14 +36,7 @@ def measure(
     side = f"CASE WHEN {condition} THEN 'A' END"
     every = [each for each in series.load(opened, side) if any(len(v) > 1 for v in each.values["A"].values())]
     names = series.labels(every)
-    columns = ", ".join(f'"{name}"' for name in store.SERIES)
-    within = {
-        row[:-1]: row[-1]
-        for row in opened.sql(
-            f"SELECT {columns}, median(1.4826 * mad / abs(median)) FROM measurements "
-            f"WHERE {condition} AND metric IS NOT NULL AND median <> 0 AND {series.COUNTS} GROUP BY {columns}"
-        ).fetchall()
-    }
+    within = series.per_series(opened, "median(1.4826 * mad / abs(median))", f"({condition}) AND median <> 0")
     result = []
     for each in every:
         between = series.spread(each, ("A",))

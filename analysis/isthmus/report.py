@@ -59,7 +59,7 @@ def _sql(value) -> str:
 
 def _readings(opened: store.Store, machine: dict) -> list[dict]:
     """The median over jobs of every series, with its share of the limit."""
-    names = ", ".join(f'"{name}"' for name in store.SERIES)
+    names = store.SERIES_COLUMNS
     rows = opened.rows(
         f"SELECT {names}, mode, median(value) AS value, median(share) AS share, any_value(limit_source) AS source, "
         f"count(*) AS jobs FROM (SELECT {names}, any_value(mode) AS mode, job, median(median) AS value, "

@@ -100,7 +100,7 @@ def load(opened: store.Store, side: str) -> list[Series]:
 
     A job counts once: with the median of its records and processes.
     """
-    names = ", ".join(f'"{name}"' for name in store.SERIES)
+    names = store.SERIES_COLUMNS
     rows = opened.sql(
         f"SELECT {names}, node, gpus, side, any_value(better), any_value(mode), job, median(median) AS value "
         f"FROM (SELECT *, {side} AS side FROM measurements) "
@@ -114,6 +114,16 @@ def load(opened: store.Store, side: str) -> list[Series]:
         series = found.setdefault(key, Series(key, better, mode, {}))
         series.values.setdefault(where, {}).setdefault((node, gpus), []).append(value)
     return list(found.values())
+
+
+def per_series(opened: store.Store, expression: str, condition: str) -> dict[tuple, float]:
+    """An SQL expression over the measurements that count and fulfil a condition, by the series' key."""
+    names = store.SERIES_COLUMNS
+    rows = opened.sql(
+        f"SELECT {names}, {expression} FROM measurements "
+        f"WHERE ({condition}) AND metric IS NOT NULL AND {COUNTS} GROUP BY {names}"
+    ).fetchall()
+    return {row[:-1]: row[-1] for row in rows}
 
 
 def strata(series: Series, a: str, b: str) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:

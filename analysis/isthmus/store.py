@@ -185,6 +185,8 @@ COLUMNS = (*_CASE, *FINGERPRINT, "metric_index", *_METRIC)
 SERIES = (
     "workload", "version", "placement", "staging", "size", "preset", "axes", "ranks", "metric", "unit",
 )  # fmt: skip
+#: The same, for SQL.
+SERIES_COLUMNS = ", ".join(f'"{name}"' for name in SERIES)
 
 
 @dataclasses.dataclass
