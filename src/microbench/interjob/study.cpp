@@ -197,6 +197,9 @@ void run(Case& c, std::string_view jobs) {
     std::ranges::rotate(runs, runs.begin() + static_cast<std::ptrdiff_t>(round++ % runs.size()));
     for (const auto& [mode, of] : runs) {
       auto result = one(mode, of);
+      if (of == kind && failed[mode] > 0)
+        c.spoil("jobs_failed", fmt::format("{} of {} jobs found no memory, so the batch did less than was asked",
+                                           failed[mode], result.jobs.size()));
       if (of != kind) {
         device_serial = result.seconds;
       } else {
@@ -242,10 +245,16 @@ void run(Case& c, std::string_view jobs) {
   }
 }
 
+/// What every case has.
 std::vector<std::string> metric_names() {
-  std::vector<std::string> names{"serial_time", "serial_peak", "device_serial_time", "serial_over_device",
-                                 "job_bytes",   "job_flops",   "thread_wake",        "thread_start"};
+  std::vector<std::string> names{"serial_time", "serial_peak", "job_bytes", "job_flops", "thread_wake", "thread_start"};
   for (const auto& [phase, cost] : kPhases) names.push_back(fmt::format("serial_{}", phase));
+  return names;
+}
+
+/// What depends on the modes and the memory.
+std::vector<std::string> other_names() {
+  std::vector<std::string> names{"device_serial_time", "serial_over_device"};
   for (const Mode mode : modes_of("all")) {
     for (const char* what : {"time", "speedup", "over_device", "ideal", "of_ideal", "peak", "failed"})
       names.push_back(fmt::format("{}_{}", name(mode), what));
@@ -273,6 +282,7 @@ Workload workload(std::string_view jobs) {
       .tags({"interjob"})
       .stagings({})
       .metrics(metric_names())
+      .observed(other_names())
       .axis(std::move(size))
       .axis(std::move(batch))
       .axis(std::move(allocation))
