@@ -126,7 +126,7 @@ class Batch {
   double base_seconds_ = 0, began_ = 0;     // that event, and the batch, on the host's clock
   bool three_streams_, overlapping_ = false;
   double kernel_end_ = 0, out_end_ = 0;  ///< of the last job that ended
-  std::unique_ptr<ChunkPool> chunks_;  // nullptr: no job asks for any
+  std::unique_ptr<ChunkPool> chunks_;    // nullptr: no job asks for any
 
   std::mutex mutex_;
   Changes changed_;
