@@ -22,7 +22,7 @@ CEILING = 0.05  # and one of 5% is, however noisy the metric
 VERDICTS = ("regressed", "missing", "inconclusive", "improved", "changed", "new", "equivalent")
 WANTED = (
     *store.FINGERPRINT, *store.SERIES, "mode", "better", "median", "n_samples", "n_invalid", "node", "gpus", "job",
-    "spoilt", "error", "skipped", "verify", "system", "partition", "time", "dirty", "ecc_uncorrected",
+    "spoilt", "error", "skipped", "verify", "system", "partition", "time", "dirty", "ecc_uncorrected", "xids",
 )  # fmt: skip
 # What the machine was like during a job, compared as metrics: which way is better, what difference is of no interest.
 _HEALTH = {
@@ -35,6 +35,7 @@ _HEALTH = {
     "pcie_lanes": ("higher", 0, "min(pcie_width)"),
     "gpu_links": ("higher", 0, "min(links)"),
     "ecc_uncorrected": ("lower", 0, "max(ecc_uncorrected)"),
+    "xid_errors": ("lower", 0, "max(xids)"),
 }  # fmt: skip
 
 

@@ -107,11 +107,11 @@ def test_what_else_changed_is_named(tmp_path, capsys):
     for case in cases[8:]:
         case["host"] |= {"kernel": "Linux 6.9", "uvm_parameters": {"uvm_perf_prefetch_enable": "0", "new": "1"}}
         case["run"]["environment"] = {"HSA_XNACK": "1", "GPU_MAX_HW_QUEUES": "4"}
-        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 8}}
+        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 8}, "xids": [94]}
     for case in cases[:8]:
         case["host"] |= {"kernel": "Linux 6.8", "uvm_parameters": {"uvm_perf_prefetch_enable": "1"}}
         case["run"]["environment"] = {"GPU_MAX_HW_QUEUES": "4"}
-        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 16}}
+        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 16}, "xids": []}
     code, found, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     assert found["differences"] == {
         "kernel": [["Linux 6.8"], ["Linux 6.9"]],
@@ -121,6 +121,7 @@ def test_what_else_changed_is_named(tmp_path, capsys):
     }
     assert "changed too: pcie_width: 16 → 8" in capsys.readouterr().out
     assert code == 1 and results["machine pcie_lanes"]["verdict"] == "regressed"
+    assert results["machine xid_errors"]["verdict"] == "regressed"
 
 
 def boots(cases, before, after):
