@@ -18,18 +18,18 @@ class PyReframeHpc(PythonPackage):
     version("4.10.4", sha256="0d3b0246664fa5b98dc50deed239282300fd74684c607f6b23b5484b924e988b")
 
     depends_on("python@3.10:", type=("build", "run"))
-    depends_on("py-hatchling@1.29:", type="build")
+    depends_on("py-hatchling", type="build")
     with default_args(type="run"):
-        # ReFrame asks for tabulate 0.10, but its one call is the same in 0.9, which is what Spack has. Polars, for
-        # --performance-compare only, is left out: ReFrame says so where it is missing.
-        depends_on("py-tabulate@0.9:")
+        # ReFrame asks for the newest releases of these; it was run with the older ones that Spack has, too. Polars,
+        # for --performance-compare only, is left out: ReFrame says so where it is missing.
         depends_on("py-archspec@0.2.4:")
         depends_on("py-argcomplete@3.6:3")
-        depends_on("py-clustershell@1.9:1")
+        depends_on("py-clustershell@1.8:1")
         depends_on("py-fasteners@0.20:0")
         depends_on("py-jinja2@3.1:3")
-        depends_on("py-jsonschema@4.26:4")
+        depends_on("py-jsonschema@4.25:4")
         depends_on("py-lxml@6")
         depends_on("py-pyyaml@6")
-        depends_on("py-requests@2.33:2")
+        depends_on("py-requests@2.32:2")
         depends_on("py-semver@3")
+        depends_on("py-tabulate@0.9:")
