@@ -39,7 +39,7 @@ _READ = {
     "schema": "VARCHAR",
     "run": {
         "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
-        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "INTEGER",
+        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "INTEGER", "environment": "JSON",
     },
     "devices": [{
         "name": "VARCHAR", "uuid": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
@@ -120,7 +120,8 @@ FINGERPRINT = {
     "thp": "host.thp",
     "numa_nodes": "host.numa_nodes",
     "numa_balancing": "host.numa_balancing::VARCHAR",
-    "uvm": "host.uvm_parameters::VARCHAR",  # JSON: one parameter of the module is asked for as uvm.NAME
+    "uvm": "host.uvm_parameters::VARCHAR",
+    "environment": "run.environment::VARCHAR",
     "boot": "host.boot_id",
     "git": "run.git",
     "compiler": "build.compiler",
@@ -128,6 +129,8 @@ FINGERPRINT = {
     "code": "build.code",
     "mpi": "ranks.library",
 }
+# Of these, JSON objects; one parameter of the module, or one variable, is asked for as uvm.NAME or environment.NAME.
+OBJECTS = ("uvm", "environment")
 _CASE = {
     "file": "filename",
     "system": "coalesce(run.system, '')",
