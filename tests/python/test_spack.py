@@ -131,6 +131,19 @@ def test_releases_are_the_tags(isthmus):
         assert keywords["commit"] == subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
+@pytest.mark.parametrize(
+    ("left_out", "tests", "says"),
+    [
+        ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs the kernels"),
+        ("TRANSFER", "ON", "The tests are of all workloads, but transfer are left out"),
+    ],
+)
+def test_a_group_that_cannot_be_left_out_says_why(left_out, tests, says, tmp_path):
+    options = ["-DISTHMUS_BACKEND=host", f"-DISTHMUS_TESTS={tests}", f"-DISTHMUS_WORKLOADS_{left_out}=OFF"]
+    result = script("cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", *options)
+    assert result.returncode != 0 and says in " ".join(result.stderr.split())
+
+
 # --- the environments ---
 
 EXTERNAL = {
