@@ -40,14 +40,14 @@ def test_tree_keeps_its_borders():
         ("reframe/checks/a.py", "valid_systems = ['daint:gpu']"),
         ("reframe/checks/a.py", "import pandas as pd"),
         ("reframe/checks/a.py", "sn.extractsingle(r'x', self.stdout)"),
-        ("reframe/checks/a.py", "# as on Perlmutter"),
+        ("reframe/checks/a.py", "# as on Atlantis"),
         ("scripts/a", "cd /home/someone/isthmus"),
         ("site-configs/x/reframe.py", "'https://registry.example.org/simple'"),
         ("reframe/__init__.py", ""),
     ],
 )
 def test_each_border_is_seen(tmp_path, path, line):
-    (tmp_path / "site-configs/perlmutter").mkdir(parents=True)
+    (tmp_path / "site-configs/atlantis").mkdir(parents=True)
     put(tmp_path, path, line)
     assert borders(tmp_path).returncode != 0
 
