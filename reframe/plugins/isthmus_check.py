@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
-from isthmus import records
+from isthmus import capabilities, records
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
@@ -87,15 +87,13 @@ _gate_sessions()
 
 # --- what a site states ------------------------------------------------------------------------------
 
-_BACKEND_FEATURES = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd": "hip"}
-
 
 def stated_backend(partition, environment=None) -> str | None:
     """cuda or hip where the site says which, gpu where it only says that there is one, else None."""
     features = list(partition.features) + list(environment.features if environment else [])
     for feature in features:
-        if feature in _BACKEND_FEATURES:
-            return _BACKEND_FEATURES[feature]
+        if feature in capabilities.BACKENDS:
+            return capabilities.BACKENDS[feature]
     gpus = [d for d in partition.devices if d.device_type == "gpu"]
     for gpu in gpus:
         if gpu.arch and gpu.arch.startswith(("sm_", "gfx")):
@@ -103,19 +101,12 @@ def stated_backend(partition, environment=None) -> str | None:
     return "gpu" if gpus or "gpu" in features else None
 
 
-_IMPLIED = {
-    "gpu": {"pageable", "pinned", "mapped", "direct"},  # no GPU lacks these
-    "hmm": {"system"},
-    "ats": {"system"},
-}
-
-
 def stated_capabilities(partition) -> set[str]:
     """Features and capabilities that the site states of a partition, and what follows from them."""
     stated = set(partition.features) | set(site_setting(partition, "capabilities", []))
     if stated_backend(partition):
         stated.add("gpu")
-    return stated.union(*(_IMPLIED.get(word, ()) for word in stated))
+    return capabilities.with_implied(stated)
 
 
 def stated_gpus(partition) -> int:
