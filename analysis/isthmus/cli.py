@@ -24,6 +24,7 @@ COMMANDS = {
     "table": ("isthmus.table", "medians of a few record files"),
     "levels": ("isthmus.levels", "cache levels from latencies of several sizes"),
     "accounting": ("isthmus.accounting", "what counters of memory see of an allocation"),
+    "site": ("isthmus.site", "a site's configuration: its mistakes, a first version, its node-hours"),
 }
 
 PASSED, FOUND, BAD_INPUT, UNDECIDED = 0, 1, 2, 3

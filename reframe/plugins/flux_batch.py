@@ -54,7 +54,8 @@ class FluxBatchScheduler(JobScheduler):
         return FluxBatchJob(*args, **kwargs)
 
     def emit_preamble(self, job):
-        options = [f"--job-name={job.name}", f"--output={job.stdout}", f"--error={job.stderr}", f"--nodes={_nodes(job)}"]
+        files = [f"--output={job.stdout}", f"--error={job.stderr}"]
+        options = [f"--job-name={job.name}", *files, f"--nodes={_nodes(job)}"]
         if job.time_limit is not None:
             options.append(f"--time-limit={int(job.time_limit)}s")
         if job.exclusive_access:
@@ -108,4 +109,5 @@ class FluxRunLauncher(JobLauncher):
     """Ranks on whole nodes: each sees all GPUs of its node and takes the one of its local rank."""
 
     def command(self, job):
-        return ["flux", "run", "--exclusive", f"--nodes={_nodes(job)}", f"--tasks-per-node={job.num_tasks_per_node or 1}"]
+        tasks = job.num_tasks_per_node or 1
+        return ["flux", "run", "--exclusive", f"--nodes={_nodes(job)}", f"--tasks-per-node={tasks}"]

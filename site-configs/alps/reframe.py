@@ -22,7 +22,7 @@ site_configuration = {
         {
             "name": "alps",
             "descr": "Daint on Alps, CSCS",
-            "hostnames": [r"^daint-ln\d+", r"^nid\d{6}$"],
+            "hostnames": [r"^daint-ln\d+"],
             "modules_system": "nomod",  # software comes as uenv, below
             "partitions": [
                 {
@@ -31,6 +31,7 @@ site_configuration = {
                     "descr": "whole nodes with four GH200",
                     # --constraint=nvidia_vboost_enabled, thp_always, …: one line each, other figures
                     "access": ["--partition=normal", account("--account=")],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                 },
                 {
@@ -48,7 +49,7 @@ site_configuration = {
         {
             "name": "prgenv-gnu",
             "target_systems": ["alps"],
-            # The uenv of the shell that starts ReFrame goes with its jobs: uenv start prgenv-gnu/24.11:v2 --view=default
+            # The uenv of the shell that starts ReFrame goes with its jobs; README.md has the line.
             "features": ["mpi"],
             "extras": {"spack_environment": "environments/alps"},
         }

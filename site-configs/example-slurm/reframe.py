@@ -25,15 +25,15 @@ site_configuration = {
                         # "--account=PROJECT",
                         # "--qos=debug",
                         # "--reservation=NAME",
-                        # "--exclusive",          # a shared node spoils samples: foreign work is seen, and they are dropped
+                        # "--exclusive",         # other work on the node or the GPU spoils samples
                     ],
                     "env_vars": [
                         ["SLURM_MPI_TYPE", "pmix"],  # how srun starts ranks of Open MPI
-                        # ["SLURM_CPU_BIND", "none"],  # else srun may bind a task to one core of a node that is all yours
+                        # ["SLURM_CPU_BIND", "none"],  # else srun may bind a task to one core of a whole node
                     ],
                     "environs": ["builtin"],
                     "max_jobs": 1,  # more at once only where each has a node of its own
-                    # "time_limit": "30m",     # of checks that set none; queues for debugging refuse more
+                    "time_limit": "30m",  # of jobs that set none
                     # What the nodes have; a check that finds less is red. site-configs/generic/README.md has the words.
                     # "features": ["gpu", "cuda", "peer", "managed", "numa"],
                     # "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}],

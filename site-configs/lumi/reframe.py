@@ -25,7 +25,7 @@ site_configuration = {
         {
             "name": "lumi",
             "descr": "LUMI, CSC",
-            "hostnames": [r"^uan\d+$", r"^nid\d{6}$", "lumi"],
+            "hostnames": [r"^uan\d+$", "lumi"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -33,6 +33,7 @@ site_configuration = {
                     "name": "standard-g",
                     "descr": "whole nodes with eight dies of MI250X",
                     "access": ["--partition=standard-g", account("--account=project_")],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                 },
                 {
@@ -41,6 +42,7 @@ site_configuration = {
                     "descr": "the same for three hours at most, one running job a user",
                     # Nodes of this partition are shared unless asked for whole.
                     "access": ["--partition=dev-g", "--exclusive", account("--account=project_")],
+                    "time_limit": "1h",
                     "max_jobs": 1,
                 },
             ],

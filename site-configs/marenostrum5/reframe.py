@@ -1,5 +1,4 @@
-"""MareNostrum 5 ACC at BSC: four H100 of 64 GB a node. From public documentation, not run there yet; README.md says what
-is known."""
+"""MareNostrum 5 ACC at BSC: four H100 a node. From public documentation, not run there yet; see README.md."""
 
 import pathlib
 import sys
@@ -22,7 +21,7 @@ site_configuration = {
         {
             "name": "marenostrum5",
             "descr": "MareNostrum 5, accelerated partition, BSC",
-            "hostnames": [r"^alogin\d+", r"^as\d+r\d+b\d+"],
+            "hostnames": [r"^alogin\d+"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -31,6 +30,7 @@ site_configuration = {
                     "descr": "whole nodes with four H100 of 64 GB",
                     # The QoS depends on who gave the project: acc_ehpc, acc_bsccs, acc_resa, …
                     "access": ["--partition=acc", "--qos=acc_ehpc", "--exclusive", account("--account=")],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                 },
                 {
@@ -38,6 +38,7 @@ site_configuration = {
                     "name": "acc-debug",
                     "descr": "the same for two hours",
                     "access": ["--partition=acc", "--qos=acc_debug", "--exclusive", account("--account=")],
+                    "time_limit": "1h",
                     "max_jobs": 1,
                 },
             ],

@@ -13,7 +13,7 @@ site_configuration = {
         {
             "name": "perlmutter",
             "descr": "Perlmutter, NERSC",
-            "hostnames": [r"^login\d+$", r"^nid\d{6}$", "perlmutter"],
+            "hostnames": ["perlmutter"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -25,6 +25,7 @@ site_configuration = {
                     "access": ["--constraint=gpu&hbm40g", "--qos=regular", account("--account=")],
                     "env_vars": WHOLE_NODE,
                     "environs": ["gnu-cuda"],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                     "features": ["gpu", "cuda", "peer", "managed", "async"],
                     "devices": [{"type": "gpu", "arch": "sm_80", "num_devices": 4}],
@@ -38,6 +39,7 @@ site_configuration = {
                     "access": ["--constraint=gpu&hbm80g", "--qos=regular", account("--account=")],
                     "env_vars": WHOLE_NODE,
                     "environs": ["gnu-cuda"],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                     "features": ["gpu", "cuda", "peer", "managed", "async"],
                     "devices": [{"type": "gpu", "arch": "sm_80", "num_devices": 4}],
@@ -51,6 +53,7 @@ site_configuration = {
                     "access": ["--constraint=cpu", "--qos=regular", account("--account=")],
                     "env_vars": WHOLE_NODE,
                     "environs": ["gnu"],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                     "features": ["numa"],
                 },

@@ -1,4 +1,4 @@
-"""Polaris at ALCF: four A100 a node, PBS. From public documentation, not run there yet; README.md says what is known."""
+"""Polaris at ALCF: four A100 a node, PBS. From public documentation, not run there yet; see README.md."""
 
 import pathlib
 import sys
@@ -26,7 +26,7 @@ site_configuration = {
         {
             "name": "polaris",
             "descr": "Polaris, ALCF",
-            "hostnames": [r"^polaris-login-\d+", r"^x3\d{3}c0s\d+b\dn0"],
+            "hostnames": [r"^polaris-login-\d+"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -42,6 +42,7 @@ site_configuration = {
                     "name": "preemptable",
                     "descr": "the same for up to three days; a job may be killed for one of the queue demand",
                     "access": access("preemptable"),
+                    "time_limit": "1h",
                     "max_jobs": 4,
                 },
             ],

@@ -33,6 +33,7 @@ site_configuration = {
                     "descr": "whole nodes with four MI300A",
                     # The bank pays; --setattr=thp=always, and other attributes: one line each.
                     "access": ["--queue=pbatch", "--exclusive", account("--bank=")],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                 },
                 {
@@ -40,6 +41,7 @@ site_configuration = {
                     "name": "pdebug",
                     "descr": "the same, for short jobs",
                     "access": ["--queue=pdebug", "--exclusive", account("--bank=")],
+                    "time_limit": "1h",
                     "max_jobs": 1,
                 },
             ],

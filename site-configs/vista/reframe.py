@@ -33,6 +33,7 @@ site_configuration = {
                     "name": "gh",
                     "descr": "one GH200",
                     "access": ["--partition=gh", account("--account=")],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                 },
                 {
@@ -40,6 +41,7 @@ site_configuration = {
                     "name": "gh-dev",
                     "descr": "the same for two hours, one job a user",
                     "access": ["--partition=gh-dev", account("--account=")],
+                    "time_limit": "1h",
                     "max_jobs": 1,
                 },
                 {
@@ -49,6 +51,7 @@ site_configuration = {
                     "access": ["--partition=gg", account("--account=")],
                     "environs": ["gnu"],
                     "features": ["numa"],
+                    "time_limit": "1h",
                     "max_jobs": 4,
                 },
             ],

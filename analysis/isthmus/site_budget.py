@@ -1,0 +1,5 @@
+"""x"""
+
+
+def add_arguments(p):
+    pass
