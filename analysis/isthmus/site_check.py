@@ -200,6 +200,9 @@ class Site:
             return
         if self.is_pattern:
             return
+        if PLACEHOLDER.search(pattern):
+            self.note(where, f"hostname {pattern!r} is a placeholder; name the login nodes")
+            return
         if pattern in (".*", ".+", ""):
             self.note(where, f"hostname {pattern!r} takes every machine for this one; name the login nodes")
         others = sorted({other for other in self.patterns[pattern] if other != self.name})
@@ -257,7 +260,7 @@ class Site:
     def _access(self, where, partition):
         for option in partition.get("access", []):
             if PLACEHOLDER.search(option):
-                self.note(where, f"access {option!r} is a placeholder; fill it in, or export ISTHMUS_ACCOUNT")
+                self.note(where, f"access {option!r} is a placeholder; fill it in")
             if re.search(r"\s-", option.strip()):
                 self.error(where, f"access {option!r} has several options; one string for each")
 
