@@ -54,6 +54,27 @@ def results_folder() -> pathlib.Path:
 # --- a session that selects nothing, and the place of the records ------------------------------------
 
 
+def _refuse_fallback():
+    """On a host that a site's file does not know, ReFrame takes a system of its own, `generic`, and runs there."""
+    current = runtime.runtime()
+    files = [source for source in current.site_config.sources if source != "<builtin>"]
+    if files and current.system.name == "generic":
+        raise ReframeError(
+            f"this machine is none of the systems in {files[-1]}; choose with --system, or add it to 'hostnames'"
+        )
+
+
+def _left_out() -> str:
+    """What the site states that may have left a selection empty."""
+    system = runtime.runtime().system
+    bare = [partition.fullname for partition in system.partitions if not partition.environs]
+    if bare:
+        return f" ({', '.join(bare)} lists no environment)"
+    if not any(stated_backend(partition) for partition in system.partitions):
+        return f" (no partition of {system.name} states a GPU, so checks that need one are left out)"
+    return ""
+
+
 def _gate_sessions():
     """Makes a session with an empty selection fail: no check is left that could object.
 
@@ -68,9 +89,11 @@ def _gate_sessions():
     def runall(self, testcases, *args, **kwargs):
         global _started_in
         _started_in = pathlib.Path.cwd()
+        _refuse_fallback()
         if not testcases:
             raise ReframeError(
-                "nothing to run: no check matches this selection on this system; see what there is with -l"
+                f"nothing to run: no check matches this selection on this system{_left_out()}; "
+                "see what there is with -l"
             )
         try:
             return original(self, testcases, *args, **kwargs)

@@ -366,7 +366,8 @@ def main():
     run.add_argument("--size")
     run.add_argument("--size-sweep", action="store_true")
     run.add_argument("--set", action="append", default=[])
-    run.add_argument("--record", required=True)
+    run.add_argument("--record")
+    run.add_argument("--dry-run", action="store_true")
     run.add_argument("--processes", type=int, default=1)
     run.add_argument("--samples")
     run.add_argument("--budget")
@@ -389,6 +390,9 @@ def main():
     if arguments.command == "info":
         print(json.dumps({"backend": backend, "emulated": backend == "emulator", "devices": [device(backend)],
                           "host": host(), "build": {}, "problem": None}))  # fmt: skip
+        return 0
+    if arguments.dry_run:
+        print(f"{arguments.pattern[0]}: about 3 min\n1 case, about 3 min in all")
         return 0
     if "no_record" in wanted:
         return 0

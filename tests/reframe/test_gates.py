@@ -280,6 +280,31 @@ def test_empty_selection_is_red(session):
     assert "nothing to run" in outcome.output
 
 
+@pytest.mark.parametrize(
+    "site, select, why",
+    [
+        ({"features": []}, "TransferModes.*super", "no partition of s states a GPU"),
+        ({"environs": []}, "TransferModes", "s:p lists no environment"),
+        (GPU, "no_such_check", "on this system; see what there is"),
+    ],
+)
+def test_empty_selection_says_what_the_site_leaves_out(session, site, select, why):
+    outcome = session(site=site, select=select)
+    assert outcome.returncode != 0
+    assert why in outcome.output
+
+
+def test_a_host_that_the_site_does_not_know_is_refused(session, tmp_path):
+    """ReFrame would take a system of its own and measure the login node."""
+    session("-l", site=GPU)  # writes the site
+    file = tmp_path / "site/reframe.py"
+    file.write_text(file.read_text().replace("'.*'", "'no-such-host'"))
+    outcome = session("-C", str(file), "-r")
+    assert outcome.returncode != 0
+    assert "none of the systems in" in outcome.output
+    assert session("-C", str(file), "--system=s:p", "-r", fake="gpu:cuda").green
+
+
 @pytest.mark.parametrize("action", ["-l", "-L", "--list-tags", "--describe"])
 def test_looking_at_an_empty_selection_is_no_failure(session, action):
     assert session(action, select="no_such_check").returncode == 0
