@@ -220,8 +220,9 @@ def test_figure_outside_its_reference_is_red(session):
         (IN_BOUND.replace(", s]", "]"), "is not [value, lower, upper, unit]"),
         (IN_BOUND.replace("workload", "wrkload"), "unknown key 'wrkload'"),
         (IN_BOUND.replace("{in:", "{inn:"), "which this case does not report"),
-        ("just text", "not a mapping"),
-        ("- [", "while parsing"),
+        ("just text", "not a list of entries"),
+        ("- just text", "not a mapping"),
+        ("- [", "no YAML"),
     ],
 )
 def test_reference_that_cannot_hold_is_red(session, references, why):
