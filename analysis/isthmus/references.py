@@ -24,11 +24,10 @@ SELECTORS = (
     "workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", "partition", "arch", "driver",
     "compiler", "profiler",
 )  # fmt: skip
-#: What was known when a reference was made; nothing is chosen by it.
-_TOLD = ("date", "fingerprint")
 _SHARES_ONLY = ("limit", "bytes_least")
 _BOUND = ("value", "lower", "upper", "unit")
-_BOUND_TOLD = ("n", "nodes", "interval")
+#: What was known when a reference was made; nothing is chosen by it.
+_TOLD = ("n", "nodes", "interval", "date", "fingerprint")
 
 #: Metrics of a profiled run that are counts, not times: only these are held to references there.
 PROFILED = "profiled_"
@@ -215,21 +214,18 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
     if not isinstance(item, dict) or sum(isinstance(item.get(kind), dict) for kind in kinds) != 1:
         raise BadReference(f"{where}: not a mapping with 'metrics'")
     is_share = "shares" in item
-    unknown = set(item) - {*SELECTORS, "axes", *kinds, *_TOLD, *(_SHARES_ONLY if is_share else ())}
+    unknown = set(item) - {*SELECTORS, "axes", *kinds, *(_SHARES_ONLY if is_share else ())}
     if unknown:
         choices = ", ".join([*SELECTORS, "axes", *(_SHARES_ONLY if is_share else ())])
         raise BadReference(f"{where}: unknown key {sorted(map(str, unknown))[0]!r}; choose from {choices}")
     if not isinstance(item.get("axes", {}), dict):
         raise BadReference(f"{where}: 'axes' is not a mapping of an axis to its value")
-    named = item.get("fingerprint")
-    if named is not None and named not in (fingerprints or {}):
-        raise BadReference(f"{where}: its fingerprint {named!r} is not in $fingerprints")
     chosen = {field: _pattern(item[field], f"{where}, {field}") for field in SELECTORS if field in item}
     for field, patterns in above.items():
         # All levels must fit: a string that matches each of several patterns.
         terms = [*patterns, *([chosen[field]] if field in chosen else [])]
         chosen[field] = terms[0] if len(terms) == 1 else "".join(f"(?=(?:{t})\\Z)" for t in terms) + ".*"
-    metrics = {name: _bound(name, bound, where) for name, bound in item.get("metrics", {}).items()}
+    metrics = {name: _bound(name, bound, where, fingerprints or {}) for name, bound in item.get("metrics", {}).items()}
     shares = {name: _share(name, share, where) for name, share in item.get("shares", {}).items()}
     return Entry(
         where, path, chosen, item.get("axes", {}), metrics, shares,
@@ -249,15 +245,18 @@ def _metric_name(name, where: str):
         raise BadReference(f"{where}: {name!r} is no name of a metric")
 
 
-def _bound(name, given, where: str) -> Bound:
+def _bound(name, given, where: str, fingerprints: dict) -> Bound:
     """[value, lower, upper, unit], or the same by name with what is told beside it."""
     _metric_name(name, where)
     if isinstance(given, dict):
-        unknown = set(given) - {*_BOUND, *_BOUND_TOLD}
+        unknown = set(given) - {*_BOUND, *_TOLD}
         if unknown or not set(_BOUND) <= set(given):
             word = sorted(map(str, unknown or set(_BOUND) - set(given)))[0]
             what = "unknown key" if unknown else "lacks"
             raise BadReference(f"{where}: {name}: {what} {word!r}; write value, lower, upper, unit")
+        named = given.get("fingerprint")
+        if named is not None and str(named) not in map(str, fingerprints):
+            raise BadReference(f"{where}: {name}'s fingerprint {named!r} is not in $fingerprints")
         given = [given[key] for key in _BOUND]
     if not isinstance(given, list) or len(given) != 4 or not isinstance(given[0], (int, float)):
         raise BadReference(f"{where}: {name} is not [value, lower, upper, unit]")

@@ -112,7 +112,10 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         (ENTRY.replace("-0.1", "-5"), "fractions"),
         (ENTRY.replace(", s]", ", ms]"), "is in 'ms'"),
         (ENTRY.replace("microbench/saxpy", "'micro(bench'"), "no regular expression"),
-        (ENTRY.replace("workload", "fingerprint: f1, workload"), "is not in $fingerprints"),
+        (
+            ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, lower: 0, upper: 0, unit: s, fingerprint: f1}"),
+            "is not in $fingerprints",
+        ),
         (ENTRY.replace("workload", "axes: 3, workload"), "'axes' is not a mapping"),
         (ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, unit: s}"), "lacks 'lower'"),
         (ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, lower: 0, upper: 0, unit: s, m: 3}"), "unknown key 'm'"),
