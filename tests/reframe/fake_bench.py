@@ -47,6 +47,7 @@ MISBEHAVIOURS = {
     "null_metric": "every sample of metric NAME is invalid",
     "zero_metric": "metric NAME is 0 s",
     "beyond_limit": "metric NAME is twice as good as its limit",
+    "lanes": "its PCIe link runs N lanes wide of 16, and in_rate is 88% of what these allow",
     "skip": "skips with skip_kind KIND (unsupported, memory, not_applicable)",
     "lacks": "skips as unsupported where an axis has the value VALUE",
     "emulated": "says that the emulator did the work",
@@ -336,6 +337,12 @@ def misbehave(what, argument, case):
         metric.update(samples=[0.0], median=0.0)
     elif what == "beyond_limit":
         metric.update(limit={"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, share=2.0)
+    elif what == "lanes":
+        case["devices"][0]["pcie"] = {"gen": 5, "width": int(argument), "gen_max": 5, "width_max": 16}
+        rate = next(m for m in case["metrics"] if m["name"] == "in_rate")
+        limit = {"value": 3.94e9 * int(argument), "unit": "B/s", "source": f"PCIe 5 x{argument}"}
+        rate.update(bytes_moved=1 << 30, limit=limit, share=0.88, samples=[0.88 * limit["value"]])
+        rate["median"] = rate["samples"][0]
     elif what == "skip":
         skip(case, argument)
     elif what == "lacks" and argument in map(str, case["axes"].values()):

@@ -220,14 +220,36 @@ def test_figure_outside_its_reference_is_red(session):
         (IN_BOUND.replace(", s]", "]"), "is not [value, lower, upper, unit]"),
         (IN_BOUND.replace("workload", "wrkload"), "unknown key 'wrkload'"),
         (IN_BOUND.replace("{in:", "{inn:"), "which this case does not report"),
-        ("just text", "not a mapping"),
-        ("- [", "while parsing"),
+        ("just text", "not a list of entries"),
+        ("- just text", "not a mapping"),
+        ("- [", "no YAML"),
     ],
 )
 def test_reference_that_cannot_hold_is_red(session, references, why):
     outcome = session(fake="gpu:cuda", site=GPU, references=references)
     assert not outcome.green
     assert why in outcome.output
+
+
+def test_a_link_at_half_its_width_is_red_without_any_reference(session):
+    assert session(fake="gpu:cuda,lanes:16", site=GPU).green
+    outcome = session(fake="gpu:cuda,lanes:8", site=GPU)
+    assert not outcome.green
+    assert "in_rate is 44% of what PCIe 5 x16 (it runs as PCIe 5 x8) allows" in outcome.output
+
+
+def test_a_site_may_know_better_than_the_usual_share(session):
+    shares = "- {workload: microbench/.*, shares: {in_rate: 0.4}}\n"
+    assert session(fake="gpu:cuda,lanes:8", site=GPU, references=shares).green
+    reference = "- {workload: microbench/saxpy, metrics: {in_rate: [27.7e9, -0.1, null, B/s]}}\n"
+    assert session(fake="gpu:cuda,lanes:8", site=GPU, references=reference).green
+
+
+def test_a_link_that_is_less_than_the_site_states_is_red(session):
+    site = {**GPU, "extras": {"isthmus": {"pcie": "6 x16"}}}
+    outcome = session(fake="gpu:cuda,lanes:16", site=site)
+    assert not outcome.green
+    assert "of what PCIe 6 x16 (it runs as PCIe 5 x16) allows" in outcome.output
 
 
 # --- performance functions ---
