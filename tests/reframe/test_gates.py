@@ -410,6 +410,21 @@ def test_wrapper_refuses_an_empty_selection(tree):
     assert wrapper(tree, "-t", "no_such_tag").returncode != 0
 
 
+def test_wrapper_runs_what_a_budget_chose(tree):
+    listed = wrapper(tree, "-l", "-n", "saxpy%mode=pm%").stdout
+    [line] = [line for line in listed.splitlines() if line.startswith("- TransferModes")]
+    chosen = tree / "chosen"
+    chosen.write_text(f"# a comment\n\n/{line.rpartition('/')[2]}  # {line}\n")
+    result = wrapper(tree, "--select", chosen)
+    assert result.returncode == 0
+    assert "Ran 1/1" in result.stdout
+    chosen.write_text("# nothing\n")
+    for file, why in ((chosen, "selects nothing"), (tree / "none", "needs a file that can be read")):
+        result = wrapper(tree, "--select", file)
+        assert result.returncode == 1
+        assert why in result.stdout and "Ran" not in result.stdout
+
+
 def test_wrapper_lists(tree):
     result = wrapper(tree, "-l")
     assert result.returncode == 0
