@@ -21,7 +21,7 @@ import sys
 
 from isthmus import Error, capabilities, cli, records, references, site_tree
 
-SETTINGS = {"capabilities", "require_reference", "pcie", "links"}
+SETTINGS = {"capabilities", "require_reference", "pcie", "links", "shared_nodes"}
 PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|FILL_IN|<[a-z]+>")
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4}")
 # Sites that are no machine: they fit any host, and need no Spack environment.

@@ -385,11 +385,12 @@ def _partition(partition, kind, launcher, found, words, notes) -> list[str]:
         device = f'"type": "gpu", "arch": {_text(found.arch)}, "num_devices": {found.count}'
         lines.append(f'    "devices": [{{{device}}}],')
         lines += _resources(kind)
-    elif known:
+    elif known and not partition.gpus:
         lines += [f"    # {records.printable(note)}" for note in notes]
         lines.append(f'    "features": {_list(words)},  # no GPU was seen on this node')
     elif partition.gpus:
-        lines.append(f"    # The scheduler says {records.printable(partition.gpus)}; probe a node of it for the rest.")
+        rest = "none was seen: ask for them and probe again" if known else "probe a node of it for the rest"
+        lines.append(f"    # The scheduler says {records.printable(partition.gpus)}; {rest}.")
         number = re.search(r"gpu(?::[\w.-]+)?:(\d+)", partition.gpus)
         lines.append('    "features": ["gpu"],')
         device = f'"type": "gpu", "arch": {_text(FILL_IN)}, "num_devices": {number.group(1) if number else 0}'

@@ -121,6 +121,12 @@ def test_what_is_not_there_is_not_stated(machine, tmp_path, peer, mode, words):
     assert partitions["local"]["features"] == words
 
 
+def test_gpus_that_the_job_did_not_ask_for_are_missed(machine, tmp_path):
+    _, partitions, _, text = written(machine(SLURM), tmp_path)
+    assert partitions["gpu"]["devices"] == [{"type": "gpu", "arch": "FILL_IN", "num_devices": 2}]
+    assert "gpu:h200:2; none was seen: ask for them and probe again" in text
+
+
 def test_without_accounting_squeue(machine, tmp_path):
     _, partitions, _, _ = written(machine(SLURM | {"sacct": "exit 1"}), tmp_path)
     assert partitions["gpu"]["scheduler"] == "squeue"
