@@ -8,19 +8,19 @@ budget  the node-hours of a set of checks beforehand, and the part of it that a 
 from __future__ import annotations
 
 import argparse
-import importlib
+
+from isthmus import site_budget, site_check, site_probe
 
 PARTS = {
-    "check": ("isthmus.site_check", "find the common mistakes before a job is submitted"),
-    "probe": ("isthmus.site_probe", "write a first version of a site's configuration"),
-    "budget": ("isthmus.site_budget", "node-hours of a set of checks, and what a budget allows"),
+    "check": (site_check, "find the common mistakes before a job is submitted"),
+    "probe": (site_probe, "write a first version of a site's configuration"),
+    "budget": (site_budget, "node-hours of a set of checks, and what a budget allows"),
 }
 
 
 def add_arguments(parser):
     parts = parser.add_subparsers(dest="part", required=True, metavar="check|probe|budget")
-    for name, (module, does) in PARTS.items():
-        part = importlib.import_module(module)
+    for name, (part, does) in PARTS.items():
         part.add_arguments(
             parts.add_parser(
                 name, help=does, description=part.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -29,4 +29,4 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    return importlib.import_module(PARTS[arguments.part][0]).run(arguments)
+    return PARTS[arguments.part][0].run(arguments)

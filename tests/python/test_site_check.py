@@ -1,11 +1,15 @@
 """`isthmus site check` finds each mistake, in one sentence, and nothing in a site that has none."""
 
+import collections
 import copy
 import json
 import pathlib
 import shutil
+import string
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from isthmus import capabilities, cli, site_check, site_tree
 
@@ -148,6 +152,34 @@ def test_what_may_be_meant_is_a_note(tree, capsys, settings, why):
     assert status == cli.PASSED
     assert f"note: atlantis:gpu: {why}" in shown or why in shown
     assert check(tree, capsys, "--quiet")[1] == "1 site(s), 0 error(s)\n"
+
+
+def places(value, path=()):
+    """Every place in a configuration, as a path of keys."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from places(value[key], (*path, key))
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(string.printable, max_size=6)
+VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(string.ascii_letters), SCALARS, max_size=2)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.sampled_from(list(places(GOOD))), value=VALUES, reframe=st.booleans())
+def test_any_configuration_is_read_or_refused(tree, place, value, reframe):
+    configuration = copy.deepcopy(GOOD)
+    inner = configuration
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    put(tree, repr(configuration).join(["site_configuration = ", "\n"]))
+    path = tree / "site-configs/atlantis/reframe.py"
+    site = site_check.Site(tree, "atlantis", path, site_check.Known(tree, None), collections.defaultdict(list))
+    if not reframe:
+        site._against_schema = lambda: None
+    for finding in site.findings():
+        assert finding.level in ("error", "note") and "\n" not in str(finding)
 
 
 def test_environments_are_looked_at(tree, capsys):
