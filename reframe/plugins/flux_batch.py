@@ -17,6 +17,7 @@ from reframe.core.schedulers import Job, JobScheduler
 
 _POLL = "flux jobs --no-header --format='{id.f58plain}|{state}|{result}|{returncode}|{nodelist}'"
 _WAITING = ("DEPEND", "PRIORITY", "SCHED")
+_PATIENCE = 10  # polls in a row that may know nothing of a job: a broker that restarts is no reason to lose it
 _run = functools.partial(osext.run_command, check=True)
 
 
@@ -33,6 +34,7 @@ class FluxBatchJob(Job):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.completed = self.cancelled = False
+        self.unknown = 0
 
     def take(self, state: str, result: str, returncode: str, nodes: str):
         """What `flux jobs` says of it."""
@@ -77,8 +79,11 @@ class FluxBatchScheduler(JobScheduler):
         answer = osext.run_command(f"{_POLL} {' '.join(job.jobid for job in jobs)}").stdout
         told = {_plain(words[0]): words[1:] for line in answer.splitlines() if len(words := line.split("|")) == 5}
         for job in jobs:
-            if job.jobid not in told:
+            job.unknown = 0 if job.jobid in told else job.unknown + 1
+            if job.unknown > _PATIENCE:
                 raise JobSchedulerError(f"flux jobs does not know {job.jobid}")
+            if job.unknown:
+                continue
             job.take(*told[job.jobid])
             waited = time.time() - job.submit_time
             if job.state in _WAITING and job.max_pending_time and waited >= job.max_pending_time:

@@ -4,6 +4,7 @@ import collections
 import copy
 import json
 import pathlib
+import runpy
 import shutil
 import string
 
@@ -352,6 +353,17 @@ def test_slurm_without_accounting(tree, capsys, tmp_path, monkeypatch, commands,
 
 
 # --- the sites of this tree, and the words ---
+
+
+def test_what_sites_share(monkeypatch):
+    for name in ("ISTHMUS_ACCOUNT", "LMOD_CMD", "MODULES_CMD"):
+        monkeypatch.delenv(name, raising=False)
+    shared = runpy.run_path(str(ROOT / "site-configs/site_common.py"))
+    assert site_check.PLACEHOLDER.search(shared["account"]("--account="))
+    assert shared["modules_system"]() == "nomod"
+    monkeypatch.setenv("ISTHMUS_ACCOUNT", "p42")
+    monkeypatch.setenv("LMOD_CMD", "/usr/share/lmod")
+    assert (shared["account"]("-A "), shared["modules_system"]()) == ("-A p42", "lmod")
 
 
 @pytest.mark.parametrize("site", site_tree.sites(ROOT))

@@ -104,7 +104,7 @@ def test_an_unknown_site_is_one_sentence(reframe_at):
 # --- Flux, by a stand-in for its command ---
 
 FLUX = """#!/bin/bash
-# Runs a batch job at once; it is seen as running once, and ended from then on.
+# Runs a batch job at once. The first question fails, at the second it is running, at the third it has ended.
 state={state}
 case $1 in
   batch)
@@ -114,6 +114,7 @@ case $1 in
     echo ƒAbC
     ;;
   jobs)
+    if [[ ! -e $state/asked ]]; then touch "$state/asked"; echo 'flux-jobs: broker is away' >&2; exit 1; fi
     if [[ ! -e $state/seen ]]; then touch "$state/seen"; echo 'fAbC|RUN|||node1'; exit; fi
     code=$(<"$state/code")
     echo "fAbC|INACTIVE|{result}|$code|node1"
