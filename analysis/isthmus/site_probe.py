@@ -78,8 +78,8 @@ class Machine:
     def has(self, command: str) -> bool:
         return shutil.which(command, path=self.environ.get("PATH")) is not None
 
-    def ask(self, *command: str) -> str | None:
-        """What a command prints; None where it is not there, fails, or takes more than a minute."""
+    def ask(self, *command: str, errors: bool = False) -> str | None:
+        """What a command prints, with `errors` on stderr, too; None where it is not there, fails, or takes a minute."""
         if not self.has(command[0]):
             return None
         try:
@@ -88,7 +88,9 @@ class Machine:
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return result.stdout if result.returncode == 0 else None
+        if result.returncode:
+            return None
+        return result.stdout + (result.stderr if errors else "")
 
     def read(self, path: str) -> str | None:
         try:
@@ -219,8 +221,11 @@ def numa_nodes(machine) -> int:
 def profilers(machine) -> tuple[set[str], list[str]]:
     """Those that can be used here, and why others that are here cannot."""
     found, notes = {name for name in PROFILERS if machine.has(name)}, []
+    toolkits = {machine.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if machine.environ.get(name)}
+    if any(machine.folders(f"{kit}/extras/CUPTI/lib*/libcupti.so*") for kit in toolkits | {"/usr/local/cuda"}):
+        found.add("cupti")
     admin = re.search(r"RmProfilingAdminOnly: (\d)", machine.read("/proc/driver/nvidia/params") or "")
-    if "ncu" in found and admin and admin.group(1) == "1":
+    if "ncu" in found and admin and admin.group(1) == "1":  # cupti counts calls and copies without counters
         found.discard("ncu")
         notes.append("ncu is here, but only root may read the GPU's counters")
     paranoid = machine.read("/proc/sys/kernel/perf_event_paranoid")
@@ -280,6 +285,14 @@ def modules(machine) -> tuple[str, list[str]]:
     return ("tmod4" if machine.environ.get("MODULES_CMD") else "nomod"), loaded
 
 
+def mpi_variables(machine, launcher: str) -> list[list[str]]:
+    """What makes the launcher start ranks of the MPI that is here: Open MPI wants PMIx of srun."""
+    if launcher != "srun" or not machine.has("ompi_info"):
+        return []
+    kinds = machine.ask("srun", "--mpi=list", errors=True) or ""
+    return [["SLURM_MPI_TYPE", "pmix"]] if re.search(r"\bpmix\b", kinds) else []
+
+
 def has_mpi(machine) -> bool:
     return any(machine.has(compiler) for compiler in ("mpicc", "mpicxx", "cc")) and (
         machine.has("mpicxx") or "CRAY_MPICH_DIR" in machine.environ
@@ -326,7 +339,7 @@ def configuration(name: str, machine: Machine, named: str | None) -> str:
     ]
     notes = [*(found.notes if found else []), *why_not]
     for partition in partitions(machine, kind, named):
-        lines += _partition(partition, kind, launcher, found, words, notes)
+        lines += _partition(partition, kind, launcher, found, words, notes, mpi_variables(machine, launcher))
     lines += ["            ],", "        }", "    ],"]
     mpi = has_mpi(machine)
     lines += ['    "environments": [', "        {", '            "name": "builtin",']
@@ -347,7 +360,7 @@ def host_pattern(host: str | None) -> str:
     return re.sub(r"\d+", r"\\d+", host.replace(".", r"\."))
 
 
-def _partition(partition, kind, launcher, found, words, notes) -> list[str]:
+def _partition(partition, kind, launcher, found, words, notes, variables) -> list[str]:
     """One entry. What this node shows is said of its own partitions only."""
     known = partition.here
     named = re.sub(r"[^A-Za-z0-9_-]", "_", partition.name)
@@ -373,7 +386,7 @@ def _partition(partition, kind, launcher, found, words, notes) -> list[str]:
             f'    "time_limit": {_text(_limit(partition.time_limit))},'
             + (f"  # the partition allows {partition.time_limit}" if partition.time_limit else ""),
         ]  # fmt: skip
-    variables = [["SLURM_CPU_BIND", "none"]] if launcher == "srun" else []
+    variables = [*variables, *([["SLURM_CPU_BIND", "none"]] if launcher == "srun" else [])]
     variables += [["HSA_XNACK", "1"]] if known and "xnack" in words else []
     if variables:
         lines.append(f'    "env_vars": {json.dumps(variables)},')

@@ -194,6 +194,22 @@ def test_profilers_that_cannot_be_used_are_not_stated(machine, tmp_path):
     assert "only root may read" in text and "perf_event_paranoid is 4" in text
 
 
+def test_cupti_lies_in_the_toolkit(machine, tmp_path):
+    files = {"/opt/cuda/extras/CUPTI/lib64/libcupti.so.13": ""}
+    assert written(machine(files=files, CUDA_HOME="/opt/cuda"), tmp_path)[1]["local"]["features"] == ["cupti"]
+    assert written(machine(files=files), tmp_path)[1]["local"]["features"] == []
+
+
+@pytest.mark.parametrize("kinds, variables", [
+    ("MPI plugin types are...\n\tpmix\n\tcray_shasta", [["SLURM_MPI_TYPE", "pmix"], ["SLURM_CPU_BIND", "none"]]),
+    ("MPI plugin types are...\n\tpmi2", [["SLURM_CPU_BIND", "none"]]),
+])  # fmt: skip
+def test_open_mpi_is_started_by_pmix_where_slurm_has_it(machine, tmp_path, kinds, variables):
+    tools = SLURM | {"srun": f"printf '{kinds}' >&2", "ompi_info": "true"}
+    _, partitions, _, _ = written(machine(tools), tmp_path)
+    assert partitions["gpu"]["env_vars"] == variables
+
+
 @pytest.mark.parametrize("tools, environment, expected", [
     ({"flux": "true"}, {"FLUX_JOB_QUEUE": "pdebug"}, ("flux-batch", "flux-run", "--queue=pdebug")),
     ({"qsub": "true"}, {"PBS_QUEUE": "debug"}, ("pbs", "mpiexec", "-q debug")),
