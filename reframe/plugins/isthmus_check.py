@@ -29,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
+import spack_build
 from isthmus import capabilities, records, references
 
 RECORD = "record.jsonl"
@@ -204,13 +205,18 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     descr = "build isthmus-bench"
     #: Path of a built isthmus-bench; empty: build one.
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
+    #: cmake, or spack: in a copy of the site's Spack environment (docs/spack.md).
+    build_with = builtins.variable(str, value="cmake")
     sourcesdir = None
     build_system = "CustomBuild"
     build_time_limit = "30m"
 
     @property
     def path(self) -> str:
-        return str(absolute(self.bench)) if self.bench else os.path.join(self.stagedir, "build/bin/isthmus-bench")
+        if self.bench:
+            return str(absolute(self.bench))
+        folder = spack_build.INSTALLED if self.build_with == "spack" else "build"
+        return os.path.join(self.stagedir, folder, "bin/isthmus-bench")
 
     @builtins.run_before("compile")
     def choose_backend(self):
@@ -218,6 +224,11 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
             self.build_system.commands = [f"test -x '{self.path}'"]
             return
         backend = stated_backend(self.current_partition, self.current_environ)
+        if self.build_with == "spack":
+            spack_build.prepare(self, backend, stated_architectures(self.current_partition))
+            return
+        if self.build_with != "cmake":
+            raise ReframeError(f"build_with is {self.build_with!r}: choose cmake or spack")
         command = [str(ROOT / "scripts/build"), "--build-dir", "build", "--target", "isthmus-bench"]
         if backend in ("cuda", "hip"):
             command += ["--backend", backend]
