@@ -249,11 +249,16 @@ void Batch::run_as_it_pays() {
 /// What jobs cost that ran serially, from `first` on.
 void Batch::learn(Costs& costs, std::size_t first) const {
   std::vector<Outcome> jobs;
-  for (std::size_t i = first; i < entries_.size(); ++i)
-    if (entries_[i].state == State::done) jobs.push_back(entries_[i].outcome);
+  std::vector<Request> requests;
+  for (std::size_t i = first; i < entries_.size(); ++i) {
+    const auto& entry = entries_[i];
+    if (entry.state == State::done) jobs.push_back(entry.outcome);
+    requests.insert(requests.end(), entry.requests.begin(), entry.requests.end());
+  }
   auto learnt = costs_of(jobs);
   if (!learnt.known()) return;
   learnt.overlapped = std::move(costs.overlapped);
+  learnt.memory = habits_of(requests);
   costs = std::move(learnt);
 }
 
