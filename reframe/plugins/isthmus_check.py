@@ -251,6 +251,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     """A run of isthmus-bench: the one that $ISTHMUS_BENCH names, else the one that this session builds."""
 
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
+    build_with = builtins.variable(str, value="cmake")  # the build's; here too, or ReFrame warns that -S finds no such
     if not os.environ.get("ISTHMUS_BENCH"):
         build = builtins.fixture(IsthmusBuild, scope="environment")
 

@@ -1,6 +1,6 @@
 """Building isthmus-bench through Spack: `-S build_with=spack`, in a copy of the site's environment.
 
-The environment is the one that the programming environment's extras name (`'spack_environment': 'environments/lumi'`),
+The environment is the one that the programming environment's extras name ('spack_environment': 'environments/<site>'),
 else that of the system's name, else environments/generic. ReFrame's own Spack build system adds specs to the
 environment it is given, so it gets a copy in the stage folder (scripts/spack-environment).
 """

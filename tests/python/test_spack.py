@@ -131,6 +131,19 @@ def test_releases_are_the_tags(isthmus):
         assert keywords["commit"] == subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
+@pytest.mark.parametrize(
+    ("left_out", "tests", "says"),
+    [
+        ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs the kernels"),
+        ("TRANSFER", "ON", "The tests are of all workloads, but transfer are left out"),
+    ],
+)
+def test_a_group_that_cannot_be_left_out_says_why(left_out, tests, says, tmp_path):
+    options = ["-DISTHMUS_BACKEND=host", f"-DISTHMUS_TESTS={tests}", f"-DISTHMUS_WORKLOADS_{left_out}=OFF"]
+    result = script("cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", *options)
+    assert result.returncode != 0 and says in " ".join(result.stderr.split())
+
+
 # --- the environments ---
 
 EXTERNAL = {
@@ -303,15 +316,15 @@ def test_every_site_has_its_environment():
 
 # --- which spec a partition gets ---
 
-PERLMUTTER = ["isthmus +mpi +cuda cuda_arch=80 target=zen3", "isthmus +mpi ~cuda target=zen3"]
+TWO_KINDS = ["isthmus +mpi +cuda cuda_arch=80 target=zen3", "isthmus +mpi ~cuda target=zen3"]
 
 
 @pytest.mark.parametrize(
     ("specs", "backend", "architectures", "mpi", "wanted"),
     [
-        (PERLMUTTER, "cuda", ["80"], True, PERLMUTTER[0]),
-        (PERLMUTTER, "cuda", [], True, PERLMUTTER[0]),
-        (PERLMUTTER, None, [], True, PERLMUTTER[1]),
+        (TWO_KINDS, "cuda", ["80"], True, TWO_KINDS[0]),
+        (TWO_KINDS, "cuda", [], True, TWO_KINDS[0]),
+        (TWO_KINDS, None, [], True, TWO_KINDS[1]),
         (["isthmus"], None, [], False, "isthmus"),
         (["isthmus"], "gpu", [], False, "isthmus"),
         (["isthmus"], "cuda", ["80", "90"], True, "isthmus +cuda cuda_arch=80,90 +mpi"),
@@ -326,7 +339,7 @@ def test_spec_of_a_partition(specs, backend, architectures, mpi, wanted):
     ("specs", "backend", "architectures", "says"),
     [
         (["cmake"], None, [], "no spec of isthmus"),
-        (PERLMUTTER, "cuda", ["90"], "the partition states 90"),
+        (TWO_KINDS, "cuda", ["90"], "the partition states 90"),
         (["isthmus"], "hip", [], "give its devices an 'arch'"),
     ],
 )
@@ -337,7 +350,7 @@ def test_a_partition_without_a_spec_is_told_what_to_do(specs, backend, architect
 
 ARCHITECTURES = st.lists(st.sampled_from(["80", "90", "gfx90a", "gfx942"]), max_size=3, unique=True)
 SPECS = st.lists(
-    st.sampled_from([*PERLMUTTER, "isthmus", "isthmus +rocm amdgpu_target=gfx90a,gfx942", "cmake"]), max_size=4
+    st.sampled_from([*TWO_KINDS, "isthmus", "isthmus +rocm amdgpu_target=gfx90a,gfx942", "cmake"]), max_size=4
 )
 
 
