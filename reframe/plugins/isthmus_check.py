@@ -21,7 +21,6 @@ import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
-import yaml
 from reframe.core.exceptions import ReframeError, SanityError
 from reframe.core.logging import getlogger
 from reframe.frontend.executors import Runner
@@ -31,7 +30,7 @@ if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
 import spack_build
-from isthmus import records
+from isthmus import capabilities, records, references
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
@@ -55,6 +54,27 @@ def results_folder() -> pathlib.Path:
 # --- a session that selects nothing, and the place of the records ------------------------------------
 
 
+def _refuse_fallback():
+    """On a host that a site's file does not know, ReFrame takes a system of its own, `generic`, and runs there."""
+    current = runtime.runtime()
+    files = [source for source in current.site_config.sources if source != "<builtin>"]
+    if files and current.system.name == "generic":
+        raise ReframeError(
+            f"this machine is none of the systems in {files[-1]}; choose with --system, or add it to 'hostnames'"
+        )
+
+
+def _left_out() -> str:
+    """What the site states that may have left a selection empty."""
+    system = runtime.runtime().system
+    bare = [partition.fullname for partition in system.partitions if not partition.environs]
+    if bare:
+        return f" ({', '.join(bare)} lists no environment)"
+    if not any(stated_backend(partition) for partition in system.partitions):
+        return f" (no partition of {system.name} states a GPU, so checks that need one are left out)"
+    return ""
+
+
 def _gate_sessions():
     """Makes a session with an empty selection fail: no check is left that could object.
 
@@ -69,9 +89,11 @@ def _gate_sessions():
     def runall(self, testcases, *args, **kwargs):
         global _started_in
         _started_in = pathlib.Path.cwd()
+        _refuse_fallback()
         if not testcases:
             raise ReframeError(
-                "nothing to run: no check matches this selection on this system; see what there is with -l"
+                f"nothing to run: no check matches this selection on this system{_left_out()}; "
+                "see what there is with -l"
             )
         try:
             return original(self, testcases, *args, **kwargs)
@@ -88,15 +110,13 @@ _gate_sessions()
 
 # --- what a site states ------------------------------------------------------------------------------
 
-_BACKEND_FEATURES = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd": "hip"}
-
 
 def stated_backend(partition, environment=None) -> str | None:
     """cuda or hip where the site says which, gpu where it only says that there is one, else None."""
     features = list(partition.features) + list(environment.features if environment else [])
     for feature in features:
-        if feature in _BACKEND_FEATURES:
-            return _BACKEND_FEATURES[feature]
+        if feature in capabilities.BACKENDS:
+            return capabilities.BACKENDS[feature]
     gpus = [d for d in partition.devices if d.device_type == "gpu"]
     for gpu in gpus:
         if gpu.arch and gpu.arch.startswith(("sm_", "gfx")):
@@ -104,19 +124,12 @@ def stated_backend(partition, environment=None) -> str | None:
     return "gpu" if gpus or "gpu" in features else None
 
 
-_IMPLIED = {
-    "gpu": {"pageable", "pinned", "mapped", "direct"},  # no GPU lacks these
-    "hmm": {"system"},
-    "ats": {"system"},
-}
-
-
 def stated_capabilities(partition) -> set[str]:
     """Features and capabilities that the site states of a partition, and what follows from them."""
     stated = set(partition.features) | set(site_setting(partition, "capabilities", []))
     if stated_backend(partition):
         stated.add("gpu")
-    return stated.union(*(_IMPLIED.get(word, ()) for word in stated))
+    return capabilities.with_implied(stated)
 
 
 def stated_gpus(partition) -> int:
@@ -139,8 +152,6 @@ def site_setting(partition, name, default=None):
 
 # --- references --------------------------------------------------------------------------------------
 
-_SELECTORS = ("workload", "mode", "size", "partition", "driver")
-
 
 def references_folder() -> pathlib.Path | None:
     """references/ beside the site's configuration file; None where there is none (ReFrame's own configuration)."""
@@ -150,53 +161,11 @@ def references_folder() -> pathlib.Path | None:
     return None
 
 
-@functools.cache
-def load_references(folder: pathlib.Path | None) -> tuple:
-    """All entries of a site, as site-configs/generic/README.md describes them. What cannot be understood is refused:
-    an entry that is skipped would leave a figure without its bound."""
-    entries = []
-    for path in sorted(folder.glob("*.yaml")) if folder else []:
-        for number, entry in enumerate(yaml.safe_load(path.read_text(encoding="utf-8")) or [], 1):
-            where = f"{path.name}, entry {number}"
-            if not isinstance(entry, dict) or not isinstance(entry.get("metrics"), dict):
-                raise SanityError(f"{where}: not a mapping with 'metrics'")
-            unknown = set(entry) - {*_SELECTORS, "axes", "metrics"}
-            if unknown:
-                choices = ", ".join([*_SELECTORS, "axes"])
-                raise SanityError(f"{where}: unknown key {sorted(unknown)[0]!r}; choose from {choices}")
-            if not isinstance(entry.get("axes", {}), dict):
-                raise SanityError(f"{where}: 'axes' is not a mapping of an axis to its value")
-            for metric, bound in entry["metrics"].items():
-                if not isinstance(bound, list) or len(bound) != 4 or not isinstance(bound[0], (int, float)):
-                    raise SanityError(f"{where}: {metric} is not [value, lower, upper, unit]")
-            entries.append((where, entry))
-    return tuple(entries)
-
-
-def find_references(folder, case: dict[str, str], axes: dict | None = None) -> dict[str, tuple]:
-    """Bounds for one case: {metric: (value, lower, upper, unit)}. Selectors are whole-string regular expressions, but
-    axes are compared by value; two entries for one metric are refused, since which of them holds would be chance."""
-    found, origin = {}, {}
-    for where, entry in load_references(folder):
-        if any(not re.fullmatch(str(entry[s]), case.get(s) or "") for s in _SELECTORS if s in entry):
-            continue
-        if not _at_axes(entry.get("axes", {}), axes or {}, where):
-            continue
-        for metric, bound in entry["metrics"].items():
-            if metric in found:
-                raise SanityError(f"two references for {metric}: {origin[metric]} and {where}")
-            found[metric], origin[metric] = tuple(bound), where
-    return found
-
-
-def _at_axes(wanted: dict, axes: dict, where: str) -> bool:
-    """Whether a case has these values; an axis or a kind of value that it cannot have is refused, not passed over."""
-    for axis, value in wanted.items():
-        if axis not in axes:
-            raise SanityError(f"{where}: there is no axis {axis!r} here; choose from {', '.join(axes) or 'none'}")
-        if type(value) is not type(axes[axis]):
-            raise SanityError(f"{where}: axis {axis} is {value!r}, the record has values like {axes[axis]!r}")
-    return all(axes[axis] == value for axis, value in wanted.items())
+def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
+    """Bounds for one record: {metric: (value, lower, upper, unit)}; of a profiled run its counts only."""
+    found = references.find(references.load(folder), references.case_of(case, partition), case["axes"])
+    profiled = case["profiler"] is not None
+    return {m: b.as_tuple() for m, b in found.items() if m.startswith(references.PROFILED) == profiled}
 
 
 # --- keeping records ---------------------------------------------------------------------------------
@@ -585,26 +554,40 @@ class IsthmusCheck(IsthmusProgram):
     def _references(self, case, figures, shown) -> dict[str, tuple]:
         """Bounds of this case's figures; required of those that are shown."""
         partition = self.current_partition
-        selectors = {field: case.get(field) or "" for field in ("workload", "mode", "size")}
-        driver = case["devices"][0]["driver"] if case["devices"] else ""
-        found = find_references(
-            references_folder(), {**selectors, "partition": partition.name, "driver": driver or ""}, case["axes"]
-        )
+        try:
+            found = find_references(references_folder(), case, partition.name)
+            self._judge_unreferenced(case, set(figures) - set(found))
+        except references.BadReference as error:
+            raise SanityError(str(error)) from None
         required = site_setting(partition, "require_reference", False)
         required = shown if required is True else shown & set(required or [])
+        if required and (case["emulated"] or case["profiler"]):
+            what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
+            raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
         for name in sorted(required - set(found)):
             raise SanityError(f"no reference for {name!r}, and {partition.fullname} requires one")
         for name in sorted(set(found) - set(figures)):
             raise SanityError(f"a reference for {name!r}, which this case does not report")
-        if case["emulated"] or case["profiler"]:
-            what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
-            if required:
-                raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
+        if case["emulated"]:
             return {}  # such times mean nothing beside a reference
         for name, bound in found.items():
             if bound[3] != figures[name][1]:
                 raise SanityError(f"the reference for {name} is in {bound[3]!r}, the metric in {figures[name][1]!r}")
         return found
+
+    def _judge_unreferenced(self, case, metrics):
+        """Where no reference holds, the limit of the hardware does."""
+        if case["emulated"] or case["profiler"]:
+            return
+        partition = self.current_partition
+        stated = {name: site_setting(partition, name) for name in ("pcie", "links")}
+        stated = {name: value for name, value in stated.items() if value is not None}
+        selectors = references.case_of(case, partition.name)
+        for name, metric in records.metrics(case).items():
+            if name in metrics:
+                why = references.insane(references.load(references_folder()), metric, case, selectors, stated)
+                if why:
+                    raise SanityError(why)
 
     @builtins.run_after("performance")
     def nothing_dropped(self):

@@ -61,6 +61,7 @@ def test_each_border_is_seen(tmp_path, path, line):
         ("reframe/checks/a.py", 'valid_systems = ["+gpu"]'),
         ("reframe/checks/a.py", "valid_systems = ['*']"),
         ("docs/a.md", "https://github.com/reframe-hpc/reframe"),
+        ("site-configs/atlantis/README.md", "[queues](https://docs.example.org/queues)"),
     ],
 )
 def test_what_is_allowed_passes(tmp_path, path, line):
