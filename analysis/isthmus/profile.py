@@ -751,7 +751,7 @@ COUNTED = (
     "cpu_major_faults",
 )  # fmt: skip
 #: Figures of a profile that hang on time or on what else ran: held to no reference.
-_UNHELD = ("overlap", "shared_accesses_per_cycle")
+_UNHELD = ("overlap", "shared_accesses_per_cycle", "cost")
 
 
 def is_held(name: str, unit: str) -> bool:
