@@ -418,10 +418,11 @@ class IsthmusCheck(IsthmusProgram):
             keep_record(stage / profilers.UNPROFILED, f"{self.current_partition.fullname}-{self.record_name()}")
         for case in cases:
             self._judge_case(case)
-        reason = profilers.refused(stage / profilers.FOLDER)
+        reason = profilers.refused(self.profiler, stage / profilers.FOLDER, cases)
         if reason is None:
             return
-        if self.profiler in stated_capabilities(self.current_partition):
+        uses_gpu = any(case["devices"] and not case["emulated"] for case in cases)
+        if uses_gpu and self.profiler in stated_capabilities(self.current_partition):
             raise SanityError(f"{reason}, but {self.current_partition.fullname} states {self.profiler}")
         if not cases:
             raise SanityError(f"{reason}; and without it isthmus-bench left no record, see {profilers.FOLDER}/")

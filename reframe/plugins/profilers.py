@@ -130,8 +130,10 @@ def _said(log: str) -> str:
     return records.printable(records.shorten(wrong[0], 200)) if wrong else ""
 
 
-def refused(folder: pathlib.Path) -> str | None:
-    """Why the profiler may not run here, a skip; None where it may."""
+def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
+    """Why the profiler has nothing to do or may not run here, a skip; None where it may."""
+    if name != "perf" and cases and not any(case["devices"] and not case["emulated"] for case in cases):
+        return f"{name} sees what GPUs do, and no GPU does this"
     missing = folder / _MISSING
     if missing.is_file():
         return missing.read_text(encoding="utf-8").strip()
