@@ -1,7 +1,8 @@
 """What profilers wrote, in one form: kernels, copies, migrations, page faults, API calls, counters.
 
 `read(tool, folder)` takes what `-S profiler=TOOL` left beside a record (one set of files per rank) and gives a Profile;
-`amend(records, profile)` writes it into the records of that run. docs/profiling.md says which figure comes from where.
+`amend(records, profile)` writes it into the records of that run. `isthmus profile TOOL FOLDER` prints it, of any run of
+a profiler. docs/profiling.md says which figure comes from where.
 Sources: NVIDIA's export schema of Nsight Systems, the raw page of Nsight Compute, rocprofv3's csv, json and rocpd
 outputs, perf-stat(1)'s CSV, and src/trace/cupti_counts.cpp.
 """
@@ -17,7 +18,10 @@ import pathlib
 import re
 import sqlite3
 
-from isthmus import Error, records, references
+from isthmus import Error, cli, records
+
+#: Metrics of a record that a profiler's figures become begin so.
+PROFILED = "profiled_"
 
 TOOLS = ("nsys", "ncu", "rocprofv3", "cupti", "perf")
 
@@ -756,9 +760,9 @@ _UNHELD = ("overlap", "shared_accesses_per_cycle", "cost")
 
 def is_held(name: str, unit: str) -> bool:
     """Whether a metric of a profiled run may be held to a reference: counts, and ratios of counts."""
-    plain = name.removeprefix(references.PROFILED)
+    plain = name.removeprefix(PROFILED)
     counted = unit in ("1", "B") and not plain.startswith("stall_") and plain not in _UNHELD
-    return name.startswith(references.PROFILED) and counted
+    return name.startswith(PROFILED) and counted
 
 
 def _rounded(seconds: float) -> float:
@@ -827,7 +831,32 @@ def amend(cases: list[dict], profile: Profile, *, unprofiled: list[dict]) -> lis
 
 def _metric(name: str, value: float, unit: str) -> dict:
     return {
-        "name": references.PROFILED + name, "unit": unit, "better": None, "timer": "none", "samples": [value],
+        "name": PROFILED + name, "unit": unit, "better": None, "timer": "none", "samples": [value],
         "median": value, "stop": "single", "warmups": 0, "limit": None, "limit_reason": "seen by a profiler",
         "share": None,
     }  # fmt: skip
+
+
+# --- the command ---
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = f"example: isthmus profile nsys results/NAME.profile\n{cli.EXIT_CODES}"
+    parser.add_argument("tool", choices=TOOLS, help="who wrote it")
+    parser.add_argument("folder", type=pathlib.Path, help="with its output: an SQLite export, the raw page as CSV, …")
+
+
+def run(asked) -> int:
+    if not asked.folder.is_dir():
+        raise ProfileError(f"{asked.folder}: no such folder")
+    seen = read(asked.tool, asked.folder)
+    for name, (value, unit) in figures(seen).items():
+        print(f"{name:<28} {value:>16.9g} {unit if unit != '1' else ''}".rstrip())
+    for name, kernel in sorted(seen.kernels.items(), key=lambda item: -item[1].seconds)[:_KERNELS]:
+        print(f"kernel {kernel.count:>6} × {kernel.registers or '-':>3} registers {kernel.seconds:>10.6f} s  "
+              f"{records.printable(records.shorten(name, 80))}")  # fmt: skip
+    for name, moved in sorted(seen.phases.items(), key=lambda item: -item[1].seconds):
+        print(f"phase  {moved.count:>6} × {moved.seconds:>25.6f} s  {records.printable(records.shorten(name, 80))}")
+    for note in seen.notes:
+        print(f"note: {records.printable(note)}")
+    return cli.PASSED

@@ -23,7 +23,7 @@ import sys
 import numpy as np
 import yaml
 
-from isthmus import Error, cli, records, references, regress, series, statistics, store
+from isthmus import Error, cli, profile, records, references, regress, series, statistics, store
 
 FEWEST = 8  # jobs of a reference
 FALSE_ALARMS = 0.1  # of all figures of a night together
@@ -102,7 +102,7 @@ def bounds(each: series.Series, tail: float, floor: float = regress.FLOOR) -> Re
     for (node, _), group in groups.items():
         nodes.setdefault(node, []).extend(group)
     told = {"unit": each.unit, "n": len(values), "nodes": len(nodes)}
-    counted = each.metric.startswith(references.PROFILED)
+    counted = each.metric.startswith(profile.PROFILED)
     if np.all(values == values[0]) and (counted or each.better is None):
         value = float(values[0])
         return Reference(value, 0.0, 0.0, interval=(value, value), **told)
@@ -313,7 +313,7 @@ def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | N
         for profiler in profilers:
             wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {store.literal(profiler)}"
             every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
-            every = [each for each in every if each.metric.startswith(references.PROFILED) == bool(profiler)]
+            every = [each for each in every if each.metric.startswith(profile.PROFILED) == bool(profiler)]
             enough = [each for each in every if each.jobs("A") >= FEWEST]
             names = series.labels(every)
             made.few |= {names[each.key]: each.jobs("A") for each in every if each.jobs("A") < FEWEST}

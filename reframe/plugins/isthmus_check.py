@@ -151,7 +151,7 @@ def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
     """Bounds for one record: {metric: (value, lower, upper, unit)}; of a profiled run its counts only."""
     found = references.find(references.load(folder), references.case_of(case, partition), case["axes"])
     profiled = case["profiler"] is not None
-    found = {name: b for name, b in found.items() if name.startswith(references.PROFILED) == profiled}
+    found = {name: b for name, b in found.items() if name.startswith(profile.PROFILED) == profiled}
     for name, bound in found.items():
         if profiled and not profile.is_held(name, bound.unit):
             raise references.BadReference(f"a reference for {name!r}: of a profiled run only counts are held to any")
@@ -517,7 +517,7 @@ class IsthmusCheck(IsthmusProgram):
             with naming(point):
                 figures = self._figures(point, cases)
                 names = [n for n in self.published or figures if n in figures] if point in shown else []
-                names += [n for n in figures if n.startswith(references.PROFILED) and n not in names]
+                names += [n for n in figures if n.startswith(profile.PROFILED) and n not in names]
                 held = self._references(cases[0], figures, set(names))
             for metric in dict.fromkeys([*names, *held]):
                 value, unit = figures[metric]
@@ -556,7 +556,7 @@ class IsthmusCheck(IsthmusProgram):
             raise SanityError(f"{name}: every sample is invalid ({spoilt})")
         if not math.isfinite(value):
             raise SanityError(f"{name} is {value}")
-        if name.startswith(references.PROFILED):
+        if name.startswith(profile.PROFILED):
             return
         if name in (self.published or (name,)) and value <= 0 and metric["unit"] != "1":  # a share may be none
             raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")

@@ -6,7 +6,6 @@ docs/profiling.md is for people.
 """
 
 import json
-import os
 import pathlib
 import shlex
 import shutil
@@ -48,16 +47,14 @@ def script(name: str, program: str) -> str:
     """The shell script that runs one rank under a profiler; its arguments are the program's command line."""
     place = pathlib.Path(program).parent
     libraries = [str(place / "libisthmus-cupti.so"), str(place.parent / "lib/libisthmus-cupti.so")]
-    if os.environ.get("ISTHMUS_CUPTI"):
-        libraries.insert(0, os.environ["ISTHMUS_CUPTI"])
     if name == "cupti":
         found = [
             "library=",
-            f"for candidate in {' '.join(map(shlex.quote, libraries))}; do",
+            f'for candidate in "$ISTHMUS_CUPTI" {" ".join(map(shlex.quote, libraries))}; do',
             '  if [ -f "$candidate" ] && [ -z "$library" ]; then library=$candidate; fi',
             "done",
             'if [ -z "$library" ]; then',
-            "  why='libisthmus-cupti.so is not beside isthmus-bench: build with CUDA where CUPTI is'",
+            "  why='libisthmus-cupti.so is not beside isthmus-bench: build where CUPTI is, or set ISTHMUS_CUPTI'",
         ]
     else:
         found = [f"if ! command -v {name} >/dev/null 2>&1; then", f"  why='{name} is not on the PATH of this node'"]

@@ -10,7 +10,7 @@ import profiles
 import pytest
 from hypothesis import strategies as st
 
-from isthmus import profile, records, references
+from isthmus import cli, profile, records
 
 SAXPY = "saxpy(float*, float*)"
 
@@ -305,7 +305,16 @@ def test_several_cases_share_one_profile(tmp_path):
 
 def test_counts_are_held_and_times_are_not():
     held = {"kernels": "1", "registers": "1", "h2d_bytes": "B", "instructions": "1", "flops_per_shared_access": "1"}
-    assert all(profile.is_held(references.PROFILED + name, unit) for name, unit in held.items())
+    assert all(profile.is_held(profile.PROFILED + name, unit) for name, unit in held.items())
     free = {"kernel_time": "s", "global_rate": "B/s", "overlap": "1", "stall_barrier": "1", "cost": "1"}
-    assert not any(profile.is_held(references.PROFILED + name, unit) for name, unit in free.items())
+    assert not any(profile.is_held(profile.PROFILED + name, unit) for name, unit in free.items())
     assert not profile.is_held("in", "1")
+
+
+@pytest.mark.parametrize("tool", profile.TOOLS)
+def test_the_command_prints_what_was_seen(tmp_path, capsys, tool):
+    profiles.write(tmp_path / "rank0", tool)
+    assert cli.main(["profile", tool, str(tmp_path)]) == cli.PASSED
+    assert "page_faults" in capsys.readouterr().out or tool in ("ncu", "rocprofv3")
+    assert cli.main(["profile", tool, str(tmp_path / "none")]) == cli.BAD_INPUT
+    assert "no such folder" in capsys.readouterr().err
