@@ -11,6 +11,8 @@
 #endif
 #else
 #include <dlfcn.h>
+
+#include <initializer_list>
 #endif
 
 namespace isthmus::device {
@@ -52,7 +54,7 @@ Range::Range(const char* name) noexcept : open_(ranges().push != nullptr) {
 }
 
 Range::~Range() {
-  if (open_) ranges().pop();
+  if (open_ && ranges().pop != nullptr) ranges().pop();
 }
 
 }  // namespace isthmus::device
