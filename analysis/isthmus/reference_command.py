@@ -35,8 +35,8 @@ _CASE = ("workload", "version", "placement", "staging", "size", "preset", "ranks
 # between equal nodes (memory, VBIOS), sleep with an idle link (pcie_gen), or come with each build (git).
 _ONE = (
     "device", "runtime", "gsp_firmware", "pcie_width", "links", "ecc", "mig", "persistence", "compute_mode",
-    "power_limit", "cpu", "cores", "kernel", "os", "governor", "iommu", "thp", "numa_nodes", "numa_balancing", "uvm",
-    "flags", "code", "mpi",
+    "power_limit", "cpu", "cores", "kernel", "os", "governor", "iommu", "thp", "numa_nodes", "numa_balancing",
+    "uvm", "environment", "flags", "code", "mpi",
 )  # fmt: skip
 _WANTED = (*store.SERIES, *_KEYS, *_ONE, "mode", "better", "median", "node", "gpus", "job", "spoilt", "error",
            "skipped", "verify", "system", "time", "profiler", "vbios", "share")  # fmt: skip
@@ -150,6 +150,16 @@ def _called(group: dict) -> str:
     return ", ".join(filter(None, group.values()))
 
 
+def _settings(text: str) -> str:
+    """Variables of a runtime that are no matter of which job it was."""
+    settings = {
+        name: value
+        for name, value in (json.loads(text) or {}).items()
+        if not name.endswith(("_VISIBLE_DEVICES", "_PIPE_DIRECTORY"))
+    }
+    return " ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+
+
 def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
     """The fields that all jobs of a group share. Raises Error for one in which they differ."""
     lists = ", ".join(f'list_sort(list(DISTINCT nullif("{name}"::VARCHAR, \'\'))) AS "{name}"' for name in _ONE)
@@ -157,11 +167,14 @@ def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
     found = {}
     for name in _ONE:
         values = [value for value in row[name] or [] if value is not None]
+        if name == "environment":
+            values = sorted({_settings(value) for value in values} - {""})
         if name == "uvm":  # sixty parameters: their hash
             values = [hashlib.sha256(value.encode()).hexdigest()[:8] for value in values]
         if len(values) > 1:
             shown = " and ".join(records.shorten(records.printable(value), 40) for value in values[:2])
-            choice = "choose days with --from 2026-11-01.." if name == "uvm" else f"choose with --from {name}=…"
+            field = f"{name}.NAME" if name in store.OBJECTS else name
+            choice = f"choose with --from {field}=…, or days"
             raise Error(f"jobs of {_called(group)} differ in {name} ({shown}): they are of no one machine; {choice}")
         if values:
             found[name] = values[0]

@@ -235,6 +235,15 @@ def test_mixed_fingerprints(site, tmp_path, capsys, field, value):
     assert "differ in" in sentence and "choose with --from" in sentence and not list((site / "references").iterdir())
 
 
+def test_variables_that_change_a_runtime_are_part_of_the_fingerprint(site, tmp_path, capsys):
+    kept(tmp_path, run__environment={"HSA_XNACK": "1", "CUDA_VISIBLE_DEVICES": "0"})
+    records_ = kept(tmp_path, name="b.jsonl", run__environment={"HSA_XNACK": "1", "CUDA_VISIBLE_DEVICES": "1"})
+    assert isthmus("update", records_, "--site", site, "--write") == 0
+    assert "HSA_XNACK=1" in (site / "references/measured-local.yaml").read_text()
+    records_ = kept(tmp_path, name="b.jsonl", run__environment={"HSA_XNACK": "0"})
+    assert "differ in environment (HSA_XNACK=0 and HSA_XNACK=1)" in refused(capsys, "update", records_, "--site", site)
+
+
 def test_several_systems(site, tmp_path, capsys):
     kept(tmp_path)
     records_ = kept(tmp_path, name="b.jsonl", run__system="t")
