@@ -168,7 +168,7 @@ def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
     for name in _ONE:
         values = [value for value in row[name] or [] if value is not None]
         if name == "environment":
-            values = sorted({_settings(value) for value in values} - {""})
+            values = sorted({_settings(value) or "none set" for value in values})
         if name == "uvm":  # sixty parameters: their hash
             values = [hashlib.sha256(value.encode()).hexdigest()[:8] for value in values]
         if len(values) > 1:
