@@ -314,6 +314,13 @@ def _entry(each: series.Series, mode, told: dict[str, set], profiler: str) -> di
     return entry | ({"axes": axes} if axes else {})
 
 
+def _may_be_held(each: series.Series, profiler: str) -> bool:
+    """Of profiled runs only counts."""
+    if profiler:
+        return profile.is_held(each.metric, each.unit)
+    return not each.metric.startswith(profile.PROFILED)
+
+
 def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | None, runs: int, own=()) -> Made:
     """References from all jobs that fulfil a condition. Raises Error where no series has enough of them."""
     made, found = Made(), []
@@ -326,7 +333,7 @@ def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | N
         for profiler in profilers:
             wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {store.literal(profiler)}"
             every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
-            every = [each for each in every if each.metric.startswith(profile.PROFILED) == bool(profiler)]
+            every = [each for each in every if _may_be_held(each, profiler)]
             enough = [each for each in every if each.jobs("A") >= FEWEST]
             names = series.labels(every)
             made.few |= {names[each.key]: each.jobs("A") for each in every if each.jobs("A") < FEWEST}
