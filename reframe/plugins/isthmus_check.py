@@ -29,8 +29,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
+import profilers
 import spack_build
-from isthmus import capabilities, records, references
+from isthmus import capabilities, profile, records, references
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
@@ -165,7 +166,11 @@ def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
     """Bounds for one record: {metric: (value, lower, upper, unit)}; of a profiled run its counts only."""
     found = references.find(references.load(folder), references.case_of(case, partition), case["axes"])
     profiled = case["profiler"] is not None
-    return {m: b.as_tuple() for m, b in found.items() if m.startswith(references.PROFILED) == profiled}
+    found = {name: b for name, b in found.items() if name.startswith(profile.PROFILED) == profiled}
+    for name, bound in found.items():
+        if profiled and not profile.is_held(name, bound.unit):
+            raise references.BadReference(f"a reference for {name!r}: of a profiled run only counts are held to any")
+    return {name: bound.as_tuple() for name, bound in found.items()}
 
 
 # --- keeping records ---------------------------------------------------------------------------------
@@ -320,6 +325,8 @@ class IsthmusCheck(IsthmusProgram):
     warning.
     """
 
+    #: nsys, ncu, rocprofv3, cupti or perf around each rank (docs/profiling.md); empty: none.
+    profiler = builtins.variable(str, value="")
     samples = builtins.variable(int, type(None), value=None)
     processes = builtins.variable(int, value=1)
     bench_options = builtins.variable(typ.List[str], value=[])
@@ -385,6 +392,8 @@ class IsthmusCheck(IsthmusProgram):
         if self.processes != 1:
             self.executable_opts += ["--processes", str(self.processes)]
         self.executable_opts += self.bench_options
+        if self.profiler:
+            profilers.wrap(self, RECORD)
 
     # Judging what came back, in order of what explains the most.
 
@@ -403,7 +412,16 @@ class IsthmusCheck(IsthmusProgram):
         return True
 
     def _read_record(self) -> list[dict]:
-        path = pathlib.Path(self.stagedir) / RECORD
+        stage = pathlib.Path(self.stagedir)
+        path = stage / RECORD
+        if self.profiler:
+            self._read_unprofiled(stage)
+            try:
+                profilers.amend(self.profiler, stage, RECORD)
+            except SanityError:
+                if path.exists():  # whatever became of the profile
+                    profilers.keep(stage, keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}"))
+                raise
         if not path.exists():
             code = self._exit_code()
             raise SanityError(
@@ -415,8 +433,26 @@ class IsthmusCheck(IsthmusProgram):
         except records.RecordError as error:
             raise SanityError(f"the record cannot be taken: {error}") from None
         if cases:
-            keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}")
+            kept = keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}")
+            profilers.keep(stage, kept)
         return cases
+
+    def _read_unprofiled(self, stage):
+        """Keeps and judges what was measured without the profiler; a check whose profiler may not run is skipped."""
+        cases = profilers.unprofiled(stage)
+        if cases:
+            keep_record(stage / profilers.UNPROFILED, f"{self.current_partition.fullname}-{self.record_name()}")
+        for case in cases:
+            self._judge_case(case)
+        reason = profilers.refused(self.profiler, stage / profilers.FOLDER, cases)
+        if reason is None:
+            return
+        uses_gpu = any(case["devices"] and not case["emulated"] for case in cases)
+        if uses_gpu and self.profiler in stated_capabilities(self.current_partition):
+            raise SanityError(f"{reason}, but {self.current_partition.fullname} states {self.profiler}")
+        if not cases:
+            raise SanityError(f"{reason}; and without it isthmus-bench left no record, see {profilers.FOLDER}/")
+        self.skip(reason)
 
     def _by_point(self, cases) -> dict[Point, list[dict]]:
         """The records of each case that was asked for, one from every process."""
@@ -507,6 +543,7 @@ class IsthmusCheck(IsthmusProgram):
             with naming(point):
                 figures = self._figures(point, cases)
                 names = [n for n in self.published or figures if n in figures] if point in shown else []
+                names += [n for n in figures if n.startswith(profile.PROFILED) and n not in names]
                 held = self._references(cases[0], figures, set(names))
             for metric in dict.fromkeys([*names, *held]):
                 value, unit = figures[metric]
@@ -525,7 +562,8 @@ class IsthmusCheck(IsthmusProgram):
     def _figures(self, point, cases) -> dict[str, tuple]:
         """The metrics of one case, each the median over its processes, with its unit."""
         medians = [records.metrics(case) for case in cases]
-        required = self.required_metrics(point)
+        # Under a profiler no latch holds streams, so what needs one is not measured.
+        required = set() if self.profiler else self.required_metrics(point)
         for metrics in medians:
             for name in sorted(required - set(metrics)):
                 raise SanityError(f"the record lacks the metric {name!r}")
@@ -544,6 +582,8 @@ class IsthmusCheck(IsthmusProgram):
             raise SanityError(f"{name}: every sample is invalid ({spoilt})")
         if not math.isfinite(value):
             raise SanityError(f"{name} is {value}")
+        if name.startswith(profile.PROFILED):
+            return
         if name in (self.published or (name,)) and value <= 0 and metric["unit"] != "1":  # a share may be none
             raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")
         share, limit = metric.get("share"), metric.get("limit")
@@ -561,6 +601,8 @@ class IsthmusCheck(IsthmusProgram):
             raise SanityError(str(error)) from None
         required = site_setting(partition, "require_reference", False)
         required = shown if required is True else shown & set(required or [])
+        if self.profiler:
+            required = set()  # asked for, so no figure is held but counts
         if required and (case["emulated"] or case["profiler"]):
             what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
             raise SanityError(f"{partition.fullname} requires references, but these times are {what}")

@@ -304,7 +304,7 @@ def record(workload, mode, size, backend):
         },
         "devices": [device(backend)] if backend != "host" else [], "host": host(),
         "build": {"compiler": "none", "flags": "", "code": None},
-        "emulated": backend == "emulator", "profiler": None,
+        "emulated": backend == "emulator", "profiler": os.environ.get("ISTHMUS_PROFILER"),
         "workload": workload, "version": 1, "placement": placement, "staging": staging, "mode": mode, "fallback": None,
         "size": size, "preset": None, "axes": {"n": 1024}, "seed": 42, "metrics": metrics, "kernels": [],
         "memory": {"peak_host_bytes": None, "peak_device_bytes": None},
