@@ -49,6 +49,12 @@ class MpiTransfer(IsthmusCheck):
         if self.size not in workload["sizes"]:
             self.valid_systems = []
 
+    @builtins.run_before("run")
+    def bind(self):
+        """A core for each rank; the record says where they ran, and two on one are red."""
+        options = {"srun": ["--cpu-bind=cores"], "mpirun": ["--bind-to", "core"], "mpiexec": ["--bind-to", "core"]}
+        self.job.launcher.options += options.get(self.job.launcher.registered_name, [])
+
     def required_metrics(self, point):
         return set(WORKLOADS[self.workload]["metrics"])
 
