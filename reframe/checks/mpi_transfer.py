@@ -50,7 +50,7 @@ class MpiTransfer(IsthmusCheck):
             self.valid_systems = []
 
     @builtins.run_before("run")
-    def bind(self):
+    def bind_ranks(self):
         """A core for each rank; the record says where they ran, and two on one are red."""
         options = {"srun": ["--cpu-bind=cores"], "mpirun": ["--bind-to", "core"], "mpiexec": ["--bind-to", "core"]}
         self.job.launcher.options += options.get(self.job.launcher.registered_name, [])

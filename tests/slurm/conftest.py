@@ -142,11 +142,13 @@ def other_job(node, *options):
 
 
 @contextlib.contextmanager
-def lost(node):
-    """A node without power; whole again afterwards."""
-    command(ROOT / "tests/slurm/throwaway", "lose", CLUSTER, node)
+def lost(*nodes):
+    """Nodes without power; whole again afterwards."""
+    for node in nodes:
+        command(ROOT / "tests/slurm/throwaway", "lose", CLUSTER, node)
     try:
         yield
     finally:
-        command(ROOT / "tests/slurm/throwaway", "restore", CLUSTER, node)
-        wait_for(f"{node} back", lambda: command("sinfo", "-h", "-n", node, "-o", "%T") == "idle")
+        for node in nodes:
+            command(ROOT / "tests/slurm/throwaway", "restore", CLUSTER, node)
+        wait_for("idle nodes", lambda: command("sinfo", "-h", "-n", ",".join(nodes), "-o", "%T") == "idle")

@@ -8,8 +8,8 @@ import pytest
 from conftest import FAKE, NODES, ROOT
 
 ONE = "TransferModes%workload=saxpy%mode=pm%size=tiny"
-HOST = ROOT / "build/host/bin/isthmus-bench"
-HOST = pathlib.Path(os.environ.get("ISTHMUS_TEST_BENCH") or HOST)
+SEND = "MpiTransfer%workload=host-host/send%size=tiny"
+HOST = pathlib.Path(os.environ.get("ISTHMUS_TEST_BENCH") or ROOT / "build/host/bin/isthmus-bench")
 RANKED = ROOT / "build/host-mpi/bin/isthmus-bench"
 GPUS = {
     "features": ["gpu", "cuda"],
@@ -82,12 +82,7 @@ def test_what_was_granted_is_in_the_record(start):
 @needs(RANKED)
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])
 def test_ranks_are_bound_to_cores_of_their_own(start, launcher):
-    select = [
-        "-n",
-        "MpiTransfer%workload=host-host/send%size=tiny",
-        "-n",
-        "MpiTransfer%workload=pinned-gpus/ce%size=tiny",
-    ]
+    select = ["-n", SEND, "-n", "MpiTransfer%workload=pinned-gpus/ce%size=tiny"]
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": 1, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1}
     session = start(*select, bench=RANKED, site={"launcher": launcher}, **as_root).finish()
     assert session.green and len(session.records) == 2
@@ -100,20 +95,41 @@ def test_ranks_are_bound_to_cores_of_their_own(start, launcher):
 
 @needs(RANKED)
 def test_ranks_that_share_a_core_are_red(start):
-    session = start(
-        "-n", "MpiTransfer%workload=host-host/send%size=tiny", bench=RANKED,
-        site={"env_vars": [["SLURM_MPI_TYPE", "pmix"], ["SLURM_CPU_BIND", "none"]]}, FAULTY_LAUNCHER=1,
-    ).finish()  # fmt: skip
+    session = start("-n", SEND, "--disable-hook=bind_ranks", bench=RANKED,
+                    site={"env_vars": [["SLURM_MPI_TYPE", "pmix"], ["SLURM_CPU_BIND", "none"]]}).finish()  # fmt: skip
     assert not session.green
+    assert "ranks 0 and 1 are both bound to processor 0 of node" in session.reasons[0]
 
 
 @needs(RANKED)
 def test_ranks_on_two_nodes(start):
     # Ranks of one machine that believe themselves on two must not meet in its shared memory.
     apart = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_pml": "ob1"}
-    session = start(
-        "-n", "MpiTransfer%workload=host-host/send%size=tiny", "-S", "nodes=2", bench=RANKED, **apart
-    ).finish()
+    session = start("-n", SEND, "-S", "nodes=2", bench=RANKED, **apart).finish()
     assert session.green
     [record] = session.records
     assert len({rank["node"] for rank in record["ranks"]["each"]}) == 2
+
+
+def test_a_job_for_each_node_measures_several_checks(start, scheduler):
+    """What a site runs every night: one job on each node, and one for the list."""
+    bench = HOST if HOST.exists() else FAKE
+    session = start("-n", "NodeBundle", "-S", "checks=modes tiny saxpy,stream tiny", "--distribute=all", bench=bench,
+                    checks="reframe/bundles", site={"scheduler": scheduler}).finish()  # fmt: skip
+    assert session.green
+    jobs = {}
+    for record in session.records:
+        jobs.setdefault(record["run"]["node"], set()).add(record["run"]["job"])
+    assert sorted(jobs) == NODES
+    assert all(len(of_node) == 1 for of_node in jobs.values())
+    modes = [(record["run"]["node"], record["mode"]) for record in session.records if record["mode"]]
+    assert len(modes) == len(set(modes)) == 4 * 6
+    assert any(record["workload"].startswith("stream/") for record in session.records)
+
+
+@needs(RANKED)
+def test_ranks_in_a_bundle(start):
+    session = start("-n", "RanksBundle", "-S", "checks=mpi tiny send", bench=RANKED, checks="reframe/bundles").finish()
+    assert session.green
+    assert len({record["run"]["job"] for record in session.records}) == 1
+    assert all(record["ranks"]["count"] == 2 for record in session.records)
