@@ -61,20 +61,15 @@ def main():
     )
     parser.add_argument("--checks", default="TransferModes.*gemm", help="checks to run one by one beside it")
     arguments = parser.parse_args()
+    sessions = {
+        "bundled": ("reframe/bundles", "-n", "NodeBundle", "-S", f"checks={arguments.bundle}"),
+        "a check for each": ("reframe/checks", "-n", arguments.checks),
+    }
     with tempfile.TemporaryDirectory() as work:
-        work = pathlib.Path(work)
-        for name, found in (
-            (
-                "bundled",
-                session(work / "bundle", "reframe/bundles", "-n", "NodeBundle", "-S", f"checks={arguments.bundle}"),
-            ),
-            ("a check for each", session(work / "checks", "reframe/checks", "-n", arguments.checks)),
-        ):
-            seconds, in_jobs, cases = found
+        for name, options in sessions.items():
+            seconds, in_jobs, cases = session(pathlib.Path(work) / name.replace(" ", "_"), *options)
             each = 1000 * (seconds - in_jobs) / cases
-            print(
-                f"{name:<18}{cases:>5} cases {seconds:>7.1f} s, in jobs {in_jobs:>7.1f} s, beside them {each:>6.1f} ms a case"
-            )
+            print(f"{name:<18}{cases:>5} cases {seconds:>7.1f} s, {in_jobs:>6.1f} s of it jobs: {each:>6.1f} ms a case")
 
 
 if __name__ == "__main__":

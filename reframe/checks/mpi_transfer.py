@@ -52,8 +52,12 @@ class MpiTransfer(IsthmusCheck):
     @builtins.run_before("run")
     def bind_ranks(self):
         """A core for each rank; the record says where they ran, and two on one are red."""
-        options = {"srun": ["--cpu-bind=cores"], "mpirun": ["--bind-to", "core"], "mpiexec": ["--bind-to", "core"]}
-        self.job.launcher.options += options.get(self.job.launcher.registered_name, [])
+        launcher = self.job.launcher
+        option = {"srun": "--cpu-bind=cores", "mpirun": "--bind-to core", "mpiexec": "--bind-to core"}.get(
+            launcher.registered_name
+        )
+        if option and option not in launcher.options:
+            launcher.options.append(option)
 
     def required_metrics(self, point):
         return set(WORKLOADS[self.workload]["metrics"])

@@ -9,6 +9,7 @@ import importlib.util
 import pathlib
 import shlex
 import sys
+import typing
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -44,17 +45,26 @@ def _is_check(value) -> bool:
     return isinstance(value, type) and issubclass(value, IsthmusCheck) and not value.is_abstract()
 
 
+class Known(typing.NamedTuple):
+    """A check that there is, to be made for each bundle anew."""
+
+    make: typing.Callable[[], IsthmusCheck]
+    tags: frozenset[str]
+    several_ranks: bool
+
+
 @functools.cache
-def _every_member(fullname: str, environ: str) -> tuple[IsthmusCheck, ...]:
-    """All checks that this partition and environment can run."""
-    members = []
+def known_checks(fullname: str, environ: str) -> tuple[Known, ...]:
+    """All that this partition and environment can run."""
+    known = []
     for cls in check_classes():
         for variant in range(cls.num_variants):
             member = cls(variant_num=variant)
             valid = runtime.valid_sysenv_comb(member.valid_systems, member.valid_prog_environs)
             if any(p.fullname == fullname and any(e.name == environ for e in valid[p]) for p in valid):
-                members.append(member)
-    return tuple(members)
+                make = functools.partial(cls, variant_num=variant)
+                known.append(Known(make, frozenset(member.tags), member.num_tasks > 1))
+    return tuple(known)
 
 
 # What is set for all checks by -S NAME=VALUE holds for a bundle's members, too.
@@ -77,15 +87,16 @@ class Bundle(IsthmusCheck):
 
     @builtins.run_after("setup")
     def choose(self):
-        known = _every_member(self.current_partition.fullname, self.current_environ.name)
-        chosen = {}
+        known = known_checks(self.current_partition.fullname, self.current_environ.name)
+        chosen = set()
         for selection in self.checks:
             tags = set(selection.split())
-            found = [member for member in known if tags and tags <= member.tags]
+            found = {number for number, check in enumerate(known) if tags and tags <= check.tags}
             if not found:
                 raise ReframeError(f"no check has the tags {selection!r} on this system; see what there is with -L")
-            chosen |= {member.unique_name: member for member in found}
-        self.members = [member for member in chosen.values() if (member.num_tasks > 1) == self.several_ranks]
+            chosen |= found
+        checks = [known[number] for number in sorted(chosen)]
+        self.members = [check.make() for check in checks if check.several_ranks == self.several_ranks]
         if not self.members:
             self.skip(f"no check of {'several ranks' if self.several_ranks else 'one process'} is chosen")
         if self.several_ranks:
@@ -99,9 +110,8 @@ class Bundle(IsthmusCheck):
     def command(self):
         """Takes the place of one program's options: a script that goes through the members."""
         lines = ["#!/usr/bin/env bash", "# One case after another, each in a folder of its own."]
-        launcher = f"{self.job.launcher.run_command(self.job)} " if self.several_ranks else ""
         for member in self.members:
-            lines += ["", *self._prepare(member, launcher)]
+            lines += ["", *self._prepare(member)]
         (pathlib.Path(self.stagedir) / SCRIPT).write_text("\n".join(lines) + "\n")
         self.executable, self.executable_opts = "bash", [SCRIPT]
         if self.several_ranks:
@@ -122,7 +132,7 @@ class Bundle(IsthmusCheck):
             return ""
         return f"ran longer than its {self._seconds(member)} s; " if code == TIMED_OUT else ""
 
-    def _prepare(self, member, launcher) -> list[str]:
+    def _prepare(self, member) -> list[str]:
         """Runs what the member does before its job, in a folder of this job, and returns its lines of the script."""
         folder = self._folder(member)
         folder.mkdir(exist_ok=True)
@@ -134,13 +144,17 @@ class Bundle(IsthmusCheck):
             member.build = self.build
         if isinstance(member, ListedCheck):
             member.listing = self.listing
+        member._job = self.job
         for hook in type(member).pipeline_hooks().get("pre_run", []):
-            hook(member)
+            if hook.__name__ != "watch_job":  # there is one job, and this bundle watches it
+                hook(member)
         if not (folder / jobs.OTHER_JOBS).is_symlink():
             (folder / jobs.OTHER_JOBS).symlink_to(f"../{jobs.OTHER_JOBS}")
         exports = [f"export {name}={shlex.quote(str(value))}" for name, value in member.env_vars.items()]
-        limit = f"timeout --kill-after=10 {self._seconds(member)}" if not launcher else ""
-        program = " ".join(filter(None, [launcher.strip(), limit, member.executable, *member.executable_opts]))
+        start = f"timeout --kill-after=10 {self._seconds(member)}"
+        if self.several_ranks:
+            start += f" {self.job.launcher.run_command(self.job)}"
+        program = " ".join([start, member.executable, *member.executable_opts])
         steps = [f"cd {shlex.quote(folder.name)}", *exports, *member.prerun_cmds, program, *member.postrun_cmds]
         return ["(", *(f"  {step}" for step in steps), ")"]
 
@@ -148,7 +162,6 @@ class Bundle(IsthmusCheck):
     def judge(self):
         failures, skips, bounds = [], [], {}
         for member in self.members:
-            member._job = self.job
             try:
                 sn.evaluate(member.judge())
             except SanityError as error:

@@ -331,6 +331,9 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         if gpus:
             wanted = gpus if self.all_gpus else self.num_tasks_per_node or 1
             self.extra_resources.setdefault("gpu", {"num_gpus_per_node": wanted})
+
+    @builtins.run_before("run")
+    def watch_job(self):
         jobs.prepare(self)
 
     def _exit_code(self) -> int:
