@@ -6,6 +6,7 @@ here that closes each. A check reads the record that isthmus-bench wrote and not
 
 import contextlib
 import datetime
+import errno
 import functools
 import itertools
 import json
@@ -237,7 +238,7 @@ def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) 
         for attempt in range(1, 1000):
             target = folder / (f"{base}.jsonl" if attempt == 1 else f"{base}-{attempt}.jsonl")
             try:
-                os.link(aside, target)
+                _name(aside, target)
             except FileExistsError:
                 continue
             _kept.append(target)
@@ -247,8 +248,21 @@ def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) 
         raise SanityError(f"the record could not be kept in {folder} ({why}); it is still in {source}") from None
     finally:
         if aside:
-            os.unlink(aside)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(aside)
     raise SanityError(f"no free name for {base} in {folder}; the record is still in {source}")
+
+
+def _name(aside: str, target: pathlib.Path) -> None:
+    """Gives a finished file its name unless that is taken (FileExistsError)."""
+    try:
+        os.link(aside, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # No hard links here: the name is taken first, and shows an empty file for the blink until it is replaced.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o666))
+        os.replace(aside, target)
 
 
 def whole_records(path: pathlib.Path) -> list[bytes]:
