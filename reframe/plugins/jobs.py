@@ -30,7 +30,8 @@ def in_slurm(job) -> bool:
 
 # Others on the nodes of this job, noted before and after the run. One line of a job script each; what fails is silent.
 _NOTE_OTHERS = (
-    f'timeout 10 squeue -h -t R -w "$SLURM_JOB_NODELIST" -o %A 2>/dev/null | grep -vx "$SLURM_JOB_ID" >> {OTHER_JOBS}'
+    'timeout 10 squeue -h -t R -w "$SLURM_JOB_NODELIST" -o %A 2>/dev/null'
+    f' | grep -vx "$SLURM_JOB_ID" >> {OTHER_JOBS} || true'
 )
 _NOTE_SHARING = (
     'export ISTHMUS_JOB_SHARING=$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null'

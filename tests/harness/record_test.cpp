@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -53,37 +52,23 @@ void expect_valid(const json& record) {
   EXPECT_TRUE(violations.empty()) << violations.front();
 }
 
-/// Variables of the environment in this scope.
-class Environment {
- public:
-  explicit Environment(std::map<std::string, std::string> variables) : variables_(std::move(variables)) {
-    for (const auto& [name, value] : variables_) setenv(name.c_str(), value.c_str(), 1);
-  }
-  ~Environment() {
-    for (const auto& [name, value] : variables_) unsetenv(name.c_str());
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  std::map<std::string, std::string> variables_;
-};
-
-TEST(Allocation, OutsideOfAJobThereIsNone) {
-  const Environment stray({{"SLURM_JOB_PARTITION", "main"}});  // salloc leaves such in a shell
-  EXPECT_TRUE(allocation_json().is_null());
-}
-
 TEST(Allocation, IsWhatSlurmSays) {
-  const Environment job({{"SLURM_JOB_ID", "7"},
-                         {"SLURM_JOB_ACCOUNT", "site"},
-                         {"SLURM_JOB_PARTITION", "main"},
-                         {"SLURM_JOB_NODELIST", "node[1-2]"},
-                         {"SLURM_JOB_NUM_NODES", "2"},
-                         {"SLURM_CPUS_ON_NODE", "64"},
-                         {"SLURM_GPUS_ON_NODE", "4(x2)"},
-                         {"ISTHMUS_JOB_SHARING", "OK"}});
-  const auto granted = allocation_json();
+  const auto within = [](const std::vector<std::pair<const char*, const char*>>& variables) {
+    for (const auto& [name, value] : variables) setenv(name, value, 1);
+    const auto record = record_of(spec_of("microbench/saxpy", {}, "pm"));
+    for (const auto& [name, value] : variables) unsetenv(name);
+    expect_valid(record);
+    return record["run"]["allocation"];
+  };
+  EXPECT_TRUE(within({{"SLURM_JOB_PARTITION", "main"}}).is_null()) << "outside of a job";
+  const auto granted = within({{"SLURM_JOB_ID", "7"},
+                               {"SLURM_JOB_ACCOUNT", "site"},
+                               {"SLURM_JOB_PARTITION", "main"},
+                               {"SLURM_JOB_NODELIST", "node[1-2]"},
+                               {"SLURM_JOB_NUM_NODES", "2"},
+                               {"SLURM_CPUS_ON_NODE", "64"},
+                               {"SLURM_GPUS_ON_NODE", "4(x2)"},
+                               {"ISTHMUS_JOB_SHARING", "OK"}});
   EXPECT_EQ(granted["account"], "site");
   EXPECT_EQ(granted["nodes"], "node[1-2]");
   EXPECT_EQ(granted["node_count"], 2);
@@ -91,7 +76,7 @@ TEST(Allocation, IsWhatSlurmSays) {
   EXPECT_TRUE(granted["gpus"].is_null()) << "no number";
   EXPECT_TRUE(granted["qos"].is_null());
   EXPECT_EQ(granted["exclusive"], false);
-  expect_valid(record_of(spec_of("microbench/saxpy", {}, "pm")));
+  EXPECT_EQ(within({{"SLURM_JOB_ID", "7"}, {"ISTHMUS_JOB_SHARING", "NO"}})["exclusive"], true);
 }
 
 TEST(Allocation, NumbersAreWrittenAsRanges) {
