@@ -55,7 +55,7 @@ void expect_valid(const json& record) {
 TEST(Allocation, IsWhatSlurmSays) {
   const auto within = [](const std::vector<std::pair<const char*, const char*>>& variables) {
     for (const auto& [name, value] : variables) setenv(name, value, 1);
-    const auto record = record_of(spec_of("microbench/saxpy", {}, "pm"));
+    const auto record = record_of(spec_of("fixture/saxpy", {}, "pm"));
     for (const auto& [name, value] : variables) unsetenv(name);
     expect_valid(record);
     return record["run"]["allocation"];

@@ -163,7 +163,9 @@ def test_time_limit(out_of_time, scheduler):
     expect(out_of_time[scheduler].finish(), "ran into its time limit (TIMEOUT)")
 
 
-def test_nothing_was_left_on_the_nodes():
+def test_nothing_was_left_on_the_nodes(out_of_time):
     """Of all that was killed above: no process of a job lives on."""
+    for session in out_of_time.values():
+        session.stop()
     wait_for("no job", lambda: not command("squeue", "-h"))
     wait_for("no process of a job", lambda: not command(ROOT / "tests/slurm/throwaway", "processes", CLUSTER))
