@@ -1,5 +1,8 @@
 """Faults of jobs, nodes, disks and people: nothing measured is lost, nothing is green, and one sentence says why."""
 
+import os
+import signal
+
 import pytest
 
 from conftest import CLUSTER, ROOT, Session, command, jobs, lost, other_job, small_disk, wait_for
@@ -59,7 +62,7 @@ def test_killed_step(hanging, scheduler):
 
 def test_killed_job_script(hanging, scheduler):
     session, job = hanging(scheduler)
-    command("pkill", "-KILL", "-f", f"{CLUSTER}/spool/node1/job{int(job):05}/slurm_script")
+    os.kill(int(command("pgrep", "-f", f"{CLUSTER}/spool/node1/job{int(job):05}/slurm_script")), signal.SIGKILL)
     expect(session.finish(), f"job {job} on node1 ended (FAILED) before it could note the exit code")
 
 
@@ -151,7 +154,7 @@ def test_shared_node_spoils_what_was_measured(start):
 
 def test_interrupted_session_keeps_what_was_measured(hanging):
     session, job = hanging()
-    session.process.send_signal(2)
+    session.process.send_signal(signal.SIGINT)
     session.finish()
     assert session.process.returncode != 0
     assert len(session.records) == 2
