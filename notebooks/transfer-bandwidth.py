@@ -1,12 +1,14 @@
 # %% [markdown]
 # # Transfer bandwidth
 #
-# How fast bytes move between the memories of one NVIDIA H200 host (PCIe 5 ×16) and between GPUs of one host (18 NVLinks
-# each), beside Figures 2 and 6 to 11 of "Evaluating Characteristics of CUDA Communication Primitives on High-Bandwidth
-# Interconnects" (Comm|Scope, ICPE 2019), which measured POWER9 and POWER8 with NVLink and Xeon with PCIe 3.
+# How fast bytes move between the memories of one NVIDIA H200 host (PCIe 5 ×16) and between GPUs of one host (18
+# NVLinks each), beside Figures 2 and 6 to 11 of "Evaluating Characteristics of CUDA Communication Primitives on
+# High-Bandwidth Interconnects" (Comm|Scope, ICPE 2019), which measured POWER9 and POWER8 with NVLink and Xeon with
+# PCIe 3.
 #
 # The records are in [`analysis/data`](../analysis/data/README.md), their figures in
-# [`published/commscope.csv`](../analysis/data/published/commscope.csv). Every number below is computed from these files.
+# [`published/commscope.csv`](../analysis/data/published/commscope.csv). Every number below is computed from these
+# files.
 
 # %%
 from pathlib import Path
@@ -52,16 +54,16 @@ warm = {
     for size in (64 * KiB, MiB, 32 * MiB)
 }
 Markdown(
-    f"Their Figure 2 shows that flushing strongly influences some transfers. Here a copy engine reads {min(warm.values()):.0%} "
-    f"to {max(warm.values()):.0%} as fast with the buffer in the caches as with it flushed: "
+    "Their Figure 2 shows that flushing strongly influences some transfers. Here a copy engine reads "
+    f"{min(warm.values()):.0%} to {max(warm.values()):.0%} as fast with the buffer in the caches as with it flushed: "
     + ("it hardly matters for page-locked memory." if max(warm.values()) < 1.15 else "it matters.")
 )
 
 # %% [markdown]
 # ## Figure 6: pageable memory
 #
-# A copy of pageable memory has two parts: the processor copies into page-locked buffers of the driver, the copy engine
-# reads these. The first is what bounds it.
+# A copy of pageable memory has two parts: the processor copies into page-locked buffers of the driver, the copy
+# engine reads these. The first is what bounds it.
 
 # %%
 figure, axes = figures.panels(2)
@@ -142,9 +144,9 @@ figures.curves(axes[1], {
 # %% [markdown]
 # ## Beside the paper
 #
-# Ratios are of the same size, 1 GiB, unless said; *intermediate* is 32 MiB. Between 4 KiB and 32 MiB the largest ratio
-# stands for all. The paper's remote processor is missing here (one NUMA node), and so are page faults of many host
-# threads, which its Figure 10 needs.
+# Ratios are of the same size, 1 GiB, unless said; *intermediate* is 32 MiB. Between 4 KiB and 32 MiB the largest
+# ratio stands for all. The paper's remote processor is missing here (one NUMA node), and so are page faults of many
+# host threads, which its Figure 10 needs.
 
 # %%
 middle = [size for size in sizes("pinned-gpu0/ce") if 4 * KiB <= size < 32 * MiB]

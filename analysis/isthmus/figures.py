@@ -46,16 +46,16 @@ def _quantities(axis, unit: str) -> None:
         if unit == "1":
             return f"{value:g}"
         factor, prefix = units.prefix_of(value)
-        return f"{value / factor:g} {prefix}{unit}"
+        return f"{value / factor:g} {prefix}{unit.removeprefix('1')}"
 
     axis.set_major_formatter(matplotlib.ticker.FuncFormatter(text))
 
 
-def _bytes_axis(axis, values) -> None:
-    """A logarithmic axis of sizes; a tick for each where there are few."""
+def _powers_axis(axis, values, of_bytes: bool) -> None:
+    """A logarithmic axis of sizes or counts; a tick for each where there are few."""
     chosen = sorted(set(values))
     chosen = chosen[:: math.ceil(len(chosen) / 8)] if chosen else []
-    axis.set_ticks(chosen, [matrix.byte_text(int(value)) for value in chosen])
+    axis.set_ticks(chosen, [matrix.byte_text(int(value)) if of_bytes else f"{value:g}" for value in chosen])
     axis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
@@ -64,15 +64,17 @@ def _legend(axes, count: int) -> None:
         axes.legend()
 
 
-def curves(axes, lines: dict[str, dict[float, float]], unit: str, *, title: str = "", log: bool = False) -> None:
-    """A line per name over sizes in bytes."""
+def curves(
+    axes, lines: dict[str, dict[float, float]], unit: str, *, title: str = "", log: bool = False, of_bytes: bool = True
+) -> None:
+    """A line per name over sizes in bytes, or over counts."""
     for index, (name, points) in enumerate(lines.items()):
         axes.plot(
             list(points), list(points.values()), label=name, color=COLOURS[index % len(COLOURS)],
             marker=_MARKERS[index % len(_MARKERS)], markersize=4,
         )  # fmt: skip
     axes.set_xscale("log", base=2)
-    _bytes_axis(axes.xaxis, [x for points in lines.values() for x in points])
+    _powers_axis(axes.xaxis, [x for points in lines.values() for x in points], of_bytes)
     if log:
         axes.set_yscale("log")
     else:
@@ -83,13 +85,21 @@ def curves(axes, lines: dict[str, dict[float, float]], unit: str, *, title: str 
 
 
 def bars(
-    axes, groups: dict[str, dict[str, float]], unit: str, *, title: str = "", log: bool = False, line: float | None = None
+    axes,
+    groups: dict[str, dict[str, float]],
+    unit: str,
+    *,
+    title: str = "",
+    log: bool = False,
+    line: float | None = None,
 ) -> None:
     """A group of bars per name, one for each key; `line` is drawn across."""
     names = list(dict.fromkeys(key for group in groups.values() for key in group))
     width = 0.8 / max(len(names), 1)
     for index, name in enumerate(names):
-        places = [g + (index - (len(names) - 1) / 2) * width for g, group in enumerate(groups.values()) if name in group]
+        places = [
+            g + (index - (len(names) - 1) / 2) * width for g, group in enumerate(groups.values()) if name in group
+        ]
         heights = [group[name] for group in groups.values() if name in group]
         drawn = axes.bar(places, heights, width, label=name, color=COLOURS[index % len(COLOURS)])
         if len(names) * len(groups) <= 16:
@@ -119,8 +129,8 @@ def stacked(axes, rows: dict[str, dict[str, float]], unit: str, *, title: str = 
     _quantities(axes.yaxis, unit)
     axes.grid(axis="x", visible=False)
     axes.set_title(title, loc="left")
-    if legend:
-        _legend(axes, len(parts))
+    if legend and len(parts) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "", upright: bool = True) -> None:

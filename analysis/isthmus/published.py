@@ -6,7 +6,7 @@ The files are CSV: `id`, `figure`, `place` (section or page), `machine`, `what`,
     value     the figure itself, and where it is another, on which side of `neutral`
     more, less, equal, at most
               a statement without a figure, of a ratio to `neutral`
-    context   of that hardware: it stands beside ours and is not judged
+    context   of that hardware or those programs alone: it stands beside ours and is not judged
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import pathlib
 
 from isthmus import Error, table
 
-#: Two figures within this are the same, a ratio within this of `neutral` is no difference.
-SAME, NEUTRAL = 0.10, 0.05
+#: Two figures within SAME are the same. Where `neutral` says what no effect is, two effects are the same within EFFECT
+#: of theirs or CLOSE, and one within NEUTRAL is none.
+SAME, EFFECT, CLOSE, NEUTRAL = 0.10, 0.25, 0.03, 0.05
 EXPECT = ("value", "more", "less", "equal", "at most", "context")
 UNITS = ("s", "B/s", "1/s", "1")
 #: What a comparison comes to, the best first.
-VERDICTS = ("holds", "same direction", "no effect here", "another value", "the opposite", "other hardware", "no record")
+VERDICTS = ("holds", "same direction", "no effect here", "another value", "the opposite", "not judged", "no record")
 _FIELDS = ("id", "figure", "place", "machine", "what", "low", "high", "unit", "neutral", "expect")
 
 
@@ -122,13 +123,14 @@ def judge(theirs: Figure, ours: float | None) -> str:
     if ours is None or not math.isfinite(ours):
         return "no record"
     if theirs.expect == "context":
-        return "other hardware"
+        return "not judged"
     if theirs.expect == "value":
         high = theirs.low if theirs.high is None else theirs.high
-        if theirs.low * (1 - SAME) <= ours <= high * (1 + SAME):
-            return "holds"
         if theirs.neutral is None:
-            return "another value"
+            return "holds" if theirs.low * (1 - SAME) <= ours <= high * (1 + SAME) else "another value"
+        effect = max(abs(theirs.low - theirs.neutral), abs(high - theirs.neutral))
+        if theirs.low - max(EFFECT * effect, CLOSE) <= ours <= high + max(EFFECT * effect, CLOSE):
+            return "holds"
         wanted = _side((theirs.low + high) / 2, theirs.neutral)
     else:
         if theirs.expect == "equal":
@@ -165,13 +167,13 @@ def markdown(rows: list[Row]) -> str:
 def sentence(rows: list[Row]) -> str:
     """Where they and we agree and where not, in words, from the rows."""
     counts = {verdict: [row for row in rows if row.verdict == verdict] for verdict in VERDICTS}
-    judged = len(rows) - len(counts["no record"]) - len(counts["other hardware"])
+    judged = len(rows) - len(counts["no record"]) - len(counts["not judged"])
     if not judged:
         parts = ["Nothing here can be judged"]
     else:
-        parts = [f"Of {judged} statements that can be compared, {len(counts['holds'])} hold here (figures within {SAME:.0%})"]
+        parts = [f"Of {judged} statements that can be compared, {len(counts['holds'])} hold here"]
         if counts["same direction"]:
-            parts.append(fx)
+            parts.append(f"{len(counts['same direction'])} more point the same way, with another figure")
     text = "; ".join(parts) + "."
     differ = [row for verdict in ("no effect here", "another value", "the opposite") for row in counts[verdict]]
     if differ:
@@ -183,7 +185,7 @@ def sentence(rows: list[Row]) -> str:
     elif judged:
         text += " None contradicts."
     for verdict, words in (
-        ("other hardware", "only stand beside each other, being of other hardware"),
+        ("not judged", "only stand beside each other, being of that hardware or those programs"),
         ("no record", "have no record here yet"),
     ):
         if counts[verdict]:
