@@ -145,6 +145,8 @@ def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "", 
 
 def heat(axes, cells: dict[tuple[str, str], float], unit: str, *, title: str = "", corner: str = "from \\ to") -> None:
     """A matrix of figures; (row, column) names the cell."""
+    if not cells:
+        return
     rows = sorted({row for row, _ in cells}, key=matrix.order)
     columns = sorted({column for _, column in cells}, key=matrix.order)
     values = [[cells.get((row, column), math.nan) for column in columns] for row in rows]

@@ -18,7 +18,7 @@ WANTED = (
     "share", "device", "cpu", "job", "driver",
 )  # fmt: skip
 #: What a selection may name beside the axes of a case.
-FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset", "ranks", "device", "cpu", "node")
+FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset", "ranks", "device", "cpu")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Reading:
     share: float | None
 
     def get(self, name: str):
-        return self.case[name] if name in self.case else self.axes.get(name)
+        return self.axes[name] if name in self.axes else self.case.get(name)
 
 
 class Readings:
@@ -82,7 +82,7 @@ class Readings:
         return statistics.median(each.median for each in self.found)
 
     def _alike(self, where: str, wanted: dict) -> None:
-        names = sorted({name for each in self.found for name in (*FIELDS, *each.axes)} - {"device", "cpu", "node"})
+        names = sorted({name for each in self.found for name in (*FIELDS, *each.axes)} - {"device", "cpu"})
         several = [n for n in names if len({str(each.get(n)) for each in self.found}) > 1]
         if several:
             asked = ", ".join(f"{name}={value}" for name, value in wanted.items())
