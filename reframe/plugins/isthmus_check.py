@@ -31,6 +31,7 @@ if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
 from isthmus import records
+from results_database import Fingerprinted
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
@@ -330,7 +331,7 @@ def naming(point):
         raise SanityError(f"{point}: {error}") from None
 
 
-class IsthmusCheck(IsthmusProgram):
+class IsthmusCheck(IsthmusProgram, Fingerprinted):
     """Runs cases of isthmus-bench and holds their records to everything that can be known about them.
 
     A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). Where it sets `varied`, there is a
@@ -433,6 +434,7 @@ class IsthmusCheck(IsthmusProgram):
             cases = records.read(path)
         except records.RecordError as error:
             raise SanityError(f"the record cannot be taken: {error}") from None
+        self.keep_fingerprint(cases)
         if cases:
             keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}")
         return cases
