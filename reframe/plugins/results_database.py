@@ -1,8 +1,8 @@
 """What ReFrame's own results database learns of a run beside the performance variables: the record's fingerprint.
 
 Each field is a loggable variable of the check, so it stands in the report, in the database and in the performance log,
-and ReFrame can show, group and filter by it. The names are those of `isthmus regress`. Two drivers, where the sessions ran
-with RFM_ENABLE_RESULTS_STORAGE=1 (and polars is installed, which ReFrame needs for this alone):
+and ReFrame can show, group and filter by it. The names are those of `isthmus regress`. Two drivers, where the sessions
+ran with RFM_ENABLE_RESULTS_STORAGE=1 (and polars is installed, which ReFrame needs for this alone):
 
     reframe --performance-compare='now-30d:now/now-30d:now/mean:/+driver' \\
       -E "driver == '580.159.04'" -E "driver == '570.86.10'"
