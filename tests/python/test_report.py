@@ -54,7 +54,8 @@ def test_the_committed_records_make_a_whole_page(tmp_path, capsys):
     assert f"{kept} records" in capsys.readouterr().out and len(text.encode()) < 10e6
     page = Page(text)
     expected = ["Summary", "NVIDIA H200", "From where to where", "transfer/ce: rate at 1GiB", "Provenance"]
-    for words in [*expected, "580.159.04", "Roofline", "Modes at super", "timer_coarse"]:
+    families = ["Other families", "stream/gpu0/triad bytes=512MiB memory=pool", "alloc: ", "fault/cpu/anonymous"]
+    for words in [*expected, *families, "580.159.04", "Roofline", "Modes at super", "timer_coarse"]:
         assert words in page.text
     plots = json.loads(re.search(r'id="plots">(.*?)</script>', text, re.DOTALL)[1])
     places = {attributes["id"] for tag, attributes in page.elements if attributes.get("class") == "plot"}
