@@ -572,6 +572,8 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
     }
     largest = max(parts, key=parts.__getitem__)
     lines = [f"{best.placement} with {best.staging} staging: {parts[largest] / sum(parts.values()):.0%} is {largest}"]
+    kernels = [f"{p.staging} {duration(p.phases['kernel'])}" for p in ranked if p.placement == best.placement]
+    lines.append(f"kernel by staging, {best.placement}: {', '.join(kernels)}")
     by = {}
     for each in ranked:
         by.setdefault(each.placement, each)
