@@ -196,6 +196,7 @@ def test_the_command_ranks_declared_and_profiled_programs(tmp_path, capsys):
     words = ["in=4GiB", "out=4GiB", "buffers=4GiB", "flops=2.1e9", "passes=10"]
     assert cli.main(["advise", "placement", str(H200), "--program", *words]) == 0
     assert capsys.readouterr().out == by_file
+    assert "kernel by staging, streamed: none " in by_file
     lines = by_file.splitlines()
     assert (
         lines[2].startswith("streamed") and "records, median error" in by_file and "it pays from 3 passes on" in by_file
