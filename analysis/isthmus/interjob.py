@@ -1,8 +1,9 @@
 """Batches of GPU jobs: `isthmus advise interjob FILE…` says when overlapping them is worth it, and how.
 
 From the phases of one job that ran alone (interjob/* records) a batch is predicted by letting its jobs pass through
-what they share: the threads that allocate, the one that queues, the device's streams, the one that releases. Each takes
-jobs in their order, and no more jobs hold memory than the depth allows. What the study measured stands beside it.
+what they share: the threads that allocate, the one that queues, the device's streams, the one that releases, and the
+driver, whose calls wait for each other. Each takes jobs in their order, and no more jobs hold memory than the depth
+allows. What the study measured stands beside it.
 
     isthmus advise interjob FILE…                         advice for each record, and the error of the prediction
     isthmus advise interjob FILE… --job in=64MiB out=16KiB flops=33.5e6 [jobs=16 allocation=pool host=pinned]
@@ -47,6 +48,14 @@ class Phases:
     release: float
     job: float
     wake: float = 0.0
+    #: To start a thread.
+    start: float = 0.0
+    #: Of `submit`, what the driver's calls take (None: all of it); the rest is the host's own work.
+    calls: float | None = None
+    #: How many times as long a call of the driver takes that had to wait for another thread's.
+    contention: float = 1.0
+    #: Copy in, kernel and copy out in memory that the job before used (None: as in new memory).
+    reused: tuple[float, float, float] | None = None
 
     @property
     def waits(self) -> float:
@@ -88,54 +97,113 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
         return Prediction("serial", 1, batch.jobs * phases.job, "everything")
     if mode not in MODES:
         raise ValueError(f"there is no mode {mode!r}: choose serial, {', '.join(MODES)}")
-    recycled, together = mode == "recycled", mode == "overlap_alloc"
-    waits_for_all = batch.allocation in SYNCHRONISING and not recycled
-    free = [0.0] * batch.threads  # when each allocating thread has time
-    submitting = releasing = 0.0
-    lanes = {"in": 0.0, "kernel": 0.0, "out": 0.0}
-    busy = dict.fromkeys(("allocating", "submitting", "in", "kernel", "out", "releasing"), 0.0)
-    submitted: list[float] = []
-    ended: list[float] = []
-    released: list[float] = []
+    return _Overlapped(phases, batch, mode, depth).run()
 
-    def begin_next():
-        """The next job up to the end of its last copy."""
-        nonlocal submitting
-        index = len(submitted)
-        # Memory: the first jobs' is fresh; where it is recycled, the others get what a job before them gave back.
-        thread = min(range(batch.threads), key=free.__getitem__)
-        start = max(free[thread], released[index - depth] if index >= depth else 0.0)
-        allocate = 0.0 if recycled and index >= depth else phases.allocate
-        free[thread] = start + allocate + phases.wake
-        begin = max(submitting, free[thread]) + phases.wake
-        submitting = begin + phases.submit
+
+class _Overlapped:
+    """Jobs on their way through the threads that allocate, the one that queues, the device's streams and the one that
+    releases. Calls of the driver take a lock, in the order in which they ask for it."""
+
+    def __init__(self, phases: Phases, batch: Batch, mode: str, depth: int):
+        self.phases, self.batch, self.mode, self.depth = phases, batch, mode, depth
+        # Chunks stay with the batch, but each job maps and unmaps them.
+        self.recycled = mode == "recycled" and batch.allocation != "chunked"
+        self.together = mode == "overlap_alloc"
+        self.waits_for_all = (batch.allocation in SYNCHRONISING or batch.host == "per-job") and not self.recycled
+        begin = phases.start * (batch.threads + 1)
+        self.free = [begin] * batch.threads  # when each allocating thread has time
+        self.submitting = self.releasing = begin
+        self.lock = self.device = 0.0  # until when it is held; until when it has work
+        self.lanes = {"in": 0.0, "kernel": 0.0, "out": 0.0}
+        self.allocated: list[float] = []
+        self.ended: list[float] = []
+        self.released: list[float] = []
+        self.busy = dict.fromkeys(("the driver", "submitting", "in", "kernel", "out", "releasing"), 0.0)
+
+    def run(self) -> Prediction:
+        phases, batch = self.phases, self.batch
+        while len(self.released) < batch.jobs:
+            asked, step = min(
+                (asked() for asked in (self.next_allocation, self.next_submission, self.next_release)),
+                key=lambda found: found[0],
+            )
+            step(asked)
+        end = self.releasing
+        if self.recycled:
+            held = min(self.depth, batch.jobs) * phases.release
+            end += held
+            self.busy["the driver"] += held
+        if self.together:
+            self.busy["stream"] = sum(self.busy.pop(lane) for lane in self.lanes)
+        return Prediction(self.mode, self.depth, end, max(self.busy, key=self.busy.__getitem__))
+
+    # Each gives the moment at which the next job comes to a step, and the step.
+
+    def next_allocation(self):
+        index = len(self.allocated)
+        if index >= self.batch.jobs or index >= len(self.released) + self.depth:
+            return math.inf, None
+        return max(min(self.free), self.released[index - self.depth] if index >= self.depth else 0.0), self.allocate
+
+    def next_submission(self):
+        index = len(self.ended)
+        if index >= len(self.allocated):
+            return math.inf, None
+        host = self.phases.submit - self._calls()
+        return max(self.submitting, self.allocated[index]) + self.phases.wake + host, self.submit
+
+    def next_release(self):
+        index = len(self.released)
+        if index >= len(self.ended):
+            return math.inf, None
+        return max(self.releasing, self.ended[index] + self.phases.tail) + self.phases.finish, self.release
+
+    def allocate(self, asked):
+        index = len(self.allocated)
+        thread = min(range(self.batch.threads), key=self.free.__getitem__)
+        # The first jobs' memory is new; where it is recycled, the others get what a job before them gave back.
+        took = 0.0 if self.recycled and index >= self.depth else self.phases.allocate
+        self.free[thread] = self._call(asked, took) + self.phases.wake
+        self.allocated.append(self.free[thread])
+
+    def submit(self, asked):
+        index, phases = len(self.ended), self.phases
+        self.submitting = self._call(asked, self._calls())
+        begin = max(asked, self.submitting - self._calls()) - (phases.submit - self._calls())
         at = begin + phases.lead
-        for lane, seconds in (("in", phases.copy_in), ("kernel", phases.kernel), ("out", phases.copy_out)):
-            start = max(at, max(lanes.values()) if together else lanes[lane])
-            at = lanes[lane] = start + seconds
-            busy[lane] += seconds
-        busy["allocating"] += allocate / batch.threads
-        busy["submitting"] += phases.submit
-        submitted.append(submitting)
-        ended.append(at)
+        reuses = self.recycled and index >= self.depth
+        seconds = phases.reused if reuses and phases.reused else (phases.copy_in, phases.kernel, phases.copy_out)
+        # New managed memory faults: the copy that fills it and kernels that fault are served one after the other.
+        one_by_one = self.together or (self.batch.allocation == "managed" and not reuses)
+        for lane, takes in zip(self.lanes, seconds, strict=True):
+            start = max(at, max(self.lanes.values()) if one_by_one else self.lanes[lane])
+            at = self.lanes[lane] = start + takes
+            self.busy[lane] += takes
+        self.busy["submitting"] += phases.submit
+        self.ended.append(at)
+        self.device = max(self.device, at)
 
-    for index in range(batch.jobs):
-        while len(submitted) < min(index + depth, batch.jobs):
-            begin_next()
-        release = 0.0 if recycled else phases.release
-        releasing = max(releasing, ended[index] + phases.tail) + phases.finish
-        if waits_for_all:
-            queued = [end for when, end in zip(submitted, ended, strict=True) if when <= releasing]
-            releasing = max(releasing, *queued)
-        releasing += release
-        busy["releasing"] += phases.finish + release
-        released.append(releasing)
-    if recycled:
-        releasing += min(depth, batch.jobs) * phases.release
-        busy["releasing"] += min(depth, batch.jobs) * phases.release
-    if together:
-        busy["stream"] = busy.pop("in") + busy.pop("kernel") + busy.pop("out")
-    return Prediction(mode, depth, releasing, max(busy, key=busy.__getitem__))
+    def release(self, asked):
+        took = 0.0 if self.recycled else self.phases.release
+        # A call that waits for the device keeps the lock meanwhile.
+        self.releasing = self._call(asked, took, self.device if self.waits_for_all else 0.0)
+        self.busy["releasing"] += self.phases.finish + took
+        self.released.append(self.releasing)
+
+    def _calls(self) -> float:
+        calls = self.phases.calls
+        return self.phases.submit if calls is None else min(calls, self.phases.submit)
+
+    def _call(self, asked: float, seconds: float, not_before: float = 0.0) -> float:
+        """The end of a call of the driver."""
+        if seconds == 0:
+            return max(asked, not_before)
+        if self.lock > asked:
+            seconds *= self.phases.contention
+        begin = max(asked, self.lock)
+        self.lock = max(begin, not_before) + seconds
+        self.busy["the driver"] += seconds
+        return self.lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +265,37 @@ def phases_of(case: dict) -> Phases:
     missing = [f"serial_{name}" for name in names if f"serial_{name}" not in found]
     if missing:
         raise records.RecordError(f"{label(case)} has no {', '.join(missing)}: it says nothing of a job alone")
-    return Phases(*(found[f"serial_{name}"] for name in names), wake=found.get("thread_wake", 0.0))
+    alone = Phases(
+        *(found[f"serial_{name}"] for name in names),
+        wake=found.get("thread_wake", 0.0),
+        start=found.get("thread_start", 0.0),
+        calls=found.get("calls_submit"),
+    )
+    reused = [found.get(f"reused_{name}") for name in ("in", "kernel", "out")]
+    return dataclasses.replace(
+        alone, contention=_contention(case, found), reused=None if None in reused else tuple(reused)
+    )
+
+
+def _contention(case: dict, found: dict[str, float]) -> float:
+    """How many times as long a call of the driver takes when it had to wait: such that jobs which only call, and copy
+    and compute nothing, take as long as their batch took. 1 where the record has no such batch."""
+    names = ("allocate", "submit", "release", "job")
+    if any(f"calls_{name}" not in found for name in (*names, "time")):
+        return 1.0
+    allocate, submit, release, job = (found[f"calls_{name}"] for name in names)
+    alone = Phases(allocate, submit, 0, 0, 0, 0, release, job, found["thread_wake"], found["thread_start"])
+    axes = case["axes"]
+
+    def seconds(contention):
+        tried = dataclasses.replace(alone, contention=contention)
+        return simulate(tried, batch_of(case), "overlap_all", axes["depth"]).seconds
+
+    low, high = 1 / 8, 8.0
+    for _ in range(20):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if seconds(middle) < found["calls_time"] else (low, middle)
+    return low
 
 
 def batch_of(case: dict) -> Batch:

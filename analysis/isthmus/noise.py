@@ -65,7 +65,7 @@ def write(path, found: list[Noise]) -> None:
 
 def mixed(opened: store.Store, condition: str) -> list[str]:
     """What was not the same in all jobs, so that they are no A/A run."""
-    fields = [name for name in store.FINGERPRINT if name not in ("boot", "uvm", "device")]
+    fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS, "device")]
     counts = ", ".join(f'count(DISTINCT nullif("{name}"::VARCHAR, \'\')) AS "{name}"' for name in fields)
     # Nodes may be unlike each other; a node may not become another.
     rows = opened.rows(f"SELECT node, gpus, {counts} FROM measurements WHERE {condition} GROUP BY node, gpus")

@@ -22,7 +22,7 @@ CEILING = 0.05  # and one of 5% is, however noisy the metric
 VERDICTS = ("regressed", "missing", "inconclusive", "improved", "changed", "new", "equivalent")
 WANTED = (
     *store.FINGERPRINT, *store.SERIES, "mode", "better", "median", "n_samples", "n_invalid", "node", "gpus", "job",
-    "spoilt", "error", "skipped", "verify", "system", "partition", "time", "dirty", "ecc_uncorrected",
+    "spoilt", "error", "skipped", "verify", "system", "partition", "time", "dirty", "ecc_uncorrected", "xids",
 )  # fmt: skip
 # What the machine was like during a job, compared as metrics: which way is better, what difference is of no interest.
 _HEALTH = {
@@ -35,6 +35,7 @@ _HEALTH = {
     "pcie_lanes": ("higher", 0, "min(pcie_width)"),
     "gpu_links": ("higher", 0, "min(links)"),
     "ecc_uncorrected": ("lower", 0, "max(ecc_uncorrected)"),
+    "xid_errors": ("lower", 0, "max(xids)"),
 }  # fmt: skip
 
 
@@ -210,7 +211,7 @@ def _health(opened: store.Store, side: str) -> list[tuple[series.Series, float]]
 def _differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[str]]:
     """Fields of the fingerprint in which the sides differ, but for those that were asked for; and a reboot."""
     asked_fields = set(re.findall(r"(?:^|,)\s*([\w.]+)=", asked))
-    fields = [name for name in store.FINGERPRINT if name not in ("boot", "uvm")]
+    fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS)]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
     with_side = f"(SELECT *, {side} AS side FROM measurements) WHERE side IS NOT NULL"
     by_side = {row["side"]: row for row in opened.rows(f"SELECT side, {lists} FROM {with_side} GROUP BY side")}
@@ -219,13 +220,23 @@ def _differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list
         values = [[value for value in by_side[s][name] or [] if value not in (None, "")] for s in ("A", "B")]
         if name not in asked_fields and values[0] != values[1] and all(values):
             found[name] = tuple(values)
-    uvm: dict[str, dict[str, set[str]]] = {"A": {}, "B": {}}
-    for where, text in opened.sql(f"SELECT DISTINCT side, uvm FROM {with_side} AND uvm IS NOT NULL").fetchall():
-        for name, value in (json.loads(text) or {}).items():
-            uvm[where].setdefault(name, set()).add(str(value))
-    for name in sorted(uvm["A"].keys() & uvm["B"].keys()):
-        if uvm["A"][name] != uvm["B"][name] and f"uvm.{name}" not in asked_fields:
-            found[f"uvm.{name}"] = (sorted(uvm["A"][name]), sorted(uvm["B"][name]))
+    for column in store.OBJECTS:
+        objects: dict[str, list[dict]] = {"A": [], "B": []}
+        for where, text in opened.sql(f"SELECT DISTINCT side, {column} FROM {with_side}").fetchall():
+            if text is not None:
+                objects[where].append(json.loads(text) or {})
+        if not (objects["A"] and objects["B"]):  # one side does not say
+            continue
+        # A variable that is not set is a setting, too; a parameter that a module lacks says nothing.
+        names = {name for those in objects.values() for each in those for name in each}
+        for name in sorted(names - {each.removeprefix(f"{column}.") for each in asked_fields}):
+            values = [{each.get(name) for each in objects[s]} for s in ("A", "B")]
+            if column == "uvm":
+                values = [each - {None} for each in values]
+            if values[0] != values[1] and all(values):
+                found[f"{column}.{name}"] = tuple(
+                    sorted("unset" if value is None else str(value) for value in each) for each in values
+                )
     return found, _reboots(opened, with_side)
 
 

@@ -298,7 +298,7 @@ def roofline(rows: list[dict], machine: dict) -> list[dict]:
 
 
 def _provenance(opened: store.Store) -> list[tuple[str, list[str]]]:
-    fields = [name for name in store.FINGERPRINT if name not in ("uvm", "boot")]
+    fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS)]
     lists = ", ".join(
         f'list_sort(list_distinct(list("{name}"::VARCHAR) FILTER ("{name}"::VARCHAR <> \'\'))) AS "{name}"'
         for name in fields

@@ -13,7 +13,7 @@ import numpy as np
 
 from isthmus import Error, matrix, records, statistics, store
 
-# Columns that a selection such as driver=570 may name, beside uvm.PARAMETER.
+# Columns that a selection such as driver=570 may name, beside uvm.PARAMETER and environment.VARIABLE.
 FIELDS = (*store.FINGERPRINT, "system", "partition", "node", "job", "file", "dirty")
 
 # A value that counts: measured, verified, and spoilt by nothing.
@@ -41,20 +41,21 @@ def condition(text: str) -> str:
             terms.append(f"(time >= {start} AND time < {start} + {length})")
         elif equals and field in FIELDS:
             terms.append(_equals(f'"{field}"::VARCHAR', value))
-        elif equals and field.startswith("uvm."):
-            terms.append(_equals(f"json_extract_string(uvm, {store.literal(_json_path(field[4:]))})", value))
+        elif equals and field.partition(".")[0] in store.OBJECTS and "." in field:
+            column, _, name = field.partition(".")
+            terms.append(_equals(f"json_extract_string({column}, {store.literal(_json_path(name))})", value))
         else:
             known = ", ".join(FIELDS)
             raise Error(
                 f"{records.shorten(part, 60)!r} selects nothing; write FIELD=VALUE, a day or a stretch FROM..TO; "
-                f"FIELD is one of {known}, uvm.PARAMETER"
+                f"FIELD is one of {known}, uvm.PARAMETER, environment.VARIABLE"
             )
     return "(" + (" AND ".join(terms) or "true") + ")"
 
 
 def _json_path(name: str) -> str:
     if not re.fullmatch(r"\w+", name):
-        raise Error(f"{records.shorten(name, 40)!r} is no name of a module parameter")
+        raise Error(f"{records.shorten(name, 40)!r} is no name of a module parameter or variable")
     return f'$."{name}"'
 
 

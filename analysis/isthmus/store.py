@@ -31,7 +31,7 @@ _THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 # What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
 # list, the objects of a list, of which only the fields are read that a query needs.
 _STATE = (
-    "STRUCT(pcie STRUCT(gen INTEGER, width INTEGER), ecc BOOLEAN, ecc_uncorrected BIGINT, mig BOOLEAN, "
+    "STRUCT(pcie STRUCT(gen INTEGER, width INTEGER), ecc BOOLEAN, ecc_uncorrected BIGINT, xids INTEGER[], mig BOOLEAN, "
     "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
     "throttle VARCHAR[])"
 )
@@ -39,7 +39,7 @@ _READ = {
     "schema": "VARCHAR",
     "run": {
         "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
-        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "INTEGER",
+        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "INTEGER", "environment": "JSON",
     },
     "devices": [{
         "name": "VARCHAR", "uuid": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
@@ -77,7 +77,7 @@ _READ = {
 
 # Warnings that spoil a whole record even where they name no samples: its figures are invalid, not slow. Ranks see each
 # other's processes on the device, so there a foreign process says nothing.
-SPOILING = ("throttled", "pcie_downtrained", "ecc_errors")
+SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors")
 _SPOILT = (
     "len(warnings) > 0 AND len(list_filter(warnings, lambda w: w.samples IS NULL AND "
     f"(w.code IN {SPOILING} OR (w.code = 'foreign_processes' AND ranks IS NULL)))) > 0"
@@ -120,7 +120,8 @@ FINGERPRINT = {
     "thp": "host.thp",
     "numa_nodes": "host.numa_nodes",
     "numa_balancing": "host.numa_balancing::VARCHAR",
-    "uvm": "host.uvm_parameters::VARCHAR",  # JSON: one parameter of the module is asked for as uvm.NAME
+    "uvm": "host.uvm_parameters::VARCHAR",
+    "environment": "run.environment::VARCHAR",
     "boot": "host.boot_id",
     "git": "run.git",
     "compiler": "build.compiler",
@@ -128,6 +129,8 @@ FINGERPRINT = {
     "code": "build.code",
     "mpi": "ranks.library",
 }
+# Of these, JSON objects; one parameter of the module, or one variable, is asked for as uvm.NAME or environment.NAME.
+OBJECTS = ("uvm", "environment")
 _CASE = {
     "file": "filename",
     "system": "coalesce(run.system, '')",
@@ -161,6 +164,8 @@ _CASE = {
     "memory_bandwidth": "list_min(list_transform(devices, lambda d: d.memory_bandwidth))",
     "fp32_rate": "list_min(list_transform(devices, lambda d: d.fp32_rate))",
     "throttle": _of_all("array_to_string(d.state_after.throttle, ',')"),
+    # Since the process began: the most of its records is what came up in all of them.
+    "xids": "list_max(list_transform(devices, lambda d: len(d.state_after.xids)))",
     "ecc_uncorrected": "list_max(list_transform(devices, lambda d: d.state_after.ecc_uncorrected))",
 }
 _METRIC = {

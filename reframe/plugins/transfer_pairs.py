@@ -16,7 +16,8 @@ class Pairs:
     needs: frozenset[str] = frozenset()  #: capabilities that the names do not tell
 
 
-HOST = ("pageable", "pinned", "registered", "wc")
+HOST = ("pageable", "pinned", "registered", "wc", "managed")
+COPIED_AT_HOME = ("pageable", "pinned", "registered", "managed")
 PEER = frozenset({"peer"})
 
 PAIRS = {
@@ -74,7 +75,7 @@ PAIRS = {
     "groups": Pairs("one to all, all to one, all to all, at once", ("*-all/*", "all-*/*"), gpus=2, tags=PEER),
     "host-to-host": Pairs("the host's threads, from each NUMA node to each", ("node*-node*/cpu",), gpus=0,
                           tags=frozenset({"host", "numa"})),
-    "runtime": Pairs("the runtime's own copies within the host", ("pageable-pinned/runtime", "pinned-pageable/runtime"),
+    "runtime": Pairs("the runtime's own copies within the host", tuple(f"{a}-{b}/runtime" for a in COPIED_AT_HOME for b in COPIED_AT_HOME),
                      tags=frozenset({"host"})),
 }  # fmt: skip
 

@@ -133,6 +133,9 @@ struct Telemetry {
   std::optional<bool> ecc, persistence, mig;
   std::optional<std::uint64_t> ecc_uncorrected;
   std::optional<std::string> vbios, gsp_firmware, compute_mode;
+  /// Critical errors (NVIDIA's Xid numbers) that the driver reported since this process first asked for this telemetry;
+  /// nullopt where it reports none to us.
+  std::optional<std::vector<unsigned>> xids;
   std::vector<std::string> throttle;        ///< reasons active now, such as "sw_power_cap"
   std::vector<std::string> links;           ///< one per active NVLink/xGMI link, "nvlink 26.562 GB/s"
   std::vector<unsigned> foreign_processes;  ///< pids of other processes with memory on this device

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/nvml.hpp"
@@ -84,6 +87,41 @@ std::vector<unsigned> foreign_processes(const Asker& ask) {
   return pids;
 }
 
+/// The driver's critical errors, counted from the first question on: it keeps none for those who come later.
+class XidWatch {
+ public:
+  explicit XidWatch(const Asker& ask) {
+    constexpr unsigned long long critical_xids = 8;  // nvmlEventTypeXidCriticalError
+    watching_ = ask.nvml().call("nvmlEventSetCreate", &events_) &&
+                ask.nvml().call("nvmlDeviceRegisterEvents", ask.device(), critical_xids, events_);
+  }
+  std::optional<std::vector<unsigned>> seen(const Asker& ask) {
+    struct {  // nvmlEventData_t
+      nvml::Device device;
+      unsigned long long type, xid;
+      unsigned gpu_instance, compute_instance;
+    } event{};
+    constexpr unsigned no_wait = 0;
+    constexpr std::size_t most = 1000;  // a chip that fails reports without end
+    while (watching_ && xids_.size() < most &&
+           ask.nvml().call("nvmlEventSetWait_v2", events_, static_cast<void*>(&event), no_wait))
+      xids_.push_back(static_cast<unsigned>(event.xid));
+    return watching_ ? std::optional(xids_) : std::nullopt;
+  }
+
+ private:
+  struct OpaqueEventSet* events_ = nullptr;  // for as long as the process lives
+  bool watching_ = false;
+  std::vector<unsigned> xids_;
+};
+
+std::optional<std::vector<unsigned>> xids(const Asker& ask) {
+  static std::mutex mutex;
+  static std::map<std::pair<const nvml::Library*, nvml::Device>, XidWatch> watches;
+  const std::lock_guard lock(mutex);
+  return watches.try_emplace({&ask.nvml(), ask.device()}, ask).first->second.seen(ask);
+}
+
 std::optional<std::string> compute_mode(const Asker& ask) {
   const auto mode = ask.number("nvmlDeviceGetComputeMode");
   if (!mode) return std::nullopt;
@@ -105,6 +143,7 @@ void ask_what_changes(const Asker& ask, Telemetry& t) {
   if (ask.nvml().call("nvmlDeviceGetTotalEccErrors", ask.device(), uncorrected, since_boot, &errors)) {
     t.ecc_uncorrected = errors;
   }
+  t.xids = xids(ask);
   t.throttle = throttle_reasons(ask);
   t.foreign_processes = foreign_processes(ask);
 }

@@ -44,6 +44,7 @@ json state_json(const std::optional<device::Telemetry>& state) {
           {"power_limit_default_w", or_null(state->power_limit_default_w)},
           {"ecc", or_null(state->ecc)},
           {"ecc_uncorrected", or_null(state->ecc_uncorrected)},
+          {"xids", state->xids ? json(*state->xids) : json(nullptr)},
           {"persistence", or_null(state->persistence)},
           {"mig", or_null(state->mig)},
           {"vbios", or_null(state->vbios)},

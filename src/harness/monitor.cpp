@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "harness/names.hpp"
 
@@ -77,6 +78,10 @@ void warn_about_state(CaseResult& result, const device::Telemetry& before, const
   } else if (after.ecc_uncorrected && *after.ecc_uncorrected > 0) {
     result.warn("ecc_errors", fmt::format("the device counts {} uncorrected memory errors", *after.ecc_uncorrected));
   }
+  if (after.xids && before.xids && after.xids->size() > before.xids->size())
+    result.warn("xid_errors",
+                fmt::format("the driver reported Xid {} on this device during the case; see the kernel's log",
+                            fmt::join(std::span(*after.xids).subspan(before.xids->size()), ", ")));
   auto foreign = before.foreign_processes;
   foreign.insert(foreign.end(), after.foreign_processes.begin(), after.foreign_processes.end());
   std::sort(foreign.begin(), foreign.end());

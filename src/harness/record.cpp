@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -29,6 +30,47 @@ json environment(std::initializer_list<const char*> names) {
     if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
   }
   return nullptr;
+}
+
+/// Variables that change what a runtime does, as far as they are set.
+json settings_in_environment() {
+  constexpr std::array names{"CUDA_VISIBLE_DEVICES",
+                             "CUDA_DEVICE_ORDER",
+                             "CUDA_DEVICE_MAX_CONNECTIONS",
+                             "CUDA_LAUNCH_BLOCKING",
+                             "CUDA_MODULE_LOADING",
+                             "CUDA_FORCE_PTX_JIT",
+                             "CUDA_MANAGED_FORCE_DEVICE_ALLOC",
+                             "CUDA_SCALE_LAUNCH_QUEUES",
+                             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+                             "CUDA_MPS_PIPE_DIRECTORY",
+                             "CUDA_INJECTION64_PATH",
+                             "ROCR_VISIBLE_DEVICES",
+                             "HIP_VISIBLE_DEVICES",
+                             "HIP_LAUNCH_BLOCKING",
+                             "HIP_HOST_COHERENT",
+                             "HIP_FORCE_DEV_KERNARG",
+                             "AMD_SERIALIZE_KERNEL",
+                             "AMD_SERIALIZE_COPY",
+                             "GPU_MAX_HW_QUEUES",
+                             "GPU_ENABLE_PAL",
+                             "HSA_XNACK",
+                             "HSA_ENABLE_SDMA",
+                             "HSA_ENABLE_PEER_SDMA",
+                             "HSA_ENABLE_INTERRUPT",
+                             "HSA_FORCE_FINE_GRAIN_PCIE",
+                             "HSA_OVERRIDE_GFX_VERSION",
+                             "HSA_TOOLS_LIB",
+                             "GLIBC_TUNABLES",
+                             "LD_PRELOAD",
+                             "MALLOC_ARENA_MAX",
+                             "MALLOC_TOP_PAD_",
+                             "MALLOC_MMAP_THRESHOLD_"};
+  json settings = json::object();
+  for (const char* name : names) {
+    if (const char* value = std::getenv(name); value != nullptr) settings[name] = value;
+  }
+  return settings;
 }
 
 std::string utc_time() {
@@ -215,6 +257,7 @@ json record_json(const RunIdentity& run, const CaseResult& result) {
                    {"node", node_name()},
                    {"job", environment({"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})},
                    {"process", run.process},
+                   {"environment", settings_in_environment()},
                    {"command", run.command},
                    {"wall", number_or_null(result.wall)},
                    {"overhead", number_or_null(result.wall - result.accounted)},

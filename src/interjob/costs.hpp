@@ -10,6 +10,15 @@
 
 namespace isthmus::interjob {
 
+/// How the memory of jobs behaves, beside what its calls take.
+struct Habits {
+  bool freeing_waits = false;  ///< for all that the device was given, and nobody else may call the driver meanwhile
+  bool faults = false;         ///< where it is new: copies into it and kernels are served one after the other
+  bool handed_on = true;       ///< `recycled` hands it on; else it is mapped for each job all the same
+  bool page_locked = false;    ///< host memory, whose calls are long and mostly not the driver's
+};
+Habits habits_of(std::span<const Request> requests);
+
 /// Seconds of one job's phases, run alone, and what was seen of batches of such jobs.
 struct Costs {
   double allocate = 0, submit = 0, in = 0, kernel = 0, out = 0, finish = 0, release = 0;
@@ -19,6 +28,7 @@ struct Costs {
     int batches = 0;
   };
   std::map<Mode, Seen> overlapped{};
+  Habits memory{};
   bool known() const noexcept { return job > 0; }
 };
 
@@ -43,7 +53,8 @@ struct ThreadCosts {
 };
 const ThreadCosts& thread_costs();
 
-/// Whether overlapping `jobs` jobs is worth it, and why.
+/// Whether overlapping `jobs` jobs is worth it, and why: no mode is expected to be as fast as its ideal, since the
+/// calls of a driver wait for each other and take longer where they had to.
 struct Verdict {
   bool overlap = false;
   std::string reason;

@@ -125,7 +125,8 @@ class Batch {
   device::Event base_;                      // what device times are counted from
   double base_seconds_ = 0, began_ = 0;     // that event, and the batch, on the host's clock
   bool three_streams_, overlapping_ = false;
-  std::unique_ptr<ChunkPool> chunks_;  // nullptr: no job asks for any
+  double kernel_end_ = 0, out_end_ = 0;  ///< of the last job that ended
+  std::unique_ptr<ChunkPool> chunks_;    // nullptr: no job asks for any
 
   std::mutex mutex_;
   Changes changed_;
@@ -248,11 +249,16 @@ void Batch::run_as_it_pays() {
 /// What jobs cost that ran serially, from `first` on.
 void Batch::learn(Costs& costs, std::size_t first) const {
   std::vector<Outcome> jobs;
-  for (std::size_t i = first; i < entries_.size(); ++i)
-    if (entries_[i].state == State::done) jobs.push_back(entries_[i].outcome);
+  std::vector<Request> requests;
+  for (std::size_t i = first; i < entries_.size(); ++i) {
+    const auto& entry = entries_[i];
+    if (entry.state == State::done) jobs.push_back(entry.outcome);
+    requests.insert(requests.end(), entry.requests.begin(), entry.requests.end());
+  }
   auto learnt = costs_of(jobs);
   if (!learnt.known()) return;
   learnt.overlapped = std::move(costs.overlapped);
+  learnt.memory = habits_of(requests);
   costs = std::move(learnt);
 }
 
@@ -677,6 +683,11 @@ void Batch::conclude(Entry& entry, device::Stream& stream) {
       outcome.in = span(entry.began, entry.in_done);
       outcome.kernel = span(entry.in_done, entry.kernel_done);
       outcome.out = span(entry.kernel_done, entry.out_done);
+      // What is queued in one stream waits there for the job before, which is no work of its own.
+      for (auto [phase, before] : {std::pair{&outcome.kernel, &kernel_end_}, std::pair{&outcome.out, &out_end_}}) {
+        phase->begin = std::min(std::max(phase->begin, *before), phase->end);
+        *before = phase->end;
+      }
     });
   }
   if (entry.failed()) {  // something of it may still run

@@ -21,7 +21,7 @@ struct Gpu {
   int fabric = 0;  // of GPUs that tell: NVLink joins those of one fabric
   unsigned chip_to_chip_links = 0;
 };
-Gpu complete{"GPU-complete", 0x1b}, mute{"GPU-mute", 0x1c}, instance{"MIG-instance", 0x1d};
+Gpu complete{"GPU-complete", 0x1b}, mute{"GPU-mute", 0x1c}, instance{"MIG-instance", 0x1d}, failing{"GPU-xid", 0x1e};
 Gpu for_links[] = {
     {"GPU-left", 0x41, 5, 16, 25000, {0x42, 0x42, 0x43}},
     {"GPU-right", 0x42, 5, 16, 25000, {0x41, inactive, 0x41}},
@@ -78,7 +78,7 @@ int nvmlSystemGetDriverVersion(char* text, unsigned length) {
   return success;
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, Gpu** gpu) {
-  for (Gpu* one : {&complete, &mute, &instance}) {
+  for (Gpu* one : {&complete, &mute, &instance, &failing}) {
     if (std::strcmp(uuid, one->uuid) == 0) return *gpu = one, success;
   }
   for (Gpu& one : for_links) {
@@ -218,6 +218,28 @@ int nvmlDeviceGetFieldValues(Gpu* gpu, int count, Value* values) {
   if (values->id == 164 && values->scope == 0) values->value = 26562, values->status = success;
   if (values->id == 86) values->value = 25000, values->type = 3, values->status = success;  // link 2, by its own field
   return success;
+}
+// Events: the GPU "GPU-xid" reports an error each second time it is asked, the complete one never does.
+struct EventSet {
+  Gpu* gpu;
+  int asked;
+};
+struct EventData {
+  Gpu* gpu;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+int nvmlEventSetCreate(EventSet** set) {
+  return *set = new EventSet{}, success;
+}
+int nvmlDeviceRegisterEvents(Gpu* gpu, unsigned long long types, EventSet* set) {
+  if (types != 8 || (gpu != &complete && gpu != &failing)) return not_supported;
+  return set->gpu = gpu, success;
+}
+int nvmlEventSetWait_v2(EventSet* set, EventData* data, unsigned milliseconds) {
+  constexpr int timeout = 10;
+  if (set->gpu != &failing || milliseconds != 0 || set->asked++ % 2 == 0) return timeout;
+  return *data = {set->gpu, 8, 79, ~0u, ~0u}, success;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(Gpu* gpu, unsigned* count, Process* processes) {
   if (gpu != &complete) return not_supported;

@@ -29,6 +29,7 @@ void expect_complete(const Telemetry& t) {
   EXPECT_DOUBLE_EQ(t.power_limit_default_w.value(), 700);
   EXPECT_EQ(t.ecc, true);
   EXPECT_EQ(t.ecc_uncorrected, std::uint64_t{1} << 33);
+  EXPECT_EQ(t.xids, std::vector<unsigned>{});
   EXPECT_EQ(t.persistence, true);
   EXPECT_EQ(t.mig, false);
   EXPECT_EQ(t.vbios, "96.00.AF.00.01");
@@ -43,12 +44,22 @@ void expect_nothing(const Telemetry& t) {
   EXPECT_FALSE(t.pcie_generation || t.pcie_width || t.pcie_generation_max || t.pcie_width_max);
   EXPECT_FALSE(t.sm_clock_hz || t.sm_clock_max_hz || t.memory_clock_hz || t.temperature_c || t.power_w);
   EXPECT_FALSE(t.power_limit_w || t.power_limit_default_w || t.ecc || t.persistence || t.mig || t.ecc_uncorrected);
-  EXPECT_FALSE(t.vbios || t.gsp_firmware || t.compute_mode);
+  EXPECT_FALSE(t.vbios || t.gsp_firmware || t.compute_mode || t.xids);
   EXPECT_TRUE(t.throttle.empty() && t.links.empty() && t.foreign_processes.empty());
 }
 
 TEST(Nvml, ReadsEveryFact) {
   expect_complete(telemetry_nvml("GPU-complete", "", library));
+}
+
+TEST(Nvml, CollectsCriticalErrorsFromTheFirstQuestionOn) {
+  Telemetry t = telemetry_nvml("GPU-xid", "", library);
+  EXPECT_EQ(t.xids, std::vector<unsigned>{});
+  refresh_nvml(t, "GPU-xid", "", library);
+  EXPECT_EQ(t.xids, std::vector<unsigned>{79});
+  refresh_nvml(t, "GPU-xid", "", library);
+  EXPECT_EQ(t.xids, (std::vector<unsigned>{79, 79}));
+  EXPECT_EQ(telemetry_nvml("GPU-complete", "", library).xids, std::vector<unsigned>{}) << "each device has its own";
 }
 
 TEST(Nvml, FindsADeviceByItsBusWhenTheUuidIsUnknown) {

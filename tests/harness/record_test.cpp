@@ -174,6 +174,19 @@ TEST(Record, SkipsForMemoryBeforeAllocating) {
   unsetenv("ISTHMUS_HOST_MEMORY");
 }
 
+TEST(Record, VariablesThatChangeTheRuntimeAreKept) {
+  setenv("HSA_XNACK", "1", 1);
+  setenv("HSA_ENABLE_SDMA", "", 1);  // set and empty is not unset
+  setenv("ISTHMUS_SECRET_TOKEN", "no business of a record's", 1);
+  const auto record = record_of(spec_of("fixture/saxpy"));
+  for (const char* name : {"HSA_XNACK", "HSA_ENABLE_SDMA", "ISTHMUS_SECRET_TOKEN"}) unsetenv(name);
+  expect_valid(record);
+  const auto& environment = record["run"]["environment"];
+  EXPECT_EQ(environment.value("HSA_XNACK", ""), "1");
+  EXPECT_EQ(environment.value("HSA_ENABLE_SDMA", "unset"), "");
+  EXPECT_FALSE(environment.contains("ISTHMUS_SECRET_TOKEN"));
+}
+
 TEST(Record, InterruptionsAreMarked) {
   auto c = context();
   c.sampling.samples = 3;

@@ -75,6 +75,45 @@ TEST(Judging, WeighsTheGainAgainstWhatThreadsCost) {
   EXPECT_FALSE(judge(kernel, {}, all, 64).overlap) << "there is next to nothing to hide";
 }
 
+TEST(Judging, CallsOfTheDriverWaitForEachOther) {
+  // An eighth of a job to allocate, as much to free: in theory half of the batch could be hidden.
+  const Options all{.mode = Mode::overlap_all};
+  const Costs calls{
+      .allocate = 1 * kMs, .submit = 0.1 * kMs, .in = 0.7 * kMs, .kernel = 0.7 * kMs, .release = 1 * kMs, .job = 3.5 * kMs};
+  EXPECT_LT(ideal(calls, Mode::overlap_all, 64, 3, 1).seconds, 64 * 1.1 * kMs + 4 * kMs);
+  const auto verdict = judge(calls, {}, all, 64);
+  EXPECT_FALSE(verdict.overlap) << verdict.reason;
+  EXPECT_NE(verdict.reason.find("the driver is busiest"), std::string::npos) << verdict.reason;
+  EXPECT_TRUE(judge(calls, {}, {.mode = Mode::recycled}, 64).overlap) << "it calls for the first jobs only";
+  Costs mapped = calls;
+  mapped.memory.handed_on = false;
+  EXPECT_FALSE(judge(mapped, {}, {.mode = Mode::recycled}, 64).overlap);
+  Costs locking = calls;
+  locking.memory.page_locked = true;
+  EXPECT_TRUE(judge(locking, {}, all, 64).overlap);
+}
+
+TEST(Judging, FreeingThatWaitsLetsNothingOverlapIt) {
+  Costs job{.allocate = 0.3 * kMs, .in = 2 * kMs, .kernel = 2 * kMs, .release = 0.3 * kMs, .job = 4.6 * kMs};
+  const Options alloc{.mode = Mode::overlap_alloc}, all{.mode = Mode::overlap_all};
+  EXPECT_TRUE(judge(job, {}, alloc, 64).overlap);
+  job.memory.freeing_waits = true;
+  EXPECT_FALSE(judge(job, {}, alloc, 64).overlap) << "only the calls could have been hidden";
+  EXPECT_TRUE(judge(job, {}, all, 64).overlap) << "copies run beside kernels all the same";
+  job.memory.faults = true;
+  EXPECT_FALSE(judge(job, {}, all, 64).overlap);
+}
+
+TEST(Judging, HabitsFollowFromTheRequests) {
+  const std::vector<Request> pool{{Kind::pool, 1}}, chunks{{Kind::pool, 1}, {Kind::chunked, 1}},
+      managed{{Kind::managed, 1}}, own_buffers{{Kind::vmm, 1}, {Kind::pinned, 1}}, plain{{Kind::device, 1}};
+  EXPECT_TRUE(habits_of(pool).handed_on);
+  EXPECT_FALSE(habits_of(chunks).handed_on);
+  EXPECT_TRUE(habits_of(managed).faults && habits_of(managed).freeing_waits);
+  EXPECT_TRUE(habits_of(own_buffers).page_locked);
+  EXPECT_TRUE(habits_of(plain).freeing_waits && !habits_of(plain).faults);
+}
+
 TEST(Judging, WhatWasSeenBeatsWhatIsExpected) {
   const Options all{.mode = Mode::overlap_all};
   Costs seen = kJob;

@@ -98,6 +98,36 @@ TEST_P(InterJob, AWrongResultIsFound) {
   EXPECT_GT(again.worst(), 1);
 }
 
+TEST_P(InterJob, ABatchThatLostJobsDoesNotCount) {
+  const auto results =
+      run_cases("interjob/conv2d", {}, {},
+                {"n=512", "jobs=6", "cap=90", "room=fail,wait", "mode=overlap_all", "allocation=pool"});
+  ASSERT_EQ(results.size(), 2u);
+  for (const auto& result : results) {  // no job ever fits
+    EXPECT_NE(complaint(result) == "", result.spec.choice("room") == "wait") << complaint(result);
+    const auto* time = result.find("overlap_all_time");
+    if (result.spec.choice("room") == "wait") continue;
+    ASSERT_NE(time, nullptr);
+    EXPECT_FALSE(time->samples.empty());
+    EXPECT_TRUE(time->valid().empty());
+    EXPECT_TRUE(std::ranges::any_of(result.warnings, [](const auto& each) { return each.code == "jobs_failed"; }));
+  }
+}
+
+TEST_P(InterJob, CallsAloneAndReusedMemoryAreMeasured) {
+  for (const char* host : {"pinned", "per-job", "pageable"}) {
+    const auto results =
+        run_cases("interjob/gemm", {}, {},
+                  {"n=128", "jobs=6", "mode=overlap_all", "allocation=managed", std::string("host=") + host});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_EQ(complaint(results[0]), "");
+    for (const char* metric : {"calls_allocate", "calls_submit", "calls_release", "calls_job", "calls_time",
+                               "reused_in", "reused_kernel", "reused_out"})
+      EXPECT_GT(value(results[0], metric), 0) << metric;
+    EXPECT_LT(value(results[0], "calls_job"), value(results[0], "serial_job")) << "they copied and computed";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Emulators, InterJob, testing::Values("warp=32", "warp=64,order=reverse"),
                          [](const auto& test) { return "Machine" + std::to_string(test.index); });
 

@@ -65,6 +65,8 @@ TEST_P(Transfers, TakeEveryOrderWidthAndGeometry) {
   expect_pass("transfer/gpu0-pinned/pack", {"bytes=96KiB", "row=16,512", "planes=1,4"}, 4);
   expect_pass("transfer/pinned-gpu0/pack", {"bytes=96KiB", "row=16,512", "planes=1,4"}, 4);
   expect_pass("transfer/gpu0-pinned/ce-batch", {"bytes=64KiB", "pieces=1,2,128"}, 3);
+  expect_pass("transfer/managed-gpu0/ce", {"bytes=1,1000,4KiB"}, 3);  // no whole pages needed: nothing is migrated
+  expect_pass("transfer/managed-managed/runtime", {"bytes=1,1000,4KiB"}, 3);
   expect_pass("transfer/managed-gpu0/prefetch-batch", {"bytes=96KiB", "pieces=1,7,1000"}, 3);
 }
 
@@ -124,6 +126,8 @@ TEST(Transfer, WithoutSupportIsSkippedWithTheReason) {
         Lack{"devices=2,peer=0", "transfer/all-all/ce", "no peer access"},
         Lack{"devices=1", "transfer/all-all/ce", "several GPUs"},
         Lack{"managed=0", "transfer/managed-gpu0/fault", "no managed memory"},
+        Lack{"managed=0", "transfer/managed-gpu0/ce", "no managed memory"},
+        Lack{"managed=0", "transfer/pinned-managed/runtime", "no managed memory"},
         Lack{"concurrent_managed=0", "transfer/managed-gpu0/prefetch", "at the same time"},
         Lack{"pageable_access=0", "transfer/system-gpu0/fault", "plain malloc memory"},
         Lack{"map_host=0", "transfer/mapped-gpu0/sm-read", "mapped host memory"}}) {

@@ -97,8 +97,50 @@ def test_with_depth_one_nothing_overlaps_and_deeper_is_no_slower(alone, batch, m
     one = interjob.simulate(alone, batch, mode, 1).seconds
     if mode != "recycled":
         assert one == pytest.approx(batch.jobs * alone.job)
-        deep = interjob.simulate(alone, batch, mode, depth).seconds
-        assert interjob.simulate(alone, batch, mode, depth + 1).seconds <= deep + 1e-9
+        assert interjob.simulate(alone, batch, mode, depth).seconds <= one + 1e-9
+
+
+@settings(max_examples=100, deadline=None)
+@given(phases, batches, st.sampled_from(["overlap_alloc", "overlap_all"]), st.integers(1, 5), st.floats(1, 4))
+def test_calls_of_the_driver_are_made_one_after_the_other(alone, batch, mode, depth, contention):
+    calls = alone.allocate + alone.submit + alone.release
+    took = interjob.simulate(alone, batch, mode, depth).seconds
+    assert took >= batch.jobs * calls - 1e-9
+    slowed = interjob.dataclasses.replace(alone, contention=contention)
+    assert interjob.simulate(slowed, batch, mode, depth).seconds >= batch.jobs * calls - 1e-9
+    # Work of the host's own needs no driver.
+    free = interjob.dataclasses.replace(alone, calls=0.0)
+    assert interjob.simulate(free, batch, mode, depth).seconds >= batch.jobs * (alone.allocate + alone.release) - 1e-9
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(1, 5), st.integers(2, 4))
+def test_contention_is_found_from_a_batch_of_calls(contention, depth):
+    calls = interjob.Phases(0.1, 0.02, 0, 0, 0, 0, 0.08, 0.25, wake=0.001, start=0.01, contention=contention)
+    batch = interjob.Batch(16, "vmm")
+    scale = 1e3 * MILLISECOND
+    took = interjob.simulate(calls, batch, "overlap_all", depth).seconds
+    case = record(
+        EVEN
+        | {"calls_allocate": 0.1, "calls_submit": 0.02, "calls_release": 0.08, "calls_job": 0.25}
+        | {"calls_time": took * scale, "thread_wake": 0.001, "thread_start": 0.01},
+        axes=AXES | {"allocation": "vmm", "depth": depth},
+    )
+    found = interjob.phases_of(case)
+    assert found.contention == pytest.approx(contention, rel=0.01)
+    assert found.calls == pytest.approx(0.02 * MILLISECOND)
+
+
+def test_memory_that_is_used_again_costs_what_it_costs_then():
+    alone = interjob.Phases(0, 0, 4, 3, 1, 0, 0, 8, reused=(1, 3, 1))
+    batch = interjob.Batch(10, "managed")
+    # Three jobs in new memory, whose copies and kernels wait for each other; seven kernels of 3 after that.
+    assert interjob.simulate(alone, batch, "recycled", 3).seconds == pytest.approx(3 * 8 + 7 * 3, abs=2)
+    assert interjob.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 8)
+    assert interjob.simulate(alone, interjob.Batch(10, "pool"), "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
+    case = record(EVEN | {"reused_in": 1.0, "reused_kernel": 2.0, "reused_out": 3.0})
+    assert interjob.phases_of(case).reused == pytest.approx((1e-3, 2e-3, 3e-3))
+    assert interjob.phases_of(record()).reused is None
 
 
 def test_known_batches():

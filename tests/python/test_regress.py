@@ -105,19 +105,23 @@ def test_rates_get_worse_downwards(tmp_path):
 def test_what_else_changed_is_named(tmp_path, capsys):
     cases = jobs_of(History(), 1, 8)
     for case in cases[8:]:
-        case["host"] |= {"kernel": "Linux 6.9", "uvm_parameters": {"uvm_perf_prefetch_enable": "0"}}
-        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 8}}
+        case["host"] |= {"kernel": "Linux 6.9", "uvm_parameters": {"uvm_perf_prefetch_enable": "0", "new": "1"}}
+        case["run"]["environment"] = {"HSA_XNACK": "1", "GPU_MAX_HW_QUEUES": "4"}
+        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 8}, "xids": [94]}
     for case in cases[:8]:
         case["host"] |= {"kernel": "Linux 6.8", "uvm_parameters": {"uvm_perf_prefetch_enable": "1"}}
-        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 16}}
+        case["run"]["environment"] = {"GPU_MAX_HW_QUEUES": "4"}
+        case["devices"][0]["state_after"] = {"pcie": {"gen": 5, "width": 16}, "xids": []}
     code, found, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     assert found["differences"] == {
         "kernel": [["Linux 6.8"], ["Linux 6.9"]],
         "pcie_width": [["16"], ["8"]],
         "uvm.uvm_perf_prefetch_enable": [["1"], ["0"]],
+        "environment.HSA_XNACK": [["unset"], ["1"]],
     }
     assert "changed too: pcie_width: 16 → 8" in capsys.readouterr().out
     assert code == 1 and results["machine pcie_lanes"]["verdict"] == "regressed"
+    assert results["machine xid_errors"]["verdict"] == "regressed"
 
 
 def boots(cases, before, after):
@@ -246,6 +250,7 @@ def test_differences_where_ratios_mean_nothing(tmp_path):
         ("driver=570.124.06", "driver=58*"),
         ("..2026-01-01T08:00", "2026-01-01T08:00.."),
         ("uvm.uvm_x=0", "uvm.uvm_x=1"),
+        ("environment.HSA_XNACK=0", "environment.HSA_XNACK=1"),
         ("driver=570,node=n0", "driver=580,node=n0"),
     ],
 )
@@ -253,6 +258,7 @@ def test_ways_to_say_the_sides(tmp_path, a, b):
     cases = jobs_of(History(step=0.05), 1, 8)
     for index, case in enumerate(cases):
         case["host"]["uvm_parameters"] = {"uvm_x": str(int(index >= 8))}
+        case["run"]["environment"] = {"HSA_XNACK": str(int(index >= 8))}
     folder = write(tmp_path / "r", cases)
     assert cli.main(["regress", str(folder), "--from", a, "--to", b]) == 1
 

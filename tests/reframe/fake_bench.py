@@ -65,6 +65,7 @@ MISBEHAVIOURS = {
 # What is moved between which memories; g and h are two GPUs, n and m two nodes.
 BETWEEN_GPUS = "ce ce-nopeer ce-batch ce-strided pack sm-read sm-write fault prefetch prefetch-batch"
 BOTH_WAYS = "ce-duplex ce-nopeer-duplex sm-read-duplex sm-write-duplex fault-duplex prefetch-duplex"
+COPIED_AT_HOME = ("pageable", "pinned", "registered", "managed")
 TRANSFERS = {
     "pageable-gpu{g}": "ce ce-duplex",
     "gpu{g}-pageable": "ce",
@@ -76,16 +77,15 @@ TRANSFERS = {
     "gpu{g}-wc": "ce sm-write",
     "mapped-gpu{g}": "sm-read sm-read-duplex chase",
     "gpu{g}-mapped": "sm-write",
-    "managed-gpu{g}": "fault fault-duplex prefetch prefetch-duplex prefetch-batch discard fault-latency",
-    "gpu{g}-managed": "fault prefetch prefetch-batch discard fault-latency",
+    "managed-gpu{g}": "ce ce-duplex fault fault-duplex prefetch prefetch-duplex prefetch-batch discard fault-latency",
+    "gpu{g}-managed": "ce fault prefetch prefetch-batch discard fault-latency",
     "system-gpu{g}": "fault fault-duplex fault-latency",
     "gpu{g}-system": "fault fault-latency",
     "gpu{g}-gpu{g}": "ce sm-read chase small-copy",
     "gpu{g}-gpu{h}": f"{BETWEEN_GPUS} {BOTH_WAYS} chase small-copy fault-latency",
     "all-gpu{g}": "ce sm-read",
     "gpu{g}-all": "ce sm-write",
-    "pageable-pinned": "runtime",
-    "pinned-pageable": "runtime",
+    **{f"{a}-{b}": "runtime" for a in COPIED_AT_HOME for b in COPIED_AT_HOME},
     "node{n}-node{m}": "cpu",
 }
 LATENCIES = ("chase", "small-copy", "fault-latency")

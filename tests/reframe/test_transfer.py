@@ -70,11 +70,11 @@ def test_pairs_of_gpus_where_several_are_stated(session, site, classes):
 def test_each_pair_has_a_variable(session, tmp_path):
     outcome = session(select=TO_GPU)
     assert outcome.green
-    for memory in ("pageable", "pinned", "registered", "wc"):
+    for memory in ("pageable", "pinned", "registered", "wc", "managed"):
         assert f"P: {memory}_gpu0_ce_rate: 0.25 B/s" in outcome.output
     [kept] = (tmp_path / "results").iterdir()
     assert "transfer_host-to-gpu-tiny" in kept.name
-    assert len(records.read(kept)) == 4
+    assert len(records.read(kept)) == 5
 
 
 def test_a_matrix_has_every_pair(session):
@@ -84,7 +84,7 @@ def test_a_matrix_has_every_pair(session):
         assert f"P: {pair}_ce_rate:" in outcome.output and f"P: {pair}_sm_read_rate:" in outcome.output
 
 
-@pytest.mark.parametrize("size, cases", [("default", 8), ("sweep", 12)])
+@pytest.mark.parametrize("size, cases", [("default", 10), ("sweep", 15)])
 def test_of_many_sizes_the_largest_is_shown(session, tmp_path, size, cases):
     outcome = session(select=f"Transfer.*=host-to-gpu.*{size}", fake="gpu:cuda", site=GPU)
     assert outcome.green
@@ -157,7 +157,7 @@ def test_records_that_do_not_match_the_list_are_red(session, fake, why):
 def test_a_size_that_is_missing_is_red(session):
     outcome = session(select=ALL_SIZES, fake="gpu:cuda,missing_point", site=GPU)
     assert not outcome.green
-    assert "7 records where 8 were asked for, 0 of transfer/wc-gpu0/ce bytes=1073741824" in outcome.output
+    assert "9 records where 10 were asked for, 0 of transfer/managed-gpu0/ce bytes=1073741824" in outcome.output
 
 
 def test_emulated_where_a_gpu_is_stated_is_red(session):

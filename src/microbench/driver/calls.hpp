@@ -12,6 +12,9 @@
 
 namespace isthmus::microbench::driver {
 
+/// Queues an empty kernel of one block, without much to carry.
+void launch_empty(device::Stream& stream);
+
 /// Samples the cost of one `call`. `settle` follows each reading and is in none.
 void sample_call(
     harness::Case& c, std::string name, const std::function<void()>& call, const std::function<void()>& settle = [] {});

@@ -2,7 +2,6 @@
 
 #include "harness/fresh_process.hpp"
 #include "microbench/driver/calls.hpp"
-#include "microbench/driver/empty_kernel.hpp"
 
 namespace isthmus::microbench::driver {
 namespace {

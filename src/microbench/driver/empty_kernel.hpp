@@ -22,9 +22,4 @@ void launch_empty(device::Stream& stream, const device::LaunchShape& shape, cons
 
 inline constexpr unsigned kThreads = 256;
 
-/// One block without much to carry.
-inline void launch_empty(device::Stream& stream) {
-  launch_empty(stream, {.grid = 1, .block = kThreads}, Argument<8>{});
-}
-
 }  // namespace isthmus::microbench::driver

@@ -2,7 +2,6 @@
 // one.
 
 #include "microbench/driver/calls.hpp"
-#include "microbench/driver/empty_kernel.hpp"
 
 namespace isthmus::microbench::driver {
 namespace {

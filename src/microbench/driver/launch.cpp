@@ -68,4 +68,9 @@ const Registration registration = [] {
 }();
 
 }  // namespace
+
+void launch_empty(device::Stream& stream) {
+  launch_empty(stream, {.grid = 1, .block = kThreads}, Argument<8>{});
+}
+
 }  // namespace isthmus::microbench::driver

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memory/parallel.hpp"
+#include "microbench/driver/calls.hpp"
 
 namespace isthmus::microbench::interjob {
 
@@ -124,7 +125,8 @@ void JobBatch::fill(void* to, const std::byte* from, std::size_t bytes) {
   });
 }
 
-pipeline::Job JobBatch::job(std::size_t index, pipeline::Kind kind, bool thorough) {
+pipeline::Job JobBatch::job(std::size_t index, pipeline::Kind kind, For what) {
+  const bool thorough = what == For::checks, calls_only = what == For::calls;
   const std::size_t which = index % wanted_.recipes.size();
   const Recipe& recipe = wanted_.recipes[which];
   Data& data = *data_[which];
@@ -145,7 +147,7 @@ pipeline::Job JobBatch::job(std::size_t index, pipeline::Kind kind, bool thoroug
                     : reinterpret_cast<float*>(data.outputs[slot].data());
   };
   job.in = [=, this, &recipe, &data](const pipeline::Work& work) {
-    if (!recipe.output().read) {  // what an earlier job left there
+    if (!recipe.output().read && !calls_only) {  // what an earlier job left there
       for (const auto element : elements(index, thorough))
         results(work.memory)[place(recipe.output(), element)] = kPoison;
     }
@@ -155,30 +157,36 @@ pipeline::Job JobBatch::job(std::size_t index, pipeline::Kind kind, bool thoroug
       if (!operand.read) continue;
       const std::byte* from = data.inputs[input++].data() + index * operand.step;
       if (own_host) {
-        fill(work.memory[operands + i], from, operand.bytes);
+        if (!calls_only) fill(work.memory[operands + i], from, operand.bytes);
         from = static_cast<const std::byte*>(work.memory[operands + i]);
       }
-      device::copy_async(work.memory[i], from, operand.bytes, work.stream);
+      device::copy_async(work.memory[i], from, calls_only ? sizeof(float) : operand.bytes, work.stream);
     }
   };
-  job.kernel = [&recipe, operands](const pipeline::Work& work) {
+  job.kernel = [=, &recipe](const pipeline::Work& work) {
+    if (calls_only) return driver::launch_empty(work.stream);
     recipe.queue(work.stream, work.memory.first(operands));
   };
   job.out = [=, &recipe](const pipeline::Work& work) {
-    device::copy_async(results(work.memory), work.memory[recipe.result], recipe.output().bytes, work.stream);
+    device::copy_async(results(work.memory), work.memory[recipe.result],
+                       calls_only ? sizeof(float) : recipe.output().bytes, work.stream);
   };
-  job.finish = [=, this](std::span<void* const> memory) { look(index, results(memory), thorough); };
+  if (calls_only) {
+    job.finish = [this](std::span<void* const>) { ++ended_; };
+  } else {
+    job.finish = [=, this](std::span<void* const> memory) { look(index, results(memory), thorough); };
+  }
   return job;
 }
 
-pipeline::Result JobBatch::run(pipeline::Kind kind, const pipeline::Options& options, bool thorough) {
+pipeline::Result JobBatch::run(pipeline::Kind kind, const pipeline::Options& options, For what, std::size_t first) {
   std::vector<pipeline::Job> jobs;
-  for (std::size_t i = 0; i < wanted_.jobs; ++i) jobs.push_back(job(i, kind, thorough));
+  for (std::size_t i = 0; i < std::min(first, wanted_.jobs); ++i) jobs.push_back(job(i, kind, what));
   ended_ = 0;
   auto result = pipeline::run(jobs, options);
   const auto failed = static_cast<std::size_t>(
       std::count_if(result.jobs.begin(), result.jobs.end(), [](const auto& each) { return each.failure != nullptr; }));
-  if (ended_ + failed < wanted_.jobs) worst_ = std::numeric_limits<double>::infinity();
+  if (ended_ + failed < jobs.size()) worst_ = std::numeric_limits<double>::infinity();
   return result;
 }
 

@@ -88,6 +88,19 @@ constexpr std::pair<const char*, double pipeline::Costs::*> kPhases[] = {{"alloc
                                                                          {"release", &pipeline::Costs::release},
                                                                          {"job", &pipeline::Costs::job}};
 
+/// Of jobs that take their memory and make their calls, but copy an element each and compute nothing: what the host's
+/// threads and the driver take where the device has nothing to do. First each call of a job alone, then a batch.
+constexpr std::pair<const char*, double pipeline::Costs::*> kCalls[] = {{"calls_allocate", &pipeline::Costs::allocate},
+                                                                        {"calls_submit", &pipeline::Costs::submit},
+                                                                        {"calls_release", &pipeline::Costs::release},
+                                                                        {"calls_job", &pipeline::Costs::job}};
+constexpr const char* kOverlappedCalls = "calls_time";
+/// Of a job alone in memory that the job before it used.
+constexpr std::pair<const char*, double pipeline::Costs::*> kReused[] = {{"reused_in", &pipeline::Costs::in},
+                                                                         {"reused_kernel", &pipeline::Costs::kernel},
+                                                                         {"reused_out", &pipeline::Costs::out}};
+constexpr std::size_t kReusingJobs = 4;
+
 /// Bytes and operations of a job, on average.
 struct Moved {
   double in = 0, out = 0, device = 0, flops = 0;
@@ -142,12 +155,13 @@ void run(Case& c, std::string_view jobs) {
   pipeline::Costs costs;  // what the library learns of these jobs, from batch to batch
   std::map<Mode, pipeline::Result> last;
   std::map<Mode, std::size_t> failed;
-  const auto one = [&](Mode mode, Kind of, bool thorough = false) {
+  using For = JobBatch::For;
+  const auto one = [&](Mode mode, Kind of, For what = For::time) {
     auto with = options;
     with.mode = mode;
-    if (of == kind && !thorough) with.costs = &costs;
-    if (thorough) with.force = true;  // or some mode might not be looked at
-    auto result = batch.run(of, with, thorough);
+    if (of == kind && what == For::time) with.costs = &costs;
+    if (what != For::time) with.force = true;  // or some mode might not be looked at
+    auto result = batch.run(of, with, what);
     failed[mode] = 0;
     for (const auto& each : result.jobs) {
       if (!each.failure) continue;
@@ -160,7 +174,7 @@ void run(Case& c, std::string_view jobs) {
     }
     return result;
   };
-  for (const Mode mode : modes) one(mode, kind, true);
+  for (const Mode mode : modes) one(mode, kind, For::checks);
   c.verify(
       fmt::format("every job of every batch: {} elements and, of one batch of each mode, more",
                   JobBatch::kQuickElements),
@@ -186,6 +200,12 @@ void run(Case& c, std::string_view jobs) {
     metrics.push_back(std::move(best));
     metrics.push_back(ratio(fmt::format("{}_of_ideal", prefix)));
   }
+  const bool predictable = cap == 0;  // jobs that wait for room are not foreseen
+  if (predictable) {
+    for (const auto& [metric, cost] : kCalls) metrics.push_back(seconds(metric));
+    metrics.push_back(seconds(kOverlappedCalls));
+    for (const auto& [metric, cost] : kReused) metrics.push_back(seconds(metric));
+  }
   c.sparing(10, 1);
   std::size_t round = 0;
   c.sample(metrics, [&] {
@@ -197,6 +217,9 @@ void run(Case& c, std::string_view jobs) {
     std::ranges::rotate(runs, runs.begin() + static_cast<std::ptrdiff_t>(round++ % runs.size()));
     for (const auto& [mode, of] : runs) {
       auto result = one(mode, of);
+      if (of == kind && failed[mode] > 0)
+        c.spoil("jobs_failed", fmt::format("{} of {} jobs found no memory, so the batch did less than was asked",
+                                           failed[mode], result.jobs.size()));
       if (of != kind) {
         device_serial = result.seconds;
       } else {
@@ -221,6 +244,18 @@ void run(Case& c, std::string_view jobs) {
       values.push_back(best);
       values.push_back(best / took);
     }
+    if (predictable) {
+      const auto calls = pipeline::costs_of(one(Mode::serial, kind, For::calls).jobs);
+      for (const auto& [metric, cost] : kCalls) values.push_back(calls.*cost);
+      values.push_back(one(Mode::overlap_all, kind, For::calls).seconds);
+      auto alone = options;
+      alone.mode = Mode::recycled;
+      alone.force = true;
+      alone.depth = 1;
+      const auto reusing = batch.run(kind, alone, For::time, kReusingJobs);
+      const auto reused = pipeline::costs_of(std::span(reusing.jobs).subspan(1));
+      for (const auto& [metric, cost] : kReused) values.push_back(reused.*cost);
+    }
     return values;
   });
 
@@ -242,10 +277,18 @@ void run(Case& c, std::string_view jobs) {
   }
 }
 
+/// What every case has.
 std::vector<std::string> metric_names() {
-  std::vector<std::string> names{"serial_time", "serial_peak", "device_serial_time", "serial_over_device",
-                                 "job_bytes",   "job_flops",   "thread_wake",        "thread_start"};
+  std::vector<std::string> names{"serial_time", "serial_peak", "job_bytes", "job_flops", "thread_wake", "thread_start"};
   for (const auto& [phase, cost] : kPhases) names.push_back(fmt::format("serial_{}", phase));
+  return names;
+}
+
+/// What depends on the modes and the memory.
+std::vector<std::string> other_names() {
+  std::vector<std::string> names{"device_serial_time", "serial_over_device", kOverlappedCalls};
+  for (const auto& [metric, cost] : kCalls) names.emplace_back(metric);
+  for (const auto& [metric, cost] : kReused) names.emplace_back(metric);
   for (const Mode mode : modes_of("all")) {
     for (const char* what : {"time", "speedup", "over_device", "ideal", "of_ideal", "peak", "failed"})
       names.push_back(fmt::format("{}_{}", name(mode), what));
@@ -273,6 +316,7 @@ Workload workload(std::string_view jobs) {
       .tags({"interjob"})
       .stagings({})
       .metrics(metric_names())
+      .observed(other_names())
       .axis(std::move(size))
       .axis(std::move(batch))
       .axis(std::move(allocation))

@@ -274,7 +274,7 @@ void run(Case& c, const Path& path) {
     const auto left = movement->left();
     if (!left) continue;
     c.observe({.name = "pages_moved", .unit = "1", .better = Better::higher, .timer = "none"}, *left);
-    if (*left < 0.99)
+    if (movement->moves_pages() && *left < 0.99)
       c.warn("pages_stayed", std::to_string(static_cast<int>(*left * 100)) +
                                  "% of the pages left the host when the GPU asked for them: it reads the rest there");
     break;

@@ -6,7 +6,9 @@
 #include <memory>
 
 #include "memory/host_cache.hpp"
+#include "memory/pages.hpp"
 #include "memory/parallel.hpp"
+#include "microbench/transfer/shared_pages.hpp"
 
 namespace isthmus::microbench::transfer {
 
@@ -107,6 +109,13 @@ Block::Block(End end, std::size_t bytes, HostOptions options) : end_(end), bytes
     data_ = static_cast<std::byte*>(device::malloc_device(bytes));
     return;
   }
+  if (end.memory == Memory::managed) {
+    const std::size_t page = memory::page_bytes();
+    managed_ = std::make_unique<SharedPages>(end, end, (bytes + page - 1) / page * page, options);
+    data_ = managed_->data();
+    bring_home();
+    return;
+  }
   const int node = end.memory == Memory::node ? end.index : options.numa_node;
   host_.emplace(host_kind(end.memory), bytes, memory::HostBlockOptions{node, options.pages});
   host_->touch();
@@ -114,7 +123,7 @@ Block::Block(End end, std::size_t bytes, HostOptions options) : end_(end), bytes
 }
 
 Block::~Block() {
-  if (host_) return;
+  if (on_host()) return;
   try {
     const device::Selected on(end_.index);
     device::free_device(data_);
@@ -127,11 +136,21 @@ std::byte* Block::device_data() const {
 }
 
 void Block::fill(const Pattern& pattern) {
-  write_pattern(data_, bytes_, pattern, host_.has_value());
+  write_pattern(data_, bytes_, pattern, on_host());
+}
+
+void Block::bring_home() {
+  if (!managed_) return;
+  device::Stream stream;
+  managed_->send_to(end_, stream);
+}
+
+std::optional<double> Block::share_away() const {
+  return managed_ ? managed_->share_off_host() : std::nullopt;
 }
 
 void Block::poison() {
-  if (host_) return memory::fill_host(data_, bytes_, std::byte{0xff});
+  if (on_host()) return memory::fill_host(data_, bytes_, std::byte{0xff});
   const device::Selected on(end_.index);
   device::Stream stream;
   device::fill_async(data_, 0xff, bytes_, stream);
@@ -139,7 +158,7 @@ void Block::poison() {
 }
 
 std::size_t Block::wrong(const Pattern& pattern, const WordMap& source) const {
-  if (end_.memory != Memory::write_combined) return count_wrong(data_, bytes_, pattern, source, host_.has_value());
+  if (end_.memory != Memory::write_combined) return count_wrong(data_, bytes_, pattern, source, on_host());
   // The CPU reads write-combined memory past its caches, at a hundredth of their speed; a GPU does not mind.
   const Block copied(gpu(device::selected()), bytes_, {});
   device::copy(copied.data(), data_, bytes_);
@@ -148,11 +167,12 @@ std::size_t Block::wrong(const Pattern& pattern, const WordMap& source) const {
 
 bool Block::flush() const {
   // Write-combined memory is in no cache.
-  return !host_ || end_.memory == Memory::write_combined || memory::flush_host_caches(data_, bytes_);
+  return !on_host() || end_.memory == Memory::write_combined || memory::flush_host_caches(data_, bytes_);
 }
 
 std::vector<std::string> Block::disagreements(const std::string& what) const {
   if (host_) return host_->disagreements(what);
+  if (managed_) return managed_->disagreements();
   const auto given = device::pointer_info(data_);
   if (given.kind == device::PointerKind::device && given.device == end_.index) return {};
   return {what + " is " + std::string(device::name(given.kind)) + " memory of device " + std::to_string(given.device) +

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,9 +38,12 @@ struct HostOptions {
   memory::Pages pages = memory::Pages::standard;
 };
 
+class SharedPages;
+
 class Block {
  public:
-  /// Throws device::Error. Host memory is touched, on the node asked for.
+  /// Throws device::Error, and harness::Skip where there is no managed memory. Host memory is touched, on the node
+  /// asked for; managed memory is of the selected device and lies on the host.
   Block(End end, std::size_t bytes, HostOptions options);
   ~Block();  ///< never throws
   Block(const Block&) = delete;
@@ -53,6 +57,10 @@ class Block {
   std::byte* device_data() const;
 
   void fill(const Pattern& pattern);
+  /// Brings managed pages that a device took away back to the host, and waits; other memory stays where it is.
+  void bring_home();
+  /// Share of managed pages that have left the host; nullopt of other memory, and where nobody can tell.
+  std::optional<double> share_away() const;
   /// Overwrites everything with 0xff bytes.
   void poison();
   /// Bytes that are not what they should be: word i of the pattern, or word `source(i)` of it where the transfer puts
@@ -63,9 +71,12 @@ class Block {
   std::vector<std::string> disagreements(const std::string& what) const;
 
  private:
+  bool on_host() const noexcept { return !end_.on_gpu(); }
+
   End end_;
   std::size_t bytes_;
   std::optional<memory::HostBlock> host_;
+  std::unique_ptr<SharedPages> managed_;
   std::byte* data_ = nullptr;
 };
 

@@ -119,6 +119,17 @@ class CopyMovement : public Movement {
     return lane;
   }
 
+  void reset() override {
+    source_->bring_home();
+    destination_->bring_home();
+  }
+  /// A device may take managed pages away while it copies.
+  bool repeats() const override { return from.memory != Memory::managed && to.memory != Memory::managed; }
+  std::optional<double> left() const override {
+    const auto first = source_->share_away(), second = destination_->share_away();
+    return first && second ? std::max(*first, *second) : first ? first : second;
+  }
+
   bool flush() const override { return source_->flush() && destination_->flush(); }
 
   std::size_t check() override {
@@ -143,7 +154,10 @@ class CopyMovement : public Movement {
   }
 
  private:
-  static bool is_pageable(const End& end) { return end.memory == Memory::pageable || end.memory == Memory::node; }
+  /// Or copied as pageable memory is, since the runtime may have to fetch its pages first.
+  static bool is_pageable(const End& end) {
+    return end.memory == Memory::pageable || end.memory == Memory::node || end.memory == Memory::managed;
+  }
 
   void prepare_packing() {
     if (from.on_gpu()) packed_source_.emplace(from, settings_.bytes, HostOptions{});

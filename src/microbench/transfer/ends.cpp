@@ -116,7 +116,8 @@ std::vector<Path> paths(const harness::Machine& machine) {
 
   for (int g = 0; g < machine.gpus; ++g) {
     // The host's memory and this GPU.
-    for (const auto host : {Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined})
+    for (const auto host :
+         {Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined, Memory::managed})
       each_way({host}, gpu(g), Initiator::ce);
     for (const auto initiator : {Initiator::ce_batch, Initiator::ce_strided, Initiator::pack}) {
       one_way({Memory::pinned}, gpu(g), initiator);
@@ -164,8 +165,10 @@ std::vector<Path> paths(const harness::Machine& machine) {
   }
 
   // Within the host.
-  one_way({Memory::pageable}, {Memory::pinned}, Initiator::runtime);
-  one_way({Memory::pinned}, {Memory::pageable}, Initiator::runtime);
+  constexpr std::array all_hosts{Memory::pageable, Memory::pinned, Memory::registered, Memory::managed};
+  for (const auto from : all_hosts) {
+    for (const auto to : all_hosts) one_way({from}, {to}, Initiator::runtime);
+  }
   for (const int from : machine.memory_nodes) {
     for (const int to : machine.memory_nodes) one_way({Memory::node, from}, {Memory::node, to}, Initiator::cpu);
   }

@@ -49,6 +49,8 @@ class Movement {
   virtual std::vector<std::string> disagreements() const { return {}; }
   /// Share of the pages that left their place in the last movement; nullopt where nobody can tell.
   virtual std::optional<double> left() const { return std::nullopt; }
+  /// Whether they should have.
+  virtual bool moves_pages() const { return false; }
   /// What was launched, for the record; nullopt without a kernel of note.
   virtual std::optional<Launched> kernel() const { return std::nullopt; }
 

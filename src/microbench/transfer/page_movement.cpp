@@ -40,6 +40,7 @@ class PageMovement : public Movement {
     return moved / memory::page_bytes() * (settings_.touch == Touch::write ? 1 : kWord);
   }
 
+  bool moves_pages() const override { return true; }
   bool crosses_link() const override { return initiator_ != Initiator::discard; }
 
   Lane lane() override {
