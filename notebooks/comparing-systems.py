@@ -36,8 +36,9 @@ def systems(*words):
 # ## Two processors
 #
 # The CPU's half of the memory families needs no GPU, so any two machines can be compared. Where the usual parameters
-# follow the machine (the arrays of `stream/*` its caches, threads its cores), cases are alike only when they are given
-# (`--set bytes=…`): what is not the same case is not compared.
+# follow the machine (the arrays of `stream/*` its caches, threads its cores), cases are alike only when they are
+# given (`--set bytes=…`): what is not the same case is not compared. `threads=0` are all cores: sixteen of the H200
+# host, two here.
 
 # %%
 command("compare", DATA / "h200", DATA / "cpu-only", "--workload", "latency/malloc-cpu/chase", "--metric", "latency")
@@ -59,18 +60,8 @@ for key in found[0].series:
     if other is not None and other.ratio:
         better = found[0].series[key].better
         ratios[names[key]] = other.ratio if better == "higher" else 1 / other.ratio
-ordered = sorted(ratios.items(), key=lambda item: item[1])
-figure, axes = figures.panels(1, width=9, height=0.17 * len(ordered) + 0.8)
-axes[0].barh(
-    range(len(ordered)), [value for _, value in ordered],
-    color=[figures.COLOURS[0] if value >= 1 else figures.COLOURS[3] for _, value in ordered],
-)  # fmt: skip
-axes[0].set_yticks(range(len(ordered)), [name for name, _ in ordered], fontsize=6)
-axes[0].set_xscale("log")
-axes[0].axvline(1, color="black", linewidth=0.8)
-axes[0].set_title("cpu-only over h200; to the right of 1 the small machine is better", loc="left")
-axes[0].grid(axis="y", visible=False)
-axes[0].margins(y=0.01)
+figure, axes = figures.panels(1, width=9, height=0.17 * len(ratios) + 0.8)
+figures.ratios(axes[0], ratios, title="cpu-only over h200; to the right of 1 the small machine is better")
 
 # %% [markdown]
 # ## Two GPUs and four

@@ -42,16 +42,10 @@ Markdown("\n".join(f"- driver {row['driver']}: {row['records']} records of {row[
 with store.open_store([ROUNDS], wanted=(*regress.WANTED, "mad")) as opened:
     found = [each for each in noise.measure(opened, step=0.03) if each.label.endswith((" rate", " latency"))]
 figure, axes = figures.panels(1, width=10, height=0.2 * len(found) + 0.8)
-order = sorted(found, key=lambda each: each.between)
-for offset, (name, values) in enumerate({
-    "between rounds": [each.between for each in order], "within a round": [each.within for each in order],
-}.items()):  # fmt: skip
-    axes[0].barh([i + 0.4 * offset for i in range(len(order))], values, 0.4, label=name, color=figures.COLOURS[offset])
-axes[0].set_yticks([i + 0.2 for i in range(len(order))], [each.label for each in order], fontsize=6)
-axes[0].set_title("standard deviation, share of the value", loc="left")
-axes[0].grid(axis="y", visible=False)
-axes[0].margins(y=0.01)
-axes[0].legend()
+figures.lying(axes[0], {
+    each.label: {"between rounds": each.between, "within a round": each.within}
+    for each in sorted(found, key=lambda each: each.between)
+}, title="standard deviation, share of the value")  # fmt: skip
 more = sum(each.between > each.within for each in found)
 Markdown(f"{more} of {len(found)} series vary more from round to round than from sample to sample within one.")
 

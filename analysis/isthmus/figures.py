@@ -39,7 +39,7 @@ def panels(columns: int = 1, *, rows: int = 1, width: float = 10.0, height: floa
     return figure, list(axes.flat)
 
 
-def _quantities(axis, unit: str) -> None:
+def _quantities(axis, unit: str, minor: bool = False) -> None:
     """Ticks with prefixes: 10 GB/s."""
 
     def text(value, _):
@@ -48,7 +48,7 @@ def _quantities(axis, unit: str) -> None:
         factor, prefix = units.prefix_of(value)
         return f"{value / factor:g} {prefix}{unit.removeprefix('1')}"
 
-    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(text))
+    (axis.set_minor_formatter if minor else axis.set_major_formatter)(matplotlib.ticker.FuncFormatter(text))
 
 
 def _powers_axis(axis, values, of_bytes: bool) -> None:
@@ -140,6 +140,42 @@ def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "", 
         medianprops={"color": COLOURS[3]}, orientation="vertical" if upright else "horizontal",
     )  # fmt: skip
     _quantities(axes.yaxis if upright else axes.xaxis, unit)
+    axes.set_title(title, loc="left")
+
+
+def ratios(axes, found: dict[str, float], *, title: str = "") -> None:
+    """A bar per name from 1 to its ratio, the largest on top; two colours tell above from below."""
+    ordered = sorted(found.items(), key=lambda item: item[1])
+    axes.barh(
+        range(len(ordered)), [value - 1 for _, value in ordered], left=1,
+        color=[COLOURS[0] if value >= 1 else COLOURS[3] for _, value in ordered],
+    )  # fmt: skip
+    axes.set_xscale("log")
+    _quantities(axes.xaxis, "1")
+    _quantities(axes.xaxis, "1", minor=True)
+    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.axvline(1, color="black", linewidth=0.8)
+    _lines_of_text(axes, [name for name, _ in ordered], title)
+
+
+def lying(axes, groups: dict[str, dict[str, float]], *, title: str = "") -> None:
+    """A group of bars per name, one for each key, lying; the last name is on top. Names may be long."""
+    names = list(dict.fromkeys(key for group in groups.values() for key in group))
+    width = 0.8 / max(len(names), 1)
+    for index, name in enumerate(names):
+        places = [
+            g + (index - (len(names) - 1) / 2) * width for g, group in enumerate(groups.values()) if name in group
+        ]
+        values = [group[name] for group in groups.values() if name in group]
+        axes.barh(places, values, width, label=name, color=COLOURS[index % len(COLOURS)])
+    _legend(axes, len(names))
+    _lines_of_text(axes, list(groups), title)
+
+
+def _lines_of_text(axes, names: list[str], title: str) -> None:
+    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.grid(axis="y", visible=False)
+    axes.margins(y=0.01)
     axes.set_title(title, loc="left")
 
 

@@ -86,8 +86,21 @@ def test_stacked_bars_stand_on_each_other_and_a_matrix_has_its_places():
     figures.pyplot.close(figure)
 
 
+def test_ratios_start_at_one_and_lying_bars_are_grouped():
+    figure, axes = figures.panels(2)
+    figures.ratios(axes[0], {"a": 2.0, "b": 0.5, "c": 1.0})
+    assert [(bar.get_x(), bar.get_width()) for bar in axes[0].patches] == [(1, -0.5), (1, 0.0), (1, 1.0)]
+    assert [text.get_text() for text in axes[0].get_yticklabels()] == ["b", "c", "a"]
+    figures.lying(axes[1], {"a": {"x": 1.0, "y": 2.0}, "b": {"y": 3.0}})
+    assert sorted(bar.get_width() for bar in axes[1].patches) == [1.0, 2.0, 3.0] and axes[1].get_legend()
+    figure.canvas.draw()
+    figures.pyplot.close(figure)
+
+
 def test_nothing_can_be_drawn():
     figure, axes = figures.panels()
     for draw in (figures.bars, figures.curves, figures.stacked, figures.heat):
         draw(axes[0], {}, "s")
+    for draw in (figures.ratios, figures.lying):
+        draw(axes[0], {})
     figures.pyplot.close(figure)
