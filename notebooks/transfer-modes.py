@@ -193,7 +193,9 @@ Markdown(
 # ## Beside the paper
 #
 # Means are over the seven workloads, of times relative to baseline. Kernels of vector_seq and conv3d are compared in
-# the paper's geometry, of which there are records at super.
+# the paper's geometry, of which there are records at super. There vector_seq works in shared memory; with its value
+# in a register (`reuse=register`) async took 44% less ([notes](../src/microbench/kernels/NOTES.md), no record kept).
+# The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first is taken.
 
 
 # %%
