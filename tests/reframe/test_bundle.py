@@ -100,7 +100,9 @@ def test_what_is_set_for_all_checks_holds_for_each(bundle, tmp_path):
 def test_a_stated_gpu_is_wanted_of_each(bundle):
     outcome = bundle(site=GPU)
     assert not outcome.green
-    assert "6 of 6 checks failed" in outcome.output and "the record is emulated" in outcome.output
+    assert "6 of 6 checks failed" in outcome.output and outcome.output.count("the record is emulated") == 1
+    assert "TransferModes %workload=saxpy %mode=baseline %size=tiny, " in outcome.output
+    assert "and 4 more:" in outcome.output
 
 
 def test_several_ranks(bundle):
