@@ -137,7 +137,7 @@ class Bundle(IsthmusCheck):
         folder = self._folder(member)
         folder.mkdir(exist_ok=True)
         member._current_partition, member._current_environ = self.current_partition, self.current_environ
-        member._stagedir = str(folder)
+        member._stagedir, member._rfm_dry_run = str(folder), self.is_dry_run()
         for name in SHARED:
             setattr(member, name, getattr(self, name))
         if hasattr(self, "build"):

@@ -106,10 +106,10 @@ def test_a_stated_gpu_is_wanted_of_each(bundle):
 
 
 def test_several_ranks(bundle):
-    outcome = bundle(selections="mpi tiny", select="RanksBundle", fake="ranks:2", site={}, programming=["mpi"])
+    outcome = bundle(selections="mpi tiny ce", select="RanksBundle", fake="ranks:2", site={}, programming=["mpi"])
     assert outcome.green
-    assert "no check of one process" in bundle(selections="mpi tiny", site={}, programming=["mpi"]).output
-    assert not bundle(selections="mpi tiny", select="RanksBundle", fake="ranks:3", site={}, programming=["mpi"]).green
+    assert "no check of one process" in bundle(selections="mpi tiny ce", site={}, programming=["mpi"]).output
+    assert not bundle(selections="mpi tiny ce", select="RanksBundle", fake="ranks:3", site={}, programming=["mpi"]).green
 
 
 def test_dry_run(bundle, tmp_path):
