@@ -137,7 +137,7 @@ class Bundle(IsthmusCheck):
         folder = self._folder(member)
         folder.mkdir(exist_ok=True)
         member._current_partition, member._current_environ = self.current_partition, self.current_environ
-        member._stagedir = str(folder)
+        member._stagedir, member._rfm_dry_run = str(folder), self.is_dry_run()
         for name in SHARED:
             setattr(member, name, getattr(self, name))
         if hasattr(self, "build"):
@@ -160,19 +160,20 @@ class Bundle(IsthmusCheck):
 
     @builtins.sanity_function
     def judge(self):
-        failures, skips, bounds = [], [], {}
+        failures, skips, bounds = {}, [], {}
         for member in self.members:
             try:
                 sn.evaluate(member.judge())
             except SanityError as error:
-                failures.append(f"{member.display_name}: {self._out_of_time(member)}{error}")
+                failures.setdefault(f"{self._out_of_time(member)}{error}", []).append(member.display_name)
             except SkipTestError as error:
                 skips.append(f"{member.display_name}: {error}")
             else:
                 self._take_figures(member, bounds)
         if failures:
-            number = f"{len(failures)} of {len(self.members)} checks failed: " if len(self.members) > 1 else ""
-            raise SanityError(number + "; ".join(failures))
+            number = sum(map(len, failures.values()))
+            reasons = "; ".join(f"{_some(names)}: {error}" for error, names in failures.items())
+            raise SanityError(f"{number} of {len(self.members)} checks failed: {reasons}")
         code = self._exit_code()
         if code != 0 and (end := jobs.abnormal_end(self.job)):
             raise SanityError(f"{end} after the last check")
@@ -195,3 +196,8 @@ class Bundle(IsthmusCheck):
 
     def keep_what_is_left(self):
         return "".join(member.keep_what_is_left() for member in getattr(self, "members", []) if member.stagedir)
+
+
+def _some(names: list[str]) -> str:
+    """What one reason, as a node that went down, did to."""
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")

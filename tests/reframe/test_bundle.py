@@ -100,14 +100,16 @@ def test_what_is_set_for_all_checks_holds_for_each(bundle, tmp_path):
 def test_a_stated_gpu_is_wanted_of_each(bundle):
     outcome = bundle(site=GPU)
     assert not outcome.green
-    assert "6 of 6 checks failed" in outcome.output and "the record is emulated" in outcome.output
+    assert "6 of 6 checks failed" in outcome.output and outcome.output.count("the record is emulated") == 1
+    assert "TransferModes %workload=saxpy %mode=baseline %size=tiny, " in outcome.output
+    assert "and 4 more:" in outcome.output
 
 
 def test_several_ranks(bundle):
-    outcome = bundle(selections="mpi tiny", select="RanksBundle", fake="ranks:2", site={}, programming=["mpi"])
+    outcome = bundle(selections="mpi tiny ce", select="RanksBundle", fake="ranks:2", site={}, programming=["mpi"])
     assert outcome.green
-    assert "no check of one process" in bundle(selections="mpi tiny", site={}, programming=["mpi"]).output
-    assert not bundle(selections="mpi tiny", select="RanksBundle", fake="ranks:3", site={}, programming=["mpi"]).green
+    assert "no check of one process" in bundle(selections="mpi tiny ce", site={}, programming=["mpi"]).output
+    assert not bundle(selections="mpi tiny ce", select="RanksBundle", fake="ranks:3", site={}, programming=["mpi"]).green
 
 
 def test_dry_run(bundle, tmp_path):
