@@ -23,7 +23,7 @@ import sys
 import numpy as np
 import yaml
 
-from isthmus import Error, cli, records, references, regress, series, statistics, store
+from isthmus import Error, cli, profile, records, references, regress, series, statistics, store
 
 FEWEST = 8  # jobs of a reference
 FALSE_ALARMS = 0.1  # of all figures of a night together
@@ -35,8 +35,8 @@ _CASE = ("workload", "version", "placement", "staging", "size", "preset", "ranks
 # between equal nodes (memory, VBIOS), sleep with an idle link (pcie_gen), or come with each build (git).
 _ONE = (
     "device", "runtime", "gsp_firmware", "pcie_width", "links", "ecc", "mig", "persistence", "compute_mode",
-    "power_limit", "cpu", "cores", "kernel", "os", "governor", "iommu", "thp", "numa_nodes", "numa_balancing", "uvm",
-    "flags", "code", "mpi",
+    "power_limit", "cpu", "cores", "kernel", "os", "governor", "iommu", "thp", "numa_nodes", "numa_balancing",
+    "uvm", "environment", "flags", "code", "mpi",
 )  # fmt: skip
 _WANTED = (*store.SERIES, *_KEYS, *_ONE, "mode", "better", "median", "node", "gpus", "job", "spoilt", "error",
            "skipped", "verify", "system", "time", "profiler", "vbios", "share")  # fmt: skip
@@ -102,7 +102,7 @@ def bounds(each: series.Series, tail: float, floor: float = regress.FLOOR) -> Re
     for (node, _), group in groups.items():
         nodes.setdefault(node, []).extend(group)
     told = {"unit": each.unit, "n": len(values), "nodes": len(nodes)}
-    counted = each.metric.startswith(references.PROFILED)
+    counted = each.metric.startswith(profile.PROFILED)
     if np.all(values == values[0]) and (counted or each.better is None):
         value = float(values[0])
         return Reference(value, 0.0, 0.0, interval=(value, value), **told)
@@ -150,6 +150,16 @@ def _called(group: dict) -> str:
     return ", ".join(filter(None, group.values()))
 
 
+def _settings(text: str) -> str:
+    """Variables of a runtime that are no matter of which job it was."""
+    settings = {
+        name: value
+        for name, value in (json.loads(text) or {}).items()
+        if not name.endswith(("_VISIBLE_DEVICES", "_PIPE_DIRECTORY"))
+    }
+    return " ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+
+
 def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
     """The fields that all jobs of a group share. Raises Error for one in which they differ."""
     lists = ", ".join(f'list_sort(list(DISTINCT nullif("{name}"::VARCHAR, \'\'))) AS "{name}"' for name in _ONE)
@@ -157,11 +167,14 @@ def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
     found = {}
     for name in _ONE:
         values = [value for value in row[name] or [] if value is not None]
+        if name == "environment":
+            values = sorted({_settings(value) or "none set" for value in values})
         if name == "uvm":  # sixty parameters: their hash
             values = [hashlib.sha256(value.encode()).hexdigest()[:8] for value in values]
         if len(values) > 1:
             shown = " and ".join(records.shorten(records.printable(value), 40) for value in values[:2])
-            choice = "choose days with --from 2026-11-01.." if name == "uvm" else f"choose with --from {name}=…"
+            field = f"{name}.NAME" if name in store.OBJECTS else name
+            choice = f"choose with --from {field}=…, or days"
             raise Error(f"jobs of {_called(group)} differ in {name} ({shown}): they are of no one machine; {choice}")
         if values:
             found[name] = values[0]
@@ -301,6 +314,13 @@ def _entry(each: series.Series, mode, told: dict[str, set], profiler: str) -> di
     return entry | ({"axes": axes} if axes else {})
 
 
+def _may_be_held(each: series.Series, profiler: str) -> bool:
+    """Of profiled runs only counts."""
+    if profiler:
+        return profile.is_held(each.metric, each.unit)
+    return not each.metric.startswith(profile.PROFILED)
+
+
 def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | None, runs: int, own=()) -> Made:
     """References from all jobs that fulfil a condition. Raises Error where no series has enough of them."""
     made, found = Made(), []
@@ -313,7 +333,7 @@ def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | N
         for profiler in profilers:
             wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {store.literal(profiler)}"
             every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
-            every = [each for each in every if each.metric.startswith(references.PROFILED) == bool(profiler)]
+            every = [each for each in every if _may_be_held(each, profiler)]
             enough = [each for each in every if each.jobs("A") >= FEWEST]
             names = series.labels(every)
             made.few |= {names[each.key]: each.jobs("A") for each in every if each.jobs("A") < FEWEST}

@@ -18,6 +18,7 @@ import re
 import yaml
 
 from isthmus import Error, records
+from isthmus.profile import PROFILED
 
 #: What an entry may choose cases by, beside `axes`: whole-string regular expressions.
 SELECTORS = (
@@ -28,9 +29,6 @@ _SHARES_ONLY = ("limit", "bytes_least")
 _BOUND = ("value", "lower", "upper", "unit")
 #: What was known when a reference was made; nothing is chosen by it.
 _TOLD = ("n", "nodes", "interval", "date", "fingerprint")
-
-#: Metrics of a profiled run that are counts, not times: only these are held to references there.
-PROFILED = "profiled_"
 
 
 class BadReference(Error):

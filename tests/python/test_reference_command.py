@@ -201,10 +201,9 @@ def test_counts_of_profiled_runs_are_exact(site, tmp_path):
     lines = []
     for line in path.read_text().splitlines():
         record = json.loads(line)
-        record["metrics"].append(
-            histories.SECOND
-            | {"name": "profiled_kernels", "unit": "1", "better": None, "samples": [12], "median": 12, "stop": "single"}
-        )
+        for name, unit in (("profiled_kernels", "1"), ("profiled_kernel_time", "s"), ("profiled_overlap", "1")):
+            seen = {"name": name, "unit": unit, "better": None, "samples": [12], "median": 12, "stop": "single"}
+            record["metrics"].append(histories.SECOND | seen)
         lines.append(json.dumps(record) + "\n")
     path.write_text("".join(lines))
     assert isthmus("update", records_, "--site", site, "--profiled", "--write") == 0
@@ -233,6 +232,15 @@ def test_mixed_fingerprints(site, tmp_path, capsys, field, value):
     records_ = kept(tmp_path, name="b.jsonl", **{field: value})
     sentence = refused(capsys, "update", records_, "--site", site)
     assert "differ in" in sentence and "choose with --from" in sentence and not list((site / "references").iterdir())
+
+
+def test_variables_that_change_a_runtime_are_part_of_the_fingerprint(site, tmp_path, capsys):
+    kept(tmp_path, run__environment={"HSA_XNACK": "1", "CUDA_VISIBLE_DEVICES": "0"})
+    records_ = kept(tmp_path, name="b.jsonl", run__environment={"HSA_XNACK": "1", "CUDA_VISIBLE_DEVICES": "1"})
+    assert isthmus("update", records_, "--site", site, "--write") == 0
+    assert "HSA_XNACK=1" in (site / "references/measured-local.yaml").read_text()
+    records_ = kept(tmp_path, name="b.jsonl", run__environment={"HSA_XNACK": "0"})
+    assert "differ in environment (HSA_XNACK=0 and HSA_XNACK=1)" in refused(capsys, "update", records_, "--site", site)
 
 
 def test_several_systems(site, tmp_path, capsys):

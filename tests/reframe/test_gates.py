@@ -231,6 +231,32 @@ def test_reference_that_cannot_hold_is_red(session, references, why):
     assert why in outcome.output
 
 
+MEASURED = """
+$index: [partition, arch, driver, compiler]
+$fingerprints:
+  "0a1b2c3d": {kernel: "0"}
+p:
+  fake:
+    "570[.]86[.]10":
+      none:
+        - workload: microbench/saxpy
+          version: 1
+          size: tiny
+          axes: {n: 1024}
+          metrics:
+            in: {value: 0.25, lower: null, upper: 0.1, unit: s, n: 8, nodes: 1, interval: [0.2, 0.3],
+                 date: "2026-11-21", fingerprint: "0a1b2c3d"}
+"""
+
+
+def test_references_as_they_are_made_from_records_hold(session):
+    assert session(fake="gpu:cuda", site=requiring("in"), references=MEASURED).green
+    outcome = session(fake="gpu:cuda,slow", site=GPU, references=MEASURED)
+    assert not outcome.green and "in=0.5 s, expected 0.25" in outcome.output
+    other_driver = MEASURED.replace("570", "580")
+    assert "no reference for 'in'" in session(fake="gpu:cuda", site=requiring("in"), references=other_driver).output
+
+
 def test_a_link_at_half_its_width_is_red_without_any_reference(session):
     assert session(fake="gpu:cuda,lanes:16", site=GPU).green
     outcome = session(fake="gpu:cuda,lanes:8", site=GPU)
