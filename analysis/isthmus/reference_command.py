@@ -17,13 +17,12 @@ import math
 import os
 import pathlib
 import re
-import runpy
 import sys
 
 import numpy as np
 import yaml
 
-from isthmus import Error, cli, profile, records, references, regress, series, statistics, store
+from isthmus import Error, cli, profile, records, references, regress, series, site_tree, statistics, store
 
 FEWEST = 8  # jobs of a reference
 FALSE_ALARMS = 0.1  # of all figures of a night together
@@ -57,19 +56,19 @@ def site_folder(site: str) -> pathlib.Path:
         if (home / site / "reframe.py").is_file():
             return home / site
     there = sorted({path.parent.name for home in homes for path in home.glob("*/reframe.py")})
-    raise Error(f"{records.shorten(site, 40)!r} is no site; there are {', '.join(there) or 'none'}")
+    hint = site_tree.did_you_mean(site, there)
+    raise Error(f"{records.shorten(site, 40)!r} is no site; there are {', '.join(there) or 'none'}{hint}")
 
 
 def partitions(folder: pathlib.Path) -> list[dict]:
     """Partitions of a site's reframe.py: {name, arch}, arch null where no GPU is stated."""
+    found = []
     try:
-        systems = runpy.run_path(str(folder / "reframe.py"))["site_configuration"]["systems"]
-        found = []
-        for system in systems:
+        for system in site_tree.load(folder / "reframe.py")["systems"]:
             for partition in system["partitions"]:
                 archs = [d.get("arch") for d in partition.get("devices", []) if d.get("type") == "gpu"]
                 found.append({"name": partition["name"], "arch": next(filter(None, archs), None)})
-    except Exception as error:  # whatever a person's Python does
+    except (AttributeError, KeyError, TypeError) as error:
         raise Error(f"{folder / 'reframe.py'}: no configuration ({type(error).__name__}: {error})") from None
     return found
 

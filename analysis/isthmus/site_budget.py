@@ -287,7 +287,7 @@ def choose(jobs: list[Job], per_job: float, budget: float | None) -> list[Job]:
 def _rank(job: Job, per_job: float, seen: set) -> tuple:
     cost = job.node_hours(per_job)
     tells = job.cases * (1 if job.kind in seen else FIRST_OF_ITS_KIND)
-    return -tells / cost if cost else -math.inf, cost, job.name, job.where
+    return -tells / cost if cost else -math.inf, cost, job.name, job.where, job.hash
 
 
 def show(jobs, chosen, others, per_job):

@@ -79,7 +79,8 @@ def _left_out() -> str:
     if bare:
         return f" ({', '.join(bare)} lists no environment)"
     if not any(stated_backend(partition) for partition in system.partitions):
-        return f" (no partition of {system.name} states a GPU, so checks that need one are left out)"
+        names = ", ".join(partition.fullname for partition in system.partitions)
+        return f" ({names}: no GPU is stated, so checks that need one are left out)"
     return ""
 
 

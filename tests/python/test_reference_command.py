@@ -263,8 +263,12 @@ def test_unknown_site(tmp_path, capsys):
 
 
 def test_a_configuration_that_does_not_run(site, capsys):
-    (site / "reframe.py").write_text("import no_such_module")
-    assert "no configuration" in refused(capsys, "check", "--site", site)
+    for text, why in (
+        ("import no_such_module", "cannot be read (ModuleNotFoundError"),
+        ("site_configuration = {'systems': [{}]}", "no configuration (KeyError"),
+    ):
+        (site / "reframe.py").write_text(text)
+        assert why in refused(capsys, "check", "--site", site)
 
 
 def test_a_file_of_that_name_that_a_person_wrote(site, tmp_path, capsys):

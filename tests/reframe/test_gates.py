@@ -331,7 +331,7 @@ def test_empty_selection_is_red(session):
 @pytest.mark.parametrize(
     "site, select, why",
     [
-        ({"features": []}, "TransferModes.*super", "no partition of s states a GPU"),
+        ({"features": []}, "TransferModes.*super", "s:p: no GPU is stated, so checks that need one are left out"),
         ({"environs": []}, "TransferModes", "s:p lists no environment"),
         (GPU, "no_such_check", "on this system; see what there is"),
     ],

@@ -90,8 +90,7 @@ def judge(script, partition):
     for name, value in partition.get("env_vars", []):
         assert f"export {name}={value}" in script
     launched = LAUNCHERS.get(partition["launcher"], partition["launcher"])
-    assert re.search(rf"^{launched}.* run .*--record record.jsonl$", script, re.MULTILINE)
-    assert script.rstrip().endswith("echo $? > exit_code")
+    assert re.search(rf"^{launched}.* run .*--record record.jsonl\necho \$\? > exit_code$", script, re.MULTILINE)
 
 
 def test_an_unknown_site_is_one_sentence(reframe_at):
