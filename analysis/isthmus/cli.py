@@ -19,7 +19,7 @@ COMMANDS = {
     "nodes": ("isthmus.nodes", "nodes and GPUs that are worse than their equals"),
     "compare": ("isthmus.compare", "systems side by side"),
     "score": ("isthmus.score", "one figure per system, for a procurement"),
-    "advise": ("isthmus.advise", "when overlapping batches of GPU jobs is worth it"),
+    "advise": ("isthmus.advise", "where buffers should live, and when overlapping batches of jobs is worth it"),
     "report": ("isthmus.report", "one HTML page of everything"),
     "table": ("isthmus.table", "medians of a few record files"),
     "levels": ("isthmus.levels", "cache levels from latencies of several sizes"),

@@ -36,6 +36,7 @@ import jobs
 import profilers
 import spack_build
 from isthmus import capabilities, profile, records, references
+from results_database import Fingerprinted
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
@@ -378,7 +379,7 @@ def naming(point):
         raise SanityError(f"{point}: {error}") from None
 
 
-class IsthmusCheck(IsthmusProgram):
+class IsthmusCheck(IsthmusProgram, Fingerprinted):
     """Runs cases of isthmus-bench and holds their records to everything that can be known about them.
 
     A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). Where it sets `varied`, there is a
@@ -504,6 +505,7 @@ class IsthmusCheck(IsthmusProgram):
                 raise SanityError(f"{end}{kept}") from None
             end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}, and " if code else ""
             raise SanityError(f"{end}the record cannot be taken: {error}{kept}") from None
+        self.keep_fingerprint(cases)
         if cases:
             self._keep(path, cases)
         return cases

@@ -243,7 +243,14 @@ def listing(gpus=1, nodes=1):
 
 
 def device(backend):
-    return {"backend": backend, "name": "fake", "uuid": None, "arch": "fake", "driver": "570.86.10", "runtime": None}
+    return {
+        "backend": backend,
+        "name": "fake",
+        "uuid": None,
+        "arch": "fake",
+        "driver": os.environ.get("FAKE_DRIVER", "570.86.10"),
+        "runtime": None,
+    }
 
 
 def host():
