@@ -116,7 +116,6 @@ def test_python_packages_are_those_of_pyproject(isthmus):
         name, _, versions = (arguments[0] or "").partition("@")
         if name.startswith("py-"):
             given[name] = versions.rstrip(":") or None
-    del given["py-pyyaml"]  # of the checks; there it comes with ReFrame
     assert given == wanted
 
 
@@ -134,14 +133,34 @@ def test_releases_are_the_tags(isthmus):
 @pytest.mark.parametrize(
     ("left_out", "tests", "says"),
     [
-        ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs the kernels"),
-        ("TRANSFER", "ON", "The tests are of all workloads, but transfer are left out"),
+        ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_MICROBENCH: leave both out or none"),
+        ("TRANSFER", "OFF", "ISTHMUS_WORKLOADS_REFERENCE needs ISTHMUS_WORKLOADS_TRANSFER: leave both out or none"),
+        ("MEMORY", "ON", "The tests are of all workloads, but memory are left out"),
     ],
 )
 def test_a_group_that_cannot_be_left_out_says_why(left_out, tests, says, tmp_path):
     options = ["-DISTHMUS_BACKEND=host", f"-DISTHMUS_TESTS={tests}", f"-DISTHMUS_WORKLOADS_{left_out}=OFF"]
     result = script("cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", *options)
     assert result.returncode != 0 and says in " ".join(result.stderr.split())
+
+
+def test_groups_use_nothing_of_groups_that_may_be_left_out(isthmus):
+    """Else a build without one of them does not link: what two share lies beside the folders, or CMake is told."""
+    build = (ROOT / "src/microbench/CMakeLists.txt").read_text()
+    group_of = {}
+    for group, folders in re.findall(r'^isthmus_workloads\((\w+) "[^"]*"\s+([\w\s]+)\)', build, re.MULTILINE):
+        group_of |= dict.fromkeys(folders.split(), group)
+    assert set(group_of.values()) == set(isthmus.workloads)
+    assert set(group_of) == {path.name for path in (ROOT / "src/microbench").iterdir() if path.is_dir()}
+    known = set(re.search(r"IN ITEMS ((?:\w+:\w+ ?)+)", build)[1].split())
+    for path in (ROOT / "src/microbench").rglob("*.[ch]pp"):
+        own = group_of.get(path.relative_to(ROOT / "src/microbench").parts[0])
+        for folder in re.findall(r'#include "microbench/(\w+)/', path.read_text()):
+            other = group_of[folder]
+            assert own == other or f"{own}:{other}" in known, f"{path.relative_to(ROOT)} uses {folder}"
+    for needs in known:
+        group, needed = needs.split(":")
+        assert any(a[0] == f"~{needed}" and k.get("when") == f"+{group}" for a, k in isthmus.directives("conflicts"))
 
 
 # --- the environments ---

@@ -67,9 +67,9 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
             with when(variant_of_python):
                 depends_on("python@3.10:")
                 depends_on("py-jsonschema@4.18:")
+                depends_on("py-pyyaml@6:")
         with when("+checks"):
             depends_on("py-reframe-hpc@4.10")
-            depends_on("py-pyyaml")
         with when("+analysis"):
             depends_on("py-duckdb@1.3:")
             depends_on("py-jinja2@3:")
@@ -86,6 +86,8 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     conflicts(
         "~microbench", when="+interjob", msg="batches of jobs are batches of its kernels: +interjob needs +microbench"
     )
+    conflicts("~driver", when="+interjob", msg="it measures calls as driver does: +interjob needs +driver")
+    conflicts("~transfer", when="+reference", msg="references use its blocks of memory: +reference needs +transfer")
     for group in WORKLOADS:
         conflicts(f"~{group}", when="+tests", msg=f"the tests are of all workloads: +tests needs +{group}")
     conflicts(
