@@ -77,7 +77,7 @@ _READ = {
 
 # Warnings that spoil a whole record even where they name no samples: its figures are invalid, not slow. Ranks see each
 # other's processes on the device, so there a foreign process says nothing.
-SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors")
+SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node")
 _SPOILT = (
     "len(warnings) > 0 AND len(list_filter(warnings, lambda w: w.samples IS NULL AND "
     f"(w.code IN {SPOILING} OR (w.code = 'foreign_processes' AND ranks IS NULL)))) > 0"

@@ -49,6 +49,16 @@ class MpiTransfer(IsthmusCheck):
         if self.size not in workload["sizes"]:
             self.valid_systems = []
 
+    @builtins.run_before("run")
+    def bind_ranks(self):
+        """A core for each rank; the record says where they ran, and two on one are red."""
+        launcher = self.job.launcher
+        option = {"srun": "--cpu-bind=cores", "mpirun": "--bind-to core", "mpiexec": "--bind-to core"}.get(
+            launcher.registered_name
+        )
+        if option and option not in launcher.options:
+            launcher.options.append(option)
+
     def required_metrics(self, point):
         return set(WORKLOADS[self.workload]["metrics"])
 

@@ -6,14 +6,17 @@ here that closes each. A check reads the record that isthmus-bench wrote and not
 
 import contextlib
 import datetime
+import errno
 import functools
 import itertools
+import json
 import math
 import os
 import pathlib
 import re
 import statistics
 import sys
+import tempfile
 import typing
 
 import reframe as rfm
@@ -21,7 +24,6 @@ import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
-import yaml
 from reframe.core.exceptions import ReframeError, SanityError
 from reframe.core.logging import getlogger
 from reframe.frontend.executors import Runner
@@ -30,7 +32,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
-from isthmus import records
+import jobs
+import profilers
+import spack_build
+from isthmus import capabilities, profile, records, references
 from results_database import Fingerprinted
 
 RECORD = "record.jsonl"
@@ -40,6 +45,8 @@ EXIT_CODE = "exit_code"
 LIMIT_SLACK = 1.05
 
 _kept = []  # record files of this session
+_umask = os.umask(0)
+os.umask(_umask)
 _started_in = pathlib.Path.cwd()  # while ReFrame loads a check, the working directory is the check's; set right below
 
 
@@ -53,6 +60,27 @@ def results_folder() -> pathlib.Path:
 
 
 # --- a session that selects nothing, and the place of the records ------------------------------------
+
+
+def _refuse_fallback():
+    """On a host that a site's file does not know, ReFrame takes a system of its own, `generic`, and runs there."""
+    current = runtime.runtime()
+    files = [source for source in current.site_config.sources if source != "<builtin>"]
+    if files and current.system.name == "generic":
+        raise ReframeError(
+            f"this machine is none of the systems in {files[-1]}; choose with --system, or add it to 'hostnames'"
+        )
+
+
+def _left_out() -> str:
+    """What the site states that may have left a selection empty."""
+    system = runtime.runtime().system
+    bare = [partition.fullname for partition in system.partitions if not partition.environs]
+    if bare:
+        return f" ({', '.join(bare)} lists no environment)"
+    if not any(stated_backend(partition) for partition in system.partitions):
+        return f" (no partition of {system.name} states a GPU, so checks that need one are left out)"
+    return ""
 
 
 def _gate_sessions():
@@ -69,13 +97,16 @@ def _gate_sessions():
     def runall(self, testcases, *args, **kwargs):
         global _started_in
         _started_in = pathlib.Path.cwd()
+        _refuse_fallback()
         if not testcases:
             raise ReframeError(
-                "nothing to run: no check matches this selection on this system; see what there is with -l"
+                f"nothing to run: no check matches this selection on this system{_left_out()}; "
+                "see what there is with -l"
             )
         try:
             return original(self, testcases, *args, **kwargs)
         finally:
+            _keep_what_is_left(testcases, self._printer)
             if _kept:
                 self._printer.info(f"Records: {len(_kept)} file(s) in {results_folder()}")
 
@@ -86,17 +117,25 @@ def _gate_sessions():
 _gate_sessions()
 
 
-# --- what a site states ------------------------------------------------------------------------------
+def _keep_what_is_left(testcases, printer):
+    """Of jobs on which ReFrame gave up before it asked a check."""
+    for case in testcases:
+        if isinstance(case.check, IsthmusCheck):
+            try:
+                case.check.keep_what_is_left()
+            except SanityError as error:
+                printer.error(f"{case.check.display_name}: {error}")
 
-_BACKEND_FEATURES = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd": "hip"}
+
+# --- what a site states ------------------------------------------------------------------------------
 
 
 def stated_backend(partition, environment=None) -> str | None:
     """cuda or hip where the site says which, gpu where it only says that there is one, else None."""
     features = list(partition.features) + list(environment.features if environment else [])
     for feature in features:
-        if feature in _BACKEND_FEATURES:
-            return _BACKEND_FEATURES[feature]
+        if feature in capabilities.BACKENDS:
+            return capabilities.BACKENDS[feature]
     gpus = [d for d in partition.devices if d.device_type == "gpu"]
     for gpu in gpus:
         if gpu.arch and gpu.arch.startswith(("sm_", "gfx")):
@@ -104,19 +143,12 @@ def stated_backend(partition, environment=None) -> str | None:
     return "gpu" if gpus or "gpu" in features else None
 
 
-_IMPLIED = {
-    "gpu": {"pageable", "pinned", "mapped", "direct"},  # no GPU lacks these
-    "hmm": {"system"},
-    "ats": {"system"},
-}
-
-
 def stated_capabilities(partition) -> set[str]:
     """Features and capabilities that the site states of a partition, and what follows from them."""
     stated = set(partition.features) | set(site_setting(partition, "capabilities", []))
     if stated_backend(partition):
         stated.add("gpu")
-    return stated.union(*(_IMPLIED.get(word, ()) for word in stated))
+    return capabilities.with_implied(stated)
 
 
 def stated_gpus(partition) -> int:
@@ -139,8 +171,6 @@ def site_setting(partition, name, default=None):
 
 # --- references --------------------------------------------------------------------------------------
 
-_SELECTORS = ("workload", "mode", "size", "partition", "driver")
-
 
 def references_folder() -> pathlib.Path | None:
     """references/ beside the site's configuration file; None where there is none (ReFrame's own configuration)."""
@@ -150,81 +180,75 @@ def references_folder() -> pathlib.Path | None:
     return None
 
 
-@functools.cache
-def load_references(folder: pathlib.Path | None) -> tuple:
-    """All entries of a site, as site-configs/generic/README.md describes them. What cannot be understood is refused:
-    an entry that is skipped would leave a figure without its bound."""
-    entries = []
-    for path in sorted(folder.glob("*.yaml")) if folder else []:
-        for number, entry in enumerate(yaml.safe_load(path.read_text(encoding="utf-8")) or [], 1):
-            where = f"{path.name}, entry {number}"
-            if not isinstance(entry, dict) or not isinstance(entry.get("metrics"), dict):
-                raise SanityError(f"{where}: not a mapping with 'metrics'")
-            unknown = set(entry) - {*_SELECTORS, "axes", "metrics"}
-            if unknown:
-                choices = ", ".join([*_SELECTORS, "axes"])
-                raise SanityError(f"{where}: unknown key {sorted(unknown)[0]!r}; choose from {choices}")
-            if not isinstance(entry.get("axes", {}), dict):
-                raise SanityError(f"{where}: 'axes' is not a mapping of an axis to its value")
-            for metric, bound in entry["metrics"].items():
-                if not isinstance(bound, list) or len(bound) != 4 or not isinstance(bound[0], (int, float)):
-                    raise SanityError(f"{where}: {metric} is not [value, lower, upper, unit]")
-            entries.append((where, entry))
-    return tuple(entries)
-
-
-def find_references(folder, case: dict[str, str], axes: dict | None = None) -> dict[str, tuple]:
-    """Bounds for one case: {metric: (value, lower, upper, unit)}. Selectors are whole-string regular expressions, but
-    axes are compared by value; two entries for one metric are refused, since which of them holds would be chance."""
-    found, origin = {}, {}
-    for where, entry in load_references(folder):
-        if any(not re.fullmatch(str(entry[s]), case.get(s) or "") for s in _SELECTORS if s in entry):
-            continue
-        if not _at_axes(entry.get("axes", {}), axes or {}, where):
-            continue
-        for metric, bound in entry["metrics"].items():
-            if metric in found:
-                raise SanityError(f"two references for {metric}: {origin[metric]} and {where}")
-            found[metric], origin[metric] = tuple(bound), where
-    return found
-
-
-def _at_axes(wanted: dict, axes: dict, where: str) -> bool:
-    """Whether a case has these values; an axis or a kind of value that it cannot have is refused, not passed over."""
-    for axis, value in wanted.items():
-        if axis not in axes:
-            raise SanityError(f"{where}: there is no axis {axis!r} here; choose from {', '.join(axes) or 'none'}")
-        if type(value) is not type(axes[axis]):
-            raise SanityError(f"{where}: axis {axis} is {value!r}, the record has values like {axes[axis]!r}")
-    return all(axes[axis] == value for axis, value in wanted.items())
+def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
+    """Bounds for one record: {metric: (value, lower, upper, unit)}; of a profiled run its counts only."""
+    found = references.find(references.load(folder), references.case_of(case, partition), case["axes"])
+    profiled = case["profiler"] is not None
+    found = {name: b for name, b in found.items() if name.startswith(profile.PROFILED) == profiled}
+    for name, bound in found.items():
+        if profiled and not profile.is_held(name, bound.unit):
+            raise references.BadReference(f"a reference for {name!r}: of a profiled run only counts are held to any")
+    return {name: bound.as_tuple() for name, bound in found.items()}
 
 
 # --- keeping records ---------------------------------------------------------------------------------
 
 
-def keep_record(source: pathlib.Path, name: str) -> pathlib.Path:
+def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) -> pathlib.Path:
     """Copies a record file into the results folder under a name of its own; never changes a file that is there.
 
-    The name appears with its contents complete, or not at all: written aside, then linked.
+    The name appears with its contents complete, or not at all: written aside, then linked. Sessions of several hosts
+    may write into one folder. `contents` are kept instead of what is in `source` where given.
     """
     folder = results_folder()
-    folder.mkdir(parents=True, exist_ok=True)
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     base = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{stamp}-{name}-{os.getpid()}")
-    aside = folder / f".{base}.part"
-    aside.write_bytes(source.read_bytes())
+    aside = None
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, aside = tempfile.mkstemp(prefix=f".{base}.", suffix=".part", dir=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(source.read_bytes() if contents is None else contents)
+            os.fchmod(descriptor, 0o666 & ~_umask)
+            os.fsync(descriptor)
         for attempt in range(1, 1000):
             target = folder / (f"{base}.jsonl" if attempt == 1 else f"{base}-{attempt}.jsonl")
             try:
-                os.link(aside, target)
+                _name(aside, target)
             except FileExistsError:
                 continue
             _kept.append(target)
             return target
+    except OSError as error:
+        why = error.strerror or error
+        raise SanityError(f"the record could not be kept in {folder} ({why}); it is still in {source}") from None
     finally:
-        aside.unlink()
-    raise SanityError(f"no free name for {base} in {folder}")
+        if aside:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(aside)
+    raise SanityError(f"no free name for {base} in {folder}; the record is still in {source}")
+
+
+def _name(aside: str, target: pathlib.Path) -> None:
+    """Gives a finished file its name unless that is taken (FileExistsError)."""
+    try:
+        os.link(aside, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # No hard links here: the name is taken first, and shows an empty file for the blink until it is replaced.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o666))
+        os.replace(aside, target)
+
+
+def whole_records(path: pathlib.Path) -> list[bytes]:
+    """Of a file that cannot be taken as a whole the lines that are records: what was measured before it was cut."""
+    whole = []
+    for line in path.read_bytes().split(b"\n"):
+        with contextlib.suppress(records.RecordError, UnicodeDecodeError):
+            records.parse(line.decode("utf-8"), where=path.name)
+            whole.append(line + b"\n")
+    return whole
 
 
 # --- the build ---------------------------------------------------------------------------------------
@@ -236,13 +260,18 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     descr = "build isthmus-bench"
     #: Path of a built isthmus-bench; empty: build one.
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
+    #: cmake, or spack: in a copy of the site's Spack environment (docs/spack.md).
+    build_with = builtins.variable(str, value="cmake")
     sourcesdir = None
     build_system = "CustomBuild"
     build_time_limit = "30m"
 
     @property
     def path(self) -> str:
-        return str(absolute(self.bench)) if self.bench else os.path.join(self.stagedir, "build/bin/isthmus-bench")
+        if self.bench:
+            return str(absolute(self.bench))
+        folder = spack_build.INSTALLED if self.build_with == "spack" else "build"
+        return os.path.join(self.stagedir, folder, "bin/isthmus-bench")
 
     @builtins.run_before("compile")
     def choose_backend(self):
@@ -250,6 +279,11 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
             self.build_system.commands = [f"test -x '{self.path}'"]
             return
         backend = stated_backend(self.current_partition, self.current_environ)
+        if self.build_with == "spack":
+            spack_build.prepare(self, backend, stated_architectures(self.current_partition))
+            return
+        if self.build_with != "cmake":
+            raise ReframeError(f"build_with is {self.build_with!r}: choose cmake or spack")
         command = [str(ROOT / "scripts/build"), "--build-dir", "build", "--target", "isthmus-bench"]
         if backend in ("cuda", "hip"):
             command += ["--backend", backend]
@@ -272,6 +306,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     """A run of isthmus-bench: the one that $ISTHMUS_BENCH names, else the one that this session builds."""
 
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
+    build_with = builtins.variable(str, value="cmake")  # the build's; here too, or ReFrame warns that -S finds no such
     if not os.environ.get("ISTHMUS_BENCH"):
         build = builtins.fixture(IsthmusBuild, scope="environment")
 
@@ -298,11 +333,24 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
             wanted = gpus if self.all_gpus else self.num_tasks_per_node or 1
             self.extra_resources.setdefault("gpu", {"num_gpus_per_node": wanted})
 
+    @builtins.run_before("run")
+    def watch_job(self):
+        jobs.prepare(self)
+
     def _exit_code(self) -> int:
         try:
             return int((pathlib.Path(self.stagedir) / EXIT_CODE).read_text())
         except (OSError, ValueError):
-            raise SanityError("the job ended before it could note the exit code (killed, or out of time)") from None
+            raise SanityError(jobs.unnoted_end(self.job, self.stagedir)) from None
+
+
+def numbers(ranges: str) -> set[int]:
+    """{0, 1, 2, 8} of "0-2,8"."""
+    found = set()
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
 
 
 # --- the base class ----------------------------------------------------------------------------------
@@ -340,6 +388,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     warning.
     """
 
+    #: nsys, ncu, rocprofv3, cupti or perf around each rank (docs/profiling.md); empty: none.
+    profiler = builtins.variable(str, value="")
     samples = builtins.variable(int, type(None), value=None)
     processes = builtins.variable(int, value=1)
     bench_options = builtins.variable(typ.List[str], value=[])
@@ -405,6 +455,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         if self.processes != 1:
             self.executable_opts += ["--processes", str(self.processes)]
         self.executable_opts += self.bench_options
+        if self.profiler:
+            profilers.wrap(self, RECORD)
 
     # Judging what came back, in order of what explains the most.
 
@@ -416,16 +468,30 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 for case in cases:
                     self._judge_case(case)
         code = self._exit_code()
+        if code != 0 and (end := jobs.abnormal_end(self.job)):
+            raise SanityError(f"{end}; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}")
         self._judge_number(points, code)
         if code != 0:
+            code = jobs.exit_code_in_words(code)
             raise SanityError(f"isthmus-bench ended with exit code {code}; see {self.stderr} in {self.stagedir}")
+        self._judge_company()
         self._publish(self._without_skips(points))
         return True
 
     def _read_record(self) -> list[dict]:
-        path = pathlib.Path(self.stagedir) / RECORD
+        stage = pathlib.Path(self.stagedir)
+        path = stage / RECORD
+        if self.profiler:
+            self._read_unprofiled(stage)
+            try:
+                profilers.amend(self.profiler, stage, RECORD)
+            except SanityError:
+                if path.exists():  # whatever became of the profile
+                    profilers.keep(stage, keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}"))
+                    self._is_kept = True
+                raise
         if not path.exists():
-            code = self._exit_code()
+            code = jobs.exit_code_in_words(self._exit_code())
             raise SanityError(
                 f"no record: isthmus-bench ended with exit code {code} and wrote none; "
                 f"see {self.stderr} in {self.stagedir}"
@@ -433,11 +499,57 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         try:
             cases = records.read(path)
         except records.RecordError as error:
-            raise SanityError(f"the record cannot be taken: {error}") from None
+            kept = self.keep_what_is_left()
+            code = self._exit_code()  # a job that was killed explains a line that was cut
+            if code and (end := jobs.abnormal_end(self.job)):
+                raise SanityError(f"{end}{kept}") from None
+            end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}, and " if code else ""
+            raise SanityError(f"{end}the record cannot be taken: {error}{kept}") from None
         self.keep_fingerprint(cases)
         if cases:
-            keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}")
+            self._keep(path, cases)
         return cases
+
+    def _read_unprofiled(self, stage):
+        """Keeps and judges what was measured without the profiler; a check whose profiler may not run is skipped."""
+        cases = profilers.unprofiled(stage)
+        if cases:
+            keep_record(stage / profilers.UNPROFILED, f"{self.current_partition.fullname}-{self.record_name()}")
+        for case in cases:
+            self._judge_case(case)
+        reason = profilers.refused(self.profiler, stage / profilers.FOLDER, cases)
+        if reason is None:
+            return
+        uses_gpu = any(case["devices"] and not case["emulated"] for case in cases)
+        if uses_gpu and self.profiler in stated_capabilities(self.current_partition):
+            raise SanityError(f"{reason}, but {self.current_partition.fullname} states {self.profiler}")
+        if not cases:
+            raise SanityError(f"{reason}; and without it isthmus-bench left no record, see {profilers.FOLDER}/")
+        self.skip(reason)
+
+    def _keep(self, path, cases):
+        """Keeps the record; where other jobs ran on the node, it says so of itself."""
+        contents = None
+        if others := jobs.others(self.stagedir):
+            told = f"other jobs ran on the node ({', '.join(others)})"
+            for case in cases:
+                case["warnings"].append({"code": "shared_node", "message": told, "samples": None})
+            contents = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases).encode()
+        kept = keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}", contents)
+        profilers.keep(pathlib.Path(self.stagedir), kept)
+        self._is_kept = True
+
+    def keep_what_is_left(self) -> str:
+        """Keeps what was measured before the check, or ReFrame, gave up on the job, and says how much that is."""
+        path = self.stagedir and pathlib.Path(self.stagedir) / RECORD
+        if self.is_dry_run() or getattr(self, "_is_kept", False) or not path or not path.exists():
+            return ""
+        whole = whole_records(path)
+        if not whole:
+            return ""
+        keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}", b"".join(whole))
+        self._is_kept = True
+        return f"; {len(whole)} whole before it are kept"
 
     def _by_point(self, cases) -> dict[Point, list[dict]]:
         """The records of each case that was asked for, one from every process."""
@@ -458,6 +570,36 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 end = f"; isthmus-bench ended with exit code {code}" if code else ""
                 raise SanityError(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
 
+    def _judge_company(self):
+        """Figures that other jobs had a part in are no figures of the node."""
+        others, where = jobs.others(self.stagedir), self.current_partition
+        if others and not site_setting(where, "shared_nodes", False):
+            raise SanityError(
+                f"other jobs ran on the node ({', '.join(others)}), which spoils what was measured: have "
+                f"{where.fullname} ask for nodes of its own (access: --exclusive), or state shared_nodes in its extras"
+            )
+
+    def _judge_grant(self, case):
+        """A scheduler that grants fewer GPUs than were asked for leaves the rest unmeasured."""
+        wanted = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)
+        granted = (case["run"].get("allocation") or {}).get("gpus")
+        if granted is not None and granted < wanted:
+            raise SanityError(f"the job was granted {granted} GPUs on {case['run']['node']}, {wanted} were asked for")
+
+    def _judge_ranks(self, case):
+        """Each rank has a GPU and cores of its own: two on one measure each other."""
+        taken = {}
+        for number, rank in enumerate(case.get("ranks", {}).get("each", [])):
+            gpu = None if case["emulated"] or self.is_native(case) else rank["device"]
+            for what, mine in (("GPU", {gpu} - {None}), ("processor", numbers(rank.get("cpus") or ""))):
+                theirs = taken.setdefault((rank["node"], what), {})
+                for one in sorted(mine & set(theirs)):
+                    raise SanityError(
+                        f"ranks {theirs[one]} and {number} are both bound to {what} {one} of {rank['node']}: have the "
+                        "launcher give each its own"
+                    )
+                theirs.update(dict.fromkeys(mine, number))
+
     def _judge_case(self, case):
         for field, asked in self.settled().items():
             if case.get(field) != asked:
@@ -467,6 +609,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             raise SanityError(f"the record is of {ranks} ranks, {self.num_tasks} were started")
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
+        self._judge_grant(case)
+        self._judge_ranks(case)
         self._judge_device(case)
         if case["skipped"]:
             return
@@ -528,6 +672,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             with naming(point):
                 figures = self._figures(point, cases)
                 names = [n for n in self.published or figures if n in figures] if point in shown else []
+                names += [n for n in figures if n.startswith(profile.PROFILED) and n not in names]
                 held = self._references(cases[0], figures, set(names))
             for metric in dict.fromkeys([*names, *held]):
                 value, unit = figures[metric]
@@ -546,7 +691,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def _figures(self, point, cases) -> dict[str, tuple]:
         """The metrics of one case, each the median over its processes, with its unit."""
         medians = [records.metrics(case) for case in cases]
-        required = self.required_metrics(point)
+        # Under a profiler no latch holds streams, so what needs one is not measured.
+        required = set() if self.profiler else self.required_metrics(point)
         for metrics in medians:
             for name in sorted(required - set(metrics)):
                 raise SanityError(f"the record lacks the metric {name!r}")
@@ -565,6 +711,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             raise SanityError(f"{name}: every sample is invalid ({spoilt})")
         if not math.isfinite(value):
             raise SanityError(f"{name} is {value}")
+        if name.startswith(profile.PROFILED):
+            return
         if name in (self.published or (name,)) and value <= 0 and metric["unit"] != "1":  # a share may be none
             raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")
         share, limit = metric.get("share"), metric.get("limit")
@@ -575,26 +723,42 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def _references(self, case, figures, shown) -> dict[str, tuple]:
         """Bounds of this case's figures; required of those that are shown."""
         partition = self.current_partition
-        selectors = {field: case.get(field) or "" for field in ("workload", "mode", "size")}
-        driver = case["devices"][0]["driver"] if case["devices"] else ""
-        found = find_references(
-            references_folder(), {**selectors, "partition": partition.name, "driver": driver or ""}, case["axes"]
-        )
+        try:
+            found = find_references(references_folder(), case, partition.name)
+            self._judge_unreferenced(case, set(figures) - set(found))
+        except references.BadReference as error:
+            raise SanityError(str(error)) from None
         required = site_setting(partition, "require_reference", False)
         required = shown if required is True else shown & set(required or [])
+        if self.profiler:
+            required = set()  # asked for, so no figure is held but counts
+        if required and (case["emulated"] or case["profiler"]):
+            what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
+            raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
         for name in sorted(required - set(found)):
             raise SanityError(f"no reference for {name!r}, and {partition.fullname} requires one")
         for name in sorted(set(found) - set(figures)):
             raise SanityError(f"a reference for {name!r}, which this case does not report")
-        if case["emulated"] or case["profiler"]:
-            what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
-            if required:
-                raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
+        if case["emulated"]:
             return {}  # such times mean nothing beside a reference
         for name, bound in found.items():
             if bound[3] != figures[name][1]:
                 raise SanityError(f"the reference for {name} is in {bound[3]!r}, the metric in {figures[name][1]!r}")
         return found
+
+    def _judge_unreferenced(self, case, metrics):
+        """Where no reference holds, the limit of the hardware does."""
+        if case["emulated"] or case["profiler"]:
+            return
+        partition = self.current_partition
+        stated = {name: site_setting(partition, name) for name in ("pcie", "links")}
+        stated = {name: value for name, value in stated.items() if value is not None}
+        selectors = references.case_of(case, partition.name)
+        for name, metric in records.metrics(case).items():
+            if name in metrics:
+                why = references.insane(references.load(references_folder()), metric, case, selectors, stated)
+                if why:
+                    raise SanityError(why)
 
     @builtins.run_after("performance")
     def nothing_dropped(self):

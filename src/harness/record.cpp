@@ -11,6 +11,7 @@
 #include <random>
 
 #include "build_info.hpp"
+#include "harness/allocation.hpp"
 #include "harness/case_runner.hpp"
 #include "harness/facts_json.hpp"
 #include "harness/host_facts.hpp"
@@ -231,7 +232,10 @@ std::string identity_text(const json& workload, const json& version, const json&
 json ranks_json(const RunIdentity& run) {
   json each = json::array();
   for (const auto& rank : run.ranks)
-    each.push_back({{"node", rank.node}, {"local_rank", rank.local_rank}, {"device", text_or_null(rank.device)}});
+    each.push_back({{"node", rank.node},
+                    {"local_rank", rank.local_rank},
+                    {"device", text_or_null(rank.device)},
+                    {"cpus", text_or_null(rank.cpus)}});
   return {{"count", run.ranks.size()}, {"library", run.ranks_library}, {"each", std::move(each)}};
 }
 
@@ -256,6 +260,7 @@ json record_json(const RunIdentity& run, const CaseResult& result) {
                    {"partition", environment({"ISTHMUS_PARTITION"})},
                    {"node", node_name()},
                    {"job", environment({"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})},
+                   {"allocation", allocation_json()},
                    {"process", run.process},
                    {"environment", settings_in_environment()},
                    {"command", run.command},

@@ -16,6 +16,7 @@ struct RankFacts {
   std::string node;
   int local_rank = 0;
   std::string device;  ///< uuid; empty: none
+  std::string cpus;    ///< logical processors that it may run on, "0-3,8"
 };
 
 /// What all records of one invocation share.

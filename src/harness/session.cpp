@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "harness/allocation.hpp"
 #include "harness/case_runner.hpp"
 #include "harness/estimate.hpp"
 #include "harness/host_facts.hpp"
@@ -24,6 +25,7 @@
 #include "harness/schema_check.hpp"
 #include "harness/table.hpp"
 #include "memory/numa_nodes.hpp"
+#include "memory/processors.hpp"
 
 namespace isthmus::harness {
 
@@ -394,12 +396,14 @@ std::variant<Prepared, int> prepare_together(const SessionOptions& options, Rank
 }
 
 std::vector<RankFacts> rank_facts(Ranks& ranks, const std::optional<device::DeviceInfo>& device) {
-  const json own = {
-      {"node", node_name()}, {"local_rank", ranks.local_rank()}, {"device", device ? device->uuid : std::string()}};
+  const json own = {{"node", node_name()},
+                    {"local_rank", ranks.local_rank()},
+                    {"device", device ? device->uuid : std::string()},
+                    {"cpus", number_ranges(memory::usable_processors(-1))}};
   std::vector<RankFacts> list;
   for (const auto& text : ranks.gather(own.dump(-1, ' ', false, json::error_handler_t::replace))) {
     const auto facts = json::parse(text);
-    list.push_back({facts.at("node"), facts.at("local_rank"), facts.at("device")});
+    list.push_back({facts.at("node"), facts.at("local_rank"), facts.at("device"), facts.at("cpus")});
   }
   return list;
 }

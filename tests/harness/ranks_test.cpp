@@ -226,7 +226,7 @@ TEST(Ranks, AreInTheRecord) {
                              .command = {"test"},
                              .process = 1,
                              .seed = 42,
-                             .ranks = {{"n1", 0, "GPU-a"}, {"n1", 1, "GPU-b"}, {"n2", 0, ""}},
+                             .ranks = {{"n1", 0, "GPU-a"}, {"n1", 1, "GPU-b", "4-7"}, {"n2", 0, ""}},
                              .ranks_library = "threads"};
   const auto result = run({})[0];
   const auto record = record_json(identity, result);
@@ -234,6 +234,8 @@ TEST(Ranks, AreInTheRecord) {
   EXPECT_TRUE(violations.empty()) << violations.front();
   EXPECT_EQ(record["ranks"]["count"], 3);
   EXPECT_EQ(record["ranks"]["each"][1]["device"], "GPU-b");
+  EXPECT_EQ(record["ranks"]["each"][1]["cpus"], "4-7");
+  EXPECT_TRUE(record["ranks"]["each"][0]["cpus"].is_null());
   EXPECT_TRUE(record["ranks"]["each"][2]["device"].is_null());
 
   // As many ranks are part of what the case is.

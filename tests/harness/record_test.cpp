@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "harness/allocation.hpp"
 #include "harness/case_runner.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/limits.hpp"
@@ -49,6 +50,39 @@ std::vector<double> samples(const json& record, const std::string& name) {
 void expect_valid(const json& record) {
   const auto violations = record_schema_check().violations(record);
   EXPECT_TRUE(violations.empty()) << violations.front();
+}
+
+TEST(Allocation, IsWhatSlurmSays) {
+  const auto within = [](const std::vector<std::pair<const char*, const char*>>& variables) {
+    for (const auto& [name, value] : variables) setenv(name, value, 1);
+    const auto record = record_of(spec_of("fixture/saxpy", {}, "pm"));
+    for (const auto& [name, value] : variables) unsetenv(name);
+    expect_valid(record);
+    return record["run"]["allocation"];
+  };
+  EXPECT_TRUE(within({{"SLURM_JOB_PARTITION", "main"}}).is_null()) << "outside of a job";
+  const auto granted = within({{"SLURM_JOB_ID", "7"},
+                               {"SLURM_JOB_ACCOUNT", "site"},
+                               {"SLURM_JOB_PARTITION", "main"},
+                               {"SLURM_JOB_NODELIST", "node[1-2]"},
+                               {"SLURM_JOB_NUM_NODES", "2"},
+                               {"SLURM_CPUS_ON_NODE", "64"},
+                               {"SLURM_GPUS_ON_NODE", "4(x2)"},
+                               {"ISTHMUS_JOB_SHARING", "OK"}});
+  EXPECT_EQ(granted["account"], "site");
+  EXPECT_EQ(granted["nodes"], "node[1-2]");
+  EXPECT_EQ(granted["node_count"], 2);
+  EXPECT_EQ(granted["cpus"], 64);
+  EXPECT_TRUE(granted["gpus"].is_null()) << "no number";
+  EXPECT_TRUE(granted["qos"].is_null());
+  EXPECT_EQ(granted["exclusive"], false);
+  EXPECT_EQ(within({{"SLURM_JOB_ID", "7"}, {"ISTHMUS_JOB_SHARING", "NO"}})["exclusive"], true);
+}
+
+TEST(Allocation, NumbersAreWrittenAsRanges) {
+  EXPECT_EQ(number_ranges({}), "");
+  EXPECT_EQ(number_ranges({3}), "3");
+  EXPECT_EQ(number_ranges({0, 1, 2, 8, 10, 11}), "0-2,8,10-11");
 }
 
 TEST(SchemaCheck, RefusesAKeywordItDoesNotKnow) {

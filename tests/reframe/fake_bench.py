@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import pathlib
+import signal
 import sys
 
 MODES = {
@@ -47,6 +48,7 @@ MISBEHAVIOURS = {
     "null_metric": "every sample of metric NAME is invalid",
     "zero_metric": "metric NAME is 0 s",
     "beyond_limit": "metric NAME is twice as good as its limit",
+    "lanes": "its PCIe link runs N lanes wide of 16, and in_rate is 88% of what these allow",
     "skip": "skips with skip_kind KIND (unsupported, memory, not_applicable)",
     "lacks": "skips as unsupported where an axis has the value VALUE",
     "emulated": "says that the emulator did the work",
@@ -60,7 +62,11 @@ MISBEHAVIOURS = {
     "sees": "has N GPUs (sees:2)",
     "nodes": "has N NUMA nodes",
     "no_list": "cannot list",
-    "ranks": "says that N ranks measured",
+    "ranks": "says that N ranks measured, each on a GPU and a processor of its own",
+    "one_gpu": "all ranks measured on one GPU (after ranks:N)",
+    "unbound": "all ranks may run on every processor (after ranks:N)",
+    "hangs": "writes N whole records and half of the next, and goes on for ever",
+    "granted": "says that the scheduler granted N GPUs",
 }
 # What is moved between which memories; g and h are two GPUs, n and m two nodes.
 BETWEEN_GPUS = "ce ce-nopeer ce-batch ce-strided pack sm-read sm-write fault prefetch prefetch-batch"
@@ -251,6 +257,12 @@ def host():
     return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None}
 
 
+def allocation():
+    """The part of what Slurm grants that checks judge."""
+    gpus = os.environ.get("SLURM_GPUS_ON_NODE")
+    return {"gpus": int(gpus) if gpus else None} if "SLURM_JOB_ID" in os.environ else None
+
+
 CATALOGUE = pathlib.Path(__file__).resolve().parents[2] / "reframe/checks/catalogue.json"
 
 
@@ -306,11 +318,11 @@ def record(workload, mode, size, backend):
             "id": "00000000", "time": "2026-11-21T00:00:00Z", "git": None, "dirty": None,
             "system": os.environ.get("ISTHMUS_SYSTEM"), "partition": os.environ.get("ISTHMUS_PARTITION"),
             "node": os.environ.get("SLURMD_NODENAME", "fake"), "job": os.environ.get("SLURM_JOB_ID"), "process": 1,
-            "command": sys.argv,
+            "command": sys.argv, "allocation": allocation(),
         },
         "devices": [device(backend)] if backend != "host" else [], "host": host(),
         "build": {"compiler": "none", "flags": "", "code": None},
-        "emulated": backend == "emulator", "profiler": None,
+        "emulated": backend == "emulator", "profiler": os.environ.get("ISTHMUS_PROFILER"),
         "workload": workload, "version": 1, "placement": placement, "staging": staging, "mode": mode, "fallback": None,
         "size": size, "preset": None, "axes": {"n": 1024}, "seed": 42, "metrics": metrics, "kernels": [],
         "memory": {"peak_host_bytes": None, "peak_device_bytes": None},
@@ -343,6 +355,12 @@ def misbehave(what, argument, case):
         metric.update(samples=[0.0], median=0.0)
     elif what == "beyond_limit":
         metric.update(limit={"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, share=2.0)
+    elif what == "lanes":
+        case["devices"][0]["pcie"] = {"gen": 5, "width": int(argument), "gen_max": 5, "width_max": 16}
+        rate = next(m for m in case["metrics"] if m["name"] == "in_rate")
+        limit = {"value": 3.94e9 * int(argument), "unit": "B/s", "source": f"PCIe 5 x{argument}"}
+        rate.update(bytes_moved=1 << 30, limit=limit, share=0.88, samples=[0.88 * limit["value"]])
+        rate["median"] = rate["samples"][0]
     elif what == "skip":
         skip(case, argument)
     elif what == "lacks" and argument in map(str, case["axes"].values()):
@@ -352,8 +370,19 @@ def misbehave(what, argument, case):
     elif what == "profiled":
         case["profiler"] = "nsys"
     elif what == "ranks":
-        each = [{"node": "fake", "local_rank": rank, "device": None} for rank in range(int(argument))]
+        each = [
+            {"node": "fake", "local_rank": rank, "device": f"GPU-{rank}", "cpus": str(rank)}
+            for rank in range(int(argument))
+        ]
         case["ranks"] = {"count": len(each), "library": "fake", "each": each}
+    elif what == "one_gpu":
+        for rank in case["ranks"]["each"]:
+            rank["device"] = "GPU-0"
+    elif what == "unbound":
+        for rank in case["ranks"]["each"]:
+            rank["cpus"] = "0-7"
+    elif what == "granted":
+        case["run"]["allocation"] = {"gpus": int(argument)}
     elif what == "slow":
         for m in case["metrics"]:
             m.update(samples=[0.5], median=0.5)
@@ -373,7 +402,8 @@ def main():
     run.add_argument("--size")
     run.add_argument("--size-sweep", action="store_true")
     run.add_argument("--set", action="append", default=[])
-    run.add_argument("--record", required=True)
+    run.add_argument("--record")
+    run.add_argument("--dry-run", action="store_true")
     run.add_argument("--processes", type=int, default=1)
     run.add_argument("--samples")
     run.add_argument("--budget")
@@ -396,6 +426,9 @@ def main():
     if arguments.command == "info":
         print(json.dumps({"backend": backend, "emulated": backend == "emulator", "devices": [device(backend)],
                           "host": host(), "build": {}, "problem": None}))  # fmt: skip
+        return 0
+    if arguments.dry_run:
+        print(f"{arguments.pattern[0]}: about 3 min\n1 case, about 3 min in all")
         return 0
     if "no_record" in wanted:
         return 0
@@ -423,8 +456,14 @@ def main():
         text = '{"benchmark": "another", "value": 1}\n'
     elif "extra_record" in wanted:
         text *= 2
+    hangs = "hangs" in wanted and wanted["hangs"][1] in ("", arguments.pattern[0])
+    if hangs:
+        whole = int(argument_of["hangs"])
+        text = "".join(lines[:whole]) + lines[whole][: len(lines[whole]) // 2]
     with open(arguments.record, "a", encoding="utf-8") as file:
         file.write(text)
+    if hangs:
+        signal.pause()
     if "killed" in wanted:
         os.kill(os.getpid(), 9)
     return code

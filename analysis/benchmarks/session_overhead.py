@@ -1,0 +1,76 @@
+"""What a session costs outside its jobs, for each case: bundled, and as a check for each.
+
+    python analysis/benchmarks/session_overhead.py
+
+The program is the one that ReFrame's tests use, which measures nothing. A job's time runs from the writing of its
+script to the exit code that it notes last; what a session takes beyond its jobs is ReFrame, the checks, the reading and
+keeping of records. Local jobs, one after another, on a site that states a GPU, so that every size counts.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SITE = """
+site_configuration = {
+    "systems": [{"name": "s", "hostnames": [".*"], "modules_system": "nomod", "partitions": [{
+        "name": "p", "scheduler": "local", "launcher": "local", "environs": ["builtin"], "max_jobs": 1,
+        "features": ["gpu", "cuda"]}]}],
+    "environments": [{"name": "builtin"}],
+}
+"""
+
+
+def session(folder, checks, *options):
+    """Seconds of a session, of its jobs, and how many cases it measured."""
+    folder.mkdir()
+    (folder / "site.py").write_text(SITE)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("RFM_", "ISTHMUS_", "FAKE_", "SLURM_"))}
+    environment = {"ISTHMUS_BENCH": str(ROOT / "tests/reframe/fake_bench.py"), "FAKE_BENCH": "gpu:cuda"}
+    command = [
+        pathlib.Path(sys.executable).with_name("reframe"), "-C", "site.py", "-c", ROOT / checks, "--keep-stage-files",
+        "--prefix=.", "-r", *options,
+    ]  # fmt: skip
+    started = time.monotonic()
+    done = subprocess.run(
+        command, cwd=folder, env=clean | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False,
+    )  # fmt: skip
+    seconds = time.monotonic() - started
+    if done.returncode:
+        sys.exit(done.stdout)
+    in_jobs = 0
+    for script in folder.glob("stage/**/rfm_job.sh"):
+        in_jobs += (script.parent / "exit_code").stat().st_mtime - script.stat().st_mtime
+    files = list((folder / "results").glob("*.jsonl"))
+    for path in files:
+        json.loads(path.read_text().splitlines()[0])
+    return seconds, in_jobs, sum(path.read_text().count("\n") for path in files)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--bundle", default="modes,driver,interjob,memory tiny,memory default", help="selections of tags"
+    )
+    parser.add_argument("--checks", default="TransferModes.*gemm", help="checks to run one by one beside it")
+    arguments = parser.parse_args()
+    sessions = {
+        "bundled": ("reframe/bundles", "-n", "NodeBundle", "-S", f"checks={arguments.bundle}"),
+        "a check for each": ("reframe/checks", "-n", arguments.checks),
+    }
+    with tempfile.TemporaryDirectory() as work:
+        for name, options in sessions.items():
+            seconds, in_jobs, cases = session(pathlib.Path(work) / name.replace(" ", "_"), *options)
+            each = 1000 * (seconds - in_jobs) / cases
+            print(f"{name:<18}{cases:>5} cases {seconds:>7.1f} s, {in_jobs:>6.1f} s of it jobs: {each:>6.1f} ms a case")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""One job for each node, several checks in it: what a site runs every night, without a job for each check.
+
+reframe -C site-configs/<site>/reframe.py -c reframe/bundles -r -S checks='smoke' --distribute=idle
+"""
+
+import pathlib
+import sys
+
+import reframe as rfm
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+
+from bundle import Bundle
+
+
+@rfm.simple_test
+class NodeBundle(Bundle):
+    """All chosen checks of one process."""
+
+    descr = "the chosen checks of one process, one after another in one job"
+    tags = {"bundle"}
+
+
+@rfm.simple_test
+class RanksBundle(Bundle):
+    """All chosen checks of several ranks."""
+
+    descr = "the chosen checks of several ranks, one after another in one job"
+    tags = {"bundle", "mpi"}
+    valid_prog_environs = ["+mpi"]
+    several_ranks = True

@@ -1,0 +1,197 @@
+"""Several checks as one job: each is prepared and judged by itself, as if ReFrame had started it alone.
+
+A scheduler job for each check on each node floods a queue, and ReFrame takes about 90 ms for each check that it runs.
+docs/slurm.md says how to choose between checks and bundles.
+"""
+
+import functools
+import importlib.util
+import pathlib
+import shlex
+import sys
+import typing
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+import reframe.core.runtime as runtime
+import reframe.utility.sanity as sn
+import reframe.utility.typecheck as typ
+from reframe.core.backends import getlauncher
+from reframe.core.exceptions import ReframeError, SanityError, SkipTestError
+
+import jobs
+from isthmus_check import EXIT_CODE, ROOT, IsthmusCheck
+from listed_check import ListedCheck, Listing
+
+SCRIPT = "cases.sh"
+TIMED_OUT = "124"  # exit code of timeout(1)
+#: Seconds for each case beyond the first, as listed checks have them; -S time_limit=2h sets a job's by hand.
+SECONDS_A_CASE = 20
+
+
+@functools.cache
+def check_classes() -> tuple[type[IsthmusCheck], ...]:
+    """The checks of reframe/checks, which ReFrame itself does not see here."""
+    classes = []
+    for path in sorted((ROOT / "reframe/checks").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"isthmus_checks_{path.stem}", path)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        classes += [value for value in vars(module).values() if _is_check(value) and value.__module__ == spec.name]
+    return tuple(classes)
+
+
+def _is_check(value) -> bool:
+    return isinstance(value, type) and issubclass(value, IsthmusCheck) and not value.is_abstract()
+
+
+class Known(typing.NamedTuple):
+    """A check that there is, to be made for each bundle anew."""
+
+    make: typing.Callable[[], IsthmusCheck]
+    tags: frozenset[str]
+    several_ranks: bool
+
+
+@functools.cache
+def known_checks(fullname: str, environ: str) -> tuple[Known, ...]:
+    """All that this partition and environment can run."""
+    known = []
+    for cls in check_classes():
+        for variant in range(cls.num_variants):
+            member = cls(variant_num=variant)
+            valid = runtime.valid_sysenv_comb(member.valid_systems, member.valid_prog_environs)
+            if any(p.fullname == fullname and any(e.name == environ for e in valid[p]) for p in valid):
+                make = functools.partial(cls, variant_num=variant)
+                known.append(Known(make, frozenset(member.tags), member.num_tasks > 1))
+    return tuple(known)
+
+
+# What is set for all checks by -S NAME=VALUE holds for a bundle's members, too.
+SHARED = [name for name in IsthmusCheck.var_space if name not in rfm.RunOnlyRegressionTest.var_space]
+
+
+class Bundle(IsthmusCheck):
+    """The checks that have all tags of one of the entries of `checks`, in one job."""
+
+    #: One or more selections of tags, separated by commas: -S checks='smoke,transfer default'.
+    checks = builtins.variable(typ.List[str], value=["smoke"])
+    #: No check may take longer, whatever its own time limit is: the others shall have their turn.
+    check_seconds = builtins.variable(int, type(None), value=None)
+    listing = builtins.fixture(Listing, scope="environment")
+    mode, size, workload = None, "", "bundle"
+    all_gpus = True
+    #: Whether the members are those of several ranks, each of which the launcher starts, or those of one process,
+    #: all of which it starts as one step.
+    several_ranks = False
+
+    @builtins.run_after("setup")
+    def choose(self):
+        known = known_checks(self.current_partition.fullname, self.current_environ.name)
+        chosen = set()
+        for selection in self.checks:
+            tags = set(selection.split())
+            found = {number for number, check in enumerate(known) if tags and tags <= check.tags}
+            if not found:
+                raise ReframeError(f"no check has the tags {selection!r} on this system; see what there is with -L")
+            chosen |= found
+        checks = [known[number] for number in sorted(chosen)]
+        self.members = [check.make() for check in checks if check.several_ranks == self.several_ranks]
+        if not self.members:
+            self.skip(f"no check of {'several ranks' if self.several_ranks else 'one process'} is chosen")
+        if self.several_ranks:
+            first = self.members[0]
+            self.num_tasks, self.num_tasks_per_node = first.num_tasks, first.num_tasks_per_node
+
+    def _folder(self, member) -> pathlib.Path:
+        return pathlib.Path(self.stagedir) / member.short_name
+
+    @builtins.run_before("run")
+    def command(self):
+        """Takes the place of one program's options: a script that goes through the members."""
+        lines = ["#!/usr/bin/env bash", "# One case after another, each in a folder of its own."]
+        for member in self.members:
+            lines += ["", *self._prepare(member)]
+        (pathlib.Path(self.stagedir) / SCRIPT).write_text("\n".join(lines) + "\n")
+        self.executable, self.executable_opts = "bash", [SCRIPT]
+        if self.several_ranks:
+            self.job.launcher = getlauncher("local")()
+        if self.time_limit is None and not self.is_dry_run():
+            cases = sum(len(member.points()) * member.processes for member in self.members)
+            longest = max(self._seconds(member) for member in self.members)
+            self.time_limit = f"{longest + SECONDS_A_CASE * cases}s"
+
+    def _seconds(self, member) -> int:
+        own = int(member.time_limit or 600)
+        return min(own, self.check_seconds or own)
+
+    def _out_of_time(self, member) -> str:
+        try:
+            code = (self._folder(member) / EXIT_CODE).read_text().strip()
+        except OSError:
+            return ""
+        return f"ran longer than its {self._seconds(member)} s; " if code == TIMED_OUT else ""
+
+    def _prepare(self, member) -> list[str]:
+        """Runs what the member does before its job, in a folder of this job, and returns its lines of the script."""
+        folder = self._folder(member)
+        folder.mkdir(exist_ok=True)
+        member._current_partition, member._current_environ = self.current_partition, self.current_environ
+        member._stagedir = str(folder)
+        for name in SHARED:
+            setattr(member, name, getattr(self, name))
+        if hasattr(self, "build"):
+            member.build = self.build
+        if isinstance(member, ListedCheck):
+            member.listing = self.listing
+        member._job = self.job
+        for hook in type(member).pipeline_hooks().get("pre_run", []):
+            if hook.__name__ != "watch_job":  # there is one job, and this bundle watches it
+                hook(member)
+        if not (folder / jobs.OTHER_JOBS).is_symlink():
+            (folder / jobs.OTHER_JOBS).symlink_to(f"../{jobs.OTHER_JOBS}")
+        exports = [f"export {name}={shlex.quote(str(value))}" for name, value in member.env_vars.items()]
+        start = f"timeout --kill-after=10 {self._seconds(member)}"
+        if self.several_ranks:
+            start += f" {self.job.launcher.run_command(self.job)}"
+        program = " ".join([start, member.executable, *member.executable_opts])
+        steps = [f"cd {shlex.quote(folder.name)}", *exports, *member.prerun_cmds, program, *member.postrun_cmds]
+        return ["(", *(f"  {step}" for step in steps), ")"]
+
+    @builtins.sanity_function
+    def judge(self):
+        failures, skips, bounds = [], [], {}
+        for member in self.members:
+            try:
+                sn.evaluate(member.judge())
+            except SanityError as error:
+                failures.append(f"{member.display_name}: {self._out_of_time(member)}{error}")
+            except SkipTestError as error:
+                skips.append(f"{member.display_name}: {error}")
+            else:
+                self._take_figures(member, bounds)
+        if failures:
+            number = f"{len(failures)} of {len(self.members)} checks failed: " if len(self.members) > 1 else ""
+            raise SanityError(number + "; ".join(failures))
+        code = self._exit_code()
+        if code != 0 and (end := jobs.abnormal_end(self.job)):
+            raise SanityError(f"{end} after the last check")
+        self._judge_company()
+        if len(skips) == len(self.members):
+            self.skip(f"all {len(skips)} checks: {skips[0]}")
+        if bounds:
+            self.reference = {self.current_partition.fullname: bounds}
+        self._published = set(self.perf_variables)
+        return True
+
+    def _take_figures(self, member, bounds):
+        for name, function in member.perf_variables.items():
+            own = f"{member.record_name()}/{name}"
+            self.perf_variables[own] = function
+            try:
+                bounds[own] = member.reference[f"{self.current_partition.fullname}:{name}"]
+            except KeyError:
+                continue
+
+    def keep_what_is_left(self):
+        return "".join(member.keep_what_is_left() for member in getattr(self, "members", []) if member.stagedir)

@@ -1,0 +1,109 @@
+"""What a scheduler says of a job: how it ended, what it was granted, with whom it shared its nodes.
+
+docs/slurm.md has the table of what a session shows in each case.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
+OTHER_JOBS = "other_jobs"
+
+# States in which a scheduler says why a job ended before its program.
+_ENDS = {
+    "BOOT_FAIL": "had nodes that did not start",
+    "CANCELLED": "was cancelled",
+    "DEADLINE": "ran into its deadline",
+    "NODE_FAIL": "lost its node",
+    "OUT_OF_MEMORY": "was killed for its use of memory",
+    "PREEMPTED": "was preempted",
+    "TIMEOUT": "ran into its time limit",
+}
+
+
+def in_slurm(job) -> bool:
+    return job is not None and job.scheduler.registered_name in SLURM
+
+
+# Others on the nodes of this job, noted before and after the run. One line of a job script each; what fails is silent.
+_NOTE_OTHERS = (
+    'timeout 10 squeue -h -t R -w "$SLURM_JOB_NODELIST" -o %A 2>/dev/null'
+    f' | grep -vx "$SLURM_JOB_ID" >> {OTHER_JOBS} || true'
+)
+_NOTE_SHARING = (
+    'export ISTHMUS_JOB_SHARING=$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null'
+    " | grep -o 'OverSubscribe=[A-Z]*' | cut -d= -f2)"
+)
+
+
+def prepare(check) -> None:
+    """Adds to a check's job what a measurement needs of the batch system, whatever the site."""
+    if not in_slurm(check.job):
+        return
+    # A job that is started again after its node failed would hide that, and append to the record of the first start.
+    check.job.options.append("--no-requeue")
+    check.prerun_cmds += [_NOTE_SHARING, _NOTE_OTHERS]
+    check.postrun_cmds.append(_NOTE_OTHERS)
+
+
+def others(stagedir) -> list[str]:
+    """Ids of jobs that ran on the same nodes while this one measured."""
+    try:
+        return sorted(set((pathlib.Path(stagedir) / OTHER_JOBS).read_text().split()))
+    except OSError:
+        return []
+
+
+def abnormal_end(job) -> str | None:
+    """How the job ended, in half a sentence, where its scheduler says that it did not end by itself."""
+    state, nodes = _state(job)
+    if state not in _ENDS:
+        return None
+    return f"job {job.jobid}{f' on {nodes}' if nodes else ''} {_ENDS[state]} ({state})"
+
+
+def unnoted_end(job, stagedir) -> str:
+    """Why a job's script did not come to the line that notes the exit code."""
+    if known := job and abnormal_end(job):
+        return f"{known} before the program ended"
+    if is_full(stagedir):
+        return f"the file system of {stagedir} is full: the job could not note the exit code; free some space"
+    if not in_slurm(job):
+        return "the job ended before it could note the exit code (killed, or out of time)"
+    state, nodes = _state(job)
+    where = f" on {nodes}" if nodes else ""
+    return f"job {job.jobid}{where} ended ({state}) before it could note the exit code: its script was killed"
+
+
+def exit_code_in_words(code: int) -> str:
+    """7, or 137 (SIGKILL): shells add 128 to the signal that ended a program."""
+    try:
+        return f"{code} ({signal.Signals(code - 128).name})"
+    except ValueError:
+        return str(code)
+
+
+def is_full(folder) -> bool:
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return False
+    return state.f_bavail == 0 or (state.f_files > 0 and state.f_favail == 0)
+
+
+def _state(job) -> tuple[str, str]:
+    """State and nodes of a job that has ended. Without accounting ReFrame calls COMPLETED what has left the queue, but
+    the controller remembers the job for a while (MinJobAge)."""
+    state = re.split(r"[ ,]", job.state or "")[0]
+    if in_slurm(job) and job.scheduler.registered_name == "squeue" and job.jobid:
+        told = subprocess.run(
+            ["scontrol", "show", "job", "-o", str(job.jobid)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60, check=False,
+        ).stdout  # fmt: skip
+        if found := re.search(r"\bJobState=(\w+)", told):
+            nodes = re.search(r"\bNodeList=([^\s(]+)", told)
+            return found[1], nodes[1] if nodes else ""
+    return state, ",".join(job.nodelist or []) if state != "PENDING" else ""

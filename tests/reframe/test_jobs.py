@@ -1,0 +1,104 @@
+"""What is kept of a record that was cut, how an end is told, and what keeping does when the disk is against it."""
+
+import errno
+import json
+import os
+import types
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reframe.core.exceptions import SanityError
+
+import fake_bench
+import isthmus_check
+import jobs
+
+LINES = [
+    (json.dumps(fake_bench.record("microbench/saxpy", mode, "tiny", "host")) + "\n").encode() for mode in ("pm", "uvm")
+]
+
+
+@given(st.integers(0, sum(map(len, LINES))), st.binary(max_size=40).filter(lambda b: b"{" not in b))
+def test_lines_before_a_cut_are_kept_and_nothing_else(tmp_path_factory, cut, garbage):
+    path = tmp_path_factory.mktemp("cut") / "record.jsonl"
+    path.write_bytes(b"".join(LINES)[:cut] + b"\n" + garbage)
+    kept = isthmus_check.whole_records(path)
+    # A line that lacks only its end is whole.
+    assert kept == [line for number, line in enumerate(LINES) if cut >= sum(map(len, LINES[: number + 1])) - 1]
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_ranges_of_processors(numbers):
+    assert isthmus_check.numbers(",".join(map(str, numbers))) == numbers
+
+
+def test_a_range_is_all_between_its_ends():
+    assert isthmus_check.numbers("0-2,8,10-11") == {0, 1, 2, 8, 10, 11}
+
+
+def job(state, scheduler="slurm", nodes=("node1",)):
+    named = types.SimpleNamespace(registered_name=scheduler)
+    return types.SimpleNamespace(jobid="7", state=state, nodelist=list(nodes), scheduler=named)
+
+
+@pytest.mark.parametrize(
+    "state, words",
+    [
+        ("TIMEOUT", "job 7 on node1 ran into its time limit (TIMEOUT)"),
+        ("NODE_FAIL", "job 7 on node1 lost its node (NODE_FAIL)"),
+        ("CANCELLED", "job 7 on node1 was cancelled (CANCELLED)"),
+        ("CANCELLED,CANCELLED", "job 7 on node1 was cancelled (CANCELLED)"),
+        ("OUT_OF_MEMORY", "job 7 on node1 was killed for its use of memory (OUT_OF_MEMORY)"),
+        ("COMPLETED", None),
+        ("FAILED", None),
+        (None, None),
+    ],
+)
+def test_an_end_in_words(state, words):
+    assert jobs.abnormal_end(job(state)) == words
+
+
+@pytest.mark.parametrize("code, words", [(0, "0"), (7, "7"), (137, "137 (SIGKILL)"), (255, "255")])
+def test_exit_codes_in_words(code, words):
+    assert jobs.exit_code_in_words(code) == words
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """keep() of one record into a folder of its own, and that folder."""
+    monkeypatch.setenv("ISTHMUS_RESULTS", str(tmp_path / "results"))
+    (tmp_path / "record.jsonl").write_bytes(LINES[0])
+    return lambda: isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy"), tmp_path / "results"
+
+
+def test_records_of_one_name_in_one_second_are_all_kept(kept):
+    keep, results = kept
+    assert len({keep() for _ in range(20)}) == 20
+    assert [path.read_bytes() for path in results.iterdir()] == [LINES[0]] * 20
+
+
+def test_file_systems_without_hard_links_keep_records_too(kept, monkeypatch):
+    keep, results = kept
+    keep()
+
+    def refuse(*_):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    paths = {keep() for _ in range(3)}
+    assert len(paths) == 3 and len(list(results.iterdir())) == 4
+    assert all(path.read_bytes() == LINES[0] for path in paths)
+
+
+@pytest.mark.parametrize("call", ["fsync", "fdopen", "link"])
+def test_a_disk_that_fails_leaves_nothing_and_a_sentence(kept, monkeypatch, call):
+    keep, results = kept
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(SanityError, match=r"kept in .*results \(No space left on device\); it is still in"):
+        keep()
+    assert not list(results.iterdir())

@@ -1,0 +1,154 @@
+"""ReFrame sessions on the throwaway cluster that tests/slurm/run has started, and faults to put into them."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FAKE = ROOT / "tests/reframe/fake_bench.py"
+CLUSTER = pathlib.Path(os.environ.get("SLURM_CONF", "none")).parent
+REFRAME = pathlib.Path(sys.executable).with_name("reframe")
+NODES = ["node1", "node2", "node3", "node4"]
+
+
+def command(*words, check=True):
+    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, text=True, timeout=60, check=check)
+    return done.stdout.strip()
+
+
+def wait_for(what, condition, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    pytest.fail(f"{what}: not within {seconds} s")
+
+
+def jobs(state, node=None):
+    """Ids of the jobs in that state: R, PD."""
+    return command("squeue", "-h", "-t", state, "-o", "%A", *(["-w", node] if node else [])).split()
+
+
+class Session:
+    """A session of ReFrame under way; finish() waits for its end."""
+
+    def __init__(self, folder, *options, bench=FAKE, fake="", site=None, checks="reframe/checks", **environment):
+        self.folder, self.results = folder, folder / "results"
+        folder.mkdir(parents=True, exist_ok=True)
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("RFM_", "ISTHMUS_", "FAKE_", "SITE"))}
+        settings = {
+            "ISTHMUS_BENCH": bench, "FAKE_BENCH": fake, "FAKE_CATALOGUE": ROOT / "reframe/checks/catalogue.json",
+            "SITE": json.dumps(site or {}), "OMPI_MCA_rmaps_base_oversubscribe": 1, "TMPDIR": folder, **environment,
+        }  # fmt: skip
+        with (folder / "session.log").open("w") as output:
+            self.process = subprocess.Popen(
+                [REFRAME, "-C", ROOT / "tests/slurm/site.py", "-c", ROOT / checks, "--nocolor", f"--prefix={folder}",
+                 f"--report-file={folder}/report.json", "-r", *options],
+                cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=clean | {k: str(v) for k, v in settings.items()},
+            )  # fmt: skip
+
+    def finish(self, seconds=180):
+        try:
+            self.process.wait(seconds)
+        finally:
+            self.process.kill()
+            print(self.output)
+        return self
+
+    def stop(self):
+        """As ^C does: ReFrame cancels its jobs."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(20)
+        self.process.kill()
+
+    @property
+    def output(self):
+        return (self.folder / "session.log").read_text()
+
+    @property
+    def green(self):
+        return self.process.returncode == 0 and "FAILED" not in self.output
+
+    @property
+    def reasons(self):
+        """Why checks failed: one line each."""
+        return re.findall(r"^  \* Reason: (.*)$", self.output, re.MULTILINE)
+
+    @property
+    def records(self):
+        return [json.loads(line) for path in self.results.glob("*.jsonl") for line in path.read_text().splitlines()]
+
+    @property
+    def results_left_aside(self):
+        return [path for path in self.results.iterdir() if path.suffix != ".jsonl"]
+
+    def record_begun(self):
+        """Waits until a job has written of its record."""
+        wait_for("a record", lambda: any(self.folder.glob("stage/**/record.jsonl")) or self.process.poll() is not None)
+
+
+@pytest.fixture(params=["slurm", "squeue"])
+def scheduler(request):
+    return request.param
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(options…, fake=…, site=…) → Session, each in a folder of its own."""
+    sessions = []
+
+    def begin(*options, **settings):
+        sessions.append(Session(tmp_path / str(len(sessions)), *options, **settings))
+        return sessions[-1]
+
+    yield begin
+    for session in sessions:
+        session.stop()
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """A file system of its own on `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=False).returncode:
+        pytest.skip("a file system of a small size needs the right to mount one")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextlib.contextmanager
+def other_job(node, *options):
+    """Somebody else's job on the node; its id."""
+    job = command("sbatch", "--parsable", "-w", node, "-o", "/dev/null", *options, "--wrap", "sleep 100")
+    wait_for("the other job", lambda: job in jobs("R", node))
+    try:
+        yield job
+    finally:
+        command("scancel", job)
+
+
+@contextlib.contextmanager
+def lost(*nodes):
+    """Nodes without power; whole again afterwards."""
+    for node in nodes:
+        command(ROOT / "tests/slurm/throwaway", "lose", CLUSTER, node)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            command(ROOT / "tests/slurm/throwaway", "restore", CLUSTER, node)
+        wait_for("idle nodes", lambda: command("sinfo", "-h", "-n", ",".join(nodes), "-o", "%T") == "idle")

@@ -1,0 +1,174 @@
+"""Faults of jobs, nodes, disks and people: nothing measured is lost, nothing is green, and one sentence says why."""
+
+import os
+import signal
+
+import pytest
+
+from conftest import CLUSTER, ROOT, Session, command, jobs, lost, other_job, small_disk, wait_for
+
+# One job whose program has several cases; it finishes two of them and has begun to write the third.
+SEVERAL = ("-n", "Memory%family=stream%size=tiny")
+HANGS = "hangs:2"
+ONE = ("-n", "TransferModes%workload=saxpy%mode=pm%size=tiny")
+
+
+def on(node, scheduler="slurm", **settings):
+    return {"scheduler": scheduler, "access": ["--partition=main", "--exclusive", f"--nodelist={node}"], **settings}
+
+
+def expect(session, *words, records=2):
+    """The session is red for one reason that has these words, and kept what was measured."""
+    assert not session.green
+    [reason] = session.reasons
+    for word in words:
+        assert word in reason
+    assert len(session.records) == records
+    assert not session.results.exists() or not session.results_left_aside
+
+
+@pytest.fixture(scope="module", autouse=True)
+def out_of_time(tmp_path_factory):
+    """Slurm counts limits in minutes: the sessions with one begin before the other tests and are looked at last."""
+    folder = tmp_path_factory.mktemp("out-of-time")
+    sessions = {
+        scheduler: Session(folder / scheduler, *SEVERAL, "-S", "Memory.time_limit=1m", fake=HANGS,
+                           site=on(node, scheduler))
+        for scheduler, node in (("slurm", "node3"), ("squeue", "node4"))
+    }  # fmt: skip
+    yield sessions
+    for session in sessions.values():
+        session.stop()
+
+
+@pytest.fixture
+def hanging(start):
+    """hanging(scheduler, node) → (Session, its job), alone on the node."""
+
+    def begin(scheduler="slurm", node="node1"):
+        session = start(*SEVERAL, fake=HANGS, site=on(node, scheduler))
+        session.record_begun()
+        [job] = jobs("R", node)
+        return session, job
+
+    return begin
+
+
+def test_killed_step(hanging, scheduler):
+    session, job = hanging(scheduler)
+    command("scancel", "--signal=KILL", f"{job}.0")
+    expect(session.finish(), "exit code 137 (SIGKILL)", "cut short", "2 whole before it are kept")
+
+
+def test_killed_job_script(hanging, scheduler):
+    session, job = hanging(scheduler)
+    os.kill(int(command("pgrep", "-f", f"{CLUSTER}/spool/node1/job{int(job):05}/slurm_script")), signal.SIGKILL)
+    expect(session.finish(), f"job {job} on node1 ended (FAILED) before it could note the exit code")
+
+
+def test_scancel(hanging, scheduler):
+    session, job = hanging(scheduler)
+    command("scancel", job)
+    expect(session.finish(), f"job {job} on node1 was cancelled (CANCELLED)")
+
+
+def test_scancel_before_it_began(start, scheduler):
+    with other_job("node1", "--exclusive"):
+        session = start(*ONE, site=on("node1", scheduler))
+        [job] = wait_for("a pending job", lambda: jobs("PD"))
+        command("scancel", job)
+        session.finish()
+    expect(session, f"job {job} was cancelled", records=0)
+
+
+def test_nodes_that_go_down(hanging):
+    """Two at once, a session on each: it takes the controller half a minute to give a node up."""
+    node_of = {"slurm": "node1", "squeue": "node2"}
+    begun = {scheduler: hanging(scheduler, node) for scheduler, node in node_of.items()}
+    with lost(*node_of.values()):
+        for session, _ in begun.values():
+            session.finish()
+    for scheduler, (session, job) in begun.items():
+        expect(session, f"job {job} on {node_of[scheduler]} lost its node (NODE_FAIL)")
+
+
+def test_node_that_is_down_in_an_array_leaves_the_others_green(start):
+    """The session is red for that node, whose job does not start in its time, and the others' records are there."""
+    nodes = {"access": ["--partition=main", "--exclusive", "--exclude=node[3-4]"]}
+    command("scontrol", "update", "nodename=node1", "state=drain", "reason=test")
+    try:
+        session = start(*ONE, "--distribute=all", "-S", "TransferModes.max_pending_time=15s", site=nodes).finish()
+    finally:
+        command("scontrol", "update", "nodename=node1", "state=resume")
+    expect(session, "was cancelled (CANCELLED)", records=1)
+    assert [record["run"]["node"] for record in session.records] == ["node2"]
+
+
+def test_full_stage_disk(start, tmp_path, scheduler):
+    """The disk is full before the record is; not even the exit code can be noted."""
+    stage = tmp_path / "stage"
+    with small_disk(stage, "64k"):
+        (stage / "other").write_bytes(b"x" * 56 * 1024)
+        session = start(*ONE, f"--stage={stage}", site=on("node1", scheduler)).finish()
+    assert not session.green
+    [reason] = session.reasons
+    assert f"the file system of {stage}" in reason and "is full" in reason
+
+
+def test_full_results_disk(start, tmp_path):
+    """The record stays where it was measured, and the sentence says where that is."""
+    results = tmp_path / "results"
+    with small_disk(results, "4k"):
+        (results / "others.txt").write_bytes(b"x" * 4096)
+        session = start(*ONE, site=on("node1"), ISTHMUS_RESULTS=results).finish()
+        assert [path.name for path in results.iterdir()] == ["others.txt"]
+    expect(session, f"could not be kept in {results} (No space left on device)", "it is still in", records=0)
+    [left] = session.folder.glob("stage/**/record.jsonl")
+    assert str(left) in session.reasons[0] and left.read_text().endswith("}\n")
+
+
+def test_two_sessions_at_once_lose_nothing(start, tmp_path):
+    """Into one results folder, by jobs of the same names."""
+    results = tmp_path / "results"
+    site = {"access": ["--partition=main", "--exclusive", "--exclude=node[3-4]"]}
+    select = ("-n", "TransferModes%workload=saxpy.*size=tiny")
+    sessions = [start(*select, site=site, ISTHMUS_RESULTS=results) for _ in range(2)]
+    assert all(session.finish().green for session in sessions)
+    files = list(results.iterdir())
+    assert len(files) == 12 and all(path.read_text().count("\n") == 1 for path in files)
+    assert len({path.read_text() for path in files}) == 12  # each job's own
+
+
+def test_shared_node_spoils_what_was_measured(start):
+    shared = on("node1") | {"access": ["--partition=main", "--nodelist=node1", "--mem=1"]}
+    statement = {"access": ["--partition=main", "--nodelist=node2", "--mem=1"],
+                 "extras": {"isthmus": {"shared_nodes": True}}}  # fmt: skip
+    with other_job("node1", "--mem=1") as other, other_job("node2", "--mem=1"):
+        session, stated = start(*ONE, site=shared), start(*ONE, site=statement)
+        assert stated.finish().green
+        session.finish()
+    expect(session, f"other jobs ran on the node ({other})", "--exclusive", records=1)
+    for record in session.records + stated.records:
+        assert [warning["code"] for warning in record["warnings"]] == ["shared_node"]
+
+
+def test_interrupted_session_keeps_what_was_measured(hanging):
+    session, job = hanging()
+    session.process.send_signal(signal.SIGINT)
+    session.finish()
+    assert session.process.returncode != 0
+    assert len(session.records) == 2
+    wait_for("the job's end", lambda: job not in jobs("R"))
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "squeue"])
+def test_time_limit(out_of_time, scheduler):
+    expect(out_of_time[scheduler].finish(), "ran into its time limit (TIMEOUT)")
+
+
+def test_nothing_was_left_on_the_nodes(out_of_time):
+    """Of all that was killed above: no process of a job lives on."""
+    for session in out_of_time.values():
+        session.stop()
+    wait_for("no job", lambda: not command("squeue", "-h"))
+    wait_for("no process of a job", lambda: not command(ROOT / "tests/slurm/throwaway", "processes", CLUSTER))
