@@ -21,11 +21,12 @@ def varied(workload: dict, size: str) -> dict:
 
 
 def own_readings(workload: dict, sizes: list[str]) -> dict:
-    """Of a workload that measures by itself: the metrics of each record, and the records of each size."""
+    """Of a workload that measures by itself: the metrics of each record, those of some, and the records of each size."""
     if workload["placements"]:
         return {}
     return {
         "metrics": workload["metrics"],
+        "observed": workload["observed"],
         "varied": {size: axes for size in sizes if (axes := varied(workload, size))},
     }
 
