@@ -1,13 +1,13 @@
-"""Advice from what a machine measured: `isthmus advise interjob RECORDS…`."""
+"""Advice from what a machine measured: `isthmus advise interjob RECORDS…`, `isthmus advise placement RECORDS…`."""
 
 from __future__ import annotations
 
 import argparse
 
-from isthmus import interjob
+from isthmus import interjob, placing
 
 #: What is asked about: its module, whose documentation says how.
-TOPICS = {"interjob": interjob}
+TOPICS = {"interjob": interjob, "placement": placing}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,11 +19,14 @@ COMMANDS = {
     "nodes": ("isthmus.nodes", "nodes and GPUs that are worse than their equals"),
     "compare": ("isthmus.compare", "systems side by side"),
     "score": ("isthmus.score", "one figure per system, for a procurement"),
-    "advise": ("isthmus.advise", "when overlapping batches of GPU jobs is worth it"),
+    "advise": ("isthmus.advise", "where buffers should live, and when overlapping batches of jobs is worth it"),
     "report": ("isthmus.report", "one HTML page of everything"),
     "table": ("isthmus.table", "medians of a few record files"),
     "levels": ("isthmus.levels", "cache levels from latencies of several sizes"),
+    "references": ("isthmus.reference_command", "what a site's figures are held to: make it from records, check it"),
+    "profile": ("isthmus.profile", "what a profiler's output says, in the words of a record"),
     "accounting": ("isthmus.accounting", "what counters of memory see of an allocation"),
+    "site": ("isthmus.site", "a site's configuration: its mistakes, a first version, its node-hours"),
 }
 
 PASSED, FOUND, BAD_INPUT, UNDECIDED = 0, 1, 2, 3

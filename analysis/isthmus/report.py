@@ -24,6 +24,13 @@ from isthmus import Error, __version__, cli, matrix, records, regress, series, s
 WANTED = (*regress.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate", "warnings", "ranks")
 _PHASES = ("in", "kernel", "out")
 _LINES, _BARS = 40, 60  # at most in one plot
+_CASES, _COLUMNS = 150, 6  # at most in one table
+# Of a family's metrics those that say the most, first.
+_TELLING = (
+    "rate", "kernel_flop_rate", "kernel_rate", "latency", "alloc", "touch", "free", "time", "p50", "p95", "p99",
+    "cpu_rate", "gpu_rate", "cpu_relative", "gpu_relative", "overlap_all_speedup", "recycled_speedup",
+    "submit", "to_end",
+)  # fmt: skip
 
 
 def _json(value) -> str:
@@ -123,6 +130,44 @@ def matrices(rows: list[dict]) -> list[dict]:
                 "columns": ends,
                 "rows": [(start, [cells.get((start, end)) for end in ends]) for start in starts],
             }
+        )
+    return result
+
+
+def families(rows: list[dict]) -> list[dict]:
+    """A table for each family whose workloads neither go from place to place nor have phases: a line for each case, a
+    column for each of the metrics that most of them have."""
+    groups: dict[str, dict[tuple, dict]] = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for row in rows:
+        if not matrix.route(row["workload"]) and not row["placement"]:
+            family = row["workload"].partition("/")[0]
+            key = (row["workload"], row["size"] or "", row["preset"] or "", tuple(sorted(row["axes"].items())))
+            groups[family][key][row["metric"]] = row
+    result = []
+    for family, cases in sorted(groups.items()):
+        counts = collections.Counter(metric for found in cases.values() for metric in found)
+        known = [metric for metric in _TELLING if metric in counts]
+        rest = [metric for metric, _ in counts.most_common() if metric not in _TELLING]
+        columns = [*known, *rest][:_COLUMNS]
+        seen = collections.defaultdict(set)
+        for workload, _, _, axes in cases:
+            for axis, value in axes:
+                seen[workload, axis].add(value)
+        lines = []
+        for (workload, size, preset, axes), found in cases.items():
+            words = [workload, *([preset] if preset else [])]
+            for axis, value in axes:
+                if len(seen[workload, axis]) > 1 or axis == "bytes":
+                    words.append(f"{axis}={matrix.byte_text(value) if axis == 'bytes' else value}")
+            cells = [
+                table.quantity(found[metric]["value"], "" if found[metric]["unit"] == "1" else found[metric]["unit"])
+                if metric in found
+                else None
+                for metric in columns
+            ]
+            lines.append((" ".join(words if len(words) > 1 else [*words, size]), cells))
+        result.append(
+            {"title": family, "columns": columns, "rows": lines[:_CASES], "more": max(len(lines) - _CASES, 0)}
         )
     return result
 
@@ -278,7 +323,7 @@ def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict
         title = machine["device"] or machine["cpu"] or "unknown hardware"
         machines.append(
             machine | {"title": f"{title}, {machine['system']}" if machine["system"] else title,
-                       "matrices": matrices(rows), "plots": plots, "series": len(rows),
+                       "matrices": matrices(rows), "families": families(rows), "plots": plots, "series": len(rows),
                        "share": statistics.median(s) if (s := [r["share"] for r in rows if r["share"]]) else None}
         )  # fmt: skip
     results = []

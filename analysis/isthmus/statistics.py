@@ -210,3 +210,76 @@ def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float
     if not step > 0:
         raise ValueError("a step must be above 0")
     return _jobs_needed(max(round(step, 2), 0.01), strata, metrics, wanted)
+
+
+# --- the next job ---
+
+
+def _student_tail(t: float, freedom: int) -> float:
+    """P(T > t) of Student's t with whole degrees of freedom: the finite series of Abramowitz and Stegun 26.7.3-4."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    cosine2, sine = math.cos(angle) ** 2, math.sin(angle)
+    odd = freedom % 2
+    term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
+    for k in range((freedom - odd) // 2):
+        total += term
+        term *= cosine2 * ((2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2))
+    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return (1 - inside) / 2
+
+
+@functools.lru_cache(maxsize=1024)
+def student_quantile(tail: float, freedom: int) -> float:
+    """The t that Student's distribution with so many degrees of freedom exceeds with this probability, ≤ 0.5."""
+    if not (1e-9 <= tail <= 0.5 and freedom >= 1):
+        raise ValueError("a tail is between 1e-9 and 0.5")
+    low, high = 0.0, 1.0
+    while _student_tail(high, freedom) > tail:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_tail(middle, freedom) > tail else (low, middle)
+    return (low + high) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What one more job will give, from jobs of some nodes: a mean, and how far a value may be from it by chance."""
+
+    mean: float
+    spread: float  # standard deviation of (one more job - mean)
+    mean_spread: float  # of the mean
+    freedom: int
+
+    def distance(self, tail: float) -> float:
+        """The distance that one more job exceeds, to one side, with this probability where noise is normal."""
+        return self.spread * student_quantile(tail, self.freedom)
+
+
+def predict(nodes: list[np.ndarray]) -> Prediction:
+    """Of a job on any node, from the values of each node's jobs; two jobs or more in all.
+
+    Variances between nodes and within them are told apart (one-way analysis of variance) where there is more than
+    one node with several jobs; their sum has Satterthwaite's degrees of freedom, rounded down. Where nodes do not
+    differ more than their jobs explain, all jobs are one sample.
+    """
+    nodes = [np.asarray(x, float) for x in nodes if len(x)]
+    every = np.concatenate(nodes)
+    n, k = len(every), len(nodes)
+    pooled = float(np.var(every, ddof=1))
+    mean = float(np.mean(every))
+    plain = Prediction(mean, math.sqrt(pooled * (1 + 1 / n)), math.sqrt(pooled / n), n - 1)
+    if k < 2 or n <= k:
+        return plain
+    sizes = np.array([len(x) for x in nodes])
+    means = np.array([x.mean() for x in nodes])
+    within = sum(float(((x - x.mean()) ** 2).sum()) for x in nodes) / (n - k)
+    among = float((sizes * (means - mean) ** 2).sum()) / (k - 1)
+    size = (n - (sizes**2).sum() / n) / (k - 1)
+    if among <= within:
+        return plain
+    between = (among - within) / size
+    of_mean = between * float((sizes**2).sum()) / n**2 + within / n
+    parts = among / size, (1 - 1 / size) * within
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / (k - 1) + parts[1] ** 2 / (n - k))
+    return Prediction(mean, math.sqrt(between + within + of_mean), math.sqrt(of_mean), max(1, math.floor(freedom)))

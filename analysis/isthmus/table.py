@@ -22,6 +22,7 @@ def quantity(value: float | None, unit: str) -> str:
     """Three digits and a prefix: 1.23 ms, 55.4 GB/s."""
     if value is None:
         return "-"
+    unit = unit.removeprefix("1") if unit == "1/s" else unit  # 5 M/s
     if value == 0:
         return f"0 {unit}"
     factor, prefix = units.prefix_of(value)

@@ -24,7 +24,6 @@ import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
-import yaml
 from reframe.core.exceptions import ReframeError, SanityError
 from reframe.core.logging import getlogger
 from reframe.frontend.executors import Runner
@@ -34,7 +33,10 @@ if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
 import jobs
-from isthmus import records
+import profilers
+import spack_build
+from isthmus import capabilities, profile, records, references
+from results_database import Fingerprinted
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
@@ -60,6 +62,28 @@ def results_folder() -> pathlib.Path:
 # --- a session that selects nothing, and the place of the records ------------------------------------
 
 
+def _refuse_fallback():
+    """On a host that a site's file does not know, ReFrame takes a system of its own, `generic`, and runs there."""
+    current = runtime.runtime()
+    files = [source for source in current.site_config.sources if source != "<builtin>"]
+    if files and current.system.name == "generic":
+        raise ReframeError(
+            f"this machine is none of the systems in {files[-1]}; choose with --system, or add it to 'hostnames'"
+        )
+
+
+def _left_out() -> str:
+    """What the site states that may have left a selection empty."""
+    system = runtime.runtime().system
+    bare = [partition.fullname for partition in system.partitions if not partition.environs]
+    if bare:
+        return f" ({', '.join(bare)} lists no environment)"
+    if not any(stated_backend(partition) for partition in system.partitions):
+        names = ", ".join(partition.fullname for partition in system.partitions)
+        return f" ({names}: no GPU is stated, so checks that need one are left out)"
+    return ""
+
+
 def _gate_sessions():
     """Makes a session with an empty selection fail: no check is left that could object.
 
@@ -74,9 +98,11 @@ def _gate_sessions():
     def runall(self, testcases, *args, **kwargs):
         global _started_in
         _started_in = pathlib.Path.cwd()
+        _refuse_fallback()
         if not testcases:
             raise ReframeError(
-                "nothing to run: no check matches this selection on this system; see what there is with -l"
+                f"nothing to run: no check matches this selection on this system{_left_out()}; "
+                "see what there is with -l"
             )
         try:
             return original(self, testcases, *args, **kwargs)
@@ -104,15 +130,13 @@ def _keep_what_is_left(testcases, printer):
 
 # --- what a site states ------------------------------------------------------------------------------
 
-_BACKEND_FEATURES = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd": "hip"}
-
 
 def stated_backend(partition, environment=None) -> str | None:
     """cuda or hip where the site says which, gpu where it only says that there is one, else None."""
     features = list(partition.features) + list(environment.features if environment else [])
     for feature in features:
-        if feature in _BACKEND_FEATURES:
-            return _BACKEND_FEATURES[feature]
+        if feature in capabilities.BACKENDS:
+            return capabilities.BACKENDS[feature]
     gpus = [d for d in partition.devices if d.device_type == "gpu"]
     for gpu in gpus:
         if gpu.arch and gpu.arch.startswith(("sm_", "gfx")):
@@ -120,19 +144,12 @@ def stated_backend(partition, environment=None) -> str | None:
     return "gpu" if gpus or "gpu" in features else None
 
 
-_IMPLIED = {
-    "gpu": {"pageable", "pinned", "mapped", "direct"},  # no GPU lacks these
-    "hmm": {"system"},
-    "ats": {"system"},
-}
-
-
 def stated_capabilities(partition) -> set[str]:
     """Features and capabilities that the site states of a partition, and what follows from them."""
     stated = set(partition.features) | set(site_setting(partition, "capabilities", []))
     if stated_backend(partition):
         stated.add("gpu")
-    return stated.union(*(_IMPLIED.get(word, ()) for word in stated))
+    return capabilities.with_implied(stated)
 
 
 def stated_gpus(partition) -> int:
@@ -155,8 +172,6 @@ def site_setting(partition, name, default=None):
 
 # --- references --------------------------------------------------------------------------------------
 
-_SELECTORS = ("workload", "mode", "size", "partition", "driver")
-
 
 def references_folder() -> pathlib.Path | None:
     """references/ beside the site's configuration file; None where there is none (ReFrame's own configuration)."""
@@ -166,53 +181,15 @@ def references_folder() -> pathlib.Path | None:
     return None
 
 
-@functools.cache
-def load_references(folder: pathlib.Path | None) -> tuple:
-    """All entries of a site, as site-configs/generic/README.md describes them. What cannot be understood is refused:
-    an entry that is skipped would leave a figure without its bound."""
-    entries = []
-    for path in sorted(folder.glob("*.yaml")) if folder else []:
-        for number, entry in enumerate(yaml.safe_load(path.read_text(encoding="utf-8")) or [], 1):
-            where = f"{path.name}, entry {number}"
-            if not isinstance(entry, dict) or not isinstance(entry.get("metrics"), dict):
-                raise SanityError(f"{where}: not a mapping with 'metrics'")
-            unknown = set(entry) - {*_SELECTORS, "axes", "metrics"}
-            if unknown:
-                choices = ", ".join([*_SELECTORS, "axes"])
-                raise SanityError(f"{where}: unknown key {sorted(unknown)[0]!r}; choose from {choices}")
-            if not isinstance(entry.get("axes", {}), dict):
-                raise SanityError(f"{where}: 'axes' is not a mapping of an axis to its value")
-            for metric, bound in entry["metrics"].items():
-                if not isinstance(bound, list) or len(bound) != 4 or not isinstance(bound[0], (int, float)):
-                    raise SanityError(f"{where}: {metric} is not [value, lower, upper, unit]")
-            entries.append((where, entry))
-    return tuple(entries)
-
-
-def find_references(folder, case: dict[str, str], axes: dict | None = None) -> dict[str, tuple]:
-    """Bounds for one case: {metric: (value, lower, upper, unit)}. Selectors are whole-string regular expressions, but
-    axes are compared by value; two entries for one metric are refused, since which of them holds would be chance."""
-    found, origin = {}, {}
-    for where, entry in load_references(folder):
-        if any(not re.fullmatch(str(entry[s]), case.get(s) or "") for s in _SELECTORS if s in entry):
-            continue
-        if not _at_axes(entry.get("axes", {}), axes or {}, where):
-            continue
-        for metric, bound in entry["metrics"].items():
-            if metric in found:
-                raise SanityError(f"two references for {metric}: {origin[metric]} and {where}")
-            found[metric], origin[metric] = tuple(bound), where
-    return found
-
-
-def _at_axes(wanted: dict, axes: dict, where: str) -> bool:
-    """Whether a case has these values; an axis or a kind of value that it cannot have is refused, not passed over."""
-    for axis, value in wanted.items():
-        if axis not in axes:
-            raise SanityError(f"{where}: there is no axis {axis!r} here; choose from {', '.join(axes) or 'none'}")
-        if type(value) is not type(axes[axis]):
-            raise SanityError(f"{where}: axis {axis} is {value!r}, the record has values like {axes[axis]!r}")
-    return all(axes[axis] == value for axis, value in wanted.items())
+def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
+    """Bounds for one record: {metric: (value, lower, upper, unit)}; of a profiled run its counts only."""
+    found = references.find(references.load(folder), references.case_of(case, partition), case["axes"])
+    profiled = case["profiler"] is not None
+    found = {name: b for name, b in found.items() if name.startswith(profile.PROFILED) == profiled}
+    for name, bound in found.items():
+        if profiled and not profile.is_held(name, bound.unit):
+            raise references.BadReference(f"a reference for {name!r}: of a profiled run only counts are held to any")
+    return {name: bound.as_tuple() for name, bound in found.items()}
 
 
 # --- keeping records ---------------------------------------------------------------------------------
@@ -284,13 +261,18 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     descr = "build isthmus-bench"
     #: Path of a built isthmus-bench; empty: build one.
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
+    #: cmake, or spack: in a copy of the site's Spack environment (docs/spack.md).
+    build_with = builtins.variable(str, value="cmake")
     sourcesdir = None
     build_system = "CustomBuild"
     build_time_limit = "30m"
 
     @property
     def path(self) -> str:
-        return str(absolute(self.bench)) if self.bench else os.path.join(self.stagedir, "build/bin/isthmus-bench")
+        if self.bench:
+            return str(absolute(self.bench))
+        folder = spack_build.INSTALLED if self.build_with == "spack" else "build"
+        return os.path.join(self.stagedir, folder, "bin/isthmus-bench")
 
     @builtins.run_before("compile")
     def choose_backend(self):
@@ -298,6 +280,11 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
             self.build_system.commands = [f"test -x '{self.path}'"]
             return
         backend = stated_backend(self.current_partition, self.current_environ)
+        if self.build_with == "spack":
+            spack_build.prepare(self, backend, stated_architectures(self.current_partition))
+            return
+        if self.build_with != "cmake":
+            raise ReframeError(f"build_with is {self.build_with!r}: choose cmake or spack")
         command = [str(ROOT / "scripts/build"), "--build-dir", "build", "--target", "isthmus-bench"]
         if backend in ("cuda", "hip"):
             command += ["--backend", backend]
@@ -320,6 +307,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     """A run of isthmus-bench: the one that $ISTHMUS_BENCH names, else the one that this session builds."""
 
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
+    build_with = builtins.variable(str, value="cmake")  # the build's; here too, or ReFrame warns that -S finds no such
     if not os.environ.get("ISTHMUS_BENCH"):
         build = builtins.fixture(IsthmusBuild, scope="environment")
 
@@ -392,7 +380,7 @@ def naming(point):
         raise SanityError(f"{point}: {error}") from None
 
 
-class IsthmusCheck(IsthmusProgram):
+class IsthmusCheck(IsthmusProgram, Fingerprinted):
     """Runs cases of isthmus-bench and holds their records to everything that can be known about them.
 
     A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). Where it sets `varied`, there is a
@@ -401,6 +389,8 @@ class IsthmusCheck(IsthmusProgram):
     warning.
     """
 
+    #: nsys, ncu, rocprofv3, cupti or perf around each rank (docs/profiling.md); empty: none.
+    profiler = builtins.variable(str, value="")
     samples = builtins.variable(int, type(None), value=None)
     processes = builtins.variable(int, value=1)
     bench_options = builtins.variable(typ.List[str], value=[])
@@ -466,6 +456,8 @@ class IsthmusCheck(IsthmusProgram):
         if self.processes != 1:
             self.executable_opts += ["--processes", str(self.processes)]
         self.executable_opts += self.bench_options
+        if self.profiler:
+            profilers.wrap(self, RECORD)
 
     # Judging what came back, in order of what explains the most.
 
@@ -488,7 +480,17 @@ class IsthmusCheck(IsthmusProgram):
         return True
 
     def _read_record(self) -> list[dict]:
-        path = pathlib.Path(self.stagedir) / RECORD
+        stage = pathlib.Path(self.stagedir)
+        path = stage / RECORD
+        if self.profiler:
+            self._read_unprofiled(stage)
+            try:
+                profilers.amend(self.profiler, stage, RECORD)
+            except SanityError:
+                if path.exists():  # whatever became of the profile
+                    profilers.keep(stage, keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}"))
+                    self._is_kept = True
+                raise
         if not path.exists():
             code = jobs.exit_code_in_words(self._exit_code())
             raise SanityError(
@@ -504,9 +506,27 @@ class IsthmusCheck(IsthmusProgram):
                 raise SanityError(f"{end}{kept}") from None
             end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}, and " if code else ""
             raise SanityError(f"{end}the record cannot be taken: {error}{kept}") from None
+        self.keep_fingerprint(cases)
         if cases:
             self._keep(path, cases)
         return cases
+
+    def _read_unprofiled(self, stage):
+        """Keeps and judges what was measured without the profiler; a check whose profiler may not run is skipped."""
+        cases = profilers.unprofiled(stage)
+        if cases:
+            keep_record(stage / profilers.UNPROFILED, f"{self.current_partition.fullname}-{self.record_name()}")
+        for case in cases:
+            self._judge_case(case)
+        reason = profilers.refused(self.profiler, stage / profilers.FOLDER, cases)
+        if reason is None:
+            return
+        uses_gpu = any(case["devices"] and not case["emulated"] for case in cases)
+        if uses_gpu and self.profiler in stated_capabilities(self.current_partition):
+            raise SanityError(f"{reason}, but {self.current_partition.fullname} states {self.profiler}")
+        if not cases:
+            raise SanityError(f"{reason}; and without it isthmus-bench left no record, see {profilers.FOLDER}/")
+        self.skip(reason)
 
     def _keep(self, path, cases):
         """Keeps the record; where other jobs ran on the node, it says so of itself."""
@@ -516,7 +536,8 @@ class IsthmusCheck(IsthmusProgram):
             for case in cases:
                 case["warnings"].append({"code": "shared_node", "message": told, "samples": None})
             contents = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases).encode()
-        keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}", contents)
+        kept = keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}", contents)
+        profilers.keep(pathlib.Path(self.stagedir), kept)
         self._is_kept = True
 
     def keep_what_is_left(self) -> str:
@@ -652,6 +673,7 @@ class IsthmusCheck(IsthmusProgram):
             with naming(point):
                 figures = self._figures(point, cases)
                 names = [n for n in self.published or figures if n in figures] if point in shown else []
+                names += [n for n in figures if n.startswith(profile.PROFILED) and n not in names]
                 held = self._references(cases[0], figures, set(names))
             for metric in dict.fromkeys([*names, *held]):
                 value, unit = figures[metric]
@@ -670,7 +692,8 @@ class IsthmusCheck(IsthmusProgram):
     def _figures(self, point, cases) -> dict[str, tuple]:
         """The metrics of one case, each the median over its processes, with its unit."""
         medians = [records.metrics(case) for case in cases]
-        required = self.required_metrics(point)
+        # Under a profiler no latch holds streams, so what needs one is not measured.
+        required = set() if self.profiler else self.required_metrics(point)
         for metrics in medians:
             for name in sorted(required - set(metrics)):
                 raise SanityError(f"the record lacks the metric {name!r}")
@@ -689,6 +712,8 @@ class IsthmusCheck(IsthmusProgram):
             raise SanityError(f"{name}: every sample is invalid ({spoilt})")
         if not math.isfinite(value):
             raise SanityError(f"{name} is {value}")
+        if name.startswith(profile.PROFILED):
+            return
         if name in (self.published or (name,)) and value <= 0 and metric["unit"] != "1":  # a share may be none
             raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")
         share, limit = metric.get("share"), metric.get("limit")
@@ -699,26 +724,42 @@ class IsthmusCheck(IsthmusProgram):
     def _references(self, case, figures, shown) -> dict[str, tuple]:
         """Bounds of this case's figures; required of those that are shown."""
         partition = self.current_partition
-        selectors = {field: case.get(field) or "" for field in ("workload", "mode", "size")}
-        driver = case["devices"][0]["driver"] if case["devices"] else ""
-        found = find_references(
-            references_folder(), {**selectors, "partition": partition.name, "driver": driver or ""}, case["axes"]
-        )
+        try:
+            found = find_references(references_folder(), case, partition.name)
+            self._judge_unreferenced(case, set(figures) - set(found))
+        except references.BadReference as error:
+            raise SanityError(str(error)) from None
         required = site_setting(partition, "require_reference", False)
         required = shown if required is True else shown & set(required or [])
+        if self.profiler:
+            required = set()  # asked for, so no figure is held but counts
+        if required and (case["emulated"] or case["profiler"]):
+            what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
+            raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
         for name in sorted(required - set(found)):
             raise SanityError(f"no reference for {name!r}, and {partition.fullname} requires one")
         for name in sorted(set(found) - set(figures)):
             raise SanityError(f"a reference for {name!r}, which this case does not report")
-        if case["emulated"] or case["profiler"]:
-            what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
-            if required:
-                raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
+        if case["emulated"]:
             return {}  # such times mean nothing beside a reference
         for name, bound in found.items():
             if bound[3] != figures[name][1]:
                 raise SanityError(f"the reference for {name} is in {bound[3]!r}, the metric in {figures[name][1]!r}")
         return found
+
+    def _judge_unreferenced(self, case, metrics):
+        """Where no reference holds, the limit of the hardware does."""
+        if case["emulated"] or case["profiler"]:
+            return
+        partition = self.current_partition
+        stated = {name: site_setting(partition, name) for name in ("pcie", "links")}
+        stated = {name: value for name, value in stated.items() if value is not None}
+        selectors = references.case_of(case, partition.name)
+        for name, metric in records.metrics(case).items():
+            if name in metrics:
+                why = references.insane(references.load(references_folder()), metric, case, selectors, stated)
+                if why:
+                    raise SanityError(why)
 
     @builtins.run_after("performance")
     def nothing_dropped(self):

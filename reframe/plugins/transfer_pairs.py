@@ -75,7 +75,8 @@ PAIRS = {
     "groups": Pairs("one to all, all to one, all to all, at once", ("*-all/*", "all-*/*"), gpus=2, tags=PEER),
     "host-to-host": Pairs("the host's threads, from each NUMA node to each", ("node*-node*/cpu",), gpus=0,
                           tags=frozenset({"host", "numa"})),
-    "runtime": Pairs("the runtime's own copies within the host", tuple(f"{a}-{b}/runtime" for a in COPIED_AT_HOME for b in COPIED_AT_HOME),
+    "runtime": Pairs("the runtime's own copies within the host",
+                     tuple(f"{a}-{b}/runtime" for a in COPIED_AT_HOME for b in COPIED_AT_HOME),
                      tags=frozenset({"host"})),
 }  # fmt: skip
 

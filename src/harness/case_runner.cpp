@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "device/range.hpp"
 #include "harness/description.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/limits.hpp"
@@ -151,6 +152,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
     }
     guarded(result, [&] {
       Case run(state);
+      const device::Range range(spec.workload->name().c_str());
       state.own_code_begins();
       description.function(run);
       state.own_code_ends();

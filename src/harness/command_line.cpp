@@ -35,7 +35,8 @@ Exit codes: 0 all passed or skipped; 1 a case failed or there is no device;
 constexpr const char* kRunExamples = R"(Modes: baseline async uvm uvm_async pm pm_async, or all.
 Environment: ISTHMUS_RESULTS (folder of records), ISTHMUS_HOST_MEMORY (bytes
 that may be used, as 8GiB), ISTHMUS_SYSTEM, ISTHMUS_PARTITION, ISTHMUS_PROFILER
-(names written into records), ISTHMUS_INJECT, ISTHMUS_EMULATOR (tests).)";
+(names written into records; the last also switches latches and batches off and
+names phases for the profiler), ISTHMUS_INJECT, ISTHMUS_EMULATOR (tests).)";
 
 /// Values of comma lists that may also be repeated.
 std::vector<std::string> flatten(const std::vector<std::string>& lists, std::string_view option) {

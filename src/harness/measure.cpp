@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/range.hpp"
 #include "harness/case_state.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/statistics.hpp"
@@ -100,7 +101,8 @@ class Measurement {
   // --- phases ------------------------------------------------------------------------------------
 
   template <class Body>
-  double clocked(Body body) {
+  double clocked(const char* name, Body body) {
+    const device::Range range(name);
     const Accounted sampling(s_.account.samples);
     const double begin = now();
     body();
@@ -110,14 +112,14 @@ class Measurement {
   void allocate() {
     Allocation a;
     const bool one_call = memory::host_allocation_is_device_allocation(placement_);
-    const double host = clocked([&] { set_.allocate_host(); });
-    a.touch = clocked([&] { set_.touch_host(); });
+    const double host = clocked("host_alloc", [&] { set_.allocate_host(); });
+    a.touch = clocked("host_touch", [&] { set_.touch_host(); });
     {
       const Accounted inputs(s_.account.inputs);
       for (std::size_t i = 0; i < s_.buffers.size(); ++i) s_.fill(i);
       dirty_ = false;
     }
-    const double device = clocked([&] {
+    const double device = clocked("device_alloc", [&] {
       set_.allocate_device(stream_);
       stream_.synchronize();
     });
@@ -134,11 +136,11 @@ class Measurement {
 
   void free() {
     auto& a = allocations_.back();
-    a.device_free = clocked([&] {
+    a.device_free = clocked("free", [&] {
       set_.free_device(stream_);
       stream_.synchronize();
     });
-    a.host_free = clocked([&] { set_.free_host(); });
+    a.host_free = clocked("free", [&] { set_.free_host(); });
     if (memory::host_allocation_is_device_allocation(placement_)) {
       a.device_free += a.host_free;
       a.host_free = 0;
@@ -222,6 +224,7 @@ class Measurement {
       return (mark - begin) / batch;
     };
     if (has_in_) {
+      const device::Range range("in");
       pass.in =
           event_timed(latch_copies_, next_in(), in_batch_, pass.spoilt, [&] { in_moved_ = set_.copy_in(stream_); });
       pass.in_clock = lap(in_batch_);
@@ -233,8 +236,11 @@ class Measurement {
       for (auto& sentence : set_.disagreements()) s_.result.warn("placement_disagrees", std::move(sentence));
       mark = now();
     }
-    pass.kernel = event_timed(latch_, Next::kernel, kernel_batch_, pass.spoilt, [&] { body_({stream_, units_}); });
-    pass.kernel_clock = lap(kernel_batch_);
+    {
+      const device::Range range("kernel");
+      pass.kernel = event_timed(latch_, Next::kernel, kernel_batch_, pass.spoilt, [&] { body_({stream_, units_}); });
+      pass.kernel_clock = lap(kernel_batch_);
+    }
     if (kernel_batch_ > 1 && has_inout_) {
       // The batch has applied the kernel to its own results; out must carry those of one run.
       set_.copy_in(stream_);
@@ -243,9 +249,11 @@ class Measurement {
       mark = now();
     }
     if (has_out_ && out_by_clock_) {
+      const device::Range range("out");
       out_moved_ = set_.copy_out(stream_);
       pass.out = pass.out_clock = lap(1);
     } else if (has_out_) {
+      const device::Range range("out");
       pass.out =
           event_timed(latch_copies_, next_out(), out_batch_, pass.spoilt, [&] { out_moved_ = set_.copy_out(stream_); });
       pass.out_clock = lap(out_batch_);
@@ -256,6 +264,7 @@ class Measurement {
   /// in, kernel and out with no wait between them; `streamed` cuts them into chunks on three streams.
   double timed_overlapped(double& part, bool& spoilt) {
     reset();
+    const device::Range range("overlapped");
     const Accounted accounted(part);
     dirty_ = true;
     if (overlapped_by_clock_) {

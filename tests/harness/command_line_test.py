@@ -227,6 +227,13 @@ class CommandLine(unittest.TestCase):
             (record,) = self.records()
             self.assertEqual("no_latch" in {w["code"] for w in record["warnings"]}, expected)
 
+    def test_a_profiler_is_named_and_no_latch_waits_for_what_it_holds_back(self):
+        self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm", "--samples", "3", ISTHMUS_PROFILER="ncu")
+        (record,) = self.records()
+        self.assertEqual(record["profiler"], "ncu")
+        self.assertIn("no_latch", {w["code"] for w in record["warnings"]})
+        self.assertEqual({m.get("batch", 1) for m in record["metrics"]}, {1})
+
     def test_what_a_workload_prepares_itself_is_no_overhead_of_the_harness(self):
         self.measure("fixture/host_loop")
         run = self.records()[0]["run"]

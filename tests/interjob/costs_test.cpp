@@ -78,8 +78,12 @@ TEST(Judging, WeighsTheGainAgainstWhatThreadsCost) {
 TEST(Judging, CallsOfTheDriverWaitForEachOther) {
   // An eighth of a job to allocate, as much to free: in theory half of the batch could be hidden.
   const Options all{.mode = Mode::overlap_all};
-  const Costs calls{
-      .allocate = 1 * kMs, .submit = 0.1 * kMs, .in = 0.7 * kMs, .kernel = 0.7 * kMs, .release = 1 * kMs, .job = 3.5 * kMs};
+  const Costs calls{.allocate = 1 * kMs,
+                    .submit = 0.1 * kMs,
+                    .in = 0.7 * kMs,
+                    .kernel = 0.7 * kMs,
+                    .release = 1 * kMs,
+                    .job = 3.5 * kMs};
   EXPECT_LT(ideal(calls, Mode::overlap_all, 64, 3, 1).seconds, 64 * 1.1 * kMs + 4 * kMs);
   const auto verdict = judge(calls, {}, all, 64);
   EXPECT_FALSE(verdict.overlap) << verdict.reason;

@@ -54,7 +54,8 @@ def test_the_committed_records_make_a_whole_page(tmp_path, capsys):
     assert f"{kept} records" in capsys.readouterr().out and len(text.encode()) < 10e6
     page = Page(text)
     expected = ["Summary", "NVIDIA H200", "From where to where", "transfer/ce: rate at 1GiB", "Provenance"]
-    for words in [*expected, "580.159.04", "Roofline", "Modes at super", "timer_coarse"]:
+    families = ["Other families", "stream/gpu0/triad bytes=512MiB memory=pool", "alloc: ", "fault/cpu/anonymous"]
+    for words in [*expected, *families, "580.159.04", "Roofline", "Modes at super", "timer_coarse"]:
         assert words in page.text
     plots = json.loads(re.search(r'id="plots">(.*?)</script>', text, re.DOTALL)[1])
     places = {attributes["id"] for tag, attributes in page.elements if attributes.get("class") == "plot"}
@@ -139,11 +140,14 @@ def test_a_browser_draws_it_without_an_error(tmp_path, width):
         case["metrics"][0] |= {"name": "rate", "unit": "B/s", "share": 0.8, "better": "higher"}
     folder = write(tmp_path / "r", cases)
     made(tmp_path, folder)
-    drawn = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},4000", "--dump-dom",
-         "--virtual-time-budget=10000", "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}",
-         (tmp_path / "report.html").as_uri()],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    assert drawn.stdout.count('class="main-svg"') >= 2
-    assert "CONSOLE" not in drawn.stderr, drawn.stderr
+    for seconds in (10, 30, 90):  # a browser that waits for a busy machine draws no frame in a few seconds
+        drawn = subprocess.run(
+            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},4000", "--dump-dom",
+             f"--virtual-time-budget={1000 * seconds}", "--enable-logging=stderr",
+             f"--user-data-dir={tmp_path / f'profile{seconds}'}", (tmp_path / "report.html").as_uri()],
+            capture_output=True, text=True, check=True, timeout=240,
+        )  # fmt: skip
+        assert "CONSOLE" not in drawn.stderr, drawn.stderr
+        if drawn.stdout.count('class="main-svg"') >= 2:
+            return
+    pytest.fail("no plot was drawn")

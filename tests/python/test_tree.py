@@ -40,14 +40,14 @@ def test_tree_keeps_its_borders():
         ("reframe/checks/a.py", "valid_systems = ['daint:gpu']"),
         ("reframe/checks/a.py", "import pandas as pd"),
         ("reframe/checks/a.py", "sn.extractsingle(r'x', self.stdout)"),
-        ("reframe/checks/a.py", "# as on Perlmutter"),
+        ("reframe/checks/a.py", "# as on Atlantis"),
         ("scripts/a", "cd /home/someone/isthmus"),
         ("site-configs/x/reframe.py", "'https://registry.example.org/simple'"),
         ("reframe/__init__.py", ""),
     ],
 )
 def test_each_border_is_seen(tmp_path, path, line):
-    (tmp_path / "site-configs/perlmutter").mkdir(parents=True)
+    (tmp_path / "site-configs/atlantis").mkdir(parents=True)
     put(tmp_path, path, line)
     assert borders(tmp_path).returncode != 0
 
@@ -61,6 +61,7 @@ def test_each_border_is_seen(tmp_path, path, line):
         ("reframe/checks/a.py", 'valid_systems = ["+gpu"]'),
         ("reframe/checks/a.py", "valid_systems = ['*']"),
         ("docs/a.md", "https://github.com/reframe-hpc/reframe"),
+        ("site-configs/atlantis/README.md", "[queues](https://docs.example.org/queues)"),
     ],
 )
 def test_what_is_allowed_passes(tmp_path, path, line):

@@ -48,6 +48,7 @@ MISBEHAVIOURS = {
     "null_metric": "every sample of metric NAME is invalid",
     "zero_metric": "metric NAME is 0 s",
     "beyond_limit": "metric NAME is twice as good as its limit",
+    "lanes": "its PCIe link runs N lanes wide of 16, and in_rate is 88% of what these allow",
     "skip": "skips with skip_kind KIND (unsupported, memory, not_applicable)",
     "lacks": "skips as unsupported where an axis has the value VALUE",
     "emulated": "says that the emulator did the work",
@@ -242,7 +243,14 @@ def listing(gpus=1, nodes=1):
 
 
 def device(backend):
-    return {"backend": backend, "name": "fake", "uuid": None, "arch": "fake", "driver": "570.86.10", "runtime": None}
+    return {
+        "backend": backend,
+        "name": "fake",
+        "uuid": None,
+        "arch": "fake",
+        "driver": os.environ.get("FAKE_DRIVER", "570.86.10"),
+        "runtime": None,
+    }
 
 
 def host():
@@ -314,7 +322,7 @@ def record(workload, mode, size, backend):
         },
         "devices": [device(backend)] if backend != "host" else [], "host": host(),
         "build": {"compiler": "none", "flags": "", "code": None},
-        "emulated": backend == "emulator", "profiler": None,
+        "emulated": backend == "emulator", "profiler": os.environ.get("ISTHMUS_PROFILER"),
         "workload": workload, "version": 1, "placement": placement, "staging": staging, "mode": mode, "fallback": None,
         "size": size, "preset": None, "axes": {"n": 1024}, "seed": 42, "metrics": metrics, "kernels": [],
         "memory": {"peak_host_bytes": None, "peak_device_bytes": None},
@@ -347,6 +355,12 @@ def misbehave(what, argument, case):
         metric.update(samples=[0.0], median=0.0)
     elif what == "beyond_limit":
         metric.update(limit={"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, share=2.0)
+    elif what == "lanes":
+        case["devices"][0]["pcie"] = {"gen": 5, "width": int(argument), "gen_max": 5, "width_max": 16}
+        rate = next(m for m in case["metrics"] if m["name"] == "in_rate")
+        limit = {"value": 3.94e9 * int(argument), "unit": "B/s", "source": f"PCIe 5 x{argument}"}
+        rate.update(bytes_moved=1 << 30, limit=limit, share=0.88, samples=[0.88 * limit["value"]])
+        rate["median"] = rate["samples"][0]
     elif what == "skip":
         skip(case, argument)
     elif what == "lacks" and argument in map(str, case["axes"].values()):
@@ -388,7 +402,8 @@ def main():
     run.add_argument("--size")
     run.add_argument("--size-sweep", action="store_true")
     run.add_argument("--set", action="append", default=[])
-    run.add_argument("--record", required=True)
+    run.add_argument("--record")
+    run.add_argument("--dry-run", action="store_true")
     run.add_argument("--processes", type=int, default=1)
     run.add_argument("--samples")
     run.add_argument("--budget")
@@ -411,6 +426,9 @@ def main():
     if arguments.command == "info":
         print(json.dumps({"backend": backend, "emulated": backend == "emulator", "devices": [device(backend)],
                           "host": host(), "build": {}, "problem": None}))  # fmt: skip
+        return 0
+    if arguments.dry_run:
+        print(f"{arguments.pattern[0]}: about 3 min\n1 case, about 3 min in all")
         return 0
     if "no_record" in wanted:
         return 0

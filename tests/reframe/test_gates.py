@@ -220,14 +220,62 @@ def test_figure_outside_its_reference_is_red(session):
         (IN_BOUND.replace(", s]", "]"), "is not [value, lower, upper, unit]"),
         (IN_BOUND.replace("workload", "wrkload"), "unknown key 'wrkload'"),
         (IN_BOUND.replace("{in:", "{inn:"), "which this case does not report"),
-        ("just text", "not a mapping"),
-        ("- [", "while parsing"),
+        ("just text", "not a list of entries"),
+        ("- just text", "not a mapping"),
+        ("- [", "no YAML"),
     ],
 )
 def test_reference_that_cannot_hold_is_red(session, references, why):
     outcome = session(fake="gpu:cuda", site=GPU, references=references)
     assert not outcome.green
     assert why in outcome.output
+
+
+MEASURED = """
+$index: [partition, arch, driver, compiler]
+$fingerprints:
+  "0a1b2c3d": {kernel: "0"}
+p:
+  fake:
+    "570[.]86[.]10":
+      none:
+        - workload: microbench/saxpy
+          version: 1
+          size: tiny
+          axes: {n: 1024}
+          metrics:
+            in: {value: 0.25, lower: null, upper: 0.1, unit: s, n: 8, nodes: 1, interval: [0.2, 0.3],
+                 date: "2026-11-21", fingerprint: "0a1b2c3d"}
+"""
+
+
+def test_references_as_they_are_made_from_records_hold(session):
+    assert session(fake="gpu:cuda", site=requiring("in"), references=MEASURED).green
+    outcome = session(fake="gpu:cuda,slow", site=GPU, references=MEASURED)
+    assert not outcome.green and "in=0.5 s, expected 0.25" in outcome.output
+    other_driver = MEASURED.replace("570", "580")
+    assert "no reference for 'in'" in session(fake="gpu:cuda", site=requiring("in"), references=other_driver).output
+
+
+def test_a_link_at_half_its_width_is_red_without_any_reference(session):
+    assert session(fake="gpu:cuda,lanes:16", site=GPU).green
+    outcome = session(fake="gpu:cuda,lanes:8", site=GPU)
+    assert not outcome.green
+    assert "in_rate is 44% of what PCIe 5 x16 (it runs as PCIe 5 x8) allows" in outcome.output
+
+
+def test_a_site_may_know_better_than_the_usual_share(session):
+    shares = "- {workload: microbench/.*, shares: {in_rate: 0.4}}\n"
+    assert session(fake="gpu:cuda,lanes:8", site=GPU, references=shares).green
+    reference = "- {workload: microbench/saxpy, metrics: {in_rate: [27.7e9, -0.1, null, B/s]}}\n"
+    assert session(fake="gpu:cuda,lanes:8", site=GPU, references=reference).green
+
+
+def test_a_link_that_is_less_than_the_site_states_is_red(session):
+    site = {**GPU, "extras": {"isthmus": {"pcie": "6 x16"}}}
+    outcome = session(fake="gpu:cuda,lanes:16", site=site)
+    assert not outcome.green
+    assert "of what PCIe 6 x16 (it runs as PCIe 5 x16) allows" in outcome.output
 
 
 # --- performance functions ---
@@ -278,6 +326,31 @@ def test_empty_selection_is_red(session):
     outcome = session(select="no_such_check")
     assert outcome.returncode != 0
     assert "nothing to run" in outcome.output
+
+
+@pytest.mark.parametrize(
+    "site, select, why",
+    [
+        ({"features": []}, "TransferModes.*super", "s:p: no GPU is stated, so checks that need one are left out"),
+        ({"environs": []}, "TransferModes", "s:p lists no environment"),
+        (GPU, "no_such_check", "on this system; see what there is"),
+    ],
+)
+def test_empty_selection_says_what_the_site_leaves_out(session, site, select, why):
+    outcome = session(site=site, select=select)
+    assert outcome.returncode != 0
+    assert why in outcome.output
+
+
+def test_a_host_that_the_site_does_not_know_is_refused(session, tmp_path):
+    """ReFrame would take a system of its own and measure the login node."""
+    session("-l", site=GPU)  # writes the site
+    file = tmp_path / "site/reframe.py"
+    file.write_text(file.read_text().replace("'.*'", "'no-such-host'"))
+    outcome = session("-C", str(file), "-r")
+    assert outcome.returncode != 0
+    assert "none of the systems in" in outcome.output
+    assert session("-C", str(file), "--system=s:p", "-r", fake="gpu:cuda").green
 
 
 @pytest.mark.parametrize("action", ["-l", "-L", "--list-tags", "--describe"])
@@ -361,6 +434,21 @@ def test_wrapper_passes_options_and_the_verdict_on(tree):
 def test_wrapper_refuses_an_empty_selection(tree):
     assert wrapper(tree, "-n", "no_such_check").returncode != 0
     assert wrapper(tree, "-t", "no_such_tag").returncode != 0
+
+
+def test_wrapper_runs_what_a_budget_chose(tree):
+    listed = wrapper(tree, "-l", "-n", "saxpy%mode=pm%").stdout
+    [line] = [line for line in listed.splitlines() if line.startswith("- TransferModes")]
+    chosen = tree / "chosen"
+    chosen.write_text(f"# a comment\n\n/{line.rpartition('/')[2]}  # {line}\n")
+    result = wrapper(tree, "--select", chosen)
+    assert result.returncode == 0
+    assert "Ran 1/1" in result.stdout
+    chosen.write_text("# nothing\n")
+    for file, why in ((chosen, "selects nothing"), (tree / "none", "needs a file that can be read")):
+        result = wrapper(tree, "--select", file)
+        assert result.returncode == 1
+        assert why in result.stdout and "Ran" not in result.stdout
 
 
 def test_wrapper_lists(tree):

@@ -205,7 +205,7 @@ def test_where_all_is_skipped_the_check_is(session):
     assert outcome.green and "SKIP" in outcome.output and "this device cannot" in outcome.output
 
 
-@pytest.mark.parametrize("word", ["system", "hmm", "ats"])
+@pytest.mark.parametrize("word", ["system", "hmm", "ats", "xnack"])
 def test_stated_system_memory_may_not_be_skipped(session, word):
     site = {"features": ["gpu", "cuda"], "extras": {"isthmus": {"capabilities": [word]}}}
     outcome = session(select="Transfer.*=system-faults.*tiny", fake="gpu:cuda,skip:unsupported", site=site)

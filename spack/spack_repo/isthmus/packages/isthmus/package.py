@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import json
 import pathlib
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
@@ -8,6 +9,19 @@ from spack_repo.builtin.build_systems.rocm import ROCmPackage
 
 from spack.package import *
 
+# Groups of workloads that a build may leave out, and the checks that need them.
+WORKLOADS = {
+    "driver": ("what the driver takes for itself: driver/*", ["driver_costs.py"]),
+    "interjob": ("batches of jobs: interjob/*", ["interjob.py"]),
+    "memory": ("the memory system: latency/*, stream/*, atomics/*, alloc/*, fault/*, accounting/*", ["memory.py"]),
+    "microbench": ("seven kernels in every placement and staging: microbench/*", ["transfer_modes.py"]),
+    "reference": ("what the vendor's own libraries reach: reference/*", ["reference.py"]),
+    "transfer": (
+        "from each memory to each other: transfer/*, with +mpi also mpi/*",
+        ["transfer.py", "mpi_transfer.py"],
+    ),
+}
+
 
 class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     """Measures how data moves between CPU and GPU memory: every number verified, one record schema.
@@ -15,35 +29,71 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     Without +cuda and +rocm the kernels run on an emulator that looks for bugs; its device times mean nothing.
     """
 
-    # The package lives in the source tree it builds: its `main` is this clone's.
+    # The package lives in the source tree it builds: its `main` is this clone's. A release is a tag of it, listed here
+    # as version("X.Y.Z", tag="vX.Y.Z", commit="…"); tests/spack compares these lines with the tags.
     git = str(pathlib.Path(__file__).resolve().parents[5])
 
     license("Apache-2.0")
     version("main", branch="main")
 
-    depends_on("c", type="build")
-    depends_on("cxx", type="build")
-    depends_on("cmake@3.24:", type="build")
-    depends_on("pkgconfig", type="build")
-    generator("ninja")
-
     variant("mpi", default=False, description="Measure with several processes, started by mpirun or srun")
+    variant("tests", default=False, description="Build the C++ tests; those of the device layer are installed")
+    variant("checks", default=False, description="ReFrame, the checks and the site configurations in share/isthmus")
+    variant("analysis", default=False, description="The command isthmus: from records to answers")
+    for group, (what, _) in WORKLOADS.items():
+        variant(group, default=True, description=f"Workloads: {what}")
 
-    depends_on("boost@1.74: +context")
+    generator("ninja")
+    with default_args(type="build"):
+        depends_on("c")
+        depends_on("cxx")
+        depends_on("cmake@3.24:")
+        depends_on("pkgconfig")
+    depends_on("boost@1.74: +context", when="~cuda~rocm")  # the emulator's fibers
     depends_on("cli11@2:")
     depends_on("fmt@8:")
     depends_on("hwloc@2:")
     depends_on("nlohmann-json@3.10:")
     depends_on("numactl")
     depends_on("googletest@1.11:", type="test")
+    depends_on("googletest@1.11:", type=("build", "link"), when="+tests")
     depends_on("mpi", when="+mpi")
-
     depends_on("cuda@12:", when="+cuda")
     depends_on("hip@5.2:", when="+rocm")
+
+    # As pyproject.toml has them; jsonschema-rs, which only makes reading records faster, needs a Rust compiler.
+    with default_args(type="run"):
+        for variant_of_python in ("+checks", "+analysis"):
+            with when(variant_of_python):
+                depends_on("python@3.10:")
+                depends_on("py-jsonschema@4.18:")
+                depends_on("py-pyyaml@6:")
+        with when("+checks"):
+            depends_on("py-reframe-hpc@4.10")
+        with when("+analysis"):
+            depends_on("py-duckdb@1.3:")
+            depends_on("py-jinja2@3:")
+            depends_on("py-numpy@1.24:")
+            depends_on("py-plotly@5:")
+            depends_on("py-rich@13:")
+            depends_on("py-tomli", when="^python@:3.10")
+    # Tests of the build start the program from Python.
+    depends_on("python@3.10:", type="test")
 
     conflicts("+cuda", when="+rocm", msg="one backend per build: choose +cuda or +rocm")
     conflicts("cuda_arch=none", when="+cuda", msg="say for which GPUs: cuda_arch=90 is Hopper, 80 Ampere")
     conflicts("amdgpu_target=none", when="+rocm", msg="say for which GPUs: amdgpu_target=gfx942 is MI300")
+    conflicts(
+        "~microbench", when="+interjob", msg="batches of jobs are batches of its kernels: +interjob needs +microbench"
+    )
+    conflicts("~driver", when="+interjob", msg="it measures calls as driver does: +interjob needs +driver")
+    conflicts("~transfer", when="+reference", msg="references use its blocks of memory: +reference needs +transfer")
+    for group in WORKLOADS:
+        conflicts(f"~{group}", when="+tests", msg=f"the tests are of all workloads: +tests needs +{group}")
+    conflicts(
+        "~driver~interjob~memory~microbench~reference~transfer",
+        msg="nothing is left to measure: choose a group of workloads",
+    )
     conflicts("%gcc@:10", msg="C++20 is needed: GCC 11 or newer")
     conflicts("%clang@:14", msg="C++20 is needed: Clang 15 or newer")
     conflicts("platform=windows", msg="Linux only: NUMA and memory policies are asked of its kernel")
@@ -51,28 +101,126 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
 
     def cmake_args(self):
         args = [
-            self.define("ISTHMUS_TESTS", self.run_tests),
+            self.define("ISTHMUS_TESTS", self.run_tests or self.spec.satisfies("+tests")),
             self.define_from_variant("ISTHMUS_MPI", "mpi"),
             self.define("ISTHMUS_WERROR", False),  # warnings of a compiler that we have not seen stop nobody
+            self.define("ISTHMUS_CCACHE", False),  # Spack's own setting, config:ccache, decides
         ]
+        args += [self.define_from_variant(f"ISTHMUS_WORKLOADS_{group.upper()}", group) for group in WORKLOADS]
         if self.spec.satisfies("+cuda"):
             args.append(self.define("ISTHMUS_BACKEND", "cuda"))
             args.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
         elif self.spec.satisfies("+rocm"):
+            clang = self.spec["llvm-amdgpu"].prefix.bin.join("amdclang++")
             args.append(self.define("ISTHMUS_BACKEND", "hip"))
+            args.append(self.define("ISTHMUS_ROCM_CLANG", clang))
+            args.append(self.define("CMAKE_HIP_COMPILER", clang))
             args.append(self.define("CMAKE_HIP_ARCHITECTURES", self.spec.variants["amdgpu_target"].value))
         else:
             args.append(self.define("ISTHMUS_BACKEND", "host"))
         return args
 
+    # --- the Python side: files, in the layout of the source tree, so that each finds the others ---------
+
+    @property
+    def share(self):
+        return self.prefix.share.isthmus
+
+    @run_after("install")
+    def install_python_side(self):
+        if self.spec.satisfies("~checks~analysis"):
+            return
+        source = self.stage.source_path
+        with working_dir(source):
+            for folder in ("analysis/isthmus", "schema"):
+                install_tree(folder, join_path(self.share, folder), ignore=lambda name: "__pycache__" in name)
+        if self.spec.satisfies("+analysis"):
+            python = self.spec["python"].command.path
+            command = pathlib.Path(self.prefix.bin, "isthmus")
+            command.write_text(
+                f"#!{python}\n"
+                f"import sys\n\n"
+                f"sys.path.insert(0, {str(self.share.analysis)!r})\n"
+                f"from isthmus.cli import main\n\n"
+                f"sys.exit(main())\n",
+                encoding="utf-8",
+            )
+            command.chmod(0o755)
+        if self.spec.satisfies("+checks"):
+            with working_dir(source):
+                for folder in ("reframe", "site-configs"):
+                    install_tree(folder, join_path(self.share, folder), ignore=lambda name: "__pycache__" in name)
+                mkdirp(self.share.scripts)
+                for script in ("run-checks", "detect-backend"):
+                    install(f"scripts/{script}", self.share.scripts)
+            # A check of workloads that this program lacks would only be red.
+            for group, (_, checks) in WORKLOADS.items():
+                for check in checks if self.spec.satisfies(f"~{group}") else []:
+                    pathlib.Path(self.share.reframe.checks, check).unlink()
+
+    def setup_run_environment(self, env: EnvironmentModifications) -> None:
+        if self.spec.satisfies("+checks"):
+            env.set("ISTHMUS_BENCH", self.prefix.bin.join("isthmus-bench"))
+            env.set("ISTHMUS_SHARE", self.share)
+
+    # --- stand-alone tests: spack test run isthmus ------------------------------------------------------
+
+    def _bench(self):
+        return which(self.prefix.bin.join("isthmus-bench"), required=True)
+
+    def _listed(self):
+        listing = self._bench()("list", "--json", output=str.split, error=str)
+        return [workload["name"] for workload in json.loads(listing)["workloads"]]
+
+    def _needs_gpu(self):
+        """Skips a test where this build has no GPU to measure."""
+        output = self._bench()("info", output=str.split, error=str.split, fail_on_error=False)
+        if "the driver shows none" in output:
+            raise SkipTest("this build measures GPUs and there is none here: run the test on a node that has one")
+
     def test_list(self):
-        """the catalogue is printed"""
-        bench = which(self.prefix.bin.join("isthmus-bench"), required=True)
-        assert "microbench/saxpy" in bench("list", output=str.split, error=str.split)
+        """the catalogue has the groups that were chosen, and no other"""
+        of_group = {
+            "memory": ("latency", "stream", "atomics", "alloc", "fault", "accounting"),
+            "transfer": ("transfer", "mpi"),
+        }
+        families = {name.partition("/")[0] for name in self._listed()}
+        for group in WORKLOADS:
+            found = families.intersection(of_group.get(group, (group,)))
+            assert bool(found) == self.spec.satisfies(f"+{group}"), f"{group}: {sorted(found) or 'nothing'} is listed"
 
     def test_smoke(self):
         """one verified case leaves a record"""
-        bench = which(self.prefix.bin.join("isthmus-bench"), required=True)
-        bench("run", "microbench/saxpy", "--size", "tiny", "--record", "record.jsonl")
-        text = pathlib.Path("record.jsonl").read_text(encoding="utf-8")
-        assert '"status":"pass"' in text.replace(" ", ""), "the case was not verified"
+        self._needs_gpu()
+        names = self._listed()
+        chosen = "microbench/saxpy" if "microbench/saxpy" in names else names[0]
+        self._bench()("run", chosen, "--size", "tiny", "--record", "record.jsonl")
+        lines = pathlib.Path("record.jsonl").read_text(encoding="utf-8").splitlines()
+        statuses = [json.loads(line)["verify"]["status"] for line in lines]
+        assert statuses and set(statuses) <= {"pass", "not_applicable"}, f"{chosen} was not verified: {statuses}"
+
+    def test_device_layer(self):
+        """every call and every kernel name on this machine's device"""
+        if self.spec.satisfies("~tests"):
+            raise SkipTest("the tests are not installed: +tests installs them")
+        self._needs_gpu()
+        which(self.prefix.libexec.isthmus.join("test_device_gpu"), required=True)()
+
+    def test_command(self):
+        """the command isthmus reads a record"""
+        if self.spec.satisfies("~analysis"):
+            raise SkipTest("the command isthmus is not installed: +analysis installs it")
+        self._needs_gpu()
+        name = self._listed()[0]
+        self._bench()("run", name, "--size", "tiny", "--record", "command.jsonl")
+        isthmus = which(self.prefix.bin.join("isthmus"), required=True)
+        assert name in isthmus("table", "command.jsonl", output=str.split, error=str.split)
+
+    def test_checks(self):
+        """ReFrame lists the checks"""
+        if self.spec.satisfies("~checks"):
+            raise SkipTest("the checks are not installed: +checks installs them")
+        run_checks = which(self.share.scripts.join("run-checks"), required=True)
+        with set_env(RFM_PREFIX=str(pathlib.Path.cwd())):
+            output = run_checks("-l", output=str.split, error=str.split)
+        assert "Found 0 check" not in output and "Found " in output, output

@@ -1,0 +1,199 @@
+"""Pictures for notebooks: curves, bars, stacked bars, boxes and matrices of figures with their units, by matplotlib.
+
+Every function draws into given axes, takes plain dictionaries, and leaves a legend where there is more than one series.
+Colours are Okabe and Ito's, which the colour-blind can tell apart.
+"""
+
+from __future__ import annotations
+
+import math
+
+import matplotlib
+import matplotlib.figure
+import matplotlib.pyplot as pyplot
+import matplotlib.ticker
+
+from isthmus import matrix, table, units
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#999999", "#000000")
+_MARKERS = "osD^vPX*"
+_STYLE = {
+    "figure.dpi": 80,
+    "savefig.dpi": 80,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "isthmus",
+}
+
+
+def panels(columns: int = 1, *, rows: int = 1, width: float = 10.0, height: float = 3.6):
+    """A figure and its axes in a list, row by row; sizes in inches, height of one row."""
+    matplotlib.rcParams.update(_STYLE)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(width, height * rows), squeeze=False, layout="constrained")
+    return figure, list(axes.flat)
+
+
+def _quantities(axis, unit: str, minor: bool = False) -> None:
+    """Ticks with prefixes: 10 GB/s."""
+
+    def text(value, _):
+        if unit == "1":
+            return f"{value:g}"
+        factor, prefix = units.prefix_of(value)
+        return f"{value / factor:g} {prefix}{unit.removeprefix('1')}"
+
+    (axis.set_minor_formatter if minor else axis.set_major_formatter)(matplotlib.ticker.FuncFormatter(text))
+
+
+def _powers_axis(axis, values, of_bytes: bool) -> None:
+    """A logarithmic axis of sizes or counts; a tick for each where there are few."""
+    chosen = sorted(set(values))
+    chosen = chosen[:: math.ceil(len(chosen) / 8)] if chosen else []
+    axis.set_ticks(chosen, [matrix.byte_text(int(value)) if of_bytes else f"{value:g}" for value in chosen])
+    axis.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+def _legend(axes, count: int) -> None:
+    if count > 1:
+        axes.legend()
+
+
+def curves(
+    axes, lines: dict[str, dict[float, float]], unit: str, *, title: str = "", log: bool = False, of_bytes: bool = True
+) -> None:
+    """A line per name over sizes in bytes, or over counts."""
+    for index, (name, points) in enumerate(lines.items()):
+        axes.plot(
+            list(points), list(points.values()), label=name, color=COLOURS[index % len(COLOURS)],
+            marker=_MARKERS[index % len(_MARKERS)], markersize=4,
+        )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    _powers_axis(axes.xaxis, [x for points in lines.values() for x in points], of_bytes)
+    if log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    _quantities(axes.yaxis, unit)
+    axes.set_title(title, loc="left")
+    _legend(axes, len(lines))
+
+
+def bars(
+    axes,
+    groups: dict[str, dict[str, float]],
+    unit: str,
+    *,
+    title: str = "",
+    log: bool = False,
+    line: float | None = None,
+) -> None:
+    """A group of bars per name, one for each key; `line` is drawn across."""
+    names = list(dict.fromkeys(key for group in groups.values() for key in group))
+    width = 0.8 / max(len(names), 1)
+    for index, name in enumerate(names):
+        places = [
+            g + (index - (len(names) - 1) / 2) * width for g, group in enumerate(groups.values()) if name in group
+        ]
+        heights = [group[name] for group in groups.values() if name in group]
+        drawn = axes.bar(places, heights, width, label=name, color=COLOURS[index % len(COLOURS)])
+        if len(names) * len(groups) <= 16:
+            labels = [f"{h:.2g}" if unit == "1" else table.quantity(h, unit).strip() for h in heights]
+            axes.bar_label(drawn, labels, fontsize=7, padding=1)
+    axes.set_xticks(range(len(groups)), list(groups))
+    if line is not None:
+        axes.axhline(line, color="black", linewidth=0.8, linestyle="--")
+    if log:
+        axes.set_yscale("log")
+    _quantities(axes.yaxis, unit)
+    axes.grid(axis="x", visible=False)
+    axes.margins(y=0.22 if len(names) > 1 else 0.1)  # room for the legend
+    axes.set_title(title, loc="left")
+    _legend(axes, len(names))
+
+
+def stacked(axes, rows: dict[str, dict[str, float]], unit: str, *, title: str = "", legend: bool = True) -> None:
+    """A bar per name, made of parts, the first at the bottom."""
+    parts = list(dict.fromkeys(part for row in rows.values() for part in row))
+    bottoms = [0.0] * len(rows)
+    for index, part in enumerate(parts):
+        heights = [row.get(part, 0.0) for row in rows.values()]
+        axes.bar(range(len(rows)), heights, 0.75, bottom=bottoms, label=part, color=COLOURS[index % len(COLOURS)])
+        bottoms = [a + b for a, b in zip(bottoms, heights, strict=True)]
+    axes.set_xticks(range(len(rows)), list(rows), rotation=90 if max(map(len, rows), default=0) > 6 else 0)
+    _quantities(axes.yaxis, unit)
+    axes.grid(axis="x", visible=False)
+    axes.set_title(title, loc="left")
+    if legend and len(parts) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "", upright: bool = True) -> None:
+    """A box per name: median, quartiles, and every sample beyond the whiskers."""
+    axes.boxplot(
+        list(samples.values()), tick_labels=list(samples), widths=0.6, flierprops={"markersize": 3},
+        medianprops={"color": COLOURS[3]}, orientation="vertical" if upright else "horizontal",
+    )  # fmt: skip
+    _quantities(axes.yaxis if upright else axes.xaxis, unit)
+    axes.set_title(title, loc="left")
+
+
+def ratios(axes, found: dict[str, float], *, title: str = "") -> None:
+    """A bar per name from 1 to its ratio, the largest on top; two colours tell above from below."""
+    ordered = sorted(found.items(), key=lambda item: item[1])
+    axes.barh(
+        range(len(ordered)), [value - 1 for _, value in ordered], left=1,
+        color=[COLOURS[0] if value >= 1 else COLOURS[3] for _, value in ordered],
+    )  # fmt: skip
+    axes.set_xscale("log")
+    _quantities(axes.xaxis, "1")
+    _quantities(axes.xaxis, "1", minor=True)
+    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.axvline(1, color="black", linewidth=0.8)
+    _lines_of_text(axes, [name for name, _ in ordered], title)
+
+
+def lying(axes, groups: dict[str, dict[str, float]], *, title: str = "") -> None:
+    """A group of bars per name, one for each key, lying; the last name is on top. Names may be long."""
+    names = list(dict.fromkeys(key for group in groups.values() for key in group))
+    width = 0.8 / max(len(names), 1)
+    for index, name in enumerate(names):
+        places = [
+            g + (index - (len(names) - 1) / 2) * width for g, group in enumerate(groups.values()) if name in group
+        ]
+        values = [group[name] for group in groups.values() if name in group]
+        axes.barh(places, values, width, label=name, color=COLOURS[index % len(COLOURS)])
+    _legend(axes, len(names))
+    _lines_of_text(axes, list(groups), title)
+
+
+def _lines_of_text(axes, names: list[str], title: str) -> None:
+    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.grid(axis="y", visible=False)
+    axes.margins(y=0.01)
+    axes.set_title(title, loc="left")
+
+
+def heat(axes, cells: dict[tuple[str, str], float], unit: str, *, title: str = "", corner: str = "from \\ to") -> None:
+    """A matrix of figures; (row, column) names the cell."""
+    if not cells:
+        return
+    rows = sorted({row for row, _ in cells}, key=matrix.order)
+    columns = sorted({column for _, column in cells}, key=matrix.order)
+    values = [[cells.get((row, column), math.nan) for column in columns] for row in rows]
+    axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
+    top = max((v for row in values for v in row if not math.isnan(v)), default=1)
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            if not math.isnan(value):
+                text = f"{value:.3g}" if unit == "1" else table.quantity(value, unit).strip()
+                axes.text(j, i, text, ha="center", va="center", color="white" if value > 0.6 * top else "black")
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_title(f"{title} ({corner})", loc="left")
+    axes.grid(visible=False)

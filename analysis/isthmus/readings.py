@@ -1,0 +1,120 @@
+"""Medians of record files by case, for notebooks and models: which case, which metric, over which axis.
+
+`Readings.value()` is one figure and `Readings.by()` one per value of an axis; both refuse to mix cases that differ in
+anything that was not asked for. Values are medians over the jobs, in the units of the record (seconds, B/s, bytes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import statistics
+
+from isthmus import Error, records, series, store
+
+WANTED = (
+    *store.SERIES, "mode", "better", "median", "mad", "samples", "spoilt", "error", "skipped", "verify", "node",
+    "share", "device", "cpu", "job", "driver",
+)  # fmt: skip
+#: What a selection may name beside the axes of a case.
+FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset", "ranks", "device", "cpu")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """One metric of one record: what it is of, its median, its samples in the order they were taken."""
+
+    case: dict
+    axes: dict
+    median: float
+    samples: list[float]
+    share: float | None
+
+    def get(self, name: str):
+        return self.axes[name] if name in self.axes else self.case.get(name)
+
+
+class Readings:
+    """Readings of some files or folders; see the module."""
+
+    def __init__(self, found: list[Reading]):
+        self.found = found
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def where(self, **wanted) -> Readings:
+        """Those of these fields and axes; a text may be a pattern with *, a list means any of it."""
+        return Readings([each for each in self.found if all(_is(each.get(k), v) for k, v in wanted.items())])
+
+    def values(self, name: str) -> list:
+        """The values of a field or axis, each once, sorted."""
+        found = {each.get(name) for each in self.found} - {None}
+        return sorted(found, key=lambda value: (isinstance(value, str), value))
+
+    def by(self, axis: str, **wanted) -> dict:
+        """The median for each value of a field or axis, sorted by it. Raises Error where anything else varies, too."""
+        chosen = self.where(**wanted)
+        return {
+            value: Readings([each for each in chosen.found if each.get(axis) == value])._one(f"{axis}={value}", wanted)
+            for value in chosen.values(axis)
+        }
+
+    def value(self, **wanted) -> float | None:
+        """The median of one case, None where it was not measured. Raises Error where several cases are meant."""
+        chosen = self.where(**wanted)
+        return chosen._one("", wanted) if len(chosen) else None
+
+    def share(self, **wanted) -> float | None:
+        """Of its limit, as the record has it; None where it has none."""
+        shares = [each.share for each in self.where(**wanted).found if each.share is not None]
+        return statistics.median(shares) if shares else None
+
+    def samples(self, **wanted) -> list[float]:
+        """All samples of one case."""
+        chosen = self.where(**wanted)
+        chosen._alike("", wanted)
+        return [value for each in chosen.found for value in each.samples]
+
+    def _one(self, where: str, wanted: dict) -> float:
+        self._alike(where, wanted)
+        return statistics.median(each.median for each in self.found)
+
+    def _alike(self, where: str, wanted: dict) -> None:
+        names = sorted({name for each in self.found for name in (*FIELDS, *each.axes)} - {"device", "cpu"})
+        several = [n for n in names if len({str(each.get(n)) for each in self.found}) > 1]
+        if several:
+            asked = ", ".join(f"{name}={value}" for name, value in wanted.items())
+            raise Error(f"{asked}{', ' if where else ''}{where} means several cases: {', '.join(several)} differ")
+
+
+def _is(value, wanted) -> bool:
+    if isinstance(wanted, (list, tuple, set)):
+        return any(_is(value, each) for each in wanted)
+    if isinstance(wanted, str) and isinstance(value, str):
+        return fnmatch.fnmatchcase(value, wanted)
+    return value == wanted
+
+
+def load(*paths, emulated: bool = False) -> Readings:
+    """Readings of files and folders that count: verified, not spoilt, on real hardware unless asked otherwise.
+
+    Raises Error where there is none.
+    """
+    opened = store.open_store(paths, wanted=WANTED, emulated=emulated)
+    with opened:
+        store.say_left_out(dataclasses.replace(opened, left_out={}))
+        rows = opened.rows(
+            f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in dict.fromkeys((*FIELDS, 'unit', 'axes')))}, "
+            f"median, samples, share FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
+            "ORDER BY workload, axes, metric, median"
+        )
+    found = []
+    for row in rows:
+        axes = json.loads(row.pop("axes") or "{}")
+        median, samples, share = (row.pop(name) for name in ("median", "samples", "share"))
+        found.append(Reading(row, axes, median, samples or [], share))
+    if not found:
+        raise Error(f"{records.shorten(', '.join(map(str, paths)))}: no record has a figure that counts")
+    return Readings(found)

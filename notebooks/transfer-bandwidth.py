@@ -1,0 +1,174 @@
+# %% [markdown]
+# # Transfer bandwidth
+#
+# How fast bytes move between the memories of one NVIDIA H200 host (PCIe 5 ×16) and between GPUs of one host (18
+# NVLinks each), beside Figures 2 and 6 to 11 of "Evaluating Characteristics of CUDA Communication Primitives on
+# High-Bandwidth Interconnects" (Comm|Scope, ICPE 2019), which measured POWER9 and POWER8 with NVLink and Xeon with
+# PCIe 3.
+#
+# The records are in [`analysis/data`](../analysis/data/README.md), their figures in
+# [`published/commscope.csv`](../analysis/data/published/commscope.csv). Every number below is computed from these
+# files.
+
+# %%
+from pathlib import Path
+
+from IPython.display import Markdown
+
+from isthmus import figures, published, readings
+
+DATA = Path("../analysis/data")
+KiB, MiB, GiB = 2**10, 2**20, 2**30
+
+one = readings.load(DATA / "h200/transfer.jsonl.gz").where(metric="rate")
+pitfalls = readings.load(DATA / "h200/pitfalls.jsonl.gz").where(metric="rate")
+two = readings.load(DATA / "h200-x2/transfer.jsonl.gz").where(metric="rate")
+four = readings.load(DATA / "h200-x4/transfer.jsonl.gz").where(metric="rate")
+
+
+def rate(workload, bytes, of=one):
+    return of.value(workload=f"transfer/{workload}", bytes=bytes)
+
+
+def sizes(workload, of=one):
+    return of.by("bytes", workload=f"transfer/{workload}")
+
+
+# %% [markdown]
+# ## Figure 2: what CPU caches do to a copy
+#
+# Comm|Scope flushes the caches of the host before each copy; so do we. The same copies with the buffer left in the
+# caches (`cache=warm`) show whether that matters here.
+
+# %%
+figure, axes = figures.panels(2)
+for axis, (title, workload) in zip(axes, {"pinned → GPU": "pinned-gpu0/ce", "GPU → pinned": "gpu0-pinned/ce"}.items()):
+    copies = pitfalls.where(workload=f"transfer/{workload}", bytes=[64 * KiB, MiB, 32 * MiB])
+    figures.curves(axis, {cache: copies.by("bytes", cache=cache) for cache in ("flushed", "warm")}, "B/s", title=title)
+
+# %%
+warm = {
+    (workload, size): pitfalls.value(workload=f"transfer/{workload}", bytes=size, cache="warm")
+    / pitfalls.value(workload=f"transfer/{workload}", bytes=size, cache="flushed")
+    for workload in ("pinned-gpu0/ce", "gpu0-pinned/ce")
+    for size in (64 * KiB, MiB, 32 * MiB)
+}
+Markdown(
+    "Their Figure 2 shows that flushing strongly influences some transfers. Here a copy engine reads "
+    f"{min(warm.values()):.0%} to {max(warm.values()):.0%} as fast with the buffer in the caches as with it flushed: "
+    + ("it hardly matters for page-locked memory." if max(warm.values()) < 1.15 else "it matters.")
+)
+
+# %% [markdown]
+# ## Figure 6: pageable memory
+#
+# A copy of pageable memory has two parts: the processor copies into page-locked buffers of the driver, the copy
+# engine reads these. The first is what bounds it.
+
+# %%
+figure, axes = figures.panels(2)
+figures.curves(axes[0], {
+    "pageable → GPU": sizes("pageable-gpu0/ce"),
+    "pageable → pinned": sizes("pageable-pinned/runtime"),
+    "pinned → GPU": sizes("pinned-gpu0/ce"),
+}, "B/s", title="to the GPU", log=True)  # fmt: skip
+figures.curves(axes[1], {
+    "GPU → pageable": sizes("gpu0-pageable/ce"),
+    "pinned → pageable": sizes("pinned-pageable/runtime"),
+    "GPU → pinned": sizes("gpu0-pinned/ce"),
+}, "B/s", title="from the GPU", log=True)  # fmt: skip
+
+# %% [markdown]
+# ## Figure 7: both ways at once
+
+# %%
+figure, axes = figures.panels(1, width=7)
+one_way = {kind: max(rate(f"{kind}-gpu0/ce", GiB), rate(f"gpu0-{kind}/ce", GiB)) for kind in ("pinned", "pageable")}
+both = {kind: rate(f"{kind}-gpu0/ce-duplex", GiB) for kind in one_way}
+figures.bars(axes[0], {
+    kind: {
+        "to the GPU": rate(f"{kind}-gpu0/ce", GiB),
+        "from the GPU": rate(f"gpu0-{kind}/ce", GiB),
+        "both at once, sum": both[kind],
+    } for kind in one_way
+}, "B/s", title="1 GiB")  # fmt: skip
+
+# %% [markdown]
+# ## Figure 8: between GPUs, with peer access and without
+
+# %%
+figure, axes = figures.panels(2)
+found = two.where(bytes=GiB, workload="transfer/gpu?-gpu?/ce*")
+figures.bars(axes[0], {
+    f"{a} → {b}": {
+        "peer access": rate(f"{a}-{b}/ce", GiB, two),
+        "without": rate(f"{a}-{b}/ce-nopeer", GiB, two),
+    } for a, b in (("gpu0", "gpu1"), ("gpu1", "gpu0"))
+}, "B/s", title="two GPUs, 1 GiB")  # fmt: skip
+pairs = {}
+for workload in four.where(workload="transfer/gpu?-gpu?/ce").values("workload"):
+    start, end = workload.split("/")[1].split("-")
+    pairs[start, end] = rate(f"{start}-{end}/ce", GiB, four)
+figures.heat(axes[1], pairs, "B/s", title="four GPUs, copy engine, 1 GiB")
+
+# %% [markdown]
+# ## Figure 9: kernels that read and write host memory
+
+# %%
+figure, axes = figures.panels(2)
+figures.curves(axes[0], {
+    "copy engine": sizes("pinned-gpu0/ce"), "kernel reads": sizes("mapped-gpu0/sm-read"),
+}, "B/s", title="host → GPU")  # fmt: skip
+figures.curves(axes[1], {
+    "copy engine": sizes("gpu0-pinned/ce"), "kernel writes": sizes("gpu0-mapped/sm-write"),
+}, "B/s", title="GPU → host")  # fmt: skip
+
+# %% [markdown]
+# ## Figures 10 and 11: managed memory, by page faults and by prefetch
+
+# %%
+figure, axes = figures.panels(2)
+figures.curves(axes[0], {
+    "pinned, copy": sizes("pinned-gpu0/ce"),
+    "managed, prefetch": sizes("managed-gpu0/prefetch"),
+    "managed, page faults": sizes("managed-gpu0/fault"),
+    "pageable, copy": sizes("pageable-gpu0/ce"),
+}, "B/s", title="host → GPU", log=True)  # fmt: skip
+figures.curves(axes[1], {
+    "pinned, copy": sizes("gpu0-pinned/ce"),
+    "managed, prefetch": sizes("gpu0-managed/prefetch"),
+    "managed, page faults of one thread": sizes("gpu0-managed/fault"),
+    "pageable, copy": sizes("gpu0-pageable/ce"),
+}, "B/s", title="GPU → host", log=True)  # fmt: skip
+
+# %% [markdown]
+# ## Beside the paper
+#
+# Ratios are of the same size, 1 GiB, unless said; *intermediate* is 32 MiB. Between 4 KiB and 32 MiB the largest
+# ratio stands for all. The paper's remote processor is missing here (one NUMA node), and so are page faults of many
+# host threads, which its Figure 10 needs.
+
+# %%
+middle = [size for size in sizes("pinned-gpu0/ce") if 4 * KiB <= size < 32 * MiB]
+rows = published.beside(published.load(DATA / "published/commscope.csv"), {
+    "pinned-share": one.share(workload="transfer/pinned-gpu0/ce", bytes=GiB),
+    "pinned-rate": rate("pinned-gpu0/ce", GiB),
+    "pinned-remote": None,
+    "pageable-pinned": rate("pageable-gpu0/ce", GiB) / rate("pinned-gpu0/ce", GiB),
+    "pageable-staging": rate("pageable-gpu0/ce", GiB) / rate("pageable-pinned/runtime", GiB),
+    "duplex-pinned": both["pinned"] / one_way["pinned"],
+    "duplex-pageable": both["pageable"] / one_way["pageable"],
+    "peer-ratio": rate("gpu0-gpu1/ce", GiB, two) / rate("gpu0-gpu1/ce-nopeer", GiB, two),
+    "peer-gain": rate("gpu0-gpu1/ce", GiB, two) - rate("gpu0-gpu1/ce-nopeer", GiB, two),
+    "zero-copy-read": rate("mapped-gpu0/sm-read", 32 * MiB) / rate("pinned-gpu0/ce", 32 * MiB),
+    "zero-copy-write": rate("gpu0-mapped/sm-write", 32 * MiB) / rate("gpu0-pinned/ce", 32 * MiB),
+    "zero-copy-large": rate("mapped-gpu0/sm-read", GiB) / rate("mapped-gpu0/sm-read", 32 * MiB),
+    "fault-in": rate("managed-gpu0/fault", GiB) / rate("pageable-gpu0/ce", GiB),
+    "fault-out": None,
+    "prefetch-large": rate("managed-gpu0/prefetch", GiB) / rate("pinned-gpu0/ce", GiB),
+    "prefetch-middle": max(rate("managed-gpu0/prefetch", n) / rate("pinned-gpu0/ce", n) for n in middle),
+})  # fmt: skip
+Markdown(published.markdown(rows))
+
+# %%
+Markdown(published.sentence(rows))

@@ -1,0 +1,259 @@
+# %% [markdown]
+# # Transfer modes
+#
+# Seven microbenchmarks in six modes on one NVIDIA H200 host, beside Figures 3, 4 and 7 to 13 and section 8.1 of
+# "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO 2025). Its
+# machines B and C have an A100, D an H100 with PCIe 5, which is nearest to ours.
+#
+# | mode | host memory | how tiles get into shared memory |
+# |---|---|---|
+# | baseline, async | pageable | direct, asynchronously |
+# | uvm, uvm_async | managed, prefetched to the GPU | direct, asynchronously |
+# | pm, pm_async | page-locked | direct, asynchronously |
+#
+# The records are in [`analysis/data/h200`](../analysis/data/README.md), the paper's figures in
+# [`published/pipelining.csv`](../analysis/data/published/pipelining.csv), turned into ratios of times: "48.13%
+# improvement over baseline" is read as 48.13% less time, 0.519 of it. Bars and totals are the paper's: kernel,
+# copies, and calls that allocate device or managed memory. Page-locking is not in them; it is drawn apart below.
+
+# %%
+from pathlib import Path
+from statistics import mean, median
+
+from IPython.display import Markdown
+
+from isthmus import figures, published, readings
+
+DATA = Path("../analysis/data/h200")
+WORKLOADS = ("vector_seq", "vector_rand", "saxpy", "gemv", "gemm", "conv2d", "conv3d")
+MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
+
+sizes = {"tiny": "smoke", "super": "super", "mega": "mega"}
+modes = {size: readings.load(DATA / f"{file}.jsonl").where(size=size, mode=list(MODES)) for size, file in sizes.items()}
+papers = readings.load(DATA / "paper-fig4.jsonl")
+
+
+def time(size, workload, mode, metric):
+    return modes[size].value(workload=f"microbench/{workload}", mode=mode, metric=metric)
+
+
+def parts(size, workload, mode):
+    """Seconds of what the paper's bars are made of."""
+    return {
+        "kernel": time(size, workload, mode, "kernel"),
+        "copies": time(size, workload, mode, "in") + time(size, workload, mode, "out"),
+        "allocation": time(size, workload, mode, "device_alloc"),
+    }
+
+
+def total(size, workload, mode):
+    return sum(parts(size, workload, mode).values())
+
+
+def over_baseline(size, mode, of=total):
+    """The mean over the seven of the time relative to baseline."""
+    return mean(of(size, workload, mode) / of(size, workload, "baseline") for workload in WORKLOADS)
+
+
+# %% [markdown]
+# ## Figure 3: how much runs vary
+#
+# Every sample of `paper_total` over its median, all seven workloads in one box. The paper starts its programs 30
+# times; our samples are of one process each, so the boxes say less than the paper's about what differs from run to
+# run.
+
+
+# %%
+def spreads(size, mode):
+    found = []
+    for workload in WORKLOADS:
+        samples = modes[size].samples(workload=f"microbench/{workload}", mode=mode, metric="paper_total")
+        found += [value / median(samples) for value in samples]
+    return found
+
+
+figure, axes = figures.panels(3, width=12)
+for axis, size in zip(axes, modes):
+    figures.boxes(axis, {mode: spreads(size, mode) for mode in MODES}, "1", title=size)
+    axis.tick_params(axis="x", rotation=45)
+
+
+def spread_of(size):
+    """The median, over workloads and modes, of the middle half's width relative to the median."""
+    widths = []
+    for workload in WORKLOADS:
+        for mode in MODES:
+            found = sorted(modes[size].samples(workload=f"microbench/{workload}", mode=mode, metric="paper_total"))
+            widths.append((found[3 * len(found) // 4] - found[len(found) // 4]) / median(found))
+    return median(widths)
+
+
+Markdown(f"Half of the samples lie within {spread_of('tiny'):.1%} at tiny, {spread_of('super'):.2%} at super.")
+
+# %% [markdown]
+# ## Figure 4: where the time goes
+#
+# Relative to baseline; kernel, copies, allocation from the bottom.
+
+# %%
+figure, axes = figures.panels(7, rows=2, width=14, height=3)
+for row, size in enumerate(("super", "mega")):
+    for column, workload in enumerate(WORKLOADS):
+        whole = total(size, workload, "baseline")
+        figures.stacked(
+            axes[7 * row + column],
+            {mode: {part: value / whole for part, value in parts(size, workload, mode).items()} for mode in MODES},
+            "1", title=f"{workload}, {size}", legend=(row, column) == (0, 6),
+        )  # fmt: skip
+
+# %% [markdown]
+# The same with page-locking and everything else from the first allocation to the last free (`wall`), at mega: what
+# pinned memory saves in one pass over the data, locking it costs several times over.
+
+# %%
+figure, axes = figures.panels(1, width=9)
+figures.bars(axes[0], {
+    workload: {mode: time("mega", workload, mode, "wall") / time("mega", workload, "baseline", "wall")
+               for mode in ("baseline", "uvm", "pm")}
+    for workload in WORKLOADS
+}, "1", title="wall over baseline's, mega", line=1)  # fmt: skip
+
+# %% [markdown]
+# ## What asynchronous staging does to a kernel
+#
+# In the paper's geometry (64 blocks of 256 threads) half of an H200's multiprocessors have nothing to do; with a
+# full grid other blocks hide what the asynchronous copy would. Above 1 is slower than direct.
+
+
+# %%
+def kernel_ratio(found, workload):
+    chosen = found.where(workload=f"microbench/{workload}", metric="kernel", placement="pinned")
+    by = chosen.by("staging")
+    return by["async"] / by["direct"]
+
+
+geometry = {
+    "the paper's geometry, super": {w: kernel_ratio(papers, w) for w in WORKLOADS},
+    "full grid, super": {w: kernel_ratio(modes["super"], w) for w in WORKLOADS},
+    "full grid, mega": {w: kernel_ratio(modes["mega"], w) for w in WORKLOADS},
+}
+figure, axes = figures.panels(1, width=10)
+figures.bars(
+    axes[0], {w: {name: of[w] for name, of in geometry.items()} for w in WORKLOADS}, "1",
+    title="kernel, async over direct", line=1,
+)  # fmt: skip
+
+# %% [markdown]
+# ## Section 8.1: shares of the time
+#
+# Means over the seven at mega. The paper's are of 18 applications, which move less and compute more, so they only
+# stand beside ours; and its three shares for baseline (58% copies, 42% kernel, 19% allocation) add up to 119%, so
+# they are not of one total. Ours are of kernel, copies and allocation.
+
+
+# %%
+def share(mode, part):
+    return mean(parts("mega", w, mode)[part] / total("mega", w, mode) for w in WORKLOADS)
+
+
+figure, axes = figures.panels(1, width=6)
+figures.stacked(
+    axes[0], {mode: {part: share(mode, part) for part in ("kernel", "copies", "allocation")} for mode in MODES}, "1",
+    title="shares of kernel, copies and allocation, mega",
+)  # fmt: skip
+
+# %% [markdown]
+# ## Figures 7 to 9 and 10 to 13
+#
+# Counters (7 to 9, 12) need a profiler, the sensitivity studies (10, 11, 13) their presets. They are drawn here as
+# soon as records of them are in the folder.
+
+# %%
+presets = {"paper-fig10": "blocks", "paper-fig11": "threads", "paper-fig13": "shared_bytes"}
+everything = readings.load(DATA)
+studies = {preset: everything.where(preset=preset, workload="microbench/vector_seq") for preset in presets}
+there = [preset for preset, found in studies.items() if len(found)]
+if there:
+    figure, axes = figures.panels(len(there), width=6 * len(there))
+    for axis, preset in zip(axes, there):
+        lines = {
+            mode: studies[preset].by(presets[preset], mode=mode, metric="paper_total")
+            for mode in studies[preset].values("mode")
+        }
+        figures.curves(axis, lines, "s", title=f"{preset}, by {presets[preset]}", of_bytes=False)
+missing = [preset for preset in presets if preset not in there]
+Markdown(
+    "No record yet of " + ", ".join(f"`{preset}`" for preset in missing) + "; `isthmus-bench run microbench/vector_seq "
+    f"--preset {missing[0]} --mode all --record fig.jsonl` makes them."
+    if missing
+    else "All are there."
+)
+
+# %% [markdown]
+# ## Beside the paper
+#
+# Means are over the seven workloads, of times relative to baseline. Kernels of vector_seq and conv3d are compared in
+# the paper's geometry, of which there are records at super. There vector_seq works in shared memory; with its value
+# in a register (`reuse=register`) async took 44% less ([notes](../src/microbench/kernels/NOTES.md), no record kept).
+# The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first is taken.
+
+
+# %%
+def study(preset, value, mode="baseline", metric="paper_total"):
+    return studies[preset].value(mode=mode, metric=metric, **{presets[preset]: value})
+
+
+def quotient(a, b):
+    return None if a is None or b is None else a / b
+
+
+def work(size, workload, mode):
+    return total(size, workload, mode) - parts(size, workload, mode)["allocation"]
+
+
+blocks = studies["paper-fig10"].by("blocks", mode="baseline", metric="paper_total")
+ours = {
+    "async-super": over_baseline("super", "async"),
+    "async-mega": over_baseline("mega", "async"),
+    "kernel-vector-seq": geometry["the paper's geometry, super"]["vector_seq"],
+    "kernel-conv3d": geometry["the paper's geometry, super"]["conv3d"],
+    "total-vector-seq": quotient(total("mega", "vector_seq", "async"), total("mega", "vector_seq", "baseline")),
+    "uvm-async-mega-c": over_baseline("mega", "uvm_async"),
+    "pm-async-mega-c": over_baseline("mega", "pm_async"),
+    "noise-size": spread_of("super") / spread_of("tiny"),
+    "blocks": max(blocks.values()) / min(blocks.values()) if blocks else None,
+    "threads-kernel": quotient(study("paper-fig11", 32, metric="kernel"), study("paper-fig11", 1024, metric="kernel")),
+    "threads-async-32": quotient(study("paper-fig11", 32, "async"), study("paper-fig11", 32)),
+    "threads-async-1024": quotient(study("paper-fig11", 1024, "async"), study("paper-fig11", 1024)),
+    "shared-baseline": quotient(study("paper-fig13", 65536), study("paper-fig13", 2048)),
+    "shared-pm-async": quotient(study("paper-fig13", 65536, "pm_async"), study("paper-fig13", 2048, "pm_async")),
+    "counters": None,
+}
+for mode in ("async", "pm", "pm_async"):
+    by_blocks = studies["paper-fig10"].by("blocks", mode=mode, metric="paper_total")
+    ours[f"blocks-{mode.replace('_', '-')}"] = (
+        mean(by_blocks[n] / blocks[n] for n in blocks if n in by_blocks) if blocks and by_blocks else None
+    )
+for size in ("super", "mega"):
+    for machine in ("", "-c", "-b"):
+        ours[f"pm-{size}{machine}"] = over_baseline(size, "pm")
+        if machine:
+            ours[f"uvm-{size}{machine}"] = over_baseline(size, "uvm")
+    ours[f"uvm-work-{size}-c"] = over_baseline(size, "uvm", work)
+for workload in ("vector_seq", "vector_rand"):
+    for mode in ("uvm", "uvm_async"):
+        ours[f"{mode}-{workload}".replace("_", "-")] = total("mega", workload, mode) / total(
+            "mega", workload, "baseline"
+        )
+for mode in ("baseline", "uvm", "pm"):
+    ours[f"share-transfer-{mode}"] = share(mode, "copies")
+    ours[f"share-kernel-{mode}"] = share(mode, "kernel")
+ours["share-alloc-baseline"], ours["share-alloc-uvm-async"] = (
+    share("baseline", "allocation"),
+    share("uvm_async", "allocation"),
+)
+rows = published.beside(published.load(DATA.parent / "published/pipelining.csv"), ours)
+Markdown(published.markdown(rows))
+
+# %%
+Markdown(published.sentence(rows))

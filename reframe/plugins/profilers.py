@@ -1,0 +1,173 @@
+"""`-S profiler=nsys|ncu|rocprofv3|cupti|perf` on every check: how ranks are wrapped, and what becomes of the output.
+
+A job with a profiler runs the program twice: first as it is (unprofiled.jsonl), so that nothing measured can be lost
+and the profiler's cost is known, then each rank under the profiler. Reading outputs is isthmus.profile's;
+docs/profiling.md is for people.
+"""
+
+import json
+import pathlib
+import shlex
+import shutil
+
+from reframe.core.exceptions import ReframeError, SanityError
+
+from isthmus import profile, records
+
+FOLDER = "profile"
+UNPROFILED = "unprofiled.jsonl"
+_SCRIPT = "profile-rank"
+_MISSING = "missing"
+_LOG = "log"
+
+# What a profiler says where it may not count; that is the machine's policy, so a skip.
+_REFUSED = {
+    "ERR_NVGPUCTRPERM": profile.PERMISSION,
+    "perf_event_paranoid": "the kernel lets nobody count here; an administrator can lower kernel.perf_event_paranoid",
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES": profile.PERMISSION,
+}
+
+
+def check_name(name: str) -> None:
+    """Raises ReframeError for a profiler that is not known."""
+    if name not in profile.TOOLS:
+        raise ReframeError(f"there is no profiler {name!r}; choose from {', '.join(profile.TOOLS)}")
+
+
+def least_options(name: str, options: list[str]) -> list[str]:
+    """Few samples, and a number that is known beforehand, so that what is counted does not hang on how long it took;
+    one where each kernel is run again and again."""
+    if any(option.partition("=")[0] == "--samples" for option in options):
+        return []
+    warmups = [] if "--warmups" in options else ["--warmups", "0"]
+    return ["--samples", "1", *warmups] if name == "ncu" else ["--samples", "3"]
+
+
+def script(name: str, program: str) -> str:
+    """The shell script that runs one rank under a profiler; its arguments are the program's command line."""
+    place = pathlib.Path(program).parent
+    libraries = [str(place / "libisthmus-cupti.so"), str(place.parent / "lib/libisthmus-cupti.so")]
+    if name == "cupti":
+        found = [
+            "library=",
+            f'for candidate in "$ISTHMUS_CUPTI" {" ".join(map(shlex.quote, libraries))}; do',
+            '  if [ -f "$candidate" ] && [ -z "$library" ]; then library=$candidate; fi',
+            "done",
+            'if [ -z "$library" ]; then',
+            "  why='libisthmus-cupti.so is not beside isthmus-bench: build where CUPTI is, or set ISTHMUS_CUPTI'",
+        ]
+    else:
+        found = [f"if ! command -v {name} >/dev/null 2>&1; then", f"  why='{name} is not on the PATH of this node'"]
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            "# One rank under a profiler; written by reframe/plugins/profilers.py.",
+            "rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${FLUX_TASK_RANK:-${SLURM_PROCID:-0}}}}}",
+            f'out={FOLDER}/rank$rank; mkdir -p "$out"',
+            *found,
+            f'  echo "$why" > {FOLDER}/{_MISSING}; exit 0',
+            "fi",
+            f"export ISTHMUS_PROFILER={name}",
+            f'{_COMMANDS[name]} > "$out/{_LOG}" 2>&1',
+            "code=$?",
+            *_AFTER.get(name, []),
+            f'cat "$out/{_LOG}"',
+            "exit $code",
+            "",
+        ]
+    )
+
+
+_COMMANDS = {
+    "nsys": "nsys profile --trace=cuda,nvtx --cuda-um-gpu-page-faults=true --cuda-um-cpu-page-faults=true "
+    '--sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite --output="$out/nsys" "$@"',
+    "ncu": "ncu --target-processes all --clock-control none --force-overwrite --launch-count 200 "
+    f'--metrics {",".join(profile.NCU_METRICS)} --export "$out/ncu" "$@"',
+    "rocprofv3": "rocprofv3 --kernel-trace --memory-copy-trace --hip-runtime-trace --marker-trace "
+    f'--pmc {" ".join(profile.ROCM_COUNTERS)} --output-format json --output-directory "$out" '
+    '--output-file rocprofv3 -- "$@"',
+    "cupti": 'CUDA_INJECTION64_PATH=$library ISTHMUS_CUPTI_OUTPUT="$out/cupti" "$@"',
+    "perf": f'perf stat -x \';\' -e {",".join(profile.PERF_EVENTS)} -o "$out/stat.perf" -- "$@"',
+}
+_AFTER = {
+    "ncu": [
+        'if [ -f "$out/ncu.ncu-rep" ]; then ncu --import "$out/ncu.ncu-rep" --csv --page raw > "$out/ncu.csv"; fi',
+    ],
+}
+
+
+def wrap(check, record: str) -> None:
+    """Puts a profiler around each rank of a check, and a run without it before."""
+    name = check.profiler
+    check_name(name)
+    check.executable_opts += least_options(name, check.executable_opts)
+    plain = [UNPROFILED if option == record else option for option in check.executable_opts]
+    launcher = check.job.launcher.run_command(check.job)
+    words = [*launcher.split(), shlex.quote(check.executable), *plain]
+    check.prerun_cmds += [
+        f"mkdir -p {FOLDER}",
+        f"{' '.join(filter(None, words))} > {FOLDER}/unprofiled.out 2>&1",
+    ]
+    path = pathlib.Path(check.stagedir) / _SCRIPT
+    path.write_text(script(name, check.executable), encoding="utf-8")
+    path.chmod(0o755)
+    check.executable_opts = [check.executable, *check.executable_opts]
+    check.executable = f"./{_SCRIPT}"
+
+
+def _log(folder: pathlib.Path) -> str:
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob(f"rank*/{_LOG}"))]
+    return "\n".join(texts)
+
+
+def _said(log: str) -> str:
+    """The line in which a profiler says what went wrong, if any does."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    wrong = [line for line in lines if any(w in line.lower() for w in ("==error==", "error", "failed", "cannot"))]
+    return records.printable(records.shorten(wrong[0], 200)) if wrong else ""
+
+
+def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
+    """Why the profiler has nothing to do or may not run here, a skip; None where it may."""
+    if name != "perf" and cases and not any(case["devices"] and not case["emulated"] for case in cases):
+        return f"{name} sees what GPUs do, and no GPU does this"
+    missing = folder / _MISSING
+    if missing.is_file():
+        return missing.read_text(encoding="utf-8").strip()
+    log = _log(folder)
+    return next((sentence for sign, sentence in _REFUSED.items() if sign in log), None)
+
+
+def unprofiled(stage: pathlib.Path) -> list[dict]:
+    """Records of the run before; none where that did not end well."""
+    try:
+        return records.read(stage / UNPROFILED)
+    except records.RecordError:
+        return []
+
+
+def amend(name: str, stage: pathlib.Path, record: str) -> None:
+    """Writes what the profiler saw into the record file. Raises SanityError, one sentence, where it failed."""
+    path = stage / record
+    try:
+        cases = records.read(path)
+    except records.RecordError as error:
+        said = _said(_log(stage / FOLDER))
+        raise SanityError(f"{name} failed: {said or error}; what was measured without it is kept") from None
+    try:
+        seen = profile.read(name, stage / FOLDER)
+    except profile.ProfileError as error:
+        said = _said(_log(stage / FOLDER))
+        raise SanityError(
+            f"{name} failed: {error}{f' ({said})' if said else ''}; what was measured without it is kept"
+        ) from None
+    amended = profile.amend(cases, seen, unprofiled=unprofiled(stage))
+    aside = path.with_suffix(".part")
+    aside.write_text("".join(json.dumps(case, ensure_ascii=False) + "\n" for case in amended), encoding="utf-8")
+    aside.replace(path)
+
+
+def keep(stage: pathlib.Path, kept: pathlib.Path) -> None:
+    """Copies a profiler's output beside the record that is kept: NAME.profile/ beside NAME.jsonl."""
+    if (stage / FOLDER).is_dir():
+        shutil.copytree(stage / FOLDER, kept.with_suffix(".profile"), dirs_exist_ok=True)

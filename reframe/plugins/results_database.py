@@ -1,0 +1,107 @@
+"""What ReFrame's own results database learns of a run beside the performance variables: the record's fingerprint.
+
+Each field is a loggable variable of the check, so it stands in the report, in the database and in the performance log,
+and ReFrame can show, group and filter by it. The names are those of `isthmus regress`. Two drivers, where the sessions
+ran with RFM_ENABLE_RESULTS_STORAGE=1 (and polars is installed, which ReFrame needs for this alone):
+
+    reframe --performance-compare='now-30d:now/now-30d:now/mean:/+driver' \\
+      -E "driver == '580.159.04'" -E "driver == '570.86.10'"
+"""
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+
+
+def _device(*path):
+    """A field of each device, by its place in the record."""
+
+    def read(case):
+        for device in case["devices"]:
+            for name in path:
+                device = device.get(name) if isinstance(device, dict) else None
+            yield device
+
+    return read
+
+
+def _pcie(name):
+    """The link as it was at work: its generation falls when it idles."""
+
+    def read(case):
+        for device in case["devices"]:
+            states = [device, device.get("state") or {}, device.get("state_after") or {}]
+            known = [pcie[name] for state in states if (pcie := state.get("pcie")) and pcie.get(name)]
+            yield max(known, default=None)
+
+    return read
+
+
+def _field(room, name):
+    return lambda case: [(case.get(room) or {}).get(name)]
+
+
+#: Variable: where its values are in a record.
+FINGERPRINT = {
+    "device": _device("name"),
+    "arch": _device("arch"),
+    "driver": _device("driver"),
+    "runtime": _device("runtime"),
+    "vbios": _device("state", "vbios"),
+    "gsp_firmware": _device("state", "gsp_firmware"),
+    "pcie_gen": _pcie("gen"),
+    "pcie_width": _pcie("width"),
+    "cpu": _field("host", "cpu"),
+    "kernel": _field("host", "kernel"),
+    "os": _field("host", "os"),
+    "governor": _field("host", "governor"),
+    "thp": _field("host", "thp"),
+    "iommu": _field("host", "iommu"),
+    "boot": _field("host", "boot_id"),
+    "git": _field("run", "git"),
+    "compiler": _field("build", "compiler"),
+    "code": _field("build", "code"),
+    "mpi": _field("ranks", "library"),
+    "run_id": _field("run", "id"),
+    "emulated": lambda case: [str(case["emulated"]).lower()],
+    "profiled_by": lambda case: [case.get("profiler")],
+}
+
+
+def fingerprint(cases: list[dict]) -> dict[str, str]:
+    """Fields of the records of one check, as text; what is not the same everywhere is joined by +, unknown is empty."""
+    result = {}
+    for name, read in FINGERPRINT.items():
+        found = {str(value) for case in cases for value in read(case) if value not in (None, "")}
+        result[name] = "+".join(sorted(found))
+    return result
+
+
+class Fingerprinted(rfm.RegressionTestPlugin):
+    """Variables for the database; empty until the record has been read."""
+
+    device = builtins.variable(str, value="", loggable=True)
+    arch = builtins.variable(str, value="", loggable=True)
+    driver = builtins.variable(str, value="", loggable=True)
+    runtime = builtins.variable(str, value="", loggable=True)
+    vbios = builtins.variable(str, value="", loggable=True)
+    gsp_firmware = builtins.variable(str, value="", loggable=True)
+    pcie_gen = builtins.variable(str, value="", loggable=True)
+    pcie_width = builtins.variable(str, value="", loggable=True)
+    cpu = builtins.variable(str, value="", loggable=True)
+    kernel = builtins.variable(str, value="", loggable=True)
+    os = builtins.variable(str, value="", loggable=True)
+    governor = builtins.variable(str, value="", loggable=True)
+    thp = builtins.variable(str, value="", loggable=True)
+    iommu = builtins.variable(str, value="", loggable=True)
+    boot = builtins.variable(str, value="", loggable=True)
+    git = builtins.variable(str, value="", loggable=True)
+    compiler = builtins.variable(str, value="", loggable=True)
+    code = builtins.variable(str, value="", loggable=True)
+    mpi = builtins.variable(str, value="", loggable=True)
+    run_id = builtins.variable(str, value="", loggable=True)
+    emulated = builtins.variable(str, value="", loggable=True)
+    profiled_by = builtins.variable(str, value="", loggable=True)
+
+    def keep_fingerprint(self, cases: list[dict]) -> None:
+        for name, value in fingerprint(cases).items():
+            setattr(self, name, value)

@@ -1,0 +1,90 @@
+"""Building isthmus-bench through Spack: `-S build_with=spack`, in a copy of the site's environment.
+
+The environment is the one that the programming environment's extras name ('spack_environment': 'environments/<site>'),
+else that of the system's name, else environments/generic. ReFrame's own Spack build system adds specs to the
+environment it is given, so it gets a copy in the stage folder (scripts/spack-environment).
+"""
+
+import pathlib
+import re
+import shutil
+
+import yaml
+from reframe.core.exceptions import ReframeError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VARIANTS = {"cuda": ("cuda", "cuda_arch"), "hip": ("rocm", "amdgpu_target")}
+
+#: In the stage folder: the copy, and a link to what Spack installed.
+COPY, INSTALLED = "spack-tree", "installed"
+
+
+def environment_of(environ, system: str) -> pathlib.Path:
+    """The folder of the environment for a programming environment on a system."""
+    named = environ.extras.get("spack_environment")
+    folder = ROOT / named if named else ROOT / "environments" / system
+    if named and not (folder / "spack.yaml").is_file():
+        raise ReframeError(
+            f"{environ.name} names the Spack environment {named}, but there is no {named}/spack.yaml: "
+            "correct extras['spack_environment'], or write one (docs/spack.md)"
+        )
+    return folder if (folder / "spack.yaml").is_file() else ROOT / "environments/generic"
+
+
+def _has(spec: str, variant: str) -> bool:
+    return re.search(rf"\+{variant}\b", spec) is not None
+
+
+def spec_for(specs: list[str], backend: str | None, architectures: list[str], mpi: bool) -> str:
+    """The environment's spec of this backend, or its spec of none completed by what the site states.
+
+    >>> spec_for(["isthmus +mpi +cuda cuda_arch=80 target=zen3", "isthmus ~cuda"], "cuda", ["80"], True)
+    'isthmus +mpi +cuda cuda_arch=80 target=zen3'
+    >>> spec_for(["isthmus"], "hip", ["gfx90a", "gfx942"], False)
+    'isthmus +rocm amdgpu_target=gfx90a,gfx942'
+    """
+    ours = [s for s in specs if re.match(r"isthmus\b(?!-)", s)]
+    if not ours:
+        raise ReframeError("the Spack environment has no spec of isthmus: add one to its spack.yaml")
+    plain = [s for s in ours if not _has(s, "cuda") and not _has(s, "rocm")]
+    if backend not in VARIANTS:
+        spec = (plain or ["isthmus"])[0]
+    else:
+        variant, architecture = VARIANTS[backend]
+        fitting = [s for s in ours if _has(s, variant)]
+        if fitting:
+            spec = fitting[0]
+            built = re.search(rf"\b{architecture}:?=([\w,]+)", spec)
+            missing = set(architectures) - set(built.group(1).split(",") if built else ())
+            if missing:
+                raise ReframeError(
+                    f"the Spack environment builds '{spec}', but the partition states {', '.join(sorted(missing))}: "
+                    f"name it in {architecture}="
+                )
+        elif not architectures:
+            raise ReframeError(
+                f"the partition states a GPU ({backend}) but not which: give its devices an 'arch' (sm_90, gfx90a)"
+            )
+        else:
+            spec = f"{(plain or ['isthmus'])[0]} +{variant} {architecture}={','.join(architectures)}"
+    return f"{spec} +mpi" if mpi and not _has(spec, "mpi") else spec
+
+
+def prepare(build, backend: str | None, architectures: list[str]):
+    """Makes a build fixture install isthmus by Spack, and links it as INSTALLED."""
+    if not shutil.which("spack"):
+        raise ReframeError("build_with is spack, but no spack command is on PATH: source its share/spack/setup-env.sh")
+    environment = environment_of(build.current_environ, build.current_system.name)
+    specs = yaml.safe_load((environment / "spack.yaml").read_text(encoding="utf-8"))["spack"]["specs"]
+    spec = spec_for(specs, backend, architectures, "mpi" in build.current_environ.features)
+    copy = f"{COPY}/environments/{environment.name}"
+    build.prebuild_cmds = [
+        f"{ROOT}/scripts/spack-environment {environment.name} {COPY}",
+        f"spack -e {copy} remove --all",
+    ]
+    build.build_system = "Spack"
+    build.build_system.environment = copy
+    build.build_system.specs = [spec]
+    build.build_system.emit_load_cmds = False
+    build.build_system.install_opts = ["--fail-fast"]
+    build.postbuild_cmds = [f'ln -sfn "$(spack -e {copy} location --install-dir isthmus)" {INSTALLED}']

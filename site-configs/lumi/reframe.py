@@ -1,0 +1,60 @@
+"""LUMI-G at CSC: four MI250X a node, eight GPUs to a program. From public documentation, not run there yet; README.md
+says what is known."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from site_common import account, modules_system
+
+GPU_NODE = {
+    "scheduler": "slurm",
+    "launcher": "srun",
+    "env_vars": [
+        ["SLURM_CPU_BIND", "none"],  # the program places its threads itself
+        ["MPICH_GPU_SUPPORT_ENABLED", "1"],
+    ],
+    "environs": ["gnu-rocm"],
+    "features": ["gpu", "hip", "numa", "gpu_aware_mpi"],
+    "devices": [{"type": "gpu", "arch": "gfx90a", "num_devices": 8}],  # a die (GCD) is a GPU to Slurm and to HIP
+    "resources": [{"name": "gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
+}
+
+site_configuration = {
+    "systems": [
+        {
+            "name": "lumi",
+            "descr": "LUMI, CSC",
+            "hostnames": [r"^uan\d+$", "lumi"],
+            "modules_system": modules_system(),
+            "partitions": [
+                {
+                    **GPU_NODE,
+                    "name": "standard-g",
+                    "descr": "whole nodes with eight dies of MI250X",
+                    "access": ["--partition=standard-g", account("--account=project_")],
+                    "time_limit": "1h",
+                    "max_jobs": 4,
+                },
+                {
+                    **GPU_NODE,
+                    "name": "dev-g",
+                    "descr": "the same for three hours at most, one running job a user",
+                    # Nodes of this partition are shared unless asked for whole.
+                    "access": ["--partition=dev-g", "--exclusive", account("--account=project_")],
+                    "time_limit": "1h",
+                    "max_jobs": 1,
+                },
+            ],
+        }
+    ],
+    "environments": [
+        {
+            "name": "gnu-rocm",
+            "target_systems": ["lumi"],
+            "modules": ["PrgEnv-gnu", "craype-accel-amd-gfx90a", "rocm"],
+            "features": ["mpi"],
+            "extras": {"spack_environment": "environments/lumi"},
+        }
+    ],
+}

@@ -1,0 +1,65 @@
+"""Notebooks: each runs from the committed records, and what is kept of it is what it shows now."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts/notebooks"
+NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def script():
+    loader = importlib.machinery.SourceFileLoader("notebooks_script", str(SCRIPT))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_there_are_six_and_none_without_its_text():
+    assert len(NAMES) == 6
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs_and_shows_what_is_kept(name):
+    done = subprocess.run([sys.executable, SCRIPT, "--check", name], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_kept_has_pictures_and_is_small(name):
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert path.stat().st_size < 400_000
+    assert str(ROOT) not in path.read_text()
+
+
+def test_an_error_and_a_stale_output_fail(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(script, "FOLDER", tmp_path)
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    text = tmp_path / "short.py"
+    text.write_text("# %%\nprint(6 * 7)\n")
+    monkeypatch.setattr(sys, "argv", ["notebooks"])
+    assert script.main() == 0 and "short.ipynb" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["notebooks", "--check"])
+    assert script.main() == 0
+    text.write_text("# %%\nprint(6 * 8)\n")
+    assert script.main() == 1 and "kept 'print(6 * 7)'" in capsys.readouterr().err
+    kept = tmp_path / "short.ipynb"
+    kept.write_text(kept.read_text().replace("6 * 7", "6 * 8"))
+    assert script.main() == 1 and "kept '42', now '48'" in capsys.readouterr().err
+    text.write_text("# %%\nraise ValueError('no')\n")
+    assert script.main() == 1 and "ValueError" in capsys.readouterr().err
+    text.unlink()
+    monkeypatch.setattr(sys, "argv", ["notebooks", "short"])
+    assert script.main() == 1

@@ -1,0 +1,255 @@
+"""Advice on placements: a machine of known rates is predicted as it is, and the error on records is what we say."""
+
+import copy
+import dataclasses
+import json
+import pathlib
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus import Error, cli, placing, records, store
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/reframe"))
+import fake_bench  # noqa: E402
+
+H200 = ROOT / "analysis/data/h200"
+GB = 1e9
+#: A machine: rates in B/s and flop/s, seconds of calls.
+LINK, SLOW, FAULTS, MEMORY, FLOPS, LOCK, CALL = 50 * GB, 10 * GB, 5 * GB, 4000 * GB, 50e12, 4 * GB, 1e-5
+
+
+def base(workload, axes, metrics, **changes):
+    case = copy.deepcopy(fake_bench.record("microbench/saxpy", "pm", "tiny", "cuda"))
+    like = case["metrics"][0] | {"limit": None, "share": None}
+    case["metrics"] = [
+        like | {"name": name, "median": value, "samples": [value], "unit": unit, "bytes_needed": needed}
+        for name, (value, unit, needed) in metrics.items()
+    ]
+    case |= {"workload": workload, "axes": axes, "emulated": False, "mode": None, "placement": None, "staging": None}
+    case["devices"][0] |= {"multiprocessors": 100, "memory_bytes": int(80 * GB), "name": "Simple GPU"}
+    return case | changes
+
+
+def program(name, moved_in, moved_out, flops, placement, staging, size="super", slowdown=1.0, **axes):
+    """A record of a program on the simple machine, in place where ours is."""
+    touched = moved_in + moved_out
+    buffers = moved_in if name in placing._IN_PLACE else touched
+    kernel = slowdown * max(touched / MEMORY, flops / FLOPS)
+    rate = {"pinned": (LINK, LINK), "pageable": (SLOW, SLOW), "managed_in": (LINK, FAULTS)}[placement]
+    seconds = {
+        "host_alloc": buffers / LOCK if placement == "pinned" else 1e-6,
+        "host_touch": buffers / (20 * GB),
+        "device_alloc": CALL,
+        "in": moved_in / rate[0],
+        "kernel": kernel,
+        "out": moved_out / rate[1],
+        "free": CALL,
+    }
+    metrics = {phase: (value, "s", {"in": moved_in, "out": moved_out}.get(phase)) for phase, value in seconds.items()}
+    metrics["wall"] = (sum(seconds.values()), "s", None)
+    metrics["kernel_rate"] = (touched / kernel, "B/s", None)
+    metrics["kernel_flop_rate"] = (flops / kernel, "1/s", None)
+    return base(
+        f"microbench/{name}", {"blocks": 0} | axes, metrics, placement=placement, staging=staging, size=size, mode=None
+    )
+
+
+def machine(slowdowns=(1.0, 1.0)):
+    """Its records: references, transfers, calls and four programs in three placements and two stagings."""
+    cases = [
+        base("reference/device_copy", {"bytes": n}, {"rate": (MEMORY, "B/s", None)}) for n in (1 << 20, 1 << 30)
+    ]  # fmt: skip
+    cases.append(base("reference/sgemm", {"n": 8192, "m": 8192, "k": 8192}, {"kernel_flop_rate": (FLOPS, "1/s", None)}))
+    for way, rate in {
+        "pinned-gpu0/ce": LINK, "gpu0-pinned/ce": LINK, "pageable-gpu0/ce": SLOW, "gpu0-pageable/ce": SLOW,
+        "managed-gpu0/prefetch": LINK, "gpu0-managed/prefetch": LINK, "managed-gpu0/fault": FAULTS,
+        "gpu0-managed/fault": FAULTS, "mapped-gpu0/sm-read": LINK, "gpu0-mapped/sm-write": LINK,
+    }.items():  # fmt: skip
+        for size in (1 << 12, 1 << 20, 1 << 30):
+            cases.append(
+                base(f"transfer/{way}", {"bytes": size, "cache": "flushed"}, {"time": (size / rate, "s", None)})
+            )
+        # Warm caches are not what a program meets.
+        cases.append(base(f"transfer/{way}", {"bytes": 1 << 20, "cache": "warm"}, {"time": (1e-9, "s", None)}))
+    for allocator, seconds in {"pinned": 1e-3, "device": CALL, "managed": CALL, "pool": 1e-6}.items():
+        for size in (1 << 12, 1 << 26):
+            calls = {"alloc": (seconds, "s", None), "free": (seconds / 10, "s", None)}
+            cases.append(base("driver/alloc", {"allocator": allocator, "bytes": size}, calls))
+    for name, moved_in, moved_out, flops in (
+        ("vector_seq", 4 * GB, 4 * GB, 2e9), ("saxpy", 8 * GB, 4 * GB, 2e9), ("gemv", 4 * GB, 1e5, 2e9),
+        ("gemm", 2 * GB, 1 * GB, 8e12),
+    ):  # fmt: skip
+        for placement in ("pinned", "pageable", "managed_in"):
+            for staging, slowdown in zip(("direct", "async"), slowdowns):
+                cases.append(program(name, moved_in, moved_out, flops, placement, staging, slowdown=slowdown))
+    return cases
+
+
+@given(
+    st.lists(st.tuples(st.floats(1, 1e12), st.floats(1e-9, 1e3)), min_size=1, max_size=20), st.floats(0, 1e13)
+)  # fmt: skip
+def test_a_curve_is_never_below_its_fastest_rate_nor_negative(points, size):
+    curve = placing.Curve(points)
+    assert curve(size) >= 0
+    if size > 0:
+        fastest = min(seconds / many for many, seconds in points)
+        assert curve(size) >= 0.999 * size * fastest
+    largest = curve.nodes[-1]
+    assert curve(2 * largest[0]) == pytest.approx(2 * curve(largest[0]))
+
+
+def test_a_curve_goes_through_its_points():
+    curve = placing.Curve([(1024, 1e-6), (4096, 2e-6), (65536, 8e-6)])
+    assert [curve(size) for size in (1024, 4096, 65536)] == pytest.approx([1e-6, 2e-6, 8e-6])
+    assert curve(16) == pytest.approx(1e-6) and 1e-6 < curve(2048) < 2e-6 and curve(0) == 0
+
+
+def test_a_machine_of_known_rates_is_predicted_as_it_is():
+    simple = placing.Machine(machine())
+    footprint = placing.declared(["in=6e9", "out=2e9", "flops=2e9", "passes=5"])
+    by = {each.placement: each for each in simple.rank(footprint) if each.staging == "direct"}
+    pinned = by["pinned"].phases
+    assert pinned["in"] == pytest.approx(6 / 50) and pinned["out"] == pytest.approx(2 / 50)
+    assert pinned["kernel"] == pytest.approx(8 / 4000, rel=0.01) and pinned["host_alloc"] == pytest.approx(
+        8 / 4, rel=0.01
+    )
+    assert by["managed_in"].phases["out"] == pytest.approx(2 / 5) and by["pageable"].phases["in"] == pytest.approx(0.6)
+    assert by["managed"].phases["out"] == pytest.approx(2 / 50) and by["mapped"].phases["kernel"] == pytest.approx(
+        8 / 50
+    )
+    assert by["pinned"].total == pytest.approx(2 + 8 / 20 + 2 * CALL + 5 * (8 / 50 + 0.002), rel=0.01)
+    work = 8 / 50 + 0.002
+    assert by["streamed"].total - by["streamed"].allocation == pytest.approx(5 * (0.12 + (work - 0.12) / 16), rel=0.01)
+
+
+def test_more_passes_turn_to_pinned_memory_and_many_allocations_away_from_it():
+    simple = placing.Machine(machine())
+
+    def best(*words):
+        ranked = [
+            each for each in simple.rank(placing.declared(list(words))) if each.placement in ("pinned", "pageable")
+        ]
+        return ranked[0].placement
+
+    assert best("in=1e9", "out=1e9", "passes=1") == "pageable" and best("in=1e9", "out=1e9", "passes=50") == "pinned"
+    assert best("in=1e6", "out=1e6", "passes=50", "allocations=10000") == "pageable"
+
+
+def test_stagings_follow_the_kernels_that_were_measured():
+    simple = placing.Machine(machine((1.0, 0.8)))
+    footprint = placing.declared(["in=1e9", "out=1e9"])
+    assert simple.rank(footprint)[0].staging == "async" and simple.stagings(footprint) == ["direct", "async"]
+    assert simple.kernel(footprint, "async") / simple.kernel(footprint, "direct") == pytest.approx(0.8)
+    assert simple.kernel(footprint, "bulk") is None
+    few = dataclasses.replace(footprint, blocks=10)  # nobody measured a grid that leaves the device idle
+    assert simple.stagings(few) == [] and simple.rank(few) == []
+    random = dataclasses.replace(footprint, random=True)
+    assert simple.roofline(random, "none") == pytest.approx(8 * simple.roofline(footprint, "none"))
+    assert simple.roofline(random, "direct") == simple.roofline(footprint, "direct")
+
+
+def test_what_does_not_fit_the_device_is_not_advised():
+    simple = placing.Machine(machine())
+    ranked = simple.rank(placing.declared(["in=60e9", "out=60e9"]))
+    assert {each.placement for each in ranked} == {"managed", "managed_in", "managed_demand", "mapped", "streamed"}
+    assert "do not fit" in placing.text_of(simple, ranked, None)
+
+
+def test_the_check_is_exact_on_the_simple_machine_and_no_program_predicts_itself():
+    found = placing.check(machine())
+    assert {miss.what for miss in found.misses} == set(placing._WORDS)
+    assert max(abs(miss.relative) for miss in found.misses) < 0.02
+    assert all(loss == 0 for losses in found.losses.values() for _, loss in losses)
+    cases = machine()
+    for case in cases:  # gemv is ten times slower than anything else says
+        if case["workload"] == "microbench/gemv":
+            for metric in case["metrics"]:
+                metric["median"] *= 10 if metric["unit"] == "s" else 1
+    slow = [miss for miss in placing.check(cases).misses if miss.workload == "microbench/gemv" and miss.what == "in"]
+    assert slow and all(miss.predicted == pytest.approx(miss.measured / 10, rel=0.02) for miss in slow)
+
+
+def test_the_errors_on_the_committed_records_are_what_the_page_says(capsys):
+    assert cli.main(["advise", "placement", str(H200), "--check"]) == 0
+    said = capsys.readouterr().out
+    assert said.strip() in (ROOT / "docs/advice.md").read_text(), "docs/advice.md is stale: paste the output of --check"
+
+
+def test_the_errors_on_the_committed_records_are_small():
+    cases = [case for path in store.find_files(H200) for case in records.read(path)]
+    found = placing.check([case for case in cases if len(case["devices"]) == 1])
+    off = sorted(abs(miss.relative) for miss in found.misses if miss.what == "profiled")
+    assert len(off) > 100 and off[len(off) // 2] < 0.05 and sum(x <= 0.15 for x in off) / len(off) > 0.8
+    losses = [loss for _, loss in found.losses["placement"]]
+    assert sum(loss <= 0.05 for loss in losses) / len(losses) > 0.9
+
+
+def test_the_command_ranks_declared_and_profiled_programs(tmp_path, capsys):
+    file = tmp_path / "program.toml"
+    file.write_text('in = "4GiB"\nout = 4294967296\nbuffers = "4GiB"\nflops = 2.1e9\npasses = 10\n')
+    assert cli.main(["advise", "placement", str(H200), "--program", str(file)]) == 0
+    by_file = capsys.readouterr().out
+    words = ["in=4GiB", "out=4GiB", "buffers=4GiB", "flops=2.1e9", "passes=10"]
+    assert cli.main(["advise", "placement", str(H200), "--program", *words]) == 0
+    assert capsys.readouterr().out == by_file
+    assert "kernel by staging, streamed: none " in by_file
+    lines = by_file.splitlines()
+    assert (
+        lines[2].startswith("streamed") and "records, median error" in by_file and "it pays from 3 passes on" in by_file
+    )
+    assert cli.main(["advise", "placement", str(H200), "--like", str(H200 / "mega.jsonl"), "--passes", "20"]) == 0
+    assert capsys.readouterr().out.startswith("like microbench/gemv mega: kernel 4.46 ms")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["in=1e9", "what=3"], "'what=3' is not understood"),
+        (["in=many"], "is not understood"),
+        (["in=-1"], "is not understood"),
+        (["in=nan"], "is not understood"),
+        (["in=1e9", "in=2"], "is not understood"),
+        (["in=1e9", "order=mixed"], "is not understood"),
+        (["in=1e9", "passes=0"], "passes is 0; once is the least"),
+        (["flops=1e9"], "a program moves something"),
+        (["in=1", "touched=0"], "reads and writes nothing"),
+        (["none.toml"], "No such file"),
+    ],
+)
+def test_a_program_that_is_not_understood_is_one_sentence(words, why):
+    with pytest.raises(Error, match=why):
+        placing.declared(words)
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
+def test_any_words_are_a_program_or_an_error(words):
+    try:
+        found = placing.declared(words)
+    except Error as error:
+        assert str(error)
+    else:
+        assert found.touched > 0
+
+
+def test_bad_files_and_records(tmp_path, capsys):
+    (tmp_path / "bad.toml").write_text("in = = 3")
+    with pytest.raises(Error, match="no TOML"):
+        placing.declared([str(tmp_path / "bad.toml")])
+    (tmp_path / "table.toml").write_text("[in]\nx = 1\n")
+    with pytest.raises(Error, match="is not understood"):
+        placing.declared([str(tmp_path / "table.toml")])
+    for paths in ([ROOT / "analysis/data/cpu-only"], [tmp_path / "none"], [H200 / "fault.jsonl.gz"]):
+        assert cli.main(["advise", "placement", *map(str, paths), "--check"]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert cli.main(["advise", "placement", str(H200), "--like", str(H200 / "fault.jsonl.gz")]) == 2
+    two = copy.deepcopy(machine())
+    two[0]["devices"][0]["name"] = "Another GPU\x1b[2J"
+    (tmp_path / "two.jsonl").write_text("".join(json.dumps(case) + "\n" for case in two))
+    capsys.readouterr()
+    assert cli.main(["advise", "placement", str(tmp_path / "two.jsonl"), "--check"]) == 2
+    said = capsys.readouterr().err
+    assert "these records are of 2" in said and "\x1b" not in said

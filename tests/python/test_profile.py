@@ -1,0 +1,320 @@
+"""Outputs of profilers: what is read of them, what is refused, what becomes of a record."""
+
+import copy
+import json
+import sqlite3
+
+import histories
+import hypothesis
+import profiles
+import pytest
+from hypothesis import strategies as st
+
+from isthmus import cli, profile, records
+
+SAXPY = "saxpy(float*, float*)"
+
+
+def read_text(tmp_path, reader, text, name="a.csv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return reader(path)
+
+
+def refused(tmp_path, reader, text, name="a.csv"):
+    with pytest.raises(profile.ProfileError) as error:
+        read_text(tmp_path, reader, text, name)
+    assert name in str(error.value) and "\n" not in str(error.value)
+    return str(error.value)
+
+
+# --- what each says ---
+
+
+def test_nsys(tmp_path):
+    seen = profile.read_nsys(profiles.write_nsys(tmp_path / "nsys.sqlite"))
+    assert seen.kernels == {"saxpy": profile.Kernel(2, pytest.approx(4e-6), 32, 1024)}
+    assert seen.copies["h2d"].bytes == 8192 and seen.copies["d2h"].count == 1 and "other" not in seen.copies
+    assert seen.migrations["h2d"].bytes == 65536
+    assert seen.page_faults == {"gpu": 7, "cpu": 2}
+    assert seen.api_calls == {"cudaMalloc": 1, "cudaLaunchKernel": 2}
+    assert {name: moved.count for name, moved in seen.phases.items()} == {"in": 1, "out": 1}
+    # 2 µs in, 4 of kernels, 1 out; all within 6: 1 of the 3 that could be hidden was.
+    assert profile.overlap(seen) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "CUDA_UM_GPU_PAGE_FAULT_EVENTS", "NVTX_EVENTS"])
+def test_nsys_makes_tables_only_for_what_it_saw(tmp_path, table):
+    whole = profile.read_nsys(profiles.write_nsys(tmp_path / "whole.sqlite"))
+    part = profile.read_nsys(profiles.write_nsys(tmp_path / "part.sqlite", without=[table]))
+    assert part.api_calls == whole.api_calls
+    assert "gpu" in part.page_faults or table == "CUDA_UM_GPU_PAGE_FAULT_EVENTS"
+
+
+def test_ncu(tmp_path):
+    seen = read_text(tmp_path, profile.read_ncu, profiles.NCU)
+    assert seen.kernels["saxpy_staged(float *)"] == profile.Kernel(2, pytest.approx(40e-6), 32, None)
+    figures = profile.figures(seen)
+    assert figures["flops"] == (100 + 2 * 450 + 300 + 2 * 1350, "1")
+    assert figures["shared_accesses"] == (4000, "1")
+    assert figures["flops_per_shared_access"] == (1.0, "1")
+    assert figures["shared_accesses_per_cycle"] == (0.5, "1")
+    assert figures["dram_read_bytes"] == (5e6, "B")
+    assert figures["stall_memory_dependency"] == (6.0, "1")  # by cycles: (3 × 2000 + 7 × 6000) / 8000
+    assert figures["instructions"] == (8192, "1")
+
+
+def test_ncu_in_other_units(tmp_path):
+    other = profiles.NCU.replace('"Mbyte"', '"Kbyte"').replace('"2.5"', '"2,500"').replace('"usecond"', '"ns"')
+    other = other.replace('"10",', '"10000",').replace('"30",', '"30000",')
+    found = profile.figures(read_text(tmp_path, profile.read_ncu, other))
+    for name, (value, unit) in profile.figures(read_text(tmp_path, profile.read_ncu, profiles.NCU)).items():
+        assert found[name] == (pytest.approx(value), unit)
+    assert "'furlong'" in refused(tmp_path, profile.read_ncu, profiles.NCU.replace('"Mbyte"', '"furlong"'))
+
+
+def test_ncu_without_permission(tmp_path):
+    text = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
+    assert "only administrators" in refused(tmp_path, profile.read_ncu, text)
+    assert "no kernel was profiled" in refused(tmp_path, profile.read_ncu, "==WARNING== No kernels were profiled.")
+
+
+def test_perf(tmp_path):
+    seen = read_text(tmp_path, profile.read_perf, profiles.PERF, "stat.perf")
+    assert seen.page_faults == {"cpu": 5243}
+    assert seen.counters["cpu_seconds"] == pytest.approx(0.09852)
+    assert seen.notes == ["not supported here: dTLB-load-misses, cycles"]
+    assert profile.figures(seen)["cpu_major_faults"] == (3, "1")
+
+
+def test_perf_that_counted_some_of_the_time(tmp_path):
+    seen = read_text(tmp_path, profile.read_perf, "100;;instructions;1;50.00;;\n", "stat.perf")
+    assert seen.notes == ["instructions was counted 50.00% of the time only"]
+
+
+def test_perf_in_another_language(tmp_path):
+    assert read_text(tmp_path, profile.read_perf, "98,52;msec;task-clock;1;100,00\n".replace("100,00", "100.00"),
+                     "a.perf").counters["cpu_seconds"] == pytest.approx(0.09852)  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [profiles.ROCM_KERNELS_6, profiles.ROCM_KERNELS_7])
+def test_rocprofv3_kernels(tmp_path, columns):
+    seen = read_text(tmp_path, profile.read_rocprofv3, columns, "1_kernel_trace.csv")
+    kernel = seen.kernels[SAXPY]
+    assert (kernel.count, kernel.seconds, kernel.shared_bytes) == (2, pytest.approx(3e-6), 512)
+    assert kernel.registers == (16 if "VGPR" in columns else None)
+
+
+def test_rocprofv3_says_the_same_in_each_format(tmp_path):
+    for name, text in profiles.ROCM_CSV.items():
+        (tmp_path / "csv/rank0").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "csv/rank0" / name).write_text(text)
+    (tmp_path / "json").mkdir()
+    (tmp_path / "json/out_results.json").write_text(json.dumps(profiles.ROCM_JSON))
+    for folder, options in (("rocpd", {}), ("old", {"suffix": "", "views": False}), ("tables", {"views": False})):
+        (tmp_path / folder).mkdir()
+        profiles.write_rocpd(tmp_path / folder / "out_results.db", **options)
+    whole = profile.figures(profile.read("rocprofv3", tmp_path / "json"))
+    assert whole["h2d_bytes"] == (8192, "B") and whole["api_calls"] == (3, "1") and whole["tlb_misses"] == (42, "1")
+    assert whole["registers"] == (16, "1")
+    for folder in ("rocpd", "old", "tables"):
+        assert profile.figures(profile.read("rocprofv3", tmp_path / folder)) == whole
+    csv = profile.figures(profile.read("rocprofv3", tmp_path / "csv"))
+    assert csv.pop("shared_accesses") == (100, "1")  # only there counted
+    csv.pop("overlap")  # kernels and copies stand in two files
+    assert csv == {name: value for name, value in whole.items() if name in csv}
+    assert {"h2d_bytes", "d2h_bytes", "overlap"} == set(whole) - set(csv)  # the CSV has no bytes
+
+
+def test_cupti(tmp_path):
+    seen = profile.read("cupti", profiles.write(tmp_path / "rank0", "cupti"))
+    figures = profile.figures(seen)
+    assert figures["migrated_h2d_bytes"] == (65536, "B") and figures["gpu_page_faults"] == (7, "1")
+    assert figures["registers"] == (32, "1") and figures["api_calls"] == (6, "1") and figures["kernels"] == (4, "1")
+    assert figures["overlap"][0] == pytest.approx(2 / 3)
+
+
+def test_cupti_that_saw_nothing(tmp_path):
+    nothing = profiles.CUPTI | {"kernels": {}, "runtime_calls": {}, "errors": ["cuptiSubscribe: CUPTI_ERROR_UNKNOWN"]}
+    why = refused(tmp_path, profile.read_cupti, json.dumps(nothing), "a.json")
+    assert "saw nothing (cuptiSubscribe: CUPTI_ERROR_UNKNOWN)" in why
+
+
+@pytest.mark.parametrize("tool", profile.TOOLS)
+def test_ranks_are_added_up(tmp_path, tool):
+    for rank in range(3):
+        profiles.write(tmp_path / f"rank{rank}", tool)
+    one, three = profile.read(tool, tmp_path / "rank0"), profile.read(tool, tmp_path)
+    alone, together = profile.figures(one), profile.figures(three)
+    assert set(alone) == set(together) and len(three.files) == 3
+    for name, (value, _) in alone.items():
+        same = name in ("registers", "overlap") or name.startswith("stall_") or "_per_" in name or name == "global_rate"
+        assert together[name][0] == pytest.approx(value if same else 3 * value)
+
+
+@pytest.mark.parametrize("tool", profile.TOOLS)
+def test_a_profiler_that_left_nothing(tmp_path, tool):
+    with pytest.raises(profile.ProfileError, match=f"{tool} left no"):
+        profile.read(tool, tmp_path)
+
+
+def test_an_unknown_profiler(tmp_path):
+    with pytest.raises(profile.ProfileError, match="'gprof' is no profiler"):
+        profile.read("gprof", tmp_path)
+
+
+# --- cut files, foreign columns, anything at all ---
+
+
+@pytest.mark.parametrize("tool", profile.TOOLS)
+@hypothesis.given(where=st.integers(0, 40_000))
+@hypothesis.settings(deadline=None, max_examples=40)
+def test_a_cut_file_is_refused_or_says_less(tmp_path_factory, tool, where):
+    folder = profiles.write(tmp_path_factory.mktemp("cut"), tool)
+    (path,) = profile.files(tool, folder)
+    whole = profile.read(tool, folder)
+    content = path.read_bytes()
+    path.write_bytes(content[: where % len(content)])
+    try:
+        seen = profile.read(tool, folder)
+    except profile.ProfileError as error:
+        assert str(error) and "\n" not in str(error)
+        return
+    for name, kernel in seen.kernels.items():
+        assert kernel.count <= whole.kernels[name].count
+    assert sum(seen.api_calls.values()) <= sum(whole.api_calls.values())
+
+
+READERS = [
+    (profile.read_ncu, "a.csv"), (profile.read_perf, "a.perf"), (profile.read_cupti, "a.json"),
+    (profile.read_nsys, "a.sqlite"), (profile.read_rocprofv3, "a.db"), (profile.read_rocprofv3, "a.json"),
+    (profile.read_rocprofv3, "a_kernel_trace.csv"), (profile.read_rocprofv3, "a_memory_copy_trace.csv"),
+    (profile.read_rocprofv3, "a_counter_collection.csv"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reader, name", READERS, ids=lambda each: str(getattr(each, "__name__", each)))
+@hypothesis.given(content=st.binary(max_size=300))
+@hypothesis.settings(deadline=None, max_examples=60)
+def test_any_bytes_are_taken_or_refused(tmp_path_factory, reader, name, content):
+    path = tmp_path_factory.getbasetemp() / name
+    path.write_bytes(content)
+    try:
+        reader(path)
+    except profile.ProfileError as error:
+        assert str(error)
+
+
+def mutated(tree, path, value):
+    """The tree with something else at one place."""
+    if not path or not isinstance(tree, (dict, list)) or not tree:
+        return value
+    keys = sorted(tree) if isinstance(tree, dict) else list(range(len(tree)))
+    key = keys[path[0] % len(keys)]
+    changed = copy.copy(tree)
+    changed[key] = mutated(tree[key], path[1:], value)
+    return changed
+
+
+STRANGE = st.none() | st.booleans() | st.integers(-5, 2**70) | st.text(max_size=4) | st.lists(st.integers(), max_size=2)
+
+
+@pytest.mark.parametrize(
+    "reader, whole", [(profile.read_cupti, profiles.CUPTI), (profile.read_rocprofv3, profiles.ROCM_JSON)]
+)
+@hypothesis.given(path=st.lists(st.integers(0, 20), max_size=8), value=STRANGE)
+@hypothesis.settings(deadline=None, max_examples=150)
+def test_json_with_something_else_in_it(tmp_path_factory, reader, whole, path, value):
+    file = tmp_path_factory.getbasetemp() / "strange.json"
+    file.write_text(json.dumps(mutated(whole, path, value)))
+    try:
+        profile.figures(reader(file))
+    except profile.ProfileError as error:
+        assert str(error)
+
+
+@hypothesis.given(column=st.integers(0, 30), value=st.text(max_size=5), row=st.integers(0, 3))
+@hypothesis.settings(deadline=None, max_examples=150)
+def test_tables_with_something_else_in_them(tmp_path_factory, column, value, row):
+    for text, name in ((profiles.ROCM_KERNELS_7, "x_kernel_trace.csv"), (profiles.NCU, "x.csv")):
+        lines = text.splitlines()
+        place = row % len(lines)
+        fields = lines[place].split(",")
+        fields[column % len(fields)] = value
+        lines[place] = ",".join(fields)
+        path = tmp_path_factory.getbasetemp() / name
+        path.write_text("\n".join(lines), encoding="utf-8")
+        try:
+            profile.figures((profile.read_ncu if name == "x.csv" else profile.read_rocprofv3)(path))
+        except profile.ProfileError as error:
+            assert str(error)
+
+
+def test_foreign_columns_do_no_harm(tmp_path):
+    lines = [
+        f'"Guid",{lines}' if i == 0 else f'"00",{lines}' for i, lines in enumerate(profiles.ROCM_KERNELS_7.splitlines())
+    ]
+    seen = read_text(tmp_path, profile.read_rocprofv3, "\n".join(lines), "1_kernel_trace.csv")
+    assert seen.kernels[SAXPY].count == 2
+    assert "no column 'kernel_name'" in refused(
+        tmp_path, profile.read_rocprofv3, '"a","b"\n1,2\n', "1_kernel_trace.csv"
+    )
+
+
+def test_a_database_of_another_program(tmp_path):
+    for reader, name in ((profile.read_nsys, "a.sqlite"), (profile.read_rocprofv3, "a.db")):
+        connection = sqlite3.connect(tmp_path / name)
+        connection.execute("CREATE TABLE t (x)")
+        connection.commit()
+        connection.close()
+        with pytest.raises(profile.ProfileError, match="so not a"):
+            reader(tmp_path / name)
+
+
+def test_something_that_ends_before_it_begins(tmp_path):
+    text = profiles.ROCM_KERNELS_7.replace("1000,3000", "3000,1000")
+    assert "ends before it begins" in refused(tmp_path, profile.read_rocprofv3, text, "1_kernel_trace.csv")
+
+
+# --- the record ---
+
+
+def case(wall=1.0):
+    record = copy.deepcopy(histories.BASE) | {"profiler": "cupti"}
+    record["run"]["wall"] = wall
+    return record
+
+
+@pytest.mark.parametrize("tool", profile.TOOLS)
+def test_an_amended_record_is_a_valid_one(tmp_path, tool):
+    seen = profile.read(tool, profiles.write(tmp_path / "rank0", tool))
+    (record,) = profile.amend([case(3.0)], seen, unprofiled=[case(2.0)])
+    assert records.problem(record) is None
+    assert record["profile"]["tool"] == tool and record["profile"]["wall_ratio"] == 1.5
+    figures = {name: m["median"] for name, m in records.metrics(record).items() if name.startswith("profiled_")}
+    assert figures["profiled_cost"] == 1.5 and len(figures) > 3
+
+
+def test_several_cases_share_one_profile(tmp_path):
+    seen = profile.read("cupti", profiles.write(tmp_path / "rank0", "cupti"))
+    for record in profile.amend([case(), case()], seen, unprofiled=[case()]):
+        assert records.problem(record) is None
+        assert record["profile"]["scope"] == "run" and record["profile"]["wall_ratio"] is None
+        assert not any(name.startswith("profiled_") for name in records.metrics(record))
+
+
+def test_counts_are_held_and_times_are_not():
+    held = {"kernels": "1", "registers": "1", "h2d_bytes": "B", "instructions": "1", "flops_per_shared_access": "1"}
+    assert all(profile.is_held(profile.PROFILED + name, unit) for name, unit in held.items())
+    free = {"kernel_time": "s", "global_rate": "B/s", "overlap": "1", "stall_barrier": "1", "cost": "1"}
+    assert not any(profile.is_held(profile.PROFILED + name, unit) for name, unit in free.items())
+    assert not profile.is_held("in", "1")
+
+
+@pytest.mark.parametrize("tool", profile.TOOLS)
+def test_the_command_prints_what_was_seen(tmp_path, capsys, tool):
+    profiles.write(tmp_path / "rank0", tool)
+    assert cli.main(["profile", tool, str(tmp_path)]) == cli.PASSED
+    assert "page_faults" in capsys.readouterr().out or tool in ("ncu", "rocprofv3")
+    assert cli.main(["profile", tool, str(tmp_path / "none")]) == cli.BAD_INPUT
+    assert "no such folder" in capsys.readouterr().err

@@ -1,0 +1,290 @@
+"""Reference files: what is read, what is refused, what is found; and sane shares of limits where there is none."""
+
+import copy
+import json
+import pathlib
+
+import histories
+import hypothesis
+import pytest
+import yaml
+from hypothesis import strategies as st
+
+from isthmus import records, references
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CATALOGUE = json.loads((ROOT / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
+ENTRY = "- {workload: microbench/saxpy, metrics: {in: [0.25, -0.1, 0.1, s]}}\n"
+
+
+def entries(tmp_path, text, name="a.yaml"):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return references.load_file(path)
+
+
+def refused(tmp_path, text):
+    with pytest.raises(references.BadReference) as error:
+        entries(tmp_path, text)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def case(**changes):
+    return references.case_of(copy.deepcopy(histories.BASE), "main") | changes
+
+
+# --- reading ---
+
+
+def test_an_entry_holds_for_its_case_only(tmp_path):
+    found = entries(tmp_path, ENTRY)
+    assert references.find(found, case())["in"].as_tuple() == (0.25, -0.1, 0.1, "s")
+    assert not references.find(found, case(workload="microbench/saxpy2"))
+
+
+def test_numbers_are_written_as_people_write_them(tmp_path):
+    (entry,) = entries(tmp_path, "- metrics: {in_rate: [55.5e9, -0.03, null, B/s], rate: [1E3, 0, 0, 1]}")
+    assert entry.metrics["in_rate"].value == 55.5e9
+    assert entry.metrics["rate"].as_tuple() == (1000.0, 0, 0, "1")
+
+
+def test_index_and_ref(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/h200.yaml").write_text(ENTRY)
+    text = """
+$index: [partition, arch, driver]
+main:
+  sm_90:
+    '580[.].*':
+      - $ref: shared/h200.yaml
+      - {workload: other/w, metrics: {time: [1.0, null, 0.1, s]}}
+    '570[.].*': {$ref: shared/h200.yaml}
+other:
+"""
+    found = entries(tmp_path, text)
+    assert len(found) == 3
+    new = case(partition="main", arch="sm_90", driver="580.1")
+    assert "in" in references.find(found, new)
+    assert "in" in references.find(found, new | {"driver": "570.1"})
+    for change in ({"driver": "550.1"}, {"arch": "sm_80"}, {"partition": "other"}):
+        assert not references.find(found, new | change)
+
+
+def test_what_an_entry_says_and_its_index_must_both_fit(tmp_path):
+    text = "$index: [driver]\n'5.*':\n- {driver: '.*80[.].*', metrics: {in: [1, null, 0.1, s]}}\n"
+    found = entries(tmp_path, text)
+    assert references.find(found, case(driver="580.1"))
+    assert not references.find(found, case(driver="570.1")) and not references.find(found, case(driver="x80.1"))
+
+
+def test_folders_below_are_read_through_ref_only(tmp_path):
+    entries(tmp_path, ENTRY, "shared/h200.yaml")
+    references.load.cache_clear()
+    assert references.load(tmp_path) == ()
+    assert references.load(None) == ()
+
+
+def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
+    found = entries(tmp_path, ENTRY.replace("workload", "driver: '580.*', workload"))
+    assert not references.find(found, case(driver="570"))
+    assert references.find(found, {"workload": "microbench/saxpy"})
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("$index: [partition, arhc]\nmain: {}", "$index names 'arhc'"),
+        ("$index: []", "needs $index"),
+        ("main: {}", "needs $index"),
+        ("$index: [partition]\nmain: 3", "not a list of entries"),
+        ("$index: [partition, arch]\nmain: []", "the level of 'arch' is no mapping"),
+        ("- {$ref: none.yaml}", "no file beside"),
+        ("- {$ref: a.yaml}", "names itself"),
+        ("- {$ref: 3}", "names a file"),
+        ("- {$ref: b.yaml, workload: x}", "stands alone"),
+        (ENTRY.replace("0.25", "zero"), "is not [value, lower, upper, unit]"),
+        (ENTRY.replace("0.25", ".nan"), "not a number"),
+        (ENTRY.replace("0.25", "true"), "not a number"),
+        (ENTRY.replace("-0.1", "0.1"), "must be at most 0"),
+        (ENTRY.replace(" 0.1", " -0.1"), "must be at least 0"),
+        (ENTRY.replace("-0.1", "-5"), "fractions"),
+        (ENTRY.replace(", s]", ", ms]"), "is in 'ms'"),
+        (ENTRY.replace("microbench/saxpy", "'micro(bench'"), "no regular expression"),
+        (
+            ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, lower: 0, upper: 0, unit: s, fingerprint: f1}"),
+            "is not in $fingerprints",
+        ),
+        (ENTRY.replace("workload", "axes: 3, workload"), "'axes' is not a mapping"),
+        (ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, unit: s}"), "lacks 'lower'"),
+        (ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, lower: 0, upper: 0, unit: s, m: 3}"), "unknown key 'm'"),
+        ("- {workload: x, workload: y, metrics: {}}", "stands twice"),
+        ("- {metrics: {in: [1, 0, 0, s], in: [2, 0, 0, s]}}", "stands twice"),
+        ("- {shares: {in: 1.5}}", "write 0.7"),
+        ("- {shares: {in: 0.5}, metrics: {in: [1, 0, 0, s]}}", "not a mapping with 'metrics'"),
+        ("- {limit: x, metrics: {}}", "unknown key 'limit'"),
+        ("a: &a [*a]", "needs $index"),
+        ("- !!python/object/apply:os.system ['true']", "no YAML"),
+        ("- [", "no YAML"),
+    ],
+)
+def test_what_cannot_hold_is_refused(tmp_path, text, why):
+    assert why in refused(tmp_path, text)
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(references.BadReference):
+        references.load_file(tmp_path / "a.yaml")
+
+
+@hypothesis.given(st.binary(max_size=200))
+@hypothesis.settings(deadline=None, max_examples=200)
+def test_any_bytes_are_taken_or_refused(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
+    path.write_bytes(content)
+    try:
+        references.load_file(path)
+    except references.BadReference as error:
+        assert str(error)
+
+
+WORDS = st.sampled_from(
+    ["workload", "metrics", "shares", "axes", "$index", "$ref", "$fingerprints", "fingerprint", "in", "driver", "value"]
+)
+TREES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5) | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@hypothesis.given(TREES)
+@hypothesis.settings(deadline=None, max_examples=300)
+def test_any_tree_is_taken_or_refused(tmp_path_factory, tree):
+    path = tmp_path_factory.getbasetemp() / "tree.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    try:
+        found = references.load_file(path)
+    except references.BadReference as error:
+        assert str(error)
+    else:
+        references.problems(found, CATALOGUE)
+
+
+# --- finding ---
+
+
+def test_two_references_for_one_figure_are_refused(tmp_path):
+    with pytest.raises(references.BadReference, match="two references for in"):
+        references.find(entries(tmp_path, ENTRY + ENTRY), case())
+
+
+def test_axes_are_compared_by_value(tmp_path):
+    found = entries(tmp_path, ENTRY.replace("workload", "axes: {n: 1024}, workload"))
+    assert references.find(found, case(), {"n": 1024})
+    assert not references.find(found, case(), {"n": 2048})
+    with pytest.raises(references.BadReference, match="there is no axis 'n'"):
+        references.find(found, case(), {"m": 1})
+    with pytest.raises(references.BadReference, match="has values like"):
+        references.find(found, case(), {"n": "1024"})
+
+
+# --- shares of the nominal limit ---
+
+
+def copy_at(generation, width, share, *, best=(5, 16), bytes_=1 << 30):
+    """A record of a page-locked copy over a link as it is trained, with its share of that link."""
+    record = copy.deepcopy(histories.BASE)
+    record["workload"], record["axes"] = "transfer/pinned-gpu0/ce", {"bytes": bytes_}
+    record["devices"][0]["pcie"] = dict(zip(("gen", "width", "gen_max", "width_max"), (generation, width, *best)))
+    record["metrics"] = [
+        histories.SECOND
+        | {
+            "name": "rate", "unit": "B/s", "better": "higher", "share": share,
+            "limit": {"value": 1.0, "unit": "B/s", "source": f"PCIe {generation} x{width}"},
+        }
+    ]  # fmt: skip
+    return record
+
+
+def verdict(record, own=(), stated=None):
+    return references.insane(own, record["metrics"][0], record, references.case_of(record, "main"), stated)
+
+
+def test_a_link_trained_to_half_its_width_is_caught():
+    assert verdict(copy_at(5, 16, 0.88)) is None
+    why = verdict(copy_at(5, 8, 0.88))
+    assert "44% of what PCIe 5 x16 (it runs as PCIe 5 x8) allows" in why and "70%" in why
+    assert verdict(copy_at(4, 16, 0.88))  # half the generation
+    assert verdict(copy_at(5, 16, 0.6))  # trained well, and slow
+
+
+def test_a_slot_of_half_the_width_is_caught_where_the_site_states_the_link():
+    narrow = copy_at(5, 8, 0.88, best=(5, 8))
+    assert verdict(narrow) is None
+    assert "44% of what PCIe 5 x16" in verdict(narrow, stated={"pcie": "5 x16"})
+    with pytest.raises(references.BadReference, match="'5 x16'"):
+        verdict(narrow, stated={"pcie": "gen5"})
+
+
+def test_small_copies_and_emulated_ones_are_not_held():
+    assert verdict(copy_at(5, 8, 0.2, bytes_=4096)) is None
+    assert verdict(copy_at(5, 8, 0.2) | {"emulated": True}) is None
+
+
+def test_a_site_may_state_other_shares(tmp_path):
+    own = entries(tmp_path, "- {workload: transfer/.*, shares: {rate: 0.4}}")
+    assert verdict(copy_at(5, 8, 0.88), own) is None
+    assert verdict(copy_at(5, 8, 0.7), own)
+    assert verdict(copy_at(5, 8, 0.1), entries(tmp_path, "- {workload: transfer/.*, shares: {rate: null}}")) is None
+    assert "more than 90%" in verdict(copy_at(5, 16, 0.95), entries(tmp_path, "- {shares: {rate: [0.5, 0.9]}}"))
+
+
+def test_links_between_gpus_that_are_down():
+    record = copy_at(5, 16, 0.82)
+    record["workload"] = "transfer/gpu0-gpu1/ce"
+    record["metrics"][0]["limit"]["source"] = "12 NVLinks of 26.56 GB/s"
+    assert verdict(record) is None
+    assert "18 NVLinks (12 are up)" in verdict(record, stated={"links": 18})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "analysis/data").rglob("*.jsonl*")), ids=lambda p: p.name)
+def test_what_was_measured_on_good_machines_is_sane(path):
+    for record in records.iterate(path):
+        selectors = references.case_of(record, "main")
+        for metric in record["metrics"]:
+            assert references.insane((), metric, record, selectors) is None
+
+
+def test_the_nominal_share_never_exceeds_that_of_the_trained_link():
+    for generation in range(1, 7):
+        for width in (1, 4, 8, 16):
+            record = copy_at(generation, width, 0.8, best=(6, 16))
+            share, _ = references.nominal(record["metrics"][0], record)
+            assert 0 < share <= 0.8
+
+
+# --- the catalogue ---
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        (ENTRY.replace("saxpy", "saxpie"), "no workload of the catalogue"),
+        (ENTRY.replace("workload", "mode: pmm, workload"), "no mode matches 'pmm'"),
+        (ENTRY.replace("workload", "size: huge, workload"), "no size matches 'huge'"),
+        ("- {workload: alloc/device, metrics: {aloc: [1, null, 1, s]}}", "reports 'aloc'"),
+        (ENTRY, None),
+        ("- {workload: transfer/pinned-gpu0/ce, metrics: {rate: [1, -1, null, B/s]}}", None),
+        ("- {workload: alloc/device, metrics: {alloc: [1, null, 1, s]}}", None),
+    ],
+)
+def test_typing_errors_are_found_by_the_catalogue(tmp_path, text, why):
+    told = references.problems(entries(tmp_path, text), CATALOGUE)
+    assert not told if why is None else len(told) == 1 and why in told[0]
+
+
+def test_the_shares_of_this_package_name_what_there_is():
+    assert references.problems(references.default_shares(), CATALOGUE) == []

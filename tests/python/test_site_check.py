@@ -1,0 +1,395 @@
+"""`isthmus site check` finds each mistake, in one sentence, and nothing in a site that has none."""
+
+import collections
+import copy
+import json
+import pathlib
+import runpy
+import shutil
+import string
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isthmus import capabilities, cli, site_check, site_tree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+GOOD = {
+    "systems": [
+        {
+            "name": "atlantis",
+            "hostnames": [r"^atl\d+"],
+            "modules_system": "nomod",
+            "partitions": [
+                {
+                    "name": "gpu",
+                    "scheduler": "squeue",
+                    "launcher": "srun",
+                    "access": ["--partition=gpu"],
+                    "environs": ["gnu"],
+                    "max_jobs": 4,
+                    "time_limit": "1h",
+                    "features": ["gpu", "cuda", "peer"],
+                    "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}],
+                    "resources": [{"name": "gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
+                }
+            ],
+        }
+    ],
+    "environments": [{"name": "gnu", "target_systems": ["atlantis"], "features": ["mpi"]}],
+}
+LAUNCH = "- {workload: driver/launch, metrics: {submit: [1.0e-6, null, 0.1, s]}}\n"
+REFERENCE = "- {workload: microbench/saxpy, metrics: {in: [0.25, -0.1, 0.1, s]}}\n"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    (tmp_path / "reframe/checks").mkdir(parents=True)
+    shutil.copy(ROOT / "reframe/checks/catalogue.json", tmp_path / "reframe/checks")
+    (tmp_path / "site-configs").mkdir()
+    return tmp_path
+
+
+def put(tree, configuration, name="atlantis", references=None, readme="# A site"):
+    folder = tree / "site-configs" / name
+    (folder / "references").mkdir(parents=True, exist_ok=True)
+    (folder / "reframe.py").write_text(
+        configuration if isinstance(configuration, str) else f"site_configuration = {configuration!r}\n"
+    )
+    if readme:
+        (folder / "README.md").write_text(readme)
+    if references is not None:
+        (folder / "references/all.yaml").write_text(references)
+
+
+def check(tree, capsys, *arguments):
+    capsys.readouterr()
+    status = cli.main(["site", "check", "--root", str(tree), *arguments])
+    shown = capsys.readouterr()
+    return status, shown.out + shown.err
+
+
+def changed(**settings):
+    """The good configuration with settings of its partition changed; None takes one away."""
+    configuration = copy.deepcopy(GOOD)
+    partition = configuration["systems"][0]["partitions"][0]
+    for key, value in settings.items():
+        if value is None:
+            del partition[key]
+        else:
+            partition[key] = value
+    return configuration
+
+
+@pytest.fixture(autouse=True)
+def no_program(monkeypatch):
+    monkeypatch.delenv("ISTHMUS_BENCH", raising=False)
+
+
+def test_a_good_site_has_no_errors_and_no_notes(tree, capsys):
+    put(tree, GOOD, references=REFERENCE)
+    status, shown = check(tree, capsys)
+    assert status == cli.PASSED
+    assert shown == "1 site(s), 0 error(s)\n"
+
+
+def gpu(**settings):
+    return [{"type": "gpu", "arch": "sm_90", "num_devices": 4} | settings]
+
+
+@pytest.mark.parametrize(
+    "settings, why",
+    [
+        ({"features": ["gpu", "cuda", "peeer"]}, "'peeer' is a feature that no check asks for; did you mean 'peer'?"),
+        ({"extras": {"isthmus": {"capabilities": ["managd"]}}}, "did you mean 'managed'?"),
+        ({"extras": {"isthmus": {"require_refernce": True}}}, "did you mean 'require_reference'?"),
+        ({"extras": {"isthmus": {"require_reference": "in"}}}, "neither True nor a list"),
+        ({"features": ["gpu", "cuda", "hip"]}, "both CUDA and HIP"),
+        ({"features": ["gpu", "hip"]}, "'sm_90' is not of the vendor"),
+        ({"devices": None}, "states a GPU but no devices"),
+        ({"devices": [{"type": "gpu", "arch": "sm_90"}]}, "without 'num_devices'"),
+        ({"devices": [{"type": "gpu", "num_devices": 4}]}, "without 'arch'"),
+        ({"devices": gpu(arch="hopper")}, "neither like sm_90 nor like gfx942"),
+        ({"devices": gpu(num_devices=1)}, "states 'peer' with fewer than two GPUs"),
+        ({"features": ["peer"], "devices": None}, "states 'peer' but no GPU"),
+        ({"features": []}, "not the feature 'gpu'"),
+        ({"features": ["gpu", "hip", "xnack"], "devices": gpu(arch="gfx942")}, "'xnack' without ['HSA_XNACK', '1']"),
+        ({"resources": []}, "no resource 'gpu', so jobs ask for none"),
+        ({"resources": [{"name": "gpus", "options": []}]}, "did you mean 'gpus'?"),
+        ({"resources": [{"name": "gpu", "options": ["--gpus={gpus}"]}]}, "{gpus} is never filled in"),
+        ({"launcher": "local"}, "launcher 'local' under squeue"),
+        ({"launcher": "srnu"}, "did you mean 'srun'?"),
+        ({"scheduler": "sqeue"}, "did you mean 'squeue'?"),
+        ({"scheduler": "flux"}, "take 'flux-batch'"),
+        ({"scheduler": "local", "launcher": "local", "max_jobs": 4}, "set max_jobs to 1"),
+        ({"scheduler": "local", "launcher": "local", "max_jobs": None}, "set max_jobs to 1"),
+        ({"environs": []}, "lists no environment"),
+        ({"environs": ["gnnu"]}, "environment 'gnnu' is not defined for this system; did you mean 'gnu'?"),
+        ({"access": ["--partition=gpu --qos=debug"]}, "one string for each"),
+        ({"no_such_key": 1}, "ReFrame refuses it"),
+    ],
+)
+def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
+    put(tree, changed(**settings))
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND
+    assert why in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    "settings, why",
+    [
+        ({"access": ["--account=ACCOUNT"]}, "is a placeholder"),
+        ({"time_limit": None}, "no time_limit"),
+        ({"features": ["gpu", "cuda", "warehouse"]}, "'warehouse' is a feature that no check asks for"),
+    ],
+)
+def test_what_may_be_meant_is_a_note(tree, capsys, settings, why):
+    put(tree, changed(**settings))
+    status, shown = check(tree, capsys)
+    assert status == cli.PASSED
+    assert f"note: atlantis:gpu: {why}" in shown or why in shown
+    assert check(tree, capsys, "--quiet")[1] == "1 site(s), 0 error(s)\n"
+
+
+def places(value, path=()):
+    """Every place in a configuration, as a path of keys."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from places(value[key], (*path, key))
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(string.printable, max_size=6)
+VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(string.ascii_letters), SCALARS, max_size=2)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.sampled_from(list(places(GOOD))), value=VALUES, reframe=st.booleans())
+def test_any_configuration_is_read_or_refused(tree, place, value, reframe):
+    configuration = copy.deepcopy(GOOD)
+    inner = configuration
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    put(tree, repr(configuration).join(["site_configuration = ", "\n"]))
+    path = tree / "site-configs/atlantis/reframe.py"
+    site = site_check.Site(tree, "atlantis", path, site_check.Known(tree, None), collections.defaultdict(list))
+    if not reframe:
+        site._against_schema = lambda: None
+    for finding in site.findings():
+        assert finding.level in ("error", "note") and "\n" not in str(finding)
+
+
+def test_environments_are_looked_at(tree, capsys):
+    configuration = copy.deepcopy(GOOD)
+    environment = configuration["environments"][0]
+    environment["features"] = ["mpii"]
+    environment["extras"] = {"spack_environment": "environments/atlantis"}
+    configuration["environments"].append({"name": "gnu"})
+    configuration["environments"].append({"name": "gnu", "target_systems": ["*"]})
+    put(tree, configuration)
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND
+    assert "did you mean 'mpi'?" in shown
+    assert "environments/atlantis/spack.yaml is missing" in shown
+    assert "defined twice" in shown
+    (tree / "environments/atlantis").mkdir(parents=True)
+    (tree / "environments/atlantis/spack.yaml").write_text("spack: {}\n")
+    assert "is missing" not in check(tree, capsys)[1]
+
+
+def test_two_sites_for_one_host(tree, capsys):
+    put(tree, GOOD)
+    other = copy.deepcopy(GOOD)
+    other["systems"][0]["name"] = "lemuria"
+    other["environments"][0]["target_systems"] = ["lemuria"]
+    put(tree, other, name="lemuria")
+    status, shown = check(tree, capsys, "atlantis")
+    assert status == cli.FOUND
+    assert "is also that of lemuria" in shown
+
+
+def test_two_partitions_of_one_name_and_a_pattern_that_is_none(tree, capsys):
+    configuration = changed()
+    configuration["systems"][0]["partitions"] *= 2
+    configuration["systems"][0]["hostnames"] = ["("]
+    put(tree, configuration)
+    shown = check(tree, capsys)[1]
+    assert "two partitions have this name" in shown
+    assert "'(' is no regular expression" in shown
+
+
+def test_a_missing_page_is_an_error(tree, capsys):
+    put(tree, GOOD, readme=None)
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND
+    assert "README.md: missing" in shown
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("site_configuration = {", "SyntaxError"),
+        ("import no_such_module\n", "ModuleNotFoundError"),
+        ("site_configuration = []\n", "no mapping with a list of systems"),
+        ("x = 1\n", "AttributeError"),
+        ("raise SystemError('no')\n", "SystemError: no"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
+    put(tree, text)
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND
+    assert why in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    "references, why",
+    [
+        (REFERENCE.replace("saxpy", "saxpi"), "did you mean 'microbench/saxpy'?"),
+        (REFERENCE.replace("microbench/saxpy", "driver/launhc"), "did you mean 'driver/launch'?"),
+        (LAUNCH.replace("submit", "sumbit"), "reports 'sumbit'; did you mean 'submit'?"),
+        (REFERENCE.replace(", s]", ", ms]"), "in is in 'ms', which no metric has; choose from s, B/s"),
+        (REFERENCE.replace(", s]", "]"), "is not [value, lower, upper, unit]"),
+        (REFERENCE.replace("0.25", "fast"), "is not [value, lower, upper, unit]"),
+        (REFERENCE.replace("-0.1", "0.1"), "lower tolerance is 0.1; it must be at most 0"),
+        (REFERENCE.replace("-0.1, 0.1", "null, null"), "bounds nothing"),
+        (REFERENCE.replace("workload", "wrkload"), "unknown key 'wrkload'"),
+        (REFERENCE.replace("microbench/saxpy", "'('"), "is no regular expression"),
+        (REFERENCE.replace("workload:", "partition: gpuu, workload:"), "no partition is called 'gpuu'; did you mean"),
+        (REFERENCE.replace("workload:", "size: huge, workload:"), "no size matches 'huge'"),
+        (REFERENCE.replace("workload:", "axes: [1], workload:"), "'axes' is not a mapping"),
+        (REFERENCE * 2, "a second reference for in"),
+        ("just text", "not a list of entries"),
+        ("- just text", "not a mapping with 'metrics'"),
+        ("- [", "no YAML"),
+    ],
+)
+def test_each_mistake_of_a_reference_is_an_error(tree, capsys, references, why):
+    put(tree, GOOD, references=references)
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND
+    assert why in shown
+
+
+def test_a_reference_file_that_nothing_reads_is_an_error(tree, capsys):
+    put(tree, GOOD, references=REFERENCE)
+    (tree / "site-configs/atlantis/references/more.yml").write_text(REFERENCE)
+    assert "more.yml: not read" in check(tree, capsys)[1]
+
+
+@pytest.mark.parametrize(
+    "reference, why",
+    [
+        ("{workload: transfer/pinned-gpu0/ce, metrics: {rate: [1, -0.1, null, B/s]}}", None),
+        ("{workload: transfer/pinned-gpu0/cee, metrics: {rate: [1, -0.1, null, B/s]}}", "did you mean"),
+        ("{workload: transfer/pinned-gpu0/ce, metrics: {rat: [1, -0.1, null, B/s]}}", "did you mean 'rate'?"),
+        ("{workload: transfer/pinned-gpu0/ce, axes: {bites: 1}, metrics: {rate: [1, -0.1, null, B/s]}}", "'bytes'?"),
+    ],
+)
+def test_with_the_program_references_of_made_workloads_are_looked_at(tree, capsys, reference, why, monkeypatch):
+    monkeypatch.setenv("FAKE_CATALOGUE", str(ROOT / "reframe/checks/catalogue.json"))
+    put(tree, GOOD, references=f"- {reference}\n")
+    assert check(tree, capsys)[0] == cli.PASSED  # nothing is known of them without the program
+    status, shown = check(tree, capsys, "--bench", str(ROOT / "tests/reframe/fake_bench.py"))
+    assert status == (cli.FOUND if why else cli.PASSED)
+    assert why is None or why in shown
+
+
+@pytest.mark.parametrize("bench", ["/no/such/program", "/bin/false", "/bin/true"])
+def test_a_program_that_lists_nothing_is_bad_input(tree, capsys, bench):
+    put(tree, GOOD)
+    status, shown = check(tree, capsys, "--bench", bench)
+    assert status == cli.BAD_INPUT
+    assert "name a built isthmus-bench" in shown and shown.count("\n") == 1
+
+
+def test_an_unknown_site_is_one_sentence(tree, capsys):
+    put(tree, GOOD)
+    status, shown = check(tree, capsys, "atlantiss")
+    assert status == cli.BAD_INPUT
+    assert "did you mean 'atlantis'?" in shown and shown.count("\n") == 1
+    status, shown = check(tree, capsys, "x")
+    assert "choose from atlantis" in shown
+
+
+def test_no_tree_is_one_sentence(tmp_path, capsys):
+    status, shown = check(tmp_path, capsys)
+    assert status == cli.BAD_INPUT
+    assert "no site-configs/" in shown
+
+
+# --- accounting ---
+
+
+@pytest.mark.parametrize(
+    "commands, why",
+    [
+        ({}, None),
+        ({"sinfo": "true"}, "there is no sacct"),
+        ({"sinfo": "true", "sacct": "echo no database >&2; exit 1"}, "no database"),
+        ({"sinfo": "true", "sacct": "true"}, None),
+    ],
+)
+def test_slurm_without_accounting(tree, capsys, tmp_path, monkeypatch, commands, why):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, line in commands.items():
+        (tools / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools))
+    configuration = changed(scheduler="slurm")
+    put(tree, configuration)
+    assert check(tree, capsys)[0] == cli.PASSED  # this machine is not the site's
+    configuration["systems"][0]["hostnames"] = [".*"]
+    put(tree, configuration)
+    status, shown = check(tree, capsys)
+    assert status == (cli.FOUND if why else cli.PASSED)
+    assert why is None or f"needs accounting, but {why}" in shown.replace("sacct says '", "")
+
+
+# --- the sites of this tree, and the words ---
+
+
+def test_what_sites_share(monkeypatch):
+    for name in ("ISTHMUS_ACCOUNT", "LMOD_CMD", "MODULES_CMD"):
+        monkeypatch.delenv(name, raising=False)
+    shared = runpy.run_path(str(ROOT / "site-configs/site_common.py"))
+    assert site_check.PLACEHOLDER.search(shared["account"]("--account="))
+    assert shared["modules_system"]() == "nomod"
+    monkeypatch.setenv("ISTHMUS_ACCOUNT", "p42")
+    monkeypatch.setenv("LMOD_CMD", "/usr/share/lmod")
+    assert (shared["account"]("-A "), shared["modules_system"]()) == ("-A p42", "lmod")
+
+
+@pytest.mark.parametrize("site", site_tree.sites(ROOT))
+def test_the_sites_here_have_no_errors(site, capsys, monkeypatch):
+    monkeypatch.setattr(site_check, "no_accounting", lambda: None)
+    status, shown = check(ROOT, capsys, site)
+    assert status == cli.PASSED, shown
+
+
+def test_every_word_that_checks_ask_for_is_known():
+    import memory_families
+    import transfer_pairs
+
+    catalogue = json.loads((ROOT / "reframe/checks/catalogue.json").read_text())
+    asked = {word for w in catalogue["workloads"] for word in [*w["placements"], *w["stagings"]]}
+    asked |= transfer_pairs.RECENT_CALLS | transfer_pairs.PEER | memory_families.ON_HOST
+    for pairs in transfer_pairs.PAIRS.values():
+        for pattern in pairs.patterns:
+            ends, _, way = pattern.partition("/")
+            named = "-".join("gpu0" if end == "*" else end.replace("*", "0") for end in ends.split("-"))
+            asked |= transfer_pairs.needs(f"{transfer_pairs.FAMILY}{named}/{way.replace('*', 'ce')}") | pairs.needs
+    asked |= {"unified", "host_atomics", "hmm", "system", "numa", "huge_pages", "gpu_aware_mpi"}
+    assert asked - {"none", "pack"} <= set(capabilities.CAPABILITIES)
+
+
+def test_what_follows_is_known_and_of_a_gpu():
+    for word, implied in capabilities.IMPLIED.items():
+        assert {word, *implied} <= set(capabilities.CAPABILITIES)
+        assert capabilities.with_implied({word}) >= {word, *implied}

@@ -1,0 +1,426 @@
+"""The Spack package and the environments, as far as they can be judged without Spack; tests/spack/run asks Spack."""
+
+import ast
+import functools
+import pathlib
+import re
+import subprocess
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from reframe.core.exceptions import ReframeError
+
+import spack_build
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = ROOT / "spack/spack_repo/isthmus"
+PACKAGES = sorted(REPOSITORY.glob("packages/*/package.py"))
+ENVIRONMENTS = sorted(path.parent for path in ROOT.glob("environments/*/spack.yaml"))
+
+
+def loaded(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+# --- the package repository ---
+
+
+class Package:
+    """The directives of a package.py: constants as they stand there, names that a loop gives as '{name}'."""
+
+    def __init__(self, path):
+        self.tree = ast.parse(path.read_text(encoding="utf-8"))
+        self.calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+
+    def directives(self, name):
+        """(arguments, keywords) of each call."""
+        for call in self.calls:
+            if isinstance(call.func, ast.Name) and call.func.id == name:
+                yield [constant(a) for a in call.args], {k.arg: constant(k.value) for k in call.keywords}
+
+    @functools.cached_property
+    def workloads(self):
+        assigned = {n.targets[0].id: n.value for n in self.tree.body if isinstance(n, ast.Assign)}
+        return ast.literal_eval(assigned["WORKLOADS"])
+
+    @property
+    def variants(self):
+        fixed = {arguments[0] for arguments, _ in self.directives("variant") if arguments[0]}
+        return fixed | set(self.workloads) | {"cuda", "cuda_arch", "rocm", "amdgpu_target"}
+
+
+def constant(node):
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+@pytest.fixture(scope="module")
+def isthmus():
+    return Package(REPOSITORY / "packages/isthmus/package.py")
+
+
+def test_the_repository_says_what_it_is():
+    assert loaded(REPOSITORY / "repo.yaml") == {"repo": {"namespace": "isthmus", "api": "v2.2"}}
+    assert {path.parent.name for path in PACKAGES} >= {"isthmus", "py_reframe_hpc", "py_duckdb"}
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
+def test_every_package_has_a_class_of_its_name_and_says_why_it_conflicts(path):
+    package = Package(path)
+    name = "".join(word.capitalize() for word in path.parent.name.split("_"))
+    assert [n.name for n in package.tree.body if isinstance(n, ast.ClassDef)] == [name]
+    for arguments, keywords in package.directives("conflicts"):
+        assert "msg" in keywords, f"conflicts({arguments}) does not say what to do"
+    for arguments, keywords in package.directives("version"):
+        assert arguments[0] == "main" or "sha256" in keywords or "commit" in keywords, arguments
+
+
+def test_groups_of_workloads_are_those_of_the_build(isthmus):
+    text = (ROOT / "src/microbench/CMakeLists.txt").read_text()
+    assert set(re.findall(r"^isthmus_workloads\((\w+)", text, re.MULTILINE)) == set(isthmus.workloads)
+
+
+def test_every_check_belongs_to_a_group(isthmus):
+    """Else it would be installed where its workloads are not."""
+    checks = [check for _, checks in isthmus.workloads.values() for check in checks]
+    assert sorted(checks) == sorted(path.name for path in (ROOT / "reframe/checks").glob("*.py"))
+
+
+def test_the_package_sets_options_that_the_build_has(isthmus):
+    text = "".join(p.read_text() for p in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")])
+    source = (REPOSITORY / "packages/isthmus/package.py").read_text()
+    for option in set(re.findall(r'"(ISTHMUS_\w+)"', source)) - {"ISTHMUS_BENCH", "ISTHMUS_SHARE"}:
+        assert re.search(rf"\b{option}\b", text), option
+
+
+def test_python_packages_are_those_of_pyproject(isthmus):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = {}
+    for requirement in [*project["dependencies"], *extras["analysis"], *extras["checks"]]:
+        name, lowest = re.match(r"([\w-]+)(?:>=([\d.]+))?", requirement).groups()
+        wanted[f"py-{name}"] = lowest
+    del wanted["py-jsonschema-rs"]  # the package says why
+    given = {}
+    for arguments, _ in isthmus.directives("depends_on"):
+        name, _, versions = (arguments[0] or "").partition("@")
+        if name.startswith("py-"):
+            given[name] = versions.rstrip(":") or None
+    assert given == wanted
+
+
+def test_releases_are_the_tags(isthmus):
+    listed = {a[0]: k for a, k in isthmus.directives("version") if a[0] != "main"}
+    tags = subprocess.run(["git", "tag", "--list", "v*"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if tags.returncode != 0:
+        pytest.skip("not a git clone: there are no tags to compare with")
+    assert {f"v{version}" for version in listed} == set(tags.stdout.split())
+    for version, keywords in listed.items():
+        command = ["git", "rev-list", "-n", "1", f"v{version}"]
+        assert keywords["commit"] == subprocess.check_output(command, cwd=ROOT, text=True).strip()
+
+
+@pytest.mark.parametrize(
+    ("left_out", "tests", "says"),
+    [
+        ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_MICROBENCH: leave both out or none"),
+        ("TRANSFER", "OFF", "ISTHMUS_WORKLOADS_REFERENCE needs ISTHMUS_WORKLOADS_TRANSFER: leave both out or none"),
+        ("MEMORY", "ON", "The tests are of all workloads, but memory are left out"),
+    ],
+)
+def test_a_group_that_cannot_be_left_out_says_why(left_out, tests, says, tmp_path):
+    options = ["-DISTHMUS_BACKEND=host", f"-DISTHMUS_TESTS={tests}", f"-DISTHMUS_WORKLOADS_{left_out}=OFF"]
+    result = script("cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", *options)
+    assert result.returncode != 0 and says in " ".join(result.stderr.split())
+
+
+def test_groups_use_nothing_of_groups_that_may_be_left_out(isthmus):
+    """Else a build without one of them does not link: what two share lies beside the folders, or CMake is told."""
+    build = (ROOT / "src/microbench/CMakeLists.txt").read_text()
+    group_of = {}
+    for group, folders in re.findall(r'^isthmus_workloads\((\w+) "[^"]*"\s+([\w\s]+)\)', build, re.MULTILINE):
+        group_of |= dict.fromkeys(folders.split(), group)
+    assert set(group_of.values()) == set(isthmus.workloads)
+    assert set(group_of) == {path.name for path in (ROOT / "src/microbench").iterdir() if path.is_dir()}
+    known = set(re.search(r"IN ITEMS ((?:\w+:\w+ ?)+)", build)[1].split())
+    for path in (ROOT / "src/microbench").rglob("*.[ch]pp"):
+        own = group_of.get(path.relative_to(ROOT / "src/microbench").parts[0])
+        for folder in re.findall(r'#include "microbench/(\w+)/', path.read_text()):
+            other = group_of[folder]
+            assert own == other or f"{own}:{other}" in known, f"{path.relative_to(ROOT)} uses {folder}"
+    for needs in known:
+        group, needed = needs.split(":")
+        assert any(a[0] == f"~{needed}" and k.get("when") == f"+{group}" for a, k in isthmus.directives("conflicts"))
+
+
+# --- the environments ---
+
+EXTERNAL = {
+    "type": "object",
+    "properties": {
+        "spec": {"type": "string", "pattern": r"^[a-z0-9-]+@[\w.]+( |$)"},
+        "prefix": {"type": "string", "pattern": "^/"},
+        "extra_attributes": {
+            "type": "object",
+            "properties": {
+                "compilers": {
+                    "type": "object",
+                    "propertyNames": {"enum": ["c", "cxx", "fortran"]},
+                    "additionalProperties": {"type": "string", "pattern": "^/"},
+                    "required": ["c", "cxx"],
+                }
+            },
+            "required": ["compilers"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["spec", "prefix"],
+    "additionalProperties": False,
+}
+#: What we use of Spack's configuration; a word that is not here is more likely a slip than meant.
+SCHEMA = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": False,
+    "properties": {
+        "spack": {
+            "type": "object",
+            "required": ["include", "specs"],
+            "additionalProperties": False,
+            "properties": {
+                "include": {
+                    "type": "array",
+                    "items": {
+                        "anyOf": [
+                            {"type": "string"},
+                            {
+                                "type": "object",
+                                "required": ["path", "when"],
+                                "properties": {"path": {"type": "string"}, "when": {"type": "string"}},
+                                "additionalProperties": False,
+                            },
+                        ]
+                    },
+                },
+                "specs": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+            },
+        },
+        "packages": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "buildable": {"const": False},
+                    "externals": {"type": "array", "minItems": 1, "items": EXTERNAL},
+                    "require": {"type": "array", "items": {"type": "string"}},
+                    "providers": {"type": "object", "additionalProperties": {"type": "array"}},
+                },
+            },
+        },
+        "concretizer": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "unify": {"enum": [True, "when_possible"]},
+                "reuse": {"const": False},
+                "targets": {
+                    "type": "object",
+                    "properties": {"host_compatible": {"type": "boolean"}},
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "view": {"const": False},
+        "repos": {"type": "object", "additionalProperties": {"type": "string"}},
+        "repos:": {"type": "object", "additionalProperties": {"type": "string"}},
+        "develop": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["spec", "path"],
+                "properties": {"spec": {"type": "string"}, "path": {"type": "string"}},
+                "additionalProperties": False,
+            },
+        },
+    },
+}
+YAML_FILES = sorted(p for p in ROOT.glob("environments/**/*.yaml") if ".spack-env" not in p.parts)
+
+
+@pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: str(path.relative_to(ROOT / "environments")))
+def test_configuration_has_only_words_that_we_use(path):
+    jsonschema.Draft202012Validator(SCHEMA).validate(loaded(path))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"packages": {"cuda": {"external": []}}},
+        {"packages": {"cuda": {"externals": [{"spec": "cuda@12.4"}]}}},
+        {"packages": {"cuda": {"externals": [{"spec": "cuda", "prefix": "/usr"}]}}},
+        {"spack": {"specs": ["isthmus"]}},
+        {"spack": {"specs": [], "include": []}},
+        {"concretiser": {"unify": True}},
+        {},
+    ],
+)
+def test_slips_are_found(wrong):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(SCHEMA).validate(wrong)
+
+
+def includes(folder):
+    return [i if isinstance(i, str) else i["path"] for i in loaded(folder / "spack.yaml")["spack"]["include"]]
+
+
+@pytest.mark.parametrize("folder", ENVIRONMENTS, ids=lambda folder: folder.name)
+def test_an_environment_shares_the_common_parts(folder):
+    assert all((folder / path).exists() for path in includes(folder))
+    # What comes first wins: no repository but ours where one is named, then what the site has.
+    own = ["packages.yaml"] if (folder / "packages.yaml").exists() else []
+    assert includes(folder) == ["../common/offline", *own, "../common"]
+
+
+def test_paths_of_the_common_parts_lead_somewhere():
+    common = ROOT / "environments/common"
+    assert (common / loaded(common / "repos.yaml")["repos"]["isthmus"]).resolve() == REPOSITORY
+    offline = common / "offline"
+    assert (offline / loaded(offline / "repos.yaml")["repos:"]["isthmus"]).resolve() == REPOSITORY
+    # Relative to the environment, which is as deep as this folder.
+    assert (common / loaded(common / "develop.yaml")["develop"]["isthmus"]["path"]).resolve() == ROOT
+
+
+@pytest.mark.parametrize("folder", ENVIRONMENTS, ids=lambda folder: folder.name)
+def test_specs_have_variants_that_exist_and_say_for_which_gpus(folder, isthmus):
+    for spec in loaded(folder / "spack.yaml")["spack"]["specs"]:
+        name, *words = re.sub(r"([+~])", r" \1", spec).split()
+        assert name == "isthmus"
+        settings = dict(word.split("=") for word in words if "=" in word)
+        toggles = {word[1:]: word[0] == "+" for word in words if word[0] in "+~"}
+        assert set(toggles) | set(settings) <= isthmus.variants | {"target"}, spec
+        assert toggles.get("cuda", False) == ("cuda_arch" in settings), spec
+        assert toggles.get("rocm", False) == ("amdgpu_target" in settings), spec
+        if (folder / "packages.yaml").exists():
+            packages = loaded(folder / "packages.yaml")["packages"]
+            assert packages["all"]["require"] == [f"target={settings['target']}"]
+            assert ("cuda" in packages) or not toggles.get("cuda"), spec
+            assert {"hip", "hsa-rocr-dev", "llvm-amdgpu"} <= set(packages) or not toggles.get("rocm"), spec
+            assert ("mpi" in packages) == toggles.get("mpi", False), spec
+
+
+@pytest.mark.parametrize("folder", [f for f in ENVIRONMENTS if f.name != "generic"], ids=lambda folder: folder.name)
+def test_no_site_claims_to_have_been_run(folder):
+    if folder.name != "example-slurm":
+        texts = [(folder / name).read_text() for name in ("spack.yaml", "packages.yaml")]
+        assert all("Not run there yet" in text for text in texts)
+
+
+def test_every_site_has_its_environment():
+    for config in ROOT.glob("site-configs/*/reframe.py"):
+        named = set(re.findall(r"""^[^#\n]*["']spack_environment["']:\s*["']([^"']+)""", config.read_text(), re.M))
+        for path in named or {f"environments/{config.parent.name}"}:
+            assert (ROOT / path / "spack.yaml").is_file(), f"{config.parent.name} names {path}"
+
+
+# --- which spec a partition gets ---
+
+TWO_KINDS = ["isthmus +mpi +cuda cuda_arch=80 target=zen3", "isthmus +mpi ~cuda target=zen3"]
+
+
+@pytest.mark.parametrize(
+    ("specs", "backend", "architectures", "mpi", "wanted"),
+    [
+        (TWO_KINDS, "cuda", ["80"], True, TWO_KINDS[0]),
+        (TWO_KINDS, "cuda", [], True, TWO_KINDS[0]),
+        (TWO_KINDS, None, [], True, TWO_KINDS[1]),
+        (["isthmus"], None, [], False, "isthmus"),
+        (["isthmus"], "gpu", [], False, "isthmus"),
+        (["isthmus"], "cuda", ["80", "90"], True, "isthmus +cuda cuda_arch=80,90 +mpi"),
+        (["isthmus-bench-data", "isthmus@main"], "hip", ["gfx90a"], False, "isthmus@main +rocm amdgpu_target=gfx90a"),
+    ],
+)
+def test_spec_of_a_partition(specs, backend, architectures, mpi, wanted):
+    assert spack_build.spec_for(specs, backend, architectures, mpi) == wanted
+
+
+@pytest.mark.parametrize(
+    ("specs", "backend", "architectures", "says"),
+    [
+        (["cmake"], None, [], "no spec of isthmus"),
+        (TWO_KINDS, "cuda", ["90"], "the partition states 90"),
+        (["isthmus"], "hip", [], "give its devices an 'arch'"),
+    ],
+)
+def test_a_partition_without_a_spec_is_told_what_to_do(specs, backend, architectures, says):
+    with pytest.raises(ReframeError, match=says):
+        spack_build.spec_for(specs, backend, architectures, False)
+
+
+ARCHITECTURES = st.lists(st.sampled_from(["80", "90", "gfx90a", "gfx942"]), max_size=3, unique=True)
+SPECS = st.lists(
+    st.sampled_from([*TWO_KINDS, "isthmus", "isthmus +rocm amdgpu_target=gfx90a,gfx942", "cmake"]), max_size=4
+)
+
+
+@given(SPECS, st.sampled_from([None, "gpu", "cuda", "hip"]), ARCHITECTURES, st.booleans())
+def test_a_spec_has_what_the_partition_states_or_is_refused(specs, backend, architectures, mpi):
+    try:
+        spec = spack_build.spec_for(specs, backend, architectures, mpi)
+    except ReframeError:
+        return
+    words = spec.split()
+    assert ("+cuda" in words) == (backend == "cuda")
+    assert ("+rocm" in words) == (backend == "hip")
+    if backend in ("cuda", "hip"):
+        built = next(w for w in words if w.startswith(("cuda_arch=", "amdgpu_target="))).partition("=")[2].split(",")
+        assert set(architectures) <= set(built)
+    assert "+mpi" in words or not mpi
+
+
+# --- the scripts ---
+
+
+def script(*arguments, **options):
+    return subprocess.run(list(map(str, arguments)), capture_output=True, text=True, check=False, **options)
+
+
+def test_a_copy_of_an_environment_leaves_the_tree_alone(tmp_path):
+    copied = script(ROOT / "scripts/spack-environment", "generic", tmp_path / "copy")
+    assert copied.returncode == 0, copied.stderr
+    copy = tmp_path / "copy/environments/generic"
+    assert not copy.is_symlink() and (copy / "spack.yaml").is_file()
+    assert all((copy / path).exists() for path in includes(ROOT / "environments/generic"))
+    assert (copy / "../../spack/spack_repo/isthmus/repo.yaml").resolve() == REPOSITORY / "repo.yaml"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["spack-environment", "atlantis", "copy"], "there is no environment 'atlantis'; choose from "),
+        (["spack-environment", "common", "copy"], "there is no environment 'common'"),
+        (["spack-environment", "generic"], "usage: "),
+        (["airgap"], "say what; choose from pack|"),
+        (["airgap", "unpack"], "no command 'unpack'"),
+        (["airgap", "mirror", "generic"], "mirror takes a site and a folder"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(arguments, says, tmp_path):
+    result = script(ROOT / "scripts" / arguments[0], *arguments[1:], cwd=tmp_path)
+    assert result.returncode == 2 and says in result.stderr and len(result.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_installing_from_an_empty_folder_is_refused(tmp_path):
+    result = script(ROOT / "scripts/airgap", "install", "generic", tmp_path / "nothing")
+    assert result.returncode == 1 and "run 'scripts/airgap pack'" in result.stderr

@@ -1,0 +1,91 @@
+"""Sessions that build through Spack: ReFrame and our part are real, the spack command only notes what it is told."""
+
+import os
+import stat
+import sys
+
+import pytest
+
+from conftest import FAKE, ROOT
+
+CHECKS = "transfer_modes.py"
+SPACK = """#!/bin/sh
+echo "$@" >>'{log}'
+case "$*" in
+  *" install "*) {install} ;;
+  *" location "*) echo '{prefix}' ;;
+esac
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A PATH without spack, and where one may be put."""
+    (tmp_path / "bin").mkdir()
+    return f"{tmp_path}/bin:{os.path.dirname(sys.executable)}:/usr/bin:/bin"
+
+
+@pytest.fixture
+def spack(tmp_path, path):
+    """spack(install): what `spack install` does; returns the file of what spack was told."""
+
+    def put(install=""):
+        prefix, log = tmp_path / "opt/isthmus", tmp_path / "told"
+        install = install or f"mkdir -p '{prefix}/bin' && ln -sf '{FAKE}' '{prefix}/bin/isthmus-bench'"
+        script = tmp_path / "bin/spack"
+        script.write_text(SPACK.format(log=log, install=install, prefix=prefix))
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        return log
+
+    return put
+
+
+@pytest.fixture
+def build(session, path):
+    def run(*options, **settings):
+        return session("-r", "-S", "build_with=spack", *options, ISTHMUS_BENCH="", PATH=path, **settings)
+
+    return run
+
+
+def test_builds_in_a_copy_of_the_environment_and_runs_what_was_installed(build, spack, tmp_path):
+    log = spack()
+    before = sorted(p.name for p in (ROOT / "environments/generic").iterdir())
+    outcome = build()
+    assert outcome.green and "were not set" not in outcome.output
+    told = log.read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in told] == [
+        "remove --all", "add isthmus", "install --fail-fast", "location --install-dir isthmus"
+    ]  # fmt: skip
+    assert all(line.startswith("-e spack-tree/environments/generic ") for line in told)
+    assert sorted(p.name for p in (ROOT / "environments/generic").iterdir()) == before
+    assert list((tmp_path / "results").glob("*.jsonl"))
+
+
+def test_the_spec_follows_what_the_partition_states(build, spack):
+    log = spack()
+    site = {"devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 1}], "features": ["gpu", "cuda"]}
+    build(site=site, programming=["mpi"])
+    assert "add isthmus +cuda cuda_arch=90 +mpi" in log.read_text()
+
+
+def test_a_failed_installation_is_red(build, spack):
+    spack(install="exit 1")
+    outcome = build()
+    assert not outcome.green and outcome.returncode != 0
+
+
+def test_nothing_installed_is_red(build, spack):
+    spack(install="true")
+    outcome = build()
+    assert not outcome.green and "was not built" in outcome.output
+
+
+def test_without_spack_it_says_so(build):
+    outcome = build()
+    assert not outcome.green and "no spack command is on PATH" in outcome.output
+
+
+def test_an_unknown_way_to_build_is_refused(session, path):
+    outcome = session("-r", "-S", "build_with=make", ISTHMUS_BENCH="", PATH=path)
+    assert not outcome.green and "choose cmake or spack" in outcome.output
