@@ -102,7 +102,8 @@ def wrap(check, record: str) -> None:
     check_name(name)
     check.executable_opts += least_options(name, check.executable_opts)
     plain = [UNPROFILED if option == record else option for option in check.executable_opts]
-    launcher = check.job.launcher.run_command(check.job)
+    # One process needs no launcher, and has one around it already where several checks share a job.
+    launcher = check.job.launcher.run_command(check.job) if (check.num_tasks or 1) > 1 else ""
     words = [*launcher.split(), shlex.quote(check.executable), *plain]
     check.prerun_cmds += [
         f"mkdir -p {FOLDER}",
