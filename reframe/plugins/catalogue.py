@@ -21,7 +21,7 @@ def varied(workload: dict, size: str) -> dict:
 
 
 def own_readings(workload: dict, sizes: list[str]) -> dict:
-    """Of a workload that measures by itself: the metrics of each record, those of some, and the records of each size."""
+    """Of a workload that measures by itself: metrics of each record and of some, and the records of each size."""
     if workload["placements"]:
         return {}
     return {

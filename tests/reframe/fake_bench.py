@@ -267,12 +267,13 @@ CATALOGUE = pathlib.Path(__file__).resolve().parents[2] / "reframe/checks/catalo
 
 
 def own_readings(workload, size):
-    """Metrics, those of some cases included, and points of a workload that the committed catalogue says measures by itself, else None."""
+    """All metrics and points of a workload that the committed catalogue says measures by itself, else None."""
     path = pathlib.Path(os.environ.get("FAKE_CATALOGUE") or CATALOGUE)
     for entry in json.loads(path.read_text(encoding="utf-8"))["workloads"]:
         if entry["name"] == workload and "varied" in entry:
             axes = entry["varied"].get(size, {})
-            return entry["metrics"] + entry["observed"], [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+            points = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+            return entry["metrics"] + entry["observed"], points
     return None
 
 
