@@ -90,12 +90,18 @@ std::vector<unsigned> foreign_processes(const Asker& ask) {
 /// The driver's critical errors, counted from the first question on: it keeps none for those who come later.
 class XidWatch {
  public:
-  explicit XidWatch(const Asker& ask) {
+  explicit XidWatch(const Asker& ask) : nvml_(ask.nvml()) {
     constexpr unsigned long long critical_xids = 8;  // nvmlEventTypeXidCriticalError
-    watching_ = ask.nvml().call("nvmlEventSetCreate", &events_) &&
-                ask.nvml().call("nvmlDeviceRegisterEvents", ask.device(), critical_xids, events_);
+    watching_ = nvml_.call("nvmlEventSetCreate", &events_) &&
+                nvml_.call("nvmlDeviceRegisterEvents", ask.device(), critical_xids, events_);
   }
-  std::optional<std::vector<unsigned>> seen(const Asker& ask) {
+  ~XidWatch() {
+    if (events_ != nullptr) nvml_.call("nvmlEventSetFree", events_);
+  }
+  XidWatch(const XidWatch&) = delete;
+  XidWatch& operator=(const XidWatch&) = delete;
+
+  std::optional<std::vector<unsigned>> seen() {
     struct {  // nvmlEventData_t
       nvml::Device device;
       unsigned long long type, xid;
@@ -104,13 +110,14 @@ class XidWatch {
     constexpr unsigned no_wait = 0;
     constexpr std::size_t most = 1000;  // a chip that fails reports without end
     while (watching_ && xids_.size() < most &&
-           ask.nvml().call("nvmlEventSetWait_v2", events_, static_cast<void*>(&event), no_wait))
+           nvml_.call("nvmlEventSetWait_v2", events_, static_cast<void*>(&event), no_wait))
       xids_.push_back(static_cast<unsigned>(event.xid));
     return watching_ ? std::optional(xids_) : std::nullopt;
   }
 
  private:
-  struct OpaqueEventSet* events_ = nullptr;  // for as long as the process lives
+  const nvml::Library& nvml_;
+  struct OpaqueEventSet* events_ = nullptr;
   bool watching_ = false;
   std::vector<unsigned> xids_;
 };
@@ -119,7 +126,7 @@ std::optional<std::vector<unsigned>> xids(const Asker& ask) {
   static std::mutex mutex;
   static std::map<std::pair<const nvml::Library*, nvml::Device>, XidWatch> watches;
   const std::lock_guard lock(mutex);
-  return watches.try_emplace({&ask.nvml(), ask.device()}, ask).first->second.seen(ask);
+  return watches.try_emplace({&ask.nvml(), ask.device()}, ask).first->second.seen();
 }
 
 std::optional<std::string> compute_mode(const Asker& ask) {

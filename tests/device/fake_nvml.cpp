@@ -232,6 +232,9 @@ struct EventData {
 int nvmlEventSetCreate(EventSet** set) {
   return *set = new EventSet{}, success;
 }
+int nvmlEventSetFree(EventSet* set) {
+  return delete set, success;
+}
 int nvmlDeviceRegisterEvents(Gpu* gpu, unsigned long long types, EventSet* set) {
   if (types != 8 || (gpu != &complete && gpu != &failing)) return not_supported;
   return set->gpu = gpu, success;
