@@ -55,6 +55,8 @@ class Session:
                  f"--report-file={folder}/report.json", "-r", *options],
                 cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env=clean | {k: str(v) for k, v in settings.items()},
+                # A shell that starts the tests in the background has them, and all they start, ignore ^C.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
 
     def finish(self, seconds=180):
