@@ -94,14 +94,9 @@ def bars(
     line: float | None = None,
 ) -> None:
     """A group of bars per name, one for each key; `line` is drawn across."""
-    names = list(dict.fromkeys(key for group in groups.values() for key in group))
-    width = 0.8 / max(len(names), 1)
-    for index, name in enumerate(names):
-        places = [
-            g + (index - (len(names) - 1) / 2) * width for g, group in enumerate(groups.values()) if name in group
-        ]
-        heights = [group[name] for group in groups.values() if name in group]
-        drawn = axes.bar(places, heights, width, label=name, color=COLOURS[index % len(COLOURS)])
+    names = _names(groups)
+    for name, places, heights, width, colour in _grouped(groups):
+        drawn = axes.bar(places, heights, width, label=name, color=colour)
         if len(names) * len(groups) <= 16:
             labels = [f"{h:.2g}" if unit == "1" else table.quantity(h, unit).strip() for h in heights]
             axes.bar_label(drawn, labels, fontsize=7, padding=1)
@@ -158,17 +153,25 @@ def ratios(axes, found: dict[str, float], *, title: str = "") -> None:
     _lines_of_text(axes, [name for name, _ in ordered], title)
 
 
-def lying(axes, groups: dict[str, dict[str, float]], *, title: str = "") -> None:
-    """A group of bars per name, one for each key, lying; the last name is on top. Names may be long."""
-    names = list(dict.fromkeys(key for group in groups.values() for key in group))
+def _names(groups: dict[str, dict[str, float]]) -> list[str]:
+    return list(dict.fromkeys(key for group in groups.values() for key in group))
+
+
+def _grouped(groups: dict[str, dict[str, float]]):
+    """Of each name its bars: where they stand, their lengths, their width and colour."""
+    names = _names(groups)
     width = 0.8 / max(len(names), 1)
     for index, name in enumerate(names):
-        places = [
-            g + (index - (len(names) - 1) / 2) * width for g, group in enumerate(groups.values()) if name in group
-        ]
-        values = [group[name] for group in groups.values() if name in group]
-        axes.barh(places, values, width, label=name, color=COLOURS[index % len(COLOURS)])
-    _legend(axes, len(names))
+        of_name = [(place, group[name]) for place, group in enumerate(groups.values()) if name in group]
+        places = [place + (index - (len(names) - 1) / 2) * width for place, _ in of_name]
+        yield name, places, [value for _, value in of_name], width, COLOURS[index % len(COLOURS)]
+
+
+def lying(axes, groups: dict[str, dict[str, float]], *, title: str = "") -> None:
+    """A group of bars per name, one for each key, lying; the last name is on top. Names may be long."""
+    for name, places, values, width, colour in _grouped(groups):
+        axes.barh(places, values, width, label=name, color=colour)
+    _legend(axes, len(_names(groups)))
     _lines_of_text(axes, list(groups), title)
 
 

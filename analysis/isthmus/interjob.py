@@ -528,7 +528,8 @@ def svg(case: dict, modes: list[str]) -> str:
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
 
 
-def _amount(text: str) -> float:
+def parse_amount(text: str) -> float:
+    """A number, with KiB, MiB or GiB as its unit or none. Raises ValueError."""
     for unit, scale in _UNITS.items():
         if unit and text.endswith(unit):
             return float(text.removesuffix(unit)) * scale
@@ -543,7 +544,7 @@ def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
         key, _, value = word.partition("=")
         try:
             if key in given:
-                given[key] = _amount(value)
+                given[key] = parse_amount(value)
                 if not (math.isfinite(given[key]) and given[key] >= 0):
                     raise ValueError
             elif key in ("jobs", "threads"):

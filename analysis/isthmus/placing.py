@@ -32,7 +32,7 @@ import pathlib
 import statistics
 
 from isthmus import Error, records, store
-from isthmus.interjob import _amount, duration
+from isthmus.interjob import duration, parse_amount
 
 STAGINGS = ("none", "direct", "async", "bulk")
 PHASES = ("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free")
@@ -527,7 +527,7 @@ def declared(words: list[str]) -> Footprint:
             random = value == "random"
             continue
         try:
-            amount = _amount(str(value))
+            amount = parse_amount(str(value))
             if key not in _KEYS or key in given or not (math.isfinite(amount) and amount >= 0):
                 raise ValueError
         except ValueError:

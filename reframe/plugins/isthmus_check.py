@@ -488,7 +488,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 profilers.amend(self.profiler, stage, RECORD)
             except SanityError:
                 if path.exists():  # whatever became of the profile
-                    profilers.keep(stage, keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}"))
+                    profilers.keep(stage, keep_record(path, self._kept_name()))
                     self._is_kept = True
                 raise
         if not path.exists():
@@ -511,11 +511,14 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             self._keep(path, cases)
         return cases
 
+    def _kept_name(self) -> str:
+        return f"{self.current_partition.fullname}-{self.record_name()}"
+
     def _read_unprofiled(self, stage):
         """Keeps and judges what was measured without the profiler; a check whose profiler may not run is skipped."""
         cases = profilers.unprofiled(stage)
         if cases:
-            keep_record(stage / profilers.UNPROFILED, f"{self.current_partition.fullname}-{self.record_name()}")
+            keep_record(stage / profilers.UNPROFILED, self._kept_name())
         for case in cases:
             self._judge_case(case)
         reason = profilers.refused(self.profiler, stage / profilers.FOLDER, cases)
@@ -536,7 +539,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             for case in cases:
                 case["warnings"].append({"code": "shared_node", "message": told, "samples": None})
             contents = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases).encode()
-        kept = keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}", contents)
+        kept = keep_record(path, self._kept_name(), contents)
         profilers.keep(pathlib.Path(self.stagedir), kept)
         self._is_kept = True
 
@@ -548,7 +551,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         whole = whole_records(path)
         if not whole:
             return ""
-        keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}", b"".join(whole))
+        keep_record(path, self._kept_name(), b"".join(whole))
         self._is_kept = True
         return f"; {len(whole)} whole before it are kept"
 
