@@ -163,30 +163,72 @@ figures.stacked(
 )  # fmt: skip
 
 # %% [markdown]
-# ## Figures 7 to 9 and 10 to 13
+# ## Figures 10, 11 and 13: blocks, threads, shared memory
 #
-# Counters (7 to 9, 12) need a profiler, the sensitivity studies (10, 11, 13) their presets. They are drawn here as
-# soon as records of them are in the folder.
+# vector_seq at super, 100 passes over a tile in shared memory, geometries as in the paper. Each point is a single
+# sample, so there are no intervals; kernels and page-locked copies hardly vary, pageable ones do. Counters (Figures 7
+# to 9, 12) need a profiler; no record of them is here.
 
 # %%
-presets = {"paper-fig10": "blocks", "paper-fig11": "threads", "paper-fig13": "shared_bytes"}
-everything = readings.load(DATA)
-studies = {preset: everything.where(preset=preset, workload="microbench/vector_seq") for preset in presets}
-there = [preset for preset, found in studies.items() if len(found)]
-if there:
-    figure, axes = figures.panels(len(there), width=6 * len(there))
-    for axis, preset in zip(axes, there):
-        lines = {
-            mode: studies[preset].by(presets[preset], mode=mode, metric="paper_total")
-            for mode in studies[preset].values("mode")
-        }
-        figures.curves(axis, lines, "s", title=f"{preset}, by {presets[preset]}", of_bytes=False)
-missing = [preset for preset in presets if preset not in there]
+presets = {
+    "paper-fig10": ("blocks", "Figure 10: number of blocks"),
+    "paper-fig11": ("threads", "Figure 11: threads a block"),
+    "paper-fig13": ("shared_bytes", "Figure 13: shared memory a block"),
+}
+geometries = readings.load(DATA / "paper-geometry.jsonl.gz").where(workload="microbench/vector_seq")
+
+
+def study(preset, mode, metric="paper_total"):
+    """Seconds by the axis of a figure, of those values that were measured."""
+    return geometries.by(presets[preset][0], preset=preset, mode=mode, metric=metric)
+
+
+figure, axes = figures.panels(3, rows=2, width=13, height=3)
+for row, metric in enumerate(("paper_total", "kernel")):
+    for column, (preset, (axis_name, title)) in enumerate(presets.items()):
+        lines = {mode: study(preset, mode, metric) for mode in ("pm", "pm_async", "baseline")}
+        figures.curves(
+            axes[3 * row + column], {mode: of for mode, of in lines.items() if of}, "s",
+            title=title if row == 0 else "kernel alone", of_bytes=axis_name == "shared_bytes",
+        )  # fmt: skip
+
+# %%
+lacking = []
+for preset, (axis_name, title) in presets.items():
+    values = set(geometries.where(preset=preset).values(axis_name))
+    none = [mode for mode in MODES if not study(preset, mode)]
+    partly = {mode: of for mode in MODES if 0 < len(of := study(preset, mode)) < len(values)}
+    lacking.append(
+        f"{title.split(':')[0]} has no {', '.join(none)}"
+        + "".join(f"; of {mode} only {', '.join(map(str, of))}" for mode, of in partly.items())
+    )
+Markdown("Not measured: " + ". ".join(lacking) + ".")
+
+# %%
+blocks = {mode: study("paper-fig10", mode) for mode in ("baseline", "pm", "pm_async")}
+copied = [a + b for a, b in zip(*(study("paper-fig10", "baseline", way).values() for way in ("in", "out")))]
+full = [seconds for n, seconds in blocks["pm"].items() if n >= 128]
+threads = {mode: study("paper-fig11", mode, "kernel") for mode in ("pm", "pm_async")}
+whole = {mode: study("paper-fig11", mode) for mode in ("pm", "pm_async")}
+shared = {mode: study("paper-fig13", mode, "kernel") for mode in ("pm", "pm_async")}
+KiB = 1024
 Markdown(
-    "No record yet of " + ", ".join(f"`{preset}`" for preset in missing) + "; `isthmus-bench run microbench/vector_seq "
-    f"--preset {missing[0]} --mode all --record fig.jsonl` makes them."
-    if missing
-    else "All are there."
+    f"Single samples: copies of pageable memory vary by {max(copied) / min(copied) - 1:.0%} among baseline's nine.\n\n"
+    f"- **Blocks.** The paper sees no effect of 16 to 4096 blocks. Here it depends: from 128 blocks on pm stays within "
+    f"{max(full) / min(full) - 1:.0%}, but fewer leave some of the 132 multiprocessors idle, and 16 take "
+    f"×{blocks['baseline'][16] / min(blocks['baseline'].values()):.2f} (baseline) and "
+    f"×{blocks['pm'][16] / min(blocks['pm'].values()):.2f} (pm) of the fastest.\n"
+    "- **Threads.** As in the paper few threads a block are slow and staging asynchronously helps them most: with 32 "
+    f"the kernel takes ×{threads['pm'][32] / threads['pm'][1024]:.1f} of 1024's (theirs ×17.8), pm_async's "
+    f"×{threads['pm_async'][32] / threads['pm'][32]:.2f} of pm's, the whole "
+    f"×{whole['pm_async'][32] / whole['pm'][32]:.2f}. From 256 on neither matters "
+    f"(×{threads['pm_async'][512] / threads['pm'][512]:.2f} at 512).\n- **Shared memory.** As in the paper more of it "
+    f"helps, and too much hurts: 2 KiB make the kernel ×{shared['pm'][2 * KiB] / shared['pm'][64 * KiB]:.1f} as long "
+    f"as 64 KiB (pm_async ×{shared['pm_async'][2 * KiB] / shared['pm_async'][64 * KiB]:.1f}), 128 KiB "
+    f"×{shared['pm'][128 * KiB] / shared['pm'][64 * KiB]:.2f} "
+    f"(×{shared['pm_async'][128 * KiB] / shared['pm_async'][64 * KiB]:.2f}). Staging asynchronously pays at 128 KiB "
+    f"(kernel ×{shared['pm_async'][128 * KiB] / shared['pm'][128 * KiB]:.2f}), as theirs does, and costs at 2 "
+    f"(×{shared['pm_async'][2 * KiB] / shared['pm'][2 * KiB]:.2f}), where theirs gains 5% of the whole."
 )
 
 # %% [markdown]
@@ -195,44 +237,36 @@ Markdown(
 # Means are over the seven workloads, of times relative to baseline. Kernels of vector_seq and conv3d are compared in
 # the paper's geometry, of which there are records at super. There vector_seq works in shared memory; with its value
 # in a register (`reuse=register`) async took 44% less ([notes](../src/microbench/kernels/NOTES.md), no record kept).
-# The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first is taken.
+# The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first is taken. Of Figure 10 the mean of
+# pm_async is over 16 to 128 blocks only; Figure 11's kernels are pm's, which takes baseline's kernel.
 
 
 # %%
-def study(preset, value, mode="baseline", metric="paper_total"):
-    return studies[preset].value(mode=mode, metric=metric, **{presets[preset]: value})
-
-
-def quotient(a, b):
-    return None if a is None or b is None else a / b
-
-
 def work(size, workload, mode):
     return total(size, workload, mode) - parts(size, workload, mode)["allocation"]
 
 
-blocks = studies["paper-fig10"].by("blocks", mode="baseline", metric="paper_total")
 ours = {
     "async-super": over_baseline("super", "async"),
     "async-mega": over_baseline("mega", "async"),
     "kernel-vector-seq": geometry["the paper's geometry, super"]["vector_seq"],
     "kernel-conv3d": geometry["the paper's geometry, super"]["conv3d"],
-    "total-vector-seq": quotient(total("mega", "vector_seq", "async"), total("mega", "vector_seq", "baseline")),
+    "total-vector-seq": total("mega", "vector_seq", "async") / total("mega", "vector_seq", "baseline"),
     "uvm-async-mega-c": over_baseline("mega", "uvm_async"),
     "pm-async-mega-c": over_baseline("mega", "pm_async"),
     "noise-size": spread_of("super") / spread_of("tiny"),
-    "blocks": max(blocks.values()) / min(blocks.values()) if blocks else None,
-    "threads-kernel": quotient(study("paper-fig11", 32, metric="kernel"), study("paper-fig11", 1024, metric="kernel")),
-    "threads-async-32": quotient(study("paper-fig11", 32, "async"), study("paper-fig11", 32)),
-    "threads-async-1024": quotient(study("paper-fig11", 1024, "async"), study("paper-fig11", 1024)),
-    "shared-baseline": quotient(study("paper-fig13", 65536), study("paper-fig13", 2048)),
-    "shared-pm-async": quotient(study("paper-fig13", 65536, "pm_async"), study("paper-fig13", 2048, "pm_async")),
+    "blocks": max(blocks["baseline"].values()) / min(blocks["baseline"].values()),
+    "blocks-async": None,
+    "threads-kernel": threads["pm"][32] / threads["pm"][1024],
+    "threads-async-32": None,
+    "threads-async-1024": None,
+    "shared-baseline": None,
+    "shared-pm-async": study("paper-fig13", "pm_async")[64 * KiB] / study("paper-fig13", "pm_async")[2 * KiB],
     "counters": None,
 }
-for mode in ("async", "pm", "pm_async"):
-    by_blocks = studies["paper-fig10"].by("blocks", mode=mode, metric="paper_total")
-    ours[f"blocks-{mode.replace('_', '-')}"] = (
-        mean(by_blocks[n] / blocks[n] for n in blocks if n in by_blocks) if blocks and by_blocks else None
+for mode in ("pm", "pm_async"):
+    ours[f"blocks-{mode.replace('_', '-')}"] = mean(
+        seconds / blocks["baseline"][n] for n, seconds in blocks[mode].items()
     )
 for size in ("super", "mega"):
     for machine in ("", "-c", "-b"):
