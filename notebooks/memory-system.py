@@ -97,10 +97,11 @@ figures.bars(axes[2], {
 past = by_threads["past the caches"]
 Markdown(
     "For the GPU the four kinds of its own memory are alike, static variables among them, where the MI300A's fall to "
-    f"3%; what differs is host memory, {gpu_triad['device'] / gpu_triad['mapped']:.0f} times slower over the link. For the "
-    f"CPU the allocator matters as little ({min(cpu_triad.values()) / 1e9:.0f} to {max(cpu_triad.values()) / 1e9:.0f} "
-    f"GB/s). One thread reaches {past[1] / past[0]:.0%} of all, eight {past[8] / past[0]:.0%}; stores past the "
-    f"caches, which need not read what they overwrite, gain {past[0] / by_threads['through the caches'][0] - 1:.0%}."
+    f"3%; what differs is host memory, {gpu_triad['device'] / gpu_triad['mapped']:.0f} times slower over the link. "
+    f"For the CPU the allocator matters as little ({min(cpu_triad.values()) / 1e9:.0f} to "
+    f"{max(cpu_triad.values()) / 1e9:.0f} GB/s). One thread reaches {past[1] / past[0]:.0%} of all, eight "
+    f"{past[8] / past[0]:.0%}; stores past the caches, which need not read what they overwrite, gain "
+    f"{past[0] / by_threads['through the caches'][0] - 1:.0%}."
 )
 
 # %% [markdown]

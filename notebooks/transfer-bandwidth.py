@@ -79,11 +79,38 @@ figures.curves(axes[1], {
 }, "B/s", title="from the GPU", log=True)  # fmt: skip
 
 # %% [markdown]
+# ## Copies by the runtime between all kinds of memory
+#
+# 1 GiB, `cudaMemcpy`. Copies between two host memories and those of managed memory were taken later, on another of the
+# hosts; those between pageable and page-locked memory on both.
+
+# %%
+kinds = ("pageable", "pinned", "registered", "managed")
+cells = {
+    (a, b): found for a in (*kinds, "gpu0") for b in (*kinds, "gpu0")
+    if a != b or a != "gpu0"
+    if (found := rate(f"{a}-{b}/{'ce' if 'gpu0' in (a, b) else 'runtime'}", GiB)) is not None
+}  # fmt: skip
+figure, axes = figures.panels(1, width=8, height=3.4)
+figures.heat(axes[0], cells, "B/s", title="1 GiB")
+
+# %%
+within = [value for pair, value in cells.items() if not {"gpu0", "managed"} & set(pair)]
+left = readings.load(DATA / "h200/transfer.jsonl.gz").where(metric="pages_moved", bytes=GiB)
+moved = [left.value(workload=f"transfer/managed-{end}") for end in ("gpu0/ce", "pinned/runtime", "pageable/runtime")]
+Markdown(
+    f"A copy between plain host memories is one thread's work, {min(within) / 1e9:.1f} to {max(within) / 1e9:.1f} "
+    "GB/s, whether page-locked or not; only page-locked memory and the GPU reach the link's rate. Out of managed "
+    f"memory it is {cells['managed', 'gpu0'] / 1e9:.1f} GB/s to the GPU, for the pages migrate: after a copy to the "
+    f"GPU, to page-locked and to pageable memory at least {min(moved):.0%} of them have left the host."
+)
+
+# %% [markdown]
 # ## Figure 7: both ways at once
 
 # %%
-figure, axes = figures.panels(1, width=7)
-one_way = {kind: max(rate(f"{kind}-gpu0/ce", GiB), rate(f"gpu0-{kind}/ce", GiB)) for kind in ("pinned", "pageable")}
+figure, axes = figures.panels(1, width=10)
+one_way = {kind: max(rate(f"{kind}-gpu0/ce", GiB), rate(f"gpu0-{kind}/ce", GiB)) for kind in (*kinds, "wc")}
 both = {kind: rate(f"{kind}-gpu0/ce-duplex", GiB) for kind in one_way}
 figures.bars(axes[0], {
     kind: {
@@ -92,6 +119,15 @@ figures.bars(axes[0], {
         "both at once, sum": both[kind],
     } for kind in one_way
 }, "B/s", title="1 GiB")  # fmt: skip
+
+# %%
+gains = {kind: both[kind] / one_way[kind] for kind in one_way}
+locked = [gains[kind] for kind in ("pinned", "registered", "wc")]
+Markdown(
+    f"Page-locked memory, however it came to be, copies ×{min(locked):.2f} to ×{max(locked):.2f} as much both ways at "
+    f"once; pageable ×{gains['pageable']:.2f} and managed memory ×{gains['managed']:.2f}, as Comm|Scope says of "
+    "pageable memory: the processor is what bounds them, not the link."
+)
 
 # %% [markdown]
 # ## Figure 8: between GPUs, with peer access and without
@@ -132,14 +168,28 @@ figures.curves(axes[0], {
     "pinned, copy": sizes("pinned-gpu0/ce"),
     "managed, prefetch": sizes("managed-gpu0/prefetch"),
     "managed, page faults": sizes("managed-gpu0/fault"),
+    "managed, copy": sizes("managed-gpu0/ce"),
     "pageable, copy": sizes("pageable-gpu0/ce"),
 }, "B/s", title="host → GPU", log=True)  # fmt: skip
 figures.curves(axes[1], {
     "pinned, copy": sizes("gpu0-pinned/ce"),
     "managed, prefetch": sizes("gpu0-managed/prefetch"),
     "managed, page faults of one thread": sizes("gpu0-managed/fault"),
+    "managed, copy": sizes("gpu0-managed/ce"),
     "pageable, copy": sizes("gpu0-pageable/ce"),
 }, "B/s", title="GPU → host", log=True)  # fmt: skip
+
+# %%
+large = {
+    way: {kind: rate(f"{path}/{kind}", GiB) for kind in ("prefetch", "fault", "ce")}
+    for way, path in {"in": "managed-gpu0", "out": "gpu0-managed"}.items()
+}
+Markdown(
+    f"To the GPU a prefetch of 1 GiB comes near a copy of page-locked memory ({large['in']['prefetch'] / 1e9:.0f} "
+    f"GB/s), six times as fast as page faults ({large['in']['fault'] / 1e9:.1f}) or a copy out of the managed memory "
+    f"itself ({large['in']['ce'] / 1e9:.1f}). Back to the host all are slow: {large['out']['prefetch'] / 1e9:.1f}, "
+    f"{large['out']['fault'] / 1e9:.1f} and, as a copy into managed memory, {large['out']['ce'] / 1e9:.1f} GB/s."
+)
 
 # %% [markdown]
 # ## Beside the paper
