@@ -206,8 +206,6 @@ for kernel, n, cap in (("gemm", 8192, 175), ("gemv", 16384, 130), ("gemv", 32768
     caps[f"{kernel} {n}²"] = {name: value for name, value in found.items() if value is not None}
 figures.bars(axes[0], caps, "1", line=1)
 axes[0].set_ylim(0, 1.6)
-
-# %%
 whole = [value for of in caps.values() for name, value in of.items() if "whole blocks" in name]
 failed = {
     kernel: cases_of(kernel, jobs=8, cap=None, room="fail").value(metric="overlap_all_failed") for kernel in KERNELS
@@ -315,8 +313,6 @@ axes[0].axvline(1, color="black", linewidth=0.8, linestyle="--")
 axes[0].set_xlabel("speed-up by force")
 axes[0].set_ylabel("speed-up without force")
 axes[0].legend()
-
-# %%
 slow = {name: (what, free) for name, (what, _, free) in ran.items() if free < 0.95}
 by_force = [forced for _, forced, _ in ran.values() if forced is not None]
 Markdown(
