@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import sys
 import zlib
 
@@ -74,6 +75,11 @@ def shorten(text: str, length: int = 160) -> str:
 def printable(text: str) -> str:
     """Text of a record or a file name for a terminal: control characters, which could steer it, are spelt out."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))
+
+
+def is_node_name(text: str) -> bool:
+    """Whether a scheduler's command takes this for one node: it is no option, list or pattern."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) is not None
 
 
 def problem(record) -> str | None:
