@@ -19,6 +19,10 @@ from isthmus import Error
 
 SCHEMA = "isthmus.record/1"
 
+# Warnings that spoil a whole record where they name no samples: its figures are invalid, not slow.
+FOREIGN = "foreign_processes"
+SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node", FOREIGN)
+
 
 class RecordError(Error):
     """A record file, or a line of it, that cannot be taken; says which line and why."""
@@ -145,6 +149,20 @@ def read_files(paths) -> tuple[list[dict], int]:
             print(error, file=sys.stderr)
             status = 1
     return cases, status
+
+
+def spoiling(record: dict) -> list[dict]:
+    """The record's warnings that make all of its figures invalid; analysis/isthmus/store.py has the same as SQL.
+
+    Ranks see each other's processes on the device, so there a foreign process says nothing.
+    """
+    return [
+        warning
+        for warning in record["warnings"]
+        if warning["samples"] is None
+        and warning["code"] in SPOILING
+        and (warning["code"] != FOREIGN or "ranks" not in record)
+    ]
 
 
 def metrics(record: dict) -> dict[str, dict]:

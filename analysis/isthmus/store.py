@@ -75,12 +75,10 @@ _READ = {
     "error": "VARCHAR",
 }  # fmt: skip
 
-# Warnings that spoil a whole record even where they name no samples: its figures are invalid, not slow. Ranks see each
-# other's processes on the device, so there a foreign process says nothing.
-SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node")
+# What records.spoiling() says.
 _SPOILT = (
     "len(warnings) > 0 AND len(list_filter(warnings, lambda w: w.samples IS NULL AND "
-    f"(w.code IN {SPOILING} OR (w.code = 'foreign_processes' AND ranks IS NULL)))) > 0"
+    f"w.code IN {records.SPOILING} AND (w.code <> '{records.FOREIGN}' OR ranks IS NULL))) > 0"
 )
 
 
@@ -210,6 +208,7 @@ class Store:
     files: int  # that were read
     skipped: list[Skipped]
     left_out: dict[str, int]  # records that were not asked for: emulated, profiled
+    spoilt: int  # records of which no figure counts, where the column is wanted
     _folder: tempfile.TemporaryDirectory
 
     def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
@@ -499,10 +498,11 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         connection.execute(f"CREATE VIEW everything AS {query}")
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
         connection.execute(f"CREATE VIEW measurements AS SELECT * FROM everything WHERE {' AND '.join(kept)}")
-        total, dropped_emulated, dropped_profiled, found = connection.execute(
+        total, dropped_emulated, dropped_profiled, found, spoilt = connection.execute(
             "SELECT count(*) FILTER (metric_index = 0), count(*) FILTER (metric_index = 0 AND emulated), "
             "count(*) FILTER (metric_index = 0 AND NOT emulated AND profiler IS NOT NULL), "
-            f"count(*) FILTER ({' AND '.join(kept)}) FROM everything"
+            f"count(*) FILTER ({' AND '.join(kept)}), count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
+            f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
         ).fetchone()
     except duckdb.Error as error:
         connection.close()
@@ -519,7 +519,7 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         )
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
-    store = Store(connection, len(raw) + sum(len(t.files) for t, _ in tables), skipped, left_out, folder)
+    store = Store(connection, len(raw) + sum(len(t.files) for t, _ in tables), skipped, left_out, spoilt, folder)
     if not found:
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))
@@ -614,3 +614,8 @@ def say_left_out(store: Store) -> None:
         print(f"{len(store.skipped)} of {store.files} files skipped", file=sys.stderr)
     for kind, count in store.left_out.items():
         print(f"{count} {kind} records left out; --{kind} takes them", file=sys.stderr)
+    if store.spoilt:
+        print(
+            f"{store.spoilt} records are spoilt, so their figures count for nothing: see their warnings",
+            file=sys.stderr,
+        )

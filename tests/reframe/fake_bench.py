@@ -59,6 +59,7 @@ MISBEHAVIOURS = {
     "profiled": "says that a profiler ran",
     "gpu": "pretends to have run on a GPU of backend NAME",
     "slow": "every time is twice as long",
+    "warns": "warns of CODE for the whole record (warns:foreign_processes)",
     "varies": "times and rates vary by 1% from task to task of an array, and are N% worse",
     "missing_point": "leaves out the last case where several were asked",
     "other_point": "the last case measures a value that nobody asked for",
@@ -392,6 +393,8 @@ def misbehave(what, argument, case):
     elif what == "slow":
         for m in case["metrics"]:
             m.update(samples=[0.5], median=0.5)
+    elif what == "warns":
+        case["warnings"].append({"code": argument, "message": f"{argument} came up", "samples": None})
     elif what == "varies":
         chance = random.Random(" ".join(os.environ[name] for name in VARYING))  # the same in every session
         for m in case["metrics"]:
