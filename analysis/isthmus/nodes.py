@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from isthmus import cli, records, regress, series, statistics, store, table
+from isthmus import cli, records, regress, series, statistics, store, table, units
 
 FLOOR = 0.03
 GROSS, GROSS_Z = 0.20, 5.0
@@ -139,7 +139,9 @@ def add_arguments(parser) -> None:
         "exit codes: 0 no outlier; 1 some; 2 bad input; 3 no series has as many as 4 equal nodes or GPUs"
     )
     store.add_arguments(parser)
-    parser.add_argument("--floor", type=float, default=FLOOR, metavar="SHARE", help="smallest difference told (0.03)")
+    parser.add_argument(
+        "--floor", type=units.share, default=FLOOR, metavar="SHARE", help="smallest that is told (0.03)"
+    )
     parser.add_argument("--list", action="store_true", help="only the nodes' names, separated by commas")
 
 

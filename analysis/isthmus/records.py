@@ -19,6 +19,9 @@ from isthmus import Error
 
 SCHEMA = "isthmus.record/1"
 
+NO_RECORD = "no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
+MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
+
 # Warnings that spoil a whole record where they name no samples: its figures are invalid, not slow.
 FOREIGN = "foreign_processes"
 SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node", FOREIGN)
@@ -134,21 +137,45 @@ def iterate(path):
         raise RecordError(f"{path}: {error.strerror or error}") from None
 
 
+def find_files(path) -> list[str]:
+    """Record files of a folder and its folders, in order; a file given by name is taken whatever it is called."""
+    path = pathlib.Path(path)
+    if path.is_file():
+        return [str(path)]
+    if not path.is_dir():
+        raise Error(f"{path}: no such file or folder")
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not (pathlib.Path(folder) / name / MANIFESTS).is_dir())
+        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))]
+    return found
+
+
 def read(path) -> list[dict]:
     """All records of a file, in its order. Raises RecordError for a file, or the first line, that cannot be taken."""
     return list(iterate(path))
 
 
 def read_files(paths) -> tuple[list[dict], int]:
-    """Records of several files for a command, and its exit code: a file that cannot be taken is named on stderr."""
-    cases, status = [], 0
+    """Records of files and folders for a command, and its exit code: what cannot be taken is named on stderr.
+
+    Raises Error where that leaves no record.
+    """
+    cases, errors = [], []
     for path in paths:
-        try:
-            cases += read(path)
-        except RecordError as error:
-            print(error, file=sys.stderr)
-            status = 1
-    return cases, status
+        for file in find_files(path):
+            try:
+                cases += read(file)
+            except RecordError as error:
+                errors.append(error)
+    if not cases and len(errors) == 1:
+        raise errors[0]
+    if not cases:
+        what = f"none of {len(errors)} files can be taken (the first, {errors[0]})" if errors else NO_RECORD
+        raise Error(f"{', '.join(map(str, paths))}: {what}")
+    for error in errors:
+        print(printable(error), file=sys.stderr)
+    return cases, 1 if errors else 0
 
 
 def spoiling(record: dict) -> list[dict]:

@@ -24,7 +24,7 @@ import duckdb
 from isthmus import Error, records
 
 COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
-MANIFESTS = "manifests"  # in there: what each part is made of
+MANIFESTS = records.MANIFESTS
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
 _THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 
@@ -325,20 +325,6 @@ CASE WHEN _schema IS NULL THEN 'cut short, or of another program'
 END"""
 
 
-def find_files(path) -> list[str]:
-    """Record files of a folder and its folders, in order; a file given by name is taken whatever it is called."""
-    path = pathlib.Path(path)
-    if path.is_file():
-        return [str(path)]
-    if not path.is_dir():
-        raise Error(f"{path}: no such file or folder")
-    found = []
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not (pathlib.Path(folder) / name / MANIFESTS).is_dir())
-        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))]
-    return found
-
-
 def _alone(connection, path) -> str | None:
     """Why DuckDB cannot read this file at all, or None."""
     try:
@@ -442,12 +428,12 @@ def _sources(path) -> tuple[list[str], list[tuple[Compacted, list[str]]]]:
     """Raw files of a path that no compacted table has as they are now, and the tables with what changed since."""
     path = pathlib.Path(path)
     if not path.is_dir():
-        return find_files(path), []
+        return records.find_files(path), []
     table = compacted(path)
     if table:
         return [], [(table, [])]
     table = compacted(path / COMPACTED)
-    files = find_files(path)
+    files = records.find_files(path)
     if not table:
         return files, []
     raw, changed = [], []
@@ -537,9 +523,7 @@ def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skip
         return f"{where}: all {total} records are {kinds}; {options} takes them, but their times mean little"
     if total:
         return f"{where}: none of {total} records is what was asked for"
-    return (
-        f"{where}: no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
-    )
+    return f"{where}: {records.NO_RECORD}"
 
 
 # --- for commands ---

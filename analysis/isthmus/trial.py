@@ -18,7 +18,7 @@ import random
 import re
 import shlex
 
-from isthmus import Error, cli, records, regress, series, statistics, store
+from isthmus import Error, cli, records, regress, series, statistics, store, units
 
 SIDES = ("before", "control", "after")
 _SCRIPT = """\
@@ -197,8 +197,6 @@ def make(asked) -> int:
     series.condition(asked.a), series.condition(asked.b)  # refused here rather than after a week of jobs
     if bool(asked.setup_before) != bool(asked.setup_after):
         raise Error("--setup-before and --setup-after go together: a job must be able to choose either side")
-    if not (asked.step > 0 and asked.sd > 0):
-        raise Error("--step and --sd are shares above 0, such as 0.03 and 0.01")
     noise = list(regress.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
     noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
     metrics = asked.metrics or len(noise)
@@ -355,11 +353,13 @@ def add_arguments(parser) -> None:
     plan.add_argument("--from", dest="a", required=True, metavar="WHAT", help="the state before: FIELD=VALUE,…")
     plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
     plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
-    plan.add_argument("--step", type=float, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    plan.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
     plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
-    plan.add_argument("--sd", type=float, default=0.01, metavar="SHARE", help="between jobs, without --noise (0.01)")
-    plan.add_argument("--metrics", type=int, metavar="N", help="that will be compared (default: as many as in --noise)")
-    plan.add_argument("--jobs", type=int, metavar="N", help="a side and node, instead of what is needed")
+    plan.add_argument("--sd", type=units.share, default=0.01, metavar="SHARE", help="of jobs, without --noise (0.01)")
+    plan.add_argument(
+        "--metrics", type=units.count, metavar="N", help="that will be compared (default: those of --noise)"
+    )
+    plan.add_argument("--jobs", type=units.count, metavar="N", help="a side and node, instead of what is needed")
     plan.add_argument("--control", action="store_true", help="also run after a mere restart of the nodes")
     plan.add_argument("--setup-before", metavar="SH", help="shell line with which a job chooses the state before")
     plan.add_argument("--setup-after", metavar="SH", help="and the state after")
@@ -368,7 +368,7 @@ def add_arguments(parser) -> None:
     plan.set_defaults(do=make)
     reading = parts.add_parser("read", help="the outcome as one verdict")
     reading.add_argument("folder", metavar="DIR")
-    reading.add_argument("--delta", type=float, metavar="SHARE", help="changes up to this are equivalent")
+    reading.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent")
     reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
     reading.add_argument("--all", action="store_true", help="show every series")
     store.add_selection(reading)

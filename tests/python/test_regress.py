@@ -290,7 +290,7 @@ def test_a_baseline_keeps_its_jobs(tmp_path, capsys):
         (["--from", "uvm.x'y=1", "--to", "driver=580"], "no name of a module parameter"),
         (["--from", "2026-99-01", "--to", "driver=580"], "is no date"),
         (["--baseline", "../../etc/passwd"], "no name for a baseline"),
-        ([*SIDES, "--delta", "3"], "no share between 0 and 1"),
+        ([*SIDES, "--delta", "3"], "is no share between 0 and 1; write 0.03 or 3%"),
         ([*SIDES, "--noise", "/none"], "/none: No such file"),
         ([*SIDES, "--workload", "nothing/*"], "none of 16 records is what was asked for"),
         ([*SIDES, "--since", "yesterday"], "is no date"),
