@@ -232,8 +232,10 @@ class Advice:
 
 
 def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
-    """The mode and the depth that are expected to be fastest, and whether they are worth it. Of equals the one that calls
-    the driver least, at the least depth."""
+    """The mode and the depth that are expected to be fastest, and whether they are worth it.
+
+    Of equals the one that calls the driver least, at the least depth.
+    """
     serial = simulate(phases, batch, "serial", 1)
     best = None
     for mode, depth in itertools.product(sorted(modes, key=MODES.index, reverse=True), sorted(depths)):
