@@ -124,8 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.files)
     cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
-    if not asked.emulated:
-        cases = [case for case in cases if not case["emulated"]]
+    cases = records.that_count(cases, emulated=asked.emulated)
     if not cases:
         raise Error("no record says what counters see: run 'accounting/*'")
     print(table(cases))

@@ -594,7 +594,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.records)
-    cases = [case for case in of_study(cases) if asked.emulated or not case["emulated"]]
+    cases = records.that_count(of_study(cases), emulated=asked.emulated)
     if not cases:
         raise Error("no measured interjob/* record of a real device in these files; --emulated takes the others")
     try:

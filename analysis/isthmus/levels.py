@@ -148,8 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.files)
-    if not asked.emulated:
-        cases = [case for case in cases if not case["emulated"]]
+    cases = records.that_count(cases, emulated=asked.emulated)
     if not curves(cases):
         raise Error("no record has a latency of a chain in memory: run latency/*/chase --size-sweep")
     print(table(cases))

@@ -646,10 +646,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.records)
-    cases = [
-        case for case in cases if (asked.emulated or not case["emulated"]) and not case["profiler"]
-        and len(case["devices"]) == 1
-    ]  # fmt: skip
+    cases = records.that_count(cases, emulated=asked.emulated)
+    cases = [case for case in cases if not case["profiler"] and len(case["devices"]) == 1]
     machine = Machine(cases)
     found = check(cases)
     if asked.check:

@@ -192,6 +192,19 @@ def spoiling(record: dict) -> list[dict]:
     ]
 
 
+def say_spoilt(number: int) -> None:
+    if number:
+        print(f"{number} records are spoilt, so their figures count for nothing: see their warnings", file=sys.stderr)
+
+
+def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:
+    """Without the emulated, unless they are asked for, and without those that are spoilt, whose number is told."""
+    cases = [case for case in cases if emulated or not case["emulated"]]
+    good = [case for case in cases if not spoiling(case)]
+    say_spoilt(len(cases) - len(good))
+    return good
+
+
 def metrics(record: dict) -> dict[str, dict]:
     """The record's metrics by name; two of one name are refused."""
     result = {}

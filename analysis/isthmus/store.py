@@ -598,8 +598,4 @@ def say_left_out(store: Store) -> None:
         print(f"{len(store.skipped)} of {store.files} files skipped", file=sys.stderr)
     for kind, count in store.left_out.items():
         print(f"{count} {kind} records left out; --{kind} takes them", file=sys.stderr)
-    if store.spoilt:
-        print(
-            f"{store.spoilt} records are spoilt, so their figures count for nothing: see their warnings",
-            file=sys.stderr,
-        )
+    records.say_spoilt(store.spoilt)

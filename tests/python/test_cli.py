@@ -1,5 +1,7 @@
 """The command `isthmus`: one way in, one sentence for what went wrong."""
 
+import itertools
+import json
 import os
 import pathlib
 import shlex
@@ -9,7 +11,7 @@ import sys
 import pytest
 
 import isthmus
-from isthmus import cli
+from isthmus import cli, records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "analysis/data/h200/medium.jsonl"
@@ -111,7 +113,7 @@ def test_compacting_no_record(tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["report", "-o", "{}/x.html"],
+        ["report", "-o", "{}/x"],
         ["compact", "-o", "{}/x"],
         ["regress", "--from=2026-01-01..2026-11-21T12:00", "--to=2026-11-21T12:00..", "--json", "{}/x"],
         ["noise", "-o", "{}/x"],
@@ -128,7 +130,28 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments, tmp_path, caps
     words = [word.format(tmp_path / "file") for word in arguments]
     assert cli.main([*words, str(where)]) == cli.BAD_INPUT
     said = capsys.readouterr().err
-    assert said.startswith(f"isthmus {words[0]}: {tmp_path}/file/x") and said.endswith("Not a directory\n")
+    assert said.splitlines()[-1] == f"isthmus {words[0]}: {tmp_path}/file/x: Not a directory"
+
+
+@pytest.mark.parametrize(
+    "command, name",
+    [
+        (["levels"], "latency.jsonl.gz"),
+        (["accounting"], "accounting.jsonl.gz"),
+        (["advise", "interjob"], "interjob.jsonl.gz"),
+        (["advise", "placement", "--program", "in=1GiB", "flops=1e9"], "medium.jsonl"),
+    ],
+    ids=lambda words: words[-1] if isinstance(words, str) else words[0],
+)
+def test_spoilt_records_make_no_table_and_no_advice(command, name, tmp_path, capsys):
+    cases = list(itertools.islice(records.iterate(EXAMPLE.with_name(name)), 40))
+    for case in cases:
+        case["warnings"] = [{"code": "foreign_processes", "message": "others", "samples": None}]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    topic = command[:2] if command[0] == "advise" else command[:1]
+    assert cli.main([*topic, str(tmp_path / "r.jsonl"), *command[len(topic) :]]) == cli.BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == "" and "records are spoilt, so their figures count for nothing" in said.err
 
 
 def test_tables_are_made_of_folders_too(tmp_path, capsys):

@@ -59,7 +59,8 @@ MISBEHAVIOURS = {
     "profiled": "says that a profiler ran",
     "gpu": "pretends to have run on a GPU of backend NAME",
     "slow": "every time is twice as long",
-    "warns": "warns of CODE for the whole record (warns:foreign_processes)",
+    "warns": "warns of CODE for the whole record (warns:xid_errors)",
+    "company": "another process held memory of the GPU; it stays, or has ended when the case does (company:ended)",
     "varies": "times and rates vary by 1% from task to task of an array, and are N% worse",
     "missing_point": "leaves out the last case where several were asked",
     "other_point": "the last case measures a value that nobody asked for",
@@ -395,6 +396,11 @@ def misbehave(what, argument, case):
             m.update(samples=[0.5], median=0.5)
     elif what == "warns":
         case["warnings"].append({"code": argument, "message": f"{argument} came up", "samples": None})
+    elif what == "company":
+        warning = {"code": "foreign_processes", "message": "other processes hold memory on the device (pid 7)"}
+        case["warnings"].append(warning | {"samples": None})
+        case["devices"][0].update(state={"foreign_processes": [7]},
+                                  state_after={"foreign_processes": [7] if argument == "stays" else []})  # fmt: skip
     elif what == "varies":
         chance = random.Random(" ".join(os.environ[name] for name in VARYING))  # the same in every session
         for m in case["metrics"]:
