@@ -194,7 +194,8 @@ def spoiling(record: dict) -> list[dict]:
 
 def say_spoilt(number: int) -> None:
     if number:
-        print(f"{number} records are spoilt, so their figures count for nothing: see their warnings", file=sys.stderr)
+        what = "1 record is" if number == 1 else f"{number} records are"
+        print(f"{what} spoilt and left out: see the warnings", file=sys.stderr)
 
 
 def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:

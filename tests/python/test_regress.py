@@ -157,7 +157,7 @@ def test_spoilt_samples_are_invalid_not_slow_and_their_rate_is_compared(tmp_path
     status, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     assert results[TIME]["verdict"] == "equivalent"
     assert results["machine invalid_samples"]["verdict"] == "regressed" and status == 1
-    assert "8 records are spoilt, so their figures count for nothing" in capsys.readouterr().err
+    assert "8 records are spoilt and left out" in capsys.readouterr().err
 
 
 def test_a_series_that_is_gone_is_not_passed_over(tmp_path):
