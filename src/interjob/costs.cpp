@@ -148,8 +148,9 @@ Verdict judge(const Costs& costs, const ThreadCosts& threads, const Options& opt
   const double serial = static_cast<double>(jobs) * costs.job;
   const auto seen = costs.overlapped.find(options.mode);
   if (seen != costs.overlapped.end() && seen->second.batches >= kTrials) {
-    const bool overlap = seen->second.job < kSeenWorth * costs.job;
-    return {overlap, "a job took " + milliseconds(seen->second.job) + " overlapped and " + milliseconds(costs.job) +
+    const double serially = costs.least > 0 ? costs.least : costs.job;  // the least of both, or noise would choose
+    const bool overlap = seen->second.job < kSeenWorth * serially;
+    return {overlap, "a job took " + milliseconds(seen->second.job) + " overlapped and " + milliseconds(serially) +
                          " serially in batches before"};
   }
   // Each job wakes each thread once, and each thread may be on its way when it is wanted.

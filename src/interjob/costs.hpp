@@ -22,7 +22,8 @@ Habits habits_of(std::span<const Request> requests);
 /// Seconds of one job's phases, run alone, and what was seen of batches of such jobs.
 struct Costs {
   double allocate = 0, submit = 0, in = 0, kernel = 0, out = 0, finish = 0, release = 0;
-  double job = 0;  ///< from its first allocation to its last release; 0: not known
+  double job = 0;    ///< from its first allocation to its last release; 0: not known
+  double least = 0;  ///< `job` of the fastest serial batch; 0: as `job`
   struct Seen {
     double job = 0;  ///< seconds of a batch over its jobs; the least
     int batches = 0;

@@ -258,6 +258,7 @@ void Batch::learn(Costs& costs, std::size_t first) const {
   }
   auto learnt = costs_of(jobs);
   if (!learnt.known()) return;
+  learnt.least = costs.least > 0 ? std::min(costs.least, learnt.job) : learnt.job;
   learnt.overlapped = std::move(costs.overlapped);
   learnt.memory = habits_of(requests);
   costs = std::move(learnt);

@@ -128,6 +128,9 @@ TEST(Judging, WhatWasSeenBeatsWhatIsExpected) {
   EXPECT_TRUE(judge(seen, {}, {.mode = Mode::recycled}, 16).overlap) << "of another mode nothing was seen";
   seen.overlapped[Mode::overlap_all].job = 5 * kMs;
   EXPECT_TRUE(judge(seen, {.wake = 1, .start = 1}, all, 16).overlap);
+  // The least of overlapped batches is held against the least of serial ones, not against a slow one.
+  seen.least = 4.9 * kMs;
+  EXPECT_FALSE(judge(seen, {}, all, 16).overlap);
 }
 
 TEST(Threads, CostSomethingToWakeAndToStart) {
