@@ -159,7 +159,7 @@ class Site:
             return
         try:
             load_config(str(self.path)).validate()
-        except (ReframeError, ValueError) as error:
+        except (ReframeError, AttributeError, KeyError, TypeError, ValueError) as error:  # it reads before it validates
             self.error("reframe.py", f"ReFrame refuses it: {' '.join(str(error).split())[:300]}")
 
     # --- environments ---

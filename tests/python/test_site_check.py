@@ -9,7 +9,7 @@ import shutil
 import string
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from isthmus import capabilities, cli, site_check, site_tree
@@ -168,6 +168,7 @@ VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(strin
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(list(places(GOOD))), value=VALUES, reframe=st.booleans())
+@example(place=("systems", 0), value=None, reframe=True)
 def test_any_configuration_is_read_or_refused(tree, place, value, reframe):
     configuration = copy.deepcopy(GOOD)
     inner = configuration
