@@ -56,6 +56,8 @@ class Phases:
     contention: float = 1.0
     #: Copy in, kernel and copy out in memory that the job before used (None: as in new memory).
     reused: tuple[float, float, float] | None = None
+    #: Copy in, kernel and copy out of each job, where they differ; then every batch repeats them in this order.
+    each: tuple[tuple[float, float, float], ...] = ()
 
     @property
     def waits(self) -> float:
@@ -72,6 +74,14 @@ class Phases:
     def tail(self) -> float:
         """From the last copy's end until the host sees it."""
         return self.waits - self.lead
+
+    def on_device(self, index: int, reuses: bool) -> tuple[float, float, float]:
+        """Copy in, kernel and copy out of a job, in new memory or in memory that a job before it used."""
+        if self.each:
+            return self.each[index % len(self.each)]
+        new = (self.copy_in, self.kernel, self.copy_out)
+        # Used memory saves the faults of new memory; nothing in it takes longer.
+        return tuple(map(min, new, self.reused)) if reuses and self.reused else new
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +120,10 @@ class _Overlapped:
         self.recycled = mode == "recycled" and batch.allocation != "chunked"
         self.together = mode == "overlap_alloc"
         self.waits_for_all = (batch.allocation in SYNCHRONISING or batch.host == "per-job") and not self.recycled
+        # Freeing managed memory waits first and calls then: others may call meanwhile.
+        self.waits_holding_lock = batch.allocation != "managed"
+        # Memory of many chunks takes so many calls that some always meet those of another thread.
+        self.always_contended = batch.allocation == "chunked"
         begin = phases.start * (batch.threads + 1)
         self.free = [begin] * batch.threads  # when each allocating thread has time
         self.submitting = self.releasing = begin
@@ -172,12 +186,13 @@ class _Overlapped:
         begin = max(asked, self.submitting - self._calls()) - (phases.submit - self._calls())
         at = begin + phases.lead
         reuses = self.recycled and index >= self.depth
-        seconds = phases.reused if reuses and phases.reused else (phases.copy_in, phases.kernel, phases.copy_out)
-        # New managed memory faults: the copy that fills it and kernels that fault are served one after the other.
-        one_by_one = self.together or (self.batch.allocation == "managed" and not reuses)
-        for lane, takes in zip(self.lanes, seconds, strict=True):
-            start = max(at, max(self.lanes.values()) if one_by_one else self.lanes[lane])
-            at = self.lanes[lane] = start + takes
+        managed = self.batch.allocation == "managed"
+        # New managed memory faults: the copy that fills it and kernels that fault are served one after the other; used
+        # managed memory is still not filled beside a kernel.
+        one_by_one = self.together or (managed and not reuses)
+        for lane, takes in zip(self.lanes, phases.on_device(index, reuses), strict=True):
+            beside = self.lanes if one_by_one else ("in", "kernel") if managed and lane != "out" else (lane,)
+            at = self.lanes[lane] = max(at, *(self.lanes[other] for other in beside)) + takes
             self.busy[lane] += takes
         self.busy["submitting"] += phases.submit
         self.ended.append(at)
@@ -196,9 +211,11 @@ class _Overlapped:
 
     def _call(self, asked: float, seconds: float, not_before: float = 0.0) -> float:
         """The end of a call of the driver."""
+        if not self.waits_holding_lock:
+            asked, not_before = max(asked, not_before), 0.0
         if seconds == 0:
             return max(asked, not_before)
-        if self.lock > asked:
+        if self.lock > asked or self.always_contended:
             seconds *= self.phases.contention
         begin = max(asked, self.lock)
         self.lock = max(begin, not_before) + seconds
@@ -215,12 +232,13 @@ class Advice:
 
 
 def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
-    """The mode and the depth that are expected to be fastest, and whether they are worth it."""
+    """The mode and the depth that are expected to be fastest, and whether they are worth it. Of equals the one that calls
+    the driver least, at the least depth."""
     serial = simulate(phases, batch, "serial", 1)
     best = None
-    for mode, depth in itertools.product(modes, sorted(depths)):
+    for mode, depth in itertools.product(sorted(modes, key=MODES.index, reverse=True), sorted(depths)):
         tried = simulate(phases, batch, mode, depth)
-        if best is None or tried.seconds < 0.99 * best.seconds:
+        if best is None or tried.seconds < 0.98 * best.seconds:
             best = tried
     gain = serial.seconds / best.seconds
     parts = {
@@ -273,8 +291,19 @@ def phases_of(case: dict) -> Phases:
     )
     reused = [found.get(f"reused_{name}") for name in ("in", "kernel", "out")]
     return dataclasses.replace(
-        alone, contention=_contention(case, found), reused=None if None in reused else tuple(reused)
+        alone,
+        contention=_contention(case, found),
+        reused=None if None in reused else tuple(reused),
+        each=_each(case) if case["workload"] == FAMILY + "mixed" else (),
     )
+
+
+def _each(case: dict) -> tuple[tuple[float, float, float], ...]:
+    """Copy in, kernel and copy out of every job of the record's last serial batch; none where it has no timeline."""
+    if "serial_timeline" not in case.get("notes", {}):
+        return ()
+    places = [_PHASES.index(name) for name in ("in", "kernel", "out")]
+    return tuple(tuple(job[i][1] - job[i][0] for i in places) for job in spans_of(case, "serial"))
 
 
 def _contention(case: dict, found: dict[str, float]) -> float:

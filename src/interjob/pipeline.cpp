@@ -162,8 +162,9 @@ Batch::Batch(std::span<const Job> jobs, const Options& options)
       if (request.kind == Kind::chunked) largest = std::max(largest, request.bytes);
   }
   if (largest > 0) {
-    const std::size_t chunk = options.chunk_bytes > 0 ? options.chunk_bytes : std::min(largest / 16, kLargestChunk);
-    chunks_ = std::make_unique<ChunkPool>(chunk);
+    // Fewer calls where there is room; under a cap the pieces that a job takes as the one before gives them back.
+    const std::size_t usual = std::min(largest / (options.device_limit > 0 ? 16 : 4), kLargestChunk);
+    chunks_ = std::make_unique<ChunkPool>(options.chunk_bytes > 0 ? options.chunk_bytes : usual);
   }
   for (auto& entry : entries_) count(entry);
   if (options.pool_keeps) device::set_pool_release_threshold(*options.pool_keeps);

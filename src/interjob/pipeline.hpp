@@ -63,7 +63,8 @@ struct Options {
   std::size_t device_limit = 0;  ///< bytes of device memory that all jobs may hold at once; 0: what there is
   bool wait_for_room = true;     ///< for jobs before it to release theirs; else a job without room fails
   int device = 0;
-  std::size_t chunk_bytes = 0;  ///< of chunked memory; 0: a sixteenth of the largest request, 64 MiB at most
+  std::size_t chunk_bytes = 0;  ///< of chunked memory; 0: a quarter of the largest request, under a limit a
+                                ///< sixteenth, 64 MiB at most
   /// Bytes that the device's pool keeps at a synchronisation, from this batch on; nullopt: as it is set.
   std::optional<std::uint64_t> pool_keeps{};
 };

@@ -131,7 +131,7 @@ void count_unified(const UnifiedRecord& record) {
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD:
       return add(all.migrations["d2d"], record.value, record.start, record.end);
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT:
-      all.cpu_page_faults += record.value;
+      ++all.cpu_page_faults;  // one record each; its value is the place in the program
       return;
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT:
       all.gpu_page_faults += record.value;  // faults on the same page within a group

@@ -134,13 +134,61 @@ def test_contention_is_found_from_a_batch_of_calls(contention, depth):
 def test_memory_that_is_used_again_costs_what_it_costs_then():
     alone = interjob.Phases(0, 0, 4, 3, 1, 0, 0, 8, reused=(1, 3, 1))
     batch = interjob.Batch(10, "managed")
-    # Three jobs in new memory, whose copies and kernels wait for each other; seven kernels of 3 after that.
-    assert interjob.simulate(alone, batch, "recycled", 3).seconds == pytest.approx(3 * 8 + 7 * 3, abs=2)
+    # Three jobs in new memory, one thing at a time; seven that copy in and compute in turns, and copy out beside that.
+    assert interjob.simulate(alone, batch, "recycled", 3).seconds == pytest.approx(3 * 8 + 7 * 4, abs=2)
     assert interjob.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 8)
     assert interjob.simulate(alone, interjob.Batch(10, "pool"), "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
     case = record(EVEN | {"reused_in": 1.0, "reused_kernel": 2.0, "reused_out": 3.0})
     assert interjob.phases_of(case).reused == pytest.approx((1e-3, 2e-3, 3e-3))
     assert interjob.phases_of(record()).reused is None
+
+
+def test_used_memory_is_never_slower_than_new():
+    alone = interjob.Phases(0, 0, 4, 3, 1, 0, 0, 8, reused=(5, 2, 1))
+    assert alone.on_device(3, reuses=True) == (4, 2, 1)
+    assert alone.on_device(3, reuses=False) == (4, 3, 1)
+
+
+def test_freeing_managed_memory_waits_without_the_lock_and_plain_memory_with_it():
+    alone = interjob.Phases(1, 0.5, 4, 3, 1, 0, 1, 10.5, contention=2.0)
+    plain, managed = (
+        interjob.simulate(alone, interjob.Batch(32, kind), "overlap_alloc", 3).seconds for kind in ("device", "managed")
+    )
+    # With plain memory nothing runs beside a release; managed memory lets the next job be queued meanwhile.
+    assert 32 * 8 < managed < plain - 20
+
+
+def test_chunks_contend_with_other_calls_all_the_time():
+    alone = interjob.Phases(2, 1, 1, 1, 1, 0, 1, 7, contention=2.0)
+    pool, chunked = (
+        interjob.simulate(alone, interjob.Batch(50, kind), "overlap_all", 3).seconds for kind in ("pool", "chunked")
+    )
+    assert chunked == pytest.approx(50 * 8, rel=0.05)
+    assert pool < chunked
+
+
+def test_jobs_of_a_mixed_batch_are_predicted_one_by_one():
+    def spans(begin, copy_in, kernel):
+        at, job = begin, []
+        for seconds in (0, copy_in, kernel, 1, 0, 0):
+            job += [at, at + seconds]
+            at += seconds
+        return [value * 1e3 for value in job]  # microseconds
+
+    timeline = json.dumps([spans(0, 4, 1), spans(6, 1, 9)])
+    mixed = record() | {"workload": "interjob/mixed", "notes": {"serial_timeline": timeline}}
+    for found, expected in zip(interjob.phases_of(mixed).each, [(4e-3, 1e-3, 1e-3), (1e-3, 9e-3, 1e-3)], strict=True):
+        assert found == pytest.approx(expected)
+    assert interjob.phases_of(record()).each == ()
+    assert interjob.phases_of(mixed | {"notes": {}}).each == ()
+    # A kernel in every other job is busiest; on average it would be half as long, and copies hide nothing of it.
+    each = interjob.Phases(0, 0, 2.5, 5, 1, 0, 0, 8.5, each=((4, 1, 1), (1, 9, 1)))
+    assert interjob.simulate(each, interjob.Batch(20, "pool"), "overlap_all", 2).seconds > 10 * 10 + 10
+
+
+def test_of_equal_modes_the_one_that_calls_least_is_advised():
+    advice = interjob.advise(interjob.Phases(0.1, 0, 4, 4, 0, 0, 0.1, 8.2), interjob.Batch(16, "pool"))
+    assert (advice.best.mode, advice.best.depth) == ("recycled", 2)
 
 
 def test_known_batches():

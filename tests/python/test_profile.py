@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pathlib
 import sqlite3
 
 import histories
@@ -62,6 +63,20 @@ def test_ncu(tmp_path):
     assert figures["dram_read_bytes"] == (5e6, "B")
     assert figures["stall_memory_dependency"] == (6.0, "1")  # by cycles: (3 × 2000 + 7 × 6000) / 8000
     assert figures["instructions"] == (8192, "1")
+
+
+def test_ncu_of_an_h200():
+    """saxpy of 2^27 elements three times, in shared-memory tiles: two flops, two loads and one store an element."""
+    seen = profile.read_ncu(pathlib.Path(__file__).parent / "data" / "ncu-2025.3-saxpy-large.csv")
+    figures = {name: value for name, (value, _) in profile.figures(seen).items()}
+    elements = 3 * 2**27
+    assert figures["kernels"] == 3 and figures["registers"] == 31
+    assert figures["flops"] == 2 * elements
+    assert figures["global_load_bytes"] == pytest.approx(8 * elements, rel=1e-3)
+    assert figures["global_store_bytes"] == pytest.approx(4 * elements, rel=1e-3)
+    assert figures["dram_read_bytes"] == pytest.approx(8 * elements, rel=1e-2)
+    assert figures["global_rate"] == pytest.approx(12 * elements / figures["kernel_time"], rel=1e-2)
+    assert 4e12 < figures["global_rate"] < 4.814e12  # below the memory's peak
 
 
 def test_ncu_in_other_units(tmp_path):
@@ -156,6 +171,13 @@ def test_ranks_are_added_up(tmp_path, tool):
 def test_a_profiler_that_left_nothing(tmp_path, tool):
     with pytest.raises(profile.ProfileError, match=f"{tool} left no"):
         profile.read(tool, tmp_path)
+
+
+def test_nsys_without_its_importer(tmp_path):
+    (tmp_path / "rank0").mkdir()
+    (tmp_path / "rank0" / "nsys.qdstrm").write_bytes(b"")
+    with pytest.raises(profile.ProfileError, match="no importer"):
+        profile.read("nsys", tmp_path)
 
 
 def test_an_unknown_profiler(tmp_path):

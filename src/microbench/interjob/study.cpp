@@ -329,7 +329,9 @@ Workload workload(std::string_view jobs) {
       .axis(std::move(force))
       .axis(number_axis("cap", "device memory that jobs may hold at once, in percent of one job's; 0: no limit", 0, 0))
       .axis(choice_axis("room", "a job that finds no room waits for it, or fails", {"wait", "fail"}))
-      .axis(bytes_axis("chunk", "bytes of a chunk; 0: a sixteenth of the largest operand, 64 MiB at most", 0, 0))
+      .axis(bytes_axis("chunk",
+                       "bytes of a chunk; 0: a quarter of the largest operand, under a cap a sixteenth, 64 MiB at most",
+                       0, 0))
       .estimate([](const CaseSpec& spec) {
         const auto n = static_cast<double>(spec.integer("n"));
         return 5.0 * static_cast<double>(spec.integer("jobs")) * (2e-4 + n * n * 4 / 20e9 + 2 * n * n * n / 30e12);
