@@ -192,6 +192,9 @@ def test_environments_are_looked_at(tree, capsys):
     configuration["environments"].append({"name": "gnu"})
     configuration["environments"].append({"name": "gnu", "target_systems": ["*"]})
     put(tree, configuration)
+    assert "is missing" not in check(tree, capsys)[1]  # as in what Spack installs, where nothing is built
+    (tree / "scripts").mkdir()
+    (tree / "scripts/spack-environment").touch()
     status, shown = check(tree, capsys)
     assert status == cli.FOUND
     assert "did you mean 'mpi'?" in shown
