@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 
-from isthmus import records
+from isthmus import Error, records
 
 _NEARLY = 0.1  # a counter that is off by less than this share of what was asked says so much
 _HEADS = {
@@ -118,17 +117,15 @@ def table(cases: list[dict]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: isthmus-bench run 'accounting/*' --record r.jsonl && isthmus accounting r.jsonl"
-    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="record files, or folders of them")
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: no driver made that memory")
 
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.files)
     cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
-    if not asked.emulated:
-        cases = [case for case in cases if not case["emulated"]]
+    cases = records.that_count(cases, emulated=asked.emulated)
     if not cases:
-        print("no record says what counters see: run 'accounting/*'", file=sys.stderr)
-        return 1
+        raise Error("no record says what counters see: run 'accounting/*'")
     print(table(cases))
     return status

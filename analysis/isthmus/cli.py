@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
+import re
 import sys
 
 from isthmus import Error, __version__, records
@@ -30,15 +32,49 @@ COMMANDS = {
 }
 
 PASSED, FOUND, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
+CLOSED_PIPE = 141  # as shells say it of a program that SIGPIPE ended: a gate that nobody read has not passed
 EXIT_CODES = (
     "exit codes: 0 all is well; 1 what the command looks for was found, or a file could not be taken; "
     "2 bad input, nothing was done; 3 too little is known to say"
 )
 
 
-def _parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant."""
+
+    def parse_known_args(self, args=None, namespace=None):
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def _options(self) -> list[str]:
+        """Of this parser and of those below it."""
+        options = list(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                options += [option for below in action.choices.values() for option in below._options()]
+        return options
+
+    def error(self, message):
+        known = self._options()
+        names = [word.partition("=")[0] for word in self._given if re.match("--[a-z]", word)]
+        unknown = [name for name in names if not any(option.startswith(name) for option in known)]
+        choice = re.match(r"argument .*?: invalid choice: '(.*?)' \(choose from (.*)\)$", message, re.DOTALL)
+        if unknown:  # argparse would rather say what else is missing
+            message = f"there is no option {unknown[0]}{_meant(unknown[0], known)}"
+        elif choice:
+            choices = re.findall(r"[\w-]+", choice[2])
+            message = f"there is no '{choice[1]}'{_meant(choice[1], choices) or ': choose from ' + ', '.join(choices)}"
+        raise Error(f"{message} (`{self.prog} --help` says more)")
+
+
+def _meant(word: str, known) -> str:
+    close = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _parser() -> Parser:
     width = max(map(len, COMMANDS))
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="isthmus",
         description="From records to answers.",
         epilog="commands:\n"
@@ -62,27 +98,37 @@ def _load(command: str):
         raise Error(f"{error.name} is not installed; `pip install 'isthmus[analysis]'` brings it") from None
 
 
+def _drop_output() -> None:
+    """What is still to be written goes nowhere, so that Python does not try again at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; what a user did wrong is one sentence on stderr."""
-    asked = _parser().parse_args(arguments)
-    prog = f"isthmus {asked.command}"
+    prog = "isthmus"
     try:
+        asked = _parser().parse_args(arguments)
+        prog = f"isthmus {asked.command}"
         module = _load(asked.command)
-        parser = argparse.ArgumentParser(
-            prog=prog, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        parser = Parser(prog=prog, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(parser)
         if not parser.epilog:
             parser.epilog = EXIT_CODES
         status = module.run(parser.parse_args(asked.arguments))
-        sys.stdout.flush()
+        if sys.stdout:  # which `>&-` closes
+            sys.stdout.flush()
         return status
     except Error as error:
         print(f"{prog}: {records.printable(error)}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # `isthmus table … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PASSED
+        _drop_output()
+        return CLOSED_PIPE
+    except OSError as error:  # what a command did not foresee, as a disk that is full
+        _drop_output()
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"{prog}: {records.printable(where)}{error.strerror or error}", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
         print(f"{prog}: interrupted", file=sys.stderr)
         return 130

@@ -18,7 +18,7 @@ import time
 
 import duckdb
 
-from isthmus import Error, records, store
+from isthmus import Error, records, store, units
 
 _BATCH = 1 << 29  # bytes of raw files that are taken at a time
 
@@ -96,9 +96,14 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     if not root.is_dir():
         raise Error(f"{root}: no such folder")
     folder = pathlib.Path(folder) if folder else root / store.COMPACTED
-    (folder / store.MANIFESTS).mkdir(parents=True, exist_ok=True)
     present = store.compacted(folder)
-    files = {path: os.path.getsize(path) for path in store.find_files(root)}
+    files = {path: os.path.getsize(path) for path in records.find_files(root)}
+    if not files and not present:
+        raise Error(f"{root}: {records.NO_RECORD}")
+    try:
+        (folder / store.MANIFESTS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Error(f"{folder}: {error.strerror}") from None
     done = present.files if present else {}
     new = {path: size for path, size in files.items() if done.get(os.path.relpath(path, root)) != size}
     result = {"files": 0, "records": 0, "before": len(files) - len(new), "skipped": []}
@@ -135,7 +140,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("folder", metavar="DIR", help="folder with record files")
     parser.add_argument("-o", "--output", metavar="DIR", help="another place for the table than DIR/compacted")
     parser.add_argument(
-        "--processes", type=int, metavar="N", help="that check files (default: one per core, 8 at most)"
+        "--processes", type=units.count, metavar="N", help="that check files (default: one per core, 8 at most)"
     )
 
 

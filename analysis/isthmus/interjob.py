@@ -23,7 +23,7 @@ import math
 import pathlib
 import statistics
 
-from isthmus import Error, records
+from isthmus import Error, records, units
 
 FAMILY = "interjob/"
 MODES = ("overlap_alloc", "overlap_all", "recycled")
@@ -232,8 +232,10 @@ class Advice:
 
 
 def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
-    """The mode and the depth that are expected to be fastest, and whether they are worth it. Of equals the one that calls
-    the driver least, at the least depth."""
+    """The mode and the depth that are expected to be fastest, and whether they are worth it.
+
+    Of equals the one that calls the driver least, at the least depth.
+    """
     serial = simulate(phases, batch, "serial", 1)
     best = None
     for mode, depth in itertools.product(sorted(modes, key=MODES.index, reverse=True), sorted(depths)):
@@ -554,16 +556,6 @@ def svg(case: dict, modes: list[str]) -> str:
 
 # --- the command --------------------------------------------------------------------------------------
 
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
-
-
-def parse_amount(text: str) -> float:
-    """A number, with KiB, MiB or GiB as its unit or none. Raises ValueError."""
-    for unit, scale in _UNITS.items():
-        if unit and text.endswith(unit):
-            return float(text.removesuffix(unit)) * scale
-    return float(text)
-
 
 def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
     """`in=64MiB out=0 flops=1e9 jobs=16 …` as a batch and what its jobs move. Raises ValueError."""
@@ -573,9 +565,7 @@ def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
         key, _, value = word.partition("=")
         try:
             if key in given:
-                given[key] = parse_amount(value)
-                if not (math.isfinite(given[key]) and given[key] >= 0):
-                    raise ValueError
+                given[key] = units.amount(value)
             elif key in ("jobs", "threads"):
                 batch = dataclasses.replace(batch, **{key: int(value)})
                 if int(value) < 1:
@@ -604,7 +594,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.records)
-    cases = [case for case in of_study(cases) if asked.emulated or not case["emulated"]]
+    cases = records.that_count(of_study(cases), emulated=asked.emulated)
     if not cases:
         raise Error("no measured interjob/* record of a real device in these files; --emulated takes the others")
     try:
@@ -613,7 +603,10 @@ def run(asked: argparse.Namespace) -> int:
             modes = asked.mode or [mode for mode in ("serial", *MODES) if f"{mode}_timeline" in notes]
             if not modes:
                 raise Error(f"{label(cases[0])} has no timeline")
-            pathlib.Path(asked.timeline).write_text(svg(cases[0], modes), encoding="utf-8")
+            try:
+                pathlib.Path(asked.timeline).write_text(svg(cases[0], modes), encoding="utf-8")
+            except OSError as error:
+                raise Error(f"{asked.timeline}: {error.strerror}") from None
         elif asked.job:
             batch, given = _declaration(asked.job)
             phases = declared(cases, batch, given["in"], given["out"], given["flops"])
@@ -624,6 +617,6 @@ def run(asked: argparse.Namespace) -> int:
                     print(sentence(label(case), advise(phases_of(case), batch_of(case))))
             print()
             print(table_of_errors(cases))
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise Error(str(error)) from None
     return status

@@ -12,9 +12,8 @@ import dataclasses
 import itertools
 import math
 import statistics
-import sys
 
-from isthmus import matrix, records
+from isthmus import Error, matrix, records
 from isthmus.table import quantity
 
 _FLAT = 1.15  # growth of the latency from one size to the next twice as large that is still one level
@@ -143,16 +142,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "example: isthmus-bench run latency/malloc-cpu/chase --size-sweep --set pages=huge --record r.jsonl && "
         "isthmus levels r.jsonl"
     )
-    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="record files, or folders of them")
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
 
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.files)
-    if not asked.emulated:
-        cases = [case for case in cases if not case["emulated"]]
+    cases = records.that_count(cases, emulated=asked.emulated)
     if not curves(cases):
-        print("no record has a latency of a chain in memory: run latency/*/chase --size-sweep", file=sys.stderr)
-        return 1
+        raise Error("no record has a latency of a chain in memory: run latency/*/chase --size-sweep")
     print(table(cases))
     return status

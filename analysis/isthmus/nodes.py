@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 import sys
 from statistics import NormalDist
 
 import numpy as np
 
-from isthmus import cli, records, regress, series, statistics, store, table
+from isthmus import cli, records, regress, series, statistics, store, table, units
 
 FLOOR = 0.03
 GROSS, GROSS_Z = 0.20, 5.0
@@ -102,7 +101,7 @@ def outliers(opened: store.Store, *, floor: float = FLOOR) -> tuple[list[Reason]
 def names(reasons: list[Reason]) -> list[str]:
     """Names of the nodes as a scheduler's command takes them; what is no host's name is left out, aloud."""
     found = sorted({reason.node for reason in reasons})
-    good = [name for name in found if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name)]
+    good = [name for name in found if records.is_node_name(name)]
     for name in set(found) - set(good):
         print(f"{records.printable(name)!r} is no name for a scheduler; left out of the list", file=sys.stderr)
     return good
@@ -136,11 +135,13 @@ def text(reasons: list[Reason], nodes: int, metrics: int) -> str:
 def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus nodes results --workload 'transfer/*'\n"
-        "  scontrol update state=drain reason=isthmus nodename=$(isthmus nodes results --list)\n\n"
+        "  isthmus nodes results --list | xargs -r -I{} scontrol update state=drain reason=isthmus nodename={}\n\n"
         "exit codes: 0 no outlier; 1 some; 2 bad input; 3 no series has as many as 4 equal nodes or GPUs"
     )
     store.add_arguments(parser)
-    parser.add_argument("--floor", type=float, default=FLOOR, metavar="SHARE", help="smallest difference told (0.03)")
+    parser.add_argument(
+        "--floor", type=units.share, default=FLOOR, metavar="SHARE", help="smallest that is told (0.03)"
+    )
     parser.add_argument("--list", action="store_true", help="only the nodes' names, separated by commas")
 
 
@@ -148,7 +149,8 @@ def run(asked) -> int:
     with store.from_arguments(asked, wanted=regress.WANTED) as opened:
         reasons, nodes, metrics = outliers(opened, floor=asked.floor)
     if asked.list:
-        print(",".join(names(reasons)))
+        if found := names(reasons):  # nothing, not an empty line: a command must not be given an empty name
+            print(",".join(found))
     else:
         print(text(reasons, nodes, metrics))
     if not metrics:

@@ -11,7 +11,7 @@ import json
 import math
 import pathlib
 
-from isthmus import Error, cli, regress, series, statistics, store
+from isthmus import Error, cli, regress, series, statistics, store, units
 
 FEWEST = 5  # jobs of one node below which the noise is a guess
 
@@ -103,15 +103,13 @@ def add_arguments(parser) -> None:
     parser.epilog = "example: isthmus noise results --from driver=570 -o noise.json"
     store.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,… or a day or FROM..TO")
-    parser.add_argument("--step", type=float, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
-    parser.add_argument("--metrics", type=int, metavar="N", help="of a session (default: as many as there are)")
+    parser.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    parser.add_argument("--metrics", type=units.count, metavar="N", help="of a session (default: as many as there are)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write what regress and trial take as --noise")
     parser.add_argument("--all", action="store_true", help="show every series")
 
 
 def run(asked) -> int:
-    if not asked.step > 0:
-        raise Error(f"--step {asked.step} is no step; 0.03 means 3%")
     condition = series.condition(asked.a) if asked.a else "true"
     with store.from_arguments(asked, wanted=(*regress.WANTED, "mad")) as opened:
         found = measure(opened, condition=condition, step=asked.step, metrics=asked.metrics)

@@ -31,8 +31,8 @@ import math
 import pathlib
 import statistics
 
-from isthmus import Error, records, store
-from isthmus.interjob import duration, parse_amount
+from isthmus import Error, records, units
+from isthmus.interjob import duration
 
 STAGINGS = ("none", "direct", "async", "bulk")
 PHASES = ("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free")
@@ -527,9 +527,9 @@ def declared(words: list[str]) -> Footprint:
             random = value == "random"
             continue
         try:
-            amount = parse_amount(str(value))
-            if key not in _KEYS or key in given or not (math.isfinite(amount) and amount >= 0):
+            if key not in _KEYS or key in given:
                 raise ValueError
+            amount = units.amount(str(value))
         except ValueError:
             shown = records.printable(records.shorten(f"{key}={value}", 60))
             raise Error(
@@ -645,12 +645,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    paths = [file for path in asked.records for file in store.find_files(path)]
-    cases, status = records.read_files(paths)
-    cases = [
-        case for case in cases if (asked.emulated or not case["emulated"]) and not case["profiler"]
-        and len(case["devices"]) == 1
-    ]  # fmt: skip
+    cases, status = records.read_files(asked.records)
+    cases = records.that_count(cases, emulated=asked.emulated)
+    cases = [case for case in cases if not case["profiler"] and len(case["devices"]) == 1]
     machine = Machine(cases)
     found = check(cases)
     if asked.check:

@@ -11,12 +11,20 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import sys
 import zlib
 
 from isthmus import Error
 
 SCHEMA = "isthmus.record/1"
+
+NO_RECORD = "no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
+MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
+
+# Warnings that spoil a whole record where they name no samples: its figures are invalid, not slow.
+FOREIGN = "foreign_processes"
+SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node", FOREIGN)
 
 
 class RecordError(Error):
@@ -76,6 +84,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))
 
 
+def is_node_name(text: str) -> bool:
+    """Whether a scheduler's command takes this for one node: it is no option, list or pattern."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) is not None
+
+
 def problem(record) -> str | None:
     """Why `record` (parsed JSON) is no valid record, in one sentence, or None."""
     if not isinstance(record, dict):
@@ -124,21 +137,73 @@ def iterate(path):
         raise RecordError(f"{path}: {error.strerror or error}") from None
 
 
+def find_files(path) -> list[str]:
+    """Record files of a folder and its folders, in order; a file given by name is taken whatever it is called."""
+    path = pathlib.Path(path)
+    if path.is_file():
+        return [str(path)]
+    if not path.is_dir():
+        raise Error(f"{path}: no such file or folder")
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not (pathlib.Path(folder) / name / MANIFESTS).is_dir())
+        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))]
+    return found
+
+
 def read(path) -> list[dict]:
     """All records of a file, in its order. Raises RecordError for a file, or the first line, that cannot be taken."""
     return list(iterate(path))
 
 
 def read_files(paths) -> tuple[list[dict], int]:
-    """Records of several files for a command, and its exit code: a file that cannot be taken is named on stderr."""
-    cases, status = [], 0
+    """Records of files and folders for a command, and its exit code: what cannot be taken is named on stderr.
+
+    Raises Error where that leaves no record.
+    """
+    cases, errors = [], []
     for path in paths:
-        try:
-            cases += read(path)
-        except RecordError as error:
-            print(error, file=sys.stderr)
-            status = 1
-    return cases, status
+        for file in find_files(path):
+            try:
+                cases += read(file)
+            except RecordError as error:
+                errors.append(error)
+    if not cases and len(errors) == 1:
+        raise errors[0]
+    if not cases:
+        what = f"none of {len(errors)} files can be taken (the first, {errors[0]})" if errors else NO_RECORD
+        raise Error(f"{', '.join(map(str, paths))}: {what}")
+    for error in errors:
+        print(printable(error), file=sys.stderr)
+    return cases, 1 if errors else 0
+
+
+def spoiling(record: dict) -> list[dict]:
+    """The record's warnings that make all of its figures invalid; analysis/isthmus/store.py has the same as SQL.
+
+    Ranks see each other's processes on the device, so there a foreign process says nothing.
+    """
+    return [
+        warning
+        for warning in record["warnings"]
+        if warning["samples"] is None
+        and warning["code"] in SPOILING
+        and (warning["code"] != FOREIGN or "ranks" not in record)
+    ]
+
+
+def say_spoilt(number: int) -> None:
+    if number:
+        what = "1 record is" if number == 1 else f"{number} records are"
+        print(f"{what} spoilt and left out: see the warnings", file=sys.stderr)
+
+
+def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:
+    """Without the emulated, unless they are asked for, and without those that are spoilt, whose number is told."""
+    cases = [case for case in cases if emulated or not case["emulated"]]
+    good = [case for case in cases if not spoiling(case)]
+    say_spoilt(len(cases) - len(good))
+    return good
 
 
 def metrics(record: dict) -> dict[str, dict]:

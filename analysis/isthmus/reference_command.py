@@ -22,7 +22,7 @@ import sys
 import numpy as np
 import yaml
 
-from isthmus import Error, cli, profile, records, references, regress, series, site_tree, statistics, store
+from isthmus import Error, cli, profile, records, references, regress, series, site_tree, statistics, store, units
 
 FEWEST = 8  # jobs of a reference
 FALSE_ALARMS = 0.1  # of all figures of a night together
@@ -135,7 +135,8 @@ def groups_of(opened: store.Store, condition: str) -> list[dict]:
     )
     systems = sorted({row["system"] for row in rows})
     if len(systems) > 1:
-        raise Error(f"the records are of several systems ({', '.join(systems)}); choose one with --system")
+        names = ", ".join(name or "one without a name" for name in systems)
+        raise Error(f"the records are of several systems ({names}); choose one with --system")
     if any(not row["partition"] for row in rows):
         raise Error("some records name no partition, so nothing can be chosen by it; take those of ReFrame's sessions")
     return [{key: row[key] or "" for key in _KEYS} for row in rows]
@@ -405,8 +406,8 @@ def _own_entries(folder: pathlib.Path) -> list[references.Entry]:
 def update(asked) -> int:
     if asked.write and asked.emulated:
         raise Error("emulated times mean nothing, so they make no references; leave --emulated out")
-    if not (0 < asked.false_alarms <= 10) or asked.runs < 1 or (asked.metrics is not None and asked.metrics < 1):
-        raise Error("--false-alarms is above 0 and at most 10 a night, --runs and --metrics are 1 or more")
+    if not 0 < asked.false_alarms <= 10:
+        raise Error("--false-alarms is above 0 and at most 10 a night")
     folder = site_folder(asked.site) / "references"
     known = {partition["name"] for partition in partitions(folder.parent)}
     condition = series.condition(asked.a) if asked.a else "true"
@@ -558,8 +559,12 @@ def add_arguments(parser) -> None:
                 "--false-alarms", type=float, default=FALSE_ALARMS, metavar="N",
                 help=f"a night, of all figures together ({FALSE_ALARMS})",
             )  # fmt: skip
-            action.add_argument("--metrics", type=int, metavar="N", help="figures of a night (default: those found)")
-            action.add_argument("--runs", type=int, default=1, metavar="N", help="how often a night measures each (1)")
+            action.add_argument(
+                "--metrics", type=units.count, metavar="N", help="figures of a night (default: those found)"
+            )
+            action.add_argument(
+                "--runs", type=units.count, default=1, metavar="N", help="how often a night measures each (1)"
+            )
             action.add_argument("--write", action="store_true", help="apply the diff")
         else:
             action.add_argument("paths", nargs="*", metavar="DIR", help="records whose figures are asked for")

@@ -209,7 +209,8 @@ def _pattern(value, where: str) -> str:
 
 def _entry(item, above, path, where, fingerprints) -> Entry:
     kinds = ("metrics", "shares")
-    if not isinstance(item, dict) or sum(isinstance(item.get(kind), dict) for kind in kinds) != 1:
+    given = [item[kind] for kind in kinds if kind in item] if isinstance(item, dict) else []
+    if len(given) != 1 or not isinstance(given[0], dict):
         raise BadReference(f"{where}: not a mapping with 'metrics'")
     is_share = "shares" in item
     unknown = set(item) - {*SELECTORS, "axes", *kinds, *(_SHARES_ONLY if is_share else ())}

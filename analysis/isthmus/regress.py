@@ -14,7 +14,7 @@ import re
 
 import numpy as np
 
-from isthmus import Error, cli, records, series, statistics, store, table
+from isthmus import Error, cli, records, series, statistics, store, table, units
 
 FLOOR = 0.01  # a smaller change than 1% is of no interest, however sure
 DELTA = 2.5  # standard deviations between jobs: 8 jobs a side show that a change is smaller, and find one of 3
@@ -308,7 +308,7 @@ def _what_there_is(opened: store.Store, asked: str) -> str:
         values = [
             records.printable(row[0])
             for row in opened.sql(
-                f'SELECT DISTINCT "{field}"::VARCHAR FROM measurements WHERE "{field}" IS NOT NULL ORDER BY 1 LIMIT 9'
+                f"SELECT DISTINCT \"{field}\"::VARCHAR AS value FROM measurements WHERE value <> '' ORDER BY 1 LIMIT 9"
             ).fetchall()
         ]
         told.append(f"{field} is {', '.join(values) or 'in no record'}" + (" …" if len(values) == 9 else ""))
@@ -462,7 +462,7 @@ def add_arguments(parser) -> None:
         "--baseline", metavar="NAME", help="side A is this baseline; B, without --to, all jobs after it"
     )
     parser.add_argument("--save-baseline", metavar="NAME", help="only keep the jobs of --from under this name")
-    parser.add_argument("--delta", type=float, metavar="SHARE", help="changes up to this are equivalent, such as 0.02")
+    parser.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent, as 2%%")
     parser.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote: delta is 3 sd of each series")
     parser.add_argument("--all", action="store_true", help="show every series")
     parser.add_argument("--json", metavar="FILE", help="write everything there, too")
@@ -480,8 +480,6 @@ def _sides_asked(asked, folder) -> tuple[str, str]:
 
 
 def run(asked) -> int:
-    if asked.delta is not None and not 0 < asked.delta < 1:
-        raise Error(f"--delta {asked.delta} is no share between 0 and 1; 0.02 means 2%")
     folder = next((path for path in asked.paths if pathlib.Path(path).is_dir()), ".")
     if asked.save_baseline:
         condition = series.condition(asked.a) if asked.a else "true"

@@ -159,7 +159,8 @@ class Site:
             return
         try:
             load_config(str(self.path)).validate()
-        except (ReframeError, ValueError) as error:
+        # It reads some parts before it checks their shape.
+        except (ReframeError, ValueError, TypeError, AttributeError, LookupError) as error:
             self.error("reframe.py", f"ReFrame refuses it: {' '.join(str(error).split())[:300]}")
 
     # --- environments ---
@@ -179,7 +180,9 @@ class Site:
                     known = [*capabilities.PROGRAMMING, *capabilities.BACKENDS]
                     self.unknown(where, word, known, "a feature of an environment that no check asks for")
             spack = environment.get("extras", {}).get("spack_environment")
-            if spack and not (self.root / spack / "spack.yaml").is_file():
+            # What Spack installed has no environments: nothing is built from there.
+            installed = not (self.root / "scripts/spack-environment").is_file()
+            if spack and not installed and not (self.root / spack / "spack.yaml").is_file():
                 self.error(where, f"its Spack environment {spack}/spack.yaml is missing")
         return found
 

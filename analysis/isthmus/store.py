@@ -24,7 +24,7 @@ import duckdb
 from isthmus import Error, records
 
 COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
-MANIFESTS = "manifests"  # in there: what each part is made of
+MANIFESTS = records.MANIFESTS
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
 _THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 
@@ -75,12 +75,10 @@ _READ = {
     "error": "VARCHAR",
 }  # fmt: skip
 
-# Warnings that spoil a whole record even where they name no samples: its figures are invalid, not slow. Ranks see each
-# other's processes on the device, so there a foreign process says nothing.
-SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node")
+# What records.spoiling() says.
 _SPOILT = (
     "len(warnings) > 0 AND len(list_filter(warnings, lambda w: w.samples IS NULL AND "
-    f"(w.code IN {SPOILING} OR (w.code = 'foreign_processes' AND ranks IS NULL)))) > 0"
+    f"w.code IN {records.SPOILING} AND (w.code <> '{records.FOREIGN}' OR ranks IS NULL))) > 0"
 )
 
 
@@ -210,6 +208,7 @@ class Store:
     files: int  # that were read
     skipped: list[Skipped]
     left_out: dict[str, int]  # records that were not asked for: emulated, profiled
+    spoilt: int  # records of which no figure counts, where the column is wanted
     _folder: tempfile.TemporaryDirectory
 
     def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
@@ -326,20 +325,6 @@ CASE WHEN _schema IS NULL THEN 'cut short, or of another program'
 END"""
 
 
-def find_files(path) -> list[str]:
-    """Record files of a folder and its folders, in order; a file given by name is taken whatever it is called."""
-    path = pathlib.Path(path)
-    if path.is_file():
-        return [str(path)]
-    if not path.is_dir():
-        raise Error(f"{path}: no such file or folder")
-    found = []
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not (pathlib.Path(folder) / name / MANIFESTS).is_dir())
-        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))]
-    return found
-
-
 def _alone(connection, path) -> str | None:
     """Why DuckDB cannot read this file at all, or None."""
     try:
@@ -443,12 +428,12 @@ def _sources(path) -> tuple[list[str], list[tuple[Compacted, list[str]]]]:
     """Raw files of a path that no compacted table has as they are now, and the tables with what changed since."""
     path = pathlib.Path(path)
     if not path.is_dir():
-        return find_files(path), []
+        return records.find_files(path), []
     table = compacted(path)
     if table:
         return [], [(table, [])]
     table = compacted(path / COMPACTED)
-    files = find_files(path)
+    files = records.find_files(path)
     if not table:
         return files, []
     raw, changed = [], []
@@ -499,10 +484,11 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         connection.execute(f"CREATE VIEW everything AS {query}")
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
         connection.execute(f"CREATE VIEW measurements AS SELECT * FROM everything WHERE {' AND '.join(kept)}")
-        total, dropped_emulated, dropped_profiled, found = connection.execute(
+        total, dropped_emulated, dropped_profiled, found, spoilt = connection.execute(
             "SELECT count(*) FILTER (metric_index = 0), count(*) FILTER (metric_index = 0 AND emulated), "
             "count(*) FILTER (metric_index = 0 AND NOT emulated AND profiler IS NOT NULL), "
-            f"count(*) FILTER ({' AND '.join(kept)}) FROM everything"
+            f"count(*) FILTER ({' AND '.join(kept)}), count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
+            f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
         ).fetchone()
     except duckdb.Error as error:
         connection.close()
@@ -519,7 +505,7 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         )
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
-    store = Store(connection, len(raw) + sum(len(t.files) for t, _ in tables), skipped, left_out, folder)
+    store = Store(connection, len(raw) + sum(len(t.files) for t, _ in tables), skipped, left_out, spoilt, folder)
     if not found:
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))
@@ -537,9 +523,7 @@ def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skip
         return f"{where}: all {total} records are {kinds}; {options} takes them, but their times mean little"
     if total:
         return f"{where}: none of {total} records is what was asked for"
-    return (
-        f"{where}: no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
-    )
+    return f"{where}: {records.NO_RECORD}"
 
 
 # --- for commands ---
@@ -614,3 +598,4 @@ def say_left_out(store: Store) -> None:
         print(f"{len(store.skipped)} of {store.files} files skipped", file=sys.stderr)
     for kind, count in store.left_out.items():
         print(f"{count} {kind} records left out; --{kind} takes them", file=sys.stderr)
+    records.say_spoilt(store.spoilt)

@@ -118,7 +118,7 @@ def table(cases: list[dict]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="record files, or folders of them")
 
 
 def run(asked: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 plan   says how many jobs on which nodes find which step, and writes DIR: plan.json, plan.tsv (what runs where, in which
        order, drawn at random), trial.sbatch (a Slurm array script) and submit.
-read   compares what DIR/records holds.
+read   compares what DIR/records holds, and says which tasks were lost; submit, once more, runs those alone.
 
 Jobs before the change, then the change, then jobs after it; --control adds jobs after a mere restart of the nodes, so
 that a restart is not taken for the driver. Where a job can choose its side by itself (--setup-before, --setup-after),
@@ -18,7 +18,7 @@ import random
 import re
 import shlex
 
-from isthmus import Error, cli, regress, series, statistics, store
+from isthmus import Error, cli, records, regress, series, statistics, store, units
 
 SIDES = ("before", "control", "after")
 _SCRIPT = """\
@@ -26,24 +26,35 @@ _SCRIPT = """\
 #SBATCH --job-name=isthmus-trial
 #SBATCH --nodes=1
 #SBATCH --exclusive
-# One task of a trial: runs the commands of plan.tsv for this node and array index, in the order drawn there.
-# Submitted by ./submit, which pins each array to its node.
+#SBATCH --no-requeue
+# One task of a trial: runs the commands of plan.tsv for this part, node and task, in the order drawn there.
+# Submitted by ./submit, which pins each array to its node. tasks/ tells of each task when it began and how it ended.
 set -euo pipefail
 trial=@TRIAL@
-group=${1:?which part: one of @GROUPS@; use ./submit}
+part=${1:?which part: one of @PARTS@; use ./submit}
+task=$((${2:?the task that index 0 stands for; use ./submit} + SLURM_ARRAY_TASK_ID))
 node=${SLURMD_NODENAME:-$(hostname -s)}
-line=$(awk -F '\\t' -v group="$group" -v node="$node" -v task="$SLURM_ARRAY_TASK_ID" \\
-  '$1 == group && $2 == node && $3 == task' "$trial/plan.tsv")
+line=$(awk -F '\\t' -v part="$part" -v node="$node" -v task="$task" \\
+  '$1 == part && $2 == node && $3 == task' "$trial/plan.tsv")
 if [[ -z $line ]]; then
-  echo "trial: task $SLURM_ARRAY_TASK_ID of $group on $node is not in $trial/plan.tsv" >&2
+  echo "trial: task $task of $part on $node is not in $trial/plan.tsv" >&2
   exit 2
 fi
+progress=$trial/tasks/$part.$node.$task
+if grep -qs ' ended 0$' "$progress"; then
+  echo "trial: task $task of $part on $node was done before"
+  exit 0
+fi
+echo "$SLURM_JOB_ID began" >>"$progress"
 side=$(cut -f 4 <<<"$line")
 export ISTHMUS_RESULTS=$trial/records/$side
 mkdir -p "$ISTHMUS_RESULTS"
+# What `module` and its like run is not written for -u; what a setup sets is for the commands.
+set +u -a
 case $side in
 @SETUP@
 esac
+set -u +a
 commands=(
 @COMMANDS@
 )
@@ -51,25 +62,54 @@ status=0
 for index in $(cut -f 5 <<<"$line" | tr ',' ' '); do
   bash -c "${commands[index]}" || status=$?
 done
+echo "$SLURM_JOB_ID ended $status" >>"$progress"
 exit "$status"
 """
 _SUBMIT = """\
 #!/usr/bin/env bash
-# Submits one part of the trial: an array per node, its tasks one after the other.
-# Usage: ./submit @GROUPS@ [options for sbatch…]
+# Submits one part of the trial: an array per node, its tasks one after the other. Submitted again, only those tasks run
+# that have not ended with exit code 0.
+# Usage: ./submit @PARTS@ [options for sbatch…]
 set -euo pipefail
 cd @TRIAL@
-group=${1:?which part: one of @GROUPS@}
+part=${1:?which part: one of @PARTS@}
 shift
-nodes=$(awk -F '\\t' -v group="$group" '$1 == group && !seen[$2]++ {print $2}' plan.tsv)
+nodes=$(awk -F '\\t' -v part="$part" '$1 == part && !seen[$2]++ {print $2}' plan.tsv)
 if [[ -z $nodes ]]; then
-  echo "submit: no part $group; choose from: @GROUPS@" >&2
+  echo "submit: no part $part; choose from: @PARTS@" >&2
   exit 2
 fi
-for node in $nodes; do
-  last=$(awk -F '\\t' -v group="$group" -v node="$node" \\
-    '$1 == group && $2 == node {last = $3} END {print last}' plan.tsv)
-  sbatch --nodelist="$node" --array="0-$last%1" "$@" trial.sbatch "$group"
+if ! told=$(scontrol show node "$(paste -sd , <<<"$nodes")"); then # all of them exist, or none gets a job
+  echo "submit: ${told##*$'\n'}" >&2
+  exit 2
+fi
+
+# An index is below MaxArraySize, and an array has max_array_tasks at most; of more tasks a node gets several arrays.
+size=$(scontrol show config | awk '$1 == "MaxArraySize" {size = $3}
+  match($0, /max_array_tasks=[0-9]+/) {most = substr($0, RSTART + 16, RLENGTH - 16)}
+  END {print (most > 0 && most + 0 < size + 0 ? most : size)}')
+if ((size < 1)); then
+  echo "submit: this Slurm has no job arrays (MaxArraySize is 0)" >&2
+  exit 2
+fi
+arrays=()
+last=''
+while read -r node task; do
+  if grep -qs ' ended 0$' "tasks/$part.$node.$task"; then continue; fi
+  first=$((task - task % size))
+  if [[ "$node $first" != "$last" ]]; then
+    last="$node $first"
+    arrays+=("$last ")
+  fi
+  arrays[-1]+=$((task % size)),
+done < <(awk -F '\\t' -v part="$part" '$1 == part {print $2, $3}' plan.tsv)
+if ((${#arrays[@]} == 0)); then
+  echo "submit: all tasks of $part were done before"
+  exit 0
+fi
+for each in "${arrays[@]}"; do
+  read -r node first tasks <<<"$each"
+  sbatch --nodelist="$node" --array="${tasks%,}%1" "$@" trial.sbatch "$part" "$first"
 done
 """
 
@@ -116,10 +156,10 @@ def schedule(nodes: list[str], jobs: int, commands: int, *, control: bool, in_tu
 
 
 def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
-    groups = " | ".join(dict.fromkeys(row[0] for row in rows))
-    setup = "\n".join(f"  {side}) {plan['setup'].get(side) or ':'} ;;" for side in SIDES)
+    parts = " | ".join(dict.fromkeys(row[0] for row in rows))
+    setup = "\n".join(f"  {side})\n    {plan['setup'].get(side) or ':'}\n    ;;" for side in SIDES)
     commands = "\n".join(f"  {shlex.quote(command)}" for command in plan["commands"])
-    words = {"TRIAL": shlex.quote(str(folder.resolve())), "GROUPS": groups, "SETUP": setup, "COMMANDS": commands}
+    words = {"TRIAL": shlex.quote(str(folder.resolve())), "PARTS": parts, "SETUP": setup, "COMMANDS": commands}
 
     def filled(template):
         return re.sub("@([A-Z]+)@", lambda match: words[match[1]], template)
@@ -127,6 +167,7 @@ def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
     try:
         folder.mkdir(parents=True)
         (folder / "records").mkdir()
+        (folder / "tasks").mkdir()
         (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
         (folder / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
         for name, template in (("trial.sbatch", _SCRIPT), ("submit", _SUBMIT)):
@@ -139,11 +180,11 @@ def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
 
 
 def _nodes(text: str) -> list[str]:
-    nodes = text.split(",")
+    nodes = re.split(r"[\s,]+", text.strip())
     for node in nodes:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", node):
+        if not records.is_node_name(node):
             raise Error(
-                f"{node!r} is no node's name; write names with commas between (scontrol show hostnames has them)"
+                f'{node!r} is no node\'s name; write names with commas between, or "$(scontrol show hostnames …)"'
             )
     if len(set(nodes)) < len(nodes):
         raise Error("a node is named twice")
@@ -156,8 +197,6 @@ def make(asked) -> int:
     series.condition(asked.a), series.condition(asked.b)  # refused here rather than after a week of jobs
     if bool(asked.setup_before) != bool(asked.setup_after):
         raise Error("--setup-before and --setup-after go together: a job must be able to choose either side")
-    if not (asked.step > 0 and asked.sd > 0):
-        raise Error("--step and --sd are shares above 0, such as 0.03 and 0.01")
     noise = list(regress.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
     noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
     metrics = asked.metrics or len(noise)
@@ -183,9 +222,8 @@ def make(asked) -> int:
             at = found[min(len(found) - 1, math.ceil(share * len(found)) - 1)]
             print(f"  a step of {at:.1%} or more in {share:.0%} of the metrics")
     parts = list(dict.fromkeys(row[0] for row in rows))
-    print(
-        f"next: {' … '.join(f'{asked.folder}/submit {part}' for part in parts)}, then isthmus trial read {asked.folder}"
-    )
+    quoted = shlex.quote(asked.folder)
+    print(f"next: {' … '.join(f'{quoted}/submit {part}' for part in parts)}, then isthmus trial read {quoted}")
     return cli.PASSED
 
 
@@ -205,20 +243,47 @@ def _plan(folder: pathlib.Path) -> dict:
         raise Error(f"{path}: no plan of a trial ({error})") from None
 
 
-def _check(opened: store.Store, plan: dict, side: str) -> list[str]:
-    """What was planned and is not there, and jobs that ran in another state than planned."""
+def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
+    """Sentences on tasks that began and did not end, and on those that ended with an exit code other than 0."""
+    lost, failed = [], []
+    try:
+        for line in (folder / "plan.tsv").read_text(encoding="utf-8").splitlines():
+            part, node, task, side, _ = line.split("\t")
+            progress = folder / "tasks" / f"{part}.{node}.{task}"
+            if not progress.exists():
+                continue
+            ended = re.search(r"^(\S+) ended (\d+)\n\Z", progress.read_text(encoding="utf-8"), re.MULTILINE)
+            which = f"task {task} of {part} on {node} ({side})"
+            if ended is None:
+                lost.append(f"{which} began and did not end: it still runs, or is lost")
+            elif ended[2] != "0":
+                failed.append(f"{which}, job {ended[1]}, ended with exit code {ended[2]}")
+    except OSError as error:
+        raise Error(f"{error.filename}: {error.strerror}") from None
+    except ValueError:
+        raise Error(f"{folder}: plan.tsv or tasks/ is not as a trial writes it") from None
+    return lost, failed
+
+
+def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], list[str]]:
+    """Sentences on jobs that were planned and have no record, and the sides without any.
+
+    Raises Error where jobs ran in another state than planned.
+    """
     present = dict(
         opened.sql(
             f"SELECT side || ' on ' || node, count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
             "GROUP BY side, node"
         ).fetchall()
     )
-    short = []
-    for name in SIDES:
-        for node in plan["nodes"] if name != "control" or plan["control"] else ():
-            lacking = plan["jobs"] - present.get(f"{name} on {node}", 0)
-            if lacking > 0:
-                short.append(f"{lacking} of {plan['jobs']} jobs {name} on {node} are missing")
+    sentences, empty = [], []
+    for name in SIDES if plan["control"] else ("before", "after"):
+        jobs = {node: present.get(f"{name} on {node}", 0) for node in plan["nodes"]}
+        for node, found in jobs.items():
+            if found < plan["jobs"]:
+                sentences.append(f"{plan['jobs'] - found} of {plan['jobs']} jobs {name} on {node} are missing")
+        if not any(jobs.values()):
+            empty.append(name)
     for name, wanted in (("before", plan["from"]), ("control", plan["from"]), ("after", plan["to"])):
         count = opened.sql(
             f"SELECT count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
@@ -226,16 +291,27 @@ def _check(opened: store.Store, plan: dict, side: str) -> list[str]:
         ).fetchone()[0]
         if count:
             raise Error(f"{count} jobs {name} did not run with {wanted}; move their records out of the trial")
-    return short
+    return sentences, empty
+
+
+_NAMED = 10
+
+
+def _tell(sentences: list[str]) -> None:
+    for sentence in sentences[:_NAMED]:
+        print(f"note: {sentence}")
+    if len(sentences) > _NAMED:
+        print(f"note: … and {len(sentences) - _NAMED} more")
 
 
 def read(asked) -> int:
     """`isthmus trial read`."""
     folder = pathlib.Path(asked.folder)
     plan = _plan(folder)
-    records = folder / "records"
+    lost, failed = _unfinished(folder)
+    kept = folder / "records"
     side = "CASE " + "".join(
-        f"WHEN starts_with(file, {store.literal(f'{records}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "
+        f"WHEN starts_with(file, {store.literal(f'{kept}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "
         for name in SIDES
     )
     side += "END"
@@ -245,23 +321,28 @@ def read(asked) -> int:
         noise = regress.load_noise(asked.noise) if asked.noise else None
         return regress.outcome(opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=asked.delta, noise=noise)
 
-    with store.from_arguments(asked, paths=[records], wanted=(*regress.WANTED, "file")) as opened:
-        short = _check(opened, plan, side)
+    found = None
+    with store.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
+        missing, empty = _missing(opened, plan, side)
         first = "before"
-        if plan["control"]:
+        if plan["control"] and not {"before", "control"} & {*empty}:
             restart = compared("before", "control")
             print(f"restart alone: {restart.verdict}")
             if restart.count("regressed") or restart.count("improved"):
                 print(regress.text(restart, everything=False))
                 print("so the change is compared with the jobs after the restart\n")
                 first = "control"
-        found = compared(first, "after")
-    print(regress.text(found, everything=asked.all))
-    for sentence in short:
-        print(f"note: {sentence}")
-    if short and found.exit_code == cli.PASSED:
-        print("the trial is not complete")
+        if not {first, "after"} & {*empty}:
+            found = compared(first, "after")
+            print(regress.text(found, everything=asked.all))
+    for sentences in (lost, failed, missing):
+        _tell(sentences)
+    if found is None:
+        print(f"nothing to compare yet: no job {' or '.join(empty)} left a record")
         return cli.UNDECIDED
+    if lost or missing:
+        print("the trial is not complete; submit, once more, runs what is lost")
+        return found.exit_code or cli.UNDECIDED
     return found.exit_code
 
 
@@ -272,11 +353,13 @@ def add_arguments(parser) -> None:
     plan.add_argument("--from", dest="a", required=True, metavar="WHAT", help="the state before: FIELD=VALUE,…")
     plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
     plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
-    plan.add_argument("--step", type=float, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    plan.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
     plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
-    plan.add_argument("--sd", type=float, default=0.01, metavar="SHARE", help="between jobs, without --noise (0.01)")
-    plan.add_argument("--metrics", type=int, metavar="N", help="that will be compared (default: as many as in --noise)")
-    plan.add_argument("--jobs", type=int, metavar="N", help="a side and node, instead of what is needed")
+    plan.add_argument("--sd", type=units.share, default=0.01, metavar="SHARE", help="of jobs, without --noise (0.01)")
+    plan.add_argument(
+        "--metrics", type=units.count, metavar="N", help="that will be compared (default: those of --noise)"
+    )
+    plan.add_argument("--jobs", type=units.count, metavar="N", help="a side and node, instead of what is needed")
     plan.add_argument("--control", action="store_true", help="also run after a mere restart of the nodes")
     plan.add_argument("--setup-before", metavar="SH", help="shell line with which a job chooses the state before")
     plan.add_argument("--setup-after", metavar="SH", help="and the state after")
@@ -285,7 +368,7 @@ def add_arguments(parser) -> None:
     plan.set_defaults(do=make)
     reading = parts.add_parser("read", help="the outcome as one verdict")
     reading.add_argument("folder", metavar="DIR")
-    reading.add_argument("--delta", type=float, metavar="SHARE", help="changes up to this are equivalent")
+    reading.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent")
     reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
     reading.add_argument("--all", action="store_true", help="show every series")
     store.add_selection(reading)

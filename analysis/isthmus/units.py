@@ -1,8 +1,42 @@
-"""Prefixes of SI units, for people."""
+"""Amounts and shares as people write and read them."""
 
 from __future__ import annotations
 
+import argparse
+import math
+import re
+
 _PREFIXES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
+
+
+_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def amount(text: str) -> float:
+    """A number of at least 0, of bytes also as 16GiB. Raises ValueError."""
+    unit = next((unit for unit in _BYTES if text.endswith(unit)), "")
+    value = float(text.removesuffix(unit)) * _BYTES.get(unit, 1)
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{text!r} is no amount")
+    return value
+
+
+def share(text: str) -> float:
+    """The type of an option that takes a share above 0 and below 1: 0.03 or 3%."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if 0 < value < 1:
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1; write 0.03 or 3%")
+
+
+def count(text: str) -> int:
+    """The type of an option that takes a number of things: 1 or more."""
+    if not re.fullmatch("[0-9]{1,9}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+    return int(text)
 
 
 def prefix_of(value: float) -> tuple[float, str]:

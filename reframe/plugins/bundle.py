@@ -177,7 +177,6 @@ class Bundle(IsthmusCheck):
         code = self._exit_code()
         if code != 0 and (end := jobs.abnormal_end(self.job)):
             raise SanityError(f"{end} after the last check")
-        self._judge_company()
         if len(skips) == len(self.members):
             self.skip(f"all {len(skips)} checks: {skips[0]}")
         if bounds:

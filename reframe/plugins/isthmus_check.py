@@ -44,6 +44,12 @@ EXIT_CODE = "exit_code"
 # A figure may pass its physical limit by the error of a clock, not by more: then the figure or the limit is wrong.
 LIMIT_SLACK = 1.05
 
+# Warnings of others' work beside a measurement, and what can be done.
+_COMPANY = {
+    "shared_node": ": have {} ask for nodes of its own (access: --exclusive), or state shared_nodes in its extras",
+    records.FOREIGN: ": end them, or state shared_nodes in the extras of {}",
+}
+
 _kept = []  # record files of this session
 _umask = os.umask(0)
 os.umask(_umask)
@@ -345,15 +351,6 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
             raise SanityError(jobs.unnoted_end(self.job, self.stagedir)) from None
 
 
-def numbers(ranges: str) -> set[int]:
-    """{0, 1, 2, 8} of "0-2,8"."""
-    found = set()
-    for part in filter(None, ranges.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
-
-
 # --- the base class ----------------------------------------------------------------------------------
 
 
@@ -475,7 +472,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         if code != 0:
             code = jobs.exit_code_in_words(code)
             raise SanityError(f"isthmus-bench ended with exit code {code}; see {self.stderr} in {self.stagedir}")
-        self._judge_company()
+        for case in itertools.chain.from_iterable(points.values()):
+            self._judge_spoilt(case)
         self._publish(self._without_skips(points))
         return True
 
@@ -574,35 +572,20 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 end = f"; isthmus-bench ended with exit code {code}" if code else ""
                 raise SanityError(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
 
-    def _judge_company(self):
-        """Figures that other jobs had a part in are no figures of the node."""
-        others, where = jobs.others(self.stagedir), self.current_partition
-        if others and not site_setting(where, "shared_nodes", False):
-            raise SanityError(
-                f"other jobs ran on the node ({', '.join(others)}), which spoils what was measured: have "
-                f"{where.fullname} ask for nodes of its own (access: --exclusive), or state shared_nodes in its extras"
-            )
-
-    def _judge_grant(self, case):
-        """A scheduler that grants fewer GPUs than were asked for leaves the rest unmeasured."""
-        wanted = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)
-        granted = (case["run"].get("allocation") or {}).get("gpus")
-        if granted is not None and granted < wanted:
-            raise SanityError(f"the job was granted {granted} GPUs on {case['run']['node']}, {wanted} were asked for")
-
-    def _judge_ranks(self, case):
-        """Each rank has a GPU and cores of its own: two on one measure each other."""
-        taken = {}
-        for number, rank in enumerate(case.get("ranks", {}).get("each", [])):
-            gpu = None if case["emulated"] or self.is_native(case) else rank["device"]
-            for what, mine in (("GPU", {gpu} - {None}), ("processor", numbers(rank.get("cpus") or ""))):
-                theirs = taken.setdefault((rank["node"], what), {})
-                for one in sorted(mine & set(theirs)):
-                    raise SanityError(
-                        f"ranks {theirs[one]} and {number} are both bound to {what} {one} of {rank['node']}: have the "
-                        "launcher give each its own"
-                    )
-                theirs.update(dict.fromkeys(mine, number))
+    def _judge_spoilt(self, case):
+        """Figures that no comparison takes are not green, unless the site states that it is so."""
+        where = self.current_partition
+        stated = {"pcie_downtrained"} if site_setting(where, "pcie") else set()
+        if site_setting(where, "shared_nodes", False):
+            stated |= set(_COMPANY)
+        # One that was gone after the case may be the job's own program before, whose memory the driver still freed:
+        # the record is of no use, the node is sound.
+        if not any((device.get("state_after") or {}).get("foreign_processes") for device in case["devices"]):
+            stated.add(records.FOREIGN)
+        for warning in records.spoiling(case):
+            if warning["code"] not in stated:
+                mend = _COMPANY.get(warning["code"], "").format(where.fullname)
+                raise SanityError(f"{warning['message']}, which spoils what was measured{mend}")
 
     def _judge_case(self, case):
         for field, asked in self.settled().items():
@@ -613,8 +596,11 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             raise SanityError(f"the record is of {ranks} ranks, {self.num_tasks} were started")
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
-        self._judge_grant(case)
-        self._judge_ranks(case)
+        gpus = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)
+        on_gpus = not (case["emulated"] or self.is_native(case))
+        for why in (jobs.short_grant(case, gpus), jobs.crowded_ranks(case, on_gpus=on_gpus)):
+            if why:
+                raise SanityError(why)
         self._judge_device(case)
         if case["skipped"]:
             return

@@ -1,4 +1,4 @@
-"""What a scheduler says of a job: how it ended, what it was granted, with whom it shared its nodes.
+"""What a scheduler says of a job: how it ended, what it was granted, with whom it shared its nodes, where ranks ran.
 
 docs/slurm.md has the table of what a session shows in each case.
 """
@@ -55,6 +55,39 @@ def others(stagedir) -> list[str]:
         return sorted(set((pathlib.Path(stagedir) / OTHER_JOBS).read_text().split()))
     except OSError:
         return []
+
+
+def short_grant(case: dict, wanted: int) -> str | None:
+    """Why the job's GPUs are too few: those that it was not granted stay unmeasured."""
+    granted = (case["run"].get("allocation") or {}).get("gpus")
+    if granted is None or granted >= wanted:
+        return None
+    return f"the job was granted {granted} GPUs on {case['run']['node']}, {wanted} were asked for"
+
+
+def crowded_ranks(case: dict, *, on_gpus: bool) -> str | None:
+    """Which two ranks have no GPU (where they need one) or no processor of their own, and so measure each other."""
+    taken = {}
+    for number, rank in enumerate(case.get("ranks", {}).get("each", [])):
+        gpus = {rank["device"]} - {None} if on_gpus else set()
+        for what, mine in (("GPU", gpus), ("processor", numbers(rank.get("cpus") or ""))):
+            theirs = taken.setdefault((rank["node"], what), {})
+            for one in sorted(mine & set(theirs)):
+                return (
+                    f"ranks {theirs[one]} and {number} are both bound to {what} {one} of {rank['node']}: have the "
+                    "launcher give each its own"
+                )
+            theirs.update(dict.fromkeys(mine, number))
+    return None
+
+
+def numbers(ranges: str) -> set[int]:
+    """{0, 1, 2, 8} of "0-2,8"."""
+    found = set()
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
 
 
 def abnormal_end(job) -> str | None:

@@ -31,6 +31,19 @@ def environment_of(environ, system: str) -> pathlib.Path:
     return folder if (folder / "spack.yaml").is_file() else ROOT / "environments/generic"
 
 
+def may_use_mpi(environment: pathlib.Path) -> bool:
+    """Whether Spack is told of an MPI; without packages.yaml the user's own Spack configuration has what is installed.
+
+    Else Spack would build one, which the site's launcher does not know. The checks of several ranks then are skipped,
+    for the program says that it has no MPI.
+    """
+    try:
+        packages = yaml.safe_load((environment / "packages.yaml").read_text(encoding="utf-8"))["packages"]
+    except FileNotFoundError:
+        return True
+    return "mpi" in packages
+
+
 def _has(spec: str, variant: str) -> bool:
     return re.search(rf"\+{variant}\b", spec) is not None
 
@@ -76,7 +89,8 @@ def prepare(build, backend: str | None, architectures: list[str]):
         raise ReframeError("build_with is spack, but no spack command is on PATH: source its share/spack/setup-env.sh")
     environment = environment_of(build.current_environ, build.current_system.name)
     specs = yaml.safe_load((environment / "spack.yaml").read_text(encoding="utf-8"))["spack"]["specs"]
-    spec = spec_for(specs, backend, architectures, "mpi" in build.current_environ.features)
+    mpi = "mpi" in build.current_environ.features and may_use_mpi(environment)
+    spec = spec_for(specs, backend, architectures, mpi)
     copy = f"{COPY}/environments/{environment.name}"
     build.prebuild_cmds = [
         f"{ROOT}/scripts/spack-environment {environment.name} {COPY}",

@@ -18,9 +18,9 @@ using Clock = std::chrono::steady_clock;
 
 /// Predictions are no better than this: what gains less is left alone.
 constexpr double kWorth = 0.9;
-/// How many times as long a call of the driver takes when threads are at it all the time: with this, of 236 batches on
-/// one NVIDIA H200 host that were overlapped by force, 1 was slower than serial among those that would have been chosen
-/// (0.97), and with 1.0 it was 16 (analysis/data/h200/interjob.jsonl.gz).
+/// How many times as long a call of the driver takes when threads are at it all the time: with this, of 369 batches on
+/// one NVIDIA H200 host that were overlapped by force, 188 would have been chosen, none slower than serial; with 1.0 it
+/// would have been 221, and 15 slower (analysis/data/h200/interjob.jsonl.gz).
 constexpr double kContended = 1.7;
 /// What was measured may be a little off too.
 constexpr double kSeenWorth = 0.98;

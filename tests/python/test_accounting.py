@@ -93,7 +93,7 @@ def test_several_records_of_one_are_summed_up(tmp_path):
 def test_emulated_and_unrelated_records_are_left_out_with_a_sentence(tmp_path):
     path = write(tmp_path / "r.jsonl", [OF_DEVICE | {"emulated": True}])
     refused = run(path)
-    assert refused.returncode == 1 and "accounting/*" in refused.stderr
+    assert refused.returncode == 2 and "accounting/*" in refused.stderr
     assert run("--emulated", path).returncode == 0
     unrelated = write(tmp_path / "other.jsonl", [fake_bench.record("microbench/saxpy", "pm", "tiny", "emulator")])
-    assert run("--emulated", unrelated).returncode == 1
+    assert run("--emulated", unrelated).returncode == 2

@@ -1,14 +1,17 @@
 """The command `isthmus`: one way in, one sentence for what went wrong."""
 
+import itertools
+import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
 import pytest
 
 import isthmus
-from isthmus import cli
+from isthmus import cli, records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "analysis/data/h200/medium.jsonl"
@@ -42,26 +45,152 @@ def test_version():
     assert run("--version").stdout == f"isthmus {isthmus.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["table"], ["table", "--no-such-option", "x"]])
-def test_wrong_use_is_bad_input(arguments):
-    refused = run(*arguments)
-    assert refused.returncode == cli.BAD_INPUT
-    assert "usage: isthmus" in refused.stderr and "Traceback" not in refused.stderr
+def refused(arguments, capsys, code=cli.BAD_INPUT):
+    """The one sentence with which a command line is refused."""
+    assert cli.main([str(word) for word in arguments]) == code
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("isthmus") and said.err.count("\n") == 1, said
+    return said.err
 
 
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
-    refused = run("table", tmp_path / "none.jsonl")
-    assert refused.returncode == 1
-    assert refused.stderr.strip().endswith("No such file or directory") and refused.stderr.count("\n") == 1
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ([], "isthmus: the following arguments are required: COMMAND"),
+        (["regres"], "isthmus: there is no 'regres'; did you mean regress? (`isthmus --help` says more)"),
+        (["xyz"], "isthmus: there is no 'xyz': choose from compact, regress, noise"),
+        (["--bogus"], "isthmus: there is no option --bogus"),
+        (["table"], "isthmus table: the following arguments are required: FILE"),
+        (["regress", "--form", "driver=570"], "there is no option --form; did you mean --from?"),
+        (["regress", "x", "--from"], "isthmus regress: argument --from: expected one argument"),
+        (["regress", "x", "--delta", "3"], "'3' is no share between 0 and 1; write 0.03 or 3%"),
+        (["trial", "pln"], "isthmus trial: there is no 'pln'; did you mean plan?"),
+        (["trial", "read", "x", "--dleta=3%"], "there is no option --dleta; did you mean --delta?"),
+        (["trial", "plan", "--form=x"], "did you mean --from? (`isthmus trial plan --help` says more)"),
+        (["compact", "x", "--processes", "0"], "'0' is no number of 1 or more"),
+        (["profile", "nsis", "x"], "there is no 'nsis'; did you mean nsys?"),
+        (["\x1b[31m"], "there is no '\\x1b[31m'"),
+    ],
+)
+def test_wrong_use_is_one_sentence_that_names_what_was_meant(arguments, sentence, capsys):
+    assert sentence in refused(arguments, capsys)
 
 
-def test_a_closed_pipe_is_no_error():
-    command = f"{sys.executable} -m isthmus table {EXAMPLE} | head -n 1"
-    shown = subprocess.run(
-        command, shell=True, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "analysis")},
-    )  # fmt: skip
-    assert shown.stderr == ""
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_a_misspelt_option_is_told_by_every_command(command, capsys):
+    assert "there is no option --no-such-option" in refused([command, "--no-such-option"], capsys)
+
+
+TAKE_RECORDS = [
+    ["regress", "--from=driver=1", "--to=driver=2"], ["noise"], ["drift"], ["nodes"], ["compare"],
+    ["score", "--reference=x", f"--weights={ROOT}/weights.toml"], ["report"], ["table"], ["levels"], ["accounting"],
+    ["advise", "interjob"], ["advise", "placement", "--check"], ["references", "update", "--site=example-slurm"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", TAKE_RECORDS, ids=lambda words: "-".join(words[:2]))
+@pytest.mark.parametrize(
+    "name, contents", [("none", None), ("empty.jsonl", b""), ("text.jsonl", b"text\n"), ("binary.jsonl", b"\0\xff\n")]
+)
+def test_a_folder_without_a_record_is_one_sentence(command, name, contents, tmp_path, capsys):
+    if contents is not None:
+        (tmp_path / name).write_bytes(contents)
+    weights = tmp_path / "weights.toml"
+    weights.write_text('[metrics]\n"x y" = 1\n')
+    words = [f"--weights={weights}" if word.startswith("--weights") else word for word in command]
+    assert str(tmp_path) in refused([*words, tmp_path], capsys)
+
+
+def test_compacting_no_record(tmp_path, capsys):
+    assert str(tmp_path) in refused(["compact", tmp_path], capsys)
+    (tmp_path / "empty.jsonl").touch()  # of a job that ended early
+    assert cli.main(["compact", str(tmp_path)]) == 0
+    (tmp_path / "text.jsonl").write_text("text\n")
+    assert cli.main(["compact", str(tmp_path)]) == 1
+    assert "text.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "-o", "{}/x"],
+        ["compact", "-o", "{}/x"],
+        ["regress", "--from=2026-01-01..2026-11-21T12:00", "--to=2026-11-21T12:00..", "--json", "{}/x"],
+        ["noise", "-o", "{}/x"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_output_that_cannot_be_written_is_one_sentence(arguments, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    where = EXAMPLE.parent if arguments[0] in ("noise", "regress") else EXAMPLE
+    if arguments[0] == "compact":
+        (tmp_path / "records").mkdir()
+        where = tmp_path / "records"
+        (where / EXAMPLE.name).write_bytes(EXAMPLE.read_bytes())
+    words = [word.format(tmp_path / "file") for word in arguments]
+    assert cli.main([*words, str(where)]) == cli.BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1] == f"isthmus {words[0]}: {tmp_path}/file/x: Not a directory"
+
+
+@pytest.mark.parametrize(
+    "command, name",
+    [
+        (["levels"], "latency.jsonl.gz"),
+        (["accounting"], "accounting.jsonl.gz"),
+        (["advise", "interjob"], "interjob.jsonl.gz"),
+        (["advise", "placement", "--program", "in=1GiB", "flops=1e9"], "medium.jsonl"),
+    ],
+    ids=lambda words: words[-1] if isinstance(words, str) else words[0],
+)
+def test_spoilt_records_make_no_table_and_no_advice(command, name, tmp_path, capsys):
+    cases = list(itertools.islice(records.iterate(EXAMPLE.with_name(name)), 40))
+    for case in cases:
+        case["warnings"] = [{"code": "foreign_processes", "message": "others", "samples": None}]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    topic = command[:2] if command[0] == "advise" else command[:1]
+    assert cli.main([*topic, str(tmp_path / "r.jsonl"), *command[len(topic) :]]) == cli.BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == "" and "spoilt and left out: see the warnings" in said.err
+
+
+def test_tables_are_made_of_folders_too(tmp_path, capsys):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / EXAMPLE.name).write_bytes(EXAMPLE.read_bytes())
+    assert cli.main(["table", str(tmp_path)]) == 0
+    assert "vector_seq" in capsys.readouterr().out
+    (tmp_path / "wrong.jsonl").write_text("text\n")
+    assert cli.main(["table", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "vector_seq" in said.out and "wrong.jsonl:1: no JSON" in said.err
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path, capsys):
+    assert "none.jsonl: no such file or folder" in refused(["table", tmp_path / "none.jsonl"], capsys)
+
+
+def piped(command):
+    """Exit code and stderr of a command line of which `isthmus` is the first part."""
+    line = f"set -o pipefail; {shlex.quote(sys.executable)} -m isthmus {command}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
+    done = subprocess.run(["bash", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          env=environment, check=False)  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def test_a_closed_pipe_is_silent_and_passes_no_gate():
+    assert piped(f"table {EXAMPLE} | exec 0<&-") == (cli.CLOSED_PIPE, "")
+    assert piped(f"table {EXAMPLE} | head -n 1")[1] == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_one_sentence():
+    assert piped(f"table {EXAMPLE} >/dev/full") == (cli.BAD_INPUT, "isthmus table: No space left on device\n")
+
+
+def test_closed_output_is_no_traceback():
+    code, said = piped(f"table {EXAMPLE} >&-")
+    assert code == 0 and said == ""
 
 
 def test_records_are_read_and_judged_without_numpy_and_duckdb(tmp_path):

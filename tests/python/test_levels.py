@@ -142,5 +142,5 @@ def test_emulated_and_unrelated_records_are_left_out_with_a_sentence(tmp_path):
     cases = [record("latency/gpu0-gpu0/chase", size, 1e-9, emulated=True) for size in (KI, 2 * KI)]
     path.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
     refused = run(path)
-    assert refused.returncode == 1 and "--size-sweep" in refused.stderr
+    assert refused.returncode == 2 and "--size-sweep" in refused.stderr
     assert run("--emulated", path).returncode == 0

@@ -274,7 +274,7 @@ def test_table_names_a_file_that_cannot_be_read(tmp_path):
         [sys.executable, "-m", "isthmus", "table", path],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "analysis")},
     )  # fmt: skip
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "cut short" in result.stderr
 
 

@@ -161,6 +161,7 @@ TREES = st.recursive(
 
 
 @hypothesis.given(TREES)
+@hypothesis.example([{"metrics": None, "shares": {}}])
 @hypothesis.settings(deadline=None, max_examples=300)
 def test_any_tree_is_taken_or_refused(tmp_path_factory, tree):
     path = tmp_path_factory.getbasetemp() / "tree.yaml"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from histories import History, jobs_of, medians, record, tell, write
 
-from isthmus import cli, regress, series, store
+from isthmus import cli, records, regress, series, store
 
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
 
@@ -145,17 +145,19 @@ def test_a_reboot_is_named_unless_there_is_a_control(tmp_path, before, after, sa
     assert (said in notes) if said else notes == ""
 
 
-def test_spoilt_samples_are_invalid_not_slow_and_their_rate_is_compared(tmp_path):
+@pytest.mark.parametrize("code", records.SPOILING)
+def test_spoilt_samples_are_invalid_not_slow_and_their_rate_is_compared(tmp_path, capsys, code):
     """B throttles in every job and is 20% slower while it does: no slower time, but a worse machine."""
     cases = jobs_of(History(), 1, 8)
     for case in cases[8:]:
         slow = json.loads(json.dumps(case))
         slow["metrics"][0]["median"] *= 1.2
-        slow["warnings"] = [{"code": "throttled", "message": "hot", "samples": None}]
+        slow["warnings"] = [{"code": code, "message": "hot", "samples": None}]
         cases.append(slow)
-    code, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    status, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     assert results[TIME]["verdict"] == "equivalent"
-    assert results["machine invalid_samples"]["verdict"] == "regressed" and code == 1
+    assert results["machine invalid_samples"]["verdict"] == "regressed" and status == 1
+    assert "8 records are spoilt and left out" in capsys.readouterr().err
 
 
 def test_a_series_that_is_gone_is_not_passed_over(tmp_path):
@@ -288,7 +290,7 @@ def test_a_baseline_keeps_its_jobs(tmp_path, capsys):
         (["--from", "uvm.x'y=1", "--to", "driver=580"], "no name of a module parameter"),
         (["--from", "2026-99-01", "--to", "driver=580"], "is no date"),
         (["--baseline", "../../etc/passwd"], "no name for a baseline"),
-        ([*SIDES, "--delta", "3"], "no share between 0 and 1"),
+        ([*SIDES, "--delta", "3"], "is no share between 0 and 1; write 0.03 or 3%"),
         ([*SIDES, "--noise", "/none"], "/none: No such file"),
         ([*SIDES, "--workload", "nothing/*"], "none of 16 records is what was asked for"),
         ([*SIDES, "--since", "yesterday"], "is no date"),

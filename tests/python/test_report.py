@@ -127,7 +127,7 @@ def test_five_thousand_records_in_fifteen_seconds_and_ten_megabytes(tmp_path):
 
 def test_bad_input(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path)]) == 2
-    assert cli.main(["report", str(ROOT / "analysis/data/h200"), "-o", "/none/x.html"]) == 2
+    assert cli.main(["report", str(ROOT / "analysis/data/h200/medium.jsonl"), "-o", "/none/x.html"]) == 2
     assert cli.main(["report", str(ROOT / "analysis/data/h200"), "--from", "driver=1"]) == 2
     assert capsys.readouterr().err.count("\n") == 3
 

@@ -9,7 +9,7 @@ import shutil
 import string
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from isthmus import capabilities, cli, site_check, site_tree
@@ -168,6 +168,7 @@ VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(strin
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(list(places(GOOD))), value=VALUES, reframe=st.booleans())
+@example(place=("systems", 0), value=None, reframe=True)
 def test_any_configuration_is_read_or_refused(tree, place, value, reframe):
     configuration = copy.deepcopy(GOOD)
     inner = configuration
@@ -191,6 +192,9 @@ def test_environments_are_looked_at(tree, capsys):
     configuration["environments"].append({"name": "gnu"})
     configuration["environments"].append({"name": "gnu", "target_systems": ["*"]})
     put(tree, configuration)
+    assert "is missing" not in check(tree, capsys)[1]  # as in what Spack installs, where nothing is built
+    (tree / "scripts").mkdir()
+    (tree / "scripts/spack-environment").touch()
     status, shown = check(tree, capsys)
     assert status == cli.FOUND
     assert "did you mean 'mpi'?" in shown

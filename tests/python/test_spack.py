@@ -4,7 +4,10 @@ import ast
 import functools
 import pathlib
 import re
+import runpy
 import subprocess
+import sys
+import types
 
 import jsonschema
 import pytest
@@ -71,7 +74,9 @@ def isthmus():
 
 def test_the_repository_says_what_it_is():
     assert loaded(REPOSITORY / "repo.yaml") == {"repo": {"namespace": "isthmus", "api": "v2.2"}}
-    assert {path.parent.name for path in PACKAGES} >= {"isthmus", "py_reframe_hpc", "py_duckdb"}
+    assert {path.parent.name for path in PACKAGES} >= {
+        "isthmus", "py_duckdb", "py_plotly", "py_reframe_hpc", "py_rpds_py"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
@@ -83,6 +88,42 @@ def test_every_package_has_a_class_of_its_name_and_says_why_it_conflicts(path):
         assert "msg" in keywords, f"conflicts({arguments}) does not say what to do"
     for arguments, keywords in package.directives("version"):
         assert arguments[0] == "main" or "sha256" in keywords or "commit" in keywords, arguments
+
+
+def recorded(path, monkeypatch):
+    """The directives that wheels(…) of a package gives, without Spack: (name, arguments, keywords)."""
+    said = []
+    spack = types.ModuleType("spack.package")
+    for name in ("conflicts", "depends_on", "version"):
+        setattr(spack, name, lambda *arguments, _name=name, **keywords: said.append((_name, arguments, keywords)))
+    monkeypatch.setitem(sys.modules, "spack.package", spack)
+    wheels = runpy.run_path(str(REPOSITORY / "build_systems/wheels.py"))["wheels"]
+    (call,) = (c for c in Package(path).calls if isinstance(c.func, ast.Name) and c.func.id == "wheels")
+    wheels(*map(ast.literal_eval, call.args))
+    return said
+
+
+OF_WHEELS = [path for path in PACKAGES if "\n    wheels(" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", OF_WHEELS, ids=lambda path: path.parent.name)
+def test_there_is_a_wheel_for_each_python_and_processor_and_none_is_taken_for_another(path, monkeypatch):
+    said = recorded(path, monkeypatch)
+    versions = {arguments[0]: keywords for name, arguments, keywords in said if name == "version"}
+    assert {v.split("-", 1)[1] for v in versions} == {
+        f"cp3{minor}-{processor}" for minor in range(10, 15) for processor in ("aarch64", "x86_64")
+    }
+    for version, keywords in versions.items():
+        _, python, processor = version.split("-")
+        assert re.fullmatch("[0-9a-f]{64}", keywords["sha256"]) and not keywords["expand"]
+        folder, file = re.fullmatch(r"https://[^/]+/packages/(.*)/([^/]+)\.whl", keywords["url"]).groups()
+        assert re.fullmatch("[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}", folder)
+        assert f"-{python}-{python}-" in file and file.endswith(f"_{processor}")
+        needs = [a[0] for name, a, k in said if name == "depends_on" and k["when"] == f"@={version}"]
+        assert needs == [f"python@3.{python.removeprefix('cp3')}"]
+        refuses = [a[0] for name, a, k in said if name == "conflicts" and k.get("when") == f"@={version}"]
+        assert refuses == [f"target={'x86_64' if processor == 'aarch64' else 'aarch64'}:"]
+    assert len({k["sha256"] for k in versions.values()}) == len({k["url"] for k in versions.values()}) == len(versions)
 
 
 def test_groups_of_workloads_are_those_of_the_build(isthmus):
@@ -386,6 +427,14 @@ def test_a_spec_has_what_the_partition_states_or_is_refused(specs, backend, arch
         built = next(w for w in words if w.startswith(("cuda_arch=", "amdgpu_target="))).partition("=")[2].split(",")
         assert set(architectures) <= set(built)
     assert "+mpi" in words or not mpi
+
+
+@pytest.mark.parametrize("folder", ENVIRONMENTS, ids=lambda folder: folder.name)
+def test_no_mpi_is_built_where_the_site_names_none(folder):
+    specs = loaded(folder / "spack.yaml")["spack"]["specs"]
+    named = any("+mpi" in spec for spec in specs)
+    # generic has nothing of a site: there the user's configuration of Spack tells what is installed.
+    assert spack_build.may_use_mpi(folder) == (named or folder.name == "generic")
 
 
 # --- the scripts ---

@@ -47,6 +47,25 @@ def counts(*paths, **options):
         return opened.rows(COUNTS)[0]
 
 
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([*records.SPOILING, "power_limited", "latch_timeout"]), st.none() | st.just([0])),
+        max_size=3,
+    ),
+    st.booleans(),
+)
+def test_what_spoils_a_record_is_the_same_in_sql_and_in_python(tmp_path_factory, warnings, ranks):
+    case = changed(warnings=[{"code": code, "message": "x", "samples": samples} for code, samples in warnings])
+    if ranks:
+        each = [{"node": "n", "local_rank": rank, "device": None} for rank in range(2)]
+        case["ranks"] = {"count": 2, "library": "MPI", "each": each}
+    path = write(tmp_path_factory.mktemp("spoilt") / "r.jsonl", json.dumps(case))
+    assert records.problem(case) is None
+    with store.open_store([path]) as opened:
+        assert opened.spoilt == (len(records.spoiling(case)) > 0)
+
+
 def test_committed_records_are_all_in_the_table():
     with store.open_store([ROOT / "analysis/data"]) as opened:
         assert not opened.skipped

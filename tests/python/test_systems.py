@@ -105,7 +105,7 @@ def test_a_hostile_name_reaches_no_command_line(tmp_path, capsys):
     folder = str(write(tmp_path / "r", cases))
     assert cli.main(["nodes", folder, "--list"]) == 1
     said = capsys.readouterr()
-    assert said.out == "\n" and "no name for a scheduler" in said.err and "\x1b" not in said.err
+    assert said.out == "" and "no name for a scheduler" in said.err and "\x1b" not in said.err
     assert cli.main(["nodes", folder]) == 1
     assert "\x1b" not in capsys.readouterr().out
 
@@ -239,3 +239,20 @@ def test_an_unknown_reference_is_named(systems, tmp_path, capsys):
     assert cli.main(["score", *systems, "--weights", file, "--reference", "x"]) == 2
     assert "no system is called 'x'; there are old, new, odd" in capsys.readouterr().err
     assert cli.main(["score", *systems, "--weights", "/none", "--reference", "old"]) == 2
+
+
+@pytest.mark.parametrize("spoilt", [{"warnings": [{"code": "foreign_processes", "message": "x", "samples": None}]}, {}])
+def test_figures_beside_foreign_processes_are_in_no_ratio_and_no_score(tmp_path, capsys, spoilt):
+    chance = np.random.default_rng(3)
+    a = write(tmp_path / "a", machine(chance, 2, jobs=8, workloads=METRICS[:2]))
+    b = machine(chance, 2, jobs=8, workloads=METRICS[:1]) + machine(chance, 2, jobs=8, workloads=METRICS[1:2], **spoilt)
+    weights = tmp_path / "weights.toml"
+    weights.write_text("".join(["[metrics]\n", *(f'"{name} time" = 1\n' for name in METRICS[:2])]))
+    b = write(tmp_path / "b", b)
+    cli.main(["compare", str(a), str(b)])
+    compared = capsys.readouterr()
+    cli.main(["score", str(a), str(b), "--reference", "a", "--weights", str(weights)])
+    scored = capsys.readouterr().out
+    assert ("only in a: 1 series" in compared.out) == bool(spoilt)
+    assert ("16 records are spoilt" in compared.err) == bool(spoilt)
+    assert ("microbench/w1 pm tiny time: missing in b" in scored) == bool(spoilt)

@@ -4,7 +4,6 @@ import datetime
 import json
 import os
 import pathlib
-import stat
 import subprocess
 
 import numpy as np
@@ -89,17 +88,21 @@ def test_the_order_is_random_balanced_and_repeatable():
     assert len({order for *_, order in rows}) > 3
 
 
-def fake_sbatch(folder, driver):
-    """Runs each task of an array at once, on the node that was asked for; the command writes a record."""
+def fake_slurm(folder, driver, config="MaxArraySize = 1001"):
+    """Runs each task of an array at once, on the node that was asked for; the command writes a record.
+
+    tests/slurm does the same with a true Slurm.
+    """
     (folder / "bin").mkdir(exist_ok=True)
-    sbatch = folder / "bin/sbatch"
-    sbatch.write_text(
-        "#!/usr/bin/env bash\nset -e\n"
-        "node=${1#--nodelist=}; last=${2#--array=0-}; last=${last%\\%1}; shift 2\n"
-        'for task in $(seq 0 "$last"); do\n'
-        f'  SLURMD_NODENAME=$node SLURM_ARRAY_TASK_ID=$task DRIVER={driver} bash "$@"\ndone\n'
-    )
-    sbatch.chmod(sbatch.stat().st_mode | stat.S_IEXEC)
+    for name, script in {
+        "sbatch": "set -e\nnode=${1#--nodelist=}; tasks=${2#--array=}; tasks=${tasks%\\%1}; shift 2\n"
+        f'echo "$tasks" >>{folder}/arrays\n'
+        "for task in ${tasks//,/ }; do SLURM_JOB_ID=$((10 + task)) SLURMD_NODENAME=$node SLURM_ARRAY_TASK_ID=$task "
+        f'DRIVER={driver} bash "$@" || true; done\n',
+        "scontrol": f"[[ $1 != show || $2 != config ]] || echo '{config}'\n",
+    }.items():
+        (folder / "bin" / name).write_text(f"#!/usr/bin/env bash\n{script}")
+        (folder / "bin" / name).chmod(0o755)
     return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
 
 
@@ -110,8 +113,8 @@ COMMAND = 'echo "$SLURMD_NODENAME $SLURM_ARRAY_TASK_ID $DRIVER it\'s me" >>"$IST
 def test_the_scripts_run_what_was_planned(tmp_path, extra, parts):
     folder = tmp_path / "a trial"
     assert plan(folder, "--nodes", "n1,n2", "--jobs", "3", "--command", COMMAND, *extra) == 0
-    environment = fake_sbatch(tmp_path, "x")
-    for part in parts:
+    environment = fake_slurm(tmp_path, "x")
+    for part in parts * 2:  # what is done is not done again
         subprocess.run([folder / "submit", part], env=environment, check=True, capture_output=True)
         lines = (folder / "records" / part / "log").read_text().splitlines()
         assert sorted(lines) == sorted(f"n{n} {task} x it's me" for n in (1, 2) for task in range(3))
@@ -123,10 +126,90 @@ def test_in_turns_each_job_chooses_its_side(tmp_path):
     folder = tmp_path / "t"
     setup = ["--setup-before", "DRIVER=old", "--setup-after", "DRIVER=new"]
     assert plan(folder, "--nodes", "n1", "--jobs", "4", "--command", COMMAND, *setup) == 0
-    subprocess.run([folder / "submit", "both"], env=fake_sbatch(tmp_path, "x"), check=True, capture_output=True)
+    subprocess.run([folder / "submit", "both"], env=fake_slurm(tmp_path, "x"), check=True, capture_output=True)
     for side, driver in (("before", "old"), ("after", "new")):
         lines = (folder / "records" / side / "log").read_text().splitlines()
         assert len(lines) == 4 and all(f" {driver} " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "config, arrays",
+    [
+        ("MaxArraySize = 3", ["0,1,2", "0,1,2", "0"]),
+        ("MaxArraySize = 9\nSchedulerParameters = a,max_array_tasks=5,b", ["0,1,2,3,4", "0,1"]),
+        ("MaxArraySize = 9\nSchedulerParameters = max_array_tasks=5000", ["0,1,2,3,4,5,6"]),
+    ],
+)
+def test_of_more_tasks_than_an_array_may_have_there_are_several(tmp_path, config, arrays):
+    folder = tmp_path / "t"
+    assert plan(folder, "--nodes", "n1", "--jobs", "7", "--command", COMMAND) == 0
+    subprocess.run([folder / "submit", "before"], env=fake_slurm(tmp_path, "x", config), check=True)
+    assert (tmp_path / "arrays").read_text().split() == arrays
+    assert sorted(path.name for path in (folder / "tasks").iterdir()) == [f"before.n1.{task}" for task in range(7)]
+
+
+def test_a_slurm_without_arrays_is_told(tmp_path):
+    plan(tmp_path / "t", "--nodes", "n1")
+    environment = fake_slurm(tmp_path, "x", "MaxArraySize = 0")
+    done = subprocess.run([tmp_path / "t/submit", "before"], env=environment, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2 and b"no job arrays" in done.stderr
+
+
+def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
+    folder, environment = tmp_path / "t", fake_slurm(tmp_path, "x")
+    fails = f"[[ -e {tmp_path}/mended || $SLURM_ARRAY_TASK_ID != 4 ]]"
+    plan(folder, "--nodes", "n0", "--jobs", "6", "--command", fails)
+    fill(folder, History(), 6)
+    capsys.readouterr()
+    for cut in ("", "99 be", "98 began\n98 ended 0\n99 began\n", "99 began\n99 ended 1"):
+        (folder / "tasks/after.n0.2").write_text(cut)
+        assert cli.main(["trial", "read", str(folder)]) == 3
+        said = capsys.readouterr().out
+        assert "verdict: equivalent" in said
+        assert "note: task 2 of after on n0 (after) began and did not end: it still runs, or is lost" in said
+    for _ in range(2):
+        subprocess.run([folder / "submit", "after"], env=environment, check=True)
+        # Exit codes are the commands' own: what a case came to is in the records.
+        assert cli.main(["trial", "read", str(folder)]) == 0
+        assert "note: task 4 of after on n0 (after), job 14, ended with exit code 1" in capsys.readouterr().out
+    (tmp_path / "mended").touch()
+    subprocess.run([folder / "submit", "after"], env=environment, check=True)
+    assert cli.main(["trial", "read", str(folder)]) == 0
+    assert "note: task" not in capsys.readouterr().out
+    subprocess.run([folder / "submit", "after"], env=environment, check=True)
+    assert (tmp_path / "arrays").read_text().split() == ["0,1,2,3,4,5", "4", "4"]
+
+
+def test_a_side_that_has_not_run_yet_is_told(tmp_path, capsys):
+    folder = tmp_path / "t"
+    plan(folder, "--nodes", "n0", "--control")
+    fill(folder, History(), 6, control=1.0)
+    (folder / "records/after/records.jsonl").unlink()
+    assert cli.main(["trial", "read", str(folder)]) == 3
+    said = capsys.readouterr().out
+    assert "restart alone: equivalent" in said
+    assert "6 of 6 jobs after on n0 are missing" in said
+    assert said.endswith("nothing to compare yet: no job after left a record\n")
+
+
+@pytest.mark.parametrize(
+    "name, contents, why",
+    [
+        ("plan.tsv", "before n0 0\n", "not as a trial writes it"),
+        ("tasks/before.n0.0", b"\xff\xfe began\n", "not as a trial writes it"),
+        ("plan.tsv", None, "No such file"),
+    ],
+)
+def test_a_trial_that_was_tampered_with_is_refused(tmp_path, capsys, name, contents, why):
+    folder = tmp_path / "t"
+    plan(folder, "--nodes", "n0")
+    fill(folder, History(), 6)
+    if contents is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+    assert cli.main(["trial", "read", str(folder)]) == 2
+    assert why in capsys.readouterr().err
 
 
 def test_the_scripts_are_clean(tmp_path):
@@ -197,7 +280,8 @@ def test_jobs_in_another_state_than_planned_are_refused(tmp_path, capsys):
         (["--nodes", "n1;rm -rf x"], "is no node's name"),
         (["--nodes", "$(id)"], "is no node's name"),
         (["--nodes", "n1,n1"], "named twice"),
-        (["--nodes", "n1", "--step", "0"], "shares above 0"),
+        (["--nodes", "n1", "--step", "0"], "'0' is no share between 0 and 1"),
+        (["--nodes", "n1", "--jobs", "0"], "is no number of 1 or more"),
         (["--nodes", "n1", "--setup-before", "x"], "go together"),
         (["--nodes", "n1", "--noise", "/none"], "No such file"),
     ],

@@ -12,8 +12,10 @@ import argparse
 import fnmatch
 import itertools
 import json
+import math
 import os
 import pathlib
+import random
 import signal
 import sys
 
@@ -31,6 +33,8 @@ UNITS = {
     "overlapped": "s", "overlap": "1", "wall": "s", "paper_total": "s",
     "in_rate": "B/s", "out_rate": "B/s", "kernel_rate": "B/s",
 }  # fmt: skip
+WORSE = {"s": 1, "B/s": -1, "1": 0}
+VARYING = ("SLURMD_NODENAME", "SLURM_ARRAY_TASK_ID", "FAKE_DRIVER")
 MISBEHAVIOURS = {
     "wrong_result": "verification fails, exit 1, as the real program does",
     "wrong_result_exit_0": "verification fails, and the exit code hides it",
@@ -55,6 +59,9 @@ MISBEHAVIOURS = {
     "profiled": "says that a profiler ran",
     "gpu": "pretends to have run on a GPU of backend NAME",
     "slow": "every time is twice as long",
+    "warns": "warns of CODE for the whole record (warns:xid_errors)",
+    "company": "another process held memory of the GPU; it stays, or has ended when the case does (company:ended)",
+    "varies": "times and rates vary by 1% from task to task of an array, and are N% worse",
     "missing_point": "leaves out the last case where several were asked",
     "other_point": "the last case measures a value that nobody asked for",
     "skip_point": "the last case is skipped with skip_kind KIND",
@@ -387,6 +394,18 @@ def misbehave(what, argument, case):
     elif what == "slow":
         for m in case["metrics"]:
             m.update(samples=[0.5], median=0.5)
+    elif what == "warns":
+        case["warnings"].append({"code": argument, "message": f"{argument} came up", "samples": None})
+    elif what == "company":
+        warning = {"code": "foreign_processes", "message": "other processes hold memory on the device (pid 7)"}
+        case["warnings"].append(warning | {"samples": None})
+        case["devices"][0].update(state={"foreign_processes": [7]},
+                                  state_after={"foreign_processes": [7] if argument == "stays" else []})  # fmt: skip
+    elif what == "varies":
+        chance = random.Random(" ".join(os.environ[name] for name in VARYING))  # the same in every session
+        for m in case["metrics"]:
+            value = m["median"] * math.exp(chance.gauss(0, 0.01)) * (1 + int(argument) / 100) ** WORSE[m["unit"]]
+            m.update(samples=[value], median=value)
     return 0
 
 

@@ -64,6 +64,25 @@ def test_red_everywhere(session, fake, why):
     assert why in outcome.output
 
 
+@pytest.mark.parametrize(
+    "fake, statement, red",
+    [
+        ("company:stays", {}, "(pid 7), which spoils what was measured: end them, or state"),
+        ("company:stays", {"shared_nodes": True}, None),
+        ("company:ended", {}, None),
+        ("warns:pcie_downtrained", {"shared_nodes": True}, "pcie_downtrained came up, which spoils what was measured"),
+        ("warns:pcie_downtrained", {"pcie": "5 x8"}, None),
+        ("warns:xid_errors", {}, "xid_errors came up, which spoils what was measured"),
+        ("warns:power_limited", {}, None),
+    ],
+)
+def test_a_spoilt_record_is_red_unless_it_is_stated(session, tmp_path, fake, statement, red):
+    outcome = session(fake=f"gpu:cuda,{fake}", site=GPU | {"extras": {"isthmus": statement}})
+    assert outcome.green if red is None else red in outcome.output and not outcome.green
+    [kept] = (tmp_path / "results").iterdir()
+    assert len(records.read(kept)[0]["warnings"]) == 1
+
+
 def test_optional_metric_may_be_absent(session):
     assert session(fake="missing_metric:host_touch").green
 

@@ -30,11 +30,11 @@ def test_lines_before_a_cut_are_kept_and_nothing_else(tmp_path_factory, cut, gar
 
 @given(st.sets(st.integers(0, 300)))
 def test_ranges_of_processors(numbers):
-    assert isthmus_check.numbers(",".join(map(str, numbers))) == numbers
+    assert jobs.numbers(",".join(map(str, numbers))) == numbers
 
 
 def test_a_range_is_all_between_its_ends():
-    assert isthmus_check.numbers("0-2,8,10-11") == {0, 1, 2, 8, 10, 11}
+    assert jobs.numbers("0-2,8,10-11") == {0, 1, 2, 8, 10, 11}
 
 
 def job(state, scheduler="slurm", nodes=("node1",)):
@@ -62,6 +62,32 @@ def test_an_end_in_words(state, words):
 @pytest.mark.parametrize("code, words", [(0, "0"), (7, "7"), (137, "137 (SIGKILL)"), (255, "255")])
 def test_exit_codes_in_words(code, words):
     assert jobs.exit_code_in_words(code) == words
+
+
+@pytest.mark.parametrize(
+    "ranks, on_gpus, why",
+    [
+        ([("a", "G0", "0-3"), ("a", "G1", "4-7"), ("b", "G0", "0-7")], True, None),
+        ([("a", "G0", "0-3"), ("a", "G0", "4-7")], True, "ranks 0 and 1 are both bound to GPU G0 of a"),
+        ([("a", "G0", "0-3"), ("a", "G0", "4-7")], False, None),
+        ([("a", None, None), ("a", None, None)], True, None),
+        ([("a", "G0", "0"), ("b", "G0", "0"), ("a", "G1", "0-1")], True, "ranks 0 and 2 are both bound to processor 0"),
+    ],
+)
+def test_ranks_that_crowd(ranks, on_gpus, why):
+    each = [{"node": node, "device": device, "cpus": cpus} for node, device, cpus in ranks]
+    told = jobs.crowded_ranks({"ranks": {"each": each}}, on_gpus=on_gpus)
+    assert told is None if why is None else told.startswith(why)
+    assert jobs.crowded_ranks({}, on_gpus=on_gpus) is None
+
+
+@pytest.mark.parametrize(
+    "allocation, short",
+    [(None, False), ({}, False), ({"gpus": None}, False), ({"gpus": 2}, False), ({"gpus": 1}, True)],
+)
+def test_a_grant_of_too_few(allocation, short):
+    told = jobs.short_grant({"run": {"node": "n", "allocation": allocation}}, 2)
+    assert told == ("the job was granted 1 GPUs on n, 2 were asked for" if short else None)
 
 
 @pytest.fixture

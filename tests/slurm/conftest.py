@@ -14,9 +14,15 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests/reframe/fake_bench.py"
+HOST = pathlib.Path(os.environ.get("ISTHMUS_TEST_BENCH") or ROOT / "build/host/bin/isthmus-bench")
+RANKED = ROOT / "build/host-mpi/bin/isthmus-bench"
 CLUSTER = pathlib.Path(os.environ.get("SLURM_CONF", "none")).parent
 REFRAME = pathlib.Path(sys.executable).with_name("reframe")
 NODES = ["node1", "node2", "node3", "node4"]
+
+
+def needs(program):
+    return pytest.mark.skipif(not program.exists(), reason=f"{program} is not built")
 
 
 def command(*words, check=True):

@@ -1,16 +1,11 @@
 """Sessions without a fault: what a site runs every night, through both of ReFrame's schedulers for Slurm."""
 
-import os
-import pathlib
-
 import pytest
 
-from conftest import FAKE, NODES, ROOT
+from conftest import FAKE, HOST, NODES, RANKED, needs
 
 ONE = "TransferModes%workload=saxpy%mode=pm%size=tiny"
 SEND = "MpiTransfer%workload=host-host/send%size=tiny"
-HOST = pathlib.Path(os.environ.get("ISTHMUS_TEST_BENCH") or ROOT / "build/host/bin/isthmus-bench")
-RANKED = ROOT / "build/host-mpi/bin/isthmus-bench"
 GPUS = {
     "features": ["gpu", "cuda"],
     "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 2}],
@@ -60,10 +55,6 @@ def test_fewer_gpus_than_asked_for_are_red(start):
     session = start("-n", "Memory%family=stream%size=tiny", fake="gpu:cuda,sees:2", site=site).finish()
     assert not session.green
     assert any("granted 1 GPUs" in reason and "2 were asked for" in reason for reason in session.reasons)
-
-
-def needs(program):
-    return pytest.mark.skipif(not program.exists(), reason=f"{program.relative_to(ROOT)} is not built")
 
 
 @needs(RANKED)

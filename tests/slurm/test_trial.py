@@ -1,0 +1,123 @@
+"""A change as an experiment: planned, run as arrays of jobs, read as one verdict; and a slow node is drained."""
+
+import os
+import shlex
+import subprocess
+import types
+
+import pytest
+
+from conftest import FAKE, HOST, NODES, command, jobs, needs, wait_for
+from isthmus import cli
+
+MEASURE = f'{shlex.quote(str(FAKE))} run microbench/saxpy --mode pm --record "$ISTHMUS_RESULTS/$SLURM_JOB_ID.jsonl"'
+CHANGE = ["--from", "driver=570", "--to", "driver=580", "--jobs", "3"]
+
+
+def plan(folder, *options):
+    assert cli.main(["trial", "plan", str(folder), "--nodes", ",".join(NODES), *options]) == 0
+    return folder
+
+
+def submit(folder, part, **environment):
+    """Ids of the arrays."""
+    done = subprocess.run([folder / "submit", part], env={**os.environ, **environment},
+                          stdout=subprocess.PIPE, text=True, timeout=60, check=True)  # fmt: skip
+    return [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("Submitted")]
+
+
+def all_done():
+    wait_for("an empty queue", lambda: not command("squeue", "-h"), 90)
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory):
+    """Two trials at once: a driver that makes everything 5% slower, and one that does nothing.
+
+    The latter on nodes of which one is slower than the others, from a folder of a hostile name, and one of its tasks,
+    the last before the change on node2, is cancelled.
+    """
+    folder = tmp_path_factory.mktemp("trials")
+    step = plan(folder / "step", *CHANGE, "--command", MEASURE,
+                "--setup-before", "FAKE_DRIVER=570.1 FAKE_BENCH=gpu:cuda,varies:0 # as it was",
+                "--setup-after", "FAKE_DRIVER=580.1 FAKE_BENCH=gpu:cuda,varies:5")  # fmt: skip
+    wait = folder / "wait"
+    wait.touch()
+    none = plan(
+        folder / "it's [a] 'trial' %j $(id)", *CHANGE, "--command",
+        f"while [[ $SLURMD_NODENAME.$SLURM_ARRAY_TASK_ID == node2.2 && -e {wait} ]]; do sleep 0.1; done\n"
+        f"case $SLURMD_NODENAME in node3) worse=30 ;; *) worse=0 ;; esac\nFAKE_BENCH=gpu:cuda,varies:$worse {MEASURE}",
+    )  # fmt: skip
+    arrays = submit(none, "before", FAKE_DRIVER="570.1")
+    submit(none, "after", FAKE_DRIVER="580.1")
+    split = submit(step, "both")
+    task = none / "tasks/before.node2.2"
+    wait_for("the task that is cancelled", task.exists)
+    command("scancel", f"{arrays[1]}_2")
+    wait.unlink()
+    all_done()
+    return types.SimpleNamespace(step=step, none=none, split=split)
+
+
+def read(folder, capsys):
+    capsys.readouterr()
+    code = cli.main(["trial", "read", str(folder)])
+    return code, capsys.readouterr().out
+
+
+def test_a_step_is_found(trials, capsys):
+    code, said = read(trials.step, capsys)
+    assert code == 1 and said.endswith("verdict: regressed\n")
+    assert "12 jobs against 12, 14 series: 13 regressed, 1 equivalent" in said
+    # Six tasks a node are more than the cluster's arrays may have.
+    assert len(trials.split) == 8
+
+
+def test_a_lost_task_is_told_and_runs_again(trials, capsys):
+    code, said = read(trials.none, capsys)
+    assert code == 3 and "verdict: equivalent" in said
+    assert "note: task 2 of before on node2 (before) began and did not end" in said
+    assert "1 of 3 jobs before on node2 are missing" in said
+    assert len(submit(trials.none, "before", FAKE_DRIVER="570.1")) == 1
+    all_done()
+    # Nothing changed, though node3 is slow on both sides.
+    code, said = read(trials.none, capsys)
+    assert code == 0 and said.endswith("verdict: equivalent\n") and "12 jobs against 12" in said
+    assert submit(trials.none, "before") == []
+
+
+def test_the_slow_node_is_drained(trials, capsys):
+    """As `isthmus nodes --help` says."""
+    capsys.readouterr()
+    assert cli.main(["nodes", str(trials.none / "records"), "--list"]) == 1
+    found = capsys.readouterr().out
+    drain = ["xargs", "-r", "-I{}", "scontrol", "update", "state=drain", "reason=isthmus", "nodename={}"]
+    subprocess.run(drain, input=found, text=True, check=True)
+    try:
+        assert command("sinfo", "-h", "-t", "drain", "-o", "%N %E") == "node3 isthmus"
+    finally:
+        command("scontrol", "update", "nodename=node3", "state=resume")
+    assert cli.main(["nodes", str(trials.none / "records"), "--list", "--metric", "overlap"]) == 0
+    subprocess.run(drain, input=capsys.readouterr().out, text=True, check=True)
+    assert command("sinfo", "-h", "-t", "drain", "-o", "%N") == ""
+
+
+def test_an_unknown_node_gets_no_job_nor_do_the_others(tmp_path):
+    folder = plan(tmp_path / "t", *CHANGE, "--command", "true", "--nodes", "node1,node9")
+    refused = subprocess.run([folder / "submit", "before"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "submit: Node node9 not found" in refused.stderr
+    assert not jobs("R,PD")
+
+
+@needs(HOST)
+def test_what_the_c_library_does_is_found(tmp_path, capsys):
+    """A step that is none of ours: the first small block from a new heap, instead of one mapped for it."""
+    name = "MALLOC_MMAP_THRESHOLD_"
+    folder = plan(tmp_path / "t", "--from", f"environment.{name}=1024", "--to", f"environment.{name}=16777216",
+                  "--setup-before", f"{name}=1024", "--setup-after", f"{name}=16777216", "--jobs", "3",
+                  "--command", f"{HOST} run alloc/malloc-touched --set bytes=64KiB --quiet")  # fmt: skip
+    submit(folder, "both")
+    all_done()
+    code, said = read(folder, capsys)
+    assert code == 1 and said.endswith("verdict: regressed\n")
+    assert "regressed    alloc/malloc-touched small bytes=64KiB first\n" in said
