@@ -20,7 +20,7 @@ FILE = DATA / "h200/interjob.jsonl.gz"
 KERNELS = {"gemv": "interjob/gemv", "gemm": "interjob/gemm"}
 USUAL = {"force": 1, "host": "pinned", "threads": 1, "jobs": 16, "depth": 3, "cap": 0, "chunk": 0, "room": "wait"}
 study = readings.load(FILE)
-cases = interjob.of_study(records.read(FILE))
+cases = records.that_count(interjob.of_study(records.read(FILE)), emulated=False)
 
 
 def cases_of(kernel, **other):
