@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "harness/facts_json.hpp"
 #include "harness/fresh_process.hpp"
 #include "harness/list.hpp"
 #include "harness/names.hpp"
@@ -151,6 +152,7 @@ int run(CLI::App& app, int argc, char** argv) {
   app.footer(kExamples);
   app.get_formatter()->column_width(26);  // for lines of at most 80 columns
   app.set_help_flag("-h,--help", "Show this help");
+  app.set_version_flag("--version", [] { return "isthmus-bench " + version_text(); }, "Show which program this is");
 
   std::string pattern = "*";
   bool as_json = false;

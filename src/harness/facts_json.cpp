@@ -141,4 +141,11 @@ json build_json() {
           {"code", build_info::code}};
 }
 
+std::string version_text() {
+  std::string text(build_info::version);
+  if (!build_info::git.empty()) text += ", commit " + std::string(build_info::git);
+  if (build_info::dirty.value_or(false)) text += ", changed";
+  return text;
+}
+
 }  // namespace isthmus::harness

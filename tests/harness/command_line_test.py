@@ -140,6 +140,11 @@ class CommandLine(unittest.TestCase):
         self.assertIn("isthmus-bench run microbench/saxpy", done.stdout)
         self.assertEqual(self.run_bench("run", "--help").returncode, 0)
 
+    def test_version_says_what_it_was_built_from(self):
+        done = self.run_bench("--version")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"^isthmus-bench \d+\.\d+\.\d+(, commit [0-9a-f]{40}(, changed)?)?\n$")
+
     def test_list_and_info_are_as_agreed(self):
         document = json.loads(self.run_bench("list", "--json").stdout)
         self.assertEqual(set(document), {"workloads", "modes", "placements", "stagings", "sizes"})
