@@ -344,12 +344,12 @@ axes[0].set_xlabel("measured, s")
 axes[0].set_ylabel("predicted, s")
 axes[0].legend()
 overlapped = [miss for miss in misses if miss.mode != "serial"]
-near, near_overlapped = (sum(abs(miss.relative) <= 0.15 for miss in of) for of in (misses, overlapped))
-losses = [loss for loss in map(interjob.picked_loss, cases) if loss is not None]
+near, near_overlapped = (sum(miss.near for miss in of) for of in (misses, overlapped))
+losses = interjob.picked_losses(cases)
 Markdown(
     f"{near} of {len(misses)} predictions ({near / len(misses):.0%}) lie within 15% of what was measured; of those of "
     f"overlapped batches {near_overlapped} of {len(overlapped)} ({near_overlapped / len(overlapped):.0%}). The mode "
-    f"picked is within 5% of the best in {sum(loss <= 0.05 for loss in losses)} of {len(losses)} cases."
+    f"picked is within 5% of the best in {sum(loss <= interjob.WELL_PICKED for loss in losses)} of {len(losses)} cases."
 )
 
 # %% [markdown]

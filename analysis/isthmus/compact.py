@@ -48,7 +48,7 @@ def _batches(files: dict[str, int]):
 
 def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
     """Adds a manifest under the next free number; a link fails where another writer took that number."""
-    directory = folder / store.MANIFESTS
+    directory = folder / records.MANIFESTS
     with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False, encoding="utf-8") as file:
         json.dump(manifest, file, indent=1)
         file.flush()
@@ -101,7 +101,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     if not files and not present:
         raise Error(f"{root}: {records.NO_RECORD}")
     try:
-        (folder / store.MANIFESTS).mkdir(parents=True, exist_ok=True)
+        (folder / records.MANIFESTS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Error(f"{folder}: {error.strerror}") from None
     done = present.files if present else {}

@@ -644,11 +644,11 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
         raise ProfileError(f"{tool!r} is no profiler that is known; choose from {', '.join(TOOLS)}")
     whole = Profile(tool)
     found = files(tool, folder)
-    if not found and tool == "nsys" and any(folder.rglob("*.qdstrm")):
-        raise ProfileError(
-            "nsys left a *.qdstrm only, since it found no importer; use an Nsight Systems that was installed whole"
-        )
     if not found:
+        if tool == "nsys" and any(folder.rglob("*.qdstrm")):
+            raise ProfileError(
+                "nsys left a *.qdstrm only, since it found no importer; use an Nsight Systems that was installed whole"
+            )
         raise ProfileError(f"{tool} left no {' nor '.join(patterns[0] for patterns in _READERS[tool][1])}")
     for path in found:
         whole = added(whole, _READERS[tool][0](path))

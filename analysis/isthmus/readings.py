@@ -104,7 +104,7 @@ def load(*paths, emulated: bool = False) -> Readings:
     """
     opened = store.open_store(paths, wanted=WANTED, emulated=emulated)
     with opened:
-        store.say_left_out(dataclasses.replace(opened, left_out={}, spoilt=0))
+        store.say_skipped(opened)
         rows = opened.rows(
             f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in dict.fromkeys((*FIELDS, 'unit', 'axes')))}, "
             f"median, samples, share FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "

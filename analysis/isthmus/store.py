@@ -24,7 +24,6 @@ import duckdb
 from isthmus import Error, records
 
 COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
-MANIFESTS = records.MANIFESTS
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
 _THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 
@@ -379,7 +378,7 @@ class Compacted:
 
 def manifests(folder) -> list[pathlib.Path]:
     """Manifests of a compacted folder, oldest first; their names count up."""
-    return sorted((pathlib.Path(folder) / MANIFESTS).glob("[0-9]*.json"))
+    return sorted((pathlib.Path(folder) / records.MANIFESTS).glob("[0-9]*.json"))
 
 
 def compacted(folder) -> Compacted | None:
@@ -586,7 +585,7 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS) -> Store:
 _NAMED = 10
 
 
-def say_left_out(store: Store) -> None:
+def say_skipped(store: Store) -> None:
     """Names files that were skipped, and counts them, on stderr."""
     for each in store.skipped[:_NAMED]:
         print(
@@ -596,6 +595,11 @@ def say_left_out(store: Store) -> None:
         print(f"skipped {len(store.skipped) - _NAMED} more files", file=sys.stderr)
     if store.skipped:
         print(f"{len(store.skipped)} of {store.files} files skipped", file=sys.stderr)
+
+
+def say_left_out(store: Store) -> None:
+    """The same, and how many records were left out, and why."""
+    say_skipped(store)
     for kind, count in store.left_out.items():
         print(f"{count} {kind} records left out; --{kind} takes them", file=sys.stderr)
     records.say_spoilt(store.spoilt)
