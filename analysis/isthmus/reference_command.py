@@ -231,13 +231,18 @@ def _word(value) -> str:
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
 
+def _name(key: str) -> str:
+    """The name of a metric, an axis or a part of the fingerprint; YAML takes `no` and `on` for something else."""
+    return key if yaml.safe_load(key) == key else f'"{key}"'
+
+
 def _flow(mapping: dict) -> str:
     def text(value):
         if isinstance(value, list):
             return f"[{', '.join(map(_word, value))}]"
         return _word(str(value) if isinstance(value, datetime.date) else value)
 
-    return "{" + ", ".join(f"{key}: {text(value)}" for key, value in mapping.items()) + "}"
+    return "{" + ", ".join(f"{_name(key)}: {text(value)}" for key, value in mapping.items()) + "}"
 
 
 def render(tree: dict, fingerprints: dict) -> str:
@@ -273,7 +278,7 @@ def render(tree: dict, fingerprints: dict) -> str:
             lines.append(f"{indent}  metrics:")
             for metric, bound in sorted(entry["metrics"].items()):
                 text = _flow(bound) if isinstance(bound, dict) else f"[{', '.join(map(_word, bound))}]"
-                lines.append(f"{indent}    {metric}: {text}")
+                lines.append(f"{indent}    {_name(metric)}: {text}")
     return "\n".join(lines) + "\n"
 
 

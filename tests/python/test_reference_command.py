@@ -313,6 +313,7 @@ def test_a_pattern_of_just_this_text(text):
         max_size=4,
     )
 )
+@hypothesis.example({("", "", "", ""): {"in": 1.0, "no": 1.0, "on": 1.0}})
 @hypothesis.settings(deadline=None, max_examples=50)
 def test_what_is_rendered_is_read_back(tmp_path_factory, content):
     tree = {}
