@@ -9,9 +9,19 @@ option(ISTHMUS_STATIC "Link everything but the C library statically" OFF)
 option(ISTHMUS_MPI "Measure with several processes through MPI" OFF)
 
 find_package(fmt REQUIRED)
+# Compiled into each file of ours it doubles what many of them take; a static program has no other way, since Debian
+# ships no archive of it.
+add_library(isthmus_fmt INTERFACE)
+target_link_libraries(isthmus_fmt INTERFACE $<IF:$<BOOL:${ISTHMUS_STATIC}>,fmt::fmt-header-only,fmt::fmt>)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
+if(ISTHMUS_STATIC)
+  set(ZLIB_USE_STATIC_LIBS ON)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+endif()
+find_package(ZLIB REQUIRED)  # tables beside records, and their hashes
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(NUMA REQUIRED IMPORTED_TARGET numa)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)

@@ -4,6 +4,7 @@
 // One API over CUDA, HIP and the host emulator; no vendor header is visible here.
 // Every function throws device::Error when the call fails; sizes are bytes, times are seconds.
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -167,6 +168,9 @@ std::optional<double> pcie_rate(int generation, int width) noexcept;
 
 /// Waits for all work on the selected device.
 void synchronize();
+/// Kernels that still run, or start, so many seconds from now end with ErrorKind::timeout; infinity takes that back.
+/// The emulator can do it. What runs on a GPU cannot be stopped: there this does nothing.
+void set_work_deadline(double seconds_from_now) noexcept;
 /// Loads every kernel of this binary now: lazy loading can deadlock behind a spin latch.
 void load_kernels();
 
@@ -430,26 +434,63 @@ struct KernelInfo {
   std::optional<double> occupancy;  ///< resident threads over the most there can be
 };
 
-// --- vendor BLAS, loaded at run time ---------------------------------------------------------------
+// --- libraries of the vendor, loaded at run time ---------------------------------------------------
+//
+// cuBLAS and cuFFT, hipBLAS and hipFFT by dlopen; on the emulator plain loops that compute in double precision, in
+// stream order and capturable as kernels are. The constructor throws unsupported, with the files that were tried, where
+// there is no such library. An object belongs to the device that was selected when it was made, its streams are of
+// that device, and its calls are made with that device selected.
 
-/// cuBLAS or hipBLAS by dlopen, for reference figures. Row-major, fp32, no TF32.
+/// Row-major, fp32, no TF32; leading dimensions in elements.
 class Blas {
  public:
-  Blas();  ///< throws unsupported, with the libraries that were tried, where there is none
+  Blas();
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
   std::string version() const;
-  /// C[m×n] = A[m×k] · B[k×n]; leading dimensions in elements.
+  /// C[m×n] = alpha · A[m×k] · B[k×n] + beta · C; with beta 0, what C held is not read.
   void sgemm(Stream& stream, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
-             const float* b, std::int64_t ldb, float* c, std::int64_t ldc);
+             const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float alpha = 1, float beta = 0);
   /// y[rows] = A[rows×cols] · x[cols].
   void sgemv(Stream& stream, std::int64_t rows, std::int64_t cols, const float* a, std::int64_t lda, const float* x,
              float* y);
 
+  enum class Side { left, right };
+  enum class Triangle { lower, upper };
+  enum class Diagonal { stored, unit };  ///< unit: all ones, and what is stored there is not read
+  /// B[m×n] becomes the X of T·X = B (left, T is m×m) or of X·T = B (right, T is n×n). The other triangle of T is not
+  /// read.
+  void strsm(Stream& stream, Side side, Triangle triangle, Diagonal diagonal, std::int64_t m, std::int64_t n,
+             const float* t, std::int64_t ldt, float* b, std::int64_t ldb);
+
  private:
   struct Library;
   Library* library_;
+};
+
+/// Discrete Fourier transforms of `batch` contiguous signals of n numbers each. Neither direction is scaled: forward
+/// and then inverse gives n times the signal.
+class Fft {
+ public:
+  enum class Direction { forward, inverse };  ///< exp(-2πi·jk/n), exp(+2πi·jk/n)
+
+  Fft(std::size_t n, std::size_t batch = 1);
+  ~Fft();
+  Fft(const Fft&) = delete;
+  Fft& operator=(const Fft&) = delete;
+  std::string version() const;
+  /// Device memory that a run needs beside its data; it may be 0. Nothing is allocated on the device without being
+  /// asked.
+  std::size_t workspace_bytes() const;
+  /// Must live until the runs that use it have finished; two runs that may overlap need a plan and a workspace each.
+  void set_workspace(void* device_memory);
+  /// `in` and `out` are the same or do not overlap. Throws failure when a workspace is needed and none was set.
+  void run(Stream& stream, const std::complex<float>* in, std::complex<float>* out, Direction direction);
+
+ private:
+  struct Plan;
+  Plan* plan_;
 };
 
 // --- fault injection -----------------------------------------------------------------------------

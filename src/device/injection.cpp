@@ -16,7 +16,7 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 61> calls{
+constexpr std::array<std::string_view, 69> calls{
     "count",
     "info",
     "select",
@@ -77,7 +77,15 @@ constexpr std::array<std::string_view, 61> calls{
     "last_prefetch",
     "launch",
     "kernel_info",
+    "copy_to_symbol",
+    "copy_from_symbol",
     "blas_create",
+    "blas_sgemm",
+    "blas_sgemv",
+    "blas_strsm",
+    "fft_create",
+    "fft_set_workspace",
+    "fft_run",
 };
 
 struct Rule {

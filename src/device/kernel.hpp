@@ -33,6 +33,13 @@
 //                                                     copies that other threads issue after the next barrier
 //   bool     has_async_copy(), has_bulk_copy()        whether the hardware does it, else the named fallback runs
 //
+// CUDA's own spellings compile too, with CUDA's overloads: __syncwarp, __shfl_sync and its kin with a width,
+// __ballot_sync, __any_sync, __all_sync, __match_any_sync, __match_all_sync, warpSize; __ldg, __ldca, __ldcg, __ldcs,
+// __stwb, __stcg, __stcs; bit counts and casts, conversions with a rounding, min and max; cooperative_groups'
+// this_thread_block(), this_grid() and tiled_partition<N>. A mask is 32 bits on CUDA, 64 elsewhere: write LaneMask and
+// full_warp(). __activemask, textures and clusters are refused with a sentence by the emulator's build (and HIP's).
+// Half precision and bfloat16: device/float16.hpp.
+//
 // The emulator checks all of them; see docs/decisions/0002-emulator.md for what it can and cannot show.
 
 #include <cstddef>
@@ -138,6 +145,24 @@ template <class... P>
 KernelInfo kernel_info(Kernel<P...> kernel, const LaunchShape& shape) {
   return detail::kernel_info(kernel.name, reinterpret_cast<const void*>(kernel.function), shape);
 }
+
+/// A `__constant__` or `__device__` variable, made with ISTHMUS_SYMBOL(name): the host's own access to one is no access
+/// to the device's, which the compilers let pass. Each device has one of its own.
+struct Symbol {
+  const char* name;
+  const void* address;
+  std::size_t bytes;
+};
+
+#define ISTHMUS_SYMBOL(NAME)                             \
+  ::isthmus::device::Symbol {                            \
+    #NAME, static_cast<const void*>(&NAME), sizeof(NAME) \
+  }
+
+/// The symbol's first bytes, in stream order, of the stream's device, which is selected. Host memory that is not
+/// page-locked may be used again when the call returns.
+void copy_to_symbol(Symbol symbol, const void* source, std::size_t bytes, Stream& stream);
+void copy_from_symbol(void* destination, Symbol symbol, std::size_t bytes, Stream& stream);
 
 }  // namespace isthmus::device
 

@@ -6,12 +6,17 @@
 #include <cstring>
 
 #include "harness/case_state.hpp"
-#include "harness/host_memory.hpp"
+#include "harness/inputs.hpp"
+#include "harness/measure/measurement.hpp"
+#include "harness/measure/sampler.hpp"
 #include "harness/names.hpp"
 #include "harness/statistics.hpp"
+#include "memory/host_memory.hpp"
 #include "memory/parallel.hpp"
 
-namespace isthmus::harness {
+namespace isthmus::workload {
+
+using namespace harness;
 
 // --- what was asked for ------------------------------------------------------------------------------
 
@@ -47,8 +52,8 @@ std::uint64_t Case::seed() const {
 }
 
 const device::DeviceInfo& Case::device() const {
-  if (!state_.device) throw Skip("there is no device");
-  return *state_.device;
+  if (!state_.device_info) throw Skip("there is no device");
+  return *state_.device_info;
 }
 
 device::Stream& Case::stream() {
@@ -58,28 +63,55 @@ device::Stream& Case::stream() {
 
 // --- declarations ------------------------------------------------------------------------------------
 
-std::size_t Case::declare_buffer(memory::BufferSpec spec, std::size_t element_bytes, std::size_t columns,
-                                 std::size_t pitch, Fill fill) {
+std::size_t Case::declare_buffer(memory::BufferSpec spec, std::size_t element_bytes, const Shape& shape, Fill fill,
+                                 bool whole) {
   if (state_.measured) throw std::logic_error("buffer " + spec.name + " is declared after measure()");
   if (spec.bytes == 0) throw Skip("buffer " + spec.name + " would be empty", SkipKind::not_applicable);
-  state_.buffers.push_back({std::move(spec), element_bytes, columns, pitch, std::move(fill)});
+  if (whole && shape.columns != shape.pitch)
+    throw std::logic_error("buffer " + spec.name + " has padded rows: give a function of an element's number");
+  state_.buffers.push_back({std::move(spec), element_bytes, shape, std::move(fill), whole});
   return state_.buffers.size() - 1;
 }
 
-memory::BufferSet* const& Case::buffers() const {
-  return state_.set_pointer;
+const BufferAddresses& Case::addresses() const {
+  return state_;
+}
+
+std::function<const void*()> Case::share(std::string name, std::size_t bytes, Make make) {
+  const auto made = std::make_shared<std::shared_ptr<const void>>();
+  const auto get = [this, made, name = std::move(name), make = std::move(make)]() -> const void* {
+    if (*made) return made->get();
+    if (state_.footprint_only && state_.set) throw FootprintKnown{};
+    if (state_.footprint_only)
+      throw std::logic_error(name + " is looked at before measure(): its size must follow from the axes");
+    const Watched making(state_, "shared", Part::inputs);
+    *made = shared_input(inputs_name(state_.spec, state_.seed), name, make);
+    return made->get();
+  };
+  state_.shared_inputs.push_back({bytes, get});
+  if (state_.measured) get();  // declared after measuring: checks look from several threads
+  return get;
+}
+
+std::size_t Case::unpadded(std::size_t buffer) const {
+  return state_.buffers.at(buffer).elements();
+}
+
+const std::string& Case::name_of(std::size_t buffer) const {
+  return state_.buffers.at(buffer).spec.name;
 }
 
 void Case::chunks(std::size_t units) {
   state_.chunk_units = units;
 }
 
-void Case::traffic(const Traffic& traffic) {
-  state_.result.traffic = traffic;
+void Case::repeats(std::size_t n) {
+  if (n < 1) throw std::logic_error("a body runs at least once");
+  state_.repeats = n;
 }
 
-void Case::kernel(device::KernelInfo info, std::optional<device::LaunchShape> shape) {
-  state_.result.kernels.push_back({std::move(info), shape});
+void Case::kernel(device::KernelInfo info, const device::LaunchShape& shape) {
+  state_.result.kernels.push_back({.info = std::move(info), .shape = shape, .traffic = {}, .seconds = {}});
 }
 
 void Case::fallback(std::string reason) {
@@ -94,23 +126,44 @@ void Case::warn(std::string code, std::string message) {
   state_.result.warn(std::move(code), std::move(message));
 }
 
-void Case::add_check(std::size_t buffer, std::size_t element_bytes, bool floating, Element element, Tolerance tolerance,
+void Case::add_check(std::size_t buffer, bool floating, bool everything, Element element, Tolerance tolerance,
                      std::string method) {
   const auto& declared = state_.buffers.at(buffer);
-  ElementCheck check{declared.spec.name, buffer,           element_bytes,       floating,
-                     declared.columns,   declared.pitch,   declared.elements(), std::move(element),
-                     tolerance,          std::move(method)};
+  ElementCheck check{declared.spec.name,
+                     buffer,
+                     declared.element_bytes,
+                     floating,
+                     everything,
+                     declared.shape.columns,
+                     declared.shape.pitch,
+                     declared.elements(),
+                     std::move(element),
+                     tolerance,
+                     std::move(method)};
   if (state_.measured && state_.set) {
-    const Accounted verifying(state_.account.verifying);
+    const Watched verifying(state_, "", Part::verifying);
     state_.verifier.check_fully(*state_.set, check);
   }
+  state_.verifier.add(std::move(check));
+}
+
+void Case::add_same(std::size_t buffer) {
+  const auto& declared = state_.buffers.at(buffer);
+  SameCheck check{declared.spec.name,
+                  buffer,
+                  declared.element_bytes,
+                  declared.shape.columns,
+                  declared.shape.pitch,
+                  declared.shape.rows,
+                  inputs_name(state_.spec, state_.seed),
+                  state_.spec.label()};
   state_.verifier.add(std::move(check));
 }
 
 void Case::verify(std::string method, const std::function<double()>& error, double tolerance) {
   OwnCheck check{std::move(method), error, tolerance};
   if (state_.measured || state_.sampled) {
-    const Accounted verifying(state_.account.verifying);
+    const Watched verifying(state_, "", Part::verifying);
     state_.verifier.check_own(check);
   }
   state_.verifier.add(std::move(check));
@@ -118,26 +171,10 @@ void Case::verify(std::string method, const std::function<double()>& error, doub
 
 // --- measuring ---------------------------------------------------------------------------------------
 
-namespace {
-
-/// The harness works; the workload's own code goes on when this ends.
-class HarnessAtWork {
- public:
-  explicit HarnessAtWork(Case::State& state) : state_(state) { state_.own_code_ends(); }
-  ~HarnessAtWork() { state_.own_code_begins(); }
-  HarnessAtWork(const HarnessAtWork&) = delete;
-  HarnessAtWork& operator=(const HarnessAtWork&) = delete;
-
- private:
-  Case::State& state_;
-};
-
-}  // namespace
-
-void Case::measure(const std::function<void(const Launch&)>& body) {
-  const HarnessAtWork at_work(state_);
+void Case::measure(Control control, std::function<void(Run&)> body) {
+  const Watched at_work(state_, "", Part::overhead);
   if (state_.measured) throw std::logic_error("a case measures once");
-  state_.run_measurement(body);
+  state_.measure(control, std::move(body));
 }
 
 void Case::needs(std::size_t host_bytes, std::size_t device_bytes) {
@@ -168,18 +205,6 @@ Series series_of(Metric metric) {
   return series;
 }
 
-/// The samples that are spoilt on this rank or another.
-std::vector<std::size_t> on_any_rank(Team& team, const std::vector<std::size_t>& samples) {
-  if (team.size() == 1) return samples;
-  std::vector<std::size_t> all;
-  for (const auto& list : team.exchange(fmt::format("{}", fmt::join(samples, ",")))) {
-    for (const auto& index : split(list, ',')) {
-      if (!index.empty()) all.push_back(std::stoul(index));
-    }
-  }
-  return all;
-}
-
 }  // namespace
 
 void Case::sample(Metric metric, const std::function<double()>& body) {
@@ -187,74 +212,40 @@ void Case::sample(Metric metric, const std::function<double()>& body) {
 }
 
 void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body) {
-  const HarnessAtWork at_work(state_);
+  const Watched at_work(state_, "", Part::overhead);
   if (state_.footprint_only) throw FootprintKnown{};
+  if (metrics.empty()) throw std::logic_error("sample() is given no metric");
   std::vector<Series> all;
   for (auto& metric : metrics) {
     all.push_back(series_of(std::move(metric)));
     all.back().warmups = state_.warmups();
   }
-  if (all.empty()) throw std::logic_error("sample() is given no metric");
-  std::vector<std::string> names;
-  for (const auto& series : all) names.push_back(series.name);
-  const auto name = join(names, " and ");
 
-  // Takes one sample; what its body says of it is in state_.sample afterwards.
-  const auto take = [&](double& part) {
-    const Accounted accounted(part);
+  // What the body says of the sample it takes is in state_.sample.
+  const auto take = [&](Part part, std::size_t index) {
+    const Watched piece(state_, "sample", part, index);
     state_.sample.emplace();
-    const auto values = body();
-    if (values.size() != all.size())
-      throw std::logic_error(
-          fmt::format("{} values came out for {}: the body returns one of each", values.size(), name));
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!std::isfinite(values[i]))
-        throw std::runtime_error(fmt::format("metric {} came out as {}; its timing is wrong", all[i].name, values[i]));
+    Taken taken;
+    taken.values = body();
+    for (std::size_t i = 0; i < std::min(all.size(), taken.values.size()); ++i) {
+      if (!std::isfinite(taken.values[i]))
+        throw std::runtime_error(
+            fmt::format("metric {} came out as {}; its timing is wrong", all[i].name, taken.values[i]));
     }
-    return values;
+    taken.spoilt = std::move(state_.sample->spoilt);
+    taken.batch = state_.sample->batch;
+    return taken;
   };
-  for (int i = 0; i < all.front().warmups && !state_.team.interrupted(); ++i) take(state_.account.warmups);
-
-  int batch = 1;
-  std::vector<std::size_t> invalid, throttled;
-  state_.sampling_begins();
-  std::optional<Stop> stop;
-  for (std::size_t index = 0; !stop && !state_.team.interrupted(); ++index) {
-    const auto values = take(state_.account.samples);
-    for (std::size_t i = 0; i < all.size(); ++i) all[i].samples.push_back(values[i]);
-    batch = state_.sample->batch;
-    for (auto& warning : state_.sample->spoilt)
-      state_.result.warn(std::move(warning.code), std::move(warning.message), {index});
-    if (state_.team.any(!state_.sample->spoilt.empty())) invalid.push_back(index);
-    for (auto& series : all) series.invalid = invalid;
-    const auto settled = [&all] {
-      return std::all_of(all.begin(), all.end(), [](const auto& series) { return median_is_settled(series.valid()); });
-    };
-    stop = state_.stop(index + 1, state_.most_samples(), settled);
-    for (const auto spoilt : state_.monitor.sample_done(index, stop.has_value())) throttled.push_back(spoilt);
-  }
+  for (int i = 0; i < state_.warmups() && !state_.team.interrupted(); ++i) take(Part::warmups, 0);
+  sample_all(state_, all, {.most = state_.most_samples()},
+             [&](std::size_t index) { return take(Part::samples, index); });
   state_.sample.reset();
-  if (state_.team.interrupted()) {
-    stop = Stop::interrupted;
-    state_.result.interrupted = true;
-  }
-  if (!throttled.empty())
-    state_.result.warn("throttled", "the device slowed itself down while " + name + " was sampled", throttled);
-  throttled = on_any_rank(state_.team, throttled);
-  invalid.insert(invalid.end(), throttled.begin(), throttled.end());
-  std::sort(invalid.begin(), invalid.end());
-  invalid.erase(std::unique(invalid.begin(), invalid.end()), invalid.end());
   for (auto& series : all) {
-    if (series.samples.empty()) continue;
-    series.invalid = invalid;
-    series.stop = *stop;
-    series.batch = batch;
-    state_.judge_ticks(series);
-    state_.result.metrics.push_back(std::move(series));
+    if (!series.samples.empty()) state_.result.metrics.push_back(std::move(series));
   }
   state_.sampled = true;
   // Checks may refer to what stands on the workload's stack, so they run while it is there.
-  const Accounted verifying(state_.account.verifying);
+  const Watched verifying(state_, "", Part::verifying);
   state_.verifier.check_own();
 }
 
@@ -332,24 +323,46 @@ Team& Case::team() {
 
 // --- state -------------------------------------------------------------------------------------------
 
-SamplingOptions sampling_of(const CaseSpec& spec, SamplingOptions asked) {
-  const auto* preset = spec.preset ? spec.workload->description().find_preset(*spec.preset) : nullptr;
-  if (preset != nullptr && !asked.least_time) asked.least_time = preset->least_time;
-  // Profilers may run kernels one by one, so a latch would wait for its time-out; and what they count must not hang on
-  // how long something took.
-  if (std::getenv("ISTHMUS_PROFILER") != nullptr) {
-    asked.latch = false;
-    asked.largest_batch = 1;
-  }
-  return asked;
+Case::State::State(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
+                   const SamplingOptions& sampling_, CaseResult& result_, Team& team_)
+    : spec(spec_),
+      device_info(std::move(device_)),
+      seed(seed_),
+      sampling(sampling_),
+      result(result_),
+      team(team_),
+      monitor(device_info ? std::optional(device_info->index) : std::nullopt),
+      observers{&monitor, &ranges, &account} {}
+
+Case::State::~State() = default;
+
+namespace {
+
+/// Far from one another and from whatever there is: an address to count with, where nothing is allocated.
+std::byte* made_up_address(std::size_t buffer) {
+  return reinterpret_cast<std::byte*>((buffer + 1) << 44);
 }
 
-double timer_tick(std::string_view timer) {
-  constexpr double kClockTick = 100e-9;  // two calls of now() are this far apart at worst
-  if (timer == "event") return device::timer_tick();
-  if (timer == "clock") return kClockTick;
-  if (timer == "none") return 0;
-  throw std::logic_error(fmt::format("there is no timer '{}'; choose event, clock or none", timer));
+}  // namespace
+
+std::byte* Case::State::device(std::size_t buffer) const {
+  if (rehearsing) return made_up_address(buffer);
+  std::byte* address = set ? set->device(buffer) : nullptr;
+  if (address == nullptr)
+    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+                           " has no address before measure(): ask for it inside the body");
+  return address;
+}
+
+std::byte* Case::State::host(std::size_t buffer) const {
+  if (rehearsing) return made_up_address(buffer);
+  std::byte* address = set ? set->host(buffer) : nullptr;
+  if (address == nullptr)
+    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+                           (buffers.at(buffer).spec.role == memory::Role::scratch
+                                ? " lies on the device only: the host has none of it"
+                                : " has no address before measure(): ask for it inside the body or a check"));
+  return address;
 }
 
 bool Case::State::wants_latch() {
@@ -382,70 +395,63 @@ void Case::State::judge_ticks(Series& metric) {
                                             metric.name, sampling.least_ticks));
 }
 
-void Case::State::own_code_begins() {
-  own_code_begin_ = now();
-  own_code_accounted_ = account.total();
-}
-
-void Case::State::own_code_ends() {
-  account.inputs += now() - own_code_begin_ - (account.total() - own_code_accounted_);
-}
-
-std::optional<Stop> Case::State::stop(std::size_t taken, int most, const std::function<bool()>& settled,
-                                      double budget_share) {
-  const auto own = [&]() -> std::optional<Stop> {
-    if (emulated && !sampling.samples) return Stop::emulated;
-    const double sampled_for = now() - sampling_since_;
-    const bool long_enough = !adaptive() || sampled_for >= sampling.least_time.value_or(0);
-    if (adaptive() && !sampling.least_time && sampled_for >= sampling.long_sampling)
-      most = std::min(most, sampling.enough_long);
-    if (adaptive() && long_enough && settled()) return Stop::interval;
-    if (long_enough && taken >= static_cast<std::size_t>(most)) return Stop::samples;
-    if (over_budget(budget_share)) return Stop::budget;
-    return std::nullopt;
-  }();
-  constexpr int kGoOn = -1;
-  const int decided = static_cast<int>(team.first(own ? static_cast<int>(*own) : kGoOn));
-  if (team.interrupted()) return Stop::interrupted;
-  return decided == kGoOn ? std::nullopt : std::optional(static_cast<Stop>(decided));
-}
-
 void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {
-  const auto host = available_host_memory();
+  const auto host = memory::available_host_memory();
   // A little stays for the program itself; page tables, staging buffers and the like come on top of what is asked for.
   const double usable = 0.95;
   if (host && static_cast<double>(host_bytes) > usable * static_cast<double>(*host))
-    throw Skip(fmt::format("needs {} of host memory, {} are available", format_bytes(static_cast<double>(host_bytes)),
-                           format_bytes(static_cast<double>(*host))),
-               SkipKind::memory);
-  if (!device) return;
+    throw Skip(
+        fmt::format("needs {} of host memory, {} are available", memory::format_bytes(static_cast<double>(host_bytes)),
+                    memory::format_bytes(static_cast<double>(*host))),
+        SkipKind::memory);
+  if (!device_info) return;
   const auto card = device::memory_info();
   if (device_bytes + device::SpinLatch::kDeviceBytes > card.free)  // the latch is not there yet
-    throw Skip(
-        fmt::format("needs {} of device memory, {} of {} are free", format_bytes(static_cast<double>(device_bytes)),
-                    format_bytes(static_cast<double>(card.free)), format_bytes(static_cast<double>(card.total))),
-        SkipKind::memory);
+    throw Skip(fmt::format("needs {} of device memory, {} of {} are free",
+                           memory::format_bytes(static_cast<double>(device_bytes)),
+                           memory::format_bytes(static_cast<double>(card.free)),
+                           memory::format_bytes(static_cast<double>(card.total))),
+               SkipKind::memory);
 }
 
 void Case::State::fill(std::size_t index) {
   const auto& buffer = buffers[index];
   if (!buffer.fill) return;
   std::byte* host = set->host(index);
-  if (buffer.columns == buffer.pitch) {
+  const auto& shape = buffer.shape;
+  if (buffer.whole) {
+    buffer.fill(host, 0, buffer.elements());
+  } else if (shape.columns == shape.pitch) {
     memory::parallel_for(buffer.elements(), std::size_t{1} << 16, [&](std::size_t first, std::size_t last) {
       buffer.fill(host + first * buffer.element_bytes, first, last);
     });
-    return;
+  } else {
+    const std::size_t grain = std::max<std::size_t>(1, (std::size_t{1} << 16) / shape.pitch);
+    const auto padding = (shape.pitch - shape.columns) * buffer.element_bytes;
+    memory::parallel_for(shape.rows, grain, [&](std::size_t first, std::size_t last) {
+      for (std::size_t row = first; row < last; ++row) {
+        std::byte* row_begin = host + row * shape.pitch * buffer.element_bytes;
+        buffer.fill(row_begin, row * shape.columns, (row + 1) * shape.columns);
+        std::memset(row_begin + shape.columns * buffer.element_bytes, 0, padding);
+      }
+    });
   }
-  const std::size_t grain = std::max<std::size_t>(1, (std::size_t{1} << 16) / buffer.pitch);
-  memory::parallel_for(buffer.rows(), grain, [&](std::size_t first, std::size_t last) {
-    for (std::size_t row = first; row < last; ++row) {
-      std::byte* row_begin = host + row * buffer.pitch * buffer.element_bytes;
-      buffer.fill(row_begin, row * buffer.columns, (row + 1) * buffer.columns);
-      std::memset(row_begin + buffer.columns * buffer.element_bytes, 0,
-                  (buffer.pitch - buffer.columns) * buffer.element_bytes);
-    }
-  });
+}
+
+}  // namespace isthmus::workload
+
+namespace isthmus::harness {
+
+SamplingOptions sampling_of(const CaseSpec& spec, SamplingOptions asked) {
+  const auto* preset = spec.preset ? spec.workload->description().find_preset(*spec.preset) : nullptr;
+  if (preset != nullptr && !asked.least_time) asked.least_time = preset->least_time;
+  // Profilers may run kernels one by one, so a latch would wait for its time-out; and what they count must not hang on
+  // how long something took.
+  if (std::getenv("ISTHMUS_PROFILER") != nullptr) {
+    asked.latch = false;
+    asked.largest_batch = 1;
+  }
+  return asked;
 }
 
 }  // namespace isthmus::harness

@@ -1,12 +1,16 @@
 #include "harness/case_runner.hpp"
 
-#include <algorithm>
-#include <new>
+#include <fmt/format.h>
 
-#include "device/range.hpp"
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <set>
+
 #include "harness/description.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/limits.hpp"
+#include "harness/measure/measurement.hpp"
 #include "harness/rank_results.hpp"
 
 namespace isthmus::harness {
@@ -79,6 +83,28 @@ void conclude_verification(CaseResult& result, Case::State& state) {
   }
 }
 
+/// A case is a failure where a metric that it promises has no sample that counts. What was seen once and what follows
+/// from others is promised by nobody.
+void conclude_samples(CaseResult& result) {
+  if (result.error || result.skipped || result.interrupted || result.ended_by_other_rank || result.failed()) return;
+  for (const auto& metric : result.metrics) {
+    if (metric.stop == Stop::single || metric.stop == Stop::derived || !metric.valid().empty()) continue;
+    std::set<std::string> reasons;
+    for (const auto& warning : result.warnings) {
+      if (!warning.samples.empty()) reasons.insert(warning.code);
+    }
+    result.error = fmt::format("no sample of {} counts, since every one was spoilt ({}); measure it again", metric.name,
+                               fmt::join(reasons, ", "));
+    return;
+  }
+  for (const auto& promised : result.spec.workload->description().metrics) {
+    if (result.find(promised) != nullptr) continue;
+    result.error =
+        fmt::format("metric {} was not measured, and {} promises it", promised, result.spec.workload->name());
+    return;
+  }
+}
+
 /// An interrupted case must be recognised by its record, or --resume would take it for done.
 void mark_interrupted(CaseResult& result) {
   if (!result.interrupted || result.error || result.skipped) return;
@@ -110,6 +136,22 @@ std::optional<device::DeviceInfo> device_of(const Workload& workload,
 }
 
 namespace {
+
+/// A GPU ends nothing that runs; an emulated kernel ends when the case's budget is used up, where one was asked for.
+class Deadline {
+ public:
+  explicit Deadline(const Case::State& state) : set_(state.emulated && state.sampling.budget) {
+    if (set_) device::set_work_deadline(*state.sampling.budget);
+  }
+  ~Deadline() {
+    if (set_) device::set_work_deadline(std::numeric_limits<double>::infinity());
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  bool set_;
+};
 
 /// What is used besides the one that is watched.
 std::vector<CaseResult::OtherDevice> other_devices(const Workload& workload, const device::DeviceInfo& watched) {
@@ -152,11 +194,20 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
     }
     guarded(result, [&] {
       Case run(state);
-      const device::Range range(spec.workload->name().c_str());
-      state.own_code_begins();
+      const Deadline deadline(state);
+      // The workload's own code makes inputs, as far as it does nothing else.
+      const Watched own_code(state, spec.workload->name().c_str(), Part::inputs);
       description.function(run);
-      state.own_code_ends();
-      if (state.finish) state.finish();
+      {
+        const Watched verifying(state, "", Part::verifying);
+        if (state.measured) state.verifier.check_same(*state.set);
+      }
+      const Watched finishing(state, "", Part::overhead);
+      if (state.measurement) state.measurement->finish();
+      for (auto* observer : state.observers) {
+        for (auto& metric : observer->metrics()) result.metrics.push_back(std::move(metric));
+        for (auto& table : observer->tables()) result.tables.push_back(std::move(table));
+      }
     });
     if (uses_device) {
       result.after = result.before;
@@ -176,8 +227,9 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
     }
     warn_about_host(result, context.governor);
     conclude_verification(result, state);
+    conclude_samples(result);
     set_limits(result, state.emulated, state.monitor);
-    result.accounted = state.account.total();
+    result.accounted = state.account.accounted();
   }
   result.wall = now() - begin;
   return result;
@@ -216,10 +268,6 @@ Footprint footprint(const CaseSpec& spec, const RunContext& context) {
   });
   found.host_bytes = state.needed_host_bytes;
   found.device_bytes = state.needed_device_bytes;
-  if (state.set) {
-    found.host_bytes = state.set->host_bytes();
-    found.device_bytes = state.set->device_bytes();
-  }
   found.traffic = result.traffic;
   found.skipped = result.skipped ? result.skipped : result.error;
   return found;

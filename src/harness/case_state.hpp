@@ -2,18 +2,22 @@
 
 // What stands behind a Case while its workload runs.
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "harness/monitor.hpp"
+#include "harness/observer.hpp"
 #include "harness/ranks.hpp"
 #include "harness/result.hpp"
 #include "harness/verifier.hpp"
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::harness {
+
+class Measurement;
 
 /// How to sample; the command line sets some of it.
 struct SamplingOptions {
@@ -41,76 +45,68 @@ SamplingOptions sampling_of(const CaseSpec& spec, SamplingOptions asked);
 /// Thrown by measure(), needs() and sample() when only the footprint is wanted (--dry-run).
 struct FootprintKnown {};
 
-/// Seconds between two values that "event" or "clock" can tell apart; 0 for "none".
-double timer_tick(std::string_view timer);
-
-/// Seconds that went into the parts of a case.
-struct TimeAccount {
-  double inputs = 0, warmups = 0, samples = 0, verifying = 0;
-  double total() const { return inputs + warmups + samples + verifying; }
-};
-
-/// Adds the life of a scope to a part of the account; an inner scope pauses nothing, so scopes must not nest.
-class Accounted {
- public:
-  explicit Accounted(double& part) : part_(part), begin_(now()) {}
-  ~Accounted() { part_ += now() - begin_; }
-  Accounted(const Accounted&) = delete;
-  Accounted& operator=(const Accounted&) = delete;
-
- private:
-  double& part_;
-  double begin_;
-};
-
 /// What the body of sample() says of the sample it takes.
 struct SampleRemarks {
   int batch = 1;
   std::vector<Warning> spoilt;
 };
 
-struct Case::State {
+}  // namespace isthmus::harness
+
+namespace isthmus::workload {
+
+struct Case::State final : BufferAddresses {
   State(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
-        const SamplingOptions& sampling_, CaseResult& result_, Team& team_)
-      : spec(spec_),
-        device(std::move(device_)),
-        seed(seed_),
-        sampling(sampling_),
-        result(result_),
-        team(team_),
-        monitor(device ? std::optional(device->index) : std::nullopt) {}
+        const harness::SamplingOptions& sampling_, harness::CaseResult& result_, Team& team_);
+  ~State() override;
 
   struct Declared {
     memory::BufferSpec spec;
-    std::size_t element_bytes, columns, pitch;
+    std::size_t element_bytes;
+    Shape shape;
     Fill fill;
-    std::size_t rows() const { return spec.bytes / element_bytes / pitch; }
-    std::size_t elements() const { return rows() * columns; }
+    bool whole;  ///< filled at once, by one thread
+    std::size_t elements() const { return shape.rows * shape.columns; }
+  };
+  /// What Case::shared() promised.
+  struct SharedInput {
+    std::size_t bytes;
+    std::function<const void*()> get;
   };
 
   const CaseSpec& spec;
-  std::optional<device::DeviceInfo> device;
+  std::optional<device::DeviceInfo> device_info;
   std::uint64_t seed;
-  SamplingOptions sampling;
-  CaseResult& result;
+  harness::SamplingOptions sampling;
+  harness::CaseResult& result;
   Team& team;
-  Monitor monitor;
   bool footprint_only = false;
-  bool emulated = false;  ///< device times mean nothing: one sample
+  bool rehearsing = false;  ///< a body is run to count what it queues
+  bool emulated = false;    ///< device times mean nothing: one sample
   double started = now();
-  TimeAccount account;
+
+  harness::Monitor monitor;
+  harness::TimeAccount account;
+  harness::ProfilerRanges ranges;
+  std::vector<harness::Observer*> observers;
 
   std::optional<device::Stream> stream;  // outlives the buffers
   std::vector<Declared> buffers;
+  std::vector<SharedInput> shared_inputs;
   std::unique_ptr<memory::BufferSet> set;
-  memory::BufferSet* set_pointer = nullptr;  ///< buffer handles refer to this
-  std::size_t chunk_units = 0;
-  Verifier verifier;
+  std::size_t chunk_units = 0, repeats = 1;
+  /// All units of the chunk dimension; one where the work cannot be cut.
+  memory::Range units() const { return {0, std::max<std::size_t>(chunk_units, 1)}; }
+  harness::Verifier verifier;
   bool measured = false, sampled = false;
   std::size_t needed_host_bytes = 0, needed_device_bytes = 0;  ///< as needs() said
-  std::optional<SampleRemarks> sample;                         ///< of the sample being taken
+  std::optional<harness::SampleRemarks> sample;                ///< of the sample being taken
   /// What measure() leaves to the end of the case, so that checks declared after it still find the results.
-  std::function<void()> finish;
+  std::unique_ptr<harness::Measurement> measurement;
+
+  // In a rehearsal addresses are made up: nothing may be there yet.
+  std::byte* device(std::size_t buffer) const override;
+  std::byte* host(std::size_t buffer) const override;
 
   double elapsed() const { return now() - started; }
   bool adaptive() const { return !sampling.samples && !emulated; }
@@ -119,36 +115,39 @@ struct Case::State {
   /// Seconds; a count that was asked for is given, however long it takes, unless a budget was asked for too.
   std::optional<double> budget() const {
     if (sampling.budget || sampling.samples) return sampling.budget;
-    return SamplingOptions::kDefaultBudget;
-  }
-  /// Before the first sample of a reading.
-  void sampling_begins() {
-    monitor.begin();
-    sampling_since_ = now();
+    return harness::SamplingOptions::kDefaultBudget;
   }
   bool over_budget(double share = 1) const { return budget() && elapsed() > share * *budget(); }
-
-  /// Between the two the workload's own code runs: what it takes there (tables, buffers of its own) is making inputs,
-  /// as far as it was not accounted for as something else.
-  void own_code_begins();
-  void own_code_ends();
 
   /// Whether streams shall be held; where not, the record says so.
   bool wants_latch();
   /// Notes where a sample of the metric is so short that its timer is too coarse for it.
-  void judge_ticks(Series& metric);
-
-  /// nullopt: go on; else why sampling ends after these samples. Rank 0's word holds for all ranks of the case.
-  /// `settled` is asked only where it decides.
-  std::optional<Stop> stop(std::size_t taken, int most, const std::function<bool()>& settled, double budget_share = 1);
+  void judge_ticks(harness::Series& metric);
 
   /// Throws Skip (memory) where the buffers do not fit.
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
   void fill(std::size_t buffer);
-  void run_measurement(const std::function<void(const Launch&)>& body);
+  void measure(Control control, std::function<void(Run&)> body);
+};
+
+}  // namespace isthmus::workload
+
+namespace isthmus::harness {
+
+/// A piece of the case, as long as a scope lasts.
+class Watched {
+ public:
+  Watched(Case::State& state, const char* reading, Part part, std::size_t sample = 0) : observers_(state.observers) {
+    for (auto* observer : observers_) observer->begin(reading, part, sample);
+  }
+  ~Watched() {
+    for (auto* observer : observers_) observer->end();
+  }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
 
  private:
-  double own_code_begin_ = 0, own_code_accounted_ = 0, sampling_since_ = 0;
+  const std::vector<Observer*>& observers_;
 };
 
 }  // namespace isthmus::harness

@@ -1,19 +1,24 @@
 #include "harness/command_line.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <iostream>
 
 #include "harness/facts_json.hpp"
-#include "harness/fresh_process.hpp"
 #include "harness/list.hpp"
 #include "harness/names.hpp"
 #include "harness/ranks.hpp"
 #include "harness/session.hpp"
+#include "workload/fresh_process.hpp"
 
 namespace isthmus::harness {
 
@@ -117,8 +122,25 @@ void apply_injection() {
 /// counts. A launcher that sees another one end badly might kill it before it has spoken.
 int fail(std::string_view sentence, int code) {
   if (launched().rank > 0) return exit_code::passed;
-  fmt::print(stderr, "isthmus-bench: {}\n", sentence);
+  fmt::print(stderr, "isthmus-bench: {}\n", printable(sentence));
   return code;
+}
+
+/// A standard stream that was closed would be the next file that is opened: a table would go into the records. It is
+/// opened the other way round, so that it still cannot be read or written.
+void keep_standard_streams_apart() {
+  for (const int stream : {0, 1, 2})
+    if (fcntl(stream, F_GETFD) == -1) open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY);
+}
+
+/// What was printed has to be where it was sent.
+int shown(int code) {
+  errno = 0;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good();
+  if (written) return code;
+  return std::max(code, fail(fmt::format("standard output could not be written{}; send it elsewhere",
+                                         errno != 0 ? fmt::format(" ({})", std::strerror(errno)) : ""),
+                             exit_code::failed));
 }
 
 /// What is wrong with the words of the command line, with the name that was probably meant.
@@ -147,6 +169,62 @@ std::string problem(const CLI::App& app, int argc, char** argv, const CLI::Parse
   return sentence + "; see isthmus-bench --help";
 }
 
+/// What `run` was given, before it is looked at.
+struct RunWords {
+  NumberTexts numbers;
+  std::vector<std::string> modes, placements, stagings, sizes;
+  bool as_table = false;
+  std::optional<std::string> table_format;
+};
+
+void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
+  auto* measure = app.add_subcommand("run", "Measure, and append one record per case");
+  measure->footer(kRunExamples);
+  measure->add_option("PATTERN", options.request.patterns, "Globs on workload names")->required();
+  measure->add_option("--mode", words.modes, "Aliases of placement and staging (default baseline)");
+  measure->add_option("--placement", words.placements, "Placements, comma list or all");
+  measure->add_option("--staging", words.stagings, "Stagings, comma list or all");
+  measure->add_option("--size", words.sizes, "Sizes tiny...mega, comma list or all (default small)");
+  measure->add_option("--set", options.request.settings, "Axis: threads=64,128 bytes=4KiB n=all; repeatable");
+  measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
+  measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
+  measure->add_option("--samples", words.numbers.samples, "Exactly N samples (default: adaptive, at most 30)");
+  measure->add_option("--min-time", words.numbers.least_time, "Seconds of sampling at least (adaptive)");
+  measure->add_option("--warmups", words.numbers.warmups, "Warm-up passes (default 2; none when emulated)");
+  measure->add_option("--processes", words.numbers.processes, "Repeat in N fresh processes");
+  measure->add_option("--budget", words.numbers.budget, "Seconds per case (default 120 when adaptive)");
+  measure->add_option("--chunks", words.numbers.chunks, "Chunks of placement streamed (default 16)");
+  measure->add_option("--record", options.record, "File to append to");
+  measure->add_option("--device", options.device, "Index or UUID (default 0)");
+  measure->add_option("--numa", words.numbers.numa, "NUMA node of host memory (default: the device's)");
+  measure->add_option("--seed", words.numbers.seed, "Seed of the inputs (default 42)");
+  measure->add_flag_callback(
+      "--no-latch", [&options] { options.sampling.latch = false; }, "Do not hold the stream until all is queued");
+  measure
+      ->add_option("--latch-timeout", options.sampling.latch_timeout,
+                   "Seconds after which a held stream goes on (default 5)")
+      ->check(CLI::PositiveNumber);
+  measure->add_flag("--dry-run", options.dry_run, "Say what would run, how large and how long it is");
+  measure->add_flag("--resume", options.resume, "Leave out cases that the record file holds already");
+  measure->add_flag("--table", words.as_table, "Print medians at the end");
+  measure->add_option("--table-format", words.table_format, "The table as text, json or csv");
+  measure->add_flag("--quiet", options.quiet, "Print failures only");
+}
+
+/// What the words mean. Throws InputError.
+void read_words(const RunWords& words, SessionOptions& options) {
+  options.request.modes = flatten(words.modes, "--mode");
+  options.request.placements = flatten(words.placements, "--placement");
+  options.request.stagings = flatten(words.stagings, "--staging");
+  options.request.sizes = flatten(words.sizes, "--size");
+  if (words.table_format) {
+    options.table = parse_table_format(*words.table_format);
+  } else if (words.as_table) {
+    options.table = TableFormat::text;
+  }
+  apply_numbers(words.numbers, options);
+}
+
 int run(CLI::App& app, int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kExamples);
@@ -163,37 +241,8 @@ int run(CLI::App& app, int argc, char** argv) {
   about->add_flag("--json", as_json, "Print JSON");
 
   SessionOptions options;
-  NumberTexts numbers;
-  std::vector<std::string> modes, placements, stagings, sizes;
-  bool as_table = false;
-  std::optional<std::string> table_format;
-  auto* measure = app.add_subcommand("run", "Measure, and append one record per case");
-  measure->footer(kRunExamples);
-  measure->add_option("PATTERN", options.request.patterns, "Globs on workload names")->required();
-  measure->add_option("--mode", modes, "Aliases of placement and staging (default baseline)");
-  measure->add_option("--placement", placements, "Placements, comma list or all");
-  measure->add_option("--staging", stagings, "Stagings, comma list or all");
-  measure->add_option("--size", sizes, "Sizes tiny...mega, comma list or all (default small)");
-  measure->add_option("--set", options.request.settings, "Axis: threads=64,128 bytes=4KiB n=all; repeatable");
-  measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
-  measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
-  measure->add_option("--samples", numbers.samples, "Exactly N samples (default: adaptive, at most 30)");
-  measure->add_option("--min-time", numbers.least_time, "Seconds of sampling at least (adaptive)");
-  measure->add_option("--warmups", numbers.warmups, "Warm-up passes (default 2; none when emulated)");
-  measure->add_option("--processes", numbers.processes, "Repeat in N fresh processes");
-  measure->add_option("--budget", numbers.budget, "Seconds per case (default 120 when adaptive)");
-  measure->add_option("--chunks", numbers.chunks, "Chunks of placement streamed (default 16)");
-  measure->add_option("--record", options.record, "File to append to");
-  measure->add_option("--device", options.device, "Index or UUID (default 0)");
-  measure->add_option("--numa", numbers.numa, "NUMA node of host memory (default: the device's)");
-  measure->add_option("--seed", numbers.seed, "Seed of the inputs (default 42)");
-  measure->add_flag_callback(
-      "--no-latch", [&options] { options.sampling.latch = false; }, "Do not hold the stream until all is queued");
-  measure->add_flag("--dry-run", options.dry_run, "Say what would run, how large and how long it is");
-  measure->add_flag("--resume", options.resume, "Leave out cases that the record file holds already");
-  measure->add_flag("--table", as_table, "Print medians at the end");
-  measure->add_option("--table-format", table_format, "The table as text, json or csv");
-  measure->add_flag("--quiet", options.quiet, "Print failures only");
+  RunWords words;
+  add_run(app, options, words);
 
   try {
     app.parse(argc, argv);
@@ -214,17 +263,8 @@ int run(CLI::App& app, int argc, char** argv) {
     if (!found.problem.empty()) return fail(found.problem, exit_code::failed);
     return exit_code::passed;
   }
-  options.request.modes = flatten(modes, "--mode");
-  options.request.placements = flatten(placements, "--placement");
-  options.request.stagings = flatten(stagings, "--staging");
-  options.request.sizes = flatten(sizes, "--size");
-  if (table_format) {
-    options.table = parse_table_format(*table_format);
-  } else if (as_table) {
-    options.table = TableFormat::text;
-  }
+  read_words(words, options);
   options.command.assign(argv, argv + argc);
-  apply_numbers(numbers, options);
   return run_session(options);
 }
 
@@ -232,10 +272,13 @@ int run(CLI::App& app, int argc, char** argv) {
 
 int command_line(int argc, char** argv) {
   if (const auto code = run_as_fresh_process()) return *code;
+  keep_standard_streams_apart();
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then a failure to write, with its sentence
   CLI::App app(kDescription, "isthmus-bench");
   try {
-    return run(app, argc, argv);
+    return shown(run(app, argc, argv));
   } catch (const std::exception& error) {
+    if (std::ferror(stdout) != 0) return shown(exit_code::failed);
     return fail(error.what(), exit_code_of(error));
   }
 }

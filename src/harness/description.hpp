@@ -2,9 +2,9 @@
 
 // What a registration says; known to the harness only.
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
-namespace isthmus::harness {
+namespace isthmus::workload {
 
 struct Workload::Description {
   std::function<void(Case&)> function;
@@ -28,5 +28,15 @@ struct Workload::Description {
 };
 
 std::string to_text(const AxisValue& value);
+
+/// Throws std::logic_error for what would break each of the workload's records: a name that is none, a size or preset
+/// that sets an axis to what it does not take.
+void check_registration(const Workload& workload);
+
+}  // namespace isthmus::workload
+
+namespace isthmus::harness {
+
+using namespace workload;
 
 }  // namespace isthmus::harness

@@ -1,4 +1,4 @@
-#include "harness/fresh_process.hpp"
+#include "workload/fresh_process.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,9 +15,11 @@
 #include <stdexcept>
 
 #include "harness/process.hpp"
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
-namespace isthmus::harness {
+namespace isthmus::workload {
+
+using namespace harness;
 
 namespace {
 
@@ -136,4 +138,4 @@ std::optional<int> run_as_fresh_process() {
   return told ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-}  // namespace isthmus::harness
+}  // namespace isthmus::workload

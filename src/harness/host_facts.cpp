@@ -148,14 +148,6 @@ const HostFacts& host_facts() {
   return facts;
 }
 
-std::size_t host_line_bytes() {
-  constexpr std::size_t kUsual = 64;
-  for (const auto& cache : host_facts().caches) {
-    if (cache.level == 1 && !cache.instructions && cache.line_bytes > 0) return cache.line_bytes;
-  }
-  return kUsual;
-}
-
 std::string node_name() {
   if (const char* name = std::getenv("SLURMD_NODENAME"); name != nullptr && *name != '\0') return name;
   char name[256] = {};

@@ -35,9 +35,6 @@ struct HostFacts {
 /// Asked once; later calls return the same.
 const HostFacts& host_facts();
 
-/// Bytes of a line of the first-level data cache, 64 where nobody could tell.
-std::size_t host_line_bytes();
-
 /// SLURMD_NODENAME where set, else the host's name.
 std::string node_name();
 

@@ -22,8 +22,12 @@ void catch_interrupts() {
   action.sa_handler = on_signal;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal has its usual effect
   sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  for (const int number : {SIGTERM, SIGINT}) {
+    struct sigaction before{};
+    // Whoever started this program with a signal ignored, as nohup and a shell's & do, meant it.
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(number, &action, nullptr);
+  }
 }
 
 bool interrupted() noexcept {

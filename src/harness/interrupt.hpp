@@ -2,7 +2,8 @@
 
 namespace isthmus::harness {
 
-/// From now on SIGTERM and SIGINT ask for an end after the current sample; a second one ends at once.
+/// From now on SIGTERM and SIGINT ask for an end after the current sample; a second one ends at once. One that is
+/// ignored stays so.
 void catch_interrupts();
 bool interrupted() noexcept;
 /// What a signal does, for tests.

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/facts_json.hpp"
-#include "harness/host_memory.hpp"
 #include "harness/names.hpp"
 #include "harness/plan.hpp"
 #include "harness/registry.hpp"
 #include "harness/session.hpp"
+#include "memory/host_memory.hpp"
 
 namespace isthmus::harness {
 
@@ -93,7 +93,7 @@ namespace {
 
 std::string value_text(const Axis& axis, const AxisValue& value) {
   const auto* number = std::get_if<std::int64_t>(&value);
-  return axis.bytes && number != nullptr ? exact_bytes(*number) : to_text(value);
+  return axis.bytes && number != nullptr ? memory::exact_bytes(*number) : to_text(value);
 }
 
 /// "threads=64", "bytes=4KiB,64MiB" where these run by default; with the range of --size-sweep.
@@ -199,7 +199,7 @@ Info info() {
       const auto device = device::info(index);
       devices.push_back(device_json(device, device::telemetry(index), std::nullopt));
       device_lines += fmt::format("device {}   {} ({}), {}, uuid {}\n", index, device.name, device.arch,
-                                  format_bytes(static_cast<double>(device.memory_bytes)), device.uuid);
+                                  memory::format_bytes(static_cast<double>(device.memory_bytes)), device.uuid);
     }
     if (count == 0) found.problem = no_device_sentence();
   } catch (const device::Error& error) {

@@ -10,10 +10,10 @@
 #include <set>
 #include <tuple>
 
-#include "harness/host_memory.hpp"
 #include "harness/names.hpp"
 #include "harness/statistics.hpp"
 #include "harness/table.hpp"
+#include "memory/host_memory.hpp"
 
 namespace isthmus::harness {
 
@@ -221,7 +221,7 @@ std::string matrix_text(const Matrix& matrix) {
   }
   const auto prefix = prefix_for(typical_value(readings), matrix.unit);
   std::string heading = matrix.title;
-  if (size) heading += " at " + exact_bytes(*size);
+  if (size) heading += " at " + memory::exact_bytes(*size);
   if (!matrix.metric.empty())
     heading += fmt::format(": {}{} in {}{}{}", matrix.metric, matrix.duplex ? " of both directions" : "", prefix.name,
                            matrix.unit, shares ? " (share of its limit)" : "");
@@ -265,7 +265,7 @@ std::string sizes_text(const std::vector<Matrix>& matrices, std::string_view met
     const auto& title = row.matrix->title;
     labels.push_back(fmt::format("{}→{}{}", row.route.first, row.route.second, title.substr(title.find('/'))));
   }
-  for (const auto size : sizes) columns.push_back(exact_bytes(size));
+  for (const auto size : sizes) columns.push_back(memory::exact_bytes(size));
   const std::vector<std::int64_t> ordered(sizes.begin(), sizes.end());
   const auto prefix = prefix_for(typical_value(readings), unit);
   return fmt::format("{} in {}{} by size\n", metric, prefix.name, unit) +

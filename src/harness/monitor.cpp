@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "harness/names.hpp"
 
@@ -30,7 +31,8 @@ bool spoils_samples(std::string_view reason) noexcept {
          (contains_text(reason, "thermal") || contains_text(reason, "hw_") || contains_text(reason, "brake"));
 }
 
-void Monitor::begin() {
+void Monitor::begin(const char* /*reading*/, Part part, std::size_t sample) {
+  if (part != Part::samples || sample != 0) return;
   next_unasked_ = 0;
   last_asked_ = now();
 }
@@ -44,23 +46,24 @@ void Monitor::see(const device::Telemetry& telemetry) {
   latest_ = telemetry;
 }
 
-std::vector<std::size_t> Monitor::sample_done(std::size_t index, bool last) {
+std::vector<Warning> Monitor::spoilt(std::size_t sample, bool last) {
   if (!device_ || (!last && now() - last_asked_ < kSecondsBetweenQuestions)) return {};
   auto telemetry = std::move(latest_);
   device::refresh(telemetry, *device_);
   see(telemetry);
   last_asked_ = now();
-  bool spoilt = false;
+  bool slowed = false;
   for (const auto& reason : telemetry.throttle) {
     if (harmless(reason)) continue;
-    spoilt |= spoils_samples(reason);
+    slowed |= spoils_samples(reason);
     if (std::find(throttle_reasons.begin(), throttle_reasons.end(), reason) == throttle_reasons.end())
       throttle_reasons.push_back(reason);
   }
-  std::vector<std::size_t> samples;
-  for (std::size_t i = next_unasked_; spoilt && i <= index; ++i) samples.push_back(i);
-  next_unasked_ = index + 1;
-  return samples;
+  const auto first = std::exchange(next_unasked_, sample + 1);
+  if (!slowed) return {};
+  Warning warning{"throttled", "the device slowed itself down while samples were taken", {}};
+  for (auto i = first; i <= sample; ++i) warning.samples.push_back(i);
+  return {std::move(warning)};
 }
 
 void warn_about_state(CaseResult& result, const device::Telemetry& before, const device::Telemetry& after) {

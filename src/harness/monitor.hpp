@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "harness/observer.hpp"
 #include "harness/result.hpp"
 
 namespace isthmus::harness {
@@ -19,16 +20,15 @@ bool spoils_samples(std::string_view throttle_reason) noexcept;
 void warn_about_state(CaseResult& result, const device::Telemetry& before, const device::Telemetry& after);
 void warn_about_host(CaseResult& result, const std::optional<std::string>& governor);
 
-class Monitor {
+/// The device's own state. Asks at most twice a second.
+class Monitor final : public Observer {
  public:
   /// Watches nothing without a device.
   explicit Monitor(std::optional<int> device) : device_(device) {}
 
-  /// A new row of samples begins.
-  void begin();
-  /// Sample `index` is done. Asks the device at most twice a second, and when `last`; returns the samples since the
-  /// previous question that a slow-down spoils.
-  std::vector<std::size_t> sample_done(std::size_t index, bool last);
+  void begin(const char* reading, Part part, std::size_t sample) override;
+  void end() override {}
+  std::vector<Warning> spoilt(std::size_t sample, bool last) override;
 
   /// Link generation and width at their best so far: an idle link sleeps at a low generation.
   std::optional<int> pcie_generation, pcie_width;

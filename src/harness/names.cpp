@@ -59,6 +59,21 @@ std::string suggestion(std::string_view name, std::span<const std::string> candi
   return "choose one of " + join(shown, ", ") + (candidates.size() > kShown ? ", …" : "");
 }
 
+std::string printable(std::string_view text) {
+  constexpr std::string_view hex = "0123456789abcdef";
+  std::string escaped;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f)
+      escaped += c;
+    else if (c == '\n')
+      escaped += "\\n";
+    else
+      escaped.append("\\x").append({hex[byte / 16], hex[byte % 16]});
+  }
+  return escaped;
+}
+
 std::string join(std::span<const std::string> words, std::string_view separator) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -17,6 +17,9 @@ std::optional<std::string> nearest(std::string_view name, std::span<const std::s
 /// "did you mean 'x'?" for a name that is close to a candidate, else "choose one of a, b, c" (shortened when long).
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
 
+/// The text with its control characters written out, as \n, so that a sentence stays one line.
+std::string printable(std::string_view text);
+
 std::string join(std::span<const std::string> words, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);
 

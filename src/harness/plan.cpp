@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
-#include "harness/host_memory.hpp"
 #include "harness/names.hpp"
 #include "harness/registry.hpp"
+#include "memory/host_memory.hpp"
 
 namespace isthmus::harness {
 
@@ -186,7 +186,7 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
                                                  : std::holds_alternative<std::int64_t>(axis.allowed.front());
   AxisValue value = text;
   // 1.5 is no number of bytes, 1.5GiB is one: only what ends with a unit is read as such.
-  const auto bytes = axis.bytes && text.ends_with('B') ? parse_bytes(text) : std::nullopt;
+  const auto bytes = axis.bytes && text.ends_with('B') ? memory::parse_bytes(text) : std::nullopt;
   if (wants_number && bytes) {
     value = static_cast<std::int64_t>(*bytes);
   } else if (wants_number) {
@@ -402,6 +402,12 @@ const AxisValue& existing(const CaseSpec& spec, std::string_view axis) {
 
 }  // namespace
 
+}  // namespace isthmus::harness
+
+namespace isthmus::workload {
+
+using harness::existing;
+
 const AxisValue* CaseSpec::find(std::string_view axis) const noexcept {
   for (const auto& [name, value] : axes) {
     if (name == axis) return &value;
@@ -430,6 +436,10 @@ std::string CaseSpec::label() const {
   for (const auto& axis : varied) text += " " + axis + "=" + to_text(existing(*this, axis));
   return text;
 }
+
+}  // namespace isthmus::workload
+
+namespace isthmus::harness {
 
 std::vector<const Workload*> select_workloads(const std::vector<std::string>& patterns) {
   std::vector<const Workload*> selected;

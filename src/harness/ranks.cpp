@@ -101,7 +101,11 @@ std::unique_ptr<Ranks> join_ranks() {
   return ranks;
 }
 
+}  // namespace isthmus::harness
+
 // --- the ranks of a case -----------------------------------------------------------------------------
+
+namespace isthmus::workload {
 
 std::vector<std::string> Team::step(Step kind, std::string_view mine) {
   // What each rank says of itself stands before its text: at which kind of step it is, and whether it was asked to end.
@@ -166,4 +170,4 @@ void Team::end() {
   if (size() > 1 && !ended_) step(Step::end, {});
 }
 
-}  // namespace isthmus::harness
+}  // namespace isthmus::workload

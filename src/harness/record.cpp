@@ -15,16 +15,18 @@
 #include "harness/case_runner.hpp"
 #include "harness/facts_json.hpp"
 #include "harness/host_facts.hpp"
-#include "harness/host_memory.hpp"
 #include "harness/limits.hpp"
 #include "harness/registry.hpp"
 #include "harness/statistics.hpp"
+#include "memory/host_memory.hpp"
 
 namespace isthmus::harness {
 
 namespace {
 
 using nlohmann::json;
+
+constexpr const char* kSchema = "isthmus.record/2";
 
 json environment(std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -66,7 +68,8 @@ json settings_in_environment() {
                              "LD_PRELOAD",
                              "MALLOC_ARENA_MAX",
                              "MALLOC_TOP_PAD_",
-                             "MALLOC_MMAP_THRESHOLD_"};
+                             "MALLOC_MMAP_THRESHOLD_",
+                             "MALLOC_PERTURB_"};
   json settings = json::object();
   for (const char* name : names) {
     if (const char* value = std::getenv(name); value != nullptr) settings[name] = value;
@@ -191,9 +194,10 @@ std::vector<const Series*> ordered(const std::vector<Series>& metrics) {
   return list;
 }
 
-json kernel_json(const KernelReport& report, const Traffic& traffic, bool only_one) {
+json kernel_json(const WorkReport& report) {
   const auto& info = report.info;
   json kernel = {{"name", info.name},
+                 {"kind", report.shape ? "kernel" : "library"},
                  {"registers", info.registers ? json(*info.registers) : json(nullptr)},
                  {"shared_bytes", nullptr},
                  {"local_bytes", info.local_bytes ? json(*info.local_bytes) : json(nullptr)},
@@ -205,10 +209,13 @@ json kernel_json(const KernelReport& report, const Traffic& traffic, bool only_o
     kernel["grid"] = extent(report.shape->grid);
     kernel["block"] = extent(report.shape->block);
   }
-  if (only_one) {  // declared per case: which of several kernels moved what is not said
-    kernel["bytes_read"] = traffic.bytes_read;
-    kernel["bytes_written"] = traffic.bytes_written;
-    kernel["flops"] = traffic.flops;
+  if (report.launches > 0) {
+    kernel["launches"] = report.launches;
+    kernel["seconds"] = number_or_null(report.seconds);
+    kernel["timed"] = report.timed;
+    kernel["bytes_read"] = report.traffic.bytes_read;
+    kernel["bytes_written"] = report.traffic.bytes_written;
+    kernel["flops"] = report.traffic.flops;
   }
   return kernel;
 }
@@ -239,6 +246,38 @@ json ranks_json(const RunIdentity& run) {
   return {{"count", run.ranks.size()}, {"library", run.ranks_library}, {"each", std::move(each)}};
 }
 
+json run_json(const RunIdentity& run, const CaseResult& result) {
+  return {{"id", run.id},
+          {"time", utc_time()},
+          {"git", text_or_null(std::string(build_info::git))},
+          {"dirty", build_info::dirty ? json(*build_info::dirty) : json(nullptr)},
+          {"system", environment({"ISTHMUS_SYSTEM"})},
+          {"partition", environment({"ISTHMUS_PARTITION"})},
+          {"node", node_name()},
+          {"job", environment({"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})},
+          {"allocation", allocation_json()},
+          {"process", run.process},
+          {"environment", settings_in_environment()},
+          {"command", run.command},
+          {"wall", number_or_null(result.wall)},
+          {"overhead", number_or_null(result.wall - result.accounted)},
+          {"process_wall", number_or_null(result.process_wall)}};
+}
+
+json verify_json(const Verification& found) {
+  json verify = {{"status", name(found.verdict)},
+                 {"method", text_or_null(found.method)},
+                 {"error", number_or_null(found.error)},
+                 {"tolerance", number_or_null(found.tolerance)},
+                 {"checked", found.checked},
+                 {"detail", text_or_null(found.detail)}};
+  if (!found.inputs.empty()) {
+    verify["inputs"] = found.inputs;
+    for (const auto& [buffer, sum] : found.checksums) verify["checksums"][buffer] = fmt::format("{:016x}", sum);
+  }
+  return verify;
+}
+
 }  // namespace
 
 std::string new_run_id() {
@@ -246,59 +285,43 @@ std::string new_run_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-json record_json(const RunIdentity& run, const CaseResult& result) {
+json record_json(const RunIdentity& run, const CaseResult& result, std::span<const TableFile> tables) {
   const auto& spec = result.spec;
   const auto& workload = *spec.workload;
   const Mode* mode = spec.placement && spec.staging ? find_mode(*spec.placement, *spec.staging) : nullptr;
-  json record = {{"schema", "isthmus.record/1"},
-                 {"run",
-                  {{"id", run.id},
-                   {"time", utc_time()},
-                   {"git", text_or_null(std::string(build_info::git))},
-                   {"dirty", build_info::dirty ? json(*build_info::dirty) : json(nullptr)},
-                   {"system", environment({"ISTHMUS_SYSTEM"})},
-                   {"partition", environment({"ISTHMUS_PARTITION"})},
-                   {"node", node_name()},
-                   {"job", environment({"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})},
-                   {"allocation", allocation_json()},
-                   {"process", run.process},
-                   {"environment", settings_in_environment()},
-                   {"command", run.command},
-                   {"wall", number_or_null(result.wall)},
-                   {"overhead", number_or_null(result.wall - result.accounted)},
-                   {"process_wall", number_or_null(result.process_wall)}}},
-                 {"devices", json::array()},
-                 {"host", host_json(result.numa_node)},
-                 {"build", build_json()},
-                 {"emulated", is_emulated(workload)},
-                 {"profiler", environment({"ISTHMUS_PROFILER"})},
-                 {"workload", workload.name()},
-                 {"version", workload.description().version},
-                 {"placement", spec.placement ? json(memory::name(*spec.placement)) : json(nullptr)},
-                 {"staging", spec.staging ? json(name(*spec.staging)) : json(nullptr)},
-                 {"mode", mode != nullptr ? json(mode->name) : json(nullptr)},
-                 {"fallback", result.fallback ? json(*result.fallback) : json(nullptr)},
-                 {"size", spec.size ? json(*spec.size) : json(nullptr)},
-                 {"preset", spec.preset ? json(*spec.preset) : json(nullptr)},
-                 {"axes", axes_json(spec, result.chunks)},
-                 {"seed", run.seed},
-                 {"metrics", json::array()},
-                 {"kernels", json::array()},
-                 {"memory", {{"peak_host_bytes", nullptr}, {"peak_device_bytes", result.peak_device_bytes}}},
-                 {"verify",
-                  {{"status", name(result.verification.verdict)},
-                   {"method", text_or_null(result.verification.method)},
-                   {"error", number_or_null(result.verification.error)},
-                   {"tolerance", number_or_null(result.verification.tolerance)},
-                   {"checked", result.verification.checked},
-                   {"detail", text_or_null(result.verification.detail)}}},
-                 {"warnings", warnings_json(result.warnings)},
-                 {"skipped", result.skipped ? json(*result.skipped) : json(nullptr)},
-                 {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
-                 {"error", result.error ? json(*result.error) : json(nullptr)}};
+  json record = {
+      {"schema", kSchema},
+      {"run", run_json(run, result)},
+      {"devices", json::array()},
+      {"host", host_json(result.numa_node)},
+      {"build", build_json()},
+      {"emulated", is_emulated(workload)},
+      {"profiler", environment({"ISTHMUS_PROFILER"})},
+      {"workload", workload.name()},
+      {"version", workload.description().version},
+      {"placement", spec.placement ? json(memory::name(*spec.placement)) : json(nullptr)},
+      {"staging", spec.staging ? json(name(*spec.staging)) : json(nullptr)},
+      {"mode", mode != nullptr ? json(mode->name) : json(nullptr)},
+      {"fallback", result.fallback ? json(*result.fallback) : json(nullptr)},
+      {"size", spec.size ? json(*spec.size) : json(nullptr)},
+      {"preset", spec.preset ? json(*spec.preset) : json(nullptr)},
+      {"axes", axes_json(spec, result.chunks)},
+      {"seed", run.seed},
+      {"submission",
+       !result.submission ? json(nullptr) : json(*result.submission == Submission::graph ? "graph" : "stream")},
+      {"host_turns", result.host_turns ? json(*result.host_turns) : json(nullptr)},
+      {"metrics", json::array()},
+      {"kernels", json::array()},
+      {"tables", json::array()},
+      {"memory", {{"peak_host_bytes", nullptr}, {"peak_device_bytes", result.peak_device_bytes}}},
+      {"verify", verify_json(result.verification)},
+      {"warnings", warnings_json(result.warnings)},
+      {"skipped", result.skipped ? json(*result.skipped) : json(nullptr)},
+      {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
+      {"error", result.error ? json(*result.error) : json(nullptr)}};
   if (!run.ranks.empty()) record["ranks"] = ranks_json(run);
   if (!result.notes.empty()) record["notes"] = result.notes;
-  if (const auto peak = peak_resident_bytes()) record["memory"]["peak_host_bytes"] = *peak;
+  if (const auto peak = memory::peak_resident_bytes()) record["memory"]["peak_host_bytes"] = *peak;
   if (result.device) record["devices"].push_back(device_json(*result.device, result.before, result.after));
   for (const auto& other : result.other_devices)
     record["devices"].push_back(device_json(other.info, other.before, other.after));
@@ -313,8 +336,19 @@ json record_json(const RunIdentity& run, const CaseResult& result) {
                                     {"samples", nullptr}});
     }
   }
-  for (const auto& kernel : result.kernels)
-    record["kernels"].push_back(kernel_json(kernel, result.traffic, result.kernels.size() == 1));
+  for (const auto& kernel : result.kernels) record["kernels"].push_back(kernel_json(kernel));
+  for (const auto& [table, columns, path, rows, hash] : tables)
+    record["tables"].push_back(
+        {{"name", table}, {"columns", columns}, {"file", path}, {"rows", rows}, {"sha256", hash}});
+  return record;
+}
+
+json upgraded(json record) {
+  if (record.value("schema", json()) != "isthmus.record/1") return record;
+  record["schema"] = kSchema;
+  record.emplace("submission", nullptr);
+  record.emplace("host_turns", nullptr);
+  record.emplace("tables", json::array());
   return record;
 }
 

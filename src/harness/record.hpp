@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/result.hpp"
+#include "harness/table_file.hpp"
 
 namespace isthmus::harness {
 
@@ -31,7 +33,11 @@ struct RunIdentity {
 
 std::string new_run_id();
 
-nlohmann::json record_json(const RunIdentity& run, const CaseResult& result);
+/// `tables` are those of the result, as they were written.
+nlohmann::json record_json(const RunIdentity& run, const CaseResult& result, std::span<const TableFile> tables = {});
+
+/// A record of version 1 as one of this version; others as they are. analysis/isthmus/records.py has the same.
+nlohmann::json upgraded(nlohmann::json record);
 
 /// The case that a record is of, as text: equal for records of the same case, seed, process and device.
 std::string case_identity(const nlohmann::json& record);

@@ -2,6 +2,8 @@
 
 // A JSON Lines file that grows by whole records.
 
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -14,6 +16,11 @@ struct RecordError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A record of what was measured could not be kept, or not as a whole.
+struct RecordLost : RecordError {
+  using RecordError::RecordError;
+};
+
 class RecordFile {
  public:
   /// Opens for appending, creating the file. Throws RecordError where that cannot be.
@@ -23,7 +30,8 @@ class RecordFile {
   RecordFile& operator=(const RecordFile&) = delete;
 
   /// Appends one line in one write and flushes it to the device. A last line cut short by an earlier run is left as it
-  /// is; the new line starts after it. Throws RecordError; what was there before stays.
+  /// is; the new line starts after it. Others that append at the same time wait. Throws RecordLost; what was there
+  /// before stays.
   void append(std::string_view line);
 
   const std::string& path() const noexcept { return path_; }
@@ -36,8 +44,12 @@ class RecordFile {
 /// $ISTHMUS_RESULTS, else ./results, and a file name of time, host and process. Creates the folder; throws RecordError.
 std::string default_record_path();
 
-/// Throws RecordError where a record could not be written to `path`; leaves no file behind that was not there.
+/// Throws RecordError where a record could not be written to `path`; makes nothing and takes nothing away.
 void check_record_path(const std::string& path);
+
+/// Calls `use` for each line of a regular file that holds `text` and is a JSON object; other lines are passed over.
+void for_each_record(const std::string& path, std::string_view text,
+                     const std::function<void(nlohmann::json record)>& use);
 
 /// Identities of the cases that the file holds valid and settled records of; lines that are none are passed over.
 std::set<std::string> settled_cases(const std::string& path);

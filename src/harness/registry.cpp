@@ -74,6 +74,7 @@ std::vector<const Workload*> members(const std::string& prefix, MadeFamily& fami
     if (!workload.name().starts_with(prefix) || registry().contains(workload.name()))
       throw std::logic_error("family " + prefix + " makes a workload named " + workload.name() +
                              ", which is not its own; correct its names");
+    workload::check_registration(workload);
     const std::string name = workload.name();
     const auto entry = family.made.try_emplace(name, std::move(workload)).first;
     if (!names.insert(entry->first).second)
@@ -100,9 +101,10 @@ constexpr Mode kModes[] = {
 constexpr Staging kStagings[] = {Staging::none, Staging::direct, Staging::async, Staging::bulk};
 
 constexpr std::string_view kMeasured[] = {
-    "host_alloc",  "host_touch",   "device_alloc", "in",          "kernel",          "out",     "free",
-    "first_in",    "first_kernel", "first_out",    "overlapped",  "sync_cost",       "overlap", "wall",
-    "paper_total", "in_rate",      "out_rate",     "kernel_rate", "kernel_flop_rate"};
+    "host_alloc",   "host_touch",  "device_alloc", "graph_build", "in",          "kernel",           "out",
+    "free",         "first_in",    "first_kernel", "first_out",   "overlapped",  "sync_cost",        "overlap",
+    "wall",         "paper_total", "in_rate",      "out_rate",    "kernel_rate", "kernel_flop_rate", "first_repeat",
+    "later_repeat", "kernel_sum",  "turn_cost",    "body_in",     "body_out"};
 
 template <class T>
 const T* find_named(const std::vector<T>& list, std::string_view name) noexcept {
@@ -111,6 +113,69 @@ const T* find_named(const std::vector<T>& list, std::string_view name) noexcept 
 }
 
 }  // namespace
+
+}  // namespace isthmus::harness
+
+// --- registration ----------------------------------------------------------------------------------
+
+namespace isthmus::workload {
+
+namespace {
+
+/// What a record allows: lower case, digits and underscores; `separators` may stand between.
+bool is_name(std::string_view text, std::string_view separators = "") {
+  const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto other = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_'; };
+  return !text.empty() && letter(text.front()) && std::all_of(text.begin(), text.end(), [&](char c) {
+    return other(c) || separators.find(c) != std::string_view::npos;
+  });
+}
+
+void check_settings(const Workload::Description& description, const std::string& whose, const AxisSettings& settings) {
+  for (const auto& [axis, value] : settings) {
+    const auto* declared = description.find_axis(axis);
+    if (declared == nullptr) throw std::logic_error(whose + " sets axis " + axis + ", which is not declared");
+    const bool known =
+        declared->allowed.empty()
+            ? std::holds_alternative<std::int64_t>(value) && std::get<std::int64_t>(value) >= declared->minimum
+            : std::find(declared->allowed.begin(), declared->allowed.end(), value) != declared->allowed.end();
+    if (!known)
+      throw std::logic_error(whose + " sets axis " + axis + " to " + to_text(value) + ", which it does not take");
+  }
+}
+
+}  // namespace
+
+void check_registration(const Workload& workload) {
+  const auto& description = workload.description();
+  const auto& name = workload.name();
+  const auto refuse = [&](const std::string& what) { throw std::logic_error(name + " " + what); };
+  if (!is_name(name, "-./") || name.find('/') == std::string::npos)
+    refuse("is no name of a workload: it is family/name in lower case");
+  std::set<std::string_view> metrics, axes;
+  for (const auto* list : {&description.metrics, &description.observed}) {
+    for (const auto& metric : *list) {
+      if (!is_name(metric)) refuse("declares metric '" + metric + "': a metric is named in lower case");
+      if (!metrics.insert(metric).second) refuse("declares metric " + metric + " twice");
+    }
+  }
+  for (const auto& axis : description.axes) {
+    if (!is_name(axis.name)) refuse("declares axis '" + axis.name + "': an axis is named in lower case");
+    if (!axes.insert(axis.name).second) refuse("declares axis " + axis.name + " twice");
+    check_settings(description, name, {{axis.name, axis.default_value}});
+  }
+  for (const auto& size : description.sizes)
+    check_settings(description, name + ", size " + size.name + ",", size.settings);
+  for (const auto& preset : description.presets) {
+    check_settings(description, name + ", preset " + preset.name + ",", preset.settings);
+    for (const auto& size : preset.sizes) {
+      if (description.find_size(size) == nullptr)
+        refuse("has preset " + preset.name + " of size " + size + ", which is none");
+    }
+    for (const auto& value : preset.sweep)
+      check_settings(description, name + ", preset " + preset.name + ",", {{preset.sweep_axis, value}});
+  }
+}
 
 std::string_view name(Staging staging) noexcept {
   switch (staging) {
@@ -134,8 +199,6 @@ std::string to_text(const AxisValue& value) {
   if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
   return std::get<std::string>(value);
 }
-
-// --- registration ----------------------------------------------------------------------------------
 
 Workload::Workload(std::string name, std::function<void(Case&)> function)
     : name_(std::move(name)), description_(std::make_shared<Description>()) {
@@ -211,26 +274,31 @@ const Workload::Description& Workload::description() const {
 }
 
 const Axis* Workload::Description::find_axis(std::string_view name) const noexcept {
-  return find_named(axes, name);
+  return harness::find_named(axes, name);
 }
 const Size* Workload::Description::find_size(std::string_view name) const noexcept {
-  return find_named(sizes, name);
+  return harness::find_named(sizes, name);
 }
 const Preset* Workload::Description::find_preset(std::string_view name) const noexcept {
-  return find_named(presets, name);
+  return harness::find_named(presets, name);
 }
 
 Registration::Registration(Workload workload) {
   std::string name = workload.name();
-  if (!registry().emplace(name, std::move(workload)).second)
+  check_registration(workload);
+  if (!harness::registry().emplace(name, std::move(workload)).second)
     throw std::logic_error("two workloads are registered as " + name);
 }
 
 Family::Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&)) {
   if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family ends with a slash, unlike " + prefix);
-  if (!families().try_emplace(prefix, MadeFamily{make, {}}).second)
+  if (!harness::families().try_emplace(prefix, harness::MadeFamily{make, {}}).second)
     throw std::logic_error("two families are registered as " + prefix);
 }
+
+}  // namespace isthmus::workload
+
+namespace isthmus::harness {
 
 // --- look-up -----------------------------------------------------------------------------------------
 

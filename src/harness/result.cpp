@@ -1,6 +1,9 @@
 #include "harness/result.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <stdexcept>
 
 namespace isthmus::harness {
 
@@ -24,6 +27,23 @@ std::string_view name(Stop stop) noexcept {
   return "";
 }
 
+double timer_tick(std::string_view timer) {
+  constexpr double kClockTick = 100e-9;  // two calls of now() are this far apart at worst
+  if (timer == "event") return device::timer_tick();
+  if (timer == "clock") return kClockTick;
+  if (timer == "none") return 0;
+  throw std::logic_error(fmt::format("there is no timer '{}'; choose event, clock or none", timer));
+}
+
+Series Series::of(std::string_view name, std::string_view timer, std::string_view unit) {
+  Series series;
+  series.name = name;
+  series.timer = timer;
+  series.unit = unit;
+  series.tick = timer_tick(timer);
+  return series;
+}
+
 std::vector<double> Series::valid() const {
   std::vector<double> values;
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -39,6 +59,10 @@ const Series* CaseResult::find(std::string_view metric) const noexcept {
 
 Series* CaseResult::find(std::string_view metric) noexcept {
   return const_cast<Series*>(std::as_const(*this).find(metric));
+}
+
+Series& CaseResult::add(std::string_view metric, std::string_view timer, std::string_view unit) {
+  return metrics.emplace_back(Series::of(metric, timer, unit));
 }
 
 void CaseResult::warn(std::string code, std::string message, std::vector<std::size_t> samples) {

@@ -3,19 +3,26 @@
 // What one case yields: filled while it is measured, turned into a record by record.hpp.
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/plan.hpp"
-#include "harness/workload.hpp"
+#include "harness/table_file.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::harness {
+
+using namespace workload;
 
 /// Why sampling ended.
 enum class Stop { interval, samples, budget, emulated, interrupted, derived, single };
 std::string_view name(Stop) noexcept;
+
+/// Seconds between two values that "event" or "clock" can tell apart; 0 for "none".
+double timer_tick(std::string_view timer);
 
 struct Limit {
   double value = 0;
@@ -40,6 +47,7 @@ struct Series {
   std::optional<Limit> limit;
   std::string limit_reason;
 
+  static Series of(std::string_view name, std::string_view timer, std::string_view unit = "s");
   /// Samples that count.
   std::vector<double> valid() const;
 };
@@ -56,18 +64,31 @@ struct Verification {
   std::string method, detail;
   std::optional<double> error, tolerance;
   std::size_t checked = 0;
+  std::string inputs;                              ///< equal for cases that must have the same results
+  std::map<std::string, std::uint64_t> checksums;  ///< of buffers that are the same in all of them
 };
 
-struct KernelReport {
+/// One kernel, or one call of a library, of the device's part of a case.
+struct WorkReport {
   device::KernelInfo info;
-  std::optional<device::LaunchShape> shape;
+  std::optional<device::LaunchShape> shape;  ///< of the largest grid; nullopt: a library's work
+  std::size_t launches = 0;                  ///< in one pass; 0: not counted
+  Traffic traffic;                           ///< of all of them
+  std::optional<double> seconds;             ///< of one launch: the mean of `timed` launches
+  std::size_t timed = 0;
 };
+
+/// How the timed passes of measure() were submitted.
+enum class Submission { stream, graph };
 
 struct CaseResult {
   CaseSpec spec;
   std::vector<Series> metrics;
-  std::vector<KernelReport> kernels;
-  Traffic traffic;
+  std::vector<WorkReport> kernels;
+  Traffic traffic;  ///< of one pass of measure()
+  std::optional<Submission> submission;
+  std::optional<std::size_t> host_turns;  ///< in one pass
+  std::vector<Table> tables;
   Verification verification;
   std::vector<Warning> warnings;
   std::optional<std::string> fallback, skipped, error;
@@ -95,6 +116,8 @@ struct CaseResult {
   const Series* find(std::string_view metric) const noexcept;
   Series* find(std::string_view metric) noexcept;
   void warn(std::string code, std::string message, std::vector<std::size_t> samples = {});
+  /// Declares a metric whose samples the caller fills in.
+  Series& add(std::string_view metric, std::string_view timer, std::string_view unit = "s");
 };
 
 }  // namespace isthmus::harness

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <variant>
 
@@ -16,14 +15,17 @@
 #include "harness/case_runner.hpp"
 #include "harness/estimate.hpp"
 #include "harness/host_facts.hpp"
-#include "harness/host_memory.hpp"
+#include "harness/inputs.hpp"
 #include "harness/interrupt.hpp"
+#include "harness/names.hpp"
 #include "harness/process.hpp"
+#include "harness/progress.hpp"
 #include "harness/ranks.hpp"
 #include "harness/record.hpp"
 #include "harness/record_file.hpp"
 #include "harness/schema_check.hpp"
 #include "harness/table.hpp"
+#include "memory/host_memory.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/processors.hpp"
 
@@ -51,37 +53,19 @@ std::optional<Child> child_role() {
 }
 
 void say(std::string_view sentence) {
-  fmt::print(stderr, "isthmus-bench: {}\n", sentence);
+  fmt::print(stderr, "isthmus-bench: {}\n", printable(sentence));
 }
 
 /// What is no table goes to stdout too, unless a program reads the table there.
 void report(const SessionOptions& options, std::string_view sentence) {
   if (options.quiet) return;
   if (options.table.value_or(TableFormat::text) == TableFormat::text) {
-    fmt::print("{}\n", sentence);
+    fmt::print("{}\n", printable(sentence));
     std::fflush(stdout);  // before processes share it
   } else {
     say(sentence);
   }
 }
-
-/// A line that is written over, on a terminal only.
-class Progress {
- public:
-  explicit Progress(bool wanted) : shown_(wanted && isatty(STDERR_FILENO) == 1) {}
-  ~Progress() { clear(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void show(std::string_view text) const {
-    if (shown_) fmt::print(stderr, "\r\x1b[K{}", text);
-  }
-  void clear() const {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-  }
-
- private:
-  bool shown_;
-};
 
 /// What was asked for, else a GPU for each rank of the node: the one that the scheduler shows it, or its own of all.
 std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed, int local_rank) {
@@ -135,18 +119,24 @@ int dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int p
     }
     const auto seconds = estimate_seconds(spec, context.sampling, found);
     all.add(seconds);
-    fmt::print("{}: host {}, device {}, {}\n", spec.label(), format_bytes(static_cast<double>(found.host_bytes)),
-               format_bytes(static_cast<double>(found.device_bytes)),
+    fmt::print("{}: host {}, device {}, {}\n", spec.label(),
+               memory::format_bytes(static_cast<double>(found.host_bytes)),
+               memory::format_bytes(static_cast<double>(found.device_bytes)),
                seconds ? about(*seconds * processes) : "for an unknown time");
   }
   fmt::print("{} in all\n", all.sentence(processes));
   return exit_code::passed;
 }
 
+/// As far as it is known without declaring the case.
+std::optional<double> estimate_of(const CaseSpec& spec, const SamplingOptions& sampling) {
+  return spec.not_applicable ? 0 : estimate_seconds(spec, sampling);
+}
+
 /// "120 cases, about 3 min": what a run is going to do, as far as that is known without doing any of it.
 std::string outlook(const std::vector<CaseSpec>& cases, const SessionOptions& options, int processes) {
   Estimate all;
-  for (const auto& spec : cases) all.add(spec.not_applicable ? 0 : estimate_seconds(spec, options.sampling));
+  for (const auto& spec : cases) all.add(estimate_of(spec, options.sampling));
   auto text = all.sentence(processes);
   if (options.resume) text += ", less what the record holds already";
   if (all.unknown == all.cases) text += "; --dry-run estimates how long they take";
@@ -201,13 +191,42 @@ Next agree(Ranks& ranks, Next own) {
   return end ? Next::end : static_cast<Next>(all.front().at(0));
 }
 
+/// A table that cannot be written is told of in the record: what was measured is kept.
+std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, const std::string& stem) {
+  std::vector<TableFile> written;
+  for (const auto& table : result.tables) {
+    try {
+      written.push_back(write_table(table, file.path(), stem));
+    } catch (const RecordError& error) {
+      say(error.what());
+      result.error = error.what();
+    }
+  }
+  return written;
+}
+
+/// What the records in the file left where all placements must leave the same.
+void remember_results(const std::string& path) {
+  for_each_record(path, "\"checksums\"", [&](const json& record) {
+    if (!record_schema_check().violations(record).empty()) return;
+    const auto& verify = record.at("verify");
+    if (verify.at("status") != "pass" || !verify.contains("checksums") || !verify.at("inputs").is_string()) return;
+    const std::string of = fmt::format("the record of {} in {}", record.at("run").at("time").get<std::string>(), path);
+    for (const auto& [buffer, sum] : verify.at("checksums").items())
+      known_result(verify.at("inputs"), buffer, {std::stoull(sum.get<std::string>(), nullptr, 16), of});
+  });
+}
+
 /// `file` is nullptr on the ranks that write none.
 Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
                 RecordFile* file, const SessionOptions& options, std::vector<json>& records, double process_begin) {
   std::set<std::string> settled;
   if (options.resume && file != nullptr) settled = settled_cases(file->path());
+  if (file != nullptr) remember_results(file->path());
   Tally tally;
-  const Progress progress(!options.quiet && file != nullptr);
+  std::vector<std::optional<double>> estimates;
+  for (const auto& spec : cases) estimates.push_back(estimate_of(spec, options.sampling));
+  Progress progress(!options.quiet && file != nullptr, std::move(estimates));
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& spec = cases[i];
     const auto done_before = [&] {
@@ -224,8 +243,10 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
       ++tally.resumed;
       continue;
     }
-    progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), spec.label()));
+    progress.begin(i, spec.label());
+    const double begin = now();
     auto result = run_case(spec, context);
+    if (!result.skipped) progress.measured(now() - begin);
     if (file == nullptr) {
       if (result.device_lost || result.interrupted) break;
       continue;
@@ -233,7 +254,8 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     result.process_wall = now() - process_begin;
     progress.clear();
     tell(result, options.quiet);
-    auto record = record_json(identity, result);
+    const auto tables = write_tables(result, *file, fmt::format("{}-{}-{}", identity.id, identity.process, i));
+    auto record = record_json(identity, result, tables);
     const bool valid = keep(*file, record, spec.label());
     if (!valid || result.failed())
       ++tally.failed;
@@ -273,21 +295,19 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
 
 std::vector<json> records_of_run(const std::string& path, const std::string& run_id) {
   std::vector<json> records;
-  std::ifstream stream(path);
-  for (std::string line; std::getline(stream, line);) {
-    auto record = json::parse(line, nullptr, false);
-    if (record.is_object() && record.contains("run") && record["run"].value("id", "") == run_id)
-      records.push_back(std::move(record));
-  }
+  for_each_record(path, run_id, [&](json record) {
+    if (record.contains("run") && record["run"].value("id", "") == run_id) records.push_back(std::move(record));
+  });
   return records;
 }
 
 }  // namespace
 
 int exit_code_of(const std::exception& failure) noexcept {
-  const bool input = dynamic_cast<const InputError*>(&failure) != nullptr ||
-                     dynamic_cast<const RecordError*>(&failure) != nullptr ||
-                     dynamic_cast<const std::invalid_argument*>(&failure) != nullptr;  // a setting in the environment
+  const bool input =
+      dynamic_cast<const InputError*>(&failure) != nullptr ||
+      (dynamic_cast<const RecordError*>(&failure) != nullptr && dynamic_cast<const RecordLost*>(&failure) == nullptr) ||
+      dynamic_cast<const std::invalid_argument*>(&failure) != nullptr;  // a setting in the environment
   return input ? exit_code::bad_input : exit_code::failed;
 }
 
@@ -347,7 +367,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   if (ranks != nullptr) check_for_ranks(cases, options, ranks->size());
   prepared.processes = process_count(options, cases, ranks);
   try {
-    available_host_memory();
+    memory::available_host_memory();
   } catch (const std::invalid_argument& error) {
     throw InputError(error.what());
   }
@@ -417,6 +437,8 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   }
   if (options.dry_run) return writes ? dry_run(cases, context, processes) : exit_code::passed;
 
+  std::optional<RecordFile> file;
+  if (writes) file.emplace(path);
   catch_interrupts();
   if (speaks) report(options, outlook(cases, options, processes));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
@@ -431,8 +453,6 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     identity.ranks_library = context.ranks->library();
   }
 
-  std::optional<RecordFile> file;
-  if (writes) file.emplace(path);
   std::vector<json> records;
   const auto tally = run_cases(cases, context, identity, file ? &*file : nullptr, options, records, process_begin);
   if (speaks) {

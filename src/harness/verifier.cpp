@@ -9,6 +9,7 @@
 #include <limits>
 #include <mutex>
 
+#include "harness/inputs.hpp"
 #include "memory/parallel.hpp"
 
 namespace isthmus::harness {
@@ -37,15 +38,26 @@ std::size_t first_poison(const std::byte* begin, std::size_t count) {
   return count;
 }
 
+/// First byte that is not poison, or `bytes`.
+std::size_t first_other(const std::byte* begin, std::size_t bytes) {
+  return static_cast<std::size_t>(std::find_if(begin, begin + bytes, [](std::byte b) { return b != std::byte{0xff}; }) -
+                                  begin);
+}
+
 std::size_t first_poison(const std::byte* begin, std::size_t count, std::size_t element_bytes) {
   switch (element_bytes) {
+    case 1:
+      return first_poison<std::uint8_t>(begin, count);
     case 2:
       return first_poison<std::uint16_t>(begin, count);
     case 4:
       return first_poison<std::uint32_t>(begin, count);
     case 8:
       return first_poison<std::uint64_t>(begin, count);
-    default:
+    default:  // a struct: poison when all of its bytes are
+      for (std::size_t i = 0; i < count; ++i) {
+        if (first_other(begin + i * element_bytes, element_bytes) == element_bytes) return i;
+      }
       return count;
   }
 }
@@ -56,27 +68,30 @@ void keep_smallest(std::atomic<std::size_t>& smallest, std::size_t value) {
   }
 }
 
-/// Index of the first element that nothing has written since the poison, kNone when all were.
+/// Index of the first element that nothing has written since the poison, kNone when all were. All ones are no number
+/// as a float, but may be the right value of an integer: there the expected value says whether it was written.
 std::size_t find_poison(const std::byte* host, const ElementCheck& check) {
   std::atomic<std::size_t> first{kNone};
+  const auto scan_row = [&](const std::byte* row, std::size_t index, std::size_t count) {
+    for (std::size_t done = 0; done < count; ++done) {
+      const std::byte* begin = row + done * check.element_bytes;
+      done += first_poison(begin, count - done, check.element_bytes);
+      if (done == count) return;
+      const auto [actual, expected] = check.compare(index + done, row + done * check.element_bytes);
+      if (check.floating || actual != expected) return keep_smallest(first, index + done);
+    }
+  };
   if (check.columns == check.pitch) {
     memory::parallel_for(check.elements, std::size_t{1} << 20, [&](std::size_t begin, std::size_t end) {
-      const auto found = first_poison(host + begin * check.element_bytes, end - begin, check.element_bytes);
-      if (found < end - begin) keep_smallest(first, begin + found);
+      scan_row(host + begin * check.element_bytes, begin, end - begin);
     });
     return first;
   }
   const std::size_t rows = check.elements / check.columns;
   const std::size_t grain = std::max<std::size_t>(1, (std::size_t{1} << 20) / check.pitch);
   memory::parallel_for(rows, grain, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) {
-      const auto found =
-          first_poison(host + row * check.pitch * check.element_bytes, check.columns, check.element_bytes);
-      if (found < check.columns) {
-        keep_smallest(first, row * check.columns + found);
-        return;
-      }
-    }
+    for (std::size_t row = begin; row < end; ++row)
+      scan_row(host + row * check.pitch * check.element_bytes, row * check.columns, check.columns);
   });
   return first;
 }
@@ -87,6 +102,31 @@ std::string element_name(const ElementCheck& check, std::size_t index) {
 }
 
 }  // namespace
+
+std::uint64_t checksum(const std::byte* begin, std::size_t row_bytes, std::size_t pitch_bytes, std::size_t rows) {
+  // Pieces are summed up by several threads, and their sums in order.
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  const std::size_t pieces_of_row = (row_bytes + kPiece - 1) / kPiece;
+  std::vector<std::uint64_t> sums(rows * pieces_of_row);
+  const auto grain = std::max<std::size_t>(1, kPiece / row_bytes);
+  memory::parallel_for(sums.size(), grain, [&](std::size_t first, std::size_t last) {
+    for (std::size_t piece = first; piece < last; ++piece) {
+      const std::size_t from = piece % pieces_of_row * kPiece, bytes = std::min(kPiece, row_bytes - from);
+      const std::byte* data = begin + piece / pieces_of_row * pitch_bytes + from;
+      std::uint64_t sum = bytes;
+      for (std::size_t i = 0; i < bytes; i += sizeof sum) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, data + i, std::min(sizeof word, bytes - i));
+        sum = (sum ^ word) * 0x9e3779b97f4a7c15ULL;
+        sum ^= sum >> 29;
+      }
+      sums[piece] = sum;
+    }
+  });
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) all = hash(all, sums[i], i);
+  return all;
+}
 
 double relative_to_bound(double actual, double expected, const Tolerance& tolerance) {
   if (actual == expected) return 0;
@@ -153,11 +193,9 @@ void Verifier::check(const memory::BufferSet& buffers, const ElementCheck& check
   if (failed()) return;
   const std::byte* host = buffers.host(check.buffer);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (check.floating) {
-    if (const auto index = find_poison(host, check); index != kNone) {
-      note(check.method, kInfinity, 1, element_name(check, index) + " was never written");
-      return;
-    }
+  if (const auto index = find_poison(host, check); index != kNone) {
+    note(check.method, kInfinity, 1, element_name(check, index) + " was never written");
+    return;
   }
   const auto chosen = elements_to_check(check.elements, check.columns, limit);
   std::mutex mutex;
@@ -198,12 +236,29 @@ void Verifier::check_fully(const memory::BufferSet& buffers) {
 }
 
 void Verifier::check_fully(const memory::BufferSet& buffers, const ElementCheck& entry) {
-  check(buffers, entry, entry.elements <= kEveryElement ? entry.elements : kLargeSample, true);
+  check(buffers, entry, entry.everything || entry.elements <= kEveryElement ? entry.elements : kLargeSample, true);
+}
+
+void Verifier::check_same(const memory::BufferSet& buffers) {
+  for (const auto& entry : same_) check_same(buffers, entry);
+}
+
+void Verifier::check_same(const memory::BufferSet& buffers, const SameCheck& entry) {
+  if (failed()) return;
+  const auto own = checksum(buffers.host(entry.buffer), entry.columns * entry.element_bytes,
+                            entry.pitch * entry.element_bytes, entry.rows);
+  outcome_.inputs = entry.inputs;
+  outcome_.checksums[entry.buffer_name] = own;
+  const auto known = known_result(entry.inputs, entry.buffer_name, {own, entry.label});
+  if (known.checksum != own)
+    note("same bytes everywhere", std::numeric_limits<double>::infinity(), 0,
+         fmt::format("{} differs from what {} left with the same inputs", entry.buffer_name, known.of));
 }
 
 void Verifier::check_own(const OwnCheck& entry) {
   if (failed()) return;
   const double error = entry.error();
+  ++outcome_.checked;
   note(entry.method, error, entry.tolerance,
        fmt::format("{}: the error is {:.6g}, allowed is {:.6g}", entry.method, error, entry.tolerance));
 }

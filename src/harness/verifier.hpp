@@ -3,6 +3,7 @@
 // Checks results against what they should be. Element checks see the host copy of a buffer after each sample; a check
 // of one's own runs after the last. The first failure is kept and ends the case.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ struct ElementCheck {
   std::size_t buffer = 0;
   std::size_t element_bytes = 0;
   bool floating = false;
+  bool everything = false;                                                          ///< every element, however many
   std::size_t columns = 0, pitch = 0, elements = 0;                                 ///< elements without padding
   std::function<std::pair<double, double>(std::size_t, const std::byte*)> compare;  ///< actual, expected
   Tolerance tolerance;
@@ -30,6 +32,18 @@ struct OwnCheck {
   double tolerance = 0;
 };
 
+/// A buffer that every case with the same inputs leaves the same.
+struct SameCheck {
+  std::string buffer_name;
+  std::size_t buffer = 0;
+  std::size_t element_bytes = 0;
+  std::size_t columns = 0, pitch = 0, rows = 0;
+  std::string inputs, label;
+};
+
+/// Of the elements without padding, whoever runs it: for telling whether two results are the same.
+std::uint64_t checksum(const std::byte* begin, std::size_t row_bytes, std::size_t pitch_bytes, std::size_t rows);
+
 /// |actual − expected| over the larger of the two bounds: at most 1 passes. Infinite for a NaN.
 double relative_to_bound(double actual, double expected, const Tolerance& tolerance);
 
@@ -41,6 +55,7 @@ class Verifier {
  public:
   void add(ElementCheck check) { elements_.push_back(std::move(check)); }
   void add(OwnCheck check) { own_.push_back(std::move(check)); }
+  void add(SameCheck check) { same_.push_back(std::move(check)); }
   bool empty() const { return elements_.empty() && own_.empty(); }
 
   /// After each sample: poison everywhere, values on a few elements.
@@ -51,17 +66,21 @@ class Verifier {
   void check_fully(const memory::BufferSet& buffers, const ElementCheck& check);
   void check_own(const OwnCheck& check);
   void check_own();
+  /// After all other checks: what a case leaves is only known once it is right.
+  void check_same(const memory::BufferSet& buffers);
 
   bool failed() const { return outcome_.verdict == Verdict::fail; }
   /// The verdict over all that was checked; `not_run` when nothing was.
   const Verification& outcome() const { return outcome_; }
 
  private:
+  void check_same(const memory::BufferSet& buffers, const SameCheck& check);
   void check(const memory::BufferSet& buffers, const ElementCheck& check, std::size_t limit, bool counts);
   void note(const std::string& method, double error, double tolerance, std::string detail);
 
   std::vector<ElementCheck> elements_;
   std::vector<OwnCheck> own_;
+  std::vector<SameCheck> same_;
   Verification outcome_;
   double worst_ = -1;  // error over tolerance of what outcome_ shows
 };

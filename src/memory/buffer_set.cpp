@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <stdexcept>
 
 #include "memory/host_block.hpp"
 #include "memory/host_cache.hpp"
@@ -24,10 +25,10 @@ void read_pages(std::byte* begin, std::size_t bytes) {
 }
 
 bool travels_in(Role role) {
-  return role != Role::output;
+  return role == Role::input || role == Role::inout;
 }
 bool travels_out(Role role) {
-  return role != Role::input;
+  return role == Role::output || role == Role::inout;
 }
 
 }  // namespace
@@ -39,13 +40,25 @@ struct BufferSet::Implementation {
     std::byte* host = nullptr;
     std::byte* device = nullptr;
     std::size_t units_brought = 0;  ///< of the chunks so far
+    bool is_scratch() const { return spec.role == Role::scratch; }
   };
 
   const PlacementFacts& way;
   PlacementOptions options;
   std::vector<Part> parts;
-  std::size_t total_bytes = 0;
+  std::size_t travelling_bytes = 0, scratch_bytes = 0;
   bool prefetched_in = false;
+  void* looked_at = nullptr;  ///< page-locked, for look()
+  static constexpr std::size_t kLookBytes = 64 << 10;
+
+  DeviceWay device_way(const Part& part) const {
+    return part.is_scratch() && way.device != DeviceWay::pool ? DeviceWay::plain : way.device;
+  }
+  /// Device memory that is not the host's too.
+  bool has_device_memory(const Part& part) const {
+    const auto own = device_way(part);
+    return own == DeviceWay::plain || own == DeviceWay::pool;
+  }
 
   void free_host_part(Part& part) {
     std::byte* pointer = std::exchange(part.host, nullptr);
@@ -73,8 +86,9 @@ struct BufferSet::Implementation {
   void free_device_part(Part& part, device::Stream* stream) {
     std::byte* pointer = std::exchange(part.device, nullptr);
     if (pointer == nullptr) return;
-    if (way.device == DeviceWay::plain) device::free_device(pointer);
-    if (way.device == DeviceWay::pool && stream != nullptr) device::free_pooled(pointer, *stream);
+    const auto own = device_way(part);
+    if (own == DeviceWay::plain) device::free_device(pointer);
+    if (own == DeviceWay::pool && stream != nullptr) device::free_pooled(pointer, *stream);
   }
 
   /// Frees all parts even when one of them fails, then reports the first failure.
@@ -142,12 +156,10 @@ struct BufferSet::Implementation {
 
 BufferSet::BufferSet(Placement placement, std::vector<BufferSpec> specs, PlacementOptions options)
     : implementation_(new Implementation{facts(placement), options, {}}) {
-  std::size_t total = 0;
   for (auto& spec : specs) {
-    total += spec.bytes;
+    (spec.role == Role::scratch ? implementation_->scratch_bytes : implementation_->travelling_bytes) += spec.bytes;
     implementation_->parts.push_back({std::move(spec)});
   }
-  implementation_->total_bytes = total;
 }
 
 BufferSet::~BufferSet() {
@@ -166,6 +178,9 @@ BufferSet::~BufferSet() {
     if (stream) stream->synchronize();
   });
   quietly([&] { self.free_all([&](auto& part) { self.free_host_part(part); }); });
+  quietly([&] {
+    if (self.looked_at != nullptr) device::free_pinned(self.looked_at);
+  });
   if (self.way.device == DeviceWay::pool) {
     // Give the pool's memory back, or the next case finds less of it.
     quietly([] {
@@ -176,19 +191,20 @@ BufferSet::~BufferSet() {
 }
 
 std::size_t BufferSet::host_bytes() const noexcept {
-  return implementation_->way.host == HostWay::device ? 0 : implementation_->total_bytes;
+  return implementation_->way.host == HostWay::device ? 0 : implementation_->travelling_bytes;
 }
 
 std::size_t BufferSet::device_bytes() const noexcept {
   const auto& way = implementation_->way;
   const bool on_device = way.device == DeviceWay::plain || way.device == DeviceWay::pool ||
                          way.host == HostWay::managed || way.host == HostWay::device;
-  return on_device ? implementation_->total_bytes : 0;
+  return implementation_->scratch_bytes + (on_device ? implementation_->travelling_bytes : 0);
 }
 
 void BufferSet::allocate_host() {
   auto& self = *implementation_;
   for (auto& part : self.parts) {
+    if (part.is_scratch()) continue;
     const auto allocate = [&](HostKind kind) {
       part.block.emplace(kind, part.spec.bytes, HostBlockOptions{self.options.numa_node, Pages::standard});
       part.host = part.block->data();
@@ -216,7 +232,9 @@ void BufferSet::allocate_host() {
 void BufferSet::touch_host() {
   auto& self = *implementation_;
   const ScopedMemoryNode on_node(self.options.numa_node);
-  for (auto& part : self.parts) touch_pages(part.host, part.spec.bytes);
+  for (auto& part : self.parts) {
+    if (!part.is_scratch()) touch_pages(part.host, part.spec.bytes);
+  }
 }
 
 void BufferSet::allocate_device(device::Stream& stream) {
@@ -224,7 +242,7 @@ void BufferSet::allocate_device(device::Stream& stream) {
   // Kept at synchronisations while the case runs: the pool is measured warm, its first use apart.
   if (self.way.device == DeviceWay::pool) device::set_pool_release_threshold(UINT64_MAX);
   for (auto& part : self.parts) {
-    switch (self.way.device) {
+    switch (self.device_way(part)) {
       case DeviceWay::plain:
         part.device = static_cast<std::byte*>(device::malloc_device(part.spec.bytes));
         break;
@@ -264,12 +282,12 @@ std::byte* BufferSet::device(std::size_t buffer) const {
 
 void BufferSet::reset(device::Stream& stream) {
   auto& self = *implementation_;
-  const bool two_copies = self.way.device == DeviceWay::plain || self.way.device == DeviceWay::pool;
   const bool managed = self.way.host == HostWay::managed;
   const bool prefetches = self.way.in == Travel::prefetch;
   for (auto& part : self.parts) {
-    if (two_copies) device::fill_async(part.device, std::to_integer<std::uint8_t>(kPoison), part.spec.bytes, stream);
-    if (!managed) continue;
+    if (self.has_device_memory(part))
+      device::fill_async(part.device, std::to_integer<std::uint8_t>(kPoison), part.spec.bytes, stream);
+    if (!managed || part.is_scratch()) continue;
     if (prefetches && part.spec.role == Role::output) {
       // Outputs wait on the device, as they do in placements with two copies: their kernel phase shows no faults.
       device::prefetch(part.host, part.spec.bytes, device::Location::gpu(self.options.device), stream);
@@ -281,6 +299,7 @@ void BufferSet::reset(device::Stream& stream) {
   stream.synchronize();
   self.prefetched_in = false;
   for (auto& part : self.parts) {
+    if (part.is_scratch()) continue;
     const bool poisoned_on_device = managed && prefetches;
     if (part.spec.role == Role::output && !poisoned_on_device) {
       fill_host(part.host, part.spec.bytes, kPoison);
@@ -295,36 +314,75 @@ bool BufferSet::flush_host_caches() const {
   const bool outputs_on_device = self.way.host == HostWay::managed && self.way.in == Travel::prefetch;
   bool flushed = true;
   for (const auto& part : self.parts) {
-    if (part.spec.role == Role::output && outputs_on_device) continue;
+    if (part.is_scratch() || (part.spec.role == Role::output && outputs_on_device)) continue;
     flushed &= memory::flush_host_caches(part.host, part.spec.bytes);
   }
   return flushed;
 }
 
 std::size_t BufferSet::copy_in(device::Stream& stream) {
-  auto& self = *implementation_;
-  if (self.way.in == Travel::none) return 0;
   std::size_t bytes = 0;
-  for (auto& part : self.parts) {
-    if (!travels_in(part.spec.role)) continue;
-    self.bring(part, 0, part.spec.bytes, stream);
-    bytes += part.spec.bytes;
+  for (std::size_t i = 0; i < implementation_->parts.size(); ++i) {
+    if (travels_in(implementation_->parts[i].spec.role)) bytes += copy_in(stream, i);
   }
   return bytes;
 }
 
+std::size_t BufferSet::copy_in(device::Stream& stream, std::size_t buffer) {
+  auto& self = *implementation_;
+  if (self.way.in == Travel::none) return 0;
+  auto& part = self.parts.at(buffer);
+  self.bring(part, 0, part.spec.bytes, stream);
+  return part.spec.bytes;
+}
+
 std::size_t BufferSet::copy_out(device::Stream& stream) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < implementation_->parts.size(); ++i) {
+    if (travels_out(implementation_->parts[i].spec.role)) bytes += copy_out(stream, i);
+  }
+  return bytes;
+}
+
+std::size_t BufferSet::copy_out(device::Stream& stream, std::size_t buffer) {
   auto& self = *implementation_;
   if (self.way.out == Travel::none) return 0;
   // What the host does itself must see what the stream has done.
   if (self.way.out == Travel::blocking || self.way.out == Travel::host_access) stream.synchronize();
-  std::size_t bytes = 0;
-  for (auto& part : self.parts) {
-    if (!travels_out(part.spec.role)) continue;
-    self.fetch(part, 0, part.spec.bytes, stream);
-    bytes += part.spec.bytes;
+  auto& part = self.parts.at(buffer);
+  self.fetch(part, 0, part.spec.bytes, stream);
+  return part.spec.bytes;
+}
+
+void BufferSet::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) {
+  const auto& part = implementation_->parts.at(buffer);
+  device::fill_async(part.device, value, part.spec.bytes, stream);
+}
+
+void BufferSet::look(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into) {
+  auto& self = *implementation_;
+  const auto& part = self.parts.at(buffer);
+  if (offset > part.spec.bytes || into.size() > part.spec.bytes - offset)
+    throw std::out_of_range("buffer " + part.spec.name + " has " + std::to_string(part.spec.bytes) + " bytes, and " +
+                            std::to_string(into.size()) + " from byte " + std::to_string(offset) + " on are asked for");
+  if (!self.has_device_memory(part) || self.way.in == Travel::blocking) {
+    stream.synchronize();
+    if (self.has_device_memory(part)) {
+      device::copy(into.data(), part.device + offset, into.size());
+    } else {
+      std::copy_n(part.host + offset, into.size(), into.data());
+    }
+    return;
   }
-  return bytes;
+  // By way of page-locked memory: an asynchronous copy to any other waits for itself, and takes longer.
+  if (self.looked_at == nullptr) self.looked_at = device::malloc_pinned(Implementation::kLookBytes);
+  for (std::size_t done = 0; done < into.size();) {
+    const std::size_t bytes = std::min(into.size() - done, Implementation::kLookBytes);
+    device::copy_async(self.looked_at, part.device + offset + done, bytes, stream);
+    stream.synchronize();
+    std::copy_n(static_cast<const std::byte*>(self.looked_at), bytes, into.data() + done);
+    done += bytes;
+  }
 }
 
 std::size_t BufferSet::copy_in(device::Stream& stream, Range chunk, bool first) {
@@ -394,8 +452,10 @@ std::vector<std::string> BufferSet::disagreements() const {
                       std::string(self.way.name) + " asks for " + std::string(device::name(asked)));
   };
   for (const auto& part : self.parts) {
-    if (part.host == nullptr) continue;
-    if (part.block) {
+    if (part.host == nullptr && part.device == nullptr) continue;
+    if (part.is_scratch()) {
+      // Only its device memory, below.
+    } else if (part.block) {
       for (auto& sentence : part.block->disagreements("the host memory of buffer " + part.spec.name))
         found.push_back(std::move(sentence));
     } else {
@@ -403,7 +463,7 @@ std::vector<std::string> BufferSet::disagreements() const {
       expect(part, managed ? "managed" : "shared", device::pointer_info(part.host),
              managed ? device::PointerKind::managed : device::PointerKind::device);
     }
-    if (part.device != nullptr && (self.way.device == DeviceWay::plain || self.way.device == DeviceWay::pool)) {
+    if (part.device != nullptr && self.has_device_memory(part)) {
       const auto given = device::pointer_info(part.device);
       expect(part, "device", given, device::PointerKind::device);
       if (given.kind == device::PointerKind::device && given.device != self.options.device)

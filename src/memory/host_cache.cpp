@@ -1,7 +1,10 @@
 #include "memory/host_cache.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -72,6 +75,15 @@ bool flush_host_caches(const std::byte* begin, std::size_t bytes) {
     flush(std::max(begin, begin - before + first * kLine), std::min(begin + bytes, begin - before + last * kLine));
   });
   return true;
+}
+
+std::size_t host_line_bytes() {
+  constexpr std::size_t kUsual = 64;
+  const long told = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
+  if (told > 0) return static_cast<std::size_t>(told);
+  std::ifstream stream("/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size");
+  std::size_t bytes = 0;
+  return stream >> bytes && bytes > 0 ? bytes : kUsual;
 }
 
 }  // namespace isthmus::memory

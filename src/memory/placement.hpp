@@ -4,6 +4,7 @@
 // A placement is a run-time choice; a workload sees only host() and device() of each buffer.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,9 +59,10 @@ Travel travel_out(Placement) noexcept;
 std::size_t byte_count(std::size_t elements, std::size_t size);
 
 enum class Role {
-  input,   ///< travels in
-  output,  ///< travels out
-  inout,   ///< both ways
+  input,    ///< travels in
+  output,   ///< travels out
+  inout,    ///< both ways
+  scratch,  ///< stays on the device, in memory of its own whatever the placement; the host has none of it
 };
 
 /// How a buffer is cut when work goes chunk by chunk; the unit is one step of the workload's chunk dimension.
@@ -125,6 +127,9 @@ class BufferSet {
   std::size_t copy_in(device::Stream& stream);
   /// Queues what travels after it; for managed_in and managed_demand it reads the results on the host.
   std::size_t copy_out(device::Stream& stream);
+  /// The same for one buffer.
+  std::size_t copy_in(device::Stream& stream, std::size_t buffer);
+  std::size_t copy_out(device::Stream& stream, std::size_t buffer);
   /// The same for one chunk of split buffers (placement `streamed`); buffers that are not cut travel in with the first
   /// chunk and out with the last.
   /// Chunks come in ascending order without gaps: each brings what its kernel needs and no earlier chunk has brought,
@@ -135,6 +140,12 @@ class BufferSet {
   /// Whether copy_in/copy_out synchronise with the host (or may: prefetches), so that no spin latch may hold the
   /// stream.
   bool copies_block() const noexcept;
+
+  /// Queues the writing of `value` into every byte of what kernels see of a buffer.
+  void fill(device::Stream& stream, std::size_t buffer, std::uint8_t value);
+  /// Waits for the stream and gives the host a part of what the device has of a buffer, without making it travel: by a
+  /// copy from device memory of its own, else by looking at the memory that both sides share.
+  void look(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into);
 
   /// What was asked, checked against what was given: pointer kind, device, NUMA node of the pages, residency.
   /// Each string is one disagreement in a sentence; empty when all is as asked.

@@ -5,29 +5,29 @@
 #include <string>
 #include <utility>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench {
 
 /// A cost, in seconds of one call, by the timer given.
-inline harness::Metric call_cost(std::string name, const char* timer) {
+inline workload::Metric call_cost(std::string name, const char* timer) {
   return {.name = std::move(name),
           .unit = "s",
-          .better = harness::Better::lower,
+          .better = workload::Better::lower,
           .timer = timer,
           .limit_reason = "the cost of a call has no known bound"};
 }
 /// One that the host pays, by its own clock.
-inline harness::Metric host_cost(std::string name) {
+inline workload::Metric host_cost(std::string name) {
   return call_cost(std::move(name), "clock");
 }
 
 /// Seconds that `work` takes.
 template <class Work>
 double timed(Work&& work) {
-  const double begin = harness::now();
+  const double begin = workload::now();
   work();
-  return harness::now() - begin;
+  return workload::now() - begin;
 }
 
 }  // namespace isthmus::microbench

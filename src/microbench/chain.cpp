@@ -26,7 +26,7 @@ Chain::Chain(std::size_t slots, std::uint64_t seed) : next_(checked(slots)) {
   // The order in which the places come, from place 0 (the others shuffled after Fisher and Yates).
   std::vector<std::uint32_t> order(slots);
   std::iota(order.begin(), order.end(), std::uint32_t{0});
-  for (std::size_t i = slots - 1; i > 1; --i) std::swap(order[i], order[1 + harness::hash(seed, 1, i) % i]);
+  for (std::size_t i = slots - 1; i > 1; --i) std::swap(order[i], order[1 + workload::hash(seed, 1, i) % i]);
   for (std::size_t i = 0; i + 1 < slots; ++i) next_[order[i]] = order[i + 1];
   next_[order.back()] = order.front();
   for (std::size_t i = 0; i < slots; i += kApart) milestones_.push_back(order[i]);
@@ -64,10 +64,10 @@ void write_links(const Chain& chain, const Places& places, std::byte* to, bool h
   }
 }
 
-harness::Metric latency_metric(const char* name, const char* timer) {
+workload::Metric latency_metric(const char* name, const char* timer) {
   return {.name = name,
           .unit = "s",
-          .better = harness::Better::lower,
+          .better = workload::Better::lower,
           .timer = timer,
           .limit_reason = "latency has no known bound"};
 }

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench {
 
@@ -39,7 +39,7 @@ struct Places {
 
   std::size_t offset(std::size_t place) const {
     const std::size_t lines = stride / line;
-    return place * stride + (lines > 1 ? harness::hash(seed, 2, place) % lines * line : 0);
+    return place * stride + (lines > 1 ? workload::hash(seed, 2, place) % lines * line : 0);
   }
 };
 
@@ -49,6 +49,6 @@ struct Places {
 void write_links(const Chain& chain, const Places& places, std::byte* to, bool host_reaches, std::uint64_t base);
 
 /// Time of one access of a chain, and the like.
-harness::Metric latency_metric(const char* name, const char* timer);
+workload::Metric latency_metric(const char* name, const char* timer);
 
 }  // namespace isthmus::microbench

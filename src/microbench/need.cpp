@@ -3,12 +3,12 @@
 #include <string>
 
 #include "device/device.hpp"
-#include "harness/workload.hpp"
 #include "memory/numa_nodes.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench {
 
-using harness::Skip;
+using workload::Skip;
 
 void need_node(int node) {
   // A kernel that knows no nodes has all memory on what we call node 0.

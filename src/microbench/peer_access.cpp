@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench {
 
@@ -31,8 +31,8 @@ void set(int device, int peer, bool open) {
 PeerAccess::PeerAccess(int device, int peer) : device_(device), peer_(peer) {
   if (device == peer) return;
   if (!device::peer_info(device, peer).access || !device::peer_info(peer, device).access)
-    throw harness::Skip("gpu" + std::to_string(device) + " and gpu" + std::to_string(peer) +
-                        " have no peer access to each other");
+    throw workload::Skip("gpu" + std::to_string(device) + " and gpu" + std::to_string(peer) +
+                         " have no peer access to each other");
   if (holders()[key(device, peer)]++ == 0) set(device, peer, true);
 }
 

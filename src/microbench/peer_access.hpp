@@ -7,7 +7,7 @@ namespace isthmus::microbench {
 /// Two devices reach each other's memory as long as one of these exists.
 class PeerAccess {
  public:
-  /// Throws harness::Skip where they cannot.
+  /// Throws workload::Skip where they cannot.
   PeerAccess(int device, int peer);
   ~PeerAccess();  ///< never throws
   PeerAccess(const PeerAccess&) = delete;

@@ -4,9 +4,9 @@
 #include <array>
 #include <stdexcept>
 
-#include "harness/workload.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench {
 
@@ -93,7 +93,7 @@ std::optional<std::string> obstacle(Way way, Reader reader, const device::Device
 }
 
 void need_way(Way way, Reader reader, const device::DeviceInfo& info) {
-  if (const auto why = obstacle(way, reader, info)) throw harness::Skip(*why);
+  if (const auto why = obstacle(way, reader, info)) throw workload::Skip(*why);
 }
 
 bool shared_at_once(Way way, const device::DeviceInfo& info) {
@@ -150,7 +150,7 @@ std::byte* WayBlock::device_data() const {
   if (!host_ || host_->kind() != memory::HostKind::pinned) return host_ ? host_->device_data() : data_;
   // Not asked to be mapped: whether kernels reach it is the runtime's choice.
   if (!device::pointer_info(data_).mapped)
-    throw harness::Skip("the driver gives page-locked memory no address for kernels unless it is asked to map it");
+    throw workload::Skip("the driver gives page-locked memory no address for kernels unless it is asked to map it");
   return host_->device_data();
 }
 

@@ -42,7 +42,7 @@ bool page_locked(Way) noexcept;
 /// nullopt where it can. `reader` is who accesses it: the CPU, or the device itself.
 enum class Reader { cpu, gpu };
 std::optional<std::string> obstacle(Way way, Reader reader, const device::DeviceInfo& info);
-/// Throws harness::Skip with that reason.
+/// Throws workload::Skip with that reason.
 void need_way(Way way, Reader reader, const device::DeviceInfo& info);
 /// Whether CPU and GPU may use it at the same time.
 bool shared_at_once(Way way, const device::DeviceInfo& info);

@@ -9,14 +9,16 @@ TEST(ConfigurationTest, EverythingCanBeSet) {
   const auto c = emulator::parse(
       "warp=64,order=seed:17,memory=1GiB,blocks=8,shared=48KiB,workers=3,lockstep=1,timeout=0.5,grace=0.25,managed=0,"
       "concurrent_managed=0,pageable_access=1,memory_pools=0,map_host=0,cooperative=0,async_copy=0,bulk_copy=0,"
-      "virtual_memory=0,integrated=1,devices=8,peer=0");
+      "virtual_memory=0,integrated=1,devices=8,peer=0,poison=large,queue=7");
   EXPECT_EQ(c.warp_size, 64u);
   EXPECT_EQ(c.order, emulator::Order::seeded);
   EXPECT_EQ(c.seed, 17u);
+  EXPECT_EQ(c.poison, emulator::Poison::large);
   EXPECT_EQ(c.memory_bytes, std::size_t{1} << 30);
   EXPECT_EQ(c.resident_blocks, 8u);
   EXPECT_EQ(c.shared_per_block, std::size_t{48} << 10);
   EXPECT_EQ(c.workers, 3u);
+  EXPECT_EQ(c.queue, 7u);
   EXPECT_EQ(c.timeout, 0.5);
   EXPECT_EQ(c.grace, 0.25);
   EXPECT_TRUE(c.lockstep && c.pageable_access && c.integrated);
@@ -30,7 +32,7 @@ TEST(ConfigurationTest, EverythingCanBeSet) {
 TEST(ConfigurationTest, NonsenseIsRefusedInOneSentence) {
   for (const char* bad : {"warp=48", "order=random", "order=seed:", "memory=4GB", "memory=-1", "blocks=0",
                           "blocks=1000", "lockstep=yes", "timeout=abc", "nonsense=1", "warp", "memory=99999999999GiB",
-                          "shared=2MiB", "devices=0", "devices=9", "peer=2"}) {
+                          "shared=2MiB", "devices=0", "devices=9", "peer=2", "poison=zero", "queue=0"}) {
     const std::string error = error_of([&] { emulator::parse(bad); });
     expect_mentions(error, {"ISTHMUS_EMULATOR: "});
     EXPECT_EQ(error.find('\n'), std::string::npos);

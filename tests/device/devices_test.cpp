@@ -213,6 +213,28 @@ TEST_F(DevicesTest, PeerAccessCanBeAbsentAndCopiesWorkAllTheSame) {
   EXPECT_EQ(there.host()[0], 7);
 }
 
+struct Inside {
+  int* value;
+};
+__global__ void increment_inside(Inside inside) {
+  ++*inside.value;
+}
+
+// No argument is a pointer here: only the access itself can tell.
+TEST_F(DevicesTest, AKernelNeedsAccessToAPeersMemoryInsideAStruct) {
+  DeviceArray<int> value(std::vector<int>{1});
+  select(1);
+  Stream stream;
+  const auto run = [&] {
+    launch(stream, ISTHMUS_KERNEL(increment_inside), one_thread, Inside{value.get()});
+    stream.synchronize();
+  };
+  expect_mentions(error_of(run), {"increment_inside", "malloc_device", "which device 1 may not reach"});
+  enable_peer_access(0);
+  run();
+  EXPECT_EQ(value.host()[0], 2);
+}
+
 TEST_F(DevicesTest, FreeingWaitsForPeersThatReachTheMemory) {
   configure("devices=2,grace=30");
   auto* summand = static_cast<int*>(malloc_device(sizeof(int)));

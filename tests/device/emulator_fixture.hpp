@@ -20,7 +20,7 @@ class DeviceArray {
  public:
   explicit DeviceArray(std::size_t n) : bytes_(n * sizeof(T)), data_(static_cast<T*>(malloc_device(bytes_))) {}
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
-    copy(data_, values.data(), bytes_);
+    device::copy(data_, values.data(), bytes_);
   }
   ~DeviceArray() { free_device(data_); }
   DeviceArray(const DeviceArray&) = delete;
@@ -28,7 +28,7 @@ class DeviceArray {
   T* get() const { return data_; }
   std::vector<T> host() const {
     std::vector<T> values(bytes_ / sizeof(T));
-    copy(values.data(), data_, bytes_);
+    device::copy(values.data(), data_, bytes_);  // not what std has for its own types
     return values;
   }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <limits>
 
 #include "emulator_fixture.hpp"
 
@@ -147,6 +148,116 @@ TEST_F(GridTest, SpinTimeOutIsNamed) {
   }
 }
 
+// No spin_wait: its fiber never hands over.
+__global__ void wait_without_yielding(const unsigned* flag, int* out) {
+  if (threadIdx.x == 1) {
+    while (load_acquire(flag) == 0) {
+    }
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+}
+
+__global__ void wait_and_yield(const unsigned* flag, int* out) {
+  if (threadIdx.x == 1) {
+    while (load_acquire(flag) == 0) spin_wait();
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+}
+
+__global__ void compute_for(double seconds, int* out) {
+  const double begin = device_seconds();
+  while (device_seconds() - begin < seconds) {
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_F(GridTest, AThreadThatNeverHandsOverIsEndedByName) {
+  configure("timeout=0.2");
+  DeviceArray<unsigned> flag(std::vector<unsigned>{0});
+  DeviceArray<int> out(4 * 64);
+  Stream stream;
+  for (const unsigned blocks : {1u, 4u}) {
+    launch(stream, ISTHMUS_KERNEL(wait_without_yielding), {.grid = blocks, .block = 64}, flag.get(), out.get());
+    try {
+      stream.synchronize();
+      FAIL() << "no time-out";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::timeout);
+      expect_mentions(error.what(), {"wait_without_yielding", "thread (1,0,0)", "0.2 s", "spin_wait()"});
+    }
+  }
+  launch(stream, ISTHMUS_KERNEL(compute_for), {.grid = 2, .block = 8}, 0.01, out.get());
+  EXPECT_NO_THROW(stream.synchronize());
+}
+#else
+TEST_F(GridTest, AThreadThatNeverHandsOverEndsTheProcessByName) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  configure("timeout=0.2");
+  DeviceArray<unsigned> flag(std::vector<unsigned>{0});
+  DeviceArray<int> out(64);
+  const auto run = [&] {
+    Stream stream;
+    launch(stream, ISTHMUS_KERNEL(wait_without_yielding), {.grid = 1, .block = 64}, flag.get(), out.get());
+    stream.synchronize();
+  };
+  EXPECT_DEATH(run(), "wait_without_yielding.*block .0,0,0..*spin_wait");
+}
+#endif
+
+TEST_F(GridTest, AThreadThatComputesForLongIsLeftAlone) {
+  configure("timeout=20");
+  auto* flag = static_cast<unsigned*>(malloc_pinned(sizeof(unsigned), {.mapped = true}));
+  *flag = 0;
+  DeviceArray<int> out(64), other_out(1);
+  Stream stream, other;
+  launch(stream, ISTHMUS_KERNEL(wait_and_yield), {.grid = 1, .block = 64}, flag, out.get());
+  launch(other, ISTHMUS_KERNEL(compute_for), {.grid = 1, .block = 1}, 0.3, other_out.get());
+  EXPECT_NO_THROW(other.synchronize());
+  std::atomic_ref<unsigned>(*flag).store(1, std::memory_order_release);
+  EXPECT_NO_THROW(stream.synchronize());
+  free_pinned(flag);
+}
+
+__global__ void meet_for(double seconds, int* out) {
+  __shared__ double begin;
+  if (threadIdx.x == 0) begin = device_seconds();
+  __syncthreads();
+  while (__syncthreads_count(device_seconds() - begin < seconds) != 0) {
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+}
+
+TEST_F(GridTest, WorkEndsAtItsDeadline) {
+  DeviceArray<int> out(16);
+  Stream stream;
+  const auto work = [&](double seconds) {
+    launch(stream, ISTHMUS_KERNEL(meet_for), {.grid = 2, .block = 8}, seconds, out.get());
+    stream.synchronize();
+  };
+  set_work_deadline(30);
+  EXPECT_NO_THROW(work(0.05));
+  set_work_deadline(0.1);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string error = error_of([&] { work(30); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  expect_mentions(error, {"meet_for", "the time for the device's work is used up"});
+  EXPECT_NE(error_of([&] { work(0); }), "") << "what starts behind the deadline";
+  set_work_deadline(std::numeric_limits<double>::infinity());
+  EXPECT_NO_THROW(work(0));
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_F(GridTest, WorkThatNeverHandsOverEndsAtItsDeadlineToo) {
+  DeviceArray<int> out(32);
+  Stream stream;
+  set_work_deadline(0.1);
+  launch(stream, ISTHMUS_KERNEL(compute_for), {.grid = 4, .block = 8}, 30.0, out.get());
+  expect_mentions(error_of([&] { stream.synchronize(); }),
+                  {"compute_for", "the time for the device's work is used up"});
+}
+#endif
+
 // --- lockstep --------------------------------------------------------------------------------------
 
 // Every lane takes the lock: on hardware whose lanes go in lockstep the winner waits for the losers, who wait for it.
@@ -229,8 +340,32 @@ TEST_F(GridTest, KernelInfo) {
   const KernelInfo known = kernel_info(ISTHMUS_KERNEL(nothing), {.grid = 1, .block = 256});
   EXPECT_EQ(known.name, "nothing");
   EXPECT_FALSE(known.registers);
-  EXPECT_EQ(known.blocks_per_multiprocessor, 8);
-  EXPECT_EQ(known.occupancy, 1.0);
+  EXPECT_EQ(known.blocks_per_multiprocessor, 1);
+  EXPECT_EQ(known.occupancy, 0.25);
+}
+
+// The usual grid of a persistent kernel, and one block more.
+TEST_F(GridTest, OccupancySaysWhatACooperativeLaunchTakes) {
+#if defined(__SANITIZE_THREAD__)
+  const std::vector<unsigned> sizes{8, 64};  // TSan takes 8,128 fibers
+#else
+  const std::vector<unsigned> sizes{32, 256, 1024};
+#endif
+  for (const char* blocks : {"blocks=16", "blocks=3"}) {
+    configure(blocks);
+    for (const unsigned threads : sizes) {
+      LaunchShape shape{.grid = 1, .block = threads, .cooperative = true};
+      const KernelInfo known = kernel_info(ISTHMUS_KERNEL(prefix_of_blocks), shape);
+      const unsigned resident = static_cast<unsigned>(info(0).multiprocessors * *known.blocks_per_multiprocessor);
+      DeviceArray<int> partial(resident), out(std::size_t{resident} * threads);
+      Stream stream;
+      shape.grid = resident;
+      launch(stream, ISTHMUS_KERNEL(prefix_of_blocks), shape, partial.get(), out.get());
+      EXPECT_NO_THROW(stream.synchronize());
+      shape.grid = resident + 1;
+      EXPECT_THROW(launch(stream, ISTHMUS_KERNEL(prefix_of_blocks), shape, partial.get(), out.get()), Error);
+    }
+  }
 }
 
 }  // namespace

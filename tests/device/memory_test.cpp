@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "emulator_fixture.hpp"
 
@@ -79,6 +80,125 @@ TEST_F(MemoryTest, OutOfBoundsIntoTheSlackIsFoundAtTheFree) {
   expect_mentions(error_of([&] { free_device(before); }), {"free_device", "out of bounds", "byte -4"});
 }
 
+__global__ void read_at(const float* in, float* out, long long i) {
+  *out = in[i];
+}
+
+TEST_F(MemoryTest, ReadsOutsideGiveNaN) {
+  DeviceArray<float> in(std::vector<float>(25, 1.0f)), out(1);
+  Stream stream;
+  const auto read = [&](long long i) {
+    launch(stream, ISTHMUS_KERNEL(read_at), {.grid = 1, .block = 1}, in.get(), out.get(), i);
+    stream.synchronize();
+    return out.host()[0];
+  };
+  EXPECT_EQ(read(0), 1.0f);
+  EXPECT_EQ(read(24), 1.0f);
+  EXPECT_TRUE(std::isnan(read(25)));
+  EXPECT_TRUE(std::isnan(read(-1)));
+}
+
+// -1 is what integer code writes most, and it must not look like the slack.
+__global__ void write_minus_one(int* out, int i) {
+  out[i] = -1;
+}
+
+TEST_F(MemoryTest, MinusOneInTheSlackIsFoundAtTheFree) {
+  auto* out = static_cast<int*>(malloc_device(100));
+  Stream stream;
+  launch(stream, ISTHMUS_KERNEL(write_minus_one), {.grid = 1, .block = 1}, out, 25);
+  stream.synchronize();
+  expect_mentions(error_of([&] { free_device(out); }), {"free_device", "out of bounds", "byte 100 of the 100 bytes"});
+}
+
+TEST_F(MemoryTest, TheNearestAllocationIsBlamed) {
+  DeviceArray<float> first(1024), second(1024);
+  Stream stream;
+  const auto write = [&](float* to, long long i) {
+    launch(stream, ISTHMUS_KERNEL(write_at), {.grid = 1, .block = 1}, to, i);
+    return error_of([&] { stream.synchronize(); });
+  };
+  const auto serial = [&](const std::string& error) { return error.substr(error.find('#')); };
+  const std::string behind_first = write(first.get(), 1024), before_second = write(second.get(), -1);
+  expect_mentions(behind_first, {"byte 4096 of the 4096 bytes", "out of bounds"});
+  expect_mentions(before_second, {"byte -4 of the 4096 bytes", "out of bounds"});
+  EXPECT_NE(serial(behind_first), serial(before_second));
+  EXPECT_EQ(serial(write(second.get(), 1024)), serial(before_second));
+  EXPECT_EQ(serial(write(first.get(), -1)), serial(behind_first));
+  EXPECT_EQ(write(second.get(), 1023), "");
+}
+
+TEST_F(MemoryTest, BytesBeforePinnedMemoryAreGuarded) {
+  auto* pinned = static_cast<float*>(malloc_pinned(4096, {.mapped = true}));
+  Stream stream;
+  launch(stream, ISTHMUS_KERNEL(write_at), {.grid = 1, .block = 1}, pinned, -1LL);
+  expect_mentions(error_of([&] { stream.synchronize(); }), {"byte -4 of the 4096 bytes of malloc_pinned"});
+  launch(stream, ISTHMUS_KERNEL(write_at), {.grid = 1, .block = 1}, pinned, 0LL);
+  EXPECT_NO_THROW(stream.synchronize());
+  free_pinned(pinned);
+}
+
+// fmax takes the other operand of a NaN, and an integer NaN is negative: both swallow what they read beyond the end.
+__global__ void largest_of(const float* in, const int* integers, int n, float* out, int* out_integer) {
+  float most = 0;
+  int most_integer = 0;
+  for (int i = 0; i < n; ++i) {
+    most = fmaxf(most, in[i]);
+    most_integer = max(most_integer, integers[i]);
+  }
+  *out = most;
+  *out_integer = most_integer;
+}
+
+TEST_F(MemoryTest, LargePoisonShowsWhatAMaximumSwallows) {
+  for (const char* poison : {"poison=nan", "poison=large"}) {
+    configure(poison);
+    const bool large = emulator::configuration().poison == emulator::Poison::large;
+    DeviceArray<float> in(std::vector<float>(25, 3.0f)), out(1);
+    DeviceArray<int> integers(std::vector<int>(25, 3)), out_integer(1);
+    Stream stream;
+    for (const int read : {25, 26}) {
+      launch(stream, ISTHMUS_KERNEL(largest_of), {.grid = 1, .block = 1}, in.get(), integers.get(), read, out.get(),
+             out_integer.get());
+      stream.synchronize();
+      EXPECT_EQ(out.host()[0] > 1e30f, large && read == 26) << poison << read;
+      EXPECT_EQ(out_integer.host()[0] > 1'000'000'000, large && read == 26) << poison << read;
+    }
+  }
+}
+
+TEST_F(MemoryTest, LargePoisonIsFiniteInEveryType) {
+  configure("poison=large");
+  DeviceArray<double> values(4);
+  DeviceArray<float> floats(4);
+  EXPECT_GT(values.host()[0], 1e100);
+  EXPECT_TRUE(std::isfinite(values.host()[0]));
+  EXPECT_GT(floats.host()[3], 1e30f);
+  EXPECT_TRUE(std::isfinite(floats.host()[3]));
+}
+
+__global__ void write_shared(float* out, int i) {
+  auto* s = dynamic_shared<float>();
+  if (threadIdx.x == 0) s[i] = 1;
+  __syncthreads();
+  out[threadIdx.x] = s[threadIdx.x];
+}
+
+TEST_F(MemoryTest, WritesAroundDynamicSharedMemoryAreFound) {
+  DeviceArray<float> out(3);
+  Stream stream;
+  const auto write = [&](int i) {
+    launch(stream, ISTHMUS_KERNEL(write_shared), {.grid = 1, .block = 3, .shared_bytes = 12}, out.get(), i);
+    return error_of([&] { stream.synchronize(); });
+  };
+  EXPECT_EQ(write(2), "");
+  expect_mentions(write(3), {"write_shared", "block (0,0,0)", "byte 12 of the 12 bytes of dynamic shared memory"});
+  expect_mentions(write(-1), {"write_shared", "byte -4 of the 12 bytes of dynamic shared memory"});
+  expect_mentions(write(-5000), {"write_shared", "byte -20000 of the 12 bytes of dynamic shared memory"});
+  expect_mentions(write(32), {"write_shared", "byte 128 of the 12 bytes of dynamic shared memory"});
+  EXPECT_EQ(write(0), "");
+}
+
 TEST_F(MemoryTest, WrongFreesAreNamed) {
   auto* device = malloc_device(64);
   auto* pinned = malloc_pinned(64);
@@ -128,6 +248,40 @@ TEST_F(MemoryTest, ManyAllocationsLeakNoMappings) {
   std::vector<void*> held;
   for (int i = 0; i < 3000; ++i) held.push_back(malloc_device(1));
   for (void* pointer : held) free_device(pointer);
+}
+
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) ++count;
+  return count;
+}
+
+__global__ void count_all(int** counters, int n, int round) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) *counters[i] = round == 0 ? 1 : *counters[i] + 1;
+}
+
+// More than there can be mappings for, in one kernel.
+TEST_F(MemoryTest, TensOfThousandsOfAllocationsCanLiveAndBeUsed) {
+  constexpr int n = 34'000;
+  const std::size_t before = mappings();
+  std::vector<int*> held(n);
+  for (int*& pointer : held) pointer = static_cast<int*>(malloc_device(sizeof(int)));
+  EXPECT_LT(mappings(), before + n / 10);
+  DeviceArray<int*> counters(held);
+  Stream stream;
+  for (int round = 0; round < 2; ++round) {
+    launch(stream, ISTHMUS_KERNEL(count_all), {.grid = (n + 63) / 64, .block = 64}, counters.get(), n, round);
+  }
+  stream.synchronize();
+  EXPECT_LT(mappings(), before + n / 10) << "what a kernel opened is closed behind it";
+  for (const int i : {0, n / 2, n - 1}) {
+    int count = 0;
+    copy(&count, held[static_cast<std::size_t>(i)], sizeof count);
+    EXPECT_EQ(count, 2);
+  }
+  for (int* pointer : held) free_device(pointer);
 }
 
 TEST_F(MemoryTest, PointerInfo) {
@@ -305,6 +459,21 @@ TEST_F(MemoryDeathTest, HostDereferenceOfDeviceMemory) {
   launch(stream, ISTHMUS_KERNEL(write_at), {.grid = 1, .block = 1}, const_cast<float*>(device), 0LL);
   stream.synchronize();
   EXPECT_DEATH((void)device[0], "the host dereferenced device memory");
+  free_device(const_cast<float*>(device));
+}
+
+TEST_F(MemoryDeathTest, HostDereferenceBesideARunningKernel) {
+  auto* device = static_cast<volatile float*>(malloc_device(4096));
+  Stream held, other;
+  const auto dereference = [&] {
+    SpinLatch latch;
+    latch.hold(held);
+    launch(other, ISTHMUS_KERNEL(write_at), {.grid = 1, .block = 1}, const_cast<float*>(device), 0LL);
+    other.synchronize();
+    EXPECT_FALSE(held.idle());
+    (void)device[0];
+  };
+  EXPECT_DEATH(dereference(), "the host dereferenced device memory");
   free_device(const_cast<float*>(device));
 }
 

@@ -1,6 +1,44 @@
-// Under ThreadSanitizer a missing barrier is reported as the race that it is, and a right kernel is not.
+// Under the sanitizers a wrong kernel ends its process with their report, and a right one does not: under
+// UndefinedBehaviorSanitizer a misaligned access, under ThreadSanitizer a missing barrier.
 
 #include "emulator_fixture.hpp"
+
+#if defined(ISTHMUS_UBSAN)
+
+namespace isthmus::device {
+namespace {
+
+class UndefinedBehaviorSanitizerTest : public EmulatorTest {
+ protected:
+  void SetUp() override {
+    EmulatorTest::SetUp();
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+};
+
+__global__ void copy_vector(const float* in, float* out) {
+  *reinterpret_cast<float4*>(out) = *reinterpret_cast<const float4*>(in);
+}
+
+void copy_from(const float* in, float* out) {
+  {
+    Stream stream;
+    launch(stream, ISTHMUS_KERNEL(copy_vector), {.grid = 1, .block = 1}, in, out);
+    stream.synchronize();
+  }
+  std::exit(0);
+}
+
+TEST_F(UndefinedBehaviorSanitizerTest, MisalignedVectorEndsTheProcess) {
+  DeviceArray<float> in(std::vector<float>(8, 1.0f)), out(4);
+  EXPECT_EXIT(copy_from(in.get() + 1, out.get()), testing::ExitedWithCode(1), "misaligned address");
+  EXPECT_EXIT(copy_from(in.get() + 4, out.get()), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace isthmus::device
+
+#endif
 
 #if defined(__SANITIZE_THREAD__)
 

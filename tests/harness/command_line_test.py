@@ -5,9 +5,11 @@ sentence on stderr, and at what is on disk.
 """
 
 import csv
+import functools
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -54,6 +56,93 @@ class CommandLine(unittest.TestCase):
         for part in parts:
             self.assertIn(part, lines[0])
         self.assertFalse(self.record.exists())
+
+    # --- bodies -----------------------------------------------------------------------------------
+
+    def metrics(self, record):
+        return {metric["name"]: metric for metric in record["metrics"]}
+
+    def test_a_body_that_waits_tells_its_turns(self):
+        done = self.measure("fixture/steps", "--placement", "all", "--set", "body=waits")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        measured = [record for record in self.records() if record["skipped"] is None]
+        self.assertEqual(len(measured), 8)
+        for record in measured:
+            self.assertEqual(record["host_turns"], 5)
+            self.assertEqual(record["submission"], "stream")
+            kernels = {kernel["name"]: kernel for kernel in record["kernels"]}
+            self.assertEqual(kernels["fixture_add_one"]["launches"], 5)
+            self.assertEqual(kernels["fixture_look"]["launches"], 5)
+            self.assertEqual(kernels["copy back"]["kind"], "library")
+            self.assertGreater(kernels["fixture_add_one"]["seconds"], 0)
+            self.assertEqual(self.metrics(record)["kernel"]["timer"], "clock")
+            self.assertIn("turn_cost", self.metrics(record))
+        skipped = [record["skipped"] for record in self.records() if record["placement"] == "streamed"]
+        self.assertIn("looks at results on the way", skipped[0])
+
+    def test_every_kernel_brings_its_geometry_and_traffic(self):
+        self.assertEqual(self.measure("fixture/saxpy", "--placement", "pinned").returncode, 0)
+        (kernel,) = self.records()[0]["kernels"]
+        self.assertEqual((kernel["grid"], kernel["block"]), ([4, 1, 1], [64, 1, 1]))
+        self.assertEqual((kernel["launches"], kernel["bytes_written"]), (1, 4.0 * 65536))
+        self.assertGreater(kernel["seconds"], 0)
+
+    def test_thousands_of_launches_go_as_one_graph(self):
+        many = ("--set", "steps=3000", "--set", "n=64", "--placement", "pinned")
+        self.assertEqual(self.measure("fixture/steps", *many).returncode, 0)
+        self.assertEqual(self.measure("fixture/steps", *many, "--set", "submission=stream").returncode, 0)
+        self.assertEqual(self.measure("fixture/steps", "--placement", "pinned").returncode, 0)
+        graph, stream, few = self.records()
+        self.assertEqual([r["submission"] for r in (graph, stream, few)], ["graph", "stream", "stream"])
+        self.assertIn("graph_build", self.metrics(graph))
+        self.assertEqual([w["code"] for w in stream["warnings"]], ["queue_full"])
+        self.assertEqual(graph["kernels"][0]["launches"], 3000)
+
+    def test_repeats_tell_the_first_from_the_later(self):
+        self.assertEqual(self.measure("fixture/steps", "--placement", "managed", "--set", "body=repeats").returncode, 0)
+        metrics = self.metrics(self.records()[0])
+        self.assertGreater(metrics["first_repeat"]["median"], 0)
+        self.assertGreater(metrics["later_repeat"]["median"], 0)
+
+    def test_what_is_wrong_with_a_body_fails_its_case_alone(self):
+        sentences = {
+            "reference": "values[0] is 47, expected 48",
+            "read": "a queued body reads a result: measure it with Control::waits",
+        }
+        for fault, sentence in sentences.items():
+            done = self.measure("fixture/steps", "--placement", "pinned", "--set", f"fault={fault}")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(sentence, done.stderr)
+        done = self.measure("fixture/saxpy", "--placement", "pinned", "--set", "fault=early,none")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("buffer x has no address before measure()", done.stderr)
+        self.assertIn("1 passed, 0 skipped, 1 failed", done.stdout)
+
+    def test_a_case_whose_every_sample_is_spoilt_fails(self):
+        done = self.measure(
+            "fixture/steps", "--placement", "pinned", "--set", "fault=waits", "--latch-timeout", "0.05",
+            "--samples", "2",
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no sample of", done.stderr)
+        self.assertIn("latch_timeout", done.stderr)
+        (record,) = self.records()
+        for name in ("kernel", "wall", "paper_total"):
+            self.assertIsNone(self.metrics(record)[name]["median"], name)
+
+    def test_results_that_differ_between_placements_or_runs_fail(self):
+        done = self.measure("unequal/results", "--placement", "pinned,pageable")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("out differs from what unequal/results pinned×none left with the same inputs", done.stderr)
+        done = self.measure("unequal/results", "--placement", "pageable")
+        self.assertEqual(done.returncode, 1, "the file has a record of pinned")
+        self.assertIn("differs from what the record of", done.stderr)
+
+    def test_a_dry_run_makes_no_inputs(self):
+        done = self.run_bench("run", "fixture/steps", "--placement", "pinned", "--dry-run")
+        self.assertIn("host 1.17 KiB, device 804 B", done.stdout)  # inputs twice, reference; a scratch buffer beside
+        done = self.run_bench("run", "fixture/steps", "--placement", "pinned", "--dry-run", "--set", "fault=peek")
+        self.assertIn("looked at before measure()", done.stdout)
 
     # --- bad input ---------------------------------------------------------------------------------
 
@@ -382,6 +471,63 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn("/dev/full", done.stderr)
 
+    def test_a_file_that_may_not_grow_is_an_error_with_its_sentence(self):
+        self.measure("fixture/saxpy", "--size", "tiny")
+        before = self.record.read_text()
+        limits = (len(before) + 100,) * 2
+        done = subprocess.run(
+            [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--record", str(self.record)],
+            capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
+        )  # fmt: skip
+        # What was measured is lost, so this is no bad input that was found before any work.
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("took only 100 of", done.stderr)
+        self.assertTrue(self.record.read_text().startswith(before))
+        self.assertEqual(self.measure("fixture/saxpy", "--size", "tiny", "--resume").returncode, 0)
+
+    def test_output_that_goes_nowhere_is_an_error(self):
+        for arguments in (["info"], ["list"], ["--help"], ["run", "fixture/saxpy", "--size", "tiny", "--dry-run"]):
+            with self.subTest(arguments=arguments), open("/dev/full", "w") as full:
+                done = subprocess.run([BENCH, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn("standard output could not be written", done.stderr)
+
+    def test_a_table_goes_into_no_record(self):
+        for stream in (0, 1, 2):
+            with self.subTest(closed=stream):
+                self.record.unlink(missing_ok=True)
+                done = subprocess.run(
+                    [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--table", "--record", str(self.record)],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    preexec_fn=functools.partial(os.close, stream),
+                )
+                self.assertEqual(done.returncode, 1 if stream == 1 else 0, done.stderr)
+                self.assertEqual(len(self.records()), 1)
+
+    def test_names_are_echoed_on_one_line(self):
+        self.assert_refused(self.measure("no\nsuch\x1bworkload"), "no\\nsuch\\x1bworkload")
+
+    def test_resume_does_not_wait_for_a_pipe_or_a_device(self):
+        os.mkfifo(self.folder / "pipe")
+        for path in ("/dev/full", str(self.folder / "pipe")):
+            with self.subTest(path=path):
+                done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", path, "--resume")
+                self.assertEqual(done.returncode, 1 if path == "/dev/full" else 0, done.stderr)
+
+    def test_a_signal_that_is_ignored_stays_so(self):
+        child = subprocess.Popen(
+            [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--min-time", "2", "--record", str(self.record)],
+            stdout=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )  # fmt: skip
+        child.stdout.readline()  # "1 case": signals are caught from here on
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=60)
+        self.assertEqual(child.returncode, 0)
+        self.assertNotIn("interrupted", {m["stop"] for m in self.records()[0]["metrics"]})
+
     def test_a_signal_ends_after_the_sample_with_valid_records(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             for processes in ("1", "2"):
@@ -460,7 +606,15 @@ class CommandLine(unittest.TestCase):
             "stream_idle",
             "event_synchronize",
             "event_done",
+            "copy_to_symbol",
+            "copy_from_symbol",
             "blas_create",
+            "blas_sgemm",
+            "blas_sgemv",
+            "blas_strsm",
+            "fft_create",
+            "fft_set_workspace",
+            "fft_run",
             "peer_info",
             "enable_peer_access",
             "disable_peer_access",

@@ -4,19 +4,21 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "device/kernel.hpp"
-#include "harness/fresh_process.hpp"
-#include "harness/workload.hpp"
+#include "workload/fresh_process.hpp"
+#include "workload/workload.hpp"
 
-namespace isthmus::harness {
+namespace isthmus {
 namespace {
 
-using device::launch;
+using namespace workload;
 
 // y[i] = a * x[i] + y[i]
 __global__ void fixture_saxpy(std::size_t first, std::size_t count, float a, const float* x, float* y) {
@@ -45,21 +47,16 @@ void saxpy(Case& c) {
   auto y = c.inout<float>("y", n, uy, {sizeof(float), 0});
   c.chunks(n);
   const double bytes = 4.0 * static_cast<double>(n);
-  c.traffic({.bytes_read = 2 * bytes, .bytes_written = bytes, .flops = 2.0 * static_cast<double>(n)});
+  const Traffic traffic{.bytes_read = 2 * bytes, .bytes_written = bytes, .flops = 2.0 * static_cast<double>(n)};
   const device::LaunchShape shape{.grid = 4, .block = threads};
-  c.kernel(device::kernel_info(ISTHMUS_KERNEL(fixture_saxpy), shape), shape);
-  if (c.choice("fault") == "unverified") {
-    c.measure([&](const Launch& at) {
-      launch(at.stream, ISTHMUS_KERNEL(fixture_saxpy), shape, at.chunk.first, at.chunk.count, 2.0f, x.device(),
-             y.device());
-    });
-    return;
-  }
-  c.verify(y, [=](std::size_t i) { return 2.0f * ux(i) + uy(i); }, {.absolute = 1e-6, .relative = 1e-6});
-  c.measure([&](const Launch& at) {
+  if (c.choice("fault") != "unverified")
+    c.verify(y, [=](std::size_t i) { return 2.0f * ux(i) + uy(i); }, {.absolute = 1e-6, .relative = 1e-6});
+  if (c.choice("fault") == "early") x.device();
+  c.measure(Control::queued, [=](Run& run) {
     if (missing) return;
-    const std::size_t count = wrong ? at.chunk.count - 1 : at.chunk.count;
-    launch(at.stream, ISTHMUS_KERNEL(fixture_saxpy), shape, at.chunk.first, count, 2.0f, x.device(), y.device());
+    const auto [first, all] = run.chunk();
+    const std::size_t count = wrong ? all - 1 : all;
+    run.launch(ISTHMUS_KERNEL(fixture_saxpy), shape, traffic, first, count, 2.0f, x.device(), y.device());
   });
 }
 
@@ -72,21 +69,12 @@ const Registration saxpy_registration =
         .placements(memory::all_placements())
         .stagings({Staging::none, Staging::direct})
         .axis({"n", "elements", std::int64_t{1} << 16, {}, 1})
-        .axis({"threads",
-               "threads of a block",
-               std::int64_t{64},
-               {std::int64_t{32}, std::int64_t{64}, std::int64_t{128}}})
-        .axis({"fault", "what is wrong with the kernel", "none", {"none", "wrong", "missing", "unverified"}})
-        .size("tiny", {{"n", std::int64_t{4096}}})
-        .size("small", {{"n", std::int64_t{65536}}})
+        .axis({"threads", "threads of a block", 64, {32, 64, 128}})
+        .axis({"fault", "what is wrong with the kernel", "none", {"none", "wrong", "missing", "unverified", "early"}})
+        .size("tiny", {{"n", 4096}})
+        .size("small", {{"n", 65536}})
         .size("mega", {{"n", std::int64_t{1} << 40}})
-        .preset({"fixture-fig1",
-                 "a sweep",
-                 {{"n", std::int64_t{2048}}},
-                 {"tiny"},
-                 "threads",
-                 {std::int64_t{32}, std::int64_t{128}},
-                 {"baseline", "pm"}});
+        .preset({"fixture-fig1", "a sweep", {{"n", 2048}}, {"tiny"}, "threads", {32, 128}, {"baseline", "pm"}});
 
 void stencil(Case& c) {
   const auto n = c.extent("n");
@@ -94,10 +82,10 @@ void stencil(Case& c) {
   auto in = c.input<float>("in", n, u, {sizeof(float), 1});
   auto out = c.output<float>("out", n, {sizeof(float), 0});
   c.chunks(n);
-  c.traffic({.bytes_read = 4.0 * static_cast<double>(n), .bytes_written = 4.0 * static_cast<double>(n)});
-  c.measure([&](const Launch& at) {
-    launch(at.stream, ISTHMUS_KERNEL(fixture_stencil), {.grid = 2, .block = 64}, at.chunk.first, at.chunk.count, n,
-           in.device(), out.device());
+  c.measure(Control::queued, [=](Run& run) {
+    const double bytes = 4.0 * static_cast<double>(run.chunk().count);
+    run.launch(ISTHMUS_KERNEL(fixture_stencil), {.grid = 2, .block = 64}, {.bytes_read = bytes, .bytes_written = bytes},
+               run.chunk().first, run.chunk().count, n, in.device(), out.device());
   });
   c.verify(out, [=](std::size_t i) { return (i > 0 ? u(i - 1) : 0.0f) + u(i) + (i + 1 < n ? u(i + 1) : 0.0f); },
            {.relative = 1e-6});
@@ -107,8 +95,127 @@ const Registration stencil_registration = Workload("fixture/stencil", stencil)
                                               .summary("three-point sum, checked after measuring")
                                               .placements(memory::all_placements())
                                               .stagings({Staging::direct})
-                                              .axis({"n", "elements", std::int64_t{1000}, {}, 1})
-                                              .size("tiny", {{"n", std::int64_t{1000}}});
+                                              .axis({"n", "elements", 1000, {}, 1})
+                                              .size("tiny", {{"n", 1000}});
+
+// --- bodies of every kind ----------------------------------------------------------------------------
+
+// out[i] = in[i] + 1
+__global__ void fixture_add_one(std::size_t n, const std::uint32_t* in, std::uint32_t* out) {
+  const std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = in[i] + 1;
+}
+
+// Marks that a value has not reached `wanted` yet.
+__global__ void fixture_look(std::size_t n, const std::uint32_t* values, std::uint32_t wanted,
+                             std::uint32_t* unfinished) {
+  const std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n && values[i] < wanted) *unfinished = 1;
+}
+
+// out[i] = value
+__global__ void fixture_set(std::size_t n, std::uint32_t value, std::uint32_t* out) {
+  for (std::size_t i = threadIdx.x; i < n; i += blockDim.x) out[i] = value;
+}
+
+struct Table {
+  std::vector<std::uint32_t> values;
+};
+
+/// `steps` additions, ping-pong between two buffers; one kind of body per value of the axis.
+void steps(Case& c) {
+  const auto n = c.extent("n"), count = c.extent("steps");
+  const auto body = c.choice("body"), fault = c.choice("fault");
+  const auto seed = static_cast<std::uint32_t>(c.seed());
+  const auto table = c.shared<Table>("start values", n * sizeof(std::uint32_t), [=] {
+    Table made;
+    for (std::size_t i = 0; i < n; ++i) made.values.push_back(seed + static_cast<std::uint32_t>(i));
+    return made;
+  });
+  if (fault == "peek") static_cast<void>(table->values.front());
+  auto values = c.inout<std::uint32_t>("values", n, [table](std::span<std::uint32_t> all) {
+    std::copy(table->values.begin(), table->values.end(), all.begin());
+  });
+  auto other = c.scratch<std::uint32_t>("other", n);
+  auto unfinished = c.scratch<std::uint32_t>("unfinished", 1);
+  const device::LaunchShape shape{.grid = static_cast<unsigned>((n + 63) / 64), .block = 64};
+  const Traffic traffic{.bytes_read = 4.0 * static_cast<double>(n), .bytes_written = 4.0 * static_cast<double>(n)};
+  c.verify_all(values, [=](std::span<std::uint32_t> expected) {
+    for (std::size_t i = 0; i < n; ++i)
+      expected[i] = table->values[i] + static_cast<std::uint32_t>(count) + (fault == "reference" ? 1u : 0u);
+  });
+  c.verify_same(values);
+  const auto step = [=](Run& run, std::size_t number) {
+    const bool even = number % 2 == 0;
+    run.launch(ISTHMUS_KERNEL(fixture_add_one), shape, traffic, n, even ? values.device() : other.device(),
+               even ? other.device() : values.device());
+  };
+  const auto finish = [=](Run& run) {
+    if (count % 2 == 0) return;
+    run.call("copy back", traffic, [&](device::Stream& stream) {
+      device::copy_async(values.device(), other.device(), n * sizeof(std::uint32_t), stream);
+    });
+  };
+  if (body == "waits" || fault == "read") {
+    c.measure(fault == "read" ? Control::queued : Control::waits, [=](Run& run) {
+      for (std::size_t k = 0;; ++k) {
+        step(run, k);
+        run.fill(unfinished, 0);
+        run.launch(ISTHMUS_KERNEL(fixture_look), shape, {.bytes_read = traffic.bytes_read}, n,
+                   k % 2 == 0 ? other.device() : values.device(), seed + static_cast<std::uint32_t>(count),
+                   unfinished.device());
+        if (run.read(unfinished) == 0) break;
+      }
+      finish(run);
+    });
+  } else if (body == "repeats") {
+    c.repeats(count);
+    c.measure(Control::queued, [=](Run& run) {
+      step(run, run.repeat());
+      if (run.repeat() + 1 == count) finish(run);
+    });
+  } else {
+    c.measure(Control::queued, [=](Run& run) {
+      for (std::size_t k = 0; k < count; ++k) {
+        if (fault == "travel" && k == count / 2) run.to_host(values), run.to_device(values);
+        step(run, k);
+      }
+      if (fault == "waits") run.call("wait", {}, [](device::Stream& stream) { stream.synchronize(); });
+      finish(run);
+    });
+  }
+}
+
+const Registration steps_registration =
+    Workload("fixture/steps", steps)
+        .summary("a program that loops")
+        .placements(memory::all_placements())
+        .stagings({Staging::none})
+        .axis(number_axis("n", "elements", 100))
+        .axis(number_axis("steps", "additions", 5))
+        .axis(how(choice_axis("body", "how the body loops", {"queued", "waits", "repeats"})))
+        .axis(submission_axis())
+        .axis(how(choice_axis("fault", "what is wrong", {"none", "reference", "read", "peek", "travel", "waits"})));
+
+// A result that is not the same in every placement, though each passes its own check.
+void unequal(Case& c) {
+  const auto n = c.extent("n");
+  auto out = c.output<std::uint32_t>("out", n);
+  const std::uint32_t value = c.placement() == memory::Placement::pinned ? 1 : 2;
+  c.verify(out, [=](std::size_t) { return 1.5; }, {.absolute = 0.5});
+  c.verify_same(out);
+  c.measure(Control::queued, [=](Run& run) {
+    run.call("set", {}, [&](device::Stream& stream) {
+      device::fill_async(out.device(), static_cast<std::uint8_t>(0), n * 4, stream);
+    });
+    run.launch(ISTHMUS_KERNEL(fixture_set), {.grid = 1, .block = 32}, {}, n, value, out.device());
+  });
+}
+const Registration unequal_registration = Workload("unequal/results", unequal)
+                                              .summary("depends on the placement")
+                                              .placements(memory::all_placements())
+                                              .stagings({Staging::none})
+                                              .axis(number_axis("n", "elements", 10));
 
 void host_loop(Case& c) {
   const double preparing = now();
@@ -181,10 +288,10 @@ void own_readings(Case& c) {
 const Registration own_registration =
     Workload("own/readings", own_readings)
         .summary("readings of a workload's own")
-        .metrics({"seconds", "there", "back", "pages"})
+        .metrics({"pages"})
+        .observed({"seconds", "there", "back"})
         .native()
-        .axis(
-            {.name = "bytes", .help = "host memory", .default_value = std::int64_t{4096}, .minimum = 1, .bytes = true})
+        .axis({.name = "bytes", .help = "host memory", .default_value = 4096, .minimum = 1, .bytes = true})
         .axis({.name = "what",
                .help = "kind of reading",
                .default_value = "one",
@@ -223,7 +330,7 @@ const Registration fresh_registration =
         .summary("readings in fresh processes")
         .metrics({"first", "process", "processes"})
         .native()
-        .axis({.name = "what", .help = "how the process ends", .default_value = std::int64_t{0}, .minimum = 0});
+        .axis({.name = "what", .help = "how the process ends", .default_value = 0, .minimum = 0});
 
 // A family: one move for each pair of places, the GPUs first. It never touches a GPU: nothing is moved at all.
 void move(Case& c, int from, int to, int gpus) {
@@ -255,11 +362,7 @@ std::vector<Workload> make_moves(const Machine& machine) {
                .bytes = true,
                .usual = {kib(4), kib(64)},
                .sweep = {kib(4), kib(64), kib(1024)}})
-        .axis({.name = "node",
-               .help = "where",
-               .default_value = std::int64_t{-1},
-               .minimum = -1,
-               .listed = {std::int64_t{0}, std::int64_t{1}}})
+        .axis({.name = "node", .help = "where", .default_value = -1, .minimum = -1, .listed = {0, 1}})
         .size("tiny", {{"bytes", kib(4)}})
         .size("small", {{"bytes", kib(16)}});
   };
@@ -267,11 +370,9 @@ std::vector<Workload> make_moves(const Machine& machine) {
   for (int from = 0; from < machine.gpus; ++from) {
     for (int to = 0; to < machine.gpus; ++to) {
       const auto name = "moves/gpu" + std::to_string(from) + "-gpu" + std::to_string(to) + "/ce";
-      list.push_back(move_workload(name, [=](Case& c) { move(c, from, to, device::count()); })
-                         .axis({.name = "streams",
-                                .help = "streams that move",
-                                .default_value = std::int64_t{1},
-                                .allowed = {std::int64_t{1}, std::int64_t{2}}}));
+      list.push_back(move_workload(name, [=](Case& c) {
+                       move(c, from, to, device::count());
+                     }).axis({.name = "streams", .help = "streams that move", .default_value = 1, .allowed = {1, 2}}));
     }
   }
   for (const int node : machine.memory_nodes)
@@ -281,4 +382,4 @@ std::vector<Workload> make_moves(const Machine& machine) {
 const Family moves("moves/", make_moves);
 
 }  // namespace
-}  // namespace isthmus::harness
+}  // namespace isthmus

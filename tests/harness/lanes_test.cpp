@@ -1,4 +1,4 @@
-#include "harness/lanes.hpp"
+#include "workload/lanes.hpp"
 #include "../emulated_machine.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "device/kernel.hpp"
 
-namespace isthmus::harness {
+namespace isthmus::workload {
 namespace {
 
 __global__ void wait_seconds(double seconds) {
@@ -100,4 +100,4 @@ TEST(Lanes, WithoutAnyAreRefused) {
 }
 
 }  // namespace
-}  // namespace isthmus::harness
+}  // namespace isthmus::workload

@@ -313,5 +313,31 @@ TEST(Registry, SizesAndPresetsOfEveryWorkloadFitItsAxes) {
   }
 }
 
+TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
+  const auto problem = [](const Workload& workload) -> std::string {
+    try {
+      workload::check_registration(workload);
+    } catch (const std::logic_error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  const auto make = [](const std::string& name) {
+    return Workload(name, [](Case&) {}).axis(number_axis("n", "elements", 4)).metrics({"time"});
+  };
+  EXPECT_EQ(problem(make("a/b").size("tiny", {{"n", 8}}).observed({"pages"})), "");
+  EXPECT_NE(problem(make("A/b")).find("lower case"), std::string::npos);
+  EXPECT_NE(problem(make("alone")).find("family/name"), std::string::npos);
+  EXPECT_NE(problem(make("a/b").metrics({"Time"})).find("metric 'Time'"), std::string::npos);
+  EXPECT_NE(problem(make("a/b").observed({"time"})).find("metric time twice"), std::string::npos);
+  EXPECT_NE(problem(make("a/b").axis(number_axis("N", "", 1))).find("axis 'N'"), std::string::npos);
+  EXPECT_NE(problem(make("a/b").axis(number_axis("n", "", 1))).find("axis n twice"), std::string::npos);
+  EXPECT_NE(problem(make("a/b").size("tiny", {{"m", 8}})).find("sets axis m, which is not declared"),
+            std::string::npos);
+  EXPECT_NE(problem(make("a/b").size("tiny", {{"n", 0}})).find("sets axis n to 0"), std::string::npos);
+  EXPECT_NE(problem(make("a/b").preset({.name = "p", .help = "", .settings = {}, .sizes = {"tiny"}})).find("is none"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace isthmus::harness

@@ -1,12 +1,15 @@
 #include "harness/record.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "harness/allocation.hpp"
@@ -408,6 +411,48 @@ TEST_F(RecordFiles, CheckingAPathLeavesNoFile) {
   EXPECT_THROW(check_record_path("/tmp"), RecordError);
 }
 
+TEST_F(RecordFiles, CheckingAPathLeavesALinkToWhatIsNotMadeYet) {
+  const std::string link = path_ + ".link";
+  ASSERT_EQ(symlink(path_.c_str(), link.c_str()), 0);
+  check_record_path(link);
+  RecordFile(link).append("{}");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(text(), "{}\n");
+  std::filesystem::remove(link);
+}
+
+// Each as a program begins: checks, opens, appends.
+TEST_F(RecordFiles, WritersOfOneNewFileLoseNothing) {
+  constexpr int writers = 8, trials = 40;
+  for (int trial = 0; trial < trials; ++trial) {
+    std::filesystem::remove(path_);
+    int start[2];  // its end is the start of all
+    ASSERT_EQ(pipe(start), 0);
+    std::vector<pid_t> children;
+    for (int i = 0; i < writers; ++i) {
+      children.push_back(fork());
+      ASSERT_GE(children.back(), 0);
+      if (children.back() != 0) continue;
+      close(start[1]);
+      char byte = 0;
+      static_cast<void>(read(start[0], &byte, 1) + 1);
+      check_record_path(path_);
+      RecordFile(path_).append("{\"writer\":" + std::to_string(i) + "}");
+      _exit(0);
+    }
+    close(start[0]);
+    close(start[1]);
+    for (const pid_t child : children) {
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }
+    std::set<int> found;
+    for_each_record(path_, "", [&](const nlohmann::json& record) { found.insert(record.at("writer").get<int>()); });
+    ASSERT_EQ(found.size(), std::size_t{writers}) << text();
+  }
+}
+
 TEST_F(RecordFiles, AFullDiskIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP();
   RecordFile full("/dev/full");
@@ -434,6 +479,27 @@ TEST_F(RecordFiles, ResumeKnowsWhatIsSettled) {
   auto other = identity;
   other.seed = 43;
   EXPECT_FALSE(settled.contains(case_identity(other, good, c.device, 16)));
+}
+
+TEST_F(RecordFiles, ResumeKnowsRecordsOfVersion1) {
+  const auto c = context();
+  const RunIdentity identity{.id = "0123456789", .command = {}, .process = 1, .seed = c.seed};
+  const auto spec = spec_of("fixture/saxpy");
+  auto record = record_json(identity, run_case(spec, c));
+  EXPECT_EQ(record["schema"], "isthmus.record/2");
+  EXPECT_EQ(upgraded(record), record);
+  const auto settled = [&](const json& line) {
+    std::ofstream(path_) << line << '\n';
+    return settled_cases(path_);
+  };
+  const std::set<std::string> here{case_identity(identity, spec, c.device, 16)};
+  record["schema"] = "isthmus.record/1";
+  for (const char* name : {"submission", "host_turns", "tables"}) record.erase(name);
+  EXPECT_EQ(settled(record), here);
+  for (const json& other : {json("isthmus.record/3"), json(1), json(nullptr)}) {
+    record["schema"] = other;
+    EXPECT_TRUE(settled(record).empty()) << other;
+  }
 }
 
 }  // namespace

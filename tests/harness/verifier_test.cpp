@@ -126,5 +126,52 @@ TEST(Verifier, OwnErrorThatIsNoNumberFails) {
   EXPECT_FALSE(verifier.outcome().error);
 }
 
+// Far more elements than are compared: only the scan for poison sees each of them.
+TEST(Verifier, AnIntegerThatNobodyWroteIsFoundWhereverItLies) {
+  constexpr std::size_t elements = std::size_t{5} << 20, unwritten = 3'333'333;
+  memory::BufferSet set(memory::Placement::pageable, {{"b", memory::Role::output, elements * sizeof(int)}}, {});
+  set.allocate_host();
+  int* values = reinterpret_cast<int*>(set.host(0));
+  const auto verdict = [&](int expected_there) {
+    for (std::size_t i = 0; i < elements; ++i) values[i] = static_cast<int>(i);
+    values[unwritten] = -1;  // as poison leaves it
+    Verifier verifier;
+    verifier.add(ElementCheck{.buffer_name = "b",
+                              .element_bytes = sizeof(int),
+                              .columns = elements,
+                              .pitch = elements,
+                              .elements = elements,
+                              .compare =
+                                  [=](std::size_t i, const std::byte* element) {
+                                    int actual;
+                                    std::memcpy(&actual, element, sizeof actual);
+                                    return std::pair<double, double>(
+                                        actual, i == unwritten ? expected_there : static_cast<int>(i));
+                                  },
+                              .tolerance = {},
+                              .method = "the index"});
+    verifier.check_fully(set);
+    return verifier.outcome();
+  };
+  EXPECT_EQ(verdict(unwritten).detail, "b[3333333] was never written");
+  EXPECT_EQ(verdict(-1).verdict, Verdict::pass) << "a right value that looks like poison";
+}
+
+TEST(Checksum, TellsResultsApartAndPassesOverPadding) {
+  std::vector<std::byte> bytes(3 * 128 + 7);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  const auto sum = [&] { return checksum(bytes.data(), 100, 128, 3); };
+  const auto before = sum();
+  bytes[2 * 128 + 100] ^= std::byte{1};  // padding
+  EXPECT_EQ(sum(), before);
+  for (const std::size_t at : {0u, 99u, 128u, 2 * 128 + 99u}) {
+    bytes[at] ^= std::byte{1};
+    EXPECT_NE(sum(), before) << at;
+    bytes[at] ^= std::byte{1};
+  }
+  std::swap_ranges(bytes.begin(), bytes.begin() + 100, bytes.begin() + 128);
+  EXPECT_NE(sum(), before) << "rows in another order";
+}
+
 }  // namespace
 }  // namespace isthmus::harness

@@ -2,8 +2,8 @@
 
 // Included before everything else in the sources of test_latency_mutants: chases that stop short, on either side.
 
-#include "device/kernel.hpp"
 #include "microbench/latency/follow.hpp"
+#include "workload/workload.hpp"
 
 // The CPU goes one hop less than it was asked to.
 #define follow(from, hops) follow(from, (hops) - 1)

@@ -6,6 +6,7 @@
 #include "memory/pages.hpp"
 #include "microbench/fault/kernels.hpp"
 #include "microbench/fault/region.hpp"
+#include "workload/workload.hpp"
 
 #if defined(MUTANT_STRIDE)  // counted in floats: one page in four
 #define offset_of(index, stride) offset_of(index, (stride) / 4)

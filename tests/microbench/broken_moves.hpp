@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "device/kernel.hpp"
 #include "memory/crew.hpp"
+#include "workload/workload.hpp"
 
 #define copy_async(to, from, bytes, stream) copy_async(to, from, (bytes) > 8 ? (bytes) - 8 : 0, stream)
 #define copy_batch_async(items, stream) \

@@ -96,6 +96,7 @@ TEST(CpuFaults, RecordTheBaselineAndWhatRemainsWithoutIt) {
 }
 
 TEST(CpuFaults, OfHugePagesAreSkippedWhereTheKernelGivesNone) {
+  if (!kOwnFaultsOnly) GTEST_SKIP() << kOthers;
   for (const char* name : {"fault/cpu/anonymous", "fault/cpu/shared"}) {
     for (const auto& result : run_cases(name, {}, {}, {"at_once=2", "threads=1", "pages=huge"}, {}, 2)) {
       if (result.skipped) {

@@ -62,7 +62,8 @@ TEST_P(InterJob, ACapIsKeptOrRefused) {
                                     "chunk=64KiB", std::string("allocation=") + allocation});
     ASSERT_EQ(results.size(), 2u);
     for (const auto& result : results) {
-      EXPECT_EQ(complaint(result), "") << result.spec.label();
+      const bool lost = complaint(result).find("jobs_failed") != std::string::npos;
+      EXPECT_TRUE(complaint(result).empty() || (lost && result.spec.choice("room") == "fail")) << complaint(result);
       EXPECT_LE(value(result, "overlap_all_peak"), 1.3 * 2 * 512 * 512 * 4) << result.spec.label();
     }
   }
@@ -104,12 +105,13 @@ TEST_P(InterJob, ABatchThatLostJobsDoesNotCount) {
                 {"n=512", "jobs=6", "cap=90", "room=fail,wait", "mode=overlap_all", "allocation=pool"});
   ASSERT_EQ(results.size(), 2u);
   for (const auto& result : results) {  // no job ever fits
-    EXPECT_NE(complaint(result) == "", result.spec.choice("room") == "wait") << complaint(result);
+    EXPECT_NE(complaint(result), "");
     const auto* time = result.find("overlap_all_time");
     if (result.spec.choice("room") == "wait") continue;
     ASSERT_NE(time, nullptr);
     EXPECT_FALSE(time->samples.empty());
     EXPECT_TRUE(time->valid().empty());
+    EXPECT_NE(complaint(result).find("no sample of"), std::string::npos) << complaint(result);
     EXPECT_TRUE(std::ranges::any_of(result.warnings, [](const auto& each) { return each.code == "jobs_failed"; }));
   }
 }
@@ -124,7 +126,6 @@ TEST_P(InterJob, CallsAloneAndReusedMemoryAreMeasured) {
     for (const char* metric : {"calls_allocate", "calls_submit", "calls_release", "calls_job", "calls_time",
                                "reused_in", "reused_kernel", "reused_out"})
       EXPECT_GT(value(results[0], metric), 0) << metric;
-    EXPECT_LT(value(results[0], "calls_job"), value(results[0], "serial_job")) << "they copied and computed";
   }
 }
 

@@ -94,7 +94,7 @@ PhysicalMemory Memory::create_memory(std::size_t bytes, int device) {
     refuse(call, fmt::format("the emulator gets no memory for it ({})", std::strerror(problem)), "ask for less",
            ErrorKind::out_of_memory);
   }
-  std::memset(poisoned, 0xff, bytes);
+  std::memset(poisoned, poison_byte(configuration().poison), bytes);
   munmap(poisoned, bytes);
   used += bytes;
   const std::uint64_t handle = ++serial_;
@@ -194,7 +194,8 @@ void Memory::set_access(void* pointer, std::size_t bytes, int device, bool allow
     const std::uint32_t bit = std::uint32_t{1} << device;
     mapping->access = allowed ? mapping->access | bit : mapping->access & ~bit;
     mapping->accessible = mapping->access != 0;
-    protect(*mapping, active_ != 0 && mapping->accessible);
+    close(*mapping);  // who may still touch it opens it again
+    if (mapping->accessible && configuration().integrated) open(*mapping, nullptr);
   }
 }
 

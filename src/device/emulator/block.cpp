@@ -5,8 +5,11 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "device/emulator/memory.hpp"
 
 namespace isthmus::device::emulator {
 
@@ -16,6 +19,10 @@ namespace {
 
 constexpr std::size_t page = 4096;
 constexpr std::size_t shared_alignment = 128;
+
+std::uintptr_t address_of(const std::byte* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
 
 bool same_place(const Thread& thread, const char* file, int line) {
   return thread.line == line && (thread.file == file || std::strcmp(thread.file, file) == 0);
@@ -40,6 +47,7 @@ Block::~Block() {
 
 void Block::run(Grid& launch, std::uint64_t number) {
   prepare(launch, number);
+  next_turn();  // what came before is not the kernel's
   sanitizer_release(&fork_token_);
   make_ready_if([](Thread&) { return true; }, 0, size_);
   for (;;) {
@@ -48,6 +56,11 @@ void Block::run(Grid& launch, std::uint64_t number) {
     if (faulted_ || live_ == 0 || !idle()) break;
   }
   sanitizer_acquire(&join_token_);
+  if (faulted_) {
+    shared_bytes_ = 0;  // whatever it wrote around its shared memory is not the next block's
+  } else {
+    check_shared();
+  }
 }
 
 void Block::prepare(Grid& launch, std::uint64_t number) {
@@ -76,6 +89,7 @@ void Block::prepare_threads(unsigned count) {
     thread->block = this;
     const Stacks::Range stack = stacks_.get(thread->number);
     thread->fiber.start(stack.begin, stack.bytes, &Block::thread_main, thread.get());
+    next_turn();
     threads_.push_back(std::move(thread));
   }
   size_ = live_ = count;
@@ -91,6 +105,7 @@ void Block::prepare_threads(unsigned count) {
     if (!thread.parked) {
       const Stacks::Range stack = stacks_.get(i);
       thread.fiber.start(stack.begin, stack.bytes, &Block::thread_main, &thread);
+      next_turn();
       thread.parked = true;
     }
     thread.index = {i % block_extent.x, i / block_extent.x % block_extent.y, i / block_extent.x / block_extent.y};
@@ -103,17 +118,50 @@ void Block::prepare_threads(unsigned count) {
 
 void Block::poison_shared() {
   const std::size_t capacity = (grid_->configuration.shared_per_block + page - 1) / page * page;
+  const std::size_t bytes = grid_->shared_bytes;
+  const Poison poison = grid_->configuration.poison;
   if (shared_mapped_ < capacity + page) {
     if (shared_) munmap(shared_, shared_mapped_);
     shared_mapped_ = capacity + page;
     void* mapped = mmap(nullptr, shared_mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) std::abort();
-    shared_ = static_cast<std::byte*>(mapped);
+    shared_ = shared_open_ = static_cast<std::byte*>(mapped);
     mprotect(shared_ + capacity, page, PROT_NONE);  // behind the last byte
+    shared_bytes_ = 0;
   }
-  const std::size_t bytes = (grid_->shared_bytes + shared_alignment - 1) / shared_alignment * shared_alignment;
-  dynamic_shared = shared_ + (shared_mapped_ - page - bytes);
-  std::memset(dynamic_shared, 0xff, bytes);
+  std::byte* end = shared_ + (shared_mapped_ - page);
+  dynamic_shared = end - (bytes + shared_alignment - 1) / shared_alignment * shared_alignment;
+  if (bytes == 0) return;
+  if (shared_bytes_ != bytes || shared_poison_ != poison) lay_out_shared();
+  std::memset(dynamic_shared, poison_byte(poison), bytes);
+}
+
+/// A page of canary lies before the first byte, and before that nothing can be touched.
+void Block::lay_out_shared() {
+  shared_bytes_ = grid_->shared_bytes;
+  shared_poison_ = grid_->configuration.poison;
+  std::byte* end = shared_ + (shared_mapped_ - page);
+  std::byte* first_page = end - (address_of(end) - address_of(dynamic_shared) + page - 1) / page * page;
+  std::byte* open = std::max(shared_, first_page - page);
+  mprotect(shared_, static_cast<std::size_t>(end - shared_), PROT_READ | PROT_WRITE);
+  if (open != shared_) mprotect(shared_, static_cast<std::size_t>(open - shared_), PROT_NONE);
+  shared_open_ = open;
+  fill_canary(shared_poison_, address_of(open), address_of(dynamic_shared));
+  fill_canary(shared_poison_, address_of(dynamic_shared) + shared_bytes_, address_of(end));
+}
+
+/// What was written just before and just behind the block's dynamic shared memory.
+void Block::check_shared() {
+  const std::size_t bytes = grid_->shared_bytes;
+  if (bytes == 0) return;
+  const std::uintptr_t begin = address_of(dynamic_shared), end = address_of(shared_ + (shared_mapped_ - page));
+  std::uintptr_t spoilt = first_spoilt(shared_poison_, address_of(shared_open_), begin);
+  if (spoilt == begin) spoilt = first_spoilt(shared_poison_, begin + bytes, end);
+  if (spoilt == end) return;
+  shared_bytes_ = 0;
+  stop(fmt::format("block {} wrote out of bounds, at byte {} of the {} bytes of dynamic shared memory", triple(index),
+                   static_cast<std::ptrdiff_t>(spoilt - begin), bytes),
+       "correct the kernel's index, or LaunchShape::shared_bytes");
 }
 
 void Block::thread_main(void* argument) {
@@ -156,6 +204,7 @@ void Block::finish(Thread& self) {
   }
   if (live_ != 0 && arrived_ == live_) release_barrier();
   self.parked = true;
+  next_turn();
   Thread* next = take_ready();
   Fiber::change(self.fiber, next ? next->fiber : worker_);
 }
@@ -185,7 +234,10 @@ inline int Block::wait_at_barrier(Thread& self, const char* operation, bool pred
   self.file = file;
   self.line = line;
   predicate_count_ += predicate;
-  if (++arrived_ == live_) release_barrier();
+  if (++arrived_ == live_) {
+    end_if_failed(self);
+    release_barrier();
+  }
   suspend(self);
   sanitizer_acquire(token);
   return self.barrier_result;
@@ -387,8 +439,8 @@ std::string Block::describe(const Thread& thread) const {
   return here(thread, thread.operation, thread.file, thread.line);
 }
 
-void Block::stop(std::string reason, std::string hint, ErrorKind kind) {
-  grid_->fail(kind, std::move(reason), std::move(hint));
+void Block::stop(const std::string& reason, std::string hint, ErrorKind kind) {
+  grid_->fail(kind, reason, std::move(hint));
   faulted_ = true;
 }
 
@@ -397,6 +449,14 @@ void Block::abandon(Thread& self) {
   sanitizer_release(&join_token_);
   Fiber::change(self.fiber, worker_);
   std::abort();  // nobody goes back to an abandoned thread
+}
+
+void Block::stop_overdue(const Thread& self) {
+  faulted_ = true;
+  if (grid_->failed()) return;  // it was stopped already, and this thread is in its way
+  stop(fmt::format("block {}, thread {}: it has run for {} s of its core without waiting or ending", triple(index),
+                   triple(self.index), grid_->configuration.timeout),
+       "call spin_wait() in the body of a loop that waits, or raise timeout= in ISTHMUS_EMULATOR", ErrorKind::timeout);
 }
 
 void Block::report_deadlock() {

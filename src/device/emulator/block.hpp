@@ -4,6 +4,8 @@
 // Waiting threads hand over to the next that is ready; when none is, idle() finds out what can go on, or why nothing
 // ever will. Compiled without TSan's instrumentation, which must see the kernel's accesses and not these.
 
+#include <pthread.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -90,6 +92,8 @@ class Block : public BlockView {
   void wait_at_grid(Thread& self, const char* file, int line);
   void spin(Thread& self, const char* file, int line);
   bool lockstep_turn(Thread& self, bool passed, const char* file, int line);
+  [[noreturn]] void misuse(Thread& self, const char* operation, const char* what, int value, const char* hint,
+                           const char* file, int line);
   void meet(Thread& self, WarpOperation operation, const char* file, int line);
   void async_copy(Thread& self, void* shared, const void* global, unsigned bytes, const char* file, int line);
   void async_wait(Thread& self, unsigned pending);
@@ -100,17 +104,39 @@ class Block : public BlockView {
   void bulk_wait(Thread& self, std::uint64_t barrier, unsigned parity, const char* file, int line);
   /// Ends the launch with a fault. What the running thread calls next is abandon(): apart, because a thread that is
   /// abandoned destroys nothing, not even the temporaries of a message.
-  void stop(std::string reason, std::string hint, ErrorKind kind = ErrorKind::failure);
+  void stop(const std::string& reason, std::string hint, ErrorKind kind = ErrorKind::failure);
   [[noreturn]] void abandon(Thread& self);
   /// What an address is that a thread faulted on and that is no allocation's.
   std::string explain(const Thread& self, std::uintptr_t address) const;
   Grid& launch() { return *grid_; }
 
+  // For who watches the block from another OS thread.
+  pthread_t os_thread() const { return os_thread_; }
+  /// Grows whenever a thread of the block waits or ends.
+  std::uint64_t turn() const { return __atomic_load_n(&turn_, __ATOMIC_RELAXED); }
+  void mark_overdue(std::uint64_t turn) { __atomic_store_n(&overdue_turn_, turn, __ATOMIC_RELAXED); }
+  /// For the signal handler, on the block's own thread.
+  bool take_overdue() {
+    if (__atomic_load_n(&overdue_turn_, __ATOMIC_RELAXED) != turn_) return false;
+    next_turn();  // a second signal finds another turn
+    return true;
+  }
+  void stop_overdue(const Thread& self);
+
  private:
   static void thread_main(void* thread);
+  void next_turn() { __atomic_store_n(&turn_, turn_ + 1, __ATOMIC_RELAXED); }
+  /// Once the launch has failed, a block that never comes to rest ends too.
+  void end_if_failed(Thread& self) {
+    if (!grid_->failed()) return;
+    faulted_ = true;
+    abandon(self);
+  }
   void prepare(Grid& launch, std::uint64_t number);
   void prepare_threads(unsigned count);
   void poison_shared();
+  void lay_out_shared();
+  void check_shared();
   void finish(Thread& self);
   inline void suspend(Thread& self) __attribute__((always_inline));
   [[noreturn]] void different_barriers(Thread& self, const char* operation, const char* file, int line);
@@ -136,6 +162,8 @@ class Block : public BlockView {
   static constexpr unsigned most_threads = 1024;
   Grid* grid_ = nullptr;
   Fiber worker_;  // the OS thread itself
+  const pthread_t os_thread_ = pthread_self();
+  std::uint64_t turn_ = 0, overdue_turn_ = ~std::uint64_t{0};
   Stacks stacks_;
   std::vector<std::unique_ptr<Thread>> threads_;
   unsigned size_ = 0, live_ = 0;
@@ -161,6 +189,9 @@ class Block : public BlockView {
   std::uint64_t random_ = 0;
   std::byte* shared_ = nullptr;
   std::size_t shared_mapped_ = 0;
+  std::byte* shared_open_ = nullptr;  // the pages before it are closed
+  std::size_t shared_bytes_ = 0;      // and with this poison: what the canary around them was written for
+  Poison shared_poison_ = Poison::nan;
   // Addresses that TSan takes for synchronisation objects.
   std::uint64_t fork_token_ = 0, join_token_ = 0, barrier_token_[2] = {}, grid_token_[2] = {};
   unsigned grid_parity_ = 0;
@@ -180,6 +211,7 @@ inline Thread* Block::take_ready() {
 }
 
 inline void Block::suspend(Thread& self) {
+  next_turn();
   sanitizer_release(&join_token_);  // the block may be given up before this thread runs again
   Thread* next = take_ready();
   if (next != &self) Fiber::change(self.fiber, next ? next->fiber : worker_);

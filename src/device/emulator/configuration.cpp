@@ -94,6 +94,9 @@ void parse_item(Configuration& c, std::string_view key, std::string_view value) 
     c.warp_size = value == "64" ? 64 : 32;
   } else if (key == "order") {
     parse_order(c, value);
+  } else if (key == "poison") {
+    if (value != "nan" && value != "large") refuse(key, value, "nan or large");
+    c.poison = value == "large" ? Poison::large : Poison::nan;
   } else if (key == "devices") {
     const std::uint64_t devices = parse_count(key, value);
     if (devices < 1 || devices > most_devices) refuse(key, value, fmt::format("1 to {}", most_devices));
@@ -111,12 +114,16 @@ void parse_item(Configuration& c, std::string_view key, std::string_view value) 
     const std::uint64_t workers = parse_count(key, value);
     if (workers > 1024) refuse(key, value, "at most 1024");
     c.workers = static_cast<unsigned>(workers);
+  } else if (key == "queue") {
+    const std::uint64_t queue = parse_count(key, value);
+    if (queue < 1 || queue > 1'000'000) refuse(key, value, "1 to 1000000");
+    c.queue = static_cast<unsigned>(queue);
   } else if (key == "timeout") {
     c.timeout = parse_seconds(key, value);
   } else if (key == "grace") {
     c.grace = parse_seconds(key, value);
   } else {
-    std::string known = "warp, order, devices, memory, shared, blocks, workers, timeout, grace";
+    std::string known = "warp, order, poison, devices, memory, shared, blocks, workers, queue, timeout, grace";
     for (const auto& entry : switches()) known += fmt::format(", {}", entry.first);
     throw Error(ErrorKind::failure, "ISTHMUS_EMULATOR", fmt::format("there is no '{}'", key),
                 fmt::format("choose from {}", known));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "device/emulator/block.hpp"
+#include "device/emulator/memory.hpp"
 
 namespace isthmus::device::emulator {
 namespace {
@@ -32,7 +33,7 @@ void Block::async_copy(Thread& self, void* shared, const void* global, unsigned 
          "align both, or copy in smaller pieces");
     abandon(self);
   }
-  std::memset(shared, 0xff, bytes);
+  std::memset(shared, poison_byte(grid_->configuration.poison), bytes);
   self.copies.push_back({shared, global, bytes, self.committed});
 }
 
@@ -101,7 +102,7 @@ void Block::bulk_copy(Thread& self, void* shared, const void* global, unsigned b
          "bulk copies move multiples of 16 bytes between addresses aligned to 16");
     abandon(self);
   }
-  std::memset(shared, 0xff, bytes);
+  std::memset(shared, poison_byte(grid_->configuration.poison), bytes);
   sanitizer_release(&record.token[record.phase & 1]);
   const Unseen unseen;
   record.copies.push_back({shared, global, bytes, record.phase});

@@ -32,8 +32,10 @@ using emulator::StreamState;
 namespace {
 
 constexpr std::size_t shared_per_multiprocessor = 228 << 10;
-constexpr int threads_per_multiprocessor = 2048;
+// A multiprocessor holds one block, whatever its size: then the grid of a persistent kernel, multiprocessors times
+// blocks_per_multiprocessor, is what a cooperative launch takes.
 constexpr unsigned threads_per_block = 1024;
+constexpr int threads_per_multiprocessor = threads_per_block;
 
 }  // namespace
 
@@ -91,6 +93,10 @@ std::optional<std::size_t> driver_memory_used(int) noexcept {
 std::optional<Link> link(int, int, std::string* reason) noexcept {
   if (reason != nullptr) *reason = "emulated";
   return std::nullopt;
+}
+
+void set_work_deadline(double seconds_from_now) noexcept {
+  emulator::work_deadline = emulator::seconds() + seconds_from_now;
 }
 
 void load_kernels() {
@@ -274,7 +280,9 @@ void check_shape(const char* kernel, const LaunchShape& shape, const emulator::C
   }
 }
 
-void check_arguments(const BoundLaunch& bound, int device) {
+/// The pointers among the arguments, each of which the device may use.
+std::vector<const void*> check_arguments(const BoundLaunch& bound, int device) {
+  std::vector<const void*> pointers;
   for (std::size_t i = 0; i < bound.argument_count && i < 64; ++i) {
     if ((bound.pointer_arguments >> i & 1) == 0) continue;
     void* pointer;
@@ -282,7 +290,9 @@ void check_arguments(const BoundLaunch& bound, int device) {
     if (const auto problem = Memory::for_caller().argument_problem(pointer, device)) {
       refuse(bound.name, fmt::format("argument {}: {}", i + 1, problem->reason), problem->hint);
     }
+    pointers.push_back(pointer);
   }
+  return pointers;
 }
 
 /// The closure's bytes, aligned for any argument.
@@ -308,12 +318,15 @@ void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape) 
            fmt::format("the stream belongs to device {}, and device {} is selected", state.device(), selected()),
            "select the stream's device first");
   }
-  check_arguments(bound, state.device());
+  auto pointers = check_arguments(bound, state.device());
   static std::atomic<std::uint64_t> launches = 0;
   auto closure = std::make_shared<Bytes>(bound.closure, bound.closure_bytes);
-  state.submit([=, number = launches++, name = bound.name, invoke = bound.invoke](const FaultPointer&) {
-    const DeviceAccess access;
+  state.submit([=, pointers = std::move(pointers), device = state.device(), number = launches++, name = bound.name,
+                invoke = bound.invoke](const FaultPointer&) {
+    const DeviceAccess access(device);
+    for (const void* pointer : pointers) access.expect(pointer);
     emulator::Grid grid;
+    grid.access = &access;
     grid.kernel = name;
     grid.invoke = invoke;
     grid.closure = closure->storage.get();
@@ -333,33 +346,11 @@ KernelInfo kernel_info(const char* name, const void*, const LaunchShape& shape) 
   check_shape(name, shape, c);
   KernelInfo known;
   known.name = name;
-  const int threads = static_cast<int>(shape.block.size());
-  int blocks = std::min(threads_per_multiprocessor / threads, 32);
-  if (shape.shared_bytes != 0) {
-    blocks = std::min(blocks, static_cast<int>(shared_per_multiprocessor / (shape.shared_bytes + 1024)));
-  }
-  known.blocks_per_multiprocessor = std::max(blocks, 1);
-  known.occupancy = static_cast<double>(*known.blocks_per_multiprocessor * threads) / threads_per_multiprocessor;
+  known.blocks_per_multiprocessor = 1;
+  known.occupancy = static_cast<double>(shape.block.size()) / threads_per_multiprocessor;
   return known;
 }
 
 }  // namespace detail
-
-// --- BLAS ------------------------------------------------------------------------------------------
-
-struct Blas::Library {};
-
-Blas::Blas() : library_(nullptr) {
-  injection_point("blas_create");
-  throw Error(ErrorKind::unsupported, "blas_create", "the emulated device has no vendor BLAS (none was tried)",
-              "measure reference figures on a GPU");
-}
-Blas::~Blas() = default;
-std::string Blas::version() const {
-  return "";
-}
-void Blas::sgemm(Stream&, std::int64_t, std::int64_t, std::int64_t, const float*, std::int64_t, const float*,
-                 std::int64_t, float*, std::int64_t) {}
-void Blas::sgemv(Stream&, std::int64_t, std::int64_t, const float*, std::int64_t, const float*, float*) {}
 
 }  // namespace isthmus::device

@@ -9,24 +9,32 @@
 
 namespace isthmus::device::emulator {
 
-/// The order in which the threads of a block take turns, and blocks start.
+/// The order in which the threads of a block take turns, blocks start, and streams that could all go on do.
 enum class Order {
   natural,  ///< ascending: many missing barriers hide here
   reverse,  ///< descending
   seeded,   ///< shuffled anew at every turn, the same for the same seed
 };
 
+/// What memory holds that nobody wrote, and the slack around an allocation.
+enum class Poison {
+  nan,    ///< NaN in any floating-point type
+  large,  ///< large and finite, positive in any type: what fmax and integer maxima do not swallow
+};
+
 struct Configuration {
   unsigned warp_size = 32;       ///< "warp", 32 or 64
   Order order = Order::natural;  ///< "order": natural, reverse or seed:N
   std::uint64_t seed = 0;
+  Poison poison = Poison::nan;                      ///< "poison": nan or large
   unsigned devices = 1;                             ///< "devices", 1 to 8
   std::size_t memory_bytes = std::size_t{4} << 30;  ///< "memory": capacity of each device's memory
   unsigned resident_blocks = 16;                    ///< "blocks": most of a cooperative launch
   std::size_t shared_per_block = 227 << 10;         ///< "shared"
-  unsigned workers = 0;                             ///< "workers": OS threads for the blocks of a launch; 0: one a core
-  bool lockstep = false;                            ///< "lockstep": the lanes of a warp leave a spin_until together
-  double timeout = 60;                              ///< "timeout": seconds that a block may do nothing but spin
+  unsigned workers = 0;            ///< "workers": OS threads for the blocks of a launch; 0: one a core, two at least
+  unsigned queue = 1022;           ///< "queue": what a stream holds that has not ended; the next call waits for room
+  bool lockstep = false;           ///< "lockstep": the lanes of a warp leave a spin_until together
+  double timeout = 60;             ///< "timeout": seconds that a block may do nothing but spin, or run without waiting
   double grace = 0.002;            ///< "grace": seconds after which queued work starts though nobody asked for it
   bool managed = true;             ///< "managed"
   bool concurrent_managed = true;  ///< "concurrent_managed"

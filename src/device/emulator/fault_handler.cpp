@@ -1,5 +1,6 @@
 // A memory fault is explained in one sentence. In a kernel it ends the launch as any other fault of a kernel does; a
-// host that dereferences device memory, which nothing can mend, ends the process.
+// host that dereferences device memory, which nothing can mend, ends the process. A thread of a kernel that never comes
+// back to its scheduler is ended in the same way, by a signal.
 
 #include "device/emulator/fault_handler.hpp"
 
@@ -18,6 +19,9 @@
 namespace isthmus::device::emulator {
 namespace {
 
+// Ignored by default, so that one which comes late does nothing.
+constexpr int interruption = SIGURG;
+
 struct sigaction previous_segv, previous_bus;
 constinit thread_local std::uintptr_t fault_address = 0;
 
@@ -35,6 +39,39 @@ constinit thread_local std::uintptr_t fault_address = 0;
   block.abandon(self);
 }
 
+[[noreturn]] void end_overdue() {
+  Thread& self = current();
+  Block& block = current_block();
+  block.stop_overdue(self);
+  block.abandon(self);
+}
+
+/// The running thread of the kernel goes on in `function`, at the top of its stack: nobody goes back to what lies
+/// there, and its end may be what overflowed. False where that is not known how.
+bool go_on_in(void (*function)(), [[maybe_unused]] void* context) {
+  const auto stack = current().fiber.stack_top();
+#if ISTHMUS_ASAN
+  __asan_unpoison_memory_region(reinterpret_cast<void*>(current().fiber.stack_bottom()),
+                                stack - current().fiber.stack_bottom());
+#endif
+  [[maybe_unused]] auto* machine = &static_cast<ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  machine->gregs[REG_RSP] = static_cast<greg_t>((stack & ~std::uintptr_t{15}) - 8);
+  machine->gregs[REG_RIP] = reinterpret_cast<greg_t>(function);
+  return true;
+#elif defined(__aarch64__)
+  machine->sp = stack & ~std::uintptr_t{15};
+  machine->pc = reinterpret_cast<std::uintptr_t>(function);
+  return true;
+#else
+  return false;
+#endif
+}
+
+void on_interruption(int, siginfo_t*, void* context) {
+  if (this_thread != nullptr && current_block().take_overdue()) go_on_in(&end_overdue, context);
+}
+
 void chain(int signal, siginfo_t* information, void* context) {
   const struct sigaction& previous = signal == SIGBUS ? previous_bus : previous_segv;
   if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction) {
@@ -46,27 +83,17 @@ void chain(int signal, siginfo_t* information, void* context) {
   }
 }
 
-void on_fault(int signal, siginfo_t* information, void* context) {
+// TSan must not see errno kept: it is the OS thread's, and to TSan its fibers are threads.
+__attribute__((no_sanitize("thread"))) void on_fault(int signal, siginfo_t* information, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(information->si_addr);
+  const int error = errno;
+  if (signal == SIGSEGV && Memory::instance().open_for_thread(address)) {
+    errno = error;
+    return;  // the instruction runs again
+  }
   if (this_thread != nullptr) {
     fault_address = address;
-    auto* machine = &static_cast<ucontext_t*>(context)->uc_mcontext;
-    // Go on in end_kernel, at the top of the thread's stack: nobody goes back to what lies there, and its end may be
-    // what overflowed.
-    const auto stack = current().fiber.stack_top();
-#if ISTHMUS_ASAN
-    __asan_unpoison_memory_region(reinterpret_cast<void*>(current().fiber.stack_bottom()),
-                                  stack - current().fiber.stack_bottom());
-#endif
-#if defined(__x86_64__)
-    machine->gregs[REG_RSP] = static_cast<greg_t>((stack & ~std::uintptr_t{15}) - 8);
-    machine->gregs[REG_RIP] = reinterpret_cast<greg_t>(&end_kernel);
-    return;
-#elif defined(__aarch64__)
-    machine->sp = stack & ~std::uintptr_t{15};
-    machine->pc = reinterpret_cast<std::uintptr_t>(&end_kernel);
-    return;
-#endif
+    if (go_on_in(&end_kernel, context)) return;
   }
   const std::string what = Memory::instance().explain(address);
   if (what.empty()) {
@@ -88,6 +115,9 @@ void install_handlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGSEGV, &action, &previous_segv);
   sigaction(SIGBUS, &action, &previous_bus);
+  action.sa_sigaction = on_interruption;
+  action.sa_flags |= SA_RESTART;
+  sigaction(interruption, &action, nullptr);
 }
 
 /// A handler cannot run on a fiber's stack that has just overflowed.
@@ -115,6 +145,22 @@ struct AlternateStack {
 };
 
 }  // namespace
+
+void interrupt(Block& block, [[maybe_unused]] std::uint64_t turn) {
+#if defined(__SANITIZE_THREAD__)
+  // TSan keeps signals until a system call, which such a thread does not make.
+  const std::string text = fmt::format(
+      "isthmus: kernel '{}', block {}: a thread has run for too long without waiting or ending, and ThreadSanitizer "
+      "lets "
+      "no signal end it; call spin_wait() in the body of a loop that waits\n",
+      block.launch().kernel, triple(block.index));
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+  std::abort();
+#else
+  block.mark_overdue(turn);
+  pthread_kill(block.os_thread(), interruption);
+#endif
+}
 
 void use_alternate_stack() {
   static std::once_flag installed;

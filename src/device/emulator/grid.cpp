@@ -2,17 +2,24 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <time.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <numeric>
 #include <system_error>
 #include <thread>
 
 #include "device/emulator/block.hpp"
 #include "device/emulator/fault_handler.hpp"
+#include "device/emulator/memory.hpp"
 
 namespace isthmus::device::emulator {
+
+std::atomic<double> work_deadline = std::numeric_limits<double>::infinity();
 
 // --- OS threads ------------------------------------------------------------------------------------
 
@@ -101,7 +108,8 @@ std::uint64_t Grid::nth_block(std::uint64_t turn) const {
 }
 
 FaultPointer Grid::run() {
-  unsigned threads = configuration.workers ? configuration.workers : std::max(1u, std::thread::hardware_concurrency());
+  // Two at least: blocks that one thread runs in turn are all ordered, and TSan sees no race between them.
+  unsigned threads = configuration.workers ? configuration.workers : std::max(2u, std::thread::hardware_concurrency());
   if (cooperative || threads > blocks()) threads = static_cast<unsigned>(blocks());
   std::unique_lock lock(mutex_);
   for (unsigned i = 0; i < threads; ++i) {
@@ -117,13 +125,43 @@ FaultPointer Grid::run() {
     }
     ++active_;
   }
-  changed_.wait(lock, [&] { return active_ == 0; });
+  for (double pause = watch(); active_ != 0;) {
+    if (!changed_.wait_for(lock, std::chrono::duration<double>(pause), [&] { return active_ == 0; })) pause = watch();
+  }
   return fault_;
+}
+
+// By the time of its own core, so that a machine with much else to do raises no alarm.
+double Grid::watch() {
+  const double left = work_deadline - seconds();
+  if (left <= 0) fail_locked(ErrorKind::timeout, "the time for the device's work is used up", "allow it more time");
+#if defined(__SANITIZE_THREAD__)
+  const double patience = 10 * configuration.timeout;  // everything takes so much longer
+  if (failed()) return 0.25;                           // the threads that still run cannot be ended
+#else
+  const double patience = failed() ? std::min(configuration.timeout, 0.1) : configuration.timeout;
+#endif
+  for (Watched& watched : watched_) {
+    clockid_t clock;
+    timespec now;
+    if (pthread_getcpuclockid(watched.block->os_thread(), &clock) != 0 || clock_gettime(clock, &now) != 0) continue;
+    const double used = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+    const std::uint64_t turn = watched.block->turn();
+    if (turn != watched.turn || watched.since < 0) {
+      watched.turn = turn;
+      watched.since = used;
+    } else if (used - watched.since > patience) {
+      interrupt(*watched.block, turn);
+    }
+  }
+  return std::clamp(std::min(patience / 4, left), 0.01, 0.25);
 }
 
 void Grid::work() {
   Block& block_of_thread = Block::of_this_thread();
+  const DeviceAccess::Loan loan(access);
   std::unique_lock lock(mutex_);
+  watched_.push_back({&block_of_thread, block_of_thread.turn(), -1});
   while (next_ < blocks() && !fault_) {
     const std::uint64_t number = nth_block(next_++);
     lock.unlock();
@@ -131,6 +169,7 @@ void Grid::work() {
     lock.lock();
     finished_block(number);
   }
+  std::erase_if(watched_, [&](const Watched& watched) { return watched.block == &block_of_thread; });
   --active_;
   changed_.notify_all();  // under the lock: run() may return and end this object as soon as it is free
 }
@@ -153,8 +192,12 @@ void Grid::check_barrier(const char* file, int line) {
   changed_.notify_all();
 }
 
-void Grid::fail(ErrorKind kind, std::string reason, std::string hint) {
+void Grid::fail(ErrorKind kind, const std::string& reason, std::string hint) {
   const std::lock_guard lock(mutex_);
+  fail_locked(kind, reason, std::move(hint));
+}
+
+void Grid::fail_locked(ErrorKind kind, const std::string& reason, std::string hint) {
   if (!fault_) {
     fault_ =
         std::make_shared<Fault>(kind, fmt::format("kernel '{}' was stopped ({})", kernel, reason), std::move(hint));

@@ -8,11 +8,15 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "device/emulator/emulator.hpp"
 #include "device/kernel.hpp"
 
 namespace isthmus::device::emulator {
+
+class Block;
+class DeviceAccess;
 
 /// Why work on a stream ended; thrown at the next call that waits for it.
 struct Fault {
@@ -24,6 +28,9 @@ struct Fault {
       : kind(kind_), reason(std::move(reason_)), hint(std::move(hint_)) {}
 };
 using FaultPointer = std::shared_ptr<Fault>;
+
+/// When kernels end whether or not they are done, on the clock of seconds().
+extern std::atomic<double> work_deadline;
 
 /// OS threads that run blocks. There is always one for a job, however many wait: a block that waits for another must
 /// not keep it from starting.
@@ -48,13 +55,14 @@ class Grid {
   bool cooperative = false;
   std::uint64_t launch_number = 0;
   Configuration configuration;
+  const DeviceAccess* access = nullptr;
 
   /// Runs all blocks; null when all went well.
   FaultPointer run();
 
   // For blocks.
   uint3 block_index(std::uint64_t number) const;
-  void fail(ErrorKind kind, std::string reason, std::string hint);
+  void fail(ErrorKind kind, const std::string& reason, std::string hint);
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   /// All threads of a block stand at grid_sync(). False when the launch has failed.
   bool wait_at_barrier(const uint3& block, const char* file, int line);
@@ -64,6 +72,10 @@ class Grid {
  private:
   void work();
   void finished_block(std::uint64_t number);
+  /// Ends threads that have run for too long, and all when the deadline has passed; gives the seconds until it wants to
+  /// look again.
+  double watch();
+  void fail_locked(ErrorKind kind, const std::string& reason, std::string hint);
   void check_barrier(const char* file, int line);
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
   std::uint64_t nth_block(std::uint64_t turn) const;
@@ -74,6 +86,12 @@ class Grid {
   std::uint64_t finished_ = 0;
   std::uint64_t last_finished_ = 0;
   unsigned active_ = 0;
+  struct Watched {
+    Block* block;
+    std::uint64_t turn;
+    double since;  // of its core's time
+  };
+  std::vector<Watched> watched_;
   std::uint64_t waiting_ = 0, generation_ = 0;
   const char* waiting_file_ = "";
   int waiting_line_ = 0;

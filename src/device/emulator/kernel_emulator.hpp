@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "device/emulator/atomics.hpp"
+#include "device/emulator/cuda_math.hpp"
 #include "device/emulator/vector_types.hpp"
 
 #define __global__
@@ -50,11 +51,26 @@ enum class WarpOperation {
   any,
   all,
   match_any,
-  match_all
+  match_all,
+  // CUDA's spellings of them, in the same order.
+  syncwarp,
+  shfl_sync,
+  shfl_up_sync,
+  shfl_down_sync,
+  shfl_xor_sync,
+  ballot_sync,
+  any_sync,
+  all_sync,
+  match_any_sync,
+  match_all_sync
 };
 /// Meets the other lanes of `mask`; `value` goes in, the operation's result comes back in its place.
 void warp_operation(WarpOperation operation, LaneMask mask, void* value, unsigned bytes, int argument, const char* file,
                     int line);
+
+/// Ends the launch: the operation was given what no GPU takes.
+[[noreturn]] void misuse(WarpOperation operation, const char* what, int value, const char* hint, const char* file,
+                         int line);
 
 /// Waits for the live threads of the block; returns how many gave true.
 int barrier(const char* operation, bool predicate, const char* file, int line);
@@ -121,103 +137,6 @@ inline void __nanosleep(unsigned, const char* file = __builtin_FILE(), int line 
   ::isthmus::device::emulator::spin_yield(file, line);
 }
 
-inline int __popc(unsigned v) {
-  return __builtin_popcount(v);
-}
-inline int __popcll(unsigned long long v) {
-  return __builtin_popcountll(v);
-}
-inline int __ffs(int v) {
-  return __builtin_ffs(v);
-}
-inline int __ffsll(long long v) {
-  return __builtin_ffsll(v);
-}
-inline int __clz(int v) {
-  return v == 0 ? 32 : __builtin_clz(static_cast<unsigned>(v));
-}
-inline int __clzll(long long v) {
-  return v == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(v));
-}
-inline int __float_as_int(float v) {
-  return __builtin_bit_cast(int, v);
-}
-inline unsigned __float_as_uint(float v) {
-  return __builtin_bit_cast(unsigned, v);
-}
-inline float __int_as_float(int v) {
-  return __builtin_bit_cast(float, v);
-}
-inline float __uint_as_float(unsigned v) {
-  return __builtin_bit_cast(float, v);
-}
-inline float __fmaf_rn(float a, float b, float c) {
-  return std::fma(a, b, c);
-}
-inline float rsqrtf(float v) {
-  return 1.0f / std::sqrt(v);
-}
-template <class T>
-T __ldg(const T* address) {
-  return *address;
-}
-template <class T>
-T __ldcs(const T* address) {
-  return *address;
-}
-template <class T>
-void __stcs(T* address, T value) {
-  *address = value;
-}
-constexpr int min(int a, int b) {
-  return b < a ? b : a;
-}
-constexpr int max(int a, int b) {
-  return a < b ? b : a;
-}
-constexpr unsigned min(unsigned a, unsigned b) {
-  return b < a ? b : a;
-}
-constexpr unsigned max(unsigned a, unsigned b) {
-  return a < b ? b : a;
-}
-constexpr long long min(long long a, long long b) {
-  return b < a ? b : a;
-}
-constexpr long long max(long long a, long long b) {
-  return a < b ? b : a;
-}
-constexpr unsigned long long min(unsigned long long a, unsigned long long b) {
-  return b < a ? b : a;
-}
-constexpr unsigned long long max(unsigned long long a, unsigned long long b) {
-  return a < b ? b : a;
-}
-constexpr long min(long a, long b) {
-  return b < a ? b : a;
-}
-constexpr long max(long a, long b) {
-  return a < b ? b : a;
-}
-constexpr unsigned long min(unsigned long a, unsigned long b) {
-  return b < a ? b : a;
-}
-constexpr unsigned long max(unsigned long a, unsigned long b) {
-  return a < b ? b : a;
-}
-inline float min(float a, float b) {
-  return std::fmin(a, b);
-}
-inline float max(float a, float b) {
-  return std::fmax(a, b);
-}
-inline double min(double a, double b) {
-  return std::fmin(a, b);
-}
-inline double max(double a, double b) {
-  return std::fmax(a, b);
-}
-
 // --- the names of kernel.hpp -----------------------------------------------------------------------
 
 namespace isthmus::device {
@@ -246,6 +165,13 @@ T exchange(WarpOperation operation, LaneMask mask, T value, int argument, const 
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 16, "lanes exchange plain values of up to 16 bytes");
   warp_operation(operation, mask, &value, sizeof(T), argument, file, line);
   return value;
+}
+template <class T>
+LaneMask bits_of_value(const T& value) {
+  static_assert(sizeof(T) <= 8, "lanes are matched by up to 64 bits");
+  LaneMask bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return bits;
 }
 }  // namespace emulator
 
@@ -279,17 +205,12 @@ inline bool all(LaneMask mask, bool predicate, const char* file = __builtin_FILE
 /// Lanes of `mask` whose value has the same bits.
 template <class T>
 LaneMask match_any(LaneMask mask, T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  static_assert(sizeof(T) <= 8);
-  LaneMask bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
-  return emulator::exchange(emulator::WarpOperation::match_any, mask, bits, 0, file, line);
+  return emulator::exchange(emulator::WarpOperation::match_any, mask, emulator::bits_of_value(value), 0, file, line);
 }
 template <class T>
 bool match_all(LaneMask mask, T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  static_assert(sizeof(T) <= 8);
-  LaneMask bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
-  return emulator::exchange(emulator::WarpOperation::match_all, mask, bits, 0, file, line) != 0;
+  return emulator::exchange(emulator::WarpOperation::match_all, mask, emulator::bits_of_value(value), 0, file, line) !=
+         0;
 }
 inline void sync_warp(LaneMask mask, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   emulator::warp_operation(emulator::WarpOperation::sync, mask, nullptr, 0, 0, file, line);
@@ -395,3 +316,8 @@ inline void bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarr
 }
 
 }  // namespace isthmus::device
+
+#include "device/emulator/cuda_warp.hpp"
+// After it: a tile is a mask.
+#include "device/emulator/cuda_groups.hpp"
+#include "device/refused_names.hpp"

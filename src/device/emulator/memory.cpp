@@ -18,8 +18,11 @@ namespace {
 
 constexpr std::size_t page = 4096;
 constexpr std::size_t alignment = 256;
-constexpr int canary = 0xa5;
 constexpr std::size_t most_freed = 4096;  // remembered, to explain a use after free
+// A process has 65,530 mappings, and an open allocation among closed ones takes two.
+constexpr std::size_t most_open = 16384;
+
+constinit thread_local const DeviceAccess* access_here = nullptr;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -66,6 +69,25 @@ const char* maker(AllocationKind kind) noexcept {
   return "?";
 }
 
+void fill_canary(Poison poison, std::uintptr_t begin, std::uintptr_t end) {
+  for (std::uintptr_t at = begin; at < end; ++at) *reinterpret_cast<unsigned char*>(at) = canary_byte(poison, at);
+}
+
+std::uintptr_t first_spoilt(Poison poison, std::uintptr_t begin, std::uintptr_t end) {
+  std::uintptr_t at = begin;
+  const auto skip_bytes = [&](std::uintptr_t to) {
+    while (at < to && *reinterpret_cast<const unsigned char*>(at) == canary_byte(poison, at)) ++at;
+    return at == to;
+  };
+  const std::uintptr_t words = std::min(round_up(begin, 8), end), tail = std::max(end / 8 * 8, words);
+  if (!skip_bytes(words)) return at;
+  unsigned char canary[8];
+  for (std::uintptr_t i = 0; i < 8; ++i) canary[i] = canary_byte(poison, i);
+  while (at < tail && std::memcmp(reinterpret_cast<const void*>(at), canary, 8) == 0) at += 8;
+  skip_bytes(end);
+  return at;
+}
+
 Memory& Memory::instance() {
   static Memory* memory = new Memory;  // never destroyed: threads may still run when the process ends
   return *memory;
@@ -88,7 +110,9 @@ Memory::Memory() {
                 fmt::format("the emulator cannot reserve addresses for device memory ({})", std::strerror(errno)),
                 "raise the limit on address space (ulimit -v)");
   }
-  arena_ = next_ = reinterpret_cast<std::uintptr_t>(mapped);
+  arena_ = reinterpret_cast<std::uintptr_t>(mapped);
+  next_ = arena_ + page;       // the guard before the first allocation
+  opened_.reserve(most_open);  // nothing may be allocated in a signal handler
 }
 
 // --- allocating ------------------------------------------------------------------------------------
@@ -102,9 +126,11 @@ void* Memory::allocate(AllocationKind kind, std::size_t bytes, int device, bool 
   made.device = device;
   made.serial = ++serial_;
   made.mapped_to_device = mapped_to_device;
+  made.poison = configuration().poison;
   void* pointer = is_device_kind(kind) ? allocate_device(made, call) : allocate_host(made, call);
   if (kind == AllocationKind::managed) made.prefetched.assign(made.mapped_bytes / page, -2);
-  live_.emplace(made.begin, std::move(made));
+  const auto placed = live_.emplace(made.begin, std::move(made)).first;
+  if (is_device_kind(kind) && configuration().integrated) open(placed->second, nullptr);
   return pointer;
 }
 
@@ -124,11 +150,10 @@ void* Memory::allocate_device(Allocation& made, const char* call) {
   made.accessible = made.kind == AllocationKind::device;
   protect(made, true);
   advise_huge(made);
-  std::memset(reinterpret_cast<void*>(made.mapped), canary, made.begin - made.mapped);
-  std::memset(reinterpret_cast<void*>(made.begin), 0xff, made.bytes);  // NaN in any floating-point type
-  const std::uintptr_t end = made.begin + made.bytes;
-  std::memset(reinterpret_cast<void*>(end), canary, made.mapped + made.mapped_bytes - end);
-  protect(made, active_ != 0 && made.accessible);
+  fill_canary(made.poison, made.mapped, made.begin);
+  std::memset(reinterpret_cast<void*>(made.begin), poison_byte(made.poison), made.bytes);
+  fill_canary(made.poison, made.begin + made.bytes, made.mapped + made.mapped_bytes);
+  protect(made, false);
   used += made.bytes;
   return reinterpret_cast<void*>(made.begin);
 }
@@ -137,22 +162,22 @@ void* Memory::allocate_host(Allocation& made, const char* call) {
   made.mapped_bytes = round_up(round_up(made.bytes, alignment), page);
   void* mapped = MAP_FAILED;
   if (made.mapped_bytes >= made.bytes && made.mapped_bytes < available_host_memory()) {
-    mapped = mmap(nullptr, made.mapped_bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mapped = mmap(nullptr, made.mapped_bytes + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
   if (mapped == MAP_FAILED) {
     throw Error(ErrorKind::out_of_memory, call,
                 fmt::format("{} bytes of host memory were asked for and are not available", made.bytes),
                 "choose a smaller size");
   }
-  made.mapped = reinterpret_cast<std::uintptr_t>(mapped);
+  made.mapped = reinterpret_cast<std::uintptr_t>(mapped) + page;
+  mprotect(mapped, page, PROT_NONE);
   mprotect(reinterpret_cast<void*>(made.mapped + made.mapped_bytes), page, PROT_NONE);
   made.begin = made.mapped + made.mapped_bytes - round_up(made.bytes, alignment);
   if (made.kind == AllocationKind::pinned) made.begin = made.mapped;  // page-aligned, as drivers give it
   advise_huge(made);
-  std::memset(mapped, 0xff, made.mapped_bytes);
-  std::memset(mapped, canary, made.begin - made.mapped);
-  const std::uintptr_t end = made.begin + made.bytes;
-  std::memset(reinterpret_cast<void*>(end), canary, made.mapped + made.mapped_bytes - end);
+  fill_canary(made.poison, made.mapped, made.begin);
+  std::memset(reinterpret_cast<void*>(made.begin), poison_byte(made.poison), made.bytes);
+  fill_canary(made.poison, made.begin + made.bytes, made.mapped + made.mapped_bytes);
   return reinterpret_cast<void*>(made.begin);
 }
 
@@ -169,7 +194,7 @@ std::uintptr_t Memory::reserve(std::size_t bytes) {
                     "free device memory, or ask for less");
       }
       wrapped = true;
-      next_ = arena_;
+      next_ = arena_ + page;
     }
     // Only after a wrap can something live, or reserved, lie ahead.
     if (auto held = reserved_.lower_bound(next_ + bytes); held != reserved_.begin()) {
@@ -201,7 +226,7 @@ std::uintptr_t Memory::reserve(std::size_t bytes) {
 
 void Memory::protect(const Allocation& allocation, bool open) {
   if (mprotect(reinterpret_cast<void*>(allocation.mapped), allocation.mapped_bytes,
-               open || configuration().integrated ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+               open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
     std::perror("isthmus: the emulator cannot protect device memory");
     std::abort();
   }
@@ -233,16 +258,13 @@ void Memory::refuse_free(std::uintptr_t address, AllocationKind kind, const char
 }
 
 std::optional<std::string> Memory::spoilt_canary(const Allocation& allocation) const {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(allocation.mapped);
-  const std::size_t head = allocation.begin - allocation.mapped;
-  for (std::size_t i = 0; i < allocation.mapped_bytes; ++i) {
-    if (i == head) i += allocation.bytes;
-    if (i >= allocation.mapped_bytes || bytes[i] == canary) continue;
-    const auto offset = static_cast<std::ptrdiff_t>(i) - static_cast<std::ptrdiff_t>(head);
-    return fmt::format("something wrote out of bounds, at byte {} of the {} bytes of {} #{}", offset, allocation.bytes,
-                       maker(allocation.kind), allocation.serial);
-  }
-  return std::nullopt;
+  const std::uintptr_t end = allocation.mapped + allocation.mapped_bytes;
+  std::uintptr_t spoilt = first_spoilt(allocation.poison, allocation.mapped, allocation.begin);
+  if (spoilt == allocation.begin) spoilt = first_spoilt(allocation.poison, spoilt + allocation.bytes, end);
+  if (spoilt == end) return std::nullopt;
+  return fmt::format("something wrote out of bounds, at byte {} of the {} bytes of {} #{}",
+                     static_cast<std::ptrdiff_t>(spoilt) - static_cast<std::ptrdiff_t>(allocation.begin),
+                     allocation.bytes, maker(allocation.kind), allocation.serial);
 }
 
 void Memory::unmap(const Allocation& allocation) {
@@ -253,7 +275,7 @@ void Memory::unmap(const Allocation& allocation) {
         mmap(pages, allocation.mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (fresh == MAP_FAILED) mprotect(pages, allocation.mapped_bytes, PROT_NONE);
   } else {
-    munmap(pages, allocation.mapped_bytes + page);
+    munmap(reinterpret_cast<void*>(allocation.mapped - page), allocation.mapped_bytes + 2 * page);
   }
 }
 
@@ -315,7 +337,7 @@ void Memory::pool_arrive(void* pointer) {
   const auto found = live_.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (found == live_.end()) return;
   found->second.accessible = true;
-  if (active_ != 0) protect(found->second, true);
+  if (configuration().integrated) open(found->second, nullptr);
 }
 
 void Memory::pool_leave(void* pointer, const char* call) {
@@ -488,19 +510,45 @@ std::string Memory::explain(std::uintptr_t address) {
   };
   if (const auto found = find_locked(address); found != live_.end()) {
     const Allocation& allocation = found->second;
+    if (allocation.accessible && is_device_kind(allocation.kind) && access_here != nullptr) {
+      return tell(allocation, fmt::format(", which device {} may not reach", access_here->device()).c_str());
+    }
     if (allocation.accessible) return tell(allocation, "");
     return tell(allocation, allocation.kind == AllocationKind::mapped
                                 ? ", to which no device was given access"
                                 : ", used before its stream has come to the allocation");
   }
-  const auto nearest = [&](std::map<std::uintptr_t, Allocation>& all) -> const Allocation* {
-    auto after = all.upper_bound(address);
-    if (after == all.begin()) return nullptr;
-    const Allocation& before = std::prev(after)->second;
-    return address < before.mapped + before.mapped_bytes + page ? &before : nullptr;
+  return explain_outside(address);
+}
+
+/// An address between allocations belongs to that whose end is nearest.
+std::string Memory::explain_outside(std::uintptr_t address) {
+  const Allocation* best = nullptr;
+  std::uintptr_t least = ~std::uintptr_t{0};
+  const char* state = "";
+  const auto offer = [&](const Allocation& allocation, const char* what) {
+    if (address + page < allocation.mapped || address >= allocation.mapped + allocation.mapped_bytes + page) return;
+    const std::uintptr_t end = allocation.begin + allocation.bytes;
+    const std::uintptr_t distance = address < allocation.begin ? allocation.begin - address
+                                    : address < end            ? 0
+                                                               : address - end + 1;
+    if (distance >= least) return;
+    best = &allocation;
+    least = distance;
+    state = what;
   };
-  if (const Allocation* before = nearest(live_)) return tell(*before, ", out of bounds");
-  if (const Allocation* before = nearest(freed_)) return tell(*before, ", freed before");
+  const auto offer_neighbours = [&](const std::map<std::uintptr_t, Allocation>& all, const char* what) {
+    const auto after = all.upper_bound(address);
+    if (after != all.end()) offer(after->second, what);
+    if (after != all.begin()) offer(std::prev(after)->second, what);
+  };
+  offer_neighbours(live_, ", out of bounds");
+  offer_neighbours(freed_, ", freed before");
+  if (best != nullptr) {
+    return fmt::format("byte {} of the {} bytes of {} #{}{}",
+                       static_cast<std::ptrdiff_t>(address) - static_cast<std::ptrdiff_t>(best->begin), best->bytes,
+                       maker(best->kind), best->serial, state);
+  }
   if (auto held = reserved_.upper_bound(address); held != reserved_.begin()) {
     --held;
     if (address - held->first < held->second)
@@ -513,20 +561,70 @@ std::string Memory::explain(std::uintptr_t address) {
 
 // --- device work -----------------------------------------------------------------------------------
 
-void Memory::open() {
-  const std::lock_guard lock(mutex_);
-  if (active_++ != 0) return;
-  for (const auto& entry : live_) {
-    if (is_device_kind(entry.second.kind) && entry.second.accessible) protect(entry.second, true);
-  }
+namespace {
+
+bool may_touch(const Allocation& allocation, const DeviceAccess* access) {
+  if (!is_device_kind(allocation.kind) || !allocation.accessible) return false;
+  const int device = access == nullptr ? -1 : access->device();
+  if (device < 0) return true;
+  if (allocation.kind == AllocationKind::mapped) return (allocation.access >> device & 1) != 0;
+  return allocation.kind == AllocationKind::pooled ? allocation.device == device : reaches(device, allocation.device);
 }
 
-void Memory::close() noexcept {
+}  // namespace
+
+void Memory::open(Allocation& allocation, const DeviceAccess* access) {
+  if (opened_.size() == most_open) close_all(nullptr);  // what is still needed is opened again at the next touch
+  protect(allocation, true);
+  allocation.open = true;
+  opened_.push_back({allocation.begin, access});
+}
+
+void Memory::close(Allocation& allocation) {
+  protect(allocation, false);
+  allocation.open = false;
+}
+
+/// Of one piece of work, or of all.
+void Memory::close_all(const DeviceAccess* access) noexcept {
+  std::erase_if(opened_, [&](const Opened& opened) {
+    if (access != nullptr && opened.by != access) return false;
+    if (const auto found = live_.find(opened.begin); found != live_.end() && found->second.open) close(found->second);
+    return true;
+  });
+}
+
+bool Memory::open_for_thread(std::uintptr_t address) {
+  if (!in_arena(address) || (access_here == nullptr && !configuration().integrated)) return false;
   const std::lock_guard lock(mutex_);
-  if (--active_ != 0) return;
-  for (const auto& entry : live_) {
-    if (is_device_kind(entry.second.kind) && entry.second.accessible) protect(entry.second, false);
-  }
+  const auto found = find_locked(address);
+  if (found == live_.end() || !may_touch(found->second, access_here)) return false;
+  if (!found->second.open) open(found->second, access_here);  // else another thread has just done it
+  return true;
+}
+
+DeviceAccess::DeviceAccess(int device) : device_(device), loan_(this) {}
+DeviceAccess::~DeviceAccess() {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex_);
+  memory.close_all(this);
+}
+
+void DeviceAccess::expect(const void* pointer) const {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex_);
+  const auto found = memory.find_locked(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == memory.live_.end() || found->second.open || !may_touch(found->second, this)) return;
+  memory.open(found->second, this);
+}
+
+const DeviceAccess* DeviceAccess::here() noexcept {
+  return access_here;
+}
+
+DeviceAccess::Loan::Loan(const DeviceAccess* access) : before_(std::exchange(access_here, access)) {}
+DeviceAccess::Loan::~Loan() {
+  access_here = before_;
 }
 
 }  // namespace isthmus::device::emulator

@@ -1,9 +1,10 @@
 #pragma once
 
 // All memory that the device layer gave out or was told of, and who may touch it when.
-// Device memory lies in one reserved range of addresses. A block ends at a guard page, the slack around it is filled
-// with a canary, and a freed block's addresses are not given out again until the range is used up. The whole range is
-// PROT_NONE while no device work runs, so a host that dereferences device memory is caught.
+// Device memory lies in one reserved range of addresses. A block lies between guard pages, the slack around it is
+// filled with a canary, and a freed block's addresses are not given out again until the range is used up. The whole
+// range is PROT_NONE: what device work touches is opened as it is touched and closed when that work ends, so the cost
+// of a launch does not grow with the number of allocations, and a host that dereferences device memory is caught.
 
 #include <array>
 #include <cstddef>
@@ -17,12 +18,29 @@
 
 #include "device/device.hpp"
 #include "device/emulator/devices.hpp"
+#include "device/emulator/emulator.hpp"
 
 namespace isthmus::device::emulator {
 
 enum class AllocationKind { device, pooled, pinned, registered, managed, mapped };
 /// "malloc_device", …: the call that makes one.
 const char* maker(AllocationKind) noexcept;
+
+/// Of memory that nobody wrote.
+constexpr int poison_byte(Poison poison) {
+  return poison == Poison::large ? 0x7b : 0xff;
+}
+/// Of slack at this address. As poison, and in pairs that -1 does not look like: a write of it must be seen at the
+/// free.
+constexpr unsigned char canary_byte(Poison poison, std::uintptr_t address) {
+  if (poison == Poison::large) return 0x7b;
+  return address % 2 == 0 ? 0xf5 : 0xff;
+}
+void fill_canary(Poison poison, std::uintptr_t begin, std::uintptr_t end);
+/// The first address whose canary was overwritten, or `end`.
+std::uintptr_t first_spoilt(Poison poison, std::uintptr_t begin, std::uintptr_t end);
+
+class DeviceAccess;
 
 struct Allocation {
   std::uintptr_t begin = 0;
@@ -31,7 +49,9 @@ struct Allocation {
   int device = -1;                         ///< selected when it was made, or of the stream; -1: no device's
   unsigned long serial = 0;                ///< counts all allocations of the process
   std::uintptr_t mapped = 0;               ///< first page
-  std::size_t mapped_bytes = 0;            ///< pages, without the guard behind
+  std::size_t mapped_bytes = 0;            ///< pages, without the guards
+  Poison poison = Poison::nan;             ///< of its slack
+  bool open = false;                       ///< device: its pages can be touched
   bool mapped_to_device = false;           ///< pinned and registered: kernels may use it
   bool accessible = true;                  ///< pooled: its stream has reached the allocation, and not the free
   bool free_queued = false;                ///< pooled: free_pooled was called
@@ -85,6 +105,8 @@ class Memory {
 
   /// For the SIGSEGV handler: what lies at the address, or "" when it is none of ours.
   std::string explain(std::uintptr_t address);
+  /// For the SIGSEGV handler: opens the allocation at the address if the calling thread may touch it. False: a fault.
+  bool open_for_thread(std::uintptr_t address);
   bool in_arena(std::uintptr_t address) const noexcept { return address - arena_ < arena_bytes_; }
 
  private:
@@ -106,12 +128,14 @@ class Memory {
   void* allocate_host(Allocation& made, const char* call);
   std::optional<std::string> spoilt_canary(const Allocation& allocation) const;
   void unmap(const Allocation& allocation);
+  std::string explain_outside(std::uintptr_t address);
   void bury(std::map<std::uintptr_t, Allocation>::iterator dead);
   void protect(const Allocation& allocation, bool open);
+  void open(Allocation& allocation, const DeviceAccess* access);
+  void close(Allocation& allocation);
+  void close_all(const DeviceAccess* access) noexcept;
   std::map<std::uintptr_t, Allocation>::iterator find_locked(std::uintptr_t address);
   [[noreturn]] void refuse_free(std::uintptr_t address, AllocationKind kind, const char* call);
-  void open();
-  void close() noexcept;
 
   std::mutex mutex_;
   std::uintptr_t arena_ = 0;
@@ -123,16 +147,42 @@ class Memory {
   std::map<std::uint64_t, Physical> physical_;
   std::array<std::size_t, most_devices> used_{};
   unsigned long serial_ = 0;
-  unsigned active_ = 0;
+  struct Opened {
+    std::uintptr_t begin;
+    const DeviceAccess* by;
+  };
+  std::vector<Opened> opened_;
 };
 
-/// While one exists, device memory can be touched.
+/// One piece of device work. While it exists, its thread, and those that it is lent to, can touch device memory.
 class DeviceAccess {
  public:
-  DeviceAccess() { Memory::instance().open(); }
-  ~DeviceAccess() { Memory::instance().close(); }
+  /// A kernel of `device` touches what that may reach; copies, which are no device's, touch all.
+  explicit DeviceAccess(int device = -1);
+  ~DeviceAccess();
   DeviceAccess(const DeviceAccess&) = delete;
   DeviceAccess& operator=(const DeviceAccess&) = delete;
+  int device() const noexcept { return device_; }
+  /// Opens what the pointer points to now: a fault at the first touch costs more.
+  void expect(const void* pointer) const;
+  /// Of the calling thread, or null.
+  static const DeviceAccess* here() noexcept;
+
+  /// Lets another thread work for it.
+  class Loan {
+   public:
+    explicit Loan(const DeviceAccess* access);
+    ~Loan();
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+
+   private:
+    const DeviceAccess* before_;
+  };
+
+ private:
+  const int device_;
+  const Loan loan_;
 };
 
 }  // namespace isthmus::device::emulator

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <limits>
 #include <set>
 
 #include "device/emulator/devices.hpp"
+#include "device/emulator/emulator.hpp"
 #include "device/emulator/fault_handler.hpp"
 #include "device/injection.hpp"
 
@@ -82,14 +85,21 @@ void StreamState::shut_down() {
   registry.streams.erase(shared_from_this());
 }
 
-std::uint64_t StreamState::submit(Work work, When when, std::uint64_t* ticket) {
-  const std::lock_guard lock(mutex_);
+std::uint64_t StreamState::submit(Work work, When when, std::uint64_t* ticket, Role role) {
+  std::unique_lock lock(mutex_);
   if (captured_) {
     captured_->push_back(std::move(work));
     return 0;
   }
+  if (const std::uint64_t most = configuration().queue; submitted_ - executed_ >= most) {
+    demanded_ = submitted_;  // who waits for room asks for what takes it
+    wanted_.notify_all();
+    done_.wait(lock, [&] { return submitted_ - executed_ < most; });
+  }
   if (ticket) *ticket = submitted_ + 1;
-  tasks_.push_back({std::chrono::steady_clock::now(), std::move(work), when});
+  static std::atomic<std::uint64_t> numbers = 0;
+  tasks_.push_back({std::chrono::steady_clock::now(), std::move(work), when, role, numbers++});
+  if (submitted_ == executed_ && role == Role::work) at_ = tasks_.front().number;
   wanted_.notify_all();
   return ++submitted_;
 }
@@ -127,6 +137,12 @@ void StreamState::run() {
     const std::chrono::duration<double> grace(configuration().grace);
     const auto start = tasks_.front().submitted + std::chrono::duration_cast<std::chrono::nanoseconds>(grace);
     wanted_.wait_until(lock, start, [&] { return demanded_ > executed_; });
+    if (tasks_.front().role == Role::work) {
+      const std::uint64_t number = tasks_.front().number;
+      lock.unlock();
+      wait_for_turn(number);
+      lock.lock();
+    }
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
     FaultPointer fault = fault_;
@@ -138,8 +154,56 @@ void StreamState::run() {
       if (met && !fault_) fault_ = std::move(met);
     }
     ++executed_;
+    at_.reset();
+    if (!tasks_.empty() && tasks_.front().role == Role::work) at_ = tasks_.front().number;
     done_.notify_all();
   }
+}
+
+namespace {
+
+/// Lower goes first.
+std::uint64_t rank_of(std::uint64_t number, const Configuration& c) {
+  if (c.order == Order::reverse) return ~number;
+  const std::uint64_t mixed = (number + 1 + c.seed) * 0x9e3779b97f4a7c15ULL;
+  return (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9ULL;
+}
+
+/// Held while several streams are asked to go on: none shall look for those before it until all have been asked.
+std::mutex& asking() {
+  static std::mutex* mutex = new std::mutex;
+  return *mutex;
+}
+
+}  // namespace
+
+bool StreamState::is_before(std::uint64_t rank, const Configuration& c) {
+  const std::lock_guard lock(mutex_);
+  return at_ && demanded_ > executed_ && rank_of(*at_, c) < rank;
+}
+
+void StreamState::take_no_turn() {
+  const std::lock_guard lock(mutex_);
+  at_.reset();
+}
+
+// A preference and no rule: kernels of two streams may wait for each other.
+void StreamState::wait_for_turn(std::uint64_t number) {
+  const Configuration c = configuration();
+  if (c.order == Order::natural) return;
+  {
+    const std::lock_guard lock(asking());
+  }
+  const std::uint64_t rank = rank_of(number, c);
+  auto before = all();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+  for (;;) {
+    std::erase_if(before, [&](const auto& stream) { return stream.get() == this || !stream->is_before(rank, c); });
+    if (before.empty()) return;
+    if (std::chrono::steady_clock::now() > end) break;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  for (const auto& stream : before) stream->take_no_turn();  // once is enough
 }
 
 void StreamState::demand(std::uint64_t ticket) {
@@ -192,7 +256,10 @@ std::vector<std::shared_ptr<StreamState>> StreamState::of_device(int device) {
 }
 
 void drain(const std::vector<std::shared_ptr<StreamState>>& streams) {
-  for (const auto& stream : streams) stream->demand_all();
+  {
+    const std::lock_guard lock(asking());
+    for (const auto& stream : streams) stream->demand_all();
+  }
   for (const auto& stream : streams) stream->wait_all();
 }
 
@@ -206,6 +273,7 @@ void reset() {
   drain(streams);
   for (const auto& stream : streams) stream->take_fault();
   forget_peers();
+  work_deadline = std::numeric_limits<double>::infinity();
   Registry& registry = Registry::instance();
   const std::lock_guard lock(registry.mutex);
   registry.orphans = {};
@@ -270,7 +338,8 @@ void Stream::wait(const Event& event) {
   StreamState& state = emulator::outside_capture(*this, "stream_wait");
   const auto occurrence = static_cast<EventHandle*>(event.native())->last;
   if (!occurrence) return;  // never recorded: nothing to wait for, as CUDA has it
-  state.submit([occurrence](const FaultPointer&) { return occurrence->wait(); });
+  state.submit([occurrence](const FaultPointer&) { return occurrence->wait(); }, StreamState::When::healthy, nullptr,
+               StreamState::Role::wait);
 }
 
 Event::Event() {

@@ -74,6 +74,10 @@ void queue_copies(const char* call, const std::vector<Ends>& copies, Stream& str
   const std::uint64_t ticket = state.submit([copies, move = std::move(move)](const FaultPointer&) -> FaultPointer {
     if (auto problem = problem_of(copies, true)) return queued_fault("copy", *problem);
     const DeviceAccess access;
+    for (const Ends& ends : copies) {
+      access.expect(ends.destination);
+      access.expect(ends.source);
+    }
     move();
     return nullptr;
   });
@@ -92,6 +96,8 @@ void copy(void* destination, const void* source, std::size_t bytes) {
     throw Error(ErrorKind::failure, "copy", *problem, "pass whole allocations that live");
   }
   const DeviceAccess access;
+  access.expect(destination);
+  access.expect(source);
   std::memmove(destination, source, bytes);
 }
 
@@ -145,6 +151,7 @@ void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& st
   state_of(stream).submit([=](const FaultPointer&) -> FaultPointer {
     if (auto late = Memory::instance().range_problem(pointer, bytes, true)) return queued_fault("fill", *late);
     const DeviceAccess access;
+    access.expect(pointer);
     std::memset(pointer, value, bytes);
     return nullptr;
   });
@@ -193,7 +200,7 @@ void discard_then_prefetch(std::span<const MemoryRange> ranges, bool discards, c
   state.submit([poisoned = std::move(poisoned)](const FaultPointer&) -> FaultPointer {
     for (const auto& [pointer, bytes] : poisoned) {
       if (auto late = Memory::instance().range_problem(pointer, bytes, true)) return queued_fault("discard", *late);
-      std::memset(pointer, 0xff, bytes);
+      std::memset(pointer, emulator::poison_byte(configuration().poison), bytes);
     }
     return nullptr;
   });

@@ -11,6 +11,30 @@ struct dim3 {
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
+struct alignas(2) char2 {
+  signed char x, y;
+};
+struct alignas(4) char4 {
+  signed char x, y, z, w;
+};
+struct alignas(2) uchar2 {
+  unsigned char x, y;
+};
+struct alignas(4) uchar4 {
+  unsigned char x, y, z, w;
+};
+struct alignas(4) short2 {
+  short x, y;
+};
+struct alignas(8) short4 {
+  short x, y, z, w;
+};
+struct alignas(4) ushort2 {
+  unsigned short x, y;
+};
+struct alignas(8) ushort4 {
+  unsigned short x, y, z, w;
+};
 struct alignas(8) int2 {
   int x, y;
 };
@@ -45,6 +69,30 @@ struct alignas(16) ulonglong2 {
   unsigned long long x, y;
 };
 
+constexpr char2 make_char2(signed char x, signed char y) {
+  return {x, y};
+}
+constexpr char4 make_char4(signed char x, signed char y, signed char z, signed char w) {
+  return {x, y, z, w};
+}
+constexpr uchar2 make_uchar2(unsigned char x, unsigned char y) {
+  return {x, y};
+}
+constexpr uchar4 make_uchar4(unsigned char x, unsigned char y, unsigned char z, unsigned char w) {
+  return {x, y, z, w};
+}
+constexpr short2 make_short2(short x, short y) {
+  return {x, y};
+}
+constexpr short4 make_short4(short x, short y, short z, short w) {
+  return {x, y, z, w};
+}
+constexpr ushort2 make_ushort2(unsigned short x, unsigned short y) {
+  return {x, y};
+}
+constexpr ushort4 make_ushort4(unsigned short x, unsigned short y, unsigned short z, unsigned short w) {
+  return {x, y, z, w};
+}
 constexpr uint3 make_uint3(unsigned x, unsigned y, unsigned z) {
   return {x, y, z};
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "device/emulator/block.hpp"
+#include "device/emulator/memory.hpp"
 
 namespace isthmus::device::emulator {
 namespace {
@@ -32,8 +33,34 @@ const char* name_of(WarpOperation operation) {
       return "match_any";
     case WarpOperation::match_all:
       return "match_all";
+    case WarpOperation::syncwarp:
+      return "__syncwarp";
+    case WarpOperation::shfl_sync:
+      return "__shfl_sync";
+    case WarpOperation::shfl_up_sync:
+      return "__shfl_up_sync";
+    case WarpOperation::shfl_down_sync:
+      return "__shfl_down_sync";
+    case WarpOperation::shfl_xor_sync:
+      return "__shfl_xor_sync";
+    case WarpOperation::ballot_sync:
+      return "__ballot_sync";
+    case WarpOperation::any_sync:
+      return "__any_sync";
+    case WarpOperation::all_sync:
+      return "__all_sync";
+    case WarpOperation::match_any_sync:
+      return "__match_any_sync";
+    case WarpOperation::match_all_sync:
+      return "__match_all_sync";
   }
   return "warp operation";
+}
+
+/// The operation, whoever's spelling it is.
+WarpOperation plain(WarpOperation operation) {
+  if (operation < WarpOperation::syncwarp) return operation;
+  return static_cast<WarpOperation>(static_cast<int>(operation) - static_cast<int>(WarpOperation::syncwarp));
 }
 
 LaneMask bits_of(const Thread& thread) {
@@ -42,7 +69,8 @@ LaneMask bits_of(const Thread& thread) {
   return bits;
 }
 
-// Beyond the warp's ends, up and down give a lane its own value, as on the hardware.
+// Beyond the warp's ends, up and down give a lane its own value, as on the hardware. CUDA's spellings, which cut the
+// warp into segments, come with the source as their argument.
 int source_lane(WarpOperation operation, int lane, int argument, int warp_size) {
   switch (operation) {
     case WarpOperation::shuffle_up:
@@ -65,7 +93,10 @@ void Block::meet(Thread& self, WarpOperation operation, const char* file, int li
   if ((self.mask & bit) == 0) {
     stop(fmt::format("block {}: {} is not in its own mask {:#x}", triple(index),
                      here(self, name_of(operation), file, line), self.mask),
-         "let a lane call only with a mask that names it");
+         warp_size > 32 && self.lane >= 32 && self.mask >> 32 == 0
+             ? fmt::format("a mask of 32 bits names half of this warp's {} lanes: use full_warp() and LaneMask",
+                           warp_size)
+             : "let a lane call only with a mask that names it");
     abandon(self);
   }
   if ((self.mask & own.returned) != 0) {
@@ -95,27 +126,32 @@ void Block::meet(Thread& self, WarpOperation operation, const char* file, int li
   meeting->arrived |= bit;
   void* token = meeting->token;
   // Only sync_warp orders memory: TSan shall see a race between lanes that merely shuffle.
-  if (operation == WarpOperation::sync) sanitizer_release(token);
-  if (meeting->arrived == meeting->mask) complete(own, self.warp, *meeting);
+  const bool orders = plain(operation) == WarpOperation::sync;
+  if (orders) sanitizer_release(token);
+  if (meeting->arrived == meeting->mask) {
+    end_if_failed(self);
+    complete(own, self.warp, *meeting);
+  }
   suspend(self);
-  if (operation == WarpOperation::sync) sanitizer_acquire(token);
+  if (orders) sanitizer_acquire(token);
 }
 
 void Block::complete(Warp& own, unsigned warp_number, Rendezvous& meeting) {
   ++progress_;
   const Rendezvous met = meeting;
   meeting = own.rendezvous[--own.open];
+  const WarpOperation operation = plain(met.operation);
   const unsigned base = warp_number * warp_size;
   LaneMask votes = 0;
   for (LaneMask left = met.arrived; left != 0; left &= left - 1) {
     const int lane = __builtin_ctzll(left);
-    if (met.operation != WarpOperation::sync && bits_of(*threads_[base + lane]) != 0) votes |= LaneMask{1} << lane;
+    if (operation != WarpOperation::sync && bits_of(*threads_[base + lane]) != 0) votes |= LaneMask{1} << lane;
   }
   for (LaneMask left = met.arrived; left != 0; left &= left - 1) {
     const int lane = __builtin_ctzll(left);
     Thread& thread = *threads_[base + lane];
     LaneMask bits = 0;
-    switch (met.operation) {
+    switch (operation) {
       case WarpOperation::sync:
         continue;
       case WarpOperation::shuffle:
@@ -127,7 +163,7 @@ void Block::complete(Warp& own, unsigned warp_number, Rendezvous& meeting) {
         if (there) {
           std::memcpy(thread.result, threads_[base + source]->value, sizeof thread.result);
         } else {
-          std::memset(thread.result, 0xff, sizeof thread.result);
+          std::memset(thread.result, poison_byte(grid_->configuration.poison), sizeof thread.result);
         }
         continue;
       }
@@ -146,13 +182,26 @@ void Block::complete(Warp& own, unsigned warp_number, Rendezvous& meeting) {
           const int j = __builtin_ctzll(other);
           if (bits_of(*threads_[base + j]) == bits_of(thread)) bits |= LaneMask{1} << j;
         }
-        if (met.operation == WarpOperation::match_all) bits = bits == met.arrived;
+        if (operation == WarpOperation::match_all) bits = bits == met.arrived;
+        break;
+      default:
         break;
     }
     std::memcpy(thread.result, &bits, sizeof bits);
   }
   make_ready_if([&](Thread& thread) { return (met.arrived >> thread.lane & 1) != 0; }, base,
                 std::min(base + warp_size, size_));
+}
+
+void misuse(WarpOperation operation, const char* what, int value, const char* hint, const char* file, int line) {
+  current_block().misuse(current(), name_of(operation), what, value, hint, file, line);
+}
+
+void Block::misuse(Thread& self, const char* operation, const char* what, int value, const char* hint, const char* file,
+                   int line) {
+  stop(fmt::format("block {}: {} was given the {} {}", triple(index), here(self, operation, file, line), what, value),
+       hint);
+  abandon(self);
 }
 
 void warp_operation(WarpOperation operation, LaneMask mask, void* value, unsigned bytes, int argument, const char* file,

@@ -258,6 +258,8 @@ void disable_peer_access(int peer) {
                      ISTHMUS_GPU(DeviceDisablePeerAccess)(peer), ISTHMUS_GPU(ErrorPeerAccessNotEnabled));
 }
 
+void set_work_deadline(double) noexcept {}
+
 void load_kernels() {
   injection_point("load_kernels");
   // With eager loading the context brings every kernel of the binary; this makes the context.

@@ -10,6 +10,7 @@
 
 // After the runtime, whose names it uses without including it.
 #include <hip/hip_cooperative_groups.h>
+#include <hip/hip_fp16.h>
 
 #include "device/gpu/software_bulk_barrier.hpp"
 
@@ -222,5 +223,8 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, unsi
 }
 
 }  // namespace isthmus::device
+
+#include "device/hip/cuda_spellings_hip.hpp"
+#include "device/refused_names.hpp"
 
 #endif  // __HIPCC__

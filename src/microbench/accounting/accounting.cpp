@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/host_memory.hpp"
+#include "memory/host_memory.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "memory/processors.hpp"
@@ -20,7 +20,7 @@ namespace isthmus::microbench::accounting {
 
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 constexpr int kSamples = 3;
 constexpr std::size_t kMostBallast = std::size_t{1} << 30;
@@ -33,12 +33,12 @@ class Ballast {
   /// Until memory that is touched is seen to be gone. False where that never came.
   bool take() {
     for (;;) {
-      const auto before = proc_bytes("/proc/meminfo", "MemFree");
+      const auto before = memory::proc_bytes("/proc/meminfo", "MemFree");
       if (!before) return true;  // nothing there to be misled
       if (held_.size() * kPiece >= most_) return false;
       held_.emplace_back(memory::HostKind::pageable, kPiece, options_);
       held_.back().touch();
-      const auto after = proc_bytes("/proc/meminfo", "MemFree");
+      const auto after = memory::proc_bytes("/proc/meminfo", "MemFree");
       if (!after || *before >= *after + kPiece / 10 * 9) return true;
     }
   }

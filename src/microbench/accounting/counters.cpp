@@ -3,7 +3,7 @@
 #include <array>
 
 #include "device/device.hpp"
-#include "harness/host_memory.hpp"
+#include "memory/host_memory.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 
@@ -24,7 +24,7 @@ std::optional<std::size_t> device_free(const Watched& watched) {
   return device::memory_info().free;
 }
 
-using harness::proc_bytes;
+using memory::proc_bytes;
 constexpr const char *kMeminfo = "/proc/meminfo", *kStatus = "/proc/self/status", *kRollup = "/proc/self/smaps_rollup";
 
 constexpr std::array kCounters{

@@ -23,7 +23,7 @@
 namespace isthmus::microbench::alloc {
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 /// Where the user names no number of blocks, no more than this, or one block, lives at once.
 constexpr std::size_t kMostAtOnce = 64 * kMi;
@@ -261,7 +261,7 @@ Workload workload(const Allocator& way, Toucher toucher) {
   if (toucher != Toucher::nobody) metrics = {"first", "first_touch", "alloc", "free", "touch", "touch_again"};
   Axis size = bytes_axis("bytes", "bytes of one allocation", kMi);
   const bool huge = way.name == "huge";
-  size.usual = {std::int64_t{32}, 4 * kKi, kMi, 64 * kMi};
+  size.usual = {32, 4 * kKi, kMi, 64 * kMi};
   if (huge) size.usual = {2 * kMi, 64 * kMi};
   size.sweep = powers(huge ? 2 * kMi : 2, kGi);
   Preset fig6;

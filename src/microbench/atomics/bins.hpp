@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::atomics {
 
@@ -32,7 +32,7 @@ struct Order {
     return x * inverse(kFirst) & mask();
   }
   /// Where the run of a thread, or of a block, begins.
-  constexpr std::uint64_t start(std::uint64_t run) const { return harness::hash(seed, 7, run) & mask(); }
+  constexpr std::uint64_t start(std::uint64_t run) const { return workload::hash(seed, 7, run) & mask(); }
 
  private:
   static constexpr std::uint64_t kFirst = 0x9e3779b97f4a7c15ULL, kSecond = 0xd1b54a32d192ed03ULL;  // odd

@@ -6,13 +6,13 @@ namespace isthmus::microbench::atomics {
 
 namespace {
 
-std::vector<harness::Workload> workloads(const harness::Machine& machine) {
+std::vector<workload::Workload> workloads(const workload::Machine& machine) {
   auto all = histogram_workloads(machine);
   for (auto& workload : ping_pong_workloads(machine)) all.push_back(std::move(workload));
   return all;
 }
 
-const harness::Family family("atomics/", workloads);
+const workload::Family family("atomics/", workloads);
 
 }  // namespace
 }  // namespace isthmus::microbench::atomics

@@ -2,13 +2,13 @@
 
 #include <vector>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::atomics {
 
 /// atomics/cpu/histogram, atomics/gpu<N>/histogram, atomics/gpu<N>/shared-histogram.
-std::vector<harness::Workload> histogram_workloads(const harness::Machine& machine);
+std::vector<workload::Workload> histogram_workloads(const workload::Machine& machine);
 /// atomics/cpu/ping-pong, atomics/gpu<N>/ping-pong.
-std::vector<harness::Workload> ping_pong_workloads(const harness::Machine& machine);
+std::vector<workload::Workload> ping_pong_workloads(const workload::Machine& machine);
 
 }  // namespace isthmus::microbench::atomics

@@ -6,7 +6,6 @@
 #include <memory>
 #include <thread>
 
-#include "harness/lanes.hpp"
 #include "memory/crew.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
@@ -19,10 +18,11 @@
 #include "microbench/launch_shape.hpp"
 #include "microbench/need.hpp"
 #include "microbench/way.hpp"
+#include "workload/lanes.hpp"
 
 namespace isthmus::microbench::atomics {
 
-using namespace harness;
+using namespace workload;
 
 namespace {
 
@@ -455,8 +455,8 @@ void add_axes(Workload& w) {
   Axis type = choice_axis("type", "of the bins", {"u64", "u32", "f32", "f64"});
   type.usual = type.allowed;
   Axis elements = number_axis("elements", "bins, a power of two", k1Mi);
-  elements.usual = {std::int64_t{1}, k1Ki, k1Mi};
-  elements.listed = {std::int64_t{1}, k1Ki, k1Mi, k1Gi};
+  elements.usual = {1, k1Ki, k1Mi};
+  elements.listed = {1, k1Ki, k1Mi, k1Gi};
   elements.sweep = powers(1, k1Gi);
   w.axis(std::move(type)).axis(std::move(elements));
   w.size("tiny", {{"elements", k1Ki}})

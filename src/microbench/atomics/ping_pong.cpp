@@ -15,7 +15,7 @@
 
 namespace isthmus::microbench::atomics {
 
-using namespace harness;
+using namespace workload;
 
 namespace {
 

@@ -1,10 +1,10 @@
 #include "microbench/driver/calls.hpp"
 
-#include "harness/lanes.hpp"
+#include "workload/lanes.hpp"
 
 namespace isthmus::microbench::driver {
 
-using namespace harness;
+using namespace workload;
 
 void sample_call(Case& c, std::string name, const std::function<void()>& call, const std::function<void()>& settle) {
   const auto seconds_of = [&](int times) {

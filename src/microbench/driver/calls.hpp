@@ -17,17 +17,18 @@ void launch_empty(device::Stream& stream);
 
 /// Samples the cost of one `call`. `settle` follows each reading and is in none.
 void sample_call(
-    harness::Case& c, std::string name, const std::function<void()>& call, const std::function<void()>& settle = [] {});
+    workload::Case& c, std::string name, const std::function<void()>& call,
+    const std::function<void()>& settle = [] {});
 
 /// Samples what the device takes for one of the `parts` of what `queue` queues, one after the other and with no gap for
 /// their submission.
-void sample_on_device(harness::Case& c, std::string name, const std::function<void(device::Stream&)>& queue,
+void sample_on_device(workload::Case& c, std::string name, const std::function<void(device::Stream&)>& queue,
                       int parts = 1);
 
 /// Samples what `make` takes, and what it takes to destroy what it makes; without a name for the latter, it is in no
 /// reading.
 template <class Make>
-void sample_making(harness::Case& c, std::string make_name, const std::string& destroy_name, Make make) {
+void sample_making(workload::Case& c, std::string make_name, const std::string& destroy_name, Make make) {
   std::vector<decltype(make())> made;
   const auto both = [&](int times) {
     made.reserve(static_cast<std::size_t>(times));
@@ -41,7 +42,7 @@ void sample_making(harness::Case& c, std::string make_name, const std::string& d
     const auto seconds = both(n);
     return two ? std::min(seconds[0], seconds[1]) : seconds[0];
   });
-  std::vector<harness::Metric> metrics{host_cost(std::move(make_name))};
+  std::vector<workload::Metric> metrics{host_cost(std::move(make_name))};
   if (two) metrics.push_back(host_cost(destroy_name));
   c.sample(std::move(metrics), [&] {
     c.batch(times);
@@ -53,7 +54,7 @@ void sample_making(harness::Case& c, std::string make_name, const std::string& d
 }
 
 /// A registration of this family, with what is common to all. `seconds` is roughly what one operation takes.
-harness::Workload workload(const std::string& name, void (*function)(harness::Case&), std::string summary,
-                           std::vector<std::string> metrics, double seconds);
+workload::Workload workload(const std::string& name, void (*function)(workload::Case&), std::string summary,
+                            std::vector<std::string> metrics, double seconds);
 
 }  // namespace isthmus::microbench::driver

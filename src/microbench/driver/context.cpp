@@ -1,12 +1,12 @@
 // driver/context: what a process pays before its first call of use. Each sample is a fresh process of this program.
 
-#include "harness/fresh_process.hpp"
 #include "microbench/driver/calls.hpp"
+#include "workload/fresh_process.hpp"
 
 namespace isthmus::microbench::driver {
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 /// Seconds of the driver's start, of making the context, and of all until the first kernel has run.
 std::vector<double> begin_anew(int gpu) {

@@ -9,7 +9,7 @@
 namespace isthmus::microbench::driver {
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 constexpr std::int64_t kKi = 1024, kMi = kKi * kKi;
 
@@ -51,8 +51,8 @@ const Registration registration =
                .default_value = 64 * kKi,
                .minimum = 1,
                .bytes = true,
-               .usual = {std::int64_t{4}, 64 * kKi, kMi}})
-        .size("tiny", {{"direction", "h2d"}, {"bytes", std::int64_t{4}}})
+               .usual = {4, 64 * kKi, kMi}})
+        .size("tiny", {{"direction", "h2d"}, {"bytes", 4}})
         .size("small", {});
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace isthmus::microbench::driver {
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 void run(Case& c) {
   c.needs(0, 0);

@@ -6,7 +6,7 @@
 namespace isthmus::microbench::driver {
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 /// The sizes that kernels are compiled for.
 using Sizes = std::index_sequence<8, 64, 256, 1024, 2048, 4096>;

@@ -6,7 +6,7 @@
 namespace isthmus::microbench::driver {
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 /// An event that has happened.
 device::Event happened(device::Stream& stream) {

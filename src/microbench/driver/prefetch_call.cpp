@@ -9,7 +9,7 @@
 namespace isthmus::microbench::driver {
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 constexpr std::int64_t kKi = 1024, kMi = kKi * kKi;
 constexpr std::uint8_t kPattern = 0x5a;

@@ -15,7 +15,7 @@ namespace isthmus::microbench::fault {
 
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 /// Single touches that a percentile stands on, at least.
 constexpr std::size_t kSingles = 1000, kSinglesOfDisk = 200;
@@ -53,6 +53,102 @@ void try_once(Event event, memory::Pages pages, Region& region, Toucher& toucher
                     pass.faults.major, region.touches()));
 }
 
+/// What both ways of sampling work with.
+struct Faults {
+  Case& c;
+  Event event;
+  std::size_t touches;
+  Region& region;
+  Toucher& toucher;
+  Account& account;
+
+  bool disk() const { return event == Event::file_major; }
+  void check_disturbance() const {
+    if (account.disturbed()) c.spoil("other_faults", "pages faulted besides those that were touched");
+  }
+};
+
+/// All pages in one go, then the same loop over the same pages, which are there now.
+struct Both {
+  double faulting = 0, present = 0;
+};
+Both touch_rounds(const Faults& f, int rounds) {
+  Both all;
+  for (int i = 0; i < rounds; ++i) {
+    f.region.renew();
+    f.account.before(f.region);
+    const Pass faulting = f.toucher.touch(f.region);
+    f.account.after(f.region, faulting);
+    Pass present;
+    for (const bool first : {true, false}) {  // a pause in a loop this short would be all there is to see
+      const Pass again = f.toucher.touch(f.region);
+      f.account.present(again);
+      if (first || again.seconds < present.seconds) present = again;
+    }
+    all.faulting += faulting.seconds;
+    all.present += present.seconds;
+  }
+  f.account.size(f.region);
+  return all;
+}
+
+void sample_rounds(const Faults& f) {
+  const auto most =
+      static_cast<int>(std::max<std::size_t>(1, std::min((f.disk() ? kPacedOfDisk : kPaced) / f.touches,
+                                                         kPacedBytes / std::max<std::size_t>(1, f.region.bytes()))));
+  const int rounds = f.c.batch_for("clock", most, [&](int n) { return touch_rounds(f, n).present; });
+  f.c.sample({cost("time", "clock"),
+              pace("rate", "clock"),
+              cost("time_faulting", "clock"),
+              cost("time_present", "clock"),
+              {.name = "faults_per_touch", .unit = "1", .timer = "none", .limit_reason = "one of each is asked for"}},
+             [&] {
+               const Both seconds = touch_rounds(f, rounds);
+               const double faults = static_cast<double>(f.touches) * rounds;
+               f.c.batch(static_cast<int>(std::min(faults, 1e9)));
+               f.check_disturbance();
+               const double net = seconds.faulting - seconds.present;
+               if (!(net > 0)) f.c.spoil("below_baseline", "touching pages that were there took longer than faulting");
+               return std::vector{net / faults, net > 0 ? faults / net : 0, seconds.faulting / faults,
+                                  seconds.present / faults, f.account.faults_per_touch()};
+             });
+}
+
+/// Each touch timed by itself.
+void sample_singles(const Faults& f) {
+  const std::size_t singles = std::max(f.disk() ? kSinglesOfDisk : kSingles, f.touches);
+  const std::size_t rounds = (singles + f.touches - 1) / f.touches;
+  std::vector<double> faulting(rounds * f.touches), present(faulting.size());
+  std::vector<Metric> metrics;
+  for (const char* kind : {"", "faulting_", "present_"}) {
+    for (const char* share : {"p50", "p95", "p99"}) metrics.push_back(cost(std::string(kind) + share, "clock"));
+  }
+  f.c.sparing(10, 1);  // percentiles of thousands: more samples tell little
+  f.c.sample(std::move(metrics), [&] {
+    for (std::size_t i = 0; i < rounds; ++i) {
+      const auto of_round = [&](std::vector<double>& all) { return std::span(all).subspan(i * f.touches, f.touches); };
+      f.region.renew();
+      f.account.before(f.region);
+      f.account.after(f.region, f.toucher.touch_timed(f.region, of_round(faulting)));
+      f.account.present(f.toucher.touch_timed(f.region, of_round(present)));
+    }
+    f.account.size(f.region);
+    f.c.batch(static_cast<int>(std::min<std::size_t>(faulting.size(), 1'000'000'000)));  // readings of each percentile
+    f.check_disturbance();
+    const auto with = percentiles_of(faulting), without = percentiles_of(present);
+    // What a touch takes without a fault, the clock included, is typically in each.
+    return std::vector{with.p50 - without.p50,
+                       with.p95 - without.p50,
+                       with.p99 - without.p50,
+                       with.p50,
+                       with.p95,
+                       with.p99,
+                       without.p50,
+                       without.p95,
+                       without.p99};
+  });
+}
+
 void run(Case& c, Event event) {
   const std::size_t touches = c.extent("at_once");
   const auto threads = c.integer("threads") > 0 ? static_cast<unsigned>(c.integer("threads")) : memory::host_threads();
@@ -72,9 +168,6 @@ void run(Case& c, Event event) {
     c.warn("placement_disagrees", std::move(*elsewhere));
 
   Account account(event);
-  const auto check_disturbance = [&] {
-    if (account.disturbed()) c.spoil("other_faults", "pages faulted besides those that were touched");
-  };
   c.verify(
       "each touch is one fault, and each page is there and holds its word",
       [&] {
@@ -82,81 +175,9 @@ void run(Case& c, Event event) {
         return static_cast<double>(account.wrong());
       },
       0);
-
-  // All pages in one go, then the same loop over the same pages, which are there now.
-  struct Both {
-    double faulting = 0, present = 0;
-  };
-  const auto rounds_of = [&](int rounds) {
-    Both all;
-    for (int i = 0; i < rounds; ++i) {
-      region.renew();
-      account.before(region);
-      const Pass faulting = toucher.touch(region);
-      account.after(region, faulting);
-      Pass present;
-      for (const bool first : {true, false}) {  // a pause in a loop this short would be all there is to see
-        const Pass again = toucher.touch(region);
-        account.present(again);
-        if (first || again.seconds < present.seconds) present = again;
-      }
-      all.faulting += faulting.seconds;
-      all.present += present.seconds;
-    }
-    account.size(region);
-    return all;
-  };
-  const bool disk = event == Event::file_major;
-  const auto most = static_cast<int>(std::max<std::size_t>(
-      1, std::min((disk ? kPacedOfDisk : kPaced) / touches, kPacedBytes / std::max<std::size_t>(1, region.bytes()))));
-  const int rounds = c.batch_for("clock", most, [&](int n) { return rounds_of(n).present; });
-  c.sample({cost("time", "clock"),
-            pace("rate", "clock"),
-            cost("time_faulting", "clock"),
-            cost("time_present", "clock"),
-            {.name = "faults_per_touch", .unit = "1", .timer = "none", .limit_reason = "one of each is asked for"}},
-           [&] {
-             const Both seconds = rounds_of(rounds);
-             const double faults = static_cast<double>(touches) * rounds;
-             c.batch(static_cast<int>(std::min(faults, 1e9)));
-             check_disturbance();
-             const double net = seconds.faulting - seconds.present;
-             if (!(net > 0)) c.spoil("below_baseline", "touching pages that were there took longer than faulting");
-             return std::vector{net / faults, net > 0 ? faults / net : 0, seconds.faulting / faults,
-                                seconds.present / faults, account.faults_per_touch()};
-           });
-
-  // Each touch timed by itself.
-  const std::size_t singles = std::max(disk ? kSinglesOfDisk : kSingles, touches);
-  const std::size_t single_rounds = (singles + touches - 1) / touches;
-  std::vector<double> faulting(single_rounds * touches), present(faulting.size());
-  std::vector<Metric> metrics;
-  for (const char* kind : {"", "faulting_", "present_"}) {
-    for (const char* share : {"p50", "p95", "p99"}) metrics.push_back(cost(std::string(kind) + share, "clock"));
-  }
-  c.sparing(10, 1);  // percentiles of thousands: more samples tell little
-  c.sample(std::move(metrics), [&] {
-    for (std::size_t i = 0; i < single_rounds; ++i) {
-      region.renew();
-      account.before(region);
-      account.after(region, toucher.touch_timed(region, std::span(faulting).subspan(i * touches, touches)));
-      account.present(toucher.touch_timed(region, std::span(present).subspan(i * touches, touches)));
-    }
-    account.size(region);
-    c.batch(static_cast<int>(std::min<std::size_t>(faulting.size(), 1'000'000'000)));  // readings of each percentile
-    check_disturbance();
-    const auto with = percentiles_of(faulting), without = percentiles_of(present);
-    // What a touch takes without a fault, the clock included, is typically in each.
-    return std::vector{with.p50 - without.p50,
-                       with.p95 - without.p50,
-                       with.p99 - without.p50,
-                       with.p50,
-                       with.p95,
-                       with.p99,
-                       without.p50,
-                       without.p95,
-                       without.p99};
-  });
+  const Faults faults{c, event, touches, region, toucher, account};
+  sample_rounds(faults);
+  sample_singles(faults);
 }
 
 Workload workload(const EventFacts& event, const Machine& machine) {
@@ -177,10 +198,10 @@ Workload workload(const EventFacts& event, const Machine& machine) {
       });
   auto at_once = number_axis("at_once", "pages touched in one go, by all threads together", disk ? 64 : 1024);
   if (disk) {
-    at_once.usual = {std::int64_t{1}, std::int64_t{256}};
+    at_once.usual = {1, 256};
     at_once.sweep = powers(1, 4096);
   } else {
-    at_once.usual = {std::int64_t{1}, std::int64_t{64}, 4 * kKi};
+    at_once.usual = {1, 64, 4 * kKi};
     at_once.sweep = powers(1, file ? 16 * kKi : 4 * kMi);
   }
   w.axis(std::move(at_once)).axis(threads_axis("threads of the host that touch them; 0: all"));
@@ -192,11 +213,11 @@ Workload workload(const EventFacts& event, const Machine& machine) {
   auto node = node_axis(machine);
   node.help = "NUMA node of the pages and of the threads; -1: where the session says";
   w.axis(std::move(node));
-  AxisSettings tiny{{"at_once", std::int64_t{disk ? 16 : 256}}};
+  AxisSettings tiny{{"at_once", disk ? 16 : 256}};
   if (event.huge) tiny.emplace_back("pages", "small");  // so many huge pages are not tiny
-  w.size("tiny", std::move(tiny)).size("small", {{"at_once", std::int64_t{disk ? 64 : 4096}}});
+  w.size("tiny", std::move(tiny)).size("small", {{"at_once", disk ? 64 : 4096}});
   const auto all = memory::host_threads();
-  AxisSettings few{{"threads", std::int64_t{1}}}, many{{"threads", std::int64_t{all}}};
+  AxisSettings few{{"threads", 1}}, many{{"threads", all}};
   if (event.huge) {
     few.emplace_back("pages", "small");
     many.emplace_back("pages", "small");
@@ -217,7 +238,7 @@ Workload workload(const EventFacts& event, const Machine& machine) {
       if (pages >= std::int64_t{all}) wide.emplace_back(pages);
     }
     preset("paper-fig7-cpus", "Figure 7, 12CPU: all threads of this machine", many, std::move(wide));
-    preset("paper-fig8", "Figure 8: single pages", few, {std::int64_t{1}});
+    preset("paper-fig8", "Figure 8: single pages", few, {1});
   }
   return w;
 }

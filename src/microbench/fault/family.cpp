@@ -9,13 +9,13 @@
 
 namespace isthmus::microbench::fault {
 
-using namespace harness;
+using namespace workload;
 
 std::vector<AxisValue> usual_threads(unsigned all) {
   std::vector<AxisValue> values;
   unsigned last = 0;
   for (const unsigned threads : {1u, all / 2, all}) {
-    if (threads > last) values.emplace_back(std::int64_t{threads});
+    if (threads > last) values.emplace_back(threads);
     last = std::max(last, threads);
   }
   return values;

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "harness/lanes.hpp"
 #include "memory/crew.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/placement.hpp"
@@ -17,12 +16,13 @@
 #include "microbench/fault/kernels.hpp"
 #include "microbench/fault/region.hpp"
 #include "microbench/need.hpp"
+#include "workload/lanes.hpp"
 
 namespace isthmus::microbench::fault {
 
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 /// Single faults lie so far apart that none comes with the pages of the last: what drivers fetch at most at once.
@@ -351,7 +351,7 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
       .observed(event.migrates ? std::vector<std::string>{"pages_moved"} : std::vector<std::string>{})
       .estimate([](const CaseSpec& spec) { return 20e-6 + 3e-6 * static_cast<double>(spec.integer("at_once")); });
   auto at_once = number_axis("at_once", "pages touched by one kernel, a thread each", 1024);
-  at_once.usual = {std::int64_t{1}, std::int64_t{1024}, 64 * kKi};
+  at_once.usual = {1, 1024, 64 * kKi};
   at_once.sweep = powers(1, 8 * kMi);
   auto memory = choice_axis("memory", "managed, or malloc'd (HMM, ATS, XNACK)", {"managed", "malloc"});
   memory.usual = {"managed", "malloc"};
@@ -363,11 +363,11 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
   if (event.timed) w.axis(threads_axis("threads of the host that touch the pages first; 0: all"));
   w.axis(node_axis(machine));
   const std::int64_t few = 8;
-  w.size("tiny", {{"at_once", std::int64_t{256}}, {"singles", few}}).size("small", {{"at_once", std::int64_t{4096}}});
+  w.size("tiny", {{"at_once", 256}, {"singles", few}}).size("small", {{"at_once", 4096}});
   Preset fig7;
   fig7.name = "paper-fig7";
   fig7.help = "Figure 7: 1 to 8 Mi pages at once";
-  if (event.timed) fig7.settings = {{"threads", std::int64_t{0}}};
+  if (event.timed) fig7.settings = {{"threads", 0}};
   fig7.sweep_axis = "at_once";
   fig7.sweep = powers(1, 8 * kMi);
   w.preset(std::move(fig7));
@@ -375,7 +375,7 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
     Preset fig8;
     fig8.name = "paper-fig8";
     fig8.help = "Figure 8: a hundred single pages";
-    fig8.settings = {{"at_once", std::int64_t{1}}, {"singles", std::int64_t{100}}};
+    fig8.settings = {{"at_once", 1}, {"singles", 100}};
     w.preset(std::move(fig8));
   }
   return w;

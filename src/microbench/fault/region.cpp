@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "harness/workload.hpp"
 #include "memory/placement.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::fault {
 
-using harness::Skip;
+using workload::Skip;
 
 namespace {
 
@@ -111,7 +111,7 @@ Region::~Region() {
 
 std::uint64_t Region::word(std::size_t index) const noexcept {
   if (facts_.event == Event::zero_page) return 0;
-  return harness::hash(1, 0, index) | 1;  // never what an untouched page holds
+  return workload::hash(1, 0, index) | 1;  // never what an untouched page holds
 }
 
 void Region::make_file() {
@@ -139,7 +139,7 @@ void Region::make_file() {
     if (written <= 0 || written % static_cast<ssize_t>(sizeof(std::uint64_t)) != 0) {
       if (errno == ENOSPC || errno == EDQUOT)
         throw Skip(fmt::format("the scratch folder has no room for {} bytes; set TMPDIR to one that has", bytes()),
-                   harness::SkipKind::memory);
+                   workload::SkipKind::memory);
       fail("pwrite", "set TMPDIR to another folder");
     }
     at += static_cast<std::size_t>(written);

@@ -43,7 +43,7 @@ constexpr std::size_t offset_of(std::size_t index, std::size_t stride) {
 /// Touches that each fault once: mapped anew by renew(), one page (or one window of the kernel's fault-around) each.
 class Region {
  public:
-  /// Throws harness::Skip where this system cannot make the event honestly, device::Error where there is no memory.
+  /// Throws workload::Skip where this system cannot make the event honestly, device::Error where there is no memory.
   Region(Event event, std::size_t touches, memory::Pages pages);
   ~Region();
   Region(const Region&) = delete;

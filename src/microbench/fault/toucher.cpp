@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/workload.hpp"
 #include "memory/numa_nodes.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::fault {
 
@@ -33,9 +33,9 @@ Pass Toucher::pass(const Region& region, Touch touch) {
     const memory::Part part = memory::part_of(region.touches(), crew_.size(), i);
     Reading& reading = readings_[i];
     const memory::PageFaults before = memory::thread_page_faults();
-    reading.begin = harness::now();
+    reading.begin = workload::now();
     reading.sum = touch(part);
-    reading.end = harness::now();
+    reading.end = workload::now();
     reading.faults = memory::thread_page_faults() - before;
   });
   Pass all;
@@ -67,9 +67,9 @@ Pass Toucher::touch_timed(const Region& region, std::span<double> seconds) {
     return [&](const memory::Part& part) {
       std::uint64_t sum = 0;
       for (std::size_t i = part.first; i < part.last; ++i) {
-        const double begin = harness::now();
+        const double begin = workload::now();
         sum += access<Writes>(region, i);
-        seconds[i] = harness::now() - begin;
+        seconds[i] = workload::now() - begin;
       }
       return sum;
     };

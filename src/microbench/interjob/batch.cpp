@@ -87,7 +87,7 @@ JobBatch::JobBatch(Wanted wanted) : wanted_(std::move(wanted)), checks_(wanted_.
     const std::size_t many = std::clamp<std::size_t>((std::size_t{1} << 20) / row, 2 * kQuickElements, 1024);
     auto& check = checks_[i];
     check.elements = {0, count - 1};
-    for (std::size_t k = 2; k < many; ++k) check.elements.push_back(harness::hash(wanted_.seed, i, k) % count);
+    for (std::size_t k = 2; k < many; ++k) check.elements.push_back(workload::hash(wanted_.seed, i, k) % count);
     check.expected.resize(many);
     for (std::size_t k = 0; k < many; ++k) all.emplace_back(i, k);
   }

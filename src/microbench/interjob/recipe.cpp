@@ -9,7 +9,7 @@ namespace isthmus::microbench::interjob {
 
 namespace {
 
-using harness::Uniform;
+using workload::Uniform;
 
 float* floats(void* pointer) {
   return static_cast<float*>(pointer);
@@ -17,7 +17,7 @@ float* floats(void* pointer) {
 
 /// n × n, rows padded; the next job's begins a row later.
 Operand matrix(std::size_t n, const Uniform& values, bool shared) {
-  const std::size_t pitch = harness::row_pitch<float>(n);
+  const std::size_t pitch = workload::row_pitch<float>(n);
   return {.bytes = n * pitch * sizeof(float),
           .read = true,
           .step = shared ? 0 : pitch * sizeof(float),
@@ -53,7 +53,7 @@ std::size_t Recipe::device_bytes() const {
 }
 
 Recipe recipe(std::string_view name, std::size_t n, std::uint64_t seed) {
-  const Uniform first = harness::uniform(seed, 0, -1, 1), second = harness::uniform(seed, 1, -1, 1);
+  const Uniform first = workload::uniform(seed, 0, -1, 1), second = workload::uniform(seed, 1, -1, 1);
   // Inputs of a job as its elements are numbered: those of later jobs begin later in the same array.
   const auto later = [](const Uniform& values, std::size_t by) {
     return [values, by](std::size_t i) { return values(i + by); };
@@ -64,7 +64,7 @@ Recipe recipe(std::string_view name, std::size_t n, std::uint64_t seed) {
     r.operands = {matrix(n, first, false), vector(n, second, 0), result(vector(n, {}, 0))};
     r.result = 2;
     r.queue = [n](device::Stream& stream, std::span<void* const> on) {
-      queue_gemv(stream, floats(on[0]), harness::row_pitch<float>(n), floats(on[1]), floats(on[2]), n, n);
+      queue_gemv(stream, floats(on[0]), workload::row_pitch<float>(n), floats(on[1]), floats(on[2]), n, n);
     };
     r.expected = [=](std::size_t job, std::size_t i) { return gemv_element(i, n, later(first, job * n), second); };
     r.tolerance = gemv_tolerance(n);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::interjob {
 
@@ -19,7 +19,7 @@ struct Operand {
   bool read = false, written = false;
   std::size_t step = 0;
   std::size_t columns = 0, pitch = 0;  ///< elements of a row without and with padding
-  harness::Uniform values{};           ///< of the host's array, by the number of an element without padding
+  workload::Uniform values{};          ///< of the host's array, by the number of an element without padding
 };
 
 struct Recipe {

@@ -16,7 +16,7 @@
 namespace isthmus::microbench::interjob {
 namespace {
 
-using namespace harness;
+using namespace workload;
 using pipeline::Kind;
 using pipeline::Mode;
 
@@ -130,151 +130,197 @@ JobBatch::Wanted wanted(const Case& c, std::string_view jobs) {
   return w;
 }
 
-void run(Case& c, std::string_view jobs) {
-  const auto kind = named<Kind>(kAllocations, c.choice("allocation"));
-  need_kind(c.device(), kind);
-  const auto modes = modes_of(c.choice("mode"));
-  const bool may_fail = c.choice("room") == "fail", beside_device = kind != Kind::device;
-  auto batch_wanted = wanted(c, jobs);
-  const std::size_t one_job = JobBatch::device_bytes(batch_wanted);
-  const std::size_t cap = one_job * static_cast<std::size_t>(c.integer("cap")) / 100;
-  const std::size_t most = one_job * static_cast<std::size_t>(batch_wanted.depth);
-  c.needs(JobBatch::host_bytes(batch_wanted), cap == 0 ? most : std::min(cap, most));
+/// The batches of one case, and what is learnt from one to the next.
+class Study {
+ public:
+  Study(Case& c, Kind kind, std::size_t cap, JobBatch::Wanted wanted)
+      : c_(c),
+        kind_(kind),
+        modes_(modes_of(c.choice("mode"))),
+        may_fail_(c.choice("room") == "fail"),
+        moved_(moved_by(wanted.recipes)),
+        keeping_(kind == Kind::pool),
+        batch_(std::move(wanted)),
+        options_{.mode = Mode::serial,
+                 .force = c.integer("force") != 0,
+                 .depth = static_cast<int>(c.integer("depth")),
+                 .allocating_threads = static_cast<int>(c.integer("threads")),
+                 .device_limit = cap,
+                 .wait_for_room = !may_fail_,
+                 .device = c.device().index,
+                 .chunk_bytes = static_cast<std::size_t>(c.integer("chunk"))} {}
 
-  const Moved moved = moved_by(batch_wanted.recipes);
-  const KeepingPool keeping(kind == Kind::pool);
-  JobBatch batch(std::move(batch_wanted));
-  pipeline::Options options{.mode = Mode::serial,
-                            .force = c.integer("force") != 0,
-                            .depth = static_cast<int>(c.integer("depth")),
-                            .allocating_threads = static_cast<int>(c.integer("threads")),
-                            .device_limit = cap,
-                            .wait_for_room = !may_fail,
-                            .device = c.device().index,
-                            .chunk_bytes = static_cast<std::size_t>(c.integer("chunk"))};
-  pipeline::Costs costs;  // what the library learns of these jobs, from batch to batch
-  std::map<Mode, pipeline::Result> last;
-  std::map<Mode, std::size_t> failed;
-  using For = JobBatch::For;
-  const auto one = [&](Mode mode, Kind of, For what = For::time) {
-    auto with = options;
+  void check() {
+    for (const Mode mode : modes_) run(mode, kind_, JobBatch::For::checks);
+    c_.verify(
+        fmt::format("every job of every batch: {} elements and, of one batch of each mode, more",
+                    JobBatch::kQuickElements),
+        [this] { return batch_.worst(); }, 1);
+  }
+
+  void sample() {
+    c_.sparing(10, 1);
+    std::size_t round = 0;
+    c_.sample(metrics(), [&] {
+      const auto device_serial = run_all(round++);
+      return values(device_serial);
+    });
+  }
+
+  void observe() const {
+    c_.observe({.name = "job_bytes", .unit = "B", .timer = "none"}, moved_.device);
+    c_.observe({.name = "job_flops", .unit = "1", .timer = "none"}, moved_.flops);
+    c_.observe(seconds("thread_wake"), pipeline::thread_costs().wake);
+    c_.observe(seconds("thread_start"), pipeline::thread_costs().start);
+    const auto phases = pipeline::costs_of(last_.at(Mode::serial).jobs);
+    for (const auto& [mode, result] : last_) {
+      const std::string prefix(name(mode));
+      c_.note(prefix + "_timeline", timeline(result));
+      c_.observe({.name = prefix + "_peak", .unit = "B", .timer = "none"},
+                 static_cast<double>(result.peak_device_bytes));
+      if (mode == Mode::serial) continue;
+      c_.note(prefix + "_ran", fmt::format("{}: {}", name(result.mode), result.reason));
+      c_.note(prefix + "_busiest", ideal(phases, mode).busiest);
+      if (may_fail_)
+        c_.observe({.name = prefix + "_failed", .unit = "1", .timer = "none"}, static_cast<double>(failed_.at(mode)));
+    }
+  }
+
+ private:
+  bool beside_device() const { return kind_ != Kind::device; }
+  bool predictable() const { return options_.device_limit == 0; }  // jobs that wait for room are not foreseen
+
+  pipeline::Ideal ideal(const pipeline::Costs& phases, Mode mode) const {
+    return pipeline::ideal(phases, mode, c_.extent("jobs"), options_.depth, options_.allocating_threads);
+  }
+
+  pipeline::Result run(Mode mode, Kind of, JobBatch::For what = JobBatch::For::time) {
+    auto with = options_;
     with.mode = mode;
-    if (of == kind && what == For::time) with.costs = &costs;
-    if (what != For::time) with.force = true;  // or some mode might not be looked at
-    auto result = batch.run(of, with, what);
-    failed[mode] = 0;
+    if (of == kind_ && what == JobBatch::For::time) with.costs = &costs_;
+    if (what != JobBatch::For::time) with.force = true;  // or some mode might not be looked at
+    auto result = batch_.run(of, with, what);
+    failed_[mode] = 0;
     for (const auto& each : result.jobs) {
       if (!each.failure) continue;
       try {
         std::rethrow_exception(each.failure);
       } catch (const device::Error& error) {
-        if (!may_fail || error.kind() != device::ErrorKind::out_of_memory) throw;
-        ++failed[mode];
+        if (!may_fail_ || error.kind() != device::ErrorKind::out_of_memory) throw;
+        ++failed_[mode];
       }
     }
     return result;
-  };
-  for (const Mode mode : modes) one(mode, kind, For::checks);
-  c.verify(
-      fmt::format("every job of every batch: {} elements and, of one batch of each mode, more",
-                  JobBatch::kQuickElements),
-      [&] { return batch.worst(); }, 1);
+  }
 
-  std::vector<Metric> metrics{seconds("serial_time")};
-  for (const auto& [phase, cost] : kPhases) {
-    auto& metric = metrics.emplace_back(seconds(fmt::format("serial_{}", phase)));
-    if (cost == &pipeline::Costs::in) metric.bytes_moved = moved.in;
-    if (cost == &pipeline::Costs::out) metric.bytes_moved = moved.out;
-  }
-  if (beside_device) {
-    metrics.push_back(seconds("device_serial_time"));
-    metrics.push_back(ratio("serial_over_device"));
-  }
-  for (const Mode mode : modes) {
-    const auto prefix = name(mode);
-    metrics.push_back(seconds(fmt::format("{}_time", prefix)));
-    metrics.push_back(ratio(fmt::format("{}_speedup", prefix)));
-    if (beside_device) metrics.push_back(ratio(fmt::format("{}_over_device", prefix)));
-    auto best = seconds(fmt::format("{}_ideal", prefix));
-    best.timer = "none";
-    metrics.push_back(std::move(best));
-    metrics.push_back(ratio(fmt::format("{}_of_ideal", prefix)));
-  }
-  const bool predictable = cap == 0;  // jobs that wait for room are not foreseen
-  if (predictable) {
-    for (const auto& [metric, cost] : kCalls) metrics.push_back(seconds(metric));
-    metrics.push_back(seconds(kOverlappedCalls));
-    for (const auto& [metric, cost] : kReused) metrics.push_back(seconds(metric));
-  }
-  c.sparing(10, 1);
-  std::size_t round = 0;
-  c.sample(metrics, [&] {
+  /// Every mode once. Gives the seconds of the serial batch in device memory, where that is another kind.
+  std::optional<double> run_all(std::size_t round) {
     std::optional<double> device_serial;
     // Whoever comes first after another kind of memory finds the device in another state: take turns.
-    std::vector<std::pair<Mode, Kind>> runs{{Mode::serial, kind}};
-    if (beside_device) runs.emplace_back(Mode::serial, Kind::device);
-    for (const Mode mode : modes) runs.emplace_back(mode, kind);
-    std::ranges::rotate(runs, runs.begin() + static_cast<std::ptrdiff_t>(round++ % runs.size()));
+    std::vector<std::pair<Mode, Kind>> runs{{Mode::serial, kind_}};
+    if (beside_device()) runs.emplace_back(Mode::serial, Kind::device);
+    for (const Mode mode : modes_) runs.emplace_back(mode, kind_);
+    std::rotate(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(round % runs.size()), runs.end());
     for (const auto& [mode, of] : runs) {
-      auto result = one(mode, of);
-      if (of == kind && failed[mode] > 0)
-        c.spoil("jobs_failed", fmt::format("{} of {} jobs found no memory, so the batch did less than was asked",
-                                           failed[mode], result.jobs.size()));
-      if (of != kind) {
+      auto result = run(mode, of);
+      if (of == kind_ && failed_[mode] > 0)
+        c_.spoil("jobs_failed", fmt::format("{} of {} jobs found no memory, so the batch did less than was asked",
+                                            failed_[mode], result.jobs.size()));
+      if (of != kind_) {
         device_serial = result.seconds;
       } else {
-        last[mode] = std::move(result);
+        last_[mode] = std::move(result);
       }
     }
-    const auto& serial = last.at(Mode::serial);
+    return device_serial;
+  }
+
+  /// In the order of values().
+  std::vector<Metric> metrics() const {
+    std::vector<Metric> list{seconds("serial_time")};
+    for (const auto& [phase, cost] : kPhases) {
+      auto& metric = list.emplace_back(seconds(fmt::format("serial_{}", phase)));
+      if (cost == &pipeline::Costs::in) metric.bytes_moved = moved_.in;
+      if (cost == &pipeline::Costs::out) metric.bytes_moved = moved_.out;
+    }
+    if (beside_device()) {
+      list.push_back(seconds("device_serial_time"));
+      list.push_back(ratio("serial_over_device"));
+    }
+    for (const Mode mode : modes_) {
+      const auto prefix = name(mode);
+      list.push_back(seconds(fmt::format("{}_time", prefix)));
+      list.push_back(ratio(fmt::format("{}_speedup", prefix)));
+      if (beside_device()) list.push_back(ratio(fmt::format("{}_over_device", prefix)));
+      list.push_back(seconds(fmt::format("{}_ideal", prefix)));
+      list.back().timer = "none";
+      list.push_back(ratio(fmt::format("{}_of_ideal", prefix)));
+    }
+    if (predictable()) {
+      for (const auto& [metric, cost] : kCalls) list.push_back(seconds(metric));
+      list.push_back(seconds(kOverlappedCalls));
+      for (const auto& [metric, cost] : kReused) list.push_back(seconds(metric));
+    }
+    return list;
+  }
+
+  std::vector<double> values(std::optional<double> device_serial) {
+    const auto& serial = last_.at(Mode::serial);
     const auto phases = pipeline::costs_of(serial.jobs);
-    std::vector<double> values{serial.seconds};
-    for (const auto& [phase, cost] : kPhases) values.push_back(phases.*cost);
+    std::vector<double> list{serial.seconds};
+    for (const auto& [phase, cost] : kPhases) list.push_back(phases.*cost);
     if (device_serial) {
-      values.push_back(*device_serial);
-      values.push_back(*device_serial / serial.seconds);
+      list.push_back(*device_serial);
+      list.push_back(*device_serial / serial.seconds);
     }
-    for (const Mode mode : modes) {
-      const double took = last.at(mode).seconds;
-      const double best =
-          pipeline::ideal(phases, mode, c.extent("jobs"), options.depth, options.allocating_threads).seconds;
-      values.push_back(took);
-      values.push_back(serial.seconds / took);
-      if (device_serial) values.push_back(*device_serial / took);
-      values.push_back(best);
-      values.push_back(best / took);
+    for (const Mode mode : modes_) {
+      const double took = last_.at(mode).seconds, best = ideal(phases, mode).seconds;
+      list.push_back(took);
+      list.push_back(serial.seconds / took);
+      if (device_serial) list.push_back(*device_serial / took);
+      list.push_back(best);
+      list.push_back(best / took);
     }
-    if (predictable) {
-      const auto calls = pipeline::costs_of(one(Mode::serial, kind, For::calls).jobs);
-      for (const auto& [metric, cost] : kCalls) values.push_back(calls.*cost);
-      values.push_back(one(Mode::overlap_all, kind, For::calls).seconds);
-      auto alone = options;
+    if (predictable()) {
+      const auto calls = pipeline::costs_of(run(Mode::serial, kind_, JobBatch::For::calls).jobs);
+      for (const auto& [metric, cost] : kCalls) list.push_back(calls.*cost);
+      list.push_back(run(Mode::overlap_all, kind_, JobBatch::For::calls).seconds);
+      auto alone = options_;
       alone.mode = Mode::recycled;
       alone.force = true;
       alone.depth = 1;
-      const auto reusing = batch.run(kind, alone, For::time, kReusingJobs);
+      const auto reusing = batch_.run(kind_, alone, JobBatch::For::time, kReusingJobs);
       const auto reused = pipeline::costs_of(std::span(reusing.jobs).subspan(1));
-      for (const auto& [metric, cost] : kReused) values.push_back(reused.*cost);
+      for (const auto& [metric, cost] : kReused) list.push_back(reused.*cost);
     }
-    return values;
-  });
-
-  c.observe({.name = "job_bytes", .unit = "B", .timer = "none"}, moved.device);
-  c.observe({.name = "job_flops", .unit = "1", .timer = "none"}, moved.flops);
-  c.observe(seconds("thread_wake"), pipeline::thread_costs().wake);
-  c.observe(seconds("thread_start"), pipeline::thread_costs().start);
-  const auto phases = pipeline::costs_of(last.at(Mode::serial).jobs);
-  for (const auto& [mode, result] : last) {
-    const std::string prefix(name(mode));
-    c.note(prefix + "_timeline", timeline(result));
-    c.observe({.name = prefix + "_peak", .unit = "B", .timer = "none"}, static_cast<double>(result.peak_device_bytes));
-    if (mode == Mode::serial) continue;
-    c.note(prefix + "_ran", fmt::format("{}: {}", name(result.mode), result.reason));
-    c.note(prefix + "_busiest",
-           pipeline::ideal(phases, mode, c.extent("jobs"), options.depth, options.allocating_threads).busiest);
-    if (may_fail)
-      c.observe({.name = prefix + "_failed", .unit = "1", .timer = "none"}, static_cast<double>(failed[mode]));
+    return list;
   }
+
+  Case& c_;
+  Kind kind_;
+  std::vector<Mode> modes_;
+  bool may_fail_;
+  Moved moved_;
+  KeepingPool keeping_;
+  JobBatch batch_;
+  pipeline::Options options_;
+  pipeline::Costs costs_;  // what the library learns of these jobs, from batch to batch
+  std::map<Mode, pipeline::Result> last_;
+  std::map<Mode, std::size_t> failed_;
+};
+
+void run(Case& c, std::string_view jobs) {
+  const auto kind = named<Kind>(kAllocations, c.choice("allocation"));
+  need_kind(c.device(), kind);
+  auto batch = wanted(c, jobs);
+  const std::size_t one_job = JobBatch::device_bytes(batch);
+  const std::size_t cap = one_job * static_cast<std::size_t>(c.integer("cap")) / 100;
+  const std::size_t most = one_job * static_cast<std::size_t>(batch.depth);
+  c.needs(JobBatch::host_bytes(batch), cap == 0 ? most : std::min(cap, most));
+  Study study(c, kind, cap, std::move(batch));
+  study.check();
+  study.sample();
+  study.observe();
 }
 
 /// What every case has.
@@ -305,11 +351,11 @@ Workload workload(std::string_view jobs) {
   auto size = number_axis("n", "jobs work on n x n elements", 1024);
   size.sweep = powers(256, 32 * kKi);
   auto batch = number_axis("jobs", "jobs of a batch", 16, 2);
-  batch.listed = {std::int64_t{16}, std::int64_t{64}};
+  batch.listed = {16, 64};
   auto depth = number_axis("depth", "jobs that hold memory at once, at most", 3);
-  depth.listed = {std::int64_t{2}, std::int64_t{3}, std::int64_t{4}};
+  depth.listed = {2, 3, 4};
   Axis force = number_axis("force", "1: overlap whatever it costs; 0: where the library expects a gain", 0, 0);
-  force.allowed = {std::int64_t{0}, std::int64_t{1}};
+  force.allowed = {0, 1};
   w.version(1)
       .summary(fmt::format("a batch of {} jobs, one after the other and overlapped", jobs))
       .source("pipelining-taco2025, section 8.3 and Figures 15 and 16")

@@ -4,8 +4,7 @@
 
 namespace isthmus::microbench {
 
-using harness::AxisSettings;
-using harness::Workload;
+using namespace workload;
 
 Staging available_staging(Case& c) {
   if (c.staging() == Staging::bulk && !c.device().bulk_shared_copy) {
@@ -24,9 +23,8 @@ std::size_t shared_bytes_for(Case& c, std::size_t needed) {
   const std::size_t bytes = std::max(needed, static_cast<std::size_t>(c.integer("shared_bytes")));
   const std::size_t limit = c.device().shared_per_block;
   if (bytes > limit) {
-    throw harness::Skip("the tiles need " + std::to_string(bytes) +
-                        " bytes of shared memory a block, this device has " + std::to_string(limit) +
-                        ": choose a smaller tile or depth");
+    throw Skip("the tiles need " + std::to_string(bytes) + " bytes of shared memory a block, this device has " +
+               std::to_string(limit) + ": choose a smaller tile or depth");
   }
   return bytes;
 }
@@ -45,52 +43,31 @@ unsigned automatic_blocks(Case& c, const device::KernelInfo& info, std::uint64_t
 }
 
 void add_geometry_axes(Workload& workload, std::vector<AxisValue> allowed_threads) {
+  auto threads = number_axis("threads", "threads per block", 256);
+  threads.allowed = std::move(allowed_threads);
+  auto depth = number_axis("depth", "tile buffers of async and bulk staging (direct has one)", 3, 2);
+  depth.allowed = Depths::allowed();
   workload.placements(memory::all_placements())
-      .axis({.name = "threads",
-             .help = "threads per block",
-             .default_value = std::int64_t{256},
-             .allowed = std::move(allowed_threads),
-             .minimum = 1})
-      .axis({.name = "blocks",
-             .help = "blocks of the grid; 0 chooses by the device and the work",
-             .default_value = std::int64_t{0},
-             .allowed = {},
-             .minimum = 0})
-      .axis({.name = "depth",
-             .help = "tile buffers of async and bulk staging (direct has one)",
-             .default_value = std::int64_t{3},
-             .allowed = Depths::allowed(),
-             .minimum = 2})
-      .axis({.name = "shared_bytes",
-             .help = "dynamic shared memory of a block in staged kernels; 0 is what tile and depth need",
-             .default_value = std::int64_t{0},
-             .allowed = {},
-             .minimum = 0})
-      .axis({.name = "carveout",
-             .help = "shared memory's share of the L1 cache, percent; -1 leaves the driver's choice",
-             .default_value = std::int64_t{-1},
-             .allowed = {},
-             .minimum = -1});
+      .axis(how(std::move(threads)))
+      .axis(how(number_axis("blocks", "blocks of the grid; 0 chooses by the device and the work", 0, 0)))
+      .axis(how(std::move(depth)))
+      .axis(how(number_axis("shared_bytes",
+                            "dynamic shared memory of a block in staged kernels; 0 is what tile and depth need", 0, 0)))
+      .axis(how(number_axis("carveout", "shared memory's share of the L1 cache, percent; -1 leaves the driver's choice",
+                            -1, -1)));
 }
 
 void add_vector_axes(Workload& workload, std::vector<AxisValue> tiles) {
-  workload
-      .axis({.name = "tile",
-             .help = "elements of a staged tile; shared_bytes, where given, chooses it instead",
-             .default_value = std::int64_t{4096},
-             .allowed = std::move(tiles),
-             .minimum = 1})
-      .axis({.name = "iterations",
-             .help = "arithmetic passes over an element (default 1: moving data; the paper's presets take the "
-                     "original's 100)",
-             .default_value = std::int64_t{1},
-             .allowed = {},
-             .minimum = 1})
-      .axis({.name = "reuse",
-             .help = "where an element lives between its iterations: register, or shared as in the original",
-             .default_value = "register",
-             .allowed = {"register", "shared"},
-             .minimum = 0});
+  auto tile = number_axis("tile", "elements of a staged tile; shared_bytes, where given, chooses it instead", 4096);
+  tile.allowed = std::move(tiles);
+  workload.axis(std::move(tile))
+      .axis(number_axis("iterations",
+                        "arithmetic passes over an element (default 1: moving data; the paper's presets take the "
+                        "original's 100)",
+                        1))
+      .axis(how(choice_axis("reuse",
+                            "where an element lives between its iterations: register, or shared as in the original",
+                            {"register", "shared"})));
 }
 
 void add_vector_sizes(Workload& workload, std::int64_t mega_gi) {
@@ -128,21 +105,15 @@ std::size_t tile_elements(Case& c, std::size_t buffers, const std::vector<AxisVa
     if (elements <= fitting) tile = std::max(tile, elements);
   }
   if (tile == 0) {
-    throw harness::Skip("shared_bytes=" + std::to_string(shared_bytes) + " holds no tile: " + std::to_string(buffers) +
-                        " buffers of at least " +
-                        std::to_string(std::get<std::int64_t>(allowed.front()) * std::int64_t{sizeof(float)}) +
-                        " bytes are needed");
+    throw Skip("shared_bytes=" + std::to_string(shared_bytes) + " holds no tile: " + std::to_string(buffers) +
+               " buffers of at least " + std::to_string(std::get<std::int64_t>(allowed.front()) * sizeof(float)) +
+               " bytes are needed");
   }
   return tile;
 }
 
-std::vector<AxisValue> numbers(std::initializer_list<std::int64_t> values) {
-  return {values.begin(), values.end()};
-}
-
 void add_paper_preset(Workload& workload, AxisSettings settings) {
-  settings.insert(settings.begin(),
-                  {{"threads", std::int64_t{256}}, {"blocks", std::int64_t{64}}, {"depth", std::int64_t{2}}});
+  settings.insert(settings.begin(), {{"threads", 256}, {"blocks", 64}, {"depth", 2}});
   workload.preset(
       {.name = "paper-fig4",
        .help = "Figure 4: super and mega in the six modes, in the paper's geometry (64 blocks of 256 threads)",

@@ -1,48 +1,22 @@
 #pragma once
 
-// What the seven workloads share on the host side: compiled choices picked at run time, launch geometry, axes, presets.
+// What the seven workloads share on the host side: stagings picked at run time, launch geometry, axes, presets.
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "device/staging.hpp"
-#include "harness/workload.hpp"
+#include "workload/choices.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench {
 
 using device::TileStaging;
-using harness::AxisValue;
-using harness::Case;
-using harness::Staging;
-
-template <auto value>
-using Constant = std::integral_constant<decltype(value), value>;
-
-/// A list of numbers that kernels are compiled for; the axis takes its allowed values from here.
-template <auto... values>
-struct Choices {
-  static std::vector<AxisValue> allowed() { return {AxisValue{std::int64_t{values}}...}; }
-  /// Calls use(Constant<v>) for the v that equals `value`.
-  template <class Use>
-  static void with(std::int64_t value, Use&& use) {
-    ((value == std::int64_t{values} ? use(Constant<values>{}) : void()), ...);
-  }
-};
-
-/// A list of tile shapes, each a type with a `name`.
-template <class... Tiles>
-struct TileChoices {
-  static std::vector<AxisValue> allowed() { return {AxisValue{std::string(Tiles::name)}...}; }
-  template <class Use>
-  static void with(std::string_view name, Use&& use) {
-    ((name == Tiles::name ? use(Tiles{}) : void()), ...);
-  }
-};
+using workload::AxisValue, workload::Case, workload::Control, workload::Run, workload::Staging;
+using workload::Choices, workload::Constant, workload::TileChoices;
 
 using Depths = Choices<2u, 3u, 4u>;
 
@@ -81,7 +55,7 @@ std::size_t shared_bytes_for(Case& c, std::size_t needed);
 /// device holds at once (0: no limit).
 unsigned automatic_blocks(Case& c, const device::KernelInfo& info, std::uint64_t pieces, unsigned waves);
 
-/// Completes the launch shape and tells the harness about the kernel.
+/// The launch shape.
 template <class... P>
 device::LaunchShape prepare(Case& c, device::Kernel<P...> kernel, unsigned threads, std::size_t shared_bytes,
                             std::uint64_t pieces, unsigned waves) {
@@ -89,7 +63,6 @@ device::LaunchShape prepare(Case& c, device::Kernel<P...> kernel, unsigned threa
       .grid = 1, .block = threads, .shared_bytes = shared_bytes, .carveout = static_cast<int>(c.integer("carveout"))};
   const auto info = device::kernel_info(kernel, shape);
   shape.grid = automatic_blocks(c, info, pieces, waves);
-  c.kernel(info);
   return shape;
 }
 
@@ -100,24 +73,18 @@ inline device::LaunchShape shape_for_chunk(device::LaunchShape shape, std::uint6
 }
 
 // What all seven have: every placement, and the axes threads, blocks, depth, shared_bytes, carveout.
-void add_geometry_axes(harness::Workload& workload, std::vector<AxisValue> allowed_threads);
+void add_geometry_axes(workload::Workload& workload, std::vector<AxisValue> allowed_threads);
 /// paper-fig4, super and mega: the paper's geometry with `settings` of the workload added.
-void add_paper_preset(harness::Workload& workload, harness::AxisSettings settings);
+void add_paper_preset(workload::Workload& workload, workload::AxisSettings settings);
 
 /// tile, iterations and reuse of the vector workloads.
-void add_vector_axes(harness::Workload& workload, std::vector<AxisValue> tiles);
+void add_vector_axes(workload::Workload& workload, std::vector<AxisValue> tiles);
 /// Table 3's one-dimensional sizes; `mega_gi` is Table 2's largest, in 2^30 elements.
-void add_vector_sizes(harness::Workload& workload, std::int64_t mega_gi);
+void add_vector_sizes(workload::Workload& workload, std::int64_t mega_gi);
 /// Table 3's square sizes for the given extents; super and mega in 1024.
-void add_matrix_sizes(harness::Workload& workload, const std::vector<std::string>& extents, std::int64_t super_ki,
+void add_matrix_sizes(workload::Workload& workload, const std::vector<std::string>& extents, std::int64_t super_ki,
                       std::int64_t mega_ki);
 /// Elements of a vector tile: the axis, or what makes `buffers` of them fill `shared_bytes` where that is given.
 std::size_t tile_elements(Case& c, std::size_t buffers, const std::vector<AxisValue>& allowed);
-
-std::vector<AxisValue> numbers(std::initializer_list<std::int64_t> values);
-
-inline harness::Axis extent_axis(std::string name, std::string help, std::int64_t value) {
-  return {.name = std::move(name), .help = std::move(help), .default_value = value, .allowed = {}, .minimum = 1};
-}
 
 }  // namespace isthmus::microbench

@@ -6,7 +6,7 @@
 namespace isthmus::microbench {
 namespace {
 
-using namespace harness;
+using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
@@ -164,8 +164,6 @@ void run(Case& c) {
   auto in = c.input_matrix<float>("in", rows, cols, values, unit, 1);
   auto out = c.output_matrix<float>("out", rows, cols, unit);
   c.chunks(divide_up(rows, unit));
-  const double elements = static_cast<double>(rows) * static_cast<double>(cols);
-  c.traffic({.bytes_read = 4 * elements, .bytes_written = 4 * elements, .flops = 17 * elements});
 
   c.verify(
       out, [=](std::size_t i) { return conv2d_element(i / cols, i % cols, rows, cols, values); },
@@ -173,22 +171,24 @@ void run(Case& c) {
 
   const auto measure = [&](auto kernel, std::size_t shared_bytes, unsigned waves, auto pieces) {
     const auto shape = prepare(c, kernel, threads, shared_bytes, pieces(rows), waves);
-    c.measure([&](const Launch& at) {
-      const std::size_t first = at.chunk.first * unit, count = std::min(at.chunk.count * unit, rows - first);
-      launch(at.stream, kernel, shape_for_chunk(shape, pieces(count)), in.device(), out.device(),
-             Grid{rows, cols, in.pitch(), first, first + count});
+    c.measure(Control::queued, [=](Run& run) {
+      const std::size_t first = run.chunk().first * unit, count = std::min(run.chunk().count * unit, rows - first);
+      const double elements = static_cast<double>(count) * static_cast<double>(cols);
+      run.launch(kernel, shape_for_chunk(shape, pieces(count)),
+                 {.bytes_read = 4 * elements, .bytes_written = 4 * elements, .flops = 17 * elements}, in.device(),
+                 out.device(), Grid{rows, cols, in.pitch(), first, first + count});
     });
   };
   if (staging == Staging::none) {
     measure(ISTHMUS_KERNEL(conv2d_none), 0, 0,
-            [&](std::size_t count) { return divide_up(divide_up(cols, 4) * divide_up(count, strip_rows), threads); });
+            [=](std::size_t count) { return divide_up(divide_up(cols, 4) * divide_up(count, strip_rows), threads); });
   } else {
     with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
       Tiles::with(c.choice("tile"), [&](auto tile) {
         using Tile = decltype(tile);
         const std::size_t needed = depth() * std::size_t{Tile::staged_rows * Tile::staged_columns} * sizeof(float);
         measure(device::Kernel{"conv2d_staged", conv2d_staged<how(), depth(), Tile>}, shared_bytes_for(c, needed), 1,
-                [&](std::size_t count) { return divide_up(cols, Tile::columns) * divide_up(count, Tile::rows); });
+                [=](std::size_t count) { return divide_up(cols, Tile::columns) * divide_up(count, Tile::rows); });
       });
     });
   }
@@ -201,8 +201,8 @@ Workload workload() {
       .source("pipelining-taco2025, section 3.2.1 and Table 2 (2DCONV)")
       .tags({"micro", "modes"})
       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(extent_axis("rows", "rows of the grid", 1024))
-      .axis(extent_axis("cols", "columns of the grid", 1024));
+      .axis(number_axis("rows", "rows of the grid", 1024))
+      .axis(number_axis("cols", "columns of the grid", 1024));
   add_geometry_axes(w, {});
   w.axis({.name = "tile",
           .help = "output rows x columns of a staged tile, which has a halo besides (the original's is 32x32)",

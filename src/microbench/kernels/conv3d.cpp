@@ -5,7 +5,7 @@
 namespace isthmus::microbench {
 namespace {
 
-using namespace harness;
+using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
@@ -124,8 +124,45 @@ __global__ void __launch_bounds__(threads) conv3d_none(const float* __restrict__
   }
 }
 
-// The same with planes of a tile in shared memory, with a row and four columns of halo on each side. A piece of work
-// is a tile through a run of planes; the pipeline goes on from piece to piece.
+/// A piece of work, which is a tile through a run of planes, and the plane of it that is next.
+template <class Tile>
+struct Walk {
+  std::size_t piece, row, column, plane, first, end;
+  __device__ void start(const Grid& grid) {
+    const std::size_t across = (grid.cols + Tile::columns - 1) / Tile::columns;
+    const std::size_t down = (grid.rows + Tile::rows - 1) / Tile::rows;
+    column = piece % across * Tile::columns;
+    row = piece / across % down * Tile::rows;
+    first = grid.first_plane + piece / across / down * grid.run_planes;
+    end = first + grid.run_planes < grid.end_plane ? first + grid.run_planes : grid.end_plane;
+    plane = first - 1;
+  }
+  __device__ void next(const Grid& grid) {
+    if (plane == end) {
+      piece += gridDim.x;
+      start(grid);
+    } else {
+      ++plane;
+    }
+  }
+};
+
+/// Planes of all pieces of this block: all runs are equally long but the last.
+template <class Tile>
+__device__ inline std::uint64_t planes_of_block(const Grid& g) {
+  const std::uint64_t per_run =
+      ((g.cols + Tile::columns - 1) / Tile::columns) * ((g.rows + Tile::rows - 1) / Tile::rows);
+  const std::uint64_t all = per_run * g.runs();
+  if (blockIdx.x >= all) return 0;
+  const std::uint64_t mine = (all - blockIdx.x + gridDim.x - 1) / gridDim.x;
+  const std::uint64_t long_pieces = per_run * (g.runs() - 1);
+  const std::uint64_t mine_long = blockIdx.x < long_pieces ? (long_pieces - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  const std::uint64_t last_run = g.end_plane - g.first_plane - (g.runs() - 1) * g.run_planes;
+  return mine_long * (g.run_planes + 2) + (mine - mine_long) * (last_run + 2);
+}
+
+// The same with planes of a tile in shared memory, with a row and four columns of halo on each side. The pipeline goes
+// on from piece to piece; load and compute each walk through the same sequence.
 template <TileStaging staging, unsigned Depth, class Tile>
 __global__ void __launch_bounds__(threads)
     conv3d_staged(const float* __restrict__ in, float* __restrict__ out, Grid g) {
@@ -134,48 +171,14 @@ __global__ void __launch_bounds__(threads)
   TilePipeline<staging, Depth, threads> pipeline(arrived);
   constexpr unsigned tile_elements = Tile::staged_rows * Tile::staged_columns;
 
-  /// A piece of work and the plane of it that is next; load and compute each walk through the same sequence.
-  struct Walk {
-    std::size_t piece, row, column, plane, first, end;
-    __device__ void start(const Grid& grid) {
-      const std::size_t across = (grid.cols + Tile::columns - 1) / Tile::columns;
-      const std::size_t down = (grid.rows + Tile::rows - 1) / Tile::rows;
-      column = piece % across * Tile::columns;
-      row = piece / across % down * Tile::rows;
-      first = grid.first_plane + piece / across / down * grid.run_planes;
-      end = first + grid.run_planes < grid.end_plane ? first + grid.run_planes : grid.end_plane;
-      plane = first - 1;
-    }
-    __device__ void next(const Grid& grid) {
-      if (plane == end) {
-        piece += gridDim.x;
-        start(grid);
-      } else {
-        ++plane;
-      }
-    }
-  };
-  const std::uint64_t per_run =
-      ((g.cols + Tile::columns - 1) / Tile::columns) * ((g.rows + Tile::rows - 1) / Tile::rows);
-  const std::uint64_t all = per_run * g.runs();
-  // Planes of all pieces of this block: all runs are equally long but the last.
-  std::uint64_t planes = 0;
-  if (blockIdx.x < all) {
-    const std::uint64_t mine = (all - blockIdx.x + gridDim.x - 1) / gridDim.x;
-    const std::uint64_t long_pieces = per_run * (g.runs() - 1);
-    const std::uint64_t mine_long =
-        blockIdx.x < long_pieces ? (long_pieces - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
-    const std::uint64_t last_run = g.end_plane - g.first_plane - (g.runs() - 1) * g.run_planes;
-    planes = mine_long * (g.run_planes + 2) + (mine - mine_long) * (last_run + 2);
-  }
-  Walk loading{blockIdx.x, 0, 0, 0, 0, 0}, computing{blockIdx.x, 0, 0, 0, 0, 0};
+  Walk<Tile> loading{blockIdx.x, 0, 0, 0, 0, 0}, computing{blockIdx.x, 0, 0, 0, 0, 0};
   loading.start(g);
   computing.start(g);
 
   const unsigned j = threadIdx.x % Tile::columns, strip = threadIdx.x / Tile::columns * Tile::thread_rows;
   float above[Tile::thread_rows] = {}, here[Tile::thread_rows] = {}, below[Tile::thread_rows] = {};
   pipeline.run(
-      planes,
+      planes_of_block<Tile>(g),
       [&](auto& copier, unsigned stage, std::uint64_t) {
         const std::size_t row = loading.row, column = loading.column, plane = loading.plane;
         const std::size_t rows_left = g.rows + 1 - row, columns_left = g.pitch + halo_columns - column;
@@ -240,8 +243,6 @@ void run(Case& c) {
   auto in = c.input_matrix<float>("in", planes * rows, cols, values, rows, 1);
   auto out = c.output_matrix<float>("out", planes * rows, cols, rows);
   c.chunks(planes);
-  const double elements = static_cast<double>(planes) * static_cast<double>(rows) * static_cast<double>(cols);
-  c.traffic({.bytes_read = 4 * elements, .bytes_written = 4 * elements, .flops = 53 * elements});
 
   const auto expected = [=](std::size_t i) {
     const std::size_t plane = i / cols / rows, row = i / cols % rows, column = i % cols;
@@ -263,22 +264,21 @@ void run(Case& c) {
   c.verify(out, expected, {.absolute = 28 * 0x1p-24 * sum_of_magnitudes, .relative = 0}, "serial reference");
 
   // A run of planes reads two more than it writes, so long runs save bytes; short ones give every multiprocessor work.
-  const auto planes_per_run = [&](std::size_t count, std::uint64_t pieces_per_plane) {
-    const std::uint64_t wanted = divide_up(std::uint64_t(c.device().multiprocessors) * 32, pieces_per_plane);
+  const auto planes_per_run = [multiprocessors = c.device().multiprocessors](std::size_t count,
+                                                                             std::uint64_t pieces_per_plane) {
+    const std::uint64_t wanted = divide_up(std::uint64_t(multiprocessors) * 32, pieces_per_plane);
     return std::clamp<std::size_t>(count / std::max<std::uint64_t>(wanted, 1), 16, 96);
   };
   const auto measure = [&](auto kernel, std::size_t shared_bytes, unsigned waves, std::uint64_t per_plane) {
     const auto shape = prepare(c, kernel, threads, shared_bytes,
                                per_plane * divide_up(planes, planes_per_run(planes, per_plane)), waves);
-    c.measure([&](const Launch& at) {
-      const Grid g{planes,
-                   rows,
-                   cols,
-                   in.pitch(),
-                   at.chunk.first,
-                   at.chunk.first + at.chunk.count,
-                   planes_per_run(at.chunk.count, per_plane)};
-      launch(at.stream, kernel, shape_for_chunk(shape, per_plane * g.runs()), in.device(), out.device(), g);
+    c.measure(Control::queued, [=](Run& run) {
+      const auto [first, count] = run.chunk();
+      const Grid g{planes, rows, cols, in.pitch(), first, first + count, planes_per_run(count, per_plane)};
+      const double elements = static_cast<double>(count) * static_cast<double>(rows) * static_cast<double>(cols);
+      run.launch(kernel, shape_for_chunk(shape, per_plane * g.runs()),
+                 {.bytes_read = 4 * elements, .bytes_written = 4 * elements, .flops = 53 * elements}, in.device(),
+                 out.device(), g);
     });
   };
   if (staging == Staging::none) {
@@ -302,10 +302,10 @@ Workload workload() {
       .source("pipelining-taco2025, section 3.2.1 and Table 2 (3DCONV)")
       .tags({"micro", "modes"})
       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(extent_axis("planes", "planes of the grid", 128))
-      .axis(extent_axis("rows", "rows of a plane", 128))
-      .axis(extent_axis("cols", "columns of a plane", 128));
-  add_geometry_axes(w, {std::int64_t{threads}});
+      .axis(number_axis("planes", "planes of the grid", 128))
+      .axis(number_axis("rows", "rows of a plane", 128))
+      .axis(number_axis("cols", "columns of a plane", 128));
+  add_geometry_axes(w, {threads});
   w.axis({.name = "tile",
           .help = "output rows x columns of a staged tile, which has a halo besides; planes follow one another "
                   "(the original's tile is 12x12x12 and a halo)",

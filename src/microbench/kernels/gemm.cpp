@@ -6,7 +6,7 @@
 namespace isthmus::microbench {
 namespace {
 
-using namespace harness;
+using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
@@ -247,7 +247,6 @@ void run(Case& c) {
   auto b = c.input_matrix<float>("B", k, n, b_values);
   auto out = c.output_matrix<float>("C", m, n, unit);
   c.chunks(divide_up(m, unit));
-  c.traffic({.bytes_read = 4.0 * m * k + 4.0 * k * n, .bytes_written = 4.0 * m * n, .flops = 2.0 * m * n * k});
 
   c.verify(
       out, [=](std::size_t i) { return gemm_element(i / n, i % n, n, k, a_values, b_values); },
@@ -255,12 +254,14 @@ void run(Case& c) {
 
   const auto measure = [&](auto kernel, auto tile, std::size_t shared_bytes) {
     using Tile = decltype(tile);
-    const auto pieces = [&](std::size_t rows) { return divide_up(rows, Tile::rows) * divide_up(n, Tile::columns); };
+    const auto pieces = [=](std::size_t rows) { return divide_up(rows, Tile::rows) * divide_up(n, Tile::columns); };
     const auto shape = prepare(c, kernel, threads, shared_bytes, pieces(m), 0);
-    c.measure([&](const Launch& at) {
-      const std::size_t first = at.chunk.first * unit, count = std::min(at.chunk.count * unit, m - first);
-      launch(at.stream, kernel, shape_for_chunk(shape, pieces(count)), a.device() + first * a.pitch(), b.device(),
-             out.device() + first * out.pitch(), Problem{count, n, k, a.pitch(), b.pitch(), out.pitch()});
+    c.measure(Control::queued, [=](Run& run) {
+      const std::size_t first = run.chunk().first * unit, count = std::min(run.chunk().count * unit, m - first);
+      run.launch(kernel, shape_for_chunk(shape, pieces(count)),
+                 {.bytes_read = 4.0 * (count + n) * k, .bytes_written = 4.0 * count * n, .flops = 2.0 * count * n * k},
+                 a.device() + first * a.pitch(), b.device(), out.device() + first * out.pitch(),
+                 Problem{count, n, k, a.pitch(), b.pitch(), out.pitch()});
     });
   };
   if (staging == Staging::none) {
@@ -283,10 +284,10 @@ Workload workload() {
       .source("pipelining-taco2025, section 3.2.1 and Table 2")
       .tags({"micro", "modes"})
       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(extent_axis("m", "rows of A and C", 1024))
-      .axis(extent_axis("n", "columns of B and C", 1024))
-      .axis(extent_axis("k", "columns of A, rows of B", 1024));
-  add_geometry_axes(w, {std::int64_t{threads}});
+      .axis(number_axis("m", "rows of A and C", 1024))
+      .axis(number_axis("n", "columns of B and C", 1024))
+      .axis(number_axis("k", "columns of A, rows of B", 1024));
+  add_geometry_axes(w, {threads});
   w.axis({.name = "tile",
           .help = "rows x columns of C and depth along k of a staged tile (the original's is 32x32x32)",
           .default_value = Tile128x32::name,

@@ -6,7 +6,7 @@
 namespace isthmus::microbench {
 namespace {
 
-using namespace harness;
+using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
@@ -138,7 +138,6 @@ void run(Case& c) {
   auto x = c.input<float>("x", cols, x_values);
   auto y = c.output<float>("y", rows, {.unit_bytes = unit * sizeof(float), .halo = 0});
   c.chunks(divide_up(rows, unit));
-  c.traffic({.bytes_read = 4.0 * rows * cols + 4.0 * cols, .bytes_written = 4.0 * rows, .flops = 2.0 * rows * cols});
 
   c.verify(
       y, [=](std::size_t i) { return gemv_element(i, cols, a_values, x_values); },
@@ -146,10 +145,12 @@ void run(Case& c) {
 
   const auto measure = [&](auto kernel, std::size_t shared_bytes, unsigned waves) {
     const auto shape = prepare(c, kernel, threads, shared_bytes, divide_up(rows, group_rows), waves);
-    c.measure([&](const Launch& at) {
-      const std::size_t first = at.chunk.first * unit, count = std::min(at.chunk.count * unit, rows - first);
-      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(count, group_rows)), a.device() + first * a.pitch(),
-             a.pitch(), x.device(), y.device() + first, count, cols);
+    c.measure(Control::queued, [=](Run& run) {
+      const std::size_t first = run.chunk().first * unit, count = std::min(run.chunk().count * unit, rows - first);
+      run.launch(
+          kernel, shape_for_chunk(shape, divide_up(count, group_rows)),
+          {.bytes_read = 4.0 * count * cols + 4.0 * cols, .bytes_written = 4.0 * count, .flops = 2.0 * count * cols},
+          a.device() + first * a.pitch(), a.pitch(), x.device(), y.device() + first, count, cols);
     });
   };
   const std::size_t partial_bytes = group_rows * std::size_t{threads} * sizeof(float);
@@ -172,16 +173,16 @@ Workload workload() {
       .source("pipelining-taco2025, section 3.2.1 and Table 2")
       .tags({"micro", "modes"})
       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(extent_axis("rows", "rows of A", 1024))
-      .axis(extent_axis("cols", "columns of A", 1024));
+      .axis(number_axis("rows", "rows of A", 1024))
+      .axis(number_axis("cols", "columns of A", 1024));
   add_geometry_axes(w, {});
   w.axis({.name = "tile",
           .help = "columns of a staged tile of A, four rows high",
-          .default_value = std::int64_t{1024},
+          .default_value = 1024,
           .allowed = Tiles::allowed(),
           .minimum = 1});
   add_matrix_sizes(w, {"rows", "cols"}, 32, 64);
-  add_paper_preset(w, {{"tile", std::int64_t{1024}}});
+  add_paper_preset(w, {{"tile", 1024}});
   return w;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // The kernels of four workloads for others to queue: staging none, 256 threads a block, as many blocks as there is
-// work. Matrices are row-major, of floats, with rows that begin `pitch` elements apart (harness::row_pitch). And what
+// work. Matrices are row-major, of floats, with rows that begin `pitch` elements apart (workload::row_pitch). And what
 // one element of the result should be: inputs are functions of an element's number, counted without padding.
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "device/kernel.hpp"
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench {
 

@@ -3,11 +3,12 @@
 #include "microbench/kernels/choices.hpp"
 #include "microbench/kernels/plain.hpp"
 #include "microbench/kernels/shared_reuse.hpp"
+#include "microbench/kernels/vectors.hpp"
 
 namespace isthmus::microbench {
 namespace {
 
-using namespace harness;
+using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
@@ -113,8 +114,6 @@ __global__ void saxpy_staged(const float* x, float* y, std::size_t n, unsigned t
 void run(Case& c) {
   const std::size_t n = c.extent("n");
   const auto iterations = static_cast<unsigned>(c.integer("iterations"));
-  const auto threads = static_cast<unsigned>(c.integer("threads"));
-  const bool reuse_shared = c.choice("reuse") == "shared";
   const Staging staging = available_staging(c);
 
   const auto x_values = uniform(c.seed(), 0, -1, 1);
@@ -122,35 +121,19 @@ void run(Case& c) {
   const memory::Split split{.unit_bytes = unit * sizeof(float), .halo = 0};
   auto x = c.input<float>("x", n, x_values, split);
   auto y = c.inout<float>("y", n, y_values, split);
-  c.chunks(divide_up(n, unit));
-  c.traffic({.bytes_read = 8.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
-
   c.verify(y, [=](std::size_t i) { return double{y_values(i)} + iterations * double{a} * x_values(i); },
            {.absolute = saxpy_tolerance(iterations), .relative = 0});
 
-  const auto elements = [&](const Launch& at) { return std::min(at.chunk.count * unit, n - at.chunk.first * unit); };
+  VectorKernels kernels(c, unit, {.bytes_read = 8.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations}, x,
+                        y);
   if (staging == Staging::none) {
-    if (reuse_shared) c.fallback("none keeps elements in registers: there is no tile that they could live in");
-    const std::uint64_t piece = std::uint64_t{threads} * vectors_per_thread * 4;
-    const auto kernel = ISTHMUS_KERNEL(saxpy_none);
-    const auto shape = prepare(c, kernel, threads, 0, divide_up(n, piece), 0);
-    c.measure([&](const Launch& at) {
-      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), piece)),
-             x.device() + at.chunk.first * unit, y.device() + at.chunk.first * unit, elements(at), iterations);
-    });
+    refuse_reuse_without_tiles(c);
+    kernels.measure(ISTHMUS_KERNEL(saxpy_none), 0, c.extent("threads") * vectors_per_thread * 4, 0);
   } else {
-    with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
-      Choices<false, true>::with(reuse_shared, [&](auto shared) {
-        const std::size_t tile = tile_elements(c, 2 * depth(), Tiles::allowed());
-        const auto kernel = device::Kernel{"saxpy_staged", saxpy_staged<how(), depth(), shared()>};
-        const auto shape =
-            prepare(c, kernel, threads, shared_bytes_for(c, 2 * depth() * tile * sizeof(float)), divide_up(n, tile), 1);
-        c.measure([&](const Launch& at) {
-          launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)),
-                 x.device() + at.chunk.first * unit, y.device() + at.chunk.first * unit, elements(at), tile,
-                 iterations);
-        });
-      });
+    kernels.staged(staging, [&](auto how, auto depth, auto shared) {
+      const auto tile = static_cast<unsigned>(tile_elements(c, 2 * depth(), Tiles::allowed()));
+      kernels.measure(device::Kernel{"saxpy_staged", saxpy_staged<how(), depth(), shared()>},
+                      shared_bytes_for(c, 2 * depth() * tile * sizeof(float)), tile, 1, tile);
     });
   }
 }
@@ -162,11 +145,11 @@ Workload workload() {
       .source("pipelining-taco2025, section 3.2.1 and Table 2")
       .tags({"micro", "modes"})
       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(extent_axis("n", "elements of each vector", 2097152));
+      .axis(number_axis("n", "elements of each vector", 2097152));
   add_geometry_axes(w, {});
   add_vector_axes(w, Tiles::allowed());
   add_vector_sizes(w, 4);
-  add_paper_preset(w, {{"iterations", std::int64_t{100}}, {"reuse", "shared"}, {"tile", std::int64_t{2048}}});
+  add_paper_preset(w, {{"iterations", 100}, {"reuse", "shared"}, {"tile", 2048}});
   return w;
 }
 

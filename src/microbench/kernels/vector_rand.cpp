@@ -4,11 +4,12 @@
 
 #include "microbench/kernels/choices.hpp"
 #include "microbench/kernels/shared_reuse.hpp"
+#include "microbench/kernels/vectors.hpp"
 
 namespace isthmus::microbench {
 namespace {
 
-using namespace harness;
+using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
@@ -205,9 +206,7 @@ __global__ void vector_rand_vector_staged(float* v, std::size_t n, unsigned tile
 void run(Case& c) {
   const std::size_t n = c.extent("n");
   const auto iterations = static_cast<unsigned>(c.integer("iterations"));
-  const auto threads = static_cast<unsigned>(c.integer("threads"));
   const auto tile = static_cast<unsigned>(c.integer("tile"));
-  const bool reuse_shared = c.choice("reuse") == "shared";
   const bool whole_vector = c.choice("scope") == "vector";
   Staging staging = available_staging(c);
   if (whole_vector && staging == Staging::bulk) {
@@ -219,8 +218,6 @@ void run(Case& c) {
   // A chunk of the whole vector cannot be worked on while the others travel.
   auto v = c.inout<float>(
       "v", n, values, whole_vector ? memory::Split{} : memory::Split{.unit_bytes = unit * sizeof(float), .halo = 0});
-  if (!whole_vector) c.chunks(divide_up(n, unit));
-  c.traffic({.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
 
   const double power = std::pow(double{alpha}, iterations);
   const double sum = (1 - power) / (1 - double{alpha});
@@ -237,39 +234,26 @@ void run(Case& c) {
       {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * largest_beta, largest_beta / (1 - double{alpha}))),
        .relative = 0});
 
-  const auto elements = [&](const Launch& at) {
-    return whole_vector ? n : std::min(at.chunk.count * unit, n - at.chunk.first * unit);
-  };
-  const auto begin = [&](const Launch& at) { return whole_vector ? v.device() : v.device() + at.chunk.first * unit; };
-  const auto measure_tiles = [&](auto kernel, std::size_t shared_bytes, unsigned waves) {
-    const auto shape = prepare(c, kernel, threads, shared_bytes, divide_up(n, tile), waves);
-    c.measure([&](const Launch& at) {
-      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at), tile,
-             iterations);
-    });
-  };
+  VectorKernels kernels(c, whole_vector ? 0 : unit,
+                        {.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations}, v);
   if (staging == Staging::none) {
-    if (reuse_shared) c.fallback("none keeps elements in registers: there is no tile that they could live in");
+    refuse_reuse_without_tiles(c);
     if (whole_vector) {
-      const auto kernel = ISTHMUS_KERNEL(vector_rand_vector_none);
-      const auto shape = prepare(c, kernel, threads, 0, divide_up(n, std::uint64_t{threads} * visits_per_thread), 0);
-      c.measure([&](const Launch& at) { launch(at.stream, kernel, shape, v.device(), n, iterations); });
+      kernels.measure(ISTHMUS_KERNEL(vector_rand_vector_none), 0, c.extent("threads") * visits_per_thread, 0);
     } else {
-      measure_tiles(ISTHMUS_KERNEL(vector_rand_tile_none), 0, 0);
+      kernels.measure(ISTHMUS_KERNEL(vector_rand_tile_none), 0, tile, 0, tile);
     }
   } else {
-    with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
-      Choices<false, true>::with(reuse_shared, [&](auto shared) {
-        const std::size_t shared_bytes = shared_bytes_for(c, depth() * std::size_t{tile} * sizeof(float));
-        if (!whole_vector) {
-          measure_tiles(device::Kernel{"vector_rand_tile_staged", vector_rand_tile_staged<how(), depth(), shared()>},
-                        shared_bytes, 1);
-        } else if constexpr (how() != TileStaging::bulk) {
-          measure_tiles(
-              device::Kernel{"vector_rand_vector_staged", vector_rand_vector_staged<how(), depth(), shared()>},
-              shared_bytes, 1);
-        }
-      });
+    const auto measure = [&](auto kernel, std::size_t buffers) {
+      kernels.measure(kernel, shared_bytes_for(c, buffers * tile * sizeof(float)), tile, 1, tile);
+    };
+    kernels.staged(staging, [&](auto how, auto depth, auto shared) {
+      if (!whole_vector) {
+        measure(device::Kernel{"vector_rand_tile_staged", vector_rand_tile_staged<how(), depth(), shared()>}, depth());
+      } else if constexpr (how() != TileStaging::bulk) {
+        measure(device::Kernel{"vector_rand_vector_staged", vector_rand_vector_staged<how(), depth(), shared()>},
+                depth());
+      }
     });
   }
 }
@@ -281,7 +265,7 @@ Workload workload() {
       .source("pipelining-taco2025, section 3.2.1 and Table 2")
       .tags({"micro", "modes"})
       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(extent_axis("n", "elements", 2097152));
+      .axis(number_axis("n", "elements", 2097152));
   add_geometry_axes(w, {});
   add_vector_axes(w, Tiles::allowed());
   w.axis({.name = "scope",
@@ -290,7 +274,7 @@ Workload workload() {
           .allowed = {"tile", "vector"},
           .minimum = 0});
   add_vector_sizes(w, 8);
-  add_paper_preset(w, {{"iterations", std::int64_t{100}}, {"reuse", "shared"}, {"tile", std::int64_t{4096}}});
+  add_paper_preset(w, {{"iterations", 100}, {"reuse", "shared"}, {"tile", 4096}});
   return w;
 }
 

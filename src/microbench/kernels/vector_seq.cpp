@@ -4,11 +4,12 @@
 
 #include "microbench/kernels/choices.hpp"
 #include "microbench/kernels/shared_reuse.hpp"
+#include "microbench/kernels/vectors.hpp"
 
 namespace isthmus::microbench {
 namespace {
 
-using namespace harness;
+using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
@@ -106,14 +107,10 @@ __global__ void vector_seq_staged(float* v, std::size_t n, unsigned tile_element
 void run(Case& c) {
   const std::size_t n = c.extent("n");
   const auto iterations = static_cast<unsigned>(c.integer("iterations"));
-  const auto threads = static_cast<unsigned>(c.integer("threads"));
-  const bool reuse_shared = c.choice("reuse") == "shared";
   const Staging staging = available_staging(c);
 
   const auto values = uniform(c.seed(), 0, -1, 1);
   auto v = c.inout<float>("v", n, values, {.unit_bytes = unit * sizeof(float), .halo = 0});
-  c.chunks(divide_up(n, unit));
-  c.traffic({.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations});
 
   // Closed form of the recurrence. Each step rounds once or twice, by at most 2^-23 of the largest value so far.
   const double power = std::pow(double{alpha}, iterations);
@@ -122,29 +119,15 @@ void run(Case& c) {
            {.absolute = iterations * 0x1p-23 * (1 + std::min(iterations * double{beta}, beta / (1 - double{alpha}))),
             .relative = 0});
 
-  const auto begin = [&](const Launch& at) { return v.device() + at.chunk.first * unit; };
-  const auto elements = [&](const Launch& at) { return std::min(at.chunk.count * unit, n - at.chunk.first * unit); };
+  VectorKernels kernels(c, unit, {.bytes_read = 4.0 * n, .bytes_written = 4.0 * n, .flops = 2.0 * n * iterations}, v);
   if (staging == Staging::none) {
-    if (reuse_shared) c.fallback("none keeps elements in registers: there is no tile that they could live in");
-    const std::uint64_t piece = std::uint64_t{threads} * vectors_per_thread * 4;
-    const auto kernel = ISTHMUS_KERNEL(vector_seq_none);
-    const auto shape = prepare(c, kernel, threads, 0, divide_up(n, piece), 0);
-    c.measure([&](const Launch& at) {
-      launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), piece)), begin(at), elements(at),
-             iterations);
-    });
+    refuse_reuse_without_tiles(c);
+    kernels.measure(ISTHMUS_KERNEL(vector_seq_none), 0, c.extent("threads") * vectors_per_thread * 4, 0);
   } else {
-    with_pipeline(staging, c.integer("depth"), [&](auto how, auto depth) {
-      Choices<false, true>::with(reuse_shared, [&](auto shared) {
-        const std::size_t tile = tile_elements(c, depth(), Tiles::allowed());
-        const auto kernel = device::Kernel{"vector_seq_staged", vector_seq_staged<how(), depth(), shared()>};
-        const auto shape =
-            prepare(c, kernel, threads, shared_bytes_for(c, depth() * tile * sizeof(float)), divide_up(n, tile), 1);
-        c.measure([&](const Launch& at) {
-          launch(at.stream, kernel, shape_for_chunk(shape, divide_up(elements(at), tile)), begin(at), elements(at),
-                 tile, iterations);
-        });
-      });
+    kernels.staged(staging, [&](auto how, auto depth, auto shared) {
+      const auto tile = static_cast<unsigned>(tile_elements(c, depth(), Tiles::allowed()));
+      kernels.measure(device::Kernel{"vector_seq_staged", vector_seq_staged<how(), depth(), shared()>},
+                      shared_bytes_for(c, depth() * tile * sizeof(float)), tile, 1, tile);
     });
   }
 }
@@ -156,12 +139,12 @@ Workload workload() {
       .source("pipelining-taco2025, section 3.2.1 and Table 2")
       .tags({"micro", "modes"})
       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(extent_axis("n", "elements", 2097152));
+      .axis(number_axis("n", "elements", 2097152));
   add_geometry_axes(w, {});
   add_vector_axes(w, Tiles::allowed());
   add_vector_sizes(w, 8);
-  add_paper_preset(w, {{"iterations", std::int64_t{100}}, {"reuse", "shared"}, {"tile", std::int64_t{4096}}});
-  const AxisSettings original = {{"iterations", std::int64_t{100}}, {"reuse", "shared"}, {"depth", std::int64_t{2}}};
+  add_paper_preset(w, {{"iterations", 100}, {"reuse", "shared"}, {"tile", 4096}});
+  const AxisSettings original = {{"iterations", 100}, {"reuse", "shared"}, {"depth", 2}};
   const auto with = [&](AxisSettings more) {
     more.insert(more.end(), original.begin(), original.end());
     return more;
@@ -169,24 +152,24 @@ Workload workload() {
   const std::vector<std::string> six = {"baseline", "async", "uvm", "uvm_async", "pm", "pm_async"};
   w.preset({.name = "paper-fig10",
             .help = "Figure 10: 16 to 4096 blocks of 256 threads",
-            .settings = with({{"threads", std::int64_t{256}}, {"tile", std::int64_t{4096}}}),
+            .settings = with({{"threads", 256}, {"tile", 4096}}),
             .sizes = {"super"},
             .sweep_axis = "blocks",
-            .sweep = numbers({16, 32, 64, 128, 256, 512, 1024, 2048, 4096}),
+            .sweep = {16, 32, 64, 128, 256, 512, 1024, 2048, 4096},
             .modes = six});
   w.preset({.name = "paper-fig11",
             .help = "Figure 11: 32 to 1024 threads in each of 256 blocks",
-            .settings = with({{"blocks", std::int64_t{256}}, {"tile", std::int64_t{4096}}}),
+            .settings = with({{"blocks", 256}, {"tile", 4096}}),
             .sizes = {"super"},
             .sweep_axis = "threads",
-            .sweep = numbers({32, 64, 128, 256, 512, 1024}),
+            .sweep = {32, 64, 128, 256, 512, 1024},
             .modes = six});
   w.preset({.name = "paper-fig13",
             .help = "Figure 13: 2 to 128 KiB of shared memory in each of 4096 blocks of 256 threads",
-            .settings = with({{"threads", std::int64_t{256}}, {"blocks", std::int64_t{4096}}}),
+            .settings = with({{"threads", 256}, {"blocks", 4096}}),
             .sizes = {"super"},
             .sweep_axis = "shared_bytes",
-            .sweep = numbers({2048, 4096, 8192, 16384, 32768, 65536, 131072}),
+            .sweep = {2048, 4096, 8192, 16384, 32768, 65536, 131072},
             .modes = six});
   return w;
 }

@@ -5,8 +5,6 @@
 #include <climits>
 #include <vector>
 
-#include "harness/host_facts.hpp"
-#include "harness/lanes.hpp"
 #include "memory/host_cache.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
@@ -17,12 +15,13 @@
 #include "microbench/latency/routes.hpp"
 #include "microbench/need.hpp"
 #include "microbench/peer_access.hpp"
+#include "workload/lanes.hpp"
 
 namespace isthmus::microbench::latency {
 
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 /// Lines of NVIDIA's and AMD's second-level caches.
 constexpr std::size_t kGpuLine = 128;
@@ -126,7 +125,7 @@ Reading reading_of(const Case& c, const Route& route) {
 }
 
 void chase_on_cpu(Case& c, const Route& route) {
-  const Shape shape(c, host_line_bytes());
+  const Shape shape(c, memory::host_line_bytes());
   if (!route.native()) {
     if (route.from.way == Way::device) need_gpu(route.from.index);
     need_way(route.from.way, Reader::cpu, c.device());
@@ -186,6 +185,13 @@ void chase_on_cpu(Case& c, const Route& route) {
 }
 
 // --- on a GPU ----------------------------------------------------------------------------------------
+
+/// Unified memory: pages that went to the GPU are no longer in the host's page table.
+void observe_pages_on_host(Case& c, const void* data, std::size_t bytes) {
+  if (const auto pages = memory::present_pages(data, bytes))
+    c.observe({.name = "pages_on_host", .unit = "1"},
+              static_cast<double>(pages->present) / static_cast<double>(pages->all));
+}
 
 void chase_on_gpu(Case& c, const Route& route) {
   const int reader = route.to.gpu;
@@ -263,12 +269,7 @@ void chase_on_gpu(Case& c, const Route& route) {
       c.spoil("timer_backwards", "a longer chase took less time than a shorter one");
     return (taken > filling ? taken - filling : taken) / static_cast<double>(shape.hops);
   });
-  // Unified memory: pages that went to the GPU are no longer in the host's page table.
-  if (moves && !info.integrated && !c.emulated()) {
-    if (const auto pages = memory::present_pages(block.data(), shape.bytes))
-      c.observe({.name = "pages_on_host", .unit = "1"},
-                static_cast<double>(pages->present) / static_cast<double>(pages->all));
-  }
+  if (moves && !info.integrated && !c.emulated()) observe_pages_on_host(c, block.data(), shape.bytes);
 }
 
 // --- registration ------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ double seconds_of(const Route& route, const CaseSpec& spec) {
 Preset paper_preset() {
   return {.name = "paper-fig2",
           .help = "Figure 2: places 256 bytes apart, 1 KiB to 4 GiB by powers of two",
-          .settings = {{"stride", std::int64_t{256}}},
+          .settings = {{"stride", 256}},
           .sizes = {},
           .sweep_axis = "bytes",
           .sweep = powers(kKi, 4 * kGi),
@@ -319,7 +320,7 @@ Workload workload(const Route& route, const Machine& machine) {
   Axis bytes = bytes_axis("bytes", "memory that the chain goes through", 64 * kMi, 16);
   bytes.usual = {16 * kKi, 256 * kKi, 4 * kMi, 64 * kMi, kGi};
   bytes.sweep = powers(kKi, 4 * kGi);
-  const auto line = static_cast<std::int64_t>(on_cpu ? host_line_bytes() : kGpuLine);
+  const auto line = static_cast<std::int64_t>(on_cpu ? memory::host_line_bytes() : kGpuLine);
   Axis stride =
       bytes_axis("stride", "bytes from one place of the chain to the next in memory; a page each with 4 KiB", line, 8);
   stride.listed = {line, 4 * kKi};
@@ -344,7 +345,7 @@ Workload workload(const Route& route, const Machine& machine) {
   } else if (on_cpu && !route.from.on_node) {
     w.axis(number_axis("node", "NUMA node of the thread that reads; -1: the GPU's own", -1, -1));
   }
-  w.size("tiny", {{"bytes", 64 * kKi}, {"hops", std::int64_t{10'000}}})
+  w.size("tiny", {{"bytes", 64 * kKi}, {"hops", 10'000}})
       .size("small", {{"bytes", 64 * kMi}, {"hops", hops}})
       .preset(paper_preset());
   return w;

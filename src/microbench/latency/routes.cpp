@@ -41,7 +41,7 @@ std::vector<int> Route::gpus() const {
   return list;
 }
 
-std::vector<Route> routes(const harness::Machine& machine) {
+std::vector<Route> routes(const workload::Machine& machine) {
   std::vector<Route> list;
   for (const auto way : all_ways()) {
     if (on_device(way)) continue;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/workload.hpp"
 #include "microbench/way.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::latency {
 
@@ -37,7 +37,7 @@ struct Route {
 };
 
 /// Everything that can be named on a machine.
-std::vector<Route> routes(const harness::Machine& machine);
+std::vector<Route> routes(const workload::Machine& machine);
 
 /// The processor that reads where nobody says which: the first of those that `node` has, and where it has none (a node
 /// of memory only) the first of all. -1 where there is none at all.

@@ -1,34 +1,38 @@
 // The vendor's sgemm and sgemv on the shapes of microbench/gemm and microbench/gemv: fp32 without TF32.
 
 #include <cmath>
-#include <memory>
+#include <functional>
 
-#include "harness/workload.hpp"
+#include "memory/parallel.hpp"
+#include "microbench/kernels/plain.hpp"
+#include "workload/lanes.hpp"
+#include "workload/library.hpp"
+#include "workload/workload.hpp"
+#include "workload/worst.hpp"
 
 namespace isthmus::microbench {
 namespace {
 
-using namespace harness;
-
-std::unique_ptr<device::Blas> load_blas() {
-  try {
-    return std::make_unique<device::Blas>();
-  } catch (const device::Error& error) {
-    if (error.kind() == device::ErrorKind::unsupported) throw Skip(error.what());
-    throw;
-  }
-}
+using namespace workload;
 
 /// A pitched matrix of uniform values on the device (vectors have one row).
 class Matrix {
  public:
+  static std::size_t pitch_of(std::size_t rows, std::size_t columns) {
+    return rows == 1 ? columns : row_pitch<float>(columns);
+  }
+  static std::size_t bytes(std::size_t rows, std::size_t columns) {
+    return memory::byte_count(rows, memory::byte_count(pitch_of(rows, columns), sizeof(float)));
+  }
   Matrix(Case& c, std::size_t rows, std::size_t columns, const Uniform* values)
-      : rows_(rows), pitch_(rows == 1 ? columns : row_pitch<float>(columns)) {
+      : rows_(rows), pitch_(pitch_of(rows, columns)) {
     host_.resize(rows * pitch_, std::nanf(""));
     if (values != nullptr) {
-      for (std::size_t r = 0; r < rows; ++r) {
-        for (std::size_t col = 0; col < columns; ++col) host_[r * pitch_ + col] = (*values)(r * columns + col);
-      }
+      memory::parallel_for(rows, 1, [&](std::size_t first, std::size_t last) {
+        for (std::size_t r = first; r < last; ++r) {
+          for (std::size_t col = 0; col < columns; ++col) host_[r * pitch_ + col] = (*values)(r * columns + col);
+        }
+      });
     }
     device_ = static_cast<float*>(device::malloc_device(bytes()));
     device::copy_async(device_, host_.data(), bytes(), c.stream());
@@ -54,101 +58,91 @@ class Matrix {
   float* device_ = nullptr;
 };
 
-template <class Call>
-double time_call(Case& c, Call call) {
-  device::Stream& stream = c.stream();
-  device::Event begin, end;
-  begin.record(stream);
-  call(stream);
-  end.record(stream);
-  stream.synchronize();
-  return device::elapsed(begin, end);
+/// Samples a call as one movement: behind a latch, and in batches where one is short.
+void sample(Case& c, Metric metric, double amount, const std::function<void(device::Stream&)>& call) {
+  Lane lane;
+  lane.device = c.device().index;
+  lane.queue = call;
+  Lanes lanes(c, {lane});
+  const int batch = c.batch_for("event", c.largest_batch(), [&](int times) { return times * lanes.run(times).all; });
+  metric.better = Better::higher;
+  metric.timer = lanes.timer();
+  c.sample(std::move(metric), [&] { return amount / read(c, lanes, batch).all; });
 }
 
-Metric metric(std::string name, std::string unit, Better better, double bytes) {
-  return {.name = std::move(name),
-          .unit = std::move(unit),
-          .better = better,
-          .timer = "event",
-          .direction = {},
-          .bytes_needed = bytes,
-          .bytes_moved = 0,
-          .limit = {},
-          .limit_source = {}};
+/// Of sampled elements: `expected(row, column)`.
+void verify_sampled(Case& c, Matrix& out, std::size_t rows, std::size_t columns, double tolerance,
+                    const std::function<double(std::size_t, std::size_t)>& expected) {
+  constexpr std::size_t samples = 64;
+  c.verify(
+      "sampled double dot products",
+      [&c, &out, rows, columns, expected] {
+        out.fetch();
+        double all = 0;
+        for (std::size_t s = 0; s < samples; ++s) {
+          const std::size_t row = hash(c.seed(), 103, s) % rows, column = hash(c.seed(), 104, s) % columns;
+          all = worst(all, std::abs(expected(row, column) - out.at(row, column)));
+        }
+        return all;
+      },
+      tolerance);
 }
-
-constexpr std::size_t samples = 64;
 
 void sgemm(Case& c) {
   const std::size_t m = c.extent("m"), n = c.extent("n"), k = c.extent("k");
-  const auto blas = load_blas();
+  const auto blas = load_library<device::Blas>();
   const auto a_values = uniform(c.seed(), 0, -1, 1), b_values = uniform(c.seed(), 1, -1, 1);
+  const std::size_t bytes = Matrix::bytes(m, k) + Matrix::bytes(k, n) + Matrix::bytes(m, n);
+  c.needs(bytes, bytes);
   const Matrix a(c, m, k, &a_values), b(c, k, n, &b_values);
   Matrix out(c, m, n, nullptr);
+  verify_sampled(c, out, m, n, gemm_tolerance(k), [=](std::size_t row, std::size_t column) {
+    return gemm_element(row, column, n, k, a_values, b_values);
+  });
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  c.verify(
-      "sampled double dot products",
-      [&] {
-        out.fetch();
-        double worst = 0;
-        for (std::size_t s = 0; s < samples; ++s) {
-          const std::size_t row = hash(c.seed(), 103, s) % m, column = hash(c.seed(), 104, s) % n;
-          double sum = 0;
-          for (std::size_t l = 0; l < k; ++l) sum += double{a_values(row * k + l)} * b_values(l * n + column);
-          const double error = std::abs(sum - out.at(row, column));
-          worst = error <= worst ? worst : error;  // keeps a NaN
-        }
-        return worst;
-      },
-      static_cast<double>(k) * 0x1p-24 * (2 + 10 * std::sqrt(static_cast<double>(k)) / 3));
-  const auto call = [&](device::Stream& stream) {
-    blas->sgemm(stream, static_cast<std::int64_t>(m), static_cast<std::int64_t>(n), static_cast<std::int64_t>(k),
-                a.device(), a.pitch(), b.device(), b.pitch(), out.device(), out.pitch());
-  };
-  c.sample(metric("kernel_flop_rate", "FLOP/s", Better::higher, 4.0 * static_cast<double>(m * k + k * n + m * n)),
-           [&] { return flops / time_call(c, call); });
+  const auto length = [](std::size_t extent) { return static_cast<std::int64_t>(extent); };
+  sample(c,
+         {.name = "kernel_flop_rate",
+          .unit = "FLOP/s",
+          .bytes_needed = 4.0 * static_cast<double>(m * k + k * n + m * n),
+          .limit = c.device().fp32_rate,
+          .limit_source = "peak fp32 rate",
+          .limit_reason = "the device does not tell its fp32 rate"},
+         flops, [&](device::Stream& stream) {
+           blas->sgemm(stream, length(m), length(n), length(k), a.device(), a.pitch(), b.device(), b.pitch(),
+                       out.device(), out.pitch());
+         });
 }
 
 void sgemv(Case& c) {
   const std::size_t rows = c.extent("rows"), cols = c.extent("cols");
-  const auto blas = load_blas();
+  const auto blas = load_library<device::Blas>();
   const auto a_values = uniform(c.seed(), 0, -1, 1), x_values = uniform(c.seed(), 1, -1, 1);
+  const std::size_t held = Matrix::bytes(rows, cols) + Matrix::bytes(1, cols) + Matrix::bytes(1, rows);
+  c.needs(held, held);
   const Matrix a(c, rows, cols, &a_values), x(c, 1, cols, &x_values);
   Matrix y(c, 1, rows, nullptr);
+  verify_sampled(c, y, 1, rows, gemm_tolerance(cols),
+                 [=](std::size_t, std::size_t row) { return gemv_element(row, cols, a_values, x_values); });
   const double bytes = 4.0 * static_cast<double>(rows * cols + rows + cols);
-  c.verify(
-      "sampled double dot products",
-      [&] {
-        y.fetch();
-        double worst = 0;
-        for (std::size_t s = 0; s < samples; ++s) {
-          const std::size_t row = hash(c.seed(), 103, s) % rows;
-          double sum = 0;
-          for (std::size_t j = 0; j < cols; ++j) sum += double{a_values(row * cols + j)} * x_values(j);
-          const double error = std::abs(sum - y.at(0, row));
-          worst = error <= worst ? worst : error;
-        }
-        return worst;
-      },
-      static_cast<double>(cols) * 0x1p-24 * (2 + 10 * std::sqrt(static_cast<double>(cols)) / 3));
-  const auto call = [&](device::Stream& stream) {
-    blas->sgemv(stream, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(cols), a.device(), a.pitch(),
-                x.device(), y.device());
-  };
-  c.sample(metric("kernel_rate", "B/s", Better::higher, bytes), [&] { return bytes / time_call(c, call); });
+  sample(c,
+         {.name = "kernel_rate",
+          .unit = "B/s",
+          .bytes_needed = bytes,
+          .limit = c.device().memory_bandwidth,
+          .limit_source = "peak device memory bandwidth",
+          .limit_reason = "the device does not tell its memory bandwidth"},
+         bytes, [&](device::Stream& stream) {
+           blas->sgemv(stream, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(cols), a.device(), a.pitch(),
+                       x.device(), y.device());
+         });
 }
 
 Workload blas_workload(const char* name, void (*function)(Case&), const char* summary, const char* metric_name,
                        const std::vector<std::string>& extents, std::int64_t super) {
   Workload w(name, function);
-  w.version(1).summary(summary).source("isthmus").tags({"reference"}).stagings({}).metrics({metric_name});
-  for (const std::string& extent : extents) {
-    w.axis({.name = extent,
-            .help = "as in the workload of the same name",
-            .default_value = std::int64_t{1024},
-            .allowed = {},
-            .minimum = 1});
-  }
+  w.version(2).summary(summary).source("isthmus").tags({"reference"}).stagings({}).metrics({metric_name});
+  for (const std::string& extent : extents) w.axis(number_axis(extent, "as in the workload of the same name", 1024));
   const auto square = [&](std::int64_t value) {
     AxisSettings settings;
     for (const std::string& extent : extents) settings.emplace_back(extent, value);

@@ -9,7 +9,7 @@
 
 namespace isthmus::microbench::stream {
 
-using namespace harness;
+using namespace workload;
 
 namespace {
 

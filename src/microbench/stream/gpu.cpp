@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "harness/lanes.hpp"
 #include "memory/processors.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/need.hpp"
@@ -11,10 +10,11 @@
 #include "microbench/stream/device_kernels.hpp"
 #include "microbench/stream/family.hpp"
 #include "microbench/way.hpp"
+#include "workload/lanes.hpp"
 
 namespace isthmus::microbench::stream {
 
-using namespace harness;
+using namespace workload;
 
 namespace {
 
@@ -222,7 +222,7 @@ Workload workload(Operation operation, int gpu, bool by_cpu, const Machine& mach
     add_cpu_axes(w, operation, machine, false);
   } else {
     Axis node = number_axis("node", "NUMA node of host memory; -1: the GPU's own", -1, -1);
-    for (const int each : machine.memory_nodes) node.listed.emplace_back(std::int64_t{each});
+    for (const int each : machine.memory_nodes) node.listed.emplace_back(each);
     w.axis(std::move(node))
         .axis(number_axis("grid", "blocks of the kernel; 0: as many as suit the GPU", 0, 0))
         .axis(number_axis("block", "threads of a block", 1024));

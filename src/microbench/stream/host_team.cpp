@@ -44,9 +44,9 @@ double HostTeam::run(Operation operation, Stores stores, const Arrays& arrays, i
     auto& own = own_[thread];
     double sum = 0;
     crew_.meet();
-    own.begin = harness::now();
+    own.begin = workload::now();
     for (int i = 0; i < times; ++i) sum = run_on_host(operation, stores, arrays, part.first, part.last);
-    own.end = harness::now();
+    own.end = workload::now();
     own.sum = sum;
   });
   const auto begins = [](const Own& a, const Own& b) { return a.begin < b.begin; };

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::stream {
 
@@ -46,7 +46,7 @@ inline constexpr double kScalar = 3;
 /// Element i of input array 0 or 1: a whole number below 2^16, so that every result and every sum is exact in a double.
 /// Called by kernels and by the host.
 constexpr double input(std::uint64_t seed, std::uint64_t array, std::size_t i) {
-  return static_cast<double>(harness::hash(seed, array, i) >> 48);
+  return static_cast<double>(workload::hash(seed, array, i) >> 48);
 }
 
 /// What must come out at element i.

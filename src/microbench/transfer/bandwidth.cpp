@@ -18,7 +18,7 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 /// The movements that a path stands for, `gpus` being all GPUs there are.
 std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
@@ -307,9 +307,7 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
   if (uses.cache) w.axis(choice_axis("cache", "host memory before each sample", {"flushed", "warm"}));
   if (uses.pages) w.axis(choice_axis("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
   if (uses.at_once) w.axis(number_axis("at_once", "the same transfer so many times at once, each on a stream", 1));
-  if (uses.width)
-    w.axis(choice_axis("width", "bytes of one access of the copying kernel",
-                       {std::int64_t{16}, std::int64_t{8}, std::int64_t{4}}));
+  if (uses.width) w.axis(choice_axis("width", "bytes of one access of the copying kernel", {16, 8, 4}));
   if (uses.grid) {
     w.axis(number_axis("grid", "blocks of the kernel; 0: as many as suit the GPU", 0, 0));
     w.axis(number_axis("block", "threads of a block", uses.width ? 1024 : 512));
@@ -344,8 +342,8 @@ Preset paper_preset(const Path& path) {
                 .modes = {},
                 .processes = 5,
                 .least_time = 1};
-  if (uses.grid) preset.settings = {{"grid", std::int64_t{256}}, {"block", std::int64_t{256}}};
-  if (uses.width) preset.settings.emplace_back("width", std::int64_t{4});
+  if (uses.grid) preset.settings = {{"grid", 256}, {"block", 256}};
+  if (uses.width) preset.settings.emplace_back("width", 4);
   if (uses.touch) preset.settings.emplace_back("touch", "write");
   return preset;
 }

@@ -15,13 +15,13 @@
 
 namespace isthmus::microbench::transfer {
 
-/// Bytes that are a function of (seed, stream, position): word i of 8 bytes is harness::hash(seed, stream, i), but for
+/// Bytes that are a function of (seed, stream, position): word i of 8 bytes is workload::hash(seed, stream, i), but for
 /// the lowest byte of every `zeroed` words, which is zero, where `zeroed` is not.
 struct Pattern {
   std::uint64_t seed = 0, stream = 0;
   std::size_t zeroed = 0;
   std::uint64_t word(std::size_t i) const {
-    const std::uint64_t word = harness::hash(seed, stream, i);
+    const std::uint64_t word = workload::hash(seed, stream, i);
     return zeroed != 0 && i % zeroed == 0 ? word & ~std::uint64_t{0xff} : word;
   }
   /// Sum of words 0, step, 2·step, … below `words`, as the kernels and threads that touch pages add them up.
@@ -42,7 +42,7 @@ class SharedPages;
 
 class Block {
  public:
-  /// Throws device::Error, and harness::Skip where there is no managed memory. Host memory is touched, on the node
+  /// Throws device::Error, and workload::Skip where there is no managed memory. Host memory is touched, on the node
   /// asked for; managed memory is of the selected device and lies on the host.
   Block(End end, std::size_t bytes, HostOptions options);
   ~Block();  ///< never throws

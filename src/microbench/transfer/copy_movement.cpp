@@ -13,9 +13,9 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-using harness::Lane;
-using harness::Skip;
-using harness::SkipKind;
+using workload::Lane;
+using workload::Skip;
+using workload::SkipKind;
 using Next = device::SpinLatch::Next;
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);

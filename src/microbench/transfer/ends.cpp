@@ -91,7 +91,7 @@ std::string Path::summary() const {
   return between + ": " + std::string(facts(initiator).words);
 }
 
-std::vector<int> Path::gpus(const harness::Machine& machine) const {
+std::vector<int> Path::gpus(const workload::Machine& machine) const {
   std::vector<int> indices;
   const auto add = [&](int index) {
     if (std::find(indices.begin(), indices.end(), index) == indices.end()) indices.push_back(index);
@@ -104,7 +104,7 @@ std::vector<int> Path::gpus(const harness::Machine& machine) const {
   return indices;
 }
 
-std::vector<Path> paths(const harness::Machine& machine) {
+std::vector<Path> paths(const workload::Machine& machine) {
   std::vector<Path> list;
   const auto one_way = [&](End from, End to, Initiator initiator) { list.push_back({from, to, initiator, false}); };
   const auto duplex = [&](End from, End to, Initiator initiator) { list.push_back({from, to, initiator, true}); };
@@ -175,7 +175,7 @@ std::vector<Path> paths(const harness::Machine& machine) {
   return list;
 }
 
-std::vector<Path> latency_paths(const harness::Machine& machine) {
+std::vector<Path> latency_paths(const workload::Machine& machine) {
   std::vector<Path> list;
   const auto add = [&](End from, End to, Initiator initiator) { list.push_back({from, to, initiator, false}); };
   for (int g = 0; g < machine.gpus; ++g) {

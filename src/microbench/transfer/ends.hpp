@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::transfer {
 
@@ -68,13 +68,13 @@ struct Path {
   /// "pinned-gpu0/ce-duplex".
   std::string name() const;
   /// Indices of those that take part, the source's first.
-  std::vector<int> gpus(const harness::Machine& machine) const;
+  std::vector<int> gpus(const workload::Machine& machine) const;
   /// In words, for `list`.
   std::string summary() const;
 };
 
 /// Everything that can be named on a machine: bandwidth, and latency apart from it.
-std::vector<Path> paths(const harness::Machine& machine);
-std::vector<Path> latency_paths(const harness::Machine& machine);
+std::vector<Path> paths(const workload::Machine& machine);
+std::vector<Path> latency_paths(const workload::Machine& machine);
 
 }  // namespace isthmus::microbench::transfer

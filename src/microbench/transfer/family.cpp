@@ -6,13 +6,13 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-std::vector<harness::Workload> workloads(const harness::Machine& machine) {
+std::vector<workload::Workload> workloads(const workload::Machine& machine) {
   auto all = bandwidth_workloads(machine);
   for (auto& workload : latency_workloads(machine)) all.push_back(std::move(workload));
   return all;
 }
 
-const harness::Family family("transfer/", workloads);
+const workload::Family family("transfer/", workloads);
 
 }  // namespace
 }  // namespace isthmus::microbench::transfer

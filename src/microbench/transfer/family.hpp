@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::transfer {
 
-std::vector<harness::Workload> bandwidth_workloads(const harness::Machine& machine);
-std::vector<harness::Workload> latency_workloads(const harness::Machine& machine);
+std::vector<workload::Workload> bandwidth_workloads(const workload::Machine& machine);
+std::vector<workload::Workload> latency_workloads(const workload::Machine& machine);
 
 }  // namespace isthmus::microbench::transfer

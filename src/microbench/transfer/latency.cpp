@@ -1,7 +1,6 @@
 // transfer/*: latency apart from bandwidth. A chain of dependent accesses cannot overlap them, so the time of the whole
 // chain over its hops is what one access, or one page fault, takes.
 
-#include "harness/lanes.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"
@@ -12,12 +11,13 @@
 #include "microbench/transfer/kernels.hpp"
 #include "microbench/transfer/need.hpp"
 #include "microbench/transfer/shared_pages.hpp"
+#include "workload/lanes.hpp"
 
 namespace isthmus::microbench::transfer {
 
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
@@ -193,8 +193,8 @@ Workload workload(const Path& path, const Machine& machine) {
           .axis(bytes_axis("line", "bytes from one place of the chain to the next in memory", 128, 8))
           .axis(number_axis("hops", "accesses that follow each other", 100'000, 1))
           .axis(number_axis("sms", "multiprocessors that make them in turn; 0: all", 0, 0))
-          .size("tiny", {{"bytes", 64 * kKi}, {"hops", std::int64_t{10'000}}})
-          .size("small", {{"bytes", 2 * kMi}, {"hops", std::int64_t{100'000}}});
+          .size("tiny", {{"bytes", 64 * kKi}, {"hops", 10'000}})
+          .size("small", {{"bytes", 2 * kMi}, {"hops", 100'000}});
       break;
     }
     case Initiator::fault_latency:
@@ -202,15 +202,15 @@ Workload workload(const Path& path, const Machine& machine) {
           .metrics({"latency"})
           .axis(number_axis("faults", "pages touched one after the other", 64, 2))
           .axis(bytes_axis("apart", "bytes between two such pages", 2 * kMi, 4 * kKi))
-          .size("tiny", {{"faults", std::int64_t{8}}})
-          .size("small", {{"faults", std::int64_t{64}}});
+          .size("tiny", {{"faults", 8}})
+          .size("small", {{"faults", 64}});
       break;
     default:
       w.source("commscope-icpe2019, section 2.2; isthmus")
           .metrics({"latency", "latency_with_submission", "latency_to_host"})
           .axis(bytes_axis("bytes", "bytes of one copy", 4, 1))
-          .size("tiny", {{"bytes", std::int64_t{4}}})
-          .size("small", {{"bytes", std::int64_t{4}}});
+          .size("tiny", {{"bytes", 4}})
+          .size("small", {{"bytes", 4}});
   }
   if (!path.from.on_gpu() || !path.to.on_gpu()) w.axis(node_axis(machine));
   return w;

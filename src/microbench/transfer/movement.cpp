@@ -31,7 +31,7 @@ std::unique_ptr<Movement> make_movement(const End& from, const End& to, Initiato
                                 : make_copy_movement(from, to, initiator, settings, number);
 }
 
-void verify(harness::Case& c, const std::vector<std::unique_ptr<Movement>>& movements) {
+void verify(workload::Case& c, const std::vector<std::unique_ptr<Movement>>& movements) {
   c.verify(
       "every byte arrived",
       [&movements] {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/lanes.hpp"
 #include "microbench/transfer/block.hpp"
 #include "microbench/transfer/kernels.hpp"
+#include "workload/lanes.hpp"
 
 namespace isthmus::microbench::transfer {
 
@@ -37,7 +37,7 @@ class Movement {
 
   /// What a program asks for of them.
   virtual std::size_t needed() const { return moved; }
-  virtual harness::Lane lane() = 0;
+  virtual workload::Lane lane() = 0;
   /// Puts everything where a movement starts. Not timed.
   virtual void reset() {}
   /// Whether a second movement without a reset() moves anything.
@@ -64,12 +64,12 @@ struct Footprint {
 };
 Footprint footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
 
-/// Allocates both ends and fills the source. `number` tells apart movements that run at once. Throws harness::Skip for
+/// Allocates both ends and fills the source. `number` tells apart movements that run at once. Throws workload::Skip for
 /// what means nothing (a size that does not divide), device::Error (unsupported) for what the device cannot do.
 std::unique_ptr<Movement> make_movement(const End& from, const End& to, Initiator initiator, const Settings& settings,
                                         unsigned number);
 
 /// Declares the check of all movements of a case, which must be there for as long as it measures.
-void verify(harness::Case& c, const std::vector<std::unique_ptr<Movement>>& movements);
+void verify(workload::Case& c, const std::vector<std::unique_ptr<Movement>>& movements);
 
 }  // namespace isthmus::microbench::transfer

@@ -9,8 +9,8 @@ void need_ends(const Path& path) {
     if (end.memory == Memory::node) need_node(end.index);
     if (end.memory == Memory::gpu) need_gpu(end.index);
     if (end.memory == Memory::all && device::count() < 2)
-      throw harness::Skip("'all' means several GPUs, and this process sees " + std::to_string(device::count()) +
-                          (device::count() == 1 ? " GPU" : " GPUs"));
+      throw workload::Skip("'all' means several GPUs, and this process sees " + std::to_string(device::count()) +
+                           (device::count() == 1 ? " GPU" : " GPUs"));
   }
 }
 

@@ -5,7 +5,7 @@
 
 namespace isthmus::microbench::transfer {
 
-/// Throws harness::Skip with the reason where a memory that the name speaks of is not there.
+/// Throws workload::Skip with the reason where a memory that the name speaks of is not there.
 void need_ends(const Path& path);
 
 }  // namespace isthmus::microbench::transfer

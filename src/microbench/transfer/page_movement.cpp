@@ -14,7 +14,7 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-using harness::Lane;
+using workload::Lane;
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 

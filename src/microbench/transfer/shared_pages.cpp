@@ -5,8 +5,8 @@
 
 namespace isthmus::microbench::transfer {
 
-using harness::Skip;
-using harness::SkipKind;
+using workload::Skip;
+using workload::SkipKind;
 
 SharedPages::SharedPages(const End& from, const End& to, std::size_t bytes, HostOptions options)
     : bytes_(bytes), options_(options), info_(device::info(device::selected())) {

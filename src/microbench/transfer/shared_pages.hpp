@@ -15,7 +15,7 @@ namespace isthmus::microbench::transfer {
 class SharedPages {
  public:
   /// Managed, or malloc'd where one of the ends says `system`; allocated on the selected device, which moves its pages.
-  /// Throws harness::Skip where that device cannot share it, and for sizes that are no whole pages.
+  /// Throws workload::Skip where that device cannot share it, and for sizes that are no whole pages.
   SharedPages(const End& from, const End& to, std::size_t bytes, HostOptions options);
   ~SharedPages();  ///< never throws
   SharedPages(const SharedPages&) = delete;

@@ -16,7 +16,7 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 struct Way {
   bool in = true;  ///< to the GPU

@@ -4,7 +4,7 @@
 
 namespace isthmus::microbench::transfer {
 
-using namespace harness;
+using namespace workload;
 
 int repetitions(Case& c, double seconds, int most) {
   constexpr double kLongEnough = 2e-3;

@@ -4,15 +4,15 @@
 
 #include <string>
 
-#include "harness/ranks.hpp"
-#include "harness/workload.hpp"
+#include "workload/team.hpp"
+#include "workload/workload.hpp"
 
 namespace isthmus::microbench::transfer {
 
 /// How often to repeat, on every rank, what takes the slowest of them `seconds`: until leaving the barrier, which ranks
 /// do some microseconds apart, is less than a hundredth of a sample. At most `most` times.
-int repetitions(harness::Case& c, double seconds, int most);
+int repetitions(workload::Case& c, double seconds, int most);
 
-harness::Metric rate_metric(std::string name, double bytes, std::string direction);
+workload::Metric rate_metric(std::string name, double bytes, std::string direction);
 
 }  // namespace isthmus::microbench::transfer

@@ -16,7 +16,7 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-using namespace harness;
+using namespace workload;
 
 /// Memory that messages leave or reach, on this rank.
 class Buffer {
@@ -211,7 +211,7 @@ void send(Case& c, const Kind& kind, bool duplex) {
 Workload workload(const Kind& kind, bool duplex) {
   const std::string name(kind.name);
   Axis bytes = bytes_axis("bytes", "bytes of one message", 1 * kMi);
-  bytes.usual = {std::int64_t{8}, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi};
+  bytes.usual = {8, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi};
   bytes.sweep = powers(1, 256 * kMi);
   Workload w("mpi/" + name + "-" + name + "/send" + (duplex ? "-duplex" : ""),
              [kind, duplex](Case& c) { send(c, kind, duplex); });

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace isthmus::harness {
+namespace isthmus::workload {
 
 /// Work for a fresh process of this program, known by its name: a namespace-scope constant, like Registration.
 class FreshProcess {
@@ -26,4 +26,4 @@ class FreshProcess {
 /// Where this is such a process: does its work, and gives the exit code. The program's main() asks this first.
 std::optional<int> run_as_fresh_process();
 
-}  // namespace isthmus::harness
+}  // namespace isthmus::workload

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace isthmus::harness {
+namespace isthmus::memory {
 
 /// "512MiB", "4GiB", "1048576"; nullopt for what is no number of bytes.
 std::optional<std::size_t> parse_bytes(std::string_view text) noexcept;
@@ -27,4 +27,4 @@ std::optional<std::size_t> available_host_memory();
 /// Highest resident size of this process so far.
 std::optional<std::size_t> peak_resident_bytes();
 
-}  // namespace isthmus::harness
+}  // namespace isthmus::memory

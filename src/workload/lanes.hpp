@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "harness/workload.hpp"
+#include "workload/workload.hpp"
 
-namespace isthmus::harness {
+namespace isthmus::workload {
 
 /// One movement.
 struct Lane {
@@ -63,4 +63,4 @@ class Lanes {
 /// One reading, within the body of Case::sample(): `times` movements are its batch, and a latch that gave up spoils it.
 LaneTimes read(Case& c, Lanes& lanes, int times = 1, const std::function<void()>& start = {});
 
-}  // namespace isthmus::harness
+}  // namespace isthmus::workload

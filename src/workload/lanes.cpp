@@ -1,11 +1,11 @@
-#include "harness/lanes.hpp"
+#include "workload/lanes.hpp"
 
 #include <algorithm>
 #include <barrier>
 #include <exception>
 #include <optional>
 #include <thread>
-namespace isthmus::harness {
+namespace isthmus::workload {
 
 /// A lane with what times it; all of it belongs to the lane's device.
 struct Lanes::Track {
@@ -155,4 +155,4 @@ LaneTimes read(Case& c, Lanes& lanes, int times, const std::function<void()>& st
   return taken;
 }
 
-}  // namespace isthmus::harness
+}  // namespace isthmus::workload

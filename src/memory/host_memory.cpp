@@ -1,4 +1,4 @@
-#include "harness/host_memory.hpp"
+#include "memory/host_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <stdexcept>
 
-namespace isthmus::harness {
+namespace isthmus::memory {
 
 namespace {
 
@@ -106,4 +106,4 @@ std::optional<std::size_t> peak_resident_bytes() {
   return proc_bytes("/proc/self/status", "VmHWM");
 }
 
-}  // namespace isthmus::harness
+}  // namespace isthmus::memory

@@ -1,0 +1,20 @@
+#pragma once
+
+// Reading what other threads of the same launch update with atomics.
+
+#include "device/kernel.hpp"
+
+namespace isthmus::device {
+
+/// A value that atomics of other threads may be changing: some value that it had, in no order with other memory. Good
+/// for a look before an atomic that would be in vain.
+template <class T>
+__device__ inline T load_relaxed(const T* address) {
+#if defined(ISTHMUS_BACKEND_CUDA) || defined(ISTHMUS_BACKEND_HIP)
+  return *static_cast<const volatile T*>(address);
+#else
+  return __atomic_load_n(address, __ATOMIC_RELAXED);
+#endif
+}
+
+}  // namespace isthmus::device

@@ -1,0 +1,35 @@
+#include "harness/inputs.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+namespace isthmus::harness {
+
+std::string inputs_name(const CaseSpec& spec, std::uint64_t seed) {
+  const auto& description = spec.workload->description();
+  auto name = fmt::format("{} version={} seed={}", spec.workload->name(), description.version, seed);
+  for (const auto& [axis, value] : spec.axes) {
+    const auto* declared = description.find_axis(axis);
+    if (declared == nullptr || !declared->how) name += fmt::format(" {}={}", axis, to_text(value));
+  }
+  return name;
+}
+
+std::shared_ptr<const void> shared_input(const std::string& inputs, const std::string& name,
+                                         const std::function<std::shared_ptr<const void>()>& make) {
+  static std::string kept_inputs;
+  static std::map<std::string, std::shared_ptr<const void>> kept;
+  if (std::exchange(kept_inputs, inputs) != inputs) kept.clear();
+  auto& entry = kept[name];
+  if (!entry) entry = make();
+  return entry;
+}
+
+KnownResult known_result(const std::string& inputs, const std::string& buffer, const KnownResult& own) {
+  static std::map<std::pair<std::string, std::string>, KnownResult> known;
+  return known.try_emplace({inputs, buffer}, own).first->second;
+}
+
+}  // namespace isthmus::harness

@@ -1,0 +1,279 @@
+#include "harness/measure/measurement.hpp"
+
+#include <algorithm>
+
+#include "harness/interrupt.hpp"
+#include "harness/measure/sampler.hpp"
+
+namespace isthmus::harness {
+
+Measurement::Measurement(Case::State& state, Control control, std::function<void(Run&)> body)
+    : s_(state),
+      latched_(s_.wants_latch()),
+      placement_(*s_.spec.placement),
+      body_(s_, control, std::move(body), latched_),
+      passes_(s_, body_, latched_) {}
+
+bool Measurement::ended() const {
+  return interrupted() || s_.verifier.failed();
+}
+
+bool Measurement::takes_no_samples() const {
+  return s_.emulated && !s_.sampling.samples && s_.warmups() == 0;
+}
+
+void Measurement::run() {
+  device::load_kernels();  // lazy loading could deadlock behind the latch
+  const int most_cycles = std::min(s_.most_samples(), s_.sampling.allocation_cycles);
+  for (int cycle = 1;; ++cycle) {
+    allocate();
+    const Pass cold = cold_pass(cycle == 1);
+    auto& pass = allocations_.back().pass;
+    // One more cycle costs about what this one did; sampling needs the larger part of the budget.
+    if (cycle >= most_cycles || s_.over_budget(0.25) || ended()) {
+      allocation_stop_ = interrupted()                         ? Stop::interrupted
+                         : s_.emulated && !s_.sampling.samples ? Stop::emulated
+                         : cycle >= most_cycles                ? Stop::samples
+                                                               : Stop::budget;
+      pass = sample_phased(cold).value_or(cold);
+      if (!ended()) sample_overlapped();
+      if (!ended()) sample_nothing();
+      s_.result.interrupted |= interrupted();
+      return;  // the buffers stay until the case ends: checks may still come
+    }
+    pass = passes_.phased(Part::samples, 0);
+    verify(false);
+    free();
+  }
+}
+
+// --- allocation cycles -----------------------------------------------------------------------------
+
+namespace {
+
+template <class Step>
+double clocked(Case::State& state, const char* name, Step step) {
+  const Watched piece(state, name, Part::samples);
+  const double begin = now();
+  step();
+  return now() - begin;
+}
+
+}  // namespace
+
+void Measurement::allocate() {
+  auto& set = *s_.set;
+  auto& stream = *s_.stream;
+  Allocation a;
+  const double host = clocked(s_, "host_alloc", [&] { set.allocate_host(); });
+  a.touch = clocked(s_, "host_touch", [&] { set.touch_host(); });
+  {
+    const Watched inputs(s_, "", Part::inputs);
+    for (std::size_t i = 0; i < s_.buffers.size(); ++i) s_.fill(i);
+    passes_.allocated();
+  }
+  const double device = clocked(s_, "device_alloc", [&] {
+    set.allocate_device(stream);
+    stream.synchronize();
+  });
+  // Managed memory is the device runtime's on both sides; what it costs counts as device allocation.
+  if (memory::host_allocation_is_device_allocation(placement_)) {
+    a.device = host + device;
+  } else {
+    a.host = host;
+    if (memory::has_two_copies(placement_)) a.device = device;
+  }
+  a.graph = body_.capture(stream);
+  s_.result.peak_device_bytes = std::max(s_.result.peak_device_bytes, set.device_bytes());
+  allocations_.push_back(a);
+}
+
+void Measurement::free() {
+  auto& a = allocations_.back();
+  a.device_free = clocked(s_, "free", [&] {
+    s_.set->free_device(*s_.stream);
+    s_.stream->synchronize();
+  });
+  a.host_free = clocked(s_, "free", [&] { s_.set->free_host(); });
+  if (memory::host_allocation_is_device_allocation(placement_)) {
+    a.device_free += a.host_free;
+    a.host_free = 0;
+  }
+}
+
+void Measurement::verify(bool fully) {
+  const Watched verifying(s_, "", Part::verifying);
+  fully ? s_.verifier.check_fully(*s_.set) : s_.verifier.check_sample(*s_.set);
+}
+
+Pass Measurement::cold_pass(bool first) {
+  const bool several = body_.waits() || body_.keeper().pieces() > 1;
+  if (first && several && takes_no_samples()) {
+    body_.keeper().watch(Keeper::Watching::timing);  // the only pass
+  } else if (first && body_.waits()) {
+    body_.keeper().watch(Keeper::Watching::counting);
+  }
+  const Pass pass = passes_.phased(Part::warmups, 0);
+  body_.keeper().watch(Keeper::Watching::nothing);
+  if (first) {
+    const auto report = [&](std::string_view name, const std::optional<double>& value, std::string_view timer) {
+      if (!value) return;
+      auto& series = s_.result.add(name, timer);
+      series.samples = {*value};
+      if (pass.spoilt) series.invalid = {0};
+    };
+    report("first_in", pass.in, "event");
+    report("first_kernel", pass.kernel, passes_.kernel_timer());
+    report("first_out", pass.out, passes_.out_timer());
+  }
+  verify(false);
+  return pass;
+}
+
+// --- sampling --------------------------------------------------------------------------------------
+
+void Measurement::look_at_pieces() {
+  const auto pieces = body_.keeper().pieces();
+  if (pieces == 0 || (pieces == 1 && !body_.waits())) return;  // the one piece is the kernel phase
+  if (body_.keeper().work_seconds()) return;
+  body_.keeper().watch(Keeper::Watching::timing);
+  passes_.phased(Part::warmups, 0);
+  body_.keeper().watch(Keeper::Watching::nothing);
+  verify(false);
+}
+
+/// Returns the last good pass.
+std::optional<Pass> Measurement::sample_phased(const Pass& cold) {
+  if (s_.verifier.failed()) return std::nullopt;
+  Pass pass = cold;
+  look_at_pieces();
+  for (int i = 0; i < s_.warmups() && !ended(); ++i) {
+    pass = passes_.phased(Part::warmups, static_cast<std::size_t>(i));
+    verify(false);
+  }
+  if (ended()) return std::nullopt;
+  passes_.choose_batches(pass);
+
+  std::vector<Series> all;
+  const auto declare = [&](std::string_view name, std::string_view timer, int batch) {
+    auto& series = all.emplace_back(Series::of(name, timer));
+    series.warmups = s_.warmups();
+    series.batch = batch;
+  };
+  const auto& batches = passes_.batches();
+  const bool repeats = body_.repeats() > 1;
+  if (passes_.has_in()) declare("in", "event", batches.in);
+  declare("kernel", passes_.kernel_timer(), batches.kernel);
+  if (passes_.has_out()) declare("out", passes_.out_timer(), batches.out);
+  if (repeats) declare("first_repeat", "event", 1);
+  if (repeats) declare("later_repeat", "event", 1);
+
+  std::optional<Pass> good;
+  const auto take = [&](std::size_t index) {
+    pass = takes_no_samples() ? cold : passes_.phased(Part::samples, index);
+    if (!pass.spoilt) good = pass;
+    Taken taken;
+    if (passes_.has_in()) taken.values.push_back(*pass.in);
+    taken.values.push_back(*pass.kernel);
+    if (passes_.has_out()) taken.values.push_back(*pass.out);
+    if (repeats) taken.values.insert(taken.values.end(), {pass.repeats->first, pass.repeats->second});
+    if (pass.spoilt)
+      taken.spoilt.push_back({"latch_timeout", "the latch that holds the stream gave up before all was queued", {}});
+    return taken;
+  };
+  const auto go_on = [&](bool last) {
+    verify(last);
+    return !ended();
+  };
+  sample_all(s_, all, {.most = s_.most_samples(), .budget_share = 0.75, .go_on = go_on}, take);
+  const auto carry = [&](std::string_view name, std::string_view direction, std::size_t needed, std::size_t moved) {
+    for (auto& series : all) {
+      if (series.name != name) continue;
+      series.direction = direction;
+      if (needed > 0) series.bytes_needed = static_cast<double>(needed);
+      if (moved > 0) series.bytes_moved = static_cast<double>(moved);
+    }
+  };
+  carry("in", "h2d", passes_.in_bytes(), passes_.in_moved());
+  carry("out", "d2h", passes_.out_bytes(), passes_.out_moved());
+  for (auto& series : all) s_.result.metrics.push_back(std::move(series));
+  if (s_.set->copies_block() && (passes_.has_in() || passes_.has_out()))
+    s_.result.warn("latch_exempt",
+                   "copies of this placement synchronise with the host or may, so no latch holds the stream and "
+                   "their times include submission");
+  return good ? good : pass;
+}
+
+void Measurement::sample_overlapped() {
+  if (s_.warmups() > 0) {
+    bool spoilt = false;
+    passes_.overlapped(Part::warmups, 0, spoilt);
+    verify(false);
+  }
+  auto& series = s_.result.add("overlapped", passes_.overlapped_timer());
+  series.warmups = std::min(s_.warmups(), 1);
+  const auto take = [&](std::size_t index) {
+    bool spoilt = false;
+    Taken taken{.values = {passes_.overlapped(Part::samples, index, spoilt)},
+                .spoilt = {},
+                .batch = passes_.batches().overlapped};
+    if (spoilt)
+      taken.spoilt.push_back(
+          {"latch_timeout", "the latch that holds the stream gave up in the overlapped reading", {}});
+    return taken;
+  };
+  const auto go_on = [&](bool last) {
+    verify(last);
+    return !s_.verifier.failed();
+  };
+  const int most = std::min(s_.most_samples(), s_.sampling.most_overlapped);
+  sample_all(s_, std::span(&series, 1), {.most = most, .go_on = go_on}, take);
+}
+
+void Measurement::sample_nothing() {
+  constexpr int kSamples = 10;
+  auto& series = s_.result.add("sync_cost", passes_.overlapped_timer());
+  series.stop = s_.emulated ? Stop::emulated : Stop::samples;
+  const Watched piece(s_, "", Part::samples);
+  for (int i = 0; i < (s_.emulated ? 1 : kSamples); ++i) series.samples.push_back(passes_.nothing());
+}
+
+}  // namespace isthmus::harness
+
+namespace isthmus::workload {
+
+using namespace harness;
+
+void Case::State::measure(Control control, std::function<void(Run&)> body) {
+  if (!spec.placement)
+    throw std::logic_error(spec.workload->name() + " calls measure() but is registered without placements");
+  if (spec.placement == memory::Placement::streamed && control == Control::waits)
+    throw Skip(spec.workload->name() + " looks at results on the way, so it cannot be cut into chunks",
+               SkipKind::not_applicable);
+  if (spec.placement == memory::Placement::streamed && chunk_units == 0)
+    throw Skip(spec.workload->name() + " cannot be cut into chunks", SkipKind::not_applicable);
+  std::vector<memory::BufferSpec> specs;
+  for (const auto& buffer : buffers) specs.push_back(buffer.spec);
+  set = std::make_unique<memory::BufferSet>(
+      *spec.placement, std::move(specs),
+      memory::PlacementOptions{result.numa_node, device_info ? device_info->index : 0});
+  std::size_t shared_bytes = 0;
+  for (const auto& input : shared_inputs) shared_bytes += input.bytes;
+  needed_host_bytes = set->host_bytes() + shared_bytes;
+  needed_device_bytes = set->device_bytes();
+  check_footprint(needed_host_bytes, needed_device_bytes);
+  if (!stream) stream.emplace();
+  if (footprint_only) {
+    Body rehearsed(*this, control, std::move(body), false);
+    result.traffic = rehearsed.keeper().traffic();
+    throw FootprintKnown{};
+  }
+  for (const auto& input : shared_inputs) input.get();
+  measurement = std::make_unique<Measurement>(*this, control, std::move(body));
+  measurement->run();
+  measured = true;
+  const Watched verifying(*this, "", Part::verifying);
+  verifier.check_own();
+}
+
+}  // namespace isthmus::workload

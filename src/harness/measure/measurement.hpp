@@ -1,0 +1,58 @@
+#pragma once
+
+// Case::measure(): allocation cycles, and the samples of both readings in the last of them (docs/method.md).
+//
+// An allocation cycle is: host_alloc, host_touch, inputs, device_alloc, a cold pass, warm passes, free. in, kernel, out
+// and overlapped are sampled in the last cycle only, since allocating is slow.
+
+#include "harness/measure/passes.hpp"
+
+namespace isthmus::harness {
+
+/// What one allocation cycle took; absent where the placement has no such step.
+struct Allocation {
+  std::optional<double> host, device, graph;
+  double touch = 0;
+  double host_free = 0, device_free = 0;
+  Pass pass;  ///< a warm one of this cycle
+
+  double free() const { return host_free + device_free; }
+};
+
+class Measurement {
+ public:
+  Measurement(Case::State& state, Control control, std::function<void(Run&)> body);
+  void run();
+  /// Frees the last cycle's buffers and writes down what spans cycles.
+  void finish();
+
+ private:
+  void allocate();
+  void free();
+  Pass cold_pass(bool first);
+  /// A pass in which each piece of work is timed by itself.
+  void look_at_pieces();
+  std::optional<Pass> sample_phased(const Pass& cold);
+  void sample_overlapped();
+  void sample_nothing();
+  void verify(bool fully);
+  bool ended() const;
+  /// One pass is cold, warm and sample in one.
+  bool takes_no_samples() const;
+
+  void report_allocation();
+  void report_totals();
+  void report_work();
+  void report_rates();
+  void report_overlap();
+
+  Case::State& s_;
+  const bool latched_;
+  const memory::Placement placement_;
+  Body body_;
+  Passes passes_;
+  std::vector<Allocation> allocations_;
+  Stop allocation_stop_ = Stop::samples;
+};
+
+}  // namespace isthmus::harness

@@ -1,0 +1,135 @@
+// What measure() writes down once all passes are done.
+
+#include <algorithm>
+
+#include "harness/measure/measurement.hpp"
+#include "harness/statistics.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+std::optional<double> median_of(const CaseResult& result, std::string_view name) {
+  const auto* metric = result.find(name);
+  const auto values = metric != nullptr ? metric->valid() : std::vector<double>{};
+  return values.empty() ? std::optional<double>() : std::optional(median(values));
+}
+
+void add_rate(CaseResult& result, std::string_view name, std::string_view of, double amount, std::string_view unit) {
+  const Series* source = result.find(of);
+  if (source == nullptr || !(amount > 0)) return;
+  Series rate = *source;
+  if (std::any_of(rate.samples.begin(), rate.samples.end(), [](double t) { return !(t > 0); })) return;
+  rate.name = name;
+  rate.unit = unit;
+  rate.timer = "none";
+  rate.tick = 0;
+  rate.better = Better::higher;
+  rate.stop = Stop::derived;
+  for (auto& value : rate.samples) value = amount / value;
+  result.metrics.push_back(std::move(rate));
+}
+
+}  // namespace
+
+void Measurement::finish() {
+  free();
+  report_allocation();
+  report_totals();
+  report_work();
+  report_rates();
+  report_overlap();
+}
+
+void Measurement::report_allocation() {
+  const auto report = [&](std::string_view name, auto value_of) {
+    std::vector<double> values;
+    for (const auto& allocation : allocations_) {
+      if (const std::optional<double> value = value_of(allocation)) values.push_back(*value);
+    }
+    if (values.empty()) return;
+    Series& metric = s_.result.add(name, "clock");
+    metric.samples = std::move(values);
+    metric.stop = allocation_stop_;
+  };
+  report("host_alloc", [](const Allocation& a) { return a.host; });
+  report("host_touch", [](const Allocation& a) { return std::optional(a.touch); });
+  report("device_alloc", [](const Allocation& a) { return a.device; });
+  report("graph_build", [](const Allocation& a) { return a.graph; });
+  report("free", [](const Allocation& a) { return std::optional(a.free()); });
+}
+
+void Measurement::report_totals() {
+  auto& result = s_.result;
+  Series wall, paper;
+  for (std::size_t i = 0; i < allocations_.size(); ++i) {
+    const auto& a = allocations_[i];
+    const auto& pass = a.pass;
+    if (!pass.kernel) continue;
+    if (pass.spoilt) wall.invalid.push_back(wall.samples.size());
+    wall.samples.push_back(a.host.value_or(0) + a.touch + a.device.value_or(0) + pass.clock() + a.free());
+    paper.samples.push_back(pass.in.value_or(0) + *pass.kernel + pass.out.value_or(0) + a.device.value_or(0) +
+                            a.device_free);
+  }
+  if (wall.samples.empty()) return;
+  const auto report = [&](std::string_view name, std::string_view timer, Stop stop, std::vector<double> samples) {
+    auto& total = result.add(name, timer);
+    total.samples = std::move(samples);
+    total.invalid = wall.invalid;
+    total.stop = stop;
+  };
+  report("wall", "clock", allocation_stop_, std::move(wall.samples));
+  report("paper_total", "none", Stop::derived, std::move(paper.samples));
+}
+
+void Measurement::report_work() {
+  auto& result = s_.result;
+  const auto& keeper = body_.keeper();
+  result.kernels = keeper.reports();
+  result.traffic = keeper.traffic();
+  result.submission = body_.submission();
+  const auto kernel = median_of(result, "kernel");
+  if (result.kernels.size() == 1 && result.kernels.front().launches == 1 && !body_.waits() && kernel) {
+    result.kernels.front().seconds = kernel;
+    result.kernels.front().timed = result.find("kernel")->valid().size();
+  }
+  const auto derived = [&](std::string_view name, double value, std::string_view unit = "s") {
+    auto& series = result.add(name, "none", unit);
+    series.samples = {value};
+    series.stop = Stop::derived;
+  };
+  const auto alone = keeper.pieces() > 1 || body_.waits() ? keeper.work_seconds() : std::nullopt;
+  if (alone) derived("kernel_sum", *alone);
+  if (body_.waits()) {
+    result.host_turns = keeper.turns();
+    if (keeper.turns() > 0 && alone && kernel)
+      derived("turn_cost", (*kernel - *alone) / static_cast<double>(keeper.turns()));
+  }
+  if (keeper.moved_in() > 0) derived("body_in", static_cast<double>(keeper.moved_in()), "B");
+  if (keeper.moved_out() > 0) derived("body_out", static_cast<double>(keeper.moved_out()), "B");
+}
+
+void Measurement::report_rates() {
+  auto& result = s_.result;
+  const auto& traffic = result.traffic;
+  add_rate(result, "in_rate", "in", static_cast<double>(passes_.in_moved()), "B/s");
+  add_rate(result, "out_rate", "out", static_cast<double>(passes_.out_moved()), "B/s");
+  add_rate(result, "kernel_rate", "kernel", traffic.bytes_read + traffic.bytes_written, "B/s");
+  add_rate(result, "kernel_flop_rate", "kernel", traffic.flops, "FLOP/s");
+}
+
+void Measurement::report_overlap() {
+  auto& result = s_.result;
+  const auto in = median_of(result, "in"), kernel = median_of(result, "kernel"), out = median_of(result, "out");
+  const auto overlapped = median_of(result, "overlapped"), sync = median_of(result, "sync_cost");
+  if (!kernel || !overlapped || !sync || (passes_.has_in() && !in) || (passes_.has_out() && !out)) return;
+  const double longest = std::max({in.value_or(0), *kernel, out.value_or(0)});
+  const double sum = in.value_or(0) + *kernel + out.value_or(0);
+  if (!(sum > longest)) return;  // one phase alone: nothing could overlap
+  auto& overlap = result.add("overlap", "none", "1");
+  overlap.better = Better::higher;
+  overlap.samples = {(sum - *sync - *overlapped) / (sum - longest)};
+  overlap.stop = Stop::derived;
+}
+
+}  // namespace isthmus::harness

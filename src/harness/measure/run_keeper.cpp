@@ -1,0 +1,100 @@
+#include "harness/measure/run_keeper.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace isthmus::harness {
+
+namespace {
+
+/// More launches of a kernel are not timed one by one: each takes a wait.
+constexpr std::size_t kMostTimed = 1000;
+
+}  // namespace
+
+void Keeper::watch(Watching what) {
+  watching_ = what;
+  watches = what != Watching::nothing;
+  if (watches) entries_.clear();
+}
+
+std::size_t Keeper::pieces() const {
+  std::size_t sum = 0;
+  for (const auto& entry : entries_) sum += entry.launches;
+  return sum;
+}
+
+Traffic Keeper::traffic() const {
+  Traffic sum;
+  for (const auto& entry : entries_) sum += entry.traffic;
+  return sum;
+}
+
+std::optional<double> Keeper::work_seconds() const {
+  double sum = 0;
+  for (const auto& entry : entries_) {
+    if (entry.timed == 0) return std::nullopt;
+    sum += entry.seconds / static_cast<double>(entry.timed) * static_cast<double>(entry.launches);
+  }
+  return sum;
+}
+
+std::vector<WorkReport> Keeper::reports() const {
+  std::vector<WorkReport> list;
+  for (const auto& entry : entries_) {
+    auto& report = list.emplace_back();
+    report.info.name = entry.name;
+    if (entry.kernel != nullptr) {
+      report.info = device::detail::kernel_info(entry.name.c_str(), entry.kernel, entry.shape);
+      report.shape = entry.shape;
+    }
+    report.launches = entry.launches;
+    report.traffic = entry.traffic;
+    report.timed = entry.timed;
+    if (entry.timed > 0) report.seconds = entry.seconds / static_cast<double>(entry.timed);
+  }
+  return list;
+}
+
+Keeper::Entry& Keeper::entry_of(const Work& work) {
+  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.kernel == work.kernel && entry.name == work.name;
+  });
+  if (same != entries_.end()) return *same;
+  return entries_.emplace_back(Entry{std::string(work.name), work.kernel, work.shape, 0, {}, 0, 0});
+}
+
+void Keeper::work(const Work& work, device::Stream& stream, const std::function<void()>& queue) {
+  auto& entry = entry_of(work);
+  ++entry.launches;
+  entry.traffic += work.traffic;
+  if (work.shape.grid.size() > entry.shape.grid.size()) entry.shape = work.shape;
+  if (watching_ == Watching::rehearsal) return;
+  if (watching_ != Watching::timing || entry.timed >= kMostTimed || !timer->times(stream)) return queue();
+  // Calls of libraries may wait for themselves, so no latch may hold them.
+  bool spoilt = false;
+  const double seconds = timer->time(latched_ && work.kernel != nullptr, StreamTimer::Next::kernel, spoilt, queue);
+  if (spoilt) return;
+  entry.seconds += seconds;
+  ++entry.timed;
+}
+
+void Keeper::read(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into) {
+  if (control_ != Control::waits)
+    throw std::logic_error("a queued body reads a result: measure it with Control::waits");
+  ++turns_;
+  set_.look(stream, buffer, offset, into);
+}
+
+void Keeper::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) {
+  set_.fill(stream, buffer, value);
+}
+
+void Keeper::travel(device::Stream& stream, std::size_t buffer, Way way) {
+  travels_ = true;
+  if (watching_ == Watching::rehearsal) return;
+  (way == Way::to_device ? moved_in_ : moved_out_) +=
+      way == Way::to_device ? set_.copy_in(stream, buffer) : set_.copy_out(stream, buffer);
+}
+
+}  // namespace isthmus::harness

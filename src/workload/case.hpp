@@ -1,0 +1,236 @@
+#pragma once
+
+// What a workload sees of the harness: one point of all that can be varied, and what is measured at it. A workload is
+// one function, read from top to bottom: declare buffers, say what is right, measure; and one registration.
+// docs/adding-a-workload.md walks through one.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "device/kernel.hpp"
+#include "memory/placement.hpp"
+#include "workload/buffer.hpp"
+#include "workload/metric.hpp"
+#include "workload/run.hpp"
+#include "workload/skip.hpp"
+#include "workload/staging.hpp"
+#include "workload/values.hpp"
+
+namespace isthmus::workload {
+
+class Team;  // workload/team.hpp
+
+/// One point of the product workload × placement × staging × size × axes, and all that is measured at it.
+class Case {
+ public:
+  // What was asked for.
+  std::int64_t integer(std::string_view axis) const;
+  std::size_t extent(std::string_view axis) const;  ///< an integer axis that counts something: ≥ 1
+  std::string_view choice(std::string_view axis) const;
+  memory::Placement placement() const;
+  Staging staging() const;
+  std::uint64_t seed() const;
+  const device::DeviceInfo& device() const;
+
+  // Buffers: declared first, allocated inside measure(). `fill` gives host element i, as T(std::size_t), or all of them
+  // at once, as void(std::span<T>).
+  template <class T, class Generator>
+  Buffer<T> input(std::string name, std::size_t elements, Generator fill, memory::Split split = {}) {
+    return declare<T>(std::move(name), memory::Role::input, {1, elements, elements}, std::move(fill), split);
+  }
+  template <class T, class Generator>
+  Buffer<T> inout(std::string name, std::size_t elements, Generator fill, memory::Split split = {}) {
+    return declare<T>(std::move(name), memory::Role::inout, {1, elements, elements}, std::move(fill), split);
+  }
+  template <class T>
+  Buffer<T> output(std::string name, std::size_t elements, memory::Split split = {}) {
+    return declare<T>(std::move(name), memory::Role::output, {1, elements, elements}, nullptr, split);
+  }
+  /// On the device only, whatever the placement: it never travels, and holds poison before each pass.
+  template <class T>
+  Buffer<T> scratch(std::string name, std::size_t elements) {
+    return declare<T>(std::move(name), memory::Role::scratch, {1, elements, elements}, nullptr, {});
+  }
+  /// rows × columns, row pitch padded; `fill(row * columns + column)`; padding is zero. Split by `rows_per_unit`
+  /// rows when that is not 0, with `halo` rows on either side.
+  template <class T, class Generator>
+  Buffer<T> input_matrix(std::string name, std::size_t rows, std::size_t columns, Generator fill,
+                         std::size_t rows_per_unit = 0, std::size_t halo = 0) {
+    return declare_matrix<T>(std::move(name), memory::Role::input, rows, columns, std::move(fill), rows_per_unit, halo);
+  }
+  template <class T, class Generator>
+  Buffer<T> inout_matrix(std::string name, std::size_t rows, std::size_t columns, Generator fill) {
+    return declare_matrix<T>(std::move(name), memory::Role::inout, rows, columns, std::move(fill), 0, 0);
+  }
+  template <class T>
+  Buffer<T> output_matrix(std::string name, std::size_t rows, std::size_t columns, std::size_t rows_per_unit = 0) {
+    return declare_matrix<T>(std::move(name), memory::Role::output, rows, columns, nullptr, rows_per_unit, 0);
+  }
+
+  /// Inputs that are known only as a whole, of `bytes` of host memory: `make` runs once for all cases with the same
+  /// inputs, when they are first looked at, and never under --dry-run. Fills, bodies and checks may look at them.
+  template <class T>
+  Shared<T> shared(const std::string& name, std::size_t bytes, std::function<T()> make) {
+    return Shared<T>(share(name, bytes, [make = std::move(make)]() -> std::shared_ptr<const void> {
+      return std::make_shared<const T>(make());
+    }));
+  }
+
+  /// Units of the chunk dimension; without it the workload cannot be cut and `streamed` is skipped.
+  void chunks(std::size_t units);
+  /// The body is one iteration of `n`: the record has the first one, the later ones (seconds of one) and all of them.
+  void repeats(std::size_t n);
+
+  /// Reports a kernel that a reading of one's own launches; what Run launches is reported by itself.
+  void kernel(device::KernelInfo info, const device::LaunchShape& shape);
+  /// The staging that really ran, where it is not the one asked for ("direct: rows are not 16-byte multiples").
+  void fallback(std::string reason);
+  /// A fact in words that belongs to the figures, such as an instruction that the compiler chose. `name` as of metrics.
+  void note(const std::string& name, std::string text);
+  void warn(std::string code, std::string message);
+
+  /// Runs the phased and overlapped readings (docs/method.md) around `body`, which does the device's part of the work
+  /// through Run and touches no stream of its own. A queued body is also run without a device, to count what it queues.
+  /// Once per case, after all buffers are declared.
+  void measure(Control control, std::function<void(Run&)> body);
+
+  // For workloads with readings of their own.
+
+  /// Says what the case will hold at once: throws Skip (memory) where it does not fit, and ends the case here under
+  /// --dry-run. Before allocating. Device bytes are those of the selected device.
+  void needs(std::size_t host_bytes, std::size_t device_bytes);
+  /// Samples `body`, which returns one value of `metric`: of one operation, in the metric's unit.
+  void sample(Metric metric, const std::function<double()>& body);
+  /// Several metrics that one event yields (each direction of a bidirectional transfer and their sum): `body` returns a
+  /// value of each. Sampling ends when every metric's median is settled.
+  void sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body);
+  /// For operations that take a second and more: from now on at most so many samples and warm-ups, where the user asks
+  /// for no number of them.
+  void sparing(int samples, int warmups);
+  /// Inside the body of sample(): so many operations were timed together.
+  void batch(int operations);
+  /// Inside the body of sample(): this sample does not count; why, as in a warning.
+  void spoil(std::string code, std::string message);
+  /// A single value that was seen and not timed, such as how many pages moved.
+  void observe(Metric metric, double value);
+  /// A single value that was timed and cannot be again, such as what a first call took.
+  void once(Metric metric, double value);
+  /// A stream for readings of one's own.
+  device::Stream& stream();
+  bool emulated() const;  ///< device times mean nothing here
+  /// Whether a latch shall hold streams until all is queued, and after how many seconds it gives up. Where none shall
+  /// (--no-latch), asking makes the record say so.
+  bool latch() const;
+  double latch_timeout() const;
+  /// What is shorter by this timer ("event", "clock") is too coarse: repeat the operation, at most so often, and say so
+  /// with batch(). Zero on an emulated device.
+  double least_seconds(std::string_view timer) const;
+  /// How many operations in a row are long enough for `timer`, at most `most`: `seconds_of(n)` does n of them and says
+  /// how long they took. 1 on an emulated device.
+  int batch_for(std::string_view timer, int most, const std::function<double(int)>& seconds_of) const;
+  int largest_batch() const;
+  int numa_node() const;  ///< where host memory shall lie; -1: anywhere
+  /// The ranks that run this case with this one (several_ranks()). No exchange before needs(): --dry-run ends there.
+  Team& team();
+
+  /// Compares the host copy of `buffer` with `expected(i)`, i counting elements without padding. Every element when
+  /// there are at most 2^20, else a stratified sample with first, last and tile edges; always scans all of them for
+  /// poison. Declared before measure(), it runs after every sample (on a few elements) and after the last (on all of
+  /// the above); declared after it, on the last sample only. `expected` is called from several threads.
+  template <class T, class Expected>
+  void verify(const Buffer<T>& buffer, Expected expected, Tolerance tolerance,
+              const std::string& method = "closed form") {
+    add_check(buffer.index(), std::is_floating_point_v<T>, false, compare<T>(std::move(expected)), tolerance, method);
+  }
+  /// Compares every element with what `reference` writes, as void(std::span<T>) of elements without padding. It runs
+  /// once for all cases with the same inputs.
+  template <class T, class Reference>
+  void verify_all(const Buffer<T>& buffer, Reference reference, Tolerance tolerance = {},
+                  const std::string& method = "serial reference") {
+    const std::size_t elements = unpadded(buffer.index());
+    const auto all = shared<std::vector<T>>("reference of " + name_of(buffer.index()), elements * sizeof(T), [=] {
+      std::vector<T> values(elements);
+      reference(std::span<T>(values));
+      return values;
+    });
+    add_check(buffer.index(), std::is_floating_point_v<T>, true, compare<T>([all](std::size_t i) { return (*all)[i]; }),
+              tolerance, method);
+  }
+  /// Every placement and staging leaves the same bytes here, for the same inputs: in this run, and in the records that
+  /// the file of this run holds already.
+  template <class T>
+  void verify_same(const Buffer<T>& buffer) {
+    add_same(buffer.index());
+  }
+  /// A check of one's own: returns the error found; compared with `tolerance`.
+  void verify(std::string method, const std::function<double()>& error, double tolerance);
+
+  struct State;
+  explicit Case(State& state) : state_(state) {}
+
+ private:
+  using Element = std::function<std::pair<double, double>(std::size_t, const std::byte*)>;
+  /// Elements [first, last), without padding, from `begin` on.
+  using Fill = std::function<void(std::byte* begin, std::size_t first, std::size_t last)>;
+  using Make = std::function<std::shared_ptr<const void>()>;
+  struct Shape {
+    std::size_t rows, columns, pitch;
+  };
+  std::size_t declare_buffer(memory::BufferSpec spec, std::size_t element_bytes, const Shape& shape, Fill fill,
+                             bool whole);
+  const BufferAddresses& addresses() const;
+  std::function<const void*()> share(std::string name, std::size_t bytes, Make make);
+  std::size_t unpadded(std::size_t buffer) const;
+  const std::string& name_of(std::size_t buffer) const;
+  void add_check(std::size_t buffer, bool floating, bool everything, Element, Tolerance, std::string method);
+  void add_same(std::size_t buffer);
+
+  template <class T, class Expected>
+  static Element compare(Expected expected) {
+    return [expected = std::move(expected)](std::size_t i, const std::byte* element) {
+      T actual;
+      __builtin_memcpy(&actual, element, sizeof actual);
+      return std::pair{static_cast<double>(actual), static_cast<double>(expected(i))};
+    };
+  }
+  template <class T, class Generator>
+  Buffer<T> declare(std::string name, memory::Role role, const Shape& shape, Generator generator, memory::Split split) {
+    constexpr bool whole = std::is_invocable_v<Generator, std::span<T>>;
+    Fill fill;
+    if constexpr (whole) {
+      fill = [generator](std::byte* begin, std::size_t first, std::size_t last) {
+        generator(std::span(reinterpret_cast<T*>(begin), last - first));
+      };
+    } else if constexpr (!std::is_null_pointer_v<Generator>) {
+      fill = [generator](std::byte* begin, std::size_t first, std::size_t last) {
+        T* out = reinterpret_cast<T*>(begin);
+        for (std::size_t i = first; i < last; ++i) out[i - first] = generator(i);
+      };
+    }
+    const auto elements = memory::byte_count(shape.rows, shape.pitch);
+    const auto index = declare_buffer({std::move(name), role, memory::byte_count(elements, sizeof(T)), split},
+                                      sizeof(T), shape, std::move(fill), whole);
+    return {addresses(), index, elements, shape.pitch};
+  }
+  template <class T, class Generator>
+  Buffer<T> declare_matrix(std::string name, memory::Role role, std::size_t rows, std::size_t columns,
+                           Generator generator, std::size_t rows_per_unit, std::size_t halo) {
+    const std::size_t pitch = row_pitch<T>(columns);
+    return declare<T>(std::move(name), role, {rows, columns, pitch}, std::move(generator),
+                      {rows_per_unit * pitch * sizeof(T), halo});
+  }
+
+  State& state_;
+};
+
+}  // namespace isthmus::workload

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace isthmus::workload {
+
+enum class SkipKind {
+  unsupported,     ///< the device or system cannot; red at a site that says it can
+  memory,          ///< the case needs more memory than there is
+  not_applicable,  ///< this combination means nothing for the workload
+};
+
+/// Thrown by a workload for a case that cannot run here; the record carries the reason.
+struct Skip : std::runtime_error {
+  explicit Skip(const std::string& reason, SkipKind kind_ = SkipKind::unsupported)
+      : std::runtime_error(reason), kind(kind_) {}
+  SkipKind kind;
+};
+
+}  // namespace isthmus::workload

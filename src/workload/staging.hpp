@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string_view>
+
+namespace isthmus::workload {
+
+/// How a kernel brings data from global to shared memory.
+enum class Staging { none, direct, async, bulk };
+std::string_view name(Staging) noexcept;
+
+}  // namespace isthmus::workload

@@ -1,0 +1,88 @@
+// The programs at odd small shapes, in every placement, at both warp sizes and fiber orders.
+
+#include "../emulated_machine.hpp"
+#include "../microbench/catalogue.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+const std::vector<std::string> placements = {"pageable",   "pinned",  "pool",           "mapped",
+                                             "managed_in", "managed", "managed_demand", "managed_advise"};
+
+class Programs : public device::OnEmulatedMachine {
+ protected:
+  static void expect_pass(const std::string& workload, const std::vector<std::string>& where,
+                          const std::vector<std::string>& settings, std::size_t count) {
+    const auto results = run_cases(workload, {"none"}, where, settings);
+    EXPECT_EQ(results.size(), count);
+    std::string all;
+    for (const auto& setting : settings) all += " " + setting;
+    for (const auto& result : results) EXPECT_EQ(complaint(result), "") << result.spec.label() << all;
+  }
+};
+
+TEST_P(Programs, Bfs) {
+  for (const char* vertices : {"vertices=1", "vertices=2", "vertices=33", "vertices=4099"})
+    expect_pass("apps/bfs", placements, {vertices}, placements.size());
+}
+
+TEST_P(Programs, BfsWithoutRoomForDiscoveries) {
+  expect_pass("apps/bfs", {"pinned", "mapped"}, {"vertices=7001", "kept=0,1,100"}, 6);
+}
+
+TEST_P(Programs, Hotspot) {
+  expect_pass("apps/hotspot", placements, {"rows=131", "cols=301", "steps=7"}, placements.size());
+  expect_pass("apps/hotspot", placements, {"rows=1", "cols=1", "steps=2"}, placements.size());
+}
+
+TEST_P(Programs, HotspotInEveryWayOfFusing) {
+  for (const auto& shape : {std::vector<std::string>{"rows=3", "cols=500", "steps=17"},
+                            std::vector<std::string>{"rows=301", "cols=2", "steps=9"},
+                            std::vector<std::string>{"rows=64", "cols=128", "steps=1"}}) {
+    auto settings = shape;
+    settings.insert(settings.end(), {"fused=all", "submission=stream,graph"});
+    expect_pass("apps/hotspot", {"pinned"}, settings, 12);
+  }
+}
+
+TEST_P(Programs, Lud) {
+  expect_pass("apps/lud", placements, {"n=131"}, placements.size());
+  for (const char* n : {"n=1", "n=2", "n=64", "n=65", "n=257"}) expect_pass("apps/lud", {"pinned", "mapped"}, {n}, 2);
+}
+
+TEST_P(Programs, LudInEveryWidthOfPanels) {
+  expect_pass("apps/lud", {"pinned"}, {"n=300", "panel=all", "submission=stream,graph"}, 10);
+}
+
+TEST_P(Programs, Fft) {
+  for (const char* n : {"n=1", "n=2", "n=3", "n=1024", "n=1001"}) {
+    expect_pass("apps/fft", placements, {n}, placements.size());
+    expect_pass("apps/fft", {"pinned", "mapped"}, {n, "batch=1,5", "direction=all"}, 8);
+  }
+}
+
+TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
+  for (const auto& [workload, call] : {std::pair{"apps/lud", "blas_create"}, std::pair{"apps/fft", "fft_create"}}) {
+    device::set_injection(std::string(call) + ":1:unsupported");
+    const auto results = run_cases(workload, {"none"}, {"pinned"}, {}, {"tiny"});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_FALSE(results.front().error) << complaint(results.front());
+    EXPECT_NE(results.front().skipped.value_or("").find(call), std::string::npos) << complaint(results.front());
+  }
+}
+
+// Above 2^20 vertices, 2^26 cell-steps, 512 rows and 2^26 products no serial reference runs, only the checks that
+// scale.
+TEST_P(Programs, SizesThatHaveNoSerialReference) {
+  expect_pass("apps/bfs", {"pinned"}, {"vertices=1048577"}, 1);
+  expect_pass("apps/hotspot", {"pinned"}, {"rows=1030", "cols=1033", "steps=64"}, 1);
+  expect_pass("apps/lud", {"pinned"}, {"n=1000"}, 1);
+  expect_pass("apps/fft", {"pinned"}, {"n=100003", "direction=all"}, 2);
+  expect_pass("apps/fft", {"pinned"}, {"n=4096", "batch=33"}, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, Programs, testing::Values("warp=32", "warp=64,order=reverse"),
+                         [](const auto& machine) { return machine.param[5] == '3' ? "Warp32" : "Warp64Reverse"; });
+
+}  // namespace
+}  // namespace isthmus::microbench

@@ -1,0 +1,35 @@
+// A program that is wrong, compiled from the changed source: its own checks must see it, on one of the machines that
+// the sound programs are tested on.
+
+#include <cstdlib>
+#include <sstream>
+
+#include "../emulated_machine.hpp"
+#include "../microbench/catalogue.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+class Mutant : public device::EmulatorTest {
+ protected:
+  /// A wrong result, or an address that the emulated device does not have.
+  static bool is_caught(const char* machine, const std::vector<std::string>& settings) {
+    configure(machine);
+    const auto results = run_cases(getenv("WORKLOAD"), {"none"}, {"pinned"}, settings);
+    EXPECT_EQ(results.size(), 1u);
+    const auto& result = results.at(0);
+    RecordProperty("complaint", complaint(result));
+    EXPECT_FALSE(result.skipped) << complaint(result);
+    return result.verification.verdict == harness::Verdict::fail || result.error;
+  }
+};
+
+TEST_F(Mutant, IsCaught) {
+  std::istringstream words(getenv("SETTINGS"));
+  std::vector<std::string> settings;
+  for (std::string word; words >> word;) settings.push_back(word);
+  EXPECT_TRUE(is_caught("warp=32", settings) || is_caught("warp=64,order=reverse", settings));
+}
+
+}  // namespace
+}  // namespace isthmus::microbench

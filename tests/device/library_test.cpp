@@ -1,0 +1,350 @@
+// Blas and Fft on whatever device is there, the emulated one included, against sums in double.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <complex>
+#include <memory>
+#include <numbers>
+#include <numeric>
+#include <vector>
+
+#include "device/device.hpp"
+
+namespace isthmus::device {
+namespace {
+
+using Complex = std::complex<float>;
+
+template <class T>
+class DeviceCopy {
+ public:
+  explicit DeviceCopy(const std::vector<T>& values)
+      : bytes_(values.size() * sizeof(T)), data_(static_cast<T*>(malloc_device(bytes_))) {
+    device::copy(data_, values.data(), bytes_);
+  }
+  ~DeviceCopy() { free_device(data_); }
+  DeviceCopy(const DeviceCopy&) = delete;
+  DeviceCopy& operator=(const DeviceCopy&) = delete;
+  T* get() const { return data_; }
+  std::vector<T> host() const {
+    std::vector<T> values(bytes_ / sizeof(T));
+    device::copy(values.data(), data_, bytes_);
+    return values;
+  }
+
+ private:
+  std::size_t bytes_;
+  T* data_;
+};
+
+/// A value in -1…1 that differs from its neighbours.
+float value(std::size_t i) {
+  return static_cast<float>(i * 2654435761u % 2003) / 1001 - 1;
+}
+
+class LibraryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (count() == 0) GTEST_SKIP() << "no device is visible";
+    select(0);
+  }
+};
+
+class BlasTest : public LibraryTest {
+ protected:
+  void SetUp() override {
+    LibraryTest::SetUp();
+    if (IsSkipped()) return;
+    try {
+      blas_ = std::make_unique<Blas>();
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::unsupported);
+      GTEST_SKIP() << error.what();
+    }
+  }
+  std::unique_ptr<Blas> blas_;
+};
+
+TEST_F(BlasTest, SgemmScalesAndAdds) {
+  constexpr std::size_t m = 33, n = 20, k = 47, pitch = 64;
+  std::vector<float> a(m * pitch), b(k * pitch), c(m * pitch);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = value(i);
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = value(i + 7);
+  for (std::size_t i = 0; i < c.size(); ++i) c[i] = value(i + 11);
+  for (const auto& [alpha, beta] : {std::pair{1.0f, 0.0f}, {-1.0f, 1.0f}, {0.5f, -2.0f}}) {
+    std::vector<float> before = c;
+    if (beta == 0) std::fill(before.begin(), before.end(), std::nanf(""));
+    DeviceCopy device_a(a), device_b(b), device_c(before);
+    Stream stream;
+    blas_->sgemm(stream, m, n, k, device_a.get(), pitch, device_b.get(), pitch, device_c.get(), pitch, alpha, beta);
+    stream.synchronize();
+    const std::vector<float> got = device_c.host();
+    for (std::size_t i = 0; i < m; ++i) {
+      for (std::size_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::size_t l = 0; l < k; ++l) sum += double{a[i * pitch + l]} * b[l * pitch + j];
+        const double expected = alpha * sum + (beta == 0 ? 0 : double{beta} * before[i * pitch + j]);
+        ASSERT_NEAR(got[i * pitch + j], expected, 1e-4) << i << ", " << j << " alpha " << alpha;
+      }
+      ASSERT_EQ(std::isnan(got[i * pitch + n]), beta == 0) << "padding was written";
+    }
+  }
+}
+
+TEST_F(BlasTest, StrsmSolvesOnEitherSide) {
+  using enum Blas::Side;
+  using enum Blas::Triangle;
+  constexpr std::size_t m = 19, n = 12, pitch = 24;
+  for (const auto side : {left, right}) {
+    for (const auto triangle : {lower, upper}) {
+      for (const auto diagonal : {Blas::Diagonal::stored, Blas::Diagonal::unit}) {
+        const std::size_t size = side == left ? m : n;
+        // What must not be read is no number.
+        std::vector<float> t(size * pitch, std::nanf(""));
+        std::vector<double> whole(size * size);
+        for (std::size_t i = 0; i < size; ++i) {
+          for (std::size_t j = 0; j < size; ++j) {
+            if (triangle == lower ? j > i : j < i) continue;
+            if (i == j && diagonal == Blas::Diagonal::unit) {
+              whole[i * size + j] = 1;
+              continue;
+            }
+            whole[i * size + j] = t[i * pitch + j] = i == j ? 2 + value(i) : value(i * size + j) / 4;
+          }
+        }
+        std::vector<float> x(m * pitch), b(m * pitch, -7);
+        for (std::size_t i = 0; i < x.size(); ++i) x[i] = value(i + 3);
+        for (std::size_t i = 0; i < m; ++i) {
+          for (std::size_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (std::size_t l = 0; l < size; ++l) {
+              sum += side == left ? whole[i * size + l] * x[l * pitch + j] : x[i * pitch + l] * whole[l * size + j];
+            }
+            b[i * pitch + j] = static_cast<float>(sum);
+          }
+        }
+        DeviceCopy device_t(t), device_b(b);
+        Stream stream;
+        blas_->strsm(stream, side, triangle, diagonal, m, n, device_t.get(), pitch, device_b.get(), pitch);
+        stream.synchronize();
+        const std::vector<float> got = device_b.host();
+        for (std::size_t i = 0; i < m; ++i) {
+          for (std::size_t j = 0; j < n; ++j) {
+            ASSERT_NEAR(got[i * pitch + j], x[i * pitch + j], 1e-4)
+                << i << ", " << j << (side == left ? " left" : " right") << (triangle == lower ? " lower" : " upper")
+                << (diagonal == Blas::Diagonal::unit ? " unit" : "");
+          }
+          ASSERT_EQ(got[i * pitch + n], -7) << "padding was written";
+        }
+      }
+    }
+  }
+}
+
+// Right-looking blocked LU without pivots: the calls that a factorisation makes, on blocks of one matrix.
+TEST_F(BlasTest, LuOfBlocksOfOneMatrix) {
+  constexpr std::size_t n = 40, block = 10, pitch = 48;
+  std::vector<float> a(n * pitch);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) a[i * pitch + j] = value(i * n + j) + (i == j ? 20.0f : 0.0f);
+  }
+  DeviceCopy device(a);
+  Stream stream;
+  for (std::size_t k = 0; k < n; k += block) {
+    float* corner = device.get() + k * pitch + k;
+    std::vector<float> panel(block * pitch);
+    copy(panel.data(), corner, ((block - 1) * pitch + block) * sizeof(float));
+    for (std::size_t p = 0; p < block; ++p) {
+      for (std::size_t i = p + 1; i < block; ++i) {
+        const float factor = panel[i * pitch + p] /= panel[p * pitch + p];
+        for (std::size_t j = p + 1; j < block; ++j) panel[i * pitch + j] -= factor * panel[p * pitch + j];
+      }
+    }
+    for (std::size_t i = 0; i < block; ++i) copy(corner + i * pitch, &panel[i * pitch], block * sizeof(float));
+    const std::size_t rest = n - k - block;
+    if (rest == 0) break;
+    float *right = corner + block, *below = corner + block * pitch;
+    blas_->strsm(stream, Blas::Side::left, Blas::Triangle::lower, Blas::Diagonal::unit, block, rest, corner, pitch,
+                 right, pitch);
+    blas_->strsm(stream, Blas::Side::right, Blas::Triangle::upper, Blas::Diagonal::stored, rest, block, corner, pitch,
+                 below, pitch);
+    blas_->sgemm(stream, rest, rest, block, below, pitch, right, pitch, below + block, pitch, -1, 1);
+    stream.synchronize();
+  }
+  const std::vector<float> lu = device.host();
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      double sum = i <= j ? lu[i * pitch + j] : 0;
+      for (std::size_t l = 0; l < std::min(i, j + 1); ++l) sum += double{lu[i * pitch + l]} * lu[l * pitch + j];
+      ASSERT_NEAR(sum, a[i * pitch + j], 1e-3) << i << ", " << j;
+    }
+  }
+}
+
+TEST_F(BlasTest, WrongNumbersAreRefusedInASentence) {
+  DeviceCopy memory(std::vector<float>(64));
+  Stream stream;
+  float* p = memory.get();
+  try {
+    blas_->sgemm(stream, 4, 4, 4, p, 3, p + 16, 4, p + 32, 4);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.call(), "blas_sgemm");
+    EXPECT_NE(std::string(error.what()).find("lda 3 is less than the row's 4"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(blas_->sgemv(stream, 0, 4, p, 4, p + 16, p + 32), Error);
+  EXPECT_THROW(blas_->strsm(stream, Blas::Side::left, Blas::Triangle::lower, Blas::Diagonal::unit,
+                            std::int64_t{1} << 31, 4, p, 4, p + 16, 4),
+               Error);
+}
+
+class FftTest : public LibraryTest {
+ protected:
+  void SetUp() override {
+    LibraryTest::SetUp();
+    if (IsSkipped()) return;
+    try {
+      const Fft fft(8);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::unsupported);
+      GTEST_SKIP() << error.what();
+    }
+  }
+};
+
+/// A plan with device memory for its workspace.
+struct PlanWithWorkspace {
+  PlanWithWorkspace(std::size_t n, std::size_t batch)
+      : fft(n, batch), workspace(std::vector<char>(std::max<std::size_t>(fft.workspace_bytes(), 1))) {
+    fft.set_workspace(workspace.get());
+  }
+  Fft fft;
+  DeviceCopy<char> workspace;
+};
+
+std::vector<Complex> signals(std::size_t size) {
+  std::vector<Complex> all(size);
+  for (std::size_t i = 0; i < size; ++i) all[i] = {value(i), value(i + 5)};
+  return all;
+}
+
+double norm(const std::vector<Complex>& values) {
+  double sum = 0;
+  for (const Complex& v : values) sum += std::norm(std::complex<double>(v));
+  return std::sqrt(sum);
+}
+
+TEST_F(FftTest, IsTheSumOfItsDefinition) {
+  for (const std::size_t n : {1u, 2u, 8u, 60u, 97u, 128u, 384u}) {
+    constexpr std::size_t batch = 3;
+    const std::vector<Complex> in = signals(n * batch);
+    for (const auto direction : {Fft::Direction::forward, Fft::Direction::inverse}) {
+      PlanWithWorkspace plan(n, batch);
+      DeviceCopy from(in), to(std::vector<Complex>(n * batch));
+      Stream stream;
+      plan.fft.run(stream, from.get(), to.get(), direction);
+      stream.synchronize();
+      EXPECT_EQ(from.host(), in) << "the input was written";
+      const std::vector<Complex> got = to.host();
+      std::vector<Complex> wrong(n * batch);
+      for (std::size_t b = 0; b < batch; ++b) {
+        for (std::size_t k = 0; k < n; ++k) {
+          std::complex<double> sum = 0;
+          for (std::size_t j = 0; j < n; ++j) {
+            const double turn = static_cast<double>(j * k % n) / static_cast<double>(n);
+            const double sign = direction == Fft::Direction::forward ? -1 : 1;
+            sum += std::complex<double>(in[b * n + j]) * std::polar(1.0, sign * 2 * std::numbers::pi * turn);
+          }
+          wrong[b * n + k] = Complex(std::complex<double>(got[b * n + k]) - sum);
+        }
+      }
+      // Single precision's error of an FFT, norm against norm.
+      EXPECT_LT(norm(wrong), 3e-7 * (1 + std::log2(static_cast<double>(n))) * norm(got)) << n;
+    }
+  }
+}
+
+TEST_F(FftTest, InPlaceAndBackGivesNTimesTheSignal) {
+  for (const std::size_t n : {1024u, 1000u}) {
+    constexpr std::size_t batch = 4;
+    const std::vector<Complex> in = signals(n * batch);
+    PlanWithWorkspace plan(n, batch);
+    DeviceCopy data(in);
+    Stream stream;
+    plan.fft.run(stream, data.get(), data.get(), Fft::Direction::forward);
+    plan.fft.run(stream, data.get(), data.get(), Fft::Direction::inverse);
+    stream.synchronize();
+    const std::vector<Complex> got = data.host();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_LT(std::abs(got[i] / static_cast<float>(n) - in[i]), 1e-5) << i << " of " << n;
+    }
+  }
+}
+
+TEST_F(FftTest, AWorkspaceThatIsMissingIsNamed) {
+  // Long enough for all libraries to want one: two passes at least.
+  Fft fft(std::size_t{1} << 20);
+  if (fft.workspace_bytes() == 0) GTEST_SKIP() << fft.version() << " needs none";
+  DeviceCopy data(std::vector<Complex>(std::size_t{1} << 20));
+  Stream stream;
+  try {
+    fft.run(stream, data.get(), data.get(), Fft::Direction::forward);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.call(), "fft_run");
+    EXPECT_NE(std::string(error.what()).find("set_workspace"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(FftTest, LengthsThatAreNoneAreRefused) {
+  EXPECT_THROW(Fft(0), Error);
+  EXPECT_THROW(Fft(8, 0), Error);
+}
+
+// Library calls between other work of a graph, in order, as often as it is launched.
+TEST_F(FftTest, LibraryCallsAreCaptured) {
+  constexpr std::size_t n = 64;
+  std::unique_ptr<Blas> blas;
+  try {
+    blas = std::make_unique<Blas>();
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  PlanWithWorkspace plan(n, 1);
+  std::vector<float> three_times(n * n);
+  for (std::size_t i = 0; i < n; ++i) three_times[i * n + i] = 3;
+  DeviceCopy signal(std::vector<Complex>(n, Complex(1, 0)));
+  DeviceCopy matrix(three_times), tripled(std::vector<float>(n * 2));
+  const auto queue = [&](Stream& stream) {
+    plan.fft.run(stream, signal.get(), signal.get(), Fft::Direction::forward);
+    blas->sgemm(stream, n, 2, n, matrix.get(), n, reinterpret_cast<float*>(signal.get()), 2, tripled.get(), 2);
+    copy_async(signal.get(), tripled.get(), n * sizeof(Complex), stream);
+  };
+  Stream stream;
+  queue(stream);  // libraries make ready at their first call what a capture may not
+  stream.synchronize();
+  EXPECT_EQ(signal.host()[0], Complex(3 * n, 0));
+  const Graph graph(stream, [&] { queue(stream); });
+  ExecutableGraph executable(graph);
+  stream.synchronize();
+  EXPECT_EQ(signal.host()[0], Complex(3 * n, 0)) << "it ran while it was captured";
+  executable.launch(stream);
+  stream.synchronize();
+  // The transform of (3n, 0, 0, …) is 3n everywhere.
+  for (const Complex& v : signal.host()) ASSERT_EQ(v, Complex(9 * n, 0));
+}
+
+TEST_F(LibraryTest, VersionsNameTheLibrary) {
+  try {
+    EXPECT_FALSE(Blas().version().empty());
+    EXPECT_FALSE(Fft(16).version().empty());
+    std::printf("%s, %s\n", Blas().version().c_str(), Fft(16).version().c_str());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    EXPECT_NE(std::string(error.what()).find("tried"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace isthmus::device

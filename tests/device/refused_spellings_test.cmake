@@ -1,0 +1,32 @@
+# Each refused name stops the compiler with its sentence, and what is not refused compiles.
+# COMPILER, OPTIONS: what compiles a kernel source of this build. SOURCE: refused_spellings.cpp. BACKEND: host or hip.
+set(sentence_1 "__activemask: which lanes happen to be together is chance")
+set(sentence_2 "textures are not here")
+set(sentence_3 "cudaTextureObject_t: textures are not here")
+set(sentence_4 "textures are not here")
+set(sentence_5 "this_cluster: clusters of blocks are on Hopper")
+set(sentence_6 "coalesced_threads: which lanes happen to be together is chance")
+set(sentence_7 "__popc takes 32 bits, and masks of lanes have 64: use __popcll")
+set(sentence_8 "a tile has 1, 2, 4, 8, 16 or 32 threads")
+set(sentence_9 "__cluster_dims__: clusters of blocks are on Hopper")
+set(cases 1 2 3 4 5 6 7 8 9)
+if(BACKEND STREQUAL "hip")
+  set(cases 1 2 3 4 5 9)  # the rest is HIP's own, and the emulator's build refuses it
+endif()
+
+foreach(case 0 ${cases})
+  execute_process(COMMAND ${COMPILER} ${OPTIONS} -fsyntax-only -DREFUSED=${case} ${SOURCE}
+                  RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(case EQUAL 0)
+    if(NOT result EQUAL 0)
+      message(SEND_ERROR "what is not refused does not compile:\n${output}")
+    endif()
+  elseif(result EQUAL 0)
+    message(SEND_ERROR "case ${case} compiled")
+  else()
+    string(FIND "${output}" "${sentence_${case}}" at)
+    if(at LESS 0)
+      message(SEND_ERROR "case ${case} failed without '${sentence_${case}}':\n${output}")
+    endif()
+  endif()
+endforeach()
