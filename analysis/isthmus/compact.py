@@ -1,8 +1,9 @@
 """Checks record files and keeps them as one compacted table (Parquet), which every other command reads by itself.
 
-The table lies in DIR/compacted, by family of workloads and month. The files stay as they are. Each is checked by the
-record's schema, once; run it again, and only what is new or has grown is taken. It can be interrupted at any moment,
-and several may run at once: a part counts only when its manifest is there, and manifests are written once.
+The table lies in DIR/compacted, by family of workloads and month. The files stay as they are. Each is checked once, by
+the record's schema, and what lies beside it by its hash; run it again, and only what is new or has grown is taken. It
+can be interrupted at any moment, and several may run at once: a part counts only when its manifest is there, and
+manifests are written once. Records that state other results for the same inputs are named, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ _BATCH = 1 << 29  # bytes of raw files that are taken at a time
 
 
 def check(path: str) -> str | None:
-    """Why a file cannot be taken, by the record's schema, or None."""
+    """Why a file cannot be taken, by the record's schema or for a table that is not as it says, or None."""
     try:
-        for _ in records.iterate(path):
-            pass
+        for record in records.iterate(path):
+            for table in record["tables"]:
+                records.table_path(path, table)
     except records.RecordError as error:
         return str(error).removeprefix(f"{path}:")
     return None
@@ -69,11 +71,12 @@ def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
 def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> list[str]:
     """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`."""
     relative = f"file[{len(str(root)) + 2}:]"
+    tables = store.tables_with(f"t.{relative}")
     table = store.flat("cases", store.COLUMNS)
     parts = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished-") as unfinished:
         connection.execute(
-            f"COPY (SELECT * REPLACE ({relative} AS file), split_part(workload, '/', 1) AS family, "
+            f"COPY (SELECT * REPLACE ({relative} AS file, {tables} AS tables), split_part(workload, '/', 1) AS family, "
             f"strftime(time, '%Y-%m') AS month FROM ({table}) ORDER BY family, month, workload, metric, axes, time) "
             f"TO {store.literal(unfinished)} (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (family, month), "
             f"OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{name}_{{i}}')"
@@ -89,7 +92,8 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> dict:
     """Brings the compacted table of `root` up to date.
 
-    Returns how many files and records were taken, how many files were taken before, and the files skipped.
+    Returns how many files and records were taken, how many files were taken before, the files skipped, and what any
+    two records of the table disagree in.
     Raises Error where the folder is no folder of records.
     """
     root = pathlib.Path(root)
@@ -106,7 +110,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         raise Error(f"{folder}: {error.strerror}") from None
     done = present.files if present else {}
     new = {path: size for path, size in files.items() if done.get(os.path.relpath(path, root)) != size}
-    result = {"files": 0, "records": 0, "before": len(files) - len(new), "skipped": []}
+    result = {"files": 0, "records": 0, "before": len(files) - len(new), "skipped": [], "disagreements": []}
     connection, temporary = store.connect()
     try:
         with concurrent.futures.ProcessPoolExecutor(processes or min(os.cpu_count() or 1, 8)) as pool:
@@ -127,6 +131,9 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
                 result["files"] += len(taken)
                 result["records"] += count
                 say(f"{result['files']} files, {result['records']} records")
+        if (table := store.compacted(folder)) and table.parts:
+            connection.execute(f"CREATE VIEW measurements AS {store.parts(table, [], store.RESULTS)}")
+            result["disagreements"] = store.disagreements(store.results(connection.execute))
     except (duckdb.Error, OSError) as error:
         raise Error(f"{folder}: cannot be written ({records.shorten(str(error))})") from None
     finally:
@@ -150,8 +157,9 @@ def run(asked) -> int:
     result = compact(asked.folder, asked.output, processes=asked.processes, say=progress)
     for each in result["skipped"]:
         print(f"skipped {records.printable(each.path)}: {records.printable(each.why)}", file=sys.stderr)
+    store.say_disagreements(result["disagreements"])
     print(
         f"{result['records']} records of {result['files']} files taken in {time.monotonic() - started:.1f} s; "
         f"{result['before']} files were taken before; {len(result['skipped'])} skipped"
     )
-    return 1 if result["skipped"] else 0
+    return 1 if result["skipped"] or result["disagreements"] else 0

@@ -61,10 +61,13 @@ def load(asked) -> list[System]:
             ]
             systems = [_load(opened, f"CASE WHEN {column} = {store.literal(v)} THEN 'A' END", v) for v in values]
     else:
-        systems = []
+        systems, results, said = [], [], set()
         for path, name in zip(asked.paths, _names(asked.paths)):
             with store.from_arguments(asked, paths=[path], wanted=WANTED) as opened:
                 systems.append(_load(opened, "'A'", name))
+                results += opened.results
+                said.update(store.disagreements(opened.results))
+        store.say_disagreements([each for each in store.disagreements(results) if each not in said])
     if len(systems) < 2:
         there = f"{asked.by} is {systems[0].name} in all records" if asked.by and systems else "one folder was named"
         raise Error(f"comparing needs two systems, but {there}; name another folder, or another field for --by")

@@ -29,6 +29,7 @@ import dataclasses
 import itertools
 import math
 import pathlib
+import re
 import statistics
 
 from isthmus import Error, records, units
@@ -224,12 +225,13 @@ class Machine:
                 programs.append(case)
         for case in programs:
             self._take_program(case, points)
+        points.setdefault("memory", points["copy"])
         self.curves = {key: curve for key, found in points.items() if (curve := Curve(found))}
         self._memory_curve = self.curves.get("memory")
         rates = points["arithmetic"]
         self._arithmetic = max((rate for _, rate in rates), default=None)
         if not self._memory_curve or not self._arithmetic:
-            raise Error("no record of reference/device_copy and reference/sgemm: the limits of a kernel are not known")
+            raise Error("no record of transfer/gpu0-gpu0/ce and reference/sgemm: the limits of a kernel are not known")
         self.kernels = [self._kernel(case) for case in programs]
 
     def _take(self, case: dict, points) -> None:
@@ -237,13 +239,15 @@ class Machine:
         if name.startswith("transfer/") and "time" in found and len(case["devices"]) == 1:
             if all(axes.get(axis, value) == value for axis, value in _PLAIN.items()):
                 points[name.removeprefix("transfer/")].append((axes["bytes"], found["time"]))
+                if re.fullmatch(r"transfer/gpu(\d+)-gpu\1/ce", name):  # read once and written once
+                    points["copy"].append((2 * axes["bytes"], found["time"]))
         elif name == "driver/alloc" and "alloc" in found:
             points["alloc", axes["allocator"]].append((axes["bytes"], found["alloc"]))
             points["free", axes["allocator"]].append((axes["bytes"], found["free"]))
         elif name.startswith("alloc/") and {"alloc", "free"} <= found.keys() and "touch" not in found:
             for call in ("alloc", "free"):
                 points[f"{call} of many", name.removeprefix("alloc/")].append((axes["bytes"], found[call]))
-        elif name == "reference/device_copy" and "rate" in found:
+        elif name == "reference/device_copy" and "rate" in found:  # what older records have instead
             points["memory"].append((2 * axes["bytes"], 2 * axes["bytes"] / found["rate"]))
         elif name == "reference/sgemm" and "kernel_flop_rate" in found:
             points["arithmetic"].append((axes["n"], found["kernel_flop_rate"]))

@@ -1,14 +1,18 @@
 """Records: JSON Lines written by isthmus-bench, one measured case a line; files that end in .gz are unpacked.
 
 A file is read whole or refused with a sentence that names the line. Nothing is dropped: a reader that leaves out
-what it cannot read turns a crashed run into a shorter, better-looking one.
+what it cannot read turns a crashed run into a shorter, better-looking one. Records of earlier versions are read as
+records of this one. What is too long for a line lies in tables beside the file: see read_table().
 """
 
 from __future__ import annotations
 
+import csv
 import functools
 import gzip
+import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -17,7 +21,8 @@ import zlib
 
 from isthmus import Error
 
-SCHEMA = "isthmus.record/1"
+SCHEMA = "isthmus.record/2"
+VERSIONS = ("isthmus.record/1", SCHEMA)  # that are read
 
 NO_RECORD = "no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
 MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
@@ -89,12 +94,21 @@ def is_node_name(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) is not None
 
 
+def upgrade(record: dict) -> dict:
+    """A record of an earlier version as one of this version; others are given back as they are."""
+    if record.get("schema") != "isthmus.record/1":
+        return record
+    return {"tables": [], "submission": None, "host_turns": None, **record, "schema": SCHEMA}
+
+
 def problem(record) -> str | None:
     """Why `record` (parsed JSON) is no valid record, in one sentence, or None."""
     if not isinstance(record, dict):
         return f"a JSON {type(record).__name__}, not a record"
-    if record.get("schema") != SCHEMA:
-        return f"another schema ({shorten(repr(record.get('schema')), 40)}), not {SCHEMA}"
+    if record.get("schema") not in VERSIONS:
+        given = shorten(repr(record.get("schema")), 40)
+        return f"another schema ({given}), not {SCHEMA} or an earlier one"
+    record = upgrade(record)
     if _compiled() and _compiled().is_valid(record):
         return None
     errors = sorted(_validator().iter_errors(record), key=lambda e: list(map(str, e.absolute_path)))
@@ -116,7 +130,7 @@ def parse(line: str, *, where: str, last: bool = False) -> dict:
     why = problem(record)
     if why:
         raise RecordError(f"{where}: {why}")
-    return record
+    return upgrade(record)
 
 
 def iterate(path):
@@ -176,6 +190,78 @@ def read_files(paths) -> tuple[list[dict], int]:
     for error in errors:
         print(printable(error), file=sys.stderr)
     return cases, 1 if errors else 0
+
+
+# --- tables beside a record file ---
+
+
+def table_path(record_path, table: dict) -> pathlib.Path:
+    """Where the side file lies that an entry of a record's `tables` names, if it is there and as it was written."""
+    path = pathlib.Path(record_path).parent / table["file"]
+    named = f"{path}: the table {table['name']!r} of {pathlib.Path(record_path).name}"
+    if pathlib.PurePosixPath(table["file"]).is_absolute() or ".." in pathlib.PurePosixPath(table["file"]).parts:
+        raise RecordError(f"{named} would lie outside of the record's folder; do not trust this record")
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except FileNotFoundError:
+        raise RecordError(f"{named} is not there; keep a record file and its folder of tables together") from None
+    except OSError as error:
+        raise RecordError(f"{named} cannot be read ({error.strerror or error})") from None
+    if digest.hexdigest() != table["sha256"]:
+        raise RecordError(f"{named} was altered since it was written (its SHA-256 is another); measure again")
+    return path
+
+
+def read_table(record_path, record: dict, name: str) -> list[dict[str, float | None]]:
+    """The rows of a record's table; `record_path` is the file that the record was read from.
+
+    Raises RecordError, one sentence, for a table that is missing, altered, or not what the record says.
+    """
+    found = [table for table in record["tables"] if table["name"] == name]
+    if len(found) != 1:
+        there = ", ".join(table["name"] for table in record["tables"]) or "none"
+        raise RecordError(f"{record_path}: the record has {len(found) or 'no'} tables {name!r}; its tables: {there}")
+    path = table_path(record_path, found[0])
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            columns = next(lines, [])
+            if columns != found[0]["columns"]:
+                raise ValueError(f"its columns are {shorten(', '.join(columns))}")
+            rows = [dict(zip(columns, map(_number, line), strict=True)) for line in lines]
+        if len(rows) != found[0]["rows"]:
+            raise ValueError(f"it has {len(rows)} rows instead of {found[0]['rows']}")
+    except (ValueError, csv.Error, EOFError, zlib.error, OSError) as error:
+        what = printable(shorten(str(error)))
+        raise RecordError(f"{path}: not the table that {pathlib.Path(record_path).name} describes ({what})") from None
+    return rows
+
+
+def _number(text: str) -> float | None:
+    if not text:
+        return None
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{shorten(text, 40)} is no finite number")
+    return value
+
+
+# --- skips ---
+
+_SHORT = re.compile(r"needs ([0-9.e+]+) ((?:[KMGTPE]i)?)B of (device|host) memory, ")
+
+
+def short_of(record: dict) -> tuple[str, float] | None:
+    """Of which memory, device or host, a case that was skipped for memory needs how many bytes."""
+    if record.get("skip_kind") != "memory" or not (found := _SHORT.match(record["skipped"] or "")):
+        return None
+    return found[3], float(found[1]) * 1024 ** ("KMGTPE".index(found[2][0]) + 1 if found[2] else 0)
+
+
+# --- what counts ---
 
 
 def spoiling(record: dict) -> list[dict]:

@@ -112,12 +112,12 @@ def bounds(each: series.Series, tail: float, floor: float = regress.FLOOR) -> Re
     distance = found.distance(tail / 2 if both else tail)
     extremes = found.mean - float(np.log(values.min())), float(np.log(values.max())) - found.mean
     floor = 0.0 if counted else floor
-    # Six digits are written, so leave the last of them room.
+    # Six digits are written, so leave the last of them room; near -1 they say little of what is left, so round outward.
     lower, upper = (max(distance, extreme * 1.00001, math.log1p(floor)) for extreme in extremes)
     half = found.mean_spread * statistics.student_quantile((1 - statistics.CONFIDENCE) / 2, found.freedom)
     return Reference(
         math.exp(found.mean),
-        math.expm1(-lower) if both or each.better == "higher" else None,
+        math.floor(math.expm1(-lower) * 1e6) / 1e6 if both or each.better == "higher" else None,
         math.expm1(upper) if both or each.better == "lower" else None,
         interval=(math.exp(found.mean - half), math.exp(found.mean + half)),
         **told,

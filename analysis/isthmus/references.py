@@ -106,6 +106,8 @@ def units() -> tuple[str, ...]:
 def load(folder: pathlib.Path | None) -> tuple[Entry, ...]:
     """All entries of the files of a folder; those in folders below it are read through `$ref`. Raises BadReference."""
     entries: list[Entry] = []
+    for path in sorted(folder.glob("*.yml")) if folder else []:
+        raise BadReference(f"{path}: not read under this name; call it {path.stem}.yaml")
     for path in sorted(folder.glob("*.yaml")) if folder else []:
         entries += load_file(path)
     return tuple(entries)
@@ -267,6 +269,10 @@ def _bound(name, given, where: str, fingerprints: dict) -> Bound:
             raise BadReference(f"{where}: {name}'s {what} tolerance is {fraction}; it must be {wanted}")
     if lower is not None and lower < -1 and value >= 0:
         raise BadReference(f"{where}: {name}'s lower tolerance is {lower}: fractions, so -0.05 for 5%")
+    if lower is None and upper is None:
+        raise BadReference(f"{where}: {name} has no tolerance, so it bounds nothing; give one, such as -0.05")
+    if value == 0 and (lower or upper):
+        raise BadReference(f"{where}: {name}'s value is 0, which has no fractions; write 0 as tolerance")
     unit = "1" if unit == 1 else unit  # as YAML reads it
     if unit not in units():
         raise BadReference(f"{where}: {name} is in {unit!r}, which no metric has; choose from {', '.join(units())}")
@@ -432,7 +438,8 @@ def problems(entries, catalogue: dict) -> list[str]:
             if chosen is not None and not any(re.fullmatch(chosen, value) for value in [*values, ""]):
                 there = ", ".join(filter(None, values))
                 told.append(f"{entry.where}: no {field} matches {chosen!r}; there are {there}")
-        listed = [w.get("metrics") for w in fitting]
+        # What measures by itself reports what it lists; other workloads' metrics are the harness's.
+        listed = ["observed" in w and [*w["metrics"], *w["observed"]] for w in fitting]
         if known and listed and all(listed):
             names = {name for metrics in listed for name in metrics}
             for name in [*entry.metrics, *entry.shares]:

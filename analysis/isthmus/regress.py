@@ -483,13 +483,13 @@ def run(asked) -> int:
     folder = next((path for path in asked.paths if pathlib.Path(path).is_dir()), ".")
     if asked.save_baseline:
         condition = series.condition(asked.a) if asked.a else "true"
-        with store.from_arguments(asked, wanted=WANTED) as opened:
+        with store.from_arguments(asked, wanted=WANTED, agreeing=True) as opened:
             count = save_baseline(opened, folder, asked.save_baseline, condition)
         print(f"baseline {asked.save_baseline}: {count} jobs")
         return cli.PASSED
     a, b = _sides_asked(asked, folder)
     noise = load_noise(asked.noise) if asked.noise else None
-    with store.from_arguments(asked, wanted=WANTED) as opened:
+    with store.from_arguments(asked, wanted=WANTED, agreeing=True) as opened:
         found = outcome(
             opened, sides(a, b), asked=",".join(filter(None, (asked.a, asked.b))), delta=asked.delta, noise=noise
         )

@@ -19,9 +19,9 @@ import socket
 import subprocess
 import sys
 
-from isthmus import Error, capabilities, cli, records, references, site_tree
+from isthmus import Error, capabilities, cli, records, references, site_tree, units
 
-SETTINGS = {"capabilities", "require_reference", "pcie", "links", "shared_nodes"}
+SETTINGS = {"capabilities", "require_reference", "pcie", "links", "shared_nodes", "device_memory", "host_memory"}
 PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|FILL_IN|<[a-z]+>")
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4}")
 # Sites that are no machine: they fit any host, and need no Spack environment.
@@ -289,6 +289,11 @@ class Site:
         required = settings.get("require_reference", False)
         if not isinstance(required, bool) and not isinstance(required, list):
             self.error(where, "require_reference is neither True nor a list of metrics")
+        for key in settings.keys() & {"device_memory", "host_memory"}:
+            try:
+                units.amount(str(settings[key]))
+            except ValueError:
+                self.error(where, f"{key} is {settings[key]!r}; write an amount such as '80GiB'")
 
     def _gpus(self, where, partition, stated, gpus):
         backends = {capabilities.BACKENDS[word] for word in stated if word in capabilities.BACKENDS}
@@ -368,12 +373,12 @@ class Site:
             self.error(entry.where, f"no partition is called {chosen!r}{hint}")
         pattern = entry.selectors.get("workload", ".*")
         fitting = [w for name, w in self.known.workloads.items() if re.fullmatch(pattern, name)]
-        axes = {axis["name"] for workload in fitting for axis in workload.get("axes", [])}
+        # The program's list has all of this machine, the catalogue has no families.
+        listed = [workload["axes"] for workload in fitting if isinstance(workload.get("axes"), list)]
+        axes = {axis["name"] for described in listed for axis in described}
         for axis in set(entry.axes) - axes if axes else ():
             self.error(entry.where, f"no axis {axis!r} here{site_tree.did_you_mean(axis, axes)}")
-        for metric, bound in entry.metrics.items():
-            if bound.lower is None and bound.upper is None:
-                self.error(entry.where, f"{metric}: open on both sides bounds nothing")
+        for metric in entry.metrics:
             key = json.dumps([metric, entry.selectors, entry.axes], sort_keys=True, default=str)
             if key in seen:
                 self.error(entry.where, f"a second reference for {metric}; the first is {seen[key]}")

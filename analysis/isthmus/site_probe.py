@@ -111,6 +111,7 @@ class Gpus:
     seen_by: str
     words: set[str] = dataclasses.field(default_factory=set)
     notes: list[str] = dataclasses.field(default_factory=list)
+    memory: int | None = None  #: bytes of the smallest
 
 
 def gpus(machine: Machine) -> Gpus | None:
@@ -143,13 +144,14 @@ def _by_bench(machine) -> Gpus | None:
         said = [set(device["capabilities"]) for device in devices]
         archs = sorted({device["arch"].partition(":")[0] for device in devices})
         first = devices[0] if devices else None
+        memory = min((device.get("memory_bytes") or 0 for device in devices), default=0)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Error(f"{machine.bench} info --json: not what isthmus-bench says ({error})") from None
     if not devices:
         return None
     words = {word for each in set.intersection(*said) & set(WORDS) for word in WORDS[each]}
     notes = [f"GPUs differ: {', '.join(archs)}"] if len(archs) > 1 else []
-    return Gpus(first["backend"], archs[0], len(devices), first["name"], "isthmus-bench info", words, notes)
+    return Gpus(first["backend"], archs[0], len(devices), first["name"], "isthmus-bench info", words, notes, memory)
 
 
 def _by_nvidia_smi(machine) -> Gpus | None:
@@ -397,6 +399,9 @@ def _partition(partition, kind, launcher, found, words, notes, variables) -> lis
         lines.append(f"    # {found.count} × {records.printable(found.name)}, by {found.seen_by}")
         device = f'"type": "gpu", "arch": {_text(found.arch)}, "num_devices": {found.count}'
         lines.append(f'    "devices": [{{{device}}}],')
+        if found.memory:
+            amount = _text(f"{found.memory / 2**30:.1f}GiB")
+            lines.append(f'    "extras": {{"isthmus": {{"device_memory": {amount}}}}},')
         lines += _resources(kind)
     elif known and not partition.gpus:
         lines += [f"    # {records.printable(note)}" for note in notes]

@@ -4,6 +4,9 @@
 metric for a record that has none (skipped, failed). Columns are named in COLUMNS; times are in seconds, rates in B/s,
 sizes in bytes. Emulated and profiled records are left out unless asked for.
 
+`tables` names the tables beside a record, each `file` from where `file` of the record starts: the working folder for
+raw records, the folder that was compacted for compacted ones.
+
 A file that is cut short, of another program or another schema is skipped as a whole, named once, and counted. Raw
 files are checked for what the columns need; the schema itself is checked once, when files are compacted.
 """
@@ -68,7 +71,10 @@ _READ = {
         "invalid": "INTEGER[]", "median": "DOUBLE", "mad": "DOUBLE", "within_job": "DOUBLE[]",
         "autocorrelation": "DOUBLE", "limit": 'STRUCT("value" DOUBLE, source VARCHAR)', "share": "DOUBLE",
     }],
-    "verify": {"status": "VARCHAR"},
+    "submission": "VARCHAR",
+    "host_turns": "BIGINT",
+    "tables": [{"name": "VARCHAR", "columns": "VARCHAR[]", "file": "VARCHAR", "rows": "BIGINT", "sha256": "VARCHAR"}],
+    "verify": {"status": "VARCHAR", "inputs": "VARCHAR", "checksums": "JSON"},
     "warnings": [{"code": "VARCHAR", "samples": "INTEGER[]"}],
     "skipped": "VARCHAR",
     "error": "VARCHAR",
@@ -86,6 +92,14 @@ def _of_all(expression: str) -> str:
     one = re.sub(r"\bd\.", "devices[1].", expression)  # lambdas cost four times as much
     several = f"array_to_string(list_sort(list_distinct(list_transform(devices, lambda d: {expression}))), '+')"
     return f"CASE WHEN len(devices) = 1 THEN coalesce({one}, '') ELSE {several} END"
+
+
+def tables_with(file: str) -> str:
+    """SQL: a record's tables t, each with another `file`."""
+    return (
+        "list_transform(coalesce(tables, []), lambda t: struct_pack(name := t.name, columns := t.columns, "
+        f"file := {file}, rows := t.rows, sha256 := t.sha256))"
+    )
 
 
 # Fields of the fingerprint, in the order in which a difference is told: what stands beside a figure and may explain it.
@@ -146,6 +160,8 @@ _CASE = {
     "staging": "staging",
     "mode": "mode",
     "fallback": "fallback",
+    "submission": "submission",
+    "host_turns": "host_turns",
     "size": "size",
     "preset": "preset",
     "axes": "axes::VARCHAR",
@@ -153,8 +169,11 @@ _CASE = {
     "emulated": "emulated",
     "profiler": "profiler",
     "verify": "verify.status",
+    "inputs": "verify.inputs",
+    "checksums": "verify.checksums::VARCHAR",
     "skipped": "skipped",
     "error": "error",
+    "tables": tables_with("regexp_extract(filename, '^(.*/)?') || t.file"),
     "warnings": "CASE WHEN len(warnings) > 0 THEN list_sort(list_distinct(list_transform(warnings, lambda w: w.code))) "
     "ELSE [] END",
     "spoilt": _SPOILT,
@@ -199,16 +218,26 @@ class Skipped:
     why: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a record says that a case computed; those of one `case` must have one checksum."""
+
+    case: tuple  # workload, version, inputs, buffer
+    checksum: str
+    record: str
+
+
 @dataclasses.dataclass
 class Store:
     """The table `measurements`, and what is not in it."""
 
     connection: duckdb.DuckDBPyConnection
+    _folder: tempfile.TemporaryDirectory
     files: int  # that were read
     skipped: list[Skipped]
     left_out: dict[str, int]  # records that were not asked for: emulated, profiled
     spoilt: int  # records of which no figure counts, where the column is wanted
-    _folder: tempfile.TemporaryDirectory
+    results: list[Result] = dataclasses.field(default_factory=list)  # for from_arguments(): what records computed
 
     def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
         """Runs a query over `measurements`; parameters stand for its question marks."""
@@ -312,9 +341,9 @@ _OTHER_SCHEMA = "of another version of the record"
 # Why a row is no record; null where it is one. What is null here was missing or of another type.
 WRONG = f"""
 CASE WHEN _schema IS NULL THEN 'cut short, or of another program'
-     WHEN regexp_matches(_schema, '^isthmus[.]record/[0-9]+$') AND _schema <> '{records.SCHEMA}'
+     WHEN regexp_matches(_schema, '^isthmus[.]record/[0-9]+$') AND _schema NOT IN {records.VERSIONS}
        THEN '{_OTHER_SCHEMA} (' || left(_schema, 40) || ')'
-     WHEN _schema <> '{records.SCHEMA}' THEN 'of another program'
+     WHEN _schema NOT IN {records.VERSIONS} THEN 'of another program'
      WHEN run_id IS NULL OR node IS NULL OR "time" IS NULL OR workload IS NULL OR version IS NULL OR emulated IS NULL
        OR axes IS NULL OR verify IS NULL OR metrics IS NULL THEN 'a record lacks what every record has'
      WHEN len(list_filter(metrics, lambda m: m.name IS NULL OR m.unit IS NULL)) > 0
@@ -409,7 +438,7 @@ def compacted(folder) -> Compacted | None:
     return result if manifests(folder) else None
 
 
-def _parts(table: Compacted, changed: list[str], wanted) -> str:
+def parts(table: Compacted, changed: list[str], wanted) -> str:
     """SQL over the parts, without what is newer elsewhere; `changed` are files to be read raw instead."""
     names = ", ".join(f'"{name}"' for name in COLUMNS if name in {*_columns(wanted), "metric_index", *wanted})
     paths = _list(table.folder / part for part in table.parts)
@@ -478,7 +507,7 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         skipped = read_raw(connection, raw, wanted)
         query = " UNION ALL BY NAME ".join(
             ([flat("cases", wanted)] if raw or not tables else [])
-            + [_parts(table, changed, wanted) for table, changed in tables]
+            + [parts(table, changed, wanted) for table, changed in tables]
         )
         connection.execute(f"CREATE VIEW everything AS {query}")
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
@@ -499,12 +528,13 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         folder.cleanup()
         raise Error(
             f"{len(newer)} files are {_OTHER_SCHEMA}, the first "
-            f"{newer[0].path}{newer[0].why.removeprefix(_OTHER_SCHEMA)}; "
-            f"this Isthmus reads {records.SCHEMA}: use the one that wrote them, or name a folder without them"
+            f"{newer[0].path}{newer[0].why.removeprefix(_OTHER_SCHEMA)}; this Isthmus reads {records.SCHEMA} and "
+            "earlier: use the one that wrote them, or name a folder without them"
         )
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
-    store = Store(connection, len(raw) + sum(len(t.files) for t, _ in tables), skipped, left_out, spoilt, folder)
+    files = len(raw) + sum(len(table.files) for table, _ in tables)
+    store = Store(connection, folder, files, skipped, left_out, spoilt)
     if not found:
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))
@@ -523,6 +553,45 @@ def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skip
     if total:
         return f"{where}: none of {total} records is what was asked for"
     return f"{where}: {records.NO_RECORD}"
+
+
+# --- results that must be the same ---
+
+RESULTS = ("file", "time", "workload", "version", "placement", "staging", "inputs", "checksums", "verify", "error")
+
+
+def results(sql) -> list[Result]:
+    """What the records of `measurements` computed, each result with one record; `sql` runs a query over RESULTS.
+
+    A case that failed is known to be wrong and says nothing of others.
+    """
+    found = []
+    for *case, checksums, file, time, placement, staging in sql(
+        "SELECT DISTINCT ON (workload, version, inputs, checksums) workload, version, inputs, checksums, file, time, "
+        "placement, staging FROM measurements WHERE inputs IS NOT NULL AND checksums IS NOT NULL AND verify <> 'fail' "
+        "AND error IS NULL ORDER BY time, file, placement, staging, checksums"
+    ).fetchall():
+        record = f"{file} ({placement or 'no placement'}, {staging or 'no staging'}, {time:%Y-%m-%dT%H:%M:%SZ})"
+        stated = json.loads(checksums)
+        if isinstance(stated, dict):
+            found += [Result((*case, buffer), str(checksum), record) for buffer, checksum in stated.items()]
+    return found
+
+
+def disagreements(found: list[Result]) -> list[str]:
+    """A sentence for each result that two records state differently, naming both."""
+    first: dict[tuple, Result] = {}
+    said: dict[tuple, str] = {}
+    for result in found:
+        other = first.setdefault(result.case, result)
+        if other.checksum != result.checksum and result.case not in said:
+            workload, version, inputs, buffer = (records.printable(records.shorten(str(x), 80)) for x in result.case)
+            said[result.case] = (
+                f"{records.printable(other.record)} and {records.printable(result.record)} disagree: {workload} "
+                f"(version {version}) computed another {buffer} from the same inputs ({inputs}); one of them is "
+                "wrong, or the workload changed without a new version"
+            )
+    return list(said.values())
 
 
 # --- for commands ---
@@ -557,8 +626,11 @@ def _any_of(column: str, patterns) -> str:
     return "(" + " OR ".join(f"{column} GLOB {literal(pattern)}" for pattern in patterns) + ")"
 
 
-def from_arguments(asked, *, paths=None, wanted=COLUMNS) -> Store:
-    """The store that the options of add_selection() ask for; names on stderr what was left out."""
+def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False) -> Store:
+    """The store that the options of add_selection() ask for; names on stderr what was left out, and what disagrees.
+
+    With `agreeing`, raises Error for records that state different results of the same inputs.
+    """
     where = []
     if asked.workload:
         where.append(_any_of("workload", asked.workload))
@@ -570,7 +642,7 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS) -> Store:
         where.append(f"time >= {moment(asked.since)}")
     if asked.until:
         where.append(f"time < {moment(asked.until)}")
-    wanted = {*wanted, "system", "metric"}
+    wanted = {*wanted, *RESULTS, "system", "metric"}
     store = open_store(
         paths or asked.paths,
         wanted=wanted,
@@ -579,6 +651,12 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS) -> Store:
         where=" AND ".join(where) or "true",
     )
     say_left_out(store)
+    store.results = results(store.sql)
+    wrong = disagreements(store.results)
+    if wrong and agreeing:
+        store.close()
+        raise Error(f"{wrong[0]}; {len(wrong) - 1} more such results" if len(wrong) > 1 else wrong[0])
+    say_disagreements(wrong)
     return store
 
 
@@ -595,6 +673,13 @@ def say_skipped(store: Store) -> None:
         print(f"skipped {len(store.skipped) - _NAMED} more files", file=sys.stderr)
     if store.skipped:
         print(f"{len(store.skipped)} of {store.files} files skipped", file=sys.stderr)
+
+
+def say_disagreements(sentences: list[str]) -> None:
+    for sentence in sentences[:_NAMED]:
+        print(sentence, file=sys.stderr)
+    if len(sentences) > _NAMED:
+        print(f"{len(sentences) - _NAMED} more results disagree", file=sys.stderr)
 
 
 def say_left_out(store: Store) -> None:

@@ -17,10 +17,12 @@ import pathlib
 import random
 import re
 import shlex
+import signal
 
 from isthmus import Error, cli, records, regress, series, statistics, store, units
 
 SIDES = ("before", "control", "after")
+_ENDED_BY_SIGNAL = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)}
 _SCRIPT = """\
 #!/usr/bin/env bash
 #SBATCH --job-name=isthmus-trial
@@ -244,7 +246,7 @@ def _plan(folder: pathlib.Path) -> dict:
 
 
 def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
-    """Sentences on tasks that began and did not end, and on those that ended with an exit code other than 0."""
+    """Sentences on tasks that began and did not end by themselves, and on those that ended with an exit code not 0."""
     lost, failed = [], []
     try:
         for line in (folder / "plan.tsv").read_text(encoding="utf-8").splitlines():
@@ -256,6 +258,8 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
             which = f"task {task} of {part} on {node} ({side})"
             if ended is None:
                 lost.append(f"{which} began and did not end: it still runs, or is lost")
+            elif int(ended[2]) in _ENDED_BY_SIGNAL:  # a task that is cancelled may have time to note it
+                lost.append(f"{which} began and did not end: signal {int(ended[2]) - 128} ended it")
             elif ended[2] != "0":
                 failed.append(f"{which}, job {ended[1]}, ended with exit code {ended[2]}")
     except OSError as error:

@@ -45,6 +45,9 @@ class InterJob(IsthmusCheck):
     def request(self):
         return [*super().request(), "--set", f"force={self.force}", "--set", f"jobs={self.jobs}"]
 
+    def axes_of(self, point):
+        return super().axes_of(point) | {"force": self.force, "jobs": self.jobs}
+
     def required_metrics(self, point):
         of_modes = {f"{mode}_{what}" for mode in MODES for what in ("time", "speedup", "ideal", "of_ideal")}
         return {"serial_time", "serial_job", *of_modes}

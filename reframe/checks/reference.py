@@ -35,3 +35,6 @@ class Reference(IsthmusCheck):
             self.tags.add("smoke")
         if self.size not in workload["sizes"]:
             self.valid_systems = []
+
+    def required_metrics(self, point):
+        return set(WORKLOADS[self.workload]["metrics"])

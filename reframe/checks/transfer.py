@@ -35,6 +35,9 @@ class Transfer(ListedCheck):
         measures = pairs.gpus == 0 or self.size == "tiny" or stated_backend(partition)  # more than the emulator's
         return bool(measures) and (pairs.gpus < 2 or stated_gpus(partition) >= pairs.gpus)
 
+    def uses_gpus(self):
+        return PAIRS[self.pairs].gpus > 0
+
     def patterns(self):
         return PAIRS[self.pairs].patterns
 

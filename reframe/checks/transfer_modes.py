@@ -18,8 +18,8 @@ from isthmus_check import IsthmusCheck
 CATALOGUE = catalogue.load()
 WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("microbench/")}
 
-# Phases that a placement may leave out: what it moves by page faults, no phase can show.
-COPIES = {"pageable": {"in", "out"}, "pinned": {"in", "out"}, "managed_in": {"in"}}
+# Figures that a placement may leave out: what it moves by page faults, no phase can show.
+FAULTED = {"managed_in": {"out", "out_rate"}}
 TIME_LIMITS = {"tiny": "10m", "small": "10m", "medium": "10m", "large": "20m", "super": "40m", "mega": "2h"}
 
 
@@ -39,7 +39,8 @@ class TransferModes(IsthmusCheck):
         self.descr = f"{workload['summary']}: {self.placement} memory, {self.staging} staging, {self.size} size"
         self.tags = {"micro", "modes", self.size, self.mode, self.workload.rpartition("/")[2], *workload["tags"]}
         self.tags.discard("smoke")  # a first run is a matter of size
-        self.time_limit = TIME_LIMITS[self.size]
+        if self.time_limit is None:  # -S time_limit=…
+            self.time_limit = TIME_LIMITS[self.size]
         self.native = workload["native"]
         if self.size == "tiny":
             self.tags.add("smoke")
@@ -50,4 +51,4 @@ class TransferModes(IsthmusCheck):
             self.valid_systems = []  # not a case of this workload
 
     def required_metrics(self, point):
-        return {"kernel", "overlapped", "wall", "paper_total"} | COPIES.get(self.placement, set())
+        return super().required_metrics(point) - FAULTED.get(self.placement, set())

@@ -144,7 +144,7 @@ class Bundle(IsthmusCheck):
             member.build = self.build
         if isinstance(member, ListedCheck):
             member.listing = self.listing
-        member._job = self.job
+        member._job, member.has_own_job = self.job, False
         for hook in type(member).pipeline_hooks().get("pre_run", []):
             if hook.__name__ != "watch_job":  # there is one job, and this bundle watches it
                 hook(member)
@@ -169,13 +169,14 @@ class Bundle(IsthmusCheck):
             except SkipTestError as error:
                 skips.append(f"{member.display_name}: {error}")
             else:
+                self.has_measured = True
                 self._take_figures(member, bounds)
         if failures:
             number = sum(map(len, failures.values()))
             reasons = "; ".join(f"{_some(names)}: {error}" for error, names in failures.items())
             raise SanityError(f"{number} of {len(self.members)} checks failed: {reasons}")
-        code = self._exit_code()
-        if code != 0 and (end := jobs.abnormal_end(self.job)):
+        self._exit_code()
+        if end := jobs.abnormal_end(self.job):
             raise SanityError(f"{end} after the last check")
         if len(skips) == len(self.members):
             self.skip(f"all {len(skips)} checks: {skips[0]}")

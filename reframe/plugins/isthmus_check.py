@@ -4,19 +4,24 @@ ReFrame lets several failures through without a word; docs/decisions/0004-refram
 here that closes each. A check reads the record that isthmus-bench wrote and nothing else.
 """
 
+import argparse
 import contextlib
 import datetime
 import errno
 import functools
+import importlib.util
 import itertools
 import json
 import math
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import statistics
 import sys
 import tempfile
+import types
 import typing
 
 import reframe as rfm
@@ -26,23 +31,35 @@ import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.exceptions import ReframeError, SanityError
 from reframe.core.logging import getlogger
+from reframe.frontend import ci
 from reframe.frontend.executors import Runner
+from reframe.frontend.loader import RegressionCheckLoader
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
+import catalogue
 import jobs
 import profilers
 import spack_build
-from isthmus import capabilities, profile, records, references
+from isthmus import capabilities, profile, records, references, units
 from results_database import Fingerprinted
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
+LISTING = "listing.json"
+
+# What a job writes into its stage folder, and its session believes.
+WRITTEN = (
+    RECORD, "record.tables", EXIT_CODE, LISTING, profilers.UNPROFILED, "unprofiled.tables", profilers.FOLDER,
+)  # fmt: skip
 
 # A figure may pass its physical limit by the error of a clock, not by more: then the figure or the limit is wrong.
 LIMIT_SLACK = 1.05
+
+# Of the memory that a site states a program gets so much: drivers and the system have theirs.
+USABLE = 0.95
 
 # Warnings of others' work beside a measurement, and what can be done.
 _COMPANY = {
@@ -51,6 +68,7 @@ _COMPANY = {
 }
 
 _kept = []  # record files of this session
+_begun = []  # its programs that have a job of their own, repeated ones too
 _umask = os.umask(0)
 os.umask(_umask)
 _started_in = pathlib.Path.cwd()  # while ReFrame loads a check, the working directory is the check's; set right below
@@ -90,11 +108,63 @@ def _left_out() -> str:
     return ""
 
 
-def _gate_sessions():
-    """Makes a session with an empty selection fail: no check is left that could object.
+def _refuse_unloaded():
+    """A check file that does not load is a warning to ReFrame, and its checks are missed by nobody."""
+    config = runtime.runtime().site_config
+    for place in config.get("general/0/check_search_path"):
+        path = pathlib.Path(os.path.expandvars(place))
+        below = "**/*.py" if config.get("general/0/check_search_recursive") else "*.py"
+        for file in [path] if path.is_file() else sorted(path.glob(below)):
+            if RegressionCheckLoader([])._validate_source(file):
+                spec = importlib.util.spec_from_file_location(f"isthmus_again_{file.stem}", file)
+                module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+                try:
+                    spec.loader.exec_module(module)
+                except Exception as error:
+                    raise ReframeError(f"the check file {file} could not be loaded ({error}); mend it") from None
 
-    Listing and describing never reach Runner.runall(). It is not ReFrame's public interface, so a ReFrame without it
-    fails here, loudly, instead of running without the gate.
+
+def _given() -> dict[str, list[str]]:
+    """Options of this session's command line that change what its checks do."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for names in (("-S", "--setvar"), ("-J", "--job-option"), ("--system",)):
+        parser.add_argument(*names, action="append", default=[])
+    return vars(parser.parse_known_args(sys.argv[1:])[0])
+
+
+_unset = {}  # of each class of checks the variables that -S names and it does not have
+
+
+def _refuse_unknown_variables(testcases):
+    """A variable that no chosen check has, as `-S sampels=7`: a warning to ReFrame, which measures without it."""
+    classes = {type(case.check).__name__ for case in testcases}
+    lacking = [set(_unset.get(name, ())) for name in classes]
+    unknown = sorted(set.intersection(*lacking) if lacking else ())
+    named = [
+        setting.partition("=")[0] for setting in _given()["setvar"]
+    ]  # of a class that is not there it says nothing
+    unknown += [name for name in named if "." in name and name.partition(".")[0] not in classes]
+    if unknown:
+        raise ReframeError(f"-S {unknown[0]}=…: no chosen check has such a variable; look for a typing error")
+
+
+def _refuse_all_skipped(testcases):
+    """A session that measured nothing says nothing of the machine."""
+    checks = [case.check for case in testcases if isinstance(case.check, IsthmusCheck)]
+    if not checks or any(check.is_dry_run() or check.may_skip_all for check in checks):
+        return
+    if not any(check.has_measured for check in (*checks, *_begun) if isinstance(check, IsthmusCheck)):
+        raise ReframeError(
+            f"nothing was measured, all {len(checks)} checks were skipped; choose others, or allow it by "
+            "-S may_skip_all=yes"
+        )
+
+
+def _gate_sessions():
+    """Makes a session fail that selects nothing, or measures nothing: no check is left that could object.
+
+    Listing and describing never reach Runner.runall(). None of this is ReFrame's public interface, so a ReFrame without
+    it fails here, loudly, instead of running without the gate.
     """
     original = Runner.runall
     if hasattr(original, "isthmus_gate"):
@@ -105,33 +175,75 @@ def _gate_sessions():
         global _started_in
         _started_in = pathlib.Path.cwd()
         _refuse_fallback()
+        _refuse_unloaded()
         if not testcases:
             raise ReframeError(
                 f"nothing to run: no check matches this selection on this system{_left_out()}; "
                 "see what there is with -l"
             )
+        _refuse_unknown_variables(testcases)
         try:
-            return original(self, testcases, *args, **kwargs)
+            result = original(self, testcases, *args, **kwargs)
+        except Exception as error:  # as sacct's; ^C is none
+            why = str(error).partition("\n")[0]
+            self._printer.error(f"the session gave up: {why}; waiting for its jobs, whose records are kept unjudged")
+            jobs.settle([check.job for check in _begun])
+            raise
         finally:
-            _keep_what_is_left(testcases, self._printer)
+            _keep_what_is_left(self._printer)
             if _kept:
                 self._printer.info(f"Records: {len(_kept)} file(s) in {results_folder()}")
+        if not self.stats.failed():
+            _refuse_all_skipped(testcases)
+        return result
 
     runall.isthmus_gate = True
     Runner.runall = runall
+    _note_unset_variables()
+    _generate_whole_jobs()
+
+
+def _note_unset_variables():
+    original = RegressionCheckLoader.unset_vars
+
+    @functools.wraps(original)
+    def unset_vars(self, testname):
+        _unset[testname] = original(self, testname)
+        return _unset[testname]
+
+    RegressionCheckLoader.unset_vars = unset_vars
+
+
+def _generate_whole_jobs():
+    """--ci-generate makes a job of each fixture, which its own `-n /hash` does not select, and hands on neither -S nor
+    the system. Here a check's job makes its fixtures itself."""
+    original = ci.emit_pipeline
+
+    @functools.wraps(original)
+    def emit_pipeline(file, testcases, options=None, *args, **kwargs):
+        passed = [
+            shlex.quote(f"--{name.replace('_', '-')}={value}") for name, values in _given().items() for value in values
+        ]
+        checks = [case.check for case in testcases if not case.check.is_fixture()]
+        whole = [types.SimpleNamespace(check=check, level=0, deps=[]) for check in checks]
+        if not whole:
+            raise ReframeError(f"nothing to run: no check matches this selection on this system{_left_out()}")
+        return original(file, whole, [*(options or []), *passed], *args, **kwargs)
+
+    ci.emit_pipeline = emit_pipeline
 
 
 _gate_sessions()
 
 
-def _keep_what_is_left(testcases, printer):
-    """Of jobs on which ReFrame gave up before it asked a check."""
-    for case in testcases:
-        if isinstance(case.check, IsthmusCheck):
-            try:
-                case.check.keep_what_is_left()
-            except SanityError as error:
-                printer.error(f"{case.check.display_name}: {error}")
+def _keep_what_is_left(printer):
+    """Of jobs on which ReFrame gave up before it asked a check; also of those that it repeated."""
+    for check in _begun:
+        try:
+            if isinstance(check, IsthmusCheck):
+                check.keep_what_is_left()
+        except SanityError as error:
+            printer.error(f"{check.display_name}: {error}")
 
 
 # --- what a site states ------------------------------------------------------------------------------
@@ -204,24 +316,23 @@ def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
 def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) -> pathlib.Path:
     """Copies a record file into the results folder under a name of its own; never changes a file that is there.
 
-    The name appears with its contents complete, or not at all: written aside, then linked. Sessions of several hosts
-    may write into one folder. `contents` are kept instead of what is in `source` where given.
+    The name tells the run and its job, so what is kept already is not kept again. It appears with its contents
+    complete, or not at all: written aside, then linked. Sessions of several hosts may write into one folder. `contents`
+    are kept instead of what is in `source` where given. Tables beside the record are kept before it.
     """
-    folder = results_folder()
-    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    base = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{stamp}-{name}-{os.getpid()}")
-    aside = None
+    folder, tables = results_folder(), source.with_suffix(".tables")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor, aside = tempfile.mkstemp(prefix=f".{base}.", suffix=".part", dir=folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(source.read_bytes() if contents is None else contents)
-            os.fchmod(descriptor, 0o666 & ~_umask)
-            os.fsync(descriptor)
+        contents = source.read_bytes() if contents is None else contents
+        base = _base_of(name, contents)
         for attempt in range(1, 1000):
-            target = folder / (f"{base}.jsonl" if attempt == 1 else f"{base}-{attempt}.jsonl")
+            stem = base if attempt == 1 else f"{base}-{attempt}"
+            target = folder / f"{stem}.jsonl"
+            text = _naming_tables(contents, tables.name, f"{stem}.tables") if tables.is_dir() else contents
             try:
-                _name(aside, target)
+                if target.exists() and set(text.splitlines()) <= set(target.read_bytes().splitlines()):
+                    return target
+                _place(target, text, tables)
             except FileExistsError:
                 continue
             _kept.append(target)
@@ -229,11 +340,57 @@ def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) 
     except OSError as error:
         why = error.strerror or error
         raise SanityError(f"the record could not be kept in {folder} ({why}); it is still in {source}") from None
+    raise SanityError(f"no free name for {base} in {folder}; the record is still in {source}")
+
+
+def _base_of(name: str, contents: bytes) -> str:
+    """When, what, which run and which job, by the first record; by this process where there is none."""
+    try:
+        run = json.loads(contents.partition(b"\n")[0])["run"]
+        words = [re.sub("[-:]", "", run["time"]), name, run["id"], *([f"job{run['job']}"] if run["job"] else [])]
+    except (ValueError, KeyError, TypeError):
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+        words = [now, name, str(os.getpid())]
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words))
+
+
+def _naming_tables(contents: bytes, old: str, new: str) -> bytes:
+    """The records with their tables in a folder of another name."""
+    lines = []
+    for line in contents.split(b"\n"):
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut stays as it is
+            record = json.loads(line)
+            for table in record["tables"]:
+                table["file"] = re.sub(f"^{re.escape(old)}/", f"{new}/", table["file"])
+            line = json.dumps(record, ensure_ascii=False).encode()
+        lines.append(line)
+    return b"\n".join(lines)
+
+
+def _place(target: pathlib.Path, contents: bytes, tables: pathlib.Path) -> None:
+    """Writes a record file and its folder of tables, both or none; FileExistsError where one of the names is taken."""
+    beside, aside = target.with_suffix(".tables"), None
+    if target.exists():
+        raise FileExistsError
+    if tables.is_dir():
+        beside.mkdir()
+    try:
+        if tables.is_dir():
+            shutil.copytree(tables, beside, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
+        descriptor, aside = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=".part", dir=target.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(contents)
+            os.fchmod(descriptor, 0o666 & ~_umask)
+            os.fsync(descriptor)
+        _name(aside, target)
+    except OSError:
+        if tables.is_dir():
+            shutil.rmtree(beside, ignore_errors=True)
+        raise
     finally:
         if aside:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(aside)
-    raise SanityError(f"no free name for {base} in {folder}; the record is still in {source}")
 
 
 def _name(aside: str, target: pathlib.Path) -> None:
@@ -324,6 +481,8 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
 
     #: Whether the job needs all GPUs that the site states, or one for each rank.
     all_gpus = False
+    #: Whether this program alone runs in its job; a bundle's members share one.
+    has_own_job = True
 
     @builtins.run_before("run")
     def program(self):
@@ -331,6 +490,9 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         if not self.is_dry_run() and not os.access(path, os.X_OK):
             raise ReframeError(f"{path}: no such program; set ISTHMUS_BENCH to a built isthmus-bench, or leave it out")
         self.executable = path
+        if self.has_own_job:
+            _begun.append(self)
+        self._forget_last_job()
         # Schedulers lose exit codes (squeue does), and ReFrame looks at none: the job script writes it down.
         self.postrun_cmds = [f"echo $? > {EXIT_CODE}"]
         self.env_vars["ISTHMUS_SYSTEM"] = self.current_system.name
@@ -343,6 +505,18 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     @builtins.run_before("run")
     def watch_job(self):
         jobs.prepare(self)
+
+    def _forget_last_job(self):
+        """Removes what an earlier job left in a stage folder that was kept: here, as this one may never start, and in
+        its script, as the earlier one may still end.
+        """
+        for name in WRITTEN:
+            path = pathlib.Path(self.stagedir) / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        self.prerun_cmds = [f"rm -rf {' '.join(WRITTEN)}", *self.prerun_cmds]
 
     def _exit_code(self) -> int:
         try:
@@ -391,11 +565,17 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     samples = builtins.variable(int, type(None), value=None)
     processes = builtins.variable(int, value=1)
     bench_options = builtins.variable(typ.List[str], value=[])
+    #: Whether a session may be green in which every check was skipped.
+    may_skip_all = builtins.variable(typ.Bool, value=False)
 
     workload: str
     mode: str | None
     size: str
     native = False
+    #: Whether at least one case was measured.
+    has_measured = False
+    #: Workloads that leave nothing behind which could be wrong; every other one has to be verified.
+    unverified: typing.ClassVar[frozenset[str]] = frozenset()
     #: Axes and the values that one run measures, as the catalogue has them; their names and values follow the metric's
     #: in a performance variable: submit/argument_bytes=256.
     varied: typing.ClassVar[dict[str, list]] = {}
@@ -418,14 +598,20 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
 
     def settled(self) -> dict[str, str | None]:
         """Fields that are the same in every record."""
-        return {"mode": self.mode, "size": self.size}
+        mode = catalogue.load()["modes"].get(self.mode, {"placement": None, "staging": None})
+        return {"mode": self.mode, "size": self.size, **mode}
+
+    def axes_of(self, point: Point) -> dict:
+        """The values of all axes that the program has been asked for, but those of bench_options."""
+        known = catalogue.find(point.workload)
+        return {**known.get("axes", {}), **known.get("sizes", {}).get(self.size, {}), **dict(point.settings)}
 
     def record_name(self) -> str:
         return f"{self.workload}-{self.mode or ''}-{self.size}"
 
     def required_metrics(self, point: Point) -> set[str]:
         """Metrics without which this case has not been measured."""
-        return set()
+        return set(self.published) & set(catalogue.find(point.workload).get("metrics", ()))
 
     def is_native(self, case: dict) -> bool:
         """Whether the CPU measures this case by itself, so that it is no emulation where there is no GPU."""
@@ -442,6 +628,16 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def variable_name(self, point: Point, metric: str, shown: bool) -> str:
         """The name of a performance variable."""
         return "/".join([metric, *(f"{axis}={value}" for axis, value in point.settings)])
+
+    def uses_gpus(self) -> bool:
+        return not self.native
+
+    @builtins.run_after("init", always_last=True)
+    def note_gpus(self):
+        """For --gpu-only, --cpu-only and -E, before a partition is chosen: as many as any has."""
+        gpus = max(map(stated_gpus, runtime.runtime().system.partitions), default=0)
+        if gpus and self.uses_gpus():
+            self.num_gpus_per_node = gpus if self.all_gpus else self.num_tasks_per_node or 1
 
     # Preparing the job.
 
@@ -465,9 +661,9 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             with naming(point):
                 for case in cases:
                     self._judge_case(case)
+                    self._judge_axes(point, case)
         code = self._exit_code()
-        if code != 0 and (end := jobs.abnormal_end(self.job)):
-            raise SanityError(f"{end}; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}")
+        self._judge_end(code)
         self._judge_number(points, code)
         if code != 0:
             code = jobs.exit_code_in_words(code)
@@ -507,6 +703,11 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         self.keep_fingerprint(cases)
         if cases:
             self._keep(path, cases)
+        for table in itertools.chain.from_iterable(case["tables"] for case in cases):
+            try:
+                records.table_path(path, table)
+            except records.RecordError as error:
+                raise SanityError(str(error)) from None
         return cases
 
     def _kept_name(self) -> str:
@@ -565,6 +766,11 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             points[point].append(case)
         return points
 
+    def _judge_end(self, code):
+        """Of the job; a program that ended well shares it with others in a bundle, which asks for itself."""
+        if (self.has_own_job or code != 0) and (end := jobs.abnormal_end(self.job)):
+            raise SanityError(f"{end}; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}")
+
     def _judge_number(self, points, code):
         for point, found in points.items():
             if len(found) != self.processes:
@@ -588,6 +794,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 raise SanityError(f"{warning['message']}, which spoils what was measured{mend}")
 
     def _judge_case(self, case):
+        if why := jobs.foreign(case, self.job, self.current_system.name, self.current_partition.name):
+            raise SanityError(why)
         for field, asked in self.settled().items():
             if case.get(field) != asked:
                 raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {asked!r}")
@@ -604,10 +812,25 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         self._judge_device(case)
         if case["skipped"]:
             return
-        verify = case["verify"]
-        if verify["status"] not in ("pass", "not_applicable"):
-            detail = verify.get("detail") or f"error {verify['error']}, tolerance {verify['tolerance']}"
-            raise SanityError(f"wrong result ({verify['status']}, {verify['method']}): {detail}")
+        self._judge_result(case["workload"], case["verify"])
+
+    def _judge_result(self, workload, verify):
+        """What the record says of the result has to fit what it says of the error."""
+        status, error, tolerance = verify["status"], verify["error"], verify["tolerance"]
+        if status == "not_applicable" and workload in self.unverified:
+            return
+        within = error is not None and tolerance is not None and error <= tolerance
+        if status != "pass" or not within:
+            detail = verify.get("detail") or f"error {error}, tolerance {tolerance}"
+            raise SanityError(f"wrong result ({status}, {verify['method']}): {detail}")
+
+    def _judge_axes(self, point, case):
+        if "--preset" in self.bench_options:
+            return
+        chosen = {word.partition("=")[0] for word in self.bench_options}  # --set AXIS=VALUE
+        for axis, asked in self.axes_of(point).items():
+            if axis not in chosen and case["axes"].get(axis) != asked:
+                raise SanityError(f"the record's {axis} is {case['axes'].get(axis)!r}, asked was {asked!r}")
 
     def _judge_device(self, case):
         """A stated GPU must have done the work: a broken driver may not turn into emulated figures."""
@@ -640,6 +863,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             getlogger().verbose(f"{self.display_name}: skipped {point}: {reason}")
         if not measured:
             self.skip(reasons[0])
+        self.has_measured = True
         return measured
 
     def _judge_skips(self, point, cases) -> str | None:
@@ -653,7 +877,21 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         denied = self.denied(point, case, stated_capabilities(partition))
         if case.get("skip_kind") == "unsupported" and denied:
             raise SanityError(f"skipped ({reasons[0]}), but {partition.fullname} states {', '.join(sorted(denied))}")
+        for case in cases:
+            self._judge_memory(case)
         return reasons[0]
+
+    def _judge_memory(self, case):
+        """A case that fits into the memory that the site states: somebody else holds it."""
+        if not (short := records.short_of(case)):
+            return
+        memory, needed = short
+        stated = site_setting(self.current_partition, f"{memory}_memory")
+        if stated is not None and needed <= USABLE * units.amount(str(stated)):
+            raise SanityError(
+                f"skipped ({case['skipped']}), but {self.current_partition.fullname} states {stated} of {memory} "
+                "memory: end what holds the rest"
+            )
 
     def _publish(self, points):
         """Fills perf_variables with plain numbers, and holds every case to its limits and references."""

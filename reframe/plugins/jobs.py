@@ -3,14 +3,20 @@
 docs/slurm.md has the table of what a session shows in each case.
 """
 
+import calendar
+import functools
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
+import time
 
 SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
 OTHER_JOBS = "other_jobs"
+
+CLOCKS_APART = 300  # seconds by which a node's clock may differ from that of the session's host
 
 # States in which a scheduler says why a job ended before its program.
 _ENDS = {
@@ -29,10 +35,11 @@ def in_slurm(job) -> bool:
 
 
 # Others on the nodes of this job, noted before and after the run. One line of a job script each; what fails is silent.
-_NOTE_OTHERS = (
+_OTHERS = (
     'timeout 10 squeue -h -t R -w "$SLURM_JOB_NODELIST" -o %A 2>/dev/null'
-    f' | grep -vx "$SLURM_JOB_ID" >> {OTHER_JOBS} || true'
+    ' | grep -vx "$SLURM_JOB_ID" {} ' + OTHER_JOBS + " || true"
 )
+_NOTE_OTHERS, _NOTE_OTHERS_TOO = _OTHERS.format(">"), _OTHERS.format(">>")
 _NOTE_SHARING = (
     'export ISTHMUS_JOB_SHARING=$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null'
     " | grep -o 'OverSubscribe=[A-Z]*' | cut -d= -f2)"
@@ -46,7 +53,7 @@ def prepare(check) -> None:
     # A job that is started again after its node failed would hide that, and append to the record of the first start.
     check.job.options.append("--no-requeue")
     check.prerun_cmds += [_NOTE_SHARING, _NOTE_OTHERS]
-    check.postrun_cmds.append(_NOTE_OTHERS)
+    check.postrun_cmds.append(_NOTE_OTHERS_TOO)
 
 
 def others(stagedir) -> list[str]:
@@ -55,6 +62,28 @@ def others(stagedir) -> list[str]:
         return sorted(set((pathlib.Path(stagedir) / OTHER_JOBS).read_text().split()))
     except OSError:
         return []
+
+
+def foreign(case: dict, job, system: str, partition: str) -> str | None:
+    """Why a record is not of this job: another's, another node's, or of another time."""
+    run = case["run"]
+    for what, told, own in (("system", run["system"], system), ("partition", run.get("partition"), partition)):
+        if told != own:
+            return f"the record is of {what} {told}, this session is of {own}: an earlier or another session's"
+    of_batch = job.scheduler.registered_name != "local"
+    granted = str(job.jobid) if in_slurm(job) else None if of_batch else _own_job()
+    if run["job"] != granted and (in_slurm(job) or not of_batch):
+        return f"the record is of job {run['job']}, this is {granted or 'none of a batch system'}: an earlier job's"
+    nodes = _nodes(job)
+    for node in (run["node"], *(rank["node"] for rank in case.get("ranks", {}).get("each", []))):
+        if nodes and node not in nodes and node.partition(".")[0] not in nodes:
+            return f"the record is of node {node}, the job ran on {', '.join(sorted(nodes))}: look at the launcher"
+    # To the second, when the case ended.
+    ended = calendar.timegm(time.strptime(run["time"], "%Y-%m-%dT%H:%M:%SZ"))
+    slack = CLOCKS_APART if of_batch else 1
+    if not job.submit_time - slack <= ended <= time.time() + slack:
+        return f"the record is of {run['time']}, when this job did not run: an earlier job's, or a clock is wrong"
+    return None
 
 
 def short_grant(case: dict, wanted: int) -> str | None:
@@ -127,15 +156,66 @@ def is_full(folder) -> bool:
     return state.f_bavail == 0 or (state.f_files > 0 and state.f_favail == 0)
 
 
+def settle(all_jobs) -> None:
+    """Of a session that gave its jobs up: those that wait are cancelled, those that run have their time, as Slurm's own
+    limit says; ReFrame would leave both to themselves."""
+    ids = [str(job.jobid) for job in all_jobs if in_slurm(job) and job.jobid]
+    if not ids:
+        return
+    _asked("scancel", "--state=PENDING", *ids)
+    fails = 0
+    while fails < 10:
+        told = subprocess.run(
+            ["squeue", "-h", "-j", ",".join(ids), "-o", "%A"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        if "Invalid job id" in told.stderr or (told.returncode == 0 and not told.stdout.strip()):
+            return
+        fails = fails + 1 if told.returncode else 0
+        time.sleep(1)
+
+
+def _own_job() -> str | None:
+    """The job that a session without a scheduler is in."""
+    return next(filter(None, map(os.environ.get, ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))), None)
+
+
+def _nodes(job) -> set[str]:
+    """Names of the nodes that a job was granted; none where its scheduler does not name them as the record does."""
+    if not in_slurm(job):
+        here = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        return {here} if job.scheduler.registered_name == "local" else set()
+    return _expanded(_state(job)[1])
+
+
+@functools.cache
+def _expanded(nodes: str) -> set[str]:
+    """{node1, node2} of "node[1-2]"."""
+    if "[" not in nodes:
+        return set(filter(None, nodes.split(",")))
+    return set(_asked("scontrol", "show", "hostnames", nodes).split())
+
+
+def _asked(*command: str) -> str:
+    """What a command of Slurm's answers; nothing where it fails."""
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60, check=False
+    ).stdout
+
+
 def _state(job) -> tuple[str, str]:
-    """State and nodes of a job that has ended. Without accounting ReFrame calls COMPLETED what has left the queue, but
-    the controller remembers the job for a while (MinJobAge)."""
+    """State and nodes of a job that has ended, asked for once: a bundle asks for each of its checks."""
+    if not hasattr(job, "isthmus_end"):
+        job.isthmus_end = _asked_state(job)
+    return job.isthmus_end
+
+
+def _asked_state(job) -> tuple[str, str]:
+    """Without accounting ReFrame calls COMPLETED what has left the queue, but the controller remembers the job for a
+    while (MinJobAge)."""
     state = re.split(r"[ ,]", job.state or "")[0]
     if in_slurm(job) and job.scheduler.registered_name == "squeue" and job.jobid:
-        told = subprocess.run(
-            ["scontrol", "show", "job", "-o", str(job.jobid)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60, check=False,
-        ).stdout  # fmt: skip
+        told = _asked("scontrol", "show", "job", "-o", str(job.jobid))
         if found := re.search(r"\bJobState=(\w+)", told):
             nodes = re.search(r"\bNodeList=([^\s(]+)", told)
             return found[1], nodes[1] if nodes else ""

@@ -12,9 +12,16 @@ import re
 import reframe.core.builtins as builtins
 from reframe.core.exceptions import SanityError
 
-from isthmus_check import IsthmusCheck, IsthmusProgram, Point, points_of, stated_capabilities, stated_gpus
-
-LISTING = "listing.json"
+import jobs
+from isthmus_check import (
+    LISTING,
+    IsthmusCheck,
+    IsthmusProgram,
+    Point,
+    points_of,
+    stated_capabilities,
+    stated_gpus,
+)
 
 #: Per size: how the program is asked for it. The last two measure the usual values of every axis, or run through them.
 SIZES = {"tiny": ["--size", "tiny"], "default": [], "sweep": ["--size-sweep"]}
@@ -40,6 +47,8 @@ class Listing(IsthmusProgram):
     def as_many_as_stated(self):
         """Of each family that names GPUs or NUMA nodes, so that none can be missing without a word."""
         code = self._exit_code()
+        if end := jobs.abnormal_end(self.job):
+            raise SanityError(end)
         if code != 0:
             raise SanityError(f"isthmus-bench list ended with exit code {code}; see {self.stderr} in {self.stagedir}")
         partition = self.current_partition
@@ -90,7 +99,14 @@ class ListedCheck(IsthmusCheck):
         return [*names, *SIZES[self.size], *(["--set", "node=all"] if self._on_each_node() else [])]
 
     def settled(self):
-        return {"mode": None} | ({"size": self.size} if self.size == "tiny" else {})
+        settled = {"mode": None, "placement": None, "staging": None}
+        return settled | ({"size": self.size} if self.size == "tiny" else {})
+
+    def axes_of(self, point):
+        axes = self.axes[point.workload]
+        asked = {name: (self._values(point.workload, axis) or [axis["default"]])[0] for name, axis in axes.items()}
+        settled = self.workloads[point.workload]["sizes"]["tiny"] if self.size == "tiny" else {}
+        return asked | settled | dict(point.settings)
 
     @functools.cached_property
     def workloads(self) -> dict[str, dict]:

@@ -39,7 +39,8 @@ site_configuration = {
                     # "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}],
                     # How GPUs are asked for; [] as options where they come with the node.
                     "resources": [{"name": "gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
-                    # "extras": {"isthmus": {"require_reference": ["rate"]}},
+                    # A case that fits into this memory and is skipped for memory is red.
+                    # "extras": {"isthmus": {"device_memory": "80GiB", "require_reference": ["rate"]}},
                 },
             ],
         }

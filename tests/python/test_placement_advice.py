@@ -61,7 +61,8 @@ def program(name, moved_in, moved_out, flops, placement, staging, size="super", 
 def machine(slowdowns=(1.0, 1.0)):
     """Its records: references, transfers, calls and four programs in three placements and two stagings."""
     cases = [
-        base("reference/device_copy", {"bytes": n}, {"rate": (MEMORY, "B/s", None)}) for n in (1 << 20, 1 << 30)
+        base("transfer/gpu0-gpu0/ce", {"bytes": n, "cache": "flushed"}, {"time": (2 * n / MEMORY, "s", None)})
+        for n in (1 << 20, 1 << 30)
     ]  # fmt: skip
     cases.append(base("reference/sgemm", {"n": 8192, "m": 8192, "k": 8192}, {"kernel_flop_rate": (FLOPS, "1/s", None)}))
     for way, rate in {

@@ -2,6 +2,7 @@
 
 import copy
 import gzip
+import hashlib
 import json
 import os
 import pathlib
@@ -82,8 +83,10 @@ def test_cut_line_in_the_middle_is_named(tmp_path):
         ("null", "a JSON NoneType"),
         ("[1]", "a JSON list"),
         ("{}", "another schema"),
-        ('{"schema": "isthmus.record/2"}', "another schema"),
+        ('{"schema": "isthmus.record/3"}', "another schema ('isthmus.record/3'), not isthmus.record/2 or"),
+        ('{"schema": "isthmus.record/2"}', "required property"),
         ('{"schema": "isthmus.record/1"}', "required property"),
+        ('{"schema": ["isthmus.record/1"]}', "another schema"),
         (LINE.replace("0.25", "NaN", 1), "NaN is not JSON"),
         (LINE.replace("0.25", "Infinity", 1), "Infinity is not JSON"),
         (LINE.replace('"seed": 42', '"seed": 42, "seed": 43'), "stands twice"),
@@ -163,6 +166,134 @@ def test_schema_is_a_schema():
     import jsonschema
 
     jsonschema.Draft202012Validator.check_schema(json.loads(records.schema_path().read_text()))
+
+
+# --- records of version 1 ---
+
+VERSION_1 = json.loads((ROOT / "analysis/data/h200/smoke.jsonl").read_text(encoding="utf-8").splitlines()[0])
+
+
+def test_a_record_of_version_1_is_read_as_one_of_this_version(tmp_path):
+    assert VERSION_1["schema"] == "isthmus.record/1"
+    path = write(tmp_path / "r.jsonl", json.dumps(VERSION_1), LINE)
+    first, second = records.read(path)
+    assert first == {**VERSION_1, "schema": records.SCHEMA, "tables": [], "submission": None, "host_turns": None}
+    assert second == GOOD
+    assert VERSION_1["schema"] == "isthmus.record/1", "what is given is left as it is"
+
+
+@given(json_values)
+def test_upgrading_what_is_no_version_1_gives_it_back(value):
+    assert records.upgrade(GOOD) is GOOD
+    assert records.upgrade({"schema": value}) == {"schema": value}
+
+
+def test_every_committed_record_can_be_upgraded():
+    seen = set()
+    for path in (ROOT / "analysis/data").rglob("*.jsonl*"):
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8") as file:
+            case = json.loads(file.readline())
+        seen.add(case["schema"])
+        assert records.problem(records.upgrade(case)) is None and records.problem(case) is None
+    assert seen <= set(records.VERSIONS)
+
+
+def test_a_version_1_record_that_is_broken_is_refused(tmp_path):
+    path = write(tmp_path / "r.jsonl", json.dumps({**VERSION_1, "seed": "42"}))
+    with pytest.raises(records.RecordError, match=r"r\.jsonl:1: seed"):
+        records.read(path)
+
+
+def test_what_version_2_brought_is_held_to_the_schema():
+    kernel = {"name": "k", "registers": None, "shared_bytes": None, "occupancy": None}
+    told = {"kind": "library", "launches": 3, "seconds": 1e-3, "timed": 30, "bytes_read": 8, "flops": None}
+    entry = {"name": "batches", "columns": ["a"], "file": "r.tables/a.csv.gz", "rows": 0, "sha256": "0" * 64}
+    verify = {**GOOD["verify"], "inputs": "n=1024", "checksums": {"y": "0123456789abcdef"}}
+    full = {**GOOD, "submission": "graph", "host_turns": 7, "kernels": [kernel, kernel | told], "tables": [entry]}
+    full["verify"] = verify
+    assert records.problem(full) is None
+    wrong = [
+        {"submission": "queue"}, {"host_turns": -1}, {"tables": None}, {"tables": [entry | {"sha256": "0" * 63}]},
+        {"tables": [entry | {"file": "/etc/passwd"}]}, {"tables": [entry | {"rows": 1.5}]},
+        {"tables": [entry | {"size": 1}]}, {"kernels": [kernel | {"launches": 0}]},
+        {"kernels": [kernel | {"kind": "copy"}]}, {"kernels": [kernel | {"seconds": -1}]},
+        {"verify": verify | {"checksums": {"y": "123"}}}, {"verify": verify | {"inputs": 1}},
+    ]  # fmt: skip
+    for change in wrong:
+        assert records.problem({**full, **change}), change
+    for name in ("submission", "host_turns", "tables"):
+        assert f"'{name}' is a required property" in records.problem({k: v for k, v in full.items() if k != name})
+
+
+# --- tables beside a record file ---
+
+
+def with_table(folder, text="time,bytes\n0.5,4096\n1e-3,\n", rows=2, columns=("time", "bytes"), packed=None):
+    """A record file with one table beside it."""
+    folder.mkdir(exist_ok=True)
+    data = gzip.compress(text.encode(), mtime=0) if packed is None else packed
+    (folder / "r.tables").mkdir(exist_ok=True)
+    (folder / "r.tables/0-batches.csv.gz").write_bytes(data)
+    entry = {
+        "name": "batches", "columns": list(columns), "file": "r.tables/0-batches.csv.gz", "rows": rows,
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }  # fmt: skip
+    record = {**GOOD, "tables": [entry]}
+    return write(folder / "r.jsonl", json.dumps(record)), record
+
+
+def test_a_table_is_read(tmp_path):
+    path, record = with_table(tmp_path)
+    [read] = records.read(path)
+    assert records.read_table(path, read, "batches") == [{"time": 0.5, "bytes": 4096}, {"time": 1e-3, "bytes": None}]
+    path, record = with_table(tmp_path, '"a ""b"", c"\n""\n1\n', columns=['a "b", c'])
+    assert records.read_table(path, record, "batches") == [{'a "b", c': None}, {'a "b", c': 1}]
+    path, record = with_table(tmp_path, "time,bytes\n", rows=0)
+    assert records.read_table(path, record, "batches") == []
+
+
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ({"rows": 3}, "it has 2 rows instead of 3"),
+        ({"columns": ("time", "size")}, "its columns are time, bytes"),
+        ({"text": ""}, "its columns are "),
+        ({"text": "time,bytes\n1\n", "rows": 1}, "not the table that r.jsonl describes"),
+        ({"text": "time,bytes\n1,x\n", "rows": 1}, "could not convert"),
+        ({"text": "time,bytes\n1,nan\n", "rows": 1}, "no finite number"),
+        ({"packed": b"time,bytes\n1,2\n"}, "not the table that r.jsonl describes"),
+        ({"packed": gzip.compress(b"time,bytes\n" * 100)[:-9]}, "not the table that r.jsonl describes"),
+    ],
+)
+def test_a_table_that_is_not_what_the_record_says_is_a_sentence(tmp_path, given, why):
+    path, record = with_table(tmp_path, **given)
+    with pytest.raises(records.RecordError) as refused:
+        records.read_table(path, record, "batches")
+    said = str(refused.value)
+    assert said.startswith(str(tmp_path / "r.tables/0-batches.csv.gz")) and why in said and "\n" not in said
+
+
+def test_a_table_that_is_missing_or_altered_is_named(tmp_path):
+    path, record = with_table(tmp_path)
+    with pytest.raises(records.RecordError, match="has no tables 'other'; its tables: batches"):
+        records.read_table(path, record, "other")
+    with pytest.raises(records.RecordError, match="has 2 tables 'batches'"):
+        records.read_table(path, {**record, "tables": record["tables"] * 2}, "batches")
+    side = tmp_path / "r.tables/0-batches.csv.gz"
+    side.write_bytes(gzip.compress(b"time,bytes\n1,2\n3,4\n"))
+    with pytest.raises(records.RecordError, match=r"0-batches.csv.gz: the table 'batches' of r.jsonl was altered"):
+        records.read_table(path, record, "batches")
+    side.unlink()
+    with pytest.raises(records.RecordError, match=r"0-batches.csv.gz: the table 'batches' of r.jsonl is not there"):
+        records.read_table(path, record, "batches")
+    side.mkdir()
+    with pytest.raises(records.RecordError, match="cannot be read"):
+        records.read_table(path, record, "batches")
+    for outside in ("../r.tables/x", "/etc/hostname"):
+        entry = {**record["tables"][0], "file": outside}
+        with pytest.raises(records.RecordError, match="outside of the record's folder"):
+            records.read_table(path, {**record, "tables": [entry]}, "batches")
 
 
 # --- the table ---
@@ -301,3 +432,18 @@ def test_committed_records_are_whole_and_carry_no_path(path):
         assert not case["error"] and not case["emulated"] and case["run"]["dirty"] is False
         assert not any(word.startswith("/") for word in case["run"]["command"])
     assert max(map(len, table.table(cases).splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "skipped, kind, short",
+    [
+        ("needs 1.5 GiB of device memory, 512 MiB of 80 GiB are free", "memory", ("device", 1.5 * 2**30)),
+        ("needs 1.02e+03 MiB of host memory, 512 MiB are available", "memory", ("host", 1020 * 2**20)),
+        ("needs 12 B of host memory, 1 B are available", "memory", ("host", 12)),
+        ("2^70 elements do not fit", "memory", None),
+        ("needs 1 GiB of device memory, 512 MiB of 80 GiB are free", "unsupported", None),
+        (None, None, None),
+    ],
+)
+def test_of_which_memory_a_skipped_case_needs_how_much(skipped, kind, short):
+    assert records.short_of(GOOD | {"skipped": skipped, "skip_kind": kind}) == short

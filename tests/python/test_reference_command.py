@@ -122,6 +122,7 @@ def one(values, *, metric="time", unit="s", better="lower", tail=0.001):
 
 
 @hypothesis.given(st.lists(st.floats(1e-9, 1e12), min_size=8, max_size=40), st.sampled_from(["lower", "higher", None]))
+@hypothesis.example([1e6] * 37 + [2.1045], "higher")
 @hypothesis.settings(deadline=None)
 def test_every_job_is_within_the_bounds_of_itself(values, better):
     found = one(values, better=better)

@@ -106,6 +106,7 @@ def gpu(**settings):
         ({"extras": {"isthmus": {"capabilities": ["managd"]}}}, "did you mean 'managed'?"),
         ({"extras": {"isthmus": {"require_refernce": True}}}, "did you mean 'require_reference'?"),
         ({"extras": {"isthmus": {"require_reference": "in"}}}, "neither True nor a list"),
+        ({"extras": {"isthmus": {"device_memory": "much"}}}, "'much'; write an amount such as '80GiB'"),
         ({"features": ["gpu", "cuda", "hip"]}, "both CUDA and HIP"),
         ({"features": ["gpu", "hip"]}, "'sm_90' is not of the vendor"),
         ({"devices": None}, "states a GPU but no devices"),

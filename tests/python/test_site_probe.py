@@ -168,10 +168,14 @@ def info(**changes):
 
 
 def test_the_program_knows_best_and_all_gpus_must_agree(machine, tmp_path):
-    tools = {"isthmus-bench": f"echo '{json.dumps(info())}'", "nvidia-smi": NVIDIA_SMI}
+    said = info()
+    for device, memory in zip(said["devices"], (96, 95.5), strict=True):
+        device["memory_bytes"] = int(memory * 2**30)
+    tools = {"isthmus-bench": f"echo '{json.dumps(said)}'", "nvidia-smi": NVIDIA_SMI}
     here = machine(tools, bench="isthmus-bench")
     _, partitions, _, text = written(here, tmp_path)
     assert partitions["local"]["features"] == ["gpu", "cuda", "hmm", "managed", "peer", "system"]
+    assert partitions["local"]["extras"] == {"isthmus": {"device_memory": "95.5GiB"}}
     assert "by isthmus-bench info" in text
 
 

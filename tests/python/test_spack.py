@@ -175,7 +175,7 @@ def test_releases_are_the_tags(isthmus):
     ("left_out", "tests", "says"),
     [
         ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_MICROBENCH: leave both out or none"),
-        ("TRANSFER", "OFF", "ISTHMUS_WORKLOADS_REFERENCE needs ISTHMUS_WORKLOADS_TRANSFER: leave both out or none"),
+        ("DRIVER", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_DRIVER: leave both out or none"),
         ("MEMORY", "ON", "The tests are of all workloads, but memory are left out"),
     ],
 )

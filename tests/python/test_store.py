@@ -3,6 +3,7 @@
 import concurrent.futures
 import copy
 import gzip
+import hashlib
 import json
 import os
 import pathlib
@@ -128,12 +129,150 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
 
 def test_records_of_a_newer_version_are_refused_not_passed_over(tmp_path, capsys):
     write(tmp_path / "good.jsonl", LINE)
-    write(tmp_path / "new.jsonl", json.dumps({**GOOD, "schema": "isthmus.record/2"}))
+    write(tmp_path / "new.jsonl", json.dumps({**GOOD, "schema": "isthmus.record/3"}))
     assert cli.main(["nodes", str(tmp_path)]) == cli.BAD_INPUT
     said = capsys.readouterr().err
-    assert "new.jsonl (isthmus.record/2); this Isthmus reads isthmus.record/1" in said and said.count("\n") == 1
+    assert "new.jsonl (isthmus.record/3); this Isthmus reads isthmus.record/2 and earlier" in said
+    assert said.count("\n") == 1
     assert cli.main(["compact", str(tmp_path)]) == 1
-    assert "another schema ('isthmus.record/2')" in capsys.readouterr().err
+    assert "another schema ('isthmus.record/3')" in capsys.readouterr().err
+
+
+def test_records_of_version_1_and_of_this_one_stand_in_one_table(tmp_path):
+    line = (ROOT / "analysis/data/h200/smoke.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    graph = changed(submission="graph", host_turns=3)
+    write(tmp_path / "r.jsonl", line, json.dumps(graph))
+    query = "SELECT DISTINCT submission, host_turns, tables FROM measurements ORDER BY ALL NULLS LAST"
+    for _ in ("raw", "compacted"):
+        with store.open_store([tmp_path]) as opened:
+            assert opened.rows(COUNTS)[0]["records"] == 2
+            assert opened.sql(query).fetchall() == [("graph", 3, []), (None, None, [])]
+        assert not compact.compact(tmp_path, processes=1)["skipped"]
+
+
+def with_table(folder, name):
+    """A record file with one table in its folder of tables."""
+    data = gzip.compress(b"time\n1\n")
+    write(folder / f"{name}.tables/x.csv.gz").write_bytes(data)
+    entry = {"name": "batches", "columns": ["time"], "file": f"{name}.tables/x.csv.gz", "rows": 1}
+    record = changed(tables=[{**entry, "sha256": hashlib.sha256(data).hexdigest()}])
+    write(folder / f"{name}.jsonl", json.dumps(record))
+    return record
+
+
+def test_tables_are_found_from_raw_and_from_compacted_records(tmp_path, monkeypatch):
+    record = with_table(tmp_path / "results/a", "r")
+    write(tmp_path / "results/none.jsonl", LINE)
+
+    def found(path):
+        """Its entry in the table."""
+        with store.open_store([path]) as opened:
+            [row] = opened.rows("SELECT DISTINCT tables FROM measurements WHERE len(tables) > 0")
+        [entry] = row["tables"]
+        assert {**entry, "file": record["tables"][0]["file"]} == record["tables"][0]
+        return entry["file"]
+
+    assert found(tmp_path / "results") == str(tmp_path / "results/a/r.tables/x.csv.gz")
+    assert not compact.compact(tmp_path / "results", processes=1)["skipped"]
+    (tmp_path / "results").rename(tmp_path / "moved")
+    assert found(tmp_path / "moved/compacted") == "a/r.tables/x.csv.gz"
+    monkeypatch.chdir(tmp_path / "moved/a")
+    assert found("r.jsonl") == "r.tables/x.csv.gz"
+
+
+def test_compacting_names_a_table_that_is_missing_or_altered(tmp_path, capsys):
+    for name in ("missing", "altered", "whole"):
+        with_table(tmp_path, name)
+    (tmp_path / "missing.tables/x.csv.gz").unlink()
+    (tmp_path / "altered.tables/x.csv.gz").write_bytes(gzip.compress(b"time\n2\n"))
+    for _ in range(2):  # it is not forgotten
+        assert cli.main(["compact", str(tmp_path), "--processes", "1"]) == 1
+        said = capsys.readouterr()
+        assert said.err.count("\n") == 2
+        assert "missing.tables/x.csv.gz: the table 'batches' of missing.jsonl is not there" in said.err
+        assert "altered.tables/x.csv.gz: the table 'batches' of altered.jsonl was altered" in said.err
+    assert said.out.endswith("2 skipped\n")
+    assert counts(tmp_path)["records"] == 3, "their figures are as they were"
+
+
+# --- results that must be the same ---
+
+
+def computed(inputs="n=1024", level="0123456789abcdef", **changes):
+    """A record that states what it computed."""
+    return json.dumps(changed(verify__inputs=inputs, verify__checksums={"level": level, "parent": "0" * 16}, **changes))
+
+
+WRONG = "fedcba9876543210"
+LATER = "2026-11-21T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        computed(placement="mapped", run__time=LATER),
+        computed(inputs="n=2048", level=WRONG),
+        computed(inputs=None, level=WRONG),
+        computed(version=2, level=WRONG),
+        computed(workload="microbench/gemv", level=WRONG),
+        computed(verify__status="fail", level=WRONG),
+        computed(error="the device fell off the bus", level=WRONG),
+        LINE,
+    ],
+)
+def test_results_of_other_cases_or_of_failed_ones_do_not_disagree(tmp_path, other):
+    write(tmp_path / "r.jsonl", computed(), other)
+    result = compact.compact(tmp_path, processes=1)
+    assert result["records"] == 2 and not result["disagreements"]
+
+
+def test_results_that_disagree_are_named_by_every_command_that_compares(tmp_path, capsys):
+    write(tmp_path / "a/r.jsonl", computed(), computed(placement="managed", run__time=LATER))
+    write(tmp_path / "b/r.jsonl", computed(placement="mapped", level=WRONG, run__time=LATER), LINE)
+    sentence = (
+        "a/r.jsonl (pinned, direct, 2026-11-21T00:00:00Z) and {}b/r.jsonl (mapped, direct, 2026-11-21T12:00:00Z) "
+        "disagree: microbench/saxpy (version 1) computed another level from the same inputs (n=1024); one of them is "
+        "wrong, or the workload changed without a new version\n"
+    )
+    folder = str(tmp_path)
+    regress = ["regress", folder, "--from", "driver=1", "--to", "driver=2"]
+    for where in ("raw", "compacted"):
+        prefix = f"{folder}/" if where == "raw" else ""
+        said = prefix + sentence.format(prefix)
+        assert cli.main(regress) == cli.BAD_INPUT
+        assert said in capsys.readouterr().err, "it compares nothing"
+        cli.main(["compare", folder, "--by", "driver"])
+        assert said in capsys.readouterr().err
+        for _ in range(2):  # what was taken before, too
+            assert cli.main(["compact", folder, "--processes", "1"]) == 1
+            assert capsys.readouterr().err == sentence.format("")
+    cli.main(["compare", f"{folder}/a", f"{folder}/b"])
+    said = capsys.readouterr().err
+    assert said.count(" disagree: ") == 1, "two folders that agree each within itself"
+    assert cli.main([*regress, "--workload", "transfer/*"]) == cli.BAD_INPUT
+    assert " disagree: " not in capsys.readouterr().err, "what is not compared stops nothing"
+
+
+def test_a_record_that_was_measured_again_no_longer_disagrees(tmp_path):
+    write(tmp_path / "a.jsonl", computed())
+    write(tmp_path / "b.jsonl", computed(level=WRONG))
+    assert len(compact.compact(tmp_path, processes=1)["disagreements"]) == 1
+    write(tmp_path / "b.jsonl", computed(), LINE)
+    assert not compact.compact(tmp_path, processes=1)["disagreements"]
+
+
+def test_hostile_results_are_only_text(tmp_path, capsys):
+    write(
+        tmp_path / "a.jsonl",
+        computed(inputs="\x1b[2J" + "x" * 200),
+        computed(inputs="\x1b[2J" + "x" * 200, level=WRONG),
+    )
+    assert cli.main(["compact", str(tmp_path), "--processes", "1"]) == 1
+    said = capsys.readouterr().err
+    assert "\\x1b[2J" in said and "\x1b" not in said and said.count("\n") == 1
+
+
+# --- files of any kind ---
 
 
 @given(length=st.integers(1, 2 * len(LINE)))

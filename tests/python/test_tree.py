@@ -1,6 +1,9 @@
 """The scripts that guard the tree, guarded."""
 
+import json
 import pathlib
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -70,6 +73,22 @@ def test_what_is_allowed_passes(tmp_path, path, line):
     assert result.returncode == 0, result.stdout
 
 
+# --- what the documentation names ---
+
+
+def test_every_warning_that_a_page_names_is_given_somewhere():
+    pages = [path for folder in ("docs", "site-configs", "src") for path in (ROOT / folder).rglob("*.md")]
+    named = {}
+    for page in [ROOT / "README.md", *pages]:
+        text = " ".join(page.read_text(encoding="utf-8").split())
+        named |= dict.fromkeys(re.findall(r"\bwarn\w*[^.`|]{0,40}`([a-z_]+)`", text), page.name)
+    sources = [*(ROOT / "src").rglob("*.cpp"), *(ROOT / "reframe/plugins").glob("*.py")]
+    gives = r'(?:\bwarn\w*\(\s*|Warning\{|"code"[,:]\s*)"([a-z_]+)"'
+    given = {code for path in sources for code in re.findall(gives, path.read_text(encoding="utf-8"))}
+    assert "placement_disagrees" in named, "it is seen what pages name"
+    assert not {code: page for code, page in named.items() if code not in given}
+
+
 # --- counting ---
 
 
@@ -133,3 +152,28 @@ def test_each_stage_counts_its_own_report_once(tmp_path):
 )
 def test_a_stage_that_did_not_pass_is_counted_as_failed(tmp_path, stage, report):
     assert counted(tmp_path, [stage], host=report).returncode == 1
+
+
+# --- building ---
+
+
+@pytest.mark.skipif(not shutil.which("cmake") or not shutil.which("ninja"), reason="no cmake or ninja here")
+def test_the_program_and_the_tests_build_in_one_tree_in_either_order(tmp_path):
+    """`make run` asks for the program alone, `make test` for everything, both in build/host."""
+
+    def configured(folder, *target):
+        """Whether the tree has tests after this call of scripts/build."""
+        command = [ROOT / "scripts/build", "--preset", "host", "--build-dir", folder, "--configure-only", *target]
+        subprocess.run(command, check=True, capture_output=True)
+        listed = subprocess.run(
+            ["ctest", "--test-dir", folder, "--show-only=json-v1"], check=True, capture_output=True, text=True
+        )
+        return bool(json.loads(listed.stdout)["tests"])
+
+    program = ("--target", "isthmus-bench")
+    assert not configured(tmp_path / "1", *program), "a user of the program needs no GoogleTest"
+    assert configured(tmp_path / "1"), "make run, then make test"
+    assert configured(tmp_path / "1", *program), "make test, then make run, which leaves the tests"
+    # Everything was asked for, but configuring failed, as it does without GoogleTest: the program can still be built.
+    (tmp_path / "1/tests/CTestTestfile.cmake").unlink()
+    assert not configured(tmp_path / "1", *program)

@@ -161,12 +161,20 @@ def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
     plan(folder, "--nodes", "n0", "--jobs", "6", "--command", fails)
     fill(folder, History(), 6)
     capsys.readouterr()
-    for cut in ("", "99 be", "98 began\n98 ended 0\n99 began\n", "99 began\n99 ended 1"):
+    running = "it still runs, or is lost"
+    ends = {
+        "": running,
+        "99 be": running,
+        "98 began\n98 ended 0\n99 began\n": running,
+        "99 began\n99 ended 1": running,
+        "99 began\n99 ended 143\n": "signal 15 ended it",
+    }
+    for cut, why in ends.items():
         (folder / "tasks/after.n0.2").write_text(cut)
         assert cli.main(["trial", "read", str(folder)]) == 3
         said = capsys.readouterr().out
         assert "verdict: equivalent" in said
-        assert "note: task 2 of after on n0 (after) began and did not end: it still runs, or is lost" in said
+        assert f"note: task 2 of after on n0 (after) began and did not end: {why}" in said
     for _ in range(2):
         subprocess.run([folder / "submit", "after"], env=environment, check=True)
         # Exit codes are the commands' own: what a case came to is in the records.

@@ -10,6 +10,8 @@ that really fails.
 
 import argparse
 import fnmatch
+import gzip
+import hashlib
 import itertools
 import json
 import math
@@ -17,7 +19,9 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import sys
+import time
 
 MODES = {
     "baseline": ("pageable", "direct"),
@@ -33,12 +37,14 @@ UNITS = {
     "overlapped": "s", "overlap": "1", "wall": "s", "paper_total": "s",
     "in_rate": "B/s", "out_rate": "B/s", "kernel_rate": "B/s",
 }  # fmt: skip
-WORSE = {"s": 1, "B/s": -1, "1": 0}
+WORSE = {"s": 1, "B/s": -1, "FLOP/s": -1, "1": 0}
 VARYING = ("SLURMD_NODENAME", "SLURM_ARRAY_TASK_ID", "FAKE_DRIVER")
 MISBEHAVIOURS = {
     "wrong_result": "verification fails, exit 1, as the real program does",
     "wrong_result_exit_0": "verification fails, and the exit code hides it",
     "not_verified": "verification did not run",
+    "beyond_tolerance": "verification passes, though the error is beyond the tolerance",
+    "not_applicable": "says that there is nothing to verify",
     "error": "the case failed with an error, exit code hidden",
     "exit": "exit code N (exit:7) after a good record",
     "killed": "ends by SIGKILL after a good record",
@@ -48,6 +54,8 @@ MISBEHAVIOURS = {
     "foreign_record": "writes another program's JSON",
     "extra_record": "writes two records where one was asked",
     "other_case": "measures another size than asked",
+    "other_way": "moves the data in another way than asked, FIELD (other_way:placement)",
+    "other_axis": "measures another value of AXIS, 1",
     "missing_metric": "leaves out metric NAME",
     "null_metric": "every sample of metric NAME is invalid",
     "zero_metric": "metric NAME is 0 s",
@@ -73,7 +81,9 @@ MISBEHAVIOURS = {
     "one_gpu": "all ranks measured on one GPU (after ranks:N)",
     "unbound": "all ranks may run on every processor (after ranks:N)",
     "hangs": "writes N whole records and half of the next, and goes on for ever",
+    "table": "writes a table beside the record, which is gone again (table:gone), altered (table:altered) or whole",
     "granted": "says that the scheduler granted N GPUs",
+    "another": "says in the record that another run FIELD measured (another:node)",
 }
 # What is moved between which memories; g and h are two GPUs, n and m two nodes.
 BETWEEN_GPUS = "ce ce-nopeer ce-batch ce-strided pack sm-read sm-write fault prefetch prefetch-batch"
@@ -271,34 +281,42 @@ def allocation():
 
 
 CATALOGUE = pathlib.Path(__file__).resolve().parents[2] / "reframe/checks/catalogue.json"
+UNVERIFIED = ("context", "device_sync", "event", "graph", "launch", "stream")
 
 
-def own_readings(workload, size):
-    """All metrics and points of a workload that the committed catalogue says measures by itself, else None."""
+def in_catalogue(workload):
     path = pathlib.Path(os.environ.get("FAKE_CATALOGUE") or CATALOGUE)
-    for entry in json.loads(path.read_text(encoding="utf-8"))["workloads"]:
-        if entry["name"] == workload and "varied" in entry:
-            axes = entry["varied"].get(size, {})
-            points = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
-            return entry["metrics"] + entry["observed"], points
-    return None
+    [entry] = [w for w in json.loads(path.read_text(encoding="utf-8"))["workloads"] if w["name"] == workload]
+    return entry
 
 
-def cases_of(workload, mode, size, backend):
-    own = own_readings(workload, size)
-    if own is None:
-        return [record(workload, mode, size, backend)]
-    names, points = own
-    cases = [record(workload, None, size, backend) for _ in points]
-    for case, point in zip(cases, points):
-        template = case["metrics"][0]
-        case.update(axes=point, metrics=[{**template, "name": name, "unit": "s"} for name in names])
-        case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
+def cases_of(arguments, backend):
+    """One case, or all points of a workload that the committed catalogue says measures by itself."""
+    workload, size = arguments.pattern[0], arguments.size
+    entry = in_catalogue(workload)
+    given = dict(word.split("=") for word in arguments.set)
+    axes = entry["axes"] | entry["sizes"].get(size, {}) | {axis: int(value) for axis, value in given.items()}
+    if "varied" not in entry:
+        case = record(workload, arguments.mode, size, backend) | {"axes": axes}
+        if "kernel_flop_rate" in entry["metrics"]:
+            rate = next(m for m in case["metrics"] if m["name"] == "kernel_rate")
+            case["metrics"].append({**rate, "name": "kernel_flop_rate", "unit": "FLOP/s"})
+        return [case]
+    varied = entry["varied"].get(size, {})
+    cases = []
+    for values in itertools.product(*varied.values()):
+        case = record(workload, None, size, backend)
+        metrics = [{**case["metrics"][0], "name": name, "unit": "s"} for name in entry["metrics"] + entry["observed"]]
+        case.update(axes=axes | dict(zip(varied, values)), metrics=metrics)
+        if workload.startswith("driver/") and workload.endswith(UNVERIFIED):
+            case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
+        cases.append(case)
     return cases
 
 
 def skip(case, kind):
-    case.update(skipped="this device cannot", skip_kind=kind, metrics=[])
+    why = "needs 1 GiB of device memory, 512 MiB of 80 GiB are free" if kind == "memory" else "this device cannot"
+    case.update(skipped=why, skip_kind=kind, metrics=[])
     case["verify"].update(status="not_run", method=None, error=None, tolerance=None)
 
 
@@ -321,11 +339,11 @@ def record(workload, mode, size, backend):
         for name, unit in UNITS.items()
     ]  # fmt: skip
     return {
-        "schema": "isthmus.record/1",
+        "schema": "isthmus.record/2",
         "run": {
             "id": "00000000", "time": "2026-11-21T00:00:00Z", "git": None, "dirty": None,
             "system": os.environ.get("ISTHMUS_SYSTEM"), "partition": os.environ.get("ISTHMUS_PARTITION"),
-            "node": os.environ.get("SLURMD_NODENAME", "fake"), "job": os.environ.get("SLURM_JOB_ID"), "process": 1,
+            "node": "fake", "job": os.environ.get("SLURM_JOB_ID"), "process": 1,
             "command": sys.argv, "allocation": allocation(),
         },
         "devices": [device(backend)] if backend != "host" else [], "host": host(),
@@ -333,10 +351,22 @@ def record(workload, mode, size, backend):
         "emulated": backend == "emulator", "profiler": os.environ.get("ISTHMUS_PROFILER"),
         "workload": workload, "version": 1, "placement": placement, "staging": staging, "mode": mode, "fallback": None,
         "size": size, "preset": None, "axes": {"n": 1024}, "seed": 42, "metrics": metrics, "kernels": [],
+        "submission": None, "host_turns": None, "tables": [],
         "memory": {"peak_host_bytes": None, "peak_device_bytes": None},
         "verify": {"status": "pass", "method": "fake", "error": 0.0, "tolerance": 0.0},
         "warnings": [], "skipped": None, "error": None,
     }  # fmt: skip
+
+
+def write_table(fate, case):
+    """One table of the record; gone and altered are what may become of it."""
+    data = gzip.compress(b"time,bytes\n0.5,4096\n", mtime=0)
+    file = pathlib.Path("record.tables/batches.csv.gz")
+    file.parent.mkdir(exist_ok=True)
+    if fate != "gone":
+        file.write_bytes(data[:-1] if fate == "altered" else data)
+    entry = {"name": "batches", "columns": ["time", "bytes"], "file": str(file), "rows": 1}
+    case["tables"].append({**entry, "sha256": hashlib.sha256(data).hexdigest()})
 
 
 def misbehave(what, argument, case):
@@ -347,6 +377,10 @@ def misbehave(what, argument, case):
         return int(what == "wrong_result")
     if what == "not_verified":
         case["verify"]["status"] = "not_run"
+    elif what == "beyond_tolerance":
+        case["verify"].update(error=1e9, tolerance=1.0)
+    elif what == "not_applicable":
+        case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
     elif what == "error":
         case["error"] = "cudaMalloc: out of memory"
         case["verify"]["status"] = "not_run"
@@ -355,6 +389,10 @@ def misbehave(what, argument, case):
         return int(argument)
     elif what == "other_case":
         case["size"] = "small"
+    elif what == "other_way":
+        case[argument] = {"placement": "pageable", "staging": "async"}[argument]
+    elif what == "other_axis":
+        case["axes"][argument] = 1
     elif what == "missing_metric":
         case["metrics"].remove(metric)
     elif what == "null_metric":
@@ -379,7 +417,7 @@ def misbehave(what, argument, case):
         case["profiler"] = "nsys"
     elif what == "ranks":
         each = [
-            {"node": "fake", "local_rank": rank, "device": f"GPU-{rank}", "cpus": str(rank)}
+            {"node": case["run"]["node"], "local_rank": rank, "device": f"GPU-{rank}", "cpus": str(rank)}
             for rank in range(int(argument))
         ]
         case["ranks"] = {"count": len(each), "library": "fake", "each": each}
@@ -389,8 +427,12 @@ def misbehave(what, argument, case):
     elif what == "unbound":
         for rank in case["ranks"]["each"]:
             rank["cpus"] = "0-7"
+    elif what == "table":
+        write_table(argument, case)
     elif what == "granted":
         case["run"]["allocation"] = {"gpus": int(argument)}
+    elif what == "another":
+        case["run"][argument] = "2020-01-01T00:00:00Z" if argument == "time" else "another"
     elif what == "slow":
         for m in case["metrics"]:
             m.update(samples=[0.5], median=0.5)
@@ -453,17 +495,19 @@ def main():
     if "no_record" in wanted:
         return 0
     code, lines = 0, []
+    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    invocation = {"id": os.urandom(4).hex(), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "node": node}
     for process in range(1, arguments.processes + 1):
         if any(w.get("family") and fnmatch.fnmatchcase(w["name"], arguments.pattern[0]) for w in listed["workloads"]):
             cases = listed_cases(arguments, listed["workloads"], backend)
         else:
-            cases = cases_of(arguments.pattern[0], arguments.mode, arguments.size, backend)
+            cases = cases_of(arguments, backend)
         for what, (argument, workload) in wanted.items():
             misbehave_at_a_point(what, argument, cases)
             if what == "missing_case":
                 cases = [case for case in cases if case["workload"] != workload]
         for case in cases:
-            case["run"]["process"] = process
+            case["run"].update(process=process, **invocation)
             spoilt = {w: argument for w, (argument, workload) in wanted.items() if workload in ("", case["workload"])}
             code = max([code] + [misbehave(what, argument, case) for what, argument in spoilt.items()])
             lines.append(json.dumps(case) + "\n")

@@ -59,6 +59,8 @@ def test_a_selection_of_nothing_is_red(bundle, selections):
         ("missing_metric:kernel@microbench/gemm", "lacks the metric 'kernel'"),
         ("error@microbench/gemm", "cudaMalloc: out of memory"),
         ("exit:7@microbench/gemm", "ended with exit code 7"),
+        ("another:node@microbench/gemm", "the record is of node another"),
+        ("another:time@microbench/gemm", "when this job did not run"),
     ],
 )
 def test_one_bad_check_is_named_and_the_others_are_kept(bundle, tmp_path, fake, why):
@@ -73,7 +75,8 @@ def test_a_skip_among_many_is_no_failure_and_all_skipped_is_a_skip(bundle):
     outcome = bundle(fake="skip:memory@microbench/gemm", selections="modes tiny pm saxpy,modes tiny pm gemm")
     assert outcome.green and "SKIP" not in outcome.output
     outcome = bundle(fake="skip:memory")
-    assert outcome.green and "[     SKIP ]" in outcome.output
+    assert not outcome.green and "[     SKIP ]" in outcome.output and "nothing was measured" in outcome.output
+    assert bundle("-S", "may_skip_all=yes", fake="skip:memory").green
 
 
 def test_a_check_that_hangs_costs_only_itself(bundle, tmp_path):
@@ -82,6 +85,15 @@ def test_a_check_that_hangs_costs_only_itself(bundle, tmp_path):
     assert not outcome.green
     assert "1 of 2 checks failed" in outcome.output and "ran longer than its 2 s" in outcome.output
     assert [record["workload"] for record in records_in(tmp_path)] == ["microbench/gemm"]
+
+
+def test_what_an_earlier_job_left_passes_for_nothing(bundle, tmp_path):
+    options = ("--keep-stage-files", "--dont-restage")
+    assert bundle(*options).green
+    outcome = bundle(*options, fake="no_record")
+    assert not outcome.green and "6 of 6 checks failed" in outcome.output and "no record" in outcome.output
+    assert len(records_in(tmp_path)) == 6
+    assert bundle(*options).green
 
 
 def test_references_hold(bundle):

@@ -69,7 +69,7 @@ def test_one_point_may_be_skipped(session):
 
 
 def test_all_points_skipped_is_a_skip(session):
-    outcome = session(select=LAUNCH, fake="gpu:cuda,skip:unsupported", site=GPU)
+    outcome = session("-r", "-S", "may_skip_all=yes", select=LAUNCH, fake="gpu:cuda,skip:unsupported", site=GPU)
     assert outcome.green and "SKIP" in outcome.output
 
 

@@ -8,11 +8,13 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from conftest import FAKE, ROOT, environment, site_configuration
 from isthmus import records
 
 GPU = {"features": ["gpu", "cuda"]}
+MAY_SKIP = ("-S", "may_skip_all=yes")
 IN_BOUND = "- {workload: microbench/saxpy, metrics: {in: [0.25, -0.1, 0.1, s]}}\n"
 
 
@@ -40,6 +42,8 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
         ("wrong_result", "wrong result"),
         ("wrong_result_exit_0", "element 3 is 7, expected 8"),
         ("not_verified", "wrong result (not_run"),
+        ("beyond_tolerance", "wrong result (pass, fake): error 1000000000.0, tolerance 1.0"),
+        ("not_applicable", "wrong result (not_applicable"),
         ("error", "cudaMalloc: out of memory"),
         ("exit:7", "exit code 7"),
         ("killed", "exit code 137"),
@@ -49,12 +53,20 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
         ("foreign_record", "another schema"),
         ("extra_record", "2 records where 1"),
         ("other_case", "the record's size is 'small'"),
+        ("other_way:placement", "the record's placement is 'pageable', asked was 'pinned'"),
+        ("other_way:staging", "the record's staging is 'async', asked was 'direct'"),
+        ("other_axis:n", "the record's n is 1, asked was 262144"),
+        ("other_axis:threads", "the record's threads is 1, asked was 256"),
+        ("missing_metric:kernel_rate", "lacks the metric 'kernel_rate'"),
+        ("missing_metric:in_rate", "lacks the metric 'in_rate'"),
         ("missing_metric:kernel", "lacks the metric 'kernel'"),
         ("missing_metric:in", "lacks the metric 'in'"),
         ("missing_metric:out", "lacks the metric 'out'"),
         ("missing_metric:wall", "lacks the metric 'wall'"),
         ("null_metric:in", "every sample is invalid"),
         ("zero_metric:kernel", "nothing takes no time"),
+        ("table:gone", "batches.csv.gz: the table 'batches' of record.jsonl is not there"),
+        ("table:altered", "batches.csv.gz: the table 'batches' of record.jsonl was altered"),
     ],
 )
 def test_red_everywhere(session, fake, why):
@@ -62,6 +74,21 @@ def test_red_everywhere(session, fake, why):
     assert outcome.returncode != 0
     assert "FAILED" in outcome.output
     assert why in outcome.output
+
+
+@pytest.mark.parametrize(
+    "field, why",
+    [
+        ("system", "the record is of system another, this session is of s"),
+        ("partition", "the record is of partition another, this session is of p"),
+        ("job", "the record is of job another, this is none of a batch system"),
+        ("node", "the record is of node another, the job ran on"),
+        ("time", "the record is of 2020-01-01T00:00:00Z, when this job did not run"),
+    ],
+)
+def test_a_record_of_another_run_is_red(session, field, why):
+    outcome = session(fake=f"another:{field}", site={})
+    assert not outcome.green and why in outcome.output
 
 
 @pytest.mark.parametrize(
@@ -85,12 +112,29 @@ def test_a_spoilt_record_is_red_unless_it_is_stated(session, tmp_path, fake, sta
 
 def test_optional_metric_may_be_absent(session):
     assert session(fake="missing_metric:host_touch").green
+    assert session(fake="missing_metric:out_rate", select="TransferModes.*saxpy.*mode=uvm%.*tiny").green
+
+
+def test_an_axis_that_a_person_chose_is_theirs(session):
+    assert session("-r", "-S", "bench_options=--set,threads=1").green
+    outcome = session("-r", "-S", "bench_options=--set,threads=1", fake="other_axis:n")
+    assert not outcome.green and "the record's n is 1" in outcome.output
 
 
 def test_records_of_a_red_check_are_kept(session, tmp_path):
     assert not session(fake="wrong_result").green
     [kept] = (tmp_path / "results").iterdir()
     assert records.read(kept)[0]["verify"]["status"] == "fail"
+
+
+def test_tables_are_kept_beside_their_record(session, tmp_path):
+    for _ in range(2):
+        assert session(fake="table:whole").green
+    kept = list((tmp_path / "results").glob("*.jsonl"))
+    assert len(kept) == 2 and len(list((tmp_path / "results").glob("*.tables"))) == 2
+    for path in kept:
+        [record] = records.read(path)
+        assert records.read_table(path, record, "batches") == [{"time": 0.5, "bytes": 4096}]
 
 
 def test_unreadable_records_stay_out_of_the_results(session, tmp_path):
@@ -103,6 +147,23 @@ def test_results_are_never_overwritten(session, tmp_path):
     for _ in range(2):
         assert session(ISTHMUS_RESULTS=results).green
     assert len(list(results.iterdir())) == 2
+
+
+@pytest.mark.parametrize("fake, why", [("no_record", "no record"), ("killed", "exit code 137"), ("", None)])
+def test_what_an_earlier_job_left_passes_for_nothing(session, tmp_path, fake, why):
+    kept_stage = ("--keep-stage-files", "--dont-restage")
+    assert session("-r", *kept_stage).green
+    outcome = session("-r", *kept_stage, fake=fake)
+    assert outcome.green if why is None else why in outcome.output and not outcome.green
+    assert len(list((tmp_path / "results").iterdir())) == (1 if fake == "no_record" else 2)
+
+
+def test_what_an_earlier_job_listed_passes_for_nothing(session):
+    options = ("-r", "--keep-stage-files", "--dont-restage")
+    select = "Memory.*family=latency.*tiny"
+    assert session(*options, select=select).green
+    outcome = session(*options, select=select, fake="no_list")
+    assert not outcome.green and "list ended with exit code 2" in outcome.output
 
 
 def test_unwritable_results_are_red(session, tmp_path):
@@ -165,9 +226,26 @@ def test_no_gpu_lacks_pinned_memory(session):
 
 @pytest.mark.parametrize("kind", ["unsupported", "memory", "not_applicable"])
 def test_skip_is_shown_with_its_reason(session, kind):
-    outcome = session(fake=f"skip:{kind}")
+    outcome = session("-r", *MAY_SKIP, fake=f"skip:{kind}")
     assert outcome.green
-    assert "SKIP" in outcome.output and "this device cannot" in outcome.output
+    assert "SKIP" in outcome.output and ("512 MiB of 80 GiB" if kind == "memory" else "this device") in outcome.output
+
+
+def test_a_session_in_which_everything_was_skipped_is_red(session):
+    outcome = session(fake="skip:not_applicable", select="TransferModes.*saxpy.*mode=pm.*tiny")
+    assert outcome.returncode == 1
+    assert "nothing was measured, all 2 checks were skipped" in outcome.output
+    assert session(
+        fake="skip:not_applicable@microbench/gemm", select="TransferModes.*(saxpy|gemm).*mode=pm%.*tiny"
+    ).green
+
+
+@pytest.mark.parametrize("stated, red", [("80GiB", True), ("1GiB", False), (None, False)])
+def test_a_case_that_fits_and_was_skipped_for_memory_is_red(session, stated, red):
+    extras = {"device_memory": stated} if stated else {}
+    outcome = session("-r", *MAY_SKIP, fake="gpu:cuda,skip:memory", site=GPU | {"extras": {"isthmus": extras}})
+    assert outcome.green != red
+    assert ("states 80GiB of device memory: end what holds the rest" in outcome.output) == red
 
 
 @pytest.mark.parametrize("site", [{"features": ["pinned"]}, {"extras": {"isthmus": {"capabilities": ["pinned"]}}}])
@@ -178,7 +256,7 @@ def test_skip_of_a_stated_capability_is_red(session, site):
 
 
 def test_skip_for_memory_denies_no_capability(session):
-    assert session(fake="skip:memory", site={"features": ["pinned"]}).green
+    assert session("-r", *MAY_SKIP, fake="skip:memory", site={"features": ["pinned"]}).green
 
 
 # --- references ---
@@ -237,6 +315,8 @@ def test_figure_outside_its_reference_is_red(session):
         (IN_BOUND + IN_BOUND, "two references for in"),
         (IN_BOUND.replace(", s]", ", ms]"), "is in 'ms'"),
         (IN_BOUND.replace(", s]", "]"), "is not [value, lower, upper, unit]"),
+        (IN_BOUND.replace("-0.1, 0.1", "null, null"), "has no tolerance, so it bounds nothing"),
+        (IN_BOUND.replace("0.25, -0.1, 0.1", "0, null, 0.1"), "value is 0, which has no fractions"),
         (IN_BOUND.replace("workload", "wrkload"), "unknown key 'wrkload'"),
         (IN_BOUND.replace("{in:", "{inn:"), "which this case does not report"),
         ("just text", "not a list of entries"),
@@ -250,6 +330,13 @@ def test_reference_that_cannot_hold_is_red(session, references, why):
     assert why in outcome.output
 
 
+def test_a_file_of_references_that_is_not_read_is_red(session, tmp_path):
+    assert session(fake="gpu:cuda", site=GPU, references=IN_BOUND).green
+    (tmp_path / "site/references/own.yml").write_text(IN_BOUND)
+    outcome = session(fake="gpu:cuda", site=GPU, references=IN_BOUND)
+    assert not outcome.green and "call it own.yaml" in outcome.output
+
+
 MEASURED = """
 $index: [partition, arch, driver, compiler]
 $fingerprints:
@@ -261,7 +348,7 @@ p:
         - workload: microbench/saxpy
           version: 1
           size: tiny
-          axes: {n: 1024}
+          axes: {n: 262144}
           metrics:
             in: {value: 0.25, lower: null, upper: 0.1, unit: s, n: 8, nodes: 1, interval: [0.2, 0.3],
                  date: "2026-11-21", fingerprint: "0a1b2c3d"}
@@ -377,6 +464,73 @@ def test_looking_at_an_empty_selection_is_no_failure(session, action):
     assert session(action, select="no_such_check").returncode == 0
 
 
+# --- options ---
+
+
+@pytest.mark.parametrize(
+    "check", ["TransferModes.*saxpy.*mode=pm%.*tiny", "DriverCosts.*launch.*tiny", "Memory.*alloc.*tiny"]
+)
+def test_a_time_limit_that_a_person_sets_holds(session, tmp_path, check):
+    session("--dry-run", "-S", "time_limit=7m", select=check, site={"scheduler": "squeue"})
+    [script] = [path for path in tmp_path.glob("stage/**/rfm_job.sh") if "Listing" not in str(path)]
+    assert "--time=0:7:0" in script.read_text()
+
+
+@pytest.mark.parametrize("name", ["sampels", "TransferMods.samples"])
+def test_a_variable_that_no_check_has_is_red(session, name):
+    outcome = session("-r", "-S", f"{name}=7")
+    assert outcome.returncode == 1 and not outcome.ran
+    assert f"-S {name}=…: no chosen check has such a variable" in outcome.output
+
+
+def test_a_variable_that_some_check_has_is_set(session):
+    assert session("-r", "-S", "TransferModes.samples=7").green
+    # One of the two has it.
+    select = "TransferModes.*saxpy.*mode=pm%.*tiny|InterJob.*saxpy.*tiny"
+    assert session("-r", "-S", "force=1", select=select).green
+
+
+def test_checks_with_and_without_gpus(session):
+    def listed(*options, site=GPU):
+        select = "TransferModes.*saxpy.*mode=pm%.*tiny|Transfer .*(host-to-host|host-to-gpu).*tiny"
+        output = session("-l", *options, site=site, select=select.replace(" ", "")).output
+        return [
+            name for name in ("TransferModes", "=host-to-host", "=host-to-gpu") if name in output.partition("[List")[2]
+        ]
+
+    assert listed("--gpu-only") == ["TransferModes", "=host-to-gpu"]
+    assert listed("--cpu-only") == ["=host-to-host"]
+    assert listed("--cpu-only", site={}) == ["TransferModes", "=host-to-host", "=host-to-gpu"]
+
+
+def test_a_generated_pipeline_runs_what_was_selected(session, tmp_path):
+    outcome = session("--ci-generate=pipeline.yml", "-S", "samples=3", select="Memory.*latency.*tiny", site={})
+    assert outcome.returncode == 0
+    pipeline = yaml.safe_load((tmp_path / "pipeline.yml").read_text())
+    [job] = [job for name, job in pipeline.items() if name.startswith("Memory")]
+    assert not [name for name in pipeline if name.startswith("Listing")] and job["needs"] == []
+    [script] = job["script"]
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    result = run_in(tmp_path, "bash", "-c", script, ISTHMUS_BENCH=FAKE, PATH=path, CI_COMMIT_SHORT_SHA="x")
+    assert result.returncode == 0 and "Ran 2/2" in result.stdout
+    [record] = (tmp_path / "results").iterdir()
+    assert "--samples 3" in " ".join(records.read(record)[0]["run"]["command"])
+    assert session("--ci-generate=none.yml", select="no_such_check").returncode != 0
+
+
+def test_a_check_file_that_does_not_load_is_red(session, tmp_path):
+    checks = tmp_path / "own"
+    checks.mkdir()
+    (checks / "own.py").write_text(SUBCLASS.format(plugins=str(ROOT / "reframe/plugins"), body="return 1.0"))
+    assert session(checks=checks, select="Own").green
+    (checks / "a_broken.py").write_text("import reframe as rfm\nimport no_such_module\n" + BROKEN)
+    outcome = session(checks=checks, select="Own")
+    assert outcome.returncode == 1 and "a_broken.py could not be loaded (No module named" in outcome.output
+
+
+BROKEN = "@rfm.simple_test\nclass Broken(rfm.RunOnlyRegressionTest):\n    pass\n"
+
+
 def test_dry_run_measures_nothing_and_is_green(session, tmp_path):
     assert session("--dry-run").green
     assert not (tmp_path / "results").exists()
@@ -479,7 +633,7 @@ def test_wrapper_lists(tree):
 
 def test_wrapper_says_that_everything_was_skipped(tree):
     result = wrapper(tree, "-n", "saxpy%mode=pm%", FAKE_BENCH="skip:memory")
-    assert result.returncode == 0
+    assert result.returncode == 1
     assert "nothing was measured" in result.stdout
 
 

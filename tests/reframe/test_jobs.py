@@ -1,6 +1,9 @@
 """What is kept of a record that was cut, how an end is told, and what keeping does when the disk is against it."""
 
 import errno
+import gzip
+import hashlib
+import itertools
 import json
 import os
 import types
@@ -13,6 +16,7 @@ from reframe.core.exceptions import SanityError
 import fake_bench
 import isthmus_check
 import jobs
+from isthmus import records
 
 LINES = [
     (json.dumps(fake_bench.record("microbench/saxpy", mode, "tiny", "host")) + "\n").encode() for mode in ("pm", "uvm")
@@ -92,16 +96,53 @@ def test_a_grant_of_too_few(allocation, short):
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """keep() of one record into a folder of its own, and that folder."""
+    """keep() of one record into a folder of its own, each time of another value, and that folder."""
     monkeypatch.setenv("ISTHMUS_RESULTS", str(tmp_path / "results"))
-    (tmp_path / "record.jsonl").write_bytes(LINES[0])
-    return lambda: isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy"), tmp_path / "results"
+    source, numbers = tmp_path / "record.jsonl", itertools.count()
+    record = json.loads(LINES[0])
+
+    def keep(**run):
+        record["run"].update(run)
+        record["seed"] = next(numbers)
+        source.write_text(json.dumps(record) + "\n")
+        return isthmus_check.keep_record(source, "saxpy")
+
+    source.write_bytes(LINES[0])
+    return keep, tmp_path / "results"
 
 
 def test_records_of_one_name_in_one_second_are_all_kept(kept):
     keep, results = kept
     assert len({keep() for _ in range(20)}) == 20
-    assert [path.read_bytes() for path in results.iterdir()] == [LINES[0]] * 20
+    assert len({path.read_bytes() for path in results.iterdir()}) == 20
+
+
+def test_a_run_of_a_job_is_kept_once(kept, tmp_path):
+    keep, results = kept
+    first = keep(id="0badcafe", job="7")
+    assert first.name == "20261121T000000Z-saxpy-0badcafe-job7.jsonl"
+    assert isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy") == first
+    assert keep(id="0badcafe", job="8") != first
+    assert len(list(results.iterdir())) == 2
+
+
+def test_records_of_one_name_in_one_second_keep_each_its_tables(kept, tmp_path):
+    _, results = kept
+    record = json.loads(LINES[0])
+    (tmp_path / "record.tables").mkdir()
+    for number in range(5):
+        data = gzip.compress(f"a\n{number}\n".encode())
+        (tmp_path / "record.tables/t.csv.gz").write_bytes(data)
+        (tmp_path / "record.tables/.t.csv.gz.part").write_bytes(data)
+        entry = {"name": "t", "columns": ["a"], "file": "record.tables/t.csv.gz", "rows": 1}
+        record["tables"] = [{**entry, "sha256": hashlib.sha256(data).hexdigest()}]
+        (tmp_path / "record.jsonl").write_text(json.dumps(record) + "\n{cut")
+        path = isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy")
+        assert isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy") == path
+        line, cut = path.read_text().split("\n")
+        assert cut == "{cut" and records.read_table(path, json.loads(line), "t") == [{"a": number}]
+    assert len(list(results.glob("*.jsonl"))) == len(list(results.glob("*/t.csv.gz"))) == 5
+    assert not list(results.glob("*/.*"))
 
 
 def test_file_systems_without_hard_links_keep_records_too(kept, monkeypatch):
@@ -113,8 +154,7 @@ def test_file_systems_without_hard_links_keep_records_too(kept, monkeypatch):
 
     monkeypatch.setattr(os, "link", refuse)
     paths = {keep() for _ in range(3)}
-    assert len(paths) == 3 and len(list(results.iterdir())) == 4
-    assert all(path.read_bytes() == LINES[0] for path in paths)
+    assert len(paths) == 3 and len({path.read_bytes() for path in results.iterdir()}) == 4
 
 
 @pytest.mark.parametrize("call", ["fsync", "fdopen", "link"])

@@ -19,7 +19,7 @@ TOOLS = ["nsys", "ncu", "rocprofv3", "perf"]
 def profiled(session, tmp_path):
     """profiled(tool, …) → (outcome, kept unprofiled records, kept profiled ones); `missing` leaves the tool out."""
 
-    def run(tool, *, missing=False, misbehaviour="", fake="gpu:cuda", site=GPU, **options):
+    def run(tool, *, missing=False, misbehaviour="", fake="gpu:cuda", site=GPU, may_skip="yes", **options):
         folder = tmp_path / "bin"
         folder.mkdir(exist_ok=True)
         if not missing:
@@ -28,8 +28,8 @@ def profiled(session, tmp_path):
         if missing:  # of the machine's own none
             path = os.pathsep.join(p for p in path.split(os.pathsep) if not shutil.which(tool, path=p))
         outcome = session(
-            "-r", "-S", f"profiler={tool}", fake=fake, site=site, FAKE_PROFILER=misbehaviour,
-            PATH=f"{folder}{os.pathsep}{path}", **options,
+            "-r", "-S", f"profiler={tool}", "-S", f"may_skip_all={may_skip}", fake=fake, site=site,
+            FAKE_PROFILER=misbehaviour, PATH=f"{folder}{os.pathsep}{path}", **options,
         )  # fmt: skip
         kept = [records.read(p)[0] for p in sorted((tmp_path / "results").glob("*.jsonl"))]
         return outcome, [r for r in kept if not r["profiler"]], [r for r in kept if r["profiler"]]
@@ -78,6 +78,8 @@ def test_a_missing_profiler_is_a_skip_with_its_reason(profiled, tool):
     assert outcome.green and "SKIP" in outcome.output
     assert ("is not on the PATH" if tool != "cupti" else "is not beside isthmus-bench") in outcome.output
     assert len(plain) == 1 and not seen
+    outcome, *_ = profiled(tool, missing=True, may_skip="no")
+    assert not outcome.green and "nothing was measured" in outcome.output
 
 
 def test_a_stated_profiler_that_is_missing_is_red(profiled):

@@ -227,13 +227,15 @@ def test_bad_input_is_refused_before_any_work(tmp_path, arguments, hint):
     assert not (tmp_path / "r.jsonl").exists() or not (tmp_path / "r.jsonl").read_text()
 
 
-def test_too_little_memory_is_a_skip_with_its_reason(tmp_path):
+@pytest.mark.parametrize("host, memory", [("64MiB", "host"), ("640GiB", "device")])
+def test_too_little_memory_is_a_skip_with_its_reason(tmp_path, host, memory):
     bench(
         "run", "microbench/saxpy", "--size", "mega", "--record", "r.jsonl",
-        cwd=tmp_path, check=True, ISTHMUS_HOST_MEMORY="64MiB",
+        cwd=tmp_path, check=True, ISTHMUS_HOST_MEMORY=host,
     )  # fmt: skip
     [case] = records.read(tmp_path / "r.jsonl")
     assert case["skip_kind"] == "memory" and case["skipped"]
+    assert records.short_of(case) == (memory, pytest.approx(32 * 2**30, rel=0.1))
 
 
 def test_injected_failure_fails_the_case_and_leaves_its_record(tmp_path):

@@ -201,7 +201,8 @@ def test_a_skipped_pair_has_no_variable(session):
 
 
 def test_where_all_is_skipped_the_check_is(session):
-    outcome = session(select="Transfer.*=system-faults.*tiny", fake="gpu:cuda,skip:unsupported", site=GPU)
+    select = "Transfer.*=system-faults.*tiny"
+    outcome = session("-r", "-S", "may_skip_all=yes", select=select, fake="gpu:cuda,skip:unsupported", site=GPU)
     assert outcome.green and "SKIP" in outcome.output and "this device cannot" in outcome.output
 
 

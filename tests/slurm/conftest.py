@@ -114,11 +114,11 @@ def scheduler(request):
 
 @pytest.fixture
 def start(tmp_path):
-    """start(options…, fake=…, site=…) → Session, each in a folder of its own."""
+    """start(options…, fake=…, site=…) → Session, each in a folder of its own unless one is named."""
     sessions = []
 
-    def begin(*options, **settings):
-        sessions.append(Session(tmp_path / str(len(sessions)), *options, **settings))
+    def begin(*options, folder=None, **settings):
+        sessions.append(Session(tmp_path / (folder or str(len(sessions))), *options, **settings))
         return sessions[-1]
 
     yield begin

@@ -1,5 +1,6 @@
 """Faults of jobs, nodes, disks and people: nothing measured is lost, nothing is green, and one sentence says why."""
 
+import contextlib
 import os
 import signal
 
@@ -25,6 +26,18 @@ def expect(session, *words, records=2):
         assert word in reason
     assert len(session.records) == records
     assert not session.results.exists() or not session.results_left_aside
+
+
+def checked(path):
+    """Whether a file is of a check's job, not of the list's."""
+    return "Listing" not in str(path)
+
+
+def stand_in(folder, name, script):
+    """A command that takes the place of Slurm's where `folder` comes first."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,6 +92,63 @@ def test_scancel_before_it_began(start, scheduler):
         command("scancel", job)
         session.finish()
     expect(session, f"job {job} was cancelled", records=0)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_stage_folder_that_was_kept_passes_for_nothing(start, scheduler, begins):
+    """The job is cancelled before its program has written, or before the job began: the last one's files are there."""
+    settings = {"folder": "same", "site": on("node1", scheduler)}
+    kept_stage = (*ONE, "--keep-stage-files", "--dont-restage")
+    assert start(*kept_stage, **settings).finish().green
+    with contextlib.nullcontext() if begins else other_job("node1", "--exclusive"):
+        earlier = jobs("all")
+        session = start(*kept_stage, fake="hangs:0", **settings)
+        mine = wait_for("the job", lambda: set(jobs("R" if begins else "PD")) - set(earlier))
+        if begins:
+            session.record_begun()
+        command("scancel", *mine)
+        session.finish()
+    expect(session, "was cancelled (CANCELLED)", records=1)
+
+
+@pytest.mark.parametrize("field", ["job", "node"])
+def test_a_record_of_another_job_is_red(start, scheduler, field):
+    session = start(*ONE, fake=f"another:{field}", site=on("node1", scheduler)).finish()
+    expect(session, f"the record is of {field} another, ", records=1)
+
+
+@pytest.mark.parametrize("where", [ONE, ("-n", "NodeBundle", "-S", "checks=modes tiny saxpy pm")])
+def test_a_job_that_is_cancelled_after_its_program_is_red(start, tmp_path, scheduler, where):
+    """The noted exit code is 0, but Slurm says how the job ended."""
+    checks = "reframe/bundles" if "NodeBundle" in where else "reframe/checks"
+    stand_in(tmp_path, "squeue", "if [ -e exit_code ]; then touch ended; sleep 30; fi")
+    slow = {"prepare_cmds": [f"export PATH={tmp_path}:$PATH"]}
+    session = start(*where, checks=checks, site=on("node1", scheduler, **slow))
+    wait_for(
+        "the end of the program", lambda: [path for path in session.folder.glob("stage/**/ended") if checked(path)]
+    )
+    command("scancel", *jobs("R", "node1"))
+    expect(session.finish(), "was cancelled (CANCELLED)", records=1)
+
+
+@pytest.mark.parametrize(
+    "select, records",
+    [
+        (("-n", "TransferModes%workload=saxpy%mode=(pm|uvm)%size=tiny"), 1),
+        (("-n", "NodeBundle", "-S", "checks=modes tiny saxpy pm,modes tiny saxpy uvm"), 2),
+    ],
+    ids=["checks", "bundle"],
+)
+def test_accounting_that_fails_loses_no_record(start, tmp_path, select, records):
+    """The session cannot judge, but what runs is measured and kept; what waits (its node is taken) is cancelled."""
+    begun = f"find {tmp_path} -name begun | grep -q ."
+    stand_in(tmp_path, "sacct", f'if {begun}; then echo "no database" >&2; exit 1; fi; exec /usr/bin/sacct "$@"')
+    slow = {"prepare_cmds": ["if [ -e cases.sh ] || grep -q -- --rec[o]rd rfm_job.sh; then touch begun; sleep 3; fi"]}
+    session = start(*select, checks="reframe/bundles" if "NodeBundle" in select else "reframe/checks",
+                    site=on("node1", **slow), PATH=f"{tmp_path}:{os.environ['PATH']}").finish()  # fmt: skip
+    assert not session.green and "the session gave up" in session.output and "no database" in session.output
+    assert not jobs("R,PD", "node1")
+    assert len(session.records) == records
 
 
 def test_nodes_that_go_down(hanging):

@@ -55,6 +55,8 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("hwloc@2:")
     depends_on("nlohmann-json@3.10:")
     depends_on("numactl")
+    depends_on("openssl@1.1:")
+    depends_on("zlib-api")
     depends_on("googletest@1.11:", type="test")
     depends_on("googletest@1.11:", type=("build", "link"), when="+tests")
     depends_on("mpi", when="+mpi")
@@ -87,7 +89,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
         "~microbench", when="+interjob", msg="batches of jobs are batches of its kernels: +interjob needs +microbench"
     )
     conflicts("~driver", when="+interjob", msg="it measures calls as driver does: +interjob needs +driver")
-    conflicts("~transfer", when="+reference", msg="references use its blocks of memory: +reference needs +transfer")
+    conflicts("~microbench", when="+reference", msg="references take its tolerances: +reference needs +microbench")
     for group in WORKLOADS:
         conflicts(f"~{group}", when="+tests", msg=f"the tests are of all workloads: +tests needs +{group}")
     conflicts(
