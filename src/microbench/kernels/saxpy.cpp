@@ -70,25 +70,19 @@ __global__ void saxpy_staged(const float* x, float* y, std::size_t n, unsigned t
   float* tiles = device::dynamic_shared<float>();
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, Depth>];
   TilePipeline<staging, Depth> pipeline(arrived);
-  const std::uint64_t all = (n + tile_elements - 1) / tile_elements;
-  const std::uint64_t mine = blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
-  const auto first = [&](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) * tile_elements; };
-  const auto size = [&](std::uint64_t tile) {
-    const std::size_t left = n - first(tile);
-    return left < tile_elements ? static_cast<unsigned>(left) : tile_elements;
-  };
+  const BlockTiles mine{n, tile_elements};
   pipeline.run(
-      mine,
+      mine.count(),
       [&](auto& copier, unsigned stage, std::uint64_t tile) {
         float* buffer = tiles + stage * 2 * tile_elements;
-        copier.run(buffer, x + first(tile), size(tile));
-        copier.run(buffer + tile_elements, y + first(tile), size(tile));
+        copier.run(buffer, x + mine.first(tile), mine.size(tile));
+        copier.run(buffer + tile_elements, y + mine.first(tile), mine.size(tile));
       },
       [&](unsigned stage, std::uint64_t tile) {
         const float* x_in = tiles + stage * 2 * tile_elements;
         float* y_in = tiles + stage * 2 * tile_elements + tile_elements;
-        float* out = y + first(tile);
-        const unsigned elements = size(tile);
+        float* out = y + mine.first(tile);
+        const unsigned elements = mine.size(tile);
         if constexpr (reuse_shared) {
           const volatile float* x_kept = x_in;
           iterate_in_shared(

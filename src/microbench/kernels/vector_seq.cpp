@@ -69,22 +69,16 @@ __global__ void vector_seq_staged(float* v, std::size_t n, unsigned tile_element
   float* tiles = device::dynamic_shared<float>();
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, Depth>];
   TilePipeline<staging, Depth> pipeline(arrived);
-  const std::uint64_t all = (n + tile_elements - 1) / tile_elements;
-  const std::uint64_t mine = blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
-  const auto first = [&](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) * tile_elements; };
-  const auto size = [&](std::uint64_t tile) {
-    const std::size_t left = n - first(tile);
-    return left < tile_elements ? static_cast<unsigned>(left) : tile_elements;
-  };
+  const BlockTiles mine{n, tile_elements};
   pipeline.run(
-      mine,
+      mine.count(),
       [&](auto& copier, unsigned stage, std::uint64_t tile) {
-        copier.run(tiles + stage * tile_elements, v + first(tile), size(tile));
+        copier.run(tiles + stage * tile_elements, v + mine.first(tile), mine.size(tile));
       },
       [&](unsigned stage, std::uint64_t tile) {
         const float* in = tiles + stage * tile_elements;
-        float* out = v + first(tile);
-        const unsigned elements = size(tile);
+        float* out = v + mine.first(tile);
+        const unsigned elements = mine.size(tile);
         if constexpr (reuse_shared) {
           float* kept = tiles + stage * tile_elements;
           iterate_in_shared(

@@ -1,13 +1,30 @@
 #pragma once
 
-// The host side that saxpy, vector_seq and vector_rand share: kernels that work through vectors piece by piece, and
-// take the vectors, a number of elements, what `more` is, and the number of iterations.
+// What saxpy, vector_seq and vector_rand share: which tiles are a block's, and the host side of kernels that work
+// through vectors piece by piece, and take the vectors, a number of elements, what `more` is, and the number of
+// iterations.
 
 #include <tuple>
 
 #include "microbench/kernels/choices.hpp"
 
 namespace isthmus::microbench {
+
+/// This block's tiles of a vector of n elements: every gridDim.x-th. The vector's last tile may be shorter.
+struct BlockTiles {
+  std::size_t n;
+  unsigned elements;  // of a whole tile
+
+  __device__ std::uint64_t count() const {
+    const std::uint64_t all = (n + elements - 1) / elements;
+    return blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  }
+  __device__ std::size_t first(std::uint64_t tile) const { return (blockIdx.x + tile * gridDim.x) * elements; }
+  __device__ unsigned size(std::uint64_t tile) const {
+    const std::size_t left = n - first(tile);
+    return left < elements ? static_cast<unsigned>(left) : elements;
+  }
+};
 
 template <class... V>
 class VectorKernels {
