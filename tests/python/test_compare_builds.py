@@ -1,0 +1,99 @@
+"""scripts/compare-builds: a slower build is seen, an equal one holds, what could not be measured is no success."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts/compare-builds"
+
+# A program that measures `factor` with 0.1% of scatter, drawn anew in each run from how often it ran.
+PROGRAM = """#!{python} -SE
+import json, pathlib, random, sys
+runs = pathlib.Path(__file__).with_suffix(".runs")
+seen = int(runs.read_text()) if runs.exists() else 0
+runs.write_text(str(seen + 1))
+record = {{"metrics": [{{"name": "kernel", "median": {factor} * random.Random(seen).gauss(1, 1e-3)}}]}}
+record.update({more})
+if "two" in sys.argv:
+    print(json.dumps(record), file=open(sys.argv[-1], "w"))
+print(json.dumps(record), file=open(sys.argv[-1], "a"))
+sys.exit({code})
+"""
+
+
+@pytest.fixture
+def build(tmp_path):
+    def write(name, factor=1.0, more="{}", code=0):
+        path = tmp_path / name
+        path.write_text(PROGRAM.format(python=sys.executable, factor=factor, more=more, code=code))
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def compare(tmp_path, old, new, rows="1% kernel a/b --size medium\n", *options, pairs=6):
+    (tmp_path / "rows").write_text(rows)
+    done = subprocess.run(
+        [SCRIPT, old, new, tmp_path / "rows", "--pairs", str(pairs), *options], capture_output=True, text=True
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_an_equal_build_holds(tmp_path, build):
+    done = compare(
+        tmp_path, build("old"), build("new"), "1% kernel a\n1% kernel b # said\n\n", "--json", tmp_path / "j"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "j").read_text())
+    assert [(row["verdict"], len(row["ratios"])) for row in rows] == [("holds", 6)] * 2
+    assert rows[0]["interval"][1] <= rows[0]["interval"][0] <= rows[0]["interval"][2]
+
+
+@pytest.mark.parametrize("factor", [0.98, 1.02])
+def test_another_speed_is_seen(tmp_path, build, factor):
+    done = compare(tmp_path, build("old"), build("new", factor))
+    assert done.returncode == 1 and "kernel a/b --size medium  DIFFERS" in done.stdout
+    assert compare(tmp_path, build("old"), build("new", factor), "3% kernel a\n").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "rows", "why"),
+    [
+        ({"code": 1}, "1% kernel a\n", "ended with 1: no word"),
+        ({"more": "{'skipped': 'no GPU'}"}, "1% kernel a\n", "skipped the case: no GPU"),
+        ({}, "1% wall a\n", "no metric 'wall' there"),
+        ({}, "1% kernel two\n", "wrote 2 records: the arguments must select one case"),
+    ],
+)
+def test_what_could_not_be_measured_is_no_success(tmp_path, build, broken, rows, why):
+    done = compare(tmp_path, build("old"), build("new", **broken), rows)
+    assert done.returncode == 3 and why in done.stdout
+
+
+def test_too_few_pairs_are_no_success(tmp_path, build):
+    done = compare(tmp_path, build("old"), build("new"), "1% kernel a\n", pairs=5)
+    assert done.returncode == 3 and "5 pairs: 6 are the least" in done.stdout
+
+
+@pytest.mark.parametrize("rows", ["", "kernel a\n", "1 kernel a\n", "x% kernel a\n", "1% kernel\n", "nan% kernel a\n"])
+def test_wrong_rows_are_one_sentence(tmp_path, build, rows):
+    done = compare(tmp_path, build("old"), build("new"), rows)
+    assert done.returncode == 2 and done.stderr.startswith("compare-builds: ") and len(done.stderr.splitlines()) == 1
+
+
+def test_the_tree_s_own_rows_are_one_case_each():
+    bench = os.environ.get("ISTHMUS_TEST_BENCH")
+    if not bench:
+        pytest.skip("needs the built program: set ISTHMUS_TEST_BENCH")
+    rows = (SCRIPT.parent / "compare-builds.rows").read_text().splitlines()
+    arguments = [row.split()[2:] for row in rows if not row.startswith("#")]
+    assert len(arguments) == 40
+    for row in arguments:
+        done = subprocess.run([bench, "run", *row, "--dry-run"], capture_output=True, text=True)
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, (row, done.stdout, done.stderr)
