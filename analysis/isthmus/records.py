@@ -15,7 +15,6 @@ import json
 import math
 import os
 import pathlib
-import re
 import sys
 import zlib
 
@@ -247,18 +246,6 @@ def _number(text: str) -> float | None:
     if not math.isfinite(value):
         raise ValueError(f"{shorten(text, 40)} is no finite number")
     return value
-
-
-# --- skips ---
-
-_SHORT = re.compile(r"needs ([0-9.e+]+) ((?:[KMGTPE]i)?)B of (device|host) memory, ")
-
-
-def short_of(record: dict) -> tuple[str, float] | None:
-    """Of which memory, device or host, a case that was skipped for memory needs how many bytes."""
-    if record.get("skip_kind") != "memory" or not (found := _SHORT.match(record["skipped"] or "")):
-        return None
-    return found[3], float(found[1]) * 1024 ** ("KMGTPE".index(found[2][0]) + 1 if found[2] else 0)
 
 
 # --- what counts ---

@@ -883,9 +883,9 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
 
     def _judge_memory(self, case):
         """A case that fits into the memory that the site states: somebody else holds it."""
-        if not (short := records.short_of(case)):
+        if not (short := case.get("short_of")):
             return
-        memory, needed = short
+        memory, needed = short["memory"], short["needed"]
         stated = site_setting(self.current_partition, f"{memory}_memory")
         if stated is not None and needed <= USABLE * units.amount(str(stated)):
             raise SanityError(

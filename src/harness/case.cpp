@@ -399,19 +399,21 @@ void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_byt
   const auto host = memory::available_host_memory();
   // A little stays for the program itself; page tables, staging buffers and the like come on top of what is asked for.
   const double usable = 0.95;
-  if (host && static_cast<double>(host_bytes) > usable * static_cast<double>(*host))
-    throw Skip(
-        fmt::format("needs {} of host memory, {} are available", memory::format_bytes(static_cast<double>(host_bytes)),
-                    memory::format_bytes(static_cast<double>(*host))),
-        SkipKind::memory);
+  if (host && static_cast<double>(host_bytes) > usable * static_cast<double>(*host)) {
+    const Shortage shortage = {Shortage::Memory::host, static_cast<double>(host_bytes), static_cast<double>(*host)};
+    throw Skip(fmt::format("needs {} of host memory, {} are available", memory::format_bytes(shortage.needed),
+                           memory::format_bytes(shortage.free)),
+               shortage);
+  }
   if (!device_info) return;
   const auto card = device::memory_info();
-  if (device_bytes + device::SpinLatch::kDeviceBytes > card.free)  // the latch is not there yet
-    throw Skip(fmt::format("needs {} of device memory, {} of {} are free",
-                           memory::format_bytes(static_cast<double>(device_bytes)),
-                           memory::format_bytes(static_cast<double>(card.free)),
-                           memory::format_bytes(static_cast<double>(card.total))),
-               SkipKind::memory);
+  if (device_bytes + device::SpinLatch::kDeviceBytes > card.free) {  // the latch is not there yet
+    const Shortage shortage = {Shortage::Memory::device, static_cast<double>(device_bytes),
+                               static_cast<double>(card.free)};
+    throw Skip(fmt::format("needs {} of device memory, {} of {} are free", memory::format_bytes(shortage.needed),
+                           memory::format_bytes(shortage.free), memory::format_bytes(static_cast<double>(card.total))),
+               shortage);
+  }
 }
 
 void Case::State::fill(std::size_t index) {

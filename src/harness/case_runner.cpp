@@ -32,6 +32,7 @@ std::optional<Skip> reason_to_skip(const CaseSpec& spec, const RunContext& conte
 void note_skip(CaseResult& result, const Skip& skip) {
   result.skipped = skip.what();
   result.skip_kind = skip.kind;
+  result.shortage = skip.shortage;
 }
 
 void note_device_error(CaseResult& result, const device::Error& error) {

@@ -18,6 +18,8 @@ json outcome(const CaseResult& result) {
                {"warnings", json::array()}};
   if (result.error) told["error"] = *result.error;
   if (result.skipped) told["skipped"] = {{"why", *result.skipped}, {"kind", result.skip_kind}};
+  if (const auto& shortage = result.shortage; shortage && result.skipped)
+    told["skipped"]["shortage"] = {shortage->memory, shortage->needed, shortage->free};
   if (result.verification.verdict == Verdict::fail) {
     const auto& v = result.verification;
     told["wrong"] = {{"method", v.method}, {"detail", v.detail}, {"checked", v.checked}};
@@ -96,6 +98,10 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
     const std::string why = skipped.at("why");
     result.skipped = common ? why : of_rank(rank, why);
     result.skip_kind = skipped.at("kind").get<SkipKind>();
+    if (skipped.contains("shortage")) {
+      const auto& told = skipped["shortage"];
+      result.shortage = Shortage{told[0].get<Shortage::Memory>(), told[1], told[2]};
+    }
   }
   if (result.ended_by_other_rank && !result.error && !result.skipped && !wrong)
     result.error = "a rank ended before the others did: the ranks went different ways through the case";

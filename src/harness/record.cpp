@@ -319,6 +319,10 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
       {"skipped", result.skipped ? json(*result.skipped) : json(nullptr)},
       {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
       {"error", result.error ? json(*result.error) : json(nullptr)}};
+  if (result.shortage)
+    record["short_of"] = {{"memory", result.shortage->memory == Shortage::Memory::host ? "host" : "device"},
+                          {"needed", result.shortage->needed},
+                          {"free", result.shortage->free}};
   if (!run.ranks.empty()) record["ranks"] = ranks_json(run);
   if (!result.notes.empty()) record["notes"] = result.notes;
   if (const auto peak = memory::peak_resident_bytes()) record["memory"]["peak_host_bytes"] = *peak;

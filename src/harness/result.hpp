@@ -94,6 +94,7 @@ struct CaseResult {
   std::optional<std::string> fallback, skipped, error;
   std::map<std::string, std::string> notes;  ///< facts in words
   SkipKind skip_kind = SkipKind::unsupported;
+  std::optional<Shortage> shortage;  ///< of a case skipped for memory, where it is known
   bool interrupted = false;
   bool device_lost = false;
   bool ended_by_other_rank = false;

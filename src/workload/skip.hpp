@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -11,11 +12,20 @@ enum class SkipKind {
   not_applicable,  ///< this combination means nothing for the workload
 };
 
+/// What a case needs of a memory, in bytes, and what was free of it.
+struct Shortage {
+  enum class Memory { host, device } memory;
+  double needed, free;
+};
+
 /// Thrown by a workload for a case that cannot run here; the record carries the reason.
 struct Skip : std::runtime_error {
   explicit Skip(const std::string& reason, SkipKind kind_ = SkipKind::unsupported)
       : std::runtime_error(reason), kind(kind_) {}
+  Skip(const std::string& reason, Shortage shortage_)
+      : std::runtime_error(reason), kind(SkipKind::memory), shortage(shortage_) {}
   SkipKind kind;
+  std::optional<Shortage> shortage;
 };
 
 }  // namespace isthmus::workload

@@ -207,8 +207,14 @@ TEST(Record, SkipsForMemoryBeforeAllocating) {
   const auto beyond = record_of(spec_of("fixture/saxpy", {"n=9000000000000000000"}));
   EXPECT_EQ(beyond["skip_kind"], "memory");
   setenv("ISTHMUS_HOST_MEMORY", "16KiB", 1);
-  EXPECT_EQ(record_of(spec_of("fixture/saxpy"))["skip_kind"], "memory");
+  const auto small = record_of(spec_of("fixture/saxpy"));
   unsetenv("ISTHMUS_HOST_MEMORY");
+  EXPECT_EQ(small["skip_kind"], "memory");
+  expect_valid(small);
+  EXPECT_EQ(small["short_of"]["memory"], "host");
+  EXPECT_EQ(small["short_of"]["free"], 16384);
+  EXPECT_GT(small["short_of"]["needed"], 16384);
+  EXPECT_FALSE(record_of(spec_of("fixture/saxpy")).contains("short_of"));
 }
 
 TEST(Record, VariablesThatChangeTheRuntimeAreKept) {

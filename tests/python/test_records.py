@@ -432,18 +432,3 @@ def test_committed_records_are_whole_and_carry_no_path(path):
         assert not case["error"] and not case["emulated"] and case["run"]["dirty"] is False
         assert not any(word.startswith("/") for word in case["run"]["command"])
     assert max(map(len, table.table(cases).splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    "skipped, kind, short",
-    [
-        ("needs 1.5 GiB of device memory, 512 MiB of 80 GiB are free", "memory", ("device", 1.5 * 2**30)),
-        ("needs 1.02e+03 MiB of host memory, 512 MiB are available", "memory", ("host", 1020 * 2**20)),
-        ("needs 12 B of host memory, 1 B are available", "memory", ("host", 12)),
-        ("2^70 elements do not fit", "memory", None),
-        ("needs 1 GiB of device memory, 512 MiB of 80 GiB are free", "unsupported", None),
-        (None, None, None),
-    ],
-)
-def test_of_which_memory_a_skipped_case_needs_how_much(skipped, kind, short):
-    assert records.short_of(GOOD | {"skipped": skipped, "skip_kind": kind}) == short

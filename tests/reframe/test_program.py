@@ -235,7 +235,9 @@ def test_too_little_memory_is_a_skip_with_its_reason(tmp_path, host, memory):
     )  # fmt: skip
     [case] = records.read(tmp_path / "r.jsonl")
     assert case["skip_kind"] == "memory" and case["skipped"]
-    assert records.short_of(case) == (memory, pytest.approx(32 * 2**30, rel=0.1))
+    short = case["short_of"]
+    assert short["memory"] == memory and short["needed"] == pytest.approx(32 * 2**30, rel=0.1)
+    assert 0 < short["free"] < short["needed"]
 
 
 def test_injected_failure_fails_the_case_and_leaves_its_record(tmp_path):
