@@ -77,6 +77,7 @@ MISBEHAVIOURS = {
     "sees": "has N GPUs (sees:2)",
     "nodes": "has N NUMA nodes",
     "no_list": "cannot list",
+    "cut_list": "lists half of what there is",
     "ranks": "says that N ranks measured, each on a GPU and a processor of its own",
     "one_gpu": "all ranks measured on one GPU (after ranks:N)",
     "unbound": "all ranks may run on every processor (after ranks:N)",
@@ -483,7 +484,8 @@ def main():
     listed = listing(int(argument_of.get("sees", 1)), int(argument_of.get("nodes", 1)))
     if arguments.command == "list":
         listed["workloads"] = [w for w in listed["workloads"] if fnmatch.fnmatchcase(w["name"], arguments.pattern)]
-        print(json.dumps(listed))
+        text = json.dumps(listed)
+        print(text[: len(text) // 2] if "cut_list" in wanted else text)
         return 2 if "no_list" in wanted else 0
     if arguments.command == "info":
         print(json.dumps({"backend": backend, "emulated": backend == "emulator", "devices": [device(backend)],

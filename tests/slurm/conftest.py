@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from faults import HOST, ROOT  # noqa: F401, tests take them from here
+
 FAKE = ROOT / "tests/reframe/fake_bench.py"
-HOST = pathlib.Path(os.environ.get("ISTHMUS_TEST_BENCH") or ROOT / "build/host/bin/isthmus-bench")
 RANKED = ROOT / "build/host-mpi/bin/isthmus-bench"
 CLUSTER = pathlib.Path(os.environ.get("SLURM_CONF", "none")).parent
 REFRAME = pathlib.Path(sys.executable).with_name("reframe")
@@ -160,3 +160,37 @@ def lost(*nodes):
         for node in nodes:
             command(ROOT / "tests/slurm/throwaway", "restore", CLUSTER, node)
         wait_for("idle nodes", lambda: command("sinfo", "-h", "-n", ",".join(nodes), "-o", "%T") == "idle")
+
+
+# --- what tests of faults share ---
+
+# One job whose program has several cases; it finishes two of them and has begun to write the third.
+SEVERAL = ("-n", "Memory%family=stream%size=tiny")
+HANGS = "hangs:2"
+ONE = ("-n", "TransferModes%workload=saxpy%mode=pm%size=tiny")
+
+
+def on(node, scheduler="slurm", **settings):
+    return {"scheduler": scheduler, "access": ["--partition=main", "--exclusive", f"--nodelist={node}"], **settings}
+
+
+def expect(session, *words, records=2):
+    """The session is red for one reason that has these words, and kept what was measured."""
+    assert not session.green
+    [reason] = session.reasons
+    for word in words:
+        assert word in reason
+    assert len(session.records) == records
+    assert not session.results.exists() or not session.results_left_aside
+
+
+def checked(path):
+    """Whether a file is of a check's job, not of the list's."""
+    return "Listing" not in str(path)
+
+
+def stand_in(folder, name, script):
+    """A command that takes the place of Slurm's where `folder` comes first."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
