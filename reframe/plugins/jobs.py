@@ -87,6 +87,8 @@ def prepare(check) -> None:
     check.job.options.append("--no-requeue")
     pathlib.Path(check.stagedir, RESTARTED).unlink(missing_ok=True)
     check.prerun_cmds = [_END_WHERE_RESTARTED, *check.prerun_cmds, _NOTE_SHARING, _NOTE_OTHERS]
+    # Else srun lets ranks wait for one that has died until the job's time is over.
+    check.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
     check.postrun_cmds.append(_NOTE_OTHERS_TOO)
 
 
@@ -196,16 +198,19 @@ def exit_code_in_words(code: int) -> str:
 
 _SHELL = {126: "it may not be executed", 127: "it, its launcher or a library was not found"}
 
-# A launcher's own word on a program that ended, which says nothing of why.
-_ECHO = re.compile(r"srun: error: \S+: task")
+# A launcher's own word on a task that ended, which seldom says why.
+_ECHO = re.compile(r"srun: error: \S+: tasks? |slurmstepd\S*: error: \*\*\* (STEP|JOB) ")
 _WRONG = re.compile(r"error|fail|cannot|not found|denied|fatal|no such", re.IGNORECASE)
 
 
 def complaint(text: str) -> str:
     """Of a job's standard error the line in which the program, else whatever started it, says what went wrong."""
-    lines = [line.strip() for line in text.splitlines() if not _ECHO.match(line.strip())]
+    lines = [line.strip() for line in text.splitlines()]
     own = [line for line in lines if line.startswith("isthmus-bench: ")]
-    wrong = own[-1:] or [line for line in lines if _WRONG.search(line)]
+    told = [line for line in lines if _WRONG.search(line)]
+    # Of several ranks one may have been killed.
+    killed = [line for line in told if ": task" in line and "Exited with" not in line and _ECHO.match(line)]
+    wrong = own[-1:] or [line for line in told if not _ECHO.match(line)] or killed
     return records.printable(records.shorten(wrong[0], 200)) if wrong else ""
 
 

@@ -71,7 +71,7 @@ def test_a_job_that_slurm_starts_again(start):
     command("scontrol", "update", f"jobid={job}", "Requeue=1")
     command(*requeue)
     wait_for("the second start", lambda: job in jobs("PD"))
-    command("scontrol", "update", f"jobid={job}", "StartTime=now")
+    command("scontrol", "update", f"jobid={job}", "StartTime=now+3")  # not in the second in which it ended
     expect(session.finish(), f"Slurm started job {job} a second time (it was requeued)", "run the check again")
 
 
@@ -130,9 +130,10 @@ def test_a_job_array_is_refused(start):
 
 def test_read_only_stage(start, tmp_path):
     stage = tmp_path / "stage"
+    mount = f"mount --bind {stage} {stage} && mount -o remount,bind,ro {stage} && cd $PWD"
     with small_disk(stage, "1m"):
-        mount = {"prepare_cmds": [f"{OF_THE_CHECK} && mount -o remount,ro {stage}"]}
-        session = start(*ONE, f"--stage={stage}", site=on("node1", **mount)).finish()
+        session = start(*ONE, f"--stage={stage}", site=on("node1", prepare_cmds=[mount])).finish()
+        command("umount", "--lazy", stage)
     expect(session, "is read-only: the job could not note the exit code", records=0)
 
 
@@ -160,4 +161,4 @@ def test_a_rank_that_dies(start, tmp_path):
     program.write_text(f'#!/bin/sh\n[ "$SLURM_PROCID" != 1 ] || kill -9 $$\nexec {RANKED} "$@"\n')
     program.chmod(0o755)
     session = start("-n", "MpiTransfer%workload=host-host/send%size=tiny", bench=program, site=on("node1")).finish()
-    expect(session, "x", records=0)
+    expect(session, "and wrote none (srun: error: node1: task 1: Killed)", records=0)
