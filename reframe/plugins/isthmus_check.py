@@ -853,9 +853,11 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         for field, asked in self.settled().items():
             if case.get(field) != asked:
                 raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {asked!r}")
-        ranks = case.get("ranks", {}).get("count", 1)
-        if ranks != self.num_tasks:
-            raise SanityError(f"the record is of {ranks} ranks, {self.num_tasks} were started")
+        ranks = case.get("ranks", {"count": 1, "each": [None]})
+        if ranks["count"] != self.num_tasks:
+            raise SanityError(f"the record is of {ranks['count']} ranks, {self.num_tasks} were started")
+        if len(ranks["each"]) != self.num_tasks:
+            raise SanityError(f"the record tells of {len(ranks['each'])} ranks where {self.num_tasks} ran: one is lost")
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
         gpus = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)

@@ -214,10 +214,10 @@ def complaint(text: str) -> str:
     return records.printable(records.shorten(wrong[0], 200)) if wrong else ""
 
 
-# How systems of environment modules, and Spack, say that they could not load one.
+# How systems of environment modules, and Spack, say that they could not load one; a person's own files are not asked.
 _NOT_LOADED = re.compile(
-    r".*module: command not found|Lmod has detected the following error.*|.*Unable to locate a modulefile.*"
-    r"|Module ERROR.*|==> Error: Spec .* matches no installed packages.*"
+    r"(?!.*(?:bashrc|profile|/etc/)).*module: command not found|Lmod has detected the following error.*"
+    r"|.*Unable to locate a modulefile.*|Module ERROR.*|==> Error: Spec .* matches no installed packages.*"
 )
 
 

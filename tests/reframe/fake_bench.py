@@ -79,6 +79,8 @@ MISBEHAVIOURS = {
     "no_list": "cannot list",
     "cut_list": "lists half of what there is",
     "ranks": "says that N ranks measured, each on a GPU and a processor of its own",
+    "rank_lost": "tells of one rank less than measured (after ranks:N)",
+    "rank_twice": "tells of the first rank twice (after ranks:N)",
     "one_gpu": "all ranks measured on one GPU (after ranks:N)",
     "unbound": "all ranks may run on every processor (after ranks:N)",
     "hangs": "writes N whole records and half of the next, and goes on for ever",
@@ -422,6 +424,10 @@ def misbehave(what, argument, case):
             for rank in range(int(argument))
         ]
         case["ranks"] = {"count": len(each), "library": "fake", "each": each}
+    elif what == "rank_lost":
+        case["ranks"]["each"].pop()
+    elif what == "rank_twice":
+        case["ranks"]["each"][-1] = case["ranks"]["each"][0]
     elif what == "one_gpu":
         for rank in case["ranks"]["each"]:
             rank["device"] = "GPU-0"

@@ -107,6 +107,7 @@ def test_the_line_that_says_what_went_wrong(text, said):
         ("==> Error: Spec 'fmt' matches no installed packages.", True),
         ("isthmus-bench: this module has detected the error", False),
         ("srun: command not found", False),
+        ("/etc/bash.bashrc: line 3: module: command not found", False),
     ],
 )
 def test_an_environment_that_was_not_loaded(line, found):

@@ -50,6 +50,8 @@ def test_ranks_are_chosen(ranks):
         ("ranks:4", "the record is of 4 ranks, 2 were started"),
         ("ranks:2,missing_metric:rate", "lacks the metric 'rate'"),
         ("ranks:2,wrong_result", "element 3 is 7, expected 8"),
+        ("ranks:2,rank_lost", "the record tells of 1 ranks where 2 ran: one is lost"),
+        ("ranks:2,rank_twice", "ranks 0 and 1 are both bound to processor 0 of "),
         ("ranks:2,unbound", "ranks 0 and 1 are both bound to processor 0 of "),
         ("ranks:2,one_gpu,gpu:cuda", "ranks 0 and 1 are both bound to GPU GPU-0 of "),
     ],
