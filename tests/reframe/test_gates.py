@@ -568,7 +568,7 @@ def tree(tmp_path):
 def run_in(folder, *command, **env):
     result = subprocess.run(
         list(map(str, command)), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=300, check=False, env=environment(TMPDIR=folder, **env),
+        stderr=subprocess.STDOUT, text=True, timeout=600, check=False, env=environment(TMPDIR=folder, **env),
     )  # fmt: skip
     print(result.stdout)
     return result

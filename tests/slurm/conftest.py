@@ -26,11 +26,11 @@ def needs(program):
 
 
 def command(*words, check=True):
-    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, text=True, timeout=60, check=check)
+    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, text=True, timeout=180, check=check)
     return done.stdout.strip()
 
 
-def wait_for(what, condition, seconds=60):
+def wait_for(what, condition, seconds=180):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():
@@ -65,7 +65,7 @@ class Session:
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
 
-    def finish(self, seconds=180):
+    def finish(self, seconds=600):
         try:
             self.process.wait(seconds)
         finally:

@@ -124,7 +124,7 @@ PROGRAM = {
     "terminated": Fault(
         real=True,
         samples="--samples 100000",
-        through='timeout --preserve-status -s TERM 2 "$@"',
+        through='timeout --preserve-status -s TERM 4 "$@"',
     ),
     "device is lost": Fault(real=True, environment={"ISTHMUS_INJECT": "launch:3:lost"}),
     "device memory runs out": Fault(real=True, environment={"ISTHMUS_INJECT": "malloc_device:1"}),

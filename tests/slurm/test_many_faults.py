@@ -20,7 +20,7 @@ Ended = collections.namedtuple("Ended", "result reason kind lines")
 def ended(tmp_path_factory):
     """How the check of each fault ended, and the lines of its record that are in the results folder."""
     session = Session(tmp_path_factory.mktemp("faults"), checks="tests/slurm/faulty_checks.py", FAULTY_BENCH=HOST,
-                      site={"scheduler": "slurm"}).finish(300)  # fmt: skip
+                      site={"scheduler": "slurm"}).finish()  # fmt: skip
     assert not session.results_left_aside
     lines = collections.defaultdict(list)
     for path in session.results.glob("*.jsonl"):
