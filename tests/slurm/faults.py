@@ -124,7 +124,7 @@ PROGRAM = {
     "terminated": Fault(
         real=True,
         samples="--samples 100000",
-        through='timeout --preserve-status -s TERM 4 "$@"',
+        through='"$@" > said & until grep -q case said; do sleep 0.1; done; sleep 1; kill -TERM $!; wait $!',
     ),
     "device is lost": Fault(real=True, environment={"ISTHMUS_INJECT": "launch:3:lost"}),
     "device memory runs out": Fault(real=True, environment={"ISTHMUS_INJECT": "malloc_device:1"}),

@@ -119,7 +119,8 @@ def test_daemons_that_restart_under_a_job(start, tmp_path):
 
 def test_a_job_that_slurm_refuses(start):
     session = start(*ONE, site={"access": ["--partition=main", "--account=nobody"]}).finish()
-    expect(session, "Invalid account or account/partition combination specified", records=0)
+    expect(session, "command 'sbatch rfm_job.sh' failed with exit code 1", records=0)
+    assert "Invalid account or account/partition combination specified" in session.output
 
 
 def test_a_job_array_is_refused(start):
