@@ -175,9 +175,10 @@ class Bundle(IsthmusCheck):
             number = sum(map(len, failures.values()))
             reasons = "; ".join(f"{_some(names)}: {error}" for error, names in failures.items())
             raise SanityError(f"{number} of {len(self.members)} checks failed: {reasons}")
-        self._exit_code()
-        if end := jobs.abnormal_end(self.job):
+        code = self._exit_code()
+        if end := jobs.abnormal_end(self.job, well=code == 0):
             raise SanityError(f"{end} after the last check")
+        self.judge_environment()
         if len(skips) == len(self.members):
             self.skip(f"all {len(skips)} checks: {skips[0]}")
         if bounds:

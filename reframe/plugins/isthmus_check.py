@@ -323,7 +323,7 @@ def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) 
     folder, tables = results_folder(), source.with_suffix(".tables")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        contents = source.read_bytes() if contents is None else contents
+        contents = _each_once(source.read_bytes() if contents is None else contents)
         base = _base_of(name, contents)
         for attempt in range(1, 1000):
             stem = base if attempt == 1 else f"{base}-{attempt}"
@@ -352,6 +352,11 @@ def _base_of(name: str, contents: bytes) -> str:
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         words = [now, name, str(os.getpid())]
     return re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words))
+
+
+def _each_once(contents: bytes) -> bytes:
+    """Without the lines that have stood before."""
+    return b"".join(dict.fromkeys(contents.splitlines(keepends=True)))
 
 
 def _naming_tables(contents: bytes, old: str, new: str) -> bytes:
@@ -406,13 +411,32 @@ def _name(aside: str, target: pathlib.Path) -> None:
 
 
 def whole_records(path: pathlib.Path) -> list[bytes]:
-    """Of a file that cannot be taken as a whole the lines that are records: what was measured before it was cut."""
+    """Of a file that cannot be taken as a whole what is a record: it was measured before the rest was cut."""
     whole = []
-    for line in path.read_bytes().split(b"\n"):
-        with contextlib.suppress(records.RecordError, UnicodeDecodeError):
-            records.parse(line.decode("utf-8"), where=path.name)
-            whole.append(line + b"\n")
-    return whole
+    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
+        whole += _records_within(line.decode("utf-8", errors="surrogateescape"))
+    return list(dict.fromkeys(whole))
+
+
+def _records_within(line: str) -> list[bytes]:
+    """The records on a line, each with its end; on one that is no JSON they may stand behind one another, or behind
+    half of one."""
+    with contextlib.suppress(records.RecordError, UnicodeError):
+        records.parse(line, where="")
+        return [line.encode() + b"\n"]
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(line)
+        return []
+    found, decoder, start = [], json.JSONDecoder(), line.find("{")
+    while start >= 0:
+        end = start + 1
+        with contextlib.suppress(ValueError, RecursionError, records.RecordError):
+            stop = decoder.raw_decode(line, start)[1]
+            records.parse(line[start:stop], where="")
+            found.append(line[start:stop].encode() + b"\n")
+            end = stop
+        start = line.find("{", end)
+    return found
 
 
 # --- the build ---------------------------------------------------------------------------------------
@@ -506,6 +530,13 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     def watch_job(self):
         jobs.prepare(self)
 
+    @builtins.run_before("sanity")
+    def look_at_job(self):
+        """ReFrame believes squeue where it failed, and does not look whether there still is a stage folder."""
+        jobs.wait_for_end(self.job)
+        if not os.path.isdir(self.stagedir):
+            raise SanityError(f"the stage folder {self.stagedir} is gone: something removed it; run again")
+
     def _forget_last_job(self):
         """Removes what an earlier job left in a stage folder that was kept: here, as this one may never start, and in
         its script, as the earlier one may still end.
@@ -517,6 +548,23 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
             else:
                 path.unlink(missing_ok=True)
         self.prerun_cmds = [f"rm -rf {' '.join(WRITTEN)}", *self.prerun_cmds]
+
+    def _said(self) -> str:
+        """What the job wrote to its standard error."""
+        with contextlib.suppress(OSError, TypeError):
+            return (pathlib.Path(self.stagedir) / str(self.stderr)).read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    def _complaint(self) -> str:
+        """The end of a sentence: what was said, and where the rest of it is."""
+        said = jobs.complaint(self._said())
+        return f"{f' ({said})' if said else ''}; see {self.stderr} in {self.stagedir}"
+
+    def judge_environment(self):
+        """What was measured without its environment was measured with another one."""
+        if said := self.has_own_job and jobs.not_loaded(self._said()):
+            where = f"{self.current_partition.fullname}+{self.current_environ.name}"
+            raise SanityError(f"the environment of {where} was not loaded ({said}): mend 'modules' there")
 
     def _exit_code(self) -> int:
         try:
@@ -667,7 +715,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         self._judge_number(points, code)
         if code != 0:
             code = jobs.exit_code_in_words(code)
-            raise SanityError(f"isthmus-bench ended with exit code {code}; see {self.stderr} in {self.stagedir}")
+            raise SanityError(f"isthmus-bench ended with exit code {code}{self._complaint()}")
+        self.judge_environment()
         for case in itertools.chain.from_iterable(points.values()):
             self._judge_spoilt(case)
         self._publish(self._without_skips(points))
@@ -687,10 +736,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 raise
         if not path.exists():
             code = jobs.exit_code_in_words(self._exit_code())
-            raise SanityError(
-                f"no record: isthmus-bench ended with exit code {code} and wrote none; "
-                f"see {self.stderr} in {self.stagedir}"
-            )
+            raise SanityError(f"no record: isthmus-bench ended with exit code {code} and wrote none{self._complaint()}")
         try:
             cases = records.read(path)
         except records.RecordError as error:
@@ -698,7 +744,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             code = self._exit_code()  # a job that was killed explains a line that was cut
             if code and (end := jobs.abnormal_end(self.job)):
                 raise SanityError(f"{end}{kept}") from None
-            end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}, and " if code else ""
+            said = f" ({said})" if (said := jobs.complaint(self._said())) else ""
+            end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}{said}, and " if code else ""
             raise SanityError(f"{end}the record cannot be taken: {error}{kept}") from None
         self.keep_fingerprint(cases)
         if cases:
@@ -752,7 +799,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             return ""
         keep_record(path, self._kept_name(), b"".join(whole))
         self._is_kept = True
-        return f"; {len(whole)} whole before it are kept"
+        return f"; {len(whole)} whole record{' is' if len(whole) == 1 else 's are'} kept"
 
     def _by_point(self, cases) -> dict[Point, list[dict]]:
         """The records of each case that was asked for, one from every process."""
@@ -768,7 +815,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
 
     def _judge_end(self, code):
         """Of the job; a program that ended well shares it with others in a bundle, which asks for itself."""
-        if (self.has_own_job or code != 0) and (end := jobs.abnormal_end(self.job)):
+        if (self.has_own_job or code != 0) and (end := jobs.abnormal_end(self.job, well=code == 0)):
             raise SanityError(f"{end}; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}")
 
     def _judge_number(self, points, code):
@@ -777,6 +824,13 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 total, asked = sum(map(len, points.values())), self.processes * len(points)
                 end = f"; isthmus-bench ended with exit code {code}" if code else ""
                 raise SanityError(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
+            numbers = sorted(case["run"]["process"] for case in found)
+            if numbers != list(range(1, self.processes + 1)):
+                told = ", ".join(map(str, numbers))
+                raise SanityError(f"the records of {point} are of processes {told}: another's is lost")
+        runs = sorted({case["run"]["id"] for found in points.values() for case in found})
+        if len(runs) > 1:
+            raise SanityError(f"the records are of {len(runs)} runs ({', '.join(runs)}), this job made one: another's")
 
     def _judge_spoilt(self, case):
         """Figures that no comparison takes are not green, unless the site states that it is so."""
@@ -799,9 +853,11 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         for field, asked in self.settled().items():
             if case.get(field) != asked:
                 raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {asked!r}")
-        ranks = case.get("ranks", {}).get("count", 1)
-        if ranks != self.num_tasks:
-            raise SanityError(f"the record is of {ranks} ranks, {self.num_tasks} were started")
+        ranks = case.get("ranks", {"count": 1, "each": [None]})
+        if ranks["count"] != self.num_tasks:
+            raise SanityError(f"the record is of {ranks['count']} ranks, {self.num_tasks} were started")
+        if len(ranks["each"]) != self.num_tasks:
+            raise SanityError(f"the record tells of {len(ranks['each'])} ranks where {self.num_tasks} ran: one is lost")
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
         gpus = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)
@@ -918,7 +974,10 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
 
     def _figures(self, point, cases) -> dict[str, tuple]:
         """The metrics of one case, each the median over its processes, with its unit."""
-        medians = [records.metrics(case) for case in cases]
+        try:
+            medians = [records.metrics(case) for case in cases]
+        except records.RecordError as error:
+            raise SanityError(str(error).removeprefix(f"{point.workload}: ")) from None
         # Under a profiler no latch holds streams, so what needs one is not measured.
         required = set() if self.profiler else self.required_metrics(point)
         for metrics in medians:
@@ -941,6 +1000,10 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             raise SanityError(f"{name} is {value}")
         if name.startswith(profile.PROFILED):
             return
+        invalid = set(metric.get("invalid") or ())
+        samples = [sample for number, sample in enumerate(metric["samples"]) if number not in invalid]
+        if not samples or not min(samples) <= value <= max(samples):
+            raise SanityError(f"{name} is {value} {metric['unit']}, which none of its samples bears out: measure again")
         if name in (self.published or (name,)) and value <= 0 and metric["unit"] != "1":  # a share may be none
             raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")
         share, limit = metric.get("share"), metric.get("limit")

@@ -11,10 +11,21 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
+
+from reframe.core.exceptions import ReframeError
+from reframe.core.schedulers import slurm
+
+ANALYSIS = str(pathlib.Path(__file__).resolve().parents[2] / "analysis")
+if ANALYSIS not in sys.path:  # a check file may import this before isthmus_check
+    sys.path.insert(0, ANALYSIS)
+
+from isthmus import records
 
 SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
 OTHER_JOBS = "other_jobs"
+RESTARTED = "restarted"
 
 CLOCKS_APART = 300  # seconds by which a node's clock may differ from that of the session's host
 
@@ -26,8 +37,26 @@ _ENDS = {
     "NODE_FAIL": "lost its node",
     "OUT_OF_MEMORY": "was killed for its use of memory",
     "PREEMPTED": "was preempted",
+    "REVOKED": "was given to another cluster",
     "TIMEOUT": "ran into its time limit",
 }
+
+
+def _end_the_preempted():
+    """ReFrame waits for ever for a job that was preempted, as if it were queued again; --no-requeue has it end."""
+    original = slurm.slurm_state_completed
+    if hasattr(original, "isthmus_gate"):
+        return
+
+    @functools.wraps(original)
+    def slurm_state_completed(state):
+        return original(state and re.sub("PREEMPTED|REVOKED", "CANCELLED", state))
+
+    slurm_state_completed.isthmus_gate = True
+    slurm.slurm_state_completed = slurm_state_completed
+
+
+_end_the_preempted()
 
 
 def in_slurm(job) -> bool:
@@ -44,15 +73,27 @@ _NOTE_SHARING = (
     'export ISTHMUS_JOB_SHARING=$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null'
     " | grep -o 'OverSubscribe=[A-Z]*' | cut -d= -f2)"
 )
+# A job that Slurm starts again measures nothing: the records of its first start are all there is, and stay.
+_END_WHERE_RESTARTED = f'if [ "${{SLURM_RESTART_COUNT:-0}}" != 0 ]; then rm -f exit_code; touch {RESTARTED}; exit 1; fi'
 
 
 def prepare(check) -> None:
-    """Adds to a check's job what a measurement needs of the batch system, whatever the site."""
+    """Adds to a check's job what a measurement needs of the batch system, whatever the site.
+
+    Raises ReframeError for an array: its tasks would write into one folder, each over the other's record.
+    """
     if not in_slurm(check.job):
         return
-    # A job that is started again after its node failed would hide that, and append to the record of the first start.
+    options = (*check.job.sched_access, *check.job.options, *check.job.cli_options)
+    given = [word for option in options for word in option.split()]
+    if any(re.match("--array|-a", word) for word in given):
+        raise ReframeError("a job array would measure into one folder; leave --array out, --distribute names the nodes")
+    # A job that is started again after its node failed would hide that. A site's own --requeue comes after this one.
     check.job.options.append("--no-requeue")
-    check.prerun_cmds += [_NOTE_SHARING, _NOTE_OTHERS]
+    pathlib.Path(check.stagedir, RESTARTED).unlink(missing_ok=True)
+    check.prerun_cmds = [_END_WHERE_RESTARTED, *check.prerun_cmds, _NOTE_SHARING, _NOTE_OTHERS]
+    # Else srun lets ranks wait for one that has died until the job's time is over.
+    check.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
     check.postrun_cmds.append(_NOTE_OTHERS_TOO)
 
 
@@ -119,33 +160,76 @@ def numbers(ranges: str) -> set[int]:
     return found
 
 
-def abnormal_end(job) -> str | None:
-    """How the job ended, in half a sentence, where its scheduler says that it did not end by itself."""
+def abnormal_end(job, *, well: bool = False) -> str | None:
+    """How the job ended, in half a sentence, where its scheduler says that it did not end by itself, or that it failed
+    though its program ended `well`."""
     state, nodes = _state(job)
-    if state not in _ENDS:
-        return None
-    return f"job {job.jobid}{f' on {nodes}' if nodes else ''} {_ENDS[state]} ({state})"
+    how = _ENDS.get(state)
+    if well and state == "FAILED" and in_slurm(job):
+        how = "failed in a line of its script after the program"
+    return how and f"job {job.jobid}{f' on {nodes}' if nodes else ''} {how} ({state})"
 
 
 def unnoted_end(job, stagedir) -> str:
     """Why a job's script did not come to the line that notes the exit code."""
     if known := job and abnormal_end(job):
         return f"{known} before the program ended"
+    stagedir = pathlib.Path(stagedir)
+    if any((folder / RESTARTED).exists() for folder in (stagedir, stagedir.parent)):  # a bundle's, above its checks
+        again = f"Slurm started job {job.jobid} a second time (it was requeued)"
+        return f"{again}, and a second start measures nothing; run the check again"
     if is_full(stagedir):
         return f"the file system of {stagedir} is full: the job could not note the exit code; free some space"
+    if not os.access(stagedir, os.W_OK):
+        return f"{stagedir} is read-only: the job could not note the exit code; have it mounted anew, or use --stage"
     if not in_slurm(job):
         return "the job ended before it could note the exit code (killed, or out of time)"
     state, nodes = _state(job)
     where = f" on {nodes}" if nodes else ""
+    if state == "COMPLETED":
+        return f"job {job.jobid}{where} ended well, but the exit code that it noted is not in {stagedir}: run again"
     return f"job {job.jobid}{where} ended ({state}) before it could note the exit code: its script was killed"
 
 
 def exit_code_in_words(code: int) -> str:
     """7, or 137 (SIGKILL): shells add 128 to the signal that ended a program."""
+    if code in _SHELL:
+        return f"{code} ({_SHELL[code]})"
     try:
         return f"{code} ({signal.Signals(code - 128).name})"
     except ValueError:
         return str(code)
+
+
+_SHELL = {126: "it may not be executed", 127: "it, its launcher or a library was not found"}
+
+# A launcher's own word on a task that ended, which seldom says why.
+_ECHO = re.compile(r"srun: error: \S+: tasks? |slurmstepd\S*: error: \*\*\* (STEP|JOB) ")
+_WRONG = re.compile(r"error|fail|cannot|not found|denied|fatal|no such", re.IGNORECASE)
+
+
+def complaint(text: str) -> str:
+    """Of a job's standard error the line in which the program, else whatever started it, says what went wrong."""
+    lines = [line.strip() for line in text.splitlines()]
+    own = [line for line in lines if line.startswith("isthmus-bench: ")]
+    told = [line for line in lines if _WRONG.search(line)]
+    # Of several ranks one may have been killed.
+    killed = [line for line in told if ": task" in line and "Exited with" not in line and _ECHO.match(line)]
+    wrong = own[-1:] or [line for line in told if not _ECHO.match(line)] or killed
+    return records.printable(records.shorten(wrong[0], 200)) if wrong else ""
+
+
+# How systems of environment modules, and Spack, say that they could not load one; a person's own files are not asked.
+_NOT_LOADED = re.compile(
+    r"(?!.*(?:bashrc|profile|/etc/)).*module: command not found|Lmod has detected the following error.*"
+    r"|.*Unable to locate a modulefile.*|Module ERROR.*|==> Error: Spec .* matches no installed packages.*"
+)
+
+
+def not_loaded(text: str) -> str | None:
+    """Of a job's standard error the line that says of an environment that it was not loaded."""
+    found = next(filter(None, map(_NOT_LOADED.match, text.splitlines())), None)
+    return found and records.printable(records.shorten(found[0], 200))
 
 
 def is_full(folder) -> bool:
@@ -163,6 +247,17 @@ def settle(all_jobs) -> None:
     if not ids:
         return
     _asked("scancel", "--state=PENDING", *ids)
+    _wait_for(ids)
+
+
+def wait_for_end(job) -> None:
+    """Where squeue failed once, ReFrame believes that the job has ended."""
+    if in_slurm(job) and job.scheduler.registered_name == "squeue" and job.jobid:
+        _wait_for([str(job.jobid)])
+
+
+def _wait_for(ids: list[str]) -> None:
+    """Until no job of these is in the queue, or ten times in a row nobody could say."""
     fails = 0
     while fails < 10:
         told = subprocess.run(

@@ -13,6 +13,7 @@ import reframe.core.builtins as builtins
 from reframe.core.exceptions import SanityError
 
 import jobs
+from isthmus import records
 from isthmus_check import (
     LISTING,
     IsthmusCheck,
@@ -41,16 +42,21 @@ class Listing(IsthmusProgram):
     @functools.cached_property
     def workloads(self) -> dict[str, dict]:
         path = pathlib.Path(self.stagedir) / LISTING
-        return {w["name"]: w for w in json.loads(path.read_text(encoding="utf-8"))["workloads"]}
+        try:
+            return {w["name"]: w for w in json.loads(path.read_text(encoding="utf-8"))["workloads"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            why = records.shorten(str(error))
+            raise SanityError(f"{path} is no list of workloads, or was cut short ({why}); run again") from None
 
     @builtins.sanity_function
     def as_many_as_stated(self):
         """Of each family that names GPUs or NUMA nodes, so that none can be missing without a word."""
         code = self._exit_code()
-        if end := jobs.abnormal_end(self.job):
+        if end := jobs.abnormal_end(self.job, well=code == 0):
             raise SanityError(end)
         if code != 0:
-            raise SanityError(f"isthmus-bench list ended with exit code {code}; see {self.stderr} in {self.stagedir}")
+            raise SanityError(f"isthmus-bench list ended with exit code {code}{self._complaint()}")
+        self.judge_environment()
         partition = self.current_partition
         nodes = 2 if "numa" in stated_capabilities(partition) else 1
         for kind, stated in (("gpu", stated_gpus(partition)), ("node", nodes)):

@@ -12,6 +12,7 @@ import shutil
 
 from reframe.core.exceptions import ReframeError, SanityError
 
+import jobs
 from isthmus import profile, records
 
 FOLDER = "profile"
@@ -121,13 +122,6 @@ def _log(folder: pathlib.Path) -> str:
     return "\n".join(texts)
 
 
-def _said(log: str) -> str:
-    """The line in which a profiler says what went wrong, if any does."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    wrong = [line for line in lines if any(w in line.lower() for w in ("==error==", "error", "failed", "cannot"))]
-    return records.printable(records.shorten(wrong[0], 200)) if wrong else ""
-
-
 def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
     """Why the profiler has nothing to do or may not run here, a skip; None where it may."""
     if name != "perf" and cases and not any(case["devices"] and not case["emulated"] for case in cases):
@@ -153,12 +147,12 @@ def amend(name: str, stage: pathlib.Path, record: str) -> None:
     try:
         cases = records.read(path)
     except records.RecordError as error:
-        said = _said(_log(stage / FOLDER))
+        said = jobs.complaint(_log(stage / FOLDER))
         raise SanityError(f"{name} failed: {said or error}; what was measured without it is kept") from None
     try:
         seen = profile.read(name, stage / FOLDER)
     except profile.ProfileError as error:
-        said = _said(_log(stage / FOLDER))
+        said = jobs.complaint(_log(stage / FOLDER))
         raise SanityError(
             f"{name} failed: {error}{f' ({said})' if said else ''}; what was measured without it is kept"
         ) from None

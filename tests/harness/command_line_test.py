@@ -540,7 +540,8 @@ class CommandLine(unittest.TestCase):
                         stderr=subprocess.PIPE,
                         text=True,
                     )
-                    time.sleep(1.0)
+                    child.stdout.readline()  # "1 case": signals are caught from here on
+                    time.sleep(0.5)
                     child.send_signal(number)
                     _, errors = child.communicate(timeout=60)
                     self.assertEqual(child.returncode, 3, errors)

@@ -68,7 +68,7 @@ def session(tmp_path, reframe, request):
         command += list(options or ["-r"])
         result = subprocess.run(
             command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=120, check=False,
+            text=True, timeout=600, check=False,
             env=environment(**{"ISTHMUS_BENCH": FAKE, "FAKE_BENCH": fake, "TMPDIR": tmp_path, **env}),
         )  # fmt: skip
         print(" ".join(command), result.stdout, sep="\n")

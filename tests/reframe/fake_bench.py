@@ -77,7 +77,10 @@ MISBEHAVIOURS = {
     "sees": "has N GPUs (sees:2)",
     "nodes": "has N NUMA nodes",
     "no_list": "cannot list",
+    "cut_list": "lists half of what there is",
     "ranks": "says that N ranks measured, each on a GPU and a processor of its own",
+    "rank_lost": "tells of one rank less than measured (after ranks:N)",
+    "rank_twice": "tells of the first rank twice (after ranks:N)",
     "one_gpu": "all ranks measured on one GPU (after ranks:N)",
     "unbound": "all ranks may run on every processor (after ranks:N)",
     "hangs": "writes N whole records and half of the next, and goes on for ever",
@@ -423,6 +426,10 @@ def misbehave(what, argument, case):
             for rank in range(int(argument))
         ]
         case["ranks"] = {"count": len(each), "library": "fake", "each": each}
+    elif what == "rank_lost":
+        case["ranks"]["each"].pop()
+    elif what == "rank_twice":
+        case["ranks"]["each"][-1] = case["ranks"]["each"][0]
     elif what == "one_gpu":
         for rank in case["ranks"]["each"]:
             rank["device"] = "GPU-0"
@@ -485,7 +492,8 @@ def main():
     listed = listing(int(argument_of.get("sees", 1)), int(argument_of.get("nodes", 1)))
     if arguments.command == "list":
         listed["workloads"] = [w for w in listed["workloads"] if fnmatch.fnmatchcase(w["name"], arguments.pattern)]
-        print(json.dumps(listed))
+        text = json.dumps(listed)
+        print(text[: len(text) // 2] if "cut_list" in wanted else text)
         return 2 if "no_list" in wanted else 0
     if arguments.command == "info":
         print(json.dumps({"backend": backend, "emulated": backend == "emulator", "devices": [device(backend)],

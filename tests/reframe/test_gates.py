@@ -166,9 +166,16 @@ def test_what_an_earlier_job_listed_passes_for_nothing(session):
     assert not outcome.green and "list ended with exit code 2" in outcome.output
 
 
+def test_a_list_that_was_cut_short_is_red(session):
+    outcome = session(select="Memory.*family=latency.*tiny", fake="cut_list")
+    assert not outcome.green and "is no list of workloads, or was cut short (" in outcome.output
+
+
 def test_unwritable_results_are_red(session, tmp_path):
     (tmp_path / "file").write_text("")
-    assert not session(ISTHMUS_RESULTS=tmp_path / "file").green
+    outcome = session(ISTHMUS_RESULTS=tmp_path / "file")
+    assert not outcome.green and "the record could not be kept in" in outcome.output
+    assert "(File exists); it is still in" in outcome.output
 
 
 def test_fresh_processes_each_leave_a_record(session):
@@ -561,7 +568,7 @@ def tree(tmp_path):
 def run_in(folder, *command, **env):
     result = subprocess.run(
         list(map(str, command)), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=300, check=False, env=environment(TMPDIR=folder, **env),
+        stderr=subprocess.STDOUT, text=True, timeout=600, check=False, env=environment(TMPDIR=folder, **env),
     )  # fmt: skip
     print(result.stdout)
     return result

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reframe.core.exceptions import SanityError
+from reframe.core.schedulers import slurm
 
 import fake_bench
 import isthmus_check
@@ -54,6 +55,9 @@ def job(state, scheduler="slurm", nodes=("node1",)):
         ("CANCELLED", "job 7 on node1 was cancelled (CANCELLED)"),
         ("CANCELLED,CANCELLED", "job 7 on node1 was cancelled (CANCELLED)"),
         ("OUT_OF_MEMORY", "job 7 on node1 was killed for its use of memory (OUT_OF_MEMORY)"),
+        ("PREEMPTED", "job 7 on node1 was preempted (PREEMPTED)"),
+        ("BOOT_FAIL", "job 7 on node1 had nodes that did not start (BOOT_FAIL)"),
+        ("DEADLINE", "job 7 on node1 ran into its deadline (DEADLINE)"),
         ("COMPLETED", None),
         ("FAILED", None),
         (None, None),
@@ -61,6 +65,53 @@ def job(state, scheduler="slurm", nodes=("node1",)):
 )
 def test_an_end_in_words(state, words):
     assert jobs.abnormal_end(job(state)) == words
+
+
+def test_a_job_that_failed_after_its_program_ended_well():
+    told = "job 7 on node1 failed in a line of its script after the program (FAILED)"
+    assert jobs.abnormal_end(job("FAILED"), well=True) == told
+    assert jobs.abnormal_end(job("COMPLETED"), well=True) is None
+    assert jobs.abnormal_end(job("FAILED", scheduler="local"), well=True) is None
+
+
+@pytest.mark.parametrize("state, ended", [("PREEMPTED", True), ("REVOKED", True), ("RUNNING", False), (None, False)])
+def test_reframe_does_not_wait_for_what_never_comes_back(state, ended):
+    assert bool(slurm.slurm_state_completed(state)) == ended
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("srun: error: n1: task 0: Exited with exit code 2\nslurmstepd-n1: error: execve(): p: Permission denied\n",
+         "slurmstepd-n1: error: execve(): p: Permission denied"),
+        ("warning: an error\nisthmus-bench: one\nisthmus-bench: two\nsrun: error: n1: task 0: Killed\n",
+         "isthmus-bench: two"),
+        ("slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 10:00 ***\nsrun: error: n1: task 1: Killed\n",
+         "srun: error: n1: task 1: Killed"),
+        ("srun: error: n1: task 0: Exited with exit code 7\nall is well\n", ""),
+        ("fatal: \x1b[31mred", "fatal: \\x1b[31mred"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_line_that_says_what_went_wrong(text, said):
+    assert jobs.complaint(text) == said
+
+
+@pytest.mark.parametrize(
+    "line, found",
+    [
+        ("/spool/slurm_script: line 7: module: command not found", True),
+        ('Lmod has detected the following error: The following module(s) are unknown: "cuda/99"', True),
+        ("ERROR: Unable to locate a modulefile for 'cuda/99'", True),
+        ("ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for 'cuda/99'", True),
+        ("==> Error: Spec 'fmt' matches no installed packages.", True),
+        ("isthmus-bench: this module has detected the error", False),
+        ("srun: command not found", False),
+        ("/etc/bash.bashrc: line 3: module: command not found", False),
+    ],
+)
+def test_an_environment_that_was_not_loaded(line, found):
+    assert jobs.not_loaded(f"before\n{line}\nafter") == (line if found else None)
 
 
 @pytest.mark.parametrize("code, words", [(0, "0"), (7, "7"), (137, "137 (SIGKILL)"), (255, "255")])
@@ -109,6 +160,31 @@ def kept(tmp_path, monkeypatch):
 
     source.write_bytes(LINES[0])
     return keep, tmp_path / "results"
+
+
+def test_a_record_behind_half_of_another_is_found(tmp_path):
+    """And several on one line, but none within what is JSON of another kind, nor one whose bytes are no text."""
+    one, two = (line.rstrip() for line in LINES)
+    path = tmp_path / "record.jsonl"
+    for text, found in (
+        (one[:900] + two, [two]),
+        (one + two, [one, two]),
+        (one[:900] + two + one[:500] + b"\n" + one, [two, one]),
+        (one + one, [one]),
+        (b'{"wrapped": ' + one + b"}", []),
+        (one[:900] + two.replace(b"fake", b"f\xffke"), []),
+        (b"{" * 5000, []),
+        (b"\0" * 500, []),
+    ):
+        path.write_bytes(text)
+        assert isthmus_check.whole_records(path) == [record + b"\n" for record in found]
+
+
+def test_the_same_line_is_kept_once(kept, tmp_path):
+    _, results = kept
+    (tmp_path / "record.jsonl").write_bytes(LINES[0] + LINES[1] + LINES[0])
+    isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy")
+    assert [path.read_bytes() for path in results.iterdir()] == [LINES[0] + LINES[1]]
 
 
 def test_records_of_one_name_in_one_second_are_all_kept(kept):

@@ -50,6 +50,7 @@ def test_ranks_are_chosen(ranks):
         ("ranks:4", "the record is of 4 ranks, 2 were started"),
         ("ranks:2,missing_metric:rate", "lacks the metric 'rate'"),
         ("ranks:2,wrong_result", "element 3 is 7, expected 8"),
+        ("ranks:2,rank_twice", "ranks 0 and 1 are both bound to processor 0 of "),
         ("ranks:2,unbound", "ranks 0 and 1 are both bound to processor 0 of "),
         ("ranks:2,one_gpu,gpu:cuda", "ranks 0 and 1 are both bound to GPU GPU-0 of "),
     ],
@@ -58,6 +59,11 @@ def test_red(ranks, fake, why):
     outcome = ranks(fake=fake)
     assert not outcome.green
     assert why in outcome.output
+
+
+def test_a_rank_that_the_record_leaves_out_is_red(ranks):
+    outcome = ranks("-r", "-S", "ranks=2", "-S", "nodes=2", fake="ranks:4,rank_lost")
+    assert not outcome.green and "the record tells of 3 ranks where 4 ran: one is lost" in outcome.output
 
 
 def test_a_skip_is_red_only_where_mpi_is_stated_to_take_gpu_memory(ranks):

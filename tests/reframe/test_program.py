@@ -25,7 +25,7 @@ BENCH = os.environ.get("ISTHMUS_TEST_BENCH")
 pytestmark = pytest.mark.skipif(not BENCH, reason="no built isthmus-bench: ISTHMUS_TEST_BENCH is not set")
 
 
-def bench(*arguments, cwd, check=False, timeout=120, **env):
+def bench(*arguments, cwd, check=False, timeout=600, **env):
     result = subprocess.run(
         [BENCH, *map(str, arguments)], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=timeout, check=False, env=environment(**env),

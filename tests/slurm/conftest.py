@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from faults import HOST, ROOT  # noqa: F401, tests take them from here
+
 FAKE = ROOT / "tests/reframe/fake_bench.py"
-HOST = pathlib.Path(os.environ.get("ISTHMUS_TEST_BENCH") or ROOT / "build/host/bin/isthmus-bench")
 RANKED = ROOT / "build/host-mpi/bin/isthmus-bench"
 CLUSTER = pathlib.Path(os.environ.get("SLURM_CONF", "none")).parent
 REFRAME = pathlib.Path(sys.executable).with_name("reframe")
@@ -26,11 +26,11 @@ def needs(program):
 
 
 def command(*words, check=True):
-    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, text=True, timeout=60, check=check)
+    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, text=True, timeout=180, check=check)
     return done.stdout.strip()
 
 
-def wait_for(what, condition, seconds=60):
+def wait_for(what, condition, seconds=180):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():
@@ -65,7 +65,7 @@ class Session:
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
 
-    def finish(self, seconds=180):
+    def finish(self, seconds=600):
         try:
             self.process.wait(seconds)
         finally:
@@ -160,3 +160,37 @@ def lost(*nodes):
         for node in nodes:
             command(ROOT / "tests/slurm/throwaway", "restore", CLUSTER, node)
         wait_for("idle nodes", lambda: command("sinfo", "-h", "-n", ",".join(nodes), "-o", "%T") == "idle")
+
+
+# --- what tests of faults share ---
+
+# One job whose program has several cases; it finishes two of them and has begun to write the third.
+SEVERAL = ("-n", "Memory%family=stream%size=tiny")
+HANGS = "hangs:2"
+ONE = ("-n", "TransferModes%workload=saxpy%mode=pm%size=tiny")
+
+
+def on(node, scheduler="slurm", **settings):
+    return {"scheduler": scheduler, "access": ["--partition=main", "--exclusive", f"--nodelist={node}"], **settings}
+
+
+def expect(session, *words, records=2):
+    """The session is red for one reason that has these words, and kept what was measured."""
+    assert not session.green
+    [reason] = session.reasons
+    for word in words:
+        assert word in reason
+    assert len(session.records) == records
+    assert not session.results.exists() or not session.results_left_aside
+
+
+def checked(path):
+    """Whether a file is of a check's job, not of the list's."""
+    return "Listing" not in str(path)
+
+
+def stand_in(folder, name, script):
+    """A command that takes the place of Slurm's where `folder` comes first."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)

@@ -6,38 +6,24 @@ import signal
 
 import pytest
 
-from conftest import CLUSTER, ROOT, Session, command, jobs, lost, other_job, small_disk, wait_for
-
-# One job whose program has several cases; it finishes two of them and has begun to write the third.
-SEVERAL = ("-n", "Memory%family=stream%size=tiny")
-HANGS = "hangs:2"
-ONE = ("-n", "TransferModes%workload=saxpy%mode=pm%size=tiny")
-
-
-def on(node, scheduler="slurm", **settings):
-    return {"scheduler": scheduler, "access": ["--partition=main", "--exclusive", f"--nodelist={node}"], **settings}
-
-
-def expect(session, *words, records=2):
-    """The session is red for one reason that has these words, and kept what was measured."""
-    assert not session.green
-    [reason] = session.reasons
-    for word in words:
-        assert word in reason
-    assert len(session.records) == records
-    assert not session.results.exists() or not session.results_left_aside
-
-
-def checked(path):
-    """Whether a file is of a check's job, not of the list's."""
-    return "Listing" not in str(path)
-
-
-def stand_in(folder, name, script):
-    """A command that takes the place of Slurm's where `folder` comes first."""
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
+from conftest import (
+    CLUSTER,
+    HANGS,
+    ONE,
+    ROOT,
+    SEVERAL,
+    Session,
+    checked,
+    command,
+    expect,
+    jobs,
+    lost,
+    on,
+    other_job,
+    small_disk,
+    stand_in,
+    wait_for,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,7 +56,7 @@ def hanging(start):
 def test_killed_step(hanging, scheduler):
     session, job = hanging(scheduler)
     command("scancel", "--signal=KILL", f"{job}.0")
-    expect(session.finish(), "exit code 137 (SIGKILL)", "cut short", "2 whole before it are kept")
+    expect(session.finish(), "exit code 137 (SIGKILL)", "cut short", "2 whole records are kept")
 
 
 def test_killed_job_script(hanging, scheduler):

@@ -22,12 +22,12 @@ def plan(folder, *options):
 def submit(folder, part, **environment):
     """Ids of the arrays."""
     done = subprocess.run([folder / "submit", part], env={**os.environ, **environment},
-                          stdout=subprocess.PIPE, text=True, timeout=60, check=True)  # fmt: skip
+                          stdout=subprocess.PIPE, text=True, timeout=180, check=True)  # fmt: skip
     return [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("Submitted")]
 
 
 def all_done():
-    wait_for("an empty queue", lambda: not command("squeue", "-h"), 90)
+    wait_for("an empty queue", lambda: not command("squeue", "-h"))
 
 
 @pytest.fixture(scope="module")

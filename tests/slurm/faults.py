@@ -1,0 +1,158 @@
+"""Faults that one session puts into its jobs, one a job: into the record, the program and what surrounds it.
+
+faulty_checks.py makes a check of each, test_many_faults.py runs them all and holds each to its row of docs/slurm.md.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+import typing
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HOST = pathlib.Path(
+    os.environ.get("FAULTY_BENCH") or os.environ.get("ISTHMUS_TEST_BENCH") or ROOT / "build/host/bin/isthmus-bench"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What is done to a job; what its session has to say of it, and how much is kept, the table tells."""
+
+    real: bool = False  # the built program instead of the fake one
+    before: tuple[str, ...] = ()  # lines of the job script before the program
+    after: tuple[str, ...] = ()  # and when its exit code has been noted
+    through: str = ""  # a shell command that gets the program's command line as "$@"
+    program: str = ""  # in place of the program
+    workload: str = ""  # in place of saxpy
+    processes: int = 1
+    samples: str = "--samples 3"  # of the built program
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Row(typing.NamedTuple):
+    """A fault in the tables of docs/slurm.md."""
+
+    fault: str
+    says: str  # with … for what differs; "green" where it is harmless
+    kept: str
+    test: str
+
+    @property
+    def sentence(self) -> re.Pattern:
+        """What the session says in full."""
+        return re.compile(".*".join(map(re.escape, self.says.split("`")[1].split("…"))))
+
+
+def rows() -> list[Row]:
+    lines = (ROOT / "docs/slurm.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    return [
+        Row(*row[:3], row[3].strip("`")) for row in cells if len(row) == 4 and re.match("`(slurm|reframe)/", row[3])
+    ]
+
+
+def edited(statement: str) -> tuple[str, ...]:
+    """A line that changes each record of the job's file: `statement` has it as `r`, and its number as `i`."""
+    script = (
+        "import json; p = 'record.jsonl'; all = [json.loads(line) for line in open(p)]\n"
+        f"for i, r in enumerate(all):\n    {statement}\n"
+        "open(p, 'w').write(''.join(json.dumps(r) + '\\n' for r in all))"
+    )
+    return (f"python3 -c {shlex.quote(script)}",)
+
+
+def replaced(command: str) -> tuple[str, ...]:
+    """Lines that put what `command` makes of the job's file in its place."""
+    return f"{command} > x", "mv x record.jsonl"
+
+
+def copied(change: str) -> dict:
+    """The program is a copy in the stage folder, to which something happens before it starts."""
+    return {"real": True, "before": (f"cp {shlex.quote(str(HOST))} program", change), "program": "./program"}
+
+
+RECORD = {
+    "record is a folder": Fault(after=("rm record.jsonl", "mkdir record.jsonl")),
+    "zeros after the record": Fault(after=("head -c 600 /dev/zero >> record.jsonl",)),
+    "zeros in place of the record": Fault(after=("head -c 600 /dev/zero > record.jsonl",)),
+    "two records on one line": Fault(processes=2, after=replaced("tr -d '\\n' < record.jsonl")),
+    "record after half of one": Fault(after=replaced("{ head -c 700 record.jsonl; cat record.jsonl; }")),
+    "half of a record in the middle": Fault(
+        processes=2,
+        after=replaced("{ head -n 1 record.jsonl; head -c 700 record.jsonl; echo; tail -n 1 record.jsonl; }"),
+    ),
+    "record of a newer version": Fault(after=("sed -i s,isthmus.record/2,isthmus.record/9, record.jsonl",)),
+    "bytes that are no text": Fault(after=("printf '\\377\\n' >> record.jsonl",)),
+    "empty line": Fault(after=("echo >> record.jsonl",)),
+    "key is missing": Fault(after=edited("del r['verify']")),
+    "NaN": Fault(after=edited("r['metrics'][0]['median'] = float('nan')")),
+    "figure that overflows": Fault(
+        after=(*edited("r['metrics'][0]['median'] = 1e300"), "sed -i s/1e+300/1e+999/ record.jsonl")
+    ),
+    "median of other samples": Fault(after=edited("r['metrics'][0]['median'] = 0.1")),
+    "metric twice": Fault(after=edited("r['metrics'].append(r['metrics'][0])")),
+    "record twice": Fault(after=replaced("cat record.jsonl record.jsonl")),
+    "record of another run beside it": Fault(
+        after=edited("all.append(r | {'run': r['run'] | {'id': '0badcafe'}}); break")
+    ),
+    "record of another run in place of a process": Fault(processes=2, after=edited("r['run']['id'] += str(i)")),
+    "one process twice": Fault(
+        processes=2,
+        after=edited("r['run']['process'] = 1; r['seed'] = i"),
+    ),
+    "clock ahead": Fault(
+        after=edited("r['run']['time'] = '2099-01-01T00:00:00Z'"),
+    ),
+    "exit code is empty": Fault(after=(": > exit_code",)),
+    "stage folder is removed": Fault(before=('rm -rf "$PWD"',)),
+}
+
+PROGRAM = {
+    "program is gone": Fault(**copied("rm program")),
+    "program is not executable": Fault(**copied("chmod a-x program")),
+    "program for another machine": Fault(
+        **copied("printf '\\377' | dd of=program bs=1 seek=18 conv=notrunc"),
+    ),
+    "program is empty": Fault(**copied(": > program")),
+    "program cut short": Fault(**copied("truncate -s 5000 program")),
+    "library is missing": Fault(**copied("sed -i s/libnuma.so.1/libnumb.so.1/ program")),
+    "another program": Fault(program="/bin/true"),
+    "program without the workload": Fault(real=True, workload="microbench/saxpyy"),
+    "segmentation fault": Fault(through='"$@"; kill -SEGV $$'),
+    "terminated": Fault(
+        real=True,
+        samples="--samples 100000",
+        through='"$@" > said & until grep -q case said; do sleep 0.1; done; sleep 1; kill -TERM $!; wait $!',
+    ),
+    "device is lost": Fault(real=True, environment={"ISTHMUS_INJECT": "launch:3:lost"}),
+    "device memory runs out": Fault(real=True, environment={"ISTHMUS_INJECT": "malloc_device:1"}),
+}
+
+SURROUNDINGS = {
+    "file may not grow": Fault(real=True, through='ulimit -f 1; "$@"'),
+    "no more open files": Fault(real=True, through='ulimit -n 3; "$@"'),
+    "address space is limited": Fault(real=True, through='ulimit -v 300000; "$@"'),
+    "standard output is closed": Fault(real=True, through='"$@" >&-'),
+    "standard output is full": Fault(real=True, through='"$@" > /dev/full'),
+    "launcher is missing": Fault(before=("PATH=/nonexistent",)),
+    "launcher without its MPI plugin": Fault(before=("export SLURM_MPI_TYPE=none_such",)),
+    "environment module is missing": Fault(before=("module load none_such",)),
+    "script fails after the program": Fault(after=("exit 5",)),
+}
+
+HARMLESS = {
+    "standard input is closed": Fault(real=True, through='"$@" <&-'),
+    "much output": Fault(real=True, through='head -c 3000000 /dev/zero | tr "\\0" x; "$@"'),
+    "home folder cannot be written": Fault(real=True, environment={"HOME": "/proc/none"}),
+    "no folder for temporary files": Fault(real=True, environment={"TMPDIR": "/nonexistent"}),
+    "locale with decimal commas": Fault(
+        real=True, before=('localedef -i de_DE -f UTF-8 ./de_DE.UTF-8; export LOCPATH="$PWD" LC_ALL=de_DE.UTF-8',)
+    ),
+    "clock of another time zone": Fault(real=True, environment={"TZ": "Pacific/Kiritimati"}),
+    "files for their owner only": Fault(real=True, before=("umask 077",)),
+    "process that outlives the program": Fault(real=True, through='sleep 300 > /dev/null 2>&1 & "$@"'),
+}
+
+FAULTS = RECORD | PROGRAM | SURROUNDINGS | HARMLESS

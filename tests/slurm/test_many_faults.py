@@ -1,0 +1,50 @@
+"""One session with a fault in each of its jobs: none is green that may not be, and nothing whole is lost or kept twice.
+
+The faults are in faults.py; what the session has to say of each, and how much is kept, is in docs/slurm.md.
+"""
+
+import collections
+import json
+import re
+
+import pytest
+
+from conftest import HOST, Session, needs
+from faults import FAULTS, rows
+from isthmus import records
+
+Ended = collections.namedtuple("Ended", "result reason kind lines")
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """How the check of each fault ended, and the lines of its record that are in the results folder."""
+    session = Session(tmp_path_factory.mktemp("faults"), checks="tests/slurm/faulty_checks.py", FAULTY_BENCH=HOST,
+                      site={"scheduler": "slurm"}).finish()  # fmt: skip
+    assert not session.results_left_aside
+    lines = collections.defaultdict(list)
+    for path in session.results.glob("*.jsonl"):
+        lines[re.fullmatch(r"\w+-example-slurm_main-(.*?)-\w+-job\d+", path.stem)[1]] += path.read_text().splitlines()
+    [run] = json.loads((session.folder / "report.json").read_text())["runs"]
+    return {
+        case["fault"]: Ended(
+            case["result"], case.get("fail_reason"), (case.get("fail_info") or {}).get("exc_type"),
+            lines[re.sub(r"\W+", "_", case["fault"])],
+        )
+        for case in run["testcases"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs(HOST)) if f.real else n for n, f in FAULTS.items()])
+def test_a_fault(ended, name):
+    found = ended[name]
+    [row] = [row for row in rows() if row.fault == name]
+    print(found.reason)
+    if row.says.startswith("green"):
+        assert found.result == "pass"
+    else:
+        assert found.result == "fail" and found.kind == "SanityError"
+        assert row.sentence.fullmatch(found.reason.removeprefix("sanity error: "))
+    assert len(found.lines) == len(set(found.lines)) == int(row.kept)
+    for line in found.lines:
+        records.parse(line, where=name)

@@ -1,0 +1,165 @@
+"""Faults of Slurm, its nodes and folders: a session is red with one sentence, or goes on as if nothing were.
+
+Where a fault is harmless the test says so: green, and the record is there once.
+"""
+
+import contextlib
+import os
+import subprocess
+
+import pytest
+
+from conftest import (
+    CLUSTER,
+    HANGS,
+    ONE,
+    RANKED,
+    ROOT,
+    SEVERAL,
+    checked,
+    command,
+    expect,
+    jobs,
+    needs,
+    on,
+    other_job,
+    small_disk,
+    stand_in,
+    wait_for,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def failing(hook, node):
+    """The prolog or epilog fails on the node, which Slurm drains for it."""
+    sign = CLUSTER / f"fail.{hook}.{node}"
+    sign.touch()
+    try:
+        yield
+    finally:
+        sign.unlink()
+        command("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+# In a script of ReFrame's: whether it is of a check's job, not of the list's.
+OF_THE_CHECK = "grep -q -- --rec[o]rd rfm_job.sh"
+
+
+def harmless(session, records=1):
+    assert session.green
+    assert len(session.records) == records
+
+
+def test_prolog_that_fails(start):
+    with failing("prolog", "node1"):
+        session = start(*ONE, site=on("node1")).finish()
+    expect(session, "on node1 was cancelled (CANCELLED) before the program ended", records=0)
+
+
+def test_epilog_that_fails(start):
+    with failing("epilog", "node1"):
+        harmless(start(*ONE, site=on("node1")).finish())
+
+
+def test_a_job_that_slurm_starts_again(start):
+    """The record of its first start stays; --no-requeue holds until somebody changes it, whatever the site asks for."""
+    session = start(*SEVERAL, fake=HANGS, site=on("node1", access=[*on("node1")["access"], "--requeue"]))
+    session.record_begun()
+    [job] = jobs("R", "node1")
+    requeue = ["scontrol", "requeue", job]
+    assert "disabled" in subprocess.run(requeue, capture_output=True, text=True, check=False).stderr
+    command("scontrol", "update", f"jobid={job}", "Requeue=1")
+    command(*requeue)
+    wait_for("the second start", lambda: job in jobs("PD"))
+    command("scontrol", "update", f"jobid={job}", "StartTime=now+3")  # not in the second in which it ended
+    expect(session.finish(), f"Slurm started job {job} a second time (it was requeued)", "run the check again")
+
+
+def in_place_of(folder, name, script):
+    """Settings of a session that finds this in place of Slurm's command."""
+    stand_in(folder, name, f'{script}\nexec /usr/bin/{name} "$@"')
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def test_squeue_that_fails_once(start, tmp_path):
+    """While the job is asleep before its program."""
+    failed, begun = tmp_path / "failed", f"find {tmp_path} -name begun | grep -q ."
+    once = in_place_of(tmp_path, "squeue", f"if {begun} && [ ! -e {failed} ]; then touch {failed}; exit 1; fi")
+    slow = {"prepare_cmds": [f"{OF_THE_CHECK} && touch begun && sleep 4"]}
+    harmless(start(*ONE, site=on("node1", "squeue", **slow), **once).finish())
+    assert failed.exists()
+
+
+def test_sacct_that_knows_a_job_late(start, tmp_path):
+    asked = tmp_path / "asked"
+    late = in_place_of(tmp_path, "sacct", f"echo >> {asked}; if [ $(wc -l < {asked}) -le 3 ]; then exit 0; fi")
+    harmless(start(*ONE, site=on("node1"), **late).finish())
+
+
+@pytest.mark.parametrize(
+    "state, words",
+    [("OUT_OF_MEMORY", "was killed for its use of memory (OUT_OF_MEMORY)"), ("PREEMPTED", "was preempted (PREEMPTED)")],
+)
+def test_what_sacct_says_counts(start, tmp_path, state, words):
+    other = in_place_of(tmp_path, "sacct", f'/usr/bin/sacct "$@" | sed "s/|COMPLETED|/|{state}|/"; exit 0')
+    expect(start(*ONE, site=on("node1"), **other).finish(), f"on node1 {words}", records=1)
+
+
+def test_daemons_that_restart_under_a_job(start, tmp_path):
+    """The controller and the node's own, when the program has ended and its job has not."""
+    go = tmp_path / "go"
+    stand_in(tmp_path, "squeue", f"if [ -e exit_code ]; then touch ended; while [ ! -e {go} ]; do sleep 0.1; done; fi")
+    session = start(*ONE, site=on("node1", prepare_cmds=[f"export PATH={tmp_path}:$PATH"]))
+    wait_for("the end of the program", lambda: any(session.folder.glob("stage/**/ended")))
+    for daemon in ("slurmctld", "node1"):
+        command(ROOT / "tests/slurm/throwaway", "restart", CLUSTER, daemon)
+    go.touch()
+    harmless(session.finish())
+
+
+def test_a_job_that_slurm_refuses(start):
+    session = start(*ONE, site={"access": ["--partition=main", "--account=nobody"]}).finish()
+    expect(session, "command 'sbatch rfm_job.sh' failed with exit code 1", records=0)
+    assert "Invalid account or account/partition combination specified" in session.output
+
+
+def test_a_job_array_is_refused(start):
+    """Its tasks would write over each other's records."""
+    session = start(*ONE, "-J", "array=1-2", site=on("node1")).finish()
+    expect(session, "a job array would measure into one folder; leave --array out", records=0)
+
+
+def test_read_only_stage(start, tmp_path):
+    stage = tmp_path / "stage"
+    mount = f"mount --bind {stage} {stage} && mount -o remount,bind,ro {stage} && cd $PWD"
+    with small_disk(stage, "1m"):
+        session = start(*ONE, f"--stage={stage}", site=on("node1", prepare_cmds=[mount])).finish()
+        command("umount", "--lazy", stage)
+    expect(session, "is read-only: the job could not note the exit code", records=0)
+
+
+def test_read_only_results(start, tmp_path):
+    results = tmp_path / "results"
+    with small_disk(results, "1m"):
+        command("mount", "-o", "remount,ro", results)
+        session = start(*ONE, site=on("node1"), ISTHMUS_RESULTS=results).finish()
+    expect(session, f"could not be kept in {results} (Read-only file system); it is still in", records=0)
+
+
+def test_stage_folder_that_is_gone_before_the_job_begins(start):
+    with other_job("node1", "--exclusive"):
+        session = start(*ONE, site=on("node1"))
+        wait_for("a pending job", lambda: jobs("PD"))
+        [script] = [path for path in session.folder.glob("stage/**/rfm_job.sh") if checked(path)]
+        script.parent.rename(script.parent.with_name("away"))
+    expect(session.finish(), f"the stage folder {script.parent} is gone: something removed it", records=0)
+
+
+@needs(RANKED)
+def test_a_rank_that_dies(start, tmp_path):
+    """Of two, the one whose turn it is second."""
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\n[ "$SLURM_PROCID" != 1 ] || kill -9 $$\nexec {RANKED} "$@"\n')
+    program.chmod(0o755)
+    session = start("-n", "MpiTransfer%workload=host-host/send%size=tiny", bench=program, site=on("node1")).finish()
+    expect(session, "and wrote none (srun: error: node1: task 1: Killed)", records=0)
