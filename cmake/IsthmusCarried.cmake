@@ -4,8 +4,6 @@
 #   cmake -DISTHMUS_LIBRARIES=FOLDER -P cmake/IsthmusCarried.cmake    only puts the tarballs there, to be carried along
 #
 # A tarball that FOLDER lacks is downloaded into it. Each is held to the SHA-256 in cmake/libraries.txt.
-set(ISTHMUS_LIBRARIES_LIST ${CMAKE_CURRENT_LIST_DIR}/libraries.txt CACHE FILEPATH "Names, hashes and sources of the tarballs")
-mark_as_advanced(ISTHMUS_LIBRARIES_LIST)
 
 # Downloads URL, aside first: another configuration may be looking for the same tarball.
 function(isthmus_download_tarball tarball url)
@@ -67,7 +65,7 @@ endfunction()
 
 get_filename_component(ISTHMUS_LIBRARIES "${ISTHMUS_LIBRARIES}" ABSOLUTE)
 file(MAKE_DIRECTORY ${ISTHMUS_LIBRARIES})
-file(STRINGS ${ISTHMUS_LIBRARIES_LIST} isthmus_carried_lines REGEX "^[^#]")
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/libraries.txt isthmus_carried_lines REGEX "^[^#]")
 foreach(isthmus_line IN LISTS isthmus_carried_lines)
   separate_arguments(isthmus_line UNIX_COMMAND "${isthmus_line}")
   isthmus_carry(${isthmus_line})
