@@ -141,7 +141,7 @@ def test_the_build_names_all_that_is_missing_and_what_to_do(ordinary):
     result = ordinary.configure("without")
     assert result.returncode != 0
     assert "Missing: fmt, nlohmann_json, CLI11" in result.stdout
-    assert "-DISTHMUS_LIBRARIES=FOLDER" in result.stdout and "Spack" in result.stdout
+    assert "ISTHMUS_LIBRARIES=FOLDER" in result.stdout and "Spack" in result.stdout
 
 
 def test_with_carried_sources_it_builds(ordinary):
