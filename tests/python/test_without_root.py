@@ -6,8 +6,10 @@ sources are the copies themselves, packed as their makers do; those of cmake/lib
 them.
 """
 
+import functools
 import glob
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -53,7 +55,7 @@ class Ordinary:
         self.home, self.tree = home, home / "isthmus"
         self.user = NOBODY if os.geteuid() == 0 else os.geteuid()
         self.group = NOBODY if os.geteuid() == 0 else os.getegid()
-        for folder in ("cmake", "src", "schema", "scripts"):
+        for folder in ("cmake", "src", "schema", "scripts", "tests"):
             shutil.copytree(ROOT / folder, self.tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
         for file in ("CMakeLists.txt", "CMakePresets.json", "pyproject.toml"):
             shutil.copy(ROOT / file, self.tree)
@@ -88,7 +90,7 @@ class Ordinary:
         return result
 
     def configure(self, folder, **settings):
-        build = ["scripts/build", "--preset", "host", "--target", "isthmus-bench", "--configure-only"]
+        build = ["scripts/build", "--preset", "host", "--configure-only"]
         return self.run(*build, "--build-dir", self.home / folder, **settings)
 
 
@@ -142,6 +144,35 @@ def test_the_build_names_all_that_is_missing_and_what_to_do(ordinary):
     assert result.returncode != 0
     assert "Missing: fmt, nlohmann_json, CLI11" in result.stdout
     assert "ISTHMUS_LIBRARIES=FOLDER" in result.stdout and "Spack" in result.stdout
+
+
+@functools.cache
+def libraries_of(path):
+    """Which of the three a source includes, also through our own headers."""
+    found = set()
+    for mark, name in re.findall(r'^\s*#\s*include\s*(["<])([^">]+)', path.read_text(encoding="utf-8"), re.MULTILINE):
+        if mark == "<":
+            found |= {library for library, header in HEADERS.items() if name.startswith(header.split("/")[0] + "/")}
+        else:
+            ours = (folder / name for folder in (ROOT / "src", ROOT / "tests", path.parent))
+            found |= next((libraries_of(file) for file in ours if file.is_file()), set())
+    return found
+
+
+def test_every_file_is_told_where_the_libraries_are_that_it_includes(ordinary):
+    """On a machine with copies nobody notices a target that does not name what it uses: each compiler finds them."""
+    assert ordinary.configure("with", ISTHMUS_LIBRARIES=str(ordinary.home / "carried")).returncode == 0
+    known = (ordinary.tree / "cmake/libraries.txt").read_text().splitlines()
+    stems = dict(line.split()[:2] for line in known if not line.startswith("#"))
+    untold, seen = [], set()
+    for entry in json.loads((ordinary.home / "with/compile_commands.json").read_text()):
+        file = pathlib.Path(entry["file"])
+        if file.is_relative_to(ordinary.tree):
+            included = libraries_of(ROOT / file.relative_to(ordinary.tree))
+            seen |= included
+            untold += [(file.name, name) for name in included if f"/libraries/{stems[name]}/" not in entry["command"]]
+    assert seen == set(HEADERS), "it is seen what files include"
+    assert not untold
 
 
 def test_with_carried_sources_it_builds(ordinary):
