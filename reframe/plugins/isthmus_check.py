@@ -454,6 +454,9 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
             return
         if self.builder != "cmake":
             raise ReframeError(f"build_with is {self.build_with!r}: choose cmake or spack")
+        libraries = os.environ.get("ISTHMUS_LIBRARIES")
+        if libraries:
+            self.env_vars["ISTHMUS_LIBRARIES"] = str(absolute(libraries))
         command = [str(ROOT / "scripts/build"), "--build-dir", "build", "--target", "isthmus-bench"]
         if backend in ("cuda", "hip"):
             command += ["--backend", backend]

@@ -91,11 +91,11 @@ def test_without_spack_it_says_so(build):
 def at_site(session, path, tmp_path):
     """A session, with nothing said of how to build, at a site of this name and with these extras of its environment."""
 
-    def run(name, extras):
+    def run(name, extras, **settings):
         file = tmp_path / "reframe.py"
         text = site_configuration({}).replace("'name': 's'", f"'name': {name!r}")
         file.write_text(text.replace("'features'", f"'extras': {extras}, 'features'"))
-        return session("-C", str(file), "-r", ISTHMUS_BENCH="", PATH=path)
+        return session("-C", str(file), "-r", ISTHMUS_BENCH="", PATH=path, **settings)
 
     return run
 
@@ -116,17 +116,17 @@ def test_where_a_site_has_an_environment_spack_builds(at_site, spack, name, extr
 
 @pytest.fixture
 def cmake(tmp_path):
-    """A cmake that says that it was asked; returns whether it was."""
-    program = tmp_path / "bin/cmake"
-    program.write_text("#!/bin/sh\necho cmake was asked >&2; exit 1\n")
+    """A cmake that fails; returns what it was asked."""
+    program, log = tmp_path / "bin/cmake", tmp_path / "asked"
+    program.write_text(f"#!/bin/sh\necho cmake $* >>'{log}'; exit 1\n")
     program.chmod(0o755)
-    return lambda: "cmake was asked" in "".join(p.read_text() for p in tmp_path.rglob("rfm_build.err"))
+    return lambda: log.read_text() if log.exists() else ""
 
 
-def test_where_a_site_has_none_cmake_builds(at_site, spack, cmake):
+def test_where_a_site_has_none_cmake_builds(at_site, spack, cmake, tmp_path):
     log = spack()
-    assert not at_site("atlantis", {}).green
-    assert cmake() and not log.exists()
+    assert not at_site("atlantis", {}, ISTHMUS_LIBRARIES="carried").green
+    assert f" -DISTHMUS_LIBRARIES={tmp_path}/carried" in cmake() and not log.exists()
 
 
 def test_the_generic_environment_is_no_sites(session, path, spack, cmake):
