@@ -8,26 +8,71 @@ option(ISTHMUS_STATIC "Link everything but the C library statically" OFF)
 # ISTHMUS_MPI: the program may be started as several ranks (docs/mpi.md). Started plainly it does without a launcher.
 option(ISTHMUS_MPI "Measure with several processes through MPI" OFF)
 
-find_package(fmt REQUIRED)
+# ISTHMUS_LIBRARIES: for a user who cannot install libraries (README.md, "Without root").
+set(ISTHMUS_LIBRARIES "" CACHE PATH
+    "Folder of pinned sources of fmt, nlohmann_json and CLI11; empty: those of the system, a module or Spack")
+
+option(ISTHMUS_TESTS "Build the C++ tests" ON)
+
+set(isthmus_missing "")
+# isthmus_find(NAME ARGUMENTS…): find_package, but what is missing is told at the end, all at once.
+macro(isthmus_find name)
+  find_package(${name} ${ARGN} QUIET)
+  if(NOT ${name}_FOUND)
+    list(APPEND isthmus_missing ${name})
+  endif()
+endmacro()
+macro(isthmus_find_by_pkg_config prefix name)
+  pkg_check_modules(${prefix} QUIET IMPORTED_TARGET ${name})
+  if(NOT ${prefix}_FOUND)
+    list(APPEND isthmus_missing ${name})
+  endif()
+endmacro()
+
+if(ISTHMUS_STATIC)
+  set(ZLIB_USE_STATIC_LIBS ON)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+  set(Boost_USE_STATIC_LIBS ON)
+endif()
+if(ISTHMUS_LIBRARIES)
+  include(IsthmusCarried)
+else()
+  isthmus_find(fmt)
+  isthmus_find(nlohmann_json)
+  isthmus_find(CLI11)
+endif()
+isthmus_find(ZLIB)  # tables beside records, and their hashes
+isthmus_find(OpenSSL COMPONENTS Crypto)
+if(ISTHMUS_BACKEND STREQUAL "host")
+  isthmus_find(Boost 1.74 COMPONENTS context)  # the emulator's fibers
+endif()
+isthmus_find(PkgConfig)
+if(PkgConfig_FOUND)
+  isthmus_find_by_pkg_config(NUMA numa)
+  isthmus_find_by_pkg_config(HWLOC hwloc)
+endif()
+if(ISTHMUS_TESTS)
+  isthmus_find(GTest)
+endif()
+if(isthmus_missing)
+  set(isthmus_hint "load their modules, or build with Spack (docs/spack.md)")
+  if(isthmus_missing MATCHES "fmt|nlohmann_json|CLI11")
+    string(APPEND isthmus_hint "; fmt, nlohmann_json and CLI11 also come from pinned sources with ISTHMUS_LIBRARIES=FOLDER (README.md, 'Without root')")
+  endif()
+  if("GTest" IN_LIST isthmus_missing)
+    string(APPEND isthmus_hint "; GTest is for the tests, -DISTHMUS_TESTS=OFF does without")
+  endif()
+  list(JOIN isthmus_missing ", " isthmus_missing)
+  message(FATAL_ERROR "Missing: ${isthmus_missing}: ${isthmus_hint}")
+endif()
+find_package(Threads REQUIRED)
+
 # Compiled into each file of ours it doubles what many of them take; a static program has no other way, since Debian
 # ships no archive of it.
 add_library(isthmus_fmt INTERFACE)
 target_link_libraries(isthmus_fmt INTERFACE $<IF:$<BOOL:${ISTHMUS_STATIC}>,fmt::fmt-header-only,fmt::fmt>)
-find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(Threads REQUIRED)
-if(ISTHMUS_STATIC)
-  set(ZLIB_USE_STATIC_LIBS ON)
-  set(OPENSSL_USE_STATIC_LIBS ON)
-endif()
-find_package(ZLIB REQUIRED)  # tables beside records, and their hashes
-find_package(OpenSSL REQUIRED COMPONENTS Crypto)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(NUMA REQUIRED IMPORTED_TARGET numa)
-pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 
 if(ISTHMUS_STATIC)
-  set(Boost_USE_STATIC_LIBS ON)  # the emulator's Boost.Context
   add_link_options(-static-libstdc++ -static-libgcc)
 
   find_library(ISTHMUS_NUMA_ARCHIVE libnuma.a REQUIRED)

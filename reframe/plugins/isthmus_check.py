@@ -448,8 +448,8 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     descr = "build isthmus-bench"
     #: Path of a built isthmus-bench; empty: build one.
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
-    #: cmake, or spack: in a copy of the site's Spack environment (docs/spack.md).
-    build_with = builtins.variable(str, value="cmake")
+    #: cmake, or spack: in a copy of the site's Spack environment (docs/spack.md). Empty: spack where it has one.
+    build_with = builtins.variable(str, value="")
     sourcesdir = None
     build_system = "CustomBuild"
     build_time_limit = "30m"
@@ -458,8 +458,14 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     def path(self) -> str:
         if self.bench:
             return str(absolute(self.bench))
-        folder = spack_build.INSTALLED if self.build_with == "spack" else "build"
+        folder = spack_build.INSTALLED if self.builder == "spack" else "build"
         return os.path.join(self.stagedir, folder, "bin/isthmus-bench")
+
+    @property
+    def builder(self) -> str:
+        """cmake or spack."""
+        has_environment = spack_build.has_environment(self.current_environ, self.current_system.name)
+        return self.build_with or ("spack" if has_environment else "cmake")
 
     @builtins.run_before("compile")
     def choose_backend(self):
@@ -467,11 +473,14 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
             self.build_system.commands = [f"test -x '{self.path}'"]
             return
         backend = stated_backend(self.current_partition, self.current_environ)
-        if self.build_with == "spack":
+        if self.builder == "spack":
             spack_build.prepare(self, backend, stated_architectures(self.current_partition))
             return
-        if self.build_with != "cmake":
+        if self.builder != "cmake":
             raise ReframeError(f"build_with is {self.build_with!r}: choose cmake or spack")
+        libraries = os.environ.get("ISTHMUS_LIBRARIES")
+        if libraries:
+            self.env_vars["ISTHMUS_LIBRARIES"] = str(absolute(libraries))
         command = [str(ROOT / "scripts/build"), "--build-dir", "build", "--target", "isthmus-bench"]
         if backend in ("cuda", "hip"):
             command += ["--backend", backend]
@@ -494,7 +503,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     """A run of isthmus-bench: the one that $ISTHMUS_BENCH names, else the one that this session builds."""
 
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
-    build_with = builtins.variable(str, value="cmake")  # the build's; here too, or ReFrame warns that -S finds no such
+    build_with = builtins.variable(str, value="")  # the build's; here too, or ReFrame warns that -S finds no such
     if not os.environ.get("ISTHMUS_BENCH"):
         build = builtins.fixture(IsthmusBuild, scope="environment")
 

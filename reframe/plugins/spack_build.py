@@ -1,8 +1,9 @@
-"""Building isthmus-bench through Spack: `-S build_with=spack`, in a copy of the site's environment.
+"""Building isthmus-bench through Spack, in a copy of the site's environment: where it has one, or by build_with=spack.
 
 The environment is the one that the programming environment's extras name ('spack_environment': 'environments/<site>'),
-else that of the system's name, else environments/generic. ReFrame's own Spack build system adds specs to the
-environment it is given, so it gets a copy in the stage folder (scripts/spack-environment).
+else that of the system's name. environments/generic is no site's: it serves where build_with=spack was asked for.
+ReFrame's own Spack build system adds specs to the environment it is given, so it gets a copy in the stage folder
+(scripts/spack-environment).
 """
 
 import pathlib
@@ -17,6 +18,11 @@ VARIANTS = {"cuda": ("cuda", "cuda_arch"), "hip": ("rocm", "amdgpu_target")}
 
 #: In the stage folder: the copy, and a link to what Spack installed.
 COPY, INSTALLED = "spack-tree", "installed"
+
+
+def has_environment(environ, system: str) -> bool:
+    """Whether the site has a Spack environment for this programming environment."""
+    return "spack_environment" in environ.extras or environment_of(environ, system).name == system != "generic"
 
 
 def environment_of(environ, system: str) -> pathlib.Path:
@@ -85,9 +91,12 @@ def spec_for(specs: list[str], backend: str | None, architectures: list[str], mp
 
 def prepare(build, backend: str | None, architectures: list[str]):
     """Makes a build fixture install isthmus by Spack, and links it as INSTALLED."""
-    if not shutil.which("spack"):
-        raise ReframeError("build_with is spack, but no spack command is on PATH: source its share/spack/setup-env.sh")
     environment = environment_of(build.current_environ, build.current_system.name)
+    if not shutil.which("spack"):
+        raise ReframeError(
+            f"environments/{environment.name} is to be built, but no spack command is on PATH: source its "
+            "share/spack/setup-env.sh, or choose -S build_with=cmake"
+        )
     specs = yaml.safe_load((environment / "spack.yaml").read_text(encoding="utf-8"))["spack"]["specs"]
     mpi = "mpi" in build.current_environ.features and may_use_mpi(environment)
     spec = spec_for(specs, backend, architectures, mpi)

@@ -1,4 +1,4 @@
-"""Sessions that build through Spack: ReFrame and our part are real, the spack command only notes what it is told."""
+"""How sessions build: ReFrame and our part are real, the spack command only notes what it is told."""
 
 import os
 import stat
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from conftest import FAKE, ROOT
+from conftest import FAKE, ROOT, site_configuration
 
 CHECKS = "transfer_modes.py"
 SPACK = """#!/bin/sh
@@ -84,6 +84,55 @@ def test_nothing_installed_is_red(build, spack):
 def test_without_spack_it_says_so(build):
     outcome = build()
     assert not outcome.green and "no spack command is on PATH" in outcome.output
+    assert "build_with=cmake" in outcome.output
+
+
+@pytest.fixture
+def at_site(session, path, tmp_path):
+    """A session, with nothing said of how to build, at a site of this name and with these extras of its environment."""
+
+    def run(name, extras, **settings):
+        file = tmp_path / "reframe.py"
+        text = site_configuration({}).replace("'name': 's'", f"'name': {name!r}")
+        file.write_text(text.replace("'features'", f"'extras': {extras}, 'features'"))
+        return session("-C", str(file), "-r", ISTHMUS_BENCH="", PATH=path, **settings)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "name, extras, environment",
+    [
+        ("atlantis", {"spack_environment": "environments/example-slurm"}, "example-slurm"),
+        ("example-slurm", {}, "example-slurm"),
+    ],
+    ids=["it is named", "it has the site's name"],
+)
+def test_where_a_site_has_an_environment_spack_builds(at_site, spack, name, extras, environment):
+    log = spack()
+    assert at_site(name, extras).green
+    assert f"-e spack-tree/environments/{environment} " in log.read_text()
+
+
+@pytest.fixture
+def cmake(tmp_path):
+    """A cmake that fails; returns what it was asked."""
+    program, log = tmp_path / "bin/cmake", tmp_path / "asked"
+    program.write_text(f"#!/bin/sh\necho cmake $* >>'{log}'; exit 1\n")
+    program.chmod(0o755)
+    return lambda: log.read_text() if log.exists() else ""
+
+
+def test_where_a_site_has_none_cmake_builds(at_site, spack, cmake, tmp_path):
+    log = spack()
+    assert not at_site("atlantis", {}, ISTHMUS_LIBRARIES="carried").green
+    assert f" -DISTHMUS_LIBRARIES={tmp_path}/carried" in cmake() and not log.exists()
+
+
+def test_the_generic_environment_is_no_sites(session, path, spack, cmake):
+    log = spack()
+    assert not session("-r", ISTHMUS_BENCH="", PATH=path).green
+    assert cmake() and not log.exists()
 
 
 def test_an_unknown_way_to_build_is_refused(session, path):
