@@ -1,4 +1,4 @@
-"""What site configurations share: who pays, and whether there are modules."""
+"""What site configurations share: who pays, whether there are modules, who looks after a file, modes of a session."""
 
 import os
 
@@ -12,3 +12,19 @@ def modules_system() -> str:
     """The one of this machine. Away from it there is none, and a dry run or -l still shows the rest."""
     found = {"lmod": "LMOD_CMD", "tmod4": "MODULES_CMD"}
     return next((name for name, variable in found.items() if os.environ.get(variable)), "nomod")
+
+
+#: Whom a red check names until a site's own people are written there: `"extras": {"isthmus": KEPT_BY}` of a partition.
+KEPT_BY = {"maintainers": ["isthmus"]}
+
+
+def modes(*, every_node: bool = False) -> list[dict]:
+    """What `reframe --mode=NAME -r` selects: a first look, a night, and, where the scheduler names its nodes and users
+    may choose among them, one check set on each."""
+    found = [
+        {"name": "smoke", "options": ["--tag=smoke"]},
+        {"name": "nightly", "options": ["--tag=default", "--performance-report"]},
+    ]
+    if every_node:
+        found.append({"name": "every-node", "options": ["--tag=smoke", "--distribute=idle"]})
+    return found

@@ -28,6 +28,7 @@ COMMANDS = {
     "references": ("isthmus.reference_command", "what a site's figures are held to: make it from records, check it"),
     "profile": ("isthmus.profile", "what a profiler's output says, in the words of a record"),
     "accounting": ("isthmus.accounting", "what counters of memory see of an allocation"),
+    "night": ("isthmus.night", "one summary of a night's sessions for other programs: JSON and JUnit"),
     "site": ("isthmus.site", "a site's configuration: its mistakes, a first version, its node-hours"),
 }
 

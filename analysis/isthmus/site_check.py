@@ -21,9 +21,24 @@ import sys
 
 from isthmus import Error, capabilities, cli, records, references, site_tree, units
 
-SETTINGS = {"capabilities", "require_reference", "pcie", "links", "shared_nodes", "device_memory", "host_memory"}
+SETTINGS = {
+    "capabilities",
+    "require_reference",
+    "pcie",
+    "links",
+    "shared_nodes",
+    "device_memory",
+    "host_memory",
+    "maintainers",
+}
 PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|FILL_IN|<[a-z]+>")
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4}")
+# Names of a site's login nodes, one a line, that its patterns are tried on.
+LOGIN_NODES = "login-nodes.txt"
+# Launchers that are commands of one batch system.
+LAUNCHERS_OF = {"srun": ("slurm", "squeue"), "ibrun": ("slurm", "squeue"), "flux-run": ("flux-batch",)}
+# Modules that bring HPE's MPI, for which no command of another MPI starts ranks.
+OF_HPE = re.compile(r"(PrgEnv-|cray-mpich|craype)")
 # Sites that are no machine: they fit any host, and need no Spack environment.
 PATTERNS = ("generic", "example")
 
@@ -148,6 +163,7 @@ class Site:
         environments = self._environments(configuration)
         for system in configuration["systems"]:
             self._system(system, environments)
+        self._login_nodes([p for s in configuration["systems"] for p in s.get("hostnames", []) if _compiles(p)])
         self._references([p["name"] for s in configuration["systems"] for p in s.get("partitions", [])])
 
     def _against_schema(self):
@@ -202,6 +218,7 @@ class Site:
             taken.add(partition.get("name"))
             self._environs(where, partition, system, environments)
             self._jobs(where, partition, system)
+            self._launcher(where, partition, environments)
             self._access(where, partition)
             self._capabilities(where, partition)
 
@@ -214,12 +231,35 @@ class Site:
         if PLACEHOLDER.search(pattern):
             self.note(where, f"hostname {pattern!r} is a placeholder; name the login nodes")
             return
+        if pattern.startswith(r"\."):
+            self.error(where, f"hostname {pattern!r} fits no host: it is compared from the beginning of the name")
         if pattern in (".*", ".+", ""):
             self.note(where, f"hostname {pattern!r} takes every machine for this one; name the login nodes")
         others = sorted({other for other in self.patterns[pattern] if other != self.name})
         if others or self.patterns[pattern].count(self.name) > 1:
             whom = ", ".join(others) or "another system of this file"
             self.error(where, f"hostname {pattern!r} is also that of {whom}; the first one read wins")
+
+    def _login_nodes(self, own: list[str]):
+        """Whether the names in login-nodes.txt, where there is one, are of this machine and of no other."""
+        path = self.path.parent / LOGIN_NODES
+        if not path.is_file():
+            return
+        lines = [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        for name in filter(None, lines):
+            if not any(re.match(pattern, name) for pattern in own):
+                self.error(LOGIN_NODES, f"no pattern of 'hostnames' fits {name}: a session there would be refused")
+            others = [
+                site
+                for pattern, sites in self.patterns.items()
+                for site in sites
+                if site != self.name
+                and not site.startswith(PATTERNS)
+                and _compiles(pattern)
+                and re.match(pattern, name)
+            ]
+            if others:
+                self.error(LOGIN_NODES, f"{name} is also a host of {', '.join(sorted(set(others)))}")
 
     def _environs(self, where, partition, system, environments):
         names = partition.get("environs", [])
@@ -255,6 +295,24 @@ class Site:
         if scheduler == "slurm" and self._is_here(system) and (why := no_accounting()):
             self.error(where, f"scheduler 'slurm' needs accounting, but {why}; take 'squeue'")
 
+    def _launcher(self, where, partition, environments):
+        """Whether the launcher is the batch system's, and starts ranks of the MPI that is loaded."""
+        scheduler, launcher = partition.get("scheduler"), partition.get("launcher")
+        own = LAUNCHERS_OF.get(launcher)
+        if own and scheduler not in (*own, "local", "ssh"):
+            self.error(where, f"launcher {launcher!r} is a command of {own[0]}, the scheduler is {scheduler!r}")
+        if launcher not in ("mpiexec", "mpirun"):
+            return
+        for name in partition.get("environs", []):
+            modules = [each for e in environments.get(name, []) for each in e.get("modules", [])]
+            names = [each.get("name", "") if isinstance(each, dict) else str(each) for each in modules]
+            if found := next(filter(OF_HPE.match, names), None):
+                self.error(
+                    where,
+                    f"launcher {launcher!r} with {found}: HPE's MPI is started by 'srun' under Slurm, else by 'pals' "
+                    "(reframe/plugins/pals.py), whose mpiexec takes --cpu-bind",
+                )
+
     def _backend(self, where, kind, name):
         """Whether ReFrame, with what the file registered, has this scheduler or launcher."""
         try:
@@ -272,6 +330,8 @@ class Site:
         for option in partition.get("access", []):
             if PLACEHOLDER.search(option):
                 self.note(where, f"access {option!r} is a placeholder; fill it in")
+            if partition.get("scheduler") == "pbs" and option.startswith("--"):
+                self.error(where, f"access {option!r}: qsub of PBS has no options of two dashes")
             if re.search(r"\s-", option.strip()):
                 self.error(where, f"access {option!r} has several options; one string for each")
 
@@ -286,6 +346,11 @@ class Site:
             self.unknown(where, word, capabilities.CAPABILITIES, "a feature that no check asks for")
         gpus = [device for device in partition.get("devices", []) if device.get("type") == "gpu"]
         self._gpus(where, partition, stated, gpus)
+        people = settings.get("maintainers", [])
+        if not isinstance(people, list) or not all(isinstance(each, str) for each in people):
+            self.error(where, "maintainers is no list of names")
+        elif not people and not self.is_pattern:
+            self.note(where, "no maintainers in extras.isthmus: a red check names nobody to ask")
         required = settings.get("require_reference", False)
         if not isinstance(required, bool) and not isinstance(required, list):
             self.error(where, "require_reference is neither True nor a list of metrics")

@@ -245,7 +245,7 @@ def scheduler(machine) -> tuple[str, str]:
     if machine.ask("flux", "resource", "info") is not None:
         return "flux-batch", "flux-run"
     if machine.has("qsub"):
-        return "pbs", "mpiexec"
+        return "pbs", "pals" if "CRAY_MPICH_DIR" in machine.environ else "mpiexec"
     return "local", "mpirun" if machine.has("mpirun") else "local"
 
 
@@ -318,13 +318,14 @@ def configuration(name: str, machine: Machine, named: str | None) -> str:
         f'"""{name}: a first version by `isthmus site probe` on {socket.gethostname()}; a person fills in the rest."""',
         "",
     ]
-    if kind == "flux-batch":
+    plugin = {"flux-batch": "flux_batch", "pals": "pals"}.get(kind if kind == "flux-batch" else launcher)
+    if plugin:
         lines += [
             "import pathlib",
             "import sys",
             "",
             'sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "reframe/plugins"))',
-            "import flux_batch  # noqa: F401, registers the scheduler and the launcher",
+            f"import {plugin}  # noqa: F401, registers the launcher",
             "",
         ]
     if kind == "local":

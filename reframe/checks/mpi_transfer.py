@@ -12,6 +12,7 @@ import reframe.core.builtins as builtins
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 
 import catalogue
+import jobs
 from isthmus_check import IsthmusCheck
 
 CATALOGUE = catalogue.load()
@@ -53,9 +54,7 @@ class MpiTransfer(IsthmusCheck):
     def bind_ranks(self):
         """A core for each rank; the record says where they ran, and two on one are red."""
         launcher = self.job.launcher
-        option = {"srun": "--cpu-bind=cores", "mpirun": "--bind-to core", "mpiexec": "--bind-to core"}.get(
-            launcher.registered_name
-        )
+        option = jobs.BIND_TO_CORES.get(launcher.registered_name)
         if option and option not in launcher.options:
             launcher.options.append(option)
 

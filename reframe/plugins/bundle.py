@@ -171,6 +171,7 @@ class Bundle(IsthmusCheck):
             else:
                 self.has_measured = True
                 self._take_figures(member, bounds)
+        self.keep_fingerprints_of(self.members)
         if failures:
             number = sum(map(len, failures.values()))
             reasons = "; ".join(f"{_some(names)}: {error}" for error, names in failures.items())
@@ -196,7 +197,10 @@ class Bundle(IsthmusCheck):
                 continue
 
     def keep_what_is_left(self):
-        return "".join(member.keep_what_is_left() for member in getattr(self, "members", []) if member.stagedir)
+        members = [member for member in getattr(self, "members", []) if member.stagedir]
+        left = "".join(member.keep_what_is_left() for member in members)
+        self.keep_fingerprints_of(members)
+        return left
 
 
 def _some(names: list[str]) -> str:

@@ -689,6 +689,12 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def uses_gpus(self) -> bool:
         return not self.native
 
+    @builtins.run_after("init")
+    def note_maintainers(self):
+        """Those who look after the site: ReFrame names them where a check is red, and chooses by --maintainer."""
+        stated = [name for p in runtime.runtime().system.partitions for name in site_setting(p, "maintainers", [])]
+        self.maintainers = [*self.maintainers, *dict.fromkeys(stated)]
+
     @builtins.run_after("init", always_last=True)
     def note_gpus(self):
         """For --gpu-only, --cpu-only and -E, before a partition is chosen: as many as any has."""
@@ -740,7 +746,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 profilers.amend(self.profiler, stage, RECORD)
             except SanityError:
                 if path.exists():  # whatever became of the profile
-                    profilers.keep(stage, keep_record(path, self._kept_name()))
+                    profilers.keep(stage, self._keep_record(path))
                     self._is_kept = True
                 raise
         if not path.exists():
@@ -766,14 +772,16 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 raise SanityError(str(error)) from None
         return cases
 
-    def _kept_name(self) -> str:
-        return f"{self.current_partition.fullname}-{self.record_name()}"
+    def _keep_record(self, path, contents=None) -> pathlib.Path:
+        kept = keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}", contents)
+        self.kept = [*self.kept, str(kept.absolute())]
+        return kept
 
     def _read_unprofiled(self, stage):
         """Keeps and judges what was measured without the profiler; a check whose profiler may not run is skipped."""
         cases = profilers.unprofiled(stage)
         if cases:
-            keep_record(stage / profilers.UNPROFILED, self._kept_name())
+            self._keep_record(stage / profilers.UNPROFILED)
         for case in cases:
             self._judge_case(case)
         reason = profilers.refused(self.profiler, stage / profilers.FOLDER, cases)
@@ -794,7 +802,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             for case in cases:
                 case["warnings"].append({"code": "shared_node", "message": told, "samples": None})
             contents = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases).encode()
-        kept = keep_record(path, self._kept_name(), contents)
+        kept = self._keep_record(path, contents)
         profilers.keep(pathlib.Path(self.stagedir), kept)
         self._is_kept = True
 
@@ -806,7 +814,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         whole = whole_records(path)
         if not whole:
             return ""
-        keep_record(path, self._kept_name(), b"".join(whole))
+        self._keep_record(path, b"".join(whole))
         self._is_kept = True
         return f"; {len(whole)} whole record{' is' if len(whole) == 1 else 's are'} kept"
 

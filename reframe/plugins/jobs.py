@@ -27,6 +27,14 @@ SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
 OTHER_JOBS = "other_jobs"
 RESTARTED = "restarted"
 
+#: What each launcher takes to bind a rank to a core, by ReFrame's name for it.
+BIND_TO_CORES = {
+    "srun": "--cpu-bind=cores",
+    "mpirun": "--bind-to core",
+    "mpiexec": "--bind-to core",
+    "pals": "--cpu-bind core",
+}
+
 CLOCKS_APART = 300  # seconds by which a node's clock may differ from that of the session's host
 
 # States in which a scheduler says why a job ended before its program.

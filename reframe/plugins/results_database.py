@@ -6,10 +6,16 @@ ran with RFM_ENABLE_RESULTS_STORAGE=1 (and polars is installed, which ReFrame ne
 
     reframe --performance-compare='now-30d:now/now-30d:now/mean:/+driver' \\
       -E "driver == '580.159.04'" -E "driver == '570.86.10'"
+
+Beside it stand `spec`, what Spack built where it built the program, and `kept`, the records.
 """
+
+import json
+import pathlib
 
 import reframe as rfm
 import reframe.core.builtins as builtins
+import reframe.utility.typecheck as typ
 
 
 def _device(*path):
@@ -76,6 +82,42 @@ def fingerprint(cases: list[dict]) -> dict[str, str]:
     return result
 
 
+def spack_spec(program) -> str:
+    """What Spack says that it built in the folder of a program: the root's version, variants, MPI, compilers and hash.
+
+    Empty where Spack built it not, or keeps no notes there.
+
+    >>> spack_spec("/no/such/bin/isthmus-bench")
+    ''
+    """
+    notes = pathlib.Path(program).resolve().parent.parent / ".spack/spec.json"
+    try:
+        nodes = json.loads(notes.read_text(encoding="utf-8"))["spec"]["nodes"]
+        root = nodes[0]
+        words = [f"{root['name']}@{root['version']}", *_variants(root["parameters"])]
+        direct = {dependency["name"] for dependency in root.get("dependencies", [])}
+        words += [f"^{node['name']}@{node['version']}" for node in nodes[1:] if node["name"] in direct & _TOLD]
+        return " ".join([*words, f"/{root['hash'][:7]}"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return ""
+
+
+#: Of what isthmus depends on directly: compilers, toolkits and MPIs.
+_TOLD = {
+    *("gcc", "llvm", "llvm-amdgpu", "nvhpc", "cuda", "hip"),
+    *("openmpi", "mpich", "mvapich", "mvapich2", "mvapich-plus", "cray-mpich", "intel-oneapi-mpi"),
+}
+
+
+def _variants(parameters: dict) -> list[str]:
+    """As a person would write them: `+cuda`, `cuda_arch=90`; what is off is left out, as are flags of compilers."""
+    found = [f"+{name}" for name, value in parameters.items() if value is True]
+    for name in ("cuda_arch", "amdgpu_target"):
+        if chosen := [str(each) for each in parameters.get(name, []) if each != "none"]:
+            found.append(f"{name}={','.join(chosen)}")
+    return found
+
+
 class Fingerprinted(rfm.RegressionTestPlugin):
     """Variables for the database; empty until the record has been read."""
 
@@ -101,7 +143,19 @@ class Fingerprinted(rfm.RegressionTestPlugin):
     run_id = builtins.variable(str, value="", loggable=True)
     emulated = builtins.variable(str, value="", loggable=True)
     profiled_by = builtins.variable(str, value="", loggable=True)
+    spec = builtins.variable(str, value="", loggable=True)
+    #: Paths of the record files that were kept of this check, red or green.
+    kept = builtins.variable(typ.List[str], value=[], loggable=True)
 
     def keep_fingerprint(self, cases: list[dict]) -> None:
         for name, value in fingerprint(cases).items():
             setattr(self, name, value)
+        self.spec = spack_spec(self.executable)
+
+    def keep_fingerprints_of(self, checks) -> None:
+        """Those of several checks that shared a job: what is not the same everywhere is joined by +."""
+        for name in FINGERPRINT:
+            found = {part for check in checks for part in getattr(check, name).split("+")}
+            setattr(self, name, "+".join(sorted(found - {""})))
+        self.spec = next((check.spec for check in checks if check.spec), "")
+        self.kept = [path for check in checks for path in check.kept]

@@ -5,10 +5,11 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from site_common import account
+from site_common import KEPT_BY, account, modes
 
 GH200_NODE = {
     "scheduler": "slurm",
+    "extras": {"isthmus": KEPT_BY},
     "launcher": "srun",
     "env_vars": [["SLURM_CPU_BIND", "none"]],  # the program places its threads itself
     "environs": ["prgenv-gnu"],
@@ -22,7 +23,7 @@ site_configuration = {
         {
             "name": "alps",
             "descr": "Daint on Alps, CSCS",
-            "hostnames": [r"^daint-ln\d+"],
+            "hostnames": [r"^daint-ln\d+", "^alps-daint"],
             "modules_system": "nomod",  # software comes as uenv, below
             "partitions": [
                 {
@@ -54,4 +55,5 @@ site_configuration = {
             "extras": {"spack_environment": "environments/alps"},
         }
     ],
+    "modes": modes(every_node=True),
 }

@@ -39,8 +39,9 @@ site_configuration = {
                     # "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}],
                     # How GPUs are asked for; [] as options where they come with the node.
                     "resources": [{"name": "gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
-                    # A case that fits into this memory and is skipped for memory is red.
-                    # "extras": {"isthmus": {"device_memory": "80GiB", "require_reference": ["rate"]}},
+                    # Whom a red check names. With "device_memory": "80GiB" a case that fits, and is skipped for memory,
+                    # is red.
+                    "extras": {"isthmus": {"maintainers": ["you"]}},
                 },
             ],
         }
@@ -53,5 +54,11 @@ site_configuration = {
             # "modules": ["gcc", "cuda", "openmpi", "cmake"],
             # "extras": {"spack_environment": "environments/<site>"},
         }
+    ],
+    # Selections with a name: reframe --mode=nightly -r
+    "modes": [
+        {"name": "smoke", "options": ["--tag=smoke"]},
+        {"name": "nightly", "options": ["--tag=default", "--performance-report"]},
+        {"name": "every-node", "options": ["--tag=smoke", "--distribute=idle"]},
     ],
 }

@@ -7,8 +7,12 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+sys.path.insert(0, str(ROOT / "site-configs"))
+from site_common import KEPT_BY, modes
 
 
 def detected_backend():
@@ -49,10 +53,11 @@ site_configuration = {
                     "max_jobs": 1,  # measurements side by side perturb each other
                     "features": ["gpu", backend] if has_gpu else [],
                     "devices": [{"type": "gpu", "num_devices": gpus}] if gpus else [],
-                    "extras": {"isthmus": {"require_reference": False}},
+                    "extras": {"isthmus": {"require_reference": False, **KEPT_BY}},
                 }
             ],
         }
     ],
     "environments": [{"name": "builtin", "target_systems": ["this-machine"]}],
+    "modes": modes(),
 }

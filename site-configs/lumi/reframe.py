@@ -5,15 +5,17 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from site_common import account, modules_system
+from site_common import KEPT_BY, account, modes, modules_system
 
 GPU_NODE = {
     "scheduler": "slurm",
+    "extras": {"isthmus": KEPT_BY},
     "launcher": "srun",
     "env_vars": [
         ["SLURM_CPU_BIND", "none"],  # the program places its threads itself
         ["MPICH_GPU_SUPPORT_ENABLED", "1"],
     ],
+    "modules": ["LUMI", "partition/G"],  # the software stack, and its part for these nodes
     "environs": ["gnu-rocm"],
     "features": ["gpu", "hip", "numa", "gpu_aware_mpi"],
     "devices": [{"type": "gpu", "arch": "gfx90a", "num_devices": 8}],  # a die (GCD) is a GPU to Slurm and to HIP
@@ -25,7 +27,7 @@ site_configuration = {
         {
             "name": "lumi",
             "descr": "LUMI, CSC",
-            "hostnames": [r"^uan\d+$", "lumi"],
+            "hostnames": [r"^(lumi-)?uan\d+", r"^ln\d+-nmn"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -52,9 +54,10 @@ site_configuration = {
         {
             "name": "gnu-rocm",
             "target_systems": ["lumi"],
-            "modules": ["PrgEnv-gnu", "craype-accel-amd-gfx90a", "rocm"],
+            "modules": ["PrgEnv-gnu", "craype-accel-amd-gfx90a", "rocm", "buildtools"],
             "features": ["mpi"],
             "extras": {"spack_environment": "environments/lumi"},
         }
     ],
+    "modes": modes(every_node=True),
 }

@@ -4,10 +4,11 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from site_common import account, modules_system
+from site_common import KEPT_BY, account, modes, modules_system
 
 ACC_NODE = {
     "scheduler": "slurm",
+    "extras": {"isthmus": KEPT_BY},
     "launcher": "srun",
     "env_vars": [["SLURM_CPU_BIND", "none"]],  # the program places its threads itself
     "environs": ["gcc-cuda"],
@@ -53,4 +54,5 @@ site_configuration = {
             "extras": {"spack_environment": "environments/marenostrum5"},
         }
     ],
+    "modes": modes(every_node=True),
 }

@@ -4,7 +4,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from site_common import account, modules_system
+from site_common import KEPT_BY, account, modes, modules_system
 
 WHOLE_NODE = [["SLURM_CPU_BIND", "none"]]  # the program places its threads itself
 
@@ -13,7 +13,7 @@ site_configuration = {
         {
             "name": "perlmutter",
             "descr": "Perlmutter, NERSC",
-            "hostnames": ["perlmutter"],
+            "hostnames": [r"^login\d\d(\.chn\.perlmutter\.nersc\.gov)?$"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -26,6 +26,7 @@ site_configuration = {
                     "env_vars": WHOLE_NODE,
                     "environs": ["gnu-cuda"],
                     "time_limit": "1h",
+                    "extras": {"isthmus": KEPT_BY},
                     "max_jobs": 4,
                     "features": ["gpu", "cuda", "peer", "managed", "async"],
                     "devices": [{"type": "gpu", "arch": "sm_80", "num_devices": 4}],
@@ -40,6 +41,7 @@ site_configuration = {
                     "env_vars": WHOLE_NODE,
                     "environs": ["gnu-cuda"],
                     "time_limit": "1h",
+                    "extras": {"isthmus": KEPT_BY},
                     "max_jobs": 4,
                     "features": ["gpu", "cuda", "peer", "managed", "async"],
                     "devices": [{"type": "gpu", "arch": "sm_80", "num_devices": 4}],
@@ -54,6 +56,7 @@ site_configuration = {
                     "env_vars": WHOLE_NODE,
                     "environs": ["gnu"],
                     "time_limit": "1h",
+                    "extras": {"isthmus": KEPT_BY},
                     "max_jobs": 4,
                     "features": ["numa"],
                 },
@@ -64,16 +67,17 @@ site_configuration = {
         {
             "name": "gnu-cuda",
             "target_systems": ["perlmutter"],
-            "modules": ["PrgEnv-gnu", "cudatoolkit", "cmake"],
+            "modules": ["gpu", "PrgEnv-gnu", "craype-accel-nvidia80", "cudatoolkit", "cmake"],
             "features": ["mpi"],
             "extras": {"spack_environment": "environments/perlmutter"},
         },
         {
             "name": "gnu",
             "target_systems": ["perlmutter"],
-            "modules": ["PrgEnv-gnu", "cmake"],
+            "modules": ["cpu", "PrgEnv-gnu", "cmake"],
             "features": ["mpi"],
             "extras": {"spack_environment": "environments/perlmutter"},
         },
     ],
+    "modes": modes(every_node=True),
 }

@@ -3,12 +3,15 @@
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from site_common import account, modules_system
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "reframe/plugins")]
+import pals  # noqa: F401, registers the launcher
+from site_common import KEPT_BY, account, modes, modules_system
 
 A100_NODE = {
     "scheduler": "pbs",
-    "launcher": "mpiexec",
+    "extras": {"isthmus": KEPT_BY},
+    "launcher": "pals",
     "environs": ["gnu-cuda"],
     "features": ["gpu", "cuda", "peer", "numa", "managed", "async"],
     "devices": [{"type": "gpu", "arch": "sm_80", "num_devices": 4}],
@@ -26,7 +29,7 @@ site_configuration = {
         {
             "name": "polaris",
             "descr": "Polaris, ALCF",
-            "hostnames": [r"^polaris-login-\d+"],
+            "hostnames": [r"^polaris-login-\d\d"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -52,9 +55,17 @@ site_configuration = {
         {
             "name": "gnu-cuda",
             "target_systems": ["polaris"],
-            "modules": ["PrgEnv-gnu", "craype-accel-nvidia80", "cmake"],
+            "modules": [
+                "libfabric",
+                "PrgEnv-gnu",
+                "craype-accel-nvidia80",
+                {"name": "cudatoolkit-standalone", "path": "/soft/modulefiles"},
+                {"name": "spack-pe-base", "path": "/soft/modulefiles"},
+                "cmake",  # of spack-pe-base
+            ],
             "features": ["mpi"],
             "extras": {"spack_environment": "environments/polaris"},
         }
     ],
+    "modes": modes(),
 }

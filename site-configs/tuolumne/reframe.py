@@ -7,10 +7,11 @@ import sys
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "reframe/plugins")]
 import flux_batch  # noqa: F401, registers the scheduler and the launcher
-from site_common import account, modules_system
+from site_common import KEPT_BY, account, modes, modules_system
 
 APU_NODE = {
     "scheduler": "flux-batch",
+    "extras": {"isthmus": KEPT_BY},
     "launcher": "flux-run",
     "env_vars": [["HSA_XNACK", "1"]],  # the GPU reaches memory that has no page yet
     "environs": ["gnu-rocm"],
@@ -24,7 +25,7 @@ site_configuration = {
         {
             "name": "tuolumne",
             "descr": "Tuolumne, LLNL, of El Capitan's kind",
-            "hostnames": [r"^tuolumne\d+", r"^tuo\d+"],
+            "hostnames": [r"^tuolumne\d+"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -51,9 +52,10 @@ site_configuration = {
         {
             "name": "gnu-rocm",
             "target_systems": ["tuolumne"],
-            "modules": ["PrgEnv-gnu", "craype-accel-amd-gfx942", "rocm"],
+            "modules": ["PrgEnv-gnu", "craype-accel-amd-gfx942", "rocm", "cmake"],
             "features": ["mpi"],
             "extras": {"spack_environment": "environments/tuolumne"},
         }
     ],
+    "modes": modes(),
 }

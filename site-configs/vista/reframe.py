@@ -5,10 +5,11 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from site_common import account, modules_system
+from site_common import KEPT_BY, account, modes, modules_system
 
 GRACE_NODE = {
     "scheduler": "slurm",
+    "extras": {"isthmus": KEPT_BY},
     "sched_options": {"use_nodes_option": True},  # sbatch wants --nodes here
     "launcher": "ibrun",
 }
@@ -25,7 +26,7 @@ site_configuration = {
         {
             "name": "vista",
             "descr": "Vista, TACC",
-            "hostnames": [r"^login\d+\.vista", r"\.vista\.tacc\.utexas\.edu$"],
+            "hostnames": [r"^(login\d+|c\d+-\d+)\.vista"],
             "modules_system": modules_system(),
             "partitions": [
                 {
@@ -73,4 +74,5 @@ site_configuration = {
             "extras": {"spack_environment": "environments/vista"},
         },
     ],
+    "modes": modes(),  # none on every node: jobs that name their nodes are deleted there
 }

@@ -32,6 +32,7 @@ GOOD = {
                     "max_jobs": 4,
                     "time_limit": "1h",
                     "features": ["gpu", "cuda", "peer"],
+                    "extras": {"isthmus": {"maintainers": ["triton"]}},
                     "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}],
                     "resources": [{"name": "gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
                 }
@@ -121,6 +122,10 @@ def gpu(**settings):
         ({"resources": [{"name": "gpus", "options": []}]}, "did you mean 'gpus'?"),
         ({"resources": [{"name": "gpu", "options": ["--gpus={gpus}"]}]}, "{gpus} is never filled in"),
         ({"launcher": "local"}, "launcher 'local' under squeue"),
+        ({"launcher": "flux-run"}, "'flux-run' is a command of flux-batch, the scheduler is 'squeue'"),
+        ({"scheduler": "pbs"}, "'srun' is a command of slurm, the scheduler is 'pbs'"),
+        ({"scheduler": "pbs", "launcher": "mpiexec"}, "'--partition=gpu': qsub of PBS has no options of two dashes"),
+        ({"extras": {"isthmus": {"maintainers": "triton"}}}, "maintainers is no list of names"),
         ({"launcher": "srnu"}, "did you mean 'srun'?"),
         ({"scheduler": "sqeue"}, "did you mean 'squeue'?"),
         ({"scheduler": "flux"}, "take 'flux-batch'"),
@@ -145,6 +150,7 @@ def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
     [
         ({"access": ["--account=ACCOUNT"]}, "is a placeholder"),
         ({"time_limit": None}, "no time_limit"),
+        ({"extras": {}}, "no maintainers in extras.isthmus"),
         ({"features": ["gpu", "cuda", "warehouse"]}, "'warehouse' is a feature that no check asks for"),
     ],
 )
@@ -204,6 +210,42 @@ def test_environments_are_looked_at(tree, capsys):
     (tree / "environments/atlantis").mkdir(parents=True)
     (tree / "environments/atlantis/spack.yaml").write_text("spack: {}\n")
     assert "is missing" not in check(tree, capsys)[1]
+
+
+@pytest.mark.parametrize("module", ["PrgEnv-gnu", {"name": "cray-mpich/8.1", "path": "/opt"}])
+def test_the_launcher_of_another_mpi(tree, capsys, module):
+    configuration = changed(scheduler="pbs", launcher="mpiexec", access=["-q debug"])
+    put(tree, configuration)
+    assert check(tree, capsys)[0] == cli.PASSED
+    configuration["environments"][0]["modules"] = ["gcc", module]
+    put(tree, configuration)
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND and "HPE's MPI is started by 'srun' under Slurm, else by 'pals'" in shown
+
+
+def test_a_pattern_is_compared_from_the_beginning(tree, capsys):
+    configuration = changed()
+    configuration["systems"][0]["hostnames"] = [r"\.atlantis\.example$"]
+    put(tree, configuration)
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND and "fits no host" in shown
+
+
+def test_names_of_login_nodes_are_tried(tree, capsys):
+    put(tree, GOOD)
+    names = tree / "site-configs/atlantis/login-nodes.txt"
+    names.write_text("# seen\natl07\n\natl1.sea  # by a user\n")
+    assert check(tree, capsys) == (cli.PASSED, "1 site(s), 0 error(s)\n")
+    names.write_text("login07\n")
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND and "no pattern of 'hostnames' fits login07" in shown
+    other = copy.deepcopy(GOOD)
+    other["systems"][0] |= {"name": "lemuria", "hostnames": ["^a"]}
+    other["environments"][0]["target_systems"] = ["lemuria"]
+    put(tree, other, name="lemuria")
+    names.write_text("atl07\n")
+    status, shown = check(tree, capsys)
+    assert status == cli.FOUND and "atl07 is also a host of lemuria" in shown
 
 
 def test_two_sites_for_one_host(tree, capsys):
@@ -373,6 +415,12 @@ def test_what_sites_share(monkeypatch):
 
 @pytest.mark.parametrize("site", site_tree.sites(ROOT))
 def test_the_sites_here_have_no_errors(site, capsys, monkeypatch):
+    folder = ROOT / "site-configs" / site
+    assert site.startswith(site_check.PATTERNS) or (folder / site_check.LOGIN_NODES).is_file()
+    if "Not run there yet" in (folder / "README.md").read_text():
+        assert not (folder / "references").exists(), (
+            "figures of another machine are no references: analysis/data/published"
+        )
     monkeypatch.setattr(site_check, "no_accounting", lambda: None)
     status, shown = check(ROOT, capsys, site)
     assert status == cli.PASSED, shown

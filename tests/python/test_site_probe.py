@@ -218,13 +218,14 @@ def test_open_mpi_is_started_by_pmix_where_slurm_has_it(machine, tmp_path, kinds
     ({"flux": "true"}, {"FLUX_JOB_QUEUE": "pdebug"}, ("flux-batch", "flux-run", "--queue=pdebug")),
     ({"qsub": "true"}, {"PBS_QUEUE": "debug"}, ("pbs", "mpiexec", "-q debug")),
     ({"qsub": "true"}, {}, ("pbs", "mpiexec", "-q FILL_IN")),
+    ({"qsub": "true"}, {"CRAY_MPICH_DIR": "/opt"}, ("pbs", "pals", "-q FILL_IN")),
 ])  # fmt: skip
 def test_other_schedulers(machine, tmp_path, tools, environment, expected):
     _, partitions, _, text = written(machine(tools, **environment), tmp_path)
     [partition] = partitions.values()
     assert (partition["scheduler"], partition["launcher"], partition["access"][0]) == expected
     assert "FILL_IN" in text
-    if expected[0] == "flux-batch":  # its plugins lie in the tree
+    if expected[1] in ("flux-run", "pals"):  # its plugins lie in the tree
         assert "reframe/plugins" in text
     else:
         assert not [f for f in complaints(tmp_path) if f.level == "error"]

@@ -2,9 +2,11 @@
 
 import ast
 import functools
+import os
 import pathlib
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import types
@@ -26,7 +28,10 @@ except ModuleNotFoundError:  # Python 3.10
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REPOSITORY = ROOT / "spack/spack_repo/isthmus"
 PACKAGES = sorted(REPOSITORY.glob("packages/*/package.py"))
-ENVIRONMENTS = sorted(path.parent for path in ROOT.glob("environments/*/spack.yaml"))
+ALL_ENVIRONMENTS = sorted(path.parent for path in ROOT.glob("environments/*/spack.yaml"))
+#: Programs to compare with: no environment of a site.
+YARDSTICKS = ROOT / "environments/yardsticks"
+ENVIRONMENTS = [folder for folder in ALL_ENVIRONMENTS if folder != YARDSTICKS]
 
 
 def loaded(path):
@@ -140,7 +145,7 @@ def test_every_check_belongs_to_a_group(isthmus):
 def test_the_package_sets_options_that_the_build_has(isthmus):
     text = "".join(p.read_text() for p in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")])
     source = (REPOSITORY / "packages/isthmus/package.py").read_text()
-    for option in set(re.findall(r'"(ISTHMUS_\w+)"', source)) - {"ISTHMUS_BENCH", "ISTHMUS_SHARE"}:
+    for option in set(re.findall(r'"(ISTHMUS_\w+)"', source)) - {"ISTHMUS_BENCH", "ISTHMUS_GIT", "ISTHMUS_SHARE"}:
         assert re.search(rf"\b{option}\b", text), option
 
 
@@ -165,10 +170,55 @@ def test_releases_are_the_tags(isthmus):
     tags = subprocess.run(["git", "tag", "--list", "v*"], cwd=ROOT, capture_output=True, text=True, check=False)
     if tags.returncode != 0:
         pytest.skip("not a git clone: there are no tags to compare with")
-    assert {f"v{version}" for version in listed} == set(tags.stdout.split())
+    shallow = subprocess.check_output(["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, text=True)
+    if shallow.strip() == "true":
+        pytest.skip("a shallow clone has neither tags nor the commits of releases")
+    tags = set(tags.stdout.split())
+    assert tags <= {f"v{version}" for version in listed}, "a tag is no version of the package"
     for version, keywords in listed.items():
-        command = ["git", "rev-list", "-n", "1", f"v{version}"]
-        assert keywords["commit"] == subprocess.check_output(command, cwd=ROOT, text=True).strip()
+        assert keywords["tag"] == f"v{version}"
+        # A release is listed before it is tagged, else the tag could not have its own line.
+        command = ["git", "merge-base", "--is-ancestor", keywords["commit"], "HEAD"]
+        assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0, f"{version} is no commit of this history"
+        if keywords["tag"] in tags:
+            command = ["git", "rev-list", "-n", "1", keywords["tag"]]
+            assert keywords["commit"] == subprocess.check_output(command, cwd=ROOT, text=True).strip()
+
+
+def test_a_spec_without_a_version_is_this_tree(isthmus):
+    """Spack prefers releases to branches, and an environment's `develop` is of main."""
+    assert [a[0] for a, k in isthmus.directives("version") if k.get("preferred")] == ["main"]
+
+
+def test_the_package_says_whose_it_is(isthmus):
+    names = {
+        n.targets[0].id for n in ast.walk(isthmus.tree) if isinstance(n, ast.Assign) if hasattr(n.targets[0], "id")
+    }
+    assert {"git", "homepage"} <= names
+    assert [arguments for arguments, _ in isthmus.directives("maintainers")] == [["isthmus"]]
+
+
+def function(path, name, **known):
+    """One function of a package.py, without Spack."""
+    [node] = [n for n in Package(path).tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    exec(compile(ast.Module([node], []), str(path), "exec"), known)
+    return known[name]
+
+
+def test_the_source_is_the_clone_that_the_package_lies_in_or_what_is_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("ISTHMUS_GIT", raising=False)
+    own = REPOSITORY / "packages/isthmus/package.py"
+    source = {"os": os, "pathlib": pathlib}
+    assert function(own, "clone", __file__=str(own), **source)() == ROOT or not (ROOT / ".git").exists()
+    copied = tmp_path / "a/b/c/d/e/package.py"
+    copied.parent.mkdir(parents=True)
+    shutil.copy(own, copied)
+    (tmp_path / "a/.git").mkdir()  # somebody else's clone
+    clone = function(copied, "clone", __file__=str(copied), **source)
+    told = subprocess.run(["git", "clone", clone(), tmp_path / "x"], capture_output=True, text=True, check=False)
+    assert told.returncode != 0 and "set ISTHMUS_GIT to a clone of Isthmus" in told.stderr
+    monkeypatch.setenv("ISTHMUS_GIT", str(tmp_path / "mine"))
+    assert clone() == tmp_path / "mine"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +375,7 @@ def includes(folder):
     return [i if isinstance(i, str) else i["path"] for i in loaded(folder / "spack.yaml")["spack"]["include"]]
 
 
-@pytest.mark.parametrize("folder", ENVIRONMENTS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", ALL_ENVIRONMENTS, ids=lambda folder: folder.name)
 def test_an_environment_shares_the_common_parts(folder):
     assert all((folder / path).exists() for path in includes(folder))
     # What comes first wins: no repository but ours where one is named, then what the site has.
@@ -358,6 +408,10 @@ def test_specs_have_variants_that_exist_and_say_for_which_gpus(folder, isthmus):
             assert ("cuda" in packages) or not toggles.get("cuda"), spec
             assert {"hip", "hsa-rocr-dev", "llvm-amdgpu"} <= set(packages) or not toggles.get("rocm"), spec
             assert ("mpi" in packages) == toggles.get("mpi", False), spec
+            for provider in packages["all"].get("providers", {}).get("mpi", []):
+                # Else `+cuda +mpi` does not concretise: an external has the variants that it says.
+                toolkits = {toolkit for toolkit in ("cuda", "rocm") if toggles.get(toolkit)}
+                assert all(f"+{each}" in e["spec"] for each in toolkits for e in packages[provider]["externals"]), spec
 
 
 @pytest.mark.parametrize("folder", [f for f in ENVIRONMENTS if f.name != "generic"], ids=lambda folder: folder.name)
@@ -365,6 +419,15 @@ def test_no_site_claims_to_have_been_run(folder):
     if folder.name != "example-slurm":
         texts = [(folder / name).read_text() for name in ("spack.yaml", "packages.yaml")]
         assert all("Not run there yet" in text for text in texts)
+
+
+def test_the_yardsticks_are_of_one_chip_and_one_toolkit(isthmus):
+    """Else their figures are of other code than ours; and no package of ours stands in for Spack's."""
+    specs = loaded(YARDSTICKS / "spack.yaml")["spack"]["specs"]
+    names = {spec.split()[0] for spec in specs}
+    assert names == {"isthmus", "nvbandwidth", "babelstream", "osu-micro-benchmarks"}
+    assert all("+cuda cuda_arch=90" in spec for spec in specs)
+    assert names - {"isthmus"} == names - {path.parent.name.replace("_", "-") for path in PACKAGES}
 
 
 def test_every_site_has_its_environment():

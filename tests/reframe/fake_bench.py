@@ -222,9 +222,13 @@ def listed_cases(arguments, listed, backend):
         if not fnmatch.filter(chosen, pattern):
             sys.exit(2)
 
+    given = dict(word.split("=") for word in arguments.set)
+
     def values_of(workload, axis):
         if axis["name"] == "node" and "node=all" in arguments.set:
             return axis["listed"]
+        if axis["name"] in given:
+            return [type(axis["default"])(given[axis["name"]])]
         settled = workload["sizes"].get(arguments.size, {})
         if axis["name"] in settled:
             return [settled[axis["name"]]]

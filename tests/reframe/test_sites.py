@@ -8,13 +8,18 @@ import subprocess
 
 import pytest
 
+import jobs
 from conftest import FAKE, ROOT, environment
 from isthmus import site_tree
 
 CHECKS = "transfer_modes.py"
 FILES = [CHECKS, "transfer.py", "mpi_transfer.py"]
 SELECT = "saxpy%mode=pm%size=tiny|pairs=latency%size=tiny|host-host/send%size=tiny"
-LAUNCHERS = {"flux-run": "flux run", "local": ""}  # of the others the name is the command
+LAUNCHERS = {
+    "flux-run": "flux run",
+    "local": "",
+    "pals": "mpiexec -n [12] --ppn [12]",
+}  # of the others the name is the command
 
 SITES = site_tree.sites(ROOT)
 
@@ -48,9 +53,24 @@ def test_there_are_sites():
     assert {"local", "slurm", "squeue", "pbs", "flux-batch"} <= schedulers
 
 
+def test_every_launcher_that_starts_ranks_is_told_to_bind_them():
+    """Flux's binds by itself, and ibrun by the site's own rules."""
+    launchers = {p["launcher"] for site in SITES for p in system_of(site)["partitions"]}
+    assert launchers - {"local", "flux-run", "ibrun"} <= set(jobs.BIND_TO_CORES)
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_every_site_has_modes_and_somebody_to_ask(site):
+    configuration = site_tree.load(ROOT / "site-configs" / site / "reframe.py")
+    assert {mode["name"] for mode in configuration["modes"]} >= {"smoke", "nightly"}
+    for partition in system_of(site)["partitions"]:
+        assert partition["extras"]["isthmus"]["maintainers"]
+
+
 @pytest.mark.parametrize("site", SITES)
 def test_lists(reframe_at, site):
-    result = reframe_at(site, f"--system={system_of(site)['name']}", "-l", "-n", "saxpy%mode=pm%size=tiny")
+    system = system_of(site)["name"]
+    result = reframe_at(site, f"--system={system}", "--mode=smoke", "-l", "-n", "saxpy%mode=pm%size=tiny")
     assert result.returncode == 0
     assert "TransferModes %workload=saxpy %mode=pm %size=tiny" in result.stdout
     assert "skipping test file" not in result.stdout
@@ -82,6 +102,8 @@ def test_dry_run_writes_scripts_that_ask_for_what_is_stated(reframe_at, tmp_path
         if send:  # where the environment has MPI: two ranks on one node
             judge(send, partition)
             assert re.search(r"--ntasks-per-node=2|mpiprocs=2|--tasks-per-node=2|-np? 2", send)
+            bound = jobs.BIND_TO_CORES.get(partition["launcher"])
+            assert bound is None or re.search(rf"^\w+ .*{bound} .* run mpi/", send, re.MULTILINE)
 
 
 def judge(script, partition):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
+import os
 import pathlib
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
@@ -23,20 +24,56 @@ WORKLOADS = {
 }
 
 
+# MPIs that take a GPU's memory where they have the variant of its toolkit.
+GPU_AWARE = {
+    toolkit: [f"^[virtuals=mpi] {provider} +{toolkit}" for provider in providers.split()]
+    for toolkit, providers in {
+        "cuda": "openmpi mpich mvapich mvapich2 mvapich-plus cray-mpich",
+        "rocm": "openmpi mpich mvapich-plus cray-mpich",
+    }.items()
+}
+
+
+def clone() -> pathlib.Path:
+    """Isthmus' source tree: $ISTHMUS_GIT, else the one that this file lies in.
+
+    A copy of the package repository lies in none, nor does the copy that Spack keeps beside what it installed. The
+    path is then a sentence, which git shows where it fetches nothing.
+    """
+    named = os.environ.get("ISTHMUS_GIT")
+    if named:
+        return pathlib.Path(named).absolute()
+    for folder in pathlib.Path(__file__).resolve().parents:
+        if (folder / ".git").exists() and (folder / "spack/spack_repo/isthmus/repo.yaml").is_file():
+            return folder
+    return pathlib.Path("/set ISTHMUS_GIT to a clone of Isthmus: this package repository is a copy")
+
+
 class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     """Measures how data moves between CPU and GPU memory: every number verified, one record schema.
 
     Without +cuda and +rocm the kernels run on an emulator that looks for bugs; its device times mean nothing.
     """
 
-    # The package lives in the source tree it builds: its `main` is this clone's. A release is a tag of it, listed here
-    # as version("X.Y.Z", tag="vX.Y.Z", commit="…"); tests/spack compares these lines with the tags.
-    git = str(pathlib.Path(__file__).resolve().parents[5])
+    # The package lives in the source tree it builds: its `main` is this clone's, and what is taken where no version is
+    # named. A release is a tag of it; tests/python/test_spack.py compares these lines with the tags.
+    git = str(clone())
+    homepage = f"file://{git}/README.md"
 
+    maintainers("isthmus")
     license("Apache-2.0")
-    version("main", branch="main")
+    version("main", branch="main", preferred=True)
+    version("0.1.0", tag="v0.1.0", commit="7cd13a156e3d217fbec6d19cbf302ead23c45a7e")
 
     variant("mpi", default=False, description="Measure with several processes, started by mpirun or srun")
+    for toolkit in GPU_AWARE:
+        variant(
+            "gpu_aware_mpi",
+            default=True,
+            sticky=True,  # else Spack turns it off where that suits an MPI which is there
+            when=f"+mpi +{toolkit}",
+            description="An MPI that takes memory of the GPU",
+        )
     variant("tests", default=False, description="Build the C++ tests; those of the device layer are installed")
     variant("checks", default=False, description="ReFrame, the checks and the site configurations in share/isthmus")
     variant("analysis", default=False, description="The command isthmus: from records to answers")
@@ -60,6 +97,14 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("googletest@1.11:", type="test")
     depends_on("googletest@1.11:", type=("build", "link"), when="+tests")
     depends_on("mpi", when="+mpi")
+    for toolkit, providers in GPU_AWARE.items():
+        requires(
+            *providers,
+            policy="any_of",
+            when=f"+mpi +{toolkit} +gpu_aware_mpi",
+            msg=f"+{toolkit} +mpi sends from GPU memory: take an MPI with +{toolkit} (say so in its external), or "
+            "~gpu_aware_mpi",
+        )
     depends_on("cuda@12:", when="+cuda")
     depends_on("hip@5.2:", when="+rocm")
 
@@ -200,6 +245,20 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
         lines = pathlib.Path("record.jsonl").read_text(encoding="utf-8").splitlines()
         statuses = [json.loads(line)["verify"]["status"] for line in lines]
         assert statuses and set(statuses) <= {"pass", "not_applicable"}, f"{chosen} was not verified: {statuses}"
+
+    def test_ranks(self):
+        """two processes send each other a message"""
+        if self.spec.satisfies("~mpi"):
+            raise SkipTest("this build has no MPI: +mpi builds with it")
+        if "mpi/host-host/send" not in self._listed():
+            raise SkipTest("the messages are not in this build: +transfer has them")
+        start = which("mpiexec", path=self.spec["mpi"].prefix.bin)
+        if start is None:
+            raise SkipTest("this MPI has no mpiexec; a session starts ranks as the site does")
+        bench = self.prefix.bin.join("isthmus-bench")
+        start("-n", "2", bench, "run", "mpi/host-host/send", "--size", "tiny", "--record", "ranks.jsonl")
+        record = json.loads(pathlib.Path("ranks.jsonl").read_text(encoding="utf-8"))
+        assert record["ranks"]["count"] == 2 and record["verify"]["status"] == "pass", record["verify"]
 
     def test_device_layer(self):
         """every call and every kernel name on this machine's device"""

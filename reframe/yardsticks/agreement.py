@@ -1,0 +1,150 @@
+"""Our figures beside those of programs that others trust: nvbandwidth, BabelStream, the OSU micro-benchmarks.
+
+One job runs theirs, ours, and theirs again. docs/yardsticks.md says where the programs come from.
+"""
+
+import pathlib
+import sys
+import typing
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+import reframe.utility.sanity as sn
+from reframe.core.exceptions import SanityError
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+
+import yardsticks
+from yardsticks import Same
+
+from isthmus import records
+from isthmus_check import IsthmusCheck, Point
+
+MIB = 1 << 20
+BEFORE, AFTER = "theirs-before.out", "theirs-after.out"
+
+
+class Yard(typing.NamedTuple):
+    """A program to compare with: how it is run, and what is run of ours."""
+
+    summary: str
+    command: str
+    read: typing.Callable[[str], dict[str, float]]
+    same: tuple[Same, ...]
+    axes: dict
+    ranks: int = 1
+
+
+YARDS = {
+    "nvbandwidth": Yard(
+        "copy engines between pinned memory and a GPU, and within it",
+        "nvbandwidth --json --bufferSize 512 --testSamples 10 "
+        "--testcase host_to_device_memcpy_ce device_to_host_memcpy_ce",
+        yardsticks.nvbandwidth,
+        (Same("host_to_device_memcpy_ce", "transfer/pinned-gpu0/ce", "rate"),
+         Same("device_to_host_memcpy_ce", "transfer/gpu0-pinned/ce", "rate")),
+        {"bytes": 512 * MIB},
+    ),
+    "babelstream": Yard(
+        "triad in the memory of a GPU, arrays of 512 MiB",
+        f"cuda-stream --csv --arraysize {64 * MIB}",
+        yardsticks.babelstream,
+        (Same("Triad", "stream/gpu0/triad", "rate", best=True),),
+        {"bytes": 512 * MIB, "memory": "device"},
+    ),
+    "osu": Yard(
+        "messages of 4 MiB between the memories of two GPUs, 64 at once",
+        f"osu_bw -d cuda -m {4 * MIB}:{4 * MIB} -W 64 D D",
+        yardsticks.osu,
+        (Same("bandwidth", "mpi/gpu-gpu/send", "rate"),),
+        {"bytes": 4 * MIB, "window": 64},
+        ranks=2,
+    ),
+}  # fmt: skip
+
+
+@rfm.simple_test
+class Yardstick(IsthmusCheck):
+    """One program of others, and the same of ours, that have to agree within 1%."""
+
+    beside = builtins.parameter(sorted(YARDS))
+    mode, size = None, None
+    valid_systems = ["+gpu"]
+    published = ("rate",)
+    time_limit = "15m"
+
+    @builtins.run_after("init")
+    def describe(self):
+        self.descr = f"{self.beside}: {self.yard.summary}"
+        self.tags = {"yardstick", self.beside}
+        if self.yard.ranks > 1:
+            self.num_tasks = self.num_tasks_per_node = self.yard.ranks
+            self.valid_prog_environs = ["+mpi"]
+
+    @property
+    def yard(self) -> Yard:
+        return YARDS[self.beside]
+
+    # What is run of ours.
+
+    @property
+    def workload(self):
+        return f"yardstick/{self.beside}"
+
+    def request(self):
+        settings = [word for axis, value in self.yard.axes.items() for word in ("--set", f"{axis}={value}")]
+        return [*(same.workload for same in self.yard.same), *settings]
+
+    def points(self):
+        return [Point(same.workload) for same in self.yard.same]
+
+    def settled(self):
+        return {"mode": None, "placement": None, "staging": None, "size": None}
+
+    def axes_of(self, point):
+        return self.yard.axes
+
+    def record_name(self):
+        return self.workload
+
+    def required_metrics(self, point):
+        return {same.metric for same in self.yard.same if same.workload == point.workload}
+
+    def denied(self, point, case, stated):
+        """Whatever is skipped cannot agree."""
+        return stated & {"gpu", "cuda", "hip"}
+
+    def variable_name(self, point, metric, shown):
+        return f"{point.workload}/{metric}"
+
+    # Theirs, before and after.
+
+    @builtins.run_before("run")
+    def run_theirs(self):
+        start = f"{self.job.launcher.run_command(self.job)} " if self.yard.ranks > 1 else ""
+        for place, commands in ((BEFORE, self.prerun_cmds), (AFTER, self.postrun_cmds)):
+            commands.append(f"{start}{self.yard.command} > {place} 2>&1")
+
+    @builtins.sanity_function
+    def judge(self):
+        sn.evaluate(super().judge())
+        path = pathlib.Path(self.stagedir)
+        cases = {case["workload"]: case for case in records.read(path / "record.jsonl")}
+        theirs = [self._theirs(path / place) for place in (BEFORE, AFTER)]
+        for same in self.yard.same:
+            metric = records.metrics(cases[same.workload])[same.metric]
+            ours = max(metric["samples"]) if same.best else metric["median"]
+            told = [figures.get(same.theirs, float("nan")) for figures in theirs]
+            if why := yardsticks.disagreement(same, self.beside, ours, told):
+                raise SanityError(why)
+        return True
+
+    def _theirs(self, path) -> dict[str, float]:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        if "command not found" in text or not text:
+            program = self.yard.command.split()[0]
+            raise SanityError(f"{program} did not run: load environments/yardsticks first (docs/yardsticks.md)")
+        try:
+            return self.yard.read(text)
+        except yardsticks.YardstickError as error:
+            raise SanityError(f"{error}; see {path.name} in {self.stagedir}") from None

@@ -1,0 +1,142 @@
+"""A night's summary: what is red, what stands in the JSON and the JUnit, and files that are no report."""
+
+import json
+import os
+import string
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isthmus import cli, night
+
+
+def case(result="pass", **fields):
+    """A test case as ReFrame 4.10 reports it, as far as the summary reads it."""
+    return {
+        "result": result,
+        "display_name": "TransferModes %workload=saxpy",
+        "unique_name": "TransferModes_1",
+        "system": "atlantis",
+        "partition": "gpu",
+        "environ": "gnu",
+        "fixture": False,
+        "fail_phase": None if result != "fail" else "sanity",
+        "fail_reason": None if result != "fail" else "sanity error: wrong result",
+        "jobid": "42",
+        "job_nodelist": ["node1"],
+        "time_total": 2.5,
+        "kept": [],
+        "perfvalues": {
+            "atlantis:gpu:in": [0.25, 0.2, -0.1, 0.1, "s", "pass"],
+            "atlantis:gpu:out": [1, 0, None, None, "s"],
+        },
+        "maintainers": ["triton"],
+        "driver": "570.86.10",
+        "compiler": "",
+    } | fields
+
+
+def report(*runs, cmdline="reframe -r"):
+    return {"session_info": {"uuid": "u", "cmdline": cmdline}, "runs": [{"testcases": list(run)} for run in runs]}
+
+
+def test_a_green_night():
+    summary = night.summarise([report([case(), case("skip", skip_reason="no GPU")]), report([case("xfail")])])
+    assert summary["verdict"] == "green"
+    assert summary["counts"] == {"green": 2, "red": 0, "skipped": 1, "records": 0}
+    first = summary["checks"][0]
+    assert first["figures"]["in"] == {"value": 0.25, "unit": "s", "reference": 0.2, "lower": -0.1, "upper": 0.1}
+    assert first["figures"]["out"] == {"value": 1, "unit": "s"}
+    assert first["ran_with"] == {"driver": "570.86.10"} and first["ask"] == ["triton"]
+
+
+@pytest.mark.parametrize(
+    "runs, why",
+    [
+        ([[case(), case("fail")]], "1 of 2 checks are red, the first is TransferModes %workload=saxpy: wrong result"),
+        ([[case(), case("abort")]], "1 of 2 checks are red"),
+        ([[case(), case("xpass")]], "1 of 2 checks are red"),
+        ([[case(), case("fail", fixture=True)]], "1 of 2 checks are red"),
+        ([[case("skip")]], "nothing was measured, 1 checks were skipped"),
+        ([[case(fixture=True)]], "nothing was measured"),
+        ([[]], "nothing was measured"),
+        ([[case(kept=["/no/such/record.jsonl"])]], "1 records are gone, the first is /no/such/record.jsonl"),
+        ([[case("fail")], [case()]], "1 of 2 checks are red"),  # --reruns: each run counts
+    ],
+)
+def test_a_red_night(runs, why):
+    summary = night.summarise([report(*runs)])
+    assert summary["verdict"] == "red" and why in summary["why"]
+
+
+def test_of_what_was_tried_again_the_last_try_counts():
+    tried = report([case("fail"), case(unique_name="b")], [case()], cmdline="reframe --max-retries=1 -r")
+    assert night.summarise([tried])["verdict"] == "green"
+    tried = report([case("fail")], [case("fail")], cmdline="reframe --max-retries=1 -r")
+    assert night.summarise([tried])["counts"]["red"] == 1
+
+
+def test_files_are_written_and_the_exit_code_is_the_verdict(tmp_path, capsys):
+    record = tmp_path / "a.jsonl"
+    record.touch()
+    reports = [tmp_path / "one.json", tmp_path / "two.json"]
+    reports[0].write_text(json.dumps(report([case(kept=[str(record)]), case("skip", skip_reason="no GPU")])))
+    reports[1].write_text(json.dumps(report([case("fail", fail_reason="sanity error: \x1b[2J <&>"), case("abort")])))
+    outputs = ["--json", str(tmp_path / "night.json"), "--junit", str(tmp_path / "night.xml")]
+    assert cli.main(["night", str(reports[0]), *outputs]) == cli.PASSED
+    assert cli.main(["night", *map(str, reports), *outputs]) == cli.FOUND
+    assert json.loads((tmp_path / "night.json").read_text())["schema"] == "isthmus.night/1"
+    [suite] = ElementTree.parse(tmp_path / "night.xml").getroot()
+    assert suite.attrib | {"time": ""} == {
+        "name": "atlantis:gpu", "tests": "4", "failures": "1", "errors": "1", "skipped": "1", "time": ""
+    }  # fmt: skip
+    messages = {each.get("message") for test in suite for each in test if each.tag in ("failure", "error", "skipped")}
+    assert messages == {"\\x1b[2J <&>", "abort", "no GPU"}
+    assert [each.get("value") for each in suite.iter("property") if each.get("name") == "record"] == [str(record)]
+    assert [each.text for each in suite.iter("system-out")] == [str(record)]
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        (None, "No such file"),
+        ("{", "no report of ReFrame"),
+        ("[]", "no report"),
+        ('{"runs": [], "session_info": 1}', "no"),
+    ],
+)
+def test_a_file_that_is_no_report_is_one_sentence(tmp_path, capsys, text, why):
+    path = tmp_path / "report.json"
+    if text is not None:
+        path.write_text(text)
+    assert cli.main(["night", str(path)]) == cli.BAD_INPUT
+    shown = capsys.readouterr().err
+    assert why in shown and shown.count("\n") == 1
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report([case()])))
+    assert cli.main(["night", str(path), "--junit", str(tmp_path / "no/night.xml")]) == cli.BAD_INPUT
+    assert "name a file in a folder that is there" in capsys.readouterr().err
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(string.ascii_letters, max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from([*case(), "runs", "session_info"]), ANY)
+def test_any_report_is_read_or_refused(tmp_path, field, value):
+    made = report([case()])
+    (made if field in made else made["runs"][0]["testcases"][0])[field] = value
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(made))
+    assert cli.main(["night", str(path), "--junit", os.devnull]) in (cli.PASSED, cli.FOUND, cli.BAD_INPUT)

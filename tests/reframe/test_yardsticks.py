@@ -1,0 +1,66 @@
+"""A session of the yardsticks with stand-ins for the other programs: what agrees is green, and nothing else is."""
+
+import os
+
+import pytest
+
+from conftest import ROOT
+
+YARDSTICKS = ROOT / "reframe/yardsticks"
+SITE = {"features": ["gpu", "cuda"]}
+NVBANDWIDTH = """#!/bin/sh
+[ -z "$(cat {state} 2>/dev/null)" ] && value={before} || value={after}
+echo ran >> {state}
+cat <<END
+{{"nvbandwidth": {{"testcases": [
+  {{"name": "host_to_device_memcpy_ce", "status": "Passed", "bandwidth_matrix": [["$value"]]}},
+  {{"name": "device_to_host_memcpy_ce", "status": "{status}", "bandwidth_matrix": [["$value"]]}}]}}}}
+END
+"""
+QUARTER = "2.5e-10"  # GB/s: the fake program measures a quarter of a byte a second
+
+
+@pytest.fixture
+def yardstick(session, tmp_path):
+    def run(*, before=QUARTER, after=QUARTER, status="Passed", there=True, fake="gpu:cuda"):
+        tools = tmp_path / "tools"
+        tools.mkdir()
+        if there:
+            script = NVBANDWIDTH.format(before=before, after=after, status=status, state=tmp_path / "state")
+            (tools / "nvbandwidth").write_text(script)
+            (tools / "nvbandwidth").chmod(0o755)
+        return session("-r", checks=YARDSTICKS, select="Yardstick.*nvbandwidth", site=SITE, fake=fake,
+                       PATH=f"{tools}:{os.environ['PATH']}")  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "settings, why",
+    [
+        ({}, None),
+        ({"before": "2.501e-10"}, None),
+        ({"before": "2.6e-10", "after": "2.6e-10"}, "3.8% apart, 1% is allowed"),
+        ({"after": "2.6e-10"}, "does not agree with itself"),
+        ({"status": "Waived"}, "nvbandwidth gives no figure for device_to_host_memcpy_ce: Waived"),
+        ({"there": False}, "nvbandwidth did not run: load environments/yardsticks first"),
+        ({"fake": "gpu:cuda,missing_metric:rate"}, "the record lacks the metric 'rate'"),
+        ({"fake": "gpu:cuda,skip:unsupported"}, "states cuda, gpu"),
+    ],
+)
+def test_figures_that_agree_are_green_and_nothing_else(yardstick, settings, why):
+    outcome = yardstick(**settings)
+    assert outcome.green == (why is None)
+    assert why is None or why in outcome.output
+
+
+def test_ranks_of_theirs_are_started_as_ours(session, tmp_path):
+    site = {"devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 2}], "features": ["gpu", "cuda"],
+            "scheduler": "squeue", "launcher": "srun"}  # fmt: skip
+    outcome = session("--dry-run", checks=YARDSTICKS, select="Yardstick", site=site, programming=["mpi"])
+    assert outcome.green
+    scripts = {path.read_text() for path in tmp_path.glob("stage/s/p/builtin/Yardstick*/rfm_job.sh")}
+    [osu] = [text for text in scripts if "osu_bw" in text]
+    assert osu.count("srun osu_bw -d cuda") == 2 and "srun " in osu and "mpi/gpu-gpu/send --set bytes=4194304" in osu
+    assert osu.index("echo $? > exit_code") < osu.rindex("osu_bw")
+    assert len(scripts) == 3
