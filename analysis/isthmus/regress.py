@@ -18,7 +18,8 @@ import numpy as np
 from isthmus import Error, cli, design, records, series, statistics, store, table, units
 
 FLOOR = 0.01  # a smaller change than 1% is of no interest, however sure
-DELTA = 2.0  # standard deviations between jobs of an earlier A/A run: 8 jobs a side show that a change is smaller
+DELTA = 2.25  # standard deviations between jobs of an earlier A/A run: 8 jobs a side show that a change is smaller
+TAILS = 2  # degrees of freedom, at most, of the tails that boots are taken to have: few boots do not show theirs
 CEILING = 0.05  # a change of 5% is of interest, however noisy the metric
 # "changed" is beyond the margin, of a metric of which neither direction is better; "new" is no verdict: only B has it.
 VERDICTS = ("regressed", "inconclusive", "improved", "changed", "changed-but-small", "new", "equivalent")
@@ -146,8 +147,9 @@ def _widened(each: series.Series, values, known: Boots) -> tuple[statistics.Comp
     found = statistics.compare(plan.pairs(*values), 2 * statistics.BOUND - 1)
     counts = [len({*series.components([job.boots for job in each.of(side)])}) for side in ("A", "B")]
     error = max(known.spread * math.sqrt(sum(1 / count for count in counts)), 1e-12)
-    away = error * statistics.student_quantile(1 - statistics.BOUND, known.freedom)
-    p = max(found.p, statistics.student_p(found.estimate / error, known.freedom))
+    freedom = min(known.freedom, TAILS)
+    away = error * statistics.student_quantile(1 - statistics.BOUND, freedom)
+    p = max(found.p, statistics.student_p(found.estimate / error, freedom))
     return statistics.Comparison(found.estimate, found.low - away, found.high + away, p), plan
 
 

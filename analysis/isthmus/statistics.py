@@ -184,7 +184,7 @@ def adjusted(p: np.ndarray) -> np.ndarray:
 # --- exchangeability ---
 
 _ORDERS = 999  # random orders that the order seen is compared with
-ORDER_ALPHA = 0.01
+ORDER_ALPHA = 0.005
 HARMLESS = 0.05  # autocorrelation up to which the rates below hold (docs/statistics.md)
 SEEN = 0.3  # autocorrelation that must be found with 90% power for "exchangeable" to be said
 _LONGEST = 1000  # units of a side and stratum that are looked at, the last ones
@@ -208,6 +208,11 @@ class Order:
     @property
     def drifts(self) -> bool:
         return self.trend_p <= ORDER_ALPHA
+
+    @property
+    def bars(self) -> bool:
+        """Whether nothing can be decided."""
+        return self.autocorrelated or self.drifts
 
 
 @functools.lru_cache(maxsize=256)
@@ -268,9 +273,10 @@ def order(groups: list[np.ndarray]) -> Order:
     if total == 0:
         return Order(units, metrics, math.nan, 1.0, 1.0, False)
     deviation = float(np.std(lags[1:]))
-    testable = (alternative - expected) / max(deviation, 1e-12) >= NormalDist().inv_cdf(1 - ORDER_ALPHA) + 1.28
+    needed = NormalDist().inv_cdf(1 - ORDER_ALPHA) + NormalDist().inv_cdf(POWER)
+    testable = bool((alternative - expected) / max(deviation, 1e-12) >= needed)
     p, trend_p = (float(np.mean(found >= found[0] - 1e-9)) for found in (lags, trends))
-    return Order(units, metrics, float((lags[0] - expected) / total), p, trend_p, bool(testable))
+    return Order(units, metrics, float((lags[0] - expected) / total), p, trend_p, testable)
 
 
 # --- planning ---
