@@ -247,6 +247,8 @@ def test_ties_gaps_and_short_sequences_are_no_order():
 
 def test_a_margin_asks_for_more_jobs():
     assert statistics.jobs_needed(3, margin=1) > statistics.jobs_needed(3) > 3
+    assert [statistics.jobs_needed(3, strata=strata, margin=1) for strata in (1, 2, 4, 8)] == [7, 4, 3, 2]
+    assert [statistics.jobs_needed(3, strata=n, margin=1, metrics=500) for n in (1, 2, 4, 8)] == [11, 6, 4, 2]
     assert statistics.power(3, 8, margin=1) == pytest.approx(0.964, abs=0.006)
     with pytest.raises(ValueError, match="above the margin"):
         statistics.jobs_needed(1, margin=1)
