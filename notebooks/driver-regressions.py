@@ -114,7 +114,7 @@ with tempfile.TemporaryDirectory() as folder:
     with store.open_store([folder], wanted=regress.WANTED) as opened:
         side = regress.sides(series.condition("driver=570"), series.condition("driver=580"))
         outcome = regress.outcome(opened, side, asked="driver=570,driver=580")
-        values = {each.workload: each.values for each in series.load(opened, side)}
+        values = {each.workload: {name: each.by_node(name) for name in "AB"} for each in series.load(opened, side)}
     command("regress", folder, "--from", "driver=570", "--to", "driver=580", show=12)
 
 # %%
@@ -122,7 +122,7 @@ figure, axes = figures.panels(3, width=12)
 for axis, (words, (workload, step)) in zip(axes, chances.items()):
     verdict = next(r.verdict for r in outcome.results if r.label.startswith(workload))
     for x, name in enumerate(("A", "B")):
-        for color, ((node, _), points) in zip(figures.COLOURS, sorted(values[workload][name].items())):
+        for color, ((node,), points) in zip(figures.COLOURS, sorted(values[workload][name].items())):
             axis.plot([x + 0.02 * i - 0.07 for i in range(len(points))], [1000 * v for v in points], "o", markersize=4,
                       color=color, label=node if name == "A" else None)  # fmt: skip
     axis.set_xticks([0, 1], ["driver 570", "driver 580"])

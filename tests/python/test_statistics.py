@@ -215,6 +215,45 @@ def test_coverage_of_the_interval(capsys, record_property):
         assert ours >= 0.95 - 3 * error
 
 
+# --- the order in time ---
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.8])
+@pytest.mark.parametrize("phi, least, most", [(0.0, 0, 0.02), (0.6, 0.99, 1)])
+def test_order_matters_as_rarely_as_stated_and_is_seen(shared, phi, least, most, capsys, record_property):
+    """Two sides of 8 units, 50 metrics; that they move together costs power, and must not cost false alarms."""
+    chance, trials = np.random.default_rng(13), 400
+    noise = math.sqrt(1 - shared) * chance.standard_normal((trials, 50, 16))
+    noise += math.sqrt(shared) * chance.standard_normal((trials, 1, 16))
+    for i in range(1, 16):
+        noise[..., i] = phi * noise[..., i - 1] + math.sqrt(1 - phi**2) * noise[..., i]
+    found = [statistics.order([each[:, :8], each[:, 8:]]) for each in noise]
+    share = np.mean([each.autocorrelated or each.drifts for each in found])
+    tell(capsys, record_property, f"order matters, autocorrelation {phi}, {shared:.0%} shared: {share:.1%}")
+    assert share <= most + 3 * math.sqrt(0.01 / trials)
+    assert shared or share >= least
+    assert all(each.testable != bool(shared) for each in found if not phi)
+
+
+def test_ties_gaps_and_short_sequences_are_no_order():
+    chance = np.random.default_rng(14)
+    tied = np.round(chance.standard_normal((30, 9)))
+    tied[:, 4] = np.nan
+    found = statistics.order([tied, np.ones((30, 9)), chance.standard_normal((30, 2))])
+    assert (found.units, found.metrics) == (18, 30) and not found.bars
+    nothing = statistics.order([np.ones((1, 5))])
+    assert (nothing.p, nothing.trend_p, nothing.testable, nothing.bars) == (1, 1, False, False)
+
+
+def test_a_margin_asks_for_more_jobs():
+    assert statistics.jobs_needed(3, margin=1) > statistics.jobs_needed(3) > 3
+    assert [statistics.jobs_needed(3, strata=strata, margin=1) for strata in (1, 2, 4, 8)] == [7, 4, 3, 2]
+    assert [statistics.jobs_needed(3, strata=n, margin=1, metrics=500) for n in (1, 2, 4, 8)] == [11, 6, 4, 2]
+    assert statistics.power(3, 8, margin=1) == pytest.approx(0.964, abs=0.006)
+    with pytest.raises(ValueError, match="above the margin"):
+        statistics.jobs_needed(1, margin=1)
+
+
 # --- planning ---
 
 

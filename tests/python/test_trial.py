@@ -159,7 +159,7 @@ def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
     folder, environment = tmp_path / "t", fake_slurm(tmp_path, "x")
     fails = f"[[ -e {tmp_path}/mended || $SLURM_ARRAY_TASK_ID != 4 ]]"
     plan(folder, "--nodes", "n0", "--jobs", "6", "--command", fails)
-    fill(folder, History(), 6)
+    fill(folder, History(between=0.004), 6)
     capsys.readouterr()
     running = "it still runs, or is lost"
     ends = {
@@ -191,7 +191,7 @@ def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
 def test_a_side_that_has_not_run_yet_is_told(tmp_path, capsys):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0", "--control")
-    fill(folder, History(), 6, control=1.0)
+    fill(folder, History(between=0.004), 6, control=1.0)
     (folder / "records/after/records.jsonl").unlink()
     assert cli.main(["trial", "read", str(folder)]) == 3
     said = capsys.readouterr().out
@@ -211,7 +211,7 @@ def test_a_side_that_has_not_run_yet_is_told(tmp_path, capsys):
 def test_a_trial_that_was_tampered_with_is_refused(tmp_path, capsys, name, contents, why):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0")
-    fill(folder, History(), 6)
+    fill(folder, History(between=0.004), 6)
     if contents is None:
         (folder / name).unlink()
     else:
@@ -242,7 +242,9 @@ def fill(folder, history, jobs, seed=1, control=None, **changes):
         write(folder / "records" / side, found)
 
 
-@pytest.mark.parametrize("history, verdict, code", [(History(step=0.05), "regressed", 1), (History(), "equivalent", 0)])
+@pytest.mark.parametrize(
+    "history, verdict, code", [(History(step=0.05), "regressed", 1), (History(between=0.004), "equivalent", 0)]
+)
 def test_a_trial_is_read_as_one_verdict(tmp_path, capsys, history, verdict, code):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0")
@@ -257,7 +259,7 @@ def test_what_the_restart_alone_does_is_not_the_drivers(tmp_path, capsys):
     """Everything is 5% slower after any restart: the driver did nothing."""
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0", "--control")
-    fill(folder, History(step=0.05), 8, control=1.05)
+    fill(folder, History(step=0.05, between=0.004), 8, control=1.05)
     assert cli.main(["trial", "read", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "restart alone: regressed" in said and said.rstrip().endswith("verdict: equivalent")
@@ -266,7 +268,7 @@ def test_what_the_restart_alone_does_is_not_the_drivers(tmp_path, capsys):
 def test_an_unfinished_trial_does_not_pass(tmp_path, capsys):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0", "--jobs", "9")
-    fill(folder, History(), 8)
+    fill(folder, History(between=0.004), 8)
     assert cli.main(["trial", "read", str(folder)]) == 3
     assert "1 of 9 jobs before on n0 are missing" in capsys.readouterr().out
 
@@ -274,7 +276,7 @@ def test_an_unfinished_trial_does_not_pass(tmp_path, capsys):
 def test_jobs_in_another_state_than_planned_are_refused(tmp_path, capsys):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0")
-    fill(folder, History(), 6)
+    fill(folder, History(between=0.004), 6)
     os.rename(folder / "records/before", folder / "records/x")
     os.rename(folder / "records/after", folder / "records/before")
     os.rename(folder / "records/x", folder / "records/after")

@@ -278,7 +278,7 @@ def device(backend):
 
 
 def host():
-    return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None}
+    return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None, "boot_id": "fake"}
 
 
 def allocation():

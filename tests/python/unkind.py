@@ -1,0 +1,339 @@
+"""Unkind histories with known truth, and how often `isthmus regress` is wrong about them.
+
+    python tests/python/unkind.py             the committed run: writes unkind_rates.json beside this file (ten minutes)
+    python tests/python/unkind.py --trials 200 --sessions 20 --print
+    python tests/python/unkind.py --table     the committed rates as docs/statistics.md shows them
+
+Nothing changes between the sides of a history, but for those that say so. The statistic itself is run on arrays;
+test_unkind.py shows that the command gives the same verdicts.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import functools
+import json
+import math
+import multiprocessing
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "analysis"))
+
+import histories
+
+from isthmus import design, regress, series, statistics
+
+RATES = pathlib.Path(__file__).with_name("unkind_rates.json")
+SEED = 17
+METRICS = 500
+VERDICTS = ("regressed", "improved", "changed-but-small", "equivalent", "inconclusive")
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """How jobs of a history hang together; standard deviations and steps are shares of the value."""
+
+    name: str
+    jobs: int = 8  # a side and node
+    nodes: int = 1
+    other_nodes: bool = False  # side B runs on nodes of its own
+    gpus: int = 1  # of a job
+    boots: int = 0  # a side and node; 0: one boot for both sides
+    job: float = 0.01
+    boot: float = 0.0
+    boot_tails: str = "normal"
+    known: int = 0  # boots of an earlier history that tell how far boots differ
+    node: float = 0.0
+    gpu: float = 0.0  # a GPU's own, the same in all jobs
+    inside: float = 0.0  # of a GPU in a job
+    follows: float = 0.0  # autocorrelation of jobs, one after the other on a node
+    shared: float = 0.0  # share of the variance between jobs that all metrics have in common
+    states: float = 0.0  # how far apart two states of the clock are, the same for all metrics
+    stays: float = 0.5  # chance that the next job finds the clock in the same state
+    drift: float = 0.0  # from the first job to the last; each metric's own way
+    tails: str = "normal"
+    step: float = 0.0
+    turns: bool = False  # pairs of jobs of both sides, in random order, as `isthmus trial` runs them
+    margin: str = "1%"  # or "noise": from an earlier A/A run
+
+
+KINDS = (
+    Kind("independent, a boot for each of 8 jobs", boots=8, margin="noise"),
+    Kind("independent, 8 jobs in 5 boots", boots=5, margin="noise"),
+    Kind("independent, one boot, 8 jobs", margin="noise"),
+    Kind("independent, 2% between jobs, margin 1%", boots=8, job=0.02),
+    Kind("autocorrelated 0.1, 8 jobs", follows=0.1, job=0.02),
+    Kind("autocorrelated 0.2, 8 jobs", follows=0.2, job=0.02),
+    Kind("autocorrelated 0.6, 8 jobs", follows=0.6, job=0.02),
+    Kind("autocorrelated 0.6, 30 jobs", jobs=30, follows=0.6, job=0.02),
+    Kind("two clock states, at random", states=0.05),
+    Kind("two clock states that stay (90%)", states=0.05, stays=0.9),
+    Kind("heavy tails (t, 2 degrees)", tails="heavy"),
+    Kind("8 GPUs a job, 3 jobs", jobs=3, gpus=8, gpu=0.03, inside=0.003, job=0.02),
+    Kind("8 GPUs a job, 8 jobs", gpus=8, gpu=0.03, inside=0.003, job=0.02),
+    Kind("boots differ by 2%, one a side", boots=1, boot=0.02, job=0.005),
+    Kind("boots differ by 2%, 5 a side", jobs=10, boots=5, boot=0.02, job=0.005),
+    Kind("boots differ by 2%, one a side on 8 nodes", jobs=3, nodes=8, boots=1, boot=0.02, job=0.005),
+    Kind("boots differ by 2%, one a side, 10 known", boots=1, boot=0.02, job=0.005, known=10),
+    Kind("the same, heavy tails of boots", boots=1, boot=0.02, boot_tails="heavy", job=0.005, known=10),
+    Kind("nodes differ by 10%, 4 nodes", jobs=4, nodes=4, node=0.10, job=0.02),
+    Kind("nodes differ by 10%, 6 others after", jobs=4, nodes=6, other_nodes=True, node=0.10, boots=1),
+    Kind("job noise shared by all metrics (80%)", shared=0.8, job=0.02),
+    Kind("drift of 4%, 8 jobs", drift=0.04, job=0.02),
+    Kind("drift of 4%, 20 jobs", jobs=20, drift=0.04, job=0.02),
+    Kind("autocorrelated 0.6, 8 jobs in turns", follows=0.6, job=0.02, turns=True),
+    Kind("two clock states that stay, in turns", states=0.05, stays=0.9, turns=True),
+    Kind("drift of 4%, 20 jobs in turns", jobs=20, drift=0.04, job=0.02, turns=True),
+    Kind("few jobs: 3", jobs=3, job=0.02),
+    Kind("few jobs: 5", jobs=5, job=0.02),
+    Kind("a step of 3%, a boot for each of 8 jobs", boots=8, step=0.03),
+    Kind("a step of 3%, one boot, 8 jobs", step=0.03),
+    Kind("a step of 3%, 2% between jobs, 8 jobs", boots=8, job=0.02, step=0.03),
+    Kind("a step of 0.8%, 8 jobs", step=0.008),
+    Kind("a step of 10%, boots differ by 0.3%, 10 known", boots=1, boot=0.003, job=0.005, known=10, step=0.10),
+    Kind("job noise shared by all metrics (30%)", shared=0.3, job=0.02),
+)
+
+
+# --- histories ---
+
+
+@functools.lru_cache(maxsize=64)
+def jobs_of(kind: Kind) -> tuple[list[series.Job], list[series.Job]]:
+    """The jobs of both sides in the order of time, without figures: a node's jobs run one after the other."""
+    sides = []
+    for side in range(2):
+        jobs = []
+        for job in range(kind.jobs):
+            for node in range(kind.nodes):
+                name = f"n{node + side * kind.nodes * kind.other_nodes}"
+                boot = f"{side} {job * kind.boots // kind.jobs}" if kind.boots else "one"
+                places = {(name, f"G{gpu} of {name}"): math.nan for gpu in range(kind.gpus)}
+                time = datetime.datetime(2026, 1, 1) + datetime.timedelta(hours=side * 1000 + job)
+                jobs.append(series.Job(f"{side}-{node}-{job:02}", places, frozenset({(name, boot)}), time))
+        sides.append(jobs)
+    return sides[0], sides[1]
+
+
+def _following(chance, kind: Kind, shape) -> np.ndarray:
+    """Noise of jobs (…, jobs of a node in the order of time), standard deviation 1."""
+    noise = np.array(histories.noise(chance, kind.tails, shape), float)
+    for i in range(1, shape[-1]):
+        noise[..., i] = kind.follows * noise[..., i - 1] + math.sqrt(1 - kind.follows**2) * noise[..., i]
+    return noise
+
+
+def _states(chance, kind: Kind, shape) -> np.ndarray:
+    """0 or 1 for each job of a node."""
+    turns = chance.random(shape) >= kind.stays
+    turns[..., 0] = chance.random(shape[:-1]) < 0.5
+    return np.cumsum(turns, axis=-1) % 2
+
+
+def _turns(chance, n: int) -> np.ndarray:
+    """Which of 2 n places in time the jobs of side A have, then those of side B."""
+    pairs = chance.permuted(np.arange(2 * n).reshape(n, 2), axis=1)
+    return np.concatenate([pairs[:, 0], pairs[:, 1]])
+
+
+def values(chance, kind: Kind, sessions: int, metrics: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values of both sides' jobs and GPUs: two arrays (sessions, metrics, jobs, GPUs), jobs as in jobs_of()."""
+    n, nodes = kind.jobs, kind.nodes
+    shape = (sessions, metrics, nodes, 2 * n)
+    common = (sessions, 1, nodes, 2 * n)
+    logs = math.sqrt(1 - kind.shared) * _following(chance, kind, shape)
+    if kind.shared:
+        logs += math.sqrt(kind.shared) * _following(chance, kind, common)
+    logs *= kind.job
+    if kind.states:
+        logs -= kind.states * _states(chance, kind, common)
+    which = np.arange(2 * n) // n
+    if kind.boots:
+        boot = which * kind.boots + np.arange(2 * n) % n * kind.boots // n
+        logs += kind.boot * histories.noise(chance, kind.boot_tails, (*shape[:3], 2 * kind.boots))[..., boot]
+    own = kind.node * chance.standard_normal((*shape[:3], 2 if kind.other_nodes else 1))
+    logs += own[..., which if kind.other_nodes else np.zeros(2 * n, int)]
+    if kind.drift:
+        ways = chance.choice([-1, 1], (sessions, metrics, 1, 1))
+        logs += kind.drift * ways * np.linspace(0, 1, 2 * n)
+    if kind.turns:
+        logs = logs[..., _turns(chance, n)]
+    logs[..., n:] += math.log1p(kind.step)
+    by_gpu = logs[..., None]
+    if kind.gpus > 1:
+        by_gpu = by_gpu + kind.gpu * chance.standard_normal((*shape[:3], 1, kind.gpus))
+        by_gpu = by_gpu + kind.inside * chance.standard_normal((*shape, kind.gpus))
+    by_gpu = np.exp(by_gpu).swapaxes(2, 3).reshape(sessions, metrics, 2 * n * nodes, kind.gpus)
+    return by_gpu[:, :, : n * nodes], by_gpu[:, :, n * nodes :]
+
+
+def known_spread(chance, kind: Kind, sessions: int, metrics: int) -> np.ndarray:
+    """The standard deviation between means of boots in an earlier history of each metric: (sessions, metrics)."""
+    shape = (sessions, metrics, kind.known)
+    means = kind.boot * histories.noise(chance, kind.boot_tails, shape)
+    return np.std(means + kind.job / math.sqrt(kind.jobs) * chance.standard_normal(shape), axis=2, ddof=1)
+
+
+def margin(kind: Kind) -> float:
+    return regress.margin(math.hypot(kind.job, kind.boot) if kind.margin == "noise" else None)
+
+
+def records(kind: Kind, a: np.ndarray, b: np.ndarray) -> list[dict]:
+    """Records of one session: values (metrics, jobs, GPUs) of both sides."""
+    cases = []
+    for of_side, jobs, driver in zip((a, b), jobs_of(kind), ("570.1", "580.1")):
+        for metric, row in enumerate(of_side):
+            for job, gpus in zip(jobs, row):
+                ((_, boot),) = job.boots
+                for (node, gpu), value in zip(job.places, gpus):
+                    where = {"node": node, "gpu": gpu, "job": job.name, "time": job.time, "driver": driver}
+                    case = histories.record(float(value), **where, host__boot_id=f"{node} {boot}")
+                    cases.append(case | {"workload": f"microbench/w{metric:03}"})
+    return cases
+
+
+# --- verdicts ---
+
+
+def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.ndarray, list[statistics.Order]]:
+    """Indices of VERDICTS (sessions, metrics), and the order of each session.
+
+    Values are as from values(); `spread` (sessions, metrics) is of boots in an earlier history.
+    """
+    plan = design.of(*jobs_of(kind))
+    a, b = (np.log(side.mean(axis=3)) for side in (a, b))
+    pairs = plan.pairs(a, b)
+    orders = [statistics.order([side[i] for pair in pairs for side in pair]) for i in range(len(a))]
+    if spread is not None:
+        plan = design.of(*jobs_of(kind), boots=False)
+        pairs = plan.pairs(a, b)
+    delta = math.log1p(margin(kind))
+    cut = statistics.cut(plan.sizes, 1 - statistics.BOUND)
+    every = sum(n * m for n, m in plan.sizes)
+
+    def wins(shift):
+        shift = np.asarray(shift)[..., None, None]
+        return sum(statistics.wins(x[..., None, :] + shift, y[..., None, :]) for x, y in pairs)
+
+    zero = wins(0.0)
+    p = statistics.p_values(plan.sizes)[zero]
+    away = 0.0
+    if spread is not None:
+        error = spread * math.sqrt(2 / kind.nodes)
+        freedom = min(kind.known - 1, regress.TAILS)
+        away = error * statistics.student_quantile(1 - statistics.BOUND, freedom)
+        estimates = np.median((b[..., None, :] - a[..., :, None]).reshape(*p.shape, -1), axis=2)
+        p = np.maximum(p, np.vectorize(statistics.student_p)(estimates / error, freedom))
+    sure = (p <= statistics.ALPHA) & (np.array([statistics.adjusted(row) for row in p]) <= statistics.SESSION)
+    higher, lower = wins(delta + away) > every - cut, wins(-delta - away) < cut
+    inside = (wins(-delta + away) > every - cut) & (wins(delta - away) < cut)
+    excluded = (wins(away) > every - cut) | (wins(-away) < cut)
+    if cut == 0:
+        higher, lower, inside = (np.zeros_like(sure) for _ in range(3))
+    found = np.full(p.shape, VERDICTS.index("inconclusive"))
+    found[inside] = VERDICTS.index("equivalent")
+    found[inside & sure & excluded] = VERDICTS.index("changed-but-small")
+    found[sure & higher] = VERDICTS.index("regressed")
+    found[sure & lower] = VERDICTS.index("improved")
+    if not kind.turns:
+        found[[order.bars for order in orders]] = VERDICTS.index("inconclusive")
+    return found, orders
+
+
+# --- rates ---
+
+
+def _share(found: np.ndarray) -> list[float]:
+    """A share and its Monte Carlo error, of the independent trials along the first axis."""
+    by_trial = np.asarray(found, float).reshape(len(found), -1).mean(1)
+    return [round(float(by_trial.mean()), 5), round(float(by_trial.std() / math.sqrt(len(by_trial))), 5)]
+
+
+def _of(kind: Kind, chance, trials: int, metrics: int) -> dict:
+    chunk = 1 if kind.turns else max(1, 200_000 // (metrics * kind.nodes * kind.jobs * kind.gpus))
+    parts, orders = [], []
+    for first in range(0, trials, chunk):
+        count = min(chunk, trials - first)
+        spread = known_spread(chance, kind, count, metrics) if kind.known else None
+        found, looked = verdicts(kind, *values(chance, kind, count, metrics), spread)
+        parts.append(found)
+        orders += looked
+    found = np.concatenate(parts)
+    rates = {verdict: _share(found == i) for i, verdict in enumerate(VERDICTS)}
+    alarms = found <= VERDICTS.index("improved")
+    rates["alarms"] = _share(alarms)
+    rates["with an alarm"] = _share(alarms.any(axis=1))
+    rates["order matters"] = _share(np.array([order.autocorrelated or order.drifts for order in orders]))
+    rates["order testable"] = _share(np.array([order.testable for order in orders]))
+    return rates
+
+
+def rates(kind: Kind, *, trials: int, sessions: int, seed: int = SEED) -> dict:
+    """How often each verdict falls, of one metric alone and of METRICS together, with Monte Carlo errors."""
+    which = [each.name for each in KINDS].index(kind.name)
+    alone = _of(kind, np.random.default_rng([seed, which, 1]), trials, 1)
+    together = _of(kind, np.random.default_rng([seed, which, 2]), sessions, METRICS) if sessions else None
+    return {"kind": dataclasses.asdict(kind), "margin": margin(kind), "alone": alone, "together": together}
+
+
+def table(committed: dict) -> str:
+    """The committed rates as a table for docs/statistics.md."""
+
+    def told(share, error):
+        return f"{share:.2%} ± {error:.2%}" if 0 < share < 1 else f"{share:.0%}"
+
+    lines = [
+        "| history | found, alone | found, of 500 | sessions | inconclusive, alone | of 500 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in committed["rates"]:
+        alone, together = each["alone"], each["together"]
+        cells = (
+            alone["alarms"], together["alarms"], together["with an alarm"], alone["inconclusive"],
+            together["inconclusive"],
+        )  # fmt: skip
+        lines.append(f"| {' | '.join([each['kind']['name'], *(told(*cell) for cell in cells)])} |")
+    return "\n".join(lines) + "\n"
+
+
+def write(found: list[dict], head: dict) -> None:
+    """Writes the rates, a line for each kind."""
+    lines = ",\n".join(json.dumps(each) for each in found)
+    RATES.write_text(f'{json.dumps(head)[:-1]}, "rates": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
+def _tell(each: dict) -> None:
+    told = [each["alone"]["alarms"], each["alone"]["inconclusive"]]
+    if each["together"]:
+        told += [each["together"][name] for name in ("alarms", "with an alarm", "inconclusive", "order matters")]
+    print(f"{each['kind']['name']:<50} {'  '.join(f'{x:.2%} ± {error:.2%}' for x, error in told)}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=5000)
+    parser.add_argument("--sessions", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--print", action="store_true", help="write no file")
+    parser.add_argument("--table", action="store_true", help="run nothing; print the committed rates as Markdown")
+    asked = parser.parse_args()
+    if asked.table:
+        print(table(json.loads(RATES.read_text(encoding="utf-8"))), end="")
+        return 0
+    found = []
+    of = functools.partial(rates, trials=asked.trials, sessions=asked.sessions, seed=asked.seed)
+    with multiprocessing.Pool(asked.processes) as pool:
+        for each in pool.imap(of, KINDS):
+            found.append(each)
+            _tell(each)
+    if not asked.print:
+        write(found, {"seed": asked.seed, "trials": asked.trials, "sessions": asked.sessions, "metrics": METRICS})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
