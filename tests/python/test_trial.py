@@ -4,6 +4,9 @@ import datetime
 import json
 import os
 import pathlib
+import random
+import re
+import shutil
 import subprocess
 
 import numpy as np
@@ -86,6 +89,77 @@ def test_the_order_is_random_balanced_and_repeatable():
         sides = [side for _, where, _, side, _ in rows if where == node]
         assert all(sorted(pair) == ["after", "before"] for pair in zip(sides[::2], sides[1::2]))
     assert len({order for *_, order in rows}) > 3
+
+
+@pytest.mark.parametrize(
+    "arguments, most",
+    [
+        (["--nodes", "n1", "--sd", "0.05", "--step", "0.01", "--metrics", "500"], 1500),
+        (["--nodes", ",".join(f"n{i}" for i in range(400)), "--sd", "0.05", "--step", "0.01"], 10),
+    ],
+)
+def test_large_plans_are_approximate_and_say_so(tmp_path, capsys, arguments, most, monkeypatch):
+    """What once took 300 s, or 46 GiB: no comparison of so many jobs is drawn."""
+    drawn = statistics._draws
+    monkeypatch.setattr(statistics, "_draws", lambda n, strata: drawn(n, strata) if n * strata <= 60 else 1 / 0)
+    assert plan(tmp_path / "t", *arguments) == 0
+    said = capsys.readouterr().out
+    assert 1 < int(said.split()[0]) <= most and "approximate: so many jobs are not simulated" in said
+    step = re.search(r"a step of (.*)% or more in 100%", said)[1]
+    assert 0.5 < float(step) <= 1.0
+
+
+@pytest.mark.parametrize("jobs, strata, metrics, step", [(57, 1, 500, 1.05), (6, 8, 500, 1.2), (20, 3, 1, 0.6)])
+def test_the_approximate_power_is_the_simulated_one(jobs, strata, metrics, step):
+    cut = statistics._lower_quantile(((jobs, jobs),) * strata, statistics.threshold(metrics) / 2)
+    near = statistics._normal_power(step, jobs, strata, cut)
+    assert near == pytest.approx(statistics.power(step, jobs, strata=strata, metrics=metrics), abs=0.01)
+    assert near < 0.99
+
+
+def test_a_plan_that_nobody_can_run_is_refused(tmp_path, capsys):
+    assert plan(tmp_path / "t", "--nodes", "n1", "--sd", "0.5", "--step", "0.001") == 2
+    assert "more than 100000; look for a larger step" in capsys.readouterr().err
+    assert not (tmp_path / "t").exists()
+
+
+def test_boots_are_planned_in_random_pairs(tmp_path, capsys):
+    assert plan(tmp_path / "t", "--nodes", "n1,n2", "--boots", "5", "--jobs", "2") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("10 jobs a side on each of 2 nodes in 5 boots, 40 jobs in all")
+    rows = [line.split("\t") for line in (tmp_path / "t/plan.tsv").read_text().splitlines()]
+    sides = {part: {row[3] for row in rows if row[0] == part} for part in [f"boot{n}" for n in range(1, 11)]}
+    order = [side for (side,) in sides.values()]
+    assert all(sorted(pair) == ["after", "before"] for pair in zip(order[::2], order[1::2]))
+    orders = {tuple(trial._boots_in_turn(5, random.Random(seed))) for seed in range(20)}
+    assert len(orders) > 10
+    assert f"boot1 {order[0]}, boot2 {order[1]}" in said and "submit boot10, then" in said
+
+
+def test_a_spread_of_boots_asks_for_boots_and_more_jobs_of_one_do_not_help(tmp_path, capsys):
+    def boots(*arguments):
+        shutil.rmtree(tmp_path / "t", ignore_errors=True)
+        assert plan(tmp_path / "t", "--nodes", "n1", *arguments) == 0
+        return json.loads((tmp_path / "t/plan.json").read_text())["boots"]
+
+    assert boots("--boot-sd", "0.01", "--sd", "0.005") == 7
+    assert boots("--boot-sd", "0.01", "--sd", "0.005", "--jobs", "50") == 6
+    assert boots("--boot-sd", "0.0001", "--sd", "0.0001") == 5  # with fewer no p is small enough
+    capsys.readouterr()
+    assert boots() == 1
+    said = capsys.readouterr().out
+    assert "5 boots a side on each node tell them apart (--boots 5)" in said
+
+
+def test_boots_that_did_not_happen_are_told(tmp_path, capsys):
+    folder = tmp_path / "t"
+    plan(folder, "--nodes", "n0", "--boots", "3", "--jobs", "2")
+    fill(folder, History(), 6)
+    assert cli.main(["trial", "read", str(folder)]) == 3
+    assert "before on n0 ran in no known of 3 boots" in capsys.readouterr().out
+    fill(folder, History(), 6, host__boot_id="one")
+    assert cli.main(["trial", "read", str(folder)]) == 3
+    assert "after on n0 ran in 1 of 3 boots" in capsys.readouterr().out
 
 
 def fake_slurm(folder, driver, config="MaxArraySize = 1001"):
@@ -292,6 +366,8 @@ def test_jobs_in_another_state_than_planned_are_refused(tmp_path, capsys):
         (["--nodes", "n1", "--jobs", "0"], "is no number of 1 or more"),
         (["--nodes", "n1", "--setup-before", "x"], "go together"),
         (["--nodes", "n1", "--noise", "/none"], "No such file"),
+        (["--nodes", "n1", "--boots", "3", "--control"], "leave out --control"),
+        (["--nodes", "n1", "--boots", "3", "--setup-before", "x", "--setup-after", "y"], "leave out --boots"),
     ],
 )
 def test_bad_plans_are_refused(tmp_path, capsys, arguments, why):
