@@ -85,11 +85,7 @@ def _names(paths) -> list[str]:
 
 def units(each: series.Series) -> tuple[np.ndarray, np.ndarray]:
     """Values per job, and per node."""
-    groups = each.values["A"]
-    nodes: dict[str, list[float]] = {}
-    for (node, _), values in groups.items():
-        nodes.setdefault(node, []).extend(values)
-    return each.all("A"), np.array([np.median(values) for values in nodes.values()])
+    return each.all("A"), np.array([np.median(values) for values in series.apart(each.of("A")).values()])
 
 
 def cells(systems: list[System], key: tuple) -> list[Cell | None]:

@@ -34,7 +34,7 @@ def measure(
 ) -> list[Noise]:
     """Noise of every series of the jobs that fulfil a condition, the noisiest first."""
     side = f"CASE WHEN {condition} THEN 'A' END"
-    every = [each for each in series.load(opened, side) if any(len(v) > 1 for v in each.values["A"].values())]
+    every = [each for each in series.load(opened, side) if any(len(v) > 1 for v in each.by_place("A").values())]
     names = series.labels(every)
     within = series.per_series(opened, "median(1.4826 * mad / abs(median))", f"({condition}) AND median <> 0")
     result = []
@@ -43,10 +43,10 @@ def measure(
         needed = None
         if 0 < between < math.inf:
             needed = statistics.jobs_needed(math.log1p(step) / between, metrics=metrics or len(every))
-        groups = each.values["A"]
+        nodes = {node for job in each.of("A") for node in job.nodes}
         result.append(
             Noise(
-                each.key, names[each.key], each.jobs("A"), len({node for node, _ in groups}), between,
+                each.key, names[each.key], each.jobs("A"), len(nodes), between,
                 within.get(each.key) or math.nan, needed,
             )
         )  # fmt: skip

@@ -37,7 +37,7 @@ _ONE = (
     "power_limit", "cpu", "cores", "kernel", "os", "governor", "iommu", "thp", "numa_nodes", "numa_balancing",
     "uvm", "environment", "flags", "code", "mpi",
 )  # fmt: skip
-_WANTED = (*store.SERIES, *_KEYS, *_ONE, "mode", "better", "median", "node", "gpus", "job", "spoilt", "error",
+_WANTED = (*store.SERIES, *_KEYS, *_ONE, "mode", "better", "median", "node", "gpus", "boot", "job", "spoilt", "error",
            "skipped", "verify", "system", "time", "profiler", "vbios", "share")  # fmt: skip
 
 
@@ -95,11 +95,7 @@ def bounds(each: series.Series, tail: float, floor: float = regress.FLOOR) -> Re
     One more job like these is outside by chance with probability `tail`: on the bad side where one is better, else on
     both sides together. Never tighter than the worst of these jobs, nor than `floor` for times and rates.
     """
-    groups = each.values["A"]
-    values = each.all("A")
-    nodes: dict[str, list[float]] = {}
-    for (node, _), group in groups.items():
-        nodes.setdefault(node, []).extend(group)
+    values, nodes = each.all("A"), series.apart(each.of("A"))
     told = {"unit": each.unit, "n": len(values), "nodes": len(nodes)}
     counted = each.metric.startswith(profile.PROFILED)
     if np.all(values == values[0]) and (counted or each.better is None):

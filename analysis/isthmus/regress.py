@@ -192,19 +192,21 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
 def _health(opened: store.Store, side: str) -> list[tuple[series.Series, float]]:
     columns = ", ".join(f"{expression} AS {name}" for name, (_, _, expression) in _HEALTH.items())
     rows = opened.rows(
-        f"SELECT side, node, gpus, job, {columns} FROM (SELECT *, {side} AS side FROM measurements) "
+        f"SELECT side, node, gpus, job, any_value(boot) AS boot, min(time) AS time, {columns} "
+        f"FROM (SELECT *, {side} AS side FROM measurements) "
         "WHERE side IS NOT NULL GROUP BY side, node, gpus, job ORDER BY ALL"
     )
     result = []
     for name, (better, floor, _) in _HEALTH.items():
         key = tuple({"workload": "machine", "metric": name, "unit": "1"}.get(column) for column in store.SERIES)
-        values: dict[str, dict[tuple[str, str], list[float]]] = {}
+        places: dict[str, list[tuple]] = {}
         for row in rows:
             if row[name] is not None:
-                values.setdefault(row["side"], {}).setdefault((row["node"], row["gpus"]), []).append(float(row[name]))
-        seen = {value for groups in values.values() for each in groups.values() for value in each}
-        if values.get("A") and values.get("B") and len(seen) > 1:
-            result.append((series.Series(key, better, None, values), floor))
+                place = (row["job"], row["node"], row["gpus"], row["boot"], row["time"], row[name])
+                places.setdefault(row["side"], []).append(place)
+        found = {where: series.jobs_of(of_side) for where, of_side in places.items()}
+        if found.get("A") and found.get("B") and len({job.value for jobs in found.values() for job in jobs}) > 1:
+            result.append((series.Series(key, better, None, found), floor))
     return result
 
 

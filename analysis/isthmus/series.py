@@ -68,14 +68,33 @@ def _equals(column: str, value: str) -> str:
 # --- values per job ---
 
 
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What one job measured of a series. It counts once, however many GPUs, nodes, processes and repetitions it had."""
+
+    name: str  # the store's column `job`: the scheduler's number with the system's name, else the run
+    places: dict[tuple[str, str], float]  # the median by (node, GPUs)
+    boots: frozenset[tuple[str, str | None]] = frozenset()  # (node, start of the node); None is not known
+    time: datetime.datetime | None = None  # of its first record
+
+    @property
+    def value(self) -> float:
+        """The mean over its GPUs and nodes: one slow GPU of eight is to be seen, which a median hides."""
+        return float(np.mean(list(self.places.values())))
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(sorted({node for node, _ in self.places}))
+
+
 @dataclasses.dataclass
 class Series:
-    """Values of one series: by side, then by (node, GPUs), one per job."""
+    """Jobs of one series, by side, in the order of time."""
 
     key: tuple  # values of store.SERIES
     better: str | None
     mode: str | None
-    values: dict[str, dict[tuple[str, str], list[float]]]
+    sides: dict[str, list[Job]]
 
     @property
     def metric(self) -> str:
@@ -89,31 +108,70 @@ class Series:
     def workload(self) -> str:
         return self.key[store.SERIES.index("workload")]
 
+    def of(self, side: str) -> list[Job]:
+        return self.sides.get(side, [])
+
     def jobs(self, side: str) -> int:
-        return sum(map(len, self.values.get(side, {}).values()))
+        return len(self.of(side))
 
     def all(self, side: str) -> np.ndarray:
-        return np.array([v for group in self.values.get(side, {}).values() for v in group])
+        """One value per job."""
+        return np.array([job.value for job in self.of(side)])
+
+    def by_node(self, side: str) -> dict[tuple[str, ...], np.ndarray]:
+        """One value per job, by the node or nodes that it ran on."""
+        return _grouped(self.of(side), lambda job: job.nodes)
+
+    def by_place(self, side: str) -> dict[frozenset, np.ndarray]:
+        """One value per job, by the nodes and GPUs that it ran on."""
+        return _grouped(self.of(side), lambda job: frozenset(job.places))
+
+
+def _grouped(jobs: list[Job], key) -> dict:
+    groups: dict = {}
+    for job in jobs:
+        groups.setdefault(key(job), []).append(job.value)
+    return {name: np.array(values, float) for name, values in groups.items()}
+
+
+def jobs_of(rows) -> list[Job]:
+    """Jobs, in the order of time, from rows (job, node, gpus, boot, time, value), one for each place of a job."""
+    found: dict[str, list] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    jobs = [
+        Job(
+            name,
+            {(node, gpus): float(value) for _, node, gpus, _, _, value in places},
+            frozenset((node, boot) for _, node, _, boot, _, _ in places),
+            min(place[4] for place in places),
+        )
+        for name, places in found.items()
+    ]
+    return sorted(jobs, key=lambda job: (job.time, job.name))
 
 
 def load(opened: store.Store, side: str) -> list[Series]:
     """All series, sorted by key; `side` is SQL that names the side of a row, or null for neither.
 
-    A job counts once: with the median of its records and processes.
+    A job counts once: see Job.
     """
     names = store.SERIES_COLUMNS
     rows = opened.sql(
-        f"SELECT {names}, node, gpus, side, any_value(better), any_value(mode), job, median(median) AS value "
-        f"FROM (SELECT *, {side} AS side FROM measurements) "
+        f"SELECT {names}, side, any_value(better), any_value(mode), job, node, gpus, any_value(boot), min(time), "
+        f"median(median) FROM (SELECT *, {side} AS side FROM measurements) "
         f"WHERE side IS NOT NULL AND metric IS NOT NULL AND {COUNTS} "
-        f"GROUP BY {names}, node, gpus, side, job ORDER BY {names}, side, node, gpus, job"
+        f"GROUP BY {names}, node, gpus, side, job ORDER BY {names}, side, job, node, gpus"
     ).fetchall()
     found: dict[tuple, Series] = {}
+    places: dict[tuple, dict[str, list]] = {}
     width = len(store.SERIES)
     for row in rows:
-        key, (node, gpus, where, better, mode, _, value) = row[:width], row[width:]
-        series = found.setdefault(key, Series(key, better, mode, {}))
-        series.values.setdefault(where, {}).setdefault((node, gpus), []).append(value)
+        key, (where, better, mode, *place) = row[:width], row[width:]
+        found.setdefault(key, Series(key, better, mode, {}))
+        places.setdefault(key, {}).setdefault(where, []).append(place)
+    for key, sides in places.items():
+        found[key].sides = {where: jobs_of(of_side) for where, of_side in sides.items()}
     return list(found.values())
 
 
@@ -128,30 +186,34 @@ def per_series(opened: store.Store, expression: str, condition: str) -> dict[tup
 
 
 def strata(series: Series, a: str, b: str) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
-    """Values of both sides by stratum, and what a stratum is.
+    """Values of both sides by stratum, one per job, and what a stratum is.
 
-    The same node and GPU where most jobs can be paired so, else the same node. Where the sides share no node, the node
-    is the unit: jobs of one node would all carry its own difference.
+    The same nodes and GPUs where most jobs can be paired so, else the same nodes. Where the sides share no node, the
+    node is the unit: jobs of one node would all carry its own difference.
     """
-    by_gpu = _paired(series.values.get(a, {}), series.values.get(b, {}))
-    by_node = _paired(*(_by_node(series.values.get(side, {})) for side in (a, b)))
+    by_gpu = _paired(series.by_place(a), series.by_place(b))
+    by_node = _paired(series.by_node(a), series.by_node(b))
     if _jobs(by_gpu) >= 0.8 * _jobs(by_node) and by_gpu:
         return by_gpu, "GPU"
     if by_node:
         return by_node, "node"
-    sides = [_by_node(series.values.get(side, {})) for side in (a, b)]
-    return [tuple(np.array([np.median(v) for v in side.values()]) for side in sides)], "unpaired"
+    return [tuple(np.array([np.median(v) for v in apart(series.of(side)).values()]) for side in (a, b))], "unpaired"
 
 
-def _by_node(groups: dict[tuple[str, str], list[float]]) -> dict[str, list[float]]:
-    merged: dict[str, list[float]] = {}
-    for (node, _), values in groups.items():
-        merged.setdefault(node, []).extend(values)
-    return merged
+def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:
+    """Values of jobs by nodes; nodes that a job had together count as one."""
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for job in jobs:
+        nodes, values = set(job.nodes), [job.value]
+        for other in [key for key in groups if nodes & {*key}]:
+            nodes |= {*other}
+            values += groups.pop(other)
+        groups[tuple(sorted(nodes))] = values
+    return groups
 
 
 def _paired(a: dict, b: dict) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(np.array(a[key], float), np.array(b[key], float)) for key in a if key in b]
+    return [(a[key], b[key]) for key in a if key in b]
 
 
 def _jobs(pairs) -> int:
@@ -202,8 +264,8 @@ def now() -> str:
 
 
 def within(series: Series, side: str) -> list[np.ndarray]:
-    """Values of a side by node and GPU, as logarithms where they are all above zero."""
-    groups = [np.array(values, float) for values in series.values.get(side, {}).values()]
+    """Values of a side, one per job, by nodes and GPUs; as logarithms where they are all above zero."""
+    groups = list(series.by_place(side).values())
     return [np.log(x) for x in groups] if all((x > 0).all() for x in groups) else groups
 
 

@@ -12,6 +12,8 @@ import sys
 
 import numpy as np
 
+from isthmus import series, store
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reframe"))
 import fake_bench
 
@@ -96,6 +98,20 @@ def jobs_of(history, seed, jobs, *, workloads=("microbench/saxpy",), **changes):
                     record(value, time=time, driver=driver, chance=chance, workload=workload, **where, **changes)
                 )
     return cases
+
+
+def series_of(values, better="lower", metric="time", unit="s"):
+    """A series from values by side and (node, GPU), each value a job of its own."""
+    key = tuple({"workload": "w", "metric": metric, "unit": unit}.get(name) for name in store.SERIES)
+    sides = {
+        side: [
+            series.Job(f"{side}-{node}-{gpu}-{n}", {(node, gpu): float(value)}, frozenset({(node, f"boot of {node}")}))
+            for (node, gpu), group in groups.items()
+            for n, value in enumerate(group)
+        ]
+        for side, groups in values.items()
+    }
+    return series.Series(key, better, None, sides)
 
 
 def tell(capsys, record_property, text):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from isthmus import cli, reference_command, references, series, statistics, store
+from isthmus import cli, reference_command, references, statistics
 
 SITE = """
 site_configuration = {"systems": [{"name": "s", "hostnames": [".*"], "partitions": [
@@ -56,11 +56,10 @@ def alarms(chance, history, *, jobs, metrics, nights, wanted):
     tail = wanted / metrics
     before, after = histories.medians(chance, history, nights * metrics, jobs)
     count = 0
-    key = tuple({"workload": "w", "metric": "time", "unit": "s"}.get(name) for name in store.SERIES)
     which = chance.integers(history.nodes, size=nights * metrics)
     for trial in range(nights * metrics):
         values = {(f"n{node}", ""): list(np.exp(before[trial, node])) for node in range(history.nodes)}
-        found = reference_command.bounds(series.Series(key, "lower", None, {"A": values}), tail, floor=0)
+        found = reference_command.bounds(histories.series_of({"A": values}), tail, floor=0)
         count += math.exp(after[trial, which[trial], 0]) > found.value * (1 + found.upper)
     return count / nights
 
@@ -97,10 +96,9 @@ def test_heavy_tails_give_more_false_alarms_as_the_page_says(capsys, record_prop
 def test_a_step_of_five_deviations_is_found():
     chance, found = np.random.default_rng(1), 0
     before, after = histories.medians(chance, histories.History(step=0.10), 400, 12)
-    key = tuple({"workload": "w", "metric": "time", "unit": "s"}.get(name) for name in store.SERIES)
     for trial in range(400):
         values = {("n", ""): list(np.exp(before[trial, 0]))}
-        bound = reference_command.bounds(series.Series(key, "lower", None, {"A": values}), 0.1 / 500)
+        bound = reference_command.bounds(histories.series_of({"A": values}), 0.1 / 500)
         found += math.exp(after[trial, 0, 0]) > bound.value * (1 + bound.upper)
     assert found > 0.9 * 400
 
@@ -117,8 +115,8 @@ def test_quantiles_of_students_distribution(tail, freedom, known):
 
 
 def one(values, *, metric="time", unit="s", better="lower", tail=0.001):
-    key = tuple({"workload": "w", "metric": metric, "unit": unit}.get(name) for name in store.SERIES)
-    return reference_command.bounds(series.Series(key, better, None, {"A": {("n", ""): list(values)}}), tail)
+    found = histories.series_of({"A": {("n", ""): list(values)}}, better, metric, unit)
+    return reference_command.bounds(found, tail)
 
 
 @hypothesis.given(st.lists(st.floats(1e-9, 1e12), min_size=8, max_size=40), st.sampled_from(["lower", "higher", None]))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from histories import History, jobs_of, medians, record, tell, write
+from histories import History, jobs_of, medians, record, series_of, tell, write
 
 from isthmus import cli, records, regress, series, store
 
@@ -52,15 +52,6 @@ def test_the_same_input_gives_the_same_words(tmp_path, capsys):
     assert shown[0] == shown[1] and "verdict: " in shown[0]
 
 
-def _series(before, after):
-    key = tuple({"workload": "w/x", "metric": "time", "unit": "s"}.get(name) for name in store.SERIES)
-    sides = {"A": before, "B": after}
-    values = {
-        name: {(f"n{i}", "g"): np.exp(side[i]).tolist() for i in range(len(side))} for name, side in sides.items()
-    }
-    return series.Series(key, "lower", None, values)
-
-
 @pytest.mark.parametrize(
     "history, jobs, bounds",
     [
@@ -77,7 +68,8 @@ def test_rates_of_verdicts(history, jobs, bounds, capsys, record_property):
     before, after = medians(np.random.default_rng(21), history, trials, jobs)
     verdicts = []
     for a, b in zip(before, after):
-        result = regress.compare(_series(a, b), "x", delta=None, noise=None)
+        sides = {name: {(f"n{i}", "g"): np.exp(row) for i, row in enumerate(x)} for name, x in (("A", a), ("B", b))}
+        result = regress.compare(series_of(sides), "x", delta=None, noise=None)
         result.q = result.p
         verdicts.append(regress.judge(result, "lower"))
     for verdict, (at_least, at_most) in bounds.items():
@@ -327,3 +319,35 @@ def test_times_of_a_day_are_that_day(tmp_path):
             query = f"SELECT count(*) FROM measurements WHERE {series.condition(when)}"
             found.append(opened.sql(query).fetchone()[0])
     assert found == [24, 48, 24, 48, 72]
+
+
+# --- a job counts once ---
+
+
+def test_gpus_and_nodes_of_a_job_are_one_value(tmp_path):
+    """3 + 3 jobs of 8 GPUs each that a restart shifted as one: 24 + 24 records, 3 + 3 jobs, nothing to be sure of."""
+    cases = [
+        record(0.001 * (1 + 0.02 * (job > 2)), gpu=f"GPU-{gpu}", job=f"{job}", driver="570.1" if job < 3 else "580.1")
+        for job in range(6)
+        for gpu in range(8)
+    ]
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert results[TIME]["jobs"] == [3, 3] and results[TIME]["verdict"] == "inconclusive"
+
+
+def test_nodes_that_a_job_had_together_are_one(tmp_path):
+    """Sides that share no node, one job of eight nodes each: one value a side."""
+    cases = [
+        record(0.001 * (1 + side), node=f"n{side}{node}", gpu=f"G{side}{node}", job=f"{side}", driver=f"5{7 + side}0.1")
+        for side in range(2)
+        for node in range(8)
+    ]
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    assert results[TIME]["jobs"] == [1, 1] and results[TIME]["verdict"] == "inconclusive"
+
+
+def test_a_jobs_value_shows_one_slow_gpu_of_eight(tmp_path):
+    cases = [record(0.002 if gpu == 7 else 0.001, gpu=f"GPU-{gpu}") for gpu in range(8)]
+    with store.open_store([write(tmp_path / "r", cases)]) as opened:
+        (each,) = series.load(opened, "'A'")
+    assert each.all("A") == pytest.approx([0.001125]) and len(each.of("A")[0].places) == 8
