@@ -26,6 +26,7 @@ class Noise:
     nodes: int
     between: float  # standard deviation between jobs of a node and GPU
     within: float  # between samples of a job
+    boots: regress.Boots | None  # how far boots of a node differ, where there are several
     needed: int | None  # jobs a side on one node for the step that was asked for
 
 
@@ -43,11 +44,15 @@ def measure(
         needed = None
         if 0 < between < math.inf:
             needed = statistics.jobs_needed(math.log1p(step) / between, metrics=metrics or len(every))
+        means = series.boots(each, "A")
+        freedom = sum(len(x) - 1 for x in means)
+        squares = sum(float(((x - x.mean()) ** 2).sum()) for x in means)
+        boots = regress.Boots(math.sqrt(squares / freedom), freedom) if freedom else None
         nodes = {node for job in each.of("A") for node in job.nodes}
         result.append(
             Noise(
                 each.key, names[each.key], each.jobs("A"), len(nodes), between,
-                within.get(each.key) or math.nan, needed,
+                within.get(each.key) or math.nan, boots, needed,
             )
         )  # fmt: skip
     return sorted(result, key=lambda noise: (-noise.between, noise.label))
@@ -55,7 +60,14 @@ def measure(
 
 def write(path, found: list[Noise]) -> None:
     entries = [
-        {"key": noise.key, "label": noise.label, "jobs": noise.jobs, "between": noise.between} for noise in found
+        {
+            "key": noise.key,
+            "label": noise.label,
+            "jobs": noise.jobs,
+            "between": noise.between,
+            "boots": noise.boots and dataclasses.asdict(noise.boots),
+        }
+        for noise in found
     ]
     try:
         pathlib.Path(path).write_text(json.dumps({"made": series.now(), "series": entries}, indent=1), encoding="utf-8")
@@ -76,18 +88,20 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
     def share(value):
         return f"{value:.2%}" if math.isfinite(value) else "-"
 
-    lines = [f"{'between':>8} {'within':>8} {'±delta':>7} {'jobs':>5} {'nodes':>5} {'needed':>6}  series"]
+    lines = [f"{'between':>8} {'boots':>8} {'within':>8} {'±delta':>7} {'jobs':>5} {'nodes':>5} {'needed':>6}  series"]
     for noise in found[:shown]:
-        delta = min(max(regress.FLOOR, regress.DELTA * noise.between), regress.CEILING)
+        delta = regress.margin(noise.between)
         lines.append(
-            f"{share(noise.between):>8} {share(noise.within):>8} {share(delta):>7} {noise.jobs:>5} {noise.nodes:>5} "
+            f"{share(noise.between):>8} {share(noise.boots.spread if noise.boots else math.nan):>8} "
+            f"{share(noise.within):>8} {share(delta):>7} {noise.jobs:>5} {noise.nodes:>5} "
             f"{noise.needed or '-':>6}  {noise.label}"
         )
     if len(found) > shown:
         lines.append(f"… {len(found) - shown} quieter series (--all)")
     needed = sorted(noise.needed for noise in found if noise.needed)
     lines.append(
-        f"between: standard deviation between jobs of a node; within: between samples of a job; needed: jobs a side on "
+        f"between: standard deviation between jobs of a node; boots: between the means of its boots; within: "
+        "between samples of a job; needed: jobs a side on "
         f"one node to find a step of {step:.0%} in 90% of cases, one of {metrics} metrics"
     )
     if needed:

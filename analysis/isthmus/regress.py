@@ -1,7 +1,8 @@
 """What a change did: a driver, a kernel, any part of the fingerprint, or time.
 
-Compares jobs, node by node, metric by metric. Each metric ends as regressed, improved, equivalent (the whole interval
-is within ±delta) or inconclusive, with the number of jobs that would tell. docs/statistics.md explains the test.
+Compares jobs of a boot, else boots of a node, metric by metric. The margin, the change that is of no interest, is fixed
+beforehand. Each metric ends as regressed or improved (the whole interval lies beyond the margin), equivalent or
+changed-but-small (within it), or inconclusive, with the reason and what would decide. docs/statistics.md explains it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import re
 
 import numpy as np
 
-from isthmus import Error, cli, records, series, statistics, store, table, units
+from isthmus import Error, cli, design, records, series, statistics, store, table, units
 
 FLOOR = 0.01  # a smaller change than 1% is of no interest, however sure
-DELTA = 2.5  # standard deviations between jobs: 8 jobs a side show that a change is smaller, and find one of 3
-CEILING = 0.05  # and one of 5% is, however noisy the metric
-VERDICTS = ("regressed", "missing", "inconclusive", "improved", "changed", "new", "equivalent")
+DELTA = 2.0  # standard deviations between jobs of an earlier A/A run: 8 jobs a side show that a change is smaller
+CEILING = 0.05  # a change of 5% is of interest, however noisy the metric
+# "changed" is beyond the margin, of a metric of which neither direction is better; "new" is no verdict: only B has it.
+VERDICTS = ("regressed", "inconclusive", "improved", "changed", "changed-but-small", "new", "equivalent")
 WANTED = (
     *store.FINGERPRINT, *store.SERIES, "mode", "better", "median", "n_samples", "n_invalid", "node", "gpus", "job",
     "spoilt", "error", "skipped", "verify", "system", "partition", "time", "dirty", "ecc_uncorrected", "xids",
@@ -52,14 +54,16 @@ class Result:
     high: float | None = None
     p: float | None = None
     q: float | None = None
-    delta: float | None = None
-    floor: float = FLOOR
-    firm: bool = False  # delta was given, not measured
+    delta: float | None = None  # the margin
     jobs: tuple[int, int] = (0, 0)
+    unit_compared: str = "job"  # or boot, or node
+    units: tuple[int, int] = (0, 0)
     strata: int = 0
     paired: str = ""
     medians: tuple[float | None, float | None] = (None, None)
-    more: int | None = None
+    barred: str = ""  # why there can be no verdict whatever the interval
+    reason: str = ""  # of inconclusive
+    more: int | None = None  # units a side
     note: str = ""
 
 
@@ -71,6 +75,8 @@ class Outcome:
     differences: dict[str, tuple[list[str], list[str]]]
     notes: list[str]
     jobs: tuple[int, int]
+    margin: str = ""  # in words
+    order: statistics.Order | None = None  # None where the order was drawn at random, so that it cannot matter
 
     def count(self, verdict: str) -> int:
         return sum(result.verdict == verdict for result in self.results)
@@ -78,56 +84,112 @@ class Outcome:
     @property
     def verdict(self) -> str:
         """All results as one; what was found weighs more than what is not known."""
-        for verdict in ("regressed", "missing", "inconclusive", "changed", "improved"):
+        for verdict in ("regressed", "inconclusive", "changed", "improved", "changed-but-small"):
             if self.count(verdict):
-                return "inconclusive" if verdict == "missing" else verdict
+                return verdict
         return "equivalent"
 
     @property
     def exit_code(self) -> int:
         if self.count("regressed"):
             return cli.FOUND
-        return cli.UNDECIDED if self.count("inconclusive") or self.count("missing") else cli.PASSED
+        return cli.UNDECIDED if self.count("inconclusive") else cli.PASSED
 
 
 # --- one series ---
 
 
-def _delta(sigma: float, floor: float) -> float:
-    """What change is of no interest in a metric of this noise; bounds are those of ratios, scaled with the floor."""
-    wanted = DELTA * sigma if math.isfinite(sigma) else floor
+@dataclasses.dataclass(frozen=True)
+class Boots:
+    """How far boots of a node differ, from an earlier history."""
+
+    spread: float  # standard deviation of the means of a boot's jobs
+    freedom: int
+
+
+def margin(noise: float | None, floor: float = FLOOR) -> float:
+    """What change is of no interest: from the noise of an earlier A/A run where there is one, never of these jobs."""
+    wanted = DELTA * noise if noise is not None and math.isfinite(noise) else floor
     return min(max(floor, wanted), floor / FLOOR * CEILING)
 
 
 def judge(result: Result, better: str | None) -> str:
-    """The verdict from the interval, p and q.
+    """The verdict from the interval, p and q; sets the reason of an inconclusive one.
 
-    A delta that was measured is itself uncertain, so a sure change of more than the floor is not called equivalent by
-    it; a delta that was given is taken at its word.
+    A change is told when the interval lies beyond the margin and p and q are sure of it. One within the margin is told
+    as small when p and q are sure of it and the interval excludes zero; else it is equivalent.
     """
     low_limit = -result.delta / (1 + result.delta) if result.ratio else -result.delta
-    within = result.low >= low_limit - 1e-12 and result.high <= result.delta + 1e-12
     sure = result.p <= statistics.ALPHA and result.q <= statistics.SESSION
-    if within and (result.firm or not sure or abs(result.estimate) <= result.floor):
-        return "equivalent"
-    if sure:
+    if result.barred:
+        result.reason = result.barred
+        return "inconclusive"
+    if result.low >= low_limit - 1e-12 and result.high <= result.delta + 1e-12:
+        result.reason = ""
+        return "changed-but-small" if sure and not result.low <= 0 <= result.high else "equivalent"
+    if sure and (result.low > result.delta or result.high < low_limit):
+        result.reason = ""
         if better is None:
             return "changed"
         return "improved" if (result.estimate > 0) == (better == "higher") else "regressed"
+    result.reason = result.reason or f"too few {result.unit_compared}s"
     return "inconclusive"
 
 
+def _logs(values: np.ndarray, ratio: bool) -> np.ndarray:
+    return np.log(values) if ratio else values
+
+
+def _widened(each: series.Series, values, known: Boots) -> tuple[statistics.Comparison, design.Design]:
+    """Jobs compared as if boots did not differ, then the interval and p widened by how far boots are known to."""
+    plan = design.of(each.of("A"), each.of("B"), boots=False)
+    found = statistics.compare(plan.pairs(*values), 2 * statistics.BOUND - 1)
+    counts = [len({*series.components([job.boots for job in each.of(side)])}) for side in ("A", "B")]
+    error = max(known.spread * math.sqrt(sum(1 / count for count in counts)), 1e-12)
+    away = error * statistics.student_quantile(1 - statistics.BOUND, known.freedom)
+    p = max(found.p, statistics.student_p(found.estimate / error, known.freedom))
+    return statistics.Comparison(found.estimate, found.low - away, found.high + away, p), plan
+
+
+def _reason(plan: design.Design) -> tuple[str, int | None]:
+    """Why units as few as these can show no change at all, and how many more a side could; or nothing."""
+    if statistics.smallest_p(plan.sizes) <= statistics.ALPHA:
+        return "", None
+    strata = len(plan.strata)
+    wanted = statistics.wanted_a_side(strata, statistics.ALPHA)
+    more = max(wanted * strata - min(map(sum, zip(*plan.sizes))), 1)
+    where = f"{wanted} a side and node wanted" if strata > 1 else f"{wanted} a side wanted"
+    if plan.unit == "node":
+        return f"unlike nodes: A and B share none; {where}, or jobs of both sides on the same", more
+    if plan.unit == "boot":
+        return f"not identifiable: boots, {_of_sides(plan)}; {where}", more
+    return f"too few jobs: {where}", more
+
+
+def _of_sides(plan: design.Design) -> str:
+    a, b = map(sum, zip(*plan.sizes))
+    return f"{a} against {b}"
+
+
 def compare(
-    each: series.Series, label: str, *, delta: float | None, noise: float | None, floor: float = FLOOR
-) -> Result:
-    """Compares sides A and B of a series; q, and with it the verdict, wait for the other series."""
-    pairs, paired = series.strata(each, "A", "B")
-    ratio = series.as_ratio(pairs)
-    if ratio:
-        pairs = [(np.log(a), np.log(b)) for a, b in pairs]
-    found = statistics.compare(pairs)
-    sigma = statistics.spread([side for pair in pairs for side in pair])
-    size = 1.0 if ratio else max((float(np.max(np.abs(side))) for pair in pairs for side in pair), default=0.0)
+    each: series.Series, label: str, *, delta: float | None = None, noise: float | None = None,
+    boots: Boots | None = None, floor: float = FLOOR,
+) -> Result:  # fmt: skip
+    """Compares sides A and B of a series; q, and with it the verdict, wait for the other series.
+
+    `delta` is the margin; without it `noise`, the standard deviation between jobs of an earlier history, gives it.
+    """
+    values = [each.all(side) for side in ("A", "B")]
+    ratio = all((side > 0).all() for side in values)
+    size = 1.0 if ratio else float(np.max(np.abs(values[0])))
+    logs = [_logs(side, ratio) for side in values]
+    plan = design.of(each.of("A"), each.of("B"))
+    reason, more = _reason(plan)
+    if reason and plan.unit == "boot" and boots is not None:
+        found, plan = _widened(each, logs, boots)
+        reason, more = "not identifiable: boots, for how far they are known to differ", None
+    else:
+        found = statistics.compare(plan.pairs(*logs), 2 * statistics.BOUND - 1)
     scale = math.expm1 if ratio else float
     result = Result(
         label=label,
@@ -138,16 +200,20 @@ def compare(
         low=scale(found.low) if math.isfinite(found.low) else found.low,
         high=scale(found.high) if math.isfinite(found.high) else found.high,
         p=found.p,
-        delta=_delta(sigma if noise is None else noise, floor * size) if delta is None else delta,
-        floor=floor * size,
-        firm=delta is not None,
-        jobs=(sum(len(a) for a, _ in pairs), sum(len(b) for _, b in pairs)),
-        strata=len(pairs),
-        paired=paired,
-        medians=tuple(float(np.median(each.all(side))) for side in ("A", "B")),
+        delta=margin(noise, floor * size) if delta is None else delta,
+        jobs=plan.jobs,
+        unit_compared=plan.unit,
+        units=tuple(map(sum, zip(*plan.sizes))),
+        strata=len(plan.strata),
+        paired=plan.paired,
+        medians=tuple(float(np.median(side)) for side in values),
+        reason=reason,
+        more=more,
     )
+    if not plan.boots_known:
+        result.barred = "not identifiable: boots, the records do not name them"
     left = each.jobs("A") + each.jobs("B") - sum(result.jobs)
-    if paired == "unpaired":
+    if plan.unit == "node":
         result.note = "A and B share no node: nodes are compared, not jobs"
     elif left:
         result.note = f"{left} jobs ran on nodes or GPUs that only one side has"
@@ -155,13 +221,12 @@ def compare(
 
 
 def _more(result: Result, sigma: float, metrics: int) -> int:
-    """Jobs a side that are still to be run before a step of delta is found or excluded."""
-    if not (sigma > 0 and math.isfinite(sigma)) or not result.delta:
-        needed = statistics.jobs_needed(DELTA, strata=max(result.strata, 1), metrics=metrics)
-    else:
+    """Units a side that are still to be run before a step of the margin is found or excluded."""
+    step = DELTA
+    if sigma > 0 and math.isfinite(sigma) and result.delta:
         step = (math.log1p(result.delta) if result.ratio else result.delta) / sigma
-        needed = statistics.jobs_needed(step, strata=max(result.strata, 1), metrics=metrics)
-    return max(needed * max(result.strata, 1) - min(result.jobs), 2)
+    strata = max(result.strata, 1)
+    return max(statistics.jobs_needed(step, strata=strata, metrics=metrics) * strata - min(result.units), 2)
 
 
 # --- all series ---
@@ -184,8 +249,11 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
         if without(each.key) in both:
             note += "; the other side measured another version of the workload, or in another unit: not comparable"
         # What is new in B is no loss.
-        verdict = "missing" if sides[0] or without(each.key) in both else "new"
-        results.append(Result(names[each.key], verdict, unit=each.unit, jobs=sides, note=note))
+        lost = sides[0] or without(each.key) in both
+        verdict = "inconclusive" if lost else "new"
+        results.append(
+            Result(names[each.key], verdict, unit=each.unit, jobs=sides, reason="absent" if lost else "", note=note)
+        )
     return results
 
 
@@ -263,10 +331,8 @@ def _reboots(opened: store.Store, with_side: str) -> list[str]:
     ]
 
 
-def outcome(
-    opened: store.Store, side: str, *, asked: str = "", delta: float | None = None, noise: dict | None = None
-) -> Outcome:
-    """Compares sides 'A' and 'B' of a store; `side` is SQL that names a row's side. Raises Error where one is empty."""
+def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
+    """Jobs of each side. Raises Error where a side has none, or a job is on both."""
     jobs = dict(
         opened.sql(
             f"SELECT side, count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) GROUP BY side"
@@ -277,30 +343,76 @@ def outcome(
     for name, option in (("A", "--from"), ("B", "--to")):
         if not jobs.get(name):
             raise Error(f"no job is on side {name} ({option}); {_what_there_is(opened, asked)}")
+    return jobs["A"], jobs["B"]
+
+
+def order_of(every: list[series.Series]) -> statistics.Order:
+    """Whether the order of units within a side matters, over all series that both sides have."""
+    sequences = design.Sequences()
+    for each in every:
+        plan = design.of(each.of("A"), each.of("B"))
+        values = [each.all(side) for side in ("A", "B")]
+        ratio = all((side > 0).all() for side in values)
+        for side, of_side in zip(("A", "B"), values):
+            sequences.add(plan, side, each.of(side), _logs(of_side, ratio))
+    return statistics.order(sequences.matrices())
+
+
+def _barred(order: statistics.Order) -> str:
+    if order.autocorrelated:
+        trend = ", with a trend" if order.drifts else ""
+        return f"autocorrelated: {order.autocorrelation:.2f} at lag 1 within the sides{trend}"
+    return "drift: a trend within the sides" if order.drifts else ""
+
+
+def _margin_in_words(delta: float | None, noise: dict | None) -> str:
+    if delta is not None:
+        return f"±{delta:.1%}, as --delta says"
+    if noise is not None:
+        return (
+            f"{DELTA:g} standard deviations between jobs of --noise, ±{FLOOR:.0%} to ±{CEILING:.0%}; "
+            f"±{FLOOR:.0%} for series that it lacks"
+        )
+    return f"±{FLOOR:.0%}; --noise or --delta give another"
+
+
+def outcome(
+    opened: store.Store, side: str, *, asked: str = "", delta: float | None = None, noise: dict | None = None,
+    boots: dict[tuple, Boots] | None = None, randomised: bool = False,
+) -> Outcome:  # fmt: skip
+    """Compares sides 'A' and 'B' of a store; `side` is SQL that names a row's side. Raises Error where one is empty.
+
+    `noise` and `boots` are of an earlier history, by series. `randomised`: which job was on which side was drawn.
+    """
+    jobs = _check_sides(opened, side, asked)
     every = series.load(opened, side)
     names = series.labels(every)
+    shared = [each for each in every if each.jobs("A") and each.jobs("B")]
+    order = None if randomised else order_of(shared)
     compared, sigmas, betters = [], [], []
-    for each in every:
-        if each.jobs("A") and each.jobs("B"):
-            known = (noise or {}).get(each.key)
-            compared.append(compare(each, names[each.key], delta=delta, noise=known))
-            sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
-            betters.append(each.better)
+    for each in shared:
+        known = (noise or {}).get(each.key)
+        found = compare(each, names[each.key], delta=delta, noise=known, boots=(boots or {}).get(each.key))
+        found.barred = found.barred or (_barred(order) if order else "")
+        compared.append(found)
+        sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
+        betters.append(each.better)
     for each, floor in _health(opened, side):
-        label = f"{each.workload} {each.metric}"
-        compared.append(compare(each, label, delta=floor, noise=None))
+        compared.append(compare(each, f"{each.workload} {each.metric}", delta=floor))
         sigmas.append(math.nan)
         betters.append(each.better)
     for result, q in zip(compared, statistics.adjusted(np.array([result.p for result in compared]))):
         result.q = float(q)
     for result, sigma, better in zip(compared, sigmas, betters):
         result.verdict = judge(result, better)
-        if result.verdict == "inconclusive":
+        if result.verdict != "inconclusive" or result.barred:
+            result.more = None
+        elif result.more is None:
             result.more = _more(result, sigma, len(compared))
     differences, notes = _differences(opened, side, asked)
     results = compared + _missing(every, names)
-    results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.q if r.q is not None else 1, r.label))
-    return Outcome(results, differences, notes, (jobs["A"], jobs["B"]))
+    results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
+    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order)
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:
@@ -364,20 +476,44 @@ def load_baseline(folder, name: str) -> list[str]:
     return jobs
 
 
-def load_noise(path) -> dict[tuple, float]:
-    """Standard deviations by series, as `isthmus noise -o` wrote them."""
+def _no_noise(path, error) -> Error:
+    return Error(f"{path}: not what `isthmus noise -o` writes ({records.shorten(str(error), 60)})")
+
+
+def _noise_entries(path) -> list[dict]:
     try:
-        entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["series"]
-        return {tuple(entry["key"]): float(entry["between"]) for entry in entries}
+        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["series"]
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path}: not what `isthmus noise -o` writes ({records.shorten(str(error), 60)})") from None
+        raise _no_noise(path, error) from None
+
+
+def load_noise(path) -> dict[tuple, float]:
+    """Standard deviations between jobs by series, as `isthmus noise -o` wrote them."""
+    entries = _noise_entries(path)
+    try:
+        return {tuple(entry["key"]): float(entry["between"]) for entry in entries}
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_noise(path, error) from None
+
+
+def load_boots(path) -> dict[tuple, Boots]:
+    """How far boots differ by series, of those of which `isthmus noise -o` saw several on a node."""
+    entries = _noise_entries(path)
+    try:
+        return {
+            tuple(entry["key"]): Boots(float(entry["boots"]["spread"]), int(entry["boots"]["freedom"]))
+            for entry in entries
+            if entry.get("boots")
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_noise(path, error) from None
 
 
 # --- the command ---
 
-_SHOWN = {"regressed": 30, "missing": 5, "inconclusive": 3, "improved": 10, "changed": 5, "new": 0, "equivalent": 0}
+_SHOWN = {"regressed": 30, "inconclusive": 5, "improved": 10, "changed": 5, "changed-but-small": 3}
 
 
 def _figure(value: float | None, result: Result) -> str:
@@ -388,32 +524,50 @@ def _figure(value: float | None, result: Result) -> str:
     return f"{value:+.3g}"
 
 
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
 def lines_of(result: Result) -> list[str]:
-    head = f"{result.verdict:<12} {result.label}"
+    """What a person reads of a series: the verdict, its figures, then the reason or a note."""
+    head, indent = f"{result.verdict:<12} {result.label}", " " * 12
     if result.estimate is None:
-        return [head, f"{'':<12} {result.note}"]
+        return [head, f"{indent} {result.note}"]
     a, b = (table.quantity(m, result.unit if result.unit != "1" else "").strip() for m in result.medians)
     figures = (
         f"{_figure(result.estimate, result)} [{_figure(result.low, result)}, {_figure(result.high, result)}]  "
         f"±{_figure(result.delta, result).lstrip('+')}  {a} → {b}  q={result.q:.2g}  "
         f"{result.jobs[0]}+{result.jobs[1]} jobs"
     )
+    if result.unit_compared != "job":
+        figures += f" as {result.units[0]}+{result.units[1]} {result.unit_compared}s"
     if result.strata > 1:
         figures += f" in {result.strata} pairs of {result.paired}s"
-    if result.verdict == "equivalent" and result.q <= statistics.SESSION:
-        figures += "; a change, but within ±delta"
-    if result.more:
-        figures += f"; run {result.more} more a side"
-    lines = [head, f"{'':<12} {figures}"]
-    return lines + ([f"{'':<12} {result.note}"] if result.note else [])
+    lines = [head, f"{indent} {figures}"]
+    if result.reason:
+        more = f"; run {_counted(result.more, result.unit_compared)} more a side" if result.more else ""
+        lines.append(f"{indent} {result.reason}{more}")
+    return lines + ([f"{indent} {result.note}"] if result.note else [])
+
+
+def _order_in_words(order: statistics.Order | None) -> str:
+    if order is None:
+        return "drawn at random, so it does not matter"
+    what = f"{_counted(order.units, 'job')} of {_counted(order.metrics, 'metric')}"
+    figures = f"lag-1 autocorrelation {order.autocorrelation:.2f}, p = {order.p:.2g}; trend, p = {order.trend_p:.2g}"
+    if order.autocorrelated or order.drifts:
+        return f"it matters ({figures}; {what}): nothing can be decided; run both sides in turns"
+    if not order.testable:
+        return f"not testable with {what}"
+    return f"does not matter ({figures}; {what})"
 
 
 def text(found: Outcome, *, everything: bool = False) -> str:
-    """What a person reads: what was found first, then what else changed, then one verdict."""
-    lines = []
+    """What a person reads: the margin, what was found first, then what else changed, then one verdict."""
+    lines = [f"margin: {found.margin}", f"order within the sides: {_order_in_words(found.order)}"]
     for verdict in VERDICTS:
         results = [result for result in found.results if result.verdict == verdict]
-        shown = len(results) if everything else _SHOWN[verdict]
+        shown = len(results) if everything else _SHOWN.get(verdict, 0)
         for result in results[:shown]:
             lines += lines_of(result)
         if shown and len(results) > shown:
@@ -424,26 +578,38 @@ def text(found: Outcome, *, everything: bool = False) -> str:
     lines += [f"note: {note}" for note in found.notes]
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
     lines.append(f"{found.jobs[0]} jobs against {found.jobs[1]}, {len(found.results)} series: {counts}")
-    more = [result.more for result in found.results if result.more]
-    if more:
-        lines.append(
-            f"run {max(more)} more jobs a side to decide every series, {sorted(more)[len(more) // 2]} for half of them"
-        )
+    lines += _more_in_words(found)
     lines.append(f"verdict: {found.verdict}")
     return "\n".join(lines)
 
 
+def _more_in_words(found: Outcome) -> list[str]:
+    lines = []
+    for unit in ("job", "boot", "node"):
+        more = sorted(each.more for each in found.results if each.more and each.unit_compared == unit)
+        if more:
+            half = f", {more[len(more) // 2]} for half of them" if len(more) > 1 else ""
+            lines.append(f"run {_counted(more[-1], unit)} more a side to decide all of {len(more)} series{half}")
+    return lines
+
+
 def as_json(found: Outcome) -> dict:
+    """The outcome for machines; infinite and undefined numbers are null."""
+
     def plain(value):
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    results = [{name: plain(value) for name, value in dataclasses.asdict(each).items()} for each in found.results]
+    def dictionary(each):
+        return {name: plain(value) for name, value in dataclasses.asdict(each).items()}
+
     return {
         "verdict": found.verdict,
+        "margin": found.margin,
+        "order": dictionary(found.order) if found.order else None,
         "jobs": found.jobs,
         "differences": found.differences,
         "notes": found.notes,
-        "results": results,
+        "results": [dictionary(each) for each in found.results],
     }
 
 
@@ -455,7 +621,7 @@ def add_arguments(parser) -> None:
         "  isthmus regress results --save-baseline autumn --from driver=570\n"
         "  isthmus regress results --baseline autumn\n\n"
         "exit codes: 0 nothing regressed; 1 something did; 2 bad input; 3 nothing regressed that could be seen, but\n"
-        "some series are inconclusive or missing"
+        "some series are inconclusive: the reason stands beside them"
     )
     store.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="side A: FIELD=VALUE,… or a day or FROM..TO")
@@ -464,8 +630,12 @@ def add_arguments(parser) -> None:
         "--baseline", metavar="NAME", help="side A is this baseline; B, without --to, all jobs after it"
     )
     parser.add_argument("--save-baseline", metavar="NAME", help="only keep the jobs of --from under this name")
-    parser.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent, as 2%%")
-    parser.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote: delta is 3 sd of each series")
+    parser.add_argument(
+        "--delta", type=units.share, metavar="SHARE", help="the margin: changes up to this are of no interest, as 2%%"
+    )
+    parser.add_argument(
+        "--noise", metavar="FILE", help="of earlier jobs, by `isthmus noise -o`: delta is 2 sd of each series"
+    )
     parser.add_argument("--all", action="store_true", help="show every series")
     parser.add_argument("--json", metavar="FILE", help="write everything there, too")
 
@@ -490,11 +660,12 @@ def run(asked) -> int:
         print(f"baseline {asked.save_baseline}: {count} jobs")
         return cli.PASSED
     a, b = _sides_asked(asked, folder)
-    noise = load_noise(asked.noise) if asked.noise else None
+    noise, boots = (load_noise(asked.noise), load_boots(asked.noise)) if asked.noise else (None, None)
     with store.from_arguments(asked, wanted=WANTED, agreeing=True) as opened:
         found = outcome(
-            opened, sides(a, b), asked=",".join(filter(None, (asked.a, asked.b))), delta=asked.delta, noise=noise
-        )
+            opened, sides(a, b), asked=",".join(filter(None, (asked.a, asked.b))), delta=asked.delta, noise=noise,
+            boots=boots,
+        )  # fmt: skip
     print(text(found, everything=asked.all))
     if asked.json:
         try:

@@ -185,44 +185,46 @@ def per_series(opened: store.Store, expression: str, condition: str) -> dict[tup
     return {row[:-1]: row[-1] for row in rows}
 
 
-def strata(series: Series, a: str, b: str) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
-    """Values of both sides by stratum, one per job, and what a stratum is.
+def components(sets: list[frozenset]) -> list[int]:
+    """A number for each set; sets that share an element, or are linked by others that do, have the same one."""
+    owner: dict = {}
+    parent = list(range(len(sets)))
 
-    The same nodes and GPUs where most jobs can be paired so, else the same nodes. Where the sides share no node, the
-    node is the unit: jobs of one node would all carry its own difference.
-    """
-    by_gpu = _paired(series.by_place(a), series.by_place(b))
-    by_node = _paired(series.by_node(a), series.by_node(b))
-    if _jobs(by_gpu) >= 0.8 * _jobs(by_node) and by_gpu:
-        return by_gpu, "GPU"
-    if by_node:
-        return by_node, "node"
-    return [tuple(np.array([np.median(v) for v in apart(series.of(side)).values()]) for side in (a, b))], "unpaired"
+    def root(i):
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for i, elements in enumerate(sets):
+        for element in elements:
+            parent[root(i)] = root(owner.setdefault(element, i))
+    return [root(i) for i in range(len(sets))]
 
 
 def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:
     """Values of jobs by nodes; nodes that a job had together count as one."""
-    groups: dict[tuple[str, ...], list[float]] = {}
-    for job in jobs:
-        nodes, values = set(job.nodes), [job.value]
-        for other in [key for key in groups if nodes & {*key}]:
-            nodes |= {*other}
-            values += groups.pop(other)
-        groups[tuple(sorted(nodes))] = values
-    return groups
+    groups: dict[int, list[Job]] = {}
+    for label, job in zip(components([frozenset(job.nodes) for job in jobs]), jobs):
+        groups.setdefault(label, []).append(job)
+    return {
+        tuple(sorted({node for job in members for node in job.nodes})): [job.value for job in members]
+        for members in groups.values()
+    }
 
 
-def _paired(a: dict, b: dict) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(a[key], b[key]) for key in a if key in b]
-
-
-def _jobs(pairs) -> int:
-    return sum(len(x) + len(y) for x, y in pairs)
-
-
-def as_ratio(pairs) -> bool:
-    """Whether factors mean something: every value is above zero."""
-    return all((x > 0).all() for pair in pairs for x in pair)
+def boots(series: Series, side: str) -> list[np.ndarray]:
+    """Means of a side's boots, by nodes, as logarithms where values are above zero; without those not known."""
+    jobs = [job for job in series.of(side) if job.boots and all(boot is not None for _, boot in job.boots)]
+    values = np.array([job.value for job in jobs])
+    values = np.log(values) if len(values) and (values > 0).all() else values
+    members: dict[int, list[int]] = {}
+    for i, label in enumerate(components([job.boots for job in jobs])):
+        members.setdefault(label, []).append(i)
+    groups: dict[tuple, list[float]] = {}
+    for those in members.values():
+        nodes = tuple(sorted({node for i in those for node in jobs[i].nodes}))
+        groups.setdefault(nodes, []).append(float(values[those].mean()))
+    return [np.array(means) for means in groups.values()]
 
 
 # --- names ---

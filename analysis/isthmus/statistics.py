@@ -17,6 +17,7 @@ import numpy as np
 ALPHA = 0.01  # false alarms of one metric
 SESSION = 0.05  # of all metrics of a session together
 CONFIDENCE = 0.95
+BOUND = 0.95  # of each end of an interval that a verdict rests on
 POWER = 0.9
 _EXACT, _EXACT_ALL = 64, 400  # jobs of a stratum, and of all, up to which the null is counted; beyond, it is normal
 _SIMULATED = 60  # jobs a side over all strata up to which the power is simulated: 10 MB, 0.3 s
@@ -113,6 +114,19 @@ def p_values(sizes: tuple[tuple[int, int], ...]) -> np.ndarray:
     return np.minimum(1, 2 * np.minimum(below, below[::-1]))
 
 
+def smallest_p(sizes: tuple[tuple[int, int], ...]) -> float:
+    """The p of complete separation of strata of (n, m) values: what such a comparison can reach at best."""
+    return min(1.0, 2 * math.exp(-sum(math.log(math.comb(n + m, n)) for n, m in sizes)))
+
+
+def wanted_a_side(strata: int, p: float) -> int:
+    """Values a side in each stratum from which p can be reached."""
+    wanted = 1
+    while smallest_p(((wanted, wanted),) * strata) > p:
+        wanted += 1
+    return wanted
+
+
 def wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Pairs with a < b within strata, for many comparisons at once: (…, strata, n) and (…, strata, m) to (…)."""
     total = np.zeros(a.shape[:-2], np.int32)
@@ -121,7 +135,7 @@ def wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return total
 
 
-def _lower_quantile(sizes: tuple[tuple[int, int], ...], tail: float) -> int:
+def cut(sizes: tuple[tuple[int, int], ...], tail: float) -> int:
     """How many pairs may be cut off at an end: the largest k with P(fewer than k) at most `tail`."""
     if _counted(sizes):
         return int(np.searchsorted(np.cumsum(_design(sizes)), tail * (1 + 1e-12), "right"))
@@ -138,17 +152,17 @@ class Comparison:
     """B against A: a factor (logarithms were compared) or a difference."""
 
     estimate: float  # Hodges and Lehmann's: the median of b - a over the pairs of a stratum
-    low: float  # of the 95% interval; infinite where there are too few jobs for one
+    low: float  # of the interval; infinite where there are too few jobs for one
     high: float
     p: float
 
 
-def compare(strata: list[tuple[np.ndarray, np.ndarray]]) -> Comparison:
+def compare(strata: list[tuple[np.ndarray, np.ndarray]], confidence: float = CONFIDENCE) -> Comparison:
     """Compares values a and b of each stratum; the shift, its interval and p belong together, so never disagree."""
     strata = [(np.asarray(a, float), np.asarray(b, float)) for a, b in strata]
     differences = np.sort(np.concatenate([(b - a[:, None]).ravel() for a, b in strata]))
-    cut = _lower_quantile(tuple((len(a), len(b)) for a, b in strata), (1 - CONFIDENCE) / 2)
-    low, high = (differences[cut - 1], differences[-cut]) if cut else (-math.inf, math.inf)
+    outside = cut(tuple((len(a), len(b)) for a, b in strata), (1 - confidence) / 2)
+    low, high = (differences[outside - 1], differences[-outside]) if outside else (-math.inf, math.inf)
     return Comparison(float(np.median(differences)), float(low), float(high), p_value(strata))
 
 
@@ -166,6 +180,98 @@ def adjusted(p: np.ndarray) -> np.ndarray:
     result = np.empty_like(p)
     result[order] = np.minimum(1, np.minimum.accumulate(raised[::-1])[::-1])
     return result
+
+
+# --- exchangeability ---
+
+_ORDERS = 999  # random orders that the order seen is compared with
+ORDER_ALPHA = 0.01
+HARMLESS = 0.05  # autocorrelation up to which the rates below hold (docs/statistics.md)
+SEEN = 0.3  # autocorrelation that must be found with 90% power for "exchangeable" to be said
+_LONGEST = 1000  # units of a side and stratum that are looked at, the last ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """Whether the order in time of a side's units matters, pooled over metrics."""
+
+    units: int  # in sequences of three or more
+    metrics: int
+    autocorrelation: float  # lag 1, less what chance gives to short sequences
+    p: float
+    trend_p: float
+    testable: bool  # an autocorrelation of SEEN would be found
+
+    @property
+    def autocorrelated(self) -> bool:
+        return self.p <= ORDER_ALPHA and self.autocorrelation > HARMLESS
+
+    @property
+    def drifts(self) -> bool:
+        return self.trend_p <= ORDER_ALPHA
+
+
+@functools.lru_cache(maxsize=256)
+def _orders(n: int, which: int) -> np.ndarray:
+    """Random orders of n units, the first as it is: (1 + _ORDERS, n)."""
+    chance = np.random.default_rng([n, which])
+    orders = np.tile(np.arange(n), (1 + _ORDERS, 1))
+    orders[1:] = chance.permuted(orders[1:], axis=1)
+    return orders
+
+
+@functools.lru_cache(maxsize=256)
+def _lag_one(n: int, phi: float) -> float:
+    """Expected lag-1 autocorrelation of n values less their mean, of a first-order autoregression."""
+    steps = np.arange(n)
+    centred = np.eye(n) - 1 / n
+    covariance = centred @ phi ** np.abs(steps[:, None] - steps) @ centred
+    return float(np.trace(covariance, 1) / np.trace(covariance))
+
+
+def _scores(values: np.ndarray) -> np.ndarray:
+    """Ranks of each row as numbers of mean 0 and variance 1; 0 where a value is missing or all are alike."""
+    there = np.isfinite(values)
+    ranks = np.array([_doubled_midranks(row) for row in np.where(there, values, np.inf)], float)
+    ranks[~there] = np.nan
+    with np.errstate(invalid="ignore", divide="ignore"):
+        counts = there.sum(1, keepdims=True)
+        ranks = ranks - np.nansum(ranks, axis=1, keepdims=True) / counts
+        ranks /= np.sqrt(np.nansum(ranks**2, axis=1, keepdims=True) / (counts - 1))
+    return np.nan_to_num(ranks, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def order(groups: list[np.ndarray]) -> Order:
+    """Lag-1 autocorrelation and trend within sequences: values (metrics, units in the order of time), NaN if missing.
+
+    Every metric of a sequence gets the same random order, so metrics that hang together count as what they are: the
+    tests are exact where units are exchangeable. Metrics enter through their units' products only, which is quick.
+    """
+    groups = [group[:, -_LONGEST:] for group in groups if group.shape[1] >= 3]
+    total = lags = trends = 0.0
+    expected = alternative = 0.0
+    for which, group in enumerate(groups):
+        n = group.shape[1]
+        scores = _scores(group)
+        products = scores.T @ scores
+        orders = _orders(n, which % 64)
+        lags = lags + products[orders[:, :-1], orders[:, 1:]].sum(1)
+        times = (np.arange(n) - (n - 1) / 2) / math.sqrt(n * (n * n - 1) / 12)
+        placed = np.empty(orders.shape)
+        np.put_along_axis(placed, orders, np.broadcast_to(times, orders.shape), 1)
+        trends = trends + ((placed @ products) * placed).sum(1)
+        weight = float(np.trace(products))
+        total += weight
+        expected += weight * -1 / n
+        alternative += weight * _lag_one(n, SEEN)
+    units = sum(group.shape[1] for group in groups)
+    metrics = max((len(group) for group in groups), default=0)
+    if total == 0:
+        return Order(units, metrics, math.nan, 1.0, 1.0, False)
+    deviation = float(np.std(lags[1:]))
+    testable = (alternative - expected) / max(deviation, 1e-12) >= NormalDist().inv_cdf(1 - ORDER_ALPHA) + 1.28
+    p, trend_p = (float(np.mean(found >= found[0] - 1e-9)) for found in (lags, trends))
+    return Order(units, metrics, float((lags[0] - expected) / total), p, trend_p, bool(testable))
 
 
 # --- planning ---
@@ -204,40 +310,57 @@ def _normal_power(step: float, jobs: int, strata: int, cut: int) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def power(step: float, jobs: int, *, strata: int = 1, metrics: int = 1) -> float:
-    """Chance to find a step of so many standard deviations between jobs, with `jobs` a side in each of the strata."""
-    cut = _lower_quantile(((jobs, jobs),) * strata, threshold(metrics) / 2)
-    if cut == 0:
+def power(step: float, jobs: int, *, strata: int = 1, metrics: int = 1, margin: float = 0.0) -> float:
+    """Chance to find a step of so many standard deviations between jobs, with `jobs` a side in each of the strata.
+
+    Found is a change that p and q are sure of and whose interval lies beyond the margin, in standard deviations too.
+    """
+    sizes = ((jobs, jobs),) * strata
+    cut_p, cut_margin = cut(sizes, threshold(metrics) / 2), cut(sizes, 1 - BOUND)
+    if cut_p == 0 or cut_margin == 0:
         return 0.0
     if not simulated(jobs, strata):
-        return _normal_power(step, jobs, strata, cut)
+        return min(_normal_power(step, jobs, strata, cut_p), _normal_power(step - margin, jobs, strata, cut_margin))
     a, b = _draws(jobs, strata)
-    found = wins(a, b + np.float32(step))
     pairs = strata * jobs * jobs
-    return float(np.mean((found >= pairs - cut + 1) | (found <= cut - 1)))
+    found = wins(a, b + np.float32(step)) >= pairs - cut_p + 1
+    if margin > 0:
+        found &= wins(a, b + np.float32(step - margin)) >= pairs - cut_margin + 1
+    return float(np.mean(found))
 
 
 @functools.lru_cache(maxsize=1024)
-def _jobs_needed(step: float, strata: int, metrics: int, wanted: float) -> int:
-    z = NormalDist().inv_cdf(1 - threshold(metrics) / 2) + NormalDist().inv_cdf(wanted)
-    total = 2 * math.pi / 3 * (z / step) ** 2  # a side, all strata; Noether's, for normal noise
+def _jobs_needed(step: float, strata: int, metrics: int, wanted: float, margin: float) -> int:
+    quantile = NormalDist().inv_cdf
+    distances = [(quantile(1 - threshold(metrics) / 2) + quantile(wanted)) / step]
+    distances.append((quantile(BOUND) + quantile(wanted)) / (step - margin))
+    total = 2 * math.pi / 3 * max(distances) ** 2  # a side, all strata; Noether's, for normal noise
     about = math.ceil(total / strata)
     if about > 40:
         return about
     jobs = max(1, about // 2)
-    while power(step, jobs, strata=strata, metrics=metrics) < wanted + 0.005:
+    while power(step, jobs, strata=strata, metrics=metrics, margin=margin) < wanted + 0.005:
         jobs += 1
     return jobs
 
 
-def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float = POWER) -> int:
-    """Jobs a side in each stratum that find a step of so many standard deviations with the wanted power."""
-    if not step > 0:
-        raise ValueError("a step must be above 0")
-    return _jobs_needed(max(round(step, 2), 0.01), strata, metrics, wanted)
+def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float = POWER, margin: float = 0.0) -> int:
+    """Jobs a side in each stratum that find a step of so many standard deviations with the wanted power.
+
+    `margin` is in standard deviations, too, and smaller than the step. Raises ValueError where it is not.
+    """
+    if not step > margin >= 0:
+        raise ValueError("a step must be above 0, and above the margin")
+    margin = round(margin, 2)
+    return _jobs_needed(max(round(step, 2), margin + 0.01), strata, metrics, wanted, margin)
 
 
 # --- the next job ---
+
+
+def student_p(t: float, freedom: int) -> float:
+    """Two-sided p of Student's t."""
+    return 2 * _student_tail(abs(t), freedom) if math.isfinite(t) else 0.0
 
 
 def _student_tail(t: float, freedom: int) -> float:

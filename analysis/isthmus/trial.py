@@ -123,26 +123,30 @@ done
 # --- planning ---
 
 
-def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: float = 0.9) -> int:
-    """Jobs a side on each node that find a step in so large a share of the series, from their noise."""
-    wanted = sorted(
-        statistics.jobs_needed(math.log1p(step) / max(sd, 1e-4), strata=nodes, metrics=metrics) for sd in noise
-    )
-    return wanted[min(len(wanted) - 1, math.ceil(cover * len(wanted)) - 1)]
+def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: float = 0.9, delta: float = 0.0) -> int:
+    """Jobs a side on each node that find a step beyond the margin `delta` in so large a share of the series."""
+    wanted = []
+    for sd in noise:
+        sd = max(sd, 1e-4)
+        distance, margin = math.log1p(step) / sd, math.log1p(delta) / sd
+        wanted.append(statistics.jobs_needed(distance, strata=nodes, metrics=metrics, margin=margin))
+    return sorted(wanted)[min(len(wanted) - 1, math.ceil(cover * len(wanted)) - 1)]
 
 
-def detectable(jobs: int, *, nodes: int, metrics: int) -> float:
-    """The step, in standard deviations between jobs, that so many jobs a side and node find with 90% power."""
+def detectable(jobs: int, *, nodes: int, metrics: int, margin: float = 0.0) -> float:
+    """The step, in standard deviations between jobs as the margin is, that so many jobs a side and node find."""
+
+    def found(beyond: float) -> bool:
+        step = round(margin + beyond, 4)
+        return statistics.power(step, jobs, strata=nodes, metrics=metrics, margin=margin) >= statistics.POWER
+
     low, high = 0.005, 50.0
-    if statistics.power(high, jobs, strata=nodes, metrics=metrics) < statistics.POWER:
+    if not found(high):
         return math.inf
     while high / low > 1.02:
         middle = math.sqrt(low * high)
-        if statistics.power(middle, jobs, strata=nodes, metrics=metrics) < statistics.POWER:
-            low = middle
-        else:
-            high = middle
-    return high
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return margin + high
 
 
 def fewest_boots(nodes: int, metrics: int) -> int:
@@ -156,42 +160,49 @@ class Size:
 
     boots: int
     jobs: int  # in all boots
-    step: float  # of standard deviations of the unit, found with 90% power
-    noise: list[float]  # standard deviations of the unit, by series
+    steps: list[float]  # that are found with 90% power, by series, ascending
     unit: str  # jobs or boots
     simulated: bool  # else by an approximation
 
     def finds(self, covered: float) -> float:
         """The step that is found in so large a share of the series."""
-        steps = [math.expm1(self.step * sd) for sd in sorted(self.noise)]
-        return steps[min(len(steps) - 1, math.ceil(covered * len(steps)) - 1)]
+        return self.steps[min(len(self.steps) - 1, math.ceil(covered * len(self.steps)) - 1)]
 
 
 def size(
     noise: list[float], step: float, *, nodes: int, metrics: int, jobs: int | None = None, boots: int | None = None,
-    boot_sd: float = 0.0,
+    boot_sd: float = 0.0, delta: float = 0.0,
 ) -> Size:  # fmt: skip
     """A trial that finds the step; with a spread of boots, or several of them, the boot is the unit and not the job.
 
     `jobs` counts the jobs of one boot where it is given. Raises Error for more jobs than a plan can hold.
     """
+
+    def wanted() -> int:
+        return needed(noise, step, nodes=nodes, metrics=metrics, delta=delta)
+
     by_boot = bool(boots or boot_sd)
     if by_boot:
-        each = jobs or (max(1, -(-needed(noise, step, nodes=nodes, metrics=metrics) // boots)) if boots else 2)
+        each = jobs or (max(1, -(-wanted() // boots)) if boots else 2)
         noise = [math.hypot(boot_sd, sd / math.sqrt(each)) for sd in noise]
-        boots = boots or max(needed(noise, step, nodes=nodes, metrics=metrics), fewest_boots(nodes, metrics))
-        units = boots
+        boots = units = boots or max(wanted(), fewest_boots(nodes, metrics))
     else:
-        each = units = jobs or needed(noise, step, nodes=nodes, metrics=metrics)
-        boots = 1
+        boots, each = 1, jobs or wanted()
+        units = each
     if 2 * nodes * boots * each > MOST:
         raise Error(
             f"{2 * nodes * boots * each} jobs would be needed, more than {MOST}; look for a larger step, or compare "
             "fewer metrics"
         )
-    found = detectable(units, nodes=nodes, metrics=metrics)
-    simulated = statistics.simulated(units, nodes)
-    return Size(boots, boots * each, found, noise, "boots" if by_boot else "jobs", simulated)
+    steps: dict[float, float] = {}
+    found = []
+    for sd in noise:
+        margin = round(math.log1p(delta) / max(sd, 1e-4), 1 if len(noise) > 20 else 2)  # few to be worked out
+        if margin not in steps:
+            steps[margin] = detectable(units, nodes=nodes, metrics=metrics, margin=margin) - margin
+        sd_steps = math.log1p(delta) + steps[margin] * sd
+        found.append(math.expm1(sd_steps) if sd_steps < 700 else math.inf)
+    return Size(boots, boots * each, sorted(found), "boots" if by_boot else "jobs", statistics.simulated(units, nodes))
 
 
 def _boots_in_turn(boots: int, chance: random.Random) -> list[str]:
@@ -278,9 +289,12 @@ def make(asked) -> int:
     noise = list(regress.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
     noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
     metrics = asked.metrics or len(noise)
+    delta = asked.delta or min(regress.FLOOR, asked.step / 2)
+    if delta >= asked.step:
+        raise Error(f"a step of {asked.step:.1%} does not lie beyond the margin of {delta:.1%}; make --delta smaller")
     sized = size(
         noise, asked.step, nodes=len(nodes), metrics=metrics, jobs=asked.jobs, boots=asked.boots,
-        boot_sd=asked.boot_sd or 0.0,
+        boot_sd=asked.boot_sd or 0.0, delta=delta,
     )  # fmt: skip
     in_turns = bool(asked.setup_before)
     rows = schedule(
@@ -289,8 +303,8 @@ def make(asked) -> int:
     )  # fmt: skip
     plan = {
         "format": 1, "from": asked.a, "to": asked.b, "nodes": nodes, "jobs": sized.jobs, "boots": sized.boots,
-        "step": asked.step, "metrics": metrics, "seed": asked.seed, "control": asked.control and not in_turns,
-        "in_turns": in_turns, "commands": asked.command,
+        "delta": delta, "step": asked.step, "metrics": metrics, "seed": asked.seed,
+        "control": asked.control and not in_turns, "in_turns": in_turns, "commands": asked.command,
         "setup": {"before": asked.setup_before, "after": asked.setup_after},
     }  # fmt: skip
     _write(pathlib.Path(asked.folder), plan, rows)
@@ -305,13 +319,15 @@ def _told(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd: f
     lines = [
         f"{sized.jobs} jobs a side on each of {nodes} nodes{boots}, {len(rows)} jobs in all, for {metrics} metrics"
     ]
-    if math.isinf(sized.step):
+    if math.isinf(sized.steps[0]):
         lines.append(
             f"too few {sized.unit} to find anything: even complete separation of the sides would not be significant"
         )
     else:
-        lines.append(f"finds with 90% power, one changed metric among {metrics}:")
-        for covered in (0.1, 0.5, 0.9, 1.0) if len(sized.noise) > 1 else (1.0,):
+        lines.append(
+            f"finds with 90% power, beyond the margin of ±{plan['delta']:.1%}, one changed metric among {metrics}:"
+        )
+        for covered in (0.1, 0.5, 0.9, 1.0) if len(sized.steps) > 1 else (1.0,):
             lines.append(f"  a step of {sized.finds(covered):.1%} or more in {covered:.0%} of the metrics")
         if not sized.simulated:
             lines.append(
@@ -344,7 +360,7 @@ def _plan(folder: pathlib.Path) -> dict:
         if plan["format"] != 1:
             raise Error(f"{path}: made by another version of Isthmus")
         return {name: plan[name] for name in ("from", "to", "nodes", "jobs", "control")} | {
-            "boots": plan.get("boots", 1), "in_turns": plan.get("in_turns", False)
+            "boots": plan.get("boots", 1), "in_turns": plan.get("in_turns", False), "delta": plan.get("delta"),
         }  # fmt: skip
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
@@ -447,7 +463,12 @@ def read(asked) -> int:
     def compared(a: str, b: str) -> regress.Outcome:
         chosen = f"CASE {side} WHEN '{a}' THEN 'A' WHEN '{b}' THEN 'B' END"
         noise = regress.load_noise(asked.noise) if asked.noise else None
-        return regress.outcome(opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=asked.delta, noise=noise)
+        delta = asked.delta or (None if noise or plan["delta"] == regress.FLOOR else plan["delta"])
+        boots = regress.load_boots(asked.noise) if asked.noise else None
+        return regress.outcome(
+            opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=delta, noise=noise, boots=boots,
+            randomised=plan["in_turns"] or plan["boots"] > 1,
+        )  # fmt: skip
 
     found = None
     with store.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
@@ -483,6 +504,9 @@ def add_arguments(parser) -> None:
     plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
     plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
     plan.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    plan.add_argument(
+        "--delta", type=units.share, metavar="SHARE", help="the margin that a change must exceed (0.01, or half a step)"
+    )
     plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
     plan.add_argument("--sd", type=units.share, default=0.01, metavar="SHARE", help="of jobs, without --noise (0.01)")
     plan.add_argument(

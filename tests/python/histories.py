@@ -66,6 +66,7 @@ def record(value, *, node="n1", gpu="GPU-1", job="1", time=None, chance=None, wi
     case["metrics"] = [metric]
     case["devices"] = [copy.deepcopy(BASE["devices"][0]) | {"driver": driver, "uuid": gpu}]
     time = time or datetime.datetime(2026, 1, 1)
+    case["host"]["boot_id"] = f"boot of {node}"
     case["run"] |= {"node": node, "job": job, "id": f"run-{job:>8}", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ")}
     for path, changed in changes.items():
         *outer, last = path.split("__")

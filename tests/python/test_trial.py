@@ -60,7 +60,7 @@ def plan(folder, *arguments):
 
 
 @pytest.mark.parametrize(
-    "arguments, jobs", [(["--nodes", "n1", "--metrics", "500"], 11), (["--nodes", "n1"], 6), (["--nodes", "n1,n2"], 4)]
+    "arguments, jobs", [(["--nodes", "n1", "--metrics", "500"], 11), (["--nodes", "n1"], 7), (["--nodes", "n1,n2"], 4)]
 )
 def test_the_plan_says_how_many_jobs(tmp_path, capsys, arguments, jobs):
     assert plan(tmp_path / "t", *arguments) == 0
@@ -95,7 +95,7 @@ def test_the_order_is_random_balanced_and_repeatable():
 @pytest.mark.parametrize(
     "arguments, most",
     [
-        (["--nodes", "n1", "--sd", "0.05", "--step", "0.01", "--metrics", "500"], 1500),
+        (["--nodes", "n1", "--sd", "0.05", "--step", "0.01", "--metrics", "500"], 4000),
         (["--nodes", ",".join(f"n{i}" for i in range(400)), "--sd", "0.05", "--step", "0.01"], 10),
     ],
 )
@@ -112,7 +112,7 @@ def test_large_plans_are_approximate_and_say_so(tmp_path, capsys, arguments, mos
 
 @pytest.mark.parametrize("jobs, strata, metrics, step", [(57, 1, 500, 1.05), (6, 8, 500, 1.2), (20, 3, 1, 0.6)])
 def test_the_approximate_power_is_the_simulated_one(jobs, strata, metrics, step):
-    cut = statistics._lower_quantile(((jobs, jobs),) * strata, statistics.threshold(metrics) / 2)
+    cut = statistics.cut(((jobs, jobs),) * strata, statistics.threshold(metrics) / 2)
     near = statistics._normal_power(step, jobs, strata, cut)
     assert near == pytest.approx(statistics.power(step, jobs, strata=strata, metrics=metrics), abs=0.01)
     assert near < 0.99
@@ -143,8 +143,8 @@ def test_a_spread_of_boots_asks_for_boots_and_more_jobs_of_one_do_not_help(tmp_p
         assert plan(tmp_path / "t", "--nodes", "n1", *arguments) == 0
         return json.loads((tmp_path / "t/plan.json").read_text())["boots"]
 
-    assert boots("--boot-sd", "0.01", "--sd", "0.005") == 7
-    assert boots("--boot-sd", "0.01", "--sd", "0.005", "--jobs", "50") == 6
+    assert boots("--boot-sd", "0.01", "--sd", "0.005") == 8
+    assert boots("--boot-sd", "0.01", "--sd", "0.005", "--jobs", "50") == 7
     assert boots("--boot-sd", "0.0001", "--sd", "0.0001") == 5  # with fewer no p is small enough
     capsys.readouterr()
     assert boots() == 1
@@ -155,7 +155,7 @@ def test_a_spread_of_boots_asks_for_boots_and_more_jobs_of_one_do_not_help(tmp_p
 def test_boots_that_did_not_happen_are_told(tmp_path, capsys):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0", "--boots", "3", "--jobs", "2")
-    fill(folder, History(), 6)
+    fill(folder, History(), 6, host__boot_id=None)
     assert cli.main(["trial", "read", str(folder)]) == 3
     assert "before on n0 ran in no known of 3 boots" in capsys.readouterr().out
     fill(folder, History(), 6, host__boot_id="one")
@@ -234,7 +234,7 @@ def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
     folder, environment = tmp_path / "t", fake_slurm(tmp_path, "x")
     fails = f"[[ -e {tmp_path}/mended || $SLURM_ARRAY_TASK_ID != 4 ]]"
     plan(folder, "--nodes", "n0", "--jobs", "6", "--command", fails)
-    fill(folder, History(), 6)
+    fill(folder, History(between=0.004), 6)
     capsys.readouterr()
     running = "it still runs, or is lost"
     ends = {
@@ -265,8 +265,8 @@ def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
 
 def test_a_side_that_has_not_run_yet_is_told(tmp_path, capsys):
     folder = tmp_path / "t"
-    plan(folder, "--nodes", "n0", "--control")
-    fill(folder, History(), 6, control=1.0)
+    plan(folder, "--nodes", "n0", "--control", "--jobs", "6")
+    fill(folder, History(between=0.004), 6, control=1.0)
     (folder / "records/after/records.jsonl").unlink()
     assert cli.main(["trial", "read", str(folder)]) == 3
     said = capsys.readouterr().out
@@ -286,7 +286,7 @@ def test_a_side_that_has_not_run_yet_is_told(tmp_path, capsys):
 def test_a_trial_that_was_tampered_with_is_refused(tmp_path, capsys, name, contents, why):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0")
-    fill(folder, History(), 6)
+    fill(folder, History(between=0.004), 6)
     if contents is None:
         (folder / name).unlink()
     else:
@@ -317,10 +317,12 @@ def fill(folder, history, jobs, seed=1, control=None, **changes):
         write(folder / "records" / side, found)
 
 
-@pytest.mark.parametrize("history, verdict, code", [(History(step=0.05), "regressed", 1), (History(), "equivalent", 0)])
+@pytest.mark.parametrize(
+    "history, verdict, code", [(History(step=0.05), "regressed", 1), (History(between=0.004), "equivalent", 0)]
+)
 def test_a_trial_is_read_as_one_verdict(tmp_path, capsys, history, verdict, code):
     folder = tmp_path / "t"
-    plan(folder, "--nodes", "n0")
+    plan(folder, "--nodes", "n0", "--jobs", "6")
     fill(folder, history, 6)
     assert cli.main(["trial", "read", str(folder)]) == code
     assert f"verdict: {verdict}" in capsys.readouterr().out
@@ -332,7 +334,7 @@ def test_what_the_restart_alone_does_is_not_the_drivers(tmp_path, capsys):
     """Everything is 5% slower after any restart: the driver did nothing."""
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0", "--control")
-    fill(folder, History(step=0.05), 8, control=1.05)
+    fill(folder, History(step=0.05, between=0.004), 8, control=1.05)
     assert cli.main(["trial", "read", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "restart alone: regressed" in said and said.rstrip().endswith("verdict: equivalent")
@@ -341,7 +343,7 @@ def test_what_the_restart_alone_does_is_not_the_drivers(tmp_path, capsys):
 def test_an_unfinished_trial_does_not_pass(tmp_path, capsys):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0", "--jobs", "9")
-    fill(folder, History(), 8)
+    fill(folder, History(between=0.004), 8)
     assert cli.main(["trial", "read", str(folder)]) == 3
     assert "1 of 9 jobs before on n0 are missing" in capsys.readouterr().out
 
@@ -349,7 +351,7 @@ def test_an_unfinished_trial_does_not_pass(tmp_path, capsys):
 def test_jobs_in_another_state_than_planned_are_refused(tmp_path, capsys):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0")
-    fill(folder, History(), 6)
+    fill(folder, History(between=0.004), 6)
     os.rename(folder / "records/before", folder / "records/x")
     os.rename(folder / "records/after", folder / "records/before")
     os.rename(folder / "records/x", folder / "records/after")
