@@ -171,15 +171,17 @@ class Size:
 
 def size(
     noise: list[float], step: float, *, nodes: int, metrics: int, jobs: int | None = None, boots: int | None = None,
-    boot_sd: float = 0.0, delta: float = 0.0,
+    boot_sd: float = 0.0, delta: float = 0.0, in_turns: bool = False,
 ) -> Size:  # fmt: skip
     """A trial that finds the step; with a spread of boots, or several of them, the boot is the unit and not the job.
 
-    `jobs` counts the jobs of one boot where it is given. Raises Error for more jobs than a plan can hold.
+    `jobs` counts the jobs of one boot where it is given. Turns are read as pairs, of which too few prove nothing.
+    Raises Error for more jobs than a plan can hold.
     """
 
     def wanted() -> int:
-        return needed(noise, step, nodes=nodes, metrics=metrics, delta=delta)
+        pairs = statistics.fewest_pairs(statistics.threshold(metrics)) if in_turns else 0
+        return max(needed(noise, step, nodes=nodes, metrics=metrics, delta=delta), -(-pairs // nodes))
 
     by_boot = bool(boots or boot_sd)
     if by_boot:
@@ -294,7 +296,7 @@ def make(asked) -> int:
         raise Error(f"a step of {asked.step:.1%} does not lie beyond the margin of {delta:.1%}; make --delta smaller")
     sized = size(
         noise, asked.step, nodes=len(nodes), metrics=metrics, jobs=asked.jobs, boots=asked.boots,
-        boot_sd=asked.boot_sd or 0.0, delta=delta,
+        boot_sd=asked.boot_sd or 0.0, delta=delta, in_turns=bool(asked.setup_before),
     )  # fmt: skip
     in_turns = bool(asked.setup_before)
     rows = schedule(
@@ -392,6 +394,19 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
     return lost, failed
 
 
+def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
+    """The pair of each job that ran in turns, (node, number), from what tasks/ says of which job did which task."""
+    tasks = {}
+    for progress in (folder / "tasks").glob("both.*"):
+        _, _, rest = progress.name.partition(".")
+        node, _, task = rest.rpartition(".")
+        for job in re.findall(r"^(\S+) ended \d+$", progress.read_text(encoding="utf-8"), re.MULTILINE):
+            tasks[node, job] = (node, int(task) // 2)
+    rows = opened.sql("SELECT DISTINCT node, job FROM measurements").fetchall()
+    numbers = [(node, job, job.rpartition("#")[2]) for node, job in rows]
+    return {job: tasks[node, number] for node, job, number in numbers if (node, number) in tasks}
+
+
 def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], list[str]]:
     """Sentences on jobs that were planned and have no record, and the sides without any.
 
@@ -467,12 +482,13 @@ def read(asked) -> int:
         boots = regress.load_boots(asked.noise) if asked.noise else None
         return regress.outcome(
             opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=delta, noise=noise, boots=boots,
-            randomised=plan["in_turns"] or plan["boots"] > 1,
+            randomised=plan["in_turns"] or plan["boots"] > 1, turns=turns,
         )  # fmt: skip
 
-    found = None
+    found, turns = None, {}
     with store.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
         missing, empty = _missing(opened, plan, side)
+        turns = _turns(opened, folder) if plan["in_turns"] else {}
         missing += _lacking_boots(opened, plan, side)
         first = "before"
         if plan["control"] and not {"before", "control"} & {*empty}:

@@ -1,6 +1,7 @@
 """Noise, trials and drift: planned from what was measured, read as one verdict."""
 
 import datetime
+import itertools
 import json
 import math
 import os
@@ -328,6 +329,61 @@ def test_a_trial_is_read_as_one_verdict(tmp_path, capsys, history, verdict, code
     assert f"verdict: {verdict}" in capsys.readouterr().out
     assert cli.main(["compact", str(folder / "records")]) == 0
     assert cli.main(["trial", "read", str(folder)]) == code
+
+
+def in_turns(folder, step, trend=0.0, jobs=12, seed=3):
+    """Fills a trial in turns: jobs of both sides in the order of the plan, on a machine that gets slower by a trend."""
+    setup = ["--setup-before", "x", "--setup-after", "y"]
+    assert plan(folder, "--nodes", "n0", "--jobs", str(jobs), *setup) == 0
+    chance, cases = np.random.default_rng(seed), {"before": [], "after": []}
+    for line in (folder / "plan.tsv").read_text().splitlines():
+        _, node, task, side, _ = line.split("\t")
+        log = 0.004 * chance.standard_normal() + trend * int(task) / (2 * jobs) + step * (side == "after")
+        time = datetime.datetime(2026, 1, 1) + datetime.timedelta(hours=int(task))
+        driver = "570.1" if side == "before" else "580.1"
+        cases[side].append(record(math.exp(log), node=node, job=str(100 + int(task)), time=time, driver=driver))
+        (folder / f"tasks/both.{node}.{task}").write_text(f"{100 + int(task)} began\n{100 + int(task)} ended 0\n")
+    for side, found in cases.items():
+        write(folder / "records" / side, found)
+    return folder
+
+
+def test_turns_are_read_as_pairs_so_a_trend_hides_nothing(tmp_path, capsys):
+    """A step of 3% on a machine that gets 30% slower meanwhile."""
+    assert cli.main(["trial", "read", str(in_turns(tmp_path / "t", 0.03, trend=0.3))]) == 1
+    said = capsys.readouterr().out
+    assert "as 12+12 pairs" in said and said.endswith("verdict: regressed\n")
+    assert cli.main(["trial", "read", str(in_turns(tmp_path / "n", 0.0, trend=0.1, jobs=14))]) in (0, 3)
+    assert "verdict: regressed" not in capsys.readouterr().out
+    for path in (tmp_path / "t/tasks").iterdir():
+        path.unlink()  # nothing says who was paired with whom
+    assert cli.main(["trial", "read", str(tmp_path / "t")]) == 3
+    assert "pairs" not in capsys.readouterr().out
+
+
+def test_a_plan_in_turns_has_pairs_enough_to_prove_something(tmp_path):
+    setup = ["--setup-before", "x", "--setup-after", "y"]
+    for nodes, metrics, jobs in (("n1", "1", 8), ("n1", "500", 15), ("n1,n2,n3,n4", "500", 4)):
+        shutil.rmtree(tmp_path / "t", ignore_errors=True)
+        assert plan(tmp_path / "t", "--nodes", nodes, "--metrics", metrics, "--sd", "0.005", *setup) == 0
+        assert json.loads((tmp_path / "t/plan.json").read_text())["jobs"] == jobs
+
+
+def test_signed_ranks_are_what_counting_every_sign_gives(monkeypatch):
+    for differences in ([1.0, -2.0, 3.0, 4.0, 5.5, -0.5], [1.0, 1.0, -1.0, 2.0, 0.0, 3.0], [0.0, 0.0]):
+        d = np.array(differences)
+        signed = d[d != 0]
+        ranks = [np.mean([sum(abs(signed) < abs(x)) + 1, sum(abs(signed) <= abs(x))]) for x in signed]
+        sums = [sum(r for r, s in zip(ranks, signs) if s) for signs in itertools.product((0, 1), repeat=len(signed))]
+        won = sum(r for r, x in zip(ranks, signed) if x > 0)
+        expected = 2 * min(np.mean(np.array(sums) <= won), np.mean(np.array(sums) >= won))
+        assert statistics.compare_pairs(d).p == pytest.approx(min(1, expected))
+    wide = np.random.default_rng(1).standard_normal(200) + 0.2
+    exact = statistics.compare_pairs(wide)
+    monkeypatch.setattr(statistics, "_EXACT_ALL", 0)
+    normal = statistics.compare_pairs(wide)
+    assert normal.p == pytest.approx(exact.p, rel=0.05) and normal.low == pytest.approx(exact.low, abs=0.005)
+    assert statistics.fewest_pairs(0.01) == 8 and statistics.fewest_pairs(2.0**-9) == 10
 
 
 def test_what_the_restart_alone_does_is_not_the_drivers(tmp_path, capsys):
