@@ -125,7 +125,7 @@ def named(values):
     return slow | {place for _, place, _ in nodes.slow_places(fleet)}
 
 
-FLEET_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "200"))
+FLEET_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "80"))
 
 
 @pytest.mark.parametrize(
@@ -440,7 +440,7 @@ def drawn(chance, *, metrics, nodes, jobs, node_sd, shared_sd, own_sd=0.01):
     return values + node_sd * chance.standard_normal((1, nodes, 1))
 
 
-SCORE_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "300"))
+SCORE_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "120"))
 
 
 @pytest.mark.parametrize(

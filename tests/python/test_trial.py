@@ -499,7 +499,7 @@ HISTORIES = {
     "autocorrelated, 0.6": lambda chance, shape: alike(chance, shape, 0.6),
     "two clock states": lambda chance, shape: 0.3 * chance.standard_normal(shape) + 5 * (chance.random(shape) < 0.3),
 }
-HISTORY_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "400"))
+HISTORY_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "200"))
 
 
 @pytest.mark.parametrize("n", [24, 75])
