@@ -6,7 +6,7 @@ and GPU model in the same partition, under the same driver.
 
 A node is slow as a whole when its mean over all series, each weighed by how much nodes differ in it, is worse than
 that of its equals by a floor (3%) and by more than chance gives to any node of one fleet in twenty; or in a series, by
-the same measure. Where a quarter of the nodes is slow, they are another kind rather than outliers, unless by 20%.
+the same measure. Where more than one in eight is slow, they are another kind rather than outliers, unless by 20%.
 """
 
 from __future__ import annotations
@@ -415,7 +415,8 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
     small = {node for fleet, rows in zip(fleets, enough) if not rows.any() for node, _ in fleet.places}
     notes = []
     if small:
-        notes.append(f"{len(small)} nodes have fewer than {FEWEST - 1} equals (same CPU, GPU, partition and driver)")
+        have = "nodes have" if len(small) > 1 else "node has"
+        notes.append(f"{len(small)} {have} fewer than {FEWEST - 1} equals (same CPU, GPU, partition and driver)")
     return Found(reasons, len(nodes | set(expected)), sum(int(rows.sum()) for rows in enough), notes)
 
 
