@@ -15,6 +15,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import sys
 import zlib
 

@@ -153,6 +153,14 @@ def _widened(each: series.Series, values, known: Boots) -> tuple[statistics.Comp
     return statistics.Comparison(found.estimate, found.low - away, found.high + away, p), plan
 
 
+def _paired(each: series.Series, values, turns: dict[str, tuple]) -> np.ndarray:
+    """B less A of each pair of turns of which both jobs are there."""
+    sides = []
+    for side, those in zip(("A", "B"), values):
+        sides.append({turns[job.name]: value for job, value in zip(each.of(side), those) if job.name in turns})
+    return np.array([sides[1][pair] - sides[0][pair] for pair in sorted({*sides[0]} & {*sides[1]})])
+
+
 def _reason(plan: design.Design) -> tuple[str, int | None]:
     """Why units as few as these can show no change at all, and how many more a side could; or nothing."""
     if statistics.smallest_p(plan.sizes) <= statistics.ALPHA:
@@ -175,11 +183,12 @@ def _of_sides(plan: design.Design) -> str:
 
 def compare(
     each: series.Series, label: str, *, delta: float | None = None, noise: float | None = None,
-    boots: Boots | None = None, floor: float = FLOOR,
+    boots: Boots | None = None, floor: float = FLOOR, turns: dict[str, tuple] | None = None,
 ) -> Result:  # fmt: skip
     """Compares sides A and B of a series; q, and with it the verdict, wait for the other series.
 
     `delta` is the margin; without it `noise`, the standard deviation between jobs of an earlier history, gives it.
+    `turns` names the pair of each job, where chance drew which job of a pair is on which side: see _paired().
     """
     values = [each.all(side) for side in ("A", "B")]
     ratio = all((side > 0).all() for side in values)
@@ -192,6 +201,11 @@ def compare(
         reason, more = "not identifiable: boots, for how far they are known to differ", None
     else:
         found = statistics.compare(plan.pairs(*logs), 2 * statistics.BOUND - 1)
+    pairs = _paired(each, logs, turns or {})
+    if len(pairs):
+        found = statistics.compare_pairs(pairs, 2 * statistics.BOUND - 1)
+        wanted = statistics.fewest_pairs(statistics.ALPHA) - len(pairs)
+        reason, more = (f"too few pairs: {wanted + len(pairs)} wanted", wanted) if wanted > 0 else ("", None)
     scale = math.expm1 if ratio else float
     result = Result(
         label=label,
@@ -212,7 +226,10 @@ def compare(
         reason=reason,
         more=more,
     )
-    if not plan.boots_known:
+    if len(pairs):
+        result.unit_compared, result.units, result.strata = "pair", (len(pairs), len(pairs)), 1
+        result.jobs = result.units
+    elif not plan.boots_known:
         result.barred = "not identifiable: boots, the records do not name them"
     left = each.jobs("A") + each.jobs("B") - sum(result.jobs)
     if plan.unit == "node":
@@ -380,11 +397,12 @@ def _margin_in_words(delta: float | None, noise: dict | None) -> str:
 
 def outcome(
     opened: store.Store, side: str, *, asked: str = "", delta: float | None = None, noise: dict | None = None,
-    boots: dict[tuple, Boots] | None = None, randomised: bool = False,
+    boots: dict[tuple, Boots] | None = None, randomised: bool = False, turns: dict[str, tuple] | None = None,
 ) -> Outcome:  # fmt: skip
     """Compares sides 'A' and 'B' of a store; `side` is SQL that names a row's side. Raises Error where one is empty.
 
-    `noise` and `boots` are of an earlier history, by series. `randomised`: which job was on which side was drawn.
+    `noise` and `boots` are of an earlier history, by series. `randomised`: which job was on which side was drawn;
+    `turns`: in pairs, by job.
     """
     jobs = _check_sides(opened, side, asked)
     every = series.load(opened, side)
@@ -394,13 +412,13 @@ def outcome(
     compared, sigmas, betters = [], [], []
     for each in shared:
         known = (noise or {}).get(each.key)
-        found = compare(each, names[each.key], delta=delta, noise=known, boots=(boots or {}).get(each.key))
+        found = compare(each, names[each.key], delta=delta, noise=known, boots=(boots or {}).get(each.key), turns=turns)
         found.barred = found.barred or (_barred(order) if order else "")
         compared.append(found)
         sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
         betters.append(each.better)
     for each, floor in _health(opened, side):
-        compared.append(compare(each, f"{each.workload} {each.metric}", delta=floor))
+        compared.append(compare(each, f"{each.workload} {each.metric}", delta=floor, turns=turns))
         sigmas.append(math.nan)
         betters.append(each.better)
     for result, q in zip(compared, statistics.adjusted(np.array([result.p for result in compared]))):

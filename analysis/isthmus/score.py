@@ -2,7 +2,11 @@
 
 The weights are a TOML or JSON file of {"metrics": {"WORKLOAD METRIC [AXIS=VALUE …]": weight}}; WORKLOAD may hold *. A
 pattern that means several series divides its weight among them. Only series that every system has count, so that none
-gains by leaving out what it is bad at; what does not count is listed. Ratios are above 1 where a system is better.
+gains by leaving out what it is bad at; what does not count is listed, its weight is lost, and below 80% of the weight
+there is no score. Ratios are above 1 where a system is better.
+
+A system's figure is the geometric mean of its nodes, a node's that of its jobs. The interval is of such nodes: it comes
+from how unlike the nodes are, over all metrics together. Of one node it is of that node's jobs, and the output says so.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ import pathlib
 
 import numpy as np
 
-from isthmus import Error, cli, compare, records, series, store
+from isthmus import Error, cli, compare, records, series, statistics, store, units
 
+LEAST = 0.8  # of the weight must count
+FEWEST = 4  # jobs of every series, below which a system has no rank
 _DRAWS = 2000
 
 
@@ -36,11 +42,12 @@ class Score:
 
     name: str
     score: float
-    low: float | None  # 95% interval over jobs drawn anew; null where a system has one job
+    low: float | None  # 95% interval; null for the reference and where too little is known
     high: float | None
-    rank: int
-    ranks_jobs: list[float]  # share of draws of jobs in which it has rank 1, 2, …
-    ranks_metrics: list[float]  # the same with the metrics drawn anew
+    ranks: tuple[int, int] | None  # the best and the worst that the jobs allow; null for too few jobs
+    by_metrics: float | None  # share of draws of the metrics in which its place is among these ranks
+    nodes: int  # fewest of a series
+    jobs: int
 
 
 def load_weights(path) -> dict[str, float]:
@@ -87,11 +94,15 @@ def _matches(pattern: str, key: tuple, mode: str | None) -> bool:
 
 
 def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[list[Term], list[str]]:
-    """Series that count, and a sentence for each that does not. Raises Error for a pattern that means nothing."""
+    """Series that count, and a sentence for each that does not. Raises Error for a pattern that means nothing.
+
+    Weights are shares of all that was asked for, so those of what counts may sum to less than 1.
+    """
     every = {key: each for system in systems for key, each in system.series.items()}
     names = series.labels(list(every.values()))
     chosen: dict[tuple, Term] = {}
-    excluded = []
+    excluded: list[str] = []
+    total = sum(weights.values())
     for pattern, weight in weights.items():
         if len(pattern.split()) < 2:
             raise Error(f"{records.printable(pattern)!r} names no metric; write 'WORKLOAD METRIC [AXIS=VALUE …]'")
@@ -116,67 +127,194 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
             excluded.append(f"{records.printable(pattern)}: nothing of it counts, so its weight of {weight:g} is lost")
         for key in counting:
             sign = 1 if every[key].better == "higher" else -1
-            chosen[key] = Term(key, names[key], weight / len(counting), sign)
+            chosen[key] = Term(key, names[key], weight / len(keys) / total, sign)
     return list(chosen.values()), excluded
 
 
-def _drawn(values: np.ndarray, chance: np.random.Generator) -> np.ndarray:
-    """Medians of jobs drawn anew."""
-    return np.median(values[chance.integers(0, len(values), (_DRAWS, len(values)))], axis=1)
+# --- one system ---
 
 
-def _ranks(scores: np.ndarray) -> np.ndarray:
-    """Rank of each system (rows) in each draw, 1 the best."""
-    return (-scores).argsort(axis=0, kind="stable").argsort(axis=0, kind="stable") + 1
+@dataclasses.dataclass
+class _Estimate:
+    """A system's weighted mean of logarithms by term, and its variance with degrees of freedom."""
+
+    logs: np.ndarray  # by term
+    variance: float  # infinite where nothing is known of it
+    freedom: int
+    nodes: int
+    jobs: int
+
+
+def _cells(each: series.Series) -> dict[tuple[str, str], float]:
+    """Logarithms by (node, job): a job's GPUs of a node count as one value."""
+    cells: dict[tuple[str, str], list[float]] = {}
+    for job in each.of("A"):
+        for (node, _), value in job.places.items():
+            cells.setdefault((node, job.name), []).append(math.log(value))
+    return {cell: float(np.mean(values)) for cell, values in cells.items()}
+
+
+def _clustered(parts: dict[tuple[str, str], float], by, fewest: int) -> float:
+    """Variance of a sum of parts that go together in clusters, of which a term has so many at least."""
+    sums: dict = {}
+    for cell, part in parts.items():
+        sums[by(cell)] = sums.get(by(cell), 0.0) + part
+    return fewest / (fewest - 1) * sum(value**2 for value in sums.values()) if fewest > 1 else math.inf
+
+
+def estimate(system: compare.System, counted: list[Term], weights: np.ndarray) -> _Estimate:
+    """Means over nodes of means over jobs, and the variance of their weighted sum.
+
+    The variance is that of a bootstrap which draws nodes, each with all its jobs and all metrics at once, in closed
+    form and without its bias for few nodes (the score is a sum, so nothing need be drawn); of one node, jobs are drawn.
+    Jobs on several nodes tie these together: variances by node and by job are joined as Cameron, Gelbach and Miller do
+    (Robust inference with multiway clustering, 2011), the largest being taken. Student's t of the fewest clusters.
+    """
+    logs, parts, nodes, jobs = [], {}, [], []
+    for term, weight in zip(counted, weights):
+        cells = _cells(system.series[term.key])
+        by_node: dict[str, list[float]] = {}
+        for (node, _), value in cells.items():
+            by_node.setdefault(node, []).append(term.sign * value)
+        means = {node: float(np.mean(values)) for node, values in by_node.items()}
+        middle = float(np.mean(list(means.values())))
+        logs.append(middle)
+        nodes.append(len(by_node))
+        jobs.append(len({job for _, job in cells}))
+        for cell, value in cells.items():
+            share = weight / (len(by_node) * len(by_node[cell[0]]))
+            parts[cell] = parts.get(cell, 0.0) + share * (term.sign * value - middle)
+    by_job = _clustered(parts, lambda cell: cell[1], min(jobs))
+    if min(nodes) == 1:
+        return _Estimate(np.array(logs), by_job, min(jobs) - 1, 1, min(jobs))
+    variances = [_clustered(parts, lambda cell: cell[0], min(nodes))]
+    clusters = min(nodes)
+    if len({job for _, job in parts}) < len(parts):  # some jobs ran on several nodes
+        variances += [by_job, variances[0] + by_job - _clustered(parts, lambda cell: cell, len(parts))]
+        clusters = min(clusters, min(jobs))
+    return _Estimate(np.array(logs), max(variances), clusters - 1, min(nodes), min(jobs))
+
+
+# --- systems ---
+
+
+def _half(a: _Estimate, b: _Estimate, tail: float) -> float:
+    """Half of the interval of the difference of two systems; Welch's and Satterthwaite's degrees of freedom."""
+    variance = a.variance + b.variance
+    if not math.isfinite(variance) or min(a.freedom, b.freedom) < 1:
+        return math.inf
+    if variance == 0:
+        return 0.0
+    freedom = variance**2 / sum(each.variance**2 / each.freedom for each in (a, b))
+    return _quantile(tail, freedom) * math.sqrt(variance)
+
+
+def _quantile(tail: float, freedom: float) -> float:
+    """Student's t of broken degrees of freedom: its logarithm is nearly linear in their reciprocal."""
+    whole = max(1, math.floor(freedom))
+    low, high = (math.log(statistics.student_quantile(tail, each)) for each in (whole, whole + 1))
+    share = (1 / whole - 1 / max(freedom, whole)) * whole * (whole + 1)
+    return math.exp(low + share * (high - low))
+
+
+def _ranks(found: list[_Estimate], totals: np.ndarray) -> list[tuple[int, int] | None]:
+    """The ranks that each system may have: one more than are surely better, and as many as are not surely worse.
+
+    All pairs hold together in 95% of cases (Bonferroni), so no system is ranked above its own copy but by 5% chance.
+    """
+    known = [i for i, each in enumerate(found) if each.jobs >= FEWEST]
+    tail = (1 - statistics.CONFIDENCE) / 2 / max(len(known) * (len(known) - 1) / 2, 1)
+    result: list[tuple[int, int] | None] = [None] * len(found)
+    for i in known:
+        gaps = [(totals[j] - totals[i], _half(found[i], found[j], tail)) for j in known if j != i]
+        better = sum(gap > half for gap, half in gaps)
+        worse = sum(-gap > half for gap, half in gaps)
+        result[i] = (1 + better, len(known) - worse)
+    return result
+
+
+def _by_metrics(logs: np.ndarray, weights: np.ndarray, ranks: list[tuple[int, int] | None]) -> list[float | None]:
+    """Shares of draws of the metrics, with their weights as chances, in which a system's place is among its ranks."""
+    known = [i for i, rank in enumerate(ranks) if rank]
+    picks = np.random.default_rng(1).multinomial(logs.shape[1], weights, _DRAWS)
+    drawn = logs[known] @ picks.T
+    places = 1 + (drawn[None] > drawn[:, None] + 1e-12).sum(axis=1)
+    result: list[float | None] = [None] * len(ranks)
+    for row, i in zip(places, known):
+        result[i] = float(np.mean((row >= ranks[i][0]) & (row <= ranks[i][1])))
+    return result
 
 
 def scores(systems: list[compare.System], counted: list[Term], reference: str) -> list[Score]:
     """The score of each system, the best first."""
-    base = next(system for system in systems if system.name == reference)
-    chance = np.random.default_rng(1)
     weights = np.array([term.weight for term in counted])
     weights = weights / weights.sum()
-    logs = np.array(
-        [[t.sign * math.log(np.median(s.series[t.key].all("A"))) for t in counted] for s in systems]
-    )  # (systems, terms)
-    drawn = np.array(
-        [[t.sign * np.log(_drawn(s.series[t.key].all("A"), chance)) for t in counted] for s in systems]
-    )  # (systems, terms, draws)
-    first = systems.index(base)
-    point = np.exp((logs - logs[first]) @ weights)
-    by_jobs = np.einsum("stn,t->sn", drawn - drawn[first], weights)
-    # Metrics drawn with their weights as chances: how much the ranks hang on the choice of metrics.
-    picks = chance.multinomial(len(counted), weights, _DRAWS) / len(counted)
-    by_metrics = (logs - logs[first]) @ picks.T
-    places = _ranks(point[:, None])[:, 0]
+    found = [estimate(system, counted, weights) for system in systems]
+    first = next(i for i, system in enumerate(systems) if system.name == reference)
+    logs = np.array([each.logs for each in found])
+    totals = (logs - logs[first]) @ weights
+    ranks = _ranks(found, totals)
+    by_metrics = _by_metrics(logs - logs[first], weights, ranks)
     result = []
-    for i, system in enumerate(systems):
-        fewest = min(len(s.series[t.key].all("A")) for s in (system, base) for t in counted)
-        low, high = np.exp(np.percentile(by_jobs[i], [2.5, 97.5])) if fewest > 1 and i != first else (None, None)
-        shares = [
-            [float(np.mean(_ranks(draws)[i] == place)) for place in range(1, len(systems) + 1)]
-            for draws in (by_jobs, by_metrics)
-        ]
-        result.append(Score(system.name, float(point[i]), low, high, int(places[i]), *shares))
-    return sorted(result, key=lambda each: each.rank)
+    for i, (system, each) in enumerate(zip(systems, found)):
+        half = _half(each, found[first], (1 - statistics.CONFIDENCE) / 2) if i != first else math.inf
+        low, high = (_exp(totals[i] - half), _exp(totals[i] + half)) if math.isfinite(half) else (None, None)
+        result.append(
+            Score(system.name, _exp(totals[i]), low, high, ranks[i], by_metrics[i], each.nodes, each.jobs)
+        )  # fmt: skip
+    return sorted(result, key=lambda each: (-each.score, each.name))
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+# --- what a person reads ---
+
+
+def _rank(each: Score) -> str:
+    if each.ranks is None:
+        return "?"
+    return str(each.ranks[0]) if each.ranks[0] == each.ranks[1] else f"{each.ranks[0]}-{each.ranks[1]}"
+
+
+def _notes(found: list[Score]) -> list[str]:
+    notes = []
+    few = [each for each in found if each.ranks is None]
+    for each in few:
+        name = records.printable(each.name)
+        jobs = f"{each.jobs} job" + ("s" if each.jobs > 1 else "")
+        notes.append(f"note: {name} has {jobs} of a series: no rank; run {FEWEST - each.jobs} more jobs of each")
+    single = [records.printable(each.name) for each in found if each.nodes == 1]
+    if single:
+        notes.append(f"note: {', '.join(single)}: one node, so how unlike nodes are is not in the intervals")
+    if any(each.ranks and each.ranks[0] != each.ranks[1] for each in found):
+        notes.append("systems with several ranks are tied: their jobs do not tell them apart")
+    return notes
 
 
 def text(found: list[Score], counted: list[Term], excluded: list[str], reference: str) -> str:
-    width = max(len(records.printable(each.name)) for each in found)
-    head = f"{'rank':<5} {'system':<{width}} {'score':>7} {'95% interval':<16}"
-    lines = [f"{head} holds its rank when drawn anew: jobs, metrics"]
+    width = max(6, *(len(records.printable(each.name)) for each in found))
+    total = sum(term.weight for term in counted)
+    head = f"{'rank':<5} {'system':<{width}} {'score':>7} {'95% interval':<18} {'nodes':>5} {'jobs':>5}"
+    lines = [f"{total:.0%} of the weight counts, in {len(counted)} series", f"{head}  rank kept by other metrics"]
     for each in found:
         interval = f"[{each.low:.3f}, {each.high:.3f}]" if each.low is not None else "-"
+        kept = f"{each.by_metrics:.0%}" if each.by_metrics is not None else "-"
         lines.append(
-            f"{each.rank:<5} {records.printable(each.name):<{width}} {each.score:>7.3f} {interval:<16} "
-            f"{each.ranks_jobs[each.rank - 1]:.0%}, {each.ranks_metrics[each.rank - 1]:.0%}"
+            f"{_rank(each):<5} {records.printable(each.name):<{width}} {each.score:>7.3f} {interval:<18} "
+            f"{each.nodes:>5} {each.jobs:>5}  {kept}"
         )
+    lines += _notes(found)
     lines.append(f"weighted geometric mean over {len(counted)} series of ratios to {records.printable(reference)} = 1")
-    total = sum(term.weight for term in counted)
     for term in sorted(counted, key=lambda term: -term.weight):
         lines.append(f"  {term.weight / total:>6.1%}  {term.label}")
-    lines += [f"does not count: {sentence}" for sentence in excluded]
+    lines += _excluded(excluded)
     return "\n".join(lines)
+
+
+def _excluded(excluded: list[str]) -> list[str]:
+    return [f"does not count: {sentence}" for sentence in excluded]
 
 
 def add_arguments(parser) -> None:
@@ -184,11 +322,15 @@ def add_arguments(parser) -> None:
         "example: isthmus score old new-a new-b --weights weights.toml --reference old\n"
         '  weights.toml:  [metrics]\n                 "transfer/pinned-gpu0/ce rate bytes=1073741824" = 3\n'
         '                 "microbench/* kernel_rate size=super" = 1\n\n'
-        "exit codes: 0 every metric counted; 2 bad input; 3 some did not count"
+        "exit codes: 0 every metric counted and every system has a rank; 2 bad input; 3 some did not, or too little\n"
+        "of the weight counts for a score"
     )
     store.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
     parser.add_argument("--weights", required=True, metavar="FILE", help="TOML or JSON")
+    parser.add_argument(
+        "--least", type=units.share, default=LEAST, metavar="SHARE", help="of the weight that must count (0.8)"
+    )
     parser.add_argument("--reference", required=True, metavar="SYSTEM", help="whose score is 1")
 
 
@@ -201,5 +343,13 @@ def run(asked) -> int:
     counted, excluded = terms(weights, systems)
     if not counted:
         raise Error(f"nothing counts: {excluded[0]}")
-    print(text(scores(systems, counted, asked.reference), counted, excluded, asked.reference))
-    return cli.UNDECIDED if excluded else cli.PASSED
+    counts = sum(term.weight for term in counted)
+    if counts < asked.least - 1e-9:
+        refused = f"{counts:.0%} of the weight counts, less than {asked.least:.0%}: no score"
+        print(
+            "\n".join([refused, *_excluded(excluded), "measure what is missing, or weigh only what all systems have"])
+        )
+        return cli.UNDECIDED
+    found = scores(systems, counted, asked.reference)
+    print(text(found, counted, excluded, asked.reference))
+    return cli.UNDECIDED if excluded or any(each.ranks is None for each in found) else cli.PASSED

@@ -20,6 +20,7 @@ CONFIDENCE = 0.95
 BOUND = 0.95  # of each end of an interval that a verdict rests on
 POWER = 0.9
 _EXACT, _EXACT_ALL = 64, 400  # jobs of a stratum, and of all, up to which the null is counted; beyond, it is normal
+_SIMULATED = 60  # jobs a side over all strata up to which the power is simulated: 10 MB, 0.3 s
 _DRAWS = 20_000  # simulated comparisons per planned size: the power's standard error is 0.2%
 
 
@@ -165,6 +166,47 @@ def compare(strata: list[tuple[np.ndarray, np.ndarray]], confidence: float = CON
     return Comparison(float(np.median(differences)), float(low), float(high), p_value(strata))
 
 
+def _signed_null(doubled: np.ndarray) -> np.ndarray:
+    """Null distribution of the sum of doubled ranks with a positive sign: each sign is a coin."""
+    null = np.ones(1)
+    for rank in doubled:
+        raised = np.zeros(len(null) + rank)
+        raised[: len(null)] += null / 2
+        raised[rank:] += null / 2
+        null = raised
+    return null
+
+
+def fewest_pairs(p: float) -> int:
+    """Pairs below which compare_pairs() gives no p as small as this."""
+    return math.ceil(1 - math.log2(p) - 1e-12)
+
+
+def compare_pairs(differences: np.ndarray, confidence: float = CONFIDENCE) -> Comparison:
+    """B against A from b - a of pairs (n,) in which chance drew which came first: Wilcoxon's signed ranks.
+
+    Exact, with ties as doubled midranks and zeros left out; normal beyond 200 pairs. The estimate and the interval are
+    those of the means of two differences (Hodges and Lehmann).
+    """
+    d = np.asarray(differences, float)
+    n, tail = len(d), (1 - confidence) / 2
+    means = np.sort(((d[:, None] + d) / 2)[np.triu_indices(n)])
+    signed = d[d != 0]
+    doubled = _doubled_midranks(np.abs(signed)) if len(signed) else np.zeros(0, int)
+    won = int(doubled[signed > 0].sum())
+    if n <= _EXACT_ALL // 2:
+        null = _signed_null(doubled)
+        p = 2 * min(null[: won + 1].sum(), null[won:].sum())
+        outside = int(np.searchsorted(np.cumsum(_signed_null(np.arange(1, n + 1))), tail * (1 + 1e-12), "right"))
+    else:
+        deviation = math.sqrt(float((doubled.astype(float) ** 2).sum()) / 4)
+        p = math.erfc(max(abs(won - doubled.sum() / 2) - 1, 0) / deviation / math.sqrt(2)) if deviation else 1.0
+        quantile = NormalDist().inv_cdf(tail) * math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+        outside = max(0, math.floor(n * (n + 1) / 4 + quantile))
+    low, high = (means[outside - 1], means[-outside]) if outside else (-math.inf, math.inf)
+    return Comparison(float(np.median(means)), float(low), float(high), float(min(1.0, p + 1e-15)))
+
+
 def spread(strata: list[np.ndarray]) -> float:
     """Standard deviation between jobs within strata, robust: from the median distance of two jobs; NaN below two."""
     distances = [np.abs(x[:, None] - x)[np.triu_indices(len(x), 1)] for x in map(np.asarray, strata) if len(x) > 1]
@@ -293,6 +335,28 @@ def _draws(n: int, strata: int) -> tuple[np.ndarray, np.ndarray]:
     return tuple(chance.standard_normal((2, _DRAWS, strata, n), dtype=np.float32))
 
 
+def simulated(jobs: int, strata: int = 1) -> bool:
+    """Whether power() simulates the test for so many jobs a side; of more, its normal approximation is as good."""
+    return jobs * strata <= _SIMULATED
+
+
+def _normal_power(step: float, jobs: int, strata: int, cut: int) -> float:
+    """The power where normal values of one side are `step` standard deviations higher.
+
+    The number of pairs that the higher side wins is taken as normal, with its mean and variance under that step
+    (Lehmann, Nonparametrics, 1975, section 2.3). Within 0.5% of the simulated one from 30 jobs a side on.
+    """
+    normal = NormalDist()
+    x = np.linspace(-8, 8, 801)
+    density = np.exp(-x * x / 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
+    won = normal.cdf(step / math.sqrt(2))
+    both = float(density @ np.array([normal.cdf(value + step) for value in x]) ** 2)  # one value wins of two others
+    pairs = strata * jobs * jobs
+    variance = pairs * (won * (1 - won) + 2 * (jobs - 1) * (both - won * won))
+    return normal.cdf((pairs * won - (pairs - cut + 0.5)) / math.sqrt(max(variance, 1e-12)))
+
+
+@functools.lru_cache(maxsize=4096)
 def power(step: float, jobs: int, *, strata: int = 1, metrics: int = 1, margin: float = 0.0) -> float:
     """Chance to find a step of so many standard deviations between jobs, with `jobs` a side in each of the strata.
 
@@ -302,6 +366,8 @@ def power(step: float, jobs: int, *, strata: int = 1, metrics: int = 1, margin: 
     cut_p, cut_margin = cut(sizes, threshold(metrics) / 2), cut(sizes, 1 - BOUND)
     if cut_p == 0 or cut_margin == 0:
         return 0.0
+    if not simulated(jobs, strata):
+        return min(_normal_power(step, jobs, strata, cut_p), _normal_power(step - margin, jobs, strata, cut_margin))
     a, b = _draws(jobs, strata)
     pairs = strata * jobs * jobs
     found = wins(a, b + np.float32(step)) >= pairs - cut_p + 1

@@ -5,12 +5,15 @@ plan   says how many jobs on which nodes find which step, and writes DIR: plan.j
 read   compares what DIR/records holds, and says which tasks were lost; submit, once more, runs those alone.
 
 Jobs before the change, then the change, then jobs after it; --control adds jobs after a mere restart of the nodes, so
-that a restart is not taken for the driver. Where a job can choose its side by itself (--setup-before, --setup-after),
-both sides run in turns, in random order, which nothing else that changes with time can imitate.
+that a restart is not taken for the driver. --boots starts the nodes anew several times a side, in an order drawn at
+random: a restart alone moves figures, so one boot a side tells little. Where a job can choose its side by itself
+(--setup-before, --setup-after), both sides run in turns, in random order, and are read as pairs: nothing else that
+changes with time can imitate that.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -22,6 +25,7 @@ import signal
 from isthmus import Error, cli, records, regress, series, statistics, store, units
 
 SIDES = ("before", "control", "after")
+MOST = 100_000  # jobs of a plan
 _ENDED_BY_SIGNAL = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)}
 _SCRIPT = """\
 #!/usr/bin/env bash
@@ -119,42 +123,118 @@ done
 # --- planning ---
 
 
-def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: float = 0.9) -> int:
-    """Jobs a side on each node that find a step in so large a share of the series, from their noise."""
-    wanted = sorted(
-        statistics.jobs_needed(math.log1p(step) / max(sd, 1e-4), strata=nodes, metrics=metrics) for sd in noise
-    )
-    return wanted[min(len(wanted) - 1, math.ceil(cover * len(wanted)) - 1)]
+def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: float = 0.9, delta: float = 0.0) -> int:
+    """Jobs a side on each node that find a step beyond the margin `delta` in so large a share of the series."""
+    wanted = []
+    for sd in noise:
+        sd = max(sd, 1e-4)
+        distance, margin = math.log1p(step) / sd, math.log1p(delta) / sd
+        wanted.append(statistics.jobs_needed(distance, strata=nodes, metrics=metrics, margin=margin))
+    return sorted(wanted)[min(len(wanted) - 1, math.ceil(cover * len(wanted)) - 1)]
 
 
-def detectable(jobs: int, *, nodes: int, metrics: int) -> float:
-    """The step, in standard deviations between jobs, that so many jobs a side and node find with 90% power."""
-    low, high = 0.05, 50.0
-    if statistics.power(high, jobs, strata=nodes, metrics=metrics) < statistics.POWER:
+def detectable(jobs: int, *, nodes: int, metrics: int, margin: float = 0.0) -> float:
+    """The step, in standard deviations between jobs as the margin is, that so many jobs a side and node find."""
+
+    def found(beyond: float) -> bool:
+        step = round(margin + beyond, 4)
+        return statistics.power(step, jobs, strata=nodes, metrics=metrics, margin=margin) >= statistics.POWER
+
+    low, high = 0.005, 50.0
+    if not found(high):
         return math.inf
     while high / low > 1.02:
         middle = math.sqrt(low * high)
-        if statistics.power(middle, jobs, strata=nodes, metrics=metrics) < statistics.POWER:
-            low = middle
-        else:
-            high = middle
-    return high
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return margin + high
 
 
-def schedule(nodes: list[str], jobs: int, commands: int, *, control: bool, in_turns: bool, seed: int) -> list[tuple]:
-    """Rows (part, node, task, side, order of commands). In turns: pairs of both sides, each in random order."""
+def fewest_boots(nodes: int, metrics: int) -> int:
+    """Boots a side on each node below which no change can be told from what boots do by chance."""
+    return next(n for n in range(1, 64) if statistics.power(50, n, strata=nodes, metrics=metrics) >= statistics.POWER)
+
+
+@dataclasses.dataclass
+class Size:
+    """How large a trial is, a side and node."""
+
+    boots: int
+    jobs: int  # in all boots
+    steps: list[float]  # that are found with 90% power, by series, ascending
+    unit: str  # jobs or boots
+    simulated: bool  # else by an approximation
+
+    def finds(self, covered: float) -> float:
+        """The step that is found in so large a share of the series."""
+        return self.steps[min(len(self.steps) - 1, math.ceil(covered * len(self.steps)) - 1)]
+
+
+def size(
+    noise: list[float], step: float, *, nodes: int, metrics: int, jobs: int | None = None, boots: int | None = None,
+    boot_sd: float = 0.0, delta: float = 0.0, in_turns: bool = False,
+) -> Size:  # fmt: skip
+    """A trial that finds the step; with a spread of boots, or several of them, the boot is the unit and not the job.
+
+    `jobs` counts the jobs of one boot where it is given. Turns are read as pairs, of which too few prove nothing.
+    Raises Error for more jobs than a plan can hold.
+    """
+
+    def wanted() -> int:
+        pairs = statistics.fewest_pairs(statistics.threshold(metrics)) if in_turns else 0
+        return max(needed(noise, step, nodes=nodes, metrics=metrics, delta=delta), -(-pairs // nodes))
+
+    by_boot = bool(boots or boot_sd)
+    if by_boot:
+        each = jobs or (max(1, -(-wanted() // boots)) if boots else 2)
+        noise = [math.hypot(boot_sd, sd / math.sqrt(each)) for sd in noise]
+        boots = units = boots or max(wanted(), fewest_boots(nodes, metrics))
+    else:
+        boots, each = 1, jobs or wanted()
+        units = each
+    if 2 * nodes * boots * each > MOST:
+        raise Error(
+            f"{2 * nodes * boots * each} jobs would be needed, more than {MOST}; look for a larger step, or compare "
+            "fewer metrics"
+        )
+    steps: dict[float, float] = {}
+    found = []
+    for sd in noise:
+        margin = round(math.log1p(delta) / max(sd, 1e-4), 1 if len(noise) > 20 else 2)  # few to be worked out
+        if margin not in steps:
+            steps[margin] = detectable(units, nodes=nodes, metrics=metrics, margin=margin) - margin
+        sd_steps = math.log1p(delta) + steps[margin] * sd
+        found.append(math.expm1(sd_steps) if sd_steps < 700 else math.inf)
+    return Size(boots, boots * each, sorted(found), "boots" if by_boot else "jobs", statistics.simulated(units, nodes))
+
+
+def _boots_in_turn(boots: int, chance: random.Random) -> list[str]:
+    """The side of each boot: pairs of both sides, each in random order, so that no trend favours one."""
+    return [side for _ in range(boots) for side in chance.sample(["before", "after"], 2)]
+
+
+def schedule(
+    nodes: list[str], jobs: int, commands: int, *, control: bool, in_turns: bool, seed: int, boots: int = 1
+) -> list[tuple]:
+    """Rows (part, node, task, side, order of commands); `jobs` a side and node, over all boots.
+
+    In turns: pairs of both sides, each in random order. With several boots a part is a boot, of all nodes.
+    """
     chance = random.Random(seed)
+    sides_of_boots = _boots_in_turn(boots, chance) if boots > 1 else []
     rows = []
     for node in nodes:
         if in_turns:
             parts = {"both": [s for _ in range(jobs) for s in chance.sample(["before", "after"], 2)]}
+        elif boots > 1:
+            parts = {f"boot{n}": [side] * (jobs // boots) for n, side in enumerate(sides_of_boots, 1)}
         else:
             parts = {side: [side] * jobs for side in SIDES if side != "control" or control}
         for part, sides in parts.items():
             for task, side in enumerate(sides):
                 order = ",".join(map(str, chance.sample(range(commands), commands)))
                 rows.append((part, node, task, side, order))
-    return sorted(rows, key=lambda row: (list(SIDES).index(row[3]) if row[0] != "both" else 0, row[1], row[2]))
+    places = {part: place for place, part in enumerate(parts)}
+    return sorted(rows, key=lambda row: (places[row[0]], row[1], row[2]))
 
 
 def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
@@ -193,40 +273,83 @@ def _nodes(text: str) -> list[str]:
     return nodes
 
 
-def make(asked) -> int:
-    """`isthmus trial plan`."""
-    nodes = _nodes(asked.nodes)
+def _refuse_contradictions(asked) -> None:
     series.condition(asked.a), series.condition(asked.b)  # refused here rather than after a week of jobs
     if bool(asked.setup_before) != bool(asked.setup_after):
         raise Error("--setup-before and --setup-after go together: a job must be able to choose either side")
+    by_boot = asked.boots or asked.boot_sd
+    if by_boot and asked.setup_before:
+        raise Error("jobs that choose their side run in one boot: leave out --boots and --boot-sd")
+    if by_boot and asked.control:
+        raise Error("several boots a side show what a restart does by itself: leave out --control")
+
+
+def make(asked) -> int:
+    """`isthmus trial plan`."""
+    nodes = _nodes(asked.nodes)
+    _refuse_contradictions(asked)
     noise = list(regress.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
     noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
     metrics = asked.metrics or len(noise)
-    jobs = asked.jobs or needed(noise, asked.step, nodes=len(nodes), metrics=metrics)
+    delta = asked.delta or min(regress.FLOOR, asked.step / 2)
+    if delta >= asked.step:
+        raise Error(f"a step of {asked.step:.1%} does not lie beyond the margin of {delta:.1%}; make --delta smaller")
+    sized = size(
+        noise, asked.step, nodes=len(nodes), metrics=metrics, jobs=asked.jobs, boots=asked.boots,
+        boot_sd=asked.boot_sd or 0.0, delta=delta, in_turns=bool(asked.setup_before),
+    )  # fmt: skip
     in_turns = bool(asked.setup_before)
     rows = schedule(
-        nodes, jobs, len(asked.command), control=asked.control, in_turns=in_turns, seed=asked.seed
+        nodes, sized.jobs, len(asked.command), control=asked.control, in_turns=in_turns, seed=asked.seed,
+        boots=sized.boots,
     )  # fmt: skip
     plan = {
-        "format": 1, "from": asked.a, "to": asked.b, "nodes": nodes, "jobs": jobs, "step": asked.step,
-        "metrics": metrics, "seed": asked.seed, "control": asked.control and not in_turns, "in_turns": in_turns,
-        "commands": asked.command, "setup": {"before": asked.setup_before, "after": asked.setup_after},
+        "format": 1, "from": asked.a, "to": asked.b, "nodes": nodes, "jobs": sized.jobs, "boots": sized.boots,
+        "delta": delta, "step": asked.step, "metrics": metrics, "seed": asked.seed,
+        "control": asked.control and not in_turns, "in_turns": in_turns, "commands": asked.command,
+        "setup": {"before": asked.setup_before, "after": asked.setup_after},
     }  # fmt: skip
     _write(pathlib.Path(asked.folder), plan, rows)
-    step = detectable(jobs, nodes=len(nodes), metrics=metrics)
-    found = [math.expm1(step * sd) for sd in sorted(noise)]
-    print(f"{jobs} jobs a side on each of {len(nodes)} nodes, {len(rows)} jobs in all, for {metrics} metrics")
-    if math.isinf(step):
-        print("too few jobs to find anything: even complete separation of the sides would not be significant")
-    else:
-        print(f"finds with 90% power, one changed metric among {metrics}:")
-        for share in (0.1, 0.5, 0.9, 1.0) if len(found) > 1 else (1.0,):
-            at = found[min(len(found) - 1, math.ceil(share * len(found)) - 1)]
-            print(f"  a step of {at:.1%} or more in {share:.0%} of the metrics")
-    parts = list(dict.fromkeys(row[0] for row in rows))
-    quoted = shlex.quote(asked.folder)
-    print(f"next: {' … '.join(f'{quoted}/submit {part}' for part in parts)}, then isthmus trial read {quoted}")
+    print("\n".join(_told(plan, sized, rows, asked.folder, boot_sd=asked.boot_sd)))
     return cli.PASSED
+
+
+def _told(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd: float | None) -> list[str]:
+    """What a plan says of itself."""
+    nodes, metrics = len(plan["nodes"]), plan["metrics"]
+    boots = f" in {sized.boots} boots" if sized.boots > 1 else ""
+    lines = [
+        f"{sized.jobs} jobs a side on each of {nodes} nodes{boots}, {len(rows)} jobs in all, for {metrics} metrics"
+    ]
+    if math.isinf(sized.steps[0]):
+        lines.append(
+            f"too few {sized.unit} to find anything: even complete separation of the sides would not be significant"
+        )
+    else:
+        lines.append(
+            f"finds with 90% power, beyond the margin of ±{plan['delta']:.1%}, one changed metric among {metrics}:"
+        )
+        for covered in (0.1, 0.5, 0.9, 1.0) if len(sized.steps) > 1 else (1.0,):
+            lines.append(f"  a step of {sized.finds(covered):.1%} or more in {covered:.0%} of the metrics")
+        if not sized.simulated:
+            lines.append(
+                f"approximate: so many {sized.unit} are not simulated, their number of pairs is taken as normal"
+            )
+    if sized.unit == "boots" and not boot_sd:
+        lines.append("assumes that boots do not differ; say how much they do with --boot-sd")
+    fewest = fewest_boots(nodes, metrics)
+    if not plan["in_turns"] and sized.boots < fewest:
+        lines.append(
+            f"note: where the change needs a restart, what boots do by chance is part of it: {fewest} boots a side on "
+            f"each node tell them apart (--boots {fewest}); jobs that choose their side need none (--setup-before)"
+        )
+    parts = list(dict.fromkeys(row[0] for row in rows))
+    if sized.boots > 1:
+        sides = {row[0]: row[3] for row in rows}
+        lines.append("start every node anew before each part: " + ", ".join(f"{p} {sides[p]}" for p in parts))
+    quoted = shlex.quote(folder)
+    submits = " … ".join(f"{quoted}/submit {part}" for part in parts)
+    return [*lines, f"next: {submits}, then isthmus trial read {quoted}"]
 
 
 # --- reading ---
@@ -238,7 +361,9 @@ def _plan(folder: pathlib.Path) -> dict:
         plan = json.loads(path.read_text(encoding="utf-8"))
         if plan["format"] != 1:
             raise Error(f"{path}: made by another version of Isthmus")
-        return {name: plan[name] for name in ("from", "to", "nodes", "jobs", "control")}
+        return {name: plan[name] for name in ("from", "to", "nodes", "jobs", "control")} | {
+            "boots": plan.get("boots", 1), "in_turns": plan.get("in_turns", False), "delta": plan.get("delta"),
+        }  # fmt: skip
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -267,6 +392,19 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
     except ValueError:
         raise Error(f"{folder}: plan.tsv or tasks/ is not as a trial writes it") from None
     return lost, failed
+
+
+def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
+    """The pair of each job that ran in turns, (node, number), from what tasks/ says of which job did which task."""
+    tasks = {}
+    for progress in (folder / "tasks").glob("both.*"):
+        _, _, rest = progress.name.partition(".")
+        node, _, task = rest.rpartition(".")
+        for job in re.findall(r"^(\S+) ended \d+$", progress.read_text(encoding="utf-8"), re.MULTILINE):
+            tasks[node, job] = (node, int(task) // 2)
+    rows = opened.sql("SELECT DISTINCT node, job FROM measurements").fetchall()
+    numbers = [(node, job, job.rpartition("#")[2]) for node, job in rows]
+    return {job: tasks[node, number] for node, job, number in numbers if (node, number) in tasks}
 
 
 def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], list[str]]:
@@ -298,6 +436,23 @@ def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], lis
     return sentences, empty
 
 
+def _lacking_boots(opened: store.Store, plan: dict, side: str) -> list[str]:
+    """Sentences on sides that ran in fewer boots than were planned."""
+    if plan["boots"] == 1:
+        return []
+    found = dict(
+        opened.sql(
+            f"SELECT side || ' on ' || node, count(DISTINCT boot) FROM (SELECT *, {side} AS side FROM measurements) "
+            "GROUP BY side, node"
+        ).fetchall()
+    )
+    return [
+        f"{side_and_node} ran in {count or 'no known'} of {plan['boots']} boots: start the node anew before each part"
+        for side_and_node, count in sorted(found.items())
+        if count < plan["boots"]
+    ]
+
+
 _NAMED = 10
 
 
@@ -323,11 +478,18 @@ def read(asked) -> int:
     def compared(a: str, b: str) -> regress.Outcome:
         chosen = f"CASE {side} WHEN '{a}' THEN 'A' WHEN '{b}' THEN 'B' END"
         noise = regress.load_noise(asked.noise) if asked.noise else None
-        return regress.outcome(opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=asked.delta, noise=noise)
+        delta = asked.delta or (None if noise or plan["delta"] == regress.FLOOR else plan["delta"])
+        boots = regress.load_boots(asked.noise) if asked.noise else None
+        return regress.outcome(
+            opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=delta, noise=noise, boots=boots,
+            randomised=plan["in_turns"] or plan["boots"] > 1, turns=turns,
+        )  # fmt: skip
 
-    found = None
+    found, turns = None, {}
     with store.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
         missing, empty = _missing(opened, plan, side)
+        turns = _turns(opened, folder) if plan["in_turns"] else {}
+        missing += _lacking_boots(opened, plan, side)
         first = "before"
         if plan["control"] and not {"before", "control"} & {*empty}:
             restart = compared("before", "control")
@@ -358,12 +520,23 @@ def add_arguments(parser) -> None:
     plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
     plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
     plan.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    plan.add_argument(
+        "--delta", type=units.share, metavar="SHARE", help="the margin that a change must exceed (0.01, or half a step)"
+    )
     plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
     plan.add_argument("--sd", type=units.share, default=0.01, metavar="SHARE", help="of jobs, without --noise (0.01)")
     plan.add_argument(
         "--metrics", type=units.count, metavar="N", help="that will be compared (default: those of --noise)"
     )
-    plan.add_argument("--jobs", type=units.count, metavar="N", help="a side and node, instead of what is needed")
+    plan.add_argument("--jobs", type=units.count, metavar="N",
+                      help="a side and node (of each boot, with --boots), instead of what is needed")  # fmt: skip
+    plan.add_argument("--boots", type=units.count, metavar="N", help="restarts of every node a side, in random order")
+    plan.add_argument(
+        "--boot-sd",
+        type=units.share,
+        metavar="SHARE",
+        help="standard deviation between boots of a node; without --boots, says how many are needed",
+    )
     plan.add_argument("--control", action="store_true", help="also run after a mere restart of the nodes")
     plan.add_argument("--setup-before", metavar="SH", help="shell line with which a job chooses the state before")
     plan.add_argument("--setup-after", metavar="SH", help="and the state after")
