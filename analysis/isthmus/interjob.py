@@ -610,7 +610,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    cases, status = records.read_files(asked.records)
+    cases, status = records.read_files(asked.records, asked)
     cases = records.that_count(of_study(cases), emulated=asked.emulated)
     if not cases:
         raise Error("no measured interjob/* record of a real device in these files; --emulated takes the others")

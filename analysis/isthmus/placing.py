@@ -649,7 +649,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    cases, status = records.read_files(asked.records)
+    cases, status = records.read_files(asked.records, asked)
     cases = records.that_count(cases, emulated=asked.emulated)
     cases = [case for case in cases if not case["profiler"] and len(case["devices"]) == 1]
     machine = Machine(cases)

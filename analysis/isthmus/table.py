@@ -122,6 +122,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    cases, status = records.read_files(asked.files)
+    cases, status = records.read_files(asked.files, asked)
     print(table(cases))
     return status
