@@ -15,6 +15,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import uuid
 
 import duckdb
 
@@ -48,7 +49,8 @@ def _batches(files: list[str]):
 def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
     """Adds a manifest under the next free number; a link fails where another writer took that number."""
     directory = folder / records.MANIFESTS
-    with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False, encoding="utf-8") as file:
+    name = directory / f"{uuid.uuid4().hex}.tmp"  # for all who may read the folder, unlike those of tempfile
+    with name.open("x", encoding="utf-8") as file:
         json.dump(manifest, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
@@ -57,12 +59,12 @@ def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
             present = store.manifests(folder)
             number = int(present[-1].stem) + 1 if present else 1
             try:
-                os.link(file.name, directory / f"{number:08d}.json")
+                os.link(name, directory / f"{number:08d}.json")
                 return
             except FileExistsError:
                 continue
     finally:
-        os.unlink(file.name)
+        name.unlink()
 
 
 def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> list[str]:

@@ -15,7 +15,6 @@ import functools
 import gc
 import gzip
 import hashlib
-import json
 import math
 import multiprocessing
 import os
@@ -71,6 +70,14 @@ def _no_file(status: os.stat_result) -> str | None:
     return f"{_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
 
 
+def _no_name(path: str) -> str | None:
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        return "its name is not UTF-8; rename it"
+    return None
+
+
 def open_file(path):
     """Opens a file to read its bytes. Raises OSError, too, for what is no file, without waiting for it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -119,7 +126,7 @@ def find(path) -> tuple[list[str], list[Skipped]]:
     try:
         status = os.stat(path)
         if not stat.S_ISDIR(status.st_mode):
-            if why := _no_file(status):
+            if why := _no_file(status) or _no_name(path):
                 raise Error(f"{path}: {why}")
             return [str(path)], []
         os.scandir(path).close()
@@ -136,7 +143,7 @@ def find(path) -> tuple[list[str], list[Skipped]]:
         folders[:] = sorted(name for name in folders if not os.path.isdir(os.path.join(folder, name, MANIFESTS)))
         for file in (os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))):
             try:
-                why = _no_file(os.stat(file))
+                why = _no_file(os.stat(file)) or _no_name(file)
             except OSError as error:
                 why = error.strerror
             if why:
@@ -160,17 +167,17 @@ def skipped_for(path, error: RecordError) -> Skipped:
 
 
 def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | None]:
-    """The signature of a file of which every line is a record, or why not; with `tables`, those beside it are checked."""
+    """The signature of a file of which every line is a record, or why not; with `tables`, those beside it, too."""
     collecting = gc.isenabled()
     gc.disable()  # records have no cycles, and it would look at each of them
     try:
         before = signature(path)
         for number, line, whole in _lines(pathlib.Path(path)):
-            known = validate.good(line)
-            if known is None or (tables and known.tables):
-                record = validate.line(line, where=f"{path}:{number}", last=not whole)
-                for table in record["tables"] if tables else ():
-                    table_path(path, table)
+            if not tables and validate.good(line):
+                continue
+            record = validate.line(line, where=f"{path}:{number}", last=not whole)
+            for table in record["tables"] if tables else ():
+                table_path(path, table)
     except OSError as error:
         return None, Skipped(str(path), error.strerror)
     except RecordError as error:

@@ -71,6 +71,7 @@ class Outcome:
     differences: dict[str, tuple[list[str], list[str]]]
     notes: list[str]
     jobs: tuple[int, int]
+    absent: int = 0  # files that could not be read
 
     def count(self, verdict: str) -> int:
         return sum(result.verdict == verdict for result in self.results)
@@ -80,14 +81,16 @@ class Outcome:
         """All results as one; what was found weighs more than what is not known."""
         for verdict in ("regressed", "missing", "inconclusive", "changed", "improved"):
             if self.count(verdict):
-                return "inconclusive" if verdict == "missing" else verdict
-        return "equivalent"
+                absent = self.absent and verdict != "regressed"
+                return "inconclusive" if verdict == "missing" or absent else verdict
+        return "inconclusive" if self.absent else "equivalent"
 
     @property
     def exit_code(self) -> int:
         if self.count("regressed"):
             return cli.FOUND
-        return cli.UNDECIDED if self.count("inconclusive") or self.count("missing") else cli.PASSED
+        undecided = self.count("inconclusive") or self.count("missing") or self.absent
+        return cli.UNDECIDED if undecided else cli.PASSED
 
 
 # --- one series ---
@@ -298,7 +301,10 @@ def outcome(
     differences, notes = _differences(opened, side, asked)
     results = compared + _missing(every, names)
     results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.q if r.q is not None else 1, r.label))
-    return Outcome(results, differences, notes, (jobs["A"], jobs["B"]))
+    absent = len(opened.skipped)
+    if absent:
+        notes.insert(0, f"{absent} files could not be read, so what their jobs would have shown is not known")
+    return Outcome(results, differences, notes, (jobs["A"], jobs["B"]), absent)
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:
@@ -357,7 +363,7 @@ def load_baseline(folder, name: str) -> list[str]:
         known = sorted(each.stem for each in path.parent.glob("*.json"))
         there = f"there is {', '.join(known)}" if known else "none is there"
         raise Error(f"no baseline {name} in {path.parent}; {there}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{path}: no baseline ({error})") from None
     return jobs
 
@@ -366,10 +372,13 @@ def load_noise(path) -> dict[tuple, float]:
     """Standard deviations by series, as `isthmus noise -o` wrote them."""
     try:
         entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["series"]
-        return {tuple(entry["key"]): float(entry["between"]) for entry in entries}
+        found = {tuple(entry["key"]): float(entry["between"]) for entry in entries}
+        if any(value < 0 for value in found.values()):
+            raise ValueError("a deviation is below zero")
+        return found
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (RecursionError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{path}: not what `isthmus noise -o` writes ({records.shorten(str(error), 60)})") from None
 
 

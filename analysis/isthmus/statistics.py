@@ -209,7 +209,7 @@ def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float
     """Jobs a side in each stratum that find a step of so many standard deviations with the wanted power."""
     if not step > 0:
         raise ValueError("a step must be above 0")
-    return _jobs_needed(max(round(step, 2), 0.01), strata, metrics, wanted)
+    return _jobs_needed(min(max(round(step, 2), 0.01), 100.0), strata, metrics, wanted)
 
 
 # --- the next job ---

@@ -23,7 +23,7 @@ import pathlib
 import re
 import sys
 import tempfile
-import time
+from time import time_ns
 
 import duckdb
 
@@ -340,7 +340,7 @@ def _take(connection, paths: list[str], wanted) -> list[Skipped]:
     try:
         connection.execute(f"INSERT INTO cases {_cases(paths, wanted)}")
         return []
-    except (duckdb.Error, UnicodeError) as error:
+    except (duckdb.Error, UnicodeError, RuntimeError) as error:
         if len(paths) == 1:
             return [Skipped(paths[0], _first_line(error))]
     middle = len(paths) // 2
@@ -391,7 +391,7 @@ def entry(path, signature: list[int]) -> list:
     with records.open_file(path) as file:
         digest = hashlib.file_digest(file, "sha256") if sys.version_info >= (3, 11) else hashlib.sha256(file.read())
     size, changed, inode = signature
-    return [size, changed if time.time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
+    return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
 
 
 def unchanged(path, known: list) -> bool:
@@ -549,10 +549,12 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
             f"count(*) FILTER ({' AND '.join(kept)}), count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
             f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
         ).fetchone()
-    except duckdb.Error as error:
+    except BaseException as error:
         connection.close()
         folder.cleanup()
-        raise Error(f"the records cannot be read ({_first_line(error)})") from None
+        if isinstance(error, duckdb.Error):
+            raise Error(f"the records cannot be read ({_first_line(error)})") from None
+        raise
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
     files = len(raw) + len(sources.skipped) + sum(len(table.files) - len(changed) for table, changed in tables)

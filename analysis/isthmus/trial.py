@@ -238,10 +238,16 @@ def _plan(folder: pathlib.Path) -> dict:
         plan = json.loads(path.read_text(encoding="utf-8"))
         if plan["format"] != 1:
             raise Error(f"{path}: made by another version of Isthmus")
-        return {name: plan[name] for name in ("from", "to", "nodes", "jobs", "control")}
+        wanted = {"from": str, "to": str, "nodes": list, "jobs": int, "control": bool}
+        for name, kind in wanted.items():
+            if not isinstance(plan[name], kind):
+                raise TypeError(f"{name} is no {kind.__name__}")
+        if not all(isinstance(node, str) for node in plan["nodes"]):
+            raise TypeError("a node is no text")
+        return {name: plan[name] for name in wanted}
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (RecursionError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{path}: no plan of a trial ({error})") from None
 
 
