@@ -84,7 +84,7 @@ def open_file(path):
     if why := _no_file(os.fstat(descriptor)):
         os.close(descriptor)
         raise OSError(0, why)
-    return open(descriptor, "rb")
+    return open(descriptor, "rb", buffering=1 << 20)
 
 
 def signature(path) -> list[int]:

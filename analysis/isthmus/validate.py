@@ -188,6 +188,7 @@ class _Decoders:
     parts: dict[str, typing.Callable]  # of _ALIKE
     others: dict[str, typing.Callable]  # by version: all but these parts, whose text they keep
     refusals: tuple
+    lacks: typing.Callable  # of an object: how many of its keys that the schema knows it does not have
 
 
 @functools.lru_cache(maxsize=1)
@@ -211,6 +212,7 @@ def _decoders() -> _Decoders | None:
         {name: decoder(_type(second["properties"][name], name)) for name in _ALIKE},
         {version: decoder(_object(schema, f"{version[-1]}_others", _ALIKE)) for version, schema in schemas.items()},
         (msgspec.MsgspecError, UnicodeError, RecursionError),
+        lambda part: msgspec.structs.astuple(part).count(msgspec.UNSET),
     )
 
 
@@ -347,11 +349,7 @@ def _shape(record, data: bytes) -> tuple:
 
     Not in it: keys that the schema leaves open, and colons in texts.
     """
-    import msgspec
-
-    def lacks(part) -> int:
-        return msgspec.structs.astuple(part).count(msgspec.UNSET)
-
+    lacks = _decoders().lacks
     return (
         record.workload, len(record.host), len(record.axes), lacks(record), lacks(record.run), lacks(record.verify),
         tuple([(m.limit is None, lacks(m)) for m in record.metrics]), tuple(map(lacks, record.devices)),

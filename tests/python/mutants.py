@@ -100,8 +100,8 @@ def _retext(record, chance):
     for _ in range(chance.randint(1, 3)):
         part, key = chance.choice(
             [("run", "node"), ("run", "job"), ("run", "system"), ("run", "partition"), ("host", "cpu"),
-             ("host", "kernel"), ("host", "os"), ("host", "boot_id"), ("build", "flags"), ("build", "code"), ("verify", "inputs"),
-             ("verify", "detail")]
+             ("host", "kernel"), ("host", "os"), ("host", "boot_id"), ("build", "flags"),
+             ("build", "code"), ("verify", "inputs"), ("verify", "detail")]
         )  # fmt: skip
         record[part][key] = chance.choice(TEXTS)
     record[chance.choice(["size", "preset", "placement", "mode", "fallback", "skipped", "error"])] = chance.choice(

@@ -21,7 +21,7 @@ from isthmus import Error, cli, compact, records, reference_command, store, vali
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
-LINES, FOLDERS = 5_000, 2  # mutants.py takes more by hand
+LINES = 10_000  # mutants.py takes more by hand
 
 
 # --- one judgement of a line ---
@@ -147,9 +147,8 @@ def test_the_median_that_is_asked_for_is_that_of_the_valid_samples(samples, data
 # --- every command, on folders of such lines ---
 
 
-@pytest.mark.parametrize("folder", range(FOLDERS))
-def test_no_command_fails_or_hangs_on_mutated_records(folder):
-    wrongs, _, good, codes = mutants.one_folder(LINES, 100 + folder, seconds=300)
+def test_no_command_fails_or_hangs_on_mutated_records():
+    wrongs, _, good, codes = mutants.one_folder(LINES, 100, seconds=300)
     assert not wrongs, "\n".join(wrongs)[:5000]
     assert good > LINES / 5
     for command in ("regress", "noise", "drift", "compare", "report", "table", "levels"):
@@ -418,7 +417,7 @@ def test_where_all_that_was_compacted_is_gone_a_sentence_names_the_table(tmp_pat
     path = write(tmp_path / "r", [record(2.0)]) / "records.jsonl"
     compact.compact(tmp_path / "r", processes=1)
     path.unlink()
-    with pytest.raises(Error, match="all 1 files that were compacted are gone; name .*compacted to read what it has"):
+    with pytest.raises(Error, match=r"all 1 files that were compacted are gone; name .*compacted to read what it has"):
         medians(tmp_path / "r")
 
 
@@ -442,8 +441,7 @@ def test_escapes_in_a_record_do_not_reach_the_terminal(tmp_path, capsys, command
     assert "\nverdict: fine" not in out
 
 
-words = st.one_of(st.sampled_from(mutants.TEXTS), st.text(max_size=12).filter(lambda t: "\ud800" > t or t > "\udfff"))
-words = words.filter(lambda text: not any(0xD800 <= ord(c) < 0xE000 for c in text))
+words = st.sampled_from(mutants.TEXTS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 @given(words, words, st.dictionaries(words, words, max_size=3), st.dictionaries(words, words, min_size=1, max_size=3))
