@@ -93,6 +93,11 @@ def signature(path) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
+def parse(line: str, *, where: str, last: bool = False) -> dict:
+    """One line as a record; `where` names it in the error, `last` says that it may have been cut."""
+    return validate.line(line.encode("utf-8", "surrogatepass"), where=where, last=last)
+
+
 def _lines(path: pathlib.Path):
     """Lines of a file, without their ends: number, bytes, whether it had an end. Raises RecordError."""
     try:
