@@ -18,7 +18,6 @@ import gzip
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import time
@@ -29,21 +28,29 @@ from isthmus import compact, store
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATES = ("analysis/data/h200/transfer.jsonl.gz", "analysis/data/h200/driver.jsonl.gz")
+VARIANTS = 16  # of each template
 NODES, DRIVERS = 40, ("570.124.06", "575.57.08", "580.159.04")
 AIMS = {"compacted": {"seconds": 6, "gigabytes": 2}, "raw": {"seconds": 30}}
 QUESTION = """
 SELECT workload, axes, node, gpus, driver, count(*) AS jobs, median(value) AS rate
 FROM (SELECT workload, axes, node, gpus, driver, job, median(median) AS value FROM measurements
       WHERE metric = 'rate' AND n_invalid = 0 GROUP BY ALL)
-GROUP BY ALL ORDER BY rate"""
+GROUP BY ALL ORDER BY rate, workload, axes, node, gpus, driver"""
 WANTED = ("workload", "axes", "node", "gpus", "driver", "job", "metric", "median", "n_invalid")
 
 
-def _templates() -> list[tuple[np.ndarray, np.ndarray]]:
-    """Texts of real records as bytes, and where the digits of their figures stand that noise may change.
+def _varied(metric: dict, chance: np.random.Generator) -> dict:
+    """A metric as another job may have measured it: samples with noise, and the summary that they have."""
+    factor = float(np.exp(0.03 * chance.standard_normal()))
+    samples = np.array(metric["samples"]) * factor * np.exp(0.003 * chance.standard_normal(len(metric["samples"])))
+    valid = np.delete(samples, metric["invalid"])
+    moved = {name: metric[name] * factor for name in ("mad", "p05", "p95") if metric.get(name)}
+    return {**metric, **moved, "samples": samples.tolist(), "median": float(np.median(valid)) if valid.size else None}
 
-    \\0word marks what differs between jobs; the first two digits of a figure stay, so it moves by up to 10%.
-    """
+
+def _templates() -> list[list[bytes]]:
+    """Texts of real records, each with noise on its figures in some ways; \\0word marks what differs between jobs."""
+    chance = np.random.default_rng(1)
     templates = []
     for path in TEMPLATES:
         for line in gzip.decompress((ROOT / path).read_bytes()).decode().splitlines():
@@ -51,14 +58,10 @@ def _templates() -> list[tuple[np.ndarray, np.ndarray]]:
             for device in record["devices"]:
                 device |= {"driver": "\0driver", "uuid": "\0gpu"}
             record["run"] |= {"node": "\0node", "job": "\0job", "id": "\0run-----", "time": "\0time"}
-            text = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
-            metrics = re.search(rb'"metrics":.*"mode"', text).span()
-            digits = []
-            for figure in re.finditer(rb"(?<=[:,\[-])[0-9]+\.[0-9]{4,}", text):
-                if metrics[0] < figure.start() < metrics[1]:
-                    places = [place for place in range(*figure.span()) if text[place : place + 1] != b"."]
-                    digits += places[2:]
-            templates.append((np.frombuffer(text + b"\n", np.uint8), np.array(digits, int)))
+            templates.append([])
+            for _ in range(VARIANTS):
+                varied = {**record, "metrics": [_varied(metric, chance) for metric in record["metrics"]]}
+                templates[-1].append(json.dumps(varied, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
     return templates
 
 
@@ -82,12 +85,7 @@ def generate(folder: pathlib.Path, count: int) -> int:
             "run-----": f"{job:016x}",
             "time": when,
         }
-        lines = []
-        for text, digits in texts[:number]:
-            text = text.copy()
-            text[digits] = chance.integers(ord("0"), ord("9") + 1, digits.size)
-            lines.append(text.tobytes())
-        data = b"".join(lines)
+        data = b"".join(text[chance.integers(VARIANTS)] for text in texts[:number])
         for word, value in words.items():
             data = data.replace(b"\\u0000" + word.encode(), value.encode())
         (folder / f"{job:06d}.jsonl").write_bytes(data)

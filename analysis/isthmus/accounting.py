@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    cases, status = records.read_files(asked.files)
+    cases, status = records.read_files(asked.files, asked)
     cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
     cases = records.that_count(cases, emulated=asked.emulated)
     if not cases:

@@ -10,6 +10,7 @@ import re
 import sys
 
 from isthmus import Error, __version__, records
+from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, FOUND, PASSED, UNDECIDED, with_absence  # noqa: F401
 
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
 COMMANDS = {
@@ -31,13 +32,6 @@ COMMANDS = {
     "night": ("isthmus.night", "one summary of a night's sessions for other programs: JSON and JUnit"),
     "site": ("isthmus.site", "a site's configuration: its mistakes, a first version, its node-hours"),
 }
-
-PASSED, FOUND, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
-CLOSED_PIPE = 141  # as shells say it of a program that SIGPIPE ended: a gate that nobody read has not passed
-EXIT_CODES = (
-    "exit codes: 0 all is well; 1 what the command looks for was found, or a file could not be taken; "
-    "2 bad input, nothing was done; 3 too little is known to say"
-)
 
 
 class Parser(argparse.ArgumentParser):
@@ -113,9 +107,10 @@ def main(arguments: list[str] | None = None) -> int:
         module = _load(asked.command)
         parser = Parser(prog=prog, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(parser)
-        if not parser.epilog:
-            parser.epilog = EXIT_CODES
-        status = module.run(parser.parse_args(asked.arguments))
+        if "exit codes:" not in (parser.epilog or ""):
+            parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))
+        given = parser.parse_args(asked.arguments)
+        status = with_absence(module.run(given), getattr(given, "absent", None))
         if sys.stdout:  # which `>&-` closes
             sys.stdout.flush()
         return status

@@ -8,7 +8,6 @@ manifests are written once. Records that state other results for the same inputs
 
 from __future__ import annotations
 
-import concurrent.futures
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import uuid
 
 import duckdb
 
@@ -24,26 +24,24 @@ from isthmus import Error, records, store, units
 _BATCH = 1 << 29  # bytes of raw files that are taken at a time
 
 
-def check(path: str) -> str | None:
-    """Why a file cannot be taken, by the record's schema or for a table that is not as it says, or None."""
+def _check(path: str) -> tuple[list[int] | None, store.Skipped | None, list | None]:
+    """What records.check() says of a file and of the tables beside it, and its entry in a manifest."""
+    signature, why = records.check(path, tables=True)
     try:
-        for record in records.iterate(path):
-            for table in record["tables"]:
-                records.table_path(path, table)
-    except records.RecordError as error:
-        return str(error).removeprefix(f"{path}:")
-    return None
+        return signature, why, None if why else store.entry(path, signature)
+    except OSError as error:
+        return None, store.Skipped(path, error.strerror), None
 
 
-def _batches(files: dict[str, int]):
+def _batches(files: list[str]):
     """Files in their order, about _BATCH bytes at a time; packed ones count tenfold, as what they unpack to."""
-    batch, size = {}, 0
-    for path, length in files.items():
-        batch[path] = length
-        size += length * (10 if path.endswith(".gz") else 1)
+    batch, size = [], 0
+    for path in files:
+        batch.append(path)
+        size += (os.path.getsize(path) if os.path.exists(path) else 0) * (10 if path.endswith(".gz") else 1)
         if size >= _BATCH:
             yield batch
-            batch, size = {}, 0
+            batch, size = [], 0
     if batch:
         yield batch
 
@@ -51,7 +49,8 @@ def _batches(files: dict[str, int]):
 def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
     """Adds a manifest under the next free number; a link fails where another writer took that number."""
     directory = folder / records.MANIFESTS
-    with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False, encoding="utf-8") as file:
+    name = directory / f"{uuid.uuid4().hex}.tmp"  # for all who may read the folder, unlike those of tempfile
+    with name.open("x", encoding="utf-8") as file:
         json.dump(manifest, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
@@ -60,12 +59,12 @@ def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
             present = store.manifests(folder)
             number = int(present[-1].stem) + 1 if present else 1
             try:
-                os.link(file.name, directory / f"{number:08d}.json")
+                os.link(name, directory / f"{number:08d}.json")
                 return
             except FileExistsError:
                 continue
     finally:
-        os.unlink(file.name)
+        name.unlink()
 
 
 def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> list[str]:
@@ -101,44 +100,52 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         raise Error(f"{root}: no such folder")
     folder = pathlib.Path(folder) if folder else root / store.COMPACTED
     present = store.compacted(folder)
-    files = {path: os.path.getsize(path) for path in records.find_files(root)}
-    if not files and not present:
+    found, unreadable = records.find(root)
+    if not found and not present:
+        if unreadable:
+            raise Error(f"{unreadable[0].path}: {unreadable[0].why}")
         raise Error(f"{root}: {records.NO_RECORD}")
     try:
         (folder / records.MANIFESTS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Error(f"{folder}: {error.strerror}") from None
     done = present.files if present else {}
-    new = {path: size for path, size in files.items() if done.get(os.path.relpath(path, root)) != size}
-    result = {"files": 0, "records": 0, "before": len(files) - len(new), "skipped": [], "disagreements": []}
-    connection, temporary = store.connect()
-    try:
-        with concurrent.futures.ProcessPoolExecutor(processes or min(os.cpu_count() or 1, 8)) as pool:
+    names = {os.path.relpath(path, root): path for path in found}
+    gone = sorted(name for name in set(done) - set(names) if not store.hidden(os.path.join(root, name), unreadable))
+    new = [path for name, path in names.items() if name not in done or not store.unchanged(path, done[name])]
+    result = {
+        "files": 0, "records": 0, "before": len(found) - len(new), "gone": len(gone), "skipped": unreadable,
+        "disagreements": [],
+    }  # fmt: skip
+    stamp = {"columns": store.COLUMNS, "schema": records.SCHEMA}
+    with records.checker(new, processes) as apply:
+        connection, temporary = store.connect()
+        try:
+            if gone:
+                _write_manifest(folder, {"files": {}, "parts": [], "gone": gone, **stamp})
             for batch in _batches(new):
-                reasons = dict(zip(batch, pool.map(check, batch, chunksize=8)))
-                good = [path for path, why in reasons.items() if why is None]
-                skipped = [store.Skipped(path, why) for path, why in reasons.items() if why]
-                skipped += store.read_raw(connection, good)
+                checked = dict(zip(batch, apply(_check, batch)))
+                good = {path: signature for path, (signature, why, _) in checked.items() if not why}
+                skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
                 left = {each.path for each in skipped}
-                taken = {os.path.relpath(path, root): size for path, size in batch.items() if path not in left}
+                taken = {os.path.relpath(path, root): checked[path][2] for path in batch if path not in left}
                 count = connection.execute("SELECT count(*) FROM cases").fetchone()[0]
                 result["skipped"] += skipped
                 if taken:
                     name = hashlib.sha256(json.dumps([taken, store.COLUMNS]).encode()).hexdigest()[:16]
                     parts = _write_parts(connection, folder, root, name) if count else []
-                    manifest = {"files": taken, "parts": parts, "columns": store.COLUMNS, "schema": records.SCHEMA}
-                    _write_manifest(folder, manifest)
+                    _write_manifest(folder, {"files": taken, "parts": parts, **stamp})
                 result["files"] += len(taken)
                 result["records"] += count
                 say(f"{result['files']} files, {result['records']} records")
-        if (table := store.compacted(folder)) and table.parts:
-            connection.execute(f"CREATE VIEW measurements AS {store.parts(table, [], store.RESULTS)}")
-            result["disagreements"] = store.disagreements(store.results(connection.execute))
-    except (duckdb.Error, OSError) as error:
-        raise Error(f"{folder}: cannot be written ({records.shorten(str(error))})") from None
-    finally:
-        connection.close()
-        temporary.cleanup()
+            if (table := store.compacted(folder)) and table.parts:
+                connection.execute(f"CREATE VIEW measurements AS {store.parts(table, [], store.RESULTS)}")
+                result["disagreements"] = store.disagreements(store.results(connection.execute))
+        except (duckdb.Error, OSError) as error:
+            raise Error(f"{folder}: cannot be written ({records.shorten(str(error))})") from None
+        finally:
+            connection.close()
+            temporary.cleanup()
     return result
 
 
@@ -155,11 +162,11 @@ def run(asked) -> int:
     started = time.monotonic()
     progress = (lambda text: print(text, file=sys.stderr)) if sys.stderr.isatty() else (lambda text: None)
     result = compact(asked.folder, asked.output, processes=asked.processes, say=progress)
-    for each in result["skipped"]:
-        print(f"skipped {records.printable(each.path)}: {records.printable(each.why)}", file=sys.stderr)
+    records.say_absent(result["skipped"], result["files"] + result["before"] + len(result["skipped"]))
+    gone = f"{result['gone']} files are gone, and their records with them; " if result["gone"] else ""
     store.say_disagreements(result["disagreements"])
     print(
         f"{result['records']} records of {result['files']} files taken in {time.monotonic() - started:.1f} s; "
-        f"{result['before']} files were taken before; {len(result['skipped'])} skipped"
+        f"{gone}{result['before']} files were taken before; {len(result['skipped'])} skipped"
     )
     return 1 if result["skipped"] or result["disagreements"] else 0

@@ -22,6 +22,7 @@ import json
 import math
 import pathlib
 import statistics
+import sys
 
 from isthmus import Error, records, units
 
@@ -271,13 +272,33 @@ def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
 # --- records ------------------------------------------------------------------------------------------
 
 
+_COUNTS = {"n": 1 << 20, "jobs": 1 << 20, "depth": 1 << 20, "threads": 1 << 10, "cap": 1 << 20}  # the most that is run
+
+
+def _runs(case: dict) -> bool:
+    """Whether a batch of these axes and times can have run."""
+    axes = case["axes"]
+    counts = all(isinstance(axes.get(name), int) and axes[name] <= most for name, most in _COUNTS.items())
+    if not counts or min(axes[name] for name in ("n", "jobs", "depth", "threads")) < 1:
+        return False
+    texts = all(isinstance(axes.get(name), str) for name in ("allocation", "host"))
+    times = {
+        name: m["median"] for name, m in records.metrics(case).items() if m["unit"] == "s" and m["median"] is not None
+    }
+    return texts and all(0 <= t < 1e9 and (t or not name.endswith(("_time", "_job"))) for name, t in times.items())
+
+
 def of_study(cases: list[dict]) -> list[dict]:
-    """Records of the study that were measured."""
-    return [
+    """Records of the study that were measured; those of which no batch can have run are left out, aloud."""
+    measured = [
         case
         for case in cases
         if case["workload"].startswith(FAMILY) and not case["skipped"] and not case["error"] and case["metrics"]
     ]
+    good = [case for case in measured if _runs(case)]
+    if len(good) < len(measured):
+        print(f"{len(measured) - len(good)} records left out: no batch has such axes and times", file=sys.stderr)
+    return good
 
 
 def medians(case: dict) -> dict[str, float]:
@@ -321,7 +342,9 @@ def _contention(case: dict, found: dict[str, float]) -> float:
     if any(f"calls_{name}" not in found for name in (*names, "time")):
         return 1.0
     allocate, submit, release, job = (found[f"calls_{name}"] for name in names)
-    alone = Phases(allocate, submit, 0, 0, 0, 0, release, job, found["thread_wake"], found["thread_start"])
+    alone = Phases(
+        allocate, submit, 0, 0, 0, 0, release, job, found.get("thread_wake", 0), found.get("thread_start", 0)
+    )
     axes = case["axes"]
 
     def seconds(contention):
@@ -610,7 +633,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    cases, status = records.read_files(asked.records)
+    cases, status = records.read_files(asked.records, asked)
     cases = records.that_count(of_study(cases), emulated=asked.emulated)
     if not cases:
         raise Error("no measured interjob/* record of a real device in these files; --emulated takes the others")

@@ -147,7 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    cases, status = records.read_files(asked.files)
+    cases, status = records.read_files(asked.files, asked)
     cases = records.that_count(cases, emulated=asked.emulated)
     if not curves(cases):
         raise Error("no record has a latency of a chain in memory: run latency/*/chase --size-sweep")

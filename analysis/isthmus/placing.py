@@ -31,6 +31,7 @@ import math
 import pathlib
 import re
 import statistics
+import sys
 
 from isthmus import Error, records, units
 from isthmus.interjob import duration
@@ -176,6 +177,31 @@ def _counts(case: dict) -> bool:
     return not case["skipped"] and not case["error"] and case["verify"]["status"] != "fail" and bool(case["devices"])
 
 
+_NUMBERS = ("bytes", "n", "iterations", "blocks")
+_NEEDED = {  # axes, by the beginning of a workload's name
+    "transfer/": ("bytes",), "driver/alloc": ("bytes", "allocator"), "alloc/": ("bytes",),
+    "reference/device_copy": ("bytes",), "reference/sgemm": ("n",),
+}  # fmt: skip
+_MOST = {"s": 1e9, "B/s": 1e21, "FLOP/s": 1e24}
+
+
+def _plausible(case: dict) -> bool:
+    """Whether a machine can have given these axes and figures; what is reckoned from others is not finite."""
+    axes, workload = case["axes"], case["workload"]
+    sizes = [axes[name] for name in _NUMBERS if name in axes]
+    if not all(isinstance(size, int) and 0 <= size < 1 << 60 for size in sizes):
+        return False
+    if any(workload.startswith(begin) and not axes.keys() >= {*needed} for begin, needed in _NEEDED.items()):
+        return False
+    for metric in case["metrics"]:
+        value, above = metric["median"], metric["name"] in ("kernel", "kernel_rate", "rate", "kernel_flop_rate")
+        if value is not None and metric["unit"] in _MOST and not 0 <= value < _MOST[metric["unit"]]:
+            return False
+        if (above and value == 0) or not (metric.get("bytes_needed") or 0) < _MOST["B/s"]:
+            return False
+    return True
+
+
 def of_program(case: dict) -> bool:
     """Whether a record has the phases of a program."""
     return _counts(case) and {"in", "kernel", "out", "kernel_rate"} <= _medians(case).keys()
@@ -241,7 +267,7 @@ class Machine:
                 points[name.removeprefix("transfer/")].append((axes["bytes"], found["time"]))
                 if re.fullmatch(r"transfer/gpu(\d+)-gpu\1/ce", name):  # read once and written once
                     points["copy"].append((2 * axes["bytes"], found["time"]))
-        elif name == "driver/alloc" and "alloc" in found:
+        elif name == "driver/alloc" and {"alloc", "free"} <= found.keys():
             points["alloc", axes["allocator"]].append((axes["bytes"], found["alloc"]))
             points["free", axes["allocator"]].append((axes["bytes"], found["free"]))
         elif name.startswith("alloc/") and {"alloc", "free"} <= found.keys() and "touch" not in found:
@@ -649,9 +675,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    cases, status = records.read_files(asked.records)
+    cases, status = records.read_files(asked.records, asked)
     cases = records.that_count(cases, emulated=asked.emulated)
     cases = [case for case in cases if not case["profiler"] and len(case["devices"]) == 1]
+    plausible = [case for case in cases if _plausible(case)]
+    if len(plausible) < len(cases):
+        print(f"{len(cases) - len(plausible)} records left out: no machine has such axes and figures", file=sys.stderr)
+    cases = plausible
     machine = Machine(cases)
     found = check(cases)
     if asked.check:

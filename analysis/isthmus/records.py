@@ -7,81 +7,34 @@ records of this one. What is too long for a line lies in tables beside the file:
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import csv
+import dataclasses
 import functools
+import gc
 import gzip
 import hashlib
-import json
 import math
+import multiprocessing
 import os
 import pathlib
 import re
+import stat
 import sys
 import zlib
 
-from isthmus import Error
-
-SCHEMA = "isthmus.record/2"
-VERSIONS = ("isthmus.record/1", SCHEMA)  # that are read
+from isthmus import Error, validate
+from isthmus.exits import PASSED, with_absence
+from isthmus.validate import SCHEMA, VERSIONS, RecordError, problem, schema_path, shorten, upgrade  # noqa: F401
 
 NO_RECORD = "no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
+_LONGEST = 1 << 23  # bytes of a line; DuckDB takes twice as many
 MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
 
 # Warnings that spoil a whole record where they name no samples: its figures are invalid, not slow.
 FOREIGN = "foreign_processes"
 SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node", FOREIGN)
-
-
-class RecordError(Error):
-    """A record file, or a line of it, that cannot be taken; says which line and why."""
-
-
-def schema_path() -> pathlib.Path:
-    """The one definition of a record: $ISTHMUS_SCHEMA, else schema/ of the source tree, else beside this package."""
-    given = os.environ.get("ISTHMUS_SCHEMA")
-    here = pathlib.Path(__file__).resolve()
-    places = [pathlib.Path(given)] if given else [here.parents[2] / "schema", here.parent]
-    for place in places:
-        path = place if place.suffix == ".json" else place / "record.schema.json"
-        if path.is_file():
-            return path
-    raise RecordError(f"record.schema.json is not in {' nor '.join(map(str, places))}; set ISTHMUS_SCHEMA to its path")
-
-
-@functools.lru_cache(maxsize=1)
-def _validator():
-    import jsonschema  # here, so that reading names needs no third-party package
-
-    with schema_path().open(encoding="utf-8") as file:
-        return jsonschema.Draft202012Validator(json.load(file))
-
-
-@functools.lru_cache(maxsize=1)
-def _compiled():
-    """The same schema compiled, 80 times faster, where jsonschema-rs is installed; it tells good from bad, not why."""
-    try:
-        import jsonschema_rs
-    except ModuleNotFoundError:
-        return None
-    with schema_path().open(encoding="utf-8") as file:
-        return jsonschema_rs.validator_for(json.load(file))
-
-
-def _refuse_constant(name: str):
-    raise ValueError(f"{name} is not JSON")
-
-
-def _no_duplicates(pairs):
-    result = {}
-    for key, value in pairs:
-        if key in result:
-            raise ValueError(f"the key {key!r} stands twice")
-        result[key] = value
-    return result
-
-
-def shorten(text: str, length: int = 160) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def printable(text: str) -> str:
@@ -94,75 +47,115 @@ def is_node_name(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) is not None
 
 
-def upgrade(record: dict) -> dict:
-    """A record of an earlier version as one of this version; others are given back as they are."""
-    if record.get("schema") != "isthmus.record/1":
-        return record
-    return {"tables": [], "submission": None, "host_turns": None, **record, "schema": SCHEMA}
+# --- files ---
 
 
-def problem(record) -> str | None:
-    """Why `record` (parsed JSON) is no valid record, in one sentence, or None."""
-    if not isinstance(record, dict):
-        return f"a JSON {type(record).__name__}, not a record"
-    if record.get("schema") not in VERSIONS:
-        given = shorten(repr(record.get("schema")), 40)
-        return f"another schema ({given}), not {SCHEMA} or an earlier one"
-    record = upgrade(record)
-    if _compiled() and _compiled().is_valid(record):
+@dataclasses.dataclass
+class Skipped:
+    """A file, or a folder, of which nothing was taken, and why."""
+
+    path: str
+    why: str
+    newer: str = ""  # the schema that it has, where that is another version of the record
+
+
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+          stat.S_IFDIR: "a directory"}  # fmt: skip
+
+
+def _no_file(status: os.stat_result) -> str | None:
+    """What this is instead of a file; opening a FIFO waits for a writer, reading a device may never end."""
+    if stat.S_ISREG(status.st_mode):
         return None
-    errors = sorted(_validator().iter_errors(record), key=lambda e: list(map(str, e.absolute_path)))
-    if not errors:
-        return None
-    first = errors[0]
-    where = "/".join(map(str, first.absolute_path)) or "the record"
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return f"{shorten(where, 80)}: {shorten(first.message)}{more}"
+    return f"{_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
+
+
+def _no_name(path: str) -> str | None:
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        return "its name is not UTF-8; rename it"
+    return None
+
+
+def open_file(path):
+    """Opens a file to read its bytes. Raises OSError, too, for what is no file, without waiting for it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if why := _no_file(os.fstat(descriptor)):
+        os.close(descriptor)
+        raise OSError(0, why)
+    return open(descriptor, "rb", buffering=1 << 20)
+
+
+def signature(path) -> list[int]:
+    """Bytes, time of the last change in ns, inode: another one after an edit, unless that came at once."""
+    status = os.stat(path)
+    return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
 def parse(line: str, *, where: str, last: bool = False) -> dict:
     """One line as a record; `where` names it in the error, `last` says that it may have been cut."""
+    return validate.line(line.encode("utf-8", "surrogatepass"), where=where, last=last)
+
+
+def _lines(path: pathlib.Path):
+    """Lines of a file, without their ends: number, bytes, whether it had an end. Raises RecordError."""
     try:
-        record = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        what = "cut short" if last and line.lstrip().startswith("{") else "no JSON"
-        raise RecordError(f"{where}: {what} ({shorten(str(error))})") from None
-    why = problem(record)
-    if why:
-        raise RecordError(f"{where}: {why}")
-    return upgrade(record)
+        with open_file(path) as raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw as file:
+            number = 0
+            while line := file.readline(_LONGEST + 1):
+                number += 1
+                if len(line) > _LONGEST:
+                    raise RecordError(f"{path}:{number}: longer than {_LONGEST >> 20} MiB, so no record")
+                # Only \n ends a line: a record's strings may hold U+2028.
+                whole = line.endswith(b"\n")
+                yield number, line[:-1] if whole else line, whole
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise RecordError(f"{path}: not what gzip wrote, or cut short ({error})") from None
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror or error}") from None
 
 
 def iterate(path):
     """Records of a file, one by one in its order. Raises RecordError for a file, or a line, that cannot be taken."""
     path = pathlib.Path(path)
-    number, line = 0, b""
+    for number, line, whole in _lines(path):
+        yield validate.line(line, where=f"{path}:{number}", last=not whole)
+
+
+def find(path) -> tuple[list[str], list[Skipped]]:
+    """Record files of a folder and its folders, in order, and what in it cannot be looked at.
+
+    A file given by name is taken whatever it is called. Raises Error where there is none of that name.
+    """
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                # Only \n ends a line: a record's strings may hold U+2028.
-                text = line.removesuffix(b"\n").decode("utf-8")
-                yield parse(text, where=f"{path}:{number}", last=not line.endswith(b"\n"))
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise RecordError(f"{path}: not what gzip wrote, or cut short ({error})") from None
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{path}:{number}: not UTF-8 ({error.reason})") from None
+        status = os.stat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            if why := _no_file(status) or _no_name(path):
+                raise Error(f"{path}: {why}")
+            return [str(path)], []
+        os.scandir(path).close()
+    except FileNotFoundError:
+        raise Error(f"{path}: no such file or folder") from None
     except OSError as error:
-        raise RecordError(f"{path}: {error.strerror or error}") from None
+        raise Error(f"{path}: {error.strerror}") from None
+    found, skipped = [], []
 
+    def unreadable(error):
+        skipped.append(Skipped(error.filename, f"a folder that cannot be read ({error.strerror})"))
 
-def find_files(path) -> list[str]:
-    """Record files of a folder and its folders, in order; a file given by name is taken whatever it is called."""
-    path = pathlib.Path(path)
-    if path.is_file():
-        return [str(path)]
-    if not path.is_dir():
-        raise Error(f"{path}: no such file or folder")
-    found = []
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not (pathlib.Path(folder) / name / MANIFESTS).is_dir())
-        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))]
-    return found
+    for folder, folders, names in os.walk(path, onerror=unreadable):
+        folders[:] = sorted(name for name in folders if not os.path.isdir(os.path.join(folder, name, MANIFESTS)))
+        for file in (os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))):
+            try:
+                why = _no_file(os.stat(file)) or _no_name(file)
+            except OSError as error:
+                why = error.strerror
+            if why:
+                skipped.append(Skipped(file, why))
+            else:
+                found.append(file)
+    return found, skipped
 
 
 def read(path) -> list[dict]:
@@ -170,26 +163,113 @@ def read(path) -> list[dict]:
     return list(iterate(path))
 
 
-def read_files(paths) -> tuple[list[dict], int]:
-    """Records of files and folders for a command, and its exit code: what cannot be taken is named on stderr.
+def skipped_for(path, error: RecordError) -> Skipped:
+    """A file that was refused; its reason names the line."""
+    why = str(error).removeprefix(f"{path}:").lstrip()
+    why = re.sub(r"\A(\d+): ", r"line \1: ", why)
+    newer = re.search(r"another schema \('(isthmus[.]record/[0-9]+)'\)", why)
+    return Skipped(str(path), why, newer[1] if newer else "")
 
-    Raises Error where that leaves no record.
+
+def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | None]:
+    """The signature of a file of which every line is a record, or why not; with `tables`, those beside it, too."""
+    collecting = gc.isenabled()
+    gc.disable()  # records have no cycles, and it would look at each of them
+    try:
+        before = signature(path)
+        for number, line, whole in _lines(pathlib.Path(path)):
+            if not tables and validate.good(line):
+                continue
+            record = validate.line(line, where=f"{path}:{number}", last=not whole)
+            for table in record["tables"] if tables else ():
+                table_path(path, table)
+    except OSError as error:
+        return None, Skipped(str(path), error.strerror)
+    except RecordError as error:
+        return None, skipped_for(path, error)
+    finally:
+        if collecting:
+            gc.enable()
+    return before, None
+
+
+_ALONE = 1 << 25  # bytes that are checked faster than other processes start
+
+
+@contextlib.contextmanager
+def checker(paths, processes: int | None = None):
+    """A function that applies another to paths, in several processes where that pays; use it before threads start."""
+    size = sum(os.path.getsize(path) * (10 if path.endswith(".gz") else 1) for path in paths if os.path.exists(path))
+    processes = processes or min(len(os.sched_getaffinity(0)), 8)
+    if size < _ALONE or processes < 2 or len(paths) < 2:
+        yield map
+        return
+    # Forked: another way of starting would run a script that has no `if __name__ == "__main__"` once more.
+    with concurrent.futures.ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+        pool.submit(int).result()  # they start now
+        yield functools.partial(pool.map, chunksize=max(1, min(8, len(paths) // (4 * processes))))
+
+
+def _spelt(value):
+    """A record for a terminal: every text in it as printable() has it."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(key): _spelt(inner) for key, inner in value.items()}
+    return [_spelt(inner) for inner in value] if isinstance(value, list) else value
+
+
+def read_files(paths, asked=None) -> tuple[list[dict], int]:
+    """Records of files and folders for a command, their texts printable, and its exit code.
+
+    What cannot be taken is told before anything else; `asked` are the command's arguments. Raises Error where that
+    leaves no record.
     """
-    cases, errors = [], []
+    cases, absent, total = [], [], 0
     for path in paths:
-        for file in find_files(path):
+        files, skipped = find(path)
+        total += len(files) + len(skipped)
+        absent += skipped
+        for file in files:
             try:
-                cases += read(file)
+                cases += [_spelt(record) for record in read(file)]
             except RecordError as error:
-                errors.append(error)
-    if not cases and len(errors) == 1:
-        raise errors[0]
+                absent.append(skipped_for(file, error))
     if not cases:
-        what = f"none of {len(errors)} files can be taken (the first, {errors[0]})" if errors else NO_RECORD
+        what = NO_RECORD
+        if absent:
+            first = f"{absent[0].path}: {absent[0].why}"
+            what = f"none of {len(absent)} files can be taken (the first, {first})"
         raise Error(f"{', '.join(map(str, paths))}: {what}")
-    for error in errors:
-        print(printable(error), file=sys.stderr)
-    return cases, 1 if errors else 0
+    say_absent(absent, total, asked)
+    return cases, with_absence(PASSED, absent)
+
+
+_NAMED = 10
+
+
+def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
+    """Names what could not be read on stderr, and counts it, first of all, where people read it.
+
+    `asked` are the arguments of the command whose output follows.
+    """
+    for each in absent[:_NAMED]:
+        print(f"skipped {shorten(printable(each.path))}: {printable(each.why)}", file=sys.stderr)
+    if len(absent) > _NAMED:
+        print(f"skipped {len(absent) - _NAMED} more files", file=sys.stderr)
+    if absent:
+        print(f"{len(absent)} of {total} files skipped", file=sys.stderr)
+        if asked is not None and _for_people(asked):
+            print(
+                f"{len(absent)} of {total} files could not be read, the first {shorten(printable(absent[0].path))}; "
+                "what follows lacks their jobs, so it cannot pass"
+            )
+
+
+def _for_people(asked) -> bool:
+    """Whether a command's output is text for people, rather than a list or table for a program."""
+    machine = getattr(asked, "list", False) or getattr(asked, "output", None) == "-"
+    return not machine and getattr(asked, "format", None) in (None, "text")
 
 
 # --- tables beside a record file ---
@@ -203,7 +283,7 @@ def table_path(record_path, table: dict) -> pathlib.Path:
         raise RecordError(f"{named} would lie outside of the record's folder; do not trust this record")
     digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     except FileNotFoundError:

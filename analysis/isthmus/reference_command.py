@@ -215,21 +215,18 @@ def _word(value) -> str:
     if isinstance(value, float):
         text = f"{value:.6g}"
         return text if re.search("[.e]", text) else text + ".0"
-    if (
-        isinstance(value, str)
-        and re.fullmatch(r"[A-Za-z][\w/.-]{2,}|s|B/s|B|W|Hz", value)
-        and yaml.safe_load(value) == value
-    ):
-        return value
     if not isinstance(value, str):
         return json.dumps(value)
+    if re.fullmatch(r"[A-Za-z][\w/.-]{2,}|s|B/s|B|W|Hz", value, re.ASCII) and yaml.safe_load(value) == value:
+        return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
 
 def _name(key: str) -> str:
     """The name of a metric, an axis or a part of the fingerprint; YAML takes `no` and `on` for something else."""
-    return key if yaml.safe_load(key) == key else f'"{key}"'
+    plain = re.fullmatch(r"[A-Za-z_][\w.-]*", key, re.ASCII) and yaml.safe_load(key) == key
+    return key if plain else _word(key) if _word(key) != key else f'"{key}"'
 
 
 def _flow(mapping: dict) -> str:
@@ -472,13 +469,12 @@ def check(asked) -> int:
     entries = references.load(folder / "references")
     catalogue = _catalogue(asked.catalogue)
     told = references.problems(entries, catalogue)
+    missing = _missing_of_records(asked, entries) if asked.paths else 0  # first, as it names what cannot be read
     for problem in told:
         print(problem)
     held = [entry for entry in entries if entry.metrics]
     print(f"{len(held)} entries with references, {len(entries) - len(held)} with shares of limits")
-    if asked.paths:
-        missing = _missing_of_records(asked, entries)
-    else:
+    if not asked.paths:
         missing = _missing_of_catalogue(folder, entries, catalogue)
     return cli.FOUND if told or missing else cli.PASSED
 
@@ -488,7 +484,7 @@ def _catalogue(path) -> dict:
     try:
         catalogue = json.loads(path.read_text(encoding="utf-8"))
         return {key: catalogue[key] for key in ("sizes", "modes", "workloads")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{path}: no catalogue of workloads ({error}); name one with --catalogue") from None
 
 
@@ -534,7 +530,8 @@ def _missing_of_records(asked, entries) -> int:
         if without:
             missing += without
             shown = ", ".join(sorted(names)[:4]) + (" …" if len(names) > 4 else "")
-            print(f"{partition or '(no partition)'}: {workload}: {without} of {total} figures have none: {shown}")
+            where = records.printable(partition) or "(no partition)"
+            print(f"{where}: {workload}: {without} of {total} figures have none: {shown}")
     print(f"{len(rows) - missing} of {len(rows)} figures have a reference")
     return missing
 

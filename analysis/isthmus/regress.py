@@ -78,6 +78,7 @@ class Outcome:
     jobs: tuple[int, int]
     margin: str = ""  # in words
     order: statistics.Order | None = None  # None where the order was drawn at random, so that it cannot matter
+    absent: int = 0  # files that could not be read
 
     def count(self, verdict: str) -> int:
         return sum(result.verdict == verdict for result in self.results)
@@ -87,14 +88,14 @@ class Outcome:
         """All results as one; what was found weighs more than what is not known."""
         for verdict in ("regressed", "inconclusive", "changed", "improved", "changed-but-small"):
             if self.count(verdict):
-                return verdict
-        return "equivalent"
+                return "inconclusive" if self.absent and verdict != "regressed" else verdict
+        return "inconclusive" if self.absent else "equivalent"
 
     @property
     def exit_code(self) -> int:
         if self.count("regressed"):
             return cli.FOUND
-        return cli.UNDECIDED if self.count("inconclusive") else cli.PASSED
+        return cli.UNDECIDED if self.count("inconclusive") or self.absent else cli.PASSED
 
 
 # --- one series ---
@@ -432,7 +433,10 @@ def outcome(
     differences, notes = _differences(opened, side, asked)
     results = compared + _missing(every, names)
     results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
-    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order)
+    absent = len(opened.skipped)
+    if absent:
+        notes.insert(0, f"{absent} files could not be read, so what their jobs would have shown is not known")
+    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, absent)
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:
@@ -491,7 +495,7 @@ def load_baseline(folder, name: str) -> list[str]:
         known = sorted(each.stem for each in path.parent.glob("*.json"))
         there = f"there is {', '.join(known)}" if known else "none is there"
         raise Error(f"no baseline {name} in {path.parent}; {there}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{path}: no baseline ({error})") from None
     return jobs
 
@@ -505,15 +509,21 @@ def _noise_entries(path) -> list[dict]:
         return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["series"]
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (RecursionError, ValueError, KeyError, TypeError) as error:
         raise _no_noise(path, error) from None
+
+
+def _deviation(value) -> float:
+    if not 0 <= float(value) < math.inf:
+        raise ValueError(f"{value} is no deviation")
+    return float(value)
 
 
 def load_noise(path) -> dict[tuple, float]:
     """Standard deviations between jobs by series, as `isthmus noise -o` wrote them."""
     entries = _noise_entries(path)
     try:
-        return {tuple(entry["key"]): float(entry["between"]) for entry in entries}
+        return {tuple(entry["key"]): _deviation(entry["between"]) for entry in entries}
     except (ValueError, KeyError, TypeError) as error:
         raise _no_noise(path, error) from None
 
@@ -523,11 +533,11 @@ def load_boots(path) -> dict[tuple, Boots]:
     entries = _noise_entries(path)
     try:
         return {
-            tuple(entry["key"]): Boots(float(entry["boots"]["spread"]), int(entry["boots"]["freedom"]))
+            tuple(entry["key"]): Boots(_deviation(entry["boots"]["spread"]), int(entry["boots"]["freedom"]))
             for entry in entries
             if entry.get("boots")
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (AttributeError, ValueError, KeyError, TypeError) as error:
         raise _no_noise(path, error) from None
 
 

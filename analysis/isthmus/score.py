@@ -66,7 +66,7 @@ def load_weights(path) -> dict[str, float]:
         items = [(str(name), float(weight)) for name, weight in weights.items()]
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = records.shorten(str(error), 80)
         raise Error(f'{path}: no weights ({why}); write [metrics] and "WORKLOAD METRIC" = weight') from None
     bad = [name for name, weight in items if not (weight > 0 and math.isfinite(weight))]

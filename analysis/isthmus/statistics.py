@@ -398,8 +398,8 @@ def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float
     """
     if not step > margin >= 0:
         raise ValueError("a step must be above 0, and above the margin")
-    margin = round(margin, 2)
-    return _jobs_needed(max(round(step, 2), margin + 0.01), strata, metrics, wanted, margin)
+    margin = round(min(margin, 100.0), 2)
+    return _jobs_needed(min(max(round(step, 2), margin + 0.01), 200.0), strata, metrics, wanted, margin)
 
 
 # --- the next job ---

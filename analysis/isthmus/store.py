@@ -7,24 +7,28 @@ sizes in bytes. Emulated and profiled records are left out unless asked for.
 `tables` names the tables beside a record, each `file` from where `file` of the record starts: the working folder for
 raw records, the folder that was compacted for compacted ones.
 
-A file that is cut short, of another program or another schema is skipped as a whole, named once, and counted. Raw
-files are checked for what the columns need; the schema itself is checked once, when files are compacted.
+A file of which a line is no record is skipped as a whole, named once, and counted, whether it is read raw or compacted:
+isthmus.validate judges both. So is a file that is gone since it was compacted, or changes while it is read. What was
+skipped changes the exit code of every command: isthmus.exits.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import json
 import os
 import pathlib
 import re
 import sys
 import tempfile
+from time import time_ns
 
 import duckdb
 
 from isthmus import Error, records
+from isthmus.records import Skipped
 
 COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
@@ -33,7 +37,7 @@ _THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 # What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
 # list, the objects of a list, of which only the fields are read that a query needs.
 _STATE = (
-    "STRUCT(pcie STRUCT(gen INTEGER, width INTEGER), ecc BOOLEAN, ecc_uncorrected BIGINT, xids INTEGER[], mig BOOLEAN, "
+    "STRUCT(pcie STRUCT(gen BIGINT, width BIGINT), ecc BOOLEAN, ecc_uncorrected BIGINT, xids BIGINT[], mig BOOLEAN, "
     "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
     "throttle VARCHAR[])"
 )
@@ -41,24 +45,24 @@ _READ = {
     "schema": "VARCHAR",
     "run": {
         "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
-        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "INTEGER", "environment": "JSON",
+        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "BIGINT", "environment": "JSON",
     },
     "devices": [{
         "name": "VARCHAR", "uuid": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
-        "memory_bandwidth": "DOUBLE", "fp32_rate": "DOUBLE", "pcie": "STRUCT(gen INTEGER, width INTEGER)",
+        "memory_bandwidth": "DOUBLE", "fp32_rate": "DOUBLE", "pcie": "STRUCT(gen BIGINT, width BIGINT)",
         "links": "VARCHAR[]", "state": _STATE, "state_after": _STATE,
     }],
-    "ranks": {"count": "INTEGER", "library": "VARCHAR"},
+    "ranks": {"count": "BIGINT", "library": "VARCHAR"},
     "host": {
-        "cpu": "VARCHAR", "kernel": "VARCHAR", "os": "VARCHAR", "cores": "INTEGER", "memory_bytes": "BIGINT",
-        "numa_nodes": "INTEGER", "numa_balancing": "BOOLEAN", "thp": "VARCHAR", "governor": "VARCHAR",
+        "cpu": "VARCHAR", "kernel": "VARCHAR", "os": "VARCHAR", "cores": "BIGINT", "memory_bytes": "BIGINT",
+        "numa_nodes": "BIGINT", "numa_balancing": "BOOLEAN", "thp": "VARCHAR", "governor": "VARCHAR",
         "iommu": "VARCHAR", "boot_id": "VARCHAR", "uvm_parameters": "JSON",
     },
     "build": {"compiler": "VARCHAR", "flags": "VARCHAR", "code": "VARCHAR"},
     "emulated": "BOOLEAN",
     "profiler": "VARCHAR",
     "workload": "VARCHAR",
-    "version": "INTEGER",
+    "version": "BIGINT",
     "placement": "VARCHAR",
     "staging": "VARCHAR",
     "mode": "VARCHAR",
@@ -68,14 +72,14 @@ _READ = {
     "axes": "JSON",
     "metrics": [{
         "name": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "direction": "VARCHAR", "samples": "DOUBLE[]",
-        "invalid": "INTEGER[]", "median": "DOUBLE", "mad": "DOUBLE", "within_job": "DOUBLE[]",
+        "invalid": "BIGINT[]", "median": "DOUBLE", "mad": "DOUBLE", "within_job": "DOUBLE[]",
         "autocorrelation": "DOUBLE", "limit": 'STRUCT("value" DOUBLE, source VARCHAR)', "share": "DOUBLE",
     }],
     "submission": "VARCHAR",
     "host_turns": "BIGINT",
     "tables": [{"name": "VARCHAR", "columns": "VARCHAR[]", "file": "VARCHAR", "rows": "BIGINT", "sha256": "VARCHAR"}],
     "verify": {"status": "VARCHAR", "inputs": "VARCHAR", "checksums": "JSON"},
-    "warnings": [{"code": "VARCHAR", "samples": "INTEGER[]"}],
+    "warnings": [{"code": "VARCHAR", "samples": "BIGINT[]"}],
     "skipped": "VARCHAR",
     "error": "VARCHAR",
 }  # fmt: skip
@@ -210,14 +214,6 @@ SERIES = (
 SERIES_COLUMNS = ", ".join(f'"{name}"' for name in SERIES)
 
 
-@dataclasses.dataclass
-class Skipped:
-    """A file that is not in the table, and why."""
-
-    path: str
-    why: str
-
-
 @dataclasses.dataclass(frozen=True)
 class Result:
     """What a record says that a case computed; those of one `case` must have one checksum."""
@@ -300,13 +296,13 @@ def _read_columns(used: str) -> dict[str, str]:
 
 def _expressions(wanted) -> str:
     metric = [expression for name, expression in _METRIC.items() if name in wanted]
-    return " ".join([*_columns(wanted).values(), *metric, WRONG])
+    return " ".join([*_columns(wanted).values(), *metric, "metrics.name"])
 
 
 def _reader(paths, wanted=()) -> str:
     columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
     return (
-        f"read_json({_list(paths)}, format = 'newline_delimited', columns = {{{columns}}}, ignore_errors = true, "
+        f"read_json({_list(paths)}, format = 'newline_delimited', columns = {{{columns}}}, "
         "filename = true, auto_detect = false)"
     )
 
@@ -323,7 +319,7 @@ def _columns(wanted) -> dict[str, str]:
 
 def _cases(paths, wanted) -> str:
     """SQL that reads raw files: a row per record, its metrics as a list `metrics`."""
-    return f"SELECT schema AS _schema, {_selected(_columns(wanted))}, metrics FROM {_reader(paths, wanted)}"
+    return f"SELECT {_selected(_columns(wanted))}, metrics FROM {_reader(paths, wanted)}"
 
 
 def flat(cases: str, wanted) -> str:
@@ -337,58 +333,40 @@ def flat(cases: str, wanted) -> str:
     )
 
 
-_OTHER_SCHEMA = "of another version of the record"
-# Why a row is no record; null where it is one. What is null here was missing or of another type.
-WRONG = f"""
-CASE WHEN _schema IS NULL THEN 'cut short, or of another program'
-     WHEN regexp_matches(_schema, '^isthmus[.]record/[0-9]+$') AND _schema NOT IN {records.VERSIONS}
-       THEN '{_OTHER_SCHEMA} (' || left(_schema, 40) || ')'
-     WHEN _schema NOT IN {records.VERSIONS} THEN 'of another program'
-     WHEN run_id IS NULL OR node IS NULL OR "time" IS NULL OR workload IS NULL OR version IS NULL OR emulated IS NULL
-       OR axes IS NULL OR verify IS NULL OR metrics IS NULL THEN 'a record lacks what every record has'
-     WHEN len(list_filter(metrics, lambda m: m.name IS NULL OR m.unit IS NULL)) > 0
-       THEN 'a metric lacks its name or unit'
-     WHEN len(list_filter(metrics, lambda m: NOT isfinite(m.median))) > 0 THEN 'a median is not a finite number'
-     WHEN len(list_distinct(list_transform(metrics, lambda m: m.name))) < len(metrics) THEN 'two metrics have one name'
-END"""
-
-
-def _alone(connection, path) -> str | None:
-    """Why DuckDB cannot read this file at all, or None."""
+def _take(connection, paths: list[str], wanted) -> list[Skipped]:
+    """Adds the records of files to `cases`; a file that stops DuckDB is found by halves and skipped."""
+    if not paths:
+        return []
     try:
-        connection.execute(f"SELECT count(*) FROM {_reader([path])}").fetchall()
-    except (duckdb.Error, UnicodeError) as error:
-        return _first_line(error)
-    return None
+        connection.execute(f"INSERT INTO cases {_cases(paths, wanted)}")
+        return []
+    except (duckdb.Error, UnicodeError, RuntimeError) as error:
+        if len(paths) == 1:
+            return [Skipped(paths[0], _first_line(error))]
+    middle = len(paths) // 2
+    return _take(connection, paths[:middle], wanted) + _take(connection, paths[middle:], wanted)
 
 
-def read_raw(connection, paths: list[str], wanted=COLUMNS) -> list[Skipped]:
-    """Reads raw files into the table `cases` and says which were skipped."""
-    skipped: list[Skipped] = []
-    while True:
-        source = _cases(paths, wanted) if paths else _nothing(wanted)
+def read_raw(connection, files: dict[str, list[int]], wanted=COLUMNS) -> list[Skipped]:
+    """Reads files that were checked, by their signatures then, into the table `cases` and says which were skipped."""
+    connection.execute(f"CREATE OR REPLACE TABLE cases AS {_nothing(wanted)}")
+    skipped = _take(connection, list(files), wanted)
+    left = {each.path for each in skipped}
+    for path, signature in files.items():
         try:
-            connection.execute(f"CREATE OR REPLACE TABLE cases AS SELECT *, {WRONG} AS wrong FROM ({source})")
-            break
-        except (duckdb.Error, UnicodeError) as error:
-            # A broken archive, or a file that may not be read, stops DuckDB; each file by itself tells which.
-            broken = {path: why for path in paths if (why := _alone(connection, path))}
-            if not broken:
-                raise Error(f"the records cannot be read ({_first_line(error)})") from None
-            skipped += [Skipped(path, why) for path, why in broken.items()]
-            paths = [path for path in paths if path not in broken]
-    wrong = connection.execute(
-        "SELECT file, arg_min(wrong, rowid) FROM cases WHERE wrong IS NOT NULL GROUP BY file ORDER BY file"
-    ).fetchall()
-    if wrong:
-        connection.execute("DELETE FROM cases WHERE file IN (SELECT file FROM cases WHERE wrong IS NOT NULL)")
-    return skipped + [Skipped(path, why) for path, why in wrong]
+            alike = records.signature(path) == signature
+        except OSError:
+            alike = False
+        if not alike and path not in left:
+            skipped.append(Skipped(path, "changed while it was read: a job still writes it; ask again later"))
+            connection.execute("DELETE FROM cases WHERE file = ?", [path])
+    return skipped
 
 
 def _nothing(wanted) -> str:
     """The columns of `cases` without a row."""
     columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _read_columns(_expressions(wanted)).items())
-    selected = f"schema AS _schema, {_selected(_columns(wanted))}, metrics"
+    selected = f"{_selected(_columns(wanted))}, metrics"
     return f"SELECT {selected} FROM (SELECT {columns}, NULL::VARCHAR AS filename) WHERE false"
 
 
@@ -400,9 +378,29 @@ class Compacted:
     """What the manifests of a compacted folder say."""
 
     folder: pathlib.Path
-    files: dict[str, int]  # bytes of each source file, as they were when it was last taken
+    files: dict[str, list]  # bytes, time, inode and SHA-256 of each source file, as they were when it was last taken
     parts: list[str]
-    outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew
+    outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew, or whose file is gone
+
+
+_AT_ONCE = 2_000_000_000  # ns: an edit so soon after the last one may leave the time of a file as it was
+
+
+def entry(path, signature: list[int]) -> list:
+    """What a manifest keeps of a file of this signature. The time is null where another edit may have had the same."""
+    with records.open_file(path) as file:
+        digest = hashlib.file_digest(file, "sha256") if sys.version_info >= (3, 11) else hashlib.sha256(file.read())
+    size, changed, inode = signature
+    return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
+
+
+def unchanged(path, known: list) -> bool:
+    """Whether a file is as its entry in a manifest has it; where only time or inode differ, its hash tells."""
+    try:
+        size, *when = records.signature(path)
+        return size == known[0] and (when == known[1:3] or entry(path, [size, *when])[3] == known[3])
+    except OSError:
+        return False
 
 
 def manifests(folder) -> list[pathlib.Path]:
@@ -410,32 +408,45 @@ def manifests(folder) -> list[pathlib.Path]:
     return sorted((pathlib.Path(folder) / records.MANIFESTS).glob("[0-9]*.json"))
 
 
+def _manifest(path: pathlib.Path) -> tuple[dict[str, list], list[str], list[str]]:
+    """Files, parts, and files that are gone, of a manifest."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        files, parts, gone = dict(manifest["files"]), list(manifest["parts"]), list(manifest.get("gone", ()))
+        if not all(isinstance(name, str) for name in (*files, *parts, *gone)):
+            raise TypeError("a name is no text")
+        written = manifest["columns"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Error(f"{path}: no manifest of a compacted table ({error}); remove it and compact again") from None
+    if written != list(COLUMNS) or not all(isinstance(known, list) and len(known) == 4 for known in files.values()):
+        raise Error(f"{path.parents[1]}: compacted by another version of Isthmus; remove this folder and compact again")
+    for part in parts:
+        if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
+            raise Error(f"{path.parents[1]}: a manifest names a part outside of it ({records.shorten(part)})")
+    return files, parts, gone
+
+
 def compacted(folder) -> Compacted | None:
     """The compacted table in this folder, or None where there is none."""
     folder = pathlib.Path(folder)
     result, held = Compacted(folder, {}, [], []), {}
-    for path in manifests(folder):
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            files, parts = dict(manifest["files"]), list(manifest["parts"])
-            written = manifest["columns"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Error(f"{path}: no manifest of a compacted table ({error}); remove it and compact again") from None
-        if written != list(COLUMNS):
-            raise Error(f"{folder}: compacted by another version of Isthmus; remove this folder and compact again")
-        for file, size in files.items():
+    found = manifests(folder)
+    for path in found:
+        files, parts, gone = _manifest(path)
+        for file, known in files.items():
             held.setdefault(file, []).append(parts)
-            result.files[file] = size
+            result.files[file] = known
+        for file in gone:
+            held.setdefault(file, []).append([])
+            result.files.pop(file, None)
         result.parts += [part for part in parts if part not in result.parts]
     for file, versions in held.items():
         older = {part for parts in versions[:-1] for part in parts} - set(versions[-1])
         result.outdated += [(part, file) for part in sorted(older)]
     for part in result.parts:
-        if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
-            raise Error(f"{folder}: a manifest names a part outside of it ({records.shorten(part)})")
         if not (folder / part).is_file():
             raise Error(f"{folder / part}: a part of the compacted table is gone; remove the folder and compact again")
-    return result if manifests(folder) else None
+    return result if found else None
 
 
 def parts(table: Compacted, changed: list[str], wanted) -> str:
@@ -452,27 +463,45 @@ def parts(table: Compacted, changed: list[str], wanted) -> str:
     return query + (" WHERE " + " AND ".join(without) if without else "")
 
 
-def _sources(path) -> tuple[list[str], list[tuple[Compacted, list[str]]]]:
-    """Raw files of a path that no compacted table has as they are now, and the tables with what changed since."""
-    path = pathlib.Path(path)
-    if not path.is_dir():
-        return records.find_files(path), []
-    table = compacted(path)
-    if table:
-        return [], [(table, [])]
-    table = compacted(path / COMPACTED)
-    files = records.find_files(path)
-    if not table:
-        return files, []
-    raw, changed = [], []
-    for file in files:
-        relative = os.path.relpath(file, path)
-        if table.files.get(relative) == os.path.getsize(file):
-            continue
-        raw.append(file)
-        if relative in table.files:
-            changed.append(relative)
-    return raw, [(table, changed)]
+def hidden(path: str, skipped: list[Skipped]) -> bool:
+    """Whether a file may well be there, in or as something that could not be looked at."""
+    return any(path == each.path or path.startswith(each.path + os.sep) for each in skipped)
+
+
+@dataclasses.dataclass
+class _Sources:
+    """Of some paths: raw files that no compacted table has as they are now, and what cannot be read.
+
+    Beside each table stand the files that are not read from it.
+    """
+
+    raw: list[str] = dataclasses.field(default_factory=list)
+    tables: list[tuple[Compacted, list[str]]] = dataclasses.field(default_factory=list)
+    skipped: list[Skipped] = dataclasses.field(default_factory=list)
+
+    def add(self, path) -> None:
+        table = compacted(path)
+        if table:
+            self.tables.append((table, []))
+            return
+        files, skipped = records.find(path)
+        self.skipped += skipped
+        table = compacted(pathlib.Path(path) / COMPACTED)
+        present = {os.path.relpath(file, path): file for file in files} if table else {}
+        known = table.files if table else {}
+        changed = [name for name in known if name not in present or not unchanged(present[name], known[name])]
+        if known and not present:
+            raise Error(
+                f"{path}: all {len(known)} files that were compacted are gone; name {table.folder} to read what it has"
+            )
+        if table:
+            self.tables.append((table, changed))
+            files = [file for name, file in present.items() if name not in known or name in changed]
+        self.raw += [file for file in files if file not in self.raw]
+        for name in changed:
+            gone = os.path.join(path, name)
+            if name not in present and not hidden(gone, skipped):
+                self.skipped.append(Skipped(gone, "compacted before, and gone since; `isthmus compact` forgets it"))
 
 
 def connect() -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory]:
@@ -496,15 +525,17 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
     `wanted` names the columns that will be asked for: raw files are read faster for fewer. `where` is SQL over them.
     Raises Error where there is no record.
     """
-    raw: list[str] = []
-    tables: list[tuple[Compacted, list[str]]] = []
+    sources = _Sources()
     for path in paths:
-        files, found = _sources(path)
-        raw += [file for file in files if file not in raw]
-        tables += found
+        sources.add(path)
+    raw, tables, skipped = sources.raw, sources.tables, list(sources.skipped)
+    with records.checker(raw) as apply:
+        checked = list(zip(raw, apply(records.check, raw)))
+    skipped += [why for _, (_, why) in checked if why]
+    _refuse_newer(skipped)
     connection, folder = connect()
     try:
-        skipped = read_raw(connection, raw, wanted)
+        skipped += read_raw(connection, {path: signature for path, (signature, why) in checked if not why}, wanted)
         query = " UNION ALL BY NAME ".join(
             ([flat("cases", wanted)] if raw or not tables else [])
             + [parts(table, changed, wanted) for table, changed in tables]
@@ -518,27 +549,30 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
             f"count(*) FILTER ({' AND '.join(kept)}), count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
             f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
         ).fetchone()
-    except duckdb.Error as error:
+    except BaseException as error:
         connection.close()
         folder.cleanup()
-        raise Error(f"the records cannot be read ({_first_line(error)})") from None
-    newer = [each for each in skipped if each.why.startswith(_OTHER_SCHEMA)]
-    if newer:
-        connection.close()
-        folder.cleanup()
-        raise Error(
-            f"{len(newer)} files are {_OTHER_SCHEMA}, the first "
-            f"{newer[0].path}{newer[0].why.removeprefix(_OTHER_SCHEMA)}; this Isthmus reads {records.SCHEMA} and "
-            "earlier: use the one that wrote them, or name a folder without them"
-        )
+        if isinstance(error, duckdb.Error):
+            raise Error(f"the records cannot be read ({_first_line(error)})") from None
+        raise
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
-    files = len(raw) + sum(len(table.files) for table, _ in tables)
+    files = len(raw) + len(sources.skipped) + sum(len(table.files) - len(changed) for table, changed in tables)
     store = Store(connection, folder, files, skipped, left_out, spoilt)
     if not found:
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))
     return store
+
+
+def _refuse_newer(skipped: list[Skipped]) -> None:
+    newer = [each for each in skipped if each.newer]
+    if newer:
+        raise Error(
+            f"{len(newer)} files are of another version of the record, the first {newer[0].path} ({newer[0].newer}); "
+            f"this Isthmus reads {records.SCHEMA} and earlier: use the one that wrote them, or name a folder without "
+            "them"
+        )
 
 
 def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skipped]) -> str:
@@ -650,7 +684,8 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
         profiled=asked.profiled,
         where=" AND ".join(where) or "true",
     )
-    say_left_out(store)
+    asked.absent = [*getattr(asked, "absent", []), *store.skipped]  # for the exit code: isthmus.cli
+    say_left_out(store, asked)
     store.results = results(store.sql)
     wrong = disagreements(store.results)
     if wrong and agreeing:
@@ -663,16 +698,9 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
 _NAMED = 10
 
 
-def say_skipped(store: Store) -> None:
-    """Names files that were skipped, and counts them, on stderr."""
-    for each in store.skipped[:_NAMED]:
-        print(
-            f"skipped {records.shorten(records.printable(each.path))}: {records.printable(each.why)}", file=sys.stderr
-        )
-    if len(store.skipped) > _NAMED:
-        print(f"skipped {len(store.skipped) - _NAMED} more files", file=sys.stderr)
-    if store.skipped:
-        print(f"{len(store.skipped)} of {store.files} files skipped", file=sys.stderr)
+def say_skipped(store: Store, asked=None) -> None:
+    """Names what was skipped: records.say_absent()."""
+    records.say_absent(store.skipped, store.files, asked)
 
 
 def say_disagreements(sentences: list[str]) -> None:
@@ -682,9 +710,9 @@ def say_disagreements(sentences: list[str]) -> None:
         print(f"{len(sentences) - _NAMED} more results disagree", file=sys.stderr)
 
 
-def say_left_out(store: Store) -> None:
+def say_left_out(store: Store, asked=None) -> None:
     """The same, and how many records were left out, and why."""
-    say_skipped(store)
+    say_skipped(store, asked)
     for kind, count in store.left_out.items():
         print(f"{count} {kind} records left out; --{kind} takes them", file=sys.stderr)
     records.say_spoilt(store.spoilt)

@@ -72,8 +72,11 @@ def _varied_values(case: dict, cases: list[dict]) -> str:
 def _readings(cases: list[dict]) -> list[str]:
     """One row per metric of the cases that measure in a way of their own, such as reference/*."""
     lines = ["", f"{_device(cases[0])}", f"{'workload':<30.30} {'size':<6} {'metric':<20} {'median':>14} {'of':>4}"]
+    alike: dict[str, list[dict]] = {}
     for case in cases:
-        row = f"{case['workload'] + _varied_values(case, cases):<30.30} {case['size'] or '-':<6}"
+        alike.setdefault(case["workload"], []).append(case)
+    for case in cases:
+        row = f"{case['workload'] + _varied_values(case, alike[case['workload']]):<30.30} {case['size'] or '-':<6}"
         if _verdict(case):
             lines.append(f"{row} {_verdict(case)}")
             continue
@@ -122,6 +125,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    cases, status = records.read_files(asked.files)
+    cases, status = records.read_files(asked.files, asked)
     print(table(cases))
     return status

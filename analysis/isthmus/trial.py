@@ -361,12 +361,18 @@ def _plan(folder: pathlib.Path) -> dict:
         plan = json.loads(path.read_text(encoding="utf-8"))
         if plan["format"] != 1:
             raise Error(f"{path}: made by another version of Isthmus")
-        return {name: plan[name] for name in ("from", "to", "nodes", "jobs", "control")} | {
-            "boots": plan.get("boots", 1), "in_turns": plan.get("in_turns", False), "delta": plan.get("delta"),
-        }  # fmt: skip
+        kinds = {"from": str, "to": str, "nodes": list, "jobs": int, "control": bool}
+        kinds |= {"boots": int, "in_turns": bool, "delta": (int, float, type(None))}
+        found = {name: {"boots": 1, "in_turns": False, "delta": None, **plan}[name] for name in kinds}
+        for name, kind in kinds.items():
+            if not isinstance(found[name], kind):
+                raise TypeError(f"{name} is {json.dumps(found[name])[:40]}")
+        if not all(isinstance(node, str) for node in found["nodes"]):
+            raise TypeError("a node is no text")
+        return found
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (RecursionError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{path}: no plan of a trial ({error})") from None
 
 

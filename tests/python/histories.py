@@ -77,8 +77,24 @@ def record(value, *, node="n1", gpu="GPU-1", job="1", time=None, chance=None, wi
     return case
 
 
+def fitting(case):
+    """The same record with samples that have the medians it states: readers hold a median to its samples."""
+    metrics = []
+    for metric in case["metrics"]:
+        samples, median = metric["samples"], metric["median"]
+        left = [value for i, value in enumerate(samples) if i not in metric.get("invalid", [])]
+        own = float(np.median(left)) if left else None
+        if median is None:
+            metric = {**metric, "invalid": list(range(len(samples)))}
+        elif left and own != median:
+            metric = {**metric, "samples": [v * (median / own) if own else median for v in samples]}
+        metrics.append(metric)
+    return {**case, "metrics": metrics}
+
+
 def write(folder, cases, name="records.jsonl"):
     folder.mkdir(parents=True, exist_ok=True)
+    cases = [fitting(case) for case in cases]
     (folder / name).write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
     return folder
 

@@ -156,7 +156,6 @@ def test_python_packages_are_those_of_pyproject(isthmus):
     for requirement in [*project["dependencies"], *extras["analysis"], *extras["checks"]]:
         name, lowest = re.match(r"([\w-]+)(?:>=([\d.]+))?", requirement).groups()
         wanted[f"py-{name}"] = lowest
-    del wanted["py-jsonschema-rs"]  # the package says why
     given = {}
     for arguments, _ in isthmus.directives("depends_on"):
         name, _, versions = (arguments[0] or "").partition("@")

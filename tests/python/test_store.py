@@ -99,19 +99,19 @@ LOOSE = {"devices": {"memory_bandwidth", "fp32_rate"}}  # the schema leaves devi
 @pytest.mark.parametrize(
     "text, why",
     [
-        (LINE[:300], "cut short, or of another program"),
-        (f"{LINE}\n{LINE[:300]}", "cut short, or of another program"),
-        (f"{LINE}\n{LINE[:300]}\n{LINE}\n", "cut short, or of another program"),
-        ("a,b\n1,2\n", "another program"),
-        ('{"a": 1}\n[1, 2]\n3\n', "another program"),
-        ("\0" * 1000, "another program"),
-        ('{"a":' + "[" * 50_000 + "]" * 50_000 + "}\n", "another program"),
-        (json.dumps({**GOOD, "schema": "somebody/1"}), "another program"),
-        (json.dumps({**GOOD, "version": "one"}), "lacks what every record has"),
-        (json.dumps({**GOOD, "metrics": [5]}), "a metric lacks"),
+        (LINE[:300], "line 1: cut short"),
+        (f"{LINE}\n{LINE[:300]}", "line 2: cut short"),
+        (f"{LINE}\n{LINE[:300]}\n{LINE}\n", "line 2: no JSON"),
+        ("a,b\n1,2\n", "line 1: no JSON"),
+        ('{"a": 1}\n[1, 2]\n3\n', "line 1: another schema"),
+        ("\0" * 1000, "line 1: no JSON"),
+        ('{"a":' + "[" * 50_000 + "]" * 50_000 + "}\n", "line 1: no JSON"),
+        (json.dumps({**GOOD, "schema": "somebody/1"}), "line 1: another schema"),
+        (json.dumps({**GOOD, "version": "one"}), "version: 'one' is not"),
+        (json.dumps({**GOOD, "metrics": [5]}), "metrics/0: 5 is not"),
         (json.dumps({**GOOD, "metrics": GOOD["metrics"] + GOOD["metrics"][:1]}), "two metrics have one name"),
-        (json.dumps({**GOOD, "metrics": [{**GOOD["metrics"][0], "median": float("nan")}]}), "not a finite number"),
-        (json.dumps({**GOOD, "metrics": [{**GOOD["metrics"][0], "median": float("inf")}]}), "not a finite number"),
+        (json.dumps({**GOOD, "metrics": [{**GOOD["metrics"][0], "median": float("nan")}]}), "NaN is not JSON"),
+        (json.dumps({**GOOD, "metrics": [{**GOOD["metrics"][0], "median": float("inf")}]}), "Infinity is not JSON"),
     ],
 )
 def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why):
@@ -188,7 +188,7 @@ def test_compacting_names_a_table_that_is_missing_or_altered(tmp_path, capsys):
     for _ in range(2):  # it is not forgotten
         assert cli.main(["compact", str(tmp_path), "--processes", "1"]) == 1
         said = capsys.readouterr()
-        assert said.err.count("\n") == 2
+        assert said.err.count("\n") == 3
         assert "missing.tables/x.csv.gz: the table 'batches' of missing.jsonl is not there" in said.err
         assert "altered.tables/x.csv.gz: the table 'batches' of altered.jsonl was altered" in said.err
     assert said.out.endswith("2 skipped\n")

@@ -108,7 +108,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("cuda@12:", when="+cuda")
     depends_on("hip@5.2:", when="+rocm")
 
-    # As pyproject.toml has them; jsonschema-rs, which only makes reading records faster, needs a Rust compiler.
+    # As pyproject.toml has them.
     with default_args(type="run"):
         for variant_of_python in ("+checks", "+analysis"):
             with when(variant_of_python):
@@ -120,6 +120,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
         with when("+analysis"):
             depends_on("py-duckdb@1.3:")
             depends_on("py-jinja2@3:")
+            depends_on("py-msgspec@0.18:")
             depends_on("py-numpy@1.24:")
             depends_on("py-plotly@5:")
             depends_on("py-rich@13:")

@@ -1,0 +1,441 @@
+"""What is a record: the one judgement of a line, for every command and for `isthmus compact`.
+
+The schema says what a record looks like; `_beyond()` adds what a schema cannot say. A line that msgspec shows to be
+good, by types made of that schema, is taken at once; any other is judged by jsonschema, slowly, which also says why.
+Without msgspec every line takes that way. Both ways give the same verdict: tests/python/test_hostile.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import json
+import math
+import operator
+import os
+import pathlib
+import re
+import typing
+
+from isthmus import Error
+
+SCHEMA = "isthmus.record/2"
+VERSIONS = ("isthmus.record/1", SCHEMA)  # that are read
+_NEW_IN_2 = {"tables": [], "submission": None, "host_turns": None}
+
+LARGEST = 1e30  # of figures: what is beyond is no quantity, and what is reckoned from it soon not finite
+SMALLEST = 1e-30  # but for zero
+_WHOLE = 2**63 - 1  # what a table's integers hold
+_SEED = 2**64 - 1
+_DEEPEST = 32  # objects and lists within each other; a record has six
+
+
+class RecordError(Error):
+    """A record file, or a line of it, that cannot be taken; says which line and why."""
+
+
+def shorten(text: str, length: int = 160) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def schema_path() -> pathlib.Path:
+    """The one definition of a record: $ISTHMUS_SCHEMA, else schema/ of the source tree, else beside this package."""
+    given = os.environ.get("ISTHMUS_SCHEMA")
+    here = pathlib.Path(__file__).resolve()
+    places = [pathlib.Path(given)] if given else [here.parents[2] / "schema", here.parent]
+    for place in places:
+        path = place if place.suffix == ".json" else place / "record.schema.json"
+        if path.is_file():
+            return path
+    raise RecordError(f"record.schema.json is not in {' nor '.join(map(str, places))}; set ISTHMUS_SCHEMA to its path")
+
+
+def upgrade(record: dict) -> dict:
+    """A record of an earlier version as one of this version; others are given back as they are."""
+    if record.get("schema") != VERSIONS[0]:
+        return record
+    return {**_NEW_IN_2, **record, "schema": SCHEMA}
+
+
+# --- the schema, bounded ---
+
+
+def _bounded(schema, name: str = ""):
+    """The schema with bounds for every number, and patterns that Python reads as the schema means them."""
+    if isinstance(schema, list):
+        return [_bounded(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _bounded(value, key) for key, value in schema.items()}
+    kinds = schema.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    if "number" in kinds:
+        result = {"minimum": -LARGEST, "maximum": LARGEST, **result}
+    elif "integer" in kinds:
+        result = {"minimum": -_WHOLE, "maximum": _SEED if name == "seed" else _WHOLE, **result}
+    if isinstance(schema.get("pattern"), str):  # `$` would let a line feed pass
+        result["pattern"] = re.sub(r"\$\Z", r"\\Z", schema["pattern"])
+    return result
+
+
+def _or_null(**kinds) -> dict:
+    """Properties of these types, or null."""
+    return {name: {"type": [kind, "null"]} for name, kind in kinds.items()}
+
+
+_STATE = {
+    **_or_null(ecc="boolean", ecc_uncorrected="integer", mig="boolean", persistence="boolean", compute_mode="string",
+               gsp_firmware="string", vbios="string", power_limit_w="number"),
+    "xids": {"type": ["array", "null"], "items": {"type": "integer"}},
+    "throttle": {"type": ["array", "null"], "items": {"type": "string"}},
+    "pcie": {"type": ["object", "null"], "properties": _or_null(gen="integer", width="integer")},
+}  # fmt: skip
+_DEVICE = {  # what the schema leaves open, and commands read
+    **_or_null(memory_bandwidth="number", fp32_rate="number"),
+    "state": {"type": ["object", "null"], "properties": _STATE},
+    "state_after": {"type": ["object", "null"], "properties": _STATE},
+}
+
+
+@functools.lru_cache(maxsize=1)
+def _schema() -> dict:
+    schema = json.loads(schema_path().read_text(encoding="utf-8"))
+    schema["properties"]["devices"]["items"]["properties"].update(_DEVICE)
+    parameter = {"type": ["string", "number", "boolean", "null"]}
+    schema["properties"]["host"]["properties"]["uvm_parameters"]["additionalProperties"] = parameter
+    return _bounded(schema)
+
+
+@functools.lru_cache(maxsize=1)
+def _validator():
+    import jsonschema  # here, so that reading names needs no third-party package
+
+    return jsonschema.Draft202012Validator(_schema())
+
+
+# --- the same schema as types ---
+
+
+def _either(kinds):
+    return functools.reduce(operator.or_, kinds)
+
+
+def _type(schema: dict, name: str):
+    """A schema as a type for msgspec: what has this type fulfils it. Raises KeyError for what is not known here."""
+    import msgspec
+
+    known = {"type", "description", "enum", "const", "oneOf", "pattern", "minLength", "minimum", "exclusiveMinimum",
+             "maximum", "items", "minItems", "maxItems", "properties", "required", "additionalProperties"}  # fmt: skip
+    if strange := set(schema) - known - {"$schema", "$id", "title"}:
+        raise KeyError(f"the schema of {name} has {sorted(strange)}")
+    if "oneOf" in schema:  # as written, no value fulfils two of them
+        return _either(_type(each, f"{name}_{i}") for i, each in enumerate(schema["oneOf"]))
+    if "const" in schema or "enum" in schema:
+        return typing.Literal[tuple(schema.get("enum", [schema.get("const")]))]
+
+    def meta(kind, **words):
+        given = {word: schema[key] for word, key in words.items() if key in schema}
+        given = {word: value for word, value in given.items() if not isinstance(value, int) or abs(value) <= _WHOLE}
+        return typing.Annotated[kind, msgspec.Meta(**given)] if given else kind
+
+    def one(kind: str):
+        bounds = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
+        if "exclusiveMinimum" in schema:
+            del bounds["ge"]
+        if kind == "object":
+            return _object(schema, name)
+        if kind == "array":
+            items = _type(schema["items"], f"{name}_item") if "items" in schema else typing.Any
+            return meta(list[items], min_length="minItems", max_length="maxItems")
+        if kind == "string":
+            return meta(str, pattern="pattern", min_length="minLength")
+        if kind in ("integer", "number"):
+            return meta(int if kind == "integer" else float, **bounds)
+        return {"boolean": bool, "null": None}[kind]
+
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return _either(map(one, kinds))
+
+
+def _object(schema: dict, name: str, raw=()):
+    import msgspec
+
+    others = schema.get("additionalProperties", True)
+    if "properties" not in schema:
+        return dict[str, typing.Any if others is True else _type(others, f"{name}_value")]
+    if not isinstance(others, bool):
+        raise KeyError(f"the schema of {name} has properties and additionalProperties")
+    required = set(schema.get("required", ()))
+    if required - set(schema["properties"]):
+        raise KeyError(f"the schema of {name} requires what it does not describe")
+    fields = []
+    for field, own in schema["properties"].items():
+        kind = msgspec.Raw if field in raw else _type(own, f"{name}_{field}")
+        fields.append((field, kind) if field in required else (field, kind | msgspec.UnsetType, msgspec.UNSET))
+    return msgspec.defstruct(f"record_{name}", fields, kw_only=True, gc=False, forbid_unknown_fields=not others)
+
+
+_ALIKE = ("host", "build")  # parts that most records of a file have in common, byte for byte
+
+
+@dataclasses.dataclass
+class _Decoders:
+    """What msgspec makes of the schema: each raises one of `refusals` for what does not fulfil it."""
+
+    anything: typing.Callable  # bytes to dictionaries and lists
+    whole: dict[str, typing.Callable]  # by version
+    parts: dict[str, typing.Callable]  # of _ALIKE
+    others: dict[str, typing.Callable]  # by version: all but these parts, whose text they keep
+    refusals: tuple
+    lacks: typing.Callable  # of an object: how many of its keys that the schema knows it does not have
+
+
+@functools.lru_cache(maxsize=1)
+def _decoders() -> _Decoders | None:
+    """None where msgspec is not installed."""
+    try:
+        import msgspec
+    except ModuleNotFoundError:
+        return None
+    second = _schema()
+    first = {**second, "required": [name for name in second["required"] if name not in _NEW_IN_2]}
+    first["properties"] = {**first["properties"], "schema": {"const": VERSIONS[0]}}
+    schemas = dict(zip(VERSIONS, (first, second)))
+
+    def decoder(kind):
+        return msgspec.json.Decoder(kind).decode
+
+    return _Decoders(
+        decoder(typing.Any),
+        {version: decoder(_object(schema, version[-1])) for version, schema in schemas.items()},
+        {name: decoder(_type(second["properties"][name], name)) for name in _ALIKE},
+        {version: decoder(_object(schema, f"{version[-1]}_others", _ALIKE)) for version, schema in schemas.items()},
+        (msgspec.MsgspecError, UnicodeError, RecursionError),
+        lambda part: msgspec.structs.astuple(part).count(msgspec.UNSET),
+    )
+
+
+# --- what a schema cannot say ---
+
+
+def _median(samples: list) -> float:
+    ordered = sorted(samples)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _wrong_figures(samples: list, median, invalid) -> str | None:
+    """What is wrong with a metric's median, given its samples and the places of those that do not count."""
+    if invalid:
+        if max(invalid) >= len(samples):
+            return f"sample {max(invalid)} is invalid, but there are {len(samples)}"
+        left = set(invalid)
+        samples = [value for i, value in enumerate(samples) if i not in left]
+        if not samples:
+            return None if median is None else f"the median is {median:g}, but every sample is invalid"
+    if median is None:
+        return f"the median is null, but {len(samples)} samples are valid"
+    own = _median(samples)
+    if own != median and abs(own - median) > 1e-9 * max(abs(own), abs(median)):
+        return f"the median is {median:g}, but that of the samples is {own:g}"
+    if median and abs(median) < SMALLEST:
+        return f"{median:g} is too near to zero for a figure"
+    return None
+
+
+def _beyond(time: str, axes: dict, metrics: list[tuple]) -> str | None:
+    """What is wrong with a record that fulfils the schema, or None; metrics are (name, samples, median, invalid)."""
+    try:
+        datetime.datetime.fromisoformat(time[:-1])
+    except ValueError as error:
+        return f"run/time: {time} is no time of any day ({error})"
+    size = axes.get("bytes", 1)
+    if isinstance(size, str) or size < 1:
+        return f"axes/bytes: {shorten(repr(size), 40)} is no number of bytes"
+    names = set()
+    for name, *figures in metrics:
+        if name in names:
+            return f"metrics: two metrics have one name, {name}"
+        names.add(name)
+        if why := _wrong_figures(*figures):
+            return f"metrics/{name}: {why}"
+    return None
+
+
+def _beyond_of(record: dict) -> str | None:
+    metrics = [(m["name"], m["samples"], m["median"], m.get("invalid")) for m in record["metrics"]]
+    return _beyond(record["run"]["time"], record["axes"], metrics)
+
+
+def problem(record) -> str | None:
+    """Why `record` (parsed JSON) is no valid record, in one sentence, or None."""
+    if not isinstance(record, dict):
+        return f"a JSON {type(record).__name__}, not a record"
+    if record.get("schema") not in VERSIONS:
+        given = shorten(repr(record.get("schema")), 40)
+        return f"another schema ({given}), not {SCHEMA} or an earlier one"
+    record = upgrade(record)
+    try:
+        _keys(record)
+        errors = sorted(_validator().iter_errors(record), key=lambda e: list(map(str, e.absolute_path)))
+    except RecursionError:
+        return f"more than {_DEEPEST} objects and lists within each other"
+    if not errors:
+        return _beyond_of(record)
+    first = errors[0]
+    where = "/".join(map(str, first.absolute_path)) or "the record"
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{shorten(where, 80)}: {shorten(first.message)}{more}"
+
+
+# --- lines ---
+
+
+def _keys(value, left: int = _DEEPEST) -> int:
+    """How many keys an object or list holds, with all within it; RecursionError where it is too deep."""
+    if not left:
+        raise RecursionError
+    if type(value) is list:
+        number = 0
+    else:
+        number = len(value)
+        value = value.values()
+    for each in value:
+        kind = type(each)
+        # A list of figures is passed over; were an object in it, the count would be too low, which is safe.
+        if kind is dict or (kind is list and each and type(each[0]) is not float):
+            number += _keys(each, left - 1)
+    return number
+
+
+def _once(data: bytes, keys: int) -> bool:
+    """Whether JSON of this text has no key twice for certain, given how many keys were left of it.
+
+    Where one stands twice, one of the two is left, so the text has more `":` than keys were left. What is in strings
+    can only add to that count; white space before a colon could take from it.
+    """
+    return data.count(b'":') == keys and not (b" :" in data or b"\t" in data or b"\r" in data or b"\n" in data)
+
+
+def _shown_good(data: bytes) -> dict | None:
+    """The record of a line that is one for certain; None where that takes a closer look."""
+    decoders = _decoders()
+    if decoders is None:
+        return None
+    try:
+        record = decoders.anything(data)
+        decoders.whole[record["schema"]](data)
+        if not _once(data, _keys(record)) or _beyond_of(record):
+            return None
+    except (*decoders.refusals, KeyError, TypeError):
+        return None
+    return record
+
+
+_likely = [SCHEMA, VERSIONS[0]]  # versions; the first is that of the last record
+_MOST_SEEN = 100_000
+_seen: set[tuple] = set()  # parts of records, and the shapes of the others, that were looked at in full
+
+
+def _see(key: tuple) -> None:
+    if len(_seen) >= _MOST_SEEN:
+        _seen.clear()
+    _seen.add(key)
+
+
+def _shape(record, data: bytes) -> tuple:
+    """What says how many keys a record of these types has, and how many colons its text has.
+
+    Not in it: keys that the schema leaves open, and colons in texts.
+    """
+    lacks = _decoders().lacks
+    return (
+        record.workload, len(record.host), len(record.axes), lacks(record), lacks(record.run), lacks(record.verify),
+        tuple([(m.limit is None, lacks(m)) for m in record.metrics]), tuple(map(lacks, record.devices)),
+        tuple(map(lacks, record.kernels)), tuple(map(lacks, record.warnings)), data.count(b":"),
+    )  # fmt: skip
+
+
+def good(data: bytes) -> bool:
+    """Whether a line is a record for certain, three times as fast, for files that another reader reads.
+
+    Parts that other records had, byte for byte, are not looked at again. A key that stands twice is told by the number
+    of colons: where no record of this shape had as many, the keys are counted. So one may pass in a line that lacks
+    another key, of those that the schema leaves open; `isthmus compact` counts the keys of every line.
+    """
+    decoders = _decoders()
+    if decoders is None:
+        return False
+    try:
+        try:
+            record = decoders.others[_likely[0]](data)
+        except decoders.refusals:
+            record = decoders.others[_likely[1]](data)
+            _likely.reverse()
+        for name in _ALIKE:
+            part = (name, bytes(getattr(record, name)))
+            if part not in _seen:
+                decoders.parts[name](part[1])
+                if not _once(part[1], _keys(decoders.anything(part[1]))):
+                    return False
+                _see(part)
+        metrics = [(m.name, m.samples, m.median, m.invalid) for m in record.metrics]
+        if _beyond(record.run.time, record.axes, metrics):
+            return False
+        shape = _shape(record, data)
+        if shape not in _seen:
+            if not _once(data, _keys(decoders.anything(data))):
+                return False
+            _see(shape)
+    except decoders.refusals:
+        return False
+    return True
+
+
+def _refuse_constant(name: str):
+    raise ValueError(f"{name} is not JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{shorten(text, 40)} is no finite number")
+    return value
+
+
+def _no_duplicates(pairs):
+    result = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"the key {shorten(repr(key), 40)} stands twice")
+        result[key] = value
+    return result
+
+
+def line(data: bytes, *, where: str, last: bool = False) -> dict:
+    """A line as a record of this version; `where` names it in the error, `last` says that it may have been cut.
+
+    Raises RecordError.
+    """
+    record = _shown_good(data)
+    if record is None:
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise RecordError(f"{where}: not UTF-8 ({error.reason})") from None
+        try:
+            record = json.loads(
+                text, parse_constant=_refuse_constant, parse_float=_float, object_pairs_hook=_no_duplicates
+            )
+            if "\\u" in text:
+                json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise RecordError(f"{where}: no text (half of a surrogate pair)") from None
+        except (ValueError, RecursionError) as error:
+            cut = last and text.lstrip().startswith("{") and isinstance(error, json.JSONDecodeError)
+            what = "cut short" if cut else "no JSON"
+            raise RecordError(f"{where}: {what} ({shorten(str(error))})") from None
+        if why := problem(record):
+            raise RecordError(f"{where}: {why}")
+    return upgrade(record)
