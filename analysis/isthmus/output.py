@@ -199,15 +199,24 @@ def frame(columns: dict[str, str], rows: list[dict[str, Any]], library: str | No
         except ModuleNotFoundError:
             continue
         found = {column: [row.get(column) for row in rows] for column in columns}
-        return module.DataFrame(found) if name == "pandas" else _polars(module, found, columns)
+        return _pandas(module, found, columns) if name == "pandas" else _polars(module, found, columns)
     wanted = library or "neither pandas nor polars"
     raise Error(f"{wanted} is {'not ' if library else ''}installed; `pip install {library or 'pandas'}` brings it")
+
+
+def _pandas(pandas, found: dict[str, list], columns: dict[str, str]):
+    """Whole numbers and truth values stay what they are where some are missing."""
+    kinds = {"BIGINT": "Int64", "BOOLEAN": "boolean", "DOUBLE": "float64", "TIMESTAMP": "datetime64[us]"}
+    return pandas.DataFrame(
+        {name: pandas.Series(values, dtype=kinds.get(columns[name], "object")) for name, values in found.items()}
+    )
 
 
 def _polars(polars, found: dict[str, list], columns: dict[str, str]):
     kinds = {
         "VARCHAR": polars.String, "BIGINT": polars.Int64, "DOUBLE": polars.Float64, "BOOLEAN": polars.Boolean,
         "TIMESTAMP": polars.Datetime, "DOUBLE[]": polars.List(polars.Float64),
+        "VARCHAR[]": polars.List(polars.String),
     }  # fmt: skip
     return polars.DataFrame(found, schema={name: kinds[kind] for name, kind in columns.items()})
 

@@ -17,8 +17,9 @@ import math
 import pathlib
 import re
 import sqlite3
+import textwrap
 
-from isthmus import Error, cli, records
+from isthmus import Error, cli, output, records
 
 #: Metrics of a record that a profiler's figures become begin so.
 PROFILED = "profiled_"
@@ -844,23 +845,57 @@ def _metric(name: str, value: float, unit: str) -> dict:
 # --- the command ---
 
 
+_COLUMNS = {
+    "kind": "VARCHAR", "name": "VARCHAR", "value": "DOUBLE", "unit": "VARCHAR", "count": "BIGINT",
+    "registers": "BIGINT",
+}  # fmt: skip
+
+
+def table(seen: Profile) -> output.Table:
+    """Figures, kernels and named phases, the longest first; the text has _KERNELS of the kernels."""
+    figure_rows = [{"kind": "figure", "name": n, "value": v, "unit": u} for n, (v, u) in figures(seen).items()]
+    kernels = sorted(seen.kernels.items(), key=lambda item: -item[1].seconds)
+    phases = sorted(seen.phases.items(), key=lambda item: -item[1].seconds)
+    rows = [
+        *figure_rows,
+        *({"kind": "kernel", "name": name, "value": kernel.seconds, "unit": "s", "count": kernel.count,
+           "registers": kernel.registers} for name, kernel in kernels),
+        *({"kind": "phase", "name": name, "value": moved.seconds, "unit": "s", "count": moved.count}
+          for name, moved in phases),
+    ]  # fmt: skip
+    lines = [
+        f"{row['name']:<28} {row['value']:>16.9g} {row['unit'] if row['unit'] != '1' else ''}".rstrip()
+        for row in figure_rows
+    ]
+    for name, kernel in kernels[:_KERNELS]:
+        lines += _named(
+            f"kernel {kernel.count:>6} × {kernel.registers or '-':>3} registers {kernel.seconds:>10.6f} s", name
+        )
+    if kernels[_KERNELS:]:
+        lines.append(f"{len(kernels) - _KERNELS} shorter kernels left out; --format csv has them")
+    for name, moved in phases:
+        lines += _named(f"phase  {moved.count:>6} × {moved.seconds:>25.6f} s", name)
+    lines += [line for note in seen.notes for line in output.fold(f"note: {note}")]
+    return output.Table(_COLUMNS, rows, "\n".join(lines))
+
+
+def _named(head: str, name: str) -> list[str]:
+    """A line with a name at its end, which may be long: it goes on below."""
+    text = records.printable(records.shorten(name, 160))
+    room = output.WIDTH - len(head) - 2
+    first, *more = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    return [f"{head}  {first}", *(" " * (len(head) + 2) + line for line in more)]
+
+
 def add_arguments(parser) -> None:
     parser.epilog = f"example: isthmus profile nsys results/NAME.profile\n{cli.EXIT_CODES}"
     parser.add_argument("tool", choices=TOOLS, help="who wrote it")
     parser.add_argument("folder", type=pathlib.Path, help="with its output: an SQLite export, the raw page as CSV, …")
+    output.add_arguments(parser)
 
 
 def run(asked) -> int:
     if not asked.folder.is_dir():
         raise ProfileError(f"{asked.folder}: no such folder")
-    seen = read(asked.tool, asked.folder)
-    for name, (value, unit) in figures(seen).items():
-        print(f"{name:<28} {value:>16.9g} {unit if unit != '1' else ''}".rstrip())
-    for name, kernel in sorted(seen.kernels.items(), key=lambda item: -item[1].seconds)[:_KERNELS]:
-        print(f"kernel {kernel.count:>6} × {kernel.registers or '-':>3} registers {kernel.seconds:>10.6f} s  "
-              f"{records.printable(records.shorten(name, 80))}")  # fmt: skip
-    for name, moved in sorted(seen.phases.items(), key=lambda item: -item[1].seconds):
-        print(f"phase  {moved.count:>6} × {moved.seconds:>25.6f} s  {records.printable(records.shorten(name, 80))}")
-    for note in seen.notes:
-        print(f"note: {records.printable(note)}")
+    output.write(asked, table(read(asked.tool, asked.folder)))
     return cli.PASSED

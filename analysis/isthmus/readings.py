@@ -11,7 +11,7 @@ import fnmatch
 import json
 import statistics
 
-from isthmus import Error, records, series, store
+from isthmus import Error, output, records, series, spread, store
 
 WANTED = (
     *store.SERIES, "mode", "better", "median", "mad", "samples", "spoilt", "error", "skipped", "verify", "node",
@@ -19,6 +19,39 @@ WANTED = (
 )  # fmt: skip
 #: What a selection may name beside the axes of a case.
 FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset", "ranks", "device", "cpu")
+
+
+#: Columns of frame() after those of the case and its axes, with DuckDB types.
+MORE = {
+    "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR",
+    "samples": "DOUBLE[]", "share": "DOUBLE", "better": "VARCHAR", "job": "VARCHAR", "run_id": "VARCHAR", "time": "TIMESTAMP",
+    "system": "VARCHAR", "partition": "VARCHAR", "node": "VARCHAR", "device": "VARCHAR", "gpus": "VARCHAR",
+    "driver": "VARCHAR", "cpu": "VARCHAR", "cores": "BIGINT", "kernel": "VARCHAR", "boot": "VARCHAR", "git": "VARCHAR",
+    "emulated": "BOOLEAN", "spoilt": "BOOLEAN", "verify": "VARCHAR", "skipped": "VARCHAR", "error": "VARCHAR",
+    "warnings": "VARCHAR[]", "file": "VARCHAR",
+}  # fmt: skip
+_COMPUTED = {"value": "median", "low": "within_low", "high": "within_high", "interval": "mad"}
+
+
+def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> output.Table:
+    """A row for each metric of each record, for isthmus.frame(); the interval is what the record says of itself."""
+    columns = [name for name in (*output.CASE, *MORE) if name not in _COMPUTED]
+    wanted = {*WANTED, *columns, *_COMPUTED.values(), "axes", "n_samples", "n_invalid"}
+    with store.open_store(paths, wanted=wanted, emulated=emulated, profiled=everything) as opened:
+        store.say_skipped(opened)
+        names = ", ".join(f'"{name}"' for name in (*columns, *_COMPUTED.values(), "axes"))
+        rows = opened.rows(
+            f"SELECT {names}, n_samples - n_invalid AS valid FROM measurements "
+            f"WHERE {'true' if everything else f'metric IS NOT NULL AND {series.COUNTS}'} ORDER BY ALL"
+        )
+    for row in rows:
+        row["axes"], row["value"] = json.loads(row.get("axes") or "{}"), row.pop("median")
+        within = None if row["within_low"] is None else (row["within_low"], row["within_high"])
+        sure = None
+        if row["value"] is not None:
+            sure = spread.of_record(row["value"], within, row["mad"], row["valid"] or 0)
+        row["low"], row["high"], row["interval"] = (sure.low, sure.high, sure.kind) if sure else (None, None, None)
+    return output.of_cases(rows, MORE, "")
 
 
 @dataclasses.dataclass(frozen=True)
