@@ -25,10 +25,10 @@ FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset"
 MORE = {
     "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR",
     "samples": "DOUBLE[]", "share": "DOUBLE", "better": "VARCHAR", "job": "VARCHAR", "run_id": "VARCHAR",
-    "time": "TIMESTAMP", "system": "VARCHAR", "partition": "VARCHAR", "node": "VARCHAR", "device": "VARCHAR", "gpus": "VARCHAR",
-    "driver": "VARCHAR", "cpu": "VARCHAR", "cores": "BIGINT", "kernel": "VARCHAR", "boot": "VARCHAR", "git": "VARCHAR",
-    "emulated": "BOOLEAN", "spoilt": "BOOLEAN", "verify": "VARCHAR", "skipped": "VARCHAR", "error": "VARCHAR",
-    "warnings": "VARCHAR[]", "file": "VARCHAR",
+    "time": "TIMESTAMP", "system": "VARCHAR", "partition": "VARCHAR", "node": "VARCHAR", "device": "VARCHAR",
+    "gpus": "VARCHAR", "driver": "VARCHAR", "cpu": "VARCHAR", "cores": "BIGINT", "kernel": "VARCHAR",
+    "boot": "VARCHAR", "git": "VARCHAR", "emulated": "BOOLEAN", "spoilt": "BOOLEAN", "verify": "VARCHAR",
+    "skipped": "VARCHAR", "error": "VARCHAR", "warnings": "VARCHAR[]", "file": "VARCHAR",
 }  # fmt: skip
 _COMPUTED = {"value": "median", "low": "within_low", "high": "within_high", "interval": "mad"}
 
