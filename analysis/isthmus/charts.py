@@ -304,28 +304,36 @@ def labels(rows: list[dict]) -> list[str]:
     return [found[row["key"]] for row in rows]
 
 
-def roofline(rows: list[dict], memory: float | None, arithmetic: float | None) -> list[dict]:
-    """Kernels by the operations they do on each byte, under what memory (B/s) and arithmetic (FLOP/s) allow."""
+def _arithmetic(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
+    """By case, its rates of bytes and of operations, where it has both."""
     rates: dict[tuple, dict[str, dict]] = collections.defaultdict(dict)
     for row in rows:
         if row["metric"] in ("kernel_rate", "kernel_flop_rate") and row["value"] > 0:
             names = (row["workload"], _mode(row), row["size"] or "", str(row["axes"]), row["preset"], row["version"])
             rates[names][row["metric"]] = row
-    points = {key: found for key, found in rates.items() if len(found) == 2}
+    return {key: found for key, found in rates.items() if len(found) == 2}
+
+
+def _kernels(size: str, found: list[dict[str, dict]]) -> dict:
+    """Dots of the kernels of one size."""
+    flops = [each["kernel_flop_rate"] for each in found]
+    values = [row["value"] for row in flops]
+    return {
+        "type": "scatter", "mode": "markers", "name": label(size or "other"),
+        "x": [each["kernel_flop_rate"]["value"] / each["kernel_rate"]["value"] for each in found],
+        "y": values, "error_y": spread.whiskers(values, [row["spread"] for row in flops]),
+        "text": [label(row["label"]) for row in flops],
+        "hovertemplate": "%{text}: %{y:.3s}FLOP/s at %{x:.3g} FLOP/byte",
+    }  # fmt: skip
+
+
+def roofline(rows: list[dict], memory: float | None, arithmetic: float | None) -> list[dict]:
+    """Kernels by the operations they do on each byte, under what memory (B/s) and arithmetic (FLOP/s) allow."""
+    points = _arithmetic(rows)
     if not points or not memory or not arithmetic:
         return []
-    data = []
-    for size in dict.fromkeys(key[2] for key in points):
-        own = {key: found for key, found in points.items() if key[2] == size}
-        flops = [found["kernel_flop_rate"] for found in own.values()]
-        values = [row["value"] for row in flops]
-        data.append({
-            "type": "scatter", "mode": "markers", "name": label(size or "other"),
-            "x": [found["kernel_flop_rate"]["value"] / found["kernel_rate"]["value"] for found in own.values()],
-            "y": values, "error_y": spread.whiskers(values, [row["spread"] for row in flops]),
-            "text": [label(found["kernel_flop_rate"]["label"]) for found in own.values()],
-            "hovertemplate": "%{text}: %{y:.3s}FLOP/s at %{x:.3g} FLOP/byte",
-        })  # fmt: skip
+    sizes = dict.fromkeys(key[2] for key in points)
+    data = [_kernels(size, [found for key, found in points.items() if key[2] == size]) for size in sizes]
     low = min(min(trace["x"]) for trace in data) / 2
     high = max(max(max(trace["x"]) for trace in data) * 2, 2 * arithmetic / memory)
     roof = sorted([low, arithmetic / memory, high])

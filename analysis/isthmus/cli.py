@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except Error as error:
-        print(f"{prog}: {records.printable(error)}", file=sys.stderr)
+        print(f"{prog}: {records.printable(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # `isthmus table … | head`
         _drop_output()

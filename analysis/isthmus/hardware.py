@@ -58,16 +58,27 @@ COLUMNS = {
 WANTED = tuple(COLUMNS)
 
 
+def _joined(values) -> str:
+    return "+".join(sorted({str(value) for value in values if value is not None}))
+
+
+def _of_devices(devices: list[dict]) -> dict:
+    states = [device.get("state") or {} for device in devices]
+    links = [(state.get("pcie") or device.get("pcie") or {}) for state, device in zip(states, devices, strict=True)]
+    limits = [state.get("power_limit_w") for state in states]
+    return {
+        "device": _joined(device.get("name") for device in devices),
+        "gpus": len(devices),
+        "links": min((len(device.get("links") or []) for device in devices), default=0),
+        "pcie_width": min((link["width"] for link in links if link.get("width")), default=0),
+        "mig": _joined(str(state["mig"]).lower() for state in states if state.get("mig") is not None),
+        "power_limit": min((limit for limit in limits if limit), default=0.0),
+    }
+
+
 def facts(case: dict) -> Facts:
     """Of a record, as COLUMNS have it."""
-    host, devices = case["host"], case["devices"]
-    states = [device.get("state") or {} for device in devices]
-    widths = [(state.get("pcie") or device.get("pcie") or {}).get("width") for state, device in zip(states, devices)]
-    limits = [state.get("power_limit_w") for state in states]
-
-    def joined(values) -> str:
-        return "+".join(sorted({str(value) for value in values if value is not None}))
-
+    host = case["host"]
     return Facts(
         case["run"].get("system") or "",
         case["run"]["node"],
@@ -75,12 +86,7 @@ def facts(case: dict) -> Facts:
         host.get("cores") or 0,
         host.get("numa_nodes") or 0,
         host.get("memory_bytes") or 0,
-        joined(device.get("name") for device in devices),
-        len(devices),
-        min((len(device.get("links") or []) for device in devices), default=0),
-        min((width for width in widths if width), default=0),
-        joined(str(state["mig"]).lower() for state in states if state.get("mig") is not None),
-        min((limit for limit in limits if limit), default=0.0),
+        **_of_devices(case["devices"]),
     )
 
 

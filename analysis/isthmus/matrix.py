@@ -77,12 +77,19 @@ def byte_text(count: int) -> str:
 
 def order(place: str):
     """gpu2 before gpu10; `all` stands for several and comes last."""
-    stem, number = re.fullmatch(r"(.*?)(\d*)", place).groups()
+    stem = place.rstrip("0123456789")
+    number = place[len(stem) :]
     return place == "all", stem, int(number or -1)
 
 
-def _group(case: dict) -> str:
+def _route_of(case: dict) -> re.Match:
     found = route(case["workload"])
+    assert found is not None  # matrices() takes no others
+    return found
+
+
+def _group(case: dict) -> str:
+    found = _route_of(case)
     return f"{found['family']}/{found['initiator']}"
 
 
@@ -111,7 +118,7 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
         title = _group(case)
         title += "".join(f" {axis}={value}" for axis, value in others if len(seen[_group(case), axis]) > 1)
         matrix = matrices.setdefault(title, _Matrix(title))
-        found = route(case["workload"])
+        found = _route_of(case)
         readings = matrix.sizes.setdefault(case["axes"].get("bytes"), {})
         reading = readings.setdefault((found["start"], found["end"]), _Reading())
         reading.outcome = reading.outcome or _outcome(case)

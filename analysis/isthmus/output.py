@@ -172,14 +172,14 @@ def _parquet(table: Table) -> bytes:
 
     connection, folder = store.connect()
     try:
-        lines, path = pathlib.Path(folder.name) / "rows.jsonl", pathlib.Path(folder.name) / "table.parquet"
+        lines, path = pathlib.Path(folder.name, "rows.jsonl"), pathlib.Path(folder.name, "table.parquet")
         lines.write_text("".join(f"{each}\n" for each in _objects(table)), encoding="utf-8")
         kinds = ", ".join(f"{store.literal(name)}: {store.literal(kind)}" for name, kind in table.columns.items())
         source = (
-            f"read_json({store.literal(lines)}, format = 'newline_delimited', columns = {{{kinds}}}, "
+            f"read_json({store.literal(str(lines))}, format = 'newline_delimited', columns = {{{kinds}}}, "
             "maximum_object_size = 268435456)"
         )
-        connection.execute(f"COPY (SELECT * FROM {source}) TO {store.literal(path)} (FORMAT parquet)")
+        connection.execute(f"COPY (SELECT * FROM {source}) TO {store.literal(str(path))} (FORMAT parquet)")
         return path.read_bytes()
     finally:
         connection.close()
@@ -233,14 +233,9 @@ class Column:
     drop: int = 0
 
 
-def lay_out(columns: list[Column], rows: list[list[str]], width: int = WIDTH) -> list[str]:
-    """Lines of at most `width` characters; what went for want of room is named in the last.
-
-    The first column is folded where it is too long; nothing is cut.
-    """
-    rows = [[records.printable(cell) for cell in row] for row in rows]
+def _kept(columns: list[Column], widths: list[int], width: int) -> list[int]:
+    """Places of the columns that there is room for; the first stays, and may be folded to _NARROWEST."""
     kept = list(range(len(columns)))
-    widths = [max([len(column.head), *(len(row[i]) for row in rows)]) for i, column in enumerate(columns)]
 
     def needed(first: int) -> int:
         return first + sum(widths[i] + 1 for i in kept[1:])
@@ -252,13 +247,25 @@ def lay_out(columns: list[Column], rows: list[list[str]], width: int = WIDTH) ->
         if not droppable:
             break
         kept.remove(max(droppable, key=lambda i: (columns[i].drop, i)))
+    return kept
+
+
+def lay_out(columns: list[Column], rows: list[list[str]], width: int = WIDTH) -> list[str]:
+    """Lines of at most `width` characters; what went for want of room is named in the last.
+
+    The first column is folded where it is too long; nothing is cut.
+    """
+    heads = [column.head for column in columns]
+    rows = [heads, *([records.printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
+    kept = _kept(columns, widths, width)
     first = min(widths[0], max(_NARROWEST, width - sum(widths[i] + 1 for i in kept[1:])), width)
     lines = []
-    for row in [[column.head for column in columns], *rows]:
+    for row in rows:
         folded = textwrap.wrap(row[0], first, subsequent_indent="  ", break_on_hyphens=False) or [""]
         rest = "".join(f" {row[i]:>{widths[i]}}" if columns[i].right else f" {row[i]:<{widths[i]}}" for i in kept[1:])
         lines += [line.rstrip() for line in (*folded[:-1], f"{folded[-1]:<{first}}{rest}")]
-    gone = [columns[i].head for i in range(len(columns)) if i not in kept]
+    gone = [head for i, head in enumerate(heads) if i not in kept]
     if gone:
         lines += fold(f"Left out for want of room: {', '.join(gone)}; --format csv has them.", width)
     return lines

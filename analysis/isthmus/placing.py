@@ -26,11 +26,14 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import importlib
 import itertools
 import math
 import pathlib
 import re
 import statistics
+import sys
+from typing import Any
 
 from isthmus import Error, output, records, units
 from isthmus.interjob import duration
@@ -216,8 +219,9 @@ class Machine:
         device = cases[0]["devices"][0]
         self.memory = device.get("memory_bytes") or math.inf
         self.processors = device.get("multiprocessors") or 1
-        points = collections.defaultdict(list)
-        self._memory_curve = self._arithmetic = None
+        points: dict[Any, list[tuple[float, float]]] = collections.defaultdict(list)
+        self._memory_curve: Any = None  # bytes → seconds, once there are points
+        self._arithmetic: Any = None  # flops a second
         programs = []
         for case in cases:
             self._take(case, points)
@@ -304,7 +308,7 @@ class Machine:
             if all(self._copy(name, phase, way) for phase, way in zip(("in", "out"), ways))
         ]  # fmt: skip
 
-    def _copy(self, placement: str, phase: str, way: str) -> Curve | None:
+    def _copy(self, placement: str, phase: str, way: str | None) -> Curve | None:
         """Seconds of a copy: of programs in that placement and of transfers by that way, together."""
         points = [
             point for key in ((placement, phase), way) if key in self.curves for point in self.curves[key].points
@@ -320,10 +324,9 @@ class Machine:
         if seconds is None or placement not in self.placements():
             return None
 
-        moved = {
-            "in": self._copy(placement, "in", way_in)(footprint.bytes_in),
-            "out": self._copy(placement, "out", way_out)(footprint.bytes_out),
-        }
+        copy_in, copy_out = self._copy(placement, "in", way_in), self._copy(placement, "out", way_out)
+        assert copy_in is not None and copy_out is not None  # or it were none of placements()
+        moved = {"in": copy_in(footprint.bytes_in), "out": copy_out(footprint.bytes_out)}
         if placement in REMOTE:
             seconds = max(seconds, moved["in"] + moved["out"])
             moved = dict.fromkeys(moved, 0.0)
@@ -431,11 +434,12 @@ def check(cases: list[dict]) -> Check:
         for case in members:
             footprint = footprint_of(case)
             declared = machine.predict(footprint, case["placement"], case["staging"])
-            ratio = [machine.kernel(footprint, staging) for staging in (case["staging"], known["staging"])]
-            if declared is None or None in ratio:
+            own, other = (machine.kernel(footprint, staging) for staging in (case["staging"], known["staging"]))
+            if declared is None or own is None or other is None:
                 continue
-            kernel = _medians(known)["kernel"] * ratio[0] / ratio[1]
+            kernel = _medians(known)["kernel"] * own / other
             profiled = machine.predict(footprint, case["placement"], case["staging"], kernel)
+            assert profiled is not None  # since it is with an estimated kernel
             predicted.append((case, declared, profiled))
             measured, place = _measured(case), (case["placement"], case["staging"])
             for what, seconds in (
@@ -562,14 +566,12 @@ def declared(words: list[str]) -> Footprint:
     given = {"in": 0.0, "out": 0.0, "flops": 0.0, "touched": moved, "buffers": moved} | given
     if not given["touched"]:
         raise Error("touched=0: a kernel that reads and writes nothing needs no advice")
-    return Footprint(**{_KEYS[key]: value for key, value in given.items()}, random=random)
+    fields: dict[str, Any] = {_KEYS[key]: value for key, value in given.items()}
+    return Footprint(**fields, random=random)
 
 
 def _from_file(path: pathlib.Path) -> list[tuple[str, object]]:
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib
+    tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         return list(tomllib.loads(path.read_text(encoding="utf-8")).items())
     except OSError as error:
@@ -591,7 +593,7 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
     lines = [f"{best.placement} with {best.staging} staging: {parts[largest] / sum(parts.values()):.0%} is {largest}"]
     kernels = [f"{p.staging} {duration(p.phases['kernel'])}" for p in ranked if p.placement == best.placement]
     lines.append(f"kernel by staging, {best.placement}: {', '.join(kernels)}")
-    by = {}
+    by: dict[str, Prediction] = {}
     for each in ranked:
         by.setdefault(each.placement, each)
     if {"pinned", "pageable"} <= by.keys():
@@ -602,10 +604,11 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
                 f"page-locking costs {duration(locking)} more than plain memory and saves {duration(saved)} a pass: it "
                 f"pays from {math.ceil(locking / saved)} passes on"
             )
-    if {"async", "direct"} <= set(machine.stagings(footprint)):
-        ratio = machine.kernel(footprint, "async") / machine.kernel(footprint, "direct")
-        kernels = [kernel for kernel in machine.kernels if kernel.full == machine.full(footprint)]
-        a, b = ({k.workload: k.slowdown for k in kernels if k.staging == staging} for staging in ("async", "direct"))
+    seconds = [machine.kernel(footprint, staging) for staging in ("async", "direct")]
+    if {"async", "direct"} <= set(machine.stagings(footprint)) and seconds[0] and seconds[1]:
+        ratio = seconds[0] / seconds[1]
+        alike = [kernel for kernel in machine.kernels if kernel.full == machine.full(footprint)]
+        a, b = ({k.workload: k.slowdown for k in alike if k.staging == staging} for staging in ("async", "direct"))
         seen = [a[w] / b[w] for w in a if w in b]
         lines.append(
             f"asynchronous staging: measured kernels took {min(seen):.2f} to {max(seen):.2f} of direct staging's time, "
@@ -699,9 +702,8 @@ def run(asked: argparse.Namespace) -> int:
         if asked.passes:
             footprint = dataclasses.replace(footprint, passes=asked.passes)
         of = machine.kernel(footprint, like["staging"])
-        kernels = {
-            staging: known * machine.kernel(footprint, staging) / of for staging in machine.stagings(footprint)
-        } if of else None  # fmt: skip
+        estimates = {staging: machine.kernel(footprint, staging) for staging in machine.stagings(footprint)}
+        kernels = {staging: known * each / of for staging, each in estimates.items() if each} if of else None
         head = f"like {records.printable(like['workload'])} {like['size'] or ''}: kernel {duration(known)}"
     else:
         footprint = declared(asked.program)

@@ -382,8 +382,8 @@ def _grid(heads: list[str], rows: list[list], title: str | None = None) -> rich.
     """A table; a head that begins with > is of numbers."""
     grid = rich.table.Table(title=title and rich.text.Text(records.printable(title)), title_justify="left")
     for head in heads:
-        justify = "right" if head.startswith(">") else "left"
-        grid.add_column(rich.text.Text(records.printable(head.removeprefix(">"))), justify=justify, overflow="fold")
+        name = rich.text.Text(records.printable(head.removeprefix(">")))
+        grid.add_column(name, justify="right" if head.startswith(">") else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(rich.text.Text(records.printable(str(cell))) for cell in row))
     return grid
