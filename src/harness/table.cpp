@@ -55,8 +55,8 @@ std::string median_of(const json* metric) {
 constexpr double kRoundsUp = 0.9995;  // of a prefix: what three digits would show as the next one counts as that
 
 UnitPrefix prefix_for(double value, const std::string& unit) {
-  constexpr UnitPrefix kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"},  {1e6, "M"}, {1e3, "k"},
-                                      {1, ""},     {1e-3, "m"}, {1e-6, "µ"}, {1e-9, "n"}};
+  constexpr UnitPrefix kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"},  {1e6, "M"},  {1e3, "k"},
+                                      {1, ""},     {1e-3, "m"}, {1e-6, "µ"}, {1e-9, "n"}, {1e-12, "p"}};
   if (unit == "1") return {};
   for (const auto& prefix : kPrefixes) {
     if (unit == "s" && prefix.factor > 1) continue;
