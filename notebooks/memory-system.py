@@ -20,13 +20,14 @@ from isthmus import figures, published, readings
 DATA = Path("../analysis/data/h200")
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
-chases = readings.load(DATA / "latency-fig2.jsonl.gz").where(metric="latency")
-others = readings.load(DATA / "latency.jsonl.gz").where(metric="latency")
-stream = readings.load(DATA / "stream.jsonl.gz").where(metric="rate")
-atomics = readings.load(DATA / "atomics.jsonl.gz")
-allocating = readings.load(DATA / "alloc.jsonl.gz").where(metric="alloc")
-faults = readings.load(DATA / "fault.jsonl.gz")
-copies = readings.load(DATA / "transfer.jsonl.gz").where(metric="rate", bytes=GiB)
+paper = published.load("../analysis/data/published/mi300a.csv")
+chases = readings.example(DATA / "latency-fig2.jsonl.gz").where(metric="latency", preset="paper-fig2")
+others = readings.example(DATA / "latency.jsonl.gz").where(metric="latency", preset=None)
+stream = readings.example(DATA / "stream.jsonl.gz").where(metric="rate")
+atomics = readings.example(DATA / "atomics.jsonl.gz")
+allocating = readings.example(DATA / "alloc.jsonl.gz").where(metric="alloc")
+faults = readings.example(DATA / "fault.jsonl.gz")
+copies = readings.example(DATA / "transfer.jsonl.gz").where(metric="rate", bytes=GiB)
 
 # %% [markdown]
 # ## Figure 2: latency by size
@@ -50,6 +51,11 @@ for axis, side in zip(axes, chased):
         axis, {name: latency[side, name] for name in chased[side]}, "s", title=f"one access of the {side}", log=True
     )
 both = {}
+stated = {name: each for name, each in paper.items() if name.startswith("gpu-latency")}
+figures.stated(axes[0], {
+    int(float(name.removeprefix("gpu-latency-")[:-3]) * {"K": KiB, "M": MiB, "G": GiB}[name[-3]]):
+        (each.low, each.high or each.low) for name, each in stated.items()
+}, label="MI300A, stated")  # fmt: skip
 for name in ("device", "pool", "managed", "static", "mapped", "pinned", "malloc"):
     start = "gpu0" if name == "device" else name
     both[name] = {
@@ -193,8 +199,7 @@ figures.bars(axes[1], {
 # %%
 gpu, cpu = latency["GPU", "managed"], latency["CPU", "managed"]
 host = [rate for memory, rate in gpu_triad.items() if memory in ("mapped", "registered")]
-figures_of = published.load(DATA.parent / "published/mi300a.csv")
-rows = published.beside(figures_of, dict.fromkeys(figures_of) | {
+rows = published.beside(paper, dict.fromkeys(paper) | {
     "gpu-latency-1KiB": gpu[KiB],
     "gpu-latency-1MiB": gpu[MiB],
     "gpu-latency-128MiB": gpu[128 * MiB],
@@ -233,6 +238,10 @@ rows = published.beside(figures_of, dict.fromkeys(figures_of) | {
     "latency-fault-ratio": single["GPU, untouched"].value(metric="time") / single["one core"].value(metric="time"),
 })  # fmt: skip
 Markdown(published.markdown(rows))
+
+# %%
+figure, axes = figures.panels(1, width=11, height=6)
+figures.beside(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

@@ -20,10 +20,10 @@ from isthmus import figures, published, readings
 DATA = Path("../analysis/data")
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
-one = readings.load(DATA / "h200/transfer.jsonl.gz").where(metric="rate")
-pitfalls = readings.load(DATA / "h200/pitfalls.jsonl.gz").where(metric="rate")
-two = readings.load(DATA / "h200-x2/transfer.jsonl.gz").where(metric="rate")
-four = readings.load(DATA / "h200-x4/transfer.jsonl.gz").where(metric="rate")
+one = readings.example(DATA / "h200/transfer.jsonl.gz").where(metric="rate")
+pitfalls = readings.example(DATA / "h200/pitfalls.jsonl.gz").where(metric="rate")
+two = readings.example(DATA / "h200-x2/transfer.jsonl.gz").where(metric="rate")
+four = readings.example(DATA / "h200-x4/transfer.jsonl.gz").where(metric="rate")
 
 
 def rate(workload, bytes, of=one):
@@ -96,7 +96,7 @@ figures.heat(axes[0], cells, "B/s", title="1 GiB")
 
 # %%
 within = [value for pair, value in cells.items() if not {"gpu0", "managed"} & set(pair)]
-left = readings.load(DATA / "h200/transfer.jsonl.gz").where(metric="pages_moved", bytes=GiB)
+left = readings.example(DATA / "h200/transfer.jsonl.gz").where(metric="pages_moved", bytes=GiB)
 moved = [left.value(workload=f"transfer/managed-{end}") for end in ("gpu0/ce", "pinned/runtime", "pageable/runtime")]
 Markdown(
     f"A copy between plain host memories is one thread's work, {min(within) / 1e9:.1f} to {max(within) / 1e9:.1f} "
@@ -219,6 +219,10 @@ rows = published.beside(published.load(DATA / "published/commscope.csv"), {
     "prefetch-middle": max(rate("managed-gpu0/prefetch", n) / rate("pinned-gpu0/ce", n) for n in middle),
 })  # fmt: skip
 Markdown(published.markdown(rows))
+
+# %%
+figure, axes = figures.panels(1, width=11, height=2.4)
+figures.beside(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

@@ -18,7 +18,7 @@
 
 # %%
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 
 from IPython.display import Markdown
 
@@ -29,8 +29,17 @@ WORKLOADS = ("vector_seq", "vector_rand", "saxpy", "gemv", "gemm", "conv2d", "co
 MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
 
 sizes = {"tiny": "smoke", "super": "super", "mega": "mega"}
-modes = {size: readings.load(DATA / f"{file}.jsonl").where(size=size, mode=list(MODES)) for size, file in sizes.items()}
-papers = readings.load(DATA / "paper-fig4.jsonl")
+modes = {
+    size: readings.example(DATA / f"{file}.jsonl").where(size=size, mode=list(MODES), preset=None)
+    for size, file in sizes.items()
+}
+papers = readings.example(DATA / "paper-fig4.jsonl").where(preset="paper-fig4")
+
+
+def mean(values):
+    """The arithmetic mean, with the interval that those of the values allow."""
+    values = list(values)
+    return sum(values) / len(values)
 
 
 def time(size, workload, mode, metric):
@@ -175,7 +184,7 @@ presets = {
     "paper-fig11": ("threads", "Figure 11: threads a block"),
     "paper-fig13": ("shared_bytes", "Figure 13: shared memory a block"),
 }
-geometries = readings.load(DATA / "paper-geometry.jsonl.gz").where(workload="microbench/vector_seq")
+geometries = readings.example(DATA / "paper-geometry.jsonl.gz").where(workload="microbench/vector_seq")
 
 
 def study(preset, mode, metric="paper_total"):
@@ -288,6 +297,10 @@ ours["share-alloc-baseline"], ours["share-alloc-uvm-async"] = (
 )
 rows = published.beside(published.load(DATA.parent / "published/pipelining.csv"), ours)
 Markdown(published.markdown(rows))
+
+# %%
+figure, axes = figures.panels(1, width=11, height=6.5)
+figures.beside(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

@@ -1,15 +1,16 @@
-"""What counters of memory see of an allocation: `isthmus accounting FILE…`, 80 columns.
+"""What counters of memory see of an allocation: `isthmus table FILE… --view accounting`, 80 columns.
 
 Each cell says what accounting/* records have of one counter: after the call that allocates, and after every page was
-touched. A counter agrees with the allocation when it sees all of it once it is touched.
+touched; where jobs disagree, from the least to the most. A counter agrees with the allocation when it sees all of it
+once it is touched.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+from typing import Any
 
-from isthmus import Error, records
+from isthmus import Error, cli, output, records, spread
 
 _NEARLY = 0.1  # a counter that is off by less than this share of what was asked says so much
 _HEADS = {
@@ -61,71 +62,109 @@ def _label(case: dict) -> str:
     return f"{way}{extra} {maker}" + (f"/{toucher}" if toucher else "")
 
 
-def _merged(cases: list[dict]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Rows by label; several records of one are summed up by their medians."""
-    rows: dict[str, list[dict[str, tuple[float, float]]]] = {}
+Counters = dict[str, tuple[spread.Values, spread.Values]]  # by counter: after allocating, after touching
+
+
+def _merged(cases: list[dict]) -> dict[str, tuple[dict, Counters]]:
+    """By label the first record and, over jobs, what each counter saw."""
+    rows: dict[str, tuple[dict, Counters]] = {}
     for case in cases:
-        rows.setdefault(_label(case), []).append(readings(case))
-    merged = {}
-    for label, several in rows.items():
-        names = dict.fromkeys(name for each in several for name in each)
-        merged[label] = {
-            name: tuple(statistics.median(each[name][i] for each in several if name in each) for i in (0, 1))
-            for name in names
-        }
-    return merged
+        _, counters = rows.setdefault(_label(case), (case, {}))
+        metrics = records.metrics(case)
+        for name in readings(case):
+            values = counters.setdefault(name, (spread.Values(), spread.Values()))
+            for each, stage in zip(values, ("allocated", "touched"), strict=True):
+                each.add(case, metrics[f"{name}_{stage}"])
+    return rows
 
 
-def table(cases: list[dict]) -> str:
-    """Counters down, allocations across: 'allocated→touched'."""
-    rows = _merged(cases)
-    counters = [name for name in _HEADS if any(name in row for row in rows.values())]
-    lines = ["what each counter sees: after allocating → after touching (-: nothing)", ""]
-    width, first, labels = 80, 0, list(rows)
-    head = max(len(_HEADS[name]) for name in counters)
-    cells = {
-        label: {
-            name: f"{word(row[name][0])} → {word(row[name][1])}" if name in row else "not told" for name in counters
-        }
-        for label, row in rows.items()
-    }
-    while first < len(labels):
-        last, used = first, head
-        while last < len(labels):
-            column = max(len(labels[last]), *(len(cells[labels[last]][name]) for name in counters)) + 2
-            if last > first and used + column > width:
-                break
-            used, last = used + column, last + 1
-        shown = labels[first:last]
-        widths = [max(len(label), *(len(cells[label][name]) for name in counters)) + 2 for label in shown]
-        lines.append(" " * head + "".join(f"{label:>{size}}" for label, size in zip(shown, widths, strict=True)))
-        for name in counters:
-            texts = "".join(f"{cells[label][name]:>{size}}" for label, size in zip(shown, widths, strict=True))
-            lines.append(f"{_HEADS[name]:<{head}}{texts}")
-        missing = [
-            sum(
-                abs(touched - 1) >= _NEARLY for name, (_, touched) in rows[label].items() if name != "meminfo_anon_huge"
-            )
-            for label in shown
+def _said(values: spread.Values) -> str:
+    """One word; two where jobs, or processes of one, disagree."""
+    value, sure = values.value, values.spread
+    assert value is not None
+    if sure and sure.kind in ("jobs", "range", "process") and word(sure.low) != word(sure.high):
+        return f"{word(sure.low)}…{word(sure.high)}"
+    return word(value)
+
+
+def _sees_all(values: spread.Values) -> bool:
+    return values.value is not None and abs(values.value - 1) < _NEARLY
+
+
+def _columns(rows: dict[str, tuple[dict, Counters]], counters: list[str]) -> list[tuple[str, list[str]]]:
+    """For each allocation its label and its cells, the last says how many counters differ."""
+    result = []
+    for label, (_, found) in rows.items():
+        cells = [
+            f"{_said(found[name][0])} → {_said(found[name][1])}" if name in found else "not told" for name in counters
         ]
-        verdicts = ["agree" if count == 0 else f"{count} differ" for count in missing]
-        lines.append(f"{'':<{head}}" + "".join(f"{text:>{size}}" for text, size in zip(verdicts, widths, strict=True)))
+        differ = sum(not _sees_all(touched) for name, (_, touched) in found.items() if name != "meminfo_anon_huge")
+        result.append((label, [*cells, "agree" if differ == 0 else f"{differ} differ"]))
+    return result
+
+
+def _side_by_side(heads: list[str], columns: list[tuple[str, list[str]]]) -> list[str]:
+    """Blocks of as many columns as the width holds."""
+    head, lines = max(map(len, heads)), []
+    sizes = [max(map(len, [label, *cells])) + 2 for label, cells in columns]
+    first = 0
+    while first < len(columns):
+        last = first + 1
+        while last < len(columns) and head + sum(sizes[first : last + 1]) <= output.WIDTH:
+            last += 1
+        shown = list(zip(columns[first:last], sizes[first:last], strict=True))
+        lines.append(" " * head + "".join(f"{label:>{size}}" for (label, _), size in shown))
+        for index, name in enumerate(heads):
+            lines.append(f"{name:<{head}}" + "".join(f"{cells[index]:>{size}}" for (_, cells), size in shown))
         lines.append("")
         first = last
-    return "\n".join(lines[:-1])
+    return lines[:-1]
+
+
+MORE = {
+    "counter": "VARCHAR", "allocated": "DOUBLE", "allocated_low": "DOUBLE", "allocated_high": "DOUBLE",
+    "touched": "DOUBLE", "touched_low": "DOUBLE", "touched_high": "DOUBLE", "agrees": "BOOLEAN", "jobs": "BIGINT",
+}  # fmt: skip
+
+
+def _ends(name: str, values: spread.Values) -> dict[str, Any]:
+    sure = values.spread
+    return {name: values.value, f"{name}_low": sure.low if sure else None, f"{name}_high": sure.high if sure else None}
+
+
+def view(cases: list[dict]) -> output.Table:
+    """Counters down, allocations across: 'allocated → touched'; shares of the bytes asked for.
+
+    Raises Error where no record says what counters see.
+    """
+    cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
+    if not cases:
+        raise Error("no record says what counters see: run 'accounting/*'")
+    merged = _merged(cases)
+    names = [name for name in _HEADS if any(name in found for _, found in merged.values())]
+    lines = ["what each counter sees: after allocating → after touching (-: nothing)", ""]
+    lines += _side_by_side([*(_HEADS[name] for name in names), ""], _columns(merged, names))
+    rows = [
+        {name: case.get(name) for name in output.CASE}
+        | {"metric": counter, "ranks": None, "axes": case["axes"], "counter": _HEADS.get(counter, counter)}
+        | _ends("allocated", allocated) | _ends("touched", touched)
+        | {"agrees": _sees_all(touched), "jobs": len(touched.jobs)}
+        for case, found in merged.values() for counter, (allocated, touched) in found.items()
+    ]  # fmt: skip
+    return output.of_cases(rows, MORE, "\n".join(lines))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "example: isthmus-bench run 'accounting/*' --record r.jsonl && isthmus accounting r.jsonl"
+    parser.epilog = (
+        "example: isthmus-bench run 'accounting/*' --record r.jsonl && isthmus table r.jsonl --view accounting"
+    )
     parser.add_argument("files", nargs="+", metavar="FILE", help="record files, or folders of them")
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: no driver made that memory")
+    output.add_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.files, asked)
-    cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
-    cases = records.that_count(cases, emulated=asked.emulated)
-    if not cases:
-        raise Error("no record says what counters see: run 'accounting/*'")
-    print(table(cases))
+    output.write(asked, view(records.that_count(cases, emulated=asked.emulated)))
+    cli.say_renamed("accounting", "table --view accounting")
     return status

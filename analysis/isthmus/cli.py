@@ -25,13 +25,21 @@ COMMANDS = {
     "advise": ("isthmus.advise", "where buffers should live, and when overlapping batches of jobs is worth it"),
     "report": ("isthmus.report", "one HTML page of everything"),
     "table": ("isthmus.table", "medians of a few record files"),
-    "levels": ("isthmus.levels", "cache levels from latencies of several sizes"),
+    "levels": ("isthmus.levels", "now `table --view levels`"),
     "references": ("isthmus.reference_command", "what a site's figures are held to: make it from records, check it"),
     "profile": ("isthmus.profile", "what a profiler's output says, in the words of a record"),
-    "accounting": ("isthmus.accounting", "what counters of memory see of an allocation"),
+    "accounting": ("isthmus.accounting", "now `table --view accounting`"),
     "night": ("isthmus.night", "one summary of a night's sessions for other programs: JSON and JUnit"),
     "site": ("isthmus.site", "a site's configuration: its mistakes, a first version, its node-hours"),
 }
+
+#: The version with which old names of commands go.
+_OLD_NAMES_UNTIL = "0.2"
+
+
+def say_renamed(old: str, new: str) -> None:
+    """Tells on stderr that a command has another name now."""
+    print(f"isthmus {old} is now `isthmus {new}`; the old name goes with version {_OLD_NAMES_UNTIL}", file=sys.stderr)
 
 
 class Parser(argparse.ArgumentParser):
@@ -115,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except Error as error:
-        print(f"{prog}: {records.printable(error)}", file=sys.stderr)
+        print(f"{prog}: {records.printable(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # `isthmus table … | head`
         _drop_output()

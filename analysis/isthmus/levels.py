@@ -1,4 +1,4 @@
-"""Cache levels from latency records of several sizes: `isthmus levels FILE…`, 80 columns.
+"""Cache levels from latency records of several sizes: `isthmus table FILE… --view levels`, 80 columns.
 
 A level is a stretch of sizes over which latency/*/chase stays about the same; it ends somewhere between its last size
 and the first of the next level. Beside it stands the cache that hwloc or the device reports and that ends there, too:
@@ -12,9 +12,12 @@ import dataclasses
 import itertools
 import math
 import statistics
+from collections.abc import Sequence
+from typing import Any
 
-from isthmus import Error, matrix, records
-from isthmus.table import quantity
+from isthmus import Error, cli, matrix, output, records, spread
+from isthmus.output import Column
+from isthmus.units import quantity
 
 _FLAT = 1.15  # growth of the latency from one size to the next twice as large that is still one level
 _ALIKE = 1.25  # neighbouring stretches that differ by less are one level: sizes between them were disturbed
@@ -31,6 +34,8 @@ class Level:
     beyond: int | None = None  # the first size of the next level: the capacity lies between `last` and this
     name: str = ""
     reported: int | None = None  # bytes of the cache of that name
+    low: float | None = None  # seconds: the least and the most over its sizes and their jobs
+    high: float | None = None
 
 
 def _stretches(points: list[tuple[int, float]]) -> list[list[tuple[int, float]]]:
@@ -51,7 +56,7 @@ def _seconds(run: list[tuple[int, float]]) -> float:
     return statistics.median(value for _, value in run)
 
 
-def find(points: list[tuple[int, float]], caches: list[tuple[str, int]] = ()) -> list[Level]:
+def find(points: list[tuple[int, float]], caches: Sequence[tuple[str, int]] = ()) -> list[Level]:
     """The levels of a curve of (bytes, seconds), and their names after `caches`, (name, bytes) as reported."""
     runs: list[list[tuple[int, float]]] = []
     for run in _stretches(sorted(points)):
@@ -101,55 +106,107 @@ def curves(cases: list[dict]) -> dict[tuple, list[dict]]:
     return groups
 
 
-def _points(cases: list[dict]) -> list[tuple[int, float]]:
-    """One latency a size, the median of what several processes or runs measured."""
-    by_size: dict[int, list[float]] = {}
+def _points(cases: list[dict]) -> dict[int, spread.Values]:
+    """Latencies by size, over jobs."""
+    by_size: dict[int, spread.Values] = {}
     for case in cases:
-        by_size.setdefault(case["axes"]["bytes"], []).append(records.metrics(case)["latency"]["median"])
-    return [(size, statistics.median(values)) for size, values in sorted(by_size.items())]
+        by_size.setdefault(case["axes"]["bytes"], spread.Values()).add(case, records.metrics(case)["latency"])
+    return dict(sorted(by_size.items()))
 
 
-def table(cases: list[dict]) -> str:
-    """A block of lines for each curve."""
-    lines: list[str] = []
+def _levels(points: dict[int, spread.Values], caches: list[tuple[str, int]]) -> list[Level]:
+    """With the least and the most that each level's sizes and jobs say."""
+    levels = find([(size, values.value) for size, values in points.items() if values.value is not None], caches)
+    for level in levels:
+        inside = [values for size, values in points.items() if level.first <= size <= level.last]
+        ends = [end for values in inside for end in _ends(values)]
+        level.low, level.high = min(ends), max(ends)
+    return levels
+
+
+def _ends(values: spread.Values) -> tuple[float, float]:
+    value, sure = values.value, values.spread
+    assert value is not None
+    return (sure.low, sure.high) if sure else (value, value)
+
+
+_COLUMNS = [Column("level", right=False), Column("latency"), Column("±"), Column("flat over", right=False),
+            Column("ends between", right=False), Column("reported", right=False)]  # fmt: skip
+
+
+def _row(level: Level) -> list[str]:
+    last = matrix.byte_text(level.last)
+    ends = f"{last} … {matrix.byte_text(level.beyond)}" if level.beyond else "-"
+    known = f"{level.name} {matrix.byte_text(level.reported)}" if level.reported else "-"
+    assert level.low is not None and level.high is not None
+    sure = spread.percent(level.seconds, spread.Spread(level.low, level.high, "range", 1)).removeprefix("±")
+    return [
+        level.name or "?",
+        quantity(level.seconds, "s"),
+        sure,
+        f"{matrix.byte_text(level.first)} … {last}",
+        ends,
+        known,
+    ]
+
+
+def _block(
+    title: str, points: dict[int, spread.Values], levels: list[Level], reported: list[tuple[str, int]]
+) -> list[str]:
+    lines = ["", *output.fold(title)]
+    if not levels:
+        return [*lines, "no level: two neighbouring sizes and more must agree; measure more (--size-sweep)"]
+    lines += output.lay_out(_COLUMNS, [_row(level) for level in levels])
+    unseen = [f"{name} {matrix.byte_text(size)}" for name, size in reported if name not in {x.name for x in levels}]
+    if unseen and max(points) > max(size for _, size in reported):
+        lines += output.fold(f"reported and not seen: {', '.join(unseen)} (others may have used it meanwhile)")
+    return lines
+
+
+MORE = {
+    "node": "VARCHAR", "unit": "VARCHAR", "level": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+    "first_bytes": "BIGINT", "last_bytes": "BIGINT", "next_bytes": "BIGINT", "reported_bytes": "BIGINT",
+}  # fmt: skip
+
+
+def view(cases: list[dict]) -> output.Table:
+    """A block of lines for each curve, and a row for each level. Raises Error where no record has a latency."""
     groups = curves(cases)
+    if not groups:
+        raise Error("no record has a latency of a chain in memory: run latency/*/chase --size-sweep")
     axes = [dict(others) for _, _, others in groups]
     several = {axis for each in axes for axis in each if len({other.get(axis) for other in axes}) > 1}
+    lines: list[str] = []
+    rows: list[dict[str, Any]] = []
     for (node, workload, others), members in groups.items():
-        points = _points(members)
-        reported = reported_caches(members[0])
-        levels = find(points, reported)
+        points, reported = _points(members), reported_caches(members[0])
+        levels = _levels(points, reported)
         title = workload + "".join(f" {axis}={value}" for axis, value in others if axis in several)
-        lines += ["", f"{title} on {node}, {len(points)} sizes"]
-        if not levels:
-            lines.append("no level: two neighbouring sizes and more must agree; measure more (--size-sweep)")
-            continue
-        lines.append(f"{'level':<9}{'latency':>10}  {'flat over':<18}  {'ends between':<18}  reported")
-        for level in levels:
-            flat = f"{matrix.byte_text(level.first)} … {matrix.byte_text(level.last)}"
-            ends = f"{matrix.byte_text(level.last)} … {matrix.byte_text(level.beyond)}" if level.beyond else "-"
-            known = f"{level.name} {matrix.byte_text(level.reported)}" if level.reported else "-"
-            latency = quantity(level.seconds, "s")
-            lines.append(f"{level.name or '?':<9}{latency:>10}  {flat:<18}  {ends:<18}  {known}")
-        unseen = [f"{name} {matrix.byte_text(size)}" for name, size in reported if name not in {x.name for x in levels}]
-        if unseen and points[-1][0] > max(size for _, size in reported):
-            lines.append(f"reported and not seen: {', '.join(unseen)} (others may have used it meanwhile)")
-    return "\n".join(lines[1:])
+        lines += _block(f"{title} on {node}, {len(points)} sizes", points, levels, reported)
+        common = {name: members[0].get(name) for name in output.CASE} | {
+            "ranks": None, "metric": "latency", "axes": dict(others), "node": node, "unit": "s",
+        }  # fmt: skip
+        rows += [
+            common | {"level": level.name or None, "value": level.seconds, "low": level.low, "high": level.high,
+                      "first_bytes": level.first, "last_bytes": level.last, "next_bytes": level.beyond,
+                      "reported_bytes": level.reported} for level in levels
+        ]  # fmt: skip
+    lines += ["", "±: half the range over the sizes of a level and their jobs."]
+    return output.of_cases(rows, MORE, "\n".join(lines[1:]))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "example: isthmus-bench run latency/malloc-cpu/chase --size-sweep --set pages=huge --record r.jsonl && "
-        "isthmus levels r.jsonl"
+        "isthmus table r.jsonl --view levels"
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="record files, or folders of them")
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+    output.add_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.files, asked)
-    cases = records.that_count(cases, emulated=asked.emulated)
-    if not curves(cases):
-        raise Error("no record has a latency of a chain in memory: run latency/*/chase --size-sweep")
-    print(table(cases))
+    output.write(asked, view(records.that_count(cases, emulated=asked.emulated)))
+    cli.say_renamed("levels", "table --view levels")
     return status

@@ -1,7 +1,7 @@
 """Tables of workloads that are named by where they move data: <family>/<from>-<to>/<initiator>[-duplex].
 
-The same text as `isthmus-bench run --table` prints: a matrix from × to for each initiator at the largest size, then
-each route by size, then what was skipped or failed and why.
+As `isthmus-bench run --table` prints one run, here over jobs: a matrix from × to for each initiator at the largest
+size, then each route by size, then what was skipped or failed and why.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import statistics
 import textwrap
 
-from isthmus import records, units
+from isthmus import records, spread, units
 
 _WIDTH = 80
 _SHOWN = ("rate", "latency")  # what a cell may show; the first that a record has
@@ -26,19 +26,22 @@ def route(workload: str) -> re.Match | None:
 
 @dataclasses.dataclass
 class _Reading:
-    """One route at one size; several values where several processes measured it."""
+    """One route at one size, by job."""
 
-    values: list[float] = dataclasses.field(default_factory=list)
-    shares: list[float] = dataclasses.field(default_factory=list)
+    values: spread.Values = dataclasses.field(default_factory=spread.Values)
     outcome: str = ""  # why there is no value
 
     def text(self, factor: float, with_share: bool) -> str:
+        """The median with its interval, and its share of the limit where that is wanted."""
         if self.outcome:
             return self.outcome
-        if not self.values:
+        value = self.values.value
+        if value is None:
             return "invalid"
-        text = _number(statistics.median(self.values) / factor)
-        return f"{text} ({statistics.median(self.shares):.0%})" if with_share and self.shares else text
+        words = [_number(value / factor), self.values.percent()]
+        if with_share and self.values.share is not None:
+            words += [f"({self.values.share:.0%})"]
+        return " ".join(filter(None, words))
 
 
 @dataclasses.dataclass
@@ -53,7 +56,7 @@ class _Matrix:
     def shown_size(self) -> int | None:
         """The largest size that yielded anything, else the largest."""
         ordered = sorted(self.sizes, key=lambda size: size or 0)
-        full = [size for size in ordered if any(reading.values for reading in self.sizes[size].values())]
+        full = [size for size in ordered if any(reading.values.jobs for reading in self.sizes[size].values())]
         return (full or ordered)[-1]
 
 
@@ -74,12 +77,19 @@ def byte_text(count: int) -> str:
 
 def order(place: str):
     """gpu2 before gpu10; `all` stands for several and comes last."""
-    stem, number = re.fullmatch(r"(.*?)(\d*)", place).groups()
+    stem = place.rstrip("0123456789")
+    number = place[len(stem) :]
     return place == "all", stem, int(number or -1)
 
 
-def _group(case: dict) -> str:
+def _route_of(case: dict) -> re.Match:
     found = route(case["workload"])
+    assert found is not None  # matrices() takes no others
+    return found
+
+
+def _group(case: dict) -> str:
+    found = _route_of(case)
     return f"{found['family']}/{found['initiator']}"
 
 
@@ -108,7 +118,7 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
         title = _group(case)
         title += "".join(f" {axis}={value}" for axis, value in others if len(seen[_group(case), axis]) > 1)
         matrix = matrices.setdefault(title, _Matrix(title))
-        found = route(case["workload"])
+        found = _route_of(case)
         readings = matrix.sizes.setdefault(case["axes"].get("bytes"), {})
         reading = readings.setdefault((found["start"], found["end"]), _Reading())
         reading.outcome = reading.outcome or _outcome(case)
@@ -117,16 +127,14 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
         if reading.outcome or name is None:
             continue
         matrix.metric, matrix.unit = name, metrics[name]["unit"]
-        reading.values.append(metrics[name]["median"])
-        if metrics[name].get("share") is not None:
-            reading.shares.append(metrics[name]["share"])
+        reading.values.add(case, metrics[name])
     return list(matrices.values())
 
 
-def _prefix(readings: list[_Reading]) -> tuple[float, str]:
+def _prefix(readings: list[_Reading], unit: str) -> tuple[float, str]:
     """After the middle value: one figure far from the others must not take the digits of all."""
-    values = [abs(value) for reading in readings for value in reading.values]
-    return units.prefix_of(statistics.median(values) if values else 0)
+    values = [abs(value) for reading in readings if (value := reading.values.value) is not None]
+    return units.prefix_of(statistics.median(values) if values else 0, unit)
 
 
 def _grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]]) -> list[str]:
@@ -152,11 +160,11 @@ def _grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str
 def _matrix(matrix: _Matrix) -> list[str]:
     size = matrix.shown_size()
     readings = matrix.sizes[size]
-    factor, prefix = _prefix(list(readings.values()))
+    factor, prefix = _prefix(list(readings.values()), matrix.unit)
     heading = matrix.title if size is None else f"{matrix.title} at {byte_text(size)}"
     if matrix.metric:
         both = " of both directions" if matrix.title.split()[0].endswith("-duplex") else ""
-        share = " (share of its limit)" if any(reading.shares for reading in readings.values()) else ""
+        share = " (share of its limit)" if any(reading.values.shares for reading in readings.values()) else ""
         heading += f": {matrix.metric}{both} in {prefix}{matrix.unit}{share}"
     rows = sorted({start for start, _ in readings}, key=order)
     columns = sorted({end for _, end in readings}, key=order)
@@ -171,11 +179,11 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
     if len(sizes) < 2:
         return []
     readings = [reading for m in matrices for size in m.sizes if size is not None for reading in m.sizes[size].values()]
-    factor, prefix = _prefix(readings)
+    factor, prefix = _prefix(readings, matrices[0].unit)
     rows = []
     for matrix in matrices:
         with_figures = [
-            pair for size in sizes for pair, reading in matrix.sizes.get(size, {}).items() if reading.values
+            pair for size in sizes for pair, reading in matrix.sizes.get(size, {}).items() if reading.values.jobs
         ]
         rows += [(pair, matrix) for pair in dict.fromkeys(with_figures)]
     rows.sort(key=lambda row: (order(row[0][0]), order(row[0][1])))

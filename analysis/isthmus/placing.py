@@ -26,14 +26,16 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import importlib
 import itertools
 import math
 import pathlib
 import re
 import statistics
 import sys
+from typing import Any
 
-from isthmus import Error, records, units
+from isthmus import Error, output, records, units
 from isthmus.interjob import duration
 
 STAGINGS = ("none", "direct", "async", "bulk")
@@ -242,8 +244,9 @@ class Machine:
         device = cases[0]["devices"][0]
         self.memory = device.get("memory_bytes") or math.inf
         self.processors = device.get("multiprocessors") or 1
-        points = collections.defaultdict(list)
-        self._memory_curve = self._arithmetic = None
+        points: dict[Any, list[tuple[float, float]]] = collections.defaultdict(list)
+        self._memory_curve: Any = None  # bytes → seconds, once there are points
+        self._arithmetic: Any = None  # flops a second
         programs = []
         for case in cases:
             self._take(case, points)
@@ -330,7 +333,7 @@ class Machine:
             if all(self._copy(name, phase, way) for phase, way in zip(("in", "out"), ways))
         ]  # fmt: skip
 
-    def _copy(self, placement: str, phase: str, way: str) -> Curve | None:
+    def _copy(self, placement: str, phase: str, way: str | None) -> Curve | None:
         """Seconds of a copy: of programs in that placement and of transfers by that way, together."""
         points = [
             point for key in ((placement, phase), way) if key in self.curves for point in self.curves[key].points
@@ -346,10 +349,9 @@ class Machine:
         if seconds is None or placement not in self.placements():
             return None
 
-        moved = {
-            "in": self._copy(placement, "in", way_in)(footprint.bytes_in),
-            "out": self._copy(placement, "out", way_out)(footprint.bytes_out),
-        }
+        copy_in, copy_out = self._copy(placement, "in", way_in), self._copy(placement, "out", way_out)
+        assert copy_in is not None and copy_out is not None  # or it were none of placements()
+        moved = {"in": copy_in(footprint.bytes_in), "out": copy_out(footprint.bytes_out)}
         if placement in REMOTE:
             seconds = max(seconds, moved["in"] + moved["out"])
             moved = dict.fromkeys(moved, 0.0)
@@ -457,11 +459,12 @@ def check(cases: list[dict]) -> Check:
         for case in members:
             footprint = footprint_of(case)
             declared = machine.predict(footprint, case["placement"], case["staging"])
-            ratio = [machine.kernel(footprint, staging) for staging in (case["staging"], known["staging"])]
-            if declared is None or None in ratio:
+            own, other = (machine.kernel(footprint, staging) for staging in (case["staging"], known["staging"]))
+            if declared is None or own is None or other is None:
                 continue
-            kernel = _medians(known)["kernel"] * ratio[0] / ratio[1]
+            kernel = _medians(known)["kernel"] * own / other
             profiled = machine.predict(footprint, case["placement"], case["staging"], kernel)
+            assert profiled is not None  # since it is with an estimated kernel
             predicted.append((case, declared, profiled))
             measured, place = _measured(case), (case["placement"], case["staging"])
             for what, seconds in (
@@ -500,39 +503,52 @@ _WORDS = {
 }  # fmt: skip
 
 
-def text_of_check(found: Check, everything: bool = False) -> str:
-    """How far predictions are off, and what picking by them costs."""
-    if not found.misses:
-        raise Error("no record of a microbenchmark: there is nothing to hold predictions against")
-    lines = [f"{'predicted':18} {'records':>7}  {'median error':>12}  {'within 15%':>10}  {'within 30%':>10}  worst"]
-    for what, words in _WORDS.items():
-        misses = [miss for miss in found.misses if miss.what == what]
-        if misses:
-            off = sorted(abs(miss.relative) for miss in misses)
-            worst = max(misses, key=lambda miss: abs(miss.relative))
-            near = [sum(x <= limit for x in off) / len(off) for limit in (0.15, 0.30)]
-            lines.append(
-                f"{words:18} {len(off):>7}  {statistics.median(off):>12.0%}  {near[0]:>10.0%}  {near[1]:>10.0%}  "
-                f"{worst.relative:+.0%} {worst.workload.removeprefix(_PREFIX)} {worst.size} {worst.placement}"
-            )
+def _within(off: list[float], limit: float) -> str:
+    return f"{sum(x <= limit for x in off) / len(off):.0%}"
+
+
+def _line_of_check(words: str, misses: list[Miss]) -> list[str]:
+    off = sorted(abs(miss.relative) for miss in misses)
+    worst = max(misses, key=lambda miss: abs(miss.relative))
+    name = f"{worst.relative:+.0%} {worst.workload.removeprefix(_PREFIX)} {worst.size} {worst.placement}"
+    return [words, str(len(off)), f"{statistics.median(off):.0%}", _within(off, 0.15), _within(off, 0.30), name]
+
+
+def _checked(found: Check) -> list[str]:
+    columns = [output.Column("predicted"), output.Column("records"), output.Column("median error"),
+               output.Column("in 15%"), output.Column("in 30%"), output.Column("worst", right=False)]  # fmt: skip
+    by_what = {what: [miss for miss in found.misses if miss.what == what] for what in _WORDS}
+    lines = output.lay_out(columns, [_line_of_check(_WORDS[w], misses) for w, misses in by_what.items() if misses])
     for what, losses in found.losses.items():
         good = sum(loss <= 0.05 for _, loss in losses)
         name, worst = max(losses, key=lambda pair: pair[1])
-        lines.append(
-            f"{what} picked within 5% of the best: {good} of {len(losses)}"
-            + (f"; worst {worst:+.0%}, {name}" if worst > 0.05 else "")
-        )
-    lines.append(
+        worst_text = f"; worst {worst:+.0%}, {name}" if worst > 0.05 else ""
+        lines += output.fold(f"{what} picked within 5% of the best: {good} of {len(losses)}{worst_text}")
+    return lines + output.fold(
         "Each program is predicted from the records of the others. total: kernel, copies and device allocation; "
-        "wall: with page-locking, first touch and frees."
+        "wall: with page-locking, first touch and frees. median error: half of the records are off by less."
     )
+
+
+def table_of_check(found: Check, everything: bool = False) -> output.Table:
+    """How far predictions are off, and what picking by them costs; a row for each prediction."""
+    if not found.misses:
+        raise Error("no record of a microbenchmark: there is nothing to hold predictions against")
+    lines = _checked(found)
     if everything:
-        lines += [
-            f"{miss.workload.removeprefix(_PREFIX):12} {miss.size:6} {miss.placement:11} {miss.staging:7}"
-            f" {_WORDS[miss.what]:16} {duration(miss.measured):>8} {duration(miss.predicted):>8} {miss.relative:+6.0%}"
-            for miss in found.misses
-        ]
-    return "\n".join(lines)
+        names = ("workload", "size", "placement", "staging", "what", "measured", "predicted", "off")
+        rows = [
+            [miss.workload.removeprefix(_PREFIX), miss.size, miss.placement, miss.staging, _WORDS[miss.what],
+             duration(miss.measured), duration(miss.predicted), f"{miss.relative:+.0%}"] for miss in found.misses
+        ]  # fmt: skip
+        lines += ["", *output.lay_out([output.Column(name, right=i > 4) for i, name in enumerate(names)], rows)]
+    plain = [
+        {"workload": miss.workload, "metric": miss.what, "placement": miss.placement, "staging": miss.staging,
+         "size": miss.size, "axes": {}, "unit": "s", "measured": miss.measured, "predicted": miss.predicted,
+         "relative": miss.relative} for miss in found.misses
+    ]  # fmt: skip
+    more = {"unit": "VARCHAR", "measured": "DOUBLE", "predicted": "DOUBLE", "relative": "DOUBLE"}
+    return output.of_cases(plain, more, "\n".join(lines))
 
 
 # --- a declared program -------------------------------------------------------------------------------
@@ -575,14 +591,12 @@ def declared(words: list[str]) -> Footprint:
     given = {"in": 0.0, "out": 0.0, "flops": 0.0, "touched": moved, "buffers": moved} | given
     if not given["touched"]:
         raise Error("touched=0: a kernel that reads and writes nothing needs no advice")
-    return Footprint(**{_KEYS[key]: value for key, value in given.items()}, random=random)
+    fields: dict[str, Any] = {_KEYS[key]: value for key, value in given.items()}
+    return Footprint(**fields, random=random)
 
 
 def _from_file(path: pathlib.Path) -> list[tuple[str, object]]:
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib
+    tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         return list(tomllib.loads(path.read_text(encoding="utf-8")).items())
     except OSError as error:
@@ -604,7 +618,7 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
     lines = [f"{best.placement} with {best.staging} staging: {parts[largest] / sum(parts.values()):.0%} is {largest}"]
     kernels = [f"{p.staging} {duration(p.phases['kernel'])}" for p in ranked if p.placement == best.placement]
     lines.append(f"kernel by staging, {best.placement}: {', '.join(kernels)}")
-    by = {}
+    by: dict[str, Prediction] = {}
     for each in ranked:
         by.setdefault(each.placement, each)
     if {"pinned", "pageable"} <= by.keys():
@@ -615,10 +629,11 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
                 f"page-locking costs {duration(locking)} more than plain memory and saves {duration(saved)} a pass: it "
                 f"pays from {math.ceil(locking / saved)} passes on"
             )
-    if {"async", "direct"} <= set(machine.stagings(footprint)):
-        ratio = machine.kernel(footprint, "async") / machine.kernel(footprint, "direct")
-        kernels = [kernel for kernel in machine.kernels if kernel.full == machine.full(footprint)]
-        a, b = ({k.workload: k.slowdown for k in kernels if k.staging == staging} for staging in ("async", "direct"))
+    seconds = [machine.kernel(footprint, staging) for staging in ("async", "direct")]
+    if {"async", "direct"} <= set(machine.stagings(footprint)) and seconds[0] and seconds[1]:
+        ratio = seconds[0] / seconds[1]
+        alike = [kernel for kernel in machine.kernels if kernel.full == machine.full(footprint)]
+        a, b = ({k.workload: k.slowdown for k in alike if k.staging == staging} for staging in ("async", "direct"))
         seen = [a[w] / b[w] for w in a if w in b]
         lines.append(
             f"asynchronous staging: measured kernels took {min(seen):.2f} to {max(seen):.2f} of direct staging's time, "
@@ -629,35 +644,54 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
     return lines
 
 
-def text_of(machine: Machine, ranked: list[Prediction], found: Check | None) -> str:
-    """The ranking, fastest first; the best staging of each placement."""
+_RANKED = {
+    "placement": "VARCHAR", "staging": "VARCHAR", "total": "DOUBLE", "allocation": "DOUBLE", "in": "DOUBLE",
+    "kernel": "DOUBLE", "out": "DOUBLE", "checked_records": "BIGINT", "median_error": "DOUBLE",
+}  # fmt: skip
+
+
+def _best(ranked: list[Prediction]) -> list[Prediction]:
+    """The best staging of each placement."""
+    best: dict[str, Prediction] = {}
+    for each in ranked:
+        best.setdefault(each.placement, each)
+    return list(best.values())
+
+
+def _ranked_row(each: Prediction, found: Check | None) -> dict:
+    misses = [m for m in found.misses if m.what == "wall" and m.placement == each.placement] if found else []
+    off = statistics.median(abs(miss.relative) for miss in misses) if misses else None
+    return {"placement": each.placement, "staging": each.staging, "total": each.total, "allocation": each.allocation,
+            "in": each.phases["in"], "kernel": each.phases["kernel"], "out": each.phases["out"],
+            "checked_records": len(misses), "median_error": off}  # fmt: skip
+
+
+def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, head: str = "") -> output.Table:
+    """The ranking, fastest first; seconds. Raises Error where nothing can be predicted."""
     if not ranked:
         raise Error("nothing can be predicted: the records know of no placement how its data moves, or nothing fits")
-    shown, seen = [], set()
-    for each in ranked:
-        if each.placement not in seen:
-            seen.add(each.placement)
-            shown.append(each)
-    lines = [f"{machine.name}: expected seconds, fastest first"]
-    lines.append(
-        f"{'placement':15} {'staging':7} {'total':>9} {'allocate':>9} {'in':>9} {'kernel':>9} {'out':>9}  checked by"
-    )
-    for each in shown:
-        misses = [m for m in found.misses if m.what == "wall" and m.placement == each.placement] if found else []
-        known = (
-            f"{len(misses)} records, median error {statistics.median(abs(m.relative) for m in misses):.0%}"
-            if misses
-            else "no record: transfers and calls alone"
-        )
-        cells = (each.total, each.allocation, each.phases["in"], each.phases["kernel"], each.phases["out"])
-        lines.append(
-            f"{each.placement:15} {each.staging:7} "
-            + " ".join(f"{duration(value) if value else '-':>9}" for value in cells)
-            + f"  {known}"
-        )
+    shown = _best(ranked)
+    rows = [_ranked_row(each, found) for each in shown]
+    columns = [output.Column("placement"), output.Column("staging", right=False), output.Column("total"),
+               output.Column("±"), *(output.Column(name) for name in ("allocate", "in", "kernel", "out")),
+               output.Column("checked by")]  # fmt: skip
+    cells = []
+    for row in rows:
+        off = "?" if row["median_error"] is None else f"{row['median_error']:.0%}"
+        seconds = [duration(row[name]) if row[name] else "-" for name in ("allocation", "in", "kernel", "out")]
+        known = f"{row['checked_records']} records" if row["checked_records"] else "none"
+        cells.append([row["placement"], row["staging"], duration(row["total"]), off, *seconds, known])
     f = shown[0].footprint
-    lines.append(f"total: {f.passes:g} passes of in, {f.reuse:g} kernels and out, and allocation once")
-    return "\n".join([*lines, *reasons(machine, ranked)])
+    lines = [head] if head else []
+    lines += output.fold(f"{machine.name}: expected seconds, fastest first")
+    lines += output.lay_out(columns, cells)
+    lines += output.fold(
+        "±: the median error of predictions of that placement's records, each from the others; ?: no record of it, so "
+        "transfers and calls alone."
+    )
+    lines += output.fold(f"total: {f.passes:g} passes of in, {f.reuse:g} kernels and out, and allocation once")
+    lines += [line for reason in reasons(machine, ranked) for line in output.fold(reason)]
+    return output.Table(_RANKED, rows, "\n".join(lines))
 
 
 # --- the command --------------------------------------------------------------------------------------
@@ -672,6 +706,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="with --check: every prediction")
     parser.add_argument("--passes", type=float, metavar="N", help="with --like: transfers for each allocation")
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+    output.add_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> int:
@@ -685,9 +720,9 @@ def run(asked: argparse.Namespace) -> int:
     machine = Machine(cases)
     found = check(cases)
     if asked.check:
-        print(text_of_check(found, asked.all))
+        output.write(asked, table_of_check(found, asked.all))
         return status
-    kernels = None
+    kernels, head = None, ""
     if asked.like:
         like = next((case for case in records.read(asked.like) if of_program(case)), None)
         if like is None:
@@ -696,11 +731,10 @@ def run(asked: argparse.Namespace) -> int:
         if asked.passes:
             footprint = dataclasses.replace(footprint, passes=asked.passes)
         of = machine.kernel(footprint, like["staging"])
-        kernels = {
-            staging: known * machine.kernel(footprint, staging) / of for staging in machine.stagings(footprint)
-        } if of else None  # fmt: skip
-        print(f"like {records.printable(like['workload'])} {like['size'] or ''}: kernel {duration(known)}")
+        estimates = {staging: machine.kernel(footprint, staging) for staging in machine.stagings(footprint)}
+        kernels = {staging: known * each / of for staging, each in estimates.items() if each} if of else None
+        head = f"like {records.printable(like['workload'])} {like['size'] or ''}: kernel {duration(known)}"
     else:
         footprint = declared(asked.program)
-    print(text_of(machine, machine.rank(footprint, kernels), found))
+    output.write(asked, table_of(machine, machine.rank(footprint, kernels), found, head))
     return status

@@ -17,8 +17,11 @@ import math
 import pathlib
 import re
 import sqlite3
+import textwrap
+from collections.abc import Callable
+from typing import Any
 
-from isthmus import Error, cli, records
+from isthmus import Error, cli, output, records
 
 #: Metrics of a record that a profiler's figures become begin so.
 PROFILED = "profiled_"
@@ -173,10 +176,10 @@ def read_nsys(path: pathlib.Path) -> Profile:
         if database.table("CUDA_UM_CPU_PAGE_FAULT_EVENTS"):
             profile.page_faults["cpu"] = len(database.rows("CUDA_UM_CPU_PAGE_FAULT_EVENTS", ("start",)))
         for row in database.rows("NVTX_EVENTS", ("start", "end", "text", "textId")):
-            name = row["text"] or strings.get(row["textId"])
-            if name and row["end"] is not None:
+            phase = row["text"] or strings.get(row["textId"])
+            if phase and row["end"] is not None:
                 begin, end = _span(row, f"{path.name}, NVTX_EVENTS")
-                profile.phases.setdefault(str(name), Moved()).add(None, end - begin)
+                profile.phases.setdefault(str(phase), Moved()).add(None, end - begin)
     finally:
         database.close()
     return profile
@@ -483,43 +486,49 @@ def _read_rocprof_json(path: pathlib.Path) -> Profile:
     try:
         content = json.loads(_text(path))
         tools = content["rocprofiler-sdk-tool"]
-        tools = tools if isinstance(tools, list) else [tools]
-        for tool in tools:
-            buffers = tool.get("buffer_records") or {}
-            symbols = {s["kernel_id"]: s for s in tool.get("kernel_symbols") or []}
-            for row in buffers.get("kernel_dispatch") or []:
-                info = row["dispatch_info"]
-                symbol = symbols.get(info["kernel_id"], {})
-                name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or "(unnamed)"
-                span = _span({"start": row["start_timestamp"], "end": row["end_timestamp"]}, path.name)
-                _rocm_kernel(
-                    profile, name, span, symbol.get("arch_vgpr_count"), symbol.get("accum_vgpr_count"),
-                    info.get("group_segment_size"), path.name,
-                )  # fmt: skip
-            names = _rocm_operations(tool)
-            for row in buffers.get("memory_copy") or []:
-                begin, end = _span({"start": row["start_timestamp"], "end": row["end_timestamp"]}, path.name)
-                kind = _rocm_direction(names.get((row.get("kind"), row.get("operation")), ""))
-                moved = row.get("bytes")
-                profile.copies.setdefault(kind, Moved()).add(
-                    None if moved is None else _real(moved, path.name), end - begin
-                )
-                profile.spans.append((kind, begin, end))
+        for tool in tools if isinstance(tools, list) else [tools]:
+            buffers, names = tool.get("buffer_records") or {}, _rocm_operations(tool)
+            _json_kernels(profile, tool, buffers.get("kernel_dispatch") or [], path.name)
+            _json_copies(profile, names, buffers.get("memory_copy") or [], path.name)
             for row in buffers.get("hip_api") or []:
                 name = names.get((row.get("kind"), row.get("operation")), "(unnamed)")
                 profile.api_calls[name] = profile.api_calls.get(name, 0) + 1
-            ids = {c["id"]["handle"]: c["name"] for c in tool.get("counters") or []}
-            for row in (tool.get("callback_records") or {}).get("counter_collection") or []:
-                for record in row.get("records") or []:
-                    _rocm_counter(
-                        profile, ids.get(record["counter_id"]["handle"], "(unnamed)"), record["value"], path.name
-                    )
+            _json_counters(profile, tool, path.name)
     except ProfileError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{type(error).__name__}: {records.shorten(str(error), 60)}"
         raise ProfileError(f"{path.name}: no JSON of rocprofv3, or cut short ({why})") from None
     return profile
+
+
+def _json_kernels(profile: Profile, tool: dict, rows: list[dict], where: str) -> None:
+    symbols = {s["kernel_id"]: s for s in tool.get("kernel_symbols") or []}
+    for row in rows:
+        info = row["dispatch_info"]
+        symbol = symbols.get(info["kernel_id"], {})
+        name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or "(unnamed)"
+        span = _span({"start": row["start_timestamp"], "end": row["end_timestamp"]}, where)
+        _rocm_kernel(
+            profile, name, span, symbol.get("arch_vgpr_count"), symbol.get("accum_vgpr_count"),
+            info.get("group_segment_size"), where,
+        )  # fmt: skip
+
+
+def _json_copies(profile: Profile, names: dict[tuple, str], rows: list[dict], where: str) -> None:
+    for row in rows:
+        begin, end = _span({"start": row["start_timestamp"], "end": row["end_timestamp"]}, where)
+        kind = _rocm_direction(names.get((row.get("kind"), row.get("operation")), ""))
+        moved = row.get("bytes")
+        profile.copies.setdefault(kind, Moved()).add(None if moved is None else _real(moved, where), end - begin)
+        profile.spans.append((kind, begin, end))
+
+
+def _json_counters(profile: Profile, tool: dict, where: str) -> None:
+    ids = {c["id"]["handle"]: c["name"] for c in tool.get("counters") or []}
+    for row in (tool.get("callback_records") or {}).get("counter_collection") or []:
+        for record in row.get("records") or []:
+            _rocm_counter(profile, ids.get(record["counter_id"]["handle"], "(unnamed)"), record["value"], where)
 
 
 def _rocm_operations(tool: dict) -> dict[tuple, str]:
@@ -602,9 +611,10 @@ def read_cupti(path: pathlib.Path) -> Profile:
                 )  # fmt: skip
         profile.page_faults = {who: _whole(content[f"{who}_page_faults"], path.name) for who in ("gpu", "cpu")}
         profile.api_calls = {name: _whole(n, path.name) for name, n in content["runtime_calls"].items()}
-        profile.busy = [
-            tuple(_real(content[f"{kind}_nanoseconds"], path.name) * 1e-9 for kind in ("busy", "added", "longest"))
-        ]
+        busy, total, longest = (
+            _real(content[f"{kind}_nanoseconds"], path.name) * 1e-9 for kind in ("busy", "added", "longest")
+        )
+        profile.busy = [(busy, total, longest)]
         profile.notes = [str(error) for error in content["errors"]]
         if _whole(content["dropped"], path.name):
             profile.notes.append(f"{content['dropped']} activities were dropped, so counts are too low")
@@ -620,7 +630,7 @@ def read_cupti(path: pathlib.Path) -> Profile:
 
 # --- a run ---
 
-_READERS = {
+_READERS: dict[str, tuple[Callable[[pathlib.Path], Profile], list[tuple[str, ...]]]] = {
     "nsys": (read_nsys, [("*.sqlite",)]),
     "ncu": (read_ncu, [("*.csv",)]),
     "rocprofv3": (read_rocprofv3, [("*.db",), ("*.json",), tuple(f"*{ending}" for ending in _ROCM_CSV)]),
@@ -716,14 +726,12 @@ def overlap(profile: Profile) -> float | None:
 
 def figures(profile: Profile) -> dict[str, tuple[float, str]]:
     """What becomes a metric of the record, by name without its prefix: (value, unit). Counts have the unit 1 or B."""
-    counters = profile.counters
+    registers = [kernel.registers for kernel in profile.kernels.values() if kernel.registers is not None]
+    seconds = sum(kernel.seconds for kernel in profile.kernels.values()) or None
     found: dict[str, tuple[float | None, str]] = {
-        "kernels": (sum(k.count for k in profile.kernels.values()) or None, "1"),
-        "registers": (
-            max((k.registers for k in profile.kernels.values() if k.registers is not None), default=None),
-            "1",
-        ),
-        "kernel_time": (sum(k.seconds for k in profile.kernels.values()) or None, "s"),
+        "kernels": (sum(kernel.count for kernel in profile.kernels.values()) or None, "1"),
+        "registers": (max(registers, default=None), "1"),
+        "kernel_time": (seconds, "s"),
         "api_calls": (sum(profile.api_calls.values()) or None, "1"),
         "overlap": (overlap(profile), "1"),
     }
@@ -734,9 +742,15 @@ def figures(profile: Profile) -> dict[str, tuple[float, str]]:
         found[f"migrated_{kind}_bytes"] = (moved.bytes, "B")
     for who, count in profile.page_faults.items():
         found[f"{who}_page_faults"] = (count, "1")
-    for name in COUNTED:
-        if name in counters:
-            found[name] = (counters[name], "B" if name.endswith("_bytes") else "1")
+    found |= _counted(profile.counters, seconds)
+    return {name: (float(value), unit) for name, (value, unit) in found.items() if value is not None}
+
+
+def _counted(counters: dict[str, float], seconds: float | None) -> dict[str, tuple[float | None, str]]:
+    """Counters, and ratios of them; `seconds` are those of all kernels."""
+    found: dict[str, tuple[float | None, str]] = {
+        name: (counters[name], "B" if name.endswith("_bytes") else "1") for name in COUNTED if name in counters
+    }
     accesses, flops, cycles = (counters.get(name) for name in ("shared_accesses", "flops", "cycles"))
     if accesses and flops is not None:
         found["flops_per_shared_access"] = (flops / accesses, "1")
@@ -744,11 +758,10 @@ def figures(profile: Profile) -> dict[str, tuple[float, str]]:
         found["shared_accesses_per_cycle"] = (accesses / cycles, "1")
     for name in ("stall_memory_dependency", "stall_pipe_busy", "stall_barrier", "stall_shared_memory"):
         found[name] = (counters.get(name), "1")
-    seconds = found["kernel_time"][0]
     if seconds and "global_load_bytes" in counters:
         total = counters["global_load_bytes"] + counters.get("global_store_bytes", 0)
         found["global_rate"] = (total / seconds, "B/s")
-    return {name: (float(value), unit) for name, (value, unit) in found.items() if value is not None}
+    return found
 
 
 #: Counters that are told as they are.
@@ -844,23 +857,57 @@ def _metric(name: str, value: float, unit: str) -> dict:
 # --- the command ---
 
 
+_COLUMNS = {
+    "kind": "VARCHAR", "name": "VARCHAR", "value": "DOUBLE", "unit": "VARCHAR", "count": "BIGINT",
+    "registers": "BIGINT",
+}  # fmt: skip
+
+
+def table(seen: Profile) -> output.Table:
+    """Figures, kernels and named phases, the longest first; the text has _KERNELS of the kernels."""
+    figure_rows = [{"kind": "figure", "name": n, "value": v, "unit": u} for n, (v, u) in figures(seen).items()]
+    kernels = sorted(seen.kernels.items(), key=lambda item: -item[1].seconds)
+    phases = sorted(seen.phases.items(), key=lambda item: -item[1].seconds)
+    rows: list[dict[str, Any]] = [
+        *figure_rows,
+        *({"kind": "kernel", "name": name, "value": kernel.seconds, "unit": "s", "count": kernel.count,
+           "registers": kernel.registers} for name, kernel in kernels),
+        *({"kind": "phase", "name": name, "value": moved.seconds, "unit": "s", "count": moved.count}
+          for name, moved in phases),
+    ]  # fmt: skip
+    lines = [
+        f"{row['name']:<28} {row['value']:>16.9g} {row['unit'] if row['unit'] != '1' else ''}".rstrip()
+        for row in figure_rows
+    ]
+    for name, kernel in kernels[:_KERNELS]:
+        lines += _named(
+            f"kernel {kernel.count:>6} × {kernel.registers or '-':>3} registers {kernel.seconds:>10.6f} s", name
+        )
+    if kernels[_KERNELS:]:
+        lines.append(f"{len(kernels) - _KERNELS} shorter kernels left out; --format csv has them")
+    for name, moved in phases:
+        lines += _named(f"phase  {moved.count:>6} × {moved.seconds:>25.6f} s", name)
+    lines += [line for note in seen.notes for line in output.fold(f"note: {note}")]
+    return output.Table(_COLUMNS, rows, "\n".join(lines))
+
+
+def _named(head: str, name: str) -> list[str]:
+    """A line with a name at its end, which may be long: it goes on below."""
+    text = records.printable(records.shorten(name, 160))
+    room = output.WIDTH - len(head) - 2
+    first, *more = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    return [f"{head}  {first}", *(" " * (len(head) + 2) + line for line in more)]
+
+
 def add_arguments(parser) -> None:
     parser.epilog = f"example: isthmus profile nsys results/NAME.profile\n{cli.EXIT_CODES}"
     parser.add_argument("tool", choices=TOOLS, help="who wrote it")
     parser.add_argument("folder", type=pathlib.Path, help="with its output: an SQLite export, the raw page as CSV, …")
+    output.add_arguments(parser)
 
 
 def run(asked) -> int:
     if not asked.folder.is_dir():
         raise ProfileError(f"{asked.folder}: no such folder")
-    seen = read(asked.tool, asked.folder)
-    for name, (value, unit) in figures(seen).items():
-        print(f"{name:<28} {value:>16.9g} {unit if unit != '1' else ''}".rstrip())
-    for name, kernel in sorted(seen.kernels.items(), key=lambda item: -item[1].seconds)[:_KERNELS]:
-        print(f"kernel {kernel.count:>6} × {kernel.registers or '-':>3} registers {kernel.seconds:>10.6f} s  "
-              f"{records.printable(records.shorten(name, 80))}")  # fmt: skip
-    for name, moved in sorted(seen.phases.items(), key=lambda item: -item[1].seconds):
-        print(f"phase  {moved.count:>6} × {moved.seconds:>25.6f} s  {records.printable(records.shorten(name, 80))}")
-    for note in seen.notes:
-        print(f"note: {records.printable(note)}")
+    output.write(asked, table(read(asked.tool, asked.folder)))
     return cli.PASSED

@@ -16,7 +16,7 @@ import dataclasses
 import math
 import pathlib
 
-from isthmus import Error, table
+from isthmus import Error, spread, units
 
 #: Two figures within SAME are the same. Where `neutral` says what no effect is, two effects are the same within EFFECT
 #: of theirs or CLOSE, and one within NEUTRAL is none.
@@ -64,7 +64,7 @@ class Row:
 def quantity(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    return f"{value:.3g}" if unit == "1" else table.quantity(value, unit).strip()
+    return units.quantity(value, unit)
 
 
 def load(path) -> dict[str, Figure]:
@@ -89,13 +89,14 @@ def load(path) -> dict[str, Figure]:
 def _figure(row: dict, where: str) -> Figure:
     if None in row or None in row.values():
         raise Error(f"{where}: {len(_FIELDS)} values are wanted")
-    numbers = {}
+    numbers: dict[str, float | None] = {}
     for name in ("low", "high", "neutral"):
         try:
             numbers[name] = float(row[name]) if row[name] else None
         except ValueError:
             numbers[name] = math.nan
-        if numbers[name] is not None and not math.isfinite(numbers[name]):
+        value = numbers[name]
+        if value is not None and not math.isfinite(value):
             raise Error(f"{where}: {name} is {row[name]!r}, no number")
     each = Figure(**(row | numbers))
     if each.expect not in EXPECT:
@@ -125,22 +126,33 @@ def judge(theirs: Figure, ours: float | None) -> str:
     if theirs.expect == "context":
         return "not judged"
     if theirs.expect == "value":
-        high = theirs.low if theirs.high is None else theirs.high
-        if theirs.neutral is None:
-            return "holds" if theirs.low * (1 - SAME) <= ours <= high * (1 + SAME) else "another value"
-        effect = max(abs(theirs.low - theirs.neutral), abs(high - theirs.neutral))
-        if theirs.low - max(EFFECT * effect, CLOSE) <= ours <= high + max(EFFECT * effect, CLOSE):
-            return "holds"
-        wanted = _side((theirs.low + high) / 2, theirs.neutral)
-    else:
-        if theirs.expect == "equal":
-            return "holds" if abs(ours / theirs.neutral - 1) <= SAME else "another value"
-        if theirs.expect == "at most":
-            return "holds" if ours <= theirs.neutral * (1 + NEUTRAL) else "the opposite"
-        wanted = 1 if theirs.expect == "more" else -1
-    side = _side(ours, theirs.neutral)
+        return _judge_value(theirs, ours)
+    neutral = theirs.neutral
+    assert neutral is not None  # load() asks for it
+    if theirs.expect == "equal":
+        return "holds" if abs(ours / neutral - 1) <= SAME else "another value"
+    if theirs.expect == "at most":
+        return "holds" if ours <= neutral * (1 + NEUTRAL) else "the opposite"
+    side = _side(ours, neutral)
+    if side == (1 if theirs.expect == "more" else -1):
+        return "holds"
+    return "no effect here" if side == 0 else "the opposite"
+
+
+def _judge_value(theirs: Figure, ours: float) -> str:
+    """Of a figure that the paper states."""
+    low = theirs.low
+    assert low is not None  # load() asks for it
+    high = low if theirs.high is None else theirs.high
+    if theirs.neutral is None:
+        return "holds" if low * (1 - SAME) <= ours <= high * (1 + SAME) else "another value"
+    effect = max(abs(low - theirs.neutral), abs(high - theirs.neutral))
+    room = max(EFFECT * effect, CLOSE)
+    if low - room <= ours <= high + room:
+        return "holds"
+    wanted, side = _side((low + high) / 2, theirs.neutral), _side(ours, theirs.neutral)
     if side == wanted:
-        return "same direction" if theirs.expect == "value" else "holds"
+        return "same direction"
     return "no effect here" if side == 0 else "another value" if wanted == 0 else "the opposite"
 
 
@@ -159,9 +171,25 @@ def markdown(rows: list[Row]) -> str:
         each = row.theirs
         lines.append(
             f"| {each.figure}, {each.place} | {each.what} | {each.text()} ({each.machine}) "
-            f"| {quantity(row.ours, each.unit)} | {row.verdict} |"
+            f"| {_ours(row)} | {row.verdict} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", MEANING])
+
+
+def _ours(row: Row) -> str:
+    """With its interval, where it has one."""
+    text = quantity(row.ours, row.theirs.unit)
+    if row.ours is None:
+        return text
+    return f"{text} {spread.percent(float(row.ours), getattr(row.ours, 'spread', None))}".strip()
+
+
+MEANING = (
+    f"*holds*: within {SAME:.0%} of the paper's figure or range; of a ratio with a value that means no difference, an "
+    f"effect within {EFFECT:.0%} of theirs (or within {CLOSE}); of a statement without a figure, on the side that it "
+    f"names. *same direction*: on that side, with another figure. *no effect here*: within {NEUTRAL:.0%} of no "
+    "difference. Ours stands with its interval: over jobs where there are several, else of the one job."
+)
 
 
 def sentence(rows: list[Row]) -> str:

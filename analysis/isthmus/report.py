@@ -8,22 +8,37 @@ comes from a record is escaped.
 from __future__ import annotations
 
 import collections
-import html
+import dataclasses
 import importlib.resources
 import json
-import pathlib
 import statistics
+from typing import Any
 
 import jinja2
 import rich.console
 import rich.table
 import rich.text
 
-from isthmus import Error, __version__, cli, matrix, records, regress, series, store, table, units
+from isthmus import (
+    Error,
+    __version__,
+    charts,
+    cli,
+    hardware,
+    matrix,
+    output,
+    records,
+    regress,
+    series,
+    spread,
+    store,
+    units,
+)
 
-WANTED = (*regress.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate", "warnings", "ranks")
-_PHASES = ("in", "kernel", "out")
-_LINES, _BARS = 40, 60  # at most in one plot
+WANTED = (
+    *regress.WANTED, *hardware.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate",
+    "warnings", "ranks", "mad", "within_low", "within_high", "n_samples", "n_invalid", "gpus",
+)  # fmt: skip
 _CASES, _COLUMNS = 150, 6  # at most in one table
 # Of a family's metrics those that say the most, first.
 _TELLING = (
@@ -38,88 +53,114 @@ def _json(value) -> str:
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
 
 
-def _label(text) -> str:
-    """Text for a plot, which takes some tags: none of a record's may be one."""
-    return html.escape(records.printable(text))
+def _name_machines(opened: store.Store) -> list[hardware.Machine]:
+    """Adds the view `measured`: the measurements with the number of the machine that each was measured on."""
+    columns = ", ".join(f'{expression} AS "f_{name}"' for name, expression in hardware.COLUMNS.items())
+    rows = opened.sql(f"SELECT DISTINCT {columns} FROM measurements").fetchall()
+    found = hardware.machines([hardware.Facts(*row) for row in rows])
+    machines = list(dict.fromkeys(found.values()))
+    numbers = {machine: number for number, machine in enumerate(machines)}
+    kinds = ", ".join(
+        f"f_{field.name} {({'str': 'VARCHAR', 'int': 'BIGINT', 'float': 'DOUBLE'})[str(field.type)]}"
+        for field in dataclasses.fields(hardware.Facts)
+    )
+    opened.sql(f"CREATE TEMP TABLE machine_of ({kinds}, machine INTEGER)")
+    marks = ", ".join("?" * (len(hardware.COLUMNS) + 1))
+    for facts, machine in found.items():
+        opened.sql(f"INSERT INTO machine_of VALUES ({marks})", [*dataclasses.astuple(facts), numbers[machine]])
+    joined = " AND ".join(f"f_{name} = ({expression})" for name, expression in hardware.COLUMNS.items())
+    opened.sql(f"CREATE TEMP VIEW measured AS SELECT * FROM measurements JOIN machine_of ON {joined}")
+    return machines
 
 
 def _machines(opened: store.Store) -> list[dict]:
-    """What was measured on alike hardware, one entry each."""
-    return opened.rows(
-        "SELECT system, device, cpu, count(*) FILTER (metric_index = 0) AS records, count(DISTINCT job) AS jobs, "
-        "count(DISTINCT node) AS nodes, min(time) AS first, max(time) AS last, "
+    """What was measured on alike hardware, one entry each, the most records first."""
+    found = _name_machines(opened)
+    titles = hardware.titles(found)
+    rows = opened.rows(
+        "SELECT machine AS number, any_value(cpu) AS cpu, count(*) FILTER (metric_index = 0) AS records, "
+        "count(DISTINCT job) AS jobs, count(DISTINCT node) AS nodes, min(time) AS first, max(time) AS last, "
         "count(*) FILTER (metric_index = 0 AND (error IS NOT NULL OR verify = 'fail')) AS failed, "
         "count(*) FILTER (metric_index = 0 AND skipped IS NOT NULL) AS skipped, "
         "sum(n_samples) AS samples, sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END) AS invalid, "
+        "list_sort(list_distinct(list(driver) FILTER (driver <> ''))) AS drivers, "
         "max(memory_bandwidth) AS memory_bandwidth, max(fp32_rate) AS fp32_rate "
-        "FROM measurements GROUP BY system, device, cpu ORDER BY records DESC, system, device, cpu"
+        "FROM measured GROUP BY machine ORDER BY records DESC, machine"
     )
+    named = [row | {"title": titles[found[row["number"]]], "drivers": row["drivers"] or []} for row in rows]
+    return sorted(named, key=lambda row: (-row["records"], row["title"]))
 
 
-def _of(machine: dict) -> str:
-    return " AND ".join(f"{name} IS NOT DISTINCT FROM {_sql(machine[name])}" for name in ("system", "device", "cpu"))
+def readings(opened: store.Store) -> dict[int, list[dict]]:
+    """By machine, the median over jobs of every series, with its share of the limit and how sure it is.
 
-
-def _sql(value) -> str:
-    return "NULL" if value is None else store.literal(value)
-
-
-def _readings(opened: store.Store, machine: dict) -> list[dict]:
-    """The median over jobs of every series, with its share of the limit."""
+    `_machines` made the view that it reads.
+    """
     names = store.SERIES_COLUMNS
     rows = opened.rows(
-        f"SELECT {names}, mode, median(value) AS value, median(share) AS share, any_value(limit_source) AS source, "
-        f"count(*) AS jobs FROM (SELECT {names}, any_value(mode) AS mode, job, median(median) AS value, "
-        f"median(share) AS share, any_value(limit_source) AS limit_source FROM measurements "
-        f"WHERE metric IS NOT NULL AND {series.COUNTS} AND {_of(machine)} GROUP BY {names}, job) "
-        f"GROUP BY {names}, mode ORDER BY ALL"
+        f"SELECT machine, {names}, any_value(mode) AS mode, median(value) AS value, median(share) AS share, "
+        "any_value(source) AS source, list(value ORDER BY job) AS of_jobs, list(low ORDER BY job)[1] AS low, "
+        "list(high ORDER BY job)[1] AS high, list(many ORDER BY job)[1] AS many, list(mad ORDER BY job)[1] AS mad, "
+        "list(samples ORDER BY job)[1] AS samples "
+        f"FROM (SELECT machine, {names}, any_value(mode) AS mode, job, median(median) AS value, count(*) AS many, "
+        "median(share) AS share, any_value(limit_source) AS source, any_value(mad) AS mad, "
+        "any_value(n_samples - n_invalid) AS samples, "
+        "CASE WHEN count(*) > 1 THEN min(median) ELSE any_value(within_low) END AS low, "
+        "CASE WHEN count(*) > 1 THEN max(median) ELSE any_value(within_high) END AS high FROM measured "
+        f"WHERE metric IS NOT NULL AND {series.COUNTS} GROUP BY machine, {names}, job) "
+        f"GROUP BY machine, {names} ORDER BY ALL"
     )
+    result: dict[int, list[dict]] = collections.defaultdict(list)
     for row in rows:
-        try:
-            row["axes"] = json.loads(row["axes"] or "{}")
-        except ValueError:
-            row["axes"] = {}
+        row["key"] = tuple(row[name] for name in store.SERIES)
+        row["jobs"] = len(row["of_jobs"])
+        row["spread"] = _spread(row)
+        row["axes"] = _axes(row["axes"])
         if row["ranks"]:  # what several processes measured together stays apart by their number
             row["axes"]["ranks"] = row["ranks"]
-    return rows
+        result[row["machine"]].append(row)
+    for members in result.values():
+        for row, label in zip(members, charts.labels(members), strict=True):
+            row["label"] = label
+    return result
+
+
+def _axes(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _spread(row: dict) -> spread.Spread | None:
+    """Of a series; its jobs' values, or what its one job says."""
+    if row["jobs"] > 1:
+        return spread.over_jobs(row["of_jobs"])
+    if row["many"] > 1:
+        return spread.Spread(row["low"], row["high"], "process", 1)
+    within = None if row["low"] is None else (row["low"], row["high"])
+    return spread.of_record(row["value"], within, row["mad"], row["samples"] or 0)
 
 
 # --- parts of the page ---
 
 
-def _usual(rows: list[dict]) -> dict:
-    """The commonest value of each axis but the size: what plots show where there are several."""
-    seen: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
-    for row in rows:
-        for axis, value in row["axes"].items():
-            if axis != "bytes":
-                seen[axis][value] += 1
-    return {axis: max(counts, key=lambda value: (counts[value], str(value))) for axis, counts in seen.items()}
-
-
-def _at_usual(rows: list[dict]) -> list[dict]:
-    usual = _usual(rows)
-    return [row for row in rows if all(row["axes"].get(axis, value) == value for axis, value in usual.items())]
-
-
 def matrices(rows: list[dict]) -> list[dict]:
     """From × to tables at the largest size, one for each family and initiator, of rates and of latencies."""
-    groups: dict[tuple, list[dict]] = collections.defaultdict(list)
-    for row in rows:
-        route = matrix.route(row["workload"])
-        if route and row["metric"] in ("rate", "latency"):
-            groups[route["family"], route["initiator"], row["metric"]].append(row)
     result = []
-    for (family, initiator, metric), members in groups.items():
-        members = _at_usual(members)
+    for (family, initiator, metric, unit), members in charts.routes(rows).items():
+        members, note = charts.at_usual(members)
         size = max(row["axes"].get("bytes", 0) for row in members)
         cells: dict[tuple[str, str], dict] = {}
         for row in members:
             if row["axes"].get("bytes", 0) == size:
                 route = matrix.route(row["workload"])
+                assert route is not None
                 share = f"{row['share']:.0%}" if row["share"] else ""
                 cells[route["start"], route["end"]] = {
-                    "text": table.quantity(row["value"], row["unit"]), "share": share, "fill": row["share"] or 0
+                    "text": units.quantity(row["value"], unit), "share": share, "fill": row["share"] or 0,
+                    "spread": spread.percent(row["value"], row["spread"]),
                 }  # fmt: skip
         starts = sorted({start for start, _ in cells}, key=matrix.order)
         ends = sorted({end for _, end in cells}, key=matrix.order)
@@ -127,6 +168,7 @@ def matrices(rows: list[dict]) -> list[dict]:
         result.append(
             {
                 "title": f"{family}/{initiator}: {metric}{at}",
+                "note": note,
                 "columns": ends,
                 "rows": [(start, [cells.get((start, end)) for end in ends]) for start in starts],
             }
@@ -134,167 +176,57 @@ def matrices(rows: list[dict]) -> list[dict]:
     return result
 
 
-def families(rows: list[dict]) -> list[dict]:
-    """A table for each family whose workloads neither go from place to place nor have phases: a line for each case, a
-    column for each of the metrics that most of them have."""
+def _cases(rows: list[dict]) -> dict[str, dict[tuple, dict[str, dict]]]:
+    """By family and case, the metrics of workloads that neither go from place to place nor have phases."""
     groups: dict[str, dict[tuple, dict]] = collections.defaultdict(lambda: collections.defaultdict(dict))
     for row in rows:
         if not matrix.route(row["workload"]) and not row["placement"]:
-            family = row["workload"].partition("/")[0]
-            key = (row["workload"], row["size"] or "", row["preset"] or "", tuple(sorted(row["axes"].items())))
-            groups[family][key][row["metric"]] = row
+            variant = tuple(row[name] for name in charts.VARIANT)
+            key = (row["workload"], variant, tuple(sorted(row["axes"].items())))
+            groups[row["workload"].partition("/")[0]][key][row["metric"]] = row
+    return groups
+
+
+def families(rows: list[dict]) -> list[dict]:
+    """A table for each such family: a line for each case, a column for each metric that says the most."""
     result = []
-    for family, cases in sorted(groups.items()):
+    for family, cases in sorted(_cases(rows).items()):
         counts = collections.Counter(metric for found in cases.values() for metric in found)
         known = [metric for metric in _TELLING if metric in counts]
-        rest = [metric for metric, _ in counts.most_common() if metric not in _TELLING]
-        columns = [*known, *rest][:_COLUMNS]
-        seen = collections.defaultdict(set)
-        for workload, _, _, axes in cases:
-            for axis, value in axes:
-                seen[workload, axis].add(value)
-        lines = []
-        for (workload, size, preset, axes), found in cases.items():
-            words = [workload, *([preset] if preset else [])]
-            for axis, value in axes:
-                if len(seen[workload, axis]) > 1 or axis == "bytes":
-                    words.append(f"{axis}={matrix.byte_text(value) if axis == 'bytes' else value}")
-            cells = [
-                table.quantity(found[metric]["value"], "" if found[metric]["unit"] == "1" else found[metric]["unit"])
-                if metric in found
-                else None
-                for metric in columns
-            ]
-            lines.append((" ".join(words if len(words) > 1 else [*words, size]), cells))
-        result.append(
-            {"title": family, "columns": columns, "rows": lines[:_CASES], "more": max(len(lines) - _CASES, 0)}
-        )
+        names = [*known, *(metric for metric, _ in counts.most_common() if metric not in _TELLING)]
+        columns = names[:_COLUMNS]
+        lines = [
+            (name, [_cell(found[metric]) if metric in found else None for metric in columns])
+            for name, found in zip(_case_names(list(cases)), cases.values(), strict=True)
+        ]
+        notes = [charts.cut(min(len(lines), _CASES), len(lines), "cases")]
+        notes += [f"Measured, too: {', '.join(names[_COLUMNS:])}."] if names[_COLUMNS:] else []
+        result.append({"title": family, "columns": columns, "rows": lines[:_CASES], "count": len(lines),
+                       "note": " ".join(filter(None, notes))})  # fmt: skip
     return result
 
 
-def _figure(title: str, data: list[dict], x: dict, y: dict, **layout) -> dict:
-    return {"title": title, "data": data, "layout": {"xaxis": x, "yaxis": y, **layout}}
+def _case_names(keys: list[tuple]) -> list[str]:
+    """Of each case its workload and everything in which cases of that workload differ."""
+    seen: dict[tuple, set] = collections.defaultdict(set)
+    for workload, variant, axes in keys:
+        for name, value in (*zip(charts.VARIANT, variant), *axes):
+            seen[workload, name].add(value)
+    names = []
+    for workload, variant, axes in keys:
+        words = [workload]
+        for name, value in zip(charts.VARIANT, variant):
+            if value and (len(seen[workload, name]) > 1 or name == "size"):
+                words.append(f"version {value}" if name == "version" else str(value))
+        for axis, value in axes:
+            if len(seen[workload, axis]) > 1 or axis == "bytes":
+                words.append(f"{axis}={matrix.byte_text(value) if axis == 'bytes' else value}")
+        names.append(" ".join(words))
+    return names
 
 
-def by_size(rows: list[dict]) -> list[dict]:
-    """Rates and latencies over the size, one plot for each family and initiator that has three sizes."""
-    groups: dict[tuple, dict[str, dict[int, float]]] = collections.defaultdict(lambda: collections.defaultdict(dict))
-    for row in _at_usual([row for row in rows if "bytes" in row["axes"] and row["metric"] in ("rate", "latency")]):
-        route = matrix.route(row["workload"])
-        if route and row["value"] > 0:
-            line = f"{route['start']} → {route['end']}"
-            groups[route["family"], route["initiator"], row["metric"], row["unit"]][line][row["axes"]["bytes"]] = row[
-                "value"
-            ]
-    plots = []
-    for (family, initiator, metric, unit), lines in sorted(groups.items()):
-        lines = {name: points for name, points in lines.items() if len(points) > 2}
-        factor, prefix = units.prefix_of(max((v for points in lines.values() for v in points.values()), default=1))
-        data = [
-            {
-                "type": "scatter", "mode": "lines+markers", "name": _label(name),
-                "x": sorted(points), "y": [points[size] / factor for size in sorted(points)],
-                "text": [matrix.byte_text(size) for size in sorted(points)],
-                "hovertemplate": "%{text}: %{y:.3g} " + prefix + unit,
-            }
-            for name, points in list(lines.items())[:_LINES]
-        ]  # fmt: skip
-        if data:
-            title = f"{family}/{initiator}: {metric} by size"
-            x = {"type": "log", "title": {"text": "bytes"}}
-            plots.append(_figure(title, data, x, {"title": {"text": f"{prefix}{unit}"}, "rangemode": "tozero"}))
-    return plots
-
-
-def modes(rows: list[dict]) -> list[dict]:
-    """Bars of copies in, kernel, copies out for each workload and mode, at each size that has several modes."""
-    cases: dict[str, dict[tuple, dict]] = collections.defaultdict(lambda: collections.defaultdict(dict))
-    for row in rows:
-        if row["placement"] and row["metric"] in _PHASES and row["preset"] is None and row["size"]:
-            mode = row["mode"] or f"{row['placement']}/{row['staging']}"
-            cases[row["size"]][row["workload"], mode].setdefault(row["metric"], row["value"])
-    plots = []
-    for size, found in cases.items():
-        found = {key: phases for key, phases in found.items() if len(phases) == len(_PHASES)}
-        if len({mode for _, mode in found}) < 2:
-            continue
-        keys = sorted(found)[:_BARS]
-        x = [[_label(w.partition("/")[2]) for w, _ in keys], [_label(mode) for _, mode in keys]]
-        data = [
-            {"type": "bar", "name": phase, "x": x, "y": [found[key][phase] for key in keys],
-             "hovertemplate": "%{y:.3s}s " + phase}
-            for phase in _PHASES
-        ]  # fmt: skip
-        y = {"title": {"text": "seconds"}, "ticksuffix": "s", "tickformat": ".3s"}
-        plots.append(
-            _figure(
-                f"Modes at {size}: copies in, kernel, copies out", data, {"title": {"text": ""}}, y, barmode="stack"
-            )
-        )
-    return plots
-
-
-def _short(row: dict) -> str:
-    return " ".join(filter(None, (row["workload"], row["placement"], row["metric"])))
-
-
-def limits(rows: list[dict]) -> list[dict]:
-    """How near each metric comes to its limit, the nearest first; one dot a series at its best size."""
-    best: dict[tuple, tuple[float, int]] = {}
-    for index, row in enumerate(rows):
-        if row["share"] and row["metric"].endswith("rate"):
-            key = (row["workload"], row["metric"], row["placement"])
-            best[key] = max(best.get(key, (0, 0)), (row["share"], index))
-    shown = sorted(best.values(), reverse=True)[:_BARS][::-1]
-    if not shown:
-        return []
-    data = [
-        {
-            "type": "scatter", "mode": "markers", "x": [share for share, _ in shown],
-            "y": [_label(_short(rows[index])) for _, index in shown],
-            "text": [
-                _label(f"{table.quantity(rows[i]['value'], rows[i]['unit'])} of {rows[i]['source']}") for _, i in shown
-            ],
-            "hovertemplate": "%{x:.0%}: %{text}",
-        }
-    ]  # fmt: skip
-    x = {"title": {"text": "share of the limit"}, "tickformat": ".0%", "range": [0, max(1.05, shown[-1][0] * 1.02)]}
-    return [_figure("Share of the hardware's limit", data, x, {"automargin": True}, height=180 + 17 * len(shown))]
-
-
-def roofline(rows: list[dict], machine: dict) -> list[dict]:
-    """Kernels by the operations they do on each byte, under what memory and arithmetic allow."""
-    rates: dict[tuple, dict[str, float]] = collections.defaultdict(dict)
-    for row in rows:
-        if row["metric"] in ("kernel_rate", "kernel_flop_rate") and row["value"] > 0:
-            mode = row["mode"] or row["staging"] or ""
-            rates[row["workload"], mode, row["size"] or "", str(row["axes"])][row["metric"]] = row["value"]
-    points = {key: found for key, found in rates.items() if len(found) == 2}
-    memory, arithmetic = machine["memory_bandwidth"], machine["fp32_rate"]
-    if not points or not memory or not arithmetic:
-        return []
-    data = []
-    for size in dict.fromkeys(key[2] for key in points):
-        own = {key: found for key, found in points.items() if key[2] == size}
-        data.append(
-            {
-                "type": "scatter", "mode": "markers", "name": _label(size),
-                "x": [found["kernel_flop_rate"] / found["kernel_rate"] for found in own.values()],
-                "y": [found["kernel_flop_rate"] for found in own.values()],
-                "text": [_label(f"{workload} {mode}") for workload, mode, _, _ in own],
-                "hovertemplate": "%{text}: %{y:.3s}FLOP/s at %{x:.3g} FLOP/byte",
-            }
-        )  # fmt: skip
-    low = min(min(trace["x"]) for trace in data) / 2
-    high = max(max(max(trace["x"]) for trace in data) * 2, 2 * arithmetic / memory)
-    roof = sorted([low, arithmetic / memory, high])
-    data.append(
-        {"type": "scatter", "mode": "lines", "name": "limit", "x": roof, "hoverinfo": "skip",
-         "y": [min(arithmetic, memory * x) for x in roof], "line": {"color": "#888", "dash": "dash"}}
-    )  # fmt: skip
-    x = {"type": "log", "title": {"text": "FLOP/byte"}}
-    y = {"type": "log", "title": {"text": "FLOP/s"}, "tickformat": ".2s"}
-    return [_figure("Roofline: kernels under memory and arithmetic", data, x, y)]
+def _cell(row: dict) -> str:
+    return f"{units.quantity(row['value'], row['unit'])} {spread.percent(row['value'], row['spread'])}".strip()
 
 
 def _provenance(opened: store.Store) -> list[tuple[str, list[str]]]:
@@ -314,27 +246,44 @@ def _warnings(opened: store.Store) -> list[dict]:
     )
 
 
+_RESULTS = 200  # changes that the page tells at most
+
+
+def _plots(machine: dict, rows: list[dict]) -> list[dict]:
+    return [
+        *charts.limits(rows), *charts.modes(rows), *charts.by_size(rows),
+        *charts.roofline(rows, machine["memory_bandwidth"], machine["fp32_rate"]),
+    ]  # fmt: skip
+
+
+def _changes(outcome: regress.Outcome | None) -> tuple[list[dict], int]:
+    """What the comparison has to tell, cut to _RESULTS, and how much that would be."""
+    told = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
+    shown = [
+        {"verdict": each.verdict, "label": each.label, "text": " ".join(regress.lines_of(each)[1:]).strip()}
+        for each in told[:_RESULTS]
+    ]
+    return shown, len(told)
+
+
 def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict:
     """Everything that the page shows."""
     machines = []
-    for machine in _machines(opened):
-        rows = _readings(opened, machine)
-        plots = [*limits(rows), *modes(rows), *roofline(rows, machine), *by_size(rows)]
-        title = machine["device"] or machine["cpu"] or "unknown hardware"
-        machines.append(
-            machine | {"title": f"{title}, {machine['system']}" if machine["system"] else title,
-                       "matrices": matrices(rows), "families": families(rows), "plots": plots, "series": len(rows),
-                       "share": statistics.median(s) if (s := [r["share"] for r in rows if r["share"]]) else None}
-        )  # fmt: skip
-    results = []
-    if outcome:
-        for result in outcome.results:
-            if result.verdict != "equivalent" and len(results) < 200:
-                lines = regress.lines_of(result)
-                results.append({"verdict": result.verdict, "label": result.label, "text": " ".join(lines[1:]).strip()})
+    found = _machines(opened)
+    by_machine = readings(opened)
+    for machine in found:
+        rows = by_machine.get(machine["number"], [])
+        shares = [row["share"] for row in rows if row["share"]]
+        parts = {
+            "rows": rows, "matrices": matrices(rows), "families": families(rows), "plots": _plots(machine, rows),
+            "series": len(rows), "share": statistics.median(shares) if shares else None,
+        }  # fmt: skip
+        machines.append(machine | parts)
+    results, told = _changes(outcome)
     return {
         "made": series.now(),
         "version": __version__,
+        "meaning": spread.MEANING,
         "machines": machines,
         "skipped": [(records.printable(each.path), records.printable(each.why)) for each in opened.skipped],
         "left_out": opened.left_out,
@@ -342,7 +291,30 @@ def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict
         "warnings": _warnings(opened),
         "outcome": outcome,
         "results": results,
+        "more_results": told - len(results),
     }
+
+
+#: Columns of a row after those of the case.
+_MORE = {
+    "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR", "jobs": "BIGINT",
+    "share": "DOUBLE", "limit_source": "VARCHAR", "machine": "VARCHAR",
+}  # fmt: skip
+
+
+def rows_of(found: dict) -> output.Table:
+    """For programs: every series of every machine."""
+    rows = []
+    for machine in found["machines"]:
+        for row in machine["rows"]:
+            sure = row["spread"]
+            axes = {axis: value for axis, value in row["axes"].items() if axis != "ranks"}
+            rows.append({name: row.get(name) for name in (*output.CASE, *_MORE)} | {
+                "axes": axes, "machine": machine["title"], "limit_source": row["source"],
+                "low": sure.low if sure else None, "high": sure.high if sure else None,
+                "interval": sure.kind if sure else None,
+            })  # fmt: skip
+    return output.of_cases(rows, _MORE, "")
 
 
 def page(found: dict, title: str) -> str:
@@ -364,44 +336,54 @@ def page(found: dict, title: str) -> str:
     )  # fmt: skip
 
 
+def _summary(found: dict) -> rich.table.Table:
+    heads = ["hardware", ">nodes", ">jobs", ">records", ">failed", ">skipped", ">invalid", ">of limits"]
+    rows = [
+        [m["title"], m["nodes"], m["jobs"], m["records"], m["failed"], m["skipped"],
+         f"{m['invalid'] / m['samples']:.2%}" if m["samples"] else "-", f"{m['share']:.0%}" if m["share"] else "-"]
+        for m in found["machines"]
+    ]  # fmt: skip
+    return _grid(heads, rows)
+
+
 def terminal(found: dict, width: int | None = None) -> str:
-    """Summary, limits, regressions and warnings for a terminal; as wide as it is, or as `width`."""
+    """Summary, matrices, regressions and warnings for a terminal; as wide as it is, or as `width`."""
     console = rich.console.Console(width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
-        console.print(
-            _grid(
-                ["hardware", ">nodes", ">jobs", ">records", ">failed", ">skipped", ">invalid", ">of limits"],
-                [
-                    [m["title"], m["nodes"], m["jobs"], m["records"], m["failed"], m["skipped"],
-                     f"{m['invalid'] / m['samples']:.2%}" if m["samples"] else "-",
-                     f"{m['share']:.0%}" if m["share"] else "-"]
-                    for m in found["machines"]
-                ],
-            )
-        )  # fmt: skip
+        console.print(_summary(found))
         for machine in found["machines"]:
             for each in machine["matrices"]:
                 rows = [
-                    [start, *(f"{c['text']} {c['share']}".strip() if c else "-" for c in cells)]
+                    [start, *(f"{c['text']} {c['spread']} {c['share']}".strip() if c else "-" for c in cells)]
                     for start, cells in each["rows"]
                 ]
                 heads = ["from \\ to", *(f">{column}" for column in each["columns"])]
                 console.print(_grid(heads, rows, f"{machine['title']}: {each['title']}"))
+                if each["note"]:
+                    console.print(rich.text.Text(records.printable(each["note"])))
+        if any(machine["matrices"] for machine in found["machines"]):
+            console.print(rich.text.Text(found["meaning"]))
         if found["outcome"]:
-            rows = [[r["verdict"], r["label"], r["text"]] for r in found["results"][:40]]
+            rows = [[r["verdict"], r["label"], r["text"]] for r in found["results"][:_LINES]]
             console.print(_grid(["verdict", "series", "change"], rows, f"the change: {found['outcome'].verdict}"))
+            more = max(len(found["results"]) - _LINES, 0) + found["more_results"]
+            if more:
+                console.print(rich.text.Text(f"{more} more: `isthmus regress` tells all."))
         if found["warnings"]:
             rows = [[w["code"], w["records"], w["nodes"]] for w in found["warnings"]]
             console.print(_grid(["warning", ">records", ">nodes"], rows))
     return captured.get().rstrip("\n")
 
 
+_LINES = 40  # changes on the terminal at most
+
+
 def _grid(heads: list[str], rows: list[list], title: str | None = None) -> rich.table.Table:
     """A table; a head that begins with > is of numbers."""
     grid = rich.table.Table(title=title and rich.text.Text(records.printable(title)), title_justify="left")
     for head in heads:
-        justify = "right" if head.startswith(">") else "left"
-        grid.add_column(rich.text.Text(records.printable(head.removeprefix(">"))), justify=justify, overflow="fold")
+        name = rich.text.Text(records.printable(head.removeprefix(">")))
+        grid.add_column(name, justify="right" if head.startswith(">") else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(rich.text.Text(records.printable(str(cell))) for cell in row))
     return grid
@@ -410,10 +392,12 @@ def _grid(heads: list[str], rows: list[list], title: str | None = None) -> rich.
 def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus report results\n  isthmus report results -o report.html\n"
-        "  isthmus report results -o report.html --from driver=570 --to driver=580"
+        "  isthmus report results -o report.html --from driver=570 --to driver=580\n"
+        "  isthmus report results --format csv -o series.csv\n"
+        "-o FILE without --format writes the page."
     )
     store.add_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="the page; without it, tables on the terminal")
+    output.add_arguments(parser, (*output.FORMATS, "html"))
     parser.add_argument("--title", default="Isthmus report", metavar="TEXT")
     parser.add_argument("--from", dest="a", metavar="WHAT", help="compare these jobs, as `isthmus regress` does,")
     parser.add_argument("--to", dest="b", metavar="WHAT", help="with these")
@@ -428,13 +412,13 @@ def run(asked) -> int:
             sides = regress.sides(series.condition(asked.a), series.condition(asked.b))
             outcome = regress.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
         found = content(opened, outcome)
-    if not asked.output:
-        print(terminal(found))
+    kind = asked.format or ("text" if asked.output == "-" else "html")
+    if kind in ("json", "csv", "parquet"):
+        output.write(asked, rows_of(found))
         return cli.PASSED
-    text = page(found, asked.title)
-    try:
-        pathlib.Path(asked.output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Error(f"{asked.output}: {error.strerror}") from None
-    print(f"{asked.output}: {len(text.encode()) / 1e6:.1f} MB, {sum(m['records'] for m in found['machines'])} records")
+    text = page(found, asked.title) if kind == "html" else terminal(found) + "\n"
+    output.deliver(text, asked.output)
+    if kind == "html" and asked.output != "-":
+        size, count = len(text.encode()) / 1e6, sum(machine["records"] for machine in found["machines"])
+        print(f"{asked.output}: {size:.1f} MB, {count} records")
     return cli.PASSED

@@ -6,7 +6,18 @@ import argparse
 import math
 import re
 
-_PREFIXES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
+_PREFIXES = [
+    (1e15, "P"),
+    (1e12, "T"),
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+    (1e-12, "p"),
+]
 
 
 _BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -39,8 +50,36 @@ def count(text: str) -> int:
     return int(text)
 
 
-def prefix_of(value: float) -> tuple[float, str]:
-    """In which multiple of its unit a value is shown; what would round up to the next one counts as that."""
+def prefix_of(value: float, unit: str = "") -> tuple[float, str]:
+    """In which multiple of its unit a value is shown; what would round up to the next one counts as that.
+
+    Seconds have no multiples: 12000 s, not 12 ks.
+    """
     if value == 0:
         return 1, ""
-    return next(((factor, name) for factor, name in _PREFIXES if abs(value) >= factor * 0.9995), _PREFIXES[-1])
+    prefixes = [(factor, name) for factor, name in _PREFIXES if unit != "s" or factor <= 1]
+    return next(((factor, name) for factor, name in prefixes if abs(value) >= factor * 0.9995), _PREFIXES[-1])
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """Three digits and a prefix, as isthmus-bench spells them, too: 1.23 ms, 55.4 GB/s, 5.00 M/s; a bare number of
+    unit 1; "-" for None. src/harness/table.cpp has the same; tests/quantities.csv is held to both."""
+    if value is None:
+        return "-"
+    if unit == "1":
+        return f"{value:.3g}"
+    shown = unit.removeprefix("1") if unit == "1/s" else unit
+    factor, prefix = prefix_of(value, unit)
+    if abs(value) < factor * 0.9995:  # below every prefix, or zero
+        return f"{value:.3g} {shown}"
+    scaled = value / factor
+    digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
+    return f"{scaled:.{digits}f} {prefix}{shown}"
+
+
+def short(value: float, unit: str) -> str:
+    """A round value for the tick of an axis: 5 GB/s; a bare number of unit 1."""
+    if unit == "1":
+        return f"{value:g}"
+    factor, prefix = prefix_of(value, unit)
+    return f"{value / factor:.3g} {prefix}{unit.removeprefix('1') if unit == '1/s' else unit}"

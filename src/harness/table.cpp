@@ -52,13 +52,15 @@ std::string median_of(const json* metric) {
 
 }  // namespace
 
+constexpr double kRoundsUp = 0.9995;  // of a prefix: what three digits would show as the next one counts as that
+
 UnitPrefix prefix_for(double value, const std::string& unit) {
-  constexpr UnitPrefix kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"},  {1e6, "M"}, {1e3, "k"},
-                                      {1, ""},     {1e-3, "m"}, {1e-6, "u"}, {1e-9, "n"}};
+  constexpr UnitPrefix kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"},  {1e6, "M"},  {1e3, "k"},
+                                      {1, ""},     {1e-3, "m"}, {1e-6, "µ"}, {1e-9, "n"}, {1e-12, "p"}};
   if (unit == "1") return {};
   for (const auto& prefix : kPrefixes) {
     if (unit == "s" && prefix.factor > 1) continue;
-    if (std::abs(value) >= prefix.factor) return prefix;
+    if (std::abs(value) >= prefix.factor * kRoundsUp) return prefix;
   }
   return {};
 }
@@ -66,10 +68,11 @@ UnitPrefix prefix_for(double value, const std::string& unit) {
 std::string format_quantity(double value, const std::string& unit) {
   if (unit == "1") return fmt::format("{:.3g}", value);
   const auto [factor, prefix] = prefix_for(value, unit);
-  if (std::abs(value) < factor) return fmt::format("{:.3g} {}", value, unit);  // below every prefix
+  const std::string shown = unit == "1/s" ? "/s" : unit;                                    // 5.00 M/s
+  if (std::abs(value) < factor * kRoundsUp) return fmt::format("{:.3g} {}", value, shown);  // below every prefix
   const double scaled = value / factor;
-  const int decimals = std::abs(scaled) >= 100 ? 0 : std::abs(scaled) >= 10 ? 1 : 2;
-  return fmt::format("{:.{}f} {}{}", scaled, decimals, prefix, unit);
+  const int decimals = std::abs(scaled) >= 99.95 ? 0 : std::abs(scaled) >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f} {}{}", scaled, decimals, prefix, shown);
 }
 
 namespace {

@@ -6,7 +6,8 @@
 
 namespace isthmus::harness {
 
-/// "12.3 ms", "55.4 GB/s", "0.42": four significant figures at most, for people.
+/// "12.3 ms", "55.4 GB/s", "5.00 M/s", "0.42": three digits, for people, as `isthmus` spells them
+/// (tests/quantities.csv).
 std::string format_quantity(double value, const std::string& unit);
 
 /// In which multiple of its unit a value is shown: G of B/s for 55.4e9. Seconds have no large multiples.

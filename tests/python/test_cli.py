@@ -211,3 +211,14 @@ def test_a_missing_package_is_named(monkeypatch, capsys):
     assert capsys.readouterr().err == (
         "isthmus table: numpy is not installed; `pip install 'isthmus[analysis]'` brings it\n"
     )
+
+
+@pytest.mark.parametrize("old, file", [("levels", "latency-fig2.jsonl.gz"), ("accounting", "accounting.jsonl.gz")])
+def test_an_old_name_gives_the_same_and_names_the_new_one(old, file, capsys):
+    path = str(EXAMPLE.with_name(file))
+    assert cli.main([old, path]) == 0
+    before = capsys.readouterr()
+    assert f"isthmus {old} is now `isthmus table --view {old}`" in before.err and before.err.count("\n") == 1
+    assert cli.main(["table", path, "--view", old]) == 0
+    after = capsys.readouterr()
+    assert after.out == before.out and after.err == ""

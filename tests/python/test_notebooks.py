@@ -63,3 +63,34 @@ def test_an_error_and_a_stale_output_fail(script, tmp_path, monkeypatch, capsys)
     text.unlink()
     monkeypatch.setattr(sys, "argv", ["notebooks", "short"])
     assert script.main() == 1
+
+
+def test_a_warning_of_some_version_makes_nothing_stale(script):
+    def notebook(*texts):
+        outputs = [nbformat.v4.new_output("stream", name=name, text=text) for name, text in texts]
+        return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=outputs)])
+
+    kept = script.shown(notebook(("stdout", "42")))
+    assert kept == script.shown(notebook(("stderr", "MatplotlibDeprecationWarning: gone in 3.12"), ("stdout", "42")))
+    assert kept != script.shown(notebook(("stdout", "43")))
+
+
+def test_notebooks_of_another_folder_say_what_they_leave_out(tmp_path):
+    """The committed transfers alone: what needs two GPUs or the pitfalls is left out, the rest is drawn."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    name = "transfer.jsonl.gz"
+    (folder / name).write_bytes((ROOT / "analysis/data/h200" / name).read_bytes())
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--data", folder, "-o", tmp_path / "out", "transfer-bandwidth"],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out/transfer-bandwidth.ipynb").read_text()
+    assert "Left out: " in text and "Traceback" not in text and '"image/png"' in text
+    assert "cells left out" in done.stdout and not (ROOT / "notebooks-of-yours").exists()
+
+
+def test_a_folder_that_is_not_there_is_a_sentence(tmp_path):
+    done = subprocess.run([sys.executable, SCRIPT, "--data", tmp_path / "none"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no such file or folder" in done.stderr

@@ -80,9 +80,8 @@ def test_the_sentence_follows_the_rows():
     assert "1 figures only stand" in said and "1 figures have no record" in said
     assert "None contradicts" in published.sentence(published.beside(figures, {"a": 0.51}))
     assert published.sentence(published.beside(figures, {"d": None})).startswith("Nothing here can be judged.")
-    assert published.markdown(rows).count("\n") == 5 and "2.00 GB/s (M) | 1.00 GB/s | not judged" in published.markdown(
-        rows
-    )
+    assert published.markdown(rows).count("\n") == 7 and published.MEANING in published.markdown(rows)
+    assert "2.00 GB/s (M) | 1.00 GB/s | not judged" in published.markdown(rows)
     with pytest.raises(Error, match="no published figure is called 'z'"):
         published.beside(figures, {"z": 1.0})
 

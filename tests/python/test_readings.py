@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from histories import record, write
 
-from isthmus import Error, figures, readings
+from isthmus import Error, figures, readings, spread
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -104,3 +104,43 @@ def test_nothing_can_be_drawn():
     for draw in (figures.ratios, figures.lying):
         draw(axes[0], {})
     figures.pyplot.close(figure)
+
+
+# --- values with intervals ---
+
+
+def value(x, low, high, kind="range", jobs=3):
+    return readings.Value(x, spread.Spread(low, high, kind, jobs))
+
+
+def test_a_value_is_a_number_and_keeps_its_interval():
+    a, b = value(4.0, 3.0, 5.0), value(2.0, 1.0, 4.0, "jobs", 6)
+    assert a == 4.0 and f"{a:.1f}" == "4.0" and readings.ends(1.5) == (1.5, 1.5)
+    assert readings.ends(a / b) == (0.75, 5.0) and (a / b).spread.jobs == 3
+    assert readings.ends(a + b) == (4.0, 9.0) and readings.ends(sum([a, b])) == (4.0, 9.0)
+    assert readings.ends(2 * a) == (6.0, 10.0) and readings.ends(a / 2) == (1.5, 2.5)
+    assert readings.ends(8 / b) == (2.0, 8.0)
+
+
+@pytest.mark.parametrize("other", [value(0.0, -1.0, 1.0), value(-2.0, -3.0, -1.0)])
+def test_a_ratio_that_has_no_interval_claims_none(other):
+    assert (value(4.0, 3.0, 5.0) * other).spread is None
+    assert (other / value(4.0, 3.0, 5.0)).spread is None
+
+
+def test_by_has_the_interval_over_jobs(tmp_path):
+    cases = [record(0.001 * (1 + n / 10), job=str(n), axes={"n": 1}) for n in range(3)]
+    found = readings.load(write(tmp_path, cases)).by("n", metric="time")
+    assert found[1] == pytest.approx(0.0011) and found[1].spread.kind == "range"
+    assert readings.ends(found[1]) == pytest.approx((0.001, 0.0012))
+
+
+def test_notebooks_take_another_folder(tmp_path, monkeypatch):
+    folder = write(tmp_path / "r", [record(0.5, job="1"), record(0.7, job="2", node="n2")])
+    monkeypatch.setenv(readings.DATA, str(folder))
+    assert len(readings.example("none/such.jsonl")) == 2
+    monkeypatch.setenv(readings.WHERE, "node=n2")
+    assert readings.example("none/such.jsonl").value(metric="time") == pytest.approx(0.7)
+    monkeypatch.delenv(readings.DATA)
+    with pytest.raises(Error):
+        readings.example(tmp_path / "none.jsonl")

@@ -1,6 +1,7 @@
 """The record reader takes a file whole or refuses it with the line's number."""
 
 import copy
+import csv
 import gzip
 import hashlib
 import json
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus import records, table
+from isthmus import records, table, units
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
@@ -299,22 +300,16 @@ def test_a_table_that_is_missing_or_altered_is_named(tmp_path):
 # --- the table ---
 
 
-@pytest.mark.parametrize(
-    "value, unit, text",
-    [
-        (1.5e-3, "s", "1.50 ms"),
-        (2.2e-6, "s", "2.20 µs"),
-        (55.4e9, "B/s", "55.4 GB/s"),
-        (0.9999e-3, "s", "1.00 ms"),
-        (389e-3, "s", "389 ms"),
-        (0, "s", "0 s"),
-        (None, "s", "-"),
-        (3e-12, "s", "0.00 ns"),
-        (12.0, "s", "12.0 s"),
-    ],
-)
-def test_quantity(value, unit, text):
-    assert table.quantity(value, unit) == text
+QUANTITIES = list(csv.DictReader((ROOT / "tests/quantities.csv").read_text(encoding="utf-8").splitlines()))
+
+
+@pytest.mark.parametrize("case", QUANTITIES, ids=lambda case: f"{case['value']}{case['unit'].replace('/', ' per ')}")
+def test_quantities_are_spelt_as_by_the_other_program(case):
+    assert units.quantity(float(case["value"]), case["unit"]) == case["text"]
+
+
+def test_no_quantity_is_a_dash():
+    assert units.quantity(None, "s") == "-" and len(QUANTITIES) > 15
 
 
 def test_table_fits_80_columns_and_says_what_is_emulated():
@@ -383,7 +378,7 @@ def test_matrices_of_several_axes_and_processes():
     cases.append({**cases[0], "error": "the cable was pulled", "axes": {**cases[0]["axes"], "bytes": 1 << 21}})
     text = table.table(cases)
     assert "transfer/ce streams=2 at 1MiB: rate in GB/s" in text and "order" not in text
-    assert "pinned      100" in text.splitlines()
+    assert "pinned     100 ±20%" in text.splitlines(), "three processes of one run: their range"
     assert "FAILED" in text and "   1 × the cable was pulled" in text
 
 

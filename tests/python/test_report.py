@@ -62,6 +62,11 @@ def test_the_committed_records_make_a_whole_page(tmp_path, capsys):
     assert set(plots) == places and len(plots) > 5
 
 
+def test_hosts_of_two_and_of_four_gpus_are_not_one_machine(tmp_path):
+    text = Page(made(tmp_path, ROOT / "analysis/data/h200-x2", ROOT / "analysis/data/h200-x4")).text
+    assert "779 GB/s" in text and "940 GB/s" in text and "859 GB/s" not in text
+
+
 def test_the_page_asks_for_nothing(tmp_path):
     page = Page(made(tmp_path, ROOT / "analysis/data/h200"))
     assert not [tag for tag, attributes in page.elements if {"src", "data", "action"} & attributes.keys()]
@@ -83,7 +88,7 @@ def test_hostile_strings_are_only_text(tmp_path):
     (folder / f"{EVIL.replace('/', '')}.jsonl").write_text("{")
     text = made(tmp_path, folder, "--from", "driver=570", "--to", "driver=580", "--title", EVIL, code=cli.UNDECIDED)
     page = Page(text)
-    assert [tag for tag, _ in page.elements].count("script") == 3
+    assert [tag for tag, _ in page.elements].count("script") == 4
     assert "img" not in [tag for tag, _ in page.elements]
     assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
     assert "<script>alert(1)</script>" in page.text and "{{ 7 * 7 }}" in page.text and "49" not in page.text[:200]

@@ -1,0 +1,163 @@
+"""Which records were measured on alike hardware, so that no figure is of a machine that does not exist.
+
+Machines are told apart by the system's name, the GPU's model and how many of them the *host* has, its processor,
+cores, NUMA nodes and memory, the links between GPUs and to them, MIG and the power limit. A record names only the GPUs
+that its process used, and a record of the CPU alone names none; both belong to the host of its other records.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+
+from isthmus import units
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What one record says of its hardware; counts are of the GPUs that its process used."""
+
+    system: str
+    node: str
+    cpu: str
+    cores: int
+    numa_nodes: int
+    memory: int  # bytes
+    device: str  # "" without a GPU
+    gpus: int
+    links: int
+    pcie_width: int
+    mig: str
+    power_limit: float  # watts
+
+    @property
+    def host(self) -> tuple:
+        return self.system, self.node, self.cpu, self.cores, self.numa_nodes, self.memory
+
+    @property
+    def gpu(self) -> tuple:
+        return self.device, self.mig, self.power_limit
+
+
+#: The columns of the table of records that facts() needs, in the order of Facts; SQL.
+COLUMNS = {
+    "system": "coalesce(system, '')",
+    "node": "node",
+    "cpu": "coalesce(cpu, '')",
+    "cores": "coalesce(cores, 0)",
+    "numa_nodes": "coalesce(numa_nodes, 0)",
+    "memory": "coalesce(memory, 0)",
+    "device": "coalesce(device, '')",
+    "gpus": "CASE WHEN coalesce(device, '') = '' THEN 0 ELSE greatest(1, len(string_split(gpus, '+'))) END",
+    "links": "coalesce(links, 0)",
+    "pcie_width": "coalesce(pcie_width, 0)",
+    "mig": "coalesce(mig, '')",
+    "power_limit": "coalesce(power_limit, 0)",
+}
+WANTED = tuple(COLUMNS)
+
+
+def _joined(values) -> str:
+    return "+".join(sorted({str(value) for value in values if value is not None}))
+
+
+def _of_devices(devices: list[dict]) -> dict:
+    states = [device.get("state") or {} for device in devices]
+    links = [(state.get("pcie") or device.get("pcie") or {}) for state, device in zip(states, devices, strict=True)]
+    limits = [state.get("power_limit_w") for state in states]
+    return {
+        "device": _joined(device.get("name") for device in devices),
+        "gpus": len(devices),
+        "links": min((len(device.get("links") or []) for device in devices), default=0),
+        "pcie_width": min((link["width"] for link in links if link.get("width")), default=0),
+        "mig": _joined(str(state["mig"]).lower() for state in states if state.get("mig") is not None),
+        "power_limit": min((limit for limit in limits if limit), default=0.0),
+    }
+
+
+def facts(case: dict) -> Facts:
+    """Of a record, as COLUMNS have it."""
+    host = case["host"]
+    return Facts(
+        case["run"].get("system") or "",
+        case["run"]["node"],
+        host.get("cpu") or "",
+        host.get("cores") or 0,
+        host.get("numa_nodes") or 0,
+        host.get("memory_bytes") or 0,
+        **_of_devices(case["devices"]),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """Hosts that are alike; counts are of the host."""
+
+    system: str
+    cpu: str
+    cores: int
+    numa_nodes: int
+    memory_class: int  # hosts of one kind differ by some megabytes: steps of 6%
+    device: str
+    gpus: int
+    links: int
+    pcie_width: int
+    mig: str
+    power_limit: float
+
+
+def _memory_class(count: int) -> int:
+    return round(math.log(count) / 0.06) if count > 0 else 0
+
+
+def machines(found) -> dict[Facts, Machine]:
+    """The machine of each of these facts."""
+    by_host: dict[tuple, list[Facts]] = collections.defaultdict(list)
+    for each in found:
+        by_host[each.host].append(each)
+    result = {}
+    for alike in by_host.values():
+        kinds = {each.gpu for each in alike if each.device}
+        for each in alike:
+            gpu = each.gpu if each.device or len(kinds) != 1 else next(iter(kinds))
+            same = [other for other in alike if other.gpu == gpu]
+            most = {name: max(getattr(other, name) for other in same) for name in ("gpus", "links", "pcie_width")}
+            device, mig, power = gpu
+            result[each] = Machine(
+                each.system, each.cpu, each.cores, each.numa_nodes, _memory_class(each.memory), device,
+                mig=mig, power_limit=power, **most,
+            )  # fmt: skip
+    return result
+
+
+def _words(machine: Machine) -> dict[str, str]:
+    """What may tell a machine from another, in words."""
+    return {
+        "cpu": machine.cpu if machine.device else "",
+        "cores": f"{machine.cores} cores",
+        "numa_nodes": f"{machine.numa_nodes} NUMA nodes",
+        "memory_class": f"{units.quantity(math.exp(0.06 * machine.memory_class), 'B')} of memory",
+        "links": f"{machine.links} links",
+        "pcie_width": f"PCIe ×{machine.pcie_width}",
+        "mig": "MIG" if machine.mig == "true" else "no MIG",
+        "power_limit": f"{machine.power_limit:g} W",
+    }
+
+
+def titles(found: list[Machine]) -> dict[Machine, str]:
+    """A name for each: the GPU and how many, the system, and as little else as tells it from the others."""
+    names = {}
+    for machine in found:
+        title = f"{machine.gpus} × {machine.device}" if machine.gpus > 1 else machine.device
+        names[machine] = ", ".join(filter(None, (title or machine.cpu or "unknown hardware", machine.system)))
+    result = {}
+    for machine in found:
+        alike = [other for other in found if names[other] == names[machine]]
+        words = _words(machine)
+        told = [
+            words[field] for field in words
+            if words[field] and len({getattr(other, field) for other in alike}) > 1
+        ]  # fmt: skip
+        result[machine] = ", ".join([names[machine], *told])
+    return result

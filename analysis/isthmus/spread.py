@@ -1,0 +1,140 @@
+"""How sure a figure is: an interval over jobs, and where one job is all there is, what that job says of itself.
+
+The unit is the job (docs/statistics.md): samples of one job agree with each other far better than with the next job's.
+So an interval over jobs and one within a job are never called the same; `Spread.kind` tells which it is:
+
+    jobs      6 jobs and more: the 95% interval of their median by order statistics, exact whatever the distribution
+    range     2 to 5 jobs: the smallest and the largest
+    process   one job of several records or processes: the smallest and the largest of them
+    within    one record of 10 samples and more: its `within_job`, a 95% interval of the median
+    samples   one record of fewer: its median absolute deviation to either side
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import statistics
+
+#: What ± stands for, for the foot of a table.
+MEANING = (
+    "±: half the interval over the median: 95% over 6 jobs or more, else the range of the jobs; "
+    "of one job (j=1) what it says of itself."
+)
+CONFIDENCE = 0.95
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """An interval in the unit of the figure, what it is, and of how many jobs."""
+
+    low: float
+    high: float
+    kind: str
+    jobs: int
+
+
+@functools.lru_cache(maxsize=1024)
+def _drop(n: int) -> int | None:
+    """How many values may be left out at either end of n for a 95% interval of the median; None below 6."""
+    tail, left = 0.5**n, None
+    cumulated = 0.0
+    for k in range(n // 2):
+        cumulated += tail * math.comb(n, k) if n < 1000 else math.exp(math.log(math.comb(n, k)) - n * math.log(2))
+        if 2 * cumulated > 1 - CONFIDENCE:
+            break
+        left = k
+    return left
+
+
+def over_jobs(values: list[float]) -> Spread | None:
+    """Of one value a job; None for fewer than two jobs."""
+    ordered, n = sorted(values), len(values)
+    if n < 2:
+        return None
+    drop = _drop(n)
+    if drop is None:
+        return Spread(ordered[0], ordered[-1], "range", n)
+    return Spread(ordered[drop], ordered[n - 1 - drop], "jobs", n)
+
+
+def of_record(median: float, within: tuple[float, float] | None, mad: float | None, samples: int) -> Spread | None:
+    """Of one record: its own interval, else its scatter; None for a single sample."""
+    if within is not None and None not in within:
+        return Spread(within[0], within[1], "within", 1)
+    if mad is not None and samples > 1:
+        return Spread(median - mad, median + mad, "samples", 1)
+    return None
+
+
+def of_jobs(jobs: list[list[float]], alone: Spread | None) -> Spread | None:
+    """Of the values of each job's records; `alone` is what of_record() says of the one record, where there is one."""
+    if len(jobs) > 1:
+        return over_jobs([statistics.median(values) for values in jobs])
+    if jobs and len(jobs[0]) > 1:
+        return Spread(min(jobs[0]), max(jobs[0]), "process", 1)
+    return alone
+
+
+def relative(value: float | None, spread: Spread | None) -> float | None:
+    """Half the interval's width over the value; None where there is no interval, or the value is zero."""
+    if value is None or spread is None or value == 0:
+        return None
+    return (spread.high - spread.low) / 2 / abs(value)
+
+
+def percent(value: float | None, spread: Spread | None) -> str:
+    """Such as ±0.3%; nothing where there is no interval."""
+    share = relative(value, spread)
+    if share is None:
+        return ""
+    return f"±{share:.0%}" if share >= 0.0995 else f"±{100 * share:.1f}%" if share >= 0.0005 else "±<0.1%"
+
+
+def whiskers(values: list[float], spreads: list[Spread | None], factor: float = 1) -> dict:
+    """Plotly's error bars, in multiples of `factor`; none where nothing is known."""
+    above = [(s.high - v) / factor if s else 0 for v, s in zip(values, spreads, strict=True)]
+    below = [(v - s.low) / factor if s else 0 for v, s in zip(values, spreads, strict=True)]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1, "width": 3}
+
+
+def job_of(case: dict) -> str:
+    """The unit of experiment that a record belongs to, as the table of records has it."""
+    run = case["run"]
+    if run.get("job") is None:
+        return run["id"]
+    return f"{run['system']}#{run['job']}" if run.get("system") else run["job"]
+
+
+class Values:
+    """What the records of one case say of one metric: one value a job, and how sure it is."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, list[float]] = {}
+        self.shares: list[float] = []
+        self._alone: Spread | None = None
+
+    def add(self, case: dict, metric: dict) -> None:
+        """A metric of a record that has a median."""
+        self.jobs.setdefault(job_of(case), []).append(metric["median"])
+        valid = len(metric["samples"]) - len(metric.get("invalid") or [])
+        self._alone = of_record(metric["median"], metric.get("within_job"), metric.get("mad"), valid)
+        if metric.get("share") is not None:
+            self.shares.append(metric["share"])
+
+    @property
+    def value(self) -> float | None:
+        """The median over jobs of each job's median."""
+        return statistics.median(map(statistics.median, self.jobs.values())) if self.jobs else None
+
+    @property
+    def share(self) -> float | None:
+        return statistics.median(self.shares) if self.shares else None
+
+    @property
+    def spread(self) -> Spread | None:
+        return of_jobs(list(self.jobs.values()), self._alone)
+
+    def percent(self) -> str:
+        return percent(self.value, self.spread)

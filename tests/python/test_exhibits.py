@@ -1,0 +1,131 @@
+"""What is reproduced of the papers: the page is what the records say, and each wrong table is a sentence."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from histories import record, write
+
+from isthmus import Error, exhibits
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TABLE = ROOT / "analysis/data/published/exhibits.yaml"
+PART = """
+papers:
+  - name: P
+    title: A paper
+    exhibits:
+      - exhibit: Figure 1
+        what: something
+        parts:
+          - {what: sizes, records: {workload: transfer/*, metric: time, bytes: [1, 2], streams: [1, 2]}%s}
+"""
+
+
+def test_the_page_is_made_of_the_records():
+    done = subprocess.run([sys.executable, ROOT / "scripts/papers", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_five_papers_and_all_their_exhibits():
+    papers = exhibits.load(TABLE)
+    assert {paper.name: len(paper.exhibits) for paper in papers} == {
+        "Comm|Scope": 8, "MI300A": 10, "pipelining": 12, "UVM batches": 15, "GPUVM": 11,
+    }  # fmt: skip
+    notebooks = {path.stem for path in (ROOT / "notebooks").glob("*.py")}
+    assert {e.notebook for paper in papers for e in paper.exhibits} - {None} <= notebooks
+
+
+def test_every_metric_that_is_looked_for_exists_somewhere():
+    """A mistyped metric would be missing for ever."""
+    sources = "".join(
+        path.read_text(encoding="utf-8")
+        for folder, ends in (("src", "*.[ch]pp"), ("analysis/isthmus", "*.py"))
+        for path in (ROOT / folder).rglob(ends)
+    )
+    named = {
+        value for paper in exhibits.load(TABLE) for exhibit in paper.exhibits for part in exhibit.parts
+        for field, values in part.wanted if field == "metric" for value in values
+    }  # fmt: skip
+    unknown = [n for n in named if f'"{n.removeprefix("profiled_")}"' not in sources and not n.endswith("_page_faults")]
+    assert not [name for name in unknown if not name.endswith(("_relative", "_speedup"))]
+
+
+def read(tmp_path, text):
+    path = tmp_path / "table.yaml"
+    path.write_text(text)
+    return exhibits.load(path)
+
+
+def measured(tmp_path, pairs, jobs=1, **changes):
+    cases = [
+        record(0.001, job=str(job), workload="transfer/a-b/ce", axes={"bytes": b, "streams": s}, **changes)
+        for b, s in pairs for job in range(jobs)
+    ]  # fmt: skip
+    return exhibits.measured([write(tmp_path / "r", cases)])
+
+
+ALL = [(1, 1), (1, 2), (2, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    "pairs, verdict", [(ALL, "in full"), (ALL[:3], "in part"), ([(1, 1)], "in part"), ([(3, 1)], "not yet")]
+)
+def test_every_combination_must_be_there(tmp_path, pairs, verdict):
+    papers = read(tmp_path, PART % "")
+    rows = measured(tmp_path, pairs)
+    found = exhibits.find(papers[0].exhibits[0].parts[0], rows)
+    assert exhibits.verdict([found]) == verdict and found.there == len(set(pairs) & set(ALL))
+    assert f"| Figure 1 | something | {verdict} |" in exhibits.page(papers, rows)
+
+
+def test_the_missing_half_is_named(tmp_path):
+    page = exhibits.page(read(tmp_path, PART % ""), measured(tmp_path, [(1, 1), (1, 2)]))
+    assert "◐ sizes: 2 of 4 cases; no record of bytes 2; streams 1, 2" in page
+
+
+def test_runs_are_jobs(tmp_path):
+    papers = read(tmp_path, PART % ", jobs: 3")
+    [part] = papers[0].exhibits[0].parts
+    assert not exhibits.find(part, measured(tmp_path, ALL, jobs=2)).there
+    assert exhibits.find(part, measured(tmp_path, ALL, jobs=3)).whole
+
+
+@pytest.mark.parametrize("changes", [{"error": "it broke"}, {"verify__status": "fail"}])
+def test_what_failed_reproduces_nothing(tmp_path, changes):
+    kept = record(0.001, workload="other")
+    bad = [record(0.001, workload="transfer/a-b/ce", axes={"bytes": b, "streams": s}, **changes) for b, s in ALL]
+    rows = exhibits.measured([write(tmp_path / "r", [kept, *bad])])
+    assert not exhibits.find(read(tmp_path, PART % "")[0].exhibits[0].parts[0], rows).there
+
+
+def test_impossible_is_only_what_is_impossible_in_all_parts():
+    impossible, missing = (exhibits.find(exhibits.Part("x", kind, "why"), []) for kind in ("impossible", "missing"))
+    assert exhibits.verdict([impossible, impossible]) == "impossible here"
+    assert exhibits.verdict([impossible, missing]) == "not yet"
+
+
+@pytest.mark.parametrize("text, why", [
+    ("papers: 3", "no table of exhibits"),
+    ("papers: [", "while parsing"),
+    (PART % ", missing: x", "one of records, missing, impossible"),
+    (PART % ", notes: x", "not notes"),
+    ((PART % "").replace("metric: time, ", ""), "chosen by workload and metric"),
+    ((PART % "").replace("records: {", "records_of: {"), "one of records"),
+])  # fmt: skip
+def test_a_wrong_table_is_one_sentence(tmp_path, text, why):
+    with pytest.raises(Error, match=why):
+        read(tmp_path, text)
+
+
+def test_a_stale_page_fails(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "scripts/papers").write_bytes((ROOT / "scripts/papers").read_bytes())
+    for name in ("analysis", "schema"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    kept = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
+    (tmp_path / "docs/papers.md").write_text(kept.replace("in full", "in part", 3), encoding="utf-8")
+    done = subprocess.run([sys.executable, tmp_path / "scripts/papers", "--check"], capture_output=True, text=True)
+    assert done.returncode == 1 and "stale" in done.stderr

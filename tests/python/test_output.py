@@ -1,0 +1,161 @@
+"""The same table as text, json, csv and parquet, to a file or to stdout."""
+
+import csv
+import io
+import json
+import pathlib
+import sys
+
+import duckdb
+import pytest
+
+from isthmus import Error, cli, output
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "analysis/data/h200/stream.jsonl.gz"
+EVIL = 'a,"b"\n\x1b[2J{{7*7}}\u2028'
+
+
+def run(*words):
+    assert cli.main([str(word) for word in words]) == 0
+
+
+def tables(tmp_path, *words):
+    """What a command gives in the three formats, each as a list of dictionaries with JSON's types."""
+    for kind in ("json", "csv", "parquet"):
+        run(*words, "--format", kind, "-o", tmp_path / f"t.{kind}")
+    plain = json.loads((tmp_path / "t.json").read_text())
+    lines = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
+    found = duckdb.sql(f"SELECT * FROM '{tmp_path}/t.parquet'")
+    return plain, lines, [dict(zip(found.columns, row)) for row in found.fetchall()]
+
+
+COMMANDS = [
+    ["table", EXAMPLE],
+    ["report", EXAMPLE],
+    ["table", ROOT / "analysis/data/h200/latency-fig2.jsonl.gz", "--view", "levels"],
+    ["table", ROOT / "analysis/data/h200/accounting.jsonl.gz", "--view", "accounting"],
+    ["levels", ROOT / "analysis/data/h200/latency-fig2.jsonl.gz"],
+    ["accounting", ROOT / "analysis/data/h200/accounting.jsonl.gz"],
+]
+
+
+@pytest.mark.parametrize(
+    "words", COMMANDS, ids=lambda words: "-".join(str(w) for w in words if not isinstance(w, pathlib.Path))
+)
+def test_three_formats_say_the_same(tmp_path, words):
+    plain, lines, rows = tables(tmp_path, *words)
+    assert len(plain) == len(lines) == len(rows) > 5
+    assert list(plain[0]) == list(lines[0]) == list(rows[0])
+    assert [name for name in output.CASE if name in plain[0]] == list(output.CASE)
+    for a, b, c in zip(plain, lines, rows, strict=True):
+        for name, value in a.items():
+            assert c[name] == value, name
+            assert b[name] == ("" if value is None else str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def test_axes_are_columns_of_their_type(tmp_path):
+    _, _, rows = tables(tmp_path, "table", EXAMPLE)
+    triad = [r for r in rows if r["workload"] == "stream/gpu0/triad" and r["metric"] == "rate"]
+    assert {r["memory"] for r in triad} >= {"device", "managed"} and {type(r["bytes"]) for r in triad} == {int}
+    assert all(r["low"] <= r["value"] <= r["high"] for r in triad if r["interval"])
+    assert any(r["interval"] for r in triad)
+
+
+def test_an_axis_that_is_called_like_a_column_keeps_both():
+    rows = [{"workload": "w", "metric": "m", "axes": {"mode": "read", "jobs": 3}, "mode": "pm", "jobs": 7}]
+    found = output.of_cases(rows, {"jobs": "BIGINT"}, "")
+    assert found.rows == [
+        {"workload": "w", "metric": "m", "mode": "pm", "jobs": 7, "axis_mode": "read", "axis_jobs": 3}
+    ]
+
+
+@pytest.mark.parametrize(
+    "values, kind",
+    [([1, 2], "BIGINT"), ([1, 2.5], "DOUBLE"), ([True], "BOOLEAN"), ([1, "all"], "VARCHAR"), ([2**70], "DOUBLE")],
+)
+def test_types_of_axes(values, kind):
+    assert output.axis_columns([{"x": value} for value in values], [])["x"] == ("x", kind)
+
+
+def table_of(**row):
+    return output.Table({"name": "VARCHAR", "value": "DOUBLE", "many": "DOUBLE[]"}, [row], "text")
+
+
+def asked(kind, where="-"):
+    import argparse
+
+    return argparse.Namespace(format=kind, output=str(where))
+
+
+def test_hostile_text_is_only_text(tmp_path, capsys):
+    found = table_of(name=EVIL, value=float("nan"), many=[1.0, float("inf")])
+    output.write(asked("json"), found)
+    said = capsys.readouterr().out
+    assert json.loads(said) == [{"name": EVIL, "value": None, "many": [1.0, None]}] and "\x1b" not in said
+    output.write(asked("csv"), found)
+    said = capsys.readouterr().out
+    [row] = csv.DictReader(io.StringIO(said))
+    assert "\x1b" not in said and row["value"] == "" and row["name"].startswith('a,"b"\\x0a')
+    output.write(asked("parquet", tmp_path / "x.parquet"), found)
+    assert duckdb.sql(f"SELECT name FROM '{tmp_path}/x.parquet'").fetchall() == [(EVIL,)]
+
+
+def test_no_row_is_a_table_too(tmp_path, capsys):
+    empty = output.Table({"name": "VARCHAR"}, [], "")
+    output.write(asked("json"), empty)
+    assert json.loads(capsys.readouterr().out) == []
+    output.write(asked("parquet", tmp_path / "x.parquet"), empty)
+    assert duckdb.sql(f"SELECT * FROM '{tmp_path}/x.parquet'").columns == ["name"]
+
+
+def test_parquet_goes_to_a_pipe_and_not_to_a_terminal(capsysbinary, monkeypatch):
+    output.write(asked("parquet"), table_of(name="x", value=1.0))
+    assert capsysbinary.readouterr().out.startswith(b"PAR1")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with pytest.raises(Error, match="no text for a terminal"):
+        output.write(asked("parquet"), table_of(name="x"))
+
+
+def test_a_file_is_written_whole_or_left_alone(tmp_path, capsys):
+    out = tmp_path / "t.csv"
+    out.write_text("before")
+    assert cli.main(["table", str(EXAMPLE), "--format", "csv", "-o", str(tmp_path / "none/t.csv")]) == cli.BAD_INPUT
+    assert capsys.readouterr().err.count("\n") == 1
+    assert cli.main(["table", str(tmp_path / "none.jsonl"), "-o", str(out)]) == cli.BAD_INPUT
+    assert out.read_text() == "before" and list(tmp_path.iterdir()) == [out]
+    run("table", EXAMPLE, "--format", "csv", "-o", out)
+    assert out.read_text().startswith("workload,metric,placement,staging,mode,size,")
+
+
+# --- text ---
+
+
+def columns(*drops):
+    return [output.Column("name"), *(output.Column(f"c{i}", drop=drop) for i, drop in enumerate(drops))]
+
+
+def test_what_fits_is_whole():
+    lines = output.lay_out(columns(0, 1), [["a", "1", "2"], ["b", "10", "20"]])
+    assert lines == ["name c0 c1", "a     1  2", "b    10 20"]
+
+
+def test_what_does_not_fit_is_named():
+    lines = output.lay_out(columns(2, 1, 0), [["a", "x" * 30, "y" * 30, "z" * 30]])
+    assert max(map(len, lines)) <= 80 and lines[-1] == "Left out for want of room: c0; --format csv has them."
+    assert "x" * 30 not in lines[1] and "y" * 30 in lines[1]
+
+
+def test_long_names_are_folded_and_none_is_cut():
+    name = "a long name of many words " * 5
+    lines = output.lay_out(columns(0), [[name, "1" * 40]])
+    assert max(map(len, lines)) <= 80
+    assert "".join("".join(lines[1:]).replace("1" * 40, "").split()) == "".join(name.split())
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "analysis/data").glob("h200*/*.jsonl*")), ids=lambda path: f"{path.parent.name}-{path.name}"
+)
+def test_committed_records_fit_80_columns(path, capsys):
+    run("table", path)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
