@@ -108,7 +108,7 @@ def _add(case: Case, record: dict) -> None:
 
 
 def varied(cases: list[Case], names: tuple[str, ...] = ()) -> list[str]:
-    """Of each case, in what it differs from others of its workload: " device,4096"; `names` are fields beside the axes."""
+    """Of each case, in what it differs from others of its workload: " device,4096"; `names`: fields beside the axes."""
     seen: dict[str, dict[str, set[str]]] = {}
     values = [{name: case.of[name] for name in names} | dict(sorted(case.axes.items())) for case in cases]
     for case, own in zip(cases, values, strict=True):
