@@ -173,6 +173,8 @@ def whole(fleet: Fleet) -> tuple[list[str], np.ndarray]:
 
     Nodes that have fewer than half of the series are left out: their mean is of other things.
     """
+    if not fleet.values.size:
+        return [], np.empty(0)
     weights = 1 / _scales(fleet.values) ** 2
     weights = np.minimum(weights, 4 * np.median(weights))
     known = np.isfinite(fleet.values)

@@ -268,8 +268,11 @@ def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
 
 def _for_people(asked) -> bool:
     """Whether a command's output is text for people, rather than a list or table for a program."""
-    machine = getattr(asked, "list", False) or getattr(asked, "output", None) == "-"
-    return not machine and getattr(asked, "format", None) in (None, "text")
+    if getattr(asked, "list", False):
+        return False
+    if hasattr(asked, "format"):
+        return asked.format in (None, "text")
+    return getattr(asked, "output", None) != "-"
 
 
 # --- tables beside a record file ---

@@ -85,7 +85,7 @@ def gather(found: list[dict]) -> list[Case]:
         machine = machines[hardware.facts(record)]
         names = ("workload", "version", "placement", "staging", "mode", "size", "preset", "emulated")
         axes = tuple(sorted((name, str(value)) for name, value in record["axes"].items()))
-        key = (machine, *(record[name] for name in names), record.get("ranks", {}).get("count"), axes)
+        key = (machine, *(record.get(name) for name in names), record.get("ranks", {}).get("count"), axes)
         case = cases.setdefault(key, Case(machine, titles[machine], record))
         case.records.append(record)
         if _outcome(record) is None:

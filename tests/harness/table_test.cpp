@@ -103,7 +103,7 @@ TEST(Matrices, OneGpu) {
   EXPECT_TRUE(has_line(text, "transfer/ce at 1GiB: rate in GB/s (share of its limit)")) << text;
   EXPECT_NE(text.find("55.5 (88%)"), std::string::npos);
   EXPECT_NE(text.find("transfer/ce-duplex at 1GiB: rate of both directions in GB/s"), std::string::npos);
-  EXPECT_NE(text.find("transfer/pointer-chase at 1MiB: latency in us"), std::string::npos);
+  EXPECT_NE(text.find("transfer/pointer-chase at 1MiB: latency in µs"), std::string::npos);
   EXPECT_NE(text.find("pinned→gpu0/ce"), std::string::npos);
 }
 

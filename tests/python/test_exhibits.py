@@ -94,7 +94,7 @@ def test_runs_are_jobs(tmp_path):
 
 @pytest.mark.parametrize("changes", [{"error": "it broke"}, {"verify__status": "fail"}])
 def test_what_failed_reproduces_nothing(tmp_path, changes):
-    kept = record(0.001, workload="other")
+    kept = record(0.001, workload="test/other")
     bad = [record(0.001, workload="transfer/a-b/ce", axes={"bytes": b, "streams": s}, **changes) for b, s in ALL]
     rows = exhibits.measured([write(tmp_path / "r", [kept, *bad])])
     assert not exhibits.find(read(tmp_path, PART % "")[0].exhibits[0].parts[0], rows).there

@@ -314,7 +314,7 @@ def test_a_trial_is_not_read_as_complete_where_files_are_absent(tmp_path, capsys
         "8",
     ]
     assert run(capsys, *plan, "--command", "true")[0] == 0
-    for i, case in enumerate(jobs_of(History(), 8, 8)):
+    for i, case in enumerate(jobs_of(History(between=0.002), 8, 8)):
         side = "before" if case["devices"][0]["driver"].startswith("570") else "after"
         case["run"]["node"] = "n1"
         write(tmp_path / "t/records" / side, [case], f"{i:03}.jsonl")
