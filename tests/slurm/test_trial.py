@@ -80,10 +80,11 @@ def test_a_lost_task_is_told_and_runs_again(trials, capsys):
     assert "1 of 3 jobs before on node2 are missing" in said
     assert len(submit(trials.none, "before", FAKE_DRIVER="570.1")) == 1
     all_done()
-    # Nothing changed, though node3 is slow on both sides; these records do not say in which boot they ran.
+    # Nothing changed, though node3 is slow on both sides; so few jobs do not show it within 1% in every series.
     code, said = read(trials.none, capsys)
     assert code == 3 and said.endswith("verdict: inconclusive\n") and "12 jobs against 12" in said
-    assert "not identifiable: boots" in said and "note: task" not in said
+    assert "regressed" not in said and "improved" not in said and "note: task" not in said
+    assert "jobs more a side to decide" in said
     assert submit(trials.none, "before") == []
 
 

@@ -63,7 +63,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     maintainers("isthmus")
     license("Apache-2.0")
     version("main", branch="main", preferred=True)
-    version("0.1.0", tag="v0.1.0", commit="7cd13a156e3d217fbec6d19cbf302ead23c45a7e")
+    version("0.1.0", tag="v0.1.0", commit="837347c0a0e2f3aca09c24a7745d6f668310be9c")
 
     variant("mpi", default=False, description="Measure with several processes, started by mpirun or srun")
     for toolkit in GPU_AWARE:
