@@ -60,8 +60,8 @@ def of(a: list[Job], b: list[Job], *, boots: bool = True) -> Design:
     for job, label in zip(every, labels):
         members.setdefault(label, set()).update(job.boots)
     names = {label: frozenset(found) for label, found in members.items()}
-    labels = [names[label] for label in labels]
-    units = _units(a, b, labels[: len(a)], labels[len(a) :])
+    shared = [names[label] for label in labels]
+    units = _units(a, b, shared[: len(a)], shared[len(a) :])
     by_gpu, by_node = (_strata(units, level) for level in ("by_gpu", "by_node"))
     sizes = (len(a), len(b))
     jobs_by_gpu, jobs_by_node = (_jobs(strata) for strata in (by_gpu, by_node))
@@ -107,7 +107,8 @@ def _strata(units, level: str) -> dict[tuple, tuple[list[_Unit], list[_Unit]]]:
 
 
 def _jobs(strata) -> tuple[int, int]:
-    return tuple(sum(len(unit.jobs) for each in strata.values() for unit in each[side]) for side in (0, 1))
+    a, b = (sum(len(unit.jobs) for each in strata.values() for unit in each[side]) for side in (0, 1))
+    return a, b
 
 
 def _weights(units: list[_Unit], jobs: int) -> np.ndarray:

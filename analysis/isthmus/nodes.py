@@ -264,12 +264,12 @@ def _fleet(rows: list[tuple], labels: dict[tuple, str], width: int) -> Fleet:
     values = np.full((len(positive), len(places)), np.nan)
     jobs = np.zeros(values.shape, int)
     told = []
-    for row, (key, found) in enumerate(positive.items()):
+    for at, (key, found) in enumerate(positive.items()):
         lower = found[0][4] == "lower"
         told.append((dict(zip(store.SERIES, key))["unit"], lower))
         for node, gpus, value, count, *_ in found:
-            values[row, index[node, gpus]] = -math.log(value) if lower else math.log(value)
-            jobs[row, index[node, gpus]] = count
+            values[at, index[node, gpus]] = -math.log(value) if lower else math.log(value)
+            jobs[at, index[node, gpus]] = count
     return Fleet(places, [labels[key] for key in positive], values, jobs, told)
 
 
@@ -303,9 +303,8 @@ def _failing(opened: store.Store) -> list[Reason]:
         "WHERE metric_index = 0 AND skipped IS NULL) GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     nodes_of: dict[tuple, dict[str, tuple[int, str]]] = collections.defaultdict(dict)
-    for row in rows:
-        *key, node, bad, why = row
-        nodes_of[tuple(key)][node] = (bad, why)
+    for *case_of, node, bad, why in rows:
+        nodes_of[tuple(case_of)][node] = (bad, why)
     found: dict[tuple[str, bool], list[tuple[str, str]]] = collections.defaultdict(list)
     for key, by_node in nodes_of.items():
         failing = {node: why for node, (bad, why) in by_node.items() if bad}

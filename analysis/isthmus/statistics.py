@@ -294,7 +294,8 @@ def order(groups: list[np.ndarray]) -> Order:
     tests are exact where units are exchangeable. Metrics enter through their units' products only, which is quick.
     """
     groups = [group[:, -_LONGEST:] for group in groups if group.shape[1] >= 3]
-    total = lags = trends = 0.0
+    lags, trends = np.zeros(1 + _ORDERS), np.zeros(1 + _ORDERS)
+    total = 0.0
     expected = alternative = 0.0
     for which, group in enumerate(groups):
         n = group.shape[1]

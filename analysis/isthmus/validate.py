@@ -22,7 +22,7 @@ from isthmus import Error
 
 SCHEMA = "isthmus.record/2"
 VERSIONS = ("isthmus.record/1", SCHEMA)  # that are read
-_NEW_IN_2 = {"tables": [], "submission": None, "host_turns": None}
+_NEW_IN_2: dict[str, typing.Any] = {"tables": [], "submission": None, "host_turns": None}
 
 LARGEST = 1e30  # of figures: what is beyond is no quantity, and what is reckoned from it soon not finite
 SMALLEST = 1e-30  # but for zero
@@ -146,7 +146,7 @@ def _type(schema: dict, name: str):
         if kind == "object":
             return _object(schema, name)
         if kind == "array":
-            items = _type(schema["items"], f"{name}_item") if "items" in schema else typing.Any
+            items: typing.Any = _type(schema["items"], f"{name}_item") if "items" in schema else typing.Any
             return meta(list[items], min_length="minItems", max_length="maxItems")
         if kind == "string":
             return meta(str, pattern="pattern", min_length="minLength")
@@ -163,7 +163,8 @@ def _object(schema: dict, name: str, raw=()):
 
     others = schema.get("additionalProperties", True)
     if "properties" not in schema:
-        return dict[str, typing.Any if others is True else _type(others, f"{name}_value")]
+        value: typing.Any = typing.Any if others is True else _type(others, f"{name}_value")
+        return dict[str, value]
     if not isinstance(others, bool):
         raise KeyError(f"the schema of {name} has properties and additionalProperties")
     required = set(schema.get("required", ()))
@@ -344,12 +345,11 @@ def _see(key: tuple) -> None:
     _seen.add(key)
 
 
-def _shape(record, data: bytes) -> tuple:
+def _shape(record, data: bytes, lacks: typing.Callable) -> tuple:
     """What says how many keys a record of these types has, and how many colons its text has.
 
     Not in it: keys that the schema leaves open, and colons in texts.
     """
-    lacks = _decoders().lacks
     return (
         record.workload, len(record.host), len(record.axes), lacks(record), lacks(record.run), lacks(record.verify),
         tuple([(m.limit is None, lacks(m)) for m in record.metrics]), tuple(map(lacks, record.devices)),
@@ -383,7 +383,7 @@ def good(data: bytes) -> bool:
         metrics = [(m.name, m.samples, m.median, m.invalid) for m in record.metrics]
         if _beyond(record.run.time, record.axes, metrics):
             return False
-        shape = _shape(record, data)
+        shape = _shape(record, data, decoders.lacks)
         if shape not in _seen:
             if not _once(data, _keys(decoders.anything(data))):
                 return False
