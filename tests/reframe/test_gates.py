@@ -557,7 +557,7 @@ def tree(tmp_path):
     """A copy of the tree whose build only takes the fake program, and notes each time it does."""
     tree = tmp_path / "tree"
     ignore = shutil.ignore_patterns("__pycache__", "results", "output", "stage", "*.log", "*.out")
-    for folder in ("reframe", "analysis/isthmus", "schema", "scripts", "site-configs/generic"):
+    for folder in ("reframe", "analysis/isthmus", "schema", "scripts", "site-configs"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=ignore)
     (tree / "scripts/build").write_text(
         f'#!/bin/sh\nset -eu\nmkdir -p build/bin\necho "$@" >> {tree}/builds\ncp {FAKE} build/bin/isthmus-bench\n'
