@@ -1,6 +1,8 @@
 # Sourced by scripts/test and .ci/run: named stages, each timed, none hiding another.
 #
 #   stage NAME COMMAND…   runs it; its output is shown when it fails, and kept in build/reports/NAME.log
+#   beside NAME COMMAND…  begins it beside the stages that follow, for one that waits more than it works
+#   beside_ended          waits for those, and shows each as stage does
 #   closing               prints what each stage came to, and 'N passed, N failed, N skipped'; its status is the verdict
 #
 # A command may leave a JUnit file build/reports/NAME.xml; its tests are counted from there, else it is one test.
@@ -31,6 +33,23 @@ stage() {
   if [[ $verdict == failed ]]; then printf '  exit code %s, %s' "$code" "${log#"$root"/}"; fi
   printf '\n'
   printf '%s %s %s\n' "$name" "$verdict" "$seconds" >>"$reports/stages"
+}
+
+beside=()
+beside() {
+  stage "$@" >"$reports/$1.beside" 2>&1 &
+  beside+=("$! $1")
+}
+
+beside_ended() {
+  local each name
+  for each in "${beside[@]}"; do
+    name=${each#* }
+    wait "${each%% *}" || true
+    cat "$reports/$name.beside"
+    # One that was killed has noted nothing, and what is absent fails.
+    grep -q "^$name " "$reports/stages" || printf '%s failed 0.0\n' "$name" >>"$reports/stages"
+  done
 }
 
 closing() {

@@ -174,6 +174,38 @@ def test_a_stage_that_did_not_pass_is_counted_as_failed(tmp_path, stage, report)
     assert counted(tmp_path, [stage], host=report).returncode == 1
 
 
+# --- stages ---
+
+
+def run_stages(folder, commands):
+    """What the commands print, and the notes of the stages that they run."""
+    (folder / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/count-tests", folder / "scripts")
+    script = f"set -euo pipefail\nroot={folder}\nsource {ROOT}/scripts/stages.sh\n{commands}\nclosing\n"
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_a_stage_beside_others_is_shown_and_counted_like_them(tmp_path):
+    done = run_stages(tmp_path, "beside waits sleep 0.2\nstage works true\nbeside_ended")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"== works .*\n   works +passed .*\n== waits .*\n   waits +passed ", done.stdout)
+    assert done.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
+
+
+@pytest.mark.parametrize("command", ["false", "bash -c 'kill -9 $PPID'"], ids=["fails", "is killed"])
+def test_a_stage_beside_others_that_fails_turns_the_run_red(tmp_path, command):
+    done = run_stages(tmp_path, f"beside waits {command}\nstage works true\nbeside_ended")
+    assert done.returncode == 1, done.stdout
+    assert done.stdout.splitlines()[-1] == "1 passed, 1 failed, 0 skipped"
+
+
+def test_ci_runs_every_stage():
+    all_stages = re.search(r"^all=\((.*)\)$", (ROOT / "scripts/test").read_text(), re.MULTILINE)[1].split()
+    ci = (ROOT / ".ci/run").read_text()
+    named = re.search(r'make test ARGS="(.*?)"', ci)[1].split() + re.findall(r"^beside (\w+)", ci, re.MULTILINE)
+    assert sorted(named) == sorted(all_stages)
+
+
 # --- building ---
 
 
