@@ -62,6 +62,22 @@ def test_another_speed_is_seen(tmp_path, build, factor):
     assert compare(tmp_path, build("old"), build("new", factor), "3% kernel a\n").returncode == 0
 
 
+def test_what_the_pairs_cannot_tell_is_undecided_and_more_of_them_may(tmp_path, build):
+    programs = build("old"), build("new", "(1 + 0.02 * (seen % 2))")
+    first = compare(tmp_path, *programs, "1% kernel a\n", "--json", tmp_path / "j")
+    assert first.returncode == 3 and "kernel a  undecided" in first.stdout
+    more = compare(tmp_path, *programs, "1% kernel a\n", "--add", tmp_path / "j", "--json", tmp_path / "k", pairs=2)
+    rows = [json.loads((tmp_path / name).read_text())[0]["ratios"] for name in "jk"]
+    assert more.returncode == 3 and len(rows[1]) == 8 and rows[1][:6] == rows[0]
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '[{"metric": "kernel"}]'])
+def test_pairs_to_add_that_are_none_are_one_sentence(tmp_path, build, text):
+    (tmp_path / "j").write_text(text)
+    done = compare(tmp_path, build("old"), build("new"), "1% kernel a\n", "--add", tmp_path / "j")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("broken", "rows", "why"),
     [
