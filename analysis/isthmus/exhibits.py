@@ -11,6 +11,7 @@ import dataclasses
 import fnmatch
 import itertools
 import json
+import math
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -142,30 +143,39 @@ def find(part: Part, rows: list[dict[str, Any]]) -> Found:
     if part.kind != "records":
         return Found(part, 0, 0, part.why)
     single = [(name, values[0]) for name, values in part.wanted if len(values) == 1]
+    several = {name: values for name, values in part.wanted if len(values) > 1}
     near = [row for row in rows if _fits(row, single)]
-    names = [name for name, values in part.wanted if len(values) > 1]
-    lacking, there, of = [], 0, 0
-    for chosen in itertools.product(*(values for _, values in part.wanted if len(values) > 1)):
-        pairs = list(zip(names, chosen, strict=True))
-        of += 1
-        if max((row["_jobs"] for row in near if _fits(row, pairs)), default=0) >= part.jobs:
-            there += 1
-        else:
-            lacking.append(pairs)
-    return Found(part, there, of, _summary(lacking))
+    there: list[dict[str, Any]] = []
+    lacking: list[dict[str, Any]] = []
+    for chosen in itertools.product(*several.values()):
+        pairs = dict(zip(several, chosen, strict=True))
+        jobs = max((row["_jobs"] for row in near if _fits(row, pairs.items())), default=0)
+        (there if jobs >= part.jobs else lacking).append(pairs)
+    return Found(part, len(there), len(there) + len(lacking), _summary(there, lacking, several))
 
 
-def _summary(lacking: list[list[tuple[str, Any]]]) -> str:
-    """What the missing combinations have: each field's values, where they are not all there is."""
-    if not lacking:
+def _summary(there: list[dict[str, Any]], lacking: list[dict[str, Any]], several: dict[str, tuple]) -> str:
+    """What is lacking: the values that nothing is there of, then what else is."""
+    if not there or not lacking:
         return ""
-    values: dict[str, list[str]] = {}
-    for pairs in lacking:
-        for name, value in pairs:
-            if str(value) not in values.setdefault(name, []):
-                values[name].append(str(value))
-    words = [f"{name} {', '.join(found[:4])}{', …' if found[4:] else ''}" for name, found in values.items()]
-    return "; ".join(words)
+    some = {
+        name: [value for value in several[name] if any(pairs[name] == value for pairs in there)] for name in several
+    }
+    none = {name: [value for value in several[name] if value not in some[name]] for name in several}
+    said = [_values(name, values) for name, values in none.items() if values]
+    rest = [pairs for pairs in lacking if all(pairs[name] in some[name] for name in pairs)]
+    if rest:
+        left = {name: [value for value in some[name] if any(pairs[name] == value for pairs in rest)] for name in some}
+        exact = len(rest) == math.prod(map(len, left.values()))
+        # every value of a field says nothing
+        named = [_values(name, values) for name, values in left.items() if len(values) < len(some[name])]
+        words = " with ".join(named) or "the others"
+        said.append(words if exact else f"some of {words}")
+    return "; ".join(said)
+
+
+def _values(name: str, values: list) -> str:
+    return f"{name} {', '.join(map(str, values[:4]))}{', …' if values[4:] else ''}"
 
 
 def verdict(found: list[Found]) -> str:
@@ -192,7 +202,7 @@ def _said(found: Found) -> str:
     if found.whole:
         return f"✓ {part.what}{f' ({found.of} cases{jobs})' if found.of > 1 else ''}"
     if not found.there:
-        return f"✗ {part.what}: no record"
+        return f"✗ {part.what}: no record{f' of {part.jobs} jobs' if part.jobs > 1 else ''}"
     return f"◐ {part.what}: {found.there} of {found.of} cases{jobs}; no record of {found.lacking}"
 
 
