@@ -7,6 +7,7 @@ figure that counts.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import fnmatch
 import itertools
@@ -61,6 +62,7 @@ class Found:
     there: int
     of: int
     lacking: str
+    files: frozenset[str] = frozenset()  # folder and name of a few that have all that is there
 
     @property
     def whole(self) -> bool:
@@ -116,12 +118,12 @@ def _part(read: dict[str, Any], name: str) -> Part:
 
 
 def measured(paths) -> list[dict[str, Any]]:
-    """What the records have: a dictionary of fields and axes for each series, and how many jobs have it."""
-    wanted = {*_FIELDS, "axes", "job", "profiler", "median", "spoilt", "error", "skipped", "verify", "node", "driver"}
+    """Fields and axes of each series, with how many jobs (`_jobs`) and which files (`_files`) have it."""
+    wanted = {*_FIELDS, "axes", "job", "profiler", "median", "spoilt", "error", "skipped", "verify", "node", "file"}
     with store.open_store(paths, wanted=wanted, profiled=True) as opened:
         names = ", ".join(f'"{name}"' for name in _FIELDS)
         rows = opened.rows(
-            f"SELECT {names}, axes, count(DISTINCT job) AS _jobs, list_sort(list_distinct(list(driver))) AS _drivers "
+            f"SELECT {names}, axes, count(DISTINCT job) AS _jobs, list_distinct(list(file)) AS _files "
             f"FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
             f"AND (profiler IS NULL OR starts_with(metric, '{_PROFILED}')) GROUP BY {names}, axes"
         )
@@ -147,11 +149,25 @@ def find(part: Part, rows: list[dict[str, Any]]) -> Found:
     near = [row for row in rows if _fits(row, single)]
     there: list[dict[str, Any]] = []
     lacking: list[dict[str, Any]] = []
+    files: list[set[str]] = []
     for chosen in itertools.product(*several.values()):
         pairs = dict(zip(several, chosen, strict=True))
-        jobs = max((row["_jobs"] for row in near if _fits(row, pairs.items())), default=0)
-        (there if jobs >= part.jobs else lacking).append(pairs)
-    return Found(part, len(there), len(there) + len(lacking), _summary(there, lacking, several))
+        fitting = [row for row in near if _fits(row, pairs.items()) and row["_jobs"] >= part.jobs]
+        (there if fitting else lacking).append(pairs)
+        files.append({"/".join(pathlib.PurePath(file).parts[-2:]) for row in fitting for file in row["_files"]})
+    return Found(part, len(there), len(there) + len(lacking), _summary(there, lacking, several), _few(files))
+
+
+def _few(files: list[set[str]]) -> frozenset[str]:
+    """Some of the files, so that each combination that has any has one of them: what has most, first."""
+    chosen = set()
+    left = [each for each in files if each]
+    while left:
+        having = collections.Counter(itertools.chain(*left))
+        best = max(having, key=lambda file: (having[file], file))
+        chosen.add(best)
+        left = [each for each in left if best not in each]
+    return frozenset(chosen)
 
 
 def _summary(there: list[dict[str, Any]], lacking: list[dict[str, Any]], several: dict[str, tuple]) -> str:
@@ -216,6 +232,8 @@ def _table(paper: Paper, rows: list[dict[str, Any]]) -> tuple[list[str], list[st
         drawn = exhibit.notebook and verdicts[-1] in ("in full", "in part")
         where = f"[{verdicts[-1]}](../notebooks/{exhibit.notebook}.ipynb)" if drawn else verdicts[-1]
         parts = "<br>".join(_said(each) for each in found)
+        if files := sorted(set().union(*(each.files for each in found))):
+            parts += f"<br>from {', '.join(f'`{file}`' for file in files)}"
         lines.append(f"| {exhibit.name} | {_cell(exhibit.what)} | {where} | {_cell(parts)} |")
     return [*lines, ""], verdicts
 
@@ -229,7 +247,8 @@ papers': *reproduced* means measured in the same way, not that the values agree.
 [notebooks](../notebooks/) say.
 
 - **in full**: every part of it was measured here.
-- **in part**: some parts were (✓), some not (✗, ◐), each with what is missing.
+- **in part**: some parts were (✓), some not (✗, ◐), each with what is missing. Files that have the records stand last;
+  the commands that made them are [there](../analysis/data/README.md).
 - **not yet**: none was, and it could be.
 - **impossible here**: the hardware or software that it needs cannot be had here; the reason stands beside it.
 

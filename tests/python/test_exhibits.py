@@ -122,7 +122,7 @@ def test_every_combination_must_be_there(tmp_path, pairs, verdict):
 
 def test_the_missing_half_is_named(tmp_path):
     page = exhibits.page(read(tmp_path, PART % ""), measured(tmp_path, [(1, 1), (1, 2)]))
-    assert "◐ sizes: 2 of 4 cases; no record of bytes 2 |" in page
+    assert "◐ sizes: 2 of 4 cases; no record of bytes 2<br>from `r/" in page
 
 
 NINE = [(b, s) for b in (1, 2, 3) for s in (1, 2, 3)]
@@ -142,6 +142,16 @@ def test_what_is_missing_is_said_without_what_is_there(tmp_path, without, said):
     assert exhibits.find(papers[0].exhibits[0].parts[0], rows).lacking == said
 
 
+def test_few_files_are_named(tmp_path):
+    """Those that have most; one whose records another has, too, is left out."""
+    for name, pairs in (("a", ALL[:1]), ("b", ALL[:3]), ("c", ALL[3:])):
+        cases = [record(0.001, job=name, workload="transfer/a-b/ce", axes={"bytes": b, "streams": s}) for b, s in pairs]
+        write(tmp_path / "r", cases, f"{name}.jsonl")
+    papers, rows = read(tmp_path, PART % ""), exhibits.measured([tmp_path / "r"])
+    assert exhibits.find(papers[0].exhibits[0].parts[0], rows).files == {"r/b.jsonl", "r/c.jsonl"}
+    assert "✓ sizes (4 cases)<br>from `r/b.jsonl`, `r/c.jsonl` |" in exhibits.page(papers, rows)
+
+
 def test_runs_are_jobs(tmp_path):
     papers = read(tmp_path, PART % ", jobs: 3")
     [part] = papers[0].exhibits[0].parts
@@ -151,8 +161,8 @@ def test_runs_are_jobs(tmp_path):
     assert exhibits.find(part, measured(tmp_path, ALL, jobs=3)).whole
 
 
-@pytest.mark.parametrize("changes", [{"error": "it broke"}, {"verify__status": "fail"}])
-def test_what_failed_reproduces_nothing(tmp_path, changes):
+@pytest.mark.parametrize("changes", [{"error": "it broke"}, {"verify__status": "fail"}, {"emulated": True}])
+def test_what_failed_or_is_emulated_reproduces_nothing(tmp_path, changes):
     kept = record(0.001, workload="test/other")
     bad = [record(0.001, workload="transfer/a-b/ce", axes={"bytes": b, "streams": s}, **changes) for b, s in ALL]
     rows = exhibits.measured([write(tmp_path / "r", [kept, *bad])])
