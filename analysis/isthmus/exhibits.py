@@ -7,10 +7,12 @@ figure that counts.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import fnmatch
 import itertools
 import json
+import math
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -60,6 +62,7 @@ class Found:
     there: int
     of: int
     lacking: str
+    files: frozenset[str] = frozenset()  # folder and name of a few that have all that is there
 
     @property
     def whole(self) -> bool:
@@ -115,12 +118,12 @@ def _part(read: dict[str, Any], name: str) -> Part:
 
 
 def measured(paths) -> list[dict[str, Any]]:
-    """What the records have: a dictionary of fields and axes for each series, and how many jobs have it."""
-    wanted = {*_FIELDS, "axes", "job", "profiler", "median", "spoilt", "error", "skipped", "verify", "node", "driver"}
+    """Fields and axes of each series, with how many jobs (`_jobs`) and which files (`_files`) have it."""
+    wanted = {*_FIELDS, "axes", "job", "profiler", "median", "spoilt", "error", "skipped", "verify", "node", "file"}
     with store.open_store(paths, wanted=wanted, profiled=True) as opened:
         names = ", ".join(f'"{name}"' for name in _FIELDS)
         rows = opened.rows(
-            f"SELECT {names}, axes, count(DISTINCT job) AS _jobs, list_sort(list_distinct(list(driver))) AS _drivers "
+            f"SELECT {names}, axes, count(DISTINCT job) AS _jobs, list_distinct(list(file)) AS _files "
             f"FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
             f"AND (profiler IS NULL OR starts_with(metric, '{_PROFILED}')) GROUP BY {names}, axes"
         )
@@ -142,30 +145,53 @@ def find(part: Part, rows: list[dict[str, Any]]) -> Found:
     if part.kind != "records":
         return Found(part, 0, 0, part.why)
     single = [(name, values[0]) for name, values in part.wanted if len(values) == 1]
+    several = {name: values for name, values in part.wanted if len(values) > 1}
     near = [row for row in rows if _fits(row, single)]
-    names = [name for name, values in part.wanted if len(values) > 1]
-    lacking, there, of = [], 0, 0
-    for chosen in itertools.product(*(values for _, values in part.wanted if len(values) > 1)):
-        pairs = list(zip(names, chosen, strict=True))
-        of += 1
-        if max((row["_jobs"] for row in near if _fits(row, pairs)), default=0) >= part.jobs:
-            there += 1
-        else:
-            lacking.append(pairs)
-    return Found(part, there, of, _summary(lacking))
+    there: list[dict[str, Any]] = []
+    lacking: list[dict[str, Any]] = []
+    files: list[set[str]] = []
+    for chosen in itertools.product(*several.values()):
+        pairs = dict(zip(several, chosen, strict=True))
+        fitting = [row for row in near if _fits(row, pairs.items()) and row["_jobs"] >= part.jobs]
+        (there if fitting else lacking).append(pairs)
+        files.append({"/".join(pathlib.PurePath(file).parts[-2:]) for row in fitting for file in row["_files"]})
+    return Found(part, len(there), len(there) + len(lacking), _summary(there, lacking, several), _few(files))
 
 
-def _summary(lacking: list[list[tuple[str, Any]]]) -> str:
-    """What the missing combinations have: each field's values, where they are not all there is."""
-    if not lacking:
+def _few(files: list[set[str]]) -> frozenset[str]:
+    """Some of the files, so that each combination that has any has one of them: what has most, first."""
+    chosen = set()
+    left = [each for each in files if each]
+    while left:
+        having = collections.Counter(itertools.chain(*left))
+        best = max(having, key=lambda file: (having[file], file))
+        chosen.add(best)
+        left = [each for each in left if best not in each]
+    return frozenset(chosen)
+
+
+def _summary(there: list[dict[str, Any]], lacking: list[dict[str, Any]], several: dict[str, tuple]) -> str:
+    """What is lacking: the values that nothing is there of, then what else is."""
+    if not there or not lacking:
         return ""
-    values: dict[str, list[str]] = {}
-    for pairs in lacking:
-        for name, value in pairs:
-            if str(value) not in values.setdefault(name, []):
-                values[name].append(str(value))
-    words = [f"{name} {', '.join(found[:4])}{', …' if found[4:] else ''}" for name, found in values.items()]
-    return "; ".join(words)
+    some = {
+        name: [value for value in several[name] if any(pairs[name] == value for pairs in there)] for name in several
+    }
+    none = {name: [value for value in several[name] if value not in some[name]] for name in several}
+    said = [_values(name, values) for name, values in none.items() if values]
+    rest = [pairs for pairs in lacking if all(pairs[name] in some[name] for name in pairs)]
+    if rest:
+        left = {name: [value for value in some[name] if any(pairs[name] == value for pairs in rest)] for name in some}
+        exact = len(rest) == math.prod(map(len, left.values()))
+        # every value of a field says nothing
+        named = [_values(name, values) for name, values in left.items() if len(values) < len(some[name])]
+        words = " with ".join(named) or "the others"
+        said.append(words if exact else f"some of {words}")
+    return "; ".join(said)
+
+
+def _values(name: str, values: list) -> str:
+    return f"{name} {', '.join(map(str, values[:4]))}{', …' if values[4:] else ''}"
 
 
 def verdict(found: list[Found]) -> str:
@@ -192,7 +218,7 @@ def _said(found: Found) -> str:
     if found.whole:
         return f"✓ {part.what}{f' ({found.of} cases{jobs})' if found.of > 1 else ''}"
     if not found.there:
-        return f"✗ {part.what}: no record"
+        return f"✗ {part.what}: no record{f' of {part.jobs} jobs' if part.jobs > 1 else ''}"
     return f"◐ {part.what}: {found.there} of {found.of} cases{jobs}; no record of {found.lacking}"
 
 
@@ -206,6 +232,8 @@ def _table(paper: Paper, rows: list[dict[str, Any]]) -> tuple[list[str], list[st
         drawn = exhibit.notebook and verdicts[-1] in ("in full", "in part")
         where = f"[{verdicts[-1]}](../notebooks/{exhibit.notebook}.ipynb)" if drawn else verdicts[-1]
         parts = "<br>".join(_said(each) for each in found)
+        if files := sorted(set().union(*(each.files for each in found))):
+            parts += f"<br>from {', '.join(f'`{file}`' for file in files)}"
         lines.append(f"| {exhibit.name} | {_cell(exhibit.what)} | {where} | {_cell(parts)} |")
     return [*lines, ""], verdicts
 
@@ -219,7 +247,8 @@ papers': *reproduced* means measured in the same way, not that the values agree.
 [notebooks](../notebooks/) say.
 
 - **in full**: every part of it was measured here.
-- **in part**: some parts were (✓), some not (✗, ◐), each with what is missing.
+- **in part**: some parts were (✓), some not (✗, ◐), each with what is missing. Files that have the records stand last;
+  the commands that made them are [there](../analysis/data/README.md).
 - **not yet**: none was, and it could be.
 - **impossible here**: the hardware or software that it needs cannot be had here; the reason stands beside it.
 

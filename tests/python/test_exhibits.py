@@ -1,6 +1,8 @@
 """What is reproduced of the papers: the page is what the records say, and each wrong table is a sentence."""
 
+import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -31,25 +33,63 @@ def test_the_page_is_made_of_the_records():
 def test_five_papers_and_all_their_exhibits():
     papers = exhibits.load(TABLE)
     assert {paper.name: len(paper.exhibits) for paper in papers} == {
-        "Comm|Scope": 8, "MI300A": 10, "pipelining": 12, "UVM batches": 15, "GPUVM": 11,
+        "Comm|Scope": 8, "MI300A": 10, "pipelining": 12, "UVM batches": 15, "GPUVM": 10,
     }  # fmt: skip
     notebooks = {path.stem for path in (ROOT / "notebooks").glob("*.py")}
     assert {e.notebook for paper in papers for e in paper.exhibits} - {None} <= notebooks
 
 
-def test_every_metric_that_is_looked_for_exists_somewhere():
-    """A mistyped metric would be missing for ever."""
-    sources = "".join(
-        path.read_text(encoding="utf-8")
-        for folder, ends in (("src", "*.[ch]pp"), ("analysis/isthmus", "*.py"))
-        for path in (ROOT / folder).rglob(ends)
+@pytest.fixture(scope="module")
+def committed():
+    return exhibits.measured([ROOT / "analysis/data"])
+
+
+def unknown(papers, rows):
+    """What the table looks for and neither a record nor the program has: workloads, their axes, metrics, presets."""
+    catalogue = json.loads((ROOT / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
+    fields = {entry["name"]: set(entry["axes"]) for entry in catalogue["workloads"]}
+    metrics = {row["metric"] for row in rows}.union(*(entry["metrics"] for entry in catalogue["workloads"]))
+    profiled = "".join(
+        (ROOT / name).read_text("utf-8") for name in ("analysis/isthmus/profile.py", "docs/profiling.md")
     )
-    named = {
-        value for paper in exhibits.load(TABLE) for exhibit in paper.exhibits for part in exhibit.parts
-        for field, values in part.wanted if field == "metric" for value in values
-    }  # fmt: skip
-    unknown = [n for n in named if f'"{n.removeprefix("profiled_")}"' not in sources and not n.endswith("_page_faults")]
-    assert not [name for name in unknown if not name.endswith(("_relative", "_speedup"))]
+    for row in rows:
+        fields.setdefault(row["workload"], set()).update(json.loads(row["axes"] or "{}"))
+    series = {"workload", "metric", "placement", "staging", "mode", "size", "preset"}
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.cpp"))
+    parts = [part for paper in papers for exhibit in paper.exhibits for part in exhibit.parts]
+    for wanted in (dict(part.wanted) for part in parts if part.wanted):
+        for workload in wanted["workload"]:
+            yield from {workload} - set(fields)
+            yield from set(wanted) - series - fields.get(workload, set())
+        for metric in set(wanted["metric"]) - metrics:
+            if not metric.startswith("profiled_") or not re.search(rf"[\"`](profiled_)?{metric[9:]}[\"`]", profiled):
+                yield metric
+        yield from (preset for preset in wanted.get("preset", ()) if f'"{preset}"' not in sources)
+
+
+def test_what_is_looked_for_exists_somewhere(tmp_path, committed):
+    """A mistyped workload, axis, metric or preset would be missing for ever."""
+    assert not list(unknown(exhibits.load(TABLE), committed))
+    text = TABLE.read_text(encoding="utf-8")
+    for right, wrong in (
+        ("gpu_threads:", "threads_gpu:"), ("apps/lud", "apps/lude"), ("paper-fig6,", "paper-fig60,"),
+        ("gpu_relative", "gpu_relation"), ("profiled_global_rate", "profiled_local_rate"),
+    ):  # fmt: skip
+        assert set(unknown(read(tmp_path, text.replace(right, wrong)), committed)) == {wrong.rstrip(":,")}
+
+
+def drawn_by(notebook):
+    """The figures that the headings of a notebook name."""
+    lines = (ROOT / f"notebooks/{notebook}.py").read_text(encoding="utf-8").splitlines()
+    heads = (re.match(r"# ## Figures? ([\d, and]+)", line) for line in lines)
+    return {f"Figure {number}" for head in heads if head for number in re.findall(r"\d+", head[1])}
+
+
+def test_a_linked_notebook_draws_the_exhibit(committed):
+    page = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\| (\w+ \d+) \|.*\.\./notebooks/([\w-]+)\.ipynb", page)
+    assert len(linked) > 15
+    assert not [(exhibit, notebook) for exhibit, notebook in linked if exhibit not in drawn_by(notebook)]
 
 
 def read(tmp_path, text):
@@ -82,18 +122,47 @@ def test_every_combination_must_be_there(tmp_path, pairs, verdict):
 
 def test_the_missing_half_is_named(tmp_path):
     page = exhibits.page(read(tmp_path, PART % ""), measured(tmp_path, [(1, 1), (1, 2)]))
-    assert "◐ sizes: 2 of 4 cases; no record of bytes 2; streams 1, 2" in page
+    assert "◐ sizes: 2 of 4 cases; no record of bytes 2<br>from `r/" in page
+
+
+NINE = [(b, s) for b in (1, 2, 3) for s in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("without, said", [
+    ([(2, 1), (2, 2), (2, 3)], "bytes 2"),
+    ([(2, 1), (2, 2), (2, 3), (1, 1)], "bytes 2; bytes 1 with streams 1"),
+    ([(1, 3), (2, 3), (3, 3), (2, 1), (2, 2), (2, 3)], "bytes 2; streams 3"),
+    ([(1, 2), (1, 3)], "bytes 1 with streams 2, 3"),
+    ([(1, 2), (2, 3)], "some of bytes 1, 2 with streams 2, 3"),
+    ([(1, 1), (2, 2), (3, 3)], "some of the others"),
+])  # fmt: skip
+def test_what_is_missing_is_said_without_what_is_there(tmp_path, without, said):
+    papers = read(tmp_path, (PART % "").replace("[1, 2]", "[1, 2, 3]"))
+    rows = measured(tmp_path, [pair for pair in NINE if pair not in without])
+    assert exhibits.find(papers[0].exhibits[0].parts[0], rows).lacking == said
+
+
+def test_few_files_are_named(tmp_path):
+    """Those that have most; one whose records another has, too, is left out."""
+    for name, pairs in (("a", ALL[:1]), ("b", ALL[:3]), ("c", ALL[3:])):
+        cases = [record(0.001, job=name, workload="transfer/a-b/ce", axes={"bytes": b, "streams": s}) for b, s in pairs]
+        write(tmp_path / "r", cases, f"{name}.jsonl")
+    papers, rows = read(tmp_path, PART % ""), exhibits.measured([tmp_path / "r"])
+    assert exhibits.find(papers[0].exhibits[0].parts[0], rows).files == {"r/b.jsonl", "r/c.jsonl"}
+    assert "✓ sizes (4 cases)<br>from `r/b.jsonl`, `r/c.jsonl` |" in exhibits.page(papers, rows)
 
 
 def test_runs_are_jobs(tmp_path):
     papers = read(tmp_path, PART % ", jobs: 3")
     [part] = papers[0].exhibits[0].parts
-    assert not exhibits.find(part, measured(tmp_path, ALL, jobs=2)).there
+    few = measured(tmp_path, ALL, jobs=2)
+    assert not exhibits.find(part, few).there
+    assert "✗ sizes: no record of 3 jobs |" in exhibits.page(papers, few)
     assert exhibits.find(part, measured(tmp_path, ALL, jobs=3)).whole
 
 
-@pytest.mark.parametrize("changes", [{"error": "it broke"}, {"verify__status": "fail"}])
-def test_what_failed_reproduces_nothing(tmp_path, changes):
+@pytest.mark.parametrize("changes", [{"error": "it broke"}, {"verify__status": "fail"}, {"emulated": True}])
+def test_what_failed_or_is_emulated_reproduces_nothing(tmp_path, changes):
     kept = record(0.001, workload="test/other")
     bad = [record(0.001, workload="transfer/a-b/ce", axes={"bytes": b, "streams": s}, **changes) for b, s in ALL]
     rows = exhibits.measured([write(tmp_path / "r", [kept, *bad])])
