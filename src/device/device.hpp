@@ -456,14 +456,6 @@ class Blas {
   void sgemv(Stream& stream, std::int64_t rows, std::int64_t cols, const float* a, std::int64_t lda, const float* x,
              float* y);
 
-  enum class Side { left, right };
-  enum class Triangle { lower, upper };
-  enum class Diagonal { stored, unit };  ///< unit: all ones, and what is stored there is not read
-  /// B[m×n] becomes the X of T·X = B (left, T is m×m) or of X·T = B (right, T is n×n). The other triangle of T is not
-  /// read.
-  void strsm(Stream& stream, Side side, Triangle triangle, Diagonal diagonal, std::int64_t m, std::int64_t n,
-             const float* t, std::int64_t ldt, float* b, std::int64_t ldb);
-
  private:
   struct Library;
   Library* library_;

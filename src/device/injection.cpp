@@ -82,7 +82,6 @@ constexpr std::array<std::string_view, 69> calls{
     "blas_create",
     "blas_sgemm",
     "blas_sgemv",
-    "blas_strsm",
     "fft_create",
     "fft_set_workspace",
     "fft_run",

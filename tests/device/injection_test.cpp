@@ -144,7 +144,6 @@ const std::map<std::string_view, std::function<void()>>& uses() {
     DeviceArray<float> a(std::vector<float>(4, 1)), b(4);
     blas.sgemm(stream, 2, 2, 2, a.get(), 2, a.get(), 2, b.get(), 2);
     blas.sgemv(stream, 2, 2, a.get(), 2, a.get(), b.get());
-    blas.strsm(stream, Blas::Side::left, Blas::Triangle::lower, Blas::Diagonal::unit, 2, 2, a.get(), 2, b.get(), 2);
     Fft fft(4);
     DeviceArray<std::complex<float>> workspace(4), data(4);
     fft.set_workspace(workspace.get());
@@ -217,7 +216,6 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       {"blas_create", libraries},
       {"blas_sgemm", libraries},
       {"blas_sgemv", libraries},
-      {"blas_strsm", libraries},
       {"fft_create", libraries},
       {"fft_set_workspace", libraries},
       {"fft_run", libraries},

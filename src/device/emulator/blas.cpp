@@ -28,44 +28,6 @@ void add_row(std::vector<double>& sum, double factor, const float* row) {
   for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += factor * static_cast<double>(row[j]);
 }
 
-/// A square matrix of which one triangle is read.
-struct Triangular {
-  const float* values;
-  std::int64_t pitch, size;
-  bool lower, unit;
-  double at(std::int64_t row, std::int64_t column) const { return values[row * pitch + column]; }
-  double diagonal(std::int64_t i) const { return unit ? 1.0 : at(i, i); }
-};
-
-/// T·X = B, a row of X after another: each needs those that its row of T names.
-void solve_left(const Triangular& t, std::int64_t n, float* b, std::int64_t ldb) {
-  std::vector<double> row(static_cast<std::size_t>(n));
-  for (std::int64_t step = 0; step < t.size; ++step) {
-    const std::int64_t i = t.lower ? step : t.size - 1 - step;
-    row.assign(b + i * ldb, b + i * ldb + n);
-    for (std::int64_t l = t.lower ? 0 : i + 1; l < (t.lower ? i : t.size); ++l) add_row(row, -t.at(i, l), b + l * ldb);
-    for (std::int64_t j = 0; j < n; ++j) {
-      b[i * ldb + j] = static_cast<float>(row[static_cast<std::size_t>(j)] / t.diagonal(i));
-    }
-  }
-}
-
-/// X·T = B: the rows of X do not need one another.
-void solve_right(const Triangular& t, std::int64_t m, float* b, std::int64_t ldb) {
-  std::vector<double> row(static_cast<std::size_t>(t.size));
-  for (std::int64_t i = 0; i < m; ++i) {
-    row.assign(b + i * ldb, b + i * ldb + t.size);
-    for (std::int64_t step = 0; step < t.size; ++step) {
-      const std::int64_t j = t.lower ? t.size - 1 - step : step;
-      const double x = row[static_cast<std::size_t>(j)] /= t.diagonal(j);
-      for (std::int64_t l = t.lower ? 0 : j + 1; l < (t.lower ? j : t.size); ++l) {
-        row[static_cast<std::size_t>(l)] -= x * t.at(j, l);
-      }
-    }
-    for (std::int64_t j = 0; j < t.size; ++j) b[i * ldb + j] = static_cast<float>(row[static_cast<std::size_t>(j)]);
-  }
-}
-
 }  // namespace
 
 struct Blas::Library {
@@ -126,21 +88,6 @@ void Blas::sgemv(Stream& stream, std::int64_t rows, std::int64_t cols, const flo
           y[i] = static_cast<float>(sum);
         }
       });
-}
-
-void Blas::strsm(Stream& stream, Side side, Triangle triangle, Diagonal diagonal, std::int64_t m, std::int64_t n,
-                 const float* t, std::int64_t ldt, float* b, std::int64_t ldb) {
-  constexpr const char* call = "blas_strsm";
-  injection_point(call);
-  library_extent(call, "m", m);
-  library_extent(call, "n", n);
-  const std::int64_t size = side == Side::left ? m : n;
-  library_pitch(call, "ldt", ldt, size);
-  library_pitch(call, "ldb", ldb, n);
-  const Triangular triangular{t, ldt, size, triangle == Triangle::lower, diagonal == Diagonal::unit};
-  queue_library_call(
-      call, library_->device, stream, {matrix("T", t, size, size, ldt), matrix("B", b, m, n, ldb, true)},
-      [=] { side == Side::left ? solve_left(triangular, n, b, ldb) : solve_right(triangular, m, b, ldb); });
 }
 
 }  // namespace isthmus::device

@@ -22,12 +22,8 @@ struct Names {
   const char* set_stream = "cublasSetStream_v2";
   const char* sgemm = "cublasSgemm_v2";
   const char* sgemv = "cublasSgemv_v2";
-  const char* strsm = "cublasStrsm_v2";
 };
-constexpr int as_is = 0, transposed = 1;               // cublasOperation_t
-constexpr int side_left = 0, side_right = 1;           // cublasSideMode_t
-constexpr int lower = 0, upper = 1;                    // cublasFillMode_t
-constexpr int diagonal_stored = 0, diagonal_unit = 1;  // cublasDiagType_t
+constexpr int as_is = 0, transposed = 1;  // cublasOperation_t
 #else
 constexpr const char* library_name = "hipBLAS";
 constexpr auto library_files = {"libhipblas.so.3", "libhipblas.so.2", "libhipblas.so.1", "libhipblas.so.0",
@@ -38,12 +34,8 @@ struct Names {
   const char* set_stream = "hipblasSetStream";
   const char* sgemm = "hipblasSgemm";
   const char* sgemv = "hipblasSgemv";
-  const char* strsm = "hipblasStrsm";
 };
-constexpr int as_is = 111, transposed = 112;               // hipblasOperation_t
-constexpr int side_left = 141, side_right = 142;           // hipblasSideMode_t
-constexpr int lower = 122, upper = 121;                    // hipblasFillMode_t
-constexpr int diagonal_stored = 131, diagonal_unit = 132;  // hipblasDiagType_t
+constexpr int as_is = 111, transposed = 112;  // hipblasOperation_t
 #endif
 constexpr Names names{};
 
@@ -55,7 +47,6 @@ using Sgemm = int (*)(Handle, int, int, int, int, int, const float*, const float
                       float*, int);
 using Sgemv = int (*)(Handle, int, int, int, const float*, const float*, int, const float*, int, const float*, float*,
                       int);
-using Strsm = int (*)(Handle, int, int, int, int, int, int, const float*, const float*, int, float*, int);
 
 void check_blas(const char* call, const char* function, int status) {
   if (status == 0) return;
@@ -76,7 +67,6 @@ struct Blas::Library {
   SetStream set_stream = nullptr;
   Sgemm sgemm = nullptr;
   Sgemv sgemv = nullptr;
-  Strsm strsm = nullptr;
 
   ~Library() {
     if (handle != nullptr) static_cast<void>(destroy(handle));
@@ -94,7 +84,6 @@ Blas::Blas() : library_(nullptr) {
   library->file.look_up(library->set_stream, names.set_stream);
   library->file.look_up(library->sgemm, names.sgemm);
   library->file.look_up(library->sgemv, names.sgemv);
-  library->file.look_up(library->strsm, names.strsm);
   check_blas("blas_create", names.create, library->create(&library->handle));
 #if defined(ISTHMUS_BACKEND_CUDA)
   // The default mode computes in fp32; TF32 and emulated fp32 have to be asked for, or to be set by the environment.
@@ -150,23 +139,6 @@ void Blas::sgemv(Stream& stream, std::int64_t rows, std::int64_t cols, const flo
   library_->use(call, stream);
   check_blas(call, names.sgemv,
              library_->sgemv(library_->handle, transposed, width, height, &one, a, pitch, x, 1, &zero, y, 1));
-}
-
-// T·X = B is Xᵀ·Tᵀ = Bᵀ: the side changes, and so does the triangle.
-void Blas::strsm(Stream& stream, Side side, Triangle triangle, Diagonal diagonal, std::int64_t m, std::int64_t n,
-                 const float* t, std::int64_t ldt, float* b, std::int64_t ldb) {
-  constexpr const char* call = "blas_strsm";
-  injection_point(call);
-  const float one = 1;
-  const int rows = library_extent(call, "m", m), columns = library_extent(call, "n", n);
-  const int pitch_t = library_pitch(call, "ldt", ldt, side == Side::left ? m : n),
-            pitch_b = library_pitch(call, "ldb", ldb, n);
-  library_->use(call, stream);
-  check_blas(call, names.strsm,
-             library_->strsm(library_->handle, side == Side::left ? side_right : side_left,
-                             triangle == Triangle::lower ? upper : lower, as_is,
-                             diagonal == Diagonal::unit ? diagonal_unit : diagonal_stored, columns, rows, &one, t,
-                             pitch_t, b, pitch_b));
 }
 
 }  // namespace isthmus::device
