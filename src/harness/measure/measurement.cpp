@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/inputs.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/measure/sampler.hpp"
 
@@ -257,11 +258,15 @@ void Case::State::measure(Control control, std::function<void(Run&)> body) {
   set = std::make_unique<memory::BufferSet>(
       *spec.placement, std::move(specs),
       memory::PlacementOptions{result.numa_node, device_info ? device_info->index : 0});
-  std::size_t shared_bytes = 0;
-  for (const auto& input : shared_inputs) shared_bytes += input.bytes;
+  const auto inputs = inputs_name(spec, seed);
+  std::size_t shared_bytes = 0, there_already = 0;
+  for (const auto& input : shared_inputs) {
+    shared_bytes += input.bytes;
+    if (holds_shared_input(inputs, input.name)) there_already += input.bytes;
+  }
   needed_host_bytes = set->host_bytes() + shared_bytes;
   needed_device_bytes = set->device_bytes();
-  check_footprint(needed_host_bytes, needed_device_bytes);
+  check_footprint(needed_host_bytes - there_already, needed_device_bytes);
   if (!stream) stream.emplace();
   if (footprint_only) {
     Body rehearsed(*this, control, std::move(body), false);
