@@ -228,6 +228,7 @@ void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<d
   if (metrics.empty()) throw std::logic_error("sample() is given no metric");
   std::vector<Series> all;
   for (auto& metric : metrics) {
+    state_.refuse_known(metric.name);
     all.push_back(series_of(std::move(metric)));
     all.back().warmups = state_.warmups();
   }
@@ -285,6 +286,7 @@ void Case::once(Metric metric, double value) {
   if (state_.footprint_only) throw FootprintKnown{};
   if (!std::isfinite(value))
     throw std::runtime_error(fmt::format("metric {} came out as {}, which is no value", metric.name, value));
+  state_.refuse_known(metric.name);
   auto series = series_of(std::move(metric));
   series.samples = {value};
   series.stop = Stop::single;
@@ -384,6 +386,11 @@ const Case::State::Declared& Case::State::checked_buffer(std::size_t buffer) con
     throw std::logic_error("buffer " + declared.spec.name +
                            " lies on the device only, so no check sees it: make it an output, or read it in the body");
   return declared;
+}
+
+void Case::State::refuse_known(const std::string& metric) const {
+  if (result.find(metric) != nullptr)
+    throw std::logic_error("two metrics are named " + metric + ": no reader of the record could tell them apart");
 }
 
 bool Case::State::wants_latch() {

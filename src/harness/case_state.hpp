@@ -112,6 +112,9 @@ struct Case::State final : BufferAddresses {
   /// Throws std::logic_error where the host has none of it.
   const Declared& checked_buffer(std::size_t buffer) const;
 
+  /// Throws std::logic_error where the case has a metric of this name.
+  void refuse_known(const std::string& metric) const;
+
   double elapsed() const { return now() - started; }
   bool adaptive() const { return !sampling.samples && !emulated; }
   int most_samples() const { return sampling.samples ? *sampling.samples : emulated ? 1 : sampling.most_samples; }

@@ -241,6 +241,8 @@ void misuse(Case& c) {
   }
   if (what == "verify_scratch") c.verify(scratch, [](std::size_t) { return 0; }, {});
   if (what == "same_scratch") c.verify_same(scratch);
+  if (what == "measures_twice") c.observe({.name = "kernel", .unit = "s"}, 1);
+  for (int i = 0; what == "metric_twice" && i < 2; ++i) c.observe({.name = "pages", .unit = "1"}, i);
   c.measure(what == "read_far" ? Control::waits : Control::queued, [=](Run& run) {
     if (what == "host") static_cast<void>(*out.host());
     if (what == "no_exception") throw 42;
@@ -254,9 +256,10 @@ const Registration misuse_registration =
         .summary("what an author may get wrong")
         .placements(memory::all_placements())
         .stagings({Staging::none})
-        .axis(choice_axis("what", "what is wrong",
-                          {"none", "beyond_a_double", "two_references", "shared_name", "buffer_name", "verify_scratch",
-                           "same_scratch", "host", "no_exception", "read_far", "late_repeats"}));
+        .axis(choice_axis(
+            "what", "what is wrong",
+            {"none", "beyond_a_double", "two_references", "shared_name", "buffer_name", "verify_scratch",
+             "same_scratch", "host", "no_exception", "read_far", "late_repeats", "metric_twice", "measures_twice"}));
 
 void host_loop(Case& c) {
   const double preparing = now();
