@@ -66,6 +66,11 @@ device::Stream& Case::stream() {
 std::size_t Case::declare_buffer(memory::BufferSpec spec, std::size_t element_bytes, const Shape& shape, Fill fill,
                                  bool whole) {
   if (state_.measured) throw std::logic_error("buffer " + spec.name + " is declared after measure()");
+  for (const auto& other : state_.buffers) {
+    if (other.spec.name == spec.name)
+      throw std::logic_error("two buffers are named " + spec.name +
+                             ": checksums and messages could not tell them apart");
+  }
   if (spec.bytes == 0) throw Skip("buffer " + spec.name + " would be empty", SkipKind::not_applicable);
   if (whole && shape.columns != shape.pitch)
     throw std::logic_error("buffer " + spec.name + " has padded rows: give a function of an element's number");
@@ -78,8 +83,12 @@ const BufferAddresses& Case::addresses() const {
 }
 
 std::function<const void*()> Case::share(std::string name, std::size_t bytes, Make make) {
+  for (const auto& other : state_.shared_inputs) {
+    if (other.name == name)
+      throw std::logic_error("two shared inputs are named " + name + ": the second would be given the first");
+  }
   const auto made = std::make_shared<std::shared_ptr<const void>>();
-  const auto get = [this, made, name = std::move(name), make = std::move(make)]() -> const void* {
+  const auto get = [this, made, name, make = std::move(make)]() -> const void* {
     if (*made) return made->get();
     if (state_.footprint_only && state_.set) throw FootprintKnown{};
     if (state_.footprint_only)
@@ -88,7 +97,7 @@ std::function<const void*()> Case::share(std::string name, std::size_t bytes, Ma
     *made = shared_input(inputs_name(state_.spec, state_.seed), name, make);
     return made->get();
   };
-  state_.shared_inputs.push_back({bytes, get});
+  state_.shared_inputs.push_back({std::move(name), bytes, get});
   if (state_.measured) get();  // declared after measuring: checks look from several threads
   return get;
 }
@@ -102,11 +111,13 @@ const std::string& Case::name_of(std::size_t buffer) const {
 }
 
 void Case::chunks(std::size_t units) {
+  if (state_.measured) throw std::logic_error("chunks() comes before measure()");
   state_.chunk_units = units;
 }
 
 void Case::repeats(std::size_t n) {
   if (n < 1) throw std::logic_error("a body runs at least once");
+  if (state_.measured) throw std::logic_error("repeats() comes before measure()");
   state_.repeats = n;
 }
 
@@ -128,7 +139,7 @@ void Case::warn(std::string code, std::string message) {
 
 void Case::add_check(std::size_t buffer, bool floating, bool everything, Element element, Tolerance tolerance,
                      std::string method) {
-  const auto& declared = state_.buffers.at(buffer);
+  const auto& declared = state_.checked_buffer(buffer);
   ElementCheck check{declared.spec.name,
                      buffer,
                      declared.element_bytes,
@@ -148,7 +159,7 @@ void Case::add_check(std::size_t buffer, bool floating, bool everything, Element
 }
 
 void Case::add_same(std::size_t buffer) {
-  const auto& declared = state_.buffers.at(buffer);
+  const auto& declared = state_.checked_buffer(buffer);
   SameCheck check{declared.spec.name,
                   buffer,
                   declared.element_bytes,
@@ -217,6 +228,7 @@ void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<d
   if (metrics.empty()) throw std::logic_error("sample() is given no metric");
   std::vector<Series> all;
   for (auto& metric : metrics) {
+    state_.refuse_known(metric.name);
     all.push_back(series_of(std::move(metric)));
     all.back().warmups = state_.warmups();
   }
@@ -274,6 +286,7 @@ void Case::once(Metric metric, double value) {
   if (state_.footprint_only) throw FootprintKnown{};
   if (!std::isfinite(value))
     throw std::runtime_error(fmt::format("metric {} came out as {}, which is no value", metric.name, value));
+  state_.refuse_known(metric.name);
   auto series = series_of(std::move(metric));
   series.samples = {value};
   series.stop = Stop::single;
@@ -355,7 +368,9 @@ std::byte* Case::State::device(std::size_t buffer) const {
 }
 
 std::byte* Case::State::host(std::size_t buffer) const {
-  if (rehearsing) return made_up_address(buffer);
+  if (rehearsing)
+    throw std::logic_error("a queued body asks for the host's copy of buffer " + buffers.at(buffer).spec.name +
+                           ": look at it in a check, or measure with Control::waits");
   std::byte* address = set ? set->host(buffer) : nullptr;
   if (address == nullptr)
     throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
@@ -363,6 +378,19 @@ std::byte* Case::State::host(std::size_t buffer) const {
                                 ? " lies on the device only: the host has none of it"
                                 : " has no address before measure(): ask for it inside the body or a check"));
   return address;
+}
+
+const Case::State::Declared& Case::State::checked_buffer(std::size_t buffer) const {
+  const auto& declared = buffers.at(buffer);
+  if (declared.spec.role == memory::Role::scratch)
+    throw std::logic_error("buffer " + declared.spec.name +
+                           " lies on the device only, so no check sees it: make it an output, or read it in the body");
+  return declared;
+}
+
+void Case::State::refuse_known(const std::string& metric) const {
+  if (result.find(metric) != nullptr)
+    throw std::logic_error("two metrics are named " + metric + ": no reader of the record could tell them apart");
 }
 
 bool Case::State::wants_latch() {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/description.hpp"
+#include "harness/inputs.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/limits.hpp"
 #include "harness/measure/measurement.hpp"
@@ -62,6 +63,8 @@ void guarded(CaseResult& result, Body body) {
     result.error = "the host has no memory left for the harness itself; choose a smaller size";
   } catch (const std::exception& error) {
     result.error = error.what();
+  } catch (...) {
+    result.error = "the workload threw what is no std::exception; throw one that says what went wrong";
   }
 }
 
@@ -181,6 +184,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
   result.numa_node = context.numa_node;
   if (spec.placement == memory::Placement::streamed) result.chunks = context.sampling.chunks;
   const double begin = now();
+  keep_only_inputs_of(inputs_name(spec, context.seed));
   if (const auto skip = reason_to_skip(spec, context)) {
     note_skip(result, *skip);
     if (uses_device) result.before = device::telemetry(result.device->index);

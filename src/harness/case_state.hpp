@@ -70,6 +70,7 @@ struct Case::State final : BufferAddresses {
   };
   /// What Case::shared() promised.
   struct SharedInput {
+    std::string name;
     std::size_t bytes;
     std::function<const void*()> get;
   };
@@ -107,6 +108,12 @@ struct Case::State final : BufferAddresses {
   // In a rehearsal addresses are made up: nothing may be there yet.
   std::byte* device(std::size_t buffer) const override;
   std::byte* host(std::size_t buffer) const override;
+
+  /// Throws std::logic_error where the host has none of it.
+  const Declared& checked_buffer(std::size_t buffer) const;
+
+  /// Throws std::logic_error where the case has a metric of this name.
+  void refuse_known(const std::string& metric) const;
 
   double elapsed() const { return now() - started; }
   bool adaptive() const { return !sampling.samples && !emulated; }

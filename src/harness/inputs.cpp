@@ -17,13 +17,33 @@ std::string inputs_name(const CaseSpec& spec, std::uint64_t seed) {
   return name;
 }
 
+namespace {
+
+struct Kept {
+  std::string inputs;
+  std::map<std::string, std::shared_ptr<const void>> made;
+};
+
+Kept& kept() {
+  static Kept all;
+  return all;
+}
+
+}  // namespace
+
+void keep_only_inputs_of(const std::string& inputs) {
+  if (std::exchange(kept().inputs, inputs) != inputs) kept().made.clear();
+}
+
+bool holds_shared_input(const std::string& inputs, const std::string& name) {
+  return kept().inputs == inputs && kept().made.contains(name);
+}
+
 std::shared_ptr<const void> shared_input(const std::string& inputs, const std::string& name,
                                          const std::function<std::shared_ptr<const void>()>& make) {
-  static std::string kept_inputs;
-  static std::map<std::string, std::shared_ptr<const void>> kept;
-  if (std::exchange(kept_inputs, inputs) != inputs) kept.clear();
-  auto& entry = kept[name];
-  if (!entry) entry = make();
+  keep_only_inputs_of(inputs);
+  auto entry = holds_shared_input(inputs, name) ? kept().made.at(name) : nullptr;
+  if (!entry) kept().made[name] = entry = make();
   return entry;
 }
 

@@ -15,6 +15,12 @@ namespace isthmus::harness {
 /// Names the inputs of a case: its workload and version, the seed, and every axis that does not merely say how.
 std::string inputs_name(const CaseSpec& spec, std::uint64_t seed);
 
+/// Lets go of what was made for other inputs.
+void keep_only_inputs_of(const std::string& inputs);
+
+/// Whether it is there already, and so among the memory that is taken.
+bool holds_shared_input(const std::string& inputs, const std::string& name);
+
 /// What was made under this name for these inputs, else what `make` gives. Only the latest inputs are kept: cases with
 /// the same ones follow each other.
 std::shared_ptr<const void> shared_input(const std::string& inputs, const std::string& name,

@@ -220,7 +220,9 @@ void Verifier::check(const memory::BufferSet& buffers, const ElementCheck& check
   if (first_wrong != kNone) {
     const std::size_t offset = first_wrong / check.columns * check.pitch + first_wrong % check.columns;
     const auto [actual, expected] = check.compare(first_wrong, host + offset * check.element_bytes);
-    detail = fmt::format("{} is {:.9g}, expected {:.9g}", element_name(check, first_wrong), actual, expected);
+    const int digits = fmt::format("{:.9g}", actual) == fmt::format("{:.9g}", expected) ? 17 : 9;
+    detail = fmt::format("{} is {:.{}g}, expected {:.{}g}", element_name(check, first_wrong), actual, digits, expected,
+                         digits);
   }
   note(check.method, worst, 1, std::move(detail));
   if (counts) outcome_.checked += chosen.size();

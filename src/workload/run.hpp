@@ -2,6 +2,7 @@
 
 // What the body of Case::measure() works with: one pass over the device's part of a program.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -84,7 +85,7 @@ class Run {
   /// The same for `into.size()` elements from `first` on.
   template <class T>
   void read(const Buffer<T>& buffer, std::size_t first, std::span<T> into) {
-    keeper_.read(stream_, buffer.index(), first * sizeof(T), std::as_writable_bytes(into));
+    keeper_.read(stream_, buffer.index(), std::min(first, buffer.size()) * sizeof(T), std::as_writable_bytes(into));
   }
 
   /// A buffer travels in the middle of the body as its placement has it travel at the ends; what travels is counted.

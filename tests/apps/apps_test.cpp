@@ -30,6 +30,17 @@ TEST_P(Programs, BfsWithoutRoomForDiscoveries) {
   expect_pass("apps/bfs", {"pinned", "mapped"}, {"vertices=7001", "kept=0,1,100"}, 6);
 }
 
+// 2^32 + 1 once ran as 1.
+TEST_P(Programs, BfsSkipsMoreDiscoveriesThanABlockHolds) {
+  for (const auto& result : run_cases("apps/bfs", {"none"}, {"pinned"}, {"vertices=100", "kept=100000,4294967297"}))
+    EXPECT_NE(result.skipped.value_or("").find("shared memory"), std::string::npos) << complaint(result);
+}
+
+// A window to check depends on no more than the chip: this took the check ten minutes and more.
+TEST_P(Programs, HotspotOfManyStepsOnASmallChip) {
+  expect_pass("apps/hotspot", {"pinned"}, {"rows=2", "cols=3", "steps=2000"}, 1);
+}
+
 TEST_P(Programs, Hotspot) {
   expect_pass("apps/hotspot", placements, {"rows=131", "cols=301", "steps=7"}, placements.size());
   expect_pass("apps/hotspot", placements, {"rows=1", "cols=1", "steps=2"}, placements.size());

@@ -103,6 +103,8 @@ class CommandLine(unittest.TestCase):
         metrics = self.metrics(self.records()[0])
         self.assertGreater(metrics["first_repeat"]["median"], 0)
         self.assertGreater(metrics["later_repeat"]["median"], 0)
+        parts = metrics["first_repeat"]["median"] + 4 * metrics["later_repeat"]["median"]
+        self.assertAlmostEqual(parts / metrics["kernel"]["median"], 1, places=3)
 
     def test_what_is_wrong_with_a_body_fails_its_case_alone(self):
         sentences = {
@@ -117,6 +119,29 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("buffer x has no address before measure()", done.stderr)
         self.assertIn("1 passed, 0 skipped, 1 failed", done.stdout)
+
+    def test_misused_checks_and_inputs_fail_their_case_alone(self):
+        sentences = {
+            "beyond_a_double": "wrong result: out[0] is 1.152921504606847",
+            "two_references": "two shared inputs are named serial reference of out",
+            "shared_name": "two shared inputs are named number",
+            "buffer_name": "two buffers are named out",
+            "verify_scratch": "buffer scratch lies on the device only, so no check sees it",
+            "same_scratch": "buffer scratch lies on the device only, so no check sees it",
+            "host": "a queued body asks for the host's copy of buffer out",
+            "no_exception": "threw what is no std::exception",
+            "read_far": "buffer out has 512 bytes, and 8 from byte 512 on are asked for",
+            "late_repeats": "repeats() comes before measure()",
+            "metric_twice": "two metrics are named pages",
+            "measures_twice": "measure() reports metric kernel itself",
+        }
+        done = self.measure("misuse/checks", "--placement", "pinned", "--set", "what=all")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for what, sentence in sentences.items():
+            (line,) = [line for line in done.stderr.splitlines() if f"what={what}:" in line]
+            self.assertIn(sentence, line)
+        self.assertIn("1 passed, 0 skipped, 12 failed", done.stdout)
+        self.assertEqual(len(self.records()), 13)
 
     def test_a_case_whose_every_sample_is_spoilt_fails(self):
         done = self.measure(

@@ -118,6 +118,11 @@ __global__ void fixture_set(std::size_t n, std::uint32_t value, std::uint32_t* o
   for (std::size_t i = threadIdx.x; i < n; i += blockDim.x) out[i] = value;
 }
 
+// out[i] = value
+__global__ void fixture_set_wide(std::size_t n, std::int64_t value, std::int64_t* out) {
+  for (std::size_t i = threadIdx.x; i < n; i += blockDim.x) out[i] = value;
+}
+
 struct Table {
   std::vector<std::uint32_t> values;
 };
@@ -216,6 +221,45 @@ const Registration unequal_registration = Workload("unequal/results", unequal)
                                               .placements(memory::all_placements())
                                               .stagings({Staging::none})
                                               .axis(number_axis("n", "elements", 10));
+
+// What an author may get wrong with checks and shared inputs: each must fail, and alone.
+void misuse(Case& c) {
+  const std::size_t n = 64;
+  const auto what = c.choice("what");
+  const std::int64_t base = std::int64_t{1} << 60;
+  auto out = c.output<std::int64_t>("out", n);
+  auto scratch = c.scratch<std::int64_t>(what == "buffer_name" ? "out" : "scratch", n);
+  const auto verify_all = [&](std::int64_t more) {
+    c.verify_all(out,
+                 [=](std::span<std::int64_t> expected) { std::fill(expected.begin(), expected.end(), base + more); });
+  };
+  verify_all(what == "beyond_a_double" ? 1 : 0);
+  if (what == "two_references") verify_all(1);
+  if (what == "shared_name") {
+    c.shared<int>("number", 4, [] { return 1; });
+    c.shared<double>("number", 8, [] { return 2.0; });
+  }
+  if (what == "verify_scratch") c.verify(scratch, [](std::size_t) { return 0; }, {});
+  if (what == "same_scratch") c.verify_same(scratch);
+  if (what == "measures_twice") c.observe({.name = "kernel", .unit = "s"}, 1);
+  for (int i = 0; what == "metric_twice" && i < 2; ++i) c.observe({.name = "pages", .unit = "1"}, i);
+  c.measure(what == "read_far" ? Control::waits : Control::queued, [=](Run& run) {
+    if (what == "host") static_cast<void>(*out.host());
+    if (what == "no_exception") throw 42;
+    if (what == "read_far") run.read(out, std::size_t{1} << 61);
+    run.launch(ISTHMUS_KERNEL(fixture_set_wide), {.grid = 1, .block = 32}, {}, n, base, out.device());
+  });
+  if (what == "late_repeats") c.repeats(2);
+}
+const Registration misuse_registration =
+    Workload("misuse/checks", misuse)
+        .summary("what an author may get wrong")
+        .placements(memory::all_placements())
+        .stagings({Staging::none})
+        .axis(choice_axis(
+            "what", "what is wrong",
+            {"none", "beyond_a_double", "two_references", "shared_name", "buffer_name", "verify_scratch",
+             "same_scratch", "host", "no_exception", "read_far", "late_repeats", "metric_twice", "measures_twice"}));
 
 void host_loop(Case& c) {
   const double preparing = now();

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+
+#include "harness/inputs.hpp"
 
 namespace isthmus::harness {
 namespace {
@@ -155,6 +158,22 @@ TEST(Verifier, AnIntegerThatNobodyWroteIsFoundWhereverItLies) {
   };
   EXPECT_EQ(verdict(unwritten).detail, "b[3333333] was never written");
   EXPECT_EQ(verdict(-1).verdict, Verdict::pass) << "a right value that looks like poison";
+}
+
+TEST(SharedInputs, AreLetGoOfForOtherInputsAndCountedOnceWhereTheyAreThere) {
+  int made = 0;
+  const auto make = [&]() -> std::shared_ptr<const void> { return std::make_shared<const int>(++made); };
+  const auto first = shared_input("a", "graph", make);
+  EXPECT_EQ(shared_input("a", "graph", make), first);
+  EXPECT_EQ(made, 1);
+  EXPECT_TRUE(holds_shared_input("a", "graph"));
+  EXPECT_FALSE(holds_shared_input("a", "table"));
+  EXPECT_FALSE(holds_shared_input("b", "graph"));
+  const std::weak_ptr<const void> lives = first;
+  EXPECT_EQ(lives.use_count(), 2);
+  keep_only_inputs_of("b");
+  EXPECT_EQ(lives.use_count(), 1) << "the next case needs the memory";
+  EXPECT_FALSE(holds_shared_input("a", "graph"));
 }
 
 TEST(Checksum, TellsResultsApartAndPassesOverPadding) {

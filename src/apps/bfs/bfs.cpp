@@ -181,6 +181,8 @@ void run(Case& c) {
   c.verify("distances along every edge", [=] { return count_errors(*graph, level.host()); }, 0);
   c.verify_same(level);
 
+  if (static_cast<std::size_t>(c.integer("kept")) > c.device().shared_per_block / sizeof(Vertex))
+    throw Skip("so many discoveries do not fit into a block's shared memory", SkipKind::not_applicable);
   const auto kept = static_cast<unsigned>(c.integer("kept"));
   const auto resident = static_cast<unsigned>(c.device().multiprocessors) * 8;
   c.measure(Control::waits, [=](Run& run) {

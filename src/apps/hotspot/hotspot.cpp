@@ -136,13 +136,15 @@ double count_wrong(const Chip& chip, std::size_t steps, std::uint64_t seed, cons
         return k < 4 ? (far ? room : 0) : hash(seed, stream, k) % (room + 1);
       };
       const std::size_t top = place(chip.rows - high, k / 2 == 1, 2), left = place(chip.columns - wide, k % 2 == 1, 3);
-      const std::size_t columns = wide + 2 * steps;
-      const auto right =
-          serial(chip, static_cast<std::int64_t>(top) - static_cast<std::int64_t>(steps),
-                 static_cast<std::int64_t>(left) - static_cast<std::int64_t>(steps), high + 2 * steps, columns, steps);
+      // Cut off at the chip's edges, which are mirrors as a window's are.
+      const std::size_t above = std::min(top, steps), before = std::min(left, steps);
+      const std::size_t all_rows = above + high + std::min(steps, chip.rows - top - high);
+      const std::size_t all_columns = before + wide + std::min(steps, chip.columns - left - wide);
+      const auto right = serial(chip, static_cast<std::int64_t>(top - above), static_cast<std::int64_t>(left - before),
+                                all_rows, all_columns, steps);
       for (std::size_t i = 0; i < high * wide; ++i) {
         const std::size_t r = i / wide, c = i % wide;
-        if (right[(r + steps) * columns + c + steps] != values[(top + r) * pitch + left + c]) ++wrong;
+        if (right[(above + r) * all_columns + before + c] != values[(top + r) * pitch + left + c]) ++wrong;
       }
     }
   });

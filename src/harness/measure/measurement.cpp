@@ -1,9 +1,13 @@
 #include "harness/measure/measurement.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "harness/inputs.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/measure/sampler.hpp"
+#include "harness/registry.hpp"
 
 namespace isthmus::harness {
 
@@ -170,7 +174,8 @@ std::optional<Pass> Measurement::sample_phased(const Pass& cold) {
 
   std::optional<Pass> good;
   const auto take = [&](std::size_t index) {
-    pass = takes_no_samples() ? cold : passes_.phased(Part::samples, index);
+    // The cold pass may have been watched piece by piece, which does not tell one repeat from the others.
+    pass = takes_no_samples() && !repeats ? cold : passes_.phased(Part::samples, index);
     if (!pass.spoilt) good = pass;
     Taken taken;
     if (passes_.has_in()) taken.values.push_back(*pass.in);
@@ -252,16 +257,25 @@ void Case::State::measure(Control control, std::function<void(Run&)> body) {
                SkipKind::not_applicable);
   if (spec.placement == memory::Placement::streamed && chunk_units == 0)
     throw Skip(spec.workload->name() + " cannot be cut into chunks", SkipKind::not_applicable);
+  for (const auto name : measured_metrics()) {
+    if (result.find(name) != nullptr)
+      throw std::logic_error(
+          fmt::format("measure() reports metric {} itself; give that of the workload another name", name));
+  }
   std::vector<memory::BufferSpec> specs;
   for (const auto& buffer : buffers) specs.push_back(buffer.spec);
   set = std::make_unique<memory::BufferSet>(
       *spec.placement, std::move(specs),
       memory::PlacementOptions{result.numa_node, device_info ? device_info->index : 0});
-  std::size_t shared_bytes = 0;
-  for (const auto& input : shared_inputs) shared_bytes += input.bytes;
+  const auto inputs = inputs_name(spec, seed);
+  std::size_t shared_bytes = 0, there_already = 0;
+  for (const auto& input : shared_inputs) {
+    shared_bytes += input.bytes;
+    if (holds_shared_input(inputs, input.name)) there_already += input.bytes;
+  }
   needed_host_bytes = set->host_bytes() + shared_bytes;
   needed_device_bytes = set->device_bytes();
-  check_footprint(needed_host_bytes, needed_device_bytes);
+  check_footprint(needed_host_bytes - there_already, needed_device_bytes);
   if (!stream) stream.emplace();
   if (footprint_only) {
     Body rehearsed(*this, control, std::move(body), false);
