@@ -13,10 +13,11 @@ import collections
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 
-from isthmus import cli, records, regress, series, statistics, store
+from isthmus import cli, output, records, regress, series, statistics, store
 
 FEWEST = 5  # jobs before a change
 FLOOR = 0.01  # a smaller change is of no interest
@@ -154,6 +155,7 @@ class Change:
     window: tuple = ()  # times that hold the place
     together: int = 1  # series that it stands for
     near: tuple[list[str], list[str]] = ((), ())  # jobs just before and just after
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
 
 
 @dataclasses.dataclass
@@ -171,6 +173,7 @@ class _History:
     parts: list[_History] = dataclasses.field(default_factory=list)
     alike: float = 0.0
     variance: float = 0.0  # of a mean of several, in variances of one
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case, where it is of one
 
     @property
     def quiet(self) -> float:
@@ -214,7 +217,7 @@ def _histories(every: list[series.Series]) -> list[_History]:
             found.append(
                 _History(
                     labels[each.key], node, gpus, [name for _, name, _ in jobs], [time for time, *_ in jobs],
-                    np.log(values) if ratio else values, sign, ratio,
+                    np.log(values) if ratio else values, sign, ratio, case=each.case,
                 )
             )  # fmt: skip
     return [history for history in found if len(history.jobs) > FEWEST]
@@ -354,7 +357,9 @@ def _change(history: _History, start: int, place: int, end: int, q: float) -> Ch
     window = (times[max(place - 3, start)], times[min(place + 2, end - 1)])
     together = sum(len(part.parts) or 1 for part in history.parts) or 1
     near = (history.jobs[start:place][-FEWEST:], history.jobs[place:end][:FEWEST])
-    return Change(history.label, history.node, history.gpus, *told, size, ratio, q, [], window, together, near)
+    return Change(
+        history.label, history.node, history.gpus, *told, size, ratio, q, [], window, together, near, history.case
+    )
 
 
 def _differences(opened: store.Store, node: str, near: tuple[list[str], list[str]]) -> list[str]:
@@ -407,10 +412,33 @@ def text(changes: list[Change], searched: int) -> str:
             lines.append(f"{'':>8}  with it {_size(change)}  {change.label} {_where(change)}  q={change.q:.2g}")
         if len(event) > _SHOWN + 1:
             lines.append(f"{'':>8}  … and {len(event) - _SHOWN - 1} more")
-    lines.append(
-        f"{len(found)} events, {len(changes)} changes, in {searched} series of nodes with more than {FEWEST} jobs"
-    )
-    return "\n".join(lines)
+    return "\n".join([*lines, _summary(found, searched)])
+
+
+def _summary(found: list[list[Change]], searched: int) -> str:
+    changes = sum(map(len, found))
+    return f"{len(found)} events, {changes} changes, in {searched} series of nodes with more than {FEWEST} jobs"
+
+
+_COLUMNS = {
+    "unit": "VARCHAR", "event": "BIGINT", "series": "VARCHAR", "together": "BIGINT", "node": "VARCHAR",
+    "on_gpus": "VARCHAR", "ratio": "BOOLEAN", "change": "DOUBLE", "q": "DOUBLE", "before": "VARCHAR",
+    "after": "VARCHAR", "earliest": "TIMESTAMP", "latest": "TIMESTAMP", "changed_too": "VARCHAR[]",
+}  # fmt: skip
+
+
+def table_of(changes: list[Change], searched: int) -> output.Table:
+    """A row for each change, in the order of events; those of several series together have no case."""
+    found = events(changes)
+    rows = [
+        {"axes": {}} | each.case | {
+            "event": number, "series": each.label, "together": each.together, "node": each.node or None,
+            "on_gpus": each.gpus or None, "ratio": each.ratio, "change": each.size, "q": each.q,
+            "before": each.before, "after": each.after, "earliest": each.window[0], "latest": each.window[1],
+            "changed_too": each.differences,
+        } for number, event in enumerate(found, 1) for each in event
+    ]  # fmt: skip
+    return output.of_cases(rows, _COLUMNS, text(changes, searched), [_summary(found, searched)])
 
 
 def add_arguments(parser) -> None:
@@ -418,12 +446,13 @@ def add_arguments(parser) -> None:
         "example: isthmus drift results --workload 'transfer/*' --since 2026-10-01 (exit code 1: changes found)"
     )
     store.add_arguments(parser)
+    output.add_arguments(parser)
 
 
 def run(asked) -> int:
     with store.from_arguments(asked, wanted=regress.WANTED) as opened:
         changes, searched = search(opened)
-    print(text(changes, searched))
+    output.write(asked, table_of(changes, searched))
     if not searched:
         return cli.UNDECIDED
     return cli.FOUND if changes else cli.PASSED

@@ -39,6 +39,7 @@ class Table:
     columns: dict[str, str]
     rows: list[dict[str, Any]]
     text: str
+    notes: Sequence[str] = ()  # lines of the text that no row says; on stderr beside the other formats
 
 
 def axis_columns(axes: Iterable[dict[str, Any]], taken: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -63,7 +64,7 @@ def _type_of(values: list) -> str:
     return "VARCHAR"
 
 
-def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str) -> Table:
+def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str, notes: Sequence[str] = ()) -> Table:
     """A table of rows that have CASE, a dictionary `axes`, and the columns `more`, in this order."""
     axes = axis_columns((row["axes"] for row in rows), [*CASE, *more])
     columns = {**CASE, **dict(axes.values()), **more}
@@ -73,7 +74,7 @@ def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str) -> Tab
             axes[axis][0]: str(value) if axes[axis][1] == "VARCHAR" else value for axis, value in row["axes"].items()
         }
         flat.append({name: row[name] for name in (*CASE, *more) if row.get(name) is not None} | named)
-    return Table(columns, flat, text)
+    return Table(columns, flat, text, notes)
 
 
 # --- options and writing ---
@@ -82,15 +83,25 @@ def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str) -> Tab
 def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """--format and -o; `formats` names more than FORMATS where a command has more."""
     group = parser.add_argument_group("output")
-    group.add_argument("--format", choices=formats, help="text (as usual), or for programs; units are s, B/s, bytes")
+    group.add_argument(
+        "--format", choices=formats, help="text, or for programs in s, B/s, bytes; without it as FILE ends"
+    )
     group.add_argument("-o", "--output", metavar="FILE", default="-", help="where to; - is stdout, as usual")
+
+
+def format_of(asked: argparse.Namespace, otherwise: str = "text") -> str:
+    """What --format says, else what the ending of -o FILE does."""
+    ending = pathlib.PurePath(asked.output).suffix.removeprefix(".")
+    return asked.format or (ending if ending in FORMATS[1:] else otherwise)
 
 
 def write(asked: argparse.Namespace, table: Table) -> None:
     """Writes the table as the options of add_arguments() ask. Raises Error where that cannot be done."""
-    kind = asked.format or "text"
+    kind = format_of(asked)
+    for note in table.notes if kind != "text" else ():
+        print(note, file=sys.stderr)
     if kind == "text":
-        deliver(table.text + "\n", asked.output)
+        deliver(f"{table.text}\n" if table.text else "", asked.output)
     elif kind == "json":
         deliver(_json(table), asked.output)
     elif kind == "csv":
@@ -139,6 +150,8 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if value is None or isinstance(value, (bool, int, str)):
         return value
+    if hasattr(value, "item"):  # NumPy's numbers
+        return _plain(value.item())
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

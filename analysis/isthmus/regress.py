@@ -12,10 +12,11 @@ import json
 import math
 import pathlib
 import re
+from typing import Any
 
 import numpy as np
 
-from isthmus import Error, cli, design, records, series, statistics, store, table, units
+from isthmus import Error, cli, design, output, records, series, statistics, store, table, units
 
 FLOOR = 0.01  # a smaller change than 1% is of no interest, however sure
 DELTA = 2.25  # standard deviations between jobs of an earlier A/A run: 8 jobs a side show that a change is smaller
@@ -66,6 +67,7 @@ class Result:
     reason: str = ""  # of inconclusive
     more: int | None = None  # units a side
     note: str = ""
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case
 
 
 @dataclasses.dataclass
@@ -226,6 +228,7 @@ def compare(
         medians=tuple(float(np.median(side)) for side in values),
         reason=reason,
         more=more,
+        case=each.case,
     )
     if len(pairs):
         result.unit_compared, result.units, result.strata = "pair", (len(pairs), len(pairs)), 1
@@ -271,8 +274,9 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
         # What is new in B is no loss.
         lost = sides[0] or without(each.key) in both
         verdict = "inconclusive" if lost else "new"
+        reason = "absent" if lost else ""
         results.append(
-            Result(names[each.key], verdict, unit=each.unit, jobs=sides, reason="absent" if lost else "", note=note)
+            Result(names[each.key], verdict, unit=each.unit, jobs=sides, reason=reason, note=note, case=each.case)
         )
     return results
 
@@ -594,7 +598,15 @@ def _order_in_words(order: statistics.Order | None) -> str:
 
 def text(found: Outcome, *, everything: bool = False) -> str:
     """What a person reads: the margin, what was found first, then what else changed, then one verdict."""
-    lines = [f"margin: {found.margin}", f"order within the sides: {_order_in_words(found.order)}"]
+    return "\n".join([*_premises(found), *_lines_of_all(found, everything), *_summary(found)])
+
+
+def _premises(found: Outcome) -> list[str]:
+    return [f"margin: {found.margin}", f"order within the sides: {_order_in_words(found.order)}"]
+
+
+def _lines_of_all(found: Outcome, everything: bool) -> list[str]:
+    lines = []
     for verdict in VERDICTS:
         results = [result for result in found.results if result.verdict == verdict]
         shown = len(results) if everything else _SHOWN.get(verdict, 0)
@@ -602,15 +614,44 @@ def text(found: Outcome, *, everything: bool = False) -> str:
             lines += lines_of(result)
         if shown and len(results) > shown:
             lines.append(f"{verdict:<12} … {len(results) - shown} more series (--all)")
+    return lines
+
+
+def _summary(found: Outcome) -> list[str]:
+    lines = []
     for name, (a, b) in found.differences.items():
         told = " → ".join(records.shorten(", ".join(map(records.printable, values)), 60) for values in (a, b))
         lines.append(f"changed too: {name}: {told}")
     lines += [f"note: {note}" for note in found.notes]
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
     lines.append(f"{found.jobs[0]} jobs against {found.jobs[1]}, {len(found.results)} series: {counts}")
-    lines += _more_in_words(found)
-    lines.append(f"verdict: {found.verdict}")
-    return "\n".join(lines)
+    return [*lines, *_more_in_words(found), f"verdict: {found.verdict}"]
+
+
+_COLUMNS = {
+    "unit": "VARCHAR", "series": "VARCHAR", "verdict": "VARCHAR", "reason": "VARCHAR", "note": "VARCHAR",
+    "ratio": "BOOLEAN", "change": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "p": "DOUBLE", "q": "DOUBLE",
+    "margin": "DOUBLE", "value_a": "DOUBLE", "value_b": "DOUBLE", "jobs_a": "BIGINT", "jobs_b": "BIGINT",
+    "compared": "VARCHAR", "units_a": "BIGINT", "units_b": "BIGINT", "strata": "BIGINT", "more": "BIGINT",
+}  # fmt: skip
+
+
+def _row(each: Result) -> dict[str, Any]:
+    return each.case | {
+        "unit": each.unit, "series": each.label, "verdict": each.verdict, "reason": each.reason or None,
+        "note": each.note or None, "ratio": each.ratio, "change": each.estimate, "low": each.low, "high": each.high,
+        "p": each.p, "q": each.q, "margin": each.delta, "value_a": each.medians[0], "value_b": each.medians[1],
+        "jobs_a": each.jobs[0], "jobs_b": each.jobs[1], "compared": each.unit_compared, "units_a": each.units[0],
+        "units_b": each.units[1], "strata": each.strata, "more": each.more,
+    }  # fmt: skip
+
+
+def table_of(found: Outcome, *, everything: bool = False) -> output.Table:
+    """A row for each series; what is of all of them is in the notes."""
+    shown = text(found, everything=everything)
+    return output.of_cases(
+        [_row(each) for each in found.results], _COLUMNS, shown, [*_premises(found), *_summary(found)]
+    )
 
 
 def _more_in_words(found: Outcome) -> list[str]:
@@ -664,10 +705,11 @@ def add_arguments(parser) -> None:
         "--delta", type=units.share, metavar="SHARE", help="the margin: changes up to this are of no interest, as 2%%"
     )
     parser.add_argument(
-        "--noise", metavar="FILE", help="of earlier jobs, by `isthmus noise -o`: delta is 2 sd of each series"
+        "--noise", metavar="FILE", help="of earlier jobs, by `isthmus noise -o FILE.json`: delta is 2.25 sd of each"
     )
     parser.add_argument("--all", action="store_true", help="show every series")
-    parser.add_argument("--json", metavar="FILE", help="write everything there, too")
+    parser.add_argument("--json", metavar="FILE", help="write there, too: what --format json has, and what is of all")
+    output.add_arguments(parser)
 
 
 def _sides_asked(asked, folder) -> tuple[str, str]:
@@ -696,7 +738,7 @@ def run(asked) -> int:
             opened, sides(a, b), asked=",".join(filter(None, (asked.a, asked.b))), delta=asked.delta, noise=noise,
             boots=boots,
         )  # fmt: skip
-    print(text(found, everything=asked.all))
+    output.write(asked, table_of(found, everything=asked.all))
     if asked.json:
         try:
             pathlib.Path(asked.json).write_text(json.dumps(as_json(found), indent=1), encoding="utf-8")
