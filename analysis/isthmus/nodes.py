@@ -487,7 +487,7 @@ def _summary(found: Found) -> list[str]:
 
 _COLUMNS = {
     "node": "VARCHAR", "on_gpus": "VARCHAR", "kind": "VARCHAR", "reason": "VARCHAR", "worse": "DOUBLE",
-    "series": "BIGINT", "drain": "BOOLEAN", "unit": "VARCHAR",
+    "count": "BIGINT", "drain": "BOOLEAN", "unit": "VARCHAR",
 }  # fmt: skip
 
 
@@ -496,7 +496,7 @@ def table_of(found: Found, text: str) -> output.Table:
     rows = [
         {"axes": {}} | each.case | {
             "node": each.node, "on_gpus": each.gpus or None, "kind": each.kind, "reason": each.words,
-            "worse": each.worse or None, "series": each.series or None, "drain": each.drain,
+            "worse": each.worse or None, "count": each.series or None, "drain": each.drain,
         } for each in found.reasons
     ]  # fmt: skip
     return output.of_cases(rows, _COLUMNS, text, _summary(found))

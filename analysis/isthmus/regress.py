@@ -504,17 +504,7 @@ def load_baseline(folder, name: str) -> list[str]:
     return jobs
 
 
-def _no_noise(path, error) -> Error:
-    return Error(f"{path}: not what `isthmus noise -o` writes ({records.shorten(str(error), 60)})")
-
-
-def _noise_entries(path) -> list[dict]:
-    try:
-        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["series"]
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from None
-    except (RecursionError, ValueError, KeyError, TypeError) as error:
-        raise _no_noise(path, error) from None
+AXES = "axes_json"  # column of what `isthmus noise` writes: with CASE and the unit it makes the key of a series
 
 
 def _deviation(value) -> float:
@@ -523,26 +513,34 @@ def _deviation(value) -> float:
     return float(value)
 
 
-def load_noise(path) -> dict[tuple, float]:
-    """Standard deviations between jobs by series, as `isthmus noise -o` wrote them."""
-    entries = _noise_entries(path)
+def _from_noise(path, read) -> dict[tuple, Any]:
+    """What `read` makes of each series of a file that `isthmus noise -o FILE.json` wrote, unless it makes nothing."""
     try:
-        return {tuple(entry["key"]): _deviation(entry["between"]) for entry in entries}
-    except (ValueError, KeyError, TypeError) as error:
-        raise _no_noise(path, error) from None
+        entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        if not (isinstance(entries, list) and entries):
+            raise ValueError("no series")
+        keys = [tuple(entry[AXES if name == "axes" else name] for name in store.SERIES) for entry in entries]
+        return {key: found for key, entry in zip(keys, entries) if (found := read(entry)) is not None}
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+    except (AttributeError, RecursionError, ValueError, KeyError, TypeError) as error:
+        why = records.shorten(str(error), 60)
+        raise Error(f"{path}: not what `isthmus noise -o FILE.json` writes ({why})") from None
+
+
+def load_noise(path) -> dict[tuple, float]:
+    """Standard deviations between jobs by series."""
+    return _from_noise(path, lambda entry: _deviation(entry["between"]))
 
 
 def load_boots(path) -> dict[tuple, Boots]:
-    """How far boots differ by series, of those of which `isthmus noise -o` saw several on a node."""
-    entries = _noise_entries(path)
-    try:
-        return {
-            tuple(entry["key"]): Boots(_deviation(entry["boots"]["spread"]), int(entry["boots"]["freedom"]))
-            for entry in entries
-            if entry.get("boots")
-        }
-    except (AttributeError, ValueError, KeyError, TypeError) as error:
-        raise _no_noise(path, error) from None
+    """How far boots differ by series, of those of which several were seen on a node."""
+
+    def read(entry) -> Boots | None:
+        spread, freedom = entry["boots"], entry["boots_freedom"]
+        return None if spread is None else Boots(_deviation(spread), int(freedom))
+
+    return _from_noise(path, read)
 
 
 # --- the command ---
@@ -628,7 +626,7 @@ def _summary(found: Outcome) -> list[str]:
     return [*lines, *_more_in_words(found), f"verdict: {found.verdict}"]
 
 
-_COLUMNS = {
+COLUMNS = {
     "unit": "VARCHAR", "series": "VARCHAR", "verdict": "VARCHAR", "reason": "VARCHAR", "note": "VARCHAR",
     "ratio": "BOOLEAN", "change": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "p": "DOUBLE", "q": "DOUBLE",
     "margin": "DOUBLE", "value_a": "DOUBLE", "value_b": "DOUBLE", "jobs_a": "BIGINT", "jobs_b": "BIGINT",
@@ -636,7 +634,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _row(each: Result) -> dict[str, Any]:
+def row_of(each: Result) -> dict[str, Any]:
     return each.case | {
         "unit": each.unit, "series": each.label, "verdict": each.verdict, "reason": each.reason or None,
         "note": each.note or None, "ratio": each.ratio, "change": each.estimate, "low": each.low, "high": each.high,
@@ -646,12 +644,9 @@ def _row(each: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def table_of(found: Outcome, *, everything: bool = False) -> output.Table:
-    """A row for each series; what is of all of them is in the notes."""
-    shown = text(found, everything=everything)
-    return output.of_cases(
-        [_row(each) for each in found.results], _COLUMNS, shown, [*_premises(found), *_summary(found)]
-    )
+def of_all(found: Outcome) -> list[str]:
+    """Lines on what is of all series and not of one."""
+    return [*_premises(found), *_summary(found)]
 
 
 def _more_in_words(found: Outcome) -> list[str]:
@@ -738,7 +733,8 @@ def run(asked) -> int:
             opened, sides(a, b), asked=",".join(filter(None, (asked.a, asked.b))), delta=asked.delta, noise=noise,
             boots=boots,
         )  # fmt: skip
-    output.write(asked, table_of(found, everything=asked.all))
+    rows = [row_of(each) for each in found.results]
+    output.write(asked, output.of_cases(rows, COLUMNS, text(found, everything=asked.all), of_all(found)))
     if asked.json:
         try:
             pathlib.Path(asked.json).write_text(json.dumps(as_json(found), indent=1), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+import itertools
 import json
 import pathlib
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 from histories import History, jobs_of, record, write
 
-from isthmus import cli, output
+from isthmus import cli, output, records
 
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "analysis/data/h200"
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
 
 
@@ -59,6 +61,31 @@ def nodes(folder):
     return ["nodes", fleet(folder)]
 
 
+def noise(folder):
+    return ["noise", steps(folder), "--from", "driver=570"]
+
+
+def trial(folder):
+    """A trial that was run as planned, but for one job; nothing changed."""
+    plan = [folder, "--nodes", "n0", "--from", "driver=570", "--to", "driver=580", "--jobs", "1", "--command", "true"]
+    assert cli.main(["trial", "plan", *map(str, plan), "--boots", "8"]) == 0
+    cases = jobs_of(History(between=0.005), 1, 8)[:-1]
+    for number, case in enumerate(cases):
+        case["host"]["boot_id"] = f"boot {number}"
+    write(folder / "records/before", cases[:8])
+    write(folder / "records/after", cases[8:])
+    return ["trial", "read", folder]
+
+
+def interjob(folder):
+    cases = itertools.islice(records.iterate(EXAMPLES / "interjob.jsonl.gz"), 0, None, 40)
+    return ["advise", "interjob", write(folder, cases)]
+
+
+def job(folder):
+    return [*interjob(folder), "--job", "in=64MiB", "out=16KiB", "flops=1e9"]
+
+
 def drift(folder):
     return ["drift", steps(folder)]
 
@@ -82,6 +109,28 @@ def shown_by_nodes(rows, text):
     assert all(row["reason"] in text and f"{row['node']}: {row['kind']}" in text for row in rows)
     [single] = [row for row in rows if row["workload"] == "microbench/saxpy"]
     assert single["metric"] == "time" and single["unit"] == "s" and single["worse"] == pytest.approx(0.23, abs=0.02)
+
+
+def shown_by_noise(rows, text):
+    assert {row["workload"] for row in rows} == {"microbench/saxpy", "microbench/gemm"}
+    for row in rows:
+        [line] = [line for line in text.splitlines() if line.endswith(row["series"])]
+        assert line.split()[0] == f"{row['between']:.2%}" and line.split()[4] == str(row["jobs"]) == "20"
+
+
+def shown_by_trial(rows, text):
+    [row] = rows
+    assert row["comparison"] == "change" and f"verdict: {row['verdict']}" in text and row["compared"] == "boot"
+    assert "missing" in text and "not complete" in text
+
+
+def shown_by_interjob(rows, text):
+    advice = [row for row in rows if row["says"] == "advice"]
+    assert advice and all(f"{r['batch']}: {r['mode']}, depth {r['at_depth']}" in text for r in advice if r["worth"])
+    assert all(f"{r['batch']}: not worth it" in text for r in advice if not r["worth"])
+    near = [abs(row["predicted"] / row["measured"] - 1) <= 0.15 for row in rows if row["says"] == "check"]
+    assert f"within 15%: {sum(near)} of {len(near)}" in text if near else len(rows) == 1
+    assert {row["workload"].split("/")[0] for row in rows if row["workload"]} <= {"interjob"}
 
 
 def shown_by_drift(rows, text):
@@ -113,12 +162,17 @@ def shown_by_score(rows, text):
         (nodes, cli.FOUND, shown_by_nodes),
         (drift, cli.FOUND, shown_by_drift),
         (compare, cli.PASSED, shown_by_compare),
+        (noise, cli.PASSED, shown_by_noise),
+        (trial, cli.UNDECIDED, shown_by_trial),
+        (interjob, cli.PASSED, shown_by_interjob),
+        (job, cli.PASSED, shown_by_interjob),
         (score, cli.UNDECIDED, shown_by_score),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_formats_say_what_the_text_says(tmp_path, capsys, command, code, shown):
     words = [str(word) for word in command(tmp_path / "r")]
+    capsys.readouterr()
     assert cli.main(words) == code
     text = capsys.readouterr().out
     for kind in output.FORMATS:
@@ -154,6 +208,16 @@ def test_what_no_row_says_is_on_stderr(tmp_path, capsys):
     said = capsys.readouterr()
     assert json.loads(said.out) == [] and "50% of the weight counts, less than 90%: no score" in said.err
     assert cli.main(words) == cli.UNDECIDED and capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("content", ["text", "[]", "{}", '{"series": []}', '[{"between": 1}]', "[[1]]", "[1]"])
+def test_a_noise_file_that_is_none_is_one_sentence(tmp_path, capsys, content):
+    file = tmp_path / "noise"
+    file.write_text(content)
+    words = [str(word) for word in regress(tmp_path / "r")]
+    assert cli.main([*words, "--noise", str(file)]) == cli.BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{file}: not what `isthmus noise -o FILE.json` writes" in said
 
 
 def test_the_list_for_a_scheduler_goes_to_a_file_and_is_only_text(tmp_path, capsys):
