@@ -123,6 +123,8 @@ def judge(result: Result, better: str | None) -> str:
     A change is told when the interval lies beyond the margin and p and q are sure of it. One within the margin is told
     as small when p and q are sure of it and the interval excludes zero; else it is equivalent.
     """
+    assert result.estimate is not None and result.low is not None and result.high is not None
+    assert result.p is not None and result.q is not None and result.delta is not None
     low_limit = -result.delta / (1 + result.delta) if result.ratio else -result.delta
     sure = result.p <= statistics.ALPHA and result.q <= statistics.SESSION
     if result.barred:
@@ -170,7 +172,7 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
         return "", None
     strata = len(plan.strata)
     wanted = statistics.wanted_a_side(strata, statistics.ALPHA)
-    more = max(wanted * strata - min(map(sum, zip(*plan.sizes))), 1)
+    more = max(wanted * strata - min(plan.units), 1)
     where = f"{wanted} a side and node wanted" if strata > 1 else f"{wanted} a side wanted"
     if plan.unit == "node":
         return f"unlike nodes: A and B share none; {where}, or jobs of both sides on the same", more
@@ -180,8 +182,7 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
 
 
 def _of_sides(plan: design.Design) -> str:
-    a, b = map(sum, zip(*plan.sizes))
-    return f"{a} against {b}"
+    return "{} against {}".format(*plan.units)
 
 
 def compare(
@@ -222,10 +223,10 @@ def compare(
         delta=margin(noise, floor * size) if delta is None else delta,
         jobs=plan.jobs,
         unit_compared=plan.unit,
-        units=tuple(map(sum, zip(*plan.sizes))),
+        units=plan.units,
         strata=len(plan.strata),
         paired=plan.paired,
-        medians=tuple(float(np.median(side)) for side in values),
+        medians=(float(np.median(values[0])), float(np.median(values[1]))),
         reason=reason,
         more=more,
         case=each.case,
@@ -324,12 +325,12 @@ def _differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list
         # A variable that is not set is a setting, too; a parameter that a module lacks says nothing.
         names = {name for those in objects.values() for each in those for name in each}
         for name in sorted(names - {each.removeprefix(f"{column}.") for each in asked_fields}):
-            values = [{each.get(name) for each in objects[s]} for s in ("A", "B")]
+            told = [{each.get(name) for each in objects[s]} for s in ("A", "B")]
             if column == "uvm":
-                values = [each - {None} for each in values]
-            if values[0] != values[1] and all(values):
+                told = [each - {None} for each in told]
+            if told[0] != told[1] and all(told):
                 found[f"{column}.{name}"] = tuple(
-                    sorted("unset" if value is None else str(value) for value in each) for each in values
+                    sorted("unset" if value is None else str(value) for value in each) for each in told
                 )
     return found, _reboots(opened, with_side)
 
@@ -454,7 +455,7 @@ def _what_there_is(opened: store.Store, asked: str) -> str:
             ).fetchall()
         ]
         told.append(f"{field} is {', '.join(values) or 'in no record'}" + (" …" if len(values) == 9 else ""))
-    first, last = opened.sql("SELECT min(time), max(time) FROM measurements").fetchone()
+    [[first, last]] = opened.sql("SELECT min(time), max(time) FROM measurements").fetchall()
     return "; ".join([*told, f"the jobs are from {first} to {last}"])
 
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import importlib
 import json
 import math
 import pathlib
+import sys
 
 import numpy as np
 
@@ -55,10 +57,7 @@ def load_weights(path) -> dict[str, float]:
     try:
         data = path.read_bytes()
         if path.suffix == ".toml":
-            try:
-                import tomllib
-            except ModuleNotFoundError:  # Python 3.10
-                import tomli as tomllib
+            tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
             parsed = tomllib.loads(data.decode())
         else:
             parsed = json.loads(data)
@@ -163,7 +162,8 @@ def estimate(system: compare.System, counted: list[Term], weights: np.ndarray) -
     Jobs on several nodes tie these together: variances by node and by job are joined as Cameron, Gelbach and Miller do
     (Robust inference with multiway clustering, 2011), the largest being taken. Student's t of the fewest clusters.
     """
-    logs, parts, nodes, jobs = [], {}, [], []
+    logs, nodes, jobs = [], [], []
+    parts: dict[tuple[str, str], float] = {}
     for term, weight in zip(counted, weights):
         cells = _cells(system.series[term.key])
         by_node: dict[str, list[float]] = {}
@@ -228,13 +228,13 @@ def _ranks(found: list[_Estimate], totals: np.ndarray) -> list[tuple[int, int] |
 
 def _by_metrics(logs: np.ndarray, weights: np.ndarray, ranks: list[tuple[int, int] | None]) -> list[float | None]:
     """Shares of draws of the metrics, with their weights as chances, in which a system's place is among its ranks."""
-    known = [i for i, rank in enumerate(ranks) if rank]
+    known = {i: rank for i, rank in enumerate(ranks) if rank}
     picks = np.random.default_rng(1).multinomial(logs.shape[1], weights, _DRAWS)
-    drawn = logs[known] @ picks.T
+    drawn = logs[[*known]] @ picks.T
     places = 1 + (drawn[None] > drawn[:, None] + 1e-12).sum(axis=1)
     result: list[float | None] = [None] * len(ranks)
-    for row, i in zip(places, known):
-        result[i] = float(np.mean((row >= ranks[i][0]) & (row <= ranks[i][1])))
+    for row, (i, (best, worst)) in zip(places, known.items()):
+        result[i] = float(np.mean((row >= best) & (row <= worst)))
     return result
 
 

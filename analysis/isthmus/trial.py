@@ -361,8 +361,8 @@ def _plan(folder: pathlib.Path) -> dict:
         plan = json.loads(path.read_text(encoding="utf-8"))
         if plan["format"] != 1:
             raise Error(f"{path}: made by another version of Isthmus")
-        kinds = {"from": str, "to": str, "nodes": list, "jobs": int, "control": bool}
-        kinds |= {"boots": int, "in_turns": bool, "delta": (int, float, type(None))}
+        kinds: dict[str, type | tuple[type, ...]] = {"from": str, "to": str, "nodes": list, "jobs": int}
+        kinds |= {"control": bool, "boots": int, "in_turns": bool, "delta": (int, float, type(None))}
         found = {name: {"boots": 1, "in_turns": False, "delta": None, **plan}[name] for name in kinds}
         for name, kind in kinds.items():
             if not isinstance(found[name], kind):
@@ -433,10 +433,10 @@ def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], lis
         if not any(jobs.values()):
             empty.append(name)
     for name, wanted in (("before", plan["from"]), ("control", plan["from"]), ("after", plan["to"])):
-        count = opened.sql(
+        [[count]] = opened.sql(
             f"SELECT count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
             f"WHERE side = '{name}' AND NOT {series.condition(wanted)}"
-        ).fetchone()[0]
+        ).fetchall()
         if count:
             raise Error(f"{count} jobs {name} did not run with {wanted}; move their records out of the trial")
     return sentences, empty
