@@ -43,14 +43,15 @@ class Table:
 
 
 def axis_columns(axes: Iterable[dict[str, Any]], taken: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Of each axis the name of its column and its type; an axis called like another column is `axis_NAME`."""
+    """Of each axis the name of its column and its type; an axis called like another column, or "", is `axis_NAME`."""
     values: dict[str, list] = {}
     for each in axes:
         for name, value in each.items():
             values.setdefault(name, []).append(value)
     taken = set(taken)
     return {
-        name: (f"axis_{name}" if name in taken else name, _type_of(found)) for name, found in sorted(values.items())
+        name: (f"axis_{name}" if name in taken or not name else name, _type_of(found))
+        for name, found in sorted(values.items())
     }
 
 
@@ -155,13 +156,17 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _objects(table: Table) -> list[str]:
-    """A JSON object for each row, with every column."""
-    return [json.dumps({name: _plain(row.get(name)) for name in table.columns}, allow_nan=False) for row in table.rows]
+def _objects(table: Table, names: Iterable[str]) -> list[str]:
+    """A JSON object for each row, with every column by the name that is given to it."""
+    named = dict(zip(table.columns, names))
+    return [
+        json.dumps({name: _plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
+        for row in table.rows
+    ]
 
 
 def _json(table: Table) -> str:
-    return "[\n" + ",\n".join(_objects(table)) + "\n]\n" if table.rows else "[]\n"
+    return "[\n" + ",\n".join(_objects(table, table.columns)) + "\n]\n" if table.rows else "[]\n"
 
 
 def _csv(table: Table) -> str:
@@ -180,19 +185,26 @@ def _csv(table: Table) -> str:
     return file.getvalue()
 
 
+def _identifier(name: str) -> str:
+    """A name as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _parquet(table: Table) -> bytes:
     from isthmus import store  # DuckDB: only what writes parquet needs it
 
     connection, folder = store.connect()
     try:
         lines, path = pathlib.Path(folder.name, "rows.jsonl"), pathlib.Path(folder.name, "table.parquet")
-        lines.write_text("".join(f"{each}\n" for each in _objects(table)), encoding="utf-8")
-        kinds = ", ".join(f"{store.literal(name)}: {store.literal(kind)}" for name, kind in table.columns.items())
+        plain = {f"c{i}": kind for i, kind in enumerate(table.columns.values())}  # an axis may have any name
+        lines.write_text("".join(f"{each}\n" for each in _objects(table, plain)), encoding="utf-8")
+        kinds = ", ".join(f"{name}: {store.literal(kind)}" for name, kind in plain.items())
+        names = ", ".join(f"{name} AS {_identifier(column)}" for name, column in zip(plain, table.columns))
         source = (
             f"read_json({store.literal(str(lines))}, format = 'newline_delimited', columns = {{{kinds}}}, "
             "maximum_object_size = 268435456)"
         )
-        connection.execute(f"COPY (SELECT * FROM {source}) TO {store.literal(str(path))} (FORMAT parquet)")
+        connection.execute(f"COPY (SELECT {names} FROM {source}) TO {store.literal(str(path))} (FORMAT parquet)")
         return path.read_bytes()
     finally:
         connection.close()
