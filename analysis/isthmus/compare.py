@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+from typing import Any
 
 import numpy as np
 
-from isthmus import Error, cli, records, regress, series, statistics, store, table
+from isthmus import Error, cli, output, records, regress, series, statistics, store, table
 
 WANTED = (*regress.WANTED, "share", "limit_value")
 _NODES = 4  # with as many on both sides, the node is the unit
@@ -122,13 +123,32 @@ def _text_of(cell: Cell | None, unit: str) -> str:
     return text
 
 
-def text(systems: list[System]) -> tuple[str, int]:
-    """A line for each series that two systems have, and how many; then what only one has."""
+_COLUMNS = {
+    "unit": "VARCHAR", "series": "VARCHAR", "system": "VARCHAR", "value": "DOUBLE", "share": "DOUBLE",
+    "jobs": "BIGINT", "reference": "VARCHAR", "ratio": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+}  # fmt: skip
+
+
+def table_of(systems: list[System]) -> output.Table:
+    """A row for each series of each system. Raises Error where no two systems have one in common."""
     every = {key: each for system in systems for key, each in system.series.items()}
     names = series.labels(list(every.values()))
-    shared = [key for key in every if sum(key in system.series for system in systems) > 1]
-    shared.sort(key=lambda key: names[key])
-    rows = [[names[key], *(_text_of(cell, every[key].unit) for cell in cells(systems, key))] for key in shared]
+    found = {key: cells(systems, key) for key in sorted(every, key=lambda key: names[key])}
+    shared = {key: row for key, row in found.items() if sum(cell is not None for cell in row) > 1}
+    if not shared:
+        raise Error("no series is in two systems: they measured different workloads, versions or parameters")
+    rows: list[dict[str, Any]] = []
+    for key, row in found.items():
+        for system, cell in zip(systems, row):
+            if cell is not None:
+                told = {"series": names[key], "system": system.name, "reference": systems[0].name}
+                rows.append(every[key].case | told | dataclasses.asdict(cell))
+    texts = [[names[key], *(_text_of(cell, every[key].unit) for cell in row)] for key, row in shared.items()]
+    return output.of_cases(rows, _COLUMNS, text(systems, texts, names))
+
+
+def text(systems: list[System], rows: list[list[str]], names: dict[tuple, str]) -> str:
+    """A line for each series that two systems have; then what only one has."""
     head = ["series", *(records.printable(system.name) for system in systems)]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in [head, *rows]]
@@ -141,18 +161,16 @@ def text(systems: list[System]) -> tuple[str, int]:
             lines.append(
                 f"only in {records.printable(system.name)}: {len(alone)} series, such as {names[min(alone, key=str)]}"
             )
-    return "\n".join(lines), len(shared)
+    return "\n".join(lines)
 
 
 def add_arguments(parser) -> None:
     parser.epilog = "examples:\n  isthmus compare old-system new-system\n  isthmus compare results --by device"
     store.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
+    output.add_arguments(parser)
 
 
 def run(asked) -> int:
-    shown, count = text(load(asked))
-    if not count:
-        raise Error("no series is in two systems: they measured different workloads, versions or parameters")
-    print(shown)
+    output.write(asked, table_of(load(asked)))
     return cli.PASSED

@@ -39,6 +39,11 @@ class Design:
         """Units of each side, by stratum."""
         return tuple((len(stratum.a), len(stratum.b)) for stratum in self.strata)
 
+    @property
+    def units(self) -> tuple[int, int]:
+        """Of each side, in all strata."""
+        return sum(a for a, _ in self.sizes), sum(b for _, b in self.sizes)
+
     def pairs(self, a: np.ndarray, b: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Values of units by stratum from values of jobs, whose last axis is the job."""
         return [(a @ stratum.a.T, b @ stratum.b.T) for stratum in self.strata]

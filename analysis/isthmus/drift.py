@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from isthmus import cli, records, regress, series, statistics, store
+from isthmus import cli, output, records, regress, series, statistics, store
 
 FEWEST = 5  # jobs before a change
 FLOOR = 0.01  # a smaller change is of no interest
@@ -153,7 +154,8 @@ class Change:
     differences: list[str] = dataclasses.field(default_factory=list)  # what else changed there
     window: tuple = ()  # times that hold the place
     together: int = 1  # series that it stands for
-    near: tuple[list[str], list[str]] = ((), ())  # jobs just before and just after
+    near: tuple[Sequence[str], Sequence[str]] = ((), ())  # jobs just before and just after
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
 
 
 @dataclasses.dataclass
@@ -171,6 +173,7 @@ class _History:
     parts: list[_History] = dataclasses.field(default_factory=list)
     alike: float = 0.0
     variance: float = 0.0  # of a mean of several, in variances of one
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case, where it is of one
 
     @property
     def quiet(self) -> float:
@@ -206,7 +209,7 @@ def _histories(every: list[series.Series]) -> list[_History]:
         for job in each.of("A"):
             for place, value in job.places.items():
                 places.setdefault(place, []).append((job.time, job.name, value))
-        sign = {"higher": 1, "lower": -1}.get(each.better, 0)
+        sign = {"higher": 1, "lower": -1}.get(each.better or "", 0)
         for (node, gpus), jobs in places.items():
             jobs.sort(key=lambda job: job[:2])
             values = np.array([value for *_, value in jobs], float)
@@ -214,7 +217,7 @@ def _histories(every: list[series.Series]) -> list[_History]:
             found.append(
                 _History(
                     labels[each.key], node, gpus, [name for _, name, _ in jobs], [time for time, *_ in jobs],
-                    np.log(values) if ratio else values, sign, ratio,
+                    np.log(values) if ratio else values, sign, ratio, case=each.case,
                 )
             )  # fmt: skip
     return [history for history in found if len(history.jobs) > FEWEST]
@@ -265,8 +268,8 @@ def _pooled(single: list[_History]) -> list[_History]:
     for history in judged:
         nodes[history.node].append(history)
         labels[history.label].append(history)
-    of_nodes = [_mean_of_jobs(p, f"{len(p)} series together", node) for node, p in nodes.items() if len(p) > 1]
-    of_nodes = [history for history in of_nodes if history]
+    means = [_mean_of_jobs(p, f"{len(p)} series together", node) for node, p in nodes.items() if len(p) > 1]
+    of_nodes = [history for history in means if history]
     of_labels = [_mean_of_turns(p, label) for label, p in labels.items() if len({h.node for h in p}) > 1]
     everything = []
     if len(of_nodes) > 1:
@@ -330,17 +333,18 @@ def search(opened: store.Store) -> tuple[list[Change], int]:
 
 def _segments(history: _History) -> list[tuple[int, int, int, float]]:
     """(start, change, end, p) of the whole, and of what is after a change where there is one below ALPHA."""
-    result, start = [], 0
+    result: list[tuple[int, int, int, float]] = []
+    start = 0
     while found := change_point(history.values[start:], history.alike, quiet=history.quiet):
         place, p = start + found[0], found[1]
-        result.append([start, place, len(history.values), p])
+        result.append((start, place, len(history.values), p))
         if p > statistics.ALPHA or place <= start:
             break
         start = place
-    for earlier, later in itertools.pairwise(result):
-        if later[3] <= statistics.ALPHA:
-            earlier[2] = later[1]
-    return [tuple(each) for each in result]
+    for i, (_, place, _, p) in enumerate(result[1:]):
+        if p <= statistics.ALPHA:
+            result[i] = (*result[i][:2], place, result[i][3])
+    return result
 
 
 def _change(history: _History, start: int, place: int, end: int, q: float) -> Change | None:
@@ -350,14 +354,15 @@ def _change(history: _History, start: int, place: int, end: int, q: float) -> Ch
     ratio = history.ratio or bool(history.parts)
     if not math.isfinite(size) or (ratio and abs(size) < FLOOR):
         return None
-    told = [f"{records.printable(history.jobs[i])} of {times[i]:%Y-%m-%d %H:%M}" for i in (place - 1, place)]
+    before, after = (f"{records.printable(history.jobs[i])} of {times[i]:%Y-%m-%d %H:%M}" for i in (place - 1, place))
     window = (times[max(place - 3, start)], times[min(place + 2, end - 1)])
     together = sum(len(part.parts) or 1 for part in history.parts) or 1
     near = (history.jobs[start:place][-FEWEST:], history.jobs[place:end][:FEWEST])
-    return Change(history.label, history.node, history.gpus, *told, size, ratio, q, [], window, together, near)
+    place_of = (history.label, history.node, history.gpus)
+    return Change(*place_of, before, after, size, ratio, q, [], window, together, near, history.case)
 
 
-def _differences(opened: store.Store, node: str, near: tuple[list[str], list[str]]) -> list[str]:
+def _differences(opened: store.Store, node: str, near: tuple[Sequence[str], Sequence[str]]) -> list[str]:
     """Fields of the fingerprint that differ between the last jobs before and the first ones after, on that node."""
     fields = [name for name in store.FINGERPRINT if name != "uvm" and (node or name != "boot")]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
@@ -407,10 +412,33 @@ def text(changes: list[Change], searched: int) -> str:
             lines.append(f"{'':>8}  with it {_size(change)}  {change.label} {_where(change)}  q={change.q:.2g}")
         if len(event) > _SHOWN + 1:
             lines.append(f"{'':>8}  … and {len(event) - _SHOWN - 1} more")
-    lines.append(
-        f"{len(found)} events, {len(changes)} changes, in {searched} series of nodes with more than {FEWEST} jobs"
-    )
-    return "\n".join(lines)
+    return "\n".join([*lines, _summary(found, searched)])
+
+
+def _summary(found: list[list[Change]], searched: int) -> str:
+    changes = sum(map(len, found))
+    return f"{len(found)} events, {changes} changes, in {searched} series of nodes with more than {FEWEST} jobs"
+
+
+_COLUMNS = {
+    "unit": "VARCHAR", "event": "BIGINT", "series": "VARCHAR", "together": "BIGINT", "node": "VARCHAR",
+    "on_gpus": "VARCHAR", "ratio": "BOOLEAN", "change": "DOUBLE", "q": "DOUBLE", "before": "VARCHAR",
+    "after": "VARCHAR", "earliest": "TIMESTAMP", "latest": "TIMESTAMP", "changed_too": "VARCHAR[]",
+}  # fmt: skip
+
+
+def table_of(changes: list[Change], searched: int) -> output.Table:
+    """A row for each change, in the order of events; those of several series together have no case."""
+    found = events(changes)
+    rows = [
+        {"axes": {}} | each.case | {
+            "event": number, "series": each.label, "together": each.together, "node": each.node or None,
+            "on_gpus": each.gpus or None, "ratio": each.ratio, "change": each.size, "q": each.q,
+            "before": each.before, "after": each.after, "earliest": each.window[0], "latest": each.window[1],
+            "changed_too": each.differences,
+        } for number, event in enumerate(found, 1) for each in event
+    ]  # fmt: skip
+    return output.of_cases(rows, _COLUMNS, text(changes, searched), [_summary(found, searched)])
 
 
 def add_arguments(parser) -> None:
@@ -418,12 +446,13 @@ def add_arguments(parser) -> None:
         "example: isthmus drift results --workload 'transfer/*' --since 2026-10-01 (exit code 1: changes found)"
     )
     store.add_arguments(parser)
+    output.add_arguments(parser)
 
 
 def run(asked) -> int:
     with store.from_arguments(asked, wanted=regress.WANTED) as opened:
         changes, searched = search(opened)
-    print(text(changes, searched))
+    output.write(asked, table_of(changes, searched))
     if not searched:
         return cli.UNDECIDED
     return cli.FOUND if changes else cli.PASSED

@@ -23,8 +23,9 @@ import math
 import pathlib
 import statistics
 import sys
+from typing import Any
 
-from isthmus import Error, records, units
+from isthmus import Error, output, records, units
 
 FAMILY = "interjob/"
 MODES = ("overlap_alloc", "overlap_all", "recycled")
@@ -494,11 +495,10 @@ def sentence(name: str, advice: Advice) -> str:
     )
 
 
-def table_of_errors(cases: list[dict]) -> str:
-    """Predicted beside measured, and what the issue asks of both: how many are within 15%, and the modes picked."""
-    rows = [error for case in cases for error in errors(case)]
+def table_of_errors(rows: list[Miss]) -> list[str]:
+    """Predicted beside measured."""
     if not rows:
-        return "no record of a forced batch without a cap: nothing to hold predictions against"
+        return []
     width = max(len(row.case) for row in rows)
     lines = [f"{'jobs':{width}}  {'mode':13}  {'measured':>9}  {'predicted':>9}   error"]
     lines += [
@@ -506,15 +506,58 @@ def table_of_errors(cases: list[dict]) -> str:
         f"  {row.relative:+6.0%}"
         for row in rows
     ]
+    return lines
+
+
+def summary_of_errors(rows: list[Miss], losses: list[float]) -> list[str]:
+    """How many predictions are within 15%, and how well modes were picked."""
+    if not rows:
+        return ["no record of a forced batch without a cap: nothing to hold predictions against"]
     near = sum(row.near for row in rows)
-    lines.append(f"within {NEAR:.0%}: {near} of {len(rows)} ({near / len(rows):.0%})")
-    losses = picked_losses(cases)
+    lines = [f"within {NEAR:.0%}: {near} of {len(rows)} ({near / len(rows):.0%})"]
     if losses:
         good = sum(loss <= WELL_PICKED for loss in losses)
         lines.append(
             f"mode picked within {WELL_PICKED:.0%} of the best: {good} of {len(losses)}, worst {max(losses):+.0%}"
         )
-    return "\n".join(lines)
+    return lines
+
+
+_COLUMNS = {
+    "says": "VARCHAR", "batch": "VARCHAR", "at_depth": "BIGINT", "predicted": "DOUBLE", "serial": "DOUBLE",
+    "measured": "DOUBLE", "error": "DOUBLE", "worth": "BOOLEAN", "reason": "VARCHAR",
+}  # fmt: skip
+
+
+def _row(name: str, advice: Advice) -> dict[str, Any]:
+    best = advice.best
+    return {"says": "advice", "batch": name, "mode": best.mode, "at_depth": best.depth, "predicted": best.seconds,
+            "serial": advice.serial.seconds, "worth": advice.worth, "reason": advice.reason, "axes": {}}  # fmt: skip
+
+
+def table_of_job(name: str, advice: Advice) -> output.Table:
+    """The advice for jobs that were only declared."""
+    return output.of_cases([_row(name, advice)], _COLUMNS, sentence(name, advice))
+
+
+def table_of(cases: list[dict]) -> output.Table:
+    """Of each record the advice, unless a cap was on its memory, and each prediction beside what was measured."""
+    rows, lines, misses = [], [], []
+    for case in cases:
+        of = {name: case.get(name) for name in output.CASE if name != "ranks"} | {"axes": case["axes"]}
+        if not case["axes"]["cap"]:
+            advice = advise(phases_of(case), batch_of(case))
+            rows.append(_row(label(case), advice) | of | {"mode": advice.best.mode})
+            lines.append(sentence(label(case), advice))
+        found = errors(case)
+        misses += found
+        rows += [
+            of | {"says": "check", "batch": miss.case, "mode": miss.mode, "at_depth": case["axes"]["depth"],
+                  "predicted": miss.predicted, "measured": miss.measured, "error": miss.relative}
+            for miss in found
+        ]  # fmt: skip
+    summary = summary_of_errors(misses, picked_losses(cases))
+    return output.of_cases(rows, _COLUMNS, "\n".join([*lines, "", *table_of_errors(misses), *summary]), summary)
 
 
 # --- a picture ----------------------------------------------------------------------------------------
@@ -630,6 +673,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mode", nargs="+", choices=("serial", *MODES), help="the modes to draw (default: all there are)"
     )
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+    output.add_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> int:
@@ -650,13 +694,10 @@ def run(asked: argparse.Namespace) -> int:
         elif asked.job:
             batch, given = _declaration(asked.job)
             phases = declared(cases, batch, given["in"], given["out"], given["flops"])
-            print(sentence(f"{batch.jobs} such jobs in {batch.allocation} memory", advise(phases, batch)))
+            name = f"{batch.jobs} such jobs in {batch.allocation} memory"
+            output.write(asked, table_of_job(name, advise(phases, batch)))
         else:
-            for case in cases:
-                if not case["axes"]["cap"]:
-                    print(sentence(label(case), advise(phases_of(case), batch_of(case))))
-            print()
-            print(table_of_errors(cases))
+            output.write(asked, table_of(cases))
     except ValueError as error:
         raise Error(str(error)) from None
     return status

@@ -17,10 +17,11 @@ import functools
 import math
 import sys
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
-from isthmus import Error, cli, records, regress, series, statistics, store, table, units
+from isthmus import Error, cli, output, records, regress, series, statistics, store, table, units
 
 FLOOR = 0.03
 GROSS, GROSS_Z, GROSS_SHARE = 0.20, 5.0, 1 / 3
@@ -42,6 +43,7 @@ class Reason:
     worse: float = 0.0  # share, of slow ones
     series: int = 0  # that it is about; of a single one 1
     drain: bool = True  # else told only: its equals are no better
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
 
 
 @dataclasses.dataclass
@@ -156,6 +158,7 @@ class Fleet:
     values: np.ndarray
     jobs: np.ndarray  # of each value
     told: list[tuple[str, bool]]  # by series: its unit, and whether lower is better
+    cases: list[dict[str, Any]] | None = None  # by series: series.Series.case
 
     @property
     def residuals(self) -> np.ndarray:
@@ -247,14 +250,16 @@ def _fleets(opened: store.Store) -> list[Fleet]:
     ).fetchall()
     width, start = len(store.SERIES), len(_EQUAL)
     modes = {row[start : start + width]: row[-1] for row in rows}
-    labels = series.labels([series.Series(key, None, mode, {}) for key, mode in modes.items()])
+    every = [series.Series(key, None, mode, {}) for key, mode in modes.items()]
+    labels, cases = series.labels(every), {each.key: each.case for each in every}
     groups: dict[tuple, list[tuple]] = collections.defaultdict(list)
     for row in rows:
         groups[row[:start]].append(row[start:])
-    return [_fleet(found, labels, width) for found in groups.values()]
+    return [_fleet(found, labels, cases) for found in groups.values()]
 
 
-def _fleet(rows: list[tuple], labels: dict[tuple, str], width: int) -> Fleet:
+def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[str, Any]]) -> Fleet:
+    width = len(store.SERIES)
     by_series: dict[tuple, list[tuple]] = collections.defaultdict(list)
     for row in rows:
         by_series[row[:width]].append(row[width:])
@@ -270,7 +275,9 @@ def _fleet(rows: list[tuple], labels: dict[tuple, str], width: int) -> Fleet:
         for node, gpus, value, count, *_ in found:
             values[at, index[node, gpus]] = -math.log(value) if lower else math.log(value)
             jobs[at, index[node, gpus]] = count
-    return Fleet(places, [labels[key] for key in positive], values, jobs, told)
+    return Fleet(
+        places, [labels[key] for key in positive], values, jobs, told, [cases[key] for key in positive]
+    )  # fmt: skip
 
 
 def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
@@ -290,7 +297,8 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
         )
         once = ", seen in one job only" if fleet.jobs[row, place] == 1 else ""
         words = f"{worse:.1%} worse ({value}, usual {usual}{once}): {fleet.labels[row]}"
-        reasons.append(Reason(node, "slow", words, gpus, worse, 1))
+        case = fleet.cases[row] if fleet.cases else {}
+        reasons.append(Reason(node, "slow", words, gpus, worse, 1, case=case))
     return reasons
 
 
@@ -467,10 +475,31 @@ def text(found: Found) -> str:
                 lines.append(f"  {reason.words}{gpu}")
             if len(own) > _SHOWN:
                 lines.append(f"  … and {len(own) - _SHOWN} more series")
-    lines += [f"note: {note}" for note in found.notes]
+    return "\n".join([*lines, *_summary(found)])
+
+
+def _summary(found: Found) -> list[str]:
     bad = {reason.node for reason in found.reasons}
-    lines.append(f"{len(bad)} of {found.nodes} nodes are named; {found.compared} series with {FEWEST} equals or more")
-    return "\n".join(lines)
+    return [f"note: {note}" for note in found.notes] + [
+        f"{len(bad)} of {found.nodes} nodes are named; {found.compared} series with {FEWEST} equals or more"
+    ]
+
+
+_COLUMNS = {
+    "node": "VARCHAR", "on_gpus": "VARCHAR", "kind": "VARCHAR", "reason": "VARCHAR", "worse": "DOUBLE",
+    "count": "BIGINT", "drain": "BOOLEAN", "unit": "VARCHAR",
+}  # fmt: skip
+
+
+def table_of(found: Found, text: str) -> output.Table:
+    """A row for each reason; those that are about more than one series have no case."""
+    rows = [
+        {"axes": {}} | each.case | {
+            "node": each.node, "on_gpus": each.gpus or None, "kind": each.kind, "reason": each.words,
+            "worse": each.worse or None, "count": each.series or None, "drain": each.drain,
+        } for each in found.reasons
+    ]  # fmt: skip
+    return output.of_cases(rows, _COLUMNS, text, _summary(found))
 
 
 def add_arguments(parser) -> None:
@@ -488,6 +517,7 @@ def add_arguments(parser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--list", action="store_true", help="only the nodes' names, separated by commas")
     form.add_argument("--drain", action="store_true", help="only nodes to be drained: NODE, tab, reason; a line each")
+    output.add_arguments(parser)
 
 
 def run(asked) -> int:
@@ -495,15 +525,17 @@ def run(asked) -> int:
     for node in expected:
         if not records.is_node_name(node):
             raise Error(f"{node!r} is no node's name; write names with commas between")
+    if (asked.list or asked.drain) and output.format_of(asked) != "text":
+        raise Error("--list and --drain are text; leave out --format, which has them as columns node and drain")
     with store.from_arguments(asked, wanted=(*regress.WANTED, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
     if asked.list:
-        if listed := names(found.reasons):  # nothing, not an empty line: a command must not be given an empty name
-            print(",".join(listed))
+        shown = ",".join(names(found.reasons))  # nothing, not an empty line: no command must be given an empty name
     elif asked.drain:
-        print("".join(f"{line}\n" for line in drain_lines(found.reasons)), end="")
+        shown = "\n".join(drain_lines(found.reasons))
     else:
-        print(text(found))
+        shown = text(found)
+    output.write(asked, table_of(found, shown))
     if found.reasons:
         return cli.FOUND
     return cli.PASSED if found.compared else cli.UNDECIDED

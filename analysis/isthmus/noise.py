@@ -1,17 +1,16 @@
 """How much a metric varies from job to job where nothing changed, and what that means for a comparison.
 
-Give it jobs of one state of the machine (an A/A run): ten or more per node, over some days. With -o it writes what
-`isthmus regress --noise` and `isthmus trial plan --noise` take.
+Give it jobs of one state of the machine (an A/A run): ten or more per node, over some days. With -o FILE.json it writes
+what `isthmus regress --noise` and `isthmus trial plan --noise` take.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import pathlib
+from typing import Any
 
-from isthmus import Error, cli, regress, series, statistics, store, units
+from isthmus import Error, cli, output, regress, series, statistics, store, units
 
 FEWEST = 5  # jobs of one node below which the noise is a guess
 
@@ -20,7 +19,7 @@ FEWEST = 5  # jobs of one node below which the noise is a guess
 class Noise:
     """One series: shares of its value where all are above zero, else in its unit."""
 
-    key: tuple
+    series: series.Series
     label: str
     jobs: int
     nodes: int
@@ -51,28 +50,11 @@ def measure(
         nodes = {node for job in each.of("A") for node in job.nodes}
         result.append(
             Noise(
-                each.key, names[each.key], each.jobs("A"), len(nodes), between,
+                each, names[each.key], each.jobs("A"), len(nodes), between,
                 within.get(each.key) or math.nan, boots, needed,
             )
         )  # fmt: skip
     return sorted(result, key=lambda noise: (-noise.between, noise.label))
-
-
-def write(path, found: list[Noise]) -> None:
-    entries = [
-        {
-            "key": noise.key,
-            "label": noise.label,
-            "jobs": noise.jobs,
-            "between": noise.between,
-            "boots": noise.boots and dataclasses.asdict(noise.boots),
-        }
-        for noise in found
-    ]
-    try:
-        pathlib.Path(path).write_text(json.dumps({"made": series.now(), "series": entries}, indent=1), encoding="utf-8")
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from None
 
 
 def mixed(opened: store.Store, condition: str) -> list[str]:
@@ -98,19 +80,42 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
         )
     if len(found) > shown:
         lines.append(f"… {len(found) - shown} quieter series (--all)")
-    needed = sorted(noise.needed for noise in found if noise.needed)
     lines.append(
-        f"between: standard deviation between jobs of a node; boots: between the means of its boots; within: "
+        "between: standard deviation between jobs of a node; boots: between the means of its boots; within: "
         "between samples of a job; needed: jobs a side on "
         f"one node to find a step of {step:.0%} in 90% of cases, one of {metrics} metrics"
     )
+    return "\n".join([*lines, *_summary(found)])
+
+
+def _summary(found: list[Noise]) -> list[str]:
+    lines = []
+    needed = sorted(noise.needed for noise in found if noise.needed)
     if needed:
         most = needed[min(len(needed) - 1, math.ceil(0.9 * len(needed)) - 1)]
         lines.append(f"{most} jobs a side on one node do for 90% of {len(found)} series")
     few = sum(noise.jobs < FEWEST * noise.nodes for noise in found)
     if few:
         lines.append(f"{few} series have fewer than {FEWEST} jobs a node: their noise is a guess; run more")
-    return "\n".join(lines)
+    return lines
+
+
+_COLUMNS = {
+    "unit": "VARCHAR", "series": "VARCHAR", "between": "DOUBLE", "boots": "DOUBLE", "boots_freedom": "BIGINT",
+    "within": "DOUBLE", "margin": "DOUBLE", "jobs": "BIGINT", "nodes": "BIGINT", "needed": "BIGINT",
+    regress.AXES: "VARCHAR",
+}  # fmt: skip
+
+
+def _row(noise: Noise) -> dict[str, Any]:
+    """What regress.load_noise() and load_boots() read."""
+    boots = noise.boots
+    return noise.series.case | {
+        "series": noise.label, "between": noise.between, "boots": boots and boots.spread,
+        "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": regress.margin(noise.between),
+        "jobs": noise.jobs, "nodes": noise.nodes, "needed": noise.needed,
+        regress.AXES: noise.series.key[store.SERIES.index("axes")],
+    }  # fmt: skip
 
 
 def add_arguments(parser) -> None:
@@ -119,8 +124,8 @@ def add_arguments(parser) -> None:
     parser.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,… or a day or FROM..TO")
     parser.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
     parser.add_argument("--metrics", type=units.count, metavar="N", help="of a session (default: as many as there are)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write what regress and trial take as --noise")
     parser.add_argument("--all", action="store_true", help="show every series")
+    output.add_arguments(parser)
 
 
 def run(asked) -> int:
@@ -130,9 +135,10 @@ def run(asked) -> int:
         if not found:
             raise Error("no series has two jobs on one node and GPU, so nothing is known of its noise; run more jobs")
         unlike = mixed(opened, condition)
-    print(text(found, step=asked.step, metrics=asked.metrics or len(found), shown=len(found) if asked.all else 20))
+    shown = text(found, step=asked.step, metrics=asked.metrics or len(found), shown=len(found) if asked.all else 20)
+    notes = _summary(found)
     if unlike:
-        print(f"note: not one state of the machine: {', '.join(unlike)} changed on a node; narrow it with --from")
-    if asked.output:
-        write(asked.output, found)
+        note = f"note: not one state of the machine: {', '.join(unlike)} changed on a node; narrow it with --from"
+        shown, notes = f"{shown}\n{note}", [*notes, note]
+    output.write(asked, output.of_cases([_row(noise) for noise in found], _COLUMNS, shown, notes))
     return cli.PASSED

@@ -39,17 +39,19 @@ class Table:
     columns: dict[str, str]
     rows: list[dict[str, Any]]
     text: str
+    notes: Sequence[str] = ()  # lines of the text that no row says; on stderr beside the other formats
 
 
 def axis_columns(axes: Iterable[dict[str, Any]], taken: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Of each axis the name of its column and its type; an axis called like another column is `axis_NAME`."""
+    """Of each axis the name of its column and its type; an axis called like another column, or "", is `axis_NAME`."""
     values: dict[str, list] = {}
     for each in axes:
         for name, value in each.items():
             values.setdefault(name, []).append(value)
     taken = set(taken)
     return {
-        name: (f"axis_{name}" if name in taken else name, _type_of(found)) for name, found in sorted(values.items())
+        name: (f"axis_{name}" if name in taken or not name else name, _type_of(found))
+        for name, found in sorted(values.items())
     }
 
 
@@ -63,7 +65,7 @@ def _type_of(values: list) -> str:
     return "VARCHAR"
 
 
-def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str) -> Table:
+def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str, notes: Sequence[str] = ()) -> Table:
     """A table of rows that have CASE, a dictionary `axes`, and the columns `more`, in this order."""
     axes = axis_columns((row["axes"] for row in rows), [*CASE, *more])
     columns = {**CASE, **dict(axes.values()), **more}
@@ -73,7 +75,7 @@ def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str) -> Tab
             axes[axis][0]: str(value) if axes[axis][1] == "VARCHAR" else value for axis, value in row["axes"].items()
         }
         flat.append({name: row[name] for name in (*CASE, *more) if row.get(name) is not None} | named)
-    return Table(columns, flat, text)
+    return Table(columns, flat, text, notes)
 
 
 # --- options and writing ---
@@ -82,15 +84,25 @@ def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str) -> Tab
 def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """--format and -o; `formats` names more than FORMATS where a command has more."""
     group = parser.add_argument_group("output")
-    group.add_argument("--format", choices=formats, help="text (as usual), or for programs; units are s, B/s, bytes")
+    group.add_argument(
+        "--format", choices=formats, help="text, or for programs in s, B/s, bytes; without it as FILE ends"
+    )
     group.add_argument("-o", "--output", metavar="FILE", default="-", help="where to; - is stdout, as usual")
+
+
+def format_of(asked: argparse.Namespace, otherwise: str = "text") -> str:
+    """What --format says, else what the ending of -o FILE does."""
+    ending = pathlib.PurePath(asked.output).suffix.removeprefix(".")
+    return asked.format or (ending if ending in FORMATS[1:] else otherwise)
 
 
 def write(asked: argparse.Namespace, table: Table) -> None:
     """Writes the table as the options of add_arguments() ask. Raises Error where that cannot be done."""
-    kind = asked.format or "text"
+    kind = format_of(asked)
+    for note in table.notes if kind != "text" else ():
+        print(note, file=sys.stderr)
     if kind == "text":
-        deliver(table.text + "\n", asked.output)
+        deliver(f"{table.text}\n" if table.text else "", asked.output)
     elif kind == "json":
         deliver(_json(table), asked.output)
     elif kind == "csv":
@@ -139,16 +151,22 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if value is None or isinstance(value, (bool, int, str)):
         return value
+    if hasattr(value, "item"):  # NumPy's numbers
+        return _plain(value.item())
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _objects(table: Table) -> list[str]:
-    """A JSON object for each row, with every column."""
-    return [json.dumps({name: _plain(row.get(name)) for name in table.columns}, allow_nan=False) for row in table.rows]
+def _objects(table: Table, names: Iterable[str]) -> list[str]:
+    """A JSON object for each row, with every column by the name that is given to it."""
+    named = dict(zip(table.columns, names))
+    return [
+        json.dumps({name: _plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
+        for row in table.rows
+    ]
 
 
 def _json(table: Table) -> str:
-    return "[\n" + ",\n".join(_objects(table)) + "\n]\n" if table.rows else "[]\n"
+    return "[\n" + ",\n".join(_objects(table, table.columns)) + "\n]\n" if table.rows else "[]\n"
 
 
 def _csv(table: Table) -> str:
@@ -167,19 +185,26 @@ def _csv(table: Table) -> str:
     return file.getvalue()
 
 
+def _identifier(name: str) -> str:
+    """A name as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _parquet(table: Table) -> bytes:
     from isthmus import store  # DuckDB: only what writes parquet needs it
 
     connection, folder = store.connect()
     try:
         lines, path = pathlib.Path(folder.name, "rows.jsonl"), pathlib.Path(folder.name, "table.parquet")
-        lines.write_text("".join(f"{each}\n" for each in _objects(table)), encoding="utf-8")
-        kinds = ", ".join(f"{store.literal(name)}: {store.literal(kind)}" for name, kind in table.columns.items())
+        plain = {f"c{i}": kind for i, kind in enumerate(table.columns.values())}  # an axis may have any name
+        lines.write_text("".join(f"{each}\n" for each in _objects(table, plain)), encoding="utf-8")
+        kinds = ", ".join(f"{name}: {store.literal(kind)}" for name, kind in plain.items())
+        names = ", ".join(f"{name} AS {_identifier(column)}" for name, column in zip(plain, table.columns))
         source = (
             f"read_json({store.literal(str(lines))}, format = 'newline_delimited', columns = {{{kinds}}}, "
             "maximum_object_size = 268435456)"
         )
-        connection.execute(f"COPY (SELECT * FROM {source}) TO {store.literal(str(path))} (FORMAT parquet)")
+        connection.execute(f"COPY (SELECT {names} FROM {source}) TO {store.literal(str(path))} (FORMAT parquet)")
         return path.read_bytes()
     finally:
         connection.close()

@@ -12,10 +12,11 @@ import json
 import math
 import pathlib
 import re
+from typing import Any
 
 import numpy as np
 
-from isthmus import Error, cli, design, records, series, statistics, store, table, units
+from isthmus import Error, cli, design, output, records, series, statistics, store, table, units
 
 FLOOR = 0.01  # a smaller change than 1% is of no interest, however sure
 DELTA = 2.25  # standard deviations between jobs of an earlier A/A run: 8 jobs a side show that a change is smaller
@@ -66,6 +67,7 @@ class Result:
     reason: str = ""  # of inconclusive
     more: int | None = None  # units a side
     note: str = ""
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case
 
 
 @dataclasses.dataclass
@@ -121,6 +123,8 @@ def judge(result: Result, better: str | None) -> str:
     A change is told when the interval lies beyond the margin and p and q are sure of it. One within the margin is told
     as small when p and q are sure of it and the interval excludes zero; else it is equivalent.
     """
+    assert result.estimate is not None and result.low is not None and result.high is not None
+    assert result.p is not None and result.q is not None and result.delta is not None
     low_limit = -result.delta / (1 + result.delta) if result.ratio else -result.delta
     sure = result.p <= statistics.ALPHA and result.q <= statistics.SESSION
     if result.barred:
@@ -168,7 +172,7 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
         return "", None
     strata = len(plan.strata)
     wanted = statistics.wanted_a_side(strata, statistics.ALPHA)
-    more = max(wanted * strata - min(map(sum, zip(*plan.sizes))), 1)
+    more = max(wanted * strata - min(plan.units), 1)
     where = f"{wanted} a side and node wanted" if strata > 1 else f"{wanted} a side wanted"
     if plan.unit == "node":
         return f"unlike nodes: A and B share none; {where}, or jobs of both sides on the same", more
@@ -178,8 +182,7 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
 
 
 def _of_sides(plan: design.Design) -> str:
-    a, b = map(sum, zip(*plan.sizes))
-    return f"{a} against {b}"
+    return "{} against {}".format(*plan.units)
 
 
 def compare(
@@ -220,12 +223,13 @@ def compare(
         delta=margin(noise, floor * size) if delta is None else delta,
         jobs=plan.jobs,
         unit_compared=plan.unit,
-        units=tuple(map(sum, zip(*plan.sizes))),
+        units=plan.units,
         strata=len(plan.strata),
         paired=plan.paired,
-        medians=tuple(float(np.median(side)) for side in values),
+        medians=(float(np.median(values[0])), float(np.median(values[1]))),
         reason=reason,
         more=more,
+        case=each.case,
     )
     if len(pairs):
         result.unit_compared, result.units, result.strata = "pair", (len(pairs), len(pairs)), 1
@@ -271,8 +275,9 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
         # What is new in B is no loss.
         lost = sides[0] or without(each.key) in both
         verdict = "inconclusive" if lost else "new"
+        reason = "absent" if lost else ""
         results.append(
-            Result(names[each.key], verdict, unit=each.unit, jobs=sides, reason="absent" if lost else "", note=note)
+            Result(names[each.key], verdict, unit=each.unit, jobs=sides, reason=reason, note=note, case=each.case)
         )
     return results
 
@@ -320,12 +325,12 @@ def _differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list
         # A variable that is not set is a setting, too; a parameter that a module lacks says nothing.
         names = {name for those in objects.values() for each in those for name in each}
         for name in sorted(names - {each.removeprefix(f"{column}.") for each in asked_fields}):
-            values = [{each.get(name) for each in objects[s]} for s in ("A", "B")]
+            told = [{each.get(name) for each in objects[s]} for s in ("A", "B")]
             if column == "uvm":
-                values = [each - {None} for each in values]
-            if values[0] != values[1] and all(values):
+                told = [each - {None} for each in told]
+            if told[0] != told[1] and all(told):
                 found[f"{column}.{name}"] = tuple(
-                    sorted("unset" if value is None else str(value) for value in each) for each in values
+                    sorted("unset" if value is None else str(value) for value in each) for each in told
                 )
     return found, _reboots(opened, with_side)
 
@@ -450,7 +455,7 @@ def _what_there_is(opened: store.Store, asked: str) -> str:
             ).fetchall()
         ]
         told.append(f"{field} is {', '.join(values) or 'in no record'}" + (" …" if len(values) == 9 else ""))
-    first, last = opened.sql("SELECT min(time), max(time) FROM measurements").fetchone()
+    [[first, last]] = opened.sql("SELECT min(time), max(time) FROM measurements").fetchall()
     return "; ".join([*told, f"the jobs are from {first} to {last}"])
 
 
@@ -500,17 +505,7 @@ def load_baseline(folder, name: str) -> list[str]:
     return jobs
 
 
-def _no_noise(path, error) -> Error:
-    return Error(f"{path}: not what `isthmus noise -o` writes ({records.shorten(str(error), 60)})")
-
-
-def _noise_entries(path) -> list[dict]:
-    try:
-        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["series"]
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from None
-    except (RecursionError, ValueError, KeyError, TypeError) as error:
-        raise _no_noise(path, error) from None
+AXES = "axes_json"  # column of what `isthmus noise` writes: with CASE and the unit it makes the key of a series
 
 
 def _deviation(value) -> float:
@@ -519,26 +514,34 @@ def _deviation(value) -> float:
     return float(value)
 
 
-def load_noise(path) -> dict[tuple, float]:
-    """Standard deviations between jobs by series, as `isthmus noise -o` wrote them."""
-    entries = _noise_entries(path)
+def _from_noise(path, read) -> dict[tuple, Any]:
+    """What `read` makes of each series of a file that `isthmus noise -o FILE.json` wrote, unless it makes nothing."""
     try:
-        return {tuple(entry["key"]): _deviation(entry["between"]) for entry in entries}
-    except (ValueError, KeyError, TypeError) as error:
-        raise _no_noise(path, error) from None
+        entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        if not (isinstance(entries, list) and entries):
+            raise ValueError("no series")
+        keys = [tuple(entry[AXES if name == "axes" else name] for name in store.SERIES) for entry in entries]
+        return {key: found for key, entry in zip(keys, entries) if (found := read(entry)) is not None}
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+    except (AttributeError, RecursionError, ValueError, KeyError, TypeError) as error:
+        why = records.shorten(str(error), 60)
+        raise Error(f"{path}: not what `isthmus noise -o FILE.json` writes ({why})") from None
+
+
+def load_noise(path) -> dict[tuple, float]:
+    """Standard deviations between jobs by series."""
+    return _from_noise(path, lambda entry: _deviation(entry["between"]))
 
 
 def load_boots(path) -> dict[tuple, Boots]:
-    """How far boots differ by series, of those of which `isthmus noise -o` saw several on a node."""
-    entries = _noise_entries(path)
-    try:
-        return {
-            tuple(entry["key"]): Boots(_deviation(entry["boots"]["spread"]), int(entry["boots"]["freedom"]))
-            for entry in entries
-            if entry.get("boots")
-        }
-    except (AttributeError, ValueError, KeyError, TypeError) as error:
-        raise _no_noise(path, error) from None
+    """How far boots differ by series, of those of which several were seen on a node."""
+
+    def read(entry) -> Boots | None:
+        spread, freedom = entry["boots"], entry["boots_freedom"]
+        return None if spread is None else Boots(_deviation(spread), int(freedom))
+
+    return _from_noise(path, read)
 
 
 # --- the command ---
@@ -594,7 +597,15 @@ def _order_in_words(order: statistics.Order | None) -> str:
 
 def text(found: Outcome, *, everything: bool = False) -> str:
     """What a person reads: the margin, what was found first, then what else changed, then one verdict."""
-    lines = [f"margin: {found.margin}", f"order within the sides: {_order_in_words(found.order)}"]
+    return "\n".join([*_premises(found), *_lines_of_all(found, everything), *_summary(found)])
+
+
+def _premises(found: Outcome) -> list[str]:
+    return [f"margin: {found.margin}", f"order within the sides: {_order_in_words(found.order)}"]
+
+
+def _lines_of_all(found: Outcome, everything: bool) -> list[str]:
+    lines = []
     for verdict in VERDICTS:
         results = [result for result in found.results if result.verdict == verdict]
         shown = len(results) if everything else _SHOWN.get(verdict, 0)
@@ -602,15 +613,41 @@ def text(found: Outcome, *, everything: bool = False) -> str:
             lines += lines_of(result)
         if shown and len(results) > shown:
             lines.append(f"{verdict:<12} … {len(results) - shown} more series (--all)")
+    return lines
+
+
+def _summary(found: Outcome) -> list[str]:
+    lines = []
     for name, (a, b) in found.differences.items():
         told = " → ".join(records.shorten(", ".join(map(records.printable, values)), 60) for values in (a, b))
         lines.append(f"changed too: {name}: {told}")
     lines += [f"note: {note}" for note in found.notes]
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
     lines.append(f"{found.jobs[0]} jobs against {found.jobs[1]}, {len(found.results)} series: {counts}")
-    lines += _more_in_words(found)
-    lines.append(f"verdict: {found.verdict}")
-    return "\n".join(lines)
+    return [*lines, *_more_in_words(found), f"verdict: {found.verdict}"]
+
+
+COLUMNS = {
+    "unit": "VARCHAR", "series": "VARCHAR", "verdict": "VARCHAR", "reason": "VARCHAR", "note": "VARCHAR",
+    "ratio": "BOOLEAN", "change": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "p": "DOUBLE", "q": "DOUBLE",
+    "margin": "DOUBLE", "value_a": "DOUBLE", "value_b": "DOUBLE", "jobs_a": "BIGINT", "jobs_b": "BIGINT",
+    "compared": "VARCHAR", "units_a": "BIGINT", "units_b": "BIGINT", "strata": "BIGINT", "more": "BIGINT",
+}  # fmt: skip
+
+
+def row_of(each: Result) -> dict[str, Any]:
+    return each.case | {
+        "unit": each.unit, "series": each.label, "verdict": each.verdict, "reason": each.reason or None,
+        "note": each.note or None, "ratio": each.ratio, "change": each.estimate, "low": each.low, "high": each.high,
+        "p": each.p, "q": each.q, "margin": each.delta, "value_a": each.medians[0], "value_b": each.medians[1],
+        "jobs_a": each.jobs[0], "jobs_b": each.jobs[1], "compared": each.unit_compared, "units_a": each.units[0],
+        "units_b": each.units[1], "strata": each.strata, "more": each.more,
+    }  # fmt: skip
+
+
+def of_all(found: Outcome) -> list[str]:
+    """Lines on what is of all series and not of one."""
+    return [*_premises(found), *_summary(found)]
 
 
 def _more_in_words(found: Outcome) -> list[str]:
@@ -664,10 +701,11 @@ def add_arguments(parser) -> None:
         "--delta", type=units.share, metavar="SHARE", help="the margin: changes up to this are of no interest, as 2%%"
     )
     parser.add_argument(
-        "--noise", metavar="FILE", help="of earlier jobs, by `isthmus noise -o`: delta is 2 sd of each series"
+        "--noise", metavar="FILE", help="of earlier jobs, by `isthmus noise -o FILE.json`: delta is 2.25 sd of each"
     )
     parser.add_argument("--all", action="store_true", help="show every series")
-    parser.add_argument("--json", metavar="FILE", help="write everything there, too")
+    parser.add_argument("--json", metavar="FILE", help="write there, too: what --format json has, and what is of all")
+    output.add_arguments(parser)
 
 
 def _sides_asked(asked, folder) -> tuple[str, str]:
@@ -696,7 +734,8 @@ def run(asked) -> int:
             opened, sides(a, b), asked=",".join(filter(None, (asked.a, asked.b))), delta=asked.delta, noise=noise,
             boots=boots,
         )  # fmt: skip
-    print(text(found, everything=asked.all))
+    rows = [row_of(each) for each in found.results]
+    output.write(asked, output.of_cases(rows, COLUMNS, text(found, everything=asked.all), of_all(found)))
     if asked.json:
         try:
             pathlib.Path(asked.json).write_text(json.dumps(as_json(found), indent=1), encoding="utf-8")

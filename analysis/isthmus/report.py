@@ -394,7 +394,7 @@ def add_arguments(parser) -> None:
         "examples:\n  isthmus report results\n  isthmus report results -o report.html\n"
         "  isthmus report results -o report.html --from driver=570 --to driver=580\n"
         "  isthmus report results --format csv -o series.csv\n"
-        "-o FILE without --format writes the page."
+        "-o FILE without --format writes the page, unless it ends in .json, .csv or .parquet."
     )
     store.add_arguments(parser)
     output.add_arguments(parser, (*output.FORMATS, "html"))
@@ -412,7 +412,7 @@ def run(asked) -> int:
             sides = regress.sides(series.condition(asked.a), series.condition(asked.b))
             outcome = regress.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
         found = content(opened, outcome)
-    kind = asked.format or ("text" if asked.output == "-" else "html")
+    kind = output.format_of(asked, "text" if asked.output == "-" else "html")
     if kind in ("json", "csv", "parquet"):
         output.write(asked, rows_of(found))
         return cli.PASSED

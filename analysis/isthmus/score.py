@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import importlib
 import json
 import math
 import pathlib
+import sys
 
 import numpy as np
 
-from isthmus import Error, cli, compare, records, series, statistics, store, units
+from isthmus import Error, cli, compare, output, records, series, statistics, store, units
 
 LEAST = 0.8  # of the weight must count
 FEWEST = 4  # jobs of every series, below which a system has no rank
@@ -55,10 +57,7 @@ def load_weights(path) -> dict[str, float]:
     try:
         data = path.read_bytes()
         if path.suffix == ".toml":
-            try:
-                import tomllib
-            except ModuleNotFoundError:  # Python 3.10
-                import tomli as tomllib
+            tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
             parsed = tomllib.loads(data.decode())
         else:
             parsed = json.loads(data)
@@ -75,20 +74,13 @@ def load_weights(path) -> dict[str, float]:
     return dict(items)
 
 
-def _matches(pattern: str, key: tuple, mode: str | None) -> bool:
+def _matches(pattern: str, each: series.Series) -> bool:
     workload, metric, *others = pattern.split()
-    fields = dict(zip(store.SERIES, key))
+    fields = each.case
     if metric != fields["metric"] or not fnmatch.fnmatchcase(fields["workload"], workload):
         return False
-    try:
-        axes = json.loads(fields["axes"] or "{}")
-    except ValueError:
-        axes = {}
-    known = {
-        **axes,
-        **{name: fields[name] for name in ("size", "preset", "placement", "staging", "ranks")},
-        "mode": mode,
-    }
+    beside = ("size", "preset", "placement", "staging", "ranks", "mode")
+    known = fields["axes"] | {name: fields[name] for name in beside}
     pairs = [other.partition("=") for other in others]
     return all(str(known.get(name)) == value for name, _, value in pairs)
 
@@ -106,7 +98,7 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
     for pattern, weight in weights.items():
         if len(pattern.split()) < 2:
             raise Error(f"{records.printable(pattern)!r} names no metric; write 'WORKLOAD METRIC [AXIS=VALUE …]'")
-        keys = sorted((key for key, each in every.items() if _matches(pattern, key, each.mode)), key=str)
+        keys = sorted((key for key, each in every.items() if _matches(pattern, each)), key=str)
         if not keys:
             raise Error(f"{records.printable(pattern)!r} names no metric that any of the systems has measured")
         counting = []
@@ -170,7 +162,8 @@ def estimate(system: compare.System, counted: list[Term], weights: np.ndarray) -
     Jobs on several nodes tie these together: variances by node and by job are joined as Cameron, Gelbach and Miller do
     (Robust inference with multiway clustering, 2011), the largest being taken. Student's t of the fewest clusters.
     """
-    logs, parts, nodes, jobs = [], {}, [], []
+    logs, nodes, jobs = [], [], []
+    parts: dict[tuple[str, str], float] = {}
     for term, weight in zip(counted, weights):
         cells = _cells(system.series[term.key])
         by_node: dict[str, list[float]] = {}
@@ -235,13 +228,13 @@ def _ranks(found: list[_Estimate], totals: np.ndarray) -> list[tuple[int, int] |
 
 def _by_metrics(logs: np.ndarray, weights: np.ndarray, ranks: list[tuple[int, int] | None]) -> list[float | None]:
     """Shares of draws of the metrics, with their weights as chances, in which a system's place is among its ranks."""
-    known = [i for i, rank in enumerate(ranks) if rank]
+    known = {i: rank for i, rank in enumerate(ranks) if rank}
     picks = np.random.default_rng(1).multinomial(logs.shape[1], weights, _DRAWS)
-    drawn = logs[known] @ picks.T
+    drawn = logs[[*known]] @ picks.T
     places = 1 + (drawn[None] > drawn[:, None] + 1e-12).sum(axis=1)
     result: list[float | None] = [None] * len(ranks)
-    for row, i in zip(places, known):
-        result[i] = float(np.mean((row >= ranks[i][0]) & (row <= ranks[i][1])))
+    for row, (i, (best, worst)) in zip(places, known.items()):
+        result[i] = float(np.mean((row >= best) & (row <= worst)))
     return result
 
 
@@ -313,6 +306,27 @@ def text(found: list[Score], counted: list[Term], excluded: list[str], reference
     return "\n".join(lines)
 
 
+_COLUMNS = {
+    "system": "VARCHAR", "score": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "best_rank": "BIGINT",
+    "worst_rank": "BIGINT", "kept": "DOUBLE", "nodes": "BIGINT", "jobs": "BIGINT", "reference": "VARCHAR",
+    "weight": "DOUBLE",
+}  # fmt: skip
+
+
+def table_of(found: list[Score], counted: list[Term], excluded: list[str], reference: str) -> output.Table:
+    """A row for each system; `weight` is the share of all that was asked for which counts."""
+    rows = []
+    for each in found:
+        best, worst = each.ranks or (None, None)
+        rows.append({
+            "system": each.name, "score": each.score, "low": each.low, "high": each.high, "best_rank": best,
+            "worst_rank": worst, "kept": each.by_metrics, "nodes": each.nodes, "jobs": each.jobs,
+            "reference": reference, "weight": sum(term.weight for term in counted),
+        })  # fmt: skip
+    shown = text(found, counted, excluded, reference)
+    return output.Table(_COLUMNS, rows, shown, [*_notes(found), *_excluded(excluded)])
+
+
 def _excluded(excluded: list[str]) -> list[str]:
     return [f"does not count: {sentence}" for sentence in excluded]
 
@@ -332,6 +346,7 @@ def add_arguments(parser) -> None:
         "--least", type=units.share, default=LEAST, metavar="SHARE", help="of the weight that must count (0.8)"
     )
     parser.add_argument("--reference", required=True, metavar="SYSTEM", help="whose score is 1")
+    output.add_arguments(parser)
 
 
 def run(asked) -> int:
@@ -346,10 +361,9 @@ def run(asked) -> int:
     counts = sum(term.weight for term in counted)
     if counts < asked.least - 1e-9:
         refused = f"{counts:.0%} of the weight counts, less than {asked.least:.0%}: no score"
-        print(
-            "\n".join([refused, *_excluded(excluded), "measure what is missing, or weigh only what all systems have"])
-        )
+        lines = [refused, *_excluded(excluded), "measure what is missing, or weigh only what all systems have"]
+        output.write(asked, output.Table(_COLUMNS, [], "\n".join(lines), lines))
         return cli.UNDECIDED
     found = scores(systems, counted, asked.reference)
-    print(text(found, counted, excluded, asked.reference))
+    output.write(asked, table_of(found, counted, excluded, asked.reference))
     return cli.UNDECIDED if excluded or any(each.ranks is None for each in found) else cli.PASSED

@@ -8,6 +8,7 @@ import datetime
 import json
 import math
 import re
+from typing import Any
 
 import numpy as np
 
@@ -107,6 +108,18 @@ class Series:
     @property
     def workload(self) -> str:
         return self.key[store.SERIES.index("workload")]
+
+    @property
+    def case(self) -> dict[str, Any]:
+        """Which series it is, for output.of_cases(): `axes` as a dictionary, the rest of the key, and the mode."""
+        return dict(zip(store.SERIES, self.key)) | {"mode": self.mode, "axes": self.axes}
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        try:
+            return json.loads(self.key[store.SERIES.index("axes")] or "{}")
+        except ValueError:
+            return {}
 
     def of(self, side: str) -> list[Job]:
         return self.sides.get(side, [])
@@ -235,14 +248,10 @@ def labels(all_series: list[Series]) -> dict[tuple, str]:
     seen: dict[str, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
     parts = {}
     for series in all_series:
-        key = dict(zip(store.SERIES, series.key))
-        try:
-            axes = json.loads(key["axes"] or "{}")
-        except ValueError:
-            axes = {}
+        key = series.case
         told = {"mode": series.mode or "/".join(filter(None, (key["placement"], key["staging"])))}
         told |= {name: key[name] for name in ("size", "preset", "ranks", "version")}
-        told |= {f"{name}=": value for name, value in axes.items()}
+        told |= {f"{name}=": value for name, value in key["axes"].items()}
         parts[series.key] = told
         for name, value in told.items():
             seen[key["workload"]][name].add(str(value))

@@ -250,7 +250,7 @@ def run(asked: argparse.Namespace) -> int:
     if asked.view:
         view = importlib.import_module(f"isthmus.{asked.view}")
         shown = view.view(records.that_count(found, emulated=asked.emulated))
-    elif (asked.format or "text") == "text":
+    elif output.format_of(asked) == "text":
         shown = output.Table({}, [], table(found))
     else:
         shown = output.of_cases(rows_of(gather(found)), MORE, "")

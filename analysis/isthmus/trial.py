@@ -22,7 +22,7 @@ import re
 import shlex
 import signal
 
-from isthmus import Error, cli, records, regress, series, statistics, store, units
+from isthmus import Error, cli, output, records, regress, series, statistics, store, units
 
 SIDES = ("before", "control", "after")
 MOST = 100_000  # jobs of a plan
@@ -361,8 +361,8 @@ def _plan(folder: pathlib.Path) -> dict:
         plan = json.loads(path.read_text(encoding="utf-8"))
         if plan["format"] != 1:
             raise Error(f"{path}: made by another version of Isthmus")
-        kinds = {"from": str, "to": str, "nodes": list, "jobs": int, "control": bool}
-        kinds |= {"boots": int, "in_turns": bool, "delta": (int, float, type(None))}
+        kinds: dict[str, type | tuple[type, ...]] = {"from": str, "to": str, "nodes": list, "jobs": int}
+        kinds |= {"control": bool, "boots": int, "in_turns": bool, "delta": (int, float, type(None))}
         found = {name: {"boots": 1, "in_turns": False, "delta": None, **plan}[name] for name in kinds}
         for name, kind in kinds.items():
             if not isinstance(found[name], kind):
@@ -433,10 +433,10 @@ def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], lis
         if not any(jobs.values()):
             empty.append(name)
     for name, wanted in (("before", plan["from"]), ("control", plan["from"]), ("after", plan["to"])):
-        count = opened.sql(
+        [[count]] = opened.sql(
             f"SELECT count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
             f"WHERE side = '{name}' AND NOT {series.condition(wanted)}"
-        ).fetchone()[0]
+        ).fetchall()
         if count:
             raise Error(f"{count} jobs {name} did not run with {wanted}; move their records out of the trial")
     return sentences, empty
@@ -462,11 +462,25 @@ def _lacking_boots(opened: store.Store, plan: dict, side: str) -> list[str]:
 _NAMED = 10
 
 
-def _tell(sentences: list[str]) -> None:
-    for sentence in sentences[:_NAMED]:
-        print(f"note: {sentence}")
-    if len(sentences) > _NAMED:
-        print(f"note: … and {len(sentences) - _NAMED} more")
+def _told_of(sentences: list[str]) -> list[str]:
+    more = [f"… and {len(sentences) - _NAMED} more"] if len(sentences) > _NAMED else []
+    return [f"note: {sentence}" for sentence in [*sentences[:_NAMED], *more]]
+
+
+def _table(outcomes: dict[str, regress.Outcome], first: str, last: list[str], everything: bool) -> output.Table:
+    """A row for each series of each comparison; `first` is the side that the change is compared with."""
+    lines, notes = [], []
+    if restart := outcomes.get("restart"):
+        notes = [f"restart alone: {restart.verdict}"]
+        lines = [*notes]
+        if first == "control":
+            lines += [regress.text(restart), "so the change is compared with the jobs after the restart\n"]
+    if change := outcomes.get("change"):
+        lines.append(regress.text(change, everything=everything))
+        notes += regress.of_all(change)
+    rows = [regress.row_of(each) | {"comparison": name} for name, found in outcomes.items() for each in found.results]
+    columns = {"comparison": "VARCHAR", **regress.COLUMNS}
+    return output.of_cases(rows, columns, "\n".join([*lines, *last]), [*notes, *last])
 
 
 def read(asked) -> int:
@@ -491,31 +505,27 @@ def read(asked) -> int:
             randomised=plan["in_turns"] or plan["boots"] > 1, turns=turns,
         )  # fmt: skip
 
-    found, turns = None, {}
+    outcomes, turns, first = {}, {}, "before"
     with store.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
         missing, empty = _missing(opened, plan, side)
         turns = _turns(opened, folder) if plan["in_turns"] else {}
         missing += _lacking_boots(opened, plan, side)
-        first = "before"
         if plan["control"] and not {"before", "control"} & {*empty}:
-            restart = compared("before", "control")
-            print(f"restart alone: {restart.verdict}")
+            restart = outcomes["restart"] = compared("before", "control")
             if restart.count("regressed") or restart.count("improved"):
-                print(regress.text(restart, everything=False))
-                print("so the change is compared with the jobs after the restart\n")
                 first = "control"
         if not {first, "after"} & {*empty}:
-            found = compared(first, "after")
-            print(regress.text(found, everything=asked.all))
-    for sentences in (lost, failed, missing):
-        _tell(sentences)
-    if found is None:
-        print(f"nothing to compare yet: no job {' or '.join(empty)} left a record")
-        return cli.UNDECIDED
-    if lost or missing:
-        print("the trial is not complete; submit, once more, runs what is lost")
-        return found.exit_code or cli.UNDECIDED
-    return found.exit_code
+            outcomes["change"] = compared(first, "after")
+    last = [line for sentences in (lost, failed, missing) for line in _told_of(sentences)]
+    change = outcomes.get("change")
+    if change is None:
+        last.append(f"nothing to compare yet: no job {' or '.join(empty)} left a record")
+    elif lost or missing:
+        last.append("the trial is not complete; submit, once more, runs what is lost")
+    output.write(asked, _table(outcomes, first, last, asked.all))
+    if change is None or lost or missing:
+        return (change and change.exit_code) or cli.UNDECIDED
+    return change.exit_code
 
 
 def add_arguments(parser) -> None:
@@ -529,7 +539,7 @@ def add_arguments(parser) -> None:
     plan.add_argument(
         "--delta", type=units.share, metavar="SHARE", help="the margin that a change must exceed (0.01, or half a step)"
     )
-    plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
+    plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
     plan.add_argument("--sd", type=units.share, default=0.01, metavar="SHARE", help="of jobs, without --noise (0.01)")
     plan.add_argument(
         "--metrics", type=units.count, metavar="N", help="that will be compared (default: those of --noise)"
@@ -552,9 +562,10 @@ def add_arguments(parser) -> None:
     reading = parts.add_parser("read", help="the outcome as one verdict")
     reading.add_argument("folder", metavar="DIR")
     reading.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent")
-    reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o` wrote")
+    reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
     reading.add_argument("--all", action="store_true", help="show every series")
     store.add_selection(reading)
+    output.add_arguments(reading)
     reading.set_defaults(do=read)
 
 

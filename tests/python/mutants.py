@@ -294,13 +294,15 @@ def commands(folder: pathlib.Path, aside: pathlib.Path) -> list[list[str]]:
     known = [f"{where}/machine", f"{where}/one", f"{where}/other"]
     return [
         ["regress", where, "--from", "kernel=A", "--to", "kernel=B", "--all", "--json", f"{out}/r.json"],
-        ["regress", where, "--from", "..2026-01-12", "--to", "2026-01-13..", "--workload", "*/*"],
+        ["regress", where, "--from", "..2026-01-12", "--to", "2026-01-13..", "--workload", "*/*", "-o", f"{out}/r.csv"],
         ["noise", where, "-o", f"{out}/noise.json", "--all"],
         ["drift", where],
+        ["drift", where, "-o", f"{out}/drift.parquet"],
         ["nodes", where],
+        ["nodes", where, "-o", f"{out}/nodes.csv"],
         ["nodes", where, "--list"],
         ["compare", where, "--by", "kernel"],
-        ["compare", f"{where}/one", f"{where}/other"],
+        ["compare", f"{where}/one", f"{where}/other", "-o", f"{out}/compare.parquet"],
         ["score", f"{where}/one", f"{where}/other", "--weights", f"{out}/weights.json", "--reference", "one"],
         ["report", where, "-o", f"{out}/report.html"],
         ["table", where],

@@ -61,7 +61,7 @@ def refused(arguments, capsys, code=cli.BAD_INPUT):
         (["xyz"], "isthmus: there is no 'xyz': choose from compact, regress, noise"),
         (["--bogus"], "isthmus: there is no option --bogus"),
         (["table"], "isthmus table: the following arguments are required: FILE"),
-        (["regress", "--form", "driver=570"], "there is no option --form; did you mean --from?"),
+        (["regress", "--fron", "driver=570"], "there is no option --fron; did you mean --from?"),
         (["regress", "x", "--from"], "isthmus regress: argument --from: expected one argument"),
         (["regress", "x", "--delta", "3"], "'3' is no share between 0 and 1; write 0.03 or 3%"),
         (["trial", "pln"], "isthmus trial: there is no 'pln'; did you mean plan?"),

@@ -101,6 +101,16 @@ def test_hostile_text_is_only_text(tmp_path, capsys):
     assert duckdb.sql(f"SELECT name FROM '{tmp_path}/x.parquet'").fetchall() == [(EVIL,)]
 
 
+@pytest.mark.parametrize("name", ["", "'", '"', "''", "a'b\"c", EVIL, "x AS y", "columns", "Value"])
+def test_an_axis_may_have_any_name(tmp_path, name):
+    found = output.of_cases([{"workload": "w", "axes": {name: 3}, "own": 1.5}], {"own": "DOUBLE"}, "")
+    output.write(asked("parquet", tmp_path / "x.parquet"), found)
+    rows = duckdb.sql(f"SELECT * FROM '{tmp_path}/x.parquet'")
+    assert dict(zip(rows.columns, rows.fetchall()[0])) == dict.fromkeys(output.CASE) | {
+        "workload": "w", name or "axis_": 3, "own": 1.5,
+    }  # fmt: skip
+
+
 def test_no_row_is_a_table_too(tmp_path, capsys):
     empty = output.Table({"name": "VARCHAR"}, [], "")
     output.write(asked("json"), empty)
