@@ -16,7 +16,7 @@
 namespace isthmus::device {
 namespace {
 
-constexpr std::array<std::string_view, 69> calls{
+constexpr auto calls = std::to_array<std::string_view>({
     "count",
     "info",
     "select",
@@ -85,7 +85,7 @@ constexpr std::array<std::string_view, 69> calls{
     "fft_create",
     "fft_set_workspace",
     "fft_run",
-};
+});
 
 struct Rule {
   std::string_view call;

@@ -503,9 +503,10 @@ std::vector<CaseSpec> plan(const Request& request, std::vector<std::string>* not
       for (const auto& range : ranges) {
         if (range.values.size() > 1 && !contains(common.varied, range.axis)) common.varied.push_back(range.axis);
       }
-      for (const auto& combination : combinations(*workload, request, modes)) {
-        for (const auto* swept : sweep) {
-          for (const auto& point : points_of(ranges)) {
+      // Placements innermost: cases with the same inputs follow one another, and those are made once.
+      for (const auto* swept : sweep) {
+        for (const auto& point : points_of(ranges)) {
+          for (const auto& combination : combinations(*workload, request, modes)) {
             CaseSpec spec = common;
             spec.placement = combination.placement;
             spec.staging = combination.staging;

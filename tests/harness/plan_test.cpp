@@ -96,7 +96,9 @@ TEST(Plan, PresetsSweepAndBringTheirModes) {
   const auto cases = plan(request);
   ASSERT_EQ(cases.size(), 4u);  // two modes, two values of the sweep; workloads without the preset are left out
   EXPECT_EQ(*cases[0].find("n"), AxisValue(std::int64_t{2048}));
-  EXPECT_EQ(*cases[1].find("threads"), AxisValue(std::int64_t{128}));
+  EXPECT_EQ(*cases[1].find("threads"), *cases[0].find("threads")) << "cases with the same inputs follow one another";
+  EXPECT_NE(std::pair(cases[1].placement, cases[1].staging), std::pair(cases[0].placement, cases[0].staging));
+  EXPECT_EQ(*cases[2].find("threads"), AxisValue(std::int64_t{128}));
   EXPECT_EQ(cases[0].preset, "fixture-fig1");
 }
 
