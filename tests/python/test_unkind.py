@@ -87,5 +87,6 @@ def test_the_command_gives_the_same_verdicts(kind, tmp_path):
     assert (math.nan if seen is None else seen) == pytest.approx(orders[0].autocorrelation, nan_ok=True)
 
 
-def test_the_page_has_the_committed_rates():
-    assert unkind.table(COMMITTED) in (ROOT / "docs/statistics.md").read_text(encoding="utf-8")
+def test_the_pages_have_the_committed_rates():
+    assert unkind.table(COMMITTED) in (ROOT / "docs/false-alarms.md").read_text(encoding="utf-8")
+    assert unkind.table(COMMITTED, unkind.CHOSEN) in (ROOT / "docs/statistics.md").read_text(encoding="utf-8")
