@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <mutex>
 #include <utility>
 
 namespace isthmus::harness {
@@ -20,6 +21,7 @@ std::string inputs_name(const CaseSpec& spec, std::uint64_t seed) {
 namespace {
 
 struct Kept {
+  std::recursive_mutex lock;  // ranks may be threads; what makes an input may ask for another
   std::string inputs;
   std::map<std::string, std::shared_ptr<const void>> made;
 };
@@ -32,15 +34,18 @@ Kept& kept() {
 }  // namespace
 
 void keep_only_inputs_of(const std::string& inputs) {
+  const std::scoped_lock hold(kept().lock);
   if (std::exchange(kept().inputs, inputs) != inputs) kept().made.clear();
 }
 
 bool holds_shared_input(const std::string& inputs, const std::string& name) {
+  const std::scoped_lock hold(kept().lock);
   return kept().inputs == inputs && kept().made.contains(name);
 }
 
 std::shared_ptr<const void> shared_input(const std::string& inputs, const std::string& name,
                                          const std::function<std::shared_ptr<const void>()>& make) {
+  const std::scoped_lock hold(kept().lock);
   keep_only_inputs_of(inputs);
   auto entry = holds_shared_input(inputs, name) ? kept().made.at(name) : nullptr;
   if (!entry) kept().made[name] = entry = make();
@@ -48,7 +53,9 @@ std::shared_ptr<const void> shared_input(const std::string& inputs, const std::s
 }
 
 KnownResult known_result(const std::string& inputs, const std::string& buffer, const KnownResult& own) {
+  static std::mutex lock;
   static std::map<std::pair<std::string, std::string>, KnownResult> known;
+  const std::scoped_lock hold(lock);
   return known.try_emplace({inputs, buffer}, own).first->second;
 }
 
