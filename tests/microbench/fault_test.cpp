@@ -47,6 +47,13 @@ void expect_skip(const std::string& name, const std::vector<std::string>& settin
   EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
 }
 
+/// Of a case that counts faults: on a busy machine every sample's time may be less than what its baseline took, which
+/// spoils the time and not the count.
+std::string complaint_but_of_time(const CaseResult& result) {
+  const auto said = complaint(result);
+  return said.find("(below_baseline)") == std::string::npos ? said : "";
+}
+
 // --- of the CPU --------------------------------------------------------------------------------------
 
 TEST(CpuFaults, AreCountedOneForEachTouch) {
@@ -56,7 +63,7 @@ TEST(CpuFaults, AreCountedOneForEachTouch) {
     const auto name = "fault/cpu/" + std::string(event.name);
     for (const auto& result : run_cases(name, {}, {}, {"at_once=1,7,64", "threads=1,2"}, {}, 2)) {
       if (result.skipped) continue;  // the machine's own, with the reason; those that always can are below
-      EXPECT_EQ(complaint(result), "") << result.spec.label();
+      EXPECT_EQ(complaint_but_of_time(result), "") << result.spec.label();
       const auto counted = samples_of(result, "faults_per_touch");
       ASSERT_FALSE(counted.empty()) << result.spec.label();
       // While it is timed: each sample has its count.
