@@ -47,11 +47,16 @@ void expect_skip(const std::string& name, const std::vector<std::string>& settin
   EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
 }
 
-/// Of a case that counts faults: on a busy machine every sample's time may be less than what its baseline took, which
-/// spoils the time and not the count.
-std::string complaint_but_of_time(const CaseResult& result) {
-  const auto said = complaint(result);
-  return said.find("(below_baseline)") == std::string::npos ? said : "";
+/// A busy machine may take longer over its baseline than over the faults, which spoils a sample. Where that befell all
+/// samples of a case, the cases are run again.
+std::vector<CaseResult> run_timed(const std::string& name, const std::vector<std::string>& settings, int samples) {
+  for (int attempt = 1;; ++attempt) {
+    auto results = run_cases(name, {}, {}, settings, {}, samples);
+    const auto was_busy = [](const CaseResult& result) {
+      return complaint(result).find("(below_baseline)") != std::string::npos;
+    };
+    if (attempt == 5 || std::none_of(results.begin(), results.end(), was_busy)) return results;
+  }
 }
 
 // --- of the CPU --------------------------------------------------------------------------------------
@@ -61,9 +66,9 @@ TEST(CpuFaults, AreCountedOneForEachTouch) {
   std::size_t passed = 0;
   for (const auto& event : events()) {
     const auto name = "fault/cpu/" + std::string(event.name);
-    for (const auto& result : run_cases(name, {}, {}, {"at_once=1,7,64", "threads=1,2"}, {}, 2)) {
+    for (const auto& result : run_timed(name, {"at_once=1,7,64", "threads=1,2"}, 2)) {
       if (result.skipped) continue;  // the machine's own, with the reason; those that always can are below
-      EXPECT_EQ(complaint_but_of_time(result), "") << result.spec.label();
+      EXPECT_EQ(complaint(result), "") << result.spec.label();
       const auto counted = samples_of(result, "faults_per_touch");
       ASSERT_FALSE(counted.empty()) << result.spec.label();
       // While it is timed: each sample has its count.
@@ -77,8 +82,7 @@ TEST(CpuFaults, AreCountedOneForEachTouch) {
 
 TEST(CpuFaults, RecordTheBaselineAndWhatRemainsWithoutIt) {
   if (!kOwnFaultsOnly) GTEST_SKIP() << kOthers;
-  for (const auto& result :
-       run_cases("fault/cpu/anonymous", {}, {}, {"at_once=512", "threads=1", "pages=small"}, {}, 3)) {
+  for (const auto& result : run_timed("fault/cpu/anonymous", {"at_once=512", "threads=1", "pages=small"}, 3)) {
     ASSERT_EQ(complaint(result), "");
     const auto time = samples_of(result, "time"), faulting = samples_of(result, "time_faulting"),
                present = samples_of(result, "time_present"), rate = samples_of(result, "rate");
