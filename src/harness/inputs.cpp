@@ -47,9 +47,8 @@ std::shared_ptr<const void> shared_input(const std::string& inputs, const std::s
                                          const std::function<std::shared_ptr<const void>()>& make) {
   const std::scoped_lock hold(kept().lock);
   keep_only_inputs_of(inputs);
-  auto entry = holds_shared_input(inputs, name) ? kept().made.at(name) : nullptr;
-  if (!entry) kept().made[name] = entry = make();
-  return entry;
+  if (const auto found = kept().made.find(name); found != kept().made.end()) return found->second;
+  return kept().made[name] = make();
 }
 
 KnownResult known_result(const std::string& inputs, const std::string& buffer, const KnownResult& own) {

@@ -504,9 +504,11 @@ std::vector<CaseSpec> plan(const Request& request, std::vector<std::string>* not
         if (range.values.size() > 1 && !contains(common.varied, range.axis)) common.varied.push_back(range.axis);
       }
       // Placements innermost: cases with the same inputs follow one another, and those are made once.
+      const auto points = points_of(ranges);
+      const auto chosen = combinations(*workload, request, modes);
       for (const auto* swept : sweep) {
-        for (const auto& point : points_of(ranges)) {
-          for (const auto& combination : combinations(*workload, request, modes)) {
+        for (const auto& point : points) {
+          for (const auto& combination : chosen) {
             CaseSpec spec = common;
             spec.placement = combination.placement;
             spec.staging = combination.staging;
