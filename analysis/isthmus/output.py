@@ -185,7 +185,7 @@ def _csv(table: Table) -> str:
     return file.getvalue()
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
     """A name as SQL."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -199,7 +199,7 @@ def _parquet(table: Table) -> bytes:
         plain = {f"c{i}": kind for i, kind in enumerate(table.columns.values())}  # an axis may have any name
         lines.write_text("".join(f"{each}\n" for each in _objects(table, plain)), encoding="utf-8")
         kinds = ", ".join(f"{name}: {store.literal(kind)}" for name, kind in plain.items())
-        names = ", ".join(f"{name} AS {_identifier(column)}" for name, column in zip(plain, table.columns))
+        names = ", ".join(f"{name} AS {identifier(column)}" for name, column in zip(plain, table.columns))
         source = (
             f"read_json({store.literal(str(lines))}, format = 'newline_delimited', columns = {{{kinds}}}, "
             "maximum_object_size = 268435456)"

@@ -135,7 +135,7 @@ class _Database:
         table = self.table(name)
         if table is None:
             return []
-        quoted = '"' + table.replace('"', '""') + '"'
+        quoted = output.identifier(table)
         try:
             there = {row[1] for row in self.connection.execute(f"PRAGMA table_info({quoted})")}
             selected = ", ".join(f'"{c}"' if c in there else "NULL" for c in columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
+import functools
 import json
 import math
 import re
@@ -114,7 +115,7 @@ class Series:
         """Which series it is, for output.of_cases(): `axes` as a dictionary, the rest of the key, and the mode."""
         return dict(zip(store.SERIES, self.key)) | {"mode": self.mode, "axes": self.axes}
 
-    @property
+    @functools.cached_property
     def axes(self) -> dict[str, Any]:
         try:
             return json.loads(self.key[store.SERIES.index("axes")] or "{}")
