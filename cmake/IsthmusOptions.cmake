@@ -9,6 +9,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 option(ISTHMUS_WERROR "Warnings are errors" ON)
+set(ISTHMUS_PACKAGE "" CACHE STRING "What a package manager calls this build, for its records")
 set(ISTHMUS_SANITIZE "" CACHE STRING "address,undefined or thread")
 
 find_program(ISTHMUS_CCACHE ccache)

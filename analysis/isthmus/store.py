@@ -58,7 +58,7 @@ _READ = {
         "numa_nodes": "BIGINT", "numa_balancing": "BOOLEAN", "thp": "VARCHAR", "governor": "VARCHAR",
         "iommu": "VARCHAR", "boot_id": "VARCHAR", "uvm_parameters": "JSON",
     },
-    "build": {"compiler": "VARCHAR", "flags": "VARCHAR", "code": "VARCHAR"},
+    "build": {"compiler": "VARCHAR", "flags": "VARCHAR", "code": "VARCHAR", "package": "VARCHAR"},
     "emulated": "BOOLEAN",
     "profiler": "VARCHAR",
     "workload": "VARCHAR",
@@ -142,6 +142,7 @@ FINGERPRINT = {
     "compiler": "build.compiler",
     "flags": "build.flags",
     "code": "build.code",
+    "package": "build.package",
     "mpi": "ranks.library",
 }
 # Of these, JSON objects; one parameter of the module, or one variable, is asked for as uvm.NAME or environment.NAME.

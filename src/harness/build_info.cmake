@@ -1,5 +1,5 @@
 # Run at every build (cmake -P): writes build_info.hpp when what it says has changed.
-# Needs SOURCE, OUTPUT, VERSION, COMPILER, FLAGS, TYPE and CODE.
+# Needs SOURCE, OUTPUT, VERSION, COMPILER, FLAGS, TYPE, CODE and PACKAGE.
 execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD OUTPUT_VARIABLE git OUTPUT_STRIP_TRAILING_WHITESPACE
                 ERROR_QUIET RESULT_VARIABLE failed)
 set(dirty "std::nullopt")
@@ -29,6 +29,7 @@ inline constexpr std::string_view compiler = R\"(${COMPILER})\";
 inline constexpr std::string_view flags = R\"(${FLAGS})\";
 inline constexpr std::string_view type = R\"(${TYPE})\";
 inline constexpr std::string_view code = R\"(${CODE})\";
+inline constexpr std::string_view package = R\"(${PACKAGE})\";  ///< empty where no package manager built it
 
 }  // namespace isthmus::harness::build_info
 ")

@@ -138,7 +138,8 @@ json build_json() {
           {"flags", build_info::flags},
           {"type", build_info::type},
           {"backend", device::name(device::backend())},
-          {"code", build_info::code}};
+          {"code", build_info::code},
+          {"package", build_info::package.empty() ? json(nullptr) : json(build_info::package)}};
 }
 
 std::string version_text() {

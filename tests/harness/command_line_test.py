@@ -271,6 +271,7 @@ class CommandLine(unittest.TestCase):
         axis = next(a for a in saxpy["axes"] if a["name"] == "n")
         self.assertEqual((axis["default"], axis["allowed"], axis["minimum"]), (65536, None, 1))
         document = json.loads(self.run_bench("info", "--json").stdout)
+        self.assertIsNone(document["build"]["package"])  # no package manager builds the tests
         self.assertEqual(document["backend"], "emulator")
         self.assertTrue(document["emulated"])
         self.assertIsNone(document["problem"])

@@ -153,6 +153,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
             self.define_from_variant("ISTHMUS_MPI", "mpi"),
             self.define("ISTHMUS_WERROR", False),  # warnings of a compiler that we have not seen stop nobody
             self.define("ISTHMUS_CCACHE", False),  # Spack's own setting, config:ccache, decides
+            self.define("ISTHMUS_PACKAGE", f"spack {self.spec.name}@{self.spec.version}/{self.spec.dag_hash()}"),
         ]
         args += [self.define_from_variant(f"ISTHMUS_WORKLOADS_{group.upper()}", group) for group in WORKLOADS]
         if self.spec.satisfies("+cuda"):
@@ -244,8 +245,11 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
         chosen = "microbench/saxpy" if "microbench/saxpy" in names else names[0]
         self._bench()("run", chosen, "--size", "tiny", "--record", "record.jsonl")
         lines = pathlib.Path("record.jsonl").read_text(encoding="utf-8").splitlines()
-        statuses = [json.loads(line)["verify"]["status"] for line in lines]
+        records = [json.loads(line) for line in lines]
+        statuses = [record["verify"]["status"] for record in records]
         assert statuses and set(statuses) <= {"pass", "not_applicable"}, f"{chosen} was not verified: {statuses}"
+        built = {record["build"]["package"] for record in records}
+        assert built == {f"spack {self.spec.name}@{self.spec.version}/{self.spec.dag_hash()}"}, f"built by {built}"
 
     def test_ranks(self):
         """two processes send each other a message"""
