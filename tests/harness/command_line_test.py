@@ -370,6 +370,7 @@ class CommandLine(unittest.TestCase):
         saxpy = ("fixture/saxpy", "--size", "tiny")
         self.assert_refused(self.measure(*saxpy, "--observe", "uwm"), "no observer 'uwm'", "did you mean 'uvm'?")
         self.assert_refused(self.measure(*saxpy, "--observe", "uvm", ISTHMUS_UVM="maybe"), "ISTHMUS_UVM is 'maybe'")
+        self.assert_refused(self.measure("fixture/host_loop", "--observe", "uvm"), "no case of this run uses one")
         nothing = self.measure(*saxpy, "--observe", "uvm", ISTHMUS_EMULATOR="concurrent_managed=0")
         self.assertEqual(nothing.returncode, 1, nothing.stderr)
         self.assertIn("cannot be observed", nothing.stderr)
