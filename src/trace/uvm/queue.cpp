@@ -215,22 +215,36 @@ std::uint64_t Queue::dropped() const noexcept {
   return sum;
 }
 
-Taken Queue::take() {
+void Queue::flush() {
   std::uint64_t status = 0;
   const int failure = ask(memory_descriptor_, request::flush, status);
   if (failure != 0 || static_cast<std::uint32_t>(status) != 0)
     refuse(fmt::format("the driver does not hand out what it still holds ({}), so no sample is whole; run again",
                        failure != 0 ? reason(failure) : fmt::format("status {:#x}", status)));
+}
+
+Drained Queue::drained() {
   const std::lock_guard lock(mutex_);
   drain();
-  Taken taken;
-  taken.events.reserve(entries_.size());
-  for (const auto& entry : entries_) taken.events.push_back(decode(entry));
-  entries_.clear();
-  taken.foreign_replays = std::exchange(foreign_replays_, 0);
+  Drained all;
+  all.entries = std::exchange(entries_, {});
+  all.foreign_replays = std::exchange(foreign_replays_, 0);
   const auto now = dropped();
-  taken.dropped = now - std::exchange(dropped_before_, now);
+  all.dropped = now - std::exchange(dropped_before_, now);
   batches_before_ = std::exchange(batches_, {});
+  return all;
+}
+
+Drained Queue::take_entries() {
+  flush();
+  return drained();
+}
+
+Taken Queue::take() {
+  const auto all = take_entries();
+  Taken taken{.events = {}, .dropped = all.dropped, .foreign_replays = all.foreign_replays};
+  taken.events.reserve(all.entries.size());
+  for (const auto& entry : all.entries) taken.events.push_back(decode(entry));
   return taken;
 }
 

@@ -38,6 +38,12 @@ struct Taken {
   std::uint64_t foreign_replays = 0;  ///< replays of batches in which no fault was ours: other processes'
 };
 
+/// The same as the driver wrote it.
+struct Drained {
+  std::vector<Entry> entries;
+  std::uint64_t dropped = 0, foreign_replays = 0;
+};
+
 /// Memory that a child of this process does not inherit, since the driver goes on writing to it.
 class PrivatePages {
  public:
@@ -63,12 +69,17 @@ class Queue {
 
   /// All that happened before this call and has not been taken. Throws Unavailable where the driver does not answer.
   Taken take();
+  /// What has come so far; what the driver still holds stays with it.
+  Drained drained();
+  /// As take().
+  Drained take_entries();
 
  private:
   void attach(const QueueOptions& options);
   void set_types(unsigned long request);
   template <class Arguments>
   int ask(int descriptor, unsigned long request, Arguments& arguments);
+  void flush();
   void drain_until_stopped();
   std::size_t drain();
   bool is_ours(const std::byte* entry);

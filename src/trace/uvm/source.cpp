@@ -101,6 +101,7 @@ std::string self_test_problem(const Taken& taken, std::uint64_t address) {
 std::unique_ptr<Source> attach() {
   switch (device::backend()) {
     case device::Backend::cuda:
+      device::synchronize();  // the process has unified memory once it has a context
       return std::make_unique<Attached>(nullptr);
     case device::Backend::emulator:
       return std::make_unique<Attached>(std::make_unique<EmulatedDriver>());
