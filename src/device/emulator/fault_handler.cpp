@@ -85,7 +85,7 @@ void chain(int signal, siginfo_t* information, void* context) {
 }
 
 /// Whether the page that was touched was elsewhere and is here now.
-bool page_came(std::uintptr_t address, [[maybe_unused]] void* context) {
+__attribute__((no_sanitize("thread"))) bool page_came(std::uintptr_t address, [[maybe_unused]] void* context) {
   bool write = false;
 #if defined(__x86_64__)
   constexpr greg_t written = 2;

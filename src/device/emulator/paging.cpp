@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "device/emulator/emulator.hpp"
+#include "device/emulator/sanitizers.hpp"
 
 namespace isthmus::device {
 
@@ -147,6 +148,7 @@ Paging::Range* Paging::find(std::uintptr_t address) noexcept {
 
 bool Paging::touch(const Touch& touch) noexcept {
   if (!watched_) return false;
+  const Unseen unseen;
   const std::lock_guard lock(mutex_);
   Range* range = find(touch.address);
   if (range == nullptr) return false;
