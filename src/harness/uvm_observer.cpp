@@ -118,7 +118,9 @@ void UvmObserver::end() {
 void UvmObserver::keep(trace::uvm::Taken taken) {
   // The passes of measure() that come before its samples have their number too, and are overwritten.
   if (groups_.empty() || (reading_ == "sample" && sample_ == 0)) groups_.emplace_back();
-  auto& kept = groups_.back()[sample_];
+  const auto [place, is_new] = groups_.back().try_emplace(sample_);
+  if (!is_new) warnings_.clear();  // nobody has asked since: they are of what is overwritten
+  auto& kept = place->second;
   kept.figures = trace::uvm::figures_of(taken.events);
   kept.dropped = taken.dropped;
   foreign_replays_ += kept.foreign_replays = taken.foreign_replays;
@@ -138,6 +140,7 @@ std::vector<Warning> UvmObserver::spoilt(std::size_t /*sample*/, bool /*last*/) 
 }
 
 std::vector<Series> UvmObserver::metrics() {
+  if (!failure_.empty()) throw std::runtime_error(std::exchange(failure_, {}));
   std::vector<Series> all;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     for (const auto& figure : kFigures) {

@@ -94,9 +94,12 @@ TEST_F(UvmObserverTest, WhatCameBeforeASampleIsNotInIt) {
 }
 
 TEST_F(UvmObserverTest, APassBeforeTheSamplesIsOverwritten) {
-  pass(Part::samples, 0, faults(7));  // of a cycle of allocation
+  auto torn = faults(7);
+  torn.dropped = 1;
+  pass(Part::samples, 0, torn);  // of a cycle of allocation
   pass(Part::samples, 0, faults(3));
   EXPECT_EQ(values("uvm_faults"), Values{3});
+  EXPECT_TRUE(observer.spoilt(0, true).empty()) << "and so is what was wrong with it";
 }
 
 TEST_F(UvmObserverTest, ASecondCallOfSampleHasNamesOfItsOwn) {
