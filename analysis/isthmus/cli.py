@@ -27,6 +27,7 @@ COMMANDS = {
     "table": ("isthmus.table", "medians of a few record files"),
     "levels": ("isthmus.levels", "now `table --view levels`"),
     "references": ("isthmus.reference_command", "what a site's figures are held to: make it from records, check it"),
+    "faults": ("isthmus.faults", "page faults of any CUDA program, as the driver tells them"),
     "profile": ("isthmus.profile", "what a profiler's output says, in the words of a record"),
     "accounting": ("isthmus.accounting", "now `table --view accounting`"),
     "night": ("isthmus.night", "one summary of a night's sessions for other programs: JSON and JUnit"),

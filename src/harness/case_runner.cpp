@@ -197,6 +197,10 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
     if (uses_device) {
       result.before = device::telemetry(result.device->index);
       state.monitor.see(*result.before);
+      for (const auto& asked : context.observers) {
+        result.observed_by.push_back(asked.name);
+        state.observers.push_back(state.asked_observers.emplace_back(asked.make()).get());
+      }
     }
     guarded(result, [&] {
       Case run(state);
@@ -213,6 +217,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
       for (auto* observer : state.observers) {
         for (auto& metric : observer->metrics()) result.metrics.push_back(std::move(metric));
         for (auto& table : observer->tables()) result.tables.push_back(std::move(table));
+        result.notes.merge(observer->notes());
       }
     });
     if (uses_device) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "harness/case_state.hpp"
 #include "harness/result.hpp"
@@ -13,6 +14,7 @@ struct RunContext {
   SamplingOptions sampling;
   int numa_node = -1;
   std::optional<std::string> governor;
+  std::vector<AskedObserver> observers;
   Ranks* ranks = nullptr;  ///< that run the same cases in step; nullptr: this process is alone
 };
 

@@ -90,6 +90,8 @@ struct Case::State final : BufferAddresses {
   harness::TimeAccount account;
   harness::ProfilerRanges ranges;
   std::vector<harness::Observer*> observers;
+  std::vector<std::unique_ptr<harness::Observer>>
+      asked_observers;  ///< some of them: this case was asked to be looked at
 
   std::optional<device::Stream> stream;  // outlives the buffers
   std::vector<Declared> buffers;

@@ -42,7 +42,8 @@ constexpr const char* kRunExamples = R"(Modes: baseline async uvm uvm_async pm p
 Environment: ISTHMUS_RESULTS (folder of records), ISTHMUS_HOST_MEMORY (bytes
 that may be used, as 8GiB), ISTHMUS_SYSTEM, ISTHMUS_PARTITION, ISTHMUS_PROFILER
 (names written into records; the last also switches latches and batches off and
-names phases for the profiler), ISTHMUS_INJECT, ISTHMUS_EMULATOR (tests).)";
+names phases for the profiler), ISTHMUS_UVM (force: --observe uvm on any driver
+branch), ISTHMUS_INJECT, ISTHMUS_EMULATOR (tests).)";
 
 /// Values of comma lists that may also be repeated.
 std::vector<std::string> flatten(const std::vector<std::string>& lists, std::string_view option) {
@@ -172,7 +173,7 @@ std::string problem(const CLI::App& app, int argc, char** argv, const CLI::Parse
 /// What `run` was given, before it is looked at.
 struct RunWords {
   NumberTexts numbers;
-  std::vector<std::string> modes, placements, stagings, sizes;
+  std::vector<std::string> modes, placements, stagings, sizes, observers;
   bool as_table = false;
   std::optional<std::string> table_format;
 };
@@ -188,6 +189,7 @@ void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
   measure->add_option("--set", options.request.settings, "Axis: threads=64,128 bytes=4KiB n=all; repeatable");
   measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
   measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
+  measure->add_option("--observe", words.observers, "Watch each sample: uvm (page faults; docs/uvm.md)");
   measure->add_option("--samples", words.numbers.samples, "Exactly N samples (default: adaptive, at most 30)");
   measure->add_option("--min-time", words.numbers.least_time, "Seconds of sampling at least (adaptive)");
   measure->add_option("--warmups", words.numbers.warmups, "Warm-up passes (default 2; none when emulated)");
@@ -217,6 +219,7 @@ void read_words(const RunWords& words, SessionOptions& options) {
   options.request.placements = flatten(words.placements, "--placement");
   options.request.stagings = flatten(words.stagings, "--staging");
   options.request.sizes = flatten(words.sizes, "--size");
+  options.observers = flatten(words.observers, "--observe");
   if (words.table_format) {
     options.table = parse_table_format(*words.table_format);
   } else if (words.as_table) {

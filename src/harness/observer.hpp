@@ -5,6 +5,10 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +35,14 @@ class Observer {
   /// What it found over the whole case.
   virtual std::vector<Series> metrics() { return {}; }
   virtual std::vector<Table> tables() { return {}; }
+  /// Facts in words for the record.
+  virtual std::map<std::string, std::string> notes() { return {}; }
+};
+
+/// One that was asked for (--observe): made anew for each case that uses a device.
+struct AskedObserver {
+  std::string name;
+  std::function<std::unique_ptr<Observer>()> make;
 };
 
 /// Where the seconds of a case go: each second to the innermost piece.

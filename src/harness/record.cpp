@@ -95,6 +95,13 @@ json text_or_null(const std::string& text) {
   return text.empty() ? json(nullptr) : json(text);
 }
 
+/// A profiler, or an observer that was asked for: of either, times are held to no reference.
+json watched_by(const CaseResult& result) {
+  json profiler = environment({"ISTHMUS_PROFILER"});
+  if (!profiler.is_null() || result.observed_by.empty()) return profiler;
+  return fmt::format("{}", fmt::join(result.observed_by, "+"));
+}
+
 std::string_view name(Verdict verdict) {
   switch (verdict) {
     case Verdict::pass:
@@ -296,7 +303,7 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
       {"host", host_json(result.numa_node)},
       {"build", build_json()},
       {"emulated", is_emulated(workload)},
-      {"profiler", environment({"ISTHMUS_PROFILER"})},
+      {"profiler", watched_by(result)},
       {"workload", workload.name()},
       {"version", workload.description().version},
       {"placement", spec.placement ? json(memory::name(*spec.placement)) : json(nullptr)},

@@ -94,7 +94,8 @@ struct CaseResult {
   std::optional<std::string> fallback, skipped, error;
   std::map<std::string, std::string> notes;  ///< facts in words
   SkipKind skip_kind = SkipKind::unsupported;
-  std::optional<Shortage> shortage;  ///< of a case skipped for memory, where it is known
+  std::optional<Shortage> shortage;      ///< of a case skipped for memory, where it is known
+  std::vector<std::string> observed_by;  ///< asked observers: its times are held to no reference
   bool interrupted = false;
   bool device_lost = false;
   bool ended_by_other_rank = false;

@@ -25,6 +25,7 @@
 #include "harness/record_file.hpp"
 #include "harness/schema_check.hpp"
 #include "harness/table.hpp"
+#include "harness/uvm_observer.hpp"
 #include "memory/host_memory.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/processors.hpp"
@@ -359,6 +360,31 @@ int process_count(const SessionOptions& options, const std::vector<CaseSpec>& ca
   return count;
 }
 
+constexpr const char* kUvm = "uvm";
+
+void check_observers(const SessionOptions& options, bool any_device, const Ranks* ranks) {
+  for (const auto& name : options.observers) {
+    if (name != kUvm)
+      throw InputError(
+          fmt::format("there is no observer '{}'; {}", name, suggestion(name, std::vector<std::string>{kUvm})));
+    if (ranks != nullptr)
+      throw InputError("--observe uvm watches one process, and several ranks were started; start one");
+    if (!any_device) throw InputError("--observe uvm watches a device, and no case of this run uses one");
+  }
+}
+
+/// What was asked to watch each case. Throws device::Error where it cannot, before any work.
+std::vector<AskedObserver> asked_observers(const SessionOptions& options) {
+  if (options.observers.empty()) return {};
+  try {
+    const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach();
+    return {{kUvm, [source] { return std::make_unique<UvmObserver>(*source); }}};
+  } catch (const trace::uvm::Unavailable& reason) {
+    throw device::Error(device::ErrorKind::failure, "--observe uvm", reason.what(),
+                        "leave the option out to measure without it");
+  }
+}
+
 Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   Prepared prepared;
   prepared.child = child_role();
@@ -373,6 +399,8 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   }
   const bool needs_device =
       std::any_of(cases.begin(), cases.end(), [](const auto& c) { return !c.workload->description().native; });
+
+  check_observers(options, needs_device, ranks);
 
   auto& context = prepared.context;
   context.device = choose_device(options.device, needs_device, ranks != nullptr ? ranks->local_rank() : 0);
@@ -437,6 +465,8 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   }
   if (options.dry_run) return writes ? dry_run(cases, context, processes) : exit_code::passed;
 
+  RunContext watched = context;
+  if (processes == 1 || child) watched.observers = asked_observers(options);
   std::optional<RecordFile> file;
   if (writes) file.emplace(path);
   catch_interrupts();
@@ -454,7 +484,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   }
 
   std::vector<json> records;
-  const auto tally = run_cases(cases, context, identity, file ? &*file : nullptr, options, records, process_begin);
+  const auto tally = run_cases(cases, watched, identity, file ? &*file : nullptr, options, records, process_begin);
   if (speaks) {
     if (options.table) fmt::print("{}", table(records, *options.table));
     report(options,

@@ -31,6 +31,7 @@ struct SessionOptions {
   std::optional<std::string> device;  ///< index or UUID
   std::optional<int> numa_node;
   std::optional<std::string> record;
+  std::vector<std::string> observers;  ///< by name
   bool dry_run = false, resume = false, quiet = false;
   std::optional<TableFormat> table;  ///< of what was measured, at the end
   std::vector<std::string> command;  ///< as typed

@@ -354,6 +354,28 @@ class CommandLine(unittest.TestCase):
         self.assertIn("no_latch", {w["code"] for w in record["warnings"]})
         self.assertEqual({m.get("batch", 1) for m in record["metrics"]}, {1})
 
+    def test_an_observer_is_named_and_its_figures_are_in_the_record(self):
+        observed = ("fixture/saxpy", "--size", "tiny", "--placement", "managed_demand", "--observe", "uvm")
+        done = self.measure(*observed, "--samples", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (record,) = self.records()
+        self.assertEqual(record["profiler"], "uvm")
+        self.assertIn("emulated", record["notes"]["uvm_source"])
+        metrics = {metric["name"]: metric for metric in record["metrics"]}
+        self.assertEqual(len(metrics["uvm_faults"]["samples"]), 2)
+        self.assertEqual(metrics["uvm_replays"]["samples"], metrics["uvm_batches"]["samples"])
+        self.assertEqual({table["name"] for table in record["tables"]}, {"uvm_batches", "uvm_migrations"})
+
+    def test_an_observer_that_cannot_watch_is_refused_before_any_work(self):
+        saxpy = ("fixture/saxpy", "--size", "tiny")
+        self.assert_refused(self.measure(*saxpy, "--observe", "uwm"), "no observer 'uwm'", "did you mean 'uvm'?")
+        self.assert_refused(self.measure(*saxpy, "--observe", "uvm", ISTHMUS_UVM="maybe"), "ISTHMUS_UVM is 'maybe'")
+        self.assert_refused(self.measure("fixture/host_loop", "--observe", "uvm"), "no case of this run uses one")
+        nothing = self.measure(*saxpy, "--observe", "uvm", ISTHMUS_EMULATOR="concurrent_managed=0")
+        self.assertEqual(nothing.returncode, 1, nothing.stderr)
+        self.assertIn("cannot be observed", nothing.stderr)
+        self.assertEqual(len(nothing.stderr.splitlines()), 1, nothing.stderr)
+
     def test_what_a_workload_prepares_itself_is_no_overhead_of_the_harness(self):
         self.measure("fixture/host_loop")
         run = self.records()[0]["run"]

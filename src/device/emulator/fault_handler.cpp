@@ -15,6 +15,7 @@
 
 #include "device/emulator/block.hpp"
 #include "device/emulator/memory.hpp"
+#include "device/emulator/paging.hpp"
 
 namespace isthmus::device::emulator {
 namespace {
@@ -83,11 +84,28 @@ void chain(int signal, siginfo_t* information, void* context) {
   }
 }
 
+/// Whether the page that was touched was elsewhere and is here now.
+__attribute__((no_sanitize("thread"))) bool page_came(std::uintptr_t address, [[maybe_unused]] void* context) {
+  bool write = false;
+#if defined(__x86_64__)
+  constexpr greg_t written = 2;
+  write = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & written) != 0;
+#endif
+  const DeviceAccess* access = DeviceAccess::here();
+  unsigned client = 0;
+  if (this_thread != nullptr) {
+    const auto& index = current_block().index;
+    client = index.x + index.y + index.z;
+  }
+  return Paging::instance().touch(
+      {address, write, access != nullptr, access != nullptr ? access->device() : -1, client});
+}
+
 // TSan must not see errno kept: it is the OS thread's, and to TSan its fibers are threads.
 __attribute__((no_sanitize("thread"))) void on_fault(int signal, siginfo_t* information, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(information->si_addr);
   const int error = errno;
-  if (signal == SIGSEGV && Memory::instance().open_for_thread(address)) {
+  if (signal == SIGSEGV && (Memory::instance().open_for_thread(address) || page_came(address, context))) {
     errno = error;
     return;  // the instruction runs again
   }

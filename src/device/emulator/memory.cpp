@@ -12,12 +12,14 @@
 
 #include "device/emulator/emulator.hpp"
 #include "device/emulator/fault_handler.hpp"
+#include "device/emulator/paging.hpp"
 
 namespace isthmus::device::emulator {
 namespace {
 
 constexpr std::size_t page = 4096;
 constexpr std::size_t alignment = 256;
+constexpr std::size_t managed_block = std::size_t{2} << 20;
 constexpr std::size_t most_freed = 4096;  // remembered, to explain a use after free
 // A process has 65,530 mappings, and an open allocation among closed ones takes two.
 constexpr std::size_t most_open = 16384;
@@ -36,6 +38,18 @@ bool is_device_kind(AllocationKind kind) {
 void advise_huge(const Allocation& allocation) {
   if (allocation.mapped_bytes < std::size_t{4} << 20) return;
   madvise(reinterpret_cast<void*>(allocation.mapped), allocation.mapped_bytes, MADV_HUGEPAGE);
+}
+
+/// `bytes` and a page before and behind; large managed memory begins with a block of the driver's, as drivers give it.
+void* map_between_guards(std::size_t bytes, bool managed) {
+  const std::size_t unit = managed && bytes >= managed_block ? managed_block : page, whole = bytes + 2 * page;
+  void* mapped = mmap(nullptr, whole + unit - page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return mapped;
+  const auto start = reinterpret_cast<std::uintptr_t>(mapped), begin = round_up(start + page, unit) - page;
+  if (begin > start) munmap(mapped, begin - start);
+  const std::uintptr_t end = start + whole + unit - page;
+  if (end > begin + whole) munmap(reinterpret_cast<void*>(begin + whole), end - begin - whole);
+  return reinterpret_cast<void*>(begin);
 }
 
 std::size_t available_host_memory() {
@@ -130,6 +144,7 @@ void* Memory::allocate(AllocationKind kind, std::size_t bytes, int device, bool 
   void* pointer = is_device_kind(kind) ? allocate_device(made, call) : allocate_host(made, call);
   if (kind == AllocationKind::managed) made.prefetched.assign(made.mapped_bytes / page, -2);
   const auto placed = live_.emplace(made.begin, std::move(made)).first;
+  if (kind == AllocationKind::managed) Paging::instance().add(placed->second.mapped, placed->second.mapped_bytes);
   if (is_device_kind(kind) && configuration().integrated) open(placed->second, nullptr);
   return pointer;
 }
@@ -162,7 +177,7 @@ void* Memory::allocate_host(Allocation& made, const char* call) {
   made.mapped_bytes = round_up(round_up(made.bytes, alignment), page);
   void* mapped = MAP_FAILED;
   if (made.mapped_bytes >= made.bytes && made.mapped_bytes < available_host_memory()) {
-    mapped = mmap(nullptr, made.mapped_bytes + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mapped = map_between_guards(made.mapped_bytes, made.kind == AllocationKind::managed);
   }
   if (mapped == MAP_FAILED) {
     throw Error(ErrorKind::out_of_memory, call,
@@ -290,6 +305,7 @@ void Memory::release(void* pointer, AllocationKind kind, const char* call) {
       protect(found->second, true);
       used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
     }
+    if (kind == AllocationKind::managed) Paging::instance().remove(found->second.mapped);
     spoilt = spoilt_canary(found->second);
     bury(found);
   }
@@ -603,8 +619,11 @@ bool Memory::open_for_thread(std::uintptr_t address) {
   return true;
 }
 
-DeviceAccess::DeviceAccess(int device) : device_(device), loan_(this) {}
+DeviceAccess::DeviceAccess(int device) : device_(device), loan_(this) {
+  Paging::instance().enter(device);
+}
 DeviceAccess::~DeviceAccess() {
+  Paging::instance().leave(device_);
   Memory& memory = Memory::instance();
   const std::lock_guard lock(memory.mutex_);
   memory.close_all(this);

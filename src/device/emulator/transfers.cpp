@@ -10,6 +10,7 @@
 #include "device/emulator/emulator.hpp"
 #include "device/emulator/grid.hpp"
 #include "device/emulator/memory.hpp"
+#include "device/emulator/paging.hpp"
 #include "device/emulator/stream.hpp"
 #include "device/injection.hpp"
 #include "device/strided_copy.hpp"
@@ -195,12 +196,18 @@ void discard_then_prefetch(std::span<const MemoryRange> ranges, bool discards, c
   if (to != nullptr) {
     for (const auto& [pointer, bytes] : ranges) Memory::instance().set_prefetched(pointer, bytes, to->device);
   }
-  std::vector<MemoryRange> poisoned;
-  if (discards) poisoned.assign(ranges.begin(), ranges.end());
-  state.submit([poisoned = std::move(poisoned)](const FaultPointer&) -> FaultPointer {
-    for (const auto& [pointer, bytes] : poisoned) {
-      if (auto late = Memory::instance().range_problem(pointer, bytes, true)) return queued_fault("discard", *late);
-      std::memset(pointer, emulator::poison_byte(configuration().poison), bytes);
+  std::vector<MemoryRange> all(ranges.begin(), ranges.end());
+  state.submit([all = std::move(all), discards,
+                where = to != nullptr ? std::optional(to->device) : std::nullopt](const FaultPointer&) -> FaultPointer {
+    if (discards) {
+      const DeviceAccess access;
+      for (const auto& [pointer, bytes] : all) {
+        if (auto late = Memory::instance().range_problem(pointer, bytes, true)) return queued_fault("discard", *late);
+        std::memset(pointer, emulator::poison_byte(configuration().poison), bytes);
+      }
+    }
+    if (where) {
+      for (const auto& [pointer, bytes] : all) emulator::Paging::instance().move(pointer, bytes, *where);
     }
     return nullptr;
   });

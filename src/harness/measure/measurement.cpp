@@ -23,7 +23,7 @@ bool Measurement::ended() const {
 }
 
 bool Measurement::takes_no_samples() const {
-  return s_.emulated && !s_.sampling.samples && s_.warmups() == 0;
+  return s_.emulated && !s_.sampling.samples && s_.warmups() == 0 && s_.asked_observers.empty();
 }
 
 void Measurement::run() {

@@ -1,0 +1,98 @@
+#pragma once
+
+// Where each page of managed memory is, while somebody watches. Pages that are elsewhere cannot be touched, so that a
+// touch is a fault; what a driver does then is done, and told in a driver's words: batches of up to 256 faults, blocks
+// of 2 MiB, the density prefetcher, replays.
+//
+// Limits. A thread of a kernel does not stop at its fault, so a batch is full or the last of its kernel, and no page
+// faults twice in it. While a kernel runs, a page that the host opened is open to the kernel too. System calls that are
+// given such pages fail (EFAULT). Memory is never short, so nothing is evicted.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "device/emulator/prefetcher.hpp"
+#include "device/page_events.hpp"
+
+namespace isthmus::device::emulator {
+
+class Paging {
+ public:
+  static Paging& instance();
+
+  void watch(PageListener listener, void* context);
+  void unwatch();
+
+  /// Managed memory came, and goes; whole pages. What goes is open.
+  void add(std::uintptr_t begin, std::size_t bytes);
+  void remove(std::uintptr_t begin);
+
+  /// A piece of device work begins and ends: of a kernel's device, or -1 for copies, which see all.
+  void enter(int device);
+  void leave(int device);
+
+  struct Touch {
+    std::uintptr_t address;
+    bool write;
+    bool by_device;   ///< by device work
+    int device;       ///< of it; -1: a copy
+    unsigned client;  ///< of a kernel
+  };
+  /// For the SIGSEGV handler. False: the page is no business of this.
+  bool touch(const Touch& touch) noexcept;
+
+  /// As asked by prefetch(): -1 is the host.
+  void move(const void* pointer, std::size_t bytes, int to);
+
+ private:
+  static constexpr std::size_t most_pending = 256;
+  static constexpr std::int8_t nowhere = -2, host = -1;
+
+  struct Page {
+    std::int8_t where = nowhere;
+    bool open = true, pending = false;
+  };
+  struct Range {
+    std::uintptr_t begin = 0;
+    std::vector<Page> pages;
+    bool lost = false;  ///< the system allows no more pieces: it is open and tells nothing
+  };
+  struct Pending {
+    std::uintptr_t address;
+    std::uint64_t time;
+    unsigned client;
+    bool write;
+  };
+
+  Range* find(std::uintptr_t address) noexcept;
+  void set_open(Range& range, std::size_t first, std::size_t end, bool open) noexcept;
+  void protect_all() noexcept;
+  bool shall_be_open(const Page& page) const noexcept;
+  void tell(const PageEvent& event) noexcept;
+  void host_fault(Range& range, std::size_t page, bool write) noexcept;
+  void device_fault(Range& range, std::size_t page, const Touch& touch) noexcept;
+  void service() noexcept;
+  void service_block(std::size_t first, std::size_t end) noexcept;
+  PagesOfBlock collect(const Range& range, std::uintptr_t block, int to, PagesOfBlock& valid) const noexcept;
+  void bring(Range& range, std::uintptr_t block, const PagesOfBlock& pages, int to, PageEvent::Why why) noexcept;
+  void bring_run(Range& range, std::size_t first, std::size_t end, int to, PageEvent::Why why) noexcept;
+
+  std::mutex mutex_;
+  std::atomic<bool> watched_ = false;
+  PageListener listener_ = nullptr;
+  void* context_ = nullptr;
+  std::map<std::uintptr_t, Range> ranges_;
+  unsigned kernels_ = 0;
+  int device_ = 0;  ///< of the kernels that run
+  bool copies_opened_ = false;
+  std::array<Pending, most_pending> pending_{};
+  std::size_t pending_count_ = 0;
+  std::uint32_t batch_ = 0;
+};
+
+}  // namespace isthmus::device::emulator

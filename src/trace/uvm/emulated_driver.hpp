@@ -1,0 +1,35 @@
+#pragma once
+
+// The driver of the emulated device: takes the requests of the real one and writes its entries into the queue.
+
+#include <cstdint>
+#include <mutex>
+
+#include "device/page_events.hpp"
+#include "trace/uvm/driver.hpp"
+#include "trace/uvm/events.hpp"
+#include "trace/uvm/system.hpp"
+
+namespace isthmus::trace::uvm {
+
+/// One at a time: the emulated device has one listener.
+class EmulatedDriver final : public System {
+ public:
+  int open(const char* path) override;
+  void close(int descriptor) override;
+  int control(int descriptor, unsigned long request, void* argument) override;
+  std::vector<int> descriptors_of(const char* path) override;
+  std::string driver_version() override;
+
+ private:
+  static void tell(void* self, const device::PageEvent& event) noexcept;
+  void put(const Entry& entry) noexcept;
+  void drop(Type type) noexcept;
+
+  Entry* queue_ = nullptr;
+  Control* control_ = nullptr;
+  std::uint32_t mask_ = 0;
+  std::uint64_t types_ = 0;
+};
+
+}  // namespace isthmus::trace::uvm

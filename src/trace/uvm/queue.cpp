@@ -1,0 +1,251 @@
+#include "trace/uvm/queue.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <iterator>
+#include <type_traits>
+
+namespace isthmus::trace::uvm {
+
+namespace {
+
+constexpr std::size_t kArgumentBytes = 4096;
+constexpr auto kPause = std::chrono::microseconds(200);  // the queue holds far more than comes in it
+
+constexpr std::uint64_t bit(Type type) {
+  return std::uint64_t{1} << static_cast<unsigned>(type);
+}
+constexpr std::uint64_t kTypes = bit(Type::cpu_fault) | bit(Type::migration) | bit(Type::gpu_fault) |
+                                 bit(Type::replay) | bit(Type::fatal_fault) | bit(Type::read_duplicate) |
+                                 bit(Type::read_duplicate_end) | bit(Type::thrashing) | bit(Type::throttling_start) |
+                                 bit(Type::throttling_end) | bit(Type::remote_map);
+
+constexpr const char* kInstead = "; count without it by -S profiler=cupti (docs/profiling.md)";
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Unavailable("the driver's page faults cannot be observed: " + what);
+}
+
+std::string reason(int negative_errno) {
+  return std::strerror(-negative_errno);
+}
+
+[[noreturn]] void refuse_node(int failure) {
+  if (failure == -EACCES || failure == -EPERM)
+    refuse(fmt::format("{} may not be opened ({}): ask for its mode to be 666, as the driver makes it{}", kQueueNode,
+                       reason(failure), kInstead));
+  refuse(fmt::format("{} cannot be opened ({}): let the container have this node{}", kQueueNode, reason(failure),
+                     kInstead));
+}
+
+std::uint32_t word_at(const std::byte* bytes, std::size_t at) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes + at, sizeof word);
+  return word;
+}
+
+DriverVersion version_of(System& system, bool forced) {
+  const auto text = system.driver_version();
+  const auto version = parse_driver_version(text);
+  if (version && (is_known_branch(version->branch) || forced)) return *version;
+  if (forced) return {};
+  if (!version)
+    refuse(
+        fmt::format("the driver does not tell its version ('{}'), and its branches differ; "
+                    "ISTHMUS_UVM=force tries all the same",
+                    text));
+  refuse(
+      fmt::format("nobody has looked at the queue of driver branch {}; ISTHMUS_UVM=force tries all the same, and the "
+                  "first page touched shows whether it can be read",
+                  version->branch));
+}
+
+}  // namespace
+
+PrivatePages::PrivatePages(std::size_t bytes) : bytes_(bytes) {
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED)
+    refuse(fmt::format("{} bytes for its queue are not to be had ({}); choose a smaller size", bytes,
+                       std::strerror(errno)));
+  madvise(mapped, bytes, MADV_DONTFORK);
+  data_ = static_cast<std::byte*>(mapped);
+}
+
+PrivatePages::~PrivatePages() {
+  munmap(data_, bytes_);
+}
+
+Queue::Queue(System& system, QueueOptions options)
+    : system_(system),
+      mask_(static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(options.entries, 2)) - 1)),
+      queue_((std::size_t{mask_} + 1) * kEntryBytes),
+      control_(sizeof(Control)),
+      arguments_(kArgumentBytes) {
+  attach(options);
+  try {
+    set_types(request::enable);
+    drainer_ = std::thread([this] { drain_until_stopped(); });
+  } catch (...) {
+    system_.close(queue_descriptor_);
+    throw;
+  }
+}
+
+Queue::~Queue() {
+  stopped_ = true;
+  drainer_.join();
+  try {
+    set_types(request::disable);
+  } catch (const Unavailable&) {  // the driver forgets the queue with its descriptor
+  }
+  system_.close(queue_descriptor_);
+}
+
+/// The kernel copies as much as its branch's arguments have, which a page always holds.
+template <class Arguments>
+int Queue::ask(int descriptor, unsigned long request, Arguments& arguments) {
+  static_assert(std::is_trivially_copyable_v<Arguments>);
+  std::memset(arguments_.data(), 0, kArgumentBytes);
+  std::memcpy(arguments_.data(), &arguments, sizeof arguments);
+  const int answer = system_.control(descriptor, request, arguments_.data());
+  std::memcpy(&arguments, arguments_.data(), sizeof arguments);
+  return answer;
+}
+
+void Queue::attach(const QueueOptions& options) {
+  if (const int opened = system_.open(kQueueNode); opened < 0)
+    refuse_node(opened);
+  else
+    system_.close(opened);
+  const auto version = version_of(system_, options.forced);
+  const auto status_at = status_of_init(version.branch);
+  int failure = 0;
+  std::uint32_t status = 0;
+  const auto candidates = system_.descriptors_of(kMemoryNode);
+  for (const int candidate : candidates) {
+    // A descriptor of the queue takes one request only, so each try has its own.
+    const int opened = system_.open(kQueueNode);
+    if (opened < 0) refuse_node(opened);
+    InitArguments arguments;
+    arguments.queue = reinterpret_cast<std::uintptr_t>(queue_.data());
+    arguments.entries = std::uint64_t{mask_} + 1;
+    arguments.control = reinterpret_cast<std::uintptr_t>(control_.data());
+    arguments.all_processors = 1;
+    arguments.descriptor = static_cast<std::uint32_t>(candidate);
+    for (const auto at : kInitVersionAt) arguments.words[(at - 48) / 4] = 1;
+    failure = ask(opened, request::init, arguments);
+    status = word_at(arguments_.data(), status_at);
+    if (failure == 0 && status == 0) {
+      queue_descriptor_ = opened;
+      memory_descriptor_ = candidate;
+      return;
+    }
+    system_.close(opened);
+    if (failure != 0 || status != kWrongDescriptor) break;
+  }
+  if (candidates.empty())
+    refuse("this process has not begun to use CUDA's unified memory; attach after a device was selected");
+  if (failure != 0)
+    refuse(fmt::format("{} is there and takes no request ({}): the node is a sandbox's, not the driver's{}", kQueueNode,
+                       reason(failure), kInstead));
+  refuse(fmt::format("the driver gives no queue (status {:#x}){}", status, kInstead));
+}
+
+void Queue::set_types(unsigned long request) {
+  MaskArguments arguments{.types = kTypes};
+  const int failure = ask(queue_descriptor_, request, arguments);
+  if (failure != 0 || arguments.status != 0)
+    refuse(fmt::format("the driver does not {} its events ({}){}", request == request::enable ? "enable" : "disable",
+                       failure != 0 ? reason(failure) : fmt::format("status {:#x}", arguments.status), kInstead));
+}
+
+void Queue::drain_until_stopped() {
+  while (!stopped_) {
+    std::size_t came = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      came = drain();
+    }
+    if (came == 0) std::this_thread::sleep_for(kPause);
+  }
+}
+
+/// Under the lock. The driver may write while this reads, behind what was put.
+std::size_t Queue::drain() {
+  auto& shared = control();
+  const std::uint32_t put = std::atomic_ref(shared.put_behind).load(std::memory_order_acquire) & mask_;
+  const std::uint32_t got = std::atomic_ref(shared.get_behind).load(std::memory_order_relaxed) & mask_;
+  const std::size_t count = (put - got) & mask_;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::byte* entry = queue_.data() + ((got + i) & mask_) * kEntryBytes;
+    if (is_ours(entry)) std::memcpy(entries_.emplace_back().data(), entry, kEntryBytes);
+  }
+  std::atomic_ref(shared.get_ahead).store(put, std::memory_order_release);
+  std::atomic_ref(shared.get_behind).store(put, std::memory_order_release);
+  return count;
+}
+
+/// The driver tells each process of every replay on its GPU. A batch of which no fault was ours is another's.
+bool Queue::is_ours(const std::byte* entry) {
+  const auto type = static_cast<Type>(entry[0]);
+  if (type == Type::gpu_fault) {
+    const std::pair batch(static_cast<std::uint8_t>(entry[offsetof(GpuFault, gpu)]),
+                          word_at(entry, offsetof(GpuFault, batch)));
+    if (batches_.empty() || batch != latest_batch_) batches_.insert(latest_batch_ = batch);
+    return true;
+  }
+  if (type != Type::replay) return true;
+  const std::pair batch(static_cast<std::uint8_t>(entry[offsetof(Replay, gpu)]),
+                        word_at(entry, offsetof(Replay, batch)));
+  if (batches_.contains(batch) || batches_before_.contains(batch)) return true;
+  ++foreign_replays_;
+  return false;
+}
+
+std::uint64_t Queue::dropped() const noexcept {
+  std::uint64_t sum = 0;
+  for (auto& count : control().dropped) sum += std::atomic_ref(count).load(std::memory_order_relaxed);
+  return sum;
+}
+
+void Queue::flush() {
+  std::uint64_t status = 0;
+  const int failure = ask(memory_descriptor_, request::flush, status);
+  if (failure != 0 || static_cast<std::uint32_t>(status) != 0)
+    refuse(fmt::format("the driver does not hand out what it still holds ({}), so no sample is whole; run again",
+                       failure != 0 ? reason(failure) : fmt::format("status {:#x}", status)));
+}
+
+Drained Queue::drained() {
+  const std::lock_guard lock(mutex_);
+  drain();
+  Drained all;
+  all.entries = std::exchange(entries_, {});
+  all.foreign_replays = std::exchange(foreign_replays_, 0);
+  const auto now = dropped();
+  all.dropped = now - std::exchange(dropped_before_, now);
+  batches_before_ = std::exchange(batches_, {});
+  return all;
+}
+
+Drained Queue::take_entries() {
+  flush();
+  return drained();
+}
+
+Taken Queue::take() {
+  const auto all = take_entries();
+  Taken taken{.events = {}, .dropped = all.dropped, .foreign_replays = all.foreign_replays};
+  taken.events.reserve(all.entries.size());
+  for (const auto& entry : all.entries) taken.events.push_back(decode(entry));
+  return taken;
+}
+
+}  // namespace isthmus::trace::uvm

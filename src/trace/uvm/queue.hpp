@@ -1,0 +1,104 @@
+#pragma once
+
+// Reads the driver's queue of events: attaches to this process's own unified memory, drains in a thread, and gives what
+// came since it was last asked.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "trace/uvm/driver.hpp"
+#include "trace/uvm/events.hpp"
+#include "trace/uvm/system.hpp"
+
+namespace isthmus::trace::uvm {
+
+/// The queue cannot be had; one sentence says why and what to do.
+struct Unavailable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct QueueOptions {
+  std::size_t entries = std::size_t{1} << 20;  ///< a power of two; 1 GiB touched makes up to 0.7 million
+  bool forced = false;                         ///< also where nobody has looked at the driver's branch
+};
+
+/// What came between two questions, in the driver's order.
+struct Taken {
+  std::vector<Event> events;
+  std::uint64_t dropped = 0;          ///< the driver had no room for so many more: no count of `events` is whole
+  std::uint64_t foreign_replays = 0;  ///< replays of batches in which no fault was ours: other processes'
+};
+
+/// The same as the driver wrote it.
+struct Drained {
+  std::vector<Entry> entries;
+  std::uint64_t dropped = 0, foreign_replays = 0;
+};
+
+/// Memory that a child of this process does not inherit, since the driver goes on writing to it.
+class PrivatePages {
+ public:
+  explicit PrivatePages(std::size_t bytes);
+  ~PrivatePages();
+  PrivatePages(const PrivatePages&) = delete;
+  PrivatePages& operator=(const PrivatePages&) = delete;
+  std::byte* data() const noexcept { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+class Queue {
+ public:
+  /// Attaches and drains from now on. The process must have begun to use CUDA. Throws Unavailable.
+  explicit Queue(System& system, QueueOptions options = {});
+  /// Ends before any of the memory does that the driver writes to.
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  /// All that happened before this call and has not been taken. Throws Unavailable where the driver does not answer.
+  Taken take();
+  /// What has come so far; what the driver still holds stays with it.
+  Drained drained();
+  /// As take().
+  Drained take_entries();
+
+ private:
+  void attach(const QueueOptions& options);
+  void set_types(unsigned long request);
+  template <class Arguments>
+  int ask(int descriptor, unsigned long request, Arguments& arguments);
+  void flush();
+  void drain_until_stopped();
+  std::size_t drain();
+  bool is_ours(const std::byte* entry);
+  Control& control() const noexcept { return *reinterpret_cast<Control*>(control_.data()); }
+  std::uint64_t dropped() const noexcept;
+
+  System& system_;
+  const std::uint32_t mask_;
+  PrivatePages queue_, control_, arguments_;
+  int queue_descriptor_ = -1, memory_descriptor_ = -1;
+
+  std::mutex mutex_;  // of all below
+  std::vector<Entry> entries_;
+  std::set<std::pair<std::uint8_t, std::uint32_t>> batches_, batches_before_;  ///< in which a fault was ours
+  std::pair<std::uint8_t, std::uint32_t> latest_batch_;
+  std::uint64_t foreign_replays_ = 0, dropped_before_ = 0;
+
+  std::atomic<bool> stopped_ = false;
+  std::thread drainer_;
+};
+
+}  // namespace isthmus::trace::uvm

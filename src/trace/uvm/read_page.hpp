@@ -1,0 +1,10 @@
+#pragma once
+
+#include "device/device.hpp"
+
+namespace isthmus::trace::uvm {
+
+/// Queues a kernel of one thread: *seen = *page.
+void queue_read(device::Stream& stream, const unsigned char* page, unsigned char* seen);
+
+}  // namespace isthmus::trace::uvm

@@ -1,0 +1,115 @@
+#include "trace/uvm/source.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "device/device.hpp"
+#include "trace/uvm/emulated_driver.hpp"
+#include "trace/uvm/read_page.hpp"
+
+namespace isthmus::trace::uvm {
+
+namespace {
+
+bool forced() {
+  const char* text = std::getenv("ISTHMUS_UVM");
+  if (text == nullptr || *text == '\0') return false;
+  if (std::string_view(text) == "force") return true;
+  throw std::invalid_argument(fmt::format("ISTHMUS_UVM is '{}'; the only word it takes is force", text));
+}
+
+/// The host writes the first byte of a block, the device reads it: the page comes for that one fault.
+void test(Queue& queue) {
+  struct Memory {
+    unsigned char* page = static_cast<unsigned char*>(device::malloc_managed(kBlockBytes));
+    unsigned char* seen = nullptr;
+    ~Memory() {
+      if (seen != nullptr) device::free_device(seen);
+      device::free_managed(page);
+    }
+  } memory;
+  memory.seen = static_cast<unsigned char*>(device::malloc_device(1));
+  constexpr unsigned char kMark = 0x5a;
+  device::copy(memory.seen, &kMark, 1);
+  device::Stream stream;
+  queue_read(stream, memory.seen, memory.seen);  // the kernel is loaded now, and the device awake
+  stream.synchronize();
+  *memory.page = kMark;
+  queue.take();
+  queue_read(stream, memory.page, memory.seen);
+  stream.synchronize();
+  const auto taken = queue.take();
+  unsigned char read = 0;
+  device::copy(&read, memory.seen, 1);
+  if (read != kMark) throw Unavailable("the page touched to try the driver's events holds another value than written");
+  if (const auto problem = self_test_problem(taken, reinterpret_cast<std::uintptr_t>(memory.page)); !problem.empty())
+    throw Unavailable("the driver's page faults cannot be believed: " + problem);
+}
+
+class Attached final : public Source {
+ public:
+  explicit Attached(std::unique_ptr<System> own)
+      : own_(std::move(own)), queue_(own_ ? *own_ : linux_system(), {.forced = forced()}) {
+    const auto version = (own_ ? *own_ : linux_system()).driver_version();
+    name_ = own_ ? "an emulated driver's event queue" : fmt::format("the driver's event queue ({})", version);
+    test(queue_);
+  }
+  Taken take() override { return queue_.take(); }
+  const std::string& name() const override { return name_; }
+
+ private:
+  const std::unique_ptr<System> own_;
+  Queue queue_;
+  std::string name_;
+};
+
+}  // namespace
+
+std::string self_test_problem(const Taken& taken, std::uint64_t address) {
+  const auto page = address / kPageBytes, block = address / kBlockBytes;
+  std::size_t there = 0, elsewhere = 0;
+  std::set<std::uint32_t> batches, replayed;
+  for (const auto& event : taken.events) {
+    if (const auto* fault = std::get_if<GpuFault>(&event)) {
+      if (fault->address / kPageBytes == page) {
+        ++there;
+        batches.insert(fault->batch);
+      } else if (fault->address / kBlockBytes == block) {
+        ++elsewhere;
+      }
+    } else if (const auto* replay = std::get_if<Replay>(&event)) {
+      replayed.insert(replay->batch);
+    }
+  }
+  constexpr const char* kTry = "; report the driver's version, and leave the observer out until then";
+  if (taken.dropped > 0) return fmt::format("{} events were dropped while one page was touched{}", taken.dropped, kTry);
+  if (there == 0) return fmt::format("one page was touched and no fault is told at its address{}", kTry);
+  if (elsewhere > 0)
+    return fmt::format("one page was touched and {} faults are told beside its address{}", elsewhere, kTry);
+  for (const auto batch : batches) {
+    if (!replayed.contains(batch))
+      return fmt::format("the fault of one page was told and no replay of its batch{}", kTry);
+  }
+  return {};
+}
+
+std::unique_ptr<Source> attach() {
+  switch (device::backend()) {
+    case device::Backend::cuda:
+      device::synchronize();  // the process has unified memory once it has a context
+      return std::make_unique<Attached>(nullptr);
+    case device::Backend::emulator:
+      return std::make_unique<Attached>(std::make_unique<EmulatedDriver>());
+    case device::Backend::hip:
+      break;
+  }
+  throw Unavailable(
+      "the driver of AMD GPUs has no queue of page faults that this program reads; profile with -S profiler=rocprofv3");
+}
+
+}  // namespace isthmus::trace::uvm

@@ -1,0 +1,27 @@
+#pragma once
+
+// Where events come from: the driver's queue, or an emulated driver that writes the same bytes. Either is believed only
+// after a page that was touched on purpose has given one fault at its address.
+
+#include <memory>
+#include <string>
+
+#include "trace/uvm/queue.hpp"
+
+namespace isthmus::trace::uvm {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual Taken take() = 0;
+  /// "the driver's event queue, branch 580.159.04": for the record.
+  virtual const std::string& name() const = 0;
+};
+
+/// Of the selected device. Throws Unavailable.
+std::unique_ptr<Source> attach();
+
+/// Why these events, of one page that a GPU touched, are not what they should be; empty where they are.
+std::string self_test_problem(const Taken& taken, std::uint64_t address);
+
+}  // namespace isthmus::trace::uvm

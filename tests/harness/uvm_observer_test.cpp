@@ -1,0 +1,168 @@
+// Which events the observer takes for which sample, and what it says of samples that are not whole.
+
+#include "harness/uvm_observer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <stdexcept>
+
+#include "harness/result.hpp"
+
+namespace isthmus::harness {
+namespace {
+
+using namespace trace::uvm;
+
+/// Gives what the test has laid ready; nothing is nothing.
+class Script final : public Source {
+ public:
+  Taken take() override {
+    ++asked;
+    if (fails) throw Unavailable("the driver does not hand out what it still holds");
+    if (next.empty()) return {};
+    Taken taken = std::move(next.front());
+    next.pop_front();
+    return taken;
+  }
+  const std::string& name() const override { return name_; }
+
+  std::deque<Taken> next;
+  bool fails = false;
+  int asked = 0;
+
+ private:
+  std::string name_ = "a script";
+};
+
+Taken faults(std::size_t count) {
+  Taken taken;
+  for (std::size_t i = 0; i < count; ++i)
+    taken.events.emplace_back(GpuFault{.gpu = 1, .address = i * kPageBytes, .time = 100, .gpu_time = 50, .batch = 1});
+  taken.events.emplace_back(Replay{.gpu = 1, .batch = 1, .time = 200, .gpu_time = 250});
+  return taken;
+}
+
+class UvmObserverTest : public testing::Test {
+ protected:
+  /// A pass of measure(), which finds `taken`.
+  void pass(Part part, std::size_t sample, Taken taken) {
+    script.next = {{}, std::move(taken)};
+    observer.begin("", part, sample);
+    observer.begin("kernel", part, sample);
+    observer.end();
+    observer.end();
+  }
+  void piece(const char* reading, Part part, std::size_t sample, Taken taken = {}) {
+    script.next = {{}, std::move(taken)};
+    observer.begin(reading, part, sample);
+    observer.end();
+  }
+  std::vector<double> values(const std::string& metric) {
+    for (const auto& series : observer.metrics()) {
+      if (series.name == metric) return series.samples;
+    }
+    return {};
+  }
+
+  Script script;
+  UvmObserver observer{script};
+};
+
+using Values = std::vector<double>;
+
+TEST_F(UvmObserverTest, APassIsASampleAndNothingElseIs) {
+  observer.begin("some/workload", Part::inputs, 0);  // pieces nest
+  pass(Part::warmups, 0, faults(9));
+  piece("host_alloc", Part::samples, 0, faults(9));
+  pass(Part::samples, 0, faults(3));
+  pass(Part::samples, 1, faults(4));
+  piece("overlapped", Part::samples, 0, faults(9));
+  piece("", Part::samples, 0, faults(9));  // what waiting for nothing takes
+  observer.end();
+  EXPECT_EQ(values("uvm_faults"), (Values{3, 4}));
+  EXPECT_EQ(values("uvm_pages"), (Values{3, 4}));
+  EXPECT_EQ(values("uvm_replays"), (Values{1, 1}));
+  EXPECT_EQ(values("uvm_service_time").size(), 2u);
+}
+
+TEST_F(UvmObserverTest, WhatCameBeforeASampleIsNotInIt) {
+  script.next = {faults(100), faults(2)};
+  observer.begin("sample", Part::samples, 0);
+  observer.end();
+  EXPECT_EQ(values("uvm_faults"), Values{2});
+}
+
+TEST_F(UvmObserverTest, APassBeforeTheSamplesIsOverwritten) {
+  auto torn = faults(7);
+  torn.dropped = 1;
+  pass(Part::samples, 0, torn);  // of a cycle of allocation
+  pass(Part::samples, 0, faults(3));
+  EXPECT_EQ(values("uvm_faults"), Values{3});
+  EXPECT_TRUE(observer.spoilt(0, true).empty()) << "and so is what was wrong with it";
+}
+
+TEST_F(UvmObserverTest, ASecondCallOfSampleHasNamesOfItsOwn) {
+  piece("sample", Part::samples, 0, faults(1));
+  piece("sample", Part::samples, 1, faults(2));
+  piece("sample", Part::samples, 0, faults(5));
+  EXPECT_EQ(values("uvm_faults"), (Values{1, 2}));
+  EXPECT_EQ(values("uvm_2_faults"), Values{5});
+}
+
+TEST_F(UvmObserverTest, DroppedEventsSpoilTheirSample) {
+  pass(Part::samples, 0, faults(3));
+  EXPECT_TRUE(observer.spoilt(0, false).empty());
+  auto torn = faults(2);
+  torn.dropped = 12;
+  pass(Part::samples, 1, torn);
+  const auto warnings = observer.spoilt(1, true);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].code, "uvm_dropped");
+  EXPECT_EQ(warnings[0].samples, std::vector<std::size_t>{1});
+  EXPECT_NE(warnings[0].message.find("12 events"), std::string::npos);
+  EXPECT_TRUE(observer.spoilt(1, true).empty()) << "it is told once";
+  for (const auto& series : observer.metrics()) EXPECT_EQ(series.invalid, std::vector<std::size_t>{1}) << series.name;
+}
+
+TEST_F(UvmObserverTest, AClockThatJumpsCostsTimesAndNoSample) {
+  auto jumped = faults(2);
+  std::get<Replay>(jumped.events.back()).time = 1;
+  pass(Part::samples, 0, faults(2));
+  pass(Part::samples, 1, jumped);
+  const auto warnings = observer.spoilt(1, true);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].code, "uvm_clock");
+  EXPECT_TRUE(warnings[0].samples.empty());
+  EXPECT_EQ(values("uvm_faults"), (Values{2, 2}));
+  EXPECT_EQ(values("uvm_service_time"), Values{}) << "a series has a value for every sample or is left out";
+}
+
+// A piece ends in a destructor, which must not throw.
+TEST_F(UvmObserverTest, ADriverThatFailsInASampleFailsTheCase) {
+  observer.begin("sample", Part::samples, 0);
+  script.fails = true;
+  EXPECT_NO_THROW(observer.end());
+  EXPECT_THROW(observer.spoilt(0, true), std::runtime_error);
+}
+
+TEST_F(UvmObserverTest, TablesHaveTheFirstThreeSamples) {
+  for (std::size_t i = 0; i < 5; ++i) pass(Part::samples, i, faults(2));
+  const auto tables = observer.tables();
+  ASSERT_EQ(tables.size(), 1u) << "nothing moved";
+  EXPECT_EQ(tables[0].name, "uvm_batches");
+  EXPECT_EQ(tables[0].values.front().size(), 3u);
+  for (const auto& column : tables[0].values) EXPECT_EQ(column.size(), 3u);
+}
+
+TEST_F(UvmObserverTest, TheRecordNamesTheSourceAndOthersReplays) {
+  auto shared = faults(1);
+  shared.foreign_replays = 4;
+  pass(Part::samples, 0, shared);
+  const auto notes = observer.notes();
+  EXPECT_EQ(notes.at("uvm_source"), "a script");
+  EXPECT_NE(notes.at("uvm_foreign_replays").find("4 replays"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace isthmus::harness

@@ -1,0 +1,227 @@
+"""`isthmus faults`: a stream whose figures are known, files that are not whole, programs that cannot be watched."""
+
+import contextlib
+import os
+import random
+import shutil
+import struct
+import sys
+import time
+import zlib
+
+import numpy
+import pytest
+
+from isthmus import Error, cli, faults
+
+BASE, MICRO = 5_000_000_000, 1000
+PAGE = 4096
+
+
+def entry(*fields):
+    """64 bytes from (offset, format, value)."""
+    data = bytearray(64)
+    for at, form, value in fields:
+        struct.pack_into("<" + form, data, at, value)
+    return bytes(data)
+
+
+def fault(page, batch, when, gpu=1):
+    return entry((0, "B", 3), (3, "B", gpu), (8, "Q", page * PAGE), (16, "Q", BASE + when * MICRO),
+                 (24, "Q", BASE + (when - 10) * MICRO), (32, "I", batch), (36, "B", 1))  # fmt: skip
+
+
+def replay(batch, when, gpu=1, kind=1):
+    return entry((0, "B", 4), (1, "B", gpu), (2, "B", kind), (4, "I", batch), (8, "Q", BASE + when * MICRO),
+                 (16, "Q", BASE + (when + 10) * MICRO))  # fmt: skip
+
+
+def move(cause, size):
+    return entry((0, "B", 2), (1, "B", cause), (16, "Q", size))
+
+
+# As tests/trace/figures_test.cpp has it, with the same figures.
+TWO_BATCHES = [
+    fault(1000, 7, 100), fault(1001, 7, 101), fault(1001, 7, 102), move(2, 8192), move(3, 65536), replay(7, 150),
+    fault(2000, 8, 250), fault(4000, 8, 260), move(2, 8192), replay(8, 300),
+]  # fmt: skip
+
+
+def rows(entries):
+    return numpy.frombuffer(b"".join(entries), "u1").reshape(-1, 64)
+
+
+def packed(chunks, facts=b"driver=580.1\ncommand=a b\n", end=True, dropped=0):
+    data = struct.pack("<16sII", b"isthmus.uvm/1\n", len(facts), zlib.crc32(facts)) + facts
+    for entries in chunks:
+        body = zlib.compress(b"".join(entries))
+        data += struct.pack("<IIIIQQ", 0x434D5655, len(entries), len(body), zlib.crc32(body), dropped, 1) + body
+    return data + (struct.pack("<IIIIQQ", 0x454D5655, 0, 0, 0, 0, 0) if end else b"")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_batches_in_any_order(seed):
+    events = TWO_BATCHES[:]
+    random.Random(seed).shuffle(events)
+    found = faults.figures(rows(events))
+    assert (found.faults, found.pages, found.batches, found.replays) == (5, 4, 2, 2)
+    assert (found.batch_faults.mean, found.batch_faults.deviation) == (2.5, 0.5)
+    assert found.batch_blocks.mean == 1.5
+    assert found.block_faults.mean == pytest.approx(5 / 3)
+    assert (found.block_faults.least, found.block_faults.most) == (1, 3)
+    assert {name: size for name, size in found.moved.items() if size} == {"fault": 16384, "prefetcher": 65536}
+    assert found.service == pytest.approx(100e-6)
+    assert found.latency_p50 == pytest.approx(69e-6)
+    assert found.latency_p95 == pytest.approx(70e-6)
+
+
+def test_batches_of_two_gpus_and_replays_of_others():
+    found = faults.figures(rows([fault(1, 7, 0), fault(1, 7, 0, gpu=2), replay(7, 5, kind=0), replay(9, 5)]))
+    assert (found.batches, found.replays, found.pages) == (2, 1, 1)
+
+
+def test_nothing_is_nothing():
+    found = faults.figures(rows([]))
+    assert (found.faults, found.batches, found.batch_faults, found.service) == (0, 0, None, None)
+
+
+@pytest.mark.parametrize("spoilt", [replay(8, 255), replay(8, 3_600_000_000)])
+def test_a_clock_that_jumps_costs_the_times(spoilt):
+    found = faults.figures(rows([*TWO_BATCHES[:-1], spoilt]))
+    assert found.service is None and found.latency_p50 is None
+    assert "1 of 2 batches" in found.problems[0] and "clock jumped" in found.problems[0]
+    assert found.faults == 5
+
+
+def test_a_file_is_reported(tmp_path, capsys):
+    path = tmp_path / "run.1.uvm"
+    path.write_bytes(packed([TWO_BATCHES[:4], TWO_BATCHES[4:]]))
+    assert cli.main(["faults", "report", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "driver   580.1" in out and "moved, prefetcher" in out and "2 replays of other processes" in out
+
+
+def test_dropped_events_make_the_report_undecided(tmp_path, capsys):
+    path = tmp_path / "run.1.uvm"
+    path.write_bytes(packed([TWO_BATCHES], dropped=3))
+    assert cli.main(["faults", "report", str(path)]) == cli.UNDECIDED
+    assert "dropped 3 events" in capsys.readouterr().out
+
+
+def test_cut_short_anywhere(tmp_path, capsys):
+    path = tmp_path / "run.1.uvm"
+    whole = packed([TWO_BATCHES] * 3)
+    most = 0
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        try:
+            trace = faults.read(path)
+        except Error as refusal:
+            assert "no trace" in str(refusal) and most == 0
+            continue
+        assert trace.problem and len(trace.entries) % 10 == 0 and len(trace.entries) >= most
+        most = len(trace.entries)
+    assert most == 30
+    assert cli.main(["faults", "report", str(path)]) == cli.UNDECIDED
+    assert "cut short" in capsys.readouterr().err
+
+
+def test_spoilt_anywhere(tmp_path):
+    path = tmp_path / "run.1.uvm"
+    whole = packed([TWO_BATCHES] * 3)
+    rng = random.Random(1)
+    for _ in range(2000):
+        changed = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            changed[rng.randrange(len(changed))] = rng.randrange(256)
+        path.write_bytes(changed)
+        with contextlib.suppress(Error):
+            assert len(faults.read(path).entries) <= 30
+
+
+def test_a_killed_process_keeps_what_was_drained(tmp_path):
+    path = tmp_path / "run.1.uvm"
+    path.write_bytes(packed([TWO_BATCHES], end=False))
+    trace = faults.read(path)
+    assert len(trace.entries) == 10 and "killed" in trace.problem
+
+
+def test_what_is_no_trace_is_one_sentence(tmp_path, capsys):
+    for name, content in (("a", None), ("b", b""), ("c", b"text\n"), ("d", bytes(1000))):
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content)
+        assert cli.main(["faults", "report", str(path)]) == cli.BAD_INPUT
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_million_events_are_reported_within_twenty_seconds(tmp_path):
+    count = 1_000_000
+    block = numpy.zeros((count, 64), "u1")
+    block[:, 0] = 3
+    block[:, 8:16] = (numpy.arange(count, dtype="<u8") * PAGE).view("u1").reshape(-1, 8)
+    block[:, 32:36] = (numpy.arange(count, dtype="<u4") // 256).view("u1").reshape(-1, 4)
+    begin = time.monotonic()
+    out = faults.text(faults.Trace({}, block))
+    assert time.monotonic() - begin < 20
+    assert "256" in out
+
+
+# --- programs ---
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    path = tmp_path / "libisthmus-uvm.so"
+    path.write_bytes(b"")  # the loader says that it is none, and goes on
+    monkeypatch.setenv("ISTHMUS_UVM_LIBRARY", str(path))
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def test_a_program_runs_as_it_is_and_its_files_are_named(library, tmp_path, capfd):
+    script = "import os, sys; open(os.environ['ISTHMUS_UVM_TRACE'] + '.7.uvm', 'w'); print(sys.argv[1:]); sys.exit(4)"
+    assert cli.main(["faults", "run", "-o", "mine", "--", sys.executable, "-c", script, "--steps", "-o"]) == 4
+    said = capfd.readouterr()
+    assert said.out == "['--steps', '-o']\n"
+    assert "mine.7.uvm" in said.err
+
+
+def test_a_program_without_unified_memory_is_undecided(library, capfd):
+    assert cli.main(["faults", "run", "--", sys.executable, "-c", "pass"]) == cli.UNDECIDED
+    assert "no unified memory" in capfd.readouterr().err
+
+
+def test_the_library_is_preloaded_beside_others(library, monkeypatch, capfd):
+    monkeypatch.setenv("LD_PRELOAD", "")
+    script = "import os; print(os.environ['LD_PRELOAD'])"
+    cli.main(["faults", "run", "--", sys.executable, "-c", script])
+    assert capfd.readouterr().out == f"{library}\n"
+
+
+def refused(words, capsys):
+    assert cli.main(["faults", "run", *map(str, words)]) == cli.BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+def test_what_cannot_be_watched_is_refused(library, tmp_path, monkeypatch, capsys):
+    assert "no program is named" in refused([], capsys)
+    assert "no program is named" in refused(["--"], capsys)
+    assert "no such program" in refused(["--", "./none"], capsys)
+    static = tmp_path / "static"
+    # An ELF file of 64 bits with one program header, which loads and names no interpreter.
+    head = b"\x7fELF\x02\x01\x01" + bytes(25) + struct.pack("<Q", 64) + bytes(14) + struct.pack("<HH", 56, 1) + bytes(6)
+    static.write_bytes(head + struct.pack("<I", 1) + bytes(52))
+    static.chmod(0o755)
+    assert "fully static" in refused(["--", static], capsys)
+    other = tmp_path / "other"
+    shutil.copy(shutil.which("true"), other)
+    other.chmod(0o4755)
+    assert "another user" in refused(["--", other], capsys)
+    os.remove(library)
+    assert "is not there" in refused(["--", "true"], capsys)
+    monkeypatch.delenv("ISTHMUS_UVM_LIBRARY")
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "isthmus-bench" else f"/bin/{name}")
+    assert "not in $PATH" in refused(["--", "true"], capsys)

@@ -1,0 +1,273 @@
+// The reader, the figures and the observer on the emulated device, whose pages do as a driver's would.
+
+#include <set>
+
+#include "../emulated_machine.hpp"
+#include "../microbench/catalogue.hpp"
+#include "device/kernel.hpp"
+#include "harness/uvm_observer.hpp"
+#include "trace/uvm/emulated_driver.hpp"
+#include "trace/uvm/figures.hpp"
+#include "trace/uvm/source.hpp"
+
+namespace isthmus::trace::uvm {
+namespace {
+
+constexpr std::size_t kStep = kPageBytes / sizeof(unsigned);
+
+// for (i = 0; i < pages; ++i) words[i * step] += 1;
+__global__ void touch(unsigned* words, std::size_t step, std::size_t pages) {
+  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < pages) words[i * step] += 1;
+}
+
+class UvmEmulated : public device::EmulatorTest {
+ protected:
+  void SetUp() override {
+    EmulatorTest::SetUp();
+    configure("workers=1");
+  }
+};
+
+/// Managed words, one of each page written by the host.
+class Managed {
+ public:
+  explicit Managed(std::size_t bytes, bool touched = true)
+      : pages_(bytes / kPageBytes), words_(static_cast<unsigned*>(device::malloc_managed(bytes))) {
+    for (std::size_t i = 0; touched && i < pages_; ++i) words_[i * kStep] = 0;
+  }
+  ~Managed() { device::free_managed(words_); }
+  Managed(const Managed&) = delete;
+  Managed& operator=(const Managed&) = delete;
+  unsigned* words() const { return words_; }
+  std::size_t pages() const { return pages_; }
+  /// One thread touches each `every`th page.
+  void touch_on_device(std::size_t every = 1) {
+    const auto threads = pages_ / every;
+    launch(stream_, ISTHMUS_KERNEL(touch), {.grid = static_cast<unsigned>((threads + 255) / 256), .block = 256}, words_,
+           every * kStep, threads);
+    stream_.synchronize();
+  }
+  void prefetch(int device) {
+    device::prefetch(words_, pages_ * kPageBytes, {device}, stream_);
+    stream_.synchronize();
+  }
+  unsigned sum() const {
+    unsigned sum = 0;
+    for (std::size_t i = 0; i < pages_; ++i) sum += words_[i * kStep];
+    return sum;
+  }
+
+ private:
+  std::size_t pages_;
+  unsigned* words_;
+  device::Stream stream_;
+};
+
+Figures taken_from(Source& source) {
+  const auto taken = source.take();
+  EXPECT_EQ(taken.dropped, 0u);
+  auto figures = figures_of(taken.events);
+  EXPECT_TRUE(figures.problems.empty());
+  return figures;
+}
+
+TEST_F(UvmEmulated, APageOnPurposeGivesItsFaultAndTheSourceIsBelieved) {
+  const auto source = attach();
+  EXPECT_NE(source->name().find("emulated"), std::string::npos);
+}
+
+TEST_F(UvmEmulated, WhereThereIsNoConcurrentManagedMemoryThereIsNoSource) {
+  configure("concurrent_managed=0");
+  EXPECT_THROW(attach(), Unavailable);
+}
+
+TEST_F(UvmEmulated, AThreadAPage) {
+  const auto source = attach();
+  Managed memory(std::size_t{4} << 20);
+  source->take();
+  memory.touch_on_device();
+  const auto found = taken_from(*source);
+  EXPECT_EQ(found.faults, 1024u);
+  EXPECT_EQ(found.pages, 1024u);
+  EXPECT_EQ(found.batches.size(), 4u);
+  EXPECT_EQ(found.replays, 4u);
+  EXPECT_EQ(found.faults_of_batch.most, 256);
+  EXPECT_EQ(found.blocks_of_batch.mean, 1);
+  EXPECT_EQ(found.of(Cause::fault), std::size_t{4} << 20);
+  EXPECT_EQ(found.of(Cause::prefetch), 0u);
+  memory.touch_on_device();
+  EXPECT_EQ(taken_from(*source).faults, 0u) << "they are there now";
+  EXPECT_EQ(memory.sum(), 2 * 1024u);
+}
+
+TEST_F(UvmEmulated, APageInSixteenBringsTheOthers) {
+  const auto source = attach();
+  Managed memory(std::size_t{4} << 20);
+  source->take();
+  memory.touch_on_device(16);
+  const auto found = taken_from(*source);
+  EXPECT_EQ(found.faults, 64u);
+  ASSERT_EQ(found.batches.size(), 1u);
+  EXPECT_EQ(found.batches[0].blocks, 2u);
+  EXPECT_EQ(found.faults_of_block.mean, 32);
+  EXPECT_EQ(found.of(Cause::fault), 64 * kPageBytes);
+  EXPECT_EQ(found.of(Cause::fault) + found.of(Cause::prefetch), std::size_t{4} << 20);
+}
+
+TEST_F(UvmEmulated, TheHostTouchesItBackInSixFaultsABlock) {
+  const auto source = attach();
+  Managed memory(std::size_t{4} << 20);
+  memory.touch_on_device();
+  source->take();
+  EXPECT_EQ(memory.sum(), 1024u);
+  const auto found = taken_from(*source);
+  EXPECT_EQ(found.cpu_faults, 12u);
+  EXPECT_EQ(found.faults, 0u);
+  EXPECT_EQ(found.of(Cause::fault), 12 * kPageBytes);
+  EXPECT_EQ(found.of(Cause::fault) + found.of(Cause::prefetch), std::size_t{4} << 20);
+}
+
+TEST_F(UvmEmulated, WhatTheDeviceTouchesFirstMovesNothing) {
+  const auto source = attach();
+  Managed memory(std::size_t{2} << 20, false);
+  source->take();
+  memory.touch_on_device(16);
+  const auto found = taken_from(*source);
+  EXPECT_EQ(found.faults, 32u);
+  EXPECT_TRUE(found.migrations.empty());
+}
+
+TEST_F(UvmEmulated, WhatIsPrefetchedDoesNotFault) {
+  const auto source = attach();
+  Managed memory(std::size_t{4} << 20);
+  source->take();
+  memory.prefetch(0);
+  memory.touch_on_device();
+  memory.prefetch(-1);
+  EXPECT_EQ(memory.sum(), 1024u);
+  const auto found = taken_from(*source);
+  EXPECT_EQ(found.faults + found.cpu_faults, 0u);
+  EXPECT_EQ(found.of(Cause::user), std::size_t{8} << 20);
+}
+
+TEST_F(UvmEmulated, ACopyMovesNoPages) {
+  const auto source = attach();
+  Managed memory(std::size_t{2} << 20);
+  memory.touch_on_device();
+  source->take();
+  std::vector<std::byte> host(std::size_t{2} << 20);
+  device::copy(host.data(), memory.words(), host.size());
+  const auto found = taken_from(*source);
+  EXPECT_EQ(found.cpu_faults + found.faults, 0u);
+  EXPECT_EQ(memory.sum(), 512u);
+  EXPECT_EQ(taken_from(*source).cpu_faults, 6u) << "and they are still on the device";
+}
+
+TEST_F(UvmEmulated, NobodyWatchesOnceTheSourceIsGone) {
+  Managed memory(std::size_t{2} << 20);
+  {
+    const auto source = attach();
+  }
+  memory.touch_on_device();
+  EXPECT_EQ(memory.sum(), 512u);
+  const auto again = attach();
+  again->take();
+  memory.touch_on_device();
+  EXPECT_GT(taken_from(*again).faults, 0u);
+}
+
+TEST_F(UvmEmulated, AFullQueueDrops) {
+  EmulatedDriver driver;
+  Queue queue(driver, {.entries = 4});
+  Managed memory(std::size_t{4} << 20);
+  memory.touch_on_device();
+  EXPECT_GT(queue.take().dropped, 0u);
+}
+
+// --- the first page ---------------------------------------------------------------------------------
+
+TEST(UvmSelfTest, OneFaultAtTheAddressAndItsReplay) {
+  constexpr std::uint64_t kAddress = 0x7f0000200000;
+  const GpuFault fault{.address = kAddress + 8, .batch = 3};
+  const Replay replay{.batch = 3};
+  EXPECT_EQ(self_test_problem({.events = {fault, replay}}, kAddress), "");
+  EXPECT_EQ(self_test_problem({.events = {GpuFault{.address = 0x1000}, fault, replay}}, kAddress), "")
+      << "what another thread does elsewhere";
+  const auto refused = [&](Taken taken, const char* why) {
+    const auto problem = self_test_problem(taken, kAddress);
+    EXPECT_NE(problem.find(why), std::string::npos) << problem;
+  };
+  refused({.events = {replay}}, "no fault is told");
+  refused({.events = {GpuFault{.address = kAddress + kPageBytes, .batch = 3}, replay}}, "no fault is told");
+  refused({.events = {fault, GpuFault{.address = kAddress + kPageBytes, .batch = 3}, replay}}, "beside its address");
+  refused({.events = {fault}}, "no replay");
+  refused({.events = {fault, Replay{.batch = 4}}}, "no replay");
+  refused({.events = {fault, replay}, .dropped = 1}, "dropped");
+}
+
+// --- the observer -----------------------------------------------------------------------------------
+
+class UvmObserved : public UvmEmulated {
+ protected:
+  static harness::CaseResult observed(const std::string& workload, const std::string& placement,
+                                      std::vector<std::string> settings, std::optional<int> samples = std::nullopt) {
+    const std::shared_ptr<Source> source = attach();
+    harness::Request request;
+    request.patterns = {workload};
+    request.placements = {placement};
+    request.settings = std::move(settings);
+    harness::RunContext context;
+    context.device = device::info(0);
+    context.sampling.samples = samples;
+    context.observers = {{"uvm", [&] { return std::make_unique<harness::UvmObserver>(*source); }}};
+    const auto cases = harness::plan(request);
+    return harness::run_case(cases.front(), context);
+  }
+  static std::vector<double> samples(const harness::CaseResult& result, const char* metric) {
+    const auto* series = result.find(metric);
+    EXPECT_NE(series, nullptr) << metric;
+    return series != nullptr ? series->samples : std::vector<double>{};
+  }
+};
+
+TEST_F(UvmObserved, EverySampleHasItsFigures) {
+  const auto result = observed("apps/hotspot", "managed_demand", {"rows=256", "cols=512", "steps=1"}, 3);
+  EXPECT_EQ(microbench::complaint(result), "");
+  EXPECT_EQ(result.observed_by, std::vector<std::string>{"uvm"});
+  const auto faults = samples(result, "uvm_faults"), pages = samples(result, "uvm_pages"),
+             batches = samples(result, "uvm_batches"), replays = samples(result, "uvm_replays");
+  ASSERT_EQ(faults.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_GT(faults[i], 0);
+    EXPECT_EQ(pages[i], faults[i]) << "the emulated device has no duplicates";
+    EXPECT_GE(batches[i], faults[i] / 256);
+    EXPECT_EQ(replays[i], batches[i]);
+    EXPECT_EQ(pages[i], pages[0]) << "each sample starts from the host";
+  }
+  EXPECT_EQ(result.notes.at("uvm_source"), "an emulated driver's event queue");
+  std::set<std::string> tables;
+  for (const auto& table : result.tables) tables.insert(table.name);
+  EXPECT_EQ(tables, (std::set<std::string>{"uvm_batches", "uvm_migrations"}));
+}
+
+TEST_F(UvmObserved, AnEmulatedCaseThatTakesNoSamplesTakesOneToBeSeen) {
+  const auto result = observed("apps/hotspot", "managed_demand", {"rows=64", "cols=64", "steps=1"});
+  EXPECT_EQ(microbench::complaint(result), "");
+  EXPECT_EQ(samples(result, "uvm_faults").size(), 1u);
+}
+
+TEST_F(UvmObserved, ProgramsAreRightWhileTheirPagesMove) {
+  configure("workers=3");
+  for (const char* placement : {"managed_in", "managed", "managed_demand", "managed_advise"}) {
+    for (const auto& [workload, setting] :
+         {std::pair{"apps/bfs", "vertices=1001"}, std::pair{"apps/lud", "n=67"}, std::pair{"apps/fft", "n=1000"}}) {
+      const auto result = observed(workload, placement, {setting});
+      EXPECT_EQ(microbench::complaint(result), "") << workload << " " << placement;
+      EXPECT_NE(result.find("uvm_faults"), nullptr);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace isthmus::trace::uvm

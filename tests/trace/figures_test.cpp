@@ -1,0 +1,203 @@
+// Streams made by hand, whose figures are known.
+
+#include "trace/uvm/figures.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace isthmus::trace::uvm {
+namespace {
+
+constexpr std::uint64_t kUs = 1000, kBase = 5'000'000'000;
+
+GpuFault fault(std::uint64_t page, std::uint32_t batch, std::uint64_t time, std::uint16_t gpc = 0,
+               std::uint16_t client = 0) {
+  return {.gpu = 1,
+          .gpc = gpc,
+          .client = client,
+          .address = page * kPageBytes,
+          .time = kBase + time,
+          .gpu_time = kBase + time - 10 * kUs,
+          .batch = batch};
+}
+Replay replay(std::uint32_t batch, std::uint64_t time) {
+  return {.gpu = 1, .batch = batch, .time = kBase + time, .gpu_time = kBase + time + 10 * kUs};
+}
+Migration move(Cause cause, std::uint64_t bytes, std::uint64_t begin, std::uint64_t end) {
+  return {.cause = cause,
+          .destination = 1,
+          .bytes = bytes,
+          .begin = kBase + begin,
+          .end = kBase + end,
+          .gpu_begin = kBase + begin,
+          .gpu_end = kBase + end};
+}
+
+/// Two batches: three faults on two pages of one block; two faults in two blocks.
+std::vector<Event> two_batches() {
+  return {fault(1000, 7, 100 * kUs, 2, 1),
+          fault(1001, 7, 101 * kUs, 2, 2),
+          fault(1001, 7, 102 * kUs, 3, 1),
+          move(Cause::fault, 8192, 110 * kUs, 120 * kUs),
+          move(Cause::prefetch, 65536, 115 * kUs, 140 * kUs),
+          replay(7, 150 * kUs),
+          fault(2000, 8, 250 * kUs),
+          fault(4000, 8, 260 * kUs),
+          move(Cause::fault, 8192, 270 * kUs, 280 * kUs),
+          replay(8, 300 * kUs)};
+}
+
+TEST(UvmFigures, NothingIsNothing) {
+  const auto none = figures_of({});
+  EXPECT_EQ(none.faults, 0u);
+  EXPECT_EQ(none.faults_of_batch.count, 0u);
+  ASSERT_TRUE(none.times);
+  EXPECT_EQ(none.times->service, 0);
+  EXPECT_FALSE(none.times->latency_p50);
+}
+
+void expect_two_batches(const Figures& found) {
+  EXPECT_EQ(found.faults, 5u);
+  EXPECT_EQ(found.pages, 4u);
+  ASSERT_EQ(found.batches.size(), 2u);
+  EXPECT_EQ(found.replays, 2u);
+  EXPECT_DOUBLE_EQ(found.faults_of_batch.mean, 2.5);
+  EXPECT_DOUBLE_EQ(found.faults_of_batch.deviation, 0.5);
+  EXPECT_DOUBLE_EQ(found.blocks_of_batch.mean, 1.5);
+  EXPECT_DOUBLE_EQ(found.clients_of_batch.mean, 2);  // (2,1) (2,2) (3,1); (0,0)
+  EXPECT_DOUBLE_EQ(found.gpcs_of_batch.mean, 1.5);
+  // 3, 1 and 1 faults of a block in a batch
+  EXPECT_EQ(found.faults_of_block.count, 3u);
+  EXPECT_DOUBLE_EQ(found.faults_of_block.mean, 5.0 / 3);
+  EXPECT_DOUBLE_EQ(found.faults_of_block.least, 1);
+  EXPECT_DOUBLE_EQ(found.faults_of_block.most, 3);
+  EXPECT_EQ(found.of(Cause::fault), 16384u);
+  EXPECT_EQ(found.of(Cause::prefetch), 65536u);
+  EXPECT_EQ(found.of(Cause::eviction), 0u);
+  EXPECT_EQ(found.of(Cause::user), 0u);
+  EXPECT_TRUE(found.problems.empty());
+  ASSERT_TRUE(found.times);
+  EXPECT_NEAR(found.times->service, 100e-6, 1e-12);  // 100 to 150 and 250 to 300
+  EXPECT_NEAR(found.times->between, 100e-6, 1e-12);  // 150 to 250
+  EXPECT_NEAR(found.times->transfer, 40e-6, 1e-12);  // 110 to 140, 270 to 280
+  // Written 10 us before they were taken up, tried again 10 us after the replay: 70, 69, 68, 70, 60 us.
+  EXPECT_NEAR(*found.times->latency_p50, 69e-6, 1e-12);
+  EXPECT_NEAR(*found.times->latency_p95, 70e-6, 1e-12);
+  EXPECT_NEAR(found.batches[0].begin, 0, 1e-12);
+  EXPECT_NEAR(found.batches[0].last, 2e-6, 1e-12);
+  EXPECT_NEAR(*found.batches[1].replay, 200e-6, 1e-12);
+  ASSERT_EQ(found.migrations.size(), 3u);
+  EXPECT_EQ(found.migrations[1].cause, Cause::prefetch);
+  EXPECT_NEAR(*found.migrations[1].seconds, 25e-6, 1e-12);
+}
+
+TEST(UvmFigures, TwoBatches) {
+  expect_two_batches(figures_of(two_batches()));
+}
+
+TEST(UvmFigures, TheOrderOfTheEventsSaysNothing) {
+  auto events = two_batches();
+  std::mt19937 random(3);
+  for (int round = 0; round < 20; ++round) {
+    std::shuffle(events.begin(), events.end(), random);
+    expect_two_batches(figures_of(events));
+  }
+}
+
+TEST(UvmFigures, BatchesOfOneNumberOnTwoGpusAreTwo) {
+  auto other = fault(1, 7, 0);
+  other.gpu = 2;
+  auto hub = fault(2, 7, 0);
+  hub.client_kind = Client::hub;
+  const std::vector<Event> events = {fault(1, 7, 0), other, hub, replay(7, 5 * kUs)};
+  const auto found = figures_of(events);
+  EXPECT_EQ(found.batches.size(), 3u);
+  EXPECT_EQ(found.replays, 1u);
+  EXPECT_EQ(
+      std::count_if(found.batches.begin(), found.batches.end(), [](const auto& b) { return b.replay.has_value(); }), 1);
+}
+
+TEST(UvmFigures, AReplayThatDoesNotTellItsClientIsOfTheSms) {
+  auto old = replay(7, 5 * kUs);
+  old.client_kind = Client::none;
+  EXPECT_EQ(figures_of(std::vector<Event>{fault(1, 7, 0), old}).replays, 1u);
+}
+
+TEST(UvmFigures, ABatchWithoutReplayIsCountedAndNotTimed) {
+  const auto found = figures_of(std::vector<Event>{fault(1, 1, 0), replay(1, 50 * kUs), fault(2, 2, 100 * kUs)});
+  EXPECT_EQ(found.batches.size(), 2u);
+  EXPECT_EQ(found.replays, 1u);
+  ASSERT_TRUE(found.times);
+  EXPECT_NEAR(found.times->service, 50e-6, 1e-12);
+  EXPECT_EQ(found.times->between, 0);
+}
+
+void expect_no_times(const std::vector<Event>& events, const char* sentence) {
+  const auto found = figures_of(events);
+  EXPECT_FALSE(found.times) << sentence;
+  ASSERT_EQ(found.problems.size(), 1u) << sentence;
+  EXPECT_NE(found.problems[0].find(sentence), std::string::npos) << found.problems[0];
+  EXPECT_NE(found.problems[0].find("clock jumped"), std::string::npos);
+}
+
+TEST(UvmFigures, AClockThatJumpsCostsTheTimesAndNotTheCounts) {
+  const auto events = two_batches();
+  auto changed = events;
+  std::get<Replay>(changed[5]).time = kBase;  // before its faults
+  expect_no_times(changed, "1 of 2 batches are replayed before");
+  EXPECT_EQ(figures_of(changed).faults, 5u);
+  changed = events;
+  std::get<Replay>(changed[9]).time += 3'600'000'000'000;  // an hour later
+  expect_no_times(changed, "1 of 2 batches are replayed before their faults were taken up or after over a minute");
+  changed = events;
+  std::get<GpuFault>(changed[0]).gpu_time += 1'000'000 * kUs;
+  expect_no_times(changed, "1 of 5 faults are replayed before the GPU wrote them");
+  changed = events;
+  std::get<Migration>(changed[3]).gpu_end = kBase;
+  expect_no_times(changed, "1 of 3 migrations end before they begin");
+}
+
+TEST(UvmFigures, MovesThatNobodyWaitedForHaveNoTime) {
+  auto one = move(Cause::user, 4096, 0, 0);
+  one.gpu_begin = one.gpu_end = one.end = 0;
+  const auto found = figures_of(std::vector<Event>{one});
+  EXPECT_EQ(found.of(Cause::user), 4096u);
+  ASSERT_TRUE(found.times);
+  EXPECT_EQ(found.times->transfer, 0);
+  EXPECT_FALSE(found.migrations.at(0).seconds);
+}
+
+TEST(UvmFigures, MovesAtOnceAreTransferOnce) {
+  const auto found = figures_of(std::vector<Event>{move(Cause::fault, 1, 0, 10), move(Cause::fault, 1, 5, 15),
+                                                   move(Cause::fault, 1, 6, 8), move(Cause::fault, 1, 20, 21)});
+  EXPECT_NEAR(found.times->transfer, 16e-9, 1e-15);
+}
+
+TEST(UvmFigures, EverythingElseIsCounted) {
+  const std::vector<Event> events = {
+      CpuFault{.time = 1},
+      CpuFault{.time = 2},
+      Thrashing{.time = 3},
+      RemoteMap{.time = 4},
+      FatalFault{.time = 5},
+      Other{14},
+      move(static_cast<Cause>(200), 4096, 0, 1),
+      Throttling{.processor = 1, .address = 1, .time = 100},
+      Throttling{.processor = 1, .address = 2, .time = 150},
+      Throttling{.type = Type::throttling_end, .processor = 1, .address = 1, .time = 400},
+      Throttling{.type = Type::throttling_end, .processor = 1, .address = 3, .time = 500}};
+  const auto found = figures_of(events);
+  EXPECT_EQ(found.cpu_faults, 2u);
+  EXPECT_EQ(found.thrashings, 1u);
+  EXPECT_EQ(found.remote_maps, 1u);
+  EXPECT_EQ(found.fatal_faults, 1u);
+  EXPECT_EQ(found.others, 1u);
+  EXPECT_EQ(found.bytes[0], 4096u) << "of no cause that is known";
+  EXPECT_EQ(found.throttlings, 2u);
+  EXPECT_NEAR(found.times->throttled, 300e-9, 1e-15) << "what has no end, or no begin, has no length";
+}
+
+}  // namespace
+}  // namespace isthmus::trace::uvm

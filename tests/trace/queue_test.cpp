@@ -1,0 +1,216 @@
+// The reader against a driver that the test plays: its answers, its queue, and what can be wrong with either.
+
+#include "trace/uvm/queue.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "bytes.hpp"
+#include "fake_driver.hpp"
+
+namespace isthmus::trace::uvm {
+namespace {
+
+/// Why there is no queue; "" where there is one.
+std::string refusal(FakeDriver& driver, QueueOptions options = {.entries = 64}) {
+  try {
+    const Queue queue(driver, options);
+    return "";
+  } catch (const Unavailable& reason) {
+    EXPECT_TRUE(driver.all_closed()) << "a descriptor is left open";
+    return reason.what();
+  }
+}
+
+void expect_words(const std::string& text, std::initializer_list<const char*> words) {
+  for (const char* word : words)
+    EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' is not in: " << text;
+}
+
+TEST(UvmQueue, WhatTheDriverPutsIsTaken) {
+  FakeDriver driver;
+  Queue queue(driver, {.entries = 64});
+  EXPECT_TRUE(driver.enabled);
+  for (const int type : {1, 2, 3, 4, 10, 11, 12, 13}) EXPECT_NE(driver.types >> type & 1, 0u) << type;
+  driver.put(fault_entry(0x200000, 5));
+  driver.put(replay_entry(5));
+  const auto taken = queue.take();
+  ASSERT_EQ(taken.events.size(), 2u);
+  EXPECT_EQ(std::get<GpuFault>(taken.events[0]).address, 0x200000u);
+  EXPECT_EQ(std::get<Replay>(taken.events[1]).batch, 5u);
+  EXPECT_EQ(taken.dropped, 0u);
+  EXPECT_TRUE(queue.take().events.empty()) << "each event is taken once";
+}
+
+TEST(UvmQueue, WhatTheDriverHoldsBackComesWithTheFlush) {
+  FakeDriver driver;
+  driver.at_flush = [](FakeDriver& self) { self.put(fault_entry(0x1000, 1)); };
+  Queue queue(driver, {.entries = 64});
+  EXPECT_EQ(queue.take().events.size(), 1u);
+}
+
+// 64 entries hold 63; ten thousand come through all the same, in order.
+TEST(UvmQueue, ItIsDrainedWhileTheDriverWrites) {
+  FakeDriver driver;
+  Queue queue(driver, {.entries = 64});
+  constexpr std::uint64_t kMany = 10'000;
+  for (std::uint64_t i = 0; i < kMany; ++i) {
+    driver.put(fault_entry(i << 12, 1));
+    if (i % 32 == 31) usleep(1000);
+  }
+  auto taken = queue.take();
+  ASSERT_EQ(taken.events.size() + taken.dropped, kMany);
+  std::uint64_t before = 0;
+  for (const auto& event : taken.events) {
+    const auto address = std::get<GpuFault>(event).address;
+    EXPECT_TRUE(address == 0 || address > before);
+    before = address;
+  }
+}
+
+TEST(UvmQueue, DroppedEventsAreToldOnce) {
+  FakeDriver driver;
+  Queue queue(driver, {.entries = 64});
+  driver.drop(3, 5);
+  driver.drop(63, 2);
+  EXPECT_EQ(queue.take().dropped, 7u);
+  EXPECT_EQ(queue.take().dropped, 0u);
+}
+
+TEST(UvmQueue, ReplaysOfOtherProcessesAreCountedAndNotKept) {
+  FakeDriver driver;
+  Queue queue(driver, {.entries = 64});
+  driver.put(replay_entry(1));
+  driver.put(fault_entry(0x1000, 2));
+  driver.put(replay_entry(2));
+  driver.put(replay_entry(2, 0, 2));  // of a batch of that number of another GPU
+  auto taken = queue.take();
+  EXPECT_EQ(taken.events.size(), 2u);
+  EXPECT_EQ(taken.foreign_replays, 2u);
+  driver.put(replay_entry(2));  // a second one, after the question
+  driver.put(replay_entry(3));
+  taken = queue.take();
+  EXPECT_EQ(taken.events.size(), 1u);
+  EXPECT_EQ(taken.foreign_replays, 1u);
+}
+
+TEST(UvmQueue, TheWrongDescriptorIsLeftForTheOther) {
+  FakeDriver driver;
+  driver.memory_descriptors = {6, 7};
+  EXPECT_EQ(refusal(driver), "");
+  ASSERT_EQ(driver.tries.size(), 2u);
+  EXPECT_EQ(driver.tries[0].second, 6u);
+  EXPECT_EQ(driver.tries[1].second, 7u);
+  EXPECT_NE(driver.tries[0].first, driver.tries[1].first) << "a descriptor of the queue is asked once";
+  EXPECT_TRUE(driver.all_closed());
+}
+
+TEST(UvmQueue, AllDescriptorsAreWrong) {
+  FakeDriver driver;
+  driver.own_descriptor = 9;
+  driver.memory_descriptors = {6, 7};
+  expect_words(refusal(driver), {"gives no queue", "0x16"});
+}
+
+TEST(UvmQueue, TheVersionOfTheEntriesIsWhereABranchLooksForIt) {
+  for (const char* version : {"550.54.14", "555.42.02", "560.28.03", "580.159.04"}) {
+    FakeDriver driver;
+    driver.version = version;
+    EXPECT_EQ(refusal(driver), "") << version;
+    EXPECT_EQ(driver.word_48, 1u) << version;
+    EXPECT_EQ(driver.word_52, 1u) << version;
+  }
+}
+
+TEST(UvmQueue, TheStatusIsReadWhereABranchWritesIt) {
+  for (const char* version : {"535.129.03", "555.42.02", "560.28.03", "580.159.04"}) {
+    FakeDriver driver;
+    driver.version = version;
+    driver.init_status = 0x1f;
+    expect_words(refusal(driver), {"gives no queue", "0x1f"});
+  }
+}
+
+TEST(UvmQueue, AnUnknownBranchIsRefusedUnlessForced) {
+  for (const char* version : {"510.47.03", "601.12", ""}) {
+    FakeDriver driver;
+    driver.version = version;
+    expect_words(refusal(driver), {"ISTHMUS_UVM=force"});
+    EXPECT_TRUE(driver.tries.empty()) << "nothing is asked of it";
+    EXPECT_EQ(refusal(driver, {.entries = 64, .forced = true}), "");
+  }
+}
+
+TEST(UvmQueue, NoNode) {
+  FakeDriver driver;
+  driver.version = "";
+  driver.open_answer = -ENOENT;
+  expect_words(refusal(driver), {"/dev/nvidia-uvm-tools", "No such file", "container", "profiler=cupti"});
+  driver.open_answer = -EACCES;
+  expect_words(refusal(driver), {"Permission denied", "666"});
+}
+
+TEST(UvmQueue, ASandboxedNode) {
+  for (const int failure : {-ENOTTY, -EINVAL, -ENOSYS, -EPERM}) {
+    FakeDriver driver;
+    driver.control_answer = failure;
+    expect_words(refusal(driver), {"takes no request", "sandbox", "profiler=cupti"});
+  }
+}
+
+TEST(UvmQueue, NoCudaInThisProcess) {
+  FakeDriver driver;
+  driver.memory_descriptors.clear();
+  expect_words(refusal(driver), {"not begun to use CUDA"});
+}
+
+TEST(UvmQueue, EventsThatCannotBeEnabled) {
+  FakeDriver driver;
+  driver.enable_status = 0x56;
+  expect_words(refusal(driver), {"does not enable", "0x56"});
+}
+
+TEST(UvmQueue, AFlushThatFailsIsNoEmptySample) {
+  FakeDriver driver;
+  Queue queue(driver, {.entries = 64});
+  driver.flush_status = 0x40;
+  try {
+    queue.take();
+    FAIL() << "it said nothing";
+  } catch (const Unavailable& reason) {
+    expect_words(reason.what(), {"0x40", "run again"});
+  }
+}
+
+TEST(UvmQueue, EventsAreOffBeforeTheQueueIsClosed) {
+  FakeDriver driver;
+  {
+    const Queue queue(driver, {.entries = 64});
+  }
+  EXPECT_FALSE(driver.enabled);
+  EXPECT_FALSE(driver.closed_enabled);
+  EXPECT_TRUE(driver.all_closed());
+}
+
+// The driver goes on writing to the parent's pages: a child that had them would share them copied or torn.
+TEST(UvmQueue, AChildDoesNotInheritTheQueue) {
+  FakeDriver driver;
+  const Queue queue(driver, {.entries = 64});
+  void* page = driver.queue();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    int pipes[2];
+    if (pipe(pipes) != 0) _exit(2);
+    _exit(write(pipes[1], page, 1) < 0 && errno == EFAULT ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace isthmus::trace::uvm
