@@ -72,6 +72,27 @@ TEST_P(Programs, Fft) {
   }
 }
 
+TEST_P(Programs, Va) {
+  expect_pass("apps/va", placements, {"n=262153"}, placements.size());
+  expect_pass("apps/va", {"pinned", "streamed", "mapped"}, {"n=1,3,4095,4096,65537"}, 15);
+}
+
+TEST_P(Programs, ProductsOfAMatrixAndVectors) {
+  for (const char* name : {"apps/mvt", "apps/atax", "apps/bicg"}) {
+    expect_pass(name, placements, {"rows=259", "cols=1029"}, placements.size());
+    expect_pass(name, {"pinned", "mapped"}, {"rows=1,2,255,513", "cols=1,3,127,2050"}, 32);
+  }
+}
+
+TEST_P(Programs, ProductsThatWouldNotBeExactAreASkip) {
+  for (const char* name : {"apps/mvt", "apps/atax", "apps/bicg"}) {
+    for (const char* shape : {"rows=1048577", "cols=1048577"}) {
+      for (const auto& result : run_cases(name, {"none"}, {"pinned"}, {shape}))
+        EXPECT_NE(result.skipped.value_or("").find("are not exact"), std::string::npos) << complaint(result);
+    }
+  }
+}
+
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   for (const auto& [workload, call] : {std::pair{"apps/lud", "blas_create"}, std::pair{"apps/fft", "fft_create"}}) {
     device::set_injection(std::string(call) + ":1:unsupported");
