@@ -9,11 +9,19 @@ namespace {
 const std::vector<std::string> placements = {"pageable",   "pinned",  "pool",           "mapped",
                                              "managed_in", "managed", "managed_demand", "managed_advise"};
 
+const std::vector<std::string> all_stagings = {"none", "direct", "async", "bulk"};
+
 class Programs : public device::OnEmulatedMachine {
  protected:
+  static void expect_skip(const std::string& workload, const std::string& setting, const std::string& reason) {
+    const auto results = run_cases(workload, {"none"}, {"pinned"}, {setting});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_NE(results[0].skipped.value_or("").find(reason), std::string::npos) << setting << complaint(results[0]);
+  }
   static void expect_pass(const std::string& workload, const std::vector<std::string>& where,
-                          const std::vector<std::string>& settings, std::size_t count) {
-    const auto results = run_cases(workload, {"none"}, where, settings);
+                          const std::vector<std::string>& settings, std::size_t count,
+                          const std::vector<std::string>& stagings = {"none"}) {
+    const auto results = run_cases(workload, stagings, where, settings);
     EXPECT_EQ(results.size(), count);
     std::string all;
     for (const auto& setting : settings) all += " " + setting;
@@ -86,11 +94,20 @@ TEST_P(Programs, ProductsOfAMatrixAndVectors) {
 
 TEST_P(Programs, ProductsThatWouldNotBeExactAreASkip) {
   for (const char* name : {"apps/mvt", "apps/atax", "apps/bicg"}) {
-    for (const char* shape : {"rows=1048577", "cols=1048577"}) {
-      for (const auto& result : run_cases(name, {"none"}, {"pinned"}, {shape}))
-        EXPECT_NE(result.skipped.value_or("").find("are not exact"), std::string::npos) << complaint(result);
-    }
+    for (const char* shape : {"rows=1048577", "cols=1048577"}) expect_skip(name, shape, "are not exact");
   }
+}
+
+TEST_P(Programs, Pathfinder) {
+  expect_pass("apps/pathfinder", placements, {"rows=9", "cols=8200"}, 4 * placements.size(), all_stagings);
+  for (const char* rows : {"rows=1", "rows=2", "rows=40"})
+    expect_pass("apps/pathfinder", {"pinned"}, {rows, "cols=1,7,8191,16390", "fused=1,17,128"}, 48, all_stagings);
+}
+
+TEST_P(Programs, PathfinderRefusesWhatItCannotCount) {
+  expect_skip("apps/pathfinder", "rows=107374183", "32 bits");
+  expect_skip("apps/pathfinder", "fused=2049", "2048");
+  expect_skip("apps/pathfinder", "cols=4398046511104", "2^42");
 }
 
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
