@@ -110,6 +110,15 @@ TEST_P(Programs, PathfinderRefusesWhatItCannotCount) {
   expect_skip("apps/pathfinder", "cols=4398046511104", "2^42");
 }
 
+TEST_P(Programs, Srad) {
+  expect_pass("apps/srad", placements, {"rows=70", "cols=130", "steps=3"}, 4 * placements.size(), all_stagings);
+  expect_pass("apps/srad", {"pinned"}, {"rows=1,129", "cols=1,250", "steps=1,4", "roi=0,50"}, 64, all_stagings);
+}
+
+TEST_P(Programs, SradRefusesWhatItCannotCount) {
+  expect_skip("apps/srad", "rows=2147483649", "2^37");
+}
+
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   for (const auto& [workload, call] : {std::pair{"apps/lud", "blas_create"}, std::pair{"apps/fft", "fft_create"}}) {
     device::set_injection(std::string(call) + ":1:unsupported");
