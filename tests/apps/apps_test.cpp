@@ -119,6 +119,15 @@ TEST_P(Programs, SradRefusesWhatItCannotCount) {
   expect_skip("apps/srad", "rows=2147483649", "2^37");
 }
 
+TEST_P(Programs, Backprop) {
+  expect_pass("apps/backprop", placements, {"inputs=1030", "loop=all"}, 8 * placements.size(), all_stagings);
+  expect_pass("apps/backprop", {"pinned"}, {"inputs=1,15,255,9001", "epochs=1,3", "loop=all"}, 64, all_stagings);
+}
+
+TEST_P(Programs, BackpropRefusesWhatItCannotSum) {
+  expect_skip("apps/backprop", "inputs=68719476736", "2^36");
+}
+
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   for (const auto& [workload, call] : {std::pair{"apps/lud", "blas_create"}, std::pair{"apps/fft", "fft_create"}}) {
     device::set_injection(std::string(call) + ":1:unsupported");

@@ -9,6 +9,7 @@
 #include "apps/modes.hpp"
 #include "memory/parallel.hpp"
 #include "workload/workload.hpp"
+#include "workload/worst.hpp"
 
 namespace isthmus::apps {
 namespace {
@@ -243,6 +244,26 @@ void reference(const Image& image, const Uniform& values, std::size_t steps, std
   if (steps % 2 == 1) std::copy(from.begin(), from.end(), out.begin());
 }
 
+/// How far our arithmetic is from the original's formulas in double, over cells whose neighbours are any numbers.
+double formula_error(const Uniform& values) {
+  double error = 0;
+  for (std::size_t i = 0; i < 10000; ++i) {
+    const float own = values(9 * i);
+    const double j = own, n = values(9 * i + 1) - j, s = values(9 * i + 2) - j, w = values(9 * i + 3) - j;
+    const double e = values(9 * i + 4) - j, q0 = 0.1 * values(9 * i + 5),
+                 g2 = (n * n + s * s + w * w + e * e) / (j * j);
+    const double l = (n + s + w + e) / j, num = 0.5 * g2 - 1.0 / 16 * l * l, den = 1 + 0.25 * l;
+    const double c = std::clamp(1 / (1 + (num / (den * den) - q0) / (q0 * (1 + q0))), 0.0, 1.0);
+    const auto f = [](double value) { return static_cast<float>(value); };
+    const Differences d{f(n), f(s), f(w), f(e)};
+    const float below = values(9 * i + 6) - 1, right = values(9 * i + 7) - 1;
+    const double next = j + 0.25 * 0.5 * (c * n + below * s + c * w + right * e);
+    error = worst(error, std::abs(coefficient_of(own, d, {f(q0), f(1 / (q0 * (1 + q0)))}) - c));
+    error = worst(error, std::abs(updated(own, d, f(c), below, right) - next));
+  }
+  return error;
+}
+
 void srad(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), steps = c.extent("steps");
   if (rows > std::size_t{1} << 31 || columns > std::size_t{1} << 31 || rows * columns > std::size_t{1} << 37)
@@ -257,6 +278,7 @@ void srad(Case& c) {
                     static_cast<std::int64_t>(std::min(rows, side)),
                     static_cast<std::int64_t>(std::min(columns, side))};
   c.verify_all(result, [=](std::span<float> expected) { reference(shape, values, steps, expected); });
+  c.verify("the original's formulas in double", [=] { return formula_error(values); }, 0x1p-15);
   c.verify_same(result);
   c.repeats(steps);
 
