@@ -128,6 +128,16 @@ TEST_P(Programs, BackpropRefusesWhatItCannotSum) {
   expect_skip("apps/backprop", "inputs=68719476736", "2^36");
 }
 
+TEST_P(Programs, Kmeans) {
+  expect_pass("apps/kmeans", placements, {"points=67", "iterations=3"}, 4 * placements.size(), all_stagings);
+  expect_pass("apps/kmeans", {"pinned"}, {"points=5,64,129", "iterations=1,4", "loop=all"}, 48, all_stagings);
+}
+
+TEST_P(Programs, KmeansRefusesWhatMakesNoSense) {
+  expect_skip("apps/kmeans", "points=4", "first centres");
+  expect_skip("apps/kmeans", "points=1099511627776", "2^40");
+}
+
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   for (const auto& [workload, call] : {std::pair{"apps/lud", "blas_create"}, std::pair{"apps/fft", "fft_create"}}) {
     device::set_injection(std::string(call) + ":1:unsupported");
