@@ -9,11 +9,19 @@ namespace {
 const std::vector<std::string> placements = {"pageable",   "pinned",  "pool",           "mapped",
                                              "managed_in", "managed", "managed_demand", "managed_advise"};
 
+const std::vector<std::string> all_stagings = {"none", "direct", "async", "bulk"};
+
 class Programs : public device::OnEmulatedMachine {
  protected:
+  static void expect_skip(const std::string& workload, const std::string& setting, const std::string& reason) {
+    const auto results = run_cases(workload, {"none"}, {"pinned"}, {setting});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_NE(results[0].skipped.value_or("").find(reason), std::string::npos) << setting << complaint(results[0]);
+  }
   static void expect_pass(const std::string& workload, const std::vector<std::string>& where,
-                          const std::vector<std::string>& settings, std::size_t count) {
-    const auto results = run_cases(workload, {"none"}, where, settings);
+                          const std::vector<std::string>& settings, std::size_t count,
+                          const std::vector<std::string>& stagings = {"none"}) {
+    const auto results = run_cases(workload, stagings, where, settings);
     EXPECT_EQ(results.size(), count);
     std::string all;
     for (const auto& setting : settings) all += " " + setting;
@@ -70,6 +78,64 @@ TEST_P(Programs, Fft) {
     expect_pass("apps/fft", placements, {n}, placements.size());
     expect_pass("apps/fft", {"pinned", "mapped"}, {n, "batch=1,5", "direction=all"}, 8);
   }
+}
+
+TEST_P(Programs, Va) {
+  expect_pass("apps/va", placements, {"n=262153"}, placements.size());
+  expect_pass("apps/va", {"pinned", "streamed", "mapped"}, {"n=1,3,4095,4096,65537"}, 15);
+}
+
+TEST_P(Programs, ProductsOfAMatrixAndVectors) {
+  for (const char* name : {"apps/mvt", "apps/atax", "apps/bicg"}) {
+    expect_pass(name, placements, {"rows=259", "cols=1029"}, placements.size());
+    expect_pass(name, {"pinned", "mapped"}, {"rows=1,2,255,513", "cols=1,3,127,2050"}, 32);
+  }
+}
+
+TEST_P(Programs, ProductsThatWouldNotBeExactAreASkip) {
+  for (const char* name : {"apps/mvt", "apps/atax", "apps/bicg"}) {
+    for (const char* shape : {"rows=1048577", "cols=1048577"}) expect_skip(name, shape, "are not exact");
+  }
+}
+
+TEST_P(Programs, Pathfinder) {
+  expect_pass("apps/pathfinder", placements, {"rows=9", "cols=8200"}, 4 * placements.size(), all_stagings);
+  for (const char* rows : {"rows=1", "rows=2", "rows=40"})
+    expect_pass("apps/pathfinder", {"pinned"}, {rows, "cols=1,7,8191,16390", "fused=1,17,128"}, 48, all_stagings);
+}
+
+TEST_P(Programs, PathfinderRefusesWhatItCannotCount) {
+  expect_skip("apps/pathfinder", "rows=107374183", "32 bits");
+  expect_skip("apps/pathfinder", "fused=2049", "2048");
+  expect_skip("apps/pathfinder", "cols=4398046511104", "2^42");
+}
+
+TEST_P(Programs, Srad) {
+  expect_pass("apps/srad", placements, {"rows=70", "cols=130", "steps=3"}, 4 * placements.size(), all_stagings);
+  expect_pass("apps/srad", {"pinned"}, {"rows=1,129", "cols=1,250", "steps=1,4", "roi=0,50"}, 64, all_stagings);
+}
+
+TEST_P(Programs, SradRefusesWhatItCannotCount) {
+  expect_skip("apps/srad", "rows=2147483649", "2^37");
+}
+
+TEST_P(Programs, Backprop) {
+  expect_pass("apps/backprop", placements, {"inputs=1030", "loop=all"}, 8 * placements.size(), all_stagings);
+  expect_pass("apps/backprop", {"pinned"}, {"inputs=1,15,255,9001", "epochs=1,3", "loop=all"}, 64, all_stagings);
+}
+
+TEST_P(Programs, BackpropRefusesWhatItCannotSum) {
+  expect_skip("apps/backprop", "inputs=68719476736", "2^36");
+}
+
+TEST_P(Programs, Kmeans) {
+  expect_pass("apps/kmeans", placements, {"points=67", "iterations=3"}, 4 * placements.size(), all_stagings);
+  expect_pass("apps/kmeans", {"pinned"}, {"points=5,64,129", "iterations=1,4", "loop=all"}, 48, all_stagings);
+}
+
+TEST_P(Programs, KmeansRefusesWhatMakesNoSense) {
+  expect_skip("apps/kmeans", "points=4", "first centres");
+  expect_skip("apps/kmeans", "points=1099511627776", "2^40");
 }
 
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {

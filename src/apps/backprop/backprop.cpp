@@ -1,0 +1,301 @@
+// Training of a network with one hidden layer of 16: forward through the many weights, errors, and their adjustment.
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "apps/modes.hpp"
+#include "memory/parallel.hpp"
+#include "workload/workload.hpp"
+
+namespace isthmus::apps {
+namespace {
+
+using namespace workload;
+using device::BulkBarrier;
+
+constexpr unsigned hidden = 16, threads = 256;
+constexpr unsigned lanes = hidden / 4;                      // threads that share the weights of an input, four each
+constexpr unsigned rows = threads / lanes, in_flight = 4;   // inputs of a block at once; weights of a thread in flight
+constexpr unsigned tile_rows = rows * in_flight, ring = 3;  // inputs of a staged tile
+constexpr double eta = 0.3, target = 0.1;
+constexpr float momentum = 0.3f;
+
+/// What a step of learning adds to a weight, for an input of 1.
+struct Steps {
+  float of[hidden];
+};
+
+/// From the sums of the hidden units to the steps of their weights: on the device or on the host, in double.
+__host__ __device__ inline float learn(unsigned unit, const double* sums, const float* second_weights) {
+  double output = second_weights[hidden];  // the bias
+  for (unsigned j = 0; j < hidden; ++j) output = fma(double{second_weights[j]}, 1 / (1 + exp(-sums[j])), output);
+  output = 1 / (1 + exp(-output));
+  const double delta = output * (1 - output) * (target - output), own = 1 / (1 + exp(-sums[unit]));
+  return static_cast<float>(eta * own * (1 - own) * delta * double{second_weights[unit]});
+}
+
+/// HIP's float4 cannot be part of what a kernel is given.
+struct Four {
+  float x, y, z, w;
+};
+
+/// Sums up weights times inputs, one part a block.
+struct Forward {
+  float* parts;
+  Four sum;
+  __device__ void begin() { sum = {}; }
+  __device__ void use(std::size_t, const float4& w, float x) {
+    sum = {fmaf(w.x, x, sum.x), fmaf(w.y, x, sum.y), fmaf(w.z, x, sum.z), fmaf(w.w, x, sum.w)};
+  }
+  __device__ void end() {
+    __shared__ Four sums[threads / 32][lanes];
+    for (int bits = device::warp_size() / 2; bits >= static_cast<int>(lanes); bits /= 2) {
+      sum.x += device::shuffle_xor(device::full_warp(), sum.x, bits);
+      sum.y += device::shuffle_xor(device::full_warp(), sum.y, bits);
+      sum.z += device::shuffle_xor(device::full_warp(), sum.z, bits);
+      sum.w += device::shuffle_xor(device::full_warp(), sum.w, bits);
+    }
+    if (device::lane() < static_cast<int>(lanes)) sums[device::warp_in_block()][device::lane()] = sum;
+    __syncthreads();
+    if (threadIdx.x >= hidden) return;
+    float total = 0;
+    for (unsigned warp = 0; warp < threads / static_cast<unsigned>(device::warp_size()); ++warp)
+      total += reinterpret_cast<const float*>(sums[warp])[threadIdx.x];
+    parts[blockIdx.x * hidden + threadIdx.x] = total;
+  }
+};
+
+/// Adjusts the weights, and keeps by how much for the next epoch.
+struct Adjust {
+  float4 *weights, *change;
+  const Steps* steps;
+  bool first;  // nothing was changed before
+  Four step;
+  __device__ void begin() { step = reinterpret_cast<const Four*>(steps->of)[threadIdx.x % lanes]; }
+  __device__ void use(std::size_t i, const float4& w, float x) {
+    const float4 was = first ? make_float4(0, 0, 0, 0) : change[i];
+    const float4 now = make_float4(fmaf(momentum, was.x, step.x * x), fmaf(momentum, was.y, step.y * x),
+                                   fmaf(momentum, was.z, step.z * x), fmaf(momentum, was.w, step.w * x));
+    change[i] = now;
+    weights[i] = make_float4(w.x + now.x, w.y + now.y, w.z + now.z, w.w + now.w);
+  }
+  __device__ void end() {}
+};
+
+// Forward:  for (i = 0; i < n; ++i)
+//             for (j = 0; j < hidden; ++j) sum[j] += w[i][j] * x[i];
+// Adjust:   for (i = 0; i < n; ++i)
+//             for (j = 0; j < hidden; ++j) change[i][j] = momentum * change[i][j] + step[j] * x[i], w[i][j] +=
+//             change[i][j];
+template <class Body>
+__global__ void __launch_bounds__(threads) backprop_plain(std::size_t n, const float4* w, const float* x, Body body) {
+  body.begin();
+  const std::size_t row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+  for (std::size_t first = std::size_t{blockIdx.x} * tile_rows; first < n;
+       first += std::size_t{gridDim.x} * tile_rows) {
+    float4 weights[in_flight];
+    float inputs[in_flight];
+#pragma unroll
+    for (unsigned j = 0; j < in_flight; ++j) {
+      const std::size_t i = first + j * rows + row;
+      weights[j] = i < n ? w[i * lanes + lane] : make_float4(0, 0, 0, 0);
+      inputs[j] = i < n ? x[i] : 0;
+    }
+#pragma unroll
+    for (unsigned j = 0; j < in_flight; ++j) {
+      const std::size_t i = first + j * rows + row;
+      if (i < n) body.use(i * lanes + lane, weights[j], inputs[j]);
+    }
+  }
+  body.end();
+}
+
+// The same, with weights and inputs brought into shared memory.
+template <TileStaging staging, unsigned depth, class Body>
+__global__ void __launch_bounds__(threads) backprop_staged(std::size_t n, const float4* w, const float* x, Body body) {
+  __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, depth>];
+  float* tiles = device::dynamic_shared<float>();
+  constexpr unsigned tile_floats = tile_rows * (hidden + 1);
+  device::TilePipeline<staging, depth, threads> pipeline(arrived);
+  const std::size_t all = (n + tile_rows - 1) / tile_rows;
+  const auto first = [](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) * tile_rows; };
+  const auto count = [&](std::uint64_t tile) {
+    return n - first(tile) < tile_rows ? static_cast<unsigned>(n - first(tile)) : tile_rows;
+  };
+  body.begin();
+  pipeline.run(
+      blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0,
+      [&](auto& copier, unsigned stage, std::uint64_t tile) {
+        float* to = tiles + stage * tile_floats;
+        copier.run(to, reinterpret_cast<const float*>(w) + first(tile) * hidden, count(tile) * hidden);
+        copier.run(to + tile_rows * hidden, x + first(tile), count(tile));
+      },
+      [&](unsigned stage, std::uint64_t tile) {
+        const float* from = tiles + stage * tile_floats;
+        for (unsigned k = threadIdx.x; k < count(tile) * lanes; k += threads)
+          body.use(first(tile) * lanes + k, reinterpret_cast<const float4*>(from)[k],
+                   from[tile_rows * hidden + k / lanes]);
+      });
+  body.end();
+}
+
+// The hidden units' sums from their parts, and what follows from them.
+__global__ void __launch_bounds__(threads) backprop_learn(unsigned blocks, const float* __restrict__ parts,
+                                                          const float* __restrict__ second_weights, Steps* steps) {
+  __shared__ double sums[threads / hidden][hidden];
+  const unsigned unit = threadIdx.x % hidden, slice = threadIdx.x / hidden;
+  double sum = 0;
+  for (unsigned block = slice; block < blocks; block += threads / hidden) sum += parts[block * hidden + unit];
+  sums[slice][unit] = sum;
+  __syncthreads();
+  for (unsigned half = threads / hidden / 2; half > 0; half /= 2) {
+    if (slice < half) sums[slice][unit] += sums[slice + half][unit];
+    __syncthreads();
+  }
+  if (slice == 0) steps->of[unit] = learn(unit, sums[0], second_weights);
+}
+__global__ void backprop_keep(Steps steps, Steps* to) {
+  to->of[threadIdx.x] = steps.of[threadIdx.x];
+}
+
+/// Odd whole numbers, the weights scaled by a power of two: sums are exact in fp32, in any order (NOTES.md).
+struct Network {
+  std::uint64_t seed;
+  std::size_t n;  // inputs, and the bias before them
+  float scale() const { return std::exp2(-std::round(std::log2(5 * std::sqrt(static_cast<float>(n))))); }
+  float odd(std::uint64_t stream, std::size_t i) const {
+    return static_cast<float>(2 * static_cast<int>(hash(seed, stream, i) >> 62) - 3);
+  }
+  float input(std::size_t i) const { return i == 0 ? 1 : odd(0, i); }
+  float weight(std::size_t i) const { return odd(1, i) * scale(); }
+  float second(std::size_t i) const { return odd(2, i) * 0.25f; }
+};
+
+/// What is added to each weight in all epochs, for an input of 1: an epoch adds a multiple of the input to a weight, so
+/// the sums of later epochs follow from those of the first.
+std::vector<double> all_steps(const Network& network, std::size_t epochs) {
+  const std::size_t grain = 1 << 16, pieces = (network.n + grain - 1) / grain;
+  std::vector<std::int64_t> parts(pieces * (hidden + 1));
+  memory::parallel_for(pieces, 1, [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first * grain; i < std::min(last * grain, network.n); ++i) {
+      std::int64_t* part = &parts[i / grain * (hidden + 1)];
+      const auto x = static_cast<std::int64_t>(network.input(i));
+      for (unsigned j = 0; j < hidden; ++j) part[j] += static_cast<std::int64_t>(network.odd(1, i * hidden + j)) * x;
+      part[hidden] += x * x;
+    }
+  });
+  std::int64_t start[hidden + 1] = {};
+  for (std::size_t k = 0; k < parts.size(); ++k) start[k % (hidden + 1)] += parts[k];
+  float second[hidden + 1];
+  for (unsigned j = 0; j <= hidden; ++j) second[j] = network.second(j);
+  std::vector<double> total(hidden), change(hidden);
+  for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
+    double sums[hidden];
+    for (unsigned j = 0; j < hidden; ++j)
+      sums[j] = static_cast<double>(start[j]) * network.scale() + total[j] * static_cast<double>(start[hidden]);
+    double own[hidden], output = second[hidden];  // once more in other words than learn()
+    for (unsigned j = 0; j < hidden; ++j) own[j] = 0.5 + 0.5 * std::tanh(sums[j] / 2), output += second[j] * own[j];
+    output = 0.5 + 0.5 * std::tanh(output / 2);
+    const double delta = output * (1 - output) * (0.1 - output);
+    for (unsigned j = 0; j < hidden; ++j)
+      total[j] += change[j] = 0.3 * change[j] + 0.3 * own[j] * (1 - own[j]) * delta * second[j];
+  }
+  return total;
+}
+
+void backprop(Case& c) {
+  const std::size_t epochs = c.extent("epochs"), inputs = c.extent("inputs");
+  if (inputs >> 36 != 0)
+    throw Skip("sums of more inputs are not exact: take fewer than 2^36", SkipKind::not_applicable);
+  const Network network{c.seed(), inputs + 1};
+  auto x = c.input<float>("inputs", network.n, [=](std::size_t i) { return network.input(i); });
+  auto w = c.inout<float>("weights", network.n * hidden, [=](std::size_t i) { return network.weight(i); });
+  auto second = c.input<float>("second weights", hidden + 1, [=](std::size_t i) { return network.second(i); });
+  auto change = c.scratch<float>("change", w.size());
+  auto steps = c.scratch<Steps>("steps", 1);
+  const auto blocks = static_cast<unsigned>(std::min<std::size_t>(
+      (network.n + tile_rows - 1) / tile_rows, 8 * static_cast<unsigned>(c.device().multiprocessors)));
+  auto parts = c.scratch<float>("parts", blocks * hidden);
+
+  const auto right =
+      c.shared<std::vector<double>>("steps", hidden * sizeof(double), [=] { return all_steps(network, epochs); });
+  c.verify(
+      w, [=](std::size_t i) { return network.weight(i) + (*right)[i % hidden] * network.input(i / hidden); },
+      {.absolute = 0x1p-22 * static_cast<double>(epochs), .relative = 0x1p-20}, "the gradient, in double");
+  if (epochs == 1) c.verify_same(w);
+  c.repeats(epochs);
+
+  const bool on_host = c.choice("loop") == "host";
+  const auto measure = [&](auto forward, auto adjust, std::size_t shared_bytes) {
+    c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
+      const device::LaunchShape shape{.grid = blocks, .block = threads, .shared_bytes = shared_bytes};
+      const auto* weights = reinterpret_cast<const float4*>(w.device());
+      const double all = static_cast<double>(network.n), read = 4 * all * (hidden + 1), products = 2 * all * hidden;
+      run.launch(forward, shape, {.bytes_read = read, .flops = products}, network.n, weights, x.device(),
+                 Forward{.parts = parts.device(), .sum = {}});
+      if (on_host) {
+        std::vector<float> each(blocks * hidden), outer(hidden + 1);
+        run.read(parts, 0, std::span(each));
+        run.read(second, 0, std::span(outer));
+        double sums[hidden] = {};
+        for (std::size_t i = 0; i < each.size(); ++i) sums[i % hidden] += each[i];
+        Steps found{};
+        for (unsigned j = 0; j < hidden; ++j) found.of[j] = learn(j, sums, outer.data());
+        run.launch(ISTHMUS_KERNEL(backprop_keep), {.block = hidden}, {}, found, steps.device());
+      } else {
+        run.launch(ISTHMUS_KERNEL(backprop_learn), {.block = threads}, {}, blocks, parts.device(), second.device(),
+                   steps.device());
+      }
+      const bool first = run.repeat() == 0;
+      run.launch(adjust, shape,
+                 {.bytes_read = read + (first ? 0 : 4 * all * hidden),
+                  .bytes_written = 8 * all * hidden,
+                  .flops = 2 * products},
+                 network.n, weights, x.device(),
+                 Adjust{reinterpret_cast<float4*>(w.device()),
+                        reinterpret_cast<float4*>(change.device()),
+                        steps.device(),
+                        first,
+                        {}});
+    });
+  };
+  if (c.staging() == Staging::none)
+    return measure(device::Kernel{"forward", backprop_plain<Forward>}, device::Kernel{"adjust", backprop_plain<Adjust>},
+                   0);
+  with_staging<ring>(c, [&](auto how, auto depth) {
+    measure(device::Kernel{"forward", backprop_staged<how(), depth(), Forward>},
+            device::Kernel{"adjust", backprop_staged<how(), depth(), Adjust>},
+            depth() * tile_rows * (hidden + 1) * sizeof(float));
+  });
+}
+
+Workload workload() {
+  Workload w("apps/backprop", backprop);
+  w.version(1)
+      .summary("training of a network with one hidden layer of 16: forward, errors, adjustment of the weights")
+      .source("pipelining-taco2025, Table 2 (Rodinia's backprop)")
+      .tags({"app", "modes"})
+      .placements(memory::all_placements())
+      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+      .axis(number_axis("inputs", "units of the input layer", 1 << 20))
+      .axis(number_axis("epochs", "steps of learning", 1))
+      .axis(how(choice_axis("loop",
+                            "where the errors follow from the sums: on the device, or on the host as in the "
+                            "original",
+                            {"device", "host"})));
+  for (const auto& [name, n] : {std::pair{"tiny", 1 << 14},
+                                {"small", 1 << 17},
+                                {"medium", 1 << 20},
+                                {"large", 1 << 23},
+                                {"super", 1 << 25},
+                                {"mega", 1 << 26}})  // the paper's super and mega
+    w.size(name, {{"inputs", n}});
+  add_paper_preset(w, {{"loop", "host"}});
+  return w;
+}
+
+const Registration registration = workload();
+
+}  // namespace
+}  // namespace isthmus::apps

@@ -1,0 +1,237 @@
+// mvt, atax and bicg: a matrix and its transpose times vectors, with the matrix read once for both where that can be.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "memory/parallel.hpp"
+#include "workload/workload.hpp"
+
+namespace isthmus::apps {
+namespace {
+
+using namespace workload;
+
+constexpr unsigned threads = 256, rows_in_flight = 4;
+constexpr unsigned tile_rows = 256, tile_columns = 4 * threads;
+
+__device__ inline float dot(const float4& a, const float4& b, float sum) {
+  return a.x * b.x + (a.y * b.y + (a.z * b.z + (a.w * b.w + sum)));
+}
+__device__ inline void add(float4& sum, float factor, const float4& a) {
+  sum.x += factor * a.x;
+  sum.y += factor * a.y;
+  sum.z += factor * a.z;
+  sum.w += factor * a.w;
+}
+/// Four elements of a vector that ends at `n`, zeros beyond.
+__device__ inline float4 four(const float* x, std::size_t i, std::size_t n) {
+  return make_float4(i < n ? x[i] : 0, i + 1 < n ? x[i + 1] : 0, i + 2 < n ? x[i + 2] : 0, i + 3 < n ? x[i + 3] : 0);
+}
+
+// for (i = 0; i < rows; ++i)
+//   for (j = 0; j < columns; ++j) by_rows[i] += a[i][j] * right[j], by_columns[j] += left[i] * a[i][j];
+//
+// A block has a tile of the matrix, a thread four of its columns. What it sums goes to parts: by_rows[tile][i] and
+// by_columns[tile][j], which add_parts sums up, always in the same order.
+template <bool rows_too, bool columns_too>
+__global__ void __launch_bounds__(threads, 4)
+    multiply_tile(std::size_t rows, std::size_t columns, std::size_t pitch, const float* __restrict__ a,
+                  const float* __restrict__ right, const float* __restrict__ left, float* by_rows, float* by_columns) {
+  __shared__ float sums[threads / 32][tile_rows];  // of each warp and row
+  const std::size_t column = std::size_t{blockIdx.x} * tile_columns + threadIdx.x * 4;
+  const std::size_t first = std::size_t{blockIdx.y} * tile_rows;
+  const unsigned count = rows - first < tile_rows ? static_cast<unsigned>(rows - first) : tile_rows;
+  const bool inside = column < columns;  // rows are padded with zeros to whole vectors
+  const float4 factors = rows_too ? four(right, column, columns) : make_float4(0, 0, 0, 0);
+  const float* corner = a + first * pitch + column;
+  float4 total = make_float4(0, 0, 0, 0);
+  for (unsigned row = 0; row < count; row += rows_in_flight) {
+    float4 values[rows_in_flight];
+#pragma unroll
+    for (unsigned j = 0; j < rows_in_flight; ++j) {
+      values[j] = inside && row + j < count ? *reinterpret_cast<const float4*>(corner + (row + j) * pitch)
+                                            : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (unsigned j = 0; j < rows_in_flight; ++j) {
+      if (row + j >= count) break;
+      if constexpr (columns_too) add(total, left[first + row + j], values[j]);
+      if constexpr (rows_too) {
+        float sum = dot(values[j], factors, 0);
+        for (int half = device::warp_size() / 2; half > 0; half /= 2)
+          sum += device::shuffle_down(device::full_warp(), sum, static_cast<unsigned>(half));
+        if (device::lane() == 0) sums[device::warp_in_block()][row + j] = sum;
+      }
+    }
+  }
+  if constexpr (columns_too) {
+    if (inside) *reinterpret_cast<float4*>(by_columns + blockIdx.y * pitch + column) = total;
+  }
+  if constexpr (rows_too) {
+    __syncthreads();
+    for (unsigned row = threadIdx.x; row < count; row += threads) {
+      float sum = 0;
+      for (unsigned warp = 0; warp < threads / static_cast<unsigned>(device::warp_size()); ++warp)
+        sum += sums[warp][row];
+      by_rows[blockIdx.x * rows + first + row] = sum;
+    }
+  }
+}
+
+// for (i = 0; i < n; ++i)
+//   for (out[i] = kept ? out[i] : 0, k = 0; k < count; ++k) out[i] += parts[k][i];
+__global__ void __launch_bounds__(threads)
+    add_parts(std::size_t n, std::size_t count, std::size_t pitch, const float* __restrict__ parts, bool kept,
+              float* __restrict__ out) {
+  const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (i >= n) return;
+  float sum = kept ? out[i] : 0;
+#pragma unroll 16
+  for (std::size_t k = 0; k < count; ++k) sum += parts[k * pitch + i];
+  out[i] = sum;
+}
+
+/// -3, -1, 1 or 3: all sums are exact in fp32, in any order, and none of their terms is nothing (NOTES.md).
+struct Whole {
+  std::uint64_t seed, stream;
+  float operator()(std::size_t i) const {
+    return static_cast<float>(2 * static_cast<int>(hash(seed, stream, i) >> 62) - 3);
+  }
+};
+
+/// The matrix, its buffers, and its products with vectors, which are functions of an element's number.
+struct Matrix {
+  std::size_t rows, columns;
+  Whole values;
+  Buffer<float> a, row_parts, column_parts;
+
+  explicit Matrix(Case& c)
+      : rows(c.extent("rows")),
+        columns(c.extent("cols")),
+        values{c.seed(), 0},
+        a(c.input_matrix<float>("A", rows, columns, values)),
+        row_parts(c.scratch<float>("row parts", tiles(columns, tile_columns) * rows)),
+        column_parts(c.scratch<float>("column parts", tiles(rows, tile_rows) * a.pitch())) {
+    if (tiles(rows, tile_rows) > 65535)
+      throw Skip("a grid has at most 65,535 tiles of 256 rows: take at most 16,776,960 rows", SkipKind::not_applicable);
+    if (rows > 1 << 20 || columns > 1 << 20)
+      throw Skip("sums of more than 2^20 products are not exact: take at most 1048576 rows and columns",
+                 SkipKind::not_applicable);
+  }
+  static std::size_t tiles(std::size_t n, std::size_t tile) { return (n + tile - 1) / tile; }
+
+  template <class X>
+  double row_times(std::size_t i, X x) const {
+    double sum = 0;
+    for (std::size_t j = 0; j < columns; ++j) sum += double{values(i * columns + j)} * x(j);
+    return sum;
+  }
+  template <class X>
+  double column_times(std::size_t j, X x) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < rows; ++i) sum += double{values(i * columns + j)} * x(i);
+    return sum;
+  }
+
+  /// A·right goes to by_rows, left·A to by_columns; a vector that is nullptr is left out. What they hold is kept.
+  void multiply(Run& run, const float* right, float* by_rows, const float* left, float* by_columns, bool kept) const {
+    const auto tile = right == nullptr  ? device::Kernel{"multiply_tile<columns>", multiply_tile<false, true>}
+                      : left == nullptr ? device::Kernel{"multiply_tile<rows>", multiply_tile<true, false>}
+                                        : device::Kernel{"multiply_tile<both>", multiply_tile<true, true>};
+    const auto across = tiles(columns, tile_columns), down = tiles(rows, tile_rows);
+    const auto high = static_cast<double>(rows), wide = static_cast<double>(columns), cells = high * wide,
+               products = (right != nullptr ? 1.0 : 0) + (left != nullptr ? 1.0 : 0);
+    run.launch(tile, {.grid = {static_cast<unsigned>(across), static_cast<unsigned>(down)}, .block = threads},
+               {.bytes_read = 4 * cells, .flops = 2 * cells * products}, rows, columns, a.pitch(), a.device(), right,
+               left, row_parts.device(), column_parts.device());
+    const auto sum = [&](std::size_t n, std::size_t count, std::size_t pitch, const Buffer<float>& parts, float* out) {
+      const auto traffic = static_cast<double>(n) * 4;
+      run.launch(ISTHMUS_KERNEL(add_parts), {.grid = static_cast<unsigned>(tiles(n, threads)), .block = threads},
+                 {.bytes_read = kept ? 2 * traffic : traffic, .bytes_written = traffic}, n, count, pitch,
+                 parts.device(), kept, out);
+    };
+    if (right != nullptr) sum(rows, across, rows, row_parts, by_rows);
+    if (left != nullptr) sum(columns, down, a.pitch(), column_parts, by_columns);
+  }
+};
+
+// x1 += A·y1, x2 += Aᵀ·y2
+void mvt(Case& c) {
+  const Matrix m(c);
+  const Whole y1_values{c.seed(), 1}, y2_values{c.seed(), 2}, x1_values{c.seed(), 3}, x2_values{c.seed(), 4};
+  auto y1 = c.input<float>("y1", m.columns, y1_values);
+  auto y2 = c.input<float>("y2", m.rows, y2_values);
+  auto x1 = c.inout<float>("x1", m.rows, x1_values);
+  auto x2 = c.inout<float>("x2", m.columns, x2_values);
+  c.verify(x1, [=](std::size_t i) { return x1_values(i) + m.row_times(i, y1_values); }, {}, "sums of whole numbers");
+  c.verify(x2, [=](std::size_t j) { return x2_values(j) + m.column_times(j, y2_values); }, {}, "sums of whole numbers");
+  c.verify_same(x1);
+  c.verify_same(x2);
+  c.measure(Control::queued,
+            [=](Run& run) { m.multiply(run, y1.device(), x1.device(), y2.device(), x2.device(), true); });
+}
+
+// q = A·p, s = Aᵀ·r
+void bicg(Case& c) {
+  const Matrix m(c);
+  const Whole p_values{c.seed(), 1}, r_values{c.seed(), 2};
+  auto p = c.input<float>("p", m.columns, p_values);
+  auto r = c.input<float>("r", m.rows, r_values);
+  auto q = c.output<float>("q", m.rows);
+  auto s = c.output<float>("s", m.columns);
+  c.verify(q, [=](std::size_t i) { return m.row_times(i, p_values); }, {}, "sums of whole numbers");
+  c.verify(s, [=](std::size_t j) { return m.column_times(j, r_values); }, {}, "sums of whole numbers");
+  c.verify_same(q);
+  c.verify_same(s);
+  c.measure(Control::queued, [=](Run& run) { m.multiply(run, p.device(), q.device(), r.device(), s.device(), false); });
+}
+
+// y = Aᵀ·(A·x)
+void atax(Case& c) {
+  const Matrix m(c);
+  const Whole x_values{c.seed(), 1};
+  auto x = c.input<float>("x", m.columns, x_values);
+  auto y = c.output<float>("y", m.columns);
+  auto ax = c.scratch<float>("A x", m.rows);
+  const auto right_ax = c.shared<std::vector<double>>("A x", m.rows * sizeof(double), [=] {
+    std::vector<double> all(m.rows);
+    memory::parallel_for(m.rows, 64, [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) all[i] = m.row_times(i, x_values);
+    });
+    return all;
+  });
+  c.verify(
+      y, [=](std::size_t j) { return m.column_times(j, [&](std::size_t i) { return (*right_ax)[i]; }); }, {},
+      "sums of whole numbers");
+  c.verify_same(y);
+  c.measure(Control::queued, [=](Run& run) {
+    m.multiply(run, x.device(), ax.device(), nullptr, nullptr, false);
+    m.multiply(run, nullptr, nullptr, ax.device(), y.device(), false);
+  });
+}
+
+Workload workload(const std::string& name, void (*function)(Case&), const std::string& summary) {
+  Workload w("apps/" + name, function);
+  w.version(1)
+      .summary(summary)
+      .source("gpuvm-2024, transfer-bound set (PolyBench)")
+      .tags({"app"})
+      .placements(memory::all_placements())
+      .stagings({Staging::none})
+      .axis(number_axis("rows", "rows of A", 4096))
+      .axis(number_axis("cols", "columns of A", 4096));
+  for (const auto& [size, n] :
+       {std::pair{"tiny", 512}, {"small", 1024}, {"medium", 4096}, {"large", 8192}, {"super", 16384}, {"mega", 32768}})
+    w.size(size, {{"rows", n}, {"cols", n}});
+  return w;
+}
+
+const Registration registrations[] = {
+    workload("mvt", mvt, "a matrix and its transpose times a vector each, read once for both"),
+    workload("atax", atax, "the transpose of a matrix times the matrix times a vector"),
+    workload("bicg", bicg, "the two products of a step of BiCG, the matrix read once for both"),
+};
+
+}  // namespace
+}  // namespace isthmus::apps
