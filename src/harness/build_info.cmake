@@ -1,12 +1,12 @@
 # Run at every build (cmake -P): writes build_info.hpp when what it says has changed.
 # Needs SOURCE, OUTPUT, VERSION, COMPILER, FLAGS, TYPE, CODE and PACKAGE.
-execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD OUTPUT_VARIABLE git OUTPUT_STRIP_TRAILING_WHITESPACE
+execute_process(COMMAND git -C ${SOURCE}/src rev-parse HEAD OUTPUT_VARIABLE git OUTPUT_STRIP_TRAILING_WHITESPACE
                 ERROR_QUIET RESULT_VARIABLE failed)
 set(dirty "std::nullopt")
 if(failed)
   set(git "")
 else()
-  execute_process(COMMAND git -C ${SOURCE} status --porcelain --untracked-files=no OUTPUT_VARIABLE changes ERROR_QUIET)
+  execute_process(COMMAND git -C ${SOURCE}/src status --porcelain --untracked-files=no OUTPUT_VARIABLE changes ERROR_QUIET)
   if(changes STREQUAL "")
     set(dirty "false")
   else()
