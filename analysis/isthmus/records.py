@@ -178,7 +178,7 @@ def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | No
     try:
         before = signature(path)
         for number, line, whole in _lines(pathlib.Path(path)):
-            if not tables and validate.good(line):
+            if validate.good(line, tables=not tables):
                 continue
             record = validate.line(line, where=f"{path}:{number}", last=not whole)
             for table in record["tables"] if tables else ():

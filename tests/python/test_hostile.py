@@ -57,6 +57,67 @@ def test_every_committed_record_is_judged_the_fast_way():
     for path in (ROOT / "analysis/data").rglob("*.jsonl*"):
         for number, line, _ in records._lines(path):
             assert validate.good(line) and validate._shown_good(line) is not None, (path, number)
+            usual = validate._usual(line)
+            assert usual is not None and validate._shown_usual(usual, line), (
+                path,
+                number,
+                "keys that are not in _FURTHER",
+            )
+
+
+def _doubled(value, holder: str = "{}"):
+    """Texts of `value`, each with one key twice; in some, another key of that object gives way, or a text a colon."""
+    if isinstance(value, list):
+        for i, inner in enumerate(value[:2]):
+            rest = [json.dumps(each, separators=(",", ":")) for each in value]
+            for text in _doubled(inner):
+                yield "[" + ",".join([*rest[:i], text, *rest[i + 1 :]]) + "]"
+    if isinstance(value, dict):
+        pairs = [f"{json.dumps(key)}:{json.dumps(inner, separators=(',', ':'))}" for key, inner in value.items()]
+        for i, (key, inner) in enumerate(value.items()):
+            for twice in (pairs[i], pairs[i].replace('":', '" :', 1), pairs[i].replace('":', '"\t:', 1)):
+                yield "{" + ",".join([*pairs, twice]) + "}"
+            if len(pairs) > 1:
+                without = [pair for j, pair in enumerate(pairs) if j != (i + 1) % len(pairs)]
+                yield "{" + ",".join([*without, pairs[i]]) + "}"
+            for text in _doubled(inner):
+                yield "{" + ",".join([*pairs[:i], f"{json.dumps(key)}:{text}", *pairs[i + 1 :]]) + "}"
+
+
+@pytest.mark.parametrize("source", ["h200/medium.jsonl", "h200-x4/mpi.jsonl.gz"])
+def test_no_key_stands_twice_anywhere_whatever_lines_came_before(source):
+    pytest.importorskip("msgspec")
+    case = records.read(ROOT / "analysis/data" / source)[0]
+    case["run"]["environment"] = {"A": "a:b", "B": "c:d"}
+    for metric in case["metrics"]:
+        metric |= {"samples": [1.5], "median": 1.5, "invalid": []}
+    whole = json.dumps(case, separators=(",", ":")).encode()
+    assert validate.good(whole), "and its parts are known from now on"
+    lines = [text.encode() for text in _doubled(case)]
+    assert len(lines) > 500 and not any(map(validate.good, lines))
+    assert validate.good(whole)
+    backslash = whole.replace(b"a:b", b"a\\u003ab").replace(b'"B":', b'"A":"a\\u003ab","B":')
+    assert backslash != whole and not validate.good(backslash), "an escaped colon does not hide one"
+
+
+def test_raw_and_compacted_agree_on_a_key_that_stands_twice(tmp_path):
+    """A key that no command reads, in a line that lacks another: DuckDB takes one of the two without a word."""
+    case = record(1)
+    first = json.dumps(case, separators=(",", ":"))
+    device = json.dumps(case["devices"][0], separators=(",", ":"))
+    further = device[:-1] + ',"note_1":0,"note_2":0}'
+    twice = device[:-1] + ',"note_1":0,"note_1":0}'
+    (tmp_path / "a.jsonl").write_text(first.replace(device, further) + "\n")
+    (tmp_path / "b.jsonl").write_text(first.replace(device, twice) + "\n")
+    with store.open_store([tmp_path]) as raw:
+        assert [(each.path, each.why) for each in raw.skipped] == [
+            (str(tmp_path / "b.jsonl"), "line 1: no JSON (the key 'note_1' stands twice)")
+        ]
+        rows = raw.sql("SELECT count(*) FROM measurements").fetchone()
+    skipped = compact.compact(tmp_path)["skipped"]
+    assert [each.path for each in skipped] == [str(tmp_path / "b.jsonl")]
+    with store.open_store([tmp_path / store.COMPACTED]) as table:
+        assert table.sql("SELECT count(*) FROM measurements").fetchone() == rows
 
 
 def test_a_schema_that_types_cannot_say_is_refused_not_passed_over():
