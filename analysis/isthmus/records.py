@@ -184,7 +184,7 @@ def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | No
             for table in record["tables"] if tables else ():
                 table_path(path, table)
     except OSError as error:
-        return None, Skipped(str(path), error.strerror)
+        return None, Skipped(str(path), error.strerror or str(error))
     except RecordError as error:
         return None, skipped_for(path, error)
     finally:

@@ -41,7 +41,7 @@ _STATE = (
     "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
     "throttle VARCHAR[])"
 )
-_READ = {
+_READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
     "schema": "VARCHAR",
     "run": {
         "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
@@ -264,7 +264,7 @@ def _first_line(error: Exception) -> str:
     return records.shorten(str(error).splitlines()[0].removeprefix("IO Error: "))
 
 
-def literal(text: str) -> str:
+def literal(text: object) -> str:
     """A string as SQL; DuckDB knows no escapes but the doubled quote."""
     return "'" + str(text).replace("'", "''") + "'"
 
@@ -291,7 +291,7 @@ def _read_columns(used: str) -> dict[str, str]:
             kind_of = f"STRUCT({', '.join(f'{chr(34)}{field}{chr(34)} {own}' for field, own in needed.items())})"
             columns[name] = kind_of + ("[]" if isinstance(kind, list) else "")
         else:
-            columns[name] = kind
+            columns[name] = fields
     return columns
 
 
@@ -430,7 +430,8 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], list[str], list[str]
 def compacted(folder) -> Compacted | None:
     """The compacted table in this folder, or None where there is none."""
     folder = pathlib.Path(folder)
-    result, held = Compacted(folder, {}, [], []), {}
+    result = Compacted(folder, {}, [], [])
+    held: dict[str, list[list[str]]] = {}  # by file: the parts of each version of it
     found = manifests(folder)
     for path in found:
         files, parts, gone = _manifest(path)
@@ -491,7 +492,7 @@ class _Sources:
         present = {os.path.relpath(file, path): file for file in files} if table else {}
         known = table.files if table else {}
         changed = [name for name in known if name not in present or not unchanged(present[name], known[name])]
-        if known and not present:
+        if table and known and not present:
             raise Error(
                 f"{path}: all {len(known)} files that were compacted are gone; name {table.folder} to read what it has"
             )
@@ -544,12 +545,12 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         connection.execute(f"CREATE VIEW everything AS {query}")
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
         connection.execute(f"CREATE VIEW measurements AS SELECT * FROM everything WHERE {' AND '.join(kept)}")
-        total, dropped_emulated, dropped_profiled, found, spoilt = connection.execute(
+        [(total, dropped_emulated, dropped_profiled, found, spoilt)] = connection.execute(
             "SELECT count(*) FILTER (metric_index = 0), count(*) FILTER (metric_index = 0 AND emulated), "
             "count(*) FILTER (metric_index = 0 AND NOT emulated AND profiler IS NOT NULL), "
             f"count(*) FILTER ({' AND '.join(kept)}), count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
             f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
-        ).fetchone()
+        ).fetchall()
     except BaseException as error:
         connection.close()
         folder.cleanup()
