@@ -467,3 +467,15 @@ def test_what_is_too_little_to_test_is_said_and_the_margin_comes_first(tmp_path,
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "margin: ±1%; --noise or --delta give another"
     assert lines[1] == "order within the sides: not testable with 16 jobs of 1 metric"
+
+
+def test_what_to_run_more_of_can_be_counted_and_run():
+    assert regress._run_more(3, "job") == "run 3 jobs more a side"
+    assert regress._run_more(1, "boot") == "run 1 boot more a side and jobs in each"
+    assert regress._run_more(5, "node") == "run 5 nodes more a side and jobs in each"
+    assert regress._run_more(27, "pair") == "run 27 pairs of jobs more, one job of each side in a pair"
+    result = regress.Result(
+        "a time", "inconclusive", unit="s", estimate=0.1, low=-math.inf, high=math.inf, q=0.5, delta=0.01, jobs=(3, 3),
+        medians=(1.0, 1.1), reason="too few jobs", more=4, strata=2, paired="node",
+    )  # fmt: skip
+    assert regress.lines_of(result)[-1].endswith("too few jobs; run 4 jobs more a side, on the 2 nodes together")
