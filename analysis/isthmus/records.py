@@ -343,7 +343,7 @@ def spoiling(record: dict) -> list[dict]:
     return [
         warning
         for warning in record["warnings"]
-        if warning["samples"] is None
+        if warning.get("samples") is None
         and warning["code"] in SPOILING
         and (warning["code"] != FOREIGN or "ranks" not in record)
     ]

@@ -329,11 +329,11 @@ def _shown_good(data: bytes) -> dict | None:
 
 _ALIKE = ("host", "build")  # parts that most records of a file have in common, byte for byte
 _FLOAT, _INTEGER, _TEXT = {"type": "number"}, {"type": "integer"}, {"type": "string"}
-_FURTHER_STATE = {
+_FURTHER_STATE: dict[str, dict] = {
     **dict.fromkeys(("memory_clock_hz", "power_limit_default_w", "power_w", "sm_clock_hz", "sm_clock_max_hz",
                      "temperature_c"), _FLOAT),
     "source": _TEXT,
-    "foreign_processes": {"type": "array"},
+    "foreign_processes": {"type": "array", "items": _INTEGER},
 }  # fmt: skip
 # Keys that the program writes, though the schema does not name them, by the place of their object.
 _FURTHER: dict[tuple[str, ...], dict[str, dict]] = {
@@ -355,6 +355,7 @@ def _with_further(schema: dict, place: tuple[str, ...] = ()) -> dict:
     result = dict(schema)
     if "properties" in schema:
         named = {**_FURTHER.get(place, {}), **schema["properties"]}
+        named.pop("profile", None)  # has objects that the schema leaves open, so of any depth
         result["properties"] = {name: _with_further(own, (*place, name)) for name, own in named.items()}
     if "items" in schema:
         result["items"] = _with_further(schema["items"], place)

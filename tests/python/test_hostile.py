@@ -100,6 +100,24 @@ def test_no_key_stands_twice_anywhere_whatever_lines_came_before(source):
     assert backslash != whole and not validate.good(backslash), "an escaped colon does not hide one"
 
 
+def test_what_is_too_deep_is_refused_whatever_lines_came_before():
+    pytest.importorskip("msgspec")
+    case = records.read(ROOT / "analysis/data/h200/medium.jsonl")[0]
+    places = [(case["devices"][0]["state"], "foreign_processes"), (case["devices"][0], "further"), (case["run"], "x")]
+    case["profile"] = {"phases": {"x": {"count": 1, "seconds": 1.0}}}
+    places.append((case["profile"]["phases"]["x"], "further"))
+    validate.good(json.dumps(case, separators=(",", ":")).encode())
+    for holder, key in places:
+        before = holder.get(key, ...)
+        holder[key] = mutants.DEEPER
+        text = json.dumps(case, separators=(",", ":")).encode()
+        assert not validate.good(text) and not mutants.accepted(text), key
+        if before is ...:
+            del holder[key]
+        else:
+            holder[key] = before
+
+
 def test_raw_and_compacted_agree_on_a_key_that_stands_twice(tmp_path):
     """A key that no command reads, in a line that lacks another: DuckDB takes one of the two without a word."""
     case = record(1)
