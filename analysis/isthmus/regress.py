@@ -236,6 +236,8 @@ def compare(
         result.jobs = result.units
     elif not plan.boots_known:
         result.barred = "not identifiable: boots, the records do not name them"
+    elif plan.other_gpus:
+        result.barred = "unlike GPUs: A and B ran on others of the same nodes; run both on the same, or in turns"
     left = each.jobs("A") + each.jobs("B") - sum(result.jobs)
     if plan.unit == "node":
         result.note = "A and B share no node: nodes are compared, not jobs"

@@ -191,10 +191,26 @@ def test_sides_without_a_common_node_compare_nodes(tmp_path):
     assert results[TIME]["verdict"] == "inconclusive"
 
 
-def test_jobs_on_other_gpus_of_the_node_are_compared_within_the_node(tmp_path):
-    cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 6)
-    for case in cases[6:12] + cases[18:]:
-        case["devices"][0]["uuid"] += "-the-other"
+@pytest.mark.parametrize("gpus", ["others", "fewer"])
+def test_sides_on_other_gpus_of_the_nodes_decide_nothing(tmp_path, gpus):
+    """GPUs of a node differ: nothing in these records tells the driver from the GPU."""
+    cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 8)
+    for case in cases[8:16] + cases[24:]:
+        if gpus == "others":
+            case["devices"][0]["uuid"] += "-the-other"
+        else:
+            case["devices"].append(case["devices"][0] | {"uuid": case["devices"][0]["uuid"] + "-the-other"})
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    found = results[TIME]
+    assert (found["verdict"], found["paired"], found["strata"]) == ("inconclusive", "node", 2)
+    assert found["reason"].startswith("unlike GPUs: A and B ran on others of the same nodes")
+
+
+def test_jobs_that_get_any_gpu_of_the_node_are_compared_within_the_node(tmp_path):
+    cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 12)
+    chance = np.random.default_rng(2)
+    for case in cases:
+        case["devices"][0]["uuid"] += f"-{chance.integers(8)}"
     _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     found = results[TIME]
     assert (found["verdict"], found["paired"], found["strata"]) == ("regressed", "node", 2)
