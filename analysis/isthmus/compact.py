@@ -8,7 +8,6 @@ manifests are written once. Records that state other results for the same inputs
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pathlib
@@ -81,12 +80,13 @@ def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
         name.unlink()
 
 
-def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> list[str]:
-    """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`."""
+def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> dict[str, list]:
+    """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`,
+    with their seals."""
     relative = f"file[{len(str(root)) + 2}:]"
     tables = store.tables_with(f"t.{relative}")
     table = store.flat("cases", store.COLUMNS)
-    parts = []
+    parts = {}
     with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished-") as unfinished:
         connection.execute(
             f"COPY (SELECT * REPLACE ({relative} AS file, {tables} AS tables), split_part(workload, '/', 1) AS family, "
@@ -98,7 +98,7 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
             part = path.relative_to(unfinished)
             (folder / part).parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, folder / part)
-            parts.append(str(part))
+            parts[str(part)] = store.seal(folder / part)
     return parts
 
 
@@ -134,7 +134,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         connection, temporary = store.connect()
         try:
             if gone:
-                _write_manifest(folder, {"files": {}, "parts": [], "gone": gone, **stamp})
+                _write_manifest(folder, {"files": {}, "parts": {}, "gone": gone, **stamp})
             for batch in _batches(new):
                 checked = dict(zip(batch, apply(_check, batch)))
                 good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
@@ -144,8 +144,8 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
                 [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
                 result["skipped"] += skipped
                 if taken:
-                    name = hashlib.sha256(json.dumps([taken, store.COLUMNS]).encode()).hexdigest()[:16]
-                    parts = _write_parts(connection, folder, root, name) if count else []
+                    name = uuid.uuid4().hex  # whoever else compacts the same files has parts of their own
+                    parts = _write_parts(connection, folder, root, name) if count else {}
                     _write_manifest(folder, {"files": taken, "parts": parts, **stamp})
                 result["files"] += len(taken)
                 result["records"] += count

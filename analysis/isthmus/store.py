@@ -395,6 +395,12 @@ def entry(path, signature: list[int]) -> list:
     return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
 
 
+def seal(path) -> list:
+    """What a manifest keeps of a part, which nobody writes again; unchanged() takes it."""
+    signature = records.signature(path)
+    return [*signature, entry(path, signature)[3]]
+
+
 def unchanged(path, known: list) -> bool:
     """Whether a file is as its entry in a manifest has it; where only time or inode differ, its hash tells."""
     try:
@@ -409,17 +415,22 @@ def manifests(folder) -> list[pathlib.Path]:
     return sorted((pathlib.Path(folder) / records.MANIFESTS).glob("[0-9]*.json"))
 
 
-def _manifest(path: pathlib.Path) -> tuple[dict[str, list], list[str], list[str]]:
-    """Files, parts, and files that are gone, of a manifest."""
+def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str]]:
+    """Files, parts with their seals, and files that are gone, of a manifest."""
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        files, parts, gone = dict(manifest["files"]), list(manifest["parts"]), list(manifest.get("gone", ()))
+        files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
+        parts = manifest["parts"]
+        if isinstance(parts, list):  # an earlier version's, without seals
+            parts = {name: [] for name in parts}
+        parts = dict(parts)
         if not all(isinstance(name, str) for name in (*files, *parts, *gone)):
             raise TypeError("a name is no text")
         written = manifest["columns"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Error(f"{path}: no manifest of a compacted table ({error}); remove it and compact again") from None
-    if written != list(COLUMNS) or not all(isinstance(known, list) and len(known) == 4 for known in files.values()):
+    known = [*files.values(), *parts.values()]
+    if written != list(COLUMNS) or not all(isinstance(each, list) and len(each) == 4 for each in known):
         raise Error(f"{path.parents[1]}: compacted by another version of Isthmus; remove this folder and compact again")
     for part in parts:
         if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
@@ -432,22 +443,29 @@ def compacted(folder) -> Compacted | None:
     folder = pathlib.Path(folder)
     result = Compacted(folder, {}, [], [])
     held: dict[str, list[list[str]]] = {}  # by file: the parts of each version of it
+    seals: dict[str, list] = {}
     found = manifests(folder)
     for path in found:
         files, parts, gone = _manifest(path)
         for file, known in files.items():
-            held.setdefault(file, []).append(parts)
+            held.setdefault(file, []).append(list(parts))
             result.files[file] = known
         for file in gone:
             held.setdefault(file, []).append([])
             result.files.pop(file, None)
-        result.parts += [part for part in parts if part not in result.parts]
+        seals |= parts
     for file, versions in held.items():
         older = {part for parts in versions[:-1] for part in parts} - set(versions[-1])
         result.outdated += [(part, file) for part in sorted(older)]
-    for part in result.parts:
+    result.parts = list(seals)
+    for part, known in seals.items():
         if not (folder / part).is_file():
             raise Error(f"{folder / part}: a part of the compacted table is gone; remove the folder and compact again")
+        if not unchanged(folder / part, known):
+            raise Error(
+                f"{folder / part}: this part of the compacted table was altered since it was written (its SHA-256 is "
+                "another); remove the folder and compact again"
+            )
     return result if found else None
 
 

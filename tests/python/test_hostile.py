@@ -492,6 +492,25 @@ def test_a_copy_of_a_folder_is_the_same_by_its_hashes(tmp_path):
     assert compact.compact(tmp_path / "copy", processes=1)["before"] == 1
 
 
+@pytest.mark.parametrize("how", ["a bit", "another store's", "cut"])
+def test_a_part_that_was_altered_is_refused_not_believed(tmp_path, capsys, how):
+    """Parquet has no sum over its figures: a changed one is read as if it had been measured."""
+    for name, value in (("r", 2.0), ("other", 4.0)):
+        write(tmp_path / name, [record(value)])
+        compact.compact(tmp_path / name, processes=1)
+    [part] = (tmp_path / "r" / store.COMPACTED).rglob("*.parquet")
+    [others] = (tmp_path / "other" / store.COMPACTED).rglob("*.parquet")
+    data = bytearray(part.read_bytes())
+    data[len(data) // 3] ^= 1
+    part.write_bytes(others.read_bytes() if how == "another store's" else data if how == "a bit" else data[:100])
+    for path in (tmp_path / "r", tmp_path / "r" / store.COMPACTED):
+        assert cli.main(["noise", str(path)]) == 2
+        said = capsys.readouterr().err
+        assert "this part of the compacted table was altered since it was written" in said
+    shutil.rmtree(tmp_path / "r" / store.COMPACTED)
+    assert compact.compact(tmp_path / "r", processes=1)["files"] == 1
+
+
 def test_where_all_that_was_compacted_is_gone_a_sentence_names_the_table(tmp_path):
     path = write(tmp_path / "r", [record(2.0)]) / "records.jsonl"
     compact.compact(tmp_path / "r", processes=1)

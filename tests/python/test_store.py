@@ -398,10 +398,17 @@ def test_several_may_compact_at_once(tmp_path):
     "manifest, why",
     [
         ("{", "no manifest of a compacted table"),
-        (json.dumps({"files": {}, "parts": ["../x.parquet"], "columns": store.COLUMNS}), "outside of it"),
-        (json.dumps({"files": {}, "parts": ["/etc/x.parquet"], "columns": store.COLUMNS}), "outside of it"),
-        (json.dumps({"files": {}, "parts": ["x.parquet"], "columns": store.COLUMNS}), "is gone"),
-        (json.dumps({"files": {}, "parts": [], "columns": ["x"]}), "another version of Isthmus"),
+        (
+            json.dumps({"files": {}, "parts": {"../x.parquet": [0, 0, 0, ""]}, "columns": store.COLUMNS}),
+            "outside of it",
+        ),
+        (
+            json.dumps({"files": {}, "parts": {"/etc/x.parquet": [0, 0, 0, ""]}, "columns": store.COLUMNS}),
+            "outside of it",
+        ),
+        (json.dumps({"files": {}, "parts": {"x.parquet": [0, 0, 0, ""]}, "columns": store.COLUMNS}), "is gone"),
+        (json.dumps({"files": {}, "parts": {}, "columns": ["x"]}), "another version of Isthmus"),
+        (json.dumps({"files": {}, "parts": ["x.parquet"], "columns": store.COLUMNS}), "another version of Isthmus"),
     ],
 )
 def test_a_broken_manifest_is_a_sentence(tmp_path, manifest, why):
