@@ -380,8 +380,8 @@ def _usual(data: bytes):
         return None
 
 
-def _shown_usual(record, data: bytes) -> bool:
-    """Whether a line that was decoded as `record` is a record for certain; takes parts out of `record`.
+def _shown_usual(record, parts: list[bytes], data: bytes) -> bool:
+    """Whether a line that was decoded as `record`, with these texts of _ALIKE, is a record for certain; empties it.
 
     Of a key that stands twice, or that `usual` does not know, nothing is left in `record`. So where all colons of the
     line are there still when it is written anew, each key stands once.
@@ -393,14 +393,13 @@ def _shown_usual(record, data: bytes) -> bool:
     metrics = [(m.name, m.samples, m.median, m.invalid) for m in record.metrics]
     if not _texts.issuperset([m[0] for m in metrics]) or _beyond(record.run.time, record.axes, metrics):
         return False
-    colons = _parts.get(bytes(record.host), 0)
-    build = _parts.get(bytes(record.build), 0)
-    if not colons or not build:
+    host, build = (_parts.get(part, 0) for part in parts)
+    if not host or not build:
         return False
     record.host = record.build = None
     for metric in record.metrics:
         metric.samples = None  # its numbers have no colons, and take long to write
-    return data.count(b":") == decoders.encode(record).count(b":") + colons + build
+    return data.count(b":") == decoders.encode(record).count(b":") + host + build
 
 
 def _remember(record, parts) -> None:
@@ -419,7 +418,7 @@ def good(data: bytes, *, tables: bool = True) -> bool:
     """
     record = _usual(data)
     parts = [bytes(record.host), bytes(record.build)] if record else []
-    if record is not None and (tables or not record.tables) and _shown_usual(record, data):
+    if record is not None and (tables or not record.tables) and _shown_usual(record, parts, data):
         return True
     shown = _shown_good(data)
     if shown is None or not (tables or not shown.get("tables")):
