@@ -5,7 +5,8 @@
 # the processors of an H200 host and of a small machine without a GPU, and hosts with two and with four H200s.
 #
 # One machine of each kind and one job or few on each: the ratios are of these machines and these runs. Where there
-# are four jobs or more of both, an interval stands beside the ratio; `[?]` says that there are fewer.
+# are four jobs or more of both, an interval stands beside the ratio; `[?]` says that there are fewer. Then whiskers
+# are the widest that the two figures' own intervals allow: how sure these runs are, not how alike the next would be.
 
 # %%
 import argparse
@@ -55,11 +56,11 @@ found = systems(
 )  # fmt: skip
 names = series.labels([each for system in found for each in system.series.values()])
 ratios = {}
-for key in found[0].series:
-    other = compare.cells(found, key)[1]
+for key, each in found[0].series.items():
+    first, other = compare.cells(found, key)
     if other is not None and other.ratio:
-        better = found[0].series[key].better
-        ratios[names[key]] = other.ratio if better == "higher" else 1 / other.ratio
+        a, b = (readings.Value(cell.value, cell.interval) for cell in (first, other))
+        ratios[names[key]] = b / a if each.better == "higher" else a / b
 figure, axes = figures.panels(1, width=9, height=0.17 * len(ratios) + 0.8)
 figures.ratios(axes[0], ratios, title="cpu-only over h200; to the right of 1 the small machine is better")
 

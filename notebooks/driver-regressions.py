@@ -18,7 +18,7 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus import cli, figures, noise, regress, series, statistics, store
+from isthmus import cli, figures, noise, readings, regress, series, spread, statistics, store
 
 sys.path.insert(0, "../tests/python")
 import histories
@@ -42,12 +42,25 @@ Markdown("\n".join(f"- driver {row['driver']}: {row['records']} records of {row[
 with store.open_store([ROUNDS], wanted=(*regress.WANTED, "mad")) as opened:
     found = [each for each in noise.measure(opened, step=0.03) if each.label.endswith((" rate", " latency"))]
 figure, axes = figures.panels(1, width=10, height=0.2 * len(found) + 0.8)
+factors = {each.label: statistics.spread_factors(tuple(map(len, each.series.by_place("A").values()))) for each in found}
+
+
+def between(each):
+    low, high = (each.between * factor for factor in factors[each.label])
+    return readings.Value(each.between, spread.Spread(low, high, "normal", each.jobs))
+
+
 figures.lying(axes[0], {
-    each.label: {"between rounds": each.between, "within a round": each.within}
+    each.label: {"between rounds": between(each), "within a round": each.within}
     for each in sorted(found, key=lambda each: each.between)
-}, title="standard deviation, share of the value")  # fmt: skip
+}, title="standard deviation, share of the value; whiskers: 95%, were the noise normal")  # fmt: skip
+axes[0].set_xscale("log")
 more = sum(each.between > each.within for each in found)
-Markdown(f"{more} of {len(found)} series vary more from round to round than from sample to sample within one.")
+Markdown(
+    f"{more} of {len(found)} series vary more from round to round than from sample to sample within one. The whiskers "
+    "are 95% intervals were the noise normal: three rounds tell a standard deviation within a factor of "
+    f"{max(high for _, high in factors.values()):.0f}."
+)
 
 # %% [markdown]
 # Three rounds are a guess at the noise, and a few minutes are not the days that a change of driver takes. With this
@@ -57,11 +70,21 @@ Markdown(f"{more} of {len(found)} series vary more from round to round than from
 typical = sorted(each.between for each in found if each.between > 0)
 middle, noisy = typical[len(typical) // 2], typical[math.ceil(0.9 * len(typical)) - 1]
 lines = ["| noise between jobs | step | one metric | one of 500 metrics |", "|---|---|---|---|"]
-for words, sigma in (("the median series", middle), ("nine of ten series", noisy), ("1%, as in the tests", 0.01)):
+low, high = statistics.spread_factors((3,))
+for words, sigma, ends in (
+    ("the median series", middle, (low, high)), ("nine of ten series", noisy, (low, high)),
+    ("1%, as in the tests", 0.01, (1, 1)),
+):  # fmt: skip
     for step in (0.01, 0.03):
-        needed = [statistics.jobs_needed(math.log1p(step) / sigma, metrics=count) for count in (1, 500)]
-        lines.append(f"| {words}, {sigma:.2%} | {step:.0%} | {needed[0]} | {needed[1]} |")
-Markdown("Jobs a side on one node for 90% power:\n\n" + "\n".join(lines))
+        cells = []
+        for count in (1, 500):
+            least, needed, most = (
+                statistics.jobs_needed(math.log1p(step) / (factor * sigma), metrics=count)
+                for factor in (ends[0], 1, ends[1])
+            )
+            cells.append(f"{needed} [{least}, {most}]" if most > least else f"{needed}")
+        lines.append(f"| {words}, {sigma:.2%} | {step:.0%} | {cells[0]} | {cells[1]} |")
+Markdown("Jobs a side on one node for 90% power, [for the ends of the noise's 95% interval]:\n\n" + "\n".join(lines))
 
 # %% [markdown]
 # ## An A/A comparison of real runs
@@ -120,14 +143,15 @@ with tempfile.TemporaryDirectory() as folder:
 # %%
 figure, axes = figures.panels(3, width=12)
 for axis, (words, (workload, step)) in zip(axes, chances.items()):
-    verdict = next(r.verdict for r in outcome.results if r.label.startswith(workload))
+    result = next(r for r in outcome.results if r.label.startswith(workload))
     for x, name in enumerate(("A", "B")):
         for color, ((node,), points) in zip(figures.COLOURS, sorted(values[workload][name].items())):
             axis.plot([x + 0.02 * i - 0.07 for i in range(len(points))], [1000 * v for v in points], "o", markersize=4,
                       color=color, label=node if name == "A" else None)  # fmt: skip
     axis.set_xticks([0, 1], ["driver 570", "driver 580"])
     axis.set_ylabel("ms")
-    axis.set_title(f"SIMULATED, {words} ({step:+.0%}): {verdict}", loc="left")
+    change = f"{result.estimate:+.1%} [{result.low:+.1%}, {result.high:+.1%}]"
+    axis.set_title(f"SIMULATED, {words} ({step:+.0%}): {result.verdict}\n{change}, each end 95%", loc="left")
     axis.legend()
 
 # %% [markdown]

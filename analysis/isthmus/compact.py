@@ -8,13 +8,13 @@ manifests are written once. Records that state other results for the same inputs
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pathlib
 import sys
 import tempfile
 import time
+import typing
 import uuid
 
 import duckdb
@@ -24,13 +24,26 @@ from isthmus import Error, records, store, units
 _BATCH = 1 << 29  # bytes of raw files that are taken at a time
 
 
+class Taken(typing.TypedDict):
+    """What compacting did."""
+
+    files: int
+    records: int
+    before: int  # files that were taken earlier
+    gone: int
+    skipped: list[store.Skipped]
+    disagreements: list[str]
+
+
 def _check(path: str) -> tuple[list[int] | None, store.Skipped | None, list | None]:
     """What records.check() says of a file and of the tables beside it, and its entry in a manifest."""
     signature, why = records.check(path, tables=True)
+    if signature is None:
+        return None, why, None
     try:
-        return signature, why, None if why else store.entry(path, signature)
+        return signature, None, store.entry(path, signature)
     except OSError as error:
-        return None, store.Skipped(path, error.strerror), None
+        return None, store.Skipped(path, error.strerror or str(error)), None
 
 
 def _batches(files: list[str]):
@@ -67,12 +80,13 @@ def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
         name.unlink()
 
 
-def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> list[str]:
-    """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`."""
+def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> dict[str, list]:
+    """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`,
+    with their seals."""
     relative = f"file[{len(str(root)) + 2}:]"
     tables = store.tables_with(f"t.{relative}")
     table = store.flat("cases", store.COLUMNS)
-    parts = []
+    parts = {}
     with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished-") as unfinished:
         connection.execute(
             f"COPY (SELECT * REPLACE ({relative} AS file, {tables} AS tables), split_part(workload, '/', 1) AS family, "
@@ -84,15 +98,13 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
             part = path.relative_to(unfinished)
             (folder / part).parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, folder / part)
-            parts.append(str(part))
+            parts[str(part)] = store.seal(folder / part)
     return parts
 
 
-def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> dict:
+def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
     """Brings the compacted table of `root` up to date.
 
-    Returns how many files and records were taken, how many files were taken before, the files skipped, and what any
-    two records of the table disagree in.
     Raises Error where the folder is no folder of records.
     """
     root = pathlib.Path(root)
@@ -113,7 +125,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     names = {os.path.relpath(path, root): path for path in found}
     gone = sorted(name for name in set(done) - set(names) if not store.hidden(os.path.join(root, name), unreadable))
     new = [path for name, path in names.items() if name not in done or not store.unchanged(path, done[name])]
-    result = {
+    result: Taken = {
         "files": 0, "records": 0, "before": len(found) - len(new), "gone": len(gone), "skipped": unreadable,
         "disagreements": [],
     }  # fmt: skip
@@ -122,18 +134,18 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         connection, temporary = store.connect()
         try:
             if gone:
-                _write_manifest(folder, {"files": {}, "parts": [], "gone": gone, **stamp})
+                _write_manifest(folder, {"files": {}, "parts": {}, "gone": gone, **stamp})
             for batch in _batches(new):
                 checked = dict(zip(batch, apply(_check, batch)))
-                good = {path: signature for path, (signature, why, _) in checked.items() if not why}
+                good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
                 skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
                 left = {each.path for each in skipped}
                 taken = {os.path.relpath(path, root): checked[path][2] for path in batch if path not in left}
-                count = connection.execute("SELECT count(*) FROM cases").fetchone()[0]
+                [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
                 result["skipped"] += skipped
                 if taken:
-                    name = hashlib.sha256(json.dumps([taken, store.COLUMNS]).encode()).hexdigest()[:16]
-                    parts = _write_parts(connection, folder, root, name) if count else []
+                    name = uuid.uuid4().hex  # whoever else compacts the same files has parts of their own
+                    parts = _write_parts(connection, folder, root, name) if count else {}
                     _write_manifest(folder, {"files": taken, "parts": parts, **stamp})
                 result["files"] += len(taken)
                 result["records"] += count

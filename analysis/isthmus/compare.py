@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from isthmus import Error, cli, output, records, regress, series, statistics, store, table
+from isthmus import Error, cli, output, records, regress, series, spread, statistics, store, table
 
-WANTED = (*regress.WANTED, "share", "limit_value")
+WANTED = (*regress.WANTED, "share", "limit_value", "mad", "within_low", "within_high", "n_samples")
 _NODES = 4  # with as many on both sides, the node is the unit
 
 
@@ -27,6 +27,8 @@ class System:
     name: str
     series: dict[tuple, series.Series]
     shares: dict[tuple, float]
+    # What the only job of a series says of itself.
+    alone: dict[tuple, spread.Spread | None] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -39,12 +41,30 @@ class Cell:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
+    interval: spread.Spread | None = None  # of the value
+
+
+def _alone(opened: store.Store, side: str) -> dict[tuple, spread.Spread | None]:
+    """Of each series: the range of its records, or what its only record says of itself."""
+    expressions = {
+        "records": "count(*)", "low": "min(median)", "high": "max(median)", "within_low": "any_value(within_low)",
+        "within_high": "any_value(within_high)", "mad": "any_value(mad)", "samples": "min(n_samples - n_invalid)",
+    }  # fmt: skip
+    told = ", ".join(f"{name} := {expression}" for name, expression in expressions.items())
+    result: dict[tuple, spread.Spread | None] = {}
+    for key, of in series.per_series(opened, f"struct_pack({told})", f"({side}) = 'A'").items():
+        if of["records"] > 1:
+            result[key] = spread.Spread(of["low"], of["high"], "process", 1)
+        else:
+            within = None if of["within_low"] is None else (of["within_low"], of["within_high"])
+            result[key] = spread.of_record(of["low"], within, of["mad"], of["samples"] or 0)
+    return result
 
 
 def _load(opened: store.Store, side: str, name: str) -> System:
     every = series.load(opened, side)
     shares = series.per_series(opened, "median(share)", f"({side}) = 'A'")
-    return System(name, {each.key: each for each in every}, shares)
+    return System(name, {each.key: each for each in every}, shares, _alone(opened, side))
 
 
 def load(asked) -> list[System]:
@@ -99,6 +119,7 @@ def cells(systems: list[System], key: tuple) -> list[Cell | None]:
             continue
         jobs, nodes = units(found)
         cell = Cell(float(np.median(jobs)), system.shares.get(key), len(jobs))
+        cell.interval = spread.over_jobs(jobs.tolist()) if len(jobs) > 1 else system.alone.get(key)
         first = systems[0].series.get(key)
         if first is not None and found is not first:
             a_jobs, a_nodes = units(first)
@@ -116,7 +137,9 @@ def _text_of(cell: Cell | None, unit: str) -> str:
     if cell is None:
         return "-"
     share = f" ({cell.share:.0%})" if cell.share else ""
-    text = table.quantity(cell.value, "" if unit == "1" else unit).strip() + share
+    text = table.quantity(cell.value, "" if unit == "1" else unit).strip()
+    sure = spread.percent(cell.value, cell.interval)
+    text += (f" {sure}" if sure else "") + share
     if cell.ratio is not None:
         text += f" ×{cell.ratio:.3g}"
         text += f" [{cell.low:.3g}, {cell.high:.3g}]" if cell.low is not None else " [?]"
@@ -124,8 +147,9 @@ def _text_of(cell: Cell | None, unit: str) -> str:
 
 
 _COLUMNS = {
-    "unit": "VARCHAR", "series": "VARCHAR", "system": "VARCHAR", "value": "DOUBLE", "share": "DOUBLE",
-    "jobs": "BIGINT", "reference": "VARCHAR", "ratio": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+    "unit": "VARCHAR", "series": "VARCHAR", "system": "VARCHAR", "value": "DOUBLE", "value_low": "DOUBLE",
+    "value_high": "DOUBLE", "interval": "VARCHAR", "share": "DOUBLE", "jobs": "BIGINT", "reference": "VARCHAR",
+    "ratio": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
 }  # fmt: skip
 
 
@@ -142,7 +166,10 @@ def table_of(systems: list[System]) -> output.Table:
         for system, cell in zip(systems, row):
             if cell is not None:
                 told = {"series": names[key], "system": system.name, "reference": systems[0].name}
-                rows.append(every[key].case | told | dataclasses.asdict(cell))
+                sure = cell.interval
+                ends = {"value_low": sure and sure.low, "value_high": sure and sure.high}
+                kind = {"interval": sure and sure.kind}
+                rows.append(every[key].case | told | dataclasses.asdict(cell) | ends | kind)
     texts = [[names[key], *(_text_of(cell, every[key].unit) for cell in row)] for key, row in shared.items()]
     return output.of_cases(rows, _COLUMNS, text(systems, texts, names))
 
@@ -152,8 +179,9 @@ def text(systems: list[System], rows: list[list[str]], names: dict[tuple, str]) 
     head = ["series", *(records.printable(system.name) for system in systems)]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in [head, *rows]]
+    lines.append(spread.MEANING.replace(" (j=1)", ""))
     lines.append(
-        f"value (share of its limit) ×ratio to {head[1]} [its 95% interval over jobs; ?: fewer than 4 jobs of each]"
+        f"value ± (share of its limit) ×ratio to {head[1]} [its 95% interval over jobs; ?: fewer than 4 jobs of each]"
     )
     for system in systems:
         alone = [key for key in system.series if sum(key in other.series for other in systems) == 1]

@@ -9,9 +9,11 @@ a node counts once. What one boot a side cannot tell stays open: see docs/statis
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 
+from isthmus import statistics
 from isthmus.series import Job, components
 
 
@@ -33,6 +35,7 @@ class Design:
     paired: str  # GPU, node or unpaired
     jobs: tuple[int, int]  # of each side that are in a stratum
     boots_known: bool  # every job says in which boot it ran
+    other_gpus: bool = False  # the sides ran on other GPUs of the nodes, and not by chance
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
@@ -77,7 +80,11 @@ def of(a: list[Job], b: list[Job], *, boots: bool = True) -> Design:
         )
         boot = any(unit.by_node[0] is None for each in level.values() for unit in each[0])
         found = jobs_by_gpu if level is by_gpu else jobs_by_node
-        return Design(strata, "boot" if boot else "job", "GPU" if level is by_gpu else "node", found, known)
+        unit = "boot" if boot else "job"
+        if level is by_gpu:
+            return Design(strata, unit, "GPU", found, known)
+        cells = tuple(tuple(_cells(units, side) for units, side in zip(each, (a, b))) for each in level.values())
+        return Design(strata, unit, "node", found, known, _on_other_gpus(cells))
     return Design((Stratum(("nodes",), _apart(a), _apart(b)),), "node", "unpaired", sizes, known)
 
 
@@ -114,6 +121,40 @@ def _strata(units, level: str) -> dict[tuple, tuple[list[_Unit], list[_Unit]]]:
 def _jobs(strata) -> tuple[int, int]:
     a, b = (sum(len(unit.jobs) for each in strata.values() for unit in each[side]) for side in (0, 1))
     return a, b
+
+
+def _cells(units: list[_Unit], jobs: list[Job]) -> tuple:
+    """Of each unit: the GPUs of its jobs."""
+    return tuple(tuple(tuple(sorted(set(jobs[i].places), key=str)) for i in unit.jobs) for unit in units)
+
+
+_ORDERS = 999
+
+
+@functools.lru_cache(maxsize=1024)
+def _on_other_gpus(strata: tuple) -> bool:
+    """Whether which GPUs a unit had goes with its side: they share none, or chance alone would seldom part them so.
+
+    GPUs of a node are unlike each other, so then a difference of sides may be one of GPUs. `strata` are _cells() of
+    both sides.
+    """
+    chance = np.random.default_rng(1)
+    seen, drawn, shared = 0.0, np.zeros(_ORDERS), False
+    for sides in strata:
+        gpus = sorted({gpu for units in sides for unit in units for job in unit for gpu in job}, key=str)
+        column = {gpu: i for i, gpu in enumerate(gpus)}
+        shares = np.zeros((sum(map(len, sides)), len(gpus)))
+        for row, unit in zip(shares, [unit for units in sides for unit in units]):
+            for job in unit:
+                row[[column[gpu] for gpu in job]] += 1 / len(job) / len(unit)
+        first = len(sides[0])
+        shared |= bool(((shares[:first] > 0).any(axis=0) & (shares[first:] > 0).any(axis=0)).any())
+        orders = np.argsort(chance.random((_ORDERS, len(shares))), axis=1)
+        mixed = shares[orders]
+        drawn += np.abs(mixed[:, :first].mean(axis=1) - mixed[:, first:].mean(axis=1)).sum(axis=1)
+        seen += float(np.abs(shares[:first].mean(axis=0) - shares[first:].mean(axis=0)).sum())
+    p = (1 + int((drawn >= seen - 1e-9).sum())) / (1 + _ORDERS)
+    return not shared or p <= statistics.ALPHA
 
 
 def _weights(units: list[_Unit], jobs: int) -> np.ndarray:

@@ -178,13 +178,13 @@ def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | No
     try:
         before = signature(path)
         for number, line, whole in _lines(pathlib.Path(path)):
-            if not tables and validate.good(line):
+            if validate.good(line, tables=not tables):
                 continue
             record = validate.line(line, where=f"{path}:{number}", last=not whole)
             for table in record["tables"] if tables else ():
                 table_path(path, table)
     except OSError as error:
-        return None, Skipped(str(path), error.strerror)
+        return None, Skipped(str(path), error.strerror or str(error))
     except RecordError as error:
         return None, skipped_for(path, error)
     finally:
@@ -343,7 +343,7 @@ def spoiling(record: dict) -> list[dict]:
     return [
         warning
         for warning in record["warnings"]
-        if warning["samples"] is None
+        if warning.get("samples") is None
         and warning["code"] in SPOILING
         and (warning["code"] != FOREIGN or "ranks" not in record)
     ]

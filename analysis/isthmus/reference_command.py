@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import datetime
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -96,11 +97,11 @@ def bounds(each: series.Series, tail: float, floor: float = regress.FLOOR) -> Re
     both sides together. Never tighter than the worst of these jobs, nor than `floor` for times and rates.
     """
     values, nodes = each.all("A"), series.apart(each.of("A"))
-    told = {"unit": each.unit, "n": len(values), "nodes": len(nodes)}
+    of = functools.partial(Reference, unit=each.unit, n=len(values), nodes=len(nodes))
     counted = each.metric.startswith(profile.PROFILED)
     if np.all(values == values[0]) and (counted or each.better is None):
         value = float(values[0])
-        return Reference(value, 0.0, 0.0, interval=(value, value), **told)
+        return of(value, 0.0, 0.0, interval=(value, value))
     if not (values > 0).all():
         return "can be zero or negative, so a fraction of it means nothing"
     found = statistics.predict([np.log(x) for x in nodes.values()])
@@ -111,12 +112,11 @@ def bounds(each: series.Series, tail: float, floor: float = regress.FLOOR) -> Re
     # Six digits are written, so leave the last of them room; near -1 they say little of what is left, so round outward.
     lower, upper = (max(distance, extreme * 1.00001, math.log1p(floor)) for extreme in extremes)
     half = found.mean_spread * statistics.student_quantile((1 - statistics.CONFIDENCE) / 2, found.freedom)
-    return Reference(
+    return of(
         math.exp(found.mean),
         math.floor(math.expm1(-lower) * 1e6) / 1e6 if both or each.better == "higher" else None,
         math.expm1(upper) if both or each.better == "lower" else None,
         interval=(math.exp(found.mean - half), math.exp(found.mean + half)),
-        **told,
     )
 
 
@@ -357,12 +357,12 @@ def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | N
     tail = alarms / ((metrics or made.figures) * runs)
     if not 1e-8 <= tail <= 0.25:
         raise Error(f"{alarms:g} false alarms a night are {tail:.2g} a figure; choose between 1e-8 and 0.25 a figure")
-    for group, profiler, name, each, label, told in found:
+    for group, profiler, name, each, label, fields in found:
         reference = bounds(each, tail)
         if isinstance(reference, str):
             made.left[label] = reference
             continue
-        entry = _entry(each, each.mode, told, profiler)
+        entry = _entry(each, each.mode, fields, profiler)
         key = dict(zip(store.SERIES, each.key))
         case = {field: str(key.get(field) or "") for field in _CASE}
         case |= {**group, "ranks": str(key["ranks"] or 1), "mode": each.mode or "", "profiler": profiler}

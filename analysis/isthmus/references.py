@@ -308,7 +308,8 @@ def case_of(record: dict, partition: str) -> dict[str, str]:
 def find(entries, case: dict[str, str], axes: dict | None = None) -> dict[str, Bound]:
     """Bounds for one case by metric. Axes are compared by value; two entries for one metric are refused, since which
     of them holds would be chance."""
-    found, origin = {}, {}
+    found: dict[str, Bound] = {}
+    origin: dict[str, str] = {}
     for entry in entries:
         if not entry.metrics or not entry.holds(case) or not _at_axes(entry, axes or {}):
             continue
@@ -439,9 +440,8 @@ def problems(entries, catalogue: dict) -> list[str]:
                 there = ", ".join(filter(None, values))
                 told.append(f"{entry.where}: no {field} matches {chosen!r}; there are {there}")
         # What measures by itself reports what it lists; other workloads' metrics are the harness's.
-        listed = ["observed" in w and [*w["metrics"], *w["observed"]] for w in fitting]
-        if known and listed and all(listed):
-            names = {name for metrics in listed for name in metrics}
+        names = {name for w in fitting if "observed" in w for name in [*w["metrics"], *w["observed"]]}
+        if known and fitting and all("observed" in w and (w["metrics"] or w["observed"]) for w in fitting):
             for name in [*entry.metrics, *entry.shares]:
                 if name not in names and not name.startswith(PROFILED):
                     told.append(f"{entry.where}: no workload that matches {pattern!r} reports {name!r}")

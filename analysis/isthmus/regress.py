@@ -236,6 +236,8 @@ def compare(
         result.jobs = result.units
     elif not plan.boots_known:
         result.barred = "not identifiable: boots, the records do not name them"
+    elif plan.other_gpus:
+        result.barred = "unlike GPUs: A and B ran on others of the same nodes; run both on the same, or in turns"
     left = each.jobs("A") + each.jobs("B") - sum(result.jobs)
     if plan.unit == "node":
         result.note = "A and B share no node: nodes are compared, not jobs"
@@ -561,6 +563,13 @@ def _counted(number: int, unit: str) -> str:
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
+def _run_more(number: int, unit: str) -> str:
+    """What to run so many more of, such that it can be counted and run."""
+    if unit == "pair":
+        return f"run {_counted(number, 'pair')} of jobs more, one job of each side in a pair"
+    return f"run {_counted(number, unit)} more a side" + (" and jobs in each" if unit != "job" else "")
+
+
 def lines_of(result: Result) -> list[str]:
     """What a person reads of a series: the verdict, its figures, then the reason or a note."""
     head, indent = f"{result.verdict:<12} {result.label}", " " * 12
@@ -578,7 +587,9 @@ def lines_of(result: Result) -> list[str]:
         figures += f" in {result.strata} pairs of {result.paired}s"
     lines = [head, f"{indent} {figures}"]
     if result.reason:
-        more = f"; run {_counted(result.more, result.unit_compared)} more a side" if result.more else ""
+        more = f"; {_run_more(result.more, result.unit_compared)}" if result.more else ""
+        if more and result.strata > 1:
+            more += f", on the {result.strata} {result.paired}s together"
         lines.append(f"{indent} {result.reason}{more}")
     return lines + ([f"{indent} {result.note}"] if result.note else [])
 
@@ -652,11 +663,11 @@ def of_all(found: Outcome) -> list[str]:
 
 def _more_in_words(found: Outcome) -> list[str]:
     lines = []
-    for unit in ("job", "boot", "node"):
+    for unit in ("job", "pair", "boot", "node"):
         more = sorted(each.more for each in found.results if each.more and each.unit_compared == unit)
         if more:
             half = f", {more[len(more) // 2]} for half of them" if len(more) > 1 else ""
-            lines.append(f"run {_counted(more[-1], unit)} more a side to decide all of {len(more)} series{half}")
+            lines.append(f"{_run_more(more[-1], unit)} to decide all of {len(more)} series{half}")
     return lines
 
 

@@ -189,7 +189,7 @@ def load(opened: store.Store, side: str) -> list[Series]:
     return list(found.values())
 
 
-def per_series(opened: store.Store, expression: str, condition: str) -> dict[tuple, float]:
+def per_series(opened: store.Store, expression: str, condition: str) -> dict[tuple, Any]:
     """An SQL expression over the measurements that count and fulfil a condition, by the series' key."""
     names = store.SERIES_COLUMNS
     rows = opened.sql(

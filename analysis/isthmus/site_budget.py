@@ -189,7 +189,8 @@ def files_of(paths) -> list[pathlib.Path]:
 
 def durations(paths) -> tuple[dict[tuple, list[float]], int]:
     """Seconds of past jobs by (system, partition, command), and an exit code; a file that cannot be taken is named."""
-    found, status = collections.defaultdict(list), cli.PASSED
+    found: dict[tuple, list[float]] = collections.defaultdict(list)
+    status = cli.PASSED
     for path in paths:
         try:
             cases = records.read(path)
@@ -197,7 +198,7 @@ def durations(paths) -> tuple[dict[tuple, list[float]], int]:
             print(error, file=sys.stderr)
             status = cli.FOUND
             continue
-        walls = collections.defaultdict(lambda: collections.defaultdict(list))
+        walls: dict[tuple, dict[tuple, list]] = collections.defaultdict(lambda: collections.defaultdict(list))
         for case in cases:
             run = case["run"]
             if case["emulated"] or case["profiler"] or "run" not in run["command"]:
@@ -219,7 +220,8 @@ class Estimates:
     """What the program says of a command beforehand: (cases, seconds), each asked for once."""
 
     def __init__(self, bench: str | None):
-        self._bench, self._known = bench, {}
+        self._bench = bench
+        self._known: dict[tuple, tuple[int | None, float | None]] = {}
 
     def __call__(self, job: Job) -> tuple[int | None, float | None]:
         key = (job.command, job.gpus)
@@ -271,7 +273,9 @@ def time(job: Job, measured, estimates):
 
 def choose(jobs: list[Job], per_job: float, budget: float | None) -> list[Job]:
     """In the order in which they are worth it, as many as the budget allows; all where there is none."""
-    left, chosen, seen, spent = list(jobs), [], set(), 0.0
+    left, spent = list(jobs), 0.0
+    chosen: list[Job] = []
+    seen: set = set()
     while left:
         fitting = [job for job in left if budget is None or spent + job.node_hours(per_job) <= budget + 1e-12]
         if not fitting:

@@ -183,7 +183,7 @@ class Site:
 
     def _environments(self, configuration) -> dict[str, list[dict]]:
         """By name. Several of one name are for several systems."""
-        found = collections.defaultdict(list)
+        found: dict[str, list[dict]] = collections.defaultdict(list)
         for environment in configuration.get("environments", []):
             name = environment.get("name", "?")
             where = f"environment {name}"
@@ -405,7 +405,7 @@ class Site:
     # --- references ---
 
     def _references(self, partitions):
-        seen = {}
+        seen: dict[tuple, str] = {}
         for path in sorted((self.path.parent / "references").glob("*")):
             if path.is_dir():
                 continue  # read where a file names it by $ref

@@ -143,7 +143,6 @@ def _by_bench(machine) -> Gpus | None:
         devices = [] if info["emulated"] else info["devices"]
         said = [set(device["capabilities"]) for device in devices]
         archs = sorted({device["arch"].partition(":")[0] for device in devices})
-        first = devices[0] if devices else None
         memory = min((device.get("memory_bytes") or 0 for device in devices), default=0)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Error(f"{machine.bench} info --json: not what isthmus-bench says ({error})") from None
@@ -151,6 +150,7 @@ def _by_bench(machine) -> Gpus | None:
         return None
     words = {word for each in set.intersection(*said) & set(WORDS) for word in WORDS[each]}
     notes = [f"GPUs differ: {', '.join(archs)}"] if len(archs) > 1 else []
+    first = devices[0]
     return Gpus(first["backend"], archs[0], len(devices), first["name"], "isthmus-bench info", words, notes, memory)
 
 
@@ -266,7 +266,7 @@ def partitions(machine, kind: str, named: str | None) -> list[Partition]:
     mine = set((machine.ask("sinfo", "-h", "-n", node, "-o", "%R") or "").split())
     if named or "SLURM_JOB_PARTITION" in machine.environ:
         mine = {named or machine.environ["SLURM_JOB_PARTITION"]}
-    found = {}
+    found: dict[str, Partition] = {}
     for line in (machine.ask("sinfo", "-h", "-o", "%R|%l|%G") or "").splitlines():
         name, limit, gres = [*line.split("|"), "", ""][:3]
         entry = found.setdefault(name, Partition(name, here=name in mine))

@@ -54,6 +54,8 @@ def load(path: pathlib.Path) -> dict:
     added = list(sys.path)
     try:
         spec = importlib.util.spec_from_file_location(f"isthmus_site_{path.parent.name}", path)
+        if spec is None or spec.loader is None:
+            raise ImportError("no Python file")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         configuration = module.site_configuration

@@ -41,7 +41,7 @@ _STATE = (
     "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
     "throttle VARCHAR[])"
 )
-_READ = {
+_READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
     "schema": "VARCHAR",
     "run": {
         "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
@@ -264,7 +264,7 @@ def _first_line(error: Exception) -> str:
     return records.shorten(str(error).splitlines()[0].removeprefix("IO Error: "))
 
 
-def literal(text: str) -> str:
+def literal(text: object) -> str:
     """A string as SQL; DuckDB knows no escapes but the doubled quote."""
     return "'" + str(text).replace("'", "''") + "'"
 
@@ -291,7 +291,7 @@ def _read_columns(used: str) -> dict[str, str]:
             kind_of = f"STRUCT({', '.join(f'{chr(34)}{field}{chr(34)} {own}' for field, own in needed.items())})"
             columns[name] = kind_of + ("[]" if isinstance(kind, list) else "")
         else:
-            columns[name] = kind
+            columns[name] = fields
     return columns
 
 
@@ -395,6 +395,12 @@ def entry(path, signature: list[int]) -> list:
     return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
 
 
+def seal(path) -> list:
+    """What a manifest keeps of a part, which nobody writes again; unchanged() takes it."""
+    signature = records.signature(path)
+    return [*signature, entry(path, signature)[3]]
+
+
 def unchanged(path, known: list) -> bool:
     """Whether a file is as its entry in a manifest has it; where only time or inode differ, its hash tells."""
     try:
@@ -409,17 +415,22 @@ def manifests(folder) -> list[pathlib.Path]:
     return sorted((pathlib.Path(folder) / records.MANIFESTS).glob("[0-9]*.json"))
 
 
-def _manifest(path: pathlib.Path) -> tuple[dict[str, list], list[str], list[str]]:
-    """Files, parts, and files that are gone, of a manifest."""
+def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str]]:
+    """Files, parts with their seals, and files that are gone, of a manifest."""
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        files, parts, gone = dict(manifest["files"]), list(manifest["parts"]), list(manifest.get("gone", ()))
+        files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
+        parts = manifest["parts"]
+        if isinstance(parts, list):  # an earlier version's, without seals
+            parts = {name: [] for name in parts}
+        parts = dict(parts)
         if not all(isinstance(name, str) for name in (*files, *parts, *gone)):
             raise TypeError("a name is no text")
         written = manifest["columns"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Error(f"{path}: no manifest of a compacted table ({error}); remove it and compact again") from None
-    if written != list(COLUMNS) or not all(isinstance(known, list) and len(known) == 4 for known in files.values()):
+    known = [*files.values(), *parts.values()]
+    if written != list(COLUMNS) or not all(isinstance(each, list) and len(each) == 4 for each in known):
         raise Error(f"{path.parents[1]}: compacted by another version of Isthmus; remove this folder and compact again")
     for part in parts:
         if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
@@ -430,23 +441,31 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], list[str], list[str]
 def compacted(folder) -> Compacted | None:
     """The compacted table in this folder, or None where there is none."""
     folder = pathlib.Path(folder)
-    result, held = Compacted(folder, {}, [], []), {}
+    result = Compacted(folder, {}, [], [])
+    held: dict[str, list[list[str]]] = {}  # by file: the parts of each version of it
+    seals: dict[str, list] = {}
     found = manifests(folder)
     for path in found:
         files, parts, gone = _manifest(path)
         for file, known in files.items():
-            held.setdefault(file, []).append(parts)
+            held.setdefault(file, []).append(list(parts))
             result.files[file] = known
         for file in gone:
             held.setdefault(file, []).append([])
             result.files.pop(file, None)
-        result.parts += [part for part in parts if part not in result.parts]
+        seals |= parts
     for file, versions in held.items():
         older = {part for parts in versions[:-1] for part in parts} - set(versions[-1])
         result.outdated += [(part, file) for part in sorted(older)]
-    for part in result.parts:
+    result.parts = list(seals)
+    for part, known in seals.items():
         if not (folder / part).is_file():
             raise Error(f"{folder / part}: a part of the compacted table is gone; remove the folder and compact again")
+        if not unchanged(folder / part, known):
+            raise Error(
+                f"{folder / part}: this part of the compacted table was altered since it was written (its SHA-256 is "
+                "another); remove the folder and compact again"
+            )
     return result if found else None
 
 
@@ -491,7 +510,7 @@ class _Sources:
         present = {os.path.relpath(file, path): file for file in files} if table else {}
         known = table.files if table else {}
         changed = [name for name in known if name not in present or not unchanged(present[name], known[name])]
-        if known and not present:
+        if table and known and not present:
             raise Error(
                 f"{path}: all {len(known)} files that were compacted are gone; name {table.folder} to read what it has"
             )
@@ -544,12 +563,12 @@ def open_store(paths, *, wanted=COLUMNS, emulated=False, profiled=False, where: 
         connection.execute(f"CREATE VIEW everything AS {query}")
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
         connection.execute(f"CREATE VIEW measurements AS SELECT * FROM everything WHERE {' AND '.join(kept)}")
-        total, dropped_emulated, dropped_profiled, found, spoilt = connection.execute(
+        [(total, dropped_emulated, dropped_profiled, found, spoilt)] = connection.execute(
             "SELECT count(*) FILTER (metric_index = 0), count(*) FILTER (metric_index = 0 AND emulated), "
             "count(*) FILTER (metric_index = 0 AND NOT emulated AND profiler IS NOT NULL), "
             f"count(*) FILTER ({' AND '.join(kept)}), count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
             f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
-        ).fetchone()
+        ).fetchall()
     except BaseException as error:
         connection.close()
         folder.cleanup()

@@ -177,19 +177,15 @@ def _object(schema: dict, name: str, raw=()):
     return msgspec.defstruct(f"record_{name}", fields, kw_only=True, gc=False, forbid_unknown_fields=not others)
 
 
-_ALIKE = ("host", "build")  # parts that most records of a file have in common, byte for byte
-
-
 @dataclasses.dataclass
 class _Decoders:
     """What msgspec makes of the schema: each raises one of `refusals` for what does not fulfil it."""
 
     anything: typing.Callable  # bytes to dictionaries and lists
     whole: dict[str, typing.Callable]  # by version
-    parts: dict[str, typing.Callable]  # of _ALIKE
-    others: dict[str, typing.Callable]  # by version: all but these parts, whose text they keep
+    usual: dict[str, typing.Callable]  # by version: to objects with the usual keys, of _ALIKE the text
+    encode: typing.Callable
     refusals: tuple
-    lacks: typing.Callable  # of an object: how many of its keys that the schema knows it does not have
 
 
 @functools.lru_cache(maxsize=1)
@@ -210,20 +206,13 @@ def _decoders() -> _Decoders | None:
     return _Decoders(
         decoder(typing.Any),
         {version: decoder(_object(schema, version[-1])) for version, schema in schemas.items()},
-        {name: decoder(_type(second["properties"][name], name)) for name in _ALIKE},
-        {version: decoder(_object(schema, f"{version[-1]}_others", _ALIKE)) for version, schema in schemas.items()},
+        {version: decoder(_object(_with_further(schema), "usual", _ALIKE)) for version, schema in schemas.items()},
+        msgspec.json.Encoder().encode,
         (msgspec.MsgspecError, UnicodeError, RecursionError),
-        lambda part: msgspec.structs.astuple(part).count(msgspec.UNSET),
     )
 
 
 # --- what a schema cannot say ---
-
-
-def _median(samples: list) -> float:
-    ordered = sorted(samples)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def _wrong_figures(samples: list, median, invalid) -> str | None:
@@ -237,10 +226,12 @@ def _wrong_figures(samples: list, median, invalid) -> str | None:
             return None if median is None else f"the median is {median:g}, but every sample is invalid"
     if median is None:
         return f"the median is null, but {len(samples)} samples are valid"
-    own = _median(samples)
+    ordered = sorted(samples)
+    middle = len(ordered) >> 1
+    own = ordered[middle] if len(ordered) & 1 else (ordered[middle - 1] + ordered[middle]) / 2
     if own != median and abs(own - median) > 1e-9 * max(abs(own), abs(median)):
         return f"the median is {median:g}, but that of the samples is {own:g}"
-    if median and abs(median) < SMALLEST:
+    if -SMALLEST < median < SMALLEST and median:
         return f"{median:g} is too near to zero for a figure"
     return None
 
@@ -334,62 +325,106 @@ def _shown_good(data: bytes) -> dict | None:
     return record
 
 
+# --- usual lines: those like records that were looked at closely, with other figures ---
+
+_ALIKE = ("host", "build")  # parts that most records of a file have in common, byte for byte
+_FLOAT, _INTEGER, _TEXT = {"type": "number"}, {"type": "integer"}, {"type": "string"}
+_FURTHER_STATE: dict[str, dict] = {
+    **dict.fromkeys(("memory_clock_hz", "power_limit_default_w", "power_w", "sm_clock_hz", "sm_clock_max_hz",
+                     "temperature_c"), _FLOAT),
+    "source": _TEXT,
+    "foreign_processes": {"type": "array", "items": _INTEGER},
+}  # fmt: skip
+# Keys that the program writes, though the schema does not name them, by the place of their object.
+_FURTHER: dict[tuple[str, ...], dict[str, dict]] = {
+    ("run",): {"process_wall": _FLOAT},
+    ("devices",): {"clock_hz": _FLOAT, **dict.fromkeys(("l2_bytes", "numa_node", "shared_per_block"), _INTEGER)},
+    ("devices", "state"): _FURTHER_STATE,
+    ("devices", "state_after"): _FURTHER_STATE,
+    ("devices", "state", "pcie"): {"gen_max": _INTEGER, "width_max": _INTEGER},
+    ("devices", "state_after", "pcie"): {"gen_max": _INTEGER, "width_max": _INTEGER},
+}
+_MOST_KEPT = 100_000
+_texts: set[str] = set()  # workloads and names of metrics that fulfil their patterns
+_parts: dict[bytes, int] = {}  # good texts of _ALIKE: their colons
 _likely = [SCHEMA, VERSIONS[0]]  # versions; the first is that of the last record
-_MOST_SEEN = 100_000
-_seen: set[tuple] = set()  # parts of records, and the shapes of the others, that were looked at in full
 
 
-def _see(key: tuple) -> None:
-    if len(_seen) >= _MOST_SEEN:
-        _seen.clear()
-    _seen.add(key)
+def _with_further(schema: dict, place: tuple[str, ...] = ()) -> dict:
+    """A schema that names the keys of _FURTHER, too; without the patterns of what is in `_texts`."""
+    result = dict(schema)
+    if "properties" in schema:
+        named = {**_FURTHER.get(place, {}), **schema["properties"]}
+        named.pop("profile", None)  # has objects that the schema leaves open, so of any depth
+        result["properties"] = {name: _with_further(own, (*place, name)) for name, own in named.items()}
+    if "items" in schema:
+        result["items"] = _with_further(schema["items"], place)
+    if place in (("workload",), ("metrics", "name")):
+        del result["pattern"]
+    return result
 
 
-def _shape(record, data: bytes, lacks: typing.Callable) -> tuple:
-    """What says how many keys a record of these types has, and how many colons its text has.
-
-    Not in it: keys that the schema leaves open, and colons in texts.
-    """
-    return (
-        record.workload, len(record.host), len(record.axes), lacks(record), lacks(record.run), lacks(record.verify),
-        tuple([(m.limit is None, lacks(m)) for m in record.metrics]), tuple(map(lacks, record.devices)),
-        tuple(map(lacks, record.kernels)), tuple(map(lacks, record.warnings)), data.count(b":"),
-    )  # fmt: skip
-
-
-def good(data: bytes) -> bool:
-    """Whether a line is a record for certain, three times as fast, for files that another reader reads.
-
-    Parts that other records had, byte for byte, are not looked at again. A key that stands twice is told by the number
-    of colons: where no record of this shape had as many, the keys are counted. So one may pass in a line that lacks
-    another key, of those that the schema leaves open; `isthmus compact` counts the keys of every line.
-    """
+def _usual(data: bytes):
+    """A line as an object of the types of `usual`, or None where that takes a closer look."""
     decoders = _decoders()
-    if decoders is None:
-        return False
+    if decoders is None or b"\\" in data:  # an escape could stand for a colon
+        return None
     try:
         try:
-            record = decoders.others[_likely[0]](data)
+            return decoders.usual[_likely[0]](data)
         except decoders.refusals:
-            record = decoders.others[_likely[1]](data)
+            record = decoders.usual[_likely[1]](data)
             _likely.reverse()
-        for name in _ALIKE:
-            part = (name, bytes(getattr(record, name)))
-            if part not in _seen:
-                decoders.parts[name](part[1])
-                if not _once(part[1], _keys(decoders.anything(part[1]))):
-                    return False
-                _see(part)
-        metrics = [(m.name, m.samples, m.median, m.invalid) for m in record.metrics]
-        if _beyond(record.run.time, record.axes, metrics):
-            return False
-        shape = _shape(record, data, decoders.lacks)
-        if shape not in _seen:
-            if not _once(data, _keys(decoders.anything(data))):
-                return False
-            _see(shape)
+            return record
     except decoders.refusals:
+        return None
+
+
+def _shown_usual(record, parts: list[bytes], data: bytes) -> bool:
+    """Whether a line that was decoded as `record`, with these texts of _ALIKE, is a record for certain; empties it.
+
+    Of a key that stands twice, or that `usual` does not know, nothing is left in `record`. So where all colons of the
+    line are there still when it is written anew, each key stands once.
+    """
+    decoders = _decoders()
+    assert decoders is not None
+    if record.workload not in _texts:
         return False
+    metrics = [(m.name, m.samples, m.median, m.invalid) for m in record.metrics]
+    if not _texts.issuperset([m[0] for m in metrics]) or _beyond(record.run.time, record.axes, metrics):
+        return False
+    host, build = (_parts.get(part, 0) for part in parts)
+    if not host or not build:
+        return False
+    record.host = record.build = None
+    for metric in record.metrics:
+        metric.samples = None  # its numbers have no colons, and take long to write
+    return data.count(b":") == decoders.encode(record).count(b":") + host + build
+
+
+def _remember(record, parts) -> None:
+    """Of a record that was looked at closely: what others will have, too."""
+    if len(_texts) > _MOST_KEPT or len(_parts) > _MOST_KEPT:
+        _texts.clear()
+        _parts.clear()
+    _texts.update([record.workload, *(metric.name for metric in record.metrics)])
+    _parts.update((part, part.count(b":")) for part in parts)
+
+
+def good(data: bytes, *, tables: bool = True) -> bool:
+    """Whether a line is a record for certain, and, without `tables`, names no tables; faster than line().
+
+    What line() refuses is never good, whatever lines came before.
+    """
+    record = _usual(data)
+    parts = [bytes(record.host), bytes(record.build)] if record else []
+    if record is not None and (tables or not record.tables) and _shown_usual(record, parts, data):
+        return True
+    shown = _shown_good(data)
+    if shown is None or not (tables or not shown.get("tables")):
+        return False
+    if record is not None:
+        _remember(record, parts)
     return True
 
 

@@ -22,6 +22,7 @@ import pathlib
 import random
 import re
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -118,7 +119,7 @@ def _rescale(record, chance):
         if chance.random() < 0.7:
             metric["samples"] = [value * factor for value in metric["samples"]]
             metric["invalid"] = []
-            metric["median"] = validate._median(metric["samples"])
+            metric["median"] = statistics.median(metric["samples"])
 
 
 def _delete(record, chance):

@@ -57,6 +57,82 @@ def test_every_committed_record_is_judged_the_fast_way():
     for path in (ROOT / "analysis/data").rglob("*.jsonl*"):
         for number, line, _ in records._lines(path):
             assert validate.good(line) and validate._shown_good(line) is not None, (path, number)
+            usual = validate._usual(line)
+            parts = [bytes(usual.host), bytes(usual.build)]
+            assert validate._shown_usual(usual, parts, line), (path, number, "keys that are not in _FURTHER")
+
+
+def _doubled(value, holder: str = "{}"):
+    """Texts of `value`, each with one key twice; in some, another key of that object gives way, or a text a colon."""
+    if isinstance(value, list):
+        for i, inner in enumerate(value[:2]):
+            rest = [json.dumps(each, separators=(",", ":")) for each in value]
+            for text in _doubled(inner):
+                yield "[" + ",".join([*rest[:i], text, *rest[i + 1 :]]) + "]"
+    if isinstance(value, dict):
+        pairs = [f"{json.dumps(key)}:{json.dumps(inner, separators=(',', ':'))}" for key, inner in value.items()]
+        for i, (key, inner) in enumerate(value.items()):
+            for twice in (pairs[i], pairs[i].replace('":', '" :', 1), pairs[i].replace('":', '"\t:', 1)):
+                yield "{" + ",".join([*pairs, twice]) + "}"
+            if len(pairs) > 1:
+                without = [pair for j, pair in enumerate(pairs) if j != (i + 1) % len(pairs)]
+                yield "{" + ",".join([*without, pairs[i]]) + "}"
+            for text in _doubled(inner):
+                yield "{" + ",".join([*pairs[:i], f"{json.dumps(key)}:{text}", *pairs[i + 1 :]]) + "}"
+
+
+@pytest.mark.parametrize("source", ["h200/medium.jsonl", "h200-x4/mpi.jsonl.gz"])
+def test_no_key_stands_twice_anywhere_whatever_lines_came_before(source):
+    pytest.importorskip("msgspec")
+    case = records.read(ROOT / "analysis/data" / source)[0]
+    case["run"]["environment"] = {"A": "a:b", "B": "c:d"}
+    for metric in case["metrics"]:
+        metric |= {"samples": [1.5], "median": 1.5, "invalid": []}
+    whole = json.dumps(case, separators=(",", ":")).encode()
+    assert validate.good(whole), "and its parts are known from now on"
+    lines = [text.encode() for text in _doubled(case)]
+    assert len(lines) > 500 and not any(map(validate.good, lines))
+    assert validate.good(whole)
+    backslash = whole.replace(b"a:b", b"a\\u003ab").replace(b'"B":', b'"A":"a\\u003ab","B":')
+    assert backslash != whole and not validate.good(backslash), "an escaped colon does not hide one"
+
+
+def test_what_is_too_deep_is_refused_whatever_lines_came_before():
+    pytest.importorskip("msgspec")
+    case = records.read(ROOT / "analysis/data/h200/medium.jsonl")[0]
+    places = [(case["devices"][0]["state"], "foreign_processes"), (case["devices"][0], "further"), (case["run"], "x")]
+    case["profile"] = {"phases": {"x": {"count": 1, "seconds": 1.0}}}
+    places.append((case["profile"]["phases"]["x"], "further"))
+    validate.good(json.dumps(case, separators=(",", ":")).encode())
+    for holder, key in places:
+        before = holder.get(key, ...)
+        holder[key] = mutants.DEEPER
+        text = json.dumps(case, separators=(",", ":")).encode()
+        assert not validate.good(text) and not mutants.accepted(text), key
+        if before is ...:
+            del holder[key]
+        else:
+            holder[key] = before
+
+
+def test_raw_and_compacted_agree_on_a_key_that_stands_twice(tmp_path):
+    """A key that no command reads, in a line that lacks another: DuckDB takes one of the two without a word."""
+    case = record(1)
+    first = json.dumps(case, separators=(",", ":"))
+    device = json.dumps(case["devices"][0], separators=(",", ":"))
+    further = device[:-1] + ',"note_1":0,"note_2":0}'
+    twice = device[:-1] + ',"note_1":0,"note_1":0}'
+    (tmp_path / "a.jsonl").write_text(first.replace(device, further) + "\n")
+    (tmp_path / "b.jsonl").write_text(first.replace(device, twice) + "\n")
+    with store.open_store([tmp_path]) as raw:
+        assert [(each.path, each.why) for each in raw.skipped] == [
+            (str(tmp_path / "b.jsonl"), "line 1: no JSON (the key 'note_1' stands twice)")
+        ]
+        rows = raw.sql("SELECT count(*) FROM measurements").fetchone()
+    skipped = compact.compact(tmp_path)["skipped"]
+    assert [each.path for each in skipped] == [str(tmp_path / "b.jsonl")]
+    with store.open_store([tmp_path / store.COMPACTED]) as table:
+        assert table.sql("SELECT count(*) FROM measurements").fetchone() == rows
 
 
 def test_a_schema_that_types_cannot_say_is_refused_not_passed_over():
@@ -411,6 +487,25 @@ def test_a_copy_of_a_folder_is_the_same_by_its_hashes(tmp_path):
     compact.compact(tmp_path / "r", processes=1)
     shutil.copytree(tmp_path / "r", tmp_path / "copy", copy_function=shutil.copy)  # with another inode and time
     assert compact.compact(tmp_path / "copy", processes=1)["before"] == 1
+
+
+@pytest.mark.parametrize("how", ["a bit", "another store's", "cut"])
+def test_a_part_that_was_altered_is_refused_not_believed(tmp_path, capsys, how):
+    """Parquet has no sum over its figures: a changed one is read as if it had been measured."""
+    for name, value in (("r", 2.0), ("other", 4.0)):
+        write(tmp_path / name, [record(value)])
+        compact.compact(tmp_path / name, processes=1)
+    [part] = (tmp_path / "r" / store.COMPACTED).rglob("*.parquet")
+    [others] = (tmp_path / "other" / store.COMPACTED).rglob("*.parquet")
+    data = bytearray(part.read_bytes())
+    data[len(data) // 3] ^= 1
+    part.write_bytes(others.read_bytes() if how == "another store's" else data if how == "a bit" else data[:100])
+    for path in (tmp_path / "r", tmp_path / "r" / store.COMPACTED):
+        assert cli.main(["noise", str(path)]) == 2
+        said = capsys.readouterr().err
+        assert "this part of the compacted table was altered since it was written" in said
+    shutil.rmtree(tmp_path / "r" / store.COMPACTED)
+    assert compact.compact(tmp_path / "r", processes=1)["files"] == 1
 
 
 def test_where_all_that_was_compacted_is_gone_a_sentence_names_the_table(tmp_path):

@@ -191,10 +191,26 @@ def test_sides_without_a_common_node_compare_nodes(tmp_path):
     assert results[TIME]["verdict"] == "inconclusive"
 
 
-def test_jobs_on_other_gpus_of_the_node_are_compared_within_the_node(tmp_path):
-    cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 6)
-    for case in cases[6:12] + cases[18:]:
-        case["devices"][0]["uuid"] += "-the-other"
+@pytest.mark.parametrize("gpus", ["others", "fewer"])
+def test_sides_on_other_gpus_of_the_nodes_decide_nothing(tmp_path, gpus):
+    """GPUs of a node differ: nothing in these records tells the driver from the GPU."""
+    cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 8)
+    for case in cases[8:16] + cases[24:]:
+        if gpus == "others":
+            case["devices"][0]["uuid"] += "-the-other"
+        else:
+            case["devices"].append(case["devices"][0] | {"uuid": case["devices"][0]["uuid"] + "-the-other"})
+    _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
+    found = results[TIME]
+    assert (found["verdict"], found["paired"], found["strata"]) == ("inconclusive", "node", 2)
+    assert found["reason"].startswith("unlike GPUs: A and B ran on others of the same nodes")
+
+
+def test_jobs_that_get_any_gpu_of_the_node_are_compared_within_the_node(tmp_path):
+    cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 12)
+    chance = np.random.default_rng(2)
+    for case in cases:
+        case["devices"][0]["uuid"] += f"-{chance.integers(8)}"
     _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     found = results[TIME]
     assert (found["verdict"], found["paired"], found["strata"]) == ("regressed", "node", 2)
@@ -467,3 +483,15 @@ def test_what_is_too_little_to_test_is_said_and_the_margin_comes_first(tmp_path,
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "margin: ±1%; --noise or --delta give another"
     assert lines[1] == "order within the sides: not testable with 16 jobs of 1 metric"
+
+
+def test_what_to_run_more_of_can_be_counted_and_run():
+    assert regress._run_more(3, "job") == "run 3 jobs more a side"
+    assert regress._run_more(1, "boot") == "run 1 boot more a side and jobs in each"
+    assert regress._run_more(5, "node") == "run 5 nodes more a side and jobs in each"
+    assert regress._run_more(27, "pair") == "run 27 pairs of jobs more, one job of each side in a pair"
+    result = regress.Result(
+        "a time", "inconclusive", unit="s", estimate=0.1, low=-math.inf, high=math.inf, q=0.5, delta=0.01, jobs=(3, 3),
+        medians=(1.0, 1.1), reason="too few jobs", more=4, strata=2, paired="node",
+    )  # fmt: skip
+    assert regress.lines_of(result)[-1].endswith("too few jobs; run 4 jobs more a side, on the 2 nodes together")

@@ -270,3 +270,11 @@ def test_small_steps_need_many_jobs():
     assert statistics.jobs_needed(0.1) > 2000
     with pytest.raises(ValueError, match="above 0"):
         statistics.jobs_needed(0)
+
+
+@pytest.mark.parametrize("sizes", [(3,), (8,), (4, 4)])
+def test_the_interval_of_a_spread_holds_the_truth_as_often_as_it_says(sizes):
+    low, high = statistics.spread_factors(sizes)
+    chance = np.random.default_rng(5)
+    found = [statistics.spread([chance.standard_normal(size) for size in sizes]) for _ in range(2000)]
+    assert np.mean([low * each <= 1 <= high * each for each in found]) == pytest.approx(0.95, abs=0.02)

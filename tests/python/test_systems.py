@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from histories import record, tell, write
+from histories import fitting, record, tell, write
 
 from isthmus import cli, compare, nodes, score, series, statistics, store
 
@@ -346,6 +346,22 @@ def test_the_table_has_values_shares_ratios_and_what_is_missing(systems, capsys)
     assert said[0].split() == ["series", "old", "new", "odd"]
     assert "(50%)" in said[1] and "(75%) ×0.66" in said[1]
     assert said[1].startswith("microbench/w0 pm tiny time") and said[1].endswith("-")
+
+
+def test_every_value_that_is_compared_has_an_interval(systems, tmp_path, capsys):
+    """Over jobs; of one job what it says of itself."""
+    assert cli.main(["compare", *systems]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].count("±") == 2 and any(line.startswith("±: half the interval") for line in said)
+    for name, value in (("one", 1.0), ("two", 2.0)):
+        case = record(value, chance=np.random.default_rng(4))
+        case["metrics"][0] |= {"within_job": [0.9 * value, 1.2 * value], "mad": 0.01}
+        write(tmp_path / name, [fitting(case)])
+    assert cli.main(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["value_low"], row["value_high"], row["interval"]) for row in rows] == [
+        (0.9, 1.2, "within"), (1.8, 2.4, "within"),
+    ]  # fmt: skip
 
 
 def test_by_a_field(systems, capsys):
