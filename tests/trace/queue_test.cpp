@@ -95,6 +95,9 @@ TEST(UvmQueue, ReplaysOfOtherProcessesAreCountedAndNotKept) {
   taken = queue.take();
   EXPECT_EQ(taken.events.size(), 1u);
   EXPECT_EQ(taken.foreign_replays, 1u);
+  for (int i = 0; i < 5; ++i) queue.drained();  // as often as a recorder looks while the driver still serves a batch
+  driver.put(replay_entry(2));
+  EXPECT_EQ(queue.take().foreign_replays, 0u);
 }
 
 TEST(UvmQueue, TheWrongDescriptorIsLeftForTheOther) {

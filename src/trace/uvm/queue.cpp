@@ -17,6 +17,7 @@ namespace isthmus::trace::uvm {
 namespace {
 
 constexpr std::size_t kArgumentBytes = 4096;
+constexpr std::size_t kBatchesKept = 4096;  // of which a replay may still come: the driver takes up some tens at a time
 constexpr auto kPause = std::chrono::microseconds(200);  // the queue holds far more than comes in it
 
 constexpr std::uint64_t bit(Type type) {
@@ -198,7 +199,10 @@ bool Queue::is_ours(const std::byte* entry) {
   if (type == Type::gpu_fault) {
     const std::pair batch(static_cast<std::uint8_t>(entry[offsetof(GpuFault, gpu)]),
                           word_at(entry, offsetof(GpuFault, batch)));
-    if (batches_.empty() || batch != latest_batch_) batches_.insert(latest_batch_ = batch);
+    if (batches_.empty() || batch != latest_batch_) {
+      if (batches_.size() >= kBatchesKept) batches_before_ = std::exchange(batches_, {});
+      batches_.insert(latest_batch_ = batch);
+    }
     return true;
   }
   if (type != Type::replay) return true;
@@ -231,7 +235,6 @@ Drained Queue::drained() {
   all.foreign_replays = std::exchange(foreign_replays_, 0);
   const auto now = dropped();
   all.dropped = now - std::exchange(dropped_before_, now);
-  batches_before_ = std::exchange(batches_, {});
   return all;
 }
 

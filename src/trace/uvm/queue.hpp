@@ -93,7 +93,7 @@ class Queue {
 
   std::mutex mutex_;  // of all below
   std::vector<Entry> entries_;
-  std::set<std::pair<std::uint8_t, std::uint32_t>> batches_, batches_before_;  ///< in which a fault was ours
+  std::set<std::pair<std::uint8_t, std::uint32_t>> batches_, batches_before_;  ///< the latest in which a fault was ours
   std::pair<std::uint8_t, std::uint32_t> latest_batch_;
   std::uint64_t foreign_replays_ = 0, dropped_before_ = 0;
 
