@@ -296,18 +296,33 @@ class Made:
     figures: int = 0
 
 
-def _entry(each: series.Series, mode, told: dict[str, set], profiler: str) -> dict:
+@dataclasses.dataclass(frozen=True)
+class _Figure:
+    """A series that has enough jobs for a reference."""
+
+    each: series.Series
+    label: str
+    group: dict
+    profiler: str
+    fingerprint: str
+    told: dict[str, set]  # what the cases of its workload have in the fields of _OPTIONAL
+
+
+_OPTIONAL = ("placement", "staging", "size", "preset", "ranks")
+
+
+def _entry(figure: _Figure) -> dict:
     """Selectors of a series; a field that no case of the workload has is left out."""
-    key = dict(zip(store.SERIES, each.key))
+    key = dict(zip(store.SERIES, figure.each.key))
     entry = {
         "workload": re.escape(key["workload"]).replace(r"\-", "-").replace(r"\.", "[.]"),
         "version": key["version"],
     }
-    for field in ("placement", "staging", "size", "preset", "ranks"):
-        if told[field] != {None}:
+    for field in _OPTIONAL:
+        if figure.told[field] != {None}:
             entry[field] = (key[field] or 1) if field == "ranks" else key[field]
-    if profiler:
-        entry["profiler"] = profiler
+    if figure.profiler:
+        entry["profiler"] = figure.profiler
     axes = json.loads(key["axes"] or "{}")
     return entry | ({"axes": axes} if axes else {})
 
@@ -319,65 +334,73 @@ def _may_be_held(each: series.Series, profiler: str) -> bool:
     return not each.metric.startswith(profile.PROFILED)
 
 
+def _figures(opened: store.Store, made: Made, condition: str, group: dict, profiler: str) -> list[_Figure]:
+    """The series of a group that have enough jobs; `made` takes what they share, and the series that have not."""
+    wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {store.literal(profiler)}"
+    every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
+    every = [each for each in every if _may_be_held(each, profiler)]
+    enough = [each for each in every if each.jobs("A") >= FEWEST]
+    names = series.labels(every)
+    made.few |= {names[each.key]: each.jobs("A") for each in every if each.jobs("A") < FEWEST}
+    if not enough:
+        return []
+    alike = fingerprint(opened, wanted, group)
+    name = hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:8]
+    made.fingerprints[name] = alike
+    days = series.per_series(opened, "count(DISTINCT time::DATE)", wanted)
+    made.one_day += sum(days.get(each.key) == 1 for each in enough)
+    told: dict[str, dict[str, set]] = {}
+    for each in every:
+        for field in _OPTIONAL:
+            values = told.setdefault(each.workload, {}).setdefault(field, set())
+            values.add(each.key[store.SERIES.index(field)])
+    return [_Figure(each, names[each.key], group, profiler, name, told[each.workload]) for each in enough]
+
+
+def _hold(made: Made, figure: _Figure, tail: float, own, today: str) -> None:
+    """Adds the bound of a figure to `made`, or why it gets none."""
+    each, group = figure.each, figure.group
+    reference = bounds(each, tail)
+    if isinstance(reference, str):
+        made.left[figure.label] = reference
+        return
+    entry = _entry(figure)
+    key = dict(zip(store.SERIES, each.key))
+    case = {field: str(key.get(field) or "") for field in _CASE}
+    case |= {**group, "ranks": str(key["ranks"] or 1), "mode": each.mode or "", "profiler": figure.profiler}
+    if each.metric in references.find(own, case, entry.get("axes", {})):
+        made.left[figure.label] = "is held by another file of the site"
+        return
+    bound = dataclasses.asdict(reference)
+    bound |= {"interval": list(reference.interval), "date": today, "fingerprint": figure.fingerprint}
+    keys = tuple(_exactly(group[key]) for key in _KEYS)
+    cases = made.trees.setdefault(group["partition"], {}).setdefault(keys, {})
+    cases.setdefault(_case_key(entry), {**entry, "metrics": {}})["metrics"][each.metric] = bound
+    made.bounds += 1
+
+
 def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | None, runs: int, own=()) -> Made:
     """References from all jobs that fulfil a condition. Raises Error where no series has enough of them."""
-    made, found = Made(), []
+    made = Made()
     groups = groups_of(opened, condition)
     profilers = [row[0] for row in opened.sql(
         f"SELECT DISTINCT coalesce(profiler, '') FROM measurements WHERE {condition} ORDER BY 1"
     ).fetchall()]  # fmt: skip
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    for group in groups:
-        for profiler in profilers:
-            wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {store.literal(profiler)}"
-            every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
-            every = [each for each in every if _may_be_held(each, profiler)]
-            enough = [each for each in every if each.jobs("A") >= FEWEST]
-            names = series.labels(every)
-            made.few |= {names[each.key]: each.jobs("A") for each in every if each.jobs("A") < FEWEST}
-            if not enough:
-                continue
-            alike = fingerprint(opened, wanted, group)
-            name = hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:8]
-            made.fingerprints[name] = alike
-            days = series.per_series(opened, "count(DISTINCT time::DATE)", wanted)
-            made.one_day += sum(days.get(each.key) == 1 for each in enough)
-            told: dict[str, dict[str, set]] = {}
-            for each in every:
-                key = dict(zip(store.SERIES, each.key))
-                fields = told.setdefault(each.workload, {})
-                for field in ("placement", "staging", "size", "preset", "ranks"):
-                    fields.setdefault(field, set()).add(key[field])
-            found += [(group, profiler, name, each, names[each.key], told[each.workload]) for each in enough]
-    if not found:
+    figures = [
+        figure for group in groups for profiler in profilers
+        for figure in _figures(opened, made, condition, group, profiler)
+    ]  # fmt: skip
+    if not figures:
         most = max(made.few.values(), default=0)
         raise Error(f"no series has {FEWEST} jobs of one state of the machine (the most is {most}); run more")
     # A night has one driver and compiler, whichever; a figure that was measured with several counts once.
-    made.figures = len({(group["partition"], profiler, each.key) for group, profiler, _, each, _, _ in found})
+    made.figures = len({(figure.group["partition"], figure.profiler, figure.each.key) for figure in figures})
     tail = alarms / ((metrics or made.figures) * runs)
     if not 1e-8 <= tail <= 0.25:
         raise Error(f"{alarms:g} false alarms a night are {tail:.2g} a figure; choose between 1e-8 and 0.25 a figure")
-    for group, profiler, name, each, label, fields in found:
-        reference = bounds(each, tail)
-        if isinstance(reference, str):
-            made.left[label] = reference
-            continue
-        entry = _entry(each, each.mode, fields, profiler)
-        key = dict(zip(store.SERIES, each.key))
-        case = {field: str(key.get(field) or "") for field in _CASE}
-        case |= {**group, "ranks": str(key["ranks"] or 1), "mode": each.mode or "", "profiler": profiler}
-        if each.metric in references.find(own, case, entry.get("axes", {})):
-            made.left[label] = "is held by another file of the site"
-            continue
-        bound = {
-            "value": reference.value, "lower": reference.lower, "upper": reference.upper, "unit": reference.unit,
-            "n": reference.n, "nodes": reference.nodes, "interval": list(reference.interval), "date": today,
-            "fingerprint": name,
-        }  # fmt: skip
-        keys = tuple(_exactly(group[key]) for key in _KEYS)
-        cases = made.trees.setdefault(group["partition"], {}).setdefault(keys, {})
-        cases.setdefault(_case_key(entry), {**entry, "metrics": {}})["metrics"][each.metric] = bound
-        made.bounds += 1
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    for figure in figures:
+        _hold(made, figure, tail, own, today)
     return made
 
 

@@ -250,19 +250,33 @@ def _bound(name, given, where: str, fingerprints: dict) -> Bound:
     """[value, lower, upper, unit], or the same by name with what is told beside it."""
     _metric_name(name, where)
     if isinstance(given, dict):
-        unknown = set(given) - {*_BOUND, *_TOLD}
-        if unknown or not set(_BOUND) <= set(given):
-            word = sorted(map(str, unknown or set(_BOUND) - set(given)))[0]
-            what = "unknown key" if unknown else "lacks"
-            raise BadReference(f"{where}: {name}: {what} {word!r}; write value, lower, upper, unit")
-        named = given.get("fingerprint")
-        if named is not None and str(named) not in map(str, fingerprints):
-            raise BadReference(f"{where}: {name}'s fingerprint {named!r} is not in $fingerprints")
-        given = [given[key] for key in _BOUND]
+        given = _listed(name, given, where, fingerprints)
     if not isinstance(given, list) or len(given) != 4 or not isinstance(given[0], (int, float)):
         raise BadReference(f"{where}: {name} is not [value, lower, upper, unit]")
     value, lower, upper, unit = given
     _number(value, f"{where}: {name}'s value")
+    _refuse_tolerances(name, value, lower, upper, where)
+    unit = "1" if unit == 1 else unit  # as YAML reads it
+    if unit not in units():
+        raise BadReference(f"{where}: {name} is in {unit!r}, which no metric has; choose from {', '.join(units())}")
+    return Bound(value, lower, upper, unit)
+
+
+def _listed(name, given: dict, where: str, fingerprints: dict) -> list:
+    """[value, lower, upper, unit] of a bound that names them."""
+    unknown = set(given) - {*_BOUND, *_TOLD}
+    if unknown or not set(_BOUND) <= set(given):
+        word = sorted(map(str, unknown or set(_BOUND) - set(given)))[0]
+        what = "unknown key" if unknown else "lacks"
+        raise BadReference(f"{where}: {name}: {what} {word!r}; write value, lower, upper, unit")
+    named = given.get("fingerprint")
+    if named is not None and str(named) not in map(str, fingerprints):
+        raise BadReference(f"{where}: {name}'s fingerprint {named!r} is not in $fingerprints")
+    return [given[key] for key in _BOUND]
+
+
+def _refuse_tolerances(name, value: float, lower, upper, where: str) -> None:
+    """Raises BadReference for tolerances that bound nothing, or not what was meant."""
     for what, fraction, sign in (("lower", lower, -1), ("upper", upper, 1)):
         if fraction is not None and sign * _number(fraction, f"{where}: {name}'s {what} tolerance") < 0:
             wanted = "at most 0, such as -0.05" if sign < 0 else "at least 0, such as 0.05"
@@ -273,10 +287,6 @@ def _bound(name, given, where: str, fingerprints: dict) -> Bound:
         raise BadReference(f"{where}: {name} has no tolerance, so it bounds nothing; give one, such as -0.05")
     if value == 0 and (lower or upper):
         raise BadReference(f"{where}: {name}'s value is 0, which has no fractions; write 0 as tolerance")
-    unit = "1" if unit == 1 else unit  # as YAML reads it
-    if unit not in units():
-        raise BadReference(f"{where}: {name} is in {unit!r}, which no metric has; choose from {', '.join(units())}")
-    return Bound(value, lower, upper, unit)
 
 
 def _share(name, given, where: str):
@@ -421,28 +431,32 @@ def problems(entries, catalogue: dict) -> list[str]:
     Families of which each machine has workloads of its own (transfer/*) are not in the catalogue and are taken as they
     are, but for their modes and sizes.
     """
-    families: dict[str, list[dict]] = {}
-    for workload in catalogue["workloads"]:
-        families.setdefault(workload["name"].partition("/")[0], []).append(workload)
-    every = catalogue["workloads"]
+    families = {workload["name"].partition("/")[0] for workload in catalogue["workloads"]}
+    return [sentence for entry in entries for sentence in _problems_of(entry, catalogue, families)]
+
+
+def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]:
+    pattern = entry.selectors.get("workload")
+    family = re.match(r"[a-z0-9_]+(?=/)", pattern or "")
+    known = family is not None and family[0] in families
+    fitting = [w for w in catalogue["workloads"] if pattern is None or re.fullmatch(pattern, w["name"])]
+    if known and not fitting:
+        return [f"{entry.where}: no workload of the catalogue matches {pattern!r}"]
     told = []
-    for entry in entries:
-        pattern = entry.selectors.get("workload")
-        family = re.match(r"[a-z0-9_]+(?=/)", pattern or "")
-        known = family is not None and family[0] in families
-        fitting = [w for w in every if pattern is None or re.fullmatch(pattern, w["name"])]
-        if known and not fitting:
-            told.append(f"{entry.where}: no workload of the catalogue matches {pattern!r}")
-            continue
-        for field, values in (("mode", catalogue["modes"]), ("size", [*catalogue["sizes"], ""])):
-            chosen = entry.selectors.get(field)
-            if chosen is not None and not any(re.fullmatch(chosen, value) for value in [*values, ""]):
-                there = ", ".join(filter(None, values))
-                told.append(f"{entry.where}: no {field} matches {chosen!r}; there are {there}")
-        # What measures by itself reports what it lists; other workloads' metrics are the harness's.
-        names = {name for w in fitting if "observed" in w for name in [*w["metrics"], *w["observed"]]}
-        if known and fitting and all("observed" in w and (w["metrics"] or w["observed"]) for w in fitting):
-            for name in [*entry.metrics, *entry.shares]:
-                if name not in names and not name.startswith(PROFILED):
-                    told.append(f"{entry.where}: no workload that matches {pattern!r} reports {name!r}")
+    for field, values in (("mode", catalogue["modes"]), ("size", catalogue["sizes"])):
+        chosen = entry.selectors.get(field)
+        if chosen is not None and not any(re.fullmatch(chosen, value) for value in [*values, ""]):
+            told.append(f"{entry.where}: no {field} matches {chosen!r}; there are {', '.join(filter(None, values))}")
+    if known:
+        unreported = _unreported([*entry.metrics, *entry.shares], fitting)
+        told += [f"{entry.where}: no workload that matches {pattern!r} reports {name!r}" for name in unreported]
     return told
+
+
+def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:
+    """Metrics that none of the workloads reports, where that is known of all of them."""
+    # What measures by itself reports what it lists; other workloads' metrics are the harness's.
+    if not all("observed" in w and (w["metrics"] or w["observed"]) for w in workloads):
+        return []
+    reported = {name for w in workloads for name in [*w["metrics"], *w["observed"]]}
+    return [name for name in metrics if name not in reported and not name.startswith(PROFILED)]
