@@ -61,6 +61,7 @@ def _batches(files: list[str]):
 
 def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
     """Adds a manifest under the next free number; a link fails where another writer took that number."""
+    manifest = {**manifest, "columns": store.COLUMNS, "schema": records.SCHEMA}
     directory = folder / records.MANIFESTS
     name = directory / f"{uuid.uuid4().hex}.tmp"  # for all who may read the folder, unlike those of tempfile
     with name.open("x", encoding="utf-8") as file:
@@ -102,6 +103,36 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
     return parts
 
 
+def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple[list[str], list[str]]:
+    """Of the files that were found: paths of those to be taken; and names of those that were `done` and are gone."""
+    names = {os.path.relpath(path, root): path for path in found}
+    gone = sorted(name for name in set(done) - set(names) if not store.hidden(os.path.join(root, name), unreadable))
+    new = [path for name, path in names.items() if name not in done or not store.unchanged(path, done[name])]
+    return new, gone
+
+
+def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -> tuple[int, int, list[store.Skipped]]:
+    """Compacts files, by path what _check() says of each. Returns how many files and records, and what was skipped."""
+    good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
+    skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
+    left = {each.path for each in skipped}
+    taken = {os.path.relpath(path, root): entry for path, (_, _, entry) in checked.items() if path not in left}
+    [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
+    if taken:
+        name = uuid.uuid4().hex  # whoever else compacts the same files has parts of their own
+        parts = _write_parts(connection, folder, root, name) if count else {}
+        _write_manifest(folder, {"files": taken, "parts": parts})
+    return len(taken), count, skipped
+
+
+def _disagreements(connection, folder: pathlib.Path) -> list[str]:
+    table = store.compacted(folder)
+    if not table or not table.parts:
+        return []
+    connection.execute(f"CREATE VIEW measurements AS {store.parts(table, [], store.RESULTS)}")
+    return store.disagreements(store.results(connection.execute))
+
+
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
     """Brings the compacted table of `root` up to date.
 
@@ -121,38 +152,23 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         (folder / records.MANIFESTS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Error(f"{folder}: {error.strerror}") from None
-    done = present.files if present else {}
-    names = {os.path.relpath(path, root): path for path in found}
-    gone = sorted(name for name in set(done) - set(names) if not store.hidden(os.path.join(root, name), unreadable))
-    new = [path for name, path in names.items() if name not in done or not store.unchanged(path, done[name])]
+    new, gone = _changes(root, found, unreadable, present.files if present else {})
     result: Taken = {
         "files": 0, "records": 0, "before": len(found) - len(new), "gone": len(gone), "skipped": unreadable,
         "disagreements": [],
     }  # fmt: skip
-    stamp = {"columns": store.COLUMNS, "schema": records.SCHEMA}
     with records.checker(new, processes) as apply:
         connection, temporary = store.connect()
         try:
             if gone:
-                _write_manifest(folder, {"files": {}, "parts": {}, "gone": gone, **stamp})
+                _write_manifest(folder, {"files": {}, "parts": {}, "gone": gone})
             for batch in _batches(new):
-                checked = dict(zip(batch, apply(_check, batch)))
-                good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
-                skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
-                left = {each.path for each in skipped}
-                taken = {os.path.relpath(path, root): checked[path][2] for path in batch if path not in left}
-                [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
-                result["skipped"] += skipped
-                if taken:
-                    name = uuid.uuid4().hex  # whoever else compacts the same files has parts of their own
-                    parts = _write_parts(connection, folder, root, name) if count else {}
-                    _write_manifest(folder, {"files": taken, "parts": parts, **stamp})
-                result["files"] += len(taken)
+                files, count, skipped = _take(connection, folder, root, dict(zip(batch, apply(_check, batch))))
+                result["files"] += files
                 result["records"] += count
+                result["skipped"] += skipped
                 say(f"{result['files']} files, {result['records']} records")
-            if (table := store.compacted(folder)) and table.parts:
-                connection.execute(f"CREATE VIEW measurements AS {store.parts(table, [], store.RESULTS)}")
-                result["disagreements"] = store.disagreements(store.results(connection.execute))
+            result["disagreements"] = _disagreements(connection, folder)
         except (duckdb.Error, OSError) as error:
             raise Error(f"{folder}: cannot be written ({records.shorten(str(error))})") from None
         finally:

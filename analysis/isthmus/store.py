@@ -500,28 +500,29 @@ class _Sources:
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
 
     def add(self, path) -> None:
-        table = compacted(path)
-        if table:
+        if table := compacted(path):
             self.tables.append((table, []))
             return
         files, skipped = records.find(path)
         self.skipped += skipped
-        table = compacted(pathlib.Path(path) / COMPACTED)
-        present = {os.path.relpath(file, path): file for file in files} if table else {}
-        known = table.files if table else {}
-        changed = [name for name in known if name not in present or not unchanged(present[name], known[name])]
-        if table and known and not present:
+        if table := compacted(pathlib.Path(path) / COMPACTED):
+            files = self._newer(table, path, files, skipped)
+        self.raw += [file for file in files if file not in self.raw]
+
+    def _newer(self, table: Compacted, path, files: list[str], skipped: list[Skipped]) -> list[str]:
+        """Takes the table that lies in a folder; returns those of the folder's files that are not in it as they are."""
+        present, known = {os.path.relpath(file, path): file for file in files}, table.files
+        if known and not present:
             raise Error(
                 f"{path}: all {len(known)} files that were compacted are gone; name {table.folder} to read what it has"
             )
-        if table:
-            self.tables.append((table, changed))
-            files = [file for name, file in present.items() if name not in known or name in changed]
-        self.raw += [file for file in files if file not in self.raw]
+        changed = [name for name in known if name not in present or not unchanged(present[name], known[name])]
+        self.tables.append((table, changed))
         for name in changed:
             gone = os.path.join(path, name)
             if name not in present and not hidden(gone, skipped):
                 self.skipped.append(Skipped(gone, "compacted before, and gone since; `isthmus compact` forgets it"))
+        return [file for name, file in present.items() if name not in known or name in changed]
 
 
 def connect() -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory]:
