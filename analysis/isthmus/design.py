@@ -61,31 +61,32 @@ class _Unit:
 
 def of(a: list[Job], b: list[Job], *, boots: bool = True) -> Design:
     """The design of two sides' jobs, each in the order of time; without `boots` they are taken for one."""
-    known = all(boot is not None for job in (*a, *b) for _, boot in job.boots) and all(job.boots for job in (*a, *b))
-    every = [*a, *b]
-    labels = components([job.boots for job in every]) if boots and known else [0] * len(every)
+    known = all(job.boots and all(boot is not None for _, boot in job.boots) for job in (*a, *b))
+    labels = _boots([*a, *b], apart=boots and known)
+    units = _units(a, b, labels[: len(a)], labels[len(a) :])
+    by_gpu, by_node = _strata(units, "by_gpu"), _strata(units, "by_node")
+    sizes = (len(a), len(b))
+    if not by_node:
+        return Design((Stratum(("nodes",), _apart(a), _apart(b)),), "node", "unpaired", sizes, known)
+    jobs, jobs_by_node = _jobs(by_gpu), _jobs(by_node)
+    paired, level, other_gpus = "GPU", by_gpu, False
+    if not by_gpu or sum(jobs) < 0.8 * sum(jobs_by_node):
+        paired, level, jobs = "node", by_node, jobs_by_node
+        cells = tuple(tuple(_cells(units, side) for units, side in zip(each, (a, b))) for each in level.values())
+        other_gpus = _on_other_gpus(cells)
+    unit = "boot" if any(unit.by_node[0] is None for each in level.values() for unit in each[0]) else "job"
+    strata = tuple(Stratum(key, *(_weights(side, n) for side, n in zip(each, sizes))) for key, each in level.items())
+    return Design(strata, unit, paired, jobs, known, other_gpus)
+
+
+def _boots(jobs: list[Job], *, apart: bool) -> list[frozenset]:
+    """Of each job: the boots of all that it shares one with, directly or by others; not `apart`, those of all jobs."""
+    labels = components([job.boots for job in jobs]) if apart else [0] * len(jobs)
     members: dict[int, set] = {}
-    for job, label in zip(every, labels):
+    for job, label in zip(jobs, labels):
         members.setdefault(label, set()).update(job.boots)
     names = {label: frozenset(found) for label, found in members.items()}
-    shared = [names[label] for label in labels]
-    units = _units(a, b, shared[: len(a)], shared[len(a) :])
-    by_gpu, by_node = (_strata(units, level) for level in ("by_gpu", "by_node"))
-    sizes = (len(a), len(b))
-    jobs_by_gpu, jobs_by_node = (_jobs(strata) for strata in (by_gpu, by_node))
-    if by_node:
-        level = by_gpu if by_gpu and sum(jobs_by_gpu) >= 0.8 * sum(jobs_by_node) else by_node
-        strata = tuple(
-            Stratum(key, *(_weights(side, n) for side, n in zip(each, sizes))) for key, each in level.items()
-        )
-        boot = any(unit.by_node[0] is None for each in level.values() for unit in each[0])
-        found = jobs_by_gpu if level is by_gpu else jobs_by_node
-        unit = "boot" if boot else "job"
-        if level is by_gpu:
-            return Design(strata, unit, "GPU", found, known)
-        cells = tuple(tuple(_cells(units, side) for units, side in zip(each, (a, b))) for each in level.values())
-        return Design(strata, unit, "node", found, known, _on_other_gpus(cells))
-    return Design((Stratum(("nodes",), _apart(a), _apart(b)),), "node", "unpaired", sizes, known)
+    return [names[label] for label in labels]
 
 
 def _units(a, b, labels_a, labels_b) -> tuple[list[_Unit], list[_Unit]]:

@@ -308,33 +308,45 @@ def _health(opened: store.Store, side: str) -> list[tuple[series.Series, float]]
 def _differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[str]]:
     """Fields of the fingerprint in which the sides differ, but for those that were asked for; and a reboot."""
     asked_fields = set(re.findall(r"(?:^|,)\s*([\w.]+)=", asked))
+    with_side = f"(SELECT *, {side} AS side FROM measurements) WHERE side IS NOT NULL"
+    found = _of_fields(opened, with_side, asked_fields)
+    for column in store.OBJECTS:
+        found |= _of_settings(opened, with_side, column, asked_fields)
+    return found, _reboots(opened, with_side)
+
+
+def _of_fields(opened: store.Store, with_side: str, asked_fields: set[str]) -> dict[str, tuple]:
+    """Values of each side, by field that differs and was not asked for."""
     fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS)]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
-    with_side = f"(SELECT *, {side} AS side FROM measurements) WHERE side IS NOT NULL"
     by_side = {row["side"]: row for row in opened.rows(f"SELECT side, {lists} FROM {with_side} GROUP BY side")}
     found = {}
     for name in fields:
         values = [[value for value in by_side[s][name] or [] if value not in (None, "")] for s in ("A", "B")]
         if name not in asked_fields and values[0] != values[1] and all(values):
             found[name] = tuple(values)
-    for column in store.OBJECTS:
-        objects: dict[str, list[dict]] = {"A": [], "B": []}
-        for where, text in opened.sql(f"SELECT DISTINCT side, {column} FROM {with_side}").fetchall():
-            if text is not None:
-                objects[where].append(json.loads(text) or {})
-        if not (objects["A"] and objects["B"]):  # one side does not say
-            continue
-        # A variable that is not set is a setting, too; a parameter that a module lacks says nothing.
-        names = {name for those in objects.values() for each in those for name in each}
-        for name in sorted(names - {each.removeprefix(f"{column}.") for each in asked_fields}):
-            told = [{each.get(name) for each in objects[s]} for s in ("A", "B")]
-            if column == "uvm":
-                told = [each - {None} for each in told]
-            if told[0] != told[1] and all(told):
-                found[f"{column}.{name}"] = tuple(
-                    sorted("unset" if value is None else str(value) for value in each) for each in told
-                )
-    return found, _reboots(opened, with_side)
+    return found
+
+
+def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields: set[str]) -> dict[str, tuple]:
+    """The same for a field that is an object of settings, one of store.OBJECTS."""
+    objects: dict[str, list[dict]] = {"A": [], "B": []}
+    for where, text in opened.sql(f"SELECT DISTINCT side, {column} FROM {with_side}").fetchall():
+        if text is not None:
+            objects[where].append(json.loads(text) or {})
+    if not (objects["A"] and objects["B"]):  # one side does not say
+        return {}
+    # A variable that is not set is a setting, too; a parameter that a module lacks says nothing.
+    silent = {None} if column == "uvm" else set()
+    names = {name for those in objects.values() for each in those for name in each}
+    found = {}
+    for name in sorted(names - {each.removeprefix(f"{column}.") for each in asked_fields}):
+        told = [{each.get(name) for each in objects[s]} - silent for s in ("A", "B")]
+        if told[0] != told[1] and all(told):
+            found[f"{column}.{name}"] = tuple(
+                sorted("unset" if value is None else str(value) for value in each) for each in told
+            )
+    return found
 
 
 def _reboots(opened: store.Store, with_side: str) -> list[str]:
