@@ -14,7 +14,7 @@ import itertools
 import json
 import math
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -174,20 +174,26 @@ def _summary(there: list[dict[str, Any]], lacking: list[dict[str, Any]], several
     """What is lacking: the values that nothing is there of, then what else is."""
     if not there or not lacking:
         return ""
-    some = {
-        name: [value for value in several[name] if any(pairs[name] == value for pairs in there)] for name in several
-    }
+    some = _occurring(several, there)
     none = {name: [value for value in several[name] if value not in some[name]] for name in several}
     said = [_values(name, values) for name, values in none.items() if values]
     rest = [pairs for pairs in lacking if all(pairs[name] in some[name] for name in pairs)]
     if rest:
-        left = {name: [value for value in some[name] if any(pairs[name] == value for pairs in rest)] for name in some}
+        left = _occurring(some, rest)
         exact = len(rest) == math.prod(map(len, left.values()))
         # every value of a field says nothing
         named = [_values(name, values) for name, values in left.items() if len(values) < len(some[name])]
         words = " with ".join(named) or "the others"
         said.append(words if exact else f"some of {words}")
     return "; ".join(said)
+
+
+def _occurring(values: Mapping[str, Iterable], combinations: list[dict[str, Any]]) -> dict[str, list]:
+    """Of each field's values, those that any of the combinations has."""
+    return {
+        name: [value for value in those if any(pairs[name] == value for pairs in combinations)]
+        for name, those in values.items()
+    }
 
 
 def _values(name: str, values: list) -> str:

@@ -355,11 +355,7 @@ def _spoilt(opened: store.Store) -> list[Reason]:
 
 
 def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
-    """Nodes that are expected and left no record, and those that have left none for longer than chance explains.
-
-    A node that ran on a share of the days on which half of its equals did is gone when as many such days without it
-    have a chance below 1 in 1,000.
-    """
+    """Nodes that are expected and left no record, and those that have left none for longer than chance explains."""
     rows = opened.sql(
         "SELECT DISTINCT device, cpu, partition, system, node, time::DATE FROM measurements ORDER BY ALL"
     ).fetchall()
@@ -371,20 +367,30 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
         last[node] = max(day, last.get(node, day))
     reasons = {}
     for by_node in groups.values():
+        if len(by_node) < FEWEST:
+            continue
         for node, days in by_node.items():
-            others = [each for name, each in by_node.items() if name != node]
-            busy = [day for day in set().union(*others) if 2 * sum(day in each for each in others) >= len(others)]
-            during = [day for day in busy if min(days) <= day <= max(days)]
-            share = (len(days & set(during)) + 0.5) / (len(during) + 1)
-            missed = [day for day in busy if day > max(days)]
-            if len(others) >= FEWEST - 1 and last[node] == max(days) and (1 - share) ** len(missed) <= 1e-3:
-                words = f"no record since {max(days)}, while its equals ran on {len(missed)} days"
+            missed = _missed(days, [each for name, each in by_node.items() if name != node])
+            if missed and last[node] == max(days):
+                words = f"no record since {max(days)}, while its equals ran on {missed} days"
                 reasons[node] = Reason(node, "vanished", words)
-    known = {row[4] for row in rows}
     for node in expected:
-        if node not in known:
+        if node not in last:
             reasons[node] = Reason(node, "vanished", "expected, but no record is of it")
     return [reasons[node] for node in sorted(reasons)]
+
+
+def _missed(days: set, others: list[set]) -> int:
+    """Days on which half of the others ran after a node's last day, or 0 where chance explains that it did not.
+
+    A node that ran on a share of the days on which half of its equals did is gone when as many such days without it
+    have a chance below 1 in 1,000.
+    """
+    busy = [day for day in set().union(*others) if 2 * sum(day in each for each in others) >= len(others)]
+    during = {day for day in busy if min(days) <= day <= max(days)}
+    missed = sum(day > max(days) for day in busy)
+    share = (len(days & during) + 0.5) / (len(during) + 1)
+    return missed if (1 - share) ** missed <= 1e-3 else 0
 
 
 def _lacking(opened: store.Store, known: set[str]) -> list[Reason]:
