@@ -101,29 +101,13 @@ def run(arguments) -> int:
 
 def dry_run(root, path, bench, arguments) -> tuple[list[Job], int]:
     """The jobs that measure, and how many others the session has (lists of workloads). Raises Error."""
-    beside = pathlib.Path(sys.executable).with_name("reframe")
-    reframe = str(beside) if beside.exists() else shutil.which("reframe")
-    if not reframe:
-        raise Error("reframe is not installed; `pip install 'isthmus[checks]'` brings it")
-    selection = [f"--tag={tag}" for tag in arguments.tag] + [f"--name={name}" for name in arguments.name]
-    selection += [f"--setvar={setting}" for setting in arguments.setvar]
-    selection += [f"--system={arguments.system}"] if arguments.system else []
     with tempfile.TemporaryDirectory() as folder:
-        command = [reframe, "-C", str(path), "-c", str(root / "reframe/checks"), "--dry-run", f"--prefix={folder}"]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("RFM_")}
-        environment |= {"ISTHMUS_BENCH": os.path.abspath(bench) if bench else "isthmus-bench", "TMPDIR": folder}
-        result = subprocess.run(
-            [*command, "--nocolor", *selection], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            check=False, env=environment, errors="replace",
-        )  # fmt: skip
-        if result.returncode:
-            said = re.findall(r"ERROR: (.*)", result.stdout + result.stderr) or ["see `reframe --dry-run`"]
-            raise Error(f"ReFrame: {records.shorten(said[0], 300)}")
+        shown = _dry_run(folder, root, path, bench, _selection(arguments))
         site = {partition["name"]: partition for system in site_tree.load(path)["systems"]
                 for partition in system["partitions"]}  # fmt: skip
         jobs, others = [], 0
         started = re.compile(r"^\[ (?:DRY|RUN) +\] (.+?) /([0-9a-f]+) @(\S+)$", re.MULTILINE)
-        for name, code, where in started.findall(result.stdout):
+        for name, code, where in started.findall(shown):
             system, partition, environ = re.split(r"[:+]", where)
             found = list((pathlib.Path(folder) / "stage" / system / partition / environ).glob(f"*{code}/rfm_job.sh"))
             script = found[0].read_text(encoding="utf-8") if found else ""
@@ -131,12 +115,43 @@ def dry_run(root, path, bench, arguments) -> tuple[list[Job], int]:
             if job is None:
                 others += 1
                 continue
-            devices = site.get(partition, {}).get("devices", [])
-            job.gpus = sum(d.get("num_devices", 1) for d in devices if d.get("type") == "gpu") or 1
+            job.gpus = _gpus(site.get(partition, {}))
             jobs.append(job)
     if not jobs:
         raise Error("no check matches this selection on this site; see what there is with `reframe -l`")
     return jobs, others
+
+
+def _selection(arguments) -> list[str]:
+    """The options of ReFrame that choose checks."""
+    options = [f"--tag={tag}" for tag in arguments.tag] + [f"--name={name}" for name in arguments.name]
+    options += [f"--setvar={setting}" for setting in arguments.setvar]
+    return options + ([f"--system={arguments.system}"] if arguments.system else [])
+
+
+def _dry_run(folder: str, root, path, bench, selection: list[str]) -> str:
+    """What ReFrame prints while it writes job scripts into folder/stage. Raises Error where it cannot."""
+    beside = pathlib.Path(sys.executable).with_name("reframe")
+    reframe = str(beside) if beside.exists() else shutil.which("reframe")
+    if not reframe:
+        raise Error("reframe is not installed; `pip install 'isthmus[checks]'` brings it")
+    command = [reframe, "-C", str(path), "-c", str(root / "reframe/checks"), "--dry-run", f"--prefix={folder}"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RFM_")}
+    environment |= {"ISTHMUS_BENCH": os.path.abspath(bench) if bench else "isthmus-bench", "TMPDIR": folder}
+    result = subprocess.run(
+        [*command, "--nocolor", *selection], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=False, env=environment, errors="replace",
+    )  # fmt: skip
+    if result.returncode:
+        said = re.findall(r"ERROR: (.*)", result.stdout + result.stderr) or ["see `reframe --dry-run`"]
+        raise Error(f"ReFrame: {records.shorten(said[0], 300)}")
+    return result.stdout
+
+
+def _gpus(partition: dict) -> int:
+    """GPUs of a node, as the site states them; 1 where it states none."""
+    devices = partition.get("devices", [])
+    return sum(d.get("num_devices", 1) for d in devices if d.get("type") == "gpu") or 1
 
 
 def job_of(name: str, where: str, code: str, script: str) -> Job | None:

@@ -364,31 +364,36 @@ class Site:
         backends = {capabilities.BACKENDS[word] for word in stated if word in capabilities.BACKENDS}
         if len(backends) > 1:
             self.error(where, "states both CUDA and HIP; a partition is built for one of them")
-        has_gpu = bool(gpus or backends or "gpu" in stated)
-        if not has_gpu:
+        if not (gpus or backends or "gpu" in stated):
             for word in sorted(stated & capabilities.OF_GPUS):
                 self.error(where, f"states {word!r} but no GPU; add 'gpu' and devices, or drop the word")
             return
-        report = self.note if self.is_pattern else self.error
         if not gpus:
-            report(where, "states a GPU but no devices; add [{'type': 'gpu', 'arch': 'sm_90', 'num_devices': 4}]")
+            self._lacks(where, "states a GPU but no devices; add [{'type': 'gpu', 'arch': 'sm_90', 'num_devices': 4}]")
         if not stated & {"gpu", *capabilities.BACKENDS}:
             self.error(where, "has GPUs among its devices, but not the feature 'gpu': checks that ask for it pass by")
         for device in gpus:
-            arch = device.get("arch")
-            if not arch:
-                report(where, "a device without 'arch': the build then takes what the login node has")
-            elif not ARCHITECTURE.fullmatch(arch):
-                self.error(where, f"arch {arch!r} is neither like sm_90 nor like gfx942")
-            elif backends and backends != {"cuda" if arch.startswith("sm_") else "hip"}:
-                self.error(where, f"arch {arch!r} is not of the vendor that is stated ({', '.join(sorted(backends))})")
-            if not device.get("num_devices"):
-                self.error(where, "a device without 'num_devices': a node that has lost a GPU would pass")
+            self._device(where, device, backends)
         if "peer" in stated and gpus and sum(device.get("num_devices", 0) for device in gpus) < 2:
             self.error(where, "states 'peer' with fewer than two GPUs")
         if "xnack" in stated and ["HSA_XNACK", "1"] not in [list(map(str, v)) for v in partition.get("env_vars", [])]:
             self.error(where, "states 'xnack' without ['HSA_XNACK', '1'] in env_vars")
         self._resources(where, partition)
+
+    def _lacks(self, where, words):
+        """An error; a note in a pattern, which leaves it to the sites that are made from it."""
+        (self.note if self.is_pattern else self.error)(where, words)
+
+    def _device(self, where, device, backends):
+        arch = device.get("arch")
+        if not arch:
+            self._lacks(where, "a device without 'arch': the build then takes what the login node has")
+        elif not ARCHITECTURE.fullmatch(arch):
+            self.error(where, f"arch {arch!r} is neither like sm_90 nor like gfx942")
+        elif backends and backends != {"cuda" if arch.startswith("sm_") else "hip"}:
+            self.error(where, f"arch {arch!r} is not of the vendor that is stated ({', '.join(sorted(backends))})")
+        if not device.get("num_devices"):
+            self.error(where, "a device without 'num_devices': a node that has lost a GPU would pass")
 
     def _resources(self, where, partition):
         if partition.get("scheduler") in ("local", "ssh"):
