@@ -378,53 +378,90 @@ def write_table(fate, case):
     case["tables"].append({**entry, "sha256": hashlib.sha256(data).hexdigest()})
 
 
+# What a misbehaviour makes of the verification, of the metric NAME, of the case.
+VERIFICATIONS = {
+    "wrong_result": {"status": "fail", "error": 1.0, "detail": "element 3 is 7, expected 8"},
+    "wrong_result_exit_0": {"status": "fail", "error": 1.0, "detail": "element 3 is 7, expected 8"},
+    "not_verified": {"status": "not_run"},
+    "beyond_tolerance": {"error": 1e9, "tolerance": 1.0},
+    "not_applicable": {"status": "not_applicable", "method": None, "error": None, "tolerance": None},
+    "error": {"status": "not_run"},
+}
+METRICS = {
+    "null_metric": {"median": None, "invalid": [0]},
+    "zero_metric": {"samples": [0.0], "median": 0.0},
+    "beyond_limit": {"limit": {"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, "share": 2.0},
+}
+CASES = {
+    "error": {"error": "cudaMalloc: out of memory", "metrics": []},
+    "other_case": {"size": "small"},
+    "profiled": {"profiler": "nsys"},
+}
+
+
 def misbehave(what, argument, case):
     """Spoils `case` as asked; returns the exit code."""
+    case["verify"].update(VERIFICATIONS.get(what, {}))
+    for spoil in (spoil_metrics, spoil_case, spoil_machine, spoil_ranks):
+        spoil(what, argument, case)
+    return int(argument) if what == "exit" else int(what == "wrong_result")
+
+
+def spoil_metrics(what, argument, case):
     metric = next((m for m in case["metrics"] if m["name"] == argument), None)
-    if what in ("wrong_result", "wrong_result_exit_0"):
-        case["verify"].update(status="fail", error=1.0, detail="element 3 is 7, expected 8")
-        return int(what == "wrong_result")
-    if what == "not_verified":
-        case["verify"]["status"] = "not_run"
-    elif what == "beyond_tolerance":
-        case["verify"].update(error=1e9, tolerance=1.0)
-    elif what == "not_applicable":
-        case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
-    elif what == "error":
-        case["error"] = "cudaMalloc: out of memory"
-        case["verify"]["status"] = "not_run"
-        case["metrics"] = []
-    elif what == "exit":
-        return int(argument)
-    elif what == "other_case":
-        case["size"] = "small"
-    elif what == "other_way":
+    if what in METRICS:
+        metric.update(METRICS[what])
+    elif what == "missing_metric":
+        case["metrics"].remove(metric)
+    elif what == "slow":
+        for m in case["metrics"]:
+            m.update(samples=[0.5], median=0.5)
+    elif what == "varies":
+        chance = random.Random(" ".join(os.environ[name] for name in VARYING))  # the same in every session
+        for m in case["metrics"]:
+            value = m["median"] * math.exp(chance.gauss(0, 0.01)) * (1 + int(argument) / 100) ** WORSE[m["unit"]]
+            m.update(samples=[value], median=value)
+
+
+def spoil_case(what, argument, case):
+    case.update(CASES.get(what, {}))
+    if what == "other_way":
         case[argument] = {"placement": "pageable", "staging": "async"}[argument]
     elif what == "other_axis":
         case["axes"][argument] = 1
-    elif what == "missing_metric":
-        case["metrics"].remove(metric)
-    elif what == "null_metric":
-        metric.update(median=None, invalid=[0])
-    elif what == "zero_metric":
-        metric.update(samples=[0.0], median=0.0)
-    elif what == "beyond_limit":
-        metric.update(limit={"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, share=2.0)
+    elif what == "skip":
+        skip(case, argument)
+    elif what == "lacks" and argument in map(str, case["axes"].values()):
+        skip(case, "unsupported")
+    elif what == "table":
+        write_table(argument, case)
+    elif what == "another":
+        case["run"][argument] = "2020-01-01T00:00:00Z" if argument == "time" else "another"
+    elif what == "warns":
+        case["warnings"].append({"code": argument, "message": f"{argument} came up", "samples": None})
+
+
+def spoil_machine(what, argument, case):
+    """What a record says of the machine: its devices and what was granted of them."""
+    if what == "emulated":
+        case.update(emulated=True, devices=[device("emulator")])
     elif what == "lanes":
         case["devices"][0]["pcie"] = {"gen": 5, "width": int(argument), "gen_max": 5, "width_max": 16}
         rate = next(m for m in case["metrics"] if m["name"] == "in_rate")
         limit = {"value": 3.94e9 * int(argument), "unit": "B/s", "source": f"PCIe 5 x{argument}"}
         rate.update(bytes_moved=1 << 30, limit=limit, share=0.88, samples=[0.88 * limit["value"]])
         rate["median"] = rate["samples"][0]
-    elif what == "skip":
-        skip(case, argument)
-    elif what == "lacks" and argument in map(str, case["axes"].values()):
-        skip(case, "unsupported")
-    elif what == "emulated":
-        case.update(emulated=True, devices=[device("emulator")])
-    elif what == "profiled":
-        case["profiler"] = "nsys"
-    elif what == "ranks":
+    elif what == "granted":
+        case["run"]["allocation"] = {"gpus": int(argument)}
+    elif what == "company":
+        warning = {"code": "foreign_processes", "message": "other processes hold memory on the device (pid 7)"}
+        case["warnings"].append(warning | {"samples": None})
+        case["devices"][0].update(state={"foreign_processes": [7]},
+                                  state_after={"foreign_processes": [7] if argument == "stays" else []})  # fmt: skip
+
+
+def spoil_ranks(what, argument, case):
+    if what == "ranks":
         each = [
             {"node": case["run"]["node"], "local_rank": rank, "device": f"GPU-{rank}", "cpus": str(rank)}
             for rank in range(int(argument))
@@ -440,31 +477,9 @@ def misbehave(what, argument, case):
     elif what == "unbound":
         for rank in case["ranks"]["each"]:
             rank["cpus"] = "0-7"
-    elif what == "table":
-        write_table(argument, case)
-    elif what == "granted":
-        case["run"]["allocation"] = {"gpus": int(argument)}
-    elif what == "another":
-        case["run"][argument] = "2020-01-01T00:00:00Z" if argument == "time" else "another"
-    elif what == "slow":
-        for m in case["metrics"]:
-            m.update(samples=[0.5], median=0.5)
-    elif what == "warns":
-        case["warnings"].append({"code": argument, "message": f"{argument} came up", "samples": None})
-    elif what == "company":
-        warning = {"code": "foreign_processes", "message": "other processes hold memory on the device (pid 7)"}
-        case["warnings"].append(warning | {"samples": None})
-        case["devices"][0].update(state={"foreign_processes": [7]},
-                                  state_after={"foreign_processes": [7] if argument == "stays" else []})  # fmt: skip
-    elif what == "varies":
-        chance = random.Random(" ".join(os.environ[name] for name in VARYING))  # the same in every session
-        for m in case["metrics"]:
-            value = m["median"] * math.exp(chance.gauss(0, 0.01)) * (1 + int(argument) / 100) ** WORSE[m["unit"]]
-            m.update(samples=[value], median=value)
-    return 0
 
 
-def main():
+def command_line():
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
     list_ = commands.add_parser("list")
@@ -484,8 +499,54 @@ def main():
     run.add_argument("--budget")
     run.add_argument("--warmups")
     run.add_argument("--quiet", action="store_true")
-    arguments = parser.parse_args()
+    return parser.parse_args()
 
+
+def measure(arguments, wanted, workloads, backend):
+    """Lines of the record, misbehaviour and all, and the exit code."""
+    code, lines = 0, []
+    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    invocation = {"id": os.urandom(4).hex(), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "node": node}
+    for process in range(1, arguments.processes + 1):
+        if any(w.get("family") and fnmatch.fnmatchcase(w["name"], arguments.pattern[0]) for w in workloads):
+            cases = listed_cases(arguments, workloads, backend)
+        else:
+            cases = cases_of(arguments, backend)
+        for what, (argument, workload) in wanted.items():
+            misbehave_at_a_point(what, argument, cases)
+            if what == "missing_case":
+                cases = [case for case in cases if case["workload"] != workload]
+        for case in cases:
+            case["run"].update(process=process, **invocation)
+            spoilt = {w: argument for w, (argument, workload) in wanted.items() if workload in ("", case["workload"])}
+            code = max([code] + [misbehave(what, argument, case) for what, argument in spoilt.items()])
+            lines.append(json.dumps(case) + "\n")
+    return lines, code
+
+
+def write(arguments, wanted, lines):
+    """Writes the record, or what is left of it."""
+    text = "".join(lines)
+    if "empty_record" in wanted:
+        text = ""
+    elif "cut_record" in wanted:
+        text = text[: len(text) // 2]
+    elif "foreign_record" in wanted:
+        text = '{"benchmark": "another", "value": 1}\n'
+    elif "extra_record" in wanted:
+        text *= 2
+    whole, workload = wanted.get("hangs", ("", None))
+    hangs = workload in ("", arguments.pattern[0])
+    if hangs:
+        text = "".join(lines[: int(whole)]) + lines[int(whole)][: len(lines[int(whole)]) // 2]
+    with open(arguments.record, "a", encoding="utf-8") as file:
+        file.write(text)
+    if hangs:
+        signal.pause()
+
+
+def main():
+    arguments = command_line()
     asked = [item.partition("@") for item in os.environ.get("FAKE_BENCH", "").split(",") if item]
     wanted = {what.partition(":")[0]: (what.partition(":")[2], workload) for what, _, workload in asked}
     for what in wanted:
@@ -508,40 +569,8 @@ def main():
         return 0
     if "no_record" in wanted:
         return 0
-    code, lines = 0, []
-    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    invocation = {"id": os.urandom(4).hex(), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "node": node}
-    for process in range(1, arguments.processes + 1):
-        if any(w.get("family") and fnmatch.fnmatchcase(w["name"], arguments.pattern[0]) for w in listed["workloads"]):
-            cases = listed_cases(arguments, listed["workloads"], backend)
-        else:
-            cases = cases_of(arguments, backend)
-        for what, (argument, workload) in wanted.items():
-            misbehave_at_a_point(what, argument, cases)
-            if what == "missing_case":
-                cases = [case for case in cases if case["workload"] != workload]
-        for case in cases:
-            case["run"].update(process=process, **invocation)
-            spoilt = {w: argument for w, (argument, workload) in wanted.items() if workload in ("", case["workload"])}
-            code = max([code] + [misbehave(what, argument, case) for what, argument in spoilt.items()])
-            lines.append(json.dumps(case) + "\n")
-    text = "".join(lines)
-    if "empty_record" in wanted:
-        text = ""
-    elif "cut_record" in wanted:
-        text = text[: len(text) // 2]
-    elif "foreign_record" in wanted:
-        text = '{"benchmark": "another", "value": 1}\n'
-    elif "extra_record" in wanted:
-        text *= 2
-    hangs = "hangs" in wanted and wanted["hangs"][1] in ("", arguments.pattern[0])
-    if hangs:
-        whole = int(argument_of["hangs"])
-        text = "".join(lines[:whole]) + lines[whole][: len(lines[whole]) // 2]
-    with open(arguments.record, "a", encoding="utf-8") as file:
-        file.write(text)
-    if hangs:
-        signal.pause()
+    lines, code = measure(arguments, wanted, listed["workloads"], backend)
+    write(arguments, wanted, lines)
     if "killed" in wanted:
         os.kill(os.getpid(), 9)
     return code
