@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 from packaging.requirements import Requirement
@@ -74,6 +75,15 @@ def test_what_is_allowed_passes(tmp_path, path, line):
     put(tmp_path, path, line)
     result = borders(tmp_path)
     assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("branches, refused", [(10, False), (11, True)])
+def test_a_function_of_too_many_branches_is_refused(branches, refused):
+    text = "def f(x):\n" + "".join(f"    if x == {i}:\n        print({i})\n" for i in range(branches))
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--config", ROOT / "pyproject.toml", "-"]
+    result = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert ("C901" in result.stdout) is refused
+    assert result.returncode == refused, result.stdout + result.stderr
 
 
 # --- what the documentation names ---
