@@ -57,6 +57,8 @@ def test_every_committed_record_is_judged_the_fast_way():
     for path in (ROOT / "analysis/data").rglob("*.jsonl*"):
         for number, line, _ in records._lines(path):
             assert validate.good(line) and validate._shown_good(line) is not None, (path, number)
+            if b'"profile":' in line:  # a profiled record takes a closer look
+                continue
             usual = validate._usual(line)
             parts = [bytes(usual.host), bytes(usual.build)]
             assert validate._shown_usual(usual, parts, line), (path, number, "keys that are not in _FURTHER")

@@ -49,7 +49,7 @@ class Page(html.parser.HTMLParser):
 
 
 def test_the_committed_records_make_a_whole_page(tmp_path, capsys):
-    text = made(tmp_path, ROOT / "analysis/data")
+    text = made(tmp_path, ROOT / "analysis/data", "--profiled")
     kept = sum(len(records.read(path)) for path in (ROOT / "analysis/data").rglob("*.jsonl*"))
     assert f"{kept} records" in capsys.readouterr().out and len(text.encode()) < 10e6
     page = Page(text)

@@ -71,7 +71,7 @@ def test_what_spoils_a_record_is_the_same_in_sql_and_in_python(tmp_path_factory,
 
 
 def test_committed_records_are_all_in_the_table():
-    with store.open_store([ROOT / "analysis/data"]) as opened:
+    with store.open_store([ROOT / "analysis/data"], profiled=True) as opened:
         assert not opened.skipped
         found = opened.rows("SELECT file, count(*) FILTER (metric_index = 0) AS n FROM measurements GROUP BY file")
         rows = opened.rows(
@@ -351,11 +351,11 @@ def test_the_compacted_table_says_the_same_as_the_files(tmp_path):
         (tmp_path / path.parent.name).mkdir(exist_ok=True)
         os.link(path, tmp_path / path.parent.name / path.name)
     query = "SELECT * EXCLUDE (file) FROM measurements ORDER BY ALL"
-    with store.open_store([tmp_path]) as opened:
+    with store.open_store([tmp_path], profiled=True) as opened:
         raw = opened.sql(query).fetchall()
     result = compact.compact(tmp_path)
     assert result["records"] == sum(row[raw_index()] == 0 for row in raw) and not result["skipped"]
-    with store.open_store([tmp_path / "compacted"]) as opened:
+    with store.open_store([tmp_path / "compacted"], profiled=True) as opened:
         assert opened.sql(query).fetchall() == raw
 
 

@@ -39,6 +39,12 @@ Paging& Paging::instance() {
   return *paging;
 }
 
+namespace {
+// Made before there are threads. Two that ask for it first would be ordered by the guard of the static alone, which TSan
+// does not always see.
+[[maybe_unused]] const Paging& made_early = Paging::instance();
+}  // namespace
+
 void Paging::watch(PageListener listener, void* context) {
   const std::lock_guard lock(mutex_);
   listener_ = listener;
