@@ -40,8 +40,8 @@ Paging& Paging::instance() {
 }
 
 namespace {
-// Made before there are threads. Two that ask for it first would be ordered by the guard of the static alone, which TSan
-// does not always see.
+// Made before there are threads. Two that ask for it first would be ordered by the guard of the static
+// alone, which TSan does not always see.
 [[maybe_unused]] const Paging& made_early = Paging::instance();
 }  // namespace
 
