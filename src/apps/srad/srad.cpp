@@ -217,9 +217,8 @@ void reference(const Image& image, const Uniform& values, std::size_t steps, std
   const auto rows = static_cast<std::size_t>(image.rows), columns = static_cast<std::size_t>(image.columns);
   const auto each = [&](std::span<float> result, auto value) {
     memory::parallel_for(rows, 16, [&](std::size_t first, std::size_t last) {
-      for (std::size_t i = first * columns; i < last * columns; ++i) {
-        const std::size_t c = i % columns, below = i + columns < out.size() ? i + columns : i;
-        const std::size_t right = c + 1 < columns ? i + 1 : i;
+      for (std::size_t i = first * columns, c = 0; i < last * columns; ++i, c = c + 1 < columns ? c + 1 : 0) {
+        const std::size_t below = i + columns < out.size() ? i + columns : i, right = c + 1 < columns ? i + 1 : i;
         const float own = from[i];
         const Differences d{from[i < columns ? i : i - columns] - own, from[below] - own, from[c > 0 ? i - 1 : i] - own,
                             from[right] - own};
