@@ -22,8 +22,8 @@ def script():
     return module
 
 
-def test_there_are_six_and_none_without_its_text():
-    assert len(NAMES) == 6
+def test_there_are_seven_and_none_without_its_text():
+    assert len(NAMES) == 7
     assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == set(NAMES)
 
 
