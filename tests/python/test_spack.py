@@ -132,7 +132,7 @@ def test_there_is_a_wheel_for_each_python_and_processor_and_none_is_taken_for_an
 
 
 def test_groups_of_workloads_are_those_of_the_build(isthmus):
-    text = (ROOT / "src/microbench/CMakeLists.txt").read_text()
+    text = "".join((ROOT / path).read_text() for path in ("src/CMakeLists.txt", "src/microbench/CMakeLists.txt"))
     assert set(re.findall(r"^isthmus_workloads\((\w+)", text, re.MULTILINE)) == set(isthmus.workloads)
 
 
@@ -225,6 +225,7 @@ def test_the_source_is_the_clone_that_the_package_lies_in_or_what_is_named(tmp_p
     [
         ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_MICROBENCH: leave both out or none"),
         ("DRIVER", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_DRIVER: leave both out or none"),
+        ("APPS", "ON", "The tests are of all workloads, but apps are left out"),
         ("MEMORY", "ON", "The tests are of all workloads, but memory are left out"),
     ],
 )
@@ -237,12 +238,15 @@ def test_a_group_that_cannot_be_left_out_says_why(left_out, tests, says, tmp_pat
 def test_groups_use_nothing_of_groups_that_may_be_left_out(isthmus):
     """Else a build without one of them does not link: what two share lies beside the folders, or CMake is told."""
     build = (ROOT / "src/microbench/CMakeLists.txt").read_text()
+    above = (ROOT / "src/CMakeLists.txt").read_text()
     group_of = {}
     for group, folders in re.findall(r'^isthmus_workloads\((\w+) "[^"]*"\s+([\w\s]+)\)', build, re.MULTILINE):
         group_of |= dict.fromkeys(folders.split(), group)
-    assert set(group_of.values()) == set(isthmus.workloads)
+    assert {*group_of.values(), "apps"} == set(isthmus.workloads)
     assert set(group_of) == {path.name for path in (ROOT / "src/microbench").iterdir() if path.is_dir()}
-    known = set(re.search(r"IN ITEMS ((?:\w+:\w+ ?)+)", build)[1].split())
+    known = set(re.search(r"isthmus_workloads_fit\(((?:\w+:\w+ ?)+)", above)[1].split())
+    for path in (ROOT / "src/apps").rglob("*.[ch]pp"):
+        assert '#include "microbench/' not in path.read_text(), path.relative_to(ROOT)
     for path in (ROOT / "src/microbench").rglob("*.[ch]pp"):
         own = group_of.get(path.relative_to(ROOT / "src/microbench").parts[0])
         for folder in re.findall(r'#include "microbench/(\w+)/', path.read_text()):

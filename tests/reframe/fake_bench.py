@@ -305,6 +305,8 @@ def cases_of(arguments, backend):
     axes = entry["axes"] | entry["sizes"].get(size, {}) | {axis: int(value) for axis, value in given.items()}
     if "varied" not in entry:
         case = record(workload, arguments.mode, size, backend) | {"axes": axes}
+        if arguments.placement:
+            case.update(mode=None, placement=arguments.placement, staging=arguments.staging)
         if "kernel_flop_rate" in entry["metrics"]:
             rate = next(m for m in case["metrics"] if m["name"] == "kernel_rate")
             case["metrics"].append({**rate, "name": "kernel_flop_rate", "unit": "FLOP/s"})
@@ -489,6 +491,8 @@ def command_line():
     run = commands.add_parser("run")
     run.add_argument("pattern", nargs="+")
     run.add_argument("--mode", default="baseline")
+    run.add_argument("--placement")
+    run.add_argument("--staging")
     run.add_argument("--size")
     run.add_argument("--size-sweep", action="store_true")
     run.add_argument("--set", action="append", default=[])

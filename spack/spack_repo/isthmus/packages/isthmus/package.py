@@ -12,6 +12,7 @@ from spack.package import *
 
 # Groups of workloads that a build may leave out, and the checks that need them.
 WORKLOADS = {
+    "apps": ("whole programs: apps/*", ["applications.py"]),
     "driver": ("what the driver takes for itself: driver/*", ["driver_costs.py"]),
     "interjob": ("batches of jobs: interjob/*", ["interjob.py"]),
     "memory": ("the memory system: latency/*, stream/*, atomics/*, alloc/*, fault/*, accounting/*", ["memory.py"]),
@@ -139,7 +140,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     for group in WORKLOADS:
         conflicts(f"~{group}", when="+tests", msg=f"the tests are of all workloads: +tests needs +{group}")
     conflicts(
-        "~driver~interjob~memory~microbench~reference~transfer",
+        "~apps~driver~interjob~memory~microbench~reference~transfer",
         msg="nothing is left to measure: choose a group of workloads",
     )
     conflicts("%gcc@:10", msg="C++20 is needed: GCC 11 or newer")
