@@ -214,7 +214,7 @@ class _Grid:
         return f"Addresses that were touched, gaps left out; a cell is about {matrix.byte_text(size)} by {step}."
 
 
-def _picture(grid: _Grid, title: str, values: numpy.ndarray, texts: list[list[str]], **scale) -> dict:
+def _picture(grid: _Grid, title: str, note: str, values: numpy.ndarray, texts: list[list[str]], **scale) -> dict:
     filled = values != 0
     z = [
         [float(f"{value:.3g}") if full else None for value, full in zip(line, there)]
@@ -225,7 +225,9 @@ def _picture(grid: _Grid, title: str, values: numpy.ndarray, texts: list[list[st
         "type": "heatmap", "x": _round(x), "y": [row + 0.5 for row in range(grid.rows)], "z": z, "text": texts,
         "hoverongaps": False, "hovertemplate": "%{x:.4~g} s: %{text}<extra></extra>", **scale,
     }]  # fmt: skip
-    return figure(title, grid.note(), data, xaxis=_seconds_axis(grid.length), yaxis=grid.axis(), height=520)
+    return figure(
+        title, f"{grid.note()} {note}".strip(), data, xaxis=_seconds_axis(grid.length), yaxis=grid.axis(), height=520
+    )
 
 
 def _fault_picture(grid: _Grid, events: Events) -> dict:
@@ -236,7 +238,7 @@ def _fault_picture(grid: _Grid, events: Events) -> dict:
     # A cell of one fault is not nothing: the scale begins below it.
     values = numpy.where(counts > 0, numpy.log10(numpy.maximum(counts, 1)) + 1e-6, 0)
     return _picture(
-        grid, "Faults of GPUs: address × time", values, texts,
+        grid, "Faults of GPUs: address × time", "", values, texts,
         colorscale="Viridis", zmin=0, zmax=float(numpy.log10(most)),
         colorbar={"title": {"text": "faults"}, "tickvals": _round(numpy.log10(ticks)),
                   "ticktext": [str(tick) for tick in ticks], "thickness": 12},
@@ -258,8 +260,8 @@ def _move_picture(grid: _Grid, events: Events) -> dict:
     values = numpy.where(there >= back, there, -back)
     most = float(numpy.abs(values).max(initial=1e-9))
     return _picture(
-        grid, "Moves: address × time", values, texts, colorscale=_TO_AND_FRO, zmin=-most, zmax=most,
-        colorbar={"title": {"text": "MiB; below 0: to the host"}, "thickness": 12},
+        grid, "Moves: address × time", "Below zero: to the host.", values, texts, colorscale=_TO_AND_FRO, zmin=-most, zmax=most,
+        colorbar={"title": {"text": "MiB"}, "thickness": 12},
     )  # fmt: skip
 
 

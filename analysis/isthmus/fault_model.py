@@ -297,6 +297,8 @@ def _coefficient_lines(found: Fit) -> list[str]:
             if found.low is not None and found.high is not None:
                 sure = f"[{_quantity(found.low[term], title)}, {_quantity(found.high[term], title)}]"
             rows.append([title, _quantity(float(found.values[term]), title), sure])
+            if found.values[term] < 0:
+                said.append(f"{title} comes out below 0, which no work costs: these batches cannot tell it well.")
             continue
         rows.append([title, "not identifiable" if status == "together" else "not there", "-"])
         if status == "absent":

@@ -51,7 +51,7 @@ class Range:
     to_host_by_fault: int = 0
     between: int = 0  # from GPU to GPU
     evicted: int = 0
-    gpu: int = 0  # that faulted most
+    gpu: int = 0  # that faulted most, by the driver's number
     thrashings: int = 0
     throttlings: int = 0
     only_read: bool = False
@@ -198,16 +198,16 @@ def _of_moving(each: Range) -> tuple[str, str] | None:
     return None
 
 
-def _of_arriving(each: Range) -> tuple[str, str] | None:
+def _of_arriving(each: Range, gpu: str) -> tuple[str, str] | None:
     used = max(each.distinct, each.faulted)
     if each.faults and each.touched >= _SPARSE_BLOCKS * BLOCK_BYTES and used < _SPARSE * each.touched:
         return "sparse", (
             f"{each.name} is touched here and there, {used / each.touched:.0%} of its blocks: leave it on the host and "
-            f"advise cudaMemAdviseSetAccessedBy for GPU {each.gpu}, so that single pages are read in place"
+            f"advise cudaMemAdviseSetAccessedBy for {gpu}, so that single pages are read in place"
         )
     if each.to_gpu_by_fault >= _LARGE and each.distinct >= _DENSE * each.touched:
         return "prefetch", (
-            f"prefetch {each.name} to GPU {each.gpu} (cudaMemPrefetchAsync) before the kernel that uses it: "
+            f"prefetch {each.name} to {gpu} (cudaMemPrefetchAsync) before the kernel that uses it: "
             f"{_cost(each)} brought {_bytes(each.to_gpu_by_fault)}"
         )
     return None
@@ -216,8 +216,11 @@ def _of_arriving(each: Range) -> tuple[str, str] | None:
 def advice_of(found: list[Range]) -> list[tuple[str, str]]:
     """Rule and sentence, the busiest ranges first."""
     said: list[tuple[str, str]] = []
+    alone = len({each.gpu for each in found if each.faults}) < 2
     for each in found:
-        first = _of_moving(each) or _of_arriving(each)
+        # The driver's numbers are not CUDA's.
+        gpu = "the GPU" if alone else f"the GPU that the driver calls {each.gpu}"
+        first = _of_moving(each) or _of_arriving(each, gpu)
         if first:
             said.append(first)
         if each.to_host_by_fault >= _LARGE and (first is None or first[0] not in ("read-mostly", "to-and-fro")):
@@ -249,6 +252,7 @@ def content(path: str, trace: fault_trace.Trace) -> Content:
     return Content(path, trace, events, batches, figures, found, advice_of(found), problems)
 
 
+_EMULATED = "Emulated: no GPU ran, and times mean nothing."
 _COUNTS = ("faults", "pages", "batches", "replays", "cpu_faults", "throttlings", "thrashings", "remote_maps")
 _TABLE_3 = (("faults / batch", "batch_faults"), ("blocks / batch", "batch_blocks"), ("faults / block", "block_faults"))
 _TIMES = (("service", "service"), ("latency p50", "latency_p50"), ("latency p95", "latency_p95"))
@@ -293,6 +297,8 @@ def text(found: Content) -> str:
             lines.append(f"{len(found.ranges) - _RANGES} more ranges: --format csv has them")
     if found.advice:
         lines += ["", "advice", *(line for _, sentence in found.advice for line in output.fold(f"- {sentence}"))]
+    if fault_trace.is_emulated(found.trace.facts):
+        lines.append(_EMULATED)
     if found.trace.foreign_replays:
         lines.append(f"{found.trace.foreign_replays} replays of other processes' faults were seen and left out")
     said = [problem for problem in found.problems if problem != found.trace.problem]  # run() says that on stderr
@@ -354,6 +360,7 @@ def _section(found: Content) -> dict:
         "more_ranges": max(len(found.ranges) - _RANGES, 0),
         "advice": [(rule, sentence, RULES[rule]) for rule, sentence in found.advice],
         "problems": found.problems,
+        "emulated": _EMULATED if fault_trace.is_emulated(found.trace.facts) else "",
         "foreign": found.trace.foreign_replays,
         "plots": fault_charts.all_of(
             found.events, found.batches, fault_trace.spans_of(found.events), times=found.has_times

@@ -17,6 +17,7 @@ from isthmus.fault_trace import BLOCK, EVICTION, PAGE
 #: What a batch's service is made of, in the order in which terms that cannot be told apart are kept.
 TERMS = ("faults", "blocks", "bytes", "first_visits", "host_pages")
 _LONGEST = 60.0  # seconds
+_EMULATED = "emulated, so its times mean nothing"
 _SIZES = ("bytes", "size")  # axes that make no other pattern
 
 
@@ -104,9 +105,11 @@ def _sample(facts: tuple[str, str, str], columns: dict, moves: _Moves, of_move, 
 # --- traces ---
 
 
-def of_trace(path: pathlib.Path) -> tuple[Sample | None, str]:
+def of_trace(path: pathlib.Path, *, emulated: bool = False) -> tuple[Sample | None, str]:
     """Its batches, or why none of them counts."""
     trace = fault_trace.read(path)
+    if fault_trace.is_emulated(trace.facts) and not emulated:
+        return None, f"{path}: {_EMULATED}"
     events = fault_trace.decode(trace.entries)
     batches = fault_trace.batches_of(events)
     if trace.dropped:
@@ -221,7 +224,7 @@ def read(paths, *, emulated: bool, absent: list[records.Skipped]) -> tuple[list[
         total += len(traces) + len(names) + len(skipped)
         for trace in traces:
             try:
-                sample, why = of_trace(trace)
+                sample, why = of_trace(trace, emulated=emulated)
                 found += [sample] if sample else []
                 left_out += [why] if why else []
             except Error as error:
@@ -235,7 +238,7 @@ def _add_records(name: str, emulated: bool, found: list, left_out: list, absent:
     try:
         for record in records.read(name):
             if record["emulated"] and not emulated:
-                left_out.append(f"{name}: {record['workload']}: emulated, so its times mean nothing")
+                left_out.append(f"{name}: {record['workload']}: {_EMULATED}")
                 continue
             samples, why = of_record(name, record)
             found += samples

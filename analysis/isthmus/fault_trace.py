@@ -136,6 +136,10 @@ def _read_chunks(trace: Trace, whole: bytes, at: int, pieces: list[bytes]) -> st
         trace.foreign_replays += foreign
 
 
+def is_emulated(facts: dict[str, str]) -> bool:
+    return "(emulated)" in facts.get("driver", "")
+
+
 def branch_problem(facts: dict[str, str]) -> str:
     """A sentence where nobody looked at this driver's events, else nothing."""
     told = facts.get("driver", "")

@@ -115,6 +115,13 @@ def test_a_pattern_that_alone_has_a_term_is_not_predicted():
     assert "no other pattern has host_pages" in random.note
 
 
+def test_a_coefficient_below_zero_is_doubted():
+    [fit] = fault_model.fits(samples(2, coefficients=TRUE * [1, 1, 1, -1, 1]))
+    assert fit.values[3] < 0 and "first_visits comes out below 0" in fault_model._text([fit], [], [], [])
+    [fit] = fault_model.fits(samples(2))
+    assert "below 0" not in fault_model._text([fit], [], [], [])
+
+
 def test_service_over_transfer_by_the_size_of_moves():
     [fit] = fault_model.fits(samples(2))
     sizes = {size for size, *_ in fit.sizes}

@@ -285,6 +285,22 @@ def test_text_and_formats_say_the_same(trace, capsys):
     assert "faults of GPUs by address" in text and "█" in text
 
 
+def test_two_gpus_are_named_by_the_drivers_numbers_and_one_is_not():
+    stream = swept(16 * MIB)
+    assert "to the GPU (cudaMemPrefetchAsync)" in content(stream.rows()).advice[0][1]
+    stream.faults(dense(OTHER, 32 * MIB), gpu=2)
+    said = [sentence for _, sentence in content(stream.rows()).advice]
+    assert "driver calls 2" in said[0] and "driver calls 1" in said[1]
+
+
+def test_an_emulated_trace_is_marked(tmp_path, capsys):
+    trace = write(tmp_path / "a.7.uvm", swept(16 * MIB).rows(), facts={"driver": "580.0 (emulated)"})
+    assert "no GPU ran" in reported(trace, capsys, 0)[0]
+    assert "no GPU ran" in Page(page_of(trace, tmp_path)).text
+    assert cli.main(["faults", "model", str(trace)]) == cli.BAD_INPUT
+    assert "emulated" in capsys.readouterr().err
+
+
 def page_of(trace, tmp_path, *more):
     out = tmp_path / "page.html"
     assert cli.main(["faults", "report", str(trace), *map(str, more), "-o", str(out)]) == 0
