@@ -45,8 +45,9 @@ def window(events: Events) -> tuple[int, int, int]:
 
 def _bins(times: numpy.ndarray, begin: int, length: int, count: int) -> numpy.ndarray:
     """Of each time its bin, or -1."""
-    place = (signed(times) - begin) // max(-(-length // count), 1)
-    return numpy.where((place >= 0) & (place < count), place, -1)
+    since = signed(times) - begin
+    place = numpy.minimum(since / (length + 1) * count, count - 1).astype("i8")
+    return numpy.where((since >= 0) & (since <= length), place, -1)
 
 
 def _sum(bins: numpy.ndarray, count: int, weights=None) -> numpy.ndarray:
@@ -377,7 +378,8 @@ def sketch(events: Events, spans: Spans, width: int = 60, height: int = 8) -> li
     if len(spans.first) and len(events.faults):
         grid = _Grid(events, spans, height, width)
         counts = grid.sum(events.faults["address"], events.faults["time"])
-        levels = numpy.ceil(numpy.log1p(counts) / numpy.log1p(counts.max()) * (len(_SHADES) - 1)).astype("i8")
+        most = max(int(counts.max()), 1)  # where all faults are strays, there are none
+        levels = numpy.ceil(numpy.log1p(counts) / numpy.log1p(most) * (len(_SHADES) - 1)).astype("i8")
         lines += ["", "faults of GPUs by address (downwards, gaps left out) and time"]
         lines += [f"{'':<18} {''.join(_SHADES[level] for level in line)}".rstrip() for line in levels]
     if strays:
