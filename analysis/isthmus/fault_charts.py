@@ -261,7 +261,8 @@ def _move_picture(grid: _Grid, events: Events) -> dict:
     values = numpy.where(there >= back, there, -back)
     most = float(numpy.abs(values).max(initial=1e-9))
     return _picture(
-        grid, "Moves: address × time", "Below zero: to the host.", values, texts, colorscale=_TO_AND_FRO, zmin=-most, zmax=most,
+        grid, "Moves: address × time", "Below zero: to the host.", values, texts,
+        colorscale=_TO_AND_FRO, zmin=-most, zmax=most,
         colorbar={"title": {"text": "MiB"}, "thickness": 12},
     )  # fmt: skip
 
