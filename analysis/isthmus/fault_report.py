@@ -1,6 +1,6 @@
 """What a program's page faults say, for people: figures, the busiest ranges, advice, and pictures of time and address.
 
-Advice follows from RULES alone, each with its threshold in its text. The driver's events name addresses and no
+Advice follows from the rules in docs/uvm.md alone. The driver's events name addresses and no
 allocations, so a range is what lies together: blocks of 2 MiB that were touched, with gaps of 8 MiB at most.
 """
 
