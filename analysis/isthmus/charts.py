@@ -28,7 +28,7 @@ def label(text) -> str:
     return html.escape(records.printable(text))
 
 
-def _figure(title: str, note: str, data: list[dict], **layout) -> dict:
+def figure(title: str, note: str, data: list[dict], **layout) -> dict:
     return {"title": title, "note": note, "data": data, "layout": layout}
 
 
@@ -110,7 +110,7 @@ def by_size(rows: list[dict]) -> list[dict]:
         x = {"type": "log", "automargin": True} | _sizes([size for points in shown.values() for size in points])
         title = f"{family}/{initiator}: {metric} by size"
         height = 420 + _ROW * math.ceil(len(shown) / 4)
-        plots.append(_figure(title, " ".join(filter(None, notes)), data, xaxis=x, yaxis=y, height=height))
+        plots.append(figure(title, " ".join(filter(None, notes)), data, xaxis=x, yaxis=y, height=height))
     return plots
 
 
@@ -173,7 +173,7 @@ def modes(rows: list[dict]) -> list[dict]:
         for number, page in enumerate(pages, 1):
             title = f"Modes at {size}: copies in, kernel, copies out{_part(number, len(pages))}"
             data, layout = _panels({key: whole[key] for key in page})
-            plots.append(_figure(title, " ".join(filter(None, notes)), data, barmode="stack", **layout))
+            plots.append(figure(title, " ".join(filter(None, notes)), data, barmode="stack", **layout))
     return plots
 
 
@@ -295,7 +295,7 @@ def _dots(shown: list[dict], names: list[str], row: int, note: str, part: str) -
     high = max(1.05, *(each["share"] + w for each, w in zip(shown, whiskers, strict=True)))
     x = {"title": {"text": "share of the limit"}, "tickformat": ".0%", "range": [0, high * 1.02]}
     y = {"automargin": True, "dtick": 1, "range": [len(shown) - 0.3, -0.7], "tickfont": {"size": 10}}
-    return _figure(f"Share of the hardware's limit{part}", note, data, xaxis=x, yaxis=y, height=150 + row * len(shown))
+    return figure(f"Share of the hardware's limit{part}", note, data, xaxis=x, yaxis=y, height=150 + row * len(shown))
 
 
 def labels(rows: list[dict]) -> list[str]:
@@ -343,4 +343,4 @@ def roofline(rows: list[dict], memory: float | None, arithmetic: float | None) -
     )  # fmt: skip
     x = {"type": "log", "title": {"text": "FLOP/byte"}, "automargin": True}
     y = {"type": "log", "title": {"text": "FLOP/s"}, "tickformat": ".2s", "automargin": True}
-    return [_figure("Roofline: kernels under memory and arithmetic", "", data, xaxis=x, yaxis=y)]
+    return [figure("Roofline: kernels under memory and arithmetic", "", data, xaxis=x, yaxis=y)]

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import importlib.resources
 import json
 import statistics
 from typing import Any
 
-import jinja2
 import rich.console
 import rich.table
 import rich.text
 
 from isthmus import (
     Error,
-    __version__,
     charts,
     cli,
     hardware,
     matrix,
     output,
+    pages,
     records,
     regress,
     series,
@@ -46,11 +44,6 @@ _TELLING = (
     "cpu_rate", "gpu_rate", "cpu_relative", "gpu_relative", "overlap_all_speedup", "recycled_speedup",
     "submit", "to_end",
 )  # fmt: skip
-
-
-def _json(value) -> str:
-    """JSON that can stand inside a script element."""
-    return json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
 
 
 def _name_machines(opened: store.Store) -> list[hardware.Machine]:
@@ -282,7 +275,6 @@ def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict
     results, told = _changes(outcome)
     return {
         "made": series.now(),
-        "version": __version__,
         "meaning": spread.MEANING,
         "machines": machines,
         "skipped": [(records.printable(each.path), records.printable(each.why)) for each in opened.skipped],
@@ -319,21 +311,8 @@ def rows_of(found: dict) -> output.Table:
 
 def page(found: dict, title: str) -> str:
     """The page as text."""
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["printable"] = records.printable
-    template = (importlib.resources.files("isthmus") / "report.html.jinja").read_text(encoding="utf-8")
-    library = (importlib.resources.files("plotly") / "package_data/plotly.min.js").read_text(encoding="utf-8")
-    plots, number = {}, 0
-    for machine in found["machines"]:
-        for plot in machine["plots"]:
-            number += 1
-            plot["id"] = f"plot{number}"
-            plots[plot["id"]] = {"data": plot["data"], "layout": plot["layout"]}
-    return environment.from_string(template).render(
-        title=title, library=library if plots else "", plots=_json(plots), **found
-    )  # fmt: skip
+    plots = [plot for machine in found["machines"] for plot in machine["plots"]]
+    return pages.render("report.html.jinja", plots, title=title, **found)
 
 
 def _summary(found: dict) -> rich.table.Table:

@@ -9,6 +9,26 @@ file(GLOB left ${FOLDER}/*)
 if(NOT code EQUAL 3 OR NOT out STREQUAL "child\nout\n" OR NOT err STREQUAL "err\n" OR left)
   message(FATAL_ERROR "exit ${code}, output '${out}', errors '${err}', files '${left}'")
 endif()
+# Whether it watches shows in the number of threads: of a process, of what it becomes by exec, of a child of it.
+foreach(parent "own" "other" "")
+  set(only "")
+  if(parent STREQUAL "own")
+    set(only "ISTHMUS_UVM_PARENT=$$")
+  elseif(parent STREQUAL "other")
+    set(only "ISTHMUS_UVM_PARENT=1")
+  endif()
+  # The outer shell is the parent. The inner one starts a child, then becomes another program.
+  execute_process(
+    COMMAND sh -c "env LD_PRELOAD=${LIBRARY} ISTHMUS_UVM_TRACE=${FOLDER}/run ${only} sh -c 'ls /proc/self/task | wc -l; exec ls /proc/self/task' & wait"
+    OUTPUT_VARIABLE out)
+  string(STRIP "${out}" out)
+  string(REPLACE "\n" ";" lines "${out}")
+  list(POP_FRONT lines of_child)
+  list(LENGTH lines of_own)
+  if(NOT "${parent}:${of_own}:${of_child}" MATCHES "^(own:2:1|other:1:1|:2:2)$")
+    message(FATAL_ERROR "ISTHMUS_UVM_PARENT '${parent}': ${of_own} threads of the program, ${of_child} of its child")
+  endif()
+endforeach()
 # What it needs of a machine: the C library and zlib.
 execute_process(COMMAND ldd ${LIBRARY} OUTPUT_VARIABLE needs)
 string(REGEX MATCHALL "lib(stdc\\+\\+|fmt|gcc_s|cuda|isthmus)[^ ]*" others "${needs}")

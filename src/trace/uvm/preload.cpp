@@ -5,7 +5,8 @@
 // A thread waits until the program has begun to use CUDA's unified memory, attaches to the driver's queue of events and
 // writes what comes. A process that never begins writes nothing. Nothing here may end the program or its output: what
 // goes wrong is one line on stderr. Children that were started with the same environment have files of their own; a
-// child that was only forked has none.
+// child that was only forked has none. With ISTHMUS_UVM_PARENT=<pid> only processes that this one started are watched,
+// whatever program they become by exec.
 
 #include <unistd.h>
 
@@ -111,9 +112,14 @@ class Watch {
 
 Watch* watch = nullptr;  // ended by hand: a library that is preloaded is the last to go
 
+bool is_asked_for() {
+  const char* parent = std::getenv("ISTHMUS_UVM_PARENT");
+  return parent == nullptr || *parent == '\0' || std::to_string(getppid()) == parent;
+}
+
 __attribute__((constructor)) void begin() {
   const char* prefix = std::getenv("ISTHMUS_UVM_TRACE");
-  if (prefix == nullptr || *prefix == '\0') return;
+  if (prefix == nullptr || *prefix == '\0' || !is_asked_for()) return;
   watch = new Watch(std::string(prefix) + "." + std::to_string(getpid()) + ".uvm");
 }
 

@@ -1,0 +1,274 @@
+"""`isthmus faults model`: known coefficients come back, a planted change is named, what cannot be told is refused."""
+
+import csv
+import gzip
+import hashlib
+import json
+
+import fault_streams
+import numpy
+import pytest
+from histories import record
+
+from isthmus import cli, fault_model, fault_samples
+from isthmus.fault_samples import TERMS, Sample
+
+# Seconds a fault, a block, a byte, a first visit, a page that the host had mapped.
+TRUE = numpy.array([0.4e-6, 3e-6, 20e-12, 25e-6, 0.15e-6])
+# How many of each: faults a batch, faults a block, bytes a fault, share of blocks seen first, of pages mapped.
+PATTERNS = {
+    "regular": (256, 6, 40_000, 0.3, 1.0), "random": (220, 1.05, 4096, 0.9, 1.0), "stream": (120, 15, 60_000, 0.1, 0.5),
+    "sgemm": (80, 10, 9000, 0.05, 0.9), "peer": (150, 4, 20_000, 0.2, 0.0),
+}  # fmt: skip
+
+
+def sample(pattern, job, coefficients=TRUE, *, driver="580.1", noise=0.03, count=60, seed=1):
+    chance = numpy.random.default_rng([seed, job, sorted(PATTERNS).index(pattern)])
+    faults, of_block, size, first, mapped = PATTERNS[pattern]
+    faults = numpy.maximum(chance.poisson(faults, count), 1)
+    blocks = numpy.maximum(numpy.round(faults / of_block * chance.uniform(0.8, 1.2, count)), 1)
+    moved = numpy.round(faults * size * chance.uniform(0.7, 1.3, count) / 4096) * 4096
+    features = numpy.stack(
+        [faults, blocks, moved, chance.binomial(blocks.astype(int), first), numpy.round(moved / 4096 * mapped)], axis=1
+    ).astype("f8")
+    scale = numpy.exp(0.01 * chance.standard_normal()) * numpy.exp(noise * chance.standard_normal(count))
+    service = features @ coefficients * scale
+    known = moved / 50e9
+    return Sample(driver, f"job {job}", pattern, features, service, known, numpy.full(count, 4.0))
+
+
+def samples(jobs=10, patterns=tuple(PATTERNS), **how):
+    return [sample(pattern, job, **how) for job in range(jobs) for pattern in patterns]
+
+
+def test_known_coefficients_come_back_within_their_intervals():
+    [fit] = fault_model.fits(samples())
+    assert fit.found.kept == [0, 1, 2, 3, 4] and not fit.found.together
+    numpy.testing.assert_allclose(fit.values, TRUE, rtol=0.15)
+    assert ((fit.low < TRUE) & (fit.high > TRUE)).all()
+    assert fit.explained > 0.9 and fit.explained_left > 0.9
+    assert {each.pattern for each in fit.left} == set(PATTERNS)
+    assert all(abs(each.predicted / each.measured - 1) < 0.25 for each in fit.left)
+
+
+def test_without_noise_they_come_back_exactly():
+    [fit] = fault_model.fits([
+        Sample(s.driver, s.unit, s.pattern, s.features, s.features @ TRUE, s.transfer, s.moves) for s in samples(2)
+    ])  # fmt: skip
+    numpy.testing.assert_allclose(fit.values, TRUE, rtol=1e-6)
+    assert fit.low is None and "intervals need 6 jobs" in fit.why_no_interval
+
+
+def test_intervals_hold_the_truth_in_most_of_many_trials():
+    inside = []
+    for seed in range(40):
+        [fit] = fault_model.fits(samples(8, seed=seed, count=30))
+        inside.append((fit.low < TRUE) & (fit.high > TRUE))
+    assert 0.85 <= numpy.mean(inside) <= 1
+
+
+@pytest.mark.parametrize("term", range(5))
+def test_a_planted_change_of_one_coefficient_is_named(term):
+    changed = TRUE.copy()
+    changed[term] *= 2
+    found = fault_model.fits(samples() + samples(coefficients=changed, driver="590.2", seed=2))
+    named, notes = fault_model.changes(found)
+    assert [each.term for each in named] == [TERMS[term]] and not notes
+    [change] = named
+    assert (change.before, change.after) == ("580.1", "590.2")
+    assert change.low < TRUE[term] < change.high
+
+
+def test_no_change_is_named_where_there_is_none():
+    false = 0
+    for seed in range(30):
+        found = fault_model.fits(samples(8, count=30, seed=seed) + samples(8, count=30, seed=seed + 99, driver="590.2"))
+        false += bool(fault_model.changes(found)[0])
+    assert false <= 4  # 5% each is meant
+
+
+def test_what_goes_together_is_refused_with_its_partner():
+    patterns = ("regular", "random")  # in which all that moves is mapped on the host
+    [fit] = fault_model.fits(samples(patterns=patterns))
+    assert fit.status(2) == fit.status(4) == "together"
+    assert fit.partners(4) == "bytes" and fit.partners(2) == "host_pages"
+    assert fit.values[2] == pytest.approx(TRUE[2] + TRUE[4] / 4096, rel=0.15)
+    assert [fit.status(term) for term in (0, 1, 3)] == ["told"] * 3
+    text = fault_model._text([fit], [], [], [])
+    assert text.count("not identifiable") == 2 and "cannot be told from bytes" in text
+    rows = {row["term"]: row for row in fault_model._rows_of_fit(fit) if row["says"] == "coefficient"}
+    assert "value" not in rows["bytes"] and "value" not in rows["host_pages"] and rows["faults"]["value"] > 0
+
+
+def test_what_no_batch_has_is_said_and_not_called_zero():
+    found = [sample("peer", job) for job in range(8)]
+    [fit] = fault_model.fits(found)
+    assert fit.status(4) == "absent" and fit.left == []
+    text = fault_model._text([fit], [], [], [])
+    assert "not there" in text and "nothing is known of its coefficient" in text and "One pattern alone" in text
+
+
+def test_a_pattern_that_alone_has_a_term_is_not_predicted():
+    found = samples(patterns=("peer", "random"))
+    [fit] = fault_model.fits(found)
+    [random] = [each for each in fit.left if each.pattern == "random"]
+    assert "no other pattern has host_pages" in random.note
+
+
+def test_a_coefficient_below_zero_is_doubted():
+    [fit] = fault_model.fits(samples(2, coefficients=TRUE * [1, 1, 1, -1, 1]))
+    assert fit.values[3] < 0 and "first_visits comes out below 0" in fault_model._text([fit], [], [], [])
+    [fit] = fault_model.fits(samples(2))
+    assert "below 0" not in fault_model._text([fit], [], [], [])
+
+
+def test_service_over_transfer_by_the_size_of_moves():
+    [fit] = fault_model.fits(samples(2))
+    sizes = {size for size, *_ in fit.sizes}
+    assert sizes <= {1 << power for power in range(12, 24)} and len(sizes) > 2
+    whole = sum(len(each.service) for each in samples(2))
+    assert sum(count for _, count, _, _ in fit.sizes) == whole
+
+
+# --- from files ---
+
+
+def stream(job, coefficients=TRUE, pattern="regular"):
+    """A trace whose batches have known service: of a dense sweep, or of scattered pages, some of them twice."""
+    chance = numpy.random.default_rng(job)
+    made, seen = fault_streams.Stream(), set()
+    for number in range(30):
+        base = 0x7F0000000000 + (number // 2 << 26)  # each place twice
+        beside = int(chance.integers(0, 16))
+        if pattern == "regular":
+            pages = fault_streams.dense(base, int(chance.integers(2, 9)) << 20)
+        else:
+            pages = base + numpy.sort(chance.choice(1 << 14, int(chance.integers(5, 60)), False)).astype("u8") * 4096
+        again = numpy.concatenate([pages, pages[: chance.integers(0, len(pages))]])
+        there = set((again >> numpy.uint64(21)).tolist())
+        moved = len(again) * (1 + beside) * 4096
+        work = numpy.array([len(again), len(there), moved, len(there - seen), moved / 4096])
+        seen |= there
+        made.faults(again, of_batch=1000, beside=beside, service=int(work @ coefficients * 1e9))
+    return made.rows()
+
+
+def test_traces_are_taken_apart_as_they_were_made(tmp_path):
+    path = fault_streams.write(tmp_path / "a.1.uvm", stream(1))
+    found, why = fault_samples.of_trace(path)
+    assert not why and len(found.service) == 30
+    features = found.features
+    assert (features[:, 4] == features[:, 2] / 4096).all()
+    assert features[::2, 3].tolist() == features[::2, 1].tolist()  # each block is new at its first
+    assert 0 < features[1::2, 3].sum() < features[1::2, 1].sum()
+    numpy.testing.assert_allclose(found.service, features @ TRUE, atol=2e-9)
+
+
+def test_host_pages_are_not_those_that_were_evicted(tmp_path):
+    base = 0x7F0000000000
+    made = fault_streams.Stream()
+    made.faults(fault_streams.dense(base, 2 << 20), of_batch=100)
+    made.host(base, 2 << 20, evicted=True)
+    made.faults(fault_streams.dense(base, 2 << 20), of_batch=100)
+    found, _ = fault_samples.of_trace(fault_streams.write(tmp_path / "a.1.uvm", made.rows()))
+    assert found.features[:, TERMS.index("host_pages")].tolist() == [512, 0]
+    assert found.features[:, TERMS.index("first_visits")].tolist() == [1, 0]
+
+
+def test_the_command_says_which_coefficient_a_driver_changed(tmp_path, capsys):
+    changed = TRUE * [2, 1, 1, 1, 1]
+    for driver, coefficients in (("580.159.04", TRUE), ("590.10", changed)):
+        for job in range(7):
+            for pattern in ("regular", "random"):
+                facts = {"driver": driver, "command": pattern}
+                rows = stream(job, coefficients, pattern)
+                fault_streams.write(tmp_path / f"{driver}-{pattern}.{job}.uvm", rows, facts=facts)
+    assert cli.main(["faults", "model", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "driver 580.159.04: 420 batches of 14 jobs" in said and "driver 590.10" in said
+    assert "service/transfer" in said and said.count("not identifiable") == 4  # bytes and host_pages, twice
+    assert "faults changed from driver 580.159.04 to 590.10: 400 ns/fault to 800 ns/fault" in said
+    assert "are not compared by bytes, host_pages" in said and said.count("changed from") == 1
+    assert cli.main(["faults", "model", str(tmp_path), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    together = {row["term"] for row in rows if row["says"] == "coefficient" and row["status"] == "together"}
+    assert together == {"bytes", "host_pages"}
+    [change] = [row for row in rows if row["says"] == "change"]
+    assert change["term"] == "faults" and change["low"] < TRUE[0] < change["high"]
+
+
+def observed(folder, job, rows, *, driver="580.1", emulated=False, warnings=(), workload="fault/gpu0/migration"):
+    """A record with the tables that the observer writes of a stream."""
+    path = fault_streams.write(folder / "stream.1.uvm", rows)
+    events = fault_samples.fault_trace.decode(fault_samples.fault_trace.read(path).entries)
+    path.unlink()
+    batches = fault_samples.fault_trace.batches_of(events)
+    since = int(min(events.faults["time"].min(), events.moves["begin"].min()))
+    seconds = lambda times: [(int(time) - since) * 1e-9 for time in times]  # noqa: E731
+    count, moves = len(batches.faults), events.moves
+    tables = {
+        "uvm_batches": {
+            "group": [1] * count, "sample": [0] * count, "gpu": batches.gpu, "client_kind": [1] * count,
+            "batch": batches.number, "faults": batches.faults, "pages": batches.pages, "blocks": batches.blocks,
+            "clients": [1] * count, "gpcs": [1] * count, "begin": seconds(batches.begin),
+            "last_fault": seconds(batches.last), "replay": seconds(batches.replay),
+        },
+        "uvm_migrations": {
+            "group": [1] * len(moves), "sample": [0] * len(moves), "cause": moves["cause"], "source": moves["source"],
+            "destination": moves["destination"], "address": moves["address"], "bytes": moves["bytes"],
+            "begin": seconds(moves["begin"]),
+            "seconds": (moves["gpu_end"] - moves["gpu_begin"]) * 1e-9,
+        },
+    }  # fmt: skip
+    case = record(0.001, job=str(job), workload=workload, driver=driver)
+    case |= {"emulated": emulated, "warnings": list(warnings), "tables": []}
+    for name, columns in tables.items():
+        file = folder / f"{job}-{name}.csv.gz"
+        with gzip.open(file, "wt", newline="") as out:
+            lines = csv.writer(out)
+            lines.writerow(columns)
+            lines.writerows(zip(*columns.values()))
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        entry = {"name": name, "columns": list(columns), "file": file.name, "rows": len(columns["group"])}
+        case["tables"].append(entry | {"sha256": digest})
+    (folder / f"{job}.jsonl").write_text(json.dumps(case) + "\n")
+    return case
+
+
+def test_records_say_the_same_as_traces(tmp_path):
+    rows = stream(3, pattern="random")
+    trace, _ = fault_samples.of_trace(fault_streams.write(tmp_path / "a.1.uvm", rows))
+    (tmp_path / "records").mkdir()
+    observed(tmp_path / "records", 1, rows)
+    found, left_out, total = fault_samples.read([tmp_path / "records"], emulated=False, absent=[])
+    [one] = found
+    assert (left_out, total) == ([], 1) and one.driver == "580.1" and one.unit == "1"
+    numpy.testing.assert_array_equal(one.features, trace.features)
+    numpy.testing.assert_allclose(one.service, trace.service, atol=1e-9)
+    numpy.testing.assert_allclose(one.transfer, trace.transfer, rtol=1e-6)
+
+
+def test_what_does_not_count_is_left_out_with_a_reason(tmp_path, capsys):
+    rows = stream(3)
+    dropped = {"code": "uvm_dropped", "message": "m", "samples": [0]}
+    jumped = {"code": "uvm_clock", "message": "m", "samples": None}
+    for name, how in (("emulated", {"emulated": True}), ("dropped", {"warnings": [dropped]}),
+                      ("clock", {"warnings": [jumped]})):  # fmt: skip
+        folder = tmp_path / name
+        folder.mkdir()
+        observed(folder, 1, rows, **how)
+        assert cli.main(["faults", "model", str(folder)]) == cli.BAD_INPUT
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and "no batch of page faults" in said and name in said.replace("jumped", "clock")
+    assert cli.main(["faults", "model", str(tmp_path / "emulated"), "--emulated"]) == 0
+    spoilt = fault_streams.write(tmp_path / "d.1.uvm", rows, dropped=5)
+    assert cli.main(["faults", "model", str(spoilt)]) == cli.BAD_INPUT
+    assert "dropped" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_is_told_and_changes_the_exit_code(tmp_path, capsys):
+    fault_streams.write(tmp_path / "a.1.uvm", stream(1))
+    (tmp_path / "b.1.uvm").write_bytes(b"no trace")
+    assert cli.main(["faults", "model", str(tmp_path)]) == cli.UNDECIDED
+    said = capsys.readouterr()
+    assert "b.1.uvm" in said.err and "1 of 2 files" in said.out
