@@ -25,7 +25,6 @@ using Name = std::uint8_t;       // of a node
 constexpr unsigned words = 19, words_pitch = 20, most_rows = 32 * words, most_nodes = 256;
 constexpr unsigned threads = 256, at_once = 8;  // of a block; nodes that are scored between two barriers
 constexpr unsigned ring = 2;
-constexpr unsigned part = 2048, part_room = part + 4;  // scores of a staged tile, and those before them on 16 bytes
 constexpr unsigned segments_a_block = 128, most_swaps = 5;  // runs of scores; in a round
 constexpr double unit = 0x1p-19;                            // of logarithms: their sums are exact, in any order
 
@@ -68,12 +67,43 @@ struct Problem {
   __device__ Sets sets() const { return {nodes - 1}; }
   __device__ const Word* line(unsigned node) const { return bits + (node + 1) * words_pitch; }
 };
+/// A line in registers.
+struct Line {
+  Word word[words_pitch];
+  Line() = default;
+  __device__ explicit Line(const Word* from) {
+#pragma unroll
+    for (unsigned w = 0; w < words_pitch; w += 4) {
+      const uint4 value = *reinterpret_cast<const uint4*>(from + w);
+      word[w] = value.x;
+      word[w + 1] = value.y;
+      word[w + 2] = value.z;
+      word[w + 3] = value.w;
+    }
+  }
+};
 
 /// How many rows have something, with c (high half) or not asked about c (low half); likewise with d.
 struct Counts {
   unsigned any_d, with_d;
   __device__ Counts operator-(const Counts& other) const { return {any_d - other.any_d, with_d - other.with_d}; }
 };
+struct Outer {
+  Word c[words], d[words];
+};
+/// Of the rows that have both lines.
+__device__ inline Counts counts(const Line& one, const Line& other, const Outer& outer) {
+  unsigned n[4] = {};
+#pragma unroll
+  for (unsigned w = 0; w < words; ++w) {
+    const Word both = one.word[w] & other.word[w];
+    n[0] += static_cast<unsigned>(__popc(both));
+    n[1] += static_cast<unsigned>(__popc(both & outer.c[w]));
+    n[2] += static_cast<unsigned>(__popc(both & outer.d[w]));
+    n[3] += static_cast<unsigned>(__popc(both & outer.c[w] & outer.d[w]));
+  }
+  return {n[0] + (n[1] << 16), n[2] + (n[3] << 16)};
+}
 
 // for (x in nodes)
 //   for (each set of up to four others) scores[x][set] = Σ over the parents' states s of
@@ -85,9 +115,9 @@ struct Four {
   const Problem& problem;
   unsigned a, b, c, d, limit;  // nodes, missing where not below problem.nodes; a and b are below the limit
   bool there;
-  Word ab[words], abd[words];
+  Line ab{};
   int sum_of_all = 0;
-  unsigned all[8];  // rows of each state of a, b and d, without c (low half) and with it
+  unsigned all[8] = {};  // rows of each state of a, b and d, without c (low half) and with it
 
   __device__ explicit Four(const Problem& problem_) : problem(problem_) {
     const unsigned nodes = problem.nodes, both = choose(nodes, 2);
@@ -96,24 +126,15 @@ struct Four {
     limit = c < nodes ? c : nodes + 2;
     pair_of(blockIdx.x * threads + threadIdx.x, a, b);
     there = b < limit && (b <= nodes || a == nodes);
+    if (!there) return;
+    const Line of_a(problem.line(a)), of_b(problem.line(b));
 #pragma unroll
-    for (unsigned w = 0; w < words; ++w) {
-      ab[w] = there ? problem.line(a)[w] & problem.line(b)[w] : 0;
-      abd[w] = ab[w] & problem.line(d)[w];
-    }
+    for (unsigned w = 0; w < words; ++w) ab.word[w] = of_a.word[w] & of_b.word[w];
   }
 
   /// The rows of each state in which a node is 1: from those that have at least these parents to those with no others.
-  __device__ void states(const Word* own, const Word* of_c, const Counts* with, unsigned (&out)[8]) const {
-    unsigned n[4] = {};
-#pragma unroll
-    for (unsigned w = 0; w < words; ++w) {
-      n[0] += static_cast<unsigned>(__popc(own[w] & ab[w]));
-      n[1] += static_cast<unsigned>(__popc(own[w] & ab[w] & of_c[w]));
-      n[2] += static_cast<unsigned>(__popc(own[w] & abd[w]));
-      n[3] += static_cast<unsigned>(__popc(own[w] & abd[w] & of_c[w]));
-    }
-    const Counts both{n[0] + (n[1] << 16), n[2] + (n[3] << 16)};
+  __device__ void states(const Line& own, const Outer& outer, const Counts* with, unsigned (&out)[8]) const {
+    const Counts both = counts(own, ab, outer);
     const Counts of_a = with[a + 1] - both, of_b = with[b + 1] - both;
     const Counts just[4] = {with[0] - of_a - of_b - both, of_a, of_b, both};
 #pragma unroll
@@ -130,54 +151,51 @@ struct Four {
            (size > 1 ? choose(other(b), 2) : 0) + (size > 0 ? other(a) : 0);
   }
   /// Writes the score of line `number`, of which 0 is all ones and comes first.
-  __device__ void score(unsigned number, const Word* of_c, const Counts* with, const int* logs, float* scores) {
+  __device__ void score(unsigned number, const Outer& outer, const Counts* with, const int* logs, float* scores) {
     unsigned ones[8];
     const unsigned x = number - 1;
     if (number > 0 && (x == a || x == b || x == c || x == d)) return;
-    states(problem.line(x), of_c, with, ones);
+    states(Line(problem.line(x)), outer, with, ones);
+    if (number == 0) {
+#pragma unroll
+      for (unsigned s = 0; s < 8; ++s) {
+        all[s] = ones[s];
+        sum_of_all += logs[(all[s] & 0xffff) + 1] + logs[(all[s] >> 16) + 1];
+      }
+      return;
+    }
     int sum = -sum_of_all;
 #pragma unroll
     for (unsigned s = 0; s < 8; ++s) {
-      if (number == 0) {
-        all[s] = ones[s];
-        sum_of_all += logs[(all[s] & 0xffff) + 1] + logs[(all[s] >> 16) + 1];
-      } else {
-        const unsigned zeros = all[s] - ones[s];
-        sum += logs[ones[s] & 0xffff] + logs[ones[s] >> 16] + logs[zeros & 0xffff] + logs[zeros >> 16];
-      }
+      const unsigned zeros = all[s] - ones[s];
+      sum += logs[ones[s] & 0xffff] + logs[ones[s] >> 16] + logs[zeros & 0xffff] + logs[zeros >> 16];
     }
-    if (number > 0) scores[x * problem.pitch + rank(x)] = static_cast<float>(sum) * static_cast<float>(unit);
+    scores[x * problem.pitch + rank(x)] = static_cast<float>(sum) * static_cast<float>(unit);
   }
 };
 
 __global__ void __launch_bounds__(threads, 2) bayesian_scores(Problem problem, float* scores) {
   __shared__ int logs[most_rows + 2];
-  __shared__ Word of_c[words];
+  __shared__ Outer outer;
   __shared__ Counts
       with[at_once][most_nodes + 3];  // rows that have a line, and any or one of the nodes below the limit
   Four four(problem);
   if (blockIdx.x * threads >= choose(four.limit, 2)) return;
   for (unsigned i = threadIdx.x; i < problem.rows + 2; i += threads) logs[i] = problem.logs[i];
-  if (threadIdx.x < words) of_c[threadIdx.x] = problem.line(four.c)[threadIdx.x];
-  const Word* of_d = problem.line(four.d);
+  if (threadIdx.x < words) {
+    outer.c[threadIdx.x] = problem.line(four.c)[threadIdx.x];
+    outer.d[threadIdx.x] = problem.line(four.d)[threadIdx.x];
+  }
   for (unsigned first = 0; first <= problem.nodes; first += at_once) {
     const unsigned left = problem.nodes + 1 - first, count = left < at_once ? left : at_once;
     __syncthreads();
     for (unsigned i = threadIdx.x; i < count * (four.limit + 1); i += threads) {
       const unsigned k = i / (four.limit + 1), other = i % (four.limit + 1);
-      const Word *own = problem.bits + (first + k) * words_pitch, *below = problem.bits + other * words_pitch;
-      unsigned n[4] = {};
-#pragma unroll
-      for (unsigned w = 0; w < words; ++w) {
-        n[0] += static_cast<unsigned>(__popc(own[w] & below[w]));
-        n[1] += static_cast<unsigned>(__popc(own[w] & below[w] & of_c[w]));
-        n[2] += static_cast<unsigned>(__popc(own[w] & below[w] & of_d[w]));
-        n[3] += static_cast<unsigned>(__popc(own[w] & below[w] & of_d[w] & of_c[w]));
-      }
-      with[k][other] = {n[0] + (n[1] << 16), n[2] + (n[3] << 16)};
+      with[k][other] =
+          counts(Line(problem.bits + (first + k) * words_pitch), Line(problem.bits + other * words_pitch), outer);
     }
     __syncthreads();
-    for (unsigned k = 0; four.there && k < count; ++k) four.score(first + k, of_c, with[k], logs, scores);
+    for (unsigned k = 0; four.there && k < count; ++k) four.score(first + k, outer, with[k], logs, scores);
   }
 }
 
@@ -275,7 +293,7 @@ struct Best {
 //   for (each set whose members come before x) found[x] = max(found[x], its score)
 // A warp takes a segment.
 __global__ void __launch_bounds__(threads)
-    bayesian_best(Problem problem, const State* state, const float* __restrict__ scores, Key* found) {
+    bayesian_best(Problem problem, unsigned, const State* state, const float* __restrict__ scores, Key* found) {
   __shared__ Consistent consistent;
   Best best(problem, state, scores, consistent);
   const auto lanes = static_cast<unsigned>(device::warp_size()), warps = threads / lanes;
@@ -289,10 +307,10 @@ __global__ void __launch_bounds__(threads)
   }
   best.finish(found);
 }
-// The same with the segments brought into shared memory, in parts, from 16 bytes on.
+// The same with the segments brought into shared memory, in parts, from 16 bytes on: up to three scores more.
 template <TileStaging staging, unsigned depth>
 __global__ void __launch_bounds__(threads)
-    bayesian_best_staged(Problem problem, const State* state, const float* scores, Key* found) {
+    bayesian_best_staged(Problem problem, unsigned part, const State* state, const float* scores, Key* found) {
   __shared__ Consistent consistent;
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, depth>];
   float* tiles = device::dynamic_shared<float>();
@@ -310,13 +328,13 @@ __global__ void __launch_bounds__(threads)
       std::uint64_t{mine} * parts,
       [&](auto& copier, unsigned stage, std::uint64_t tile) {
         use(tile, [&](unsigned first, unsigned, unsigned count) {
-          copier.run(tiles + stage * part_room, best.scores + first / 4 * 4, first % 4 + count);
+          copier.run(tiles + stage * (part + 4), best.scores + first / 4 * 4, first % 4 + count);
         });
       },
       [&](unsigned stage, std::uint64_t tile) {
         use(tile, [&](unsigned first, unsigned begin, unsigned count) {
           for (unsigned i = threadIdx.x; i < count; i += threads)
-            if (best.allowed(begin + i)) best.look(first + i, tiles[stage * part_room + first % 4 + i]);
+            if (best.allowed(begin + i)) best.look(first + i, tiles[stage * (part + 4) + first % 4 + i]);
         });
       });
   best.finish(found);
@@ -496,6 +514,10 @@ void bayesian(Case& c) {
   if (rows > most_rows)
     throw Skip("a node's bits are 19 words in registers: take at most 608 rows", SkipKind::not_applicable);
   if (rounds >> 31 != 0) throw Skip("rounds are counted in 32 bits: take fewer than 2^31", SkipKind::not_applicable);
+  const std::size_t part = (c.extent("part") + 3) / 4 * 4;
+  if (part > c.device().shared_per_block / (2 * ring * sizeof(float)))
+    throw Skip("tiles of so many scores do not fit into half of a block's shared memory: take a smaller part",
+               SkipKind::not_applicable);
   const Learning problem{c.seed(), static_cast<unsigned>(nodes), static_cast<unsigned>(rows)};
   const auto sets = problem.sets();
   using Data = std::vector<std::uint8_t>;
@@ -547,7 +569,7 @@ void bayesian(Case& c) {
                  {.grid = {(segments + segments_a_block - 1) / segments_a_block, count},
                   .block = threads,
                   .shared_bytes = shared_bytes},
-                 {.bytes_read = 4 * consistent}, shape, state.device(), scores.device(), found.device());
+                 {.bytes_read = 4 * consistent}, shape, part, state.device(), scores.device(), found.device());
       Verdict verdict = problem.verdict(round);
       if (on_host) {
         std::vector<Key> keys(nodes);
@@ -563,7 +585,7 @@ void bayesian(Case& c) {
   with_staging<ring>(c, [&](auto how, auto depth) {
     if constexpr (how() != TileStaging::bulk)
       measure(device::Kernel{"bayesian_best_staged", bayesian_best_staged<how(), depth()>},
-              depth() * part_room * sizeof(float));
+              depth() * (part + 4) * sizeof(float));
   });
 }
 
@@ -578,6 +600,7 @@ Workload workload() {
       .axis(number_axis("nodes", "nodes of the network", 30))
       .axis(number_axis("rows", "rows of the data", 600))
       .axis(number_axis("rounds", "orders that are tried after the first", 100))
+      .axis(how(number_axis("part", "scores that a staging brings at once", 2048)))
       .axis(how(choice_axis("loop", "where an order is accepted: on the device, or on the host as in the original",
                             {"device", "host"})));
   w.size("tiny", {{"nodes", 7}, {"rounds", 5}});

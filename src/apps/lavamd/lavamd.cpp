@@ -103,11 +103,12 @@ struct Share {
     for (unsigned j = next; j < particles; j += groups) {
       const double2 vx = reinterpret_cast<const double2*>(positions)[2 * j];
       const double2 yz = reinterpret_cast<const double2*>(positions)[2 * j + 1];
-      const double charge = charges[j], scaled = -decay_of_2 * vx.x;
+      const double charge = charges[j];
 #pragma unroll
       for (unsigned k = 0; k < own; ++k) {
-        const double w = charge * power_of_2(fma(x[k], vx.y, fma(y[k], yz.x, fma(z[k], yz.y, v[k] + scaled))));
-        sum[k] += w;
+        const double near = fma(-decay_of_2, vx.x, v[k]);
+        const double power = power_of_2(fma(x[k], vx.y, fma(y[k], yz.x, fma(z[k], yz.y, near)))), w = charge * power;
+        sum[k] = fma(charge, power, sum[k]);
         sum_x[k] = fma(w, vx.y, sum_x[k]);
         sum_y[k] = fma(w, yz.x, sum_y[k]);
         sum_z[k] = fma(w, yz.y, sum_z[k]);
