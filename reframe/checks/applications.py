@@ -20,7 +20,7 @@ SUITES = {
     "gpuvm": {"atax", "bfs", "bicg", "mvt", "va"},
 }
 SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
-NO_FLOPS = {"bfs"}  # programs that do no floating-point work
+NO_FLOPS = {"bayesian", "bfs"}  # programs that do no floating-point work
 
 
 @rfm.simple_test

@@ -10,6 +10,7 @@ const std::vector<std::string> placements = {"pageable",   "pinned",  "pool",   
                                              "managed_in", "managed", "managed_demand", "managed_advise"};
 
 const std::vector<std::string> all_stagings = {"none", "direct", "async", "bulk"};
+const std::vector<std::string> tile_stagings = {"none", "direct", "async"};
 
 class Programs : public device::OnEmulatedMachine {
  protected:
@@ -136,6 +137,47 @@ TEST_P(Programs, Kmeans) {
 TEST_P(Programs, KmeansRefusesWhatMakesNoSense) {
   expect_skip("apps/kmeans", "points=4", "first centres");
   expect_skip("apps/kmeans", "points=1099511627776", "2^40");
+}
+
+TEST_P(Programs, Lavamd) {
+  expect_pass("apps/lavamd", placements, {"boxes=3", "particles=7"}, 3 * placements.size(), tile_stagings);
+  expect_pass("apps/lavamd", {"pinned"}, {"boxes=1,2", "particles=1,20,110"}, 18, tile_stagings);
+  expect_pass("apps/lavamd", {"streamed"}, {"boxes=1,2,5", "particles=6"}, 9, tile_stagings);
+}
+
+// Above 512 boxes a sample of them is checked.
+TEST_P(Programs, LavamdOfManyBoxes) {
+  expect_pass("apps/lavamd", {"pinned", "streamed"}, {"boxes=9", "particles=2"}, 2);
+}
+
+TEST_P(Programs, LavamdRefusesWhatABlockOrAGridCannotHold) {
+  expect_skip("apps/lavamd", "particles=111", "at most 110 particles");
+  expect_skip("apps/lavamd", "boxes=1291", "1290");
+}
+
+TEST_P(Programs, Bayesian) {
+  expect_pass("apps/bayesian", placements, {"nodes=6", "rounds=3", "loop=all"}, 6 * placements.size(), tile_stagings);
+  expect_pass("apps/bayesian", {"pinned"}, {"nodes=2,3,4,5,9", "rows=1,33,608", "rounds=1,4", "loop=all"}, 180,
+              tile_stagings);
+}
+
+TEST_P(Programs, BayesianOfSegmentsInParts) {
+  expect_pass("apps/bayesian", {"pinned"}, {"nodes=11", "rounds=2", "part=4,30"}, 6, tile_stagings);
+}
+
+// Several blocks share a c and a d.
+TEST_P(Programs, BayesianOfMoreNodes) {
+  expect_pass("apps/bayesian", {"pinned"}, {"nodes=26", "rounds=1"}, 1);
+}
+
+TEST_P(Programs, BayesianRefusesWhatItCannotHold) {
+  expect_skip("apps/bayesian", "nodes=1", "2 nodes and more");
+  expect_skip("apps/bayesian", "nodes=256", "memory");
+  expect_skip("apps/bayesian", "nodes=257", "at most 256");
+  expect_skip("apps/bayesian", "rows=609", "608 rows");
+  expect_skip("apps/bayesian", "rounds=2147483648", "2^31");
+  expect_skip("apps/bayesian", "part=4294967297", "shared memory");
+  expect_skip("apps/bayesian", "part=65536", "shared memory");
 }
 
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {

@@ -51,3 +51,8 @@ def test_red(session, name, mode, fake, why):
     outcome = session(select=f"Application.*{name}.*mode={mode}%.*tiny", fake=fake)
     assert not outcome.green
     assert why in outcome.output
+
+
+@pytest.mark.parametrize("name", ["bayesian", "bfs"])
+def test_programs_without_floating_point_need_no_rate_of_it(session, name):
+    assert session(select=f"Application.*{name}.*mode=uvm%.*tiny", fake="missing_metric:kernel_flop_rate").green
