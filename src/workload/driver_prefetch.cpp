@@ -65,7 +65,7 @@ DriverPrefetch::~DriverPrefetch() {
 void DriverPrefetch::set(const void* begin, std::size_t bytes) {
   if (piece_ == 0 || bytes == 0) return;
   const double since = now();
-  if (!held_) held_ = std::make_unique<Held>(trace::uvm::driver_of_device());
+  if (!held_) held_ = std::make_unique<Held>(Held{trace::uvm::driver_of_device(), {}});
   if (!held_->driver)
     throw device::Error(device::ErrorKind::failure, "driver_prefetch",
                         "only NVIDIA's driver has a prefetcher that this program can set",

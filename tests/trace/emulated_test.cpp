@@ -268,7 +268,7 @@ TEST(UvmSelfTest, OneFaultAtTheAddressAndItsReplay) {
   EXPECT_EQ(self_test_problem({.events = {fault, replay}}, kAddress), "");
   EXPECT_EQ(self_test_problem({.events = {GpuFault{.address = 0x1000}, fault, replay}}, kAddress), "")
       << "what another thread does elsewhere";
-  const auto refused = [&](Taken taken, const char* why) {
+  const auto refused = [&](const Taken& taken, const char* why) {
     const auto problem = self_test_problem(taken, kAddress);
     EXPECT_NE(problem.find(why), std::string::npos) << problem;
   };
