@@ -31,4 +31,13 @@ using PageListener = void (*)(void* context, const PageEvent& event) noexcept;
 bool watch_pages(PageListener listener, void* context);
 void unwatch_pages();
 
+/// Groups of pages that the emulated prefetcher keeps apart, as a driver's range groups do: of pages beside one another
+/// in one group it brings none unless one of them faults. Group 0 is of pages that nobody put into another. All false
+/// (or 0) where the device is no emulated one.
+std::uint64_t create_page_group();
+/// Its pages are in group 0 afterwards. False where there is no such group.
+bool destroy_page_group(std::uint64_t group);
+/// Whole pages of one managed allocation. False where they are not, or where there is no such group.
+bool set_page_group(std::uint64_t group, std::uintptr_t address, std::size_t bytes);
+
 }  // namespace isthmus::device

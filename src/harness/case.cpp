@@ -223,6 +223,11 @@ void Case::sample(Metric metric, const std::function<double()>& body) {
 }
 
 void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body) {
+  sample(std::move(metrics), [] {}, body);
+}
+
+void Case::sample(std::vector<Metric> metrics, const std::function<void()>& prepare,
+                  const std::function<std::vector<double>()>& body) {
   const Watched at_work(state_, "", Part::overhead);
   if (state_.footprint_only) throw FootprintKnown{};
   if (metrics.empty()) throw std::logic_error("sample() is given no metric");
@@ -235,6 +240,10 @@ void Case::sample(std::vector<Metric> metrics, const std::function<std::vector<d
 
   // What the body says of the sample it takes is in state_.sample.
   const auto take = [&](Part part, std::size_t index) {
+    {
+      const Watched preparing(state_, "", Part::inputs);
+      prepare();
+    }
     const Watched piece(state_, "sample", part, index);
     state_.sample.emplace();
     Taken taken;

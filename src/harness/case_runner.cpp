@@ -14,6 +14,7 @@
 #include "harness/limits.hpp"
 #include "harness/measure/measurement.hpp"
 #include "harness/rank_results.hpp"
+#include "workload/driver_prefetch.hpp"
 
 namespace isthmus::harness {
 
@@ -107,6 +108,19 @@ void conclude_samples(CaseResult& result) {
     result.error =
         fmt::format("metric {} was not measured, and {} promises it", promised, result.spec.workload->name());
     return;
+  }
+}
+
+/// Where the driver's prefetcher shall be off and somebody looked, it has moved nothing.
+void judge_driver_prefetch(CaseResult& result) {
+  const auto* value = result.spec.find(kDriverPrefetch);
+  if (value == nullptr || *value != AxisValue("off")) return;
+  for (const auto& metric : result.metrics) {
+    if (!metric.name.starts_with("uvm_") || !metric.name.ends_with("prefetch_bytes")) continue;
+    const double most = *std::max_element(metric.samples.begin(), metric.samples.end());
+    if (most > 0)
+      result.warn("driver_prefetch_on",
+                  fmt::format("the driver's prefetcher shall be off, and moved {:.0f} bytes in a sample", most));
   }
 }
 
@@ -219,6 +233,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
         for (auto& table : observer->tables()) result.tables.push_back(std::move(table));
         result.notes.merge(observer->notes());
       }
+      judge_driver_prefetch(result);
     });
     if (uses_device) {
       result.after = result.before;

@@ -133,6 +133,8 @@ struct Case::State final : BufferAddresses {
   /// Notes where a sample of the metric is so short that its timer is too coarse for it.
   void judge_ticks(harness::Series& metric);
 
+  /// What the axis says where it changes anything: of measure() in a managed placement.
+  std::optional<std::string_view> driver_prefetch() const;
   /// Throws Skip (memory) where the buffers do not fit.
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
   void fill(std::size_t buffer);

@@ -1,11 +1,14 @@
 #include "harness/plan.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
 #include "harness/names.hpp"
 #include "harness/registry.hpp"
 #include "memory/host_memory.hpp"
+#include "workload/driver_prefetch.hpp"
 
 namespace isthmus::harness {
 
@@ -262,9 +265,31 @@ void assign(AxisSettings& axes, std::string_view name, AxisValue value) {
   }
 }
 
+/// An axis that every workload with a managed placement has beside its own. It is in a case's settings only where it
+/// changes something, so that cases without it are the same as ever.
+const Axis* extra_axis(const Workload& workload) {
+  static const Axis axis = driver_prefetch_axis();
+  const auto& description = workload.description();
+  const bool managed = std::any_of(description.placements.begin(), description.placements.end(), memory::is_managed);
+  return managed && description.find_axis(kDriverPrefetch) == nullptr ? &axis : nullptr;
+}
+
+/// The workload's own axes and that one.
+std::vector<const Axis*> axes_of(const Workload& workload) {
+  std::vector<const Axis*> axes;
+  for (const auto& axis : workload.description().axes) axes.push_back(&axis);
+  if (const auto* extra = extra_axis(workload)) axes.push_back(extra);
+  return axes;
+}
+
+bool has_axis(const Workload& workload, std::string_view name) {
+  const auto* extra = extra_axis(workload);
+  return workload.description().find_axis(name) != nullptr || (extra != nullptr && extra->name == name);
+}
+
 std::vector<std::string> axis_names(const Workload& workload) {
   std::vector<std::string> names;
-  for (const auto& axis : workload.description().axes) names.push_back(axis.name);
+  for (const auto* axis : axes_of(workload)) names.push_back(axis->name);
   return names;
 }
 
@@ -282,7 +307,8 @@ struct AxisRange {
 std::vector<AxisRange> ranges_of(const Workload& workload, const Size* named_size, const Preset* preset,
                                  const std::vector<Setting>& settings, bool size_sweep) {
   std::vector<AxisRange> ranges;
-  for (const auto& axis : workload.description().axes) {
+  for (const auto* each : axes_of(workload)) {
+    const auto& axis = *each;
     const auto setting =
         std::find_if(settings.begin(), settings.end(), [&](const auto& entry) { return entry.axis == axis.name; });
     const bool settled = (named_size != nullptr && sets(named_size->settings, axis.name)) ||
@@ -332,7 +358,15 @@ void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const A
     apply(preset->settings, "preset " + preset->name);
     if (swept != nullptr) apply({{preset->sweep_axis, *swept}}, "preset " + preset->name);
   }
-  for (const auto& [axis, value] : point) assign(spec.axes, axis, value);
+  for (const auto& [axis, value] : point) {
+    const bool extra = description.find_axis(axis) == nullptr;
+    if (!extra) assign(spec.axes, axis, value);
+    if (!extra || value == AxisValue(std::string(kDriverPrefetchDefault))) continue;
+    spec.axes.emplace_back(axis, value);
+    if (spec.placement && !memory::is_managed(*spec.placement) && !spec.not_applicable)
+      spec.not_applicable = fmt::format("axis {} is for managed memory, of which placement {} has none", axis,
+                                        memory::name(*spec.placement));
+  }
   // A shape that is not the size's own must not carry its name.
   if (size != nullptr) {
     for (const auto& setting : size->settings) {
@@ -347,7 +381,7 @@ void check_settings(const std::vector<Setting>& settings, const std::vector<cons
   for (const auto& [axis, values] : settings) {
     std::vector<const Workload*> without;
     for (const auto* workload : workloads) {
-      if (workload->description().find_axis(axis) == nullptr) without.push_back(workload);
+      if (!has_axis(*workload, axis)) without.push_back(workload);
     }
     if (without.empty()) continue;
     const bool nowhere = without.size() == workloads.size();
@@ -433,7 +467,10 @@ std::string CaseSpec::label() const {
   if (staging) text += (placement ? "×" : " ") + std::string(name(*staging));
   if (size) text += " " + *size;
   if (preset) text += " (" + *preset + ")";
-  for (const auto& axis : varied) text += " " + axis + "=" + to_text(existing(*this, axis));
+  for (const auto& axis : varied) {
+    const bool left_out = axis == kDriverPrefetch && find(axis) == nullptr;
+    text += " " + axis + "=" + (left_out ? std::string(kDriverPrefetchDefault) : to_text(existing(*this, axis)));
+  }
   return text;
 }
 

@@ -115,6 +115,9 @@ class Case {
   /// Several metrics that one event yields (each direction of a bidirectional transfer and their sum): `body` returns a
   /// value of each. Sampling ends when every metric's median is settled.
   void sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body);
+  /// The same, with `prepare` before each sample, of which it is no part: who observes samples does not look at it.
+  void sample(std::vector<Metric> metrics, const std::function<void()>& prepare,
+              const std::function<std::vector<double>()>& body);
   /// For operations that take a second and more: from now on at most so many samples and warm-ups, where the user asks
   /// for no number of them.
   void sparing(int samples, int warmups);

@@ -376,6 +376,17 @@ class CommandLine(unittest.TestCase):
         self.assertIn("cannot be observed", nothing.stderr)
         self.assertEqual(len(nothing.stderr.splitlines()), 1, nothing.stderr)
 
+    def test_the_drivers_prefetcher_is_off_for_a_case_and_the_record_proves_it(self):
+        observed = ("fixture/saxpy", "--size", "tiny", "--placement", "managed_demand", "--observe", "uvm")
+        done = self.measure(*observed, "--set", "driver_prefetch=off", "--samples", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (record,) = self.records()
+        metrics = {metric["name"]: metric for metric in record["metrics"]}
+        self.assertEqual(record["axes"]["driver_prefetch"], "off")
+        self.assertEqual(metrics["uvm_prefetch_bytes"]["samples"], [0.0, 0.0])
+        self.assertGreater(metrics["driver_prefetch_setup"]["median"], 0)
+        self.assertEqual([w for w in record["warnings"] if w["code"] == "driver_prefetch_on"], [])
+
     def test_what_a_workload_prepares_itself_is_no_overhead_of_the_harness(self):
         self.measure("fixture/host_loop")
         run = self.records()[0]["run"]

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/inputs.hpp"
 #include "harness/registry.hpp"
 
 namespace isthmus::harness {
@@ -55,6 +56,32 @@ TEST(Plan, AllIsTheWorkloadsOwnProductWithoutRepeats) {
     EXPECT_TRUE(labels.insert(spec.label()).second) << spec.label();
   }
   EXPECT_EQ(labels.size(), 11u * 2 * 3);
+}
+
+// Every workload with a managed placement has the axis; a case has it only where it changes something.
+TEST(Plan, TheDriversPrefetcherIsAnAxisOfManagedPlacements) {
+  auto request = of("fixture/saxpy");
+  request.placements = {"managed_demand", "pinned"};
+  request.sizes = {"tiny"};
+  const auto as_ever = plan(request);
+  request.settings = {"driver_prefetch=default,off"};
+  const auto cases = plan(request);
+  ASSERT_EQ(cases.size(), 4u);
+  for (const auto& spec : cases) {
+    const auto* value = spec.find("driver_prefetch");
+    const bool off = value != nullptr && *value == AxisValue("off");
+    EXPECT_EQ(off, value != nullptr);
+    EXPECT_EQ(spec.not_applicable.has_value(), off && spec.placement == memory::Placement::pinned);
+    EXPECT_NE(spec.label().find(off ? "driver_prefetch=off" : "driver_prefetch=default"), std::string::npos)
+        << spec.label();
+    EXPECT_EQ(inputs_name(spec, 1), inputs_name(as_ever[0], 1)) << "it says how, so the results are the same";
+  }
+  EXPECT_EQ(cases[0].axes, as_ever[0].axes);
+
+  EXPECT_NE(refusal({.patterns = {"fixture/saxpy"}, .settings = {"driver_prefetch=of"}}).find("off"),
+            std::string::npos);
+  EXPECT_NE(refusal({.patterns = {"fixture/host_loop"}, .settings = {"driver_prefetch=off"}}).find("no axis"),
+            std::string::npos);
 }
 
 TEST(Plan, WhatWasNamedAndIsMissingIsSkippedNotDropped) {

@@ -85,6 +85,7 @@ MISBEHAVIOURS = {
     "unbound": "all ranks may run on every processor (after ranks:N)",
     "hangs": "writes N whole records and half of the next, and goes on for ever",
     "table": "writes a table beside the record, which is gone again (table:gone), altered (table:altered) or whole",
+    "counts": "the driver's queue told of another number, METRIC (counts:uvm_prefetch_bytes)",
     "granted": "says that the scheduler granted N GPUs",
     "another": "says in the record that another run FIELD measured (another:node)",
 }
@@ -302,7 +303,8 @@ def cases_of(arguments, backend):
     workload, size = arguments.pattern[0], arguments.size
     entry = in_catalogue(workload)
     given = dict(word.split("=") for word in arguments.set)
-    axes = entry["axes"] | entry["sizes"].get(size, {}) | {axis: int(value) for axis, value in given.items()}
+    axes = entry["axes"] | entry["sizes"].get(size, {})
+    axes |= {axis: type(axes[axis])(value) for axis, value in given.items()}
     if "varied" not in entry:
         case = record(workload, arguments.mode, size, backend) | {"axes": axes}
         if arguments.placement:
@@ -310,8 +312,8 @@ def cases_of(arguments, backend):
         if "kernel_flop_rate" in entry["metrics"]:
             rate = next(m for m in case["metrics"] if m["name"] == "kernel_rate")
             case["metrics"].append({**rate, "name": "kernel_flop_rate", "unit": "FLOP/s"})
-        return [case]
-    varied = entry["varied"].get(size, {})
+        return [watched(case, arguments.observe)]
+    varied = {axis: values for axis, values in entry["varied"].get(size, {}).items() if axis not in given}
     cases = []
     for values in itertools.product(*varied.values()):
         case = record(workload, None, size, backend)
@@ -319,8 +321,24 @@ def cases_of(arguments, backend):
         case.update(axes=axes | dict(zip(varied, values)), metrics=metrics)
         if workload.startswith("driver/") and workload.endswith(UNVERIFIED):
             case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
-        cases.append(case)
+        cases.append(watched(case, arguments.observe))
     return cases
+
+
+def watched(case, observer):
+    """What --observe uvm adds of a driver without a prefetcher: each page of what is touched faults once."""
+    if not observer:
+        return case
+    pages = case["axes"].get("bytes", 4096) // 4096
+    counts = {"faults": pages, "pages": pages, "batches": 1, "replays": 1, "fault_bytes": 4096 * pages,
+              "prefetch_bytes": 0}  # fmt: skip
+    for name, count in counts.items():
+        case["metrics"].append(
+            {**case["metrics"][0], "name": f"uvm_{name}", "unit": "B" if name.endswith("bytes") else "1",
+             "better": None, "timer": "none", "samples": [float(count)], "median": float(count)}
+        )  # fmt: skip
+    case["profiler"] = observer
+    return case
 
 
 def skip(case, kind):
@@ -390,6 +408,7 @@ VERIFICATIONS = {
     "error": {"status": "not_run"},
 }
 METRICS = {
+    "counts": {"samples": [12288.0], "median": 12288.0},
     "null_metric": {"median": None, "invalid": [0]},
     "zero_metric": {"samples": [0.0], "median": 0.0},
     "beyond_limit": {"limit": {"value": 0.5, "unit": "s", "source": "PCIe 5 x16"}, "share": 2.0},
@@ -493,6 +512,7 @@ def command_line():
     run.add_argument("--mode", default="baseline")
     run.add_argument("--placement")
     run.add_argument("--staging")
+    run.add_argument("--observe")
     run.add_argument("--size")
     run.add_argument("--size-sweep", action="store_true")
     run.add_argument("--set", action="append", default=[])

@@ -8,6 +8,7 @@
 #include "harness/uvm_observer.hpp"
 #include "trace/uvm/emulated_driver.hpp"
 #include "trace/uvm/figures.hpp"
+#include "trace/uvm/range_groups.hpp"
 #include "trace/uvm/source.hpp"
 
 namespace isthmus::trace::uvm {
@@ -128,6 +129,79 @@ TEST_F(UvmEmulated, TheHostTouchesItBackInSixFaultsABlock) {
   EXPECT_EQ(found.of(Cause::fault) + found.of(Cause::prefetch), std::size_t{4} << 20);
 }
 
+// --- range groups -----------------------------------------------------------------------------------
+
+/// What sixteen threads a block and the host's own touches bring, with pieces of that size.
+struct Brought {
+  Figures to_device, to_host;
+};
+Brought brought(std::size_t piece) {
+  const auto source = attach();
+  const auto driver = driver_of_device();
+  Managed memory(std::size_t{4} << 20);
+  std::optional<RangeGroups> groups;
+  if (piece > 0) {
+    groups.emplace(*driver, reinterpret_cast<std::uintptr_t>(memory.words()), std::size_t{4} << 20, piece);
+    EXPECT_EQ(groups->pieces(), (std::size_t{4} << 20) / piece);
+  }
+  source->take();
+  memory.touch_on_device(16);
+  Brought all;
+  all.to_device = taken_from(*source);
+  EXPECT_EQ(memory.sum(), 64u);
+  all.to_host = taken_from(*source);
+  return all;
+}
+
+TEST_F(UvmEmulated, PiecesOfAPageLeaveThePrefetcherNothing) {
+  const auto off = brought(kPageBytes);
+  EXPECT_EQ(off.to_device.faults, 64u);
+  EXPECT_EQ(off.to_device.of(Cause::fault), 64 * kPageBytes);
+  EXPECT_EQ(off.to_device.of(Cause::prefetch), 0u);
+  EXPECT_EQ(off.to_host.cpu_faults, 64u);
+  EXPECT_EQ(off.to_host.of(Cause::prefetch), 0u);
+}
+
+TEST_F(UvmEmulated, PiecesOfSixtyFourKibibytesBringTheirOwnRest) {
+  const auto source = attach();
+  const auto driver = driver_of_device();
+  Managed memory(std::size_t{2} << 20);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.words());
+  const auto touch_half = [&] {  // a page in each 64 KiB: without groups all of the block comes
+    source->take();
+    memory.touch_on_device(32);  // one in 128 KiB
+    return taken_from(*source);
+  };
+  std::optional<RangeGroups> groups(std::in_place, *driver, address, std::size_t{2} << 20, std::size_t{64} << 10);
+  const auto held = touch_half();
+  EXPECT_EQ(held.faults, 16u);
+  EXPECT_EQ(held.of(Cause::fault) + held.of(Cause::prefetch), 16 * (std::size_t{64} << 10));
+  EXPECT_EQ(memory.sum(), 16u);
+  groups.emplace(*driver, address, std::size_t{2} << 20, std::size_t{2} << 20);
+  const auto wide = touch_half();
+  groups.reset();
+  EXPECT_EQ(memory.sum(), 2 * 16u);
+  const auto free = touch_half();
+  EXPECT_EQ(wide.of(Cause::prefetch), free.of(Cause::prefetch)) << "a block is what the prefetcher looks at anyway";
+  EXPECT_EQ(memory.sum(), 3 * 16u);
+}
+
+TEST_F(UvmEmulated, AfterTheGroupsThePrefetcherIsAsItWas) {
+  const auto before = brought(0);
+  brought(kPageBytes);
+  const auto after = brought(0);
+  EXPECT_GT(before.to_device.of(Cause::prefetch), 0u);
+  EXPECT_EQ(after.to_device.of(Cause::prefetch), before.to_device.of(Cause::prefetch));
+  EXPECT_EQ(after.to_host.of(Cause::prefetch), before.to_host.of(Cause::prefetch));
+}
+
+TEST_F(UvmEmulated, MemoryThatIsNotManagedHasNoGroups) {
+  const auto driver = driver_of_device();
+  std::vector<std::byte> plain(kPageBytes * 2);
+  EXPECT_THROW(RangeGroups(*driver, reinterpret_cast<std::uintptr_t>(plain.data()), kPageBytes, kPageBytes),
+               Unavailable);
+}
+
 TEST_F(UvmEmulated, WhatTheDeviceTouchesFirstMovesNothing) {
   const auto source = attach();
   Managed memory(std::size_t{2} << 20, false);
@@ -194,7 +268,7 @@ TEST(UvmSelfTest, OneFaultAtTheAddressAndItsReplay) {
   EXPECT_EQ(self_test_problem({.events = {fault, replay}}, kAddress), "");
   EXPECT_EQ(self_test_problem({.events = {GpuFault{.address = 0x1000}, fault, replay}}, kAddress), "")
       << "what another thread does elsewhere";
-  const auto refused = [&](Taken taken, const char* why) {
+  const auto refused = [&](const Taken& taken, const char* why) {
     const auto problem = self_test_problem(taken, kAddress);
     EXPECT_NE(problem.find(why), std::string::npos) << problem;
   };
@@ -255,6 +329,38 @@ TEST_F(UvmObserved, AnEmulatedCaseThatTakesNoSamplesTakesOneToBeSeen) {
   const auto result = observed("apps/hotspot", "managed_demand", {"rows=64", "cols=64", "steps=1"});
   EXPECT_EQ(microbench::complaint(result), "");
   EXPECT_EQ(samples(result, "uvm_faults").size(), 1u);
+}
+
+TEST_F(UvmObserved, ThePrefetcherIsOffWhereItIsAskedFor) {
+  const std::vector<std::string> shape = {"rows=256", "cols=512", "steps=1"};
+  auto off = shape, pieces = shape;
+  off.emplace_back("driver_prefetch=off");
+  pieces.emplace_back("driver_prefetch=64KiB");
+  const auto as_it_is = observed("apps/hotspot", "managed_demand", shape, 2);
+  const auto without = observed("apps/hotspot", "managed_demand", off, 2);
+  const auto some = observed("apps/hotspot", "managed_demand", pieces, 2);
+  for (const auto* result : {&as_it_is, &without, &some}) EXPECT_EQ(microbench::complaint(*result), "");
+  EXPECT_EQ(as_it_is.spec.find("driver_prefetch"), nullptr) << "what is as ever is no axis of the record";
+  EXPECT_EQ(as_it_is.find("driver_prefetch_setup"), nullptr);
+  for (const double bytes : samples(as_it_is, "uvm_prefetch_bytes")) EXPECT_GT(bytes, 0);
+  for (const double bytes : samples(some, "uvm_prefetch_bytes")) EXPECT_GT(bytes, 0);
+  for (const double bytes : samples(without, "uvm_prefetch_bytes")) EXPECT_EQ(bytes, 0);
+  for (const double seconds : samples(without, "driver_prefetch_setup")) EXPECT_GT(seconds, 0);
+  EXPECT_GT(samples(without, "uvm_cpu_faults").at(0), samples(as_it_is, "uvm_cpu_faults").at(0))
+      << "the host fetches its results page by page";
+  for (const auto& warning : without.warnings) EXPECT_NE(warning.code, "driver_prefetch_on");
+}
+
+TEST_F(UvmObserved, OffIsRefusedForMoreThanTwoGibibytes) {
+  const auto result = observed("apps/va", "managed_demand", {"n=300000000", "driver_prefetch=off"});
+  ASSERT_TRUE(result.skipped);
+  EXPECT_NE(result.skipped->find("driver_prefetch=off is for 2 GiB"), std::string::npos) << *result.skipped;
+}
+
+TEST_F(UvmObserved, PlacementsWithoutManagedMemoryHaveNoPrefetcher) {
+  const auto result = observed("apps/hotspot", "pinned", {"rows=64", "cols=64", "steps=1", "driver_prefetch=off"});
+  ASSERT_TRUE(result.skipped);
+  EXPECT_NE(result.skipped->find("is for managed memory"), std::string::npos) << *result.skipped;
 }
 
 TEST_F(UvmObserved, ProgramsAreRightWhileTheirPagesMove) {

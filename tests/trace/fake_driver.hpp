@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +47,13 @@ class FakeDriver final : public System {
   std::uint64_t types = 0;
   bool enabled = false, closed_enabled = false;
   std::uint64_t entries = 0;
+
+  // Range groups.
+  std::uint32_t group_status = 0;
+  std::size_t sets_before_failure = SIZE_MAX;
+  std::set<std::uint64_t> groups;                  ///< that are there
+  std::map<std::uint64_t, std::uint64_t> of_page;  ///< by its number; 0 and none are the same
+  std::size_t sets = 0;
 
   int open(const char* path) override {
     EXPECT_STREQ(path, "/dev/nvidia-uvm-tools");
@@ -84,6 +93,10 @@ class FakeDriver final : public System {
         if (at_flush) at_flush(*this);
         set(page, 0, flush_status);
         return 0;
+      case 23:
+      case 24:
+      case 31:
+        return group(descriptor, request, page);
       default:
         ADD_FAILURE() << "request " << request;
         return -EINVAL;
@@ -112,6 +125,34 @@ class FakeDriver final : public System {
   void* queue() const { return queue_; }
 
  private:
+  int group(int descriptor, unsigned long request, void* page) {
+    const std::size_t status_at = request == 31 ? 24 : 8;
+    set(page, status_at, descriptor == own_descriptor ? group_status : 0x16);
+    if (descriptor != own_descriptor || group_status != 0) return 0;
+    const auto id = number(page, 0, 8);
+    if (request == 23) {
+      EXPECT_EQ(id, 0u);
+      set(page, 0, ++latest_group_);
+      groups.insert(latest_group_);
+      return 0;
+    }
+    EXPECT_TRUE(groups.contains(id) || (request == 31 && id == 0)) << "group " << id;
+    if (request == 24) {
+      groups.erase(id);
+      for (const auto& [at, of] : of_page) EXPECT_NE(of, id) << "page " << at << " is still in it";
+      return 0;
+    }
+    const auto base = number(page, 8, 8), bytes = number(page, 16, 8);
+    EXPECT_EQ(base % 4096, 0u);
+    EXPECT_EQ(bytes % 4096, 0u);
+    if (id != 0 && sets++ >= sets_before_failure) {
+      set(page, 24, 0x1f);
+      return 0;
+    }
+    for (std::uint64_t at = base / 4096; at < (base + bytes) / 4096; ++at) of_page[at] = id;
+    return 0;
+  }
+
   int init(int descriptor, void* page) {
     const auto memory = number(page, 44, 4);
     tries.emplace_back(descriptor, memory);
@@ -139,6 +180,7 @@ class FakeDriver final : public System {
   void* queue_ = nullptr;
   void* control_ = nullptr;
   int attached_ = -1;
+  std::uint32_t latest_group_ = 0;
 };
 
 }  // namespace isthmus::trace::uvm

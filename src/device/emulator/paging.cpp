@@ -21,6 +21,18 @@ void unwatch_pages() {
   emulator::Paging::instance().unwatch();
 }
 
+std::uint64_t create_page_group() {
+  return emulator::Paging::instance().create_group();
+}
+
+bool destroy_page_group(std::uint64_t group) {
+  return emulator::Paging::instance().destroy_group(group);
+}
+
+bool set_page_group(std::uint64_t group, std::uintptr_t address, std::size_t bytes) {
+  return emulator::Paging::instance().set_group(group, address, bytes);
+}
+
 namespace emulator {
 namespace {
 
@@ -51,7 +63,7 @@ void Paging::watch(PageListener listener, void* context) {
   context_ = context;
   for (auto& [begin, range] : ranges_) {
     range.lost = false;
-    for (auto& page : range.pages) page = {.where = host, .open = true, .pending = false};
+    for (auto& page : range.pages) page = {.where = host, .open = true, .pending = false, .group = page.group};
   }
   watched_ = true;
   protect_all();
@@ -80,6 +92,34 @@ void Paging::remove(std::uintptr_t begin) {
   service();
   set_open(found->second, 0, found->second.pages.size(), true);
   ranges_.erase(found);
+}
+
+std::uint64_t Paging::create_group() {
+  const std::lock_guard lock(mutex_);
+  groups_.insert(++latest_group_);
+  return latest_group_;
+}
+
+bool Paging::destroy_group(std::uint64_t group) {
+  const std::lock_guard lock(mutex_);
+  if (groups_.erase(static_cast<std::uint32_t>(group)) == 0) return false;
+  for (auto& [begin, range] : ranges_) {
+    for (auto& page : range.pages) {
+      if (page.group == group) page.group = 0;
+    }
+  }
+  return true;
+}
+
+bool Paging::set_group(std::uint64_t group, std::uintptr_t begin, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Range* range = find(begin);
+  const bool known = group == 0 || groups_.contains(static_cast<std::uint32_t>(group));
+  if (range == nullptr || !known || bytes == 0 || (begin | bytes) % page_bytes != 0) return false;
+  const std::size_t first = (begin - range->begin) / page_bytes, pages = bytes / page_bytes;
+  if (pages > range->pages.size() - first) return false;
+  for (std::size_t i = first; i < first + pages; ++i) range->pages[i].group = static_cast<std::uint32_t>(group);
+  return true;
 }
 
 void Paging::enter(int device) {
@@ -199,6 +239,28 @@ PagesOfBlock Paging::collect(const Range& range, std::uintptr_t block, int to, P
   return there;
 }
 
+/// Of what the prefetcher would bring, what lies in a piece with a fault of its own: pages beside one another that are
+/// in one group.
+PagesOfBlock Paging::in_faulted_groups(const Range& range, std::uintptr_t block, const PagesOfBlock& brought,
+                                       const PagesOfBlock& faulted) const noexcept {
+  PagesOfBlock kept = brought;
+  const auto group_of = [&](std::size_t i) -> std::uint32_t {
+    const std::uintptr_t address = block + i * page_bytes;
+    const bool inside = address >= range.begin && address < range.begin + range.pages.size() * page_bytes;
+    return inside ? range.pages[(address - range.begin) / page_bytes].group : 0;
+  };
+  for (std::size_t first = 0; first < block_pages;) {
+    std::size_t end = first;
+    bool has_fault = false;
+    for (const auto group = group_of(first); end < block_pages && group_of(end) == group; ++end)
+      has_fault = has_fault || faulted[end];
+    for (; first < end; ++first) {
+      if (!has_fault) kept.reset(first);
+    }
+  }
+  return kept;
+}
+
 void Paging::host_fault(Range& range, std::size_t index, bool write) noexcept {
   const std::uintptr_t address = range.begin + index * page_bytes, block = address / block_bytes * block_bytes;
   const auto now = nanoseconds();
@@ -210,7 +272,7 @@ void Paging::host_fault(Range& range, std::size_t index, bool write) noexcept {
   bring(range, block, faulted, host, PageEvent::Why::fault);
   // What nobody has touched yet is made as it is touched.
   if (!was_somewhere) return;
-  auto more = prefetched_pages(there, faulted, valid);
+  auto more = in_faulted_groups(range, block, prefetched_pages(there, faulted, valid), faulted);
   for (std::size_t i = 0; i < block_pages; ++i) {
     if (more[i] && range.pages[(block + i * page_bytes - range.begin) / page_bytes].where == nowhere) more.reset(i);
   }
@@ -262,7 +324,8 @@ void Paging::service_block(std::size_t first, std::size_t end) noexcept {
   }
   const auto there = collect(range, block, device_, valid);
   bring(range, block, faulted, device_, PageEvent::Why::fault);
-  bring(range, block, prefetched_pages(there, faulted, valid), device_, PageEvent::Why::prefetch);
+  const auto more = in_faulted_groups(range, block, prefetched_pages(there, faulted, valid), faulted);
+  bring(range, block, more, device_, PageEvent::Why::prefetch);
 }
 
 void Paging::bring(Range& range, std::uintptr_t block, const PagesOfBlock& pages, int to, PageEvent::Why why) noexcept {

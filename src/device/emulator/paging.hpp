@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "device/emulator/prefetcher.hpp"
@@ -46,6 +47,11 @@ class Paging {
   /// For the SIGSEGV handler. False: the page is no business of this.
   bool touch(const Touch& touch) noexcept;
 
+  /// Of page_events.hpp.
+  std::uint64_t create_group();
+  bool destroy_group(std::uint64_t group);
+  bool set_group(std::uint64_t group, std::uintptr_t begin, std::size_t bytes);
+
   /// As asked by prefetch(): -1 is the host.
   void move(const void* pointer, std::size_t bytes, int to);
 
@@ -56,6 +62,7 @@ class Paging {
   struct Page {
     std::int8_t where = nowhere;
     bool open = true, pending = false;
+    std::uint32_t group = 0;
   };
   struct Range {
     std::uintptr_t begin = 0;
@@ -79,6 +86,8 @@ class Paging {
   void service() noexcept;
   void service_block(std::size_t first, std::size_t end) noexcept;
   PagesOfBlock collect(const Range& range, std::uintptr_t block, int to, PagesOfBlock& valid) const noexcept;
+  PagesOfBlock in_faulted_groups(const Range& range, std::uintptr_t block, const PagesOfBlock& brought,
+                                 const PagesOfBlock& faulted) const noexcept;
   void bring(Range& range, std::uintptr_t block, const PagesOfBlock& pages, int to, PageEvent::Why why) noexcept;
   void bring_run(Range& range, std::size_t first, std::size_t end, int to, PageEvent::Why why) noexcept;
 
@@ -87,6 +96,8 @@ class Paging {
   PageListener listener_ = nullptr;
   void* context_ = nullptr;
   std::map<std::uintptr_t, Range> ranges_;
+  std::set<std::uint32_t> groups_;
+  std::uint32_t latest_group_ = 0;
   unsigned kernels_ = 0;
   int device_ = 0;  ///< of the kernels that run
   bool copies_opened_ = false;

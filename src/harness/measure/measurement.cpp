@@ -87,13 +87,26 @@ void Measurement::allocate() {
     a.host = host;
     if (memory::has_two_copies(placement_)) a.device = device;
   }
+  set_driver_prefetch(a);
   a.graph = body_.capture(stream);
   s_.result.peak_device_bytes = std::max(s_.result.peak_device_bytes, set.device_bytes());
   allocations_.push_back(a);
 }
 
+void Measurement::set_driver_prefetch(Allocation& allocation) {
+  const auto value = s_.driver_prefetch();
+  if (!value) return;
+  driver_prefetch_.emplace(*value);
+  for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
+    const auto& spec = s_.buffers[i].spec;
+    if (spec.role != memory::Role::scratch) driver_prefetch_->set(s_.set->host(i), spec.bytes);
+  }
+  allocation.driver_prefetch = driver_prefetch_->seconds();
+}
+
 void Measurement::free() {
   auto& a = allocations_.back();
+  driver_prefetch_.reset();
   a.device_free = clocked(s_, "free", [&] {
     s_.set->free_device(*s_.stream);
     s_.stream->synchronize();
@@ -249,6 +262,13 @@ namespace isthmus::workload {
 
 using namespace harness;
 
+std::optional<std::string_view> Case::State::driver_prefetch() const {
+  if (!spec.placement || !memory::is_managed(*spec.placement) || spec.find(kDriverPrefetch) == nullptr)
+    return std::nullopt;
+  const auto value = spec.choice(kDriverPrefetch);
+  return value == kDriverPrefetchDefault ? std::nullopt : std::optional(value);
+}
+
 void Case::State::measure(Control control, std::function<void(Run&)> body) {
   if (!spec.placement)
     throw std::logic_error(spec.workload->name() + " calls measure() but is registered without placements");
@@ -275,6 +295,7 @@ void Case::State::measure(Control control, std::function<void(Run&)> body) {
   }
   needed_host_bytes = set->host_bytes() + shared_bytes;
   needed_device_bytes = set->device_bytes();
+  if (const auto value = driver_prefetch()) need_driver_prefetch(*value, set->host_bytes());
   check_footprint(needed_host_bytes - there_already, needed_device_bytes);
   if (!stream) stream.emplace();
   if (footprint_only) {

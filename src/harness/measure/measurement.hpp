@@ -6,12 +6,13 @@
 // and overlapped are sampled in the last cycle only, since allocating is slow.
 
 #include "harness/measure/passes.hpp"
+#include "workload/driver_prefetch.hpp"
 
 namespace isthmus::harness {
 
 /// What one allocation cycle took; absent where the placement has no such step.
 struct Allocation {
-  std::optional<double> host, device, graph;
+  std::optional<double> host, device, graph, driver_prefetch;
   double touch = 0;
   double host_free = 0, device_free = 0;
   Pass pass;  ///< a warm one of this cycle
@@ -28,6 +29,8 @@ class Measurement {
 
  private:
   void allocate();
+  /// Its time is a metric of its own.
+  void set_driver_prefetch(Allocation& allocation);
   void free();
   Pass cold_pass(bool first);
   /// A pass in which each piece of work is timed by itself.
@@ -51,6 +54,7 @@ class Measurement {
   const memory::Placement placement_;
   Body body_;
   Passes passes_;
+  std::optional<workload::DriverPrefetch> driver_prefetch_;
   std::vector<Allocation> allocations_;
   Stop allocation_stop_ = Stop::samples;
 };

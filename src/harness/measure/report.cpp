@@ -55,6 +55,7 @@ void Measurement::report_allocation() {
   report("host_alloc", [](const Allocation& a) { return a.host; });
   report("host_touch", [](const Allocation& a) { return std::optional(a.touch); });
   report("device_alloc", [](const Allocation& a) { return a.device; });
+  report(workload::kDriverPrefetchSetup, [](const Allocation& a) { return a.driver_prefetch; });
   report("graph_build", [](const Allocation& a) { return a.graph; });
   report("free", [](const Allocation& a) { return std::optional(a.free()); });
 }

@@ -29,6 +29,7 @@ namespace request {
 inline constexpr unsigned long init = 56, enable = 58, disable = 59;
 // Of the process's own descriptor of unified memory.
 inline constexpr unsigned long flush = 67;
+inline constexpr unsigned long create_group = 23, destroy_group = 24, set_group = 31;
 }  // namespace request
 
 /// What a descriptor of unified memory answers that is not the process's own address space: take the other one.
@@ -49,6 +50,19 @@ struct MaskArguments {
   std::uint64_t types = 0;  ///< bit n is type n
   std::uint32_t status = 0, unused = 0;
 };
+
+/// The arguments of `create_group`, which answers with the number, and of `destroy_group`.
+struct GroupArguments {
+  std::uint64_t group = 0;
+  std::uint32_t status = 0, unused = 0;
+};
+
+/// The arguments of `set_group`: whole pages of managed memory go into the group, or out of all of them (0).
+struct SetGroupArguments {
+  std::uint64_t group = 0, base = 0, bytes = 0;
+  std::uint32_t status = 0, unused = 0;
+};
+static_assert(offsetof(SetGroupArguments, status) == 24);
 
 /// Shared with the driver: it puts entries, the reader gets them.
 struct Control {

@@ -11,6 +11,7 @@ namespace {
 constexpr int kQueueDescriptor = 1000, kMemoryDescriptor = 1001;
 constexpr std::uint8_t kRead = 1, kWrite = 2;
 constexpr unsigned kClientsOfGpc = 18;
+constexpr std::uint32_t kNoSuchObject = 0x57;  // of a group or an address that is none
 
 /// The driver counts processors from the CPU, which is 0.
 std::uint8_t processor(int device) {
@@ -84,8 +85,32 @@ std::string EmulatedDriver::driver_version() {
   return "580.0 (emulated)";
 }
 
+int EmulatedDriver::control_memory(unsigned long request, void* argument) {
+  switch (request) {
+    case request::flush:
+      return 0;
+    case request::create_group: {
+      auto& arguments = *static_cast<GroupArguments*>(argument);
+      arguments.group = device::create_page_group();
+      return 0;
+    }
+    case request::destroy_group: {
+      auto& arguments = *static_cast<GroupArguments*>(argument);
+      arguments.status = device::destroy_page_group(arguments.group) ? 0 : kNoSuchObject;
+      return 0;
+    }
+    case request::set_group: {
+      auto& arguments = *static_cast<SetGroupArguments*>(argument);
+      arguments.status = device::set_page_group(arguments.group, arguments.base, arguments.bytes) ? 0 : kNoSuchObject;
+      return 0;
+    }
+    default:
+      return -EINVAL;
+  }
+}
+
 int EmulatedDriver::control(int descriptor, unsigned long request, void* argument) {
-  if (descriptor == kMemoryDescriptor) return request == request::flush ? 0 : -EINVAL;
+  if (descriptor == kMemoryDescriptor) return control_memory(request, argument);
   switch (request) {
     case request::init: {
       auto& arguments = *static_cast<InitArguments*>(argument);

@@ -22,6 +22,7 @@ class EmulatedDriver final : public System {
   std::string driver_version() override;
 
  private:
+  static int control_memory(unsigned long request, void* argument);
   static void tell(void* self, const device::PageEvent& event) noexcept;
   void put(const Entry& entry) noexcept;
   void drop(Type type) noexcept;

@@ -16,13 +16,6 @@ namespace isthmus::trace::uvm {
 
 namespace {
 
-bool forced() {
-  const char* text = std::getenv("ISTHMUS_UVM");
-  if (text == nullptr || *text == '\0') return false;
-  if (std::string_view(text) == "force") return true;
-  throw std::invalid_argument(fmt::format("ISTHMUS_UVM is '{}'; the only word it takes is force", text));
-}
-
 /// The host writes the first byte of a block, the device reads it: the page comes for that one fault.
 void test(Queue& queue) {
   struct Memory {
@@ -53,17 +46,18 @@ void test(Queue& queue) {
 
 class Attached final : public Source {
  public:
-  explicit Attached(std::unique_ptr<System> own)
-      : own_(std::move(own)), queue_(own_ ? *own_ : linux_system(), {.forced = forced()}) {
-    const auto version = (own_ ? *own_ : linux_system()).driver_version();
-    name_ = own_ ? "an emulated driver's event queue" : fmt::format("the driver's event queue ({})", version);
+  explicit Attached(std::shared_ptr<System> driver)
+      : driver_(std::move(driver)), queue_(*driver_, {.forced = is_forced()}) {
+    name_ = device::backend() == device::Backend::emulator
+                ? "an emulated driver's event queue"
+                : fmt::format("the driver's event queue ({})", driver_->driver_version());
     test(queue_);
   }
   Taken take() override { return queue_.take(); }
   const std::string& name() const override { return name_; }
 
  private:
-  const std::unique_ptr<System> own_;
+  const std::shared_ptr<System> driver_;
   Queue queue_;
   std::string name_;
 };
@@ -98,16 +92,28 @@ std::string self_test_problem(const Taken& taken, std::uint64_t address) {
   return {};
 }
 
-std::unique_ptr<Source> attach() {
+std::shared_ptr<System> driver_of_device() {
   switch (device::backend()) {
     case device::Backend::cuda:
       device::synchronize();  // the process has unified memory once it has a context
-      return std::make_unique<Attached>(nullptr);
+      return {&linux_system(), [](System*) {}};
     case device::Backend::emulator:
-      return std::make_unique<Attached>(std::make_unique<EmulatedDriver>());
+      return std::make_shared<EmulatedDriver>();
     case device::Backend::hip:
       break;
   }
+  return nullptr;
+}
+
+bool is_forced() {
+  const char* text = std::getenv("ISTHMUS_UVM");
+  if (text == nullptr || *text == '\0') return false;
+  if (std::string_view(text) == "force") return true;
+  throw std::invalid_argument(fmt::format("ISTHMUS_UVM is '{}'; the only word it takes is force", text));
+}
+
+std::unique_ptr<Source> attach() {
+  if (auto driver = driver_of_device()) return std::make_unique<Attached>(std::move(driver));
   throw Unavailable(
       "the driver of AMD GPUs has no queue of page faults that this program reads; profile with -S profiler=rocprofv3");
 }

@@ -21,6 +21,14 @@ class Source {
 /// Of the selected device. Throws Unavailable.
 std::unique_ptr<Source> attach();
 
+/// Who answers the requests that are made of the selected device's driver: the machine, or an emulated driver; nullptr
+/// where the driver takes none of them.
+std::shared_ptr<System> driver_of_device();
+
+/// ISTHMUS_UVM=force: also where nobody has looked at the driver's branch. Throws std::invalid_argument for other
+/// words.
+bool is_forced();
+
 /// Why these events, of one page that a GPU touched, are not what they should be; empty where they are.
 std::string self_test_problem(const Taken& taken, std::uint64_t address);
 

@@ -1,0 +1,117 @@
+"""The driver's own page faults, by pattern: with its prefetcher as it is and off, watched by its event queue."""
+
+import pathlib
+import sys
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+import reframe.core.runtime as runtime
+import reframe.utility.typecheck as typ
+from reframe.core.exceptions import SanityError
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+
+import catalogue
+from isthmus_check import IsthmusCheck, stated_backend
+
+CATALOGUE = catalogue.load()
+WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("faults/")}
+# What the queue tells of each sample, whatever happens in it.
+COUNTS = {"uvm_faults", "uvm_pages", "uvm_batches", "uvm_replays", "uvm_fault_bytes", "uvm_prefetch_bytes"}
+# Those of which each page is touched, once.
+WHOLE = ("faults/regular", "faults/random")
+PAGE = 4096
+
+
+@rfm.simple_test
+class Faults(IsthmusCheck):
+    """One workload of the driver's faults at one size."""
+
+    workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("faults/"))
+    size = builtins.parameter([s for s in CATALOGUE["sizes"] if any(s in w["sizes"] for w in WORKLOADS.values())])
+    prefetch = builtins.parameter(["default", "off"])
+    #: no: the times may be held to references, and nobody sees what the driver did.
+    observe = builtins.variable(typ.Bool, value=True)
+    mode = None
+    published = ("time", "page_time", "kernel", "uvm_faults", "uvm_batches")
+    time_limit = "20m"
+
+    @builtins.run_after("init")
+    def describe(self):
+        workload = WORKLOADS[self.workload]
+        prefetcher = "off" if self.prefetch == "off" else "as it is"
+        self.descr = f"{workload['summary']}, {self.size} size, the driver's prefetcher {prefetcher}"
+        self.tags = {"uvm", self.size, self.workload.rpartition("/")[2], *workload["tags"]}
+        varied = workload.get("varied", {}).get(self.size, {})
+        self.varied = {axis: values for axis, values in varied.items() if self.prefetch == "default"}
+        if self.size == "tiny":
+            self.tags.add("smoke")
+        if self.size not in workload["sizes"] or (self.prefetch == "off" and self.size not in ("tiny", "small")):
+            self.valid_systems = []  # off is for 2 GiB and less
+        else:
+            self.valid_systems = [p.fullname for p in runtime.runtime().system.partitions if self._teaches(p)]
+
+    def _teaches(self, partition):
+        """The queue is NVIDIA's driver's, and the emulator's speaks like it; more than one small size is for a GPU."""
+        backend = stated_backend(partition)
+        return backend != "hip" and (self.size == "tiny" or backend is not None)
+
+    @property
+    def managed(self):
+        """The placement of a program's arrays; the others have their own memory."""
+        return "managed_demand" if WORKLOADS[self.workload]["placements"] else None
+
+    def request(self):
+        placement = ["--placement", self.managed] if self.managed else []
+        observed = ["--observe", "uvm"] if self.observed() else []
+        return [self.workload, "--size", self.size, *placement, *observed, *self._settings()]
+
+    def _settings(self):
+        return [] if self.prefetch == "default" else ["--set", f"driver_prefetch={self.prefetch}", *self._memory()]
+
+    def _memory(self):
+        """Of what is copied the driver prefetches nothing."""
+        return ["--set", "memory=managed"] if "memory" in WORKLOADS[self.workload]["axes"] else []
+
+    def observed(self):
+        return self.observe and not self.profiler
+
+    def settled(self):
+        return {"mode": None, "size": self.size, "placement": self.managed, "staging": None}
+
+    def axes_of(self, point):
+        return super().axes_of(point) | {"driver_prefetch": self.prefetch}
+
+    def required_metrics(self, point):
+        own = {"kernel"} if self.managed else set(WORKLOADS[self.workload]["metrics"])
+        return (
+            own
+            | (COUNTS if self.observed() else set())
+            | ({"driver_prefetch_setup"} if self.prefetch == "off" else set())
+        )
+
+    def denied(self, point, case, stated):
+        return stated & {"managed"}
+
+    def record_name(self):
+        return f"{self.workload}-{self.size}-{self.prefetch}"
+
+    def _judge_case(self, case):
+        super()._judge_case(case)
+        if case["skipped"] or not self.observed():
+            return
+        samples = {m["name"]: m["samples"] for m in case["metrics"]}
+        if self.prefetch == "off" and any(samples.get("uvm_prefetch_bytes", [])):
+            raise SanityError(
+                f"the driver's prefetcher is off, and moved {max(samples['uvm_prefetch_bytes']):.0f} bytes in a sample"
+            )
+        whole = self.workload in WHOLE and self.prefetch == "off"
+        if not whole or COUNTS - set(samples):
+            return
+        footprint = case["axes"]["bytes"]
+        for pages, moved in zip(samples["uvm_pages"], samples["uvm_fault_bytes"], strict=True):
+            if pages * PAGE != footprint or moved != footprint:
+                raise SanityError(
+                    f"{pages:.0f} pages faulted and {moved:.0f} bytes moved for them, where all {footprint} bytes "
+                    "are touched once and nothing is prefetched"
+                )

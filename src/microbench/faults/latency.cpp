@@ -1,0 +1,126 @@
+// faults/latency: until a GPU has read so many bytes of the host's, page by page: by page faults, or by a copy that the
+// program asks for. From the host's call to the end, as a program waits for it.
+
+#include <utility>
+
+#include "microbench/axes.hpp"
+#include "microbench/faults/region.hpp"
+
+namespace isthmus::microbench::faults {
+
+namespace {
+
+using namespace workload;
+
+class Copied {
+ public:
+  Copied(std::size_t bytes, bool wanted) : data_(wanted ? device::malloc_device(bytes) : nullptr) {}
+  ~Copied() {
+    try {
+      if (data_ != nullptr) device::free_device(data_);
+    } catch (const device::Error&) {  // the failure that led here has been reported
+    }
+  }
+  Copied(const Copied&) = delete;
+  Copied& operator=(const Copied&) = delete;
+  void* data() const noexcept { return data_; }
+
+ private:
+  void* data_;
+};
+
+void run(Case& c) {
+  const auto choice = c.choice("memory");
+  const auto kind = choice == "managed" ? Kind::managed : choice == "pinned" ? Kind::pinned : Kind::small;
+  const bool managed = kind == Kind::managed;
+  const std::size_t bytes = c.extent("bytes");
+  if (bytes % kPage != 0) throw Skip("the bytes are no whole pages of 4 KiB", SkipKind::not_applicable);
+  const auto prefetch_value = c.choice(kDriverPrefetch);
+  if (!managed && prefetch_value != kDriverPrefetchDefault)
+    throw Skip("driver_prefetch is for managed memory, and this is copied", SkipKind::not_applicable);
+  need_driver_prefetch(prefetch_value, bytes);
+  const auto& device = c.device();
+  const std::size_t beside = OnDevice::bytes(bytes / kPage, device);
+  if (managed)
+    need_managed(c, bytes, beside);
+  else
+    c.needs(bytes, bytes + beside);
+
+  std::vector<std::uint32_t> order(bytes / kPage);
+  for (std::size_t page = 0; page < order.size(); ++page) order[page] = static_cast<std::uint32_t>(page);
+  OnDevice on_device(order, device);
+  Region region(kind, bytes, 1, c.seed(), 1, c.numa_node());
+  DriverPrefetch prefetch(prefetch_value);
+  const Copied copied(bytes, !managed);
+  Account account;
+  bool touched = false;
+  const auto check = [&] {
+    prefetch.release();
+    if (std::exchange(touched, false)) account.check(region, Access::read, order, on_device);
+  };
+  verify(c, account, check);
+  device::load_kernels();  // the first launch would load it
+  const auto prepare = [&] {
+    check();
+    region.renew();
+    region.write_by_host();
+    on_device.poison();
+    prefetch.set(region.data(), bytes);
+  };
+  auto& stream = c.stream();
+  stream.synchronize();
+  const auto read_all = [&] {
+    const double begin = now();
+    auto* words = reinterpret_cast<std::uint64_t*>(region.data());
+    if (!managed) {
+      words = static_cast<std::uint64_t*>(copied.data());
+      device::copy_async(words, region.data(), bytes, stream);
+    }
+    queue_touches(stream, Access::read, {words, on_device.order(), order.size(), 1, on_device.sums()}, device);
+    stream.synchronize();
+    const double seconds = now() - begin;
+    touched = true;
+    std::vector<double> values{seconds, seconds / static_cast<double>(order.size())};
+    if (prefetch_value != kDriverPrefetchDefault) values.push_back(prefetch.seconds());
+    return values;
+  };
+  std::vector<Metric> metrics;
+  for (const char* name : {"time", "page_time"})
+    metrics.push_back({.name = name, .unit = "s", .timer = "clock", .limit_reason = "page faults have no known bound"});
+  if (prefetch_value != kDriverPrefetchDefault)
+    metrics.push_back({.name = kDriverPrefetchSetup, .unit = "s", .timer = "clock", .limit_reason = "none is known"});
+  c.sample(std::move(metrics), prepare, read_all);
+}
+
+Workload workload() {
+  Workload w("faults/latency", run);
+  auto bytes = bytes_axis("bytes", "that are read, a word of each page", 64 * kKi);
+  bytes.usual = {4 * kKi, 64 * kKi, 2 * kMi};
+  bytes.sweep = powers(4 * kKi, kGi);
+  auto memory = choice_axis("memory", "managed, or copied by the program from page-locked or malloc'd memory",
+                            {"managed", "pinned", "pageable"});
+  memory.usual = {"managed", "pinned", "pageable"};
+  w.version(1)
+      .summary("until a GPU has read pages of the host: by page faults, or by an explicit copy")
+      .source("uvm-batches-taco2024, Figure 1")
+      .tags({"faults", "latency"})
+      .stagings({})
+      .metrics({"time", "page_time"})
+      .observed({kDriverPrefetchSetup})
+      .estimate([](const CaseSpec& spec) { return 50e-6 + 10e-6 * static_cast<double>(spec.integer("bytes")) / kPage; })
+      .axis(std::move(bytes))
+      .axis(std::move(memory))
+      .axis(driver_prefetch_axis())
+      .size("tiny", {{"bytes", 64 * kKi}, {"memory", "managed"}})
+      .size("small", {{"bytes", 2 * kMi}})
+      .preset({.name = "paper-fig1",
+               .help = "Figure 1: managed memory against explicit copies, 4 KiB to 1 GiB",
+               .sweep_axis = "bytes",
+               .sweep = powers(4 * kKi, kGi)});
+  return w;
+}
+
+const Registration registration(workload());
+
+}  // namespace
+}  // namespace isthmus::microbench::faults

@@ -1,0 +1,228 @@
+// faults/regular, faults/random, faults/strided: threads of a GPU touch pages that lie with the host.
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "memory/parallel.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/faults/region.hpp"
+#include "workload/lanes.hpp"
+
+namespace isthmus::microbench::faults {
+
+namespace {
+
+using namespace workload;
+
+constexpr std::size_t kPagesOfBlock = kBlock / kPage;
+constexpr std::size_t kMostSharers = 256;
+
+enum class Pattern { regular, random, strided };
+
+/// The pages in the order in which threads take them.
+std::vector<std::uint32_t> order_of(const Case& c, Pattern pattern, std::size_t pages) {
+  std::vector<std::uint32_t> order;
+  if (pattern == Pattern::strided) {
+    for (std::size_t page = 0; page < pages; page += c.extent("stride"))
+      order.push_back(static_cast<std::uint32_t>(page));
+    return order;
+  }
+  const std::size_t of_block = c.extent("touched");
+  for (std::size_t page = 0; page < pages; ++page) {
+    if (page % kPagesOfBlock < of_block) order.push_back(static_cast<std::uint32_t>(page));
+  }
+  if (pattern == Pattern::regular) return order;
+  for (std::size_t left = order.size(); left > 1; --left)
+    std::swap(order[left - 1], order[hash(c.seed(), 1, left) % left]);
+  return order;
+}
+
+Access access_of(const Case& c) {
+  const auto choice = c.choice("access");
+  return choice == "read" ? Access::read : choice == "write" ? Access::write : Access::atomic;
+}
+
+Kind kind_of(const Case& c) {
+  const auto choice = c.choice("memory");
+  return choice == "managed" ? Kind::managed : choice == "small" ? Kind::small : Kind::huge;
+}
+
+/// Throws Skip for what means nothing.
+void need_sense(const Case& c, Kind kind) {
+  if (kind != Kind::managed && !c.device().pageable_access)
+    throw Skip(fmt::format("{} ({}) cannot read plain malloc memory (no HMM, ATS or XNACK)", c.device().name,
+                           c.device().arch));
+  if (kind != Kind::managed && c.choice(kDriverPrefetch) != kDriverPrefetchDefault)
+    throw Skip("driver_prefetch is for managed memory, and this is malloc's", SkipKind::not_applicable);
+  if (kind != Kind::managed && c.choice("host_pages") == "unmapped")
+    throw Skip("malloc's pages are mapped on the host as long as they are there", SkipKind::not_applicable);
+  if (c.extent("bytes") % kBlock != 0)
+    throw Skip(fmt::format("{} bytes are no whole blocks of 2 MiB", c.extent("bytes")), SkipKind::not_applicable);
+  if (c.extent("threads_per_page") > kMostSharers)
+    throw Skip(fmt::format("a page has words for {} threads at most", kMostSharers), SkipKind::not_applicable);
+}
+
+class Touching {
+ public:
+  Touching(Case& c, Pattern pattern)
+      : case_(c),
+        access_(access_of(c)),
+        kind_(kind_of(c)),
+        second_visit_(c.choice("visit") == "second"),
+        unmapped_(c.choice("host_pages") == "unmapped"),
+        sharers_(static_cast<unsigned>(c.extent("threads_per_page"))),
+        order_(order_of(c, pattern, c.extent("bytes") / kPage)),
+        on_device_(order_, c.device()),
+        region_(
+            kind_, c.extent("bytes"), sharers_, c.seed(),
+            c.integer("host_threads") > 0 ? static_cast<unsigned>(c.integer("host_threads")) : memory::host_threads(),
+            c.numa_node()),
+        prefetch_(c.choice(kDriverPrefetch)) {
+    Lane lane;
+    lane.device = c.device().index;
+    lane.queue = [this](device::Stream& stream) { queue(stream); };
+    lanes_.emplace(c, std::vector{std::move(lane)});
+  }
+  ~Touching() { prefetch_.release(); }
+  Touching(const Touching&) = delete;
+  Touching& operator=(const Touching&) = delete;
+
+  const char* timer() const { return lanes_->timer(); }
+  std::size_t touches() const { return order_.size(); }
+  const Account& account() const { return account_; }
+
+  /// New pages at the host, as the surrogates have them.
+  void prepare() {
+    check();
+    prefetch_.release();
+    region_.renew();
+    region_.write_by_host();
+    if (second_visit_) {
+      queue(case_.stream());
+      case_.stream().synchronize();
+      region_.write_by_host();
+    }
+    if (unmapped_) unmap();
+    on_device_.poison();
+    prefetch_.set(region_.data(), region_.bytes());
+  }
+
+  std::vector<double> touch() {
+    const auto taken = read(case_, *lanes_);
+    touched_ = true;
+    std::vector<double> values{taken.all, taken.all / static_cast<double>(touches())};
+    if (case_.choice(kDriverPrefetch) != kDriverPrefetchDefault) values.push_back(prefetch_.seconds());
+    return values;
+  }
+
+  /// What the latest sample left; once.
+  void check() {
+    if (!std::exchange(touched_, false)) return;
+    prefetch_.release();  // or the host would bring back page by page
+    account_.check(region_, access_, order_, on_device_);
+  }
+
+ private:
+  void queue(device::Stream& stream) {
+    queue_touches(stream, access_,
+                  {reinterpret_cast<std::uint64_t*>(region_.data()), on_device_.order(), order_.size(), sharers_,
+                   on_device_.sums()},
+                  case_.device());
+  }
+
+  /// There and back by explicit prefetches: the host has the pages, and its page table has not.
+  void unmap() {
+    auto& stream = case_.stream();
+    device::prefetch(region_.data(), region_.bytes(), device::Location::gpu(case_.device().index), stream);
+    device::prefetch(region_.data(), region_.bytes(), device::Location::host(case_.numa_node()), stream);
+    stream.synchronize();
+    if (const auto mapped = region_.mapped_on_host(); mapped && *mapped > 0)
+      throw Skip(
+          fmt::format("the driver mapped {} of {} pages when it brought them back to the host, so none can be "
+                      "had there unmapped",
+                      *mapped, region_.pages()));
+  }
+
+  Case& case_;
+  Access access_;
+  Kind kind_;
+  bool second_visit_, unmapped_;
+  unsigned sharers_;
+  std::vector<std::uint32_t> order_;
+  OnDevice on_device_;
+  Region region_;
+  DriverPrefetch prefetch_;
+  std::optional<Lanes> lanes_;
+  Account account_;
+  bool touched_ = false;
+};
+
+void run(Case& c, Pattern pattern) {
+  const auto kind = kind_of(c);
+  need_sense(c, kind);
+  const std::size_t bytes = c.extent("bytes"), pages = bytes / kPage;
+  need_driver_prefetch(c.choice(kDriverPrefetch), bytes);
+  need_managed(c, bytes, OnDevice::bytes(pages, c.device()));
+  c.sparing(10, 1);
+  Touching touching(c, pattern);
+  verify(c, touching.account(), [&] { touching.check(); });
+  std::vector<Metric> metrics;
+  const auto add = [&](const char* name, const char* timer) {
+    metrics.push_back({.name = name, .unit = "s", .timer = timer, .limit_reason = "page faults have no known bound"});
+  };
+  add("time", touching.timer());
+  add("page_time", touching.timer());
+  if (c.choice(kDriverPrefetch) != kDriverPrefetchDefault) add(kDriverPrefetchSetup, "clock");
+  c.sample(std::move(metrics), [&] { touching.prepare(); }, [&] { return touching.touch(); });
+}
+
+Workload workload(const char* name, Pattern pattern, const char* summary) {
+  Workload w(std::string("faults/") + name, [pattern](Case& c) { run(c, pattern); });
+  w.version(1)
+      .summary(summary)
+      .source("uvm-batches-taco2024, section 5 and Table 3")
+      .tags({"faults", name})
+      .stagings({})
+      .metrics({"time", "page_time"})
+      .observed({kDriverPrefetchSetup})
+      .estimate([](const CaseSpec& spec) { return 20e-6 * static_cast<double>(spec.integer("bytes")) / kPage; });
+  auto bytes = bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi);
+  bytes.sweep = powers(2 * kMi, 32 * kGi);
+  w.axis(std::move(bytes));
+  if (pattern == Pattern::strided)
+    w.axis(number_axis("stride", "pages from one touched page to the next", 16));
+  else {
+    auto touched = number_axis("touched", "pages touched of each block's 512, from its first", 512);
+    touched.listed = powers(1, 512);
+    w.axis(std::move(touched));
+  }
+  auto sharers = number_axis("threads_per_page", "threads that touch a page, each a word of its own", 1);
+  sharers.listed = powers(1, kMostSharers);
+  w.axis(choice_axis("access", "what a thread does", {"read", "write", "atomic"}))
+      .axis(std::move(sharers))
+      .axis(number_axis("host_threads", "threads of the host that wrote the pages first; 0: all", 1, 0))
+      .axis(choice_axis("host_pages", "whether the host's page table has the pages", {"mapped", "unmapped"}))
+      .axis(choice_axis("visit", "the GPU's first or second visit of each block", {"first", "second"}))
+      .axis(choice_axis("memory", "managed, or malloc's in small or huge pages (HMM, ATS, XNACK)",
+                        {"managed", "small", "huge"}))
+      .axis(driver_prefetch_axis());
+  const std::pair<const char*, std::int64_t> sizes[] = {{"tiny", 2 * kMi},  {"small", 64 * kMi}, {"medium", kGi},
+                                                        {"large", 8 * kGi}, {"super", 24 * kGi}, {"mega", 48 * kGi}};
+  for (const auto& [size, value] : sizes) w.size(size, {{"bytes", value}});
+  if (pattern != Pattern::strided)
+    w.preset({.name = "paper-table3",
+              .help = "Table 3: the driver's prefetcher is off",
+              .settings = {{"bytes", kGi}, {std::string(kDriverPrefetch), "off"}}});
+  return w;
+}
+
+const Registration regular(workload("regular", Pattern::regular,
+                                    "a GPU's threads touch the host's pages in their order"));
+const Registration at_random(workload("random", Pattern::random, "a GPU's threads touch the host's pages in no order"));
+const Registration strided(workload("strided", Pattern::strided,
+                                    "a GPU's threads touch some of the host's pages, so far apart"));
+
+}  // namespace
+}  // namespace isthmus::microbench::faults

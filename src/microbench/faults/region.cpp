@@ -1,0 +1,209 @@
+#include "microbench/faults/region.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "memory/host_memory.hpp"
+#include "memory/numa_nodes.hpp"
+#include "memory/pages.hpp"
+#include "memory/parallel.hpp"
+
+namespace isthmus::microbench::faults {
+
+using namespace workload;
+
+namespace {
+
+constexpr std::size_t kMost = std::size_t{48} << 30;
+constexpr std::size_t kGrain = 1 << 12;  // pages that a thread checks in one go
+
+std::string text(std::size_t bytes) {
+  return memory::format_bytes(static_cast<double>(bytes));
+}
+
+std::uint64_t load(const std::byte* data, std::size_t page, std::size_t slot) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, data + page * kPage + slot * sizeof word, sizeof word);
+  return word;
+}
+
+}  // namespace
+
+void need_fitting(const Case& c, std::size_t bytes) {
+  const auto& info = c.device();
+  if (!info.managed || !info.concurrent_managed)
+    throw Skip(fmt::format("{} ({}) takes no faults on managed memory", info.name, info.arch));
+  if (bytes > kMost)
+    throw Skip(fmt::format("needs {} of managed memory, and faults/* takes at most {}; choose a "
+                           "smaller size",
+                           text(bytes), text(kMost)),
+               SkipKind::not_applicable);
+  const std::size_t free = device::memory_info().free;
+  if (bytes > free / 2)
+    throw Skip(fmt::format("needs {} of managed memory, and faults/* takes at most half of the {} that are free on the "
+                           "device; choose a smaller size",
+                           text(bytes), text(free)),
+               Shortage{Shortage::Memory::device, 2.0 * static_cast<double>(bytes), static_cast<double>(free)});
+}
+
+void need_managed(Case& c, std::size_t bytes, std::size_t beside) {
+  need_fitting(c, bytes);
+  c.needs(bytes, bytes + beside);
+}
+
+Region::Region(Kind kind, std::size_t bytes, unsigned sharers, std::uint64_t seed, unsigned host_threads, int numa_node)
+    : kind_(kind),
+      bytes_(bytes),
+      sharers_(sharers),
+      seed_(seed),
+      numa_node_(numa_node),
+      crew_(host_threads, numa_node) {
+  renew();
+}
+
+Region::~Region() {
+  try {
+    free();
+  } catch (const device::Error&) {  // the failure that led here has been reported; a second one adds nothing
+  }
+}
+
+void Region::free() {
+  if (data_ != nullptr && !block_) device::free_managed(std::exchange(data_, nullptr));
+  block_.reset();
+  data_ = nullptr;
+}
+
+void Region::renew() {
+  free();
+  if (kind_ == Kind::managed) {
+    data_ = static_cast<std::byte*>(device::malloc_managed(bytes_));
+    return;
+  }
+  const auto pages = kind_ == Kind::huge ? memory::Pages::huge : memory::Pages::small;
+  if (kind_ == Kind::pinned)
+    block_.emplace(memory::HostKind::pinned, bytes_, memory::HostBlockOptions{numa_node_});
+  else
+    block_.emplace(memory::HostKind::pageable, bytes_, memory::HostBlockOptions{numa_node_, pages});
+  data_ = block_->data();
+}
+
+void Region::write_by_host() {
+  crew_.run([&](unsigned i) {
+    const memory::ScopedMemoryNode on_node(numa_node_);
+    const memory::Part part = memory::part_of(pages(), crew_.size(), i);
+    for (std::size_t page = part.first; page < part.last; ++page) {
+      auto* words = reinterpret_cast<volatile std::uint64_t*>(data_ + page * kPage);
+      for (std::size_t slot = 0; slot < sharers_; ++slot) words[slot] = word(page, slot);
+      words[kWordsOfPage - 1] = word(page, kWordsOfPage - 1);
+    }
+  });
+}
+
+std::optional<std::size_t> Region::mapped_on_host() const {
+  if (kind_ == Kind::managed && device::backend() == device::Backend::emulator) return std::nullopt;
+  const auto found = memory::present_pages(data_, bytes_);
+  return found ? std::optional(found->present) : std::nullopt;
+}
+
+std::uint64_t Region::sum(std::span<const std::uint32_t> order) const {
+  std::atomic<std::uint64_t> all = 0;
+  memory::parallel_for(order.size(), kGrain, [&](std::size_t first, std::size_t last) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = first; i < last; ++i) {
+      for (std::size_t slot = 0; slot < sharers_; ++slot) sum += word(order[i], slot);
+    }
+    all += sum;
+  });
+  return all;
+}
+
+std::size_t Region::wrong_words(Access access, std::span<const std::uint32_t> order) const {
+  std::vector<char> touched(pages());
+  for (const auto page : order) touched[page] = 1;
+  const auto expected = [&](std::size_t page, std::size_t slot) {
+    const bool was = touched[page] != 0 && slot < sharers_;
+    if (!was || access == Access::read) return word(page, slot);
+    return stamp_of(page, slot) + (access == Access::atomic ? word(page, slot) : 0);
+  };
+  std::atomic<std::size_t> all = 0;
+  memory::parallel_for(pages(), kGrain, [&](std::size_t first, std::size_t last) {
+    std::size_t wrong = 0;
+    for (std::size_t page = first; page < last; ++page) {
+      for (std::size_t slot = 0; slot < sharers_; ++slot)
+        wrong += load(data_, page, slot) == expected(page, slot) ? 0 : 1;
+      wrong += load(data_, page, kWordsOfPage - 1) == word(page, kWordsOfPage - 1) ? 0 : 1;
+    }
+    all += wrong;
+  });
+  return all;
+}
+
+std::size_t OnDevice::bytes(std::size_t touches, const device::DeviceInfo& device) {
+  return touches * sizeof(std::uint32_t) + threads_of(device) * sizeof(std::uint64_t);
+}
+
+OnDevice::OnDevice(std::span<const std::uint32_t> order, const device::DeviceInfo& device)
+    : threads_(threads_of(device)) {
+  try {
+    order_ = static_cast<std::uint32_t*>(device::malloc_device(order.size_bytes()));
+    sums_ = static_cast<std::uint64_t*>(device::malloc_device(threads_ * sizeof(std::uint64_t)));
+    device::copy(order_, order.data(), order.size_bytes());
+  } catch (...) {
+    free();
+    throw;
+  }
+}
+
+OnDevice::~OnDevice() {
+  free();
+}
+
+void OnDevice::free() noexcept {
+  try {
+    if (order_ != nullptr) device::free_device(order_);
+    if (sums_ != nullptr) device::free_device(sums_);
+  } catch (const device::Error&) {  // the failure that led here has been reported
+  }
+}
+
+void OnDevice::poison() {
+  const std::vector<std::uint64_t> poison(threads_, ~std::uint64_t{0});
+  device::copy(sums_, poison.data(), threads_ * sizeof(std::uint64_t));
+}
+
+std::uint64_t OnDevice::sum() const {
+  std::vector<std::uint64_t> sums(threads_);
+  device::copy(sums.data(), sums_, threads_ * sizeof(std::uint64_t));
+  std::uint64_t all = 0;
+  for (const auto each : sums) all += each;
+  return all;
+}
+
+void Account::check(const Region& region, Access access, std::span<const std::uint32_t> order,
+                    const OnDevice& on_device) {
+  ++checked_;
+  std::string what;
+  const auto expected = access == Access::read ? region.sum(order) : 0;
+  if (on_device.sum() != expected) what = "what the GPU's threads have read is not what the host wrote";
+  if (const auto words = region.wrong_words(access, order); words > 0)
+    what = fmt::format("{} words of {} pages are not what they should be", words, region.pages());
+  if (!what.empty() && wrong_++ == 0) reason_ = std::move(what);
+}
+
+void verify(Case& c, const Account& account, const std::function<void()>& last) {
+  c.verify(
+      "each page holds what the host and the GPU wrote, and the GPU read what was there",
+      [&c, &account, last] {
+        last();
+        if (account.wrong() > 0) c.warn("faults_wrong", account.reason());
+        return static_cast<double>(account.checked() > 0 ? account.wrong() : 1);
+      },
+      0);
+}
+
+}  // namespace isthmus::microbench::faults

@@ -1,0 +1,116 @@
+#pragma once
+
+// Memory that the host and a GPU share, page by page: what the host writes into it, what the GPU reads and leaves
+// there, and whether both are right.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memory/crew.hpp"
+#include "memory/host_block.hpp"
+#include "microbench/faults/kernels.hpp"
+#include "workload/driver_prefetch.hpp"
+#include "workload/workload.hpp"
+
+namespace isthmus::microbench::faults {
+
+/// Throws workload::Skip where so many managed bytes are more than this family takes: 48 GiB, and half of what the card
+/// has free, so that nothing is ever evicted.
+void need_fitting(const workload::Case& c, std::size_t bytes);
+/// The same, and Case::needs(). `beside`: device memory that is not managed.
+void need_managed(workload::Case& c, std::size_t bytes, std::size_t beside = 0);
+
+/// Where the pages come from.
+enum class Kind {
+  managed,
+  small,   ///< malloc, in base pages, which a GPU reaches where the system lets it (HMM, ATS)
+  huge,    ///< the same in transparent huge pages
+  pinned,  ///< page-locked, and a copy of it on the device
+};
+
+/// Pages of `bytes`. The host writes the words [0, sharers) of each, and its last.
+class Region {
+ public:
+  Region(Kind kind, std::size_t bytes, unsigned sharers, std::uint64_t seed, unsigned host_threads, int numa_node);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  /// Pages that nobody has touched.
+  void renew();
+  /// By all of the host's threads, page after page.
+  void write_by_host();
+  /// Pages that the host's page table has; nullopt where nobody can tell.
+  std::optional<std::size_t> mapped_on_host() const;
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  std::size_t pages() const noexcept { return bytes_ / kPage; }
+
+  /// What the host writes.
+  std::uint64_t word(std::size_t page, std::size_t slot) const noexcept { return workload::hash(seed_, slot, page); }
+  /// What threads that read these pages find, added.
+  std::uint64_t sum(std::span<const std::uint32_t> order) const;
+  /// Words of all pages that are not what they should be once the GPU has had its access to the pages of `order`.
+  std::size_t wrong_words(Access access, std::span<const std::uint32_t> order) const;
+
+ private:
+  void free();
+
+  Kind kind_;
+  std::size_t bytes_;
+  unsigned sharers_;
+  std::uint64_t seed_;
+  int numa_node_;
+  memory::Crew crew_;
+  std::byte* data_ = nullptr;
+  std::optional<memory::HostBlock> block_;
+};
+
+/// The order of the touches and what the threads have read, in device memory.
+class OnDevice {
+ public:
+  OnDevice(std::span<const std::uint32_t> order, const device::DeviceInfo& device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  static std::size_t bytes(std::size_t touches, const device::DeviceInfo& device);
+  const std::uint32_t* order() const noexcept { return order_; }
+  std::uint64_t* sums() const noexcept { return sums_; }
+  /// No thread has read what is there now.
+  void poison();
+  std::uint64_t sum() const;
+
+ private:
+  void free() noexcept;
+
+  std::size_t threads_;
+  std::uint32_t* order_ = nullptr;
+  std::uint64_t* sums_ = nullptr;
+};
+
+/// Keeps account of what was wrong, sample by sample.
+class Account {
+ public:
+  /// After the GPU's access.
+  void check(const Region& region, Access access, std::span<const std::uint32_t> order, const OnDevice& on_device);
+  std::size_t checked() const noexcept { return checked_; }
+  std::size_t wrong() const noexcept { return wrong_; }
+  const std::string& reason() const noexcept { return reason_; }
+
+ private:
+  std::size_t checked_ = 0, wrong_ = 0;
+  std::string reason_;
+};
+
+/// Declares the check of a case: every sample's words are what they should be, and at least one was looked at.
+void verify(workload::Case& c, const Account& account, const std::function<void()>& last);
+
+}  // namespace isthmus::microbench::faults

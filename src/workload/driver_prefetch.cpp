@@ -1,0 +1,87 @@
+#include "workload/driver_prefetch.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "device/device.hpp"
+#include "memory/host_memory.hpp"
+#include "trace/uvm/range_groups.hpp"
+#include "trace/uvm/source.hpp"
+#include "workload/clock.hpp"
+#include "workload/skip.hpp"
+
+namespace isthmus::workload {
+
+namespace {
+
+/// A group of pages for each page: the driver keeps half a million of them at this size.
+constexpr std::size_t kMostOff = std::size_t{2} << 30;
+
+struct Value {
+  const char* name;
+  std::size_t piece;
+};
+constexpr Value kValues[] = {{"default", 0}, {"off", 4096}, {"64KiB", 64 << 10}, {"2MiB", 2 << 20}};
+
+std::size_t piece_of(std::string_view value) {
+  for (const auto& [name, piece] : kValues) {
+    if (value == name) return piece;
+  }
+  throw std::logic_error("driver_prefetch has no value " + std::string(value));
+}
+
+}  // namespace
+
+Axis driver_prefetch_axis() {
+  std::vector<AxisValue> values;
+  for (const auto& value : kValues) values.emplace_back(value.name);
+  return how(choice_axis(std::string(kDriverPrefetch),
+                         "the driver's own prefetcher: as it is, off, or held to pieces of that size",
+                         std::move(values)));
+}
+
+void need_driver_prefetch(std::string_view value, std::size_t bytes) {
+  if (value == "off" && bytes > kMostOff)
+    throw Skip(fmt::format("driver_prefetch=off is for {} of managed memory at most, and this has {}: each page is a "
+                           "range of its own to the driver; choose a smaller size, or 64KiB",
+                           memory::format_bytes(static_cast<double>(kMostOff)),
+                           memory::format_bytes(static_cast<double>(bytes))),
+               SkipKind::not_applicable);
+}
+
+struct DriverPrefetch::Held {
+  std::shared_ptr<trace::uvm::System> driver;
+  std::vector<std::unique_ptr<trace::uvm::RangeGroups>> groups;
+};
+
+DriverPrefetch::DriverPrefetch(std::string_view value) : piece_(piece_of(value)) {}
+
+DriverPrefetch::~DriverPrefetch() {
+  release();
+}
+
+void DriverPrefetch::set(const void* begin, std::size_t bytes) {
+  if (piece_ == 0 || bytes == 0) return;
+  const double since = now();
+  if (!held_) held_ = std::make_unique<Held>(Held{trace::uvm::driver_of_device(), {}});
+  if (!held_->driver)
+    throw device::Error(device::ErrorKind::failure, "driver_prefetch",
+                        "only NVIDIA's driver has a prefetcher that this program can set",
+                        "measure with driver_prefetch=default");
+  try {
+    held_->groups.push_back(std::make_unique<trace::uvm::RangeGroups>(
+        *held_->driver, reinterpret_cast<std::uintptr_t>(begin), bytes, piece_, trace::uvm::is_forced()));
+  } catch (const trace::uvm::Unavailable& reason) {
+    throw device::Error(device::ErrorKind::failure, "driver_prefetch", reason.what(), "");
+  }
+  seconds_ += now() - since;
+}
+
+void DriverPrefetch::release() noexcept {
+  held_.reset();
+  seconds_ = 0;
+}
+
+}  // namespace isthmus::workload

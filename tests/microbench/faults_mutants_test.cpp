@@ -1,0 +1,28 @@
+// faults/* that are not what they say, compiled from the real sources: the check of each sample must notice.
+
+#include "catalogue.hpp"
+#include "device/emulator/emulator.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+TEST(FaultsMutants, AreAllCaught) {
+  device::emulator::configure(device::emulator::parse("workers=1"));
+  std::size_t checked = 0;
+  for (const char* workload : {"faults/regular", "faults/random", "faults/strided", "faults/latency"}) {
+    const bool latency = std::string(workload) == "faults/latency";
+    for (const char* access : {"read", "write", "atomic"}) {
+      if (latency && std::string(access) != "read") continue;
+      std::vector<std::string> settings{"bytes=2MiB"};
+      if (!latency) settings.insert(settings.end(), {"threads_per_page=3", std::string("access=") + access});
+      for (const auto& result : run_cases(workload, {}, {}, settings, {}, 2)) {
+        ++checked;
+        EXPECT_EQ(result.verification.verdict, harness::Verdict::fail) << result.spec.label() << " " << access;
+      }
+    }
+  }
+  EXPECT_EQ(checked, 9u + 3u);
+}
+
+}  // namespace
+}  // namespace isthmus::microbench

@@ -1,0 +1,169 @@
+// faults/*: on emulated machines, watched by the driver's emulated queue.
+
+#include <algorithm>
+
+#include "../emulated_machine.hpp"
+#include "catalogue.hpp"
+#include "harness/uvm_observer.hpp"
+#include "microbench/faults/region.hpp"
+
+namespace isthmus::microbench::faults {
+namespace {
+
+constexpr double kMi = 1 << 20;
+
+class Faults : public device::EmulatorTest {
+ protected:
+  void SetUp() override {
+    EmulatorTest::SetUp();
+    configure("workers=1,memory=256MiB");
+  }
+  static harness::CaseResult observed(const std::string& workload, std::vector<std::string> settings, int samples = 1,
+                                      std::vector<std::string> placements = {}) {
+    const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach();
+    harness::Request request;
+    request.patterns = {"faults/" + workload};
+    request.placements = std::move(placements);
+    request.settings = std::move(settings);
+    harness::RunContext context;
+    context.device = device::info(0);
+    context.sampling.samples = samples;
+    context.observers = {{"uvm", [&] { return std::make_unique<harness::UvmObserver>(*source); }}};
+    return harness::run_case(harness::plan(request).front(), context);
+  }
+  static double value(const harness::CaseResult& result, const std::string& metric) {
+    const auto* series = result.find(metric);
+    EXPECT_NE(series, nullptr) << metric;
+    return series != nullptr ? series->samples.back() : -1;
+  }
+  static void expect_skip(const std::string& workload, const std::vector<std::string>& settings, const char* reason) {
+    const auto result = run_cases("faults/" + workload, {}, {}, settings).front();
+    ASSERT_TRUE(result.skipped) << complaint(result);
+    EXPECT_NE(result.skipped->find(reason), std::string::npos) << *result.skipped;
+  }
+};
+
+// A cold run without the prefetcher: each page faults once, and what moves is the footprint, for faults alone.
+TEST_F(Faults, WithoutThePrefetcherEachPageFaultsOnceAndNothingElseMoves) {
+  for (const char* pattern : {"regular", "random"}) {
+    for (const char* access : {"access=read", "access=write", "access=atomic"}) {
+      const auto result = observed(pattern, {"bytes=4MiB", access, "driver_prefetch=off"}, 2);
+      ASSERT_EQ(complaint(result), "") << pattern << " " << access;
+      EXPECT_EQ(value(result, "uvm_pages"), 1024);
+      EXPECT_EQ(value(result, "uvm_faults"), 1024);
+      EXPECT_EQ(value(result, "uvm_fault_bytes"), 4 * kMi);
+      EXPECT_EQ(value(result, "uvm_prefetch_bytes"), 0);
+      EXPECT_EQ(value(result, "uvm_cpu_faults"), 0) << "what the host prepares is no part of the sample";
+      EXPECT_GT(value(result, "driver_prefetch_setup"), 0);
+      EXPECT_EQ(*result.spec.find("driver_prefetch"), harness::AxisValue("off"));
+    }
+  }
+}
+
+TEST_F(Faults, WithThePrefetcherTheSameBytesMoveForFewerFaults) {
+  const auto result = observed("random", {"bytes=4MiB"});
+  ASSERT_EQ(complaint(result), "");
+  EXPECT_LT(value(result, "uvm_faults"), 1024);
+  EXPECT_GT(value(result, "uvm_prefetch_bytes"), 0);
+  EXPECT_EQ(value(result, "uvm_fault_bytes") + value(result, "uvm_prefetch_bytes"), 4 * kMi);
+  EXPECT_EQ(result.find("driver_prefetch_setup"), nullptr);
+}
+
+TEST_F(Faults, OfABlockSoManyPagesAreTouched) {
+  const auto some = observed("regular", {"bytes=8MiB", "touched=24", "driver_prefetch=off"});
+  ASSERT_EQ(complaint(some), "");
+  EXPECT_EQ(value(some, "uvm_pages"), 4 * 24);
+  EXPECT_EQ(value(some, "uvm_block_faults"), 24);
+  const auto apart = observed("strided", {"bytes=8MiB", "stride=700", "driver_prefetch=off"});
+  ASSERT_EQ(complaint(apart), "");
+  EXPECT_EQ(value(apart, "uvm_pages"), (2048 + 699) / 700);
+}
+
+TEST_F(Faults, ThreadsShareAPage) {
+  for (const char* access : {"access=read", "access=write", "access=atomic"}) {
+    const auto result =
+        observed("random", {"bytes=2MiB", "touched=40", "threads_per_page=33", access, "driver_prefetch=off"});
+    ASSERT_EQ(complaint(result), "") << access;
+    EXPECT_EQ(value(result, "uvm_pages"), 40);
+  }
+}
+
+TEST_F(Faults, TheSurrogatesFindTheSamePages) {
+  for (const char* setting : {"visit=second", "host_pages=unmapped", "host_threads=3", "host_threads=0"}) {
+    const auto result = observed("regular", {"bytes=2MiB", "driver_prefetch=64KiB", setting}, 2);
+    ASSERT_EQ(complaint(result), "") << setting;
+    EXPECT_EQ(value(result, "uvm_pages") * 4096, value(result, "uvm_fault_bytes")) << setting;
+    EXPECT_EQ(value(result, "uvm_fault_bytes") + value(result, "uvm_prefetch_bytes"), 2 * kMi) << setting;
+    EXPECT_EQ(value(result, "uvm_user_bytes"), 0) << "the way there and back is prepared";
+  }
+}
+
+TEST_F(Faults, MallocIsReachedWhereTheMachineCan) {
+  expect_skip("regular", {"bytes=2MiB", "memory=small"}, "cannot read plain malloc memory");
+  configure("pageable_access=1");
+  const auto result =
+      run_cases("faults/random", {}, {}, {"bytes=2MiB", "memory=small", "access=atomic"}, {}, 1).front();
+  EXPECT_EQ(complaint(result), "");
+  expect_skip("regular", {"bytes=2MiB", "memory=small", "driver_prefetch=off"}, "is for managed memory");
+  expect_skip("regular", {"bytes=2MiB", "memory=small", "host_pages=unmapped"}, "mapped on the host");
+}
+
+TEST_F(Faults, WhatIsTooMuchIsRefusedInASentence) {
+  expect_skip("regular", {"bytes=98GiB"}, "takes at most 48 GiB; choose a smaller size");
+  expect_skip("regular", {"bytes=160MiB"}, "at most half of the 256 MiB that are free");
+  expect_skip("latency", {"bytes=160MiB", "memory=managed"}, "at most half of");
+  expect_skip("regular", {"bytes=4GiB", "driver_prefetch=off"}, "driver_prefetch=off is for 2 GiB");
+  expect_skip("regular", {"bytes=3MiB"}, "no whole blocks");
+  expect_skip("regular", {"bytes=2MiB", "threads_per_page=257"}, "256 threads at most");
+  const auto programs = run_cases("faults/stream", {}, {"managed_demand"}, {"n=14000000"}).front();
+  ASSERT_TRUE(programs.skipped);
+  EXPECT_NE(programs.skipped->find("at most half of"), std::string::npos) << *programs.skipped;
+  configure("concurrent_managed=0");
+  expect_skip("regular", {"bytes=2MiB"}, "takes no faults on managed memory");
+}
+
+TEST_F(Faults, LatencyByFaultsAndByCopies) {
+  const auto results = run_cases("faults/latency", {}, {}, {"bytes=4KiB,64KiB,2MiB", "memory=all"}, {}, 2);
+  ASSERT_EQ(results.size(), 9u);
+  for (const auto& result : results) {
+    EXPECT_EQ(complaint(result), "") << result.spec.label();
+    EXPECT_NEAR(value(result, "page_time") * static_cast<double>(result.spec.integer("bytes")) / 4096,
+                value(result, "time"), 1e-12);
+  }
+  const auto faulted = observed("latency", {"bytes=64KiB", "memory=managed", "driver_prefetch=off"});
+  EXPECT_EQ(complaint(faulted), "");
+  EXPECT_EQ(value(faulted, "uvm_pages"), 16);
+  EXPECT_EQ(value(faulted, "uvm_prefetch_bytes"), 0);
+  const auto copied = observed("latency", {"bytes=64KiB", "memory=pinned"});
+  EXPECT_EQ(complaint(copied), "");
+  EXPECT_EQ(value(copied, "uvm_faults"), 0);
+}
+
+TEST_F(Faults, ProgramsInEveryPlacement) {
+  for (const char* workload : {"faults/stream", "faults/sgemm"}) {
+    for (const auto& result : run_cases(workload, {}, {"all"}, {"n=97"}, {}, 1)) {
+      if (result.skipped) continue;
+      EXPECT_EQ(complaint(result), "") << result.spec.label();
+    }
+  }
+  // Of the emulated library nobody sees a fault.
+  const auto result = observed("stream", {"n=100000", "driver_prefetch=off"}, 1, {"managed_demand"});
+  ASSERT_EQ(complaint(result), "");
+  EXPECT_GE(value(result, "uvm_pages"), 3 * 400'000 / 4096);
+  EXPECT_EQ(value(result, "uvm_prefetch_bytes"), 0);
+  EXPECT_GT(value(result, "driver_prefetch_setup"), 0);
+}
+
+TEST_F(Faults, PresetsAreThePapers) {
+  for (const char* workload : {"faults/regular", "faults/random", "faults/stream", "faults/sgemm"}) {
+    harness::Request request;
+    request.patterns = {workload};
+    request.preset = "paper-table3";
+    const auto cases = harness::plan(request);
+    ASSERT_EQ(cases.size(), 1u) << workload;
+    EXPECT_EQ(*cases[0].find("driver_prefetch"), harness::AxisValue("off")) << workload;
+  }
+}
+
+}  // namespace
+}  // namespace isthmus::microbench::faults

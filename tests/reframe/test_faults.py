@@ -1,0 +1,79 @@
+"""The check of the driver's page faults: what it asks for, and what of the driver's counts turns it red."""
+
+import pytest
+
+import catalogue
+from isthmus import records
+
+CHECKS = "faults.py"
+OFF = "Faults.*regular.*tiny.*prefetch=off"
+GPU = {"features": ["gpu", "cuda"]}
+NAMES = [w["name"] for w in catalogue.load()["workloads"]]
+WORKLOADS = [name.removeprefix("faults/") for name in NAMES if name.startswith("faults/")]
+
+
+def listed(outcome):
+    return [line for line in outcome.output.splitlines() if line.startswith("- Faults")]
+
+
+def test_smoke_has_every_workload_with_the_prefetcher_and_without(session):
+    lines = listed(session("-l", "-t", "smoke", select="Faults"))
+    assert {line.split("%workload=")[1].split()[0] for line in lines} == set(WORKLOADS)
+    assert all("%size=tiny" in line for line in lines)
+    assert len(lines) == 2 * len(WORKLOADS)
+
+
+def test_more_than_a_small_size_needs_a_gpu_of_nvidia(session):
+    assert "%size=small" not in session("-l", select="Faults").output
+    assert "%size=small" in session("-l", select="Faults", site=GPU).output
+    assert not listed(session("-l", select="Faults", site={"features": ["gpu", "rocm"]}))
+
+
+def test_off_is_for_small_sizes_only(session):
+    lines = listed(session("-l", select="Faults", site=GPU))
+    assert {line.split("%size=")[1].split()[0] for line in lines if "prefetch=off" in line} == {"tiny", "small"}
+    assert any("%size=mega" in line for line in lines)
+
+
+def test_the_drivers_counts_are_asked_for_and_kept(session, tmp_path):
+    outcome = session(select=OFF)
+    assert outcome.green
+    assert "P: uvm_faults: 512.0 1" in outcome.output
+    [kept] = (tmp_path / "results").iterdir()
+    [case] = records.read(kept)
+    assert (case["profiler"], case["axes"]["driver_prefetch"]) == ("uvm", "off")
+
+
+def test_without_the_observer_times_are_held_to_references(session, tmp_path):
+    assert session("-r", "-S", "observe=no", select=OFF).green
+    [kept] = (tmp_path / "results").iterdir()
+    assert records.read(kept)[0]["profiler"] is None
+
+
+def test_programs_run_where_pages_fault(session, tmp_path):
+    assert session(select="Faults.*stream.*tiny.*prefetch=default").green
+    [kept] = (tmp_path / "results").iterdir()
+    assert records.read(kept)[0]["placement"] == "managed_demand"
+
+
+@pytest.mark.parametrize(
+    "fake, why",
+    [
+        ("counts:uvm_prefetch_bytes", "the driver's prefetcher is off, and moved 12288 bytes in a sample"),
+        ("counts:uvm_pages", "12288 pages faulted and 2097152 bytes moved for them, where all 2097152 bytes"),
+        ("counts:uvm_fault_bytes", "512 pages faulted and 12288 bytes moved for them"),
+        ("missing_metric:uvm_batches", "lacks the metric 'uvm_batches'"),
+        ("missing_metric:driver_prefetch_setup", "lacks the metric 'driver_prefetch_setup'"),
+        ("other_axis:driver_prefetch", "the record's driver_prefetch is 1, asked was 'off'"),
+        ("wrong_result", "wrong result"),
+        ("error", "cudaMalloc: out of memory"),
+    ],
+)
+def test_red(session, fake, why):
+    outcome = session(select=OFF, fake=fake)
+    assert not outcome.green
+    assert why in outcome.output
+
+
+def test_a_driver_that_prefetches_is_as_it_should_be_where_it_may(session):
+    assert session(select="Faults.*regular.*tiny.*prefetch=default", fake="counts:uvm_prefetch_bytes").green
