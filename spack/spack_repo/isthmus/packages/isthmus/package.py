@@ -15,7 +15,10 @@ WORKLOADS = {
     "apps": ("whole programs: apps/*", ["applications.py"]),
     "driver": ("what the driver takes for itself: driver/*", ["driver_costs.py"]),
     "interjob": ("batches of jobs: interjob/*", ["interjob.py"]),
-    "memory": ("the memory system: latency/*, stream/*, atomics/*, alloc/*, fault/*, accounting/*", ["memory.py"]),
+    "memory": (
+        "the memory system: latency/*, stream/*, atomics/*, alloc/*, fault/*, faults/*, accounting/*",
+        ["memory.py", "faults.py"],
+    ),
     "microbench": ("seven kernels in every placement and staging: microbench/*", ["transfer_modes.py"]),
     "reference": ("what the vendor's own libraries reach: reference/*", ["reference.py"]),
     "transfer": (
@@ -231,7 +234,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     def test_list(self):
         """the catalogue has the groups that were chosen, and no other"""
         of_group = {
-            "memory": ("latency", "stream", "atomics", "alloc", "fault", "accounting"),
+            "memory": ("latency", "stream", "atomics", "alloc", "fault", "faults", "accounting"),
             "transfer": ("transfer", "mpi"),
         }
         families = {name.partition("/")[0] for name in self._listed()}
