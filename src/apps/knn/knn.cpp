@@ -222,9 +222,9 @@ template <TileStaging staging, unsigned buffers>
 __global__ void __launch_bounds__(threads, 2)
     knn_staged(Problem problem, const float* queries, const float* references, const float* query_squares,
                const float* reference_squares, Key* lists) {
-  __shared__ Found found;
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, buffers>];
   float* tiles = device::dynamic_shared<float>();
+  Found& found = *reinterpret_cast<Found*>(tiles + buffers * 2 * tile_elements);
   Selection selection(problem, query_squares, reference_squares, found);
   const Place place;
   const Share share(problem);
@@ -400,7 +400,7 @@ void knn(Case& c) {
   c.verify_same(index);
 
   const std::size_t warps = threads / static_cast<unsigned>(c.device().warp_size);
-  const auto measure = [&](auto kernel, unsigned buffers) {
+  const auto measure = [&](auto kernel, std::size_t shared_bytes) {
     c.measure(Control::queued, [=](Run& run) {
       const std::size_t first = run.chunk().first * tile, count = std::min(run.chunk().count * tile, queries - first);
       const Problem problem{count, references, from.pitch(), static_cast<unsigned>(from.pitch() / depth),
@@ -421,7 +421,7 @@ void knn(Case& c) {
       run.launch(kernel,
                  {.grid = {static_cast<unsigned>(run.chunk().count), static_cast<unsigned>(parts)},
                   .block = threads,
-                  .shared_bytes = buffers * 2 * tile_elements * sizeof(float)},
+                  .shared_bytes = shared_bytes},
                  {4 * (high + wide) * (deep + 1), 8 * kept, 2 * high * wide * deep}, problem, rows, to.device(), ours,
                  theirs, best);
       run.launch(ISTHMUS_KERNEL(knn_merge), a_warp_each(count), {8 * kept, 8 * high * nearest, 0}, count, parts, best,
@@ -430,7 +430,8 @@ void knn(Case& c) {
   };
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(knn_plain), 0);
   with_staging<ring>(c, [&](auto how, auto buffers) {
-    measure(device::Kernel{"knn_staged", knn_staged<how(), buffers()>}, buffers());
+    measure(device::Kernel{"knn_staged", knn_staged<how(), buffers()>},
+            buffers() * 2 * tile_elements * sizeof(float) + sizeof(Found));
   });
 }
 
