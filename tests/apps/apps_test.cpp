@@ -180,6 +180,29 @@ TEST_P(Programs, BayesianRefusesWhatItCannotHold) {
   expect_skip("apps/bayesian", "part=65536", "shared memory");
 }
 
+TEST_P(Programs, Nw) {
+  expect_pass("apps/nw", placements, {"rows=70", "cols=259"}, 4 * placements.size(), all_stagings);
+  expect_pass("apps/nw", {"pinned"}, {"rows=1,31,129", "cols=1,127,129"}, 36, all_stagings);
+}
+
+TEST_P(Programs, NwRefusesWhatItCannotCount) {
+  expect_skip("apps/nw", "rows=33554433", "32 bits");
+  expect_skip("apps/nw", "cols=33554433", "32 bits");
+}
+
+TEST_P(Programs, Knn) {
+  expect_pass("apps/knn", placements, {"queries=5", "references=150", "dims=33"}, 4 * placements.size(), all_stagings);
+  expect_pass("apps/knn", {"pinned", "streamed"}, {"queries=130", "references=40", "dims=3"}, 8, all_stagings);
+  expect_pass("apps/knn", {"pinned"}, {"queries=1,3", "references=20,129,260", "dims=1,5", "parts=0,2"}, 96,
+              all_stagings);
+}
+
+TEST_P(Programs, KnnRefusesWhatMakesNoSense) {
+  expect_skip("apps/knn", "references=19", "20 nearest");
+  expect_skip("apps/knn", "references=1073741825", "32 bits");
+  expect_skip("apps/knn", "dims=8193", "8192");
+}
+
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   for (const auto& [workload, call] : {std::pair{"apps/lud", "blas_create"}, std::pair{"apps/fft", "fft_create"}}) {
     device::set_injection(std::string(call) + ":1:unsupported");

@@ -1,0 +1,467 @@
+// The 20 nearest references of every query: distances by tiles, as in a product of matrices, and selection in the same
+// pass. The distances themselves never go to memory.
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "apps/modes.hpp"
+#include "memory/parallel.hpp"
+#include "workload/workload.hpp"
+
+namespace isthmus::apps {
+namespace {
+
+using namespace workload;
+using device::BulkBarrier;
+
+/// A squared distance and the reference that it leads to, ordered by both: distances are not negative, so their bits
+/// are ordered as they are.
+using Key = unsigned long long;
+constexpr Key none = 0x7f7fffffffffffffULL;  // the largest number
+__host__ __device__ inline Key key_of(float distance, std::size_t reference) {
+  unsigned bits = 0;
+  __builtin_memcpy(&bits, &distance, sizeof bits);
+  return Key{bits} << 32 | static_cast<unsigned>(reference);
+}
+__host__ __device__ inline float distance_of(Key key) {
+  const auto bits = static_cast<unsigned>(key >> 32);
+  float distance = 0;
+  __builtin_memcpy(&distance, &bits, sizeof bits);
+  return distance;
+}
+
+constexpr unsigned nearest = 20;                           // of each query
+constexpr unsigned threads = 256, tile = 128, depth = 32;  // queries and references of a tile, dimensions of a step
+constexpr unsigned row_floats = depth + 4;                 // so that eight rows of a tile meet all banks once
+constexpr unsigned own = 8, ring = 2, tile_elements = tile * row_floats;
+constexpr unsigned room = 16;  // of a query's candidates, before they are looked at
+constexpr std::size_t streamed_parts = 8;
+constexpr float taken = std::numeric_limits<float>::infinity(), farthest = std::numeric_limits<float>::max();
+
+struct Problem {
+  std::size_t queries, references, pitch;
+  unsigned steps, parts;
+
+  __host__ __device__ std::size_t tiles() const { return (references + tile - 1) / tile; }
+};
+
+/// What the threads of a block find, and the best of it.
+struct Found {
+  Key best[tile][nearest], candidate[tile][room];
+  unsigned count[tile];
+  float limit[tile];  // what the last of the best has
+};
+
+/// `key` in its place among those of the lanes, which are in order; the last one drops out.
+__device__ inline Key inserted(Key mine, Key key) {
+  const Key before = device::shuffle_up(device::full_warp(), mine, 1);
+  if (mine <= key) return mine;
+  return device::lane() > 0 && before > key ? before : key;
+}
+
+// A thread has eight queries and eight references of a tile: 32 threads a patch of 8 × 4.
+struct Place {
+  unsigned query = threadIdx.x / 128 * 64 + threadIdx.x % 32 / 4;    // and each eighth
+  unsigned reference = threadIdx.x / 32 % 4 * 32 + threadIdx.x % 4;  // and each fourth
+  __device__ static unsigned query_of(unsigned i) { return 8 * i; }
+  __device__ static unsigned reference_of(unsigned j) { return 4 * j; }
+};
+
+/// Adds four dimensions: a(i) and b(j) give those of the thread's queries and references.
+template <class A, class B>
+__device__ inline void multiply_add(float (&sums)[own][own], A a, B b) {
+  float4 left[own];
+#pragma unroll
+  for (unsigned i = 0; i < own; ++i) left[i] = a(i);
+#pragma unroll
+  for (unsigned j = 0; j < own; ++j) {
+    const float4 right = b(j);
+#pragma unroll
+    for (unsigned i = 0; i < own; ++i) sums[i][j] += left[i].x * right.x;
+#pragma unroll
+    for (unsigned i = 0; i < own; ++i) sums[i][j] += left[i].y * right.y;
+#pragma unroll
+    for (unsigned i = 0; i < own; ++i) sums[i][j] += left[i].z * right.z;
+#pragma unroll
+    for (unsigned i = 0; i < own; ++i) sums[i][j] += left[i].w * right.w;
+  }
+}
+
+/// All that a block does with a tile's products: those that may be among the nearest become candidates, candidates
+/// become the best. Sums are 0 again.
+class Selection {
+ public:
+  __device__ Selection(const Problem& problem, const float* query_squares, const float* reference_squares, Found& found)
+      : problem_(problem), query_squares_(query_squares), reference_squares_(reference_squares), found_(found) {
+    for (unsigned k = threadIdx.x; k < tile * nearest; k += threads) found_.best[k / nearest][k % nearest] = none;
+    for (unsigned row = threadIdx.x; row < tile; row += threads) found_.count[row] = 0, found_.limit[row] = farthest;
+    __syncthreads();
+  }
+
+  __device__ void add(std::size_t first, float (&sums)[own][own]) {
+    float right[own];
+#pragma unroll
+    for (unsigned j = 0; j < own; ++j) {
+      const std::size_t r = first + place_.reference + Place::reference_of(j);
+      right[j] = r < problem_.references ? reference_squares_[r] : taken;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < own; ++i) {
+      const std::size_t q = std::size_t{blockIdx.x} * tile + place_.query + Place::query_of(i);
+      const float left = q < problem_.queries ? query_squares_[q] : taken;
+#pragma unroll
+      for (unsigned j = 0; j < own; ++j) sums[i][j] = left + right[j] - 2 * sums[i][j];
+    }
+    bool more = true;
+    while (more) {
+      more = __syncthreads_or(offer(first, sums)) != 0;
+      select();
+      __syncthreads();
+    }
+#pragma unroll
+    for (unsigned i = 0; i < own; ++i) {
+#pragma unroll
+      for (unsigned j = 0; j < own; ++j) sums[i][j] = 0;
+    }
+  }
+
+  /// To lists[query][part][nearest].
+  __device__ void write(Key* lists) const {
+    for (unsigned k = threadIdx.x; k < tile * nearest; k += threads) {
+      const std::size_t query = std::size_t{blockIdx.x} * tile + k / nearest;
+      if (query < problem_.queries)
+        lists[(query * problem_.parts + blockIdx.y) * nearest + k % nearest] = found_.best[k / nearest][k % nearest];
+    }
+  }
+
+ private:
+  /// Distances within the limit go to their query's candidates; true where there was no room for one.
+  __device__ bool offer(std::size_t first, float (&sums)[own][own]) {
+    bool more = false;
+#pragma unroll
+    for (unsigned i = 0; i < own; ++i) {
+      const unsigned row = place_.query + Place::query_of(i);
+      const float limit = found_.limit[row];
+#pragma unroll
+      for (unsigned j = 0; j < own; ++j) {
+        if (!(sums[i][j] <= limit)) continue;
+        const unsigned slot = atomicAdd(&found_.count[row], 1u);
+        more = more || slot >= room;
+        if (slot >= room) continue;
+        found_.candidate[row][slot] = key_of(sums[i][j], first + place_.reference + Place::reference_of(j));
+        sums[i][j] = taken;
+      }
+    }
+    return more;
+  }
+  /// A warp takes a query after the other, a lane has one of its best.
+  __device__ void select() {
+    const unsigned lane = static_cast<unsigned>(device::lane());
+    const unsigned warps = threads / static_cast<unsigned>(device::warp_size());
+    for (unsigned row = static_cast<unsigned>(device::warp_in_block()); row < tile; row += warps) {
+      const unsigned offered = found_.count[row], count = offered < room ? offered : room;
+      if (count == 0) continue;
+      Key mine = lane < nearest ? found_.best[row][lane] : none;
+      for (unsigned k = 0; k < count; ++k) mine = inserted(mine, found_.candidate[row][k]);
+      device::sync_warp(device::full_warp());  // all have read the count
+      if (lane < nearest) found_.best[row][lane] = mine;
+      if (lane == nearest - 1) found_.limit[row] = distance_of(mine), found_.count[row] = 0;
+    }
+  }
+
+  const Problem& problem_;
+  const float *query_squares_, *reference_squares_;
+  Found& found_;
+  Place place_;
+};
+
+/// The tiles of references that a block goes through.
+struct Share {
+  unsigned first, last;
+  __device__ explicit Share(const Problem& problem)
+      : first(static_cast<unsigned>(problem.tiles() * blockIdx.y / problem.parts)),
+        last(static_cast<unsigned>(problem.tiles() * (blockIdx.y + 1) / problem.parts)) {}
+};
+
+// for (q = 0; q < queries; ++q)
+//   for (r = 0; r < references; ++r) distance[r] = |query[q]|² + |reference[r]|² - 2 query[q]·reference[r]
+//   lists[q] = the 20 least of (distance[r], r), in order
+//
+// A block has 128 queries and a part of the references. What is beyond the last query or reference is computed from the
+// last one, and is not taken.
+__global__ void __launch_bounds__(threads)
+    knn_plain(Problem problem, const float* __restrict__ queries, const float* __restrict__ references,
+              const float* query_squares, const float* reference_squares, Key* lists) {
+  __shared__ Found found;
+  Selection selection(problem, query_squares, reference_squares, found);
+  const Place place;
+  const Share share(problem);
+  const auto row = [&](const float* matrix, std::size_t i, std::size_t n) {
+    return reinterpret_cast<const float4*>(matrix + (i < n ? i : n - 1) * problem.pitch);
+  };
+  const float4 *a[own], *b[own];
+#pragma unroll
+  for (unsigned i = 0; i < own; ++i)
+    a[i] = row(queries, std::size_t{blockIdx.x} * tile + place.query + Place::query_of(i), problem.queries);
+  float sums[own][own] = {};
+  for (unsigned number = share.first; number < share.last; ++number) {
+#pragma unroll
+    for (unsigned j = 0; j < own; ++j)
+      b[j] = row(references, std::size_t{number} * tile + place.reference + Place::reference_of(j), problem.references);
+#pragma unroll 1
+    for (unsigned l = 0; l < problem.steps * (depth / 4); ++l)
+      multiply_add(sums, [&](unsigned i) { return a[i][l]; }, [&](unsigned j) { return b[j][l]; });
+    selection.add(std::size_t{number} * tile, sums);
+  }
+  selection.write(lists);
+}
+
+// The same, with tiles of both in shared memory, as they lie in global memory: zeros beyond the last.
+template <TileStaging staging, unsigned buffers>
+__global__ void __launch_bounds__(threads, 2)
+    knn_staged(Problem problem, const float* queries, const float* references, const float* query_squares,
+               const float* reference_squares, Key* lists) {
+  __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, buffers>];
+  float* tiles = device::dynamic_shared<float>();
+  Found& found = *reinterpret_cast<Found*>(tiles + buffers * 2 * tile_elements);
+  Selection selection(problem, query_squares, reference_squares, found);
+  const Place place;
+  const Share share(problem);
+  const auto bring = [&](auto& copier, float* to, const float* matrix, std::size_t first, std::size_t n,
+                         unsigned step) {
+    const float* corner = matrix + first * problem.pitch + std::size_t{step} * depth;
+    const unsigned rows = n - first < tile ? static_cast<unsigned>(n - first) : tile;
+    copier.template rows<tile, depth>(to, row_floats, {0, rows, 0, depth},
+                                      [&](unsigned r) { return corner + r * problem.pitch; });
+  };
+  unsigned coming = share.first, coming_step = 0, number = share.first, step = 0;
+  float sums[own][own] = {};
+  device::TilePipeline<staging, buffers, threads> pipeline(arrived);
+  pipeline.run(
+      std::uint64_t{share.last - share.first} * problem.steps,
+      [&](auto& copier, unsigned stage, std::uint64_t) {
+        float* to = tiles + stage * 2 * tile_elements;
+        bring(copier, to, queries, std::size_t{blockIdx.x} * tile, problem.queries, coming_step);
+        bring(copier, to + tile_elements, references, std::size_t{coming} * tile, problem.references, coming_step);
+        if (++coming_step == problem.steps) coming_step = 0, ++coming;
+      },
+      [&](unsigned stage, std::uint64_t) {
+        const float* a = tiles + stage * 2 * tile_elements + place.query * row_floats;
+        const float* b = tiles + (stage * 2 + 1) * tile_elements + place.reference * row_floats;
+#pragma unroll
+        for (unsigned l = 0; l < depth; l += 4) {
+          multiply_add(
+              sums,
+              [&](unsigned i) { return *reinterpret_cast<const float4*>(a + Place::query_of(i) * row_floats + l); },
+              [&](unsigned j) {
+                return *reinterpret_cast<const float4*>(b + Place::reference_of(j) * row_floats + l);
+              });
+        }
+        if (++step < problem.steps) return;
+        selection.add(std::size_t{number++} * tile, sums);
+        step = 0;
+      });
+  selection.write(lists);
+}
+
+// for (i = 0; i < n; ++i)
+//   for (squares[i] = 0, l = 0; l < dims; ++l) squares[i] += x[i][l] * x[i][l];
+__global__ void __launch_bounds__(threads)
+    knn_squares(std::size_t n, std::size_t pitch, const float* x, float* squares) {
+  const auto warps = threads / static_cast<unsigned>(device::warp_size());
+  const std::size_t i = std::size_t{blockIdx.x} * warps + static_cast<unsigned>(device::warp_in_block());
+  if (i >= n) return;
+  float sum = 0;
+  for (auto l = static_cast<unsigned>(device::lane()); l < pitch / 4; l += static_cast<unsigned>(device::warp_size())) {
+    const float4 v = reinterpret_cast<const float4*>(x + i * pitch)[l];
+    sum += v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w);
+  }
+  for (int half = device::warp_size() / 2; half > 0; half /= 2)
+    sum += device::shuffle_down(device::full_warp(), sum, static_cast<unsigned>(half));
+  if (device::lane() == 0) squares[i] = sum;
+}
+
+// The best of all parts, a warp a query.
+__global__ void __launch_bounds__(threads)
+    knn_merge(std::size_t queries, unsigned parts, const Key* lists, float* distance, unsigned* index) {
+  const auto warps = threads / static_cast<unsigned>(device::warp_size());
+  const auto lane = static_cast<unsigned>(device::lane());
+  const std::size_t query = std::size_t{blockIdx.x} * warps + static_cast<unsigned>(device::warp_in_block());
+  if (query >= queries) return;
+  Key mine = none;
+  for (unsigned part = 0; part < parts; ++part) {
+    const Key theirs = lane < nearest ? lists[(query * parts + part) * nearest + lane] : none;
+    for (unsigned k = 0; k < nearest; ++k)
+      mine = inserted(mine, device::shuffle(device::full_warp(), theirs, static_cast<int>(k)));
+  }
+  if (lane >= nearest) return;
+  distance[query * nearest + lane] = distance_of(mine);
+  index[query * nearest + lane] = static_cast<unsigned>(mine);
+}
+
+/// Whole numbers from -32 to 31: all that is summed is exact in fp32, in any order.
+struct Points {
+  std::uint64_t seed, stream;
+  std::size_t dims;
+  float operator()(std::size_t i) const { return static_cast<float>(whole(i)); }
+  std::int32_t whole(std::size_t i) const { return static_cast<std::int32_t>(hash(seed, stream, i) >> 58) - 32; }
+  std::vector<std::int32_t> rows(std::size_t n) const {
+    std::vector<std::int32_t> all(n * dims);
+    memory::parallel_for(all.size(), 1 << 16, [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) all[i] = whole(i);
+    });
+    return all;
+  }
+};
+
+/// By the definition, in whole numbers.
+Key key_between(const std::int32_t* query, const std::int32_t* references, std::size_t dims, std::size_t r) {
+  std::int32_t sum = 0;
+  for (std::size_t l = 0; l < dims; ++l) {
+    const std::int32_t apart = query[l] - references[r * dims + l];
+    sum += apart * apart;
+  }
+  return key_of(static_cast<float>(sum), r);
+}
+
+/// How many queries have a wrong result. Of each, distances must be those of the indices, and in order; of `searched`
+/// of them no reference may be nearer than those found.
+double wrong(const Points& queries, const Points& references, std::size_t n, std::size_t all, std::size_t searched,
+             const float* distance, const unsigned* index) {
+  const std::size_t dims = queries.dims;
+  const auto from = queries.rows(n), to = references.rows(all);
+  const auto count = [&](std::size_t queries_looked_at, auto is_wrong) {
+    std::vector<unsigned char> found(queries_looked_at);
+    memory::parallel_for(queries_looked_at, 1, [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) found[i] = is_wrong(i) ? 1 : 0;
+    });
+    return static_cast<double>(std::count(found.begin(), found.end(), 1));
+  };
+  const auto key = [&](std::size_t query, std::size_t k) {
+    return key_of(distance[query * nearest + k], index[query * nearest + k]);
+  };
+  const double disordered = count(n, [&](std::size_t query) {
+    for (std::size_t k = 0; k < nearest; ++k) {
+      const std::size_t r = index[query * nearest + k];
+      if (r >= all || key(query, k) != key_between(&from[query * dims], to.data(), dims, r)) return true;
+      if (k > 0 && key(query, k) <= key(query, k - 1)) return true;
+    }
+    return false;
+  });
+  return disordered + count(searched, [&](std::size_t i) {
+           const std::size_t query = searched < n ? hash(queries.seed, 2, i) % n : i;
+           std::vector<Key> keys(all);
+           for (std::size_t r = 0; r < all; ++r) keys[r] = key_between(&from[query * dims], to.data(), dims, r);
+           std::partial_sort(keys.begin(), keys.begin() + nearest, keys.end());
+           for (std::size_t k = 0; k < nearest; ++k) {
+             if (key(query, k) != keys[k]) return true;
+           }
+           return false;
+         });
+}
+
+void knn(Case& c) {
+  const std::size_t queries = c.extent("queries"), references = c.extent("references"), dims = c.extent("dims");
+  if (references < nearest)
+    throw Skip("each query has 20 nearest: take 20 references and more", SkipKind::not_applicable);
+  if (queries > std::size_t{1} << 30 || references > std::size_t{1} << 30)
+    throw Skip("a block counts its tiles in 32 bits: take at most 2^30 queries and references",
+               SkipKind::not_applicable);
+  if (dims > 8192)
+    throw Skip("sums of more than 8192 squares are not exact in fp32: take at most 8192 dimensions",
+               SkipKind::not_applicable);
+  const Points query_values{c.seed(), 0, dims}, reference_values{c.seed(), 1, dims};
+  const std::size_t query_tiles = (queries + tile - 1) / tile, reference_tiles = (references + tile - 1) / tile;
+  const bool streamed = c.placement() == memory::Placement::streamed;
+  const auto resident = 2 * static_cast<std::size_t>(c.device().multiprocessors);
+  const std::size_t wanted =
+      c.integer("parts") > 0 ? c.extent("parts") : std::max(resident / query_tiles, streamed ? streamed_parts : 1);
+  const std::size_t parts = std::min({wanted, reference_tiles, std::size_t{65535}});
+  const memory::Split split{.unit_bytes = tile * nearest * 4, .halo = 0};
+  auto from = c.input_matrix<float>("queries", queries, dims, query_values, tile);
+  auto to = c.input_matrix<float>("references", references, dims, reference_values);
+  auto distance = c.output<float>("distance", queries * nearest, split);
+  auto index = c.output<unsigned>("index", queries * nearest, split);
+  auto query_squares = c.scratch<float>("squares of queries", queries);
+  // Chunks are in no order, so each computes its own.
+  auto reference_squares = c.scratch<float>("squares of references", references * (streamed ? query_tiles : 1));
+  auto lists = c.scratch<Key>("nearest of each part", queries * parts * nearest);
+  c.chunks(query_tiles);
+  const bool small = queries * references <= (std::size_t{1} << 28) / dims;
+  const std::size_t searched = small ? queries : std::min<std::size_t>(queries, 256);
+  c.verify(
+      "distances of all indices, search by the definition",
+      [=] {
+        return wrong(query_values, reference_values, queries, references, searched, distance.host(), index.host());
+      },
+      0);
+  c.verify_same(distance);
+  c.verify_same(index);
+
+  const std::size_t warps = threads / static_cast<unsigned>(c.device().warp_size);
+  const auto measure = [&](auto kernel, std::size_t shared_bytes) {
+    c.measure(Control::queued, [=](Run& run) {
+      const std::size_t first = run.chunk().first * tile, count = std::min(run.chunk().count * tile, queries - first);
+      const Problem problem{count, references, from.pitch(), static_cast<unsigned>(from.pitch() / depth),
+                            static_cast<unsigned>(parts)};
+      float *ours = query_squares.device() + first,
+            *theirs = reference_squares.device() + (streamed ? run.chunk().first * references : 0);
+      const float* rows = from.device() + first * from.pitch();
+      Key* best = lists.device() + first * parts * nearest;
+      const auto high = static_cast<double>(count), wide = static_cast<double>(references),
+                 deep = static_cast<double>(dims), kept = high * static_cast<double>(parts) * nearest;
+      const auto a_warp_each = [=](std::size_t n) {
+        return device::LaunchShape{.grid = static_cast<unsigned>((n + warps - 1) / warps), .block = threads};
+      };
+      run.launch(ISTHMUS_KERNEL(knn_squares), a_warp_each(count), {4 * high * deep, 4 * high, 2 * high * deep}, count,
+                 from.pitch(), rows, ours);
+      run.launch(ISTHMUS_KERNEL(knn_squares), a_warp_each(references), {4 * wide * deep, 4 * wide, 2 * wide * deep},
+                 references, to.pitch(), to.device(), theirs);
+      run.launch(kernel,
+                 {.grid = {static_cast<unsigned>(run.chunk().count), static_cast<unsigned>(parts)},
+                  .block = threads,
+                  .shared_bytes = shared_bytes},
+                 {4 * (high + wide) * (deep + 1), 8 * kept, 2 * high * wide * deep}, problem, rows, to.device(), ours,
+                 theirs, best);
+      run.launch(ISTHMUS_KERNEL(knn_merge), a_warp_each(count), {8 * kept, 8 * high * nearest, 0}, count, parts, best,
+                 distance.device() + first * nearest, index.device() + first * nearest);
+    });
+  };
+  if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(knn_plain), 0);
+  with_staging<ring>(c, [&](auto how, auto buffers) {
+    measure(device::Kernel{"knn_staged", knn_staged<how(), buffers()>},
+            buffers() * 2 * tile_elements * sizeof(float) + sizeof(Found));
+  });
+}
+
+Workload workload() {
+  Workload w("apps/knn", knn);
+  w.version(1)
+      .summary("the 20 nearest references of every query by squared distance, selection in the same pass")
+      .source("pipelining-taco2025, Table 2 (UVMBench's knn)")
+      .tags({"app", "modes"})
+      .placements(memory::all_placements())
+      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+      .axis(number_axis("queries", "points whose neighbours are looked for", 4096))
+      .axis(number_axis("references", "points to look among", 4096))
+      .axis(number_axis("dims", "dimensions of a point", 128))
+      .axis(how(
+          number_axis("parts", "that references are cut into, for more blocks; 0: as many as fill the device", 0, 0)));
+  const auto size = [&](const char* name, int points, int dims) {
+    w.size(name, {{"queries", points}, {"references", points}, {"dims", dims}});
+  };
+  w.size("tiny", {{"queries", 64}, {"references", 256}, {"dims", 16}});
+  size("small", 1024, 64);
+  size("medium", 4096, 128);
+  size("large", 8192, 128);
+  size("super", 16384, 128);  // the paper's super and mega
+  size("mega", 32768, 512);
+  add_paper_preset(w);
+  return w;
+}
+
+const Registration registration = workload();
+
+}  // namespace
+}  // namespace isthmus::apps
