@@ -203,6 +203,15 @@ TEST_P(Programs, KnnRefusesWhatMakesNoSense) {
   expect_skip("apps/knn", "dims=8193", "8192");
 }
 
+TEST_P(Programs, KnnNeedsRoomForItsTiles) {
+  configure("shared=64KiB");
+  const auto results = run_cases("apps/knn", {"none", "async"}, {"pinned"}, {}, {"tiny"});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_FALSE(results.front().error || results.front().skipped) << complaint(results.front());
+  EXPECT_FALSE(results.back().error) << complaint(results.back());
+  EXPECT_NE(results.back().skipped.value_or("").find("take staging none"), std::string::npos);
+}
+
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   for (const auto& [workload, call] : {std::pair{"apps/lud", "blas_create"}, std::pair{"apps/fft", "fft_create"}}) {
     device::set_injection(std::string(call) + ":1:unsupported");

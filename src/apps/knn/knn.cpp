@@ -430,8 +430,11 @@ void knn(Case& c) {
   };
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(knn_plain), 0);
   with_staging<ring>(c, [&](auto how, auto buffers) {
-    measure(device::Kernel{"knn_staged", knn_staged<how(), buffers()>},
-            buffers() * 2 * tile_elements * sizeof(float) + sizeof(Found));
+    const std::size_t shared_bytes = buffers() * 2 * tile_elements * sizeof(float) + sizeof(Found);
+    if (shared_bytes > c.device().shared_per_block)
+      throw Skip("tiles and candidates do not fit into a block's shared memory on this device: take staging none",
+                 SkipKind::unsupported);
+    measure(device::Kernel{"knn_staged", knn_staged<how(), buffers()>}, shared_bytes);
   });
 }
 
