@@ -312,6 +312,8 @@ def cases_of(arguments, backend):
         if "kernel_flop_rate" in entry["metrics"]:
             rate = next(m for m in case["metrics"] if m["name"] == "kernel_rate")
             case["metrics"].append({**rate, "name": "kernel_flop_rate", "unit": "FLOP/s"})
+        if given.get("driver_prefetch", "default") != "default":
+            case["metrics"].append({**case["metrics"][0], "name": "driver_prefetch_setup", "unit": "s"})
         return [watched(case, arguments.observe)]
     varied = {axis: values for axis, values in entry["varied"].get(size, {}).items() if axis not in given}
     cases = []

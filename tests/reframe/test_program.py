@@ -65,6 +65,8 @@ def test_looking_succeeds_and_fits_a_terminal(tmp_path, arguments):
 
 WORKLOADS = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("microbench/")]
 DRIVER = {w["name"]: w for w in catalogue.load()["workloads"] if w["name"].startswith("driver/")}
+PROGRAMS = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("apps/")]
+FAULTS = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("faults/")]
 BATCHES = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startswith("interjob/")]
 
 
@@ -315,7 +317,9 @@ def test_smoke_session_of_the_real_program(tmp_path):
     files, cases = checks(tmp_path, "-t", "smoke", ISTHMUS_BACKEND="host")
     transfers = sum(pairs.gpus < 2 for pairs in PAIRS.values())
     modes = len(WORKLOADS) * len(catalogue.load()["modes"])
-    assert len(files) == modes + len(DRIVER) + transfers + len(FAMILIES) + len(BATCHES)
+    watched = 2 * len(FAULTS)  # with the driver's prefetcher and without
+    in_two_memories = 2 * len(PROGRAMS)
+    assert len(files) == modes + len(DRIVER) + transfers + len(FAMILIES) + len(BATCHES) + watched + in_two_memories
     assert all(case["run"]["system"] == "this-machine" for case in cases)
     has_what_the_list_says(
         [case for case in cases if of_the_memory_system(case["workload"])],

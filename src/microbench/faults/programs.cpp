@@ -2,8 +2,8 @@
 
 #include "microbench/axes.hpp"
 #include "microbench/faults/region.hpp"
-#include "microbench/kernels/plain.hpp"
 #include "microbench/launch_shape.hpp"
+#include "microbench/products.hpp"
 #include "workload/library.hpp"
 
 namespace isthmus::microbench::faults {
