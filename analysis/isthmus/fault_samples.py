@@ -11,7 +11,7 @@ import pathlib
 
 import numpy
 
-from isthmus import Error, fault_trace, records
+from isthmus import Error, fault_trace, records, spread
 from isthmus.fault_trace import BLOCK, EVICTION, PAGE
 
 #: What a batch's service is made of, in the order in which terms that cannot be told apart are kept.
@@ -157,7 +157,7 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
     batches = _columns(records.read_table(path, record, "uvm_batches"), _BATCH)
     has_moves = any(table["name"] == "uvm_migrations" for table in record["tables"])
     moved = _columns(records.read_table(path, record, "uvm_migrations") if has_moves else [], _MOVE)
-    facts = (_driver(record), _unit(record), _pattern(record))
+    facts = (_driver(record), spread.job_of(record), _pattern(record))
     found = []
     for group, number in sorted(set(zip(batches["group"].tolist(), batches["sample"].tolist()))):
         if not any(number in each for each in dropped):
@@ -195,12 +195,6 @@ def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict) -> Sampl
 
 def _driver(record: dict) -> str:
     return next((device["driver"] for device in record["devices"] if device.get("driver")), "unknown")
-
-
-def _unit(record: dict) -> str:
-    run = record["run"]
-    system = f"{run['system']}#" if run.get("system") else ""
-    return f"{system}{run['job']}" if run.get("job") else str(run["id"])
 
 
 def _pattern(record: dict) -> str:

@@ -363,11 +363,6 @@ class Figures:
     problems: list[str]
 
 
-def figures(entries: numpy.ndarray) -> Figures:
-    events = decode(entries)
-    return figures_of(events, batches_of(events))
-
-
 def figures_of(events: Events, batches: Batches) -> Figures:
     moves = events.moves
     found = Figures(

@@ -50,6 +50,11 @@ def rows(entries):
     return numpy.frombuffer(b"".join(entries), "u1").reshape(-1, 64)
 
 
+def figures_of(entries):
+    events = fault_trace.decode(rows(entries))
+    return fault_trace.figures_of(events, fault_trace.batches_of(events))
+
+
 def packed(chunks, facts=b"driver=580.1\ncommand=a b\n", end=True, dropped=0):
     data = struct.pack("<16sII", b"isthmus.uvm/1\n", len(facts), zlib.crc32(facts)) + facts
     for entries in chunks:
@@ -62,7 +67,7 @@ def packed(chunks, facts=b"driver=580.1\ncommand=a b\n", end=True, dropped=0):
 def test_two_batches_in_any_order(seed):
     events = TWO_BATCHES[:]
     random.Random(seed).shuffle(events)
-    found = fault_trace.figures(rows(events))
+    found = figures_of(events)
     assert (found.faults, found.pages, found.batches, found.replays) == (5, 4, 2, 2)
     assert (found.batch_faults.mean, found.batch_faults.deviation) == (2.5, 0.5)
     assert found.batch_blocks.mean == 1.5
@@ -75,18 +80,18 @@ def test_two_batches_in_any_order(seed):
 
 
 def test_batches_of_two_gpus_and_replays_of_others():
-    found = fault_trace.figures(rows([fault(1, 7, 0), fault(1, 7, 0, gpu=2), replay(7, 5, kind=0), replay(9, 5)]))
+    found = figures_of([fault(1, 7, 0), fault(1, 7, 0, gpu=2), replay(7, 5, kind=0), replay(9, 5)])
     assert (found.batches, found.replays, found.pages) == (2, 1, 1)
 
 
 def test_nothing_is_nothing():
-    found = fault_trace.figures(rows([]))
+    found = figures_of([])
     assert (found.faults, found.batches, found.batch_faults, found.service) == (0, 0, None, None)
 
 
 @pytest.mark.parametrize("spoilt", [replay(8, 255), replay(8, 3_600_000_000)])
 def test_a_clock_that_jumps_costs_the_times(spoilt):
-    found = fault_trace.figures(rows([*TWO_BATCHES[:-1], spoilt]))
+    found = figures_of([*TWO_BATCHES[:-1], spoilt])
     assert found.service is None and found.latency_p50 is None
     assert "1 of 2 batches" in found.problems[0] and "clock jumped" in found.problems[0]
     assert found.faults == 5
