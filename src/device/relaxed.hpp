@@ -1,6 +1,6 @@
 #pragma once
 
-// Reading what other threads of the same launch update with atomics.
+// Reading and writing what other threads of the same launch look at meanwhile.
 
 #include "device/kernel.hpp"
 
@@ -14,6 +14,16 @@ __device__ inline T load_relaxed(const T* address) {
   return *static_cast<const volatile T*>(address);
 #else
   return __atomic_load_n(address, __ATOMIC_RELAXED);
+#endif
+}
+
+/// Writes a value that other threads read with load_relaxed, in no order with other memory.
+template <class T>
+__device__ inline void store_relaxed(T* address, T value) {
+#if defined(ISTHMUS_BACKEND_CUDA) || defined(ISTHMUS_BACKEND_HIP)
+  *static_cast<volatile T*>(address) = value;
+#else
+  __atomic_store_n(address, value, __ATOMIC_RELAXED);
 #endif
 }
 

@@ -13,8 +13,6 @@ namespace isthmus::apps {
 namespace {
 
 using namespace workload;
-using device::BulkBarrier;
-
 using Score = std::int32_t;
 constexpr Score penalty = 10;  // of a symbol that has no counterpart
 constexpr unsigned symbols = 10;
@@ -27,10 +25,11 @@ constexpr Score blosum62[symbols][symbols] = {
     {-3, -3, -3, -1, -3, -3, -4, -3, 4, 2}, {-2, -3, -4, -1, -2, -3, -4, -3, 2, 4},
 };
 
-// A strip of the matrix is as wide as `lanes` lanes with `own` columns each.
-constexpr int lanes = 32, own = 4, width = lanes * own;
-constexpr int height = 64, threads = 128;          // of a staged tile; of its block
-constexpr unsigned ahead = 16, ahead_in_tile = 2;  // rows that a lane fetches before it needs them
+// A strip of the matrix is as wide as `lanes` lanes with `own` columns each. In a step a lane does `deep` rows of them.
+constexpr int lanes = 32, own = 4, width = lanes * own, deep = 4;
+constexpr int steps = 16, threads = 256;       // of a staged tile; of its block
+constexpr int ahead = 4, ahead_in_tile = 2;    // steps that a lane fetches before it needs them
+constexpr int vectors = steps * deep * lanes;  // of 16 bytes in a staged tile
 constexpr unsigned ring = 2;
 
 struct Problem {
@@ -38,6 +37,10 @@ struct Problem {
   std::size_t pitch;
 
   __host__ __device__ int strips() const { return (columns + width - 1) / width; }
+  /// Lanes are a step behind their left neighbours, so the last begins when the first has done this many.
+  __host__ __device__ int waves() const { return (rows + deep - 1) / deep + lanes - 1; }
+  /// A row that is there, for what is fetched and not used.
+  __device__ int nearest(int row) const { return row < 0 ? 0 : row < rows ? row : rows - 1; }
 };
 
 /// The next strip that no block has taken. A strip waits for those before it only, which others work on already.
@@ -48,7 +51,7 @@ __device__ inline int take_strip(unsigned* taken) {
   return strip;
 }
 
-// A warp goes down a strip, each lane a row behind its left neighbour. What it carries is raised by a penalty for every
+// A warp goes down a strip, each lane a step behind its left neighbour. What it carries is raised by a penalty for every
 // row and column that lies behind it. So a gap costs nothing, edges are 0, and none is negative.
 class Wave {
  public:
@@ -62,31 +65,42 @@ class Wave {
 
   __device__ int lane() const { return lane_; }
 
-  /// The next `count` rows, from `top` on: read(r) gives what a lane's columns are worth there, write(r, scores) takes
-  /// their scores. r counts from the first of these rows.
-  template <unsigned Ahead, class Read, class Write>
-  __device__ void go_down(int top, int count, Read read, Write write) {
-    const auto there = [&](int r) { return r >= 0 && r < count && lane_ < lanes; };
-    int4 worth[Ahead];
+  /// The steps from `begin` to before `end`: read(step, b) gives what a lane's columns are worth in row b of a step,
+  /// write(step, b, row, scores) takes their scores. Rows that are not there are read and written, too.
+  template <int Ahead, class Read, class Write>
+  __device__ void go_down(int begin, int end, Read read, Write write) {
+    int4 worth[Ahead][deep];
+    const auto fetch = [&](int4* to, int step) {
 #pragma unroll
-    for (unsigned k = 0; k < Ahead; ++k) {
-      const int r = static_cast<int>(k) - lane_;
-      worth[k] = there(r) ? read(r) : make_int4(0, 0, 0, 0);
-    }
-    for (int begin = 0; begin < count + lanes - 1; begin += Ahead) {
+      for (int b = 0; b < deep; ++b) to[b] = read(step, b);
+    };
 #pragma unroll
-      for (unsigned k = 0; k < Ahead; ++k) {
-        const int step = begin + static_cast<int>(k), r = step - lane_;
-        if (step % lanes == 0 && step < count) await(top + step);
-        Score left = device::shuffle_up(device::full_warp(), above_[own - 1], 1);
-        const Score edge = device::shuffle(device::full_warp(), incoming_, step % lanes);
-        if (lane_ == 0) left = edge;
-        if (there(r)) {
-          advance(left, worth[k]);
-          write(r, scores(top + r));
-          if (lane_ == lanes - 1 && !last_) atomicExch(edge_ + top + r, above_[own - 1]);
+    for (int k = 0; k < Ahead; ++k) fetch(worth[k], begin + k);
+    for (int first = begin; first < end; first += Ahead) {
+#pragma unroll
+      for (int k = 0; k < Ahead; ++k) {
+        const int step = first + k, row = deep * (step - lane_);
+        if (deep * step % lanes == 0) await(deep * step);
+        Score left[deep];
+#pragma unroll
+        for (int b = 0; b < deep; ++b) {
+          left[b] = device::shuffle_up(device::full_warp(), right_[b], 1);
+          const Score edge = device::shuffle(device::full_warp(), incoming_, (deep * step + b) % lanes);
+          if (lane_ == 0) left[b] = edge;
         }
-        if (there(r + static_cast<int>(Ahead))) worth[k] = read(r + static_cast<int>(Ahead));
+        if (row == 0) start();
+#pragma unroll
+        for (int b = 0; b < deep; ++b) {
+          advance(b, left[b], worth[k][b]);
+          write(step, b, row + b, scores(row + b));
+        }
+        if (lane_ == lanes - 1 && !last_ && row >= 0) {
+#pragma unroll
+          for (int b = 0; b < deep; ++b) {
+            if (row + b < rows_) device::store_relaxed(edge_ + row + b, right_[b]);
+          }
+        }
+        fetch(worth[k], step + Ahead);
       }
     }
   }
@@ -102,7 +116,13 @@ class Wave {
       return incoming_ >= 0;
     });
   }
-  __device__ void advance(Score left, const int4& worth) {
+  /// What lies above the first row.
+  __device__ void start() {
+    corner_ = 0;
+#pragma unroll
+    for (int j = 0; j < own; ++j) above_[j] = 0;
+  }
+  __device__ void advance(int b, Score left, const int4& worth) {
     const Score values[own] = {worth.x, worth.y, worth.z, worth.w};
     Score diagonal = corner_;
     corner_ = left;
@@ -112,6 +132,7 @@ class Wave {
       diagonal = above;
       above_[j] = left = more > left ? more : left;
     }
+    right_[b] = left;
   }
   __device__ int4 scores(int row) const {
     const Score raised = penalty * (row + column_ + 2);
@@ -122,7 +143,7 @@ class Wave {
   int lane_, rows_, column_;
   Score* edge_;  // of the strip's last column, for the next strip
   bool first_, last_;
-  Score above_[own] = {}, corner_ = 0, incoming_ = 0;
+  Score above_[own] = {}, right_[deep] = {}, corner_ = 0, incoming_ = 0;
 };
 
 /// Rows are padded to whole vectors, but what pads the result is not written.
@@ -145,52 +166,64 @@ __global__ void __launch_bounds__(2 * lanes) nw_plain(Problem problem, const Sco
                                                       Score* __restrict__ score, Score* edges, unsigned* taken) {
   const int strip = take_strip(taken);
   Wave wave(problem, strip, edges);
-  const int column = strip * width + wave.lane() * own, room = problem.columns - column;
-  const auto at = [&](int r) { return static_cast<std::size_t>(r) * problem.pitch + static_cast<std::size_t>(column); };
+  const int lane = wave.lane(), column = strip * width + lane * own;
+  const int room = lane < lanes ? problem.columns - column : 0;
+  const Score* from = worth + (room > 0 ? column : 0);
+  Score* to = score + column;
   wave.go_down<ahead>(
-      0, problem.rows,
-      [&](int r) { return room > 0 ? *reinterpret_cast<const int4*>(worth + at(r)) : make_int4(0, 0, 0, 0); },
-      [&](int r, const int4& value) { store(score + at(r), value, room); });
+      0, problem.waves(),
+      [&](int step, int b) {
+        const auto row = static_cast<std::size_t>(problem.nearest(deep * (step - lane) + b));
+        return *reinterpret_cast<const int4*>(from + row * problem.pitch);
+      },
+      [&](int, int, int row, const int4& value) {
+        if (row >= 0 && row < problem.rows) store(to + static_cast<std::size_t>(row) * problem.pitch, value, room);
+      });
 }
 
-// The same, with tiles of the strip brought into shared memory. Scores take the place of what was there, and all
-// threads write them out.
+// The same, with tiles of the strip brought into shared memory. They are as aslant as the wave: a tile has, of each
+// lane's columns, the rows of the same steps. Scores take the place of what was there, and all threads write them out.
 template <TileStaging staging, unsigned depth>
 __global__ void __launch_bounds__(threads)
     nw_staged(Problem problem, const Score* worth, Score* __restrict__ score, Score* edges, unsigned* taken) {
-  __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, depth>];
-  Score* tiles = device::dynamic_shared<Score>();
-  const int strip = take_strip(taken), left = strip * width, padded = static_cast<int>(problem.pitch) - left;
-  const auto columns = static_cast<unsigned>(padded < width ? padded : width);
+  int4* tiles = device::dynamic_shared<int4>();
+  const int strip = take_strip(taken), left = strip * width;
   Wave wave(problem, strip, edges);
-  const auto count = [&](std::uint64_t tile) {
-    const int rest = problem.rows - static_cast<int>(tile) * height;
-    return rest < height ? rest : height;
+  // Rows of a tile in shared memory are rows of the matrix, modulo their number: neighbours lie beside each other in both.
+  const auto row_of = [](int tile, int v) {
+    const int lane = v % lanes, begins = tile * steps - lane, step = (v / (deep * lanes) - begins) & (steps - 1);
+    return deep * (begins + step) + v / lanes % deep;
   };
-  device::TilePipeline<staging, depth, threads> pipeline(arrived);
+  device::TilePipeline<staging, depth, threads> pipeline(nullptr);
   pipeline.run(
-      static_cast<std::uint64_t>((problem.rows + height - 1) / height),
+      static_cast<std::uint64_t>((problem.waves() + steps - 1) / steps),
       [&](auto& copier, unsigned stage, std::uint64_t tile) {
-        const Score* corner = worth + tile * height * problem.pitch + left;
-        copier.template rows<height, width>(tiles + stage * height * width, width,
-                                            {0, static_cast<unsigned>(count(tile)), 0, columns},
-                                            [&](unsigned r) { return corner + r * problem.pitch; });
+        copier.gather(tiles + stage * vectors, vectors, [&](unsigned v) {
+          const int row = problem.nearest(row_of(static_cast<int>(tile), static_cast<int>(v)));
+          const int column = left + static_cast<int>(v) % lanes * own, pitch = static_cast<int>(problem.pitch);
+          return reinterpret_cast<const int4*>(worth + static_cast<std::size_t>(row) * problem.pitch +
+                                               (column < pitch ? column : 0));
+        });
       },
       [&](unsigned stage, std::uint64_t tile) {
-        int4* cells = reinterpret_cast<int4*>(tiles + stage * height * width);
+        int4* cells = tiles + stage * vectors;
+        const int begin = static_cast<int>(tile) * steps, lane = wave.lane() % lanes;
+        const auto cell = [&](int step, int b) {
+          return cells + (((step - lane) & (steps - 1)) * deep + b) * lanes + lane;
+        };
         if (device::warp_in_block() == 0) {
-          int4* mine = cells + wave.lane();
           wave.template go_down<ahead_in_tile>(
-              static_cast<int>(tile) * height, count(tile), [&](int r) { return mine[r * lanes]; },
-              [&](int r, const int4& value) { mine[r * lanes] = value; });
+              begin, begin + steps, [&](int step, int b) { return *cell(step, b); },
+              [&](int step, int b, int, const int4& value) {
+                if (wave.lane() < lanes) *cell(step, b) = value;
+              });
         }
         __syncthreads();
-        Score* corner = score + tile * height * problem.pitch + left;
-        const unsigned vectors = static_cast<unsigned>(count(tile)) * lanes;
 #pragma unroll 4
-        for (unsigned v = threadIdx.x; v < vectors; v += threads) {
-          const unsigned r = v / lanes, c = v % lanes * own;
-          store(corner + r * problem.pitch + c, cells[v], problem.columns - left - static_cast<int>(c));
+        for (int v = static_cast<int>(threadIdx.x); v < vectors; v += threads) {
+          const int row = row_of(static_cast<int>(tile), v), column = left + v % lanes * own;
+          if (row >= 0 && row < problem.rows)
+            store(score + static_cast<std::size_t>(row) * problem.pitch + column, cells[v], problem.columns - column);
         }
       });
 }
@@ -257,23 +290,24 @@ void nw(Case& c) {
   c.verify("every score from its neighbours", [=] { return error_of(*down, *across, score.host(), score.pitch()); }, 0);
   c.verify_same(score);
 
-  const auto measure = [&](auto kernel, unsigned block, std::size_t tiles) {
+  const auto measure = [&](auto kernel, int block, std::size_t tiles) {
     c.measure(Control::queued, [=](Run& run) {
       const double cells = static_cast<double>(rows) * static_cast<double>(columns);
       run.fill(edges, 0x80);
       run.fill(taken, 0);
       run.launch(kernel,
                  {.grid = static_cast<unsigned>(strips),
-                  .block = block,
-                  .shared_bytes = tiles * height * width * sizeof(Score)},
+                  .block = static_cast<unsigned>(block),
+                  .shared_bytes = tiles * vectors * sizeof(int4)},
                  {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 5 * cells}, problem, worth.device(),
                  score.device(), edges.device(), taken.device());
     });
   };
   if (c.staging() == Staging::none)
-    return measure(ISTHMUS_KERNEL(nw_plain), static_cast<unsigned>(c.device().warp_size), 0);
+    return measure(ISTHMUS_KERNEL(nw_plain), c.device().warp_size, 0);
   with_staging<ring>(c, [&](auto how, auto depth) {
-    measure(device::Kernel{"nw_staged", nw_staged<how(), depth()>}, threads, depth());
+    if constexpr (how() != TileStaging::bulk)
+      measure(device::Kernel{"nw_staged", nw_staged<how(), depth()>}, threads, depth());
   });
 }
 
@@ -284,7 +318,7 @@ Workload workload() {
       .source("pipelining-taco2025, Table 2 (Rodinia's nw)")
       .tags({"app", "modes"})
       .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+      .stagings({Staging::none, Staging::direct, Staging::async})
       .axis(number_axis("rows", "symbols of the first sequence", 4096))
       .axis(number_axis("cols", "symbols of the second sequence", 4096));
   for (const auto& [name, n] : {std::pair{"tiny", 512},
