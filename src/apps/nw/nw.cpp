@@ -37,6 +37,8 @@ struct Problem {
   std::size_t pitch;
 
   __host__ __device__ int strips() const { return (columns + width - 1) / width; }
+  /// Scores that a strip hands to the next one: whole steps.
+  __host__ __device__ int handed() const { return (rows + deep - 1) / deep * deep; }
   /// Lanes are a step behind their left neighbours, so the last begins when the first has done this many.
   __host__ __device__ int waves() const { return (rows + deep - 1) / deep + lanes - 1; }
   /// A row that is there, for what is fetched and not used.
@@ -58,12 +60,15 @@ class Wave {
   __device__ Wave(const Problem& problem, int strip, Score* edges)
       : lane_(device::lane()),
         rows_(problem.rows),
+        handed_(problem.handed()),
         column_(strip * width + lane_ * own),
-        edge_(edges + std::int64_t{strip} * problem.rows),
+        edge_(edges + std::int64_t{strip} * problem.handed()),
         first_(strip == 0),
         last_(strip + 1 == problem.strips()) {}
 
   __device__ int lane() const { return lane_; }
+  /// A warp of 64 lanes uses half of them.
+  __device__ bool at_work() const { return device::warp_size() == lanes || lane_ < lanes; }
 
   /// The steps from `begin` to before `end`: read(step, b) gives what a lane's columns are worth in row b of a step,
   /// write(step, b, row, scores) takes their scores. Rows that are not there are read and written, too.
@@ -80,12 +85,13 @@ class Wave {
 #pragma unroll
       for (int k = 0; k < Ahead; ++k) {
         const int step = first + k, row = deep * (step - lane_);
-        if (deep * step % lanes == 0) await(deep * step);
+        if ((deep * step & (lanes - 1)) == 0) await(deep * step);
+        device::sync_warp(device::full_warp());
         Score left[deep];
 #pragma unroll
         for (int b = 0; b < deep; ++b) {
           left[b] = device::shuffle_up(device::full_warp(), right_[b], 1);
-          const Score edge = device::shuffle(device::full_warp(), incoming_, (deep * step + b) % lanes);
+          const Score edge = device::shuffle(device::full_warp(), incoming_, (deep * step + b) & (lanes - 1));
           if (lane_ == 0) left[b] = edge;
         }
         if (row == 0) start();
@@ -94,11 +100,9 @@ class Wave {
           advance(b, left[b], worth[k][b]);
           write(step, b, row + b, scores(row + b));
         }
-        if (lane_ == lanes - 1 && !last_ && row >= 0) {
+        if (lane_ == lanes - 1 && !last_ && row >= 0 && row < rows_) {
 #pragma unroll
-          for (int b = 0; b < deep; ++b) {
-            if (row + b < rows_) device::store_relaxed(edge_ + row + b, right_[b]);
-          }
+          for (int b = 0; b < deep; ++b) device::store_relaxed(edge_ + row + b, right_[b]);
         }
         fetch(worth[k], step + Ahead);
       }
@@ -109,7 +113,7 @@ class Wave {
   /// What comes in from the strip to the left in the next rows: poison is negative, and nothing that is there is.
   __device__ void await(int row) {
     const bool wanted = !first_ && lane_ < lanes && row + lane_ < rows_;
-    const Score* mine = edge_ - rows_ + row + lane_;
+    const Score* mine = edge_ - handed_ + row + lane_;
     device::spin_until([&] {
       if (!wanted) return true;
       incoming_ = device::load_relaxed(mine);
@@ -140,35 +144,26 @@ class Wave {
                      above_[3] - raised - 3 * penalty);
   }
 
-  int lane_, rows_, column_;
+  int lane_, rows_, handed_, column_;
   Score* edge_;  // of the strip's last column, for the next strip
   bool first_, last_;
   Score above_[own] = {}, right_[deep] = {}, corner_ = 0, incoming_ = 0;
 };
 
-/// Rows are padded to whole vectors, but what pads the result is not written.
-__device__ inline void store(Score* to, const int4& value, int room) {
-  if (room >= own) {
-    *reinterpret_cast<int4*>(to) = value;
-    return;
-  }
-  if (room > 0) to[0] = value.x;
-  if (room > 1) to[1] = value.y;
-  if (room > 2) to[2] = value.z;
-}
-
 // for (i = 0; i < rows; ++i)
 //   for (j = 0; j < columns; ++j)
 //     score[i][j] = max(score[i-1][j-1] + worth[i][j], score[i][j-1] - penalty, score[i-1][j] - penalty)
 //
-// score[i][-1] = -penalty * (i + 1), score[-1][j] likewise. Each block is one warp.
+// score[i][-1] = -penalty * (i + 1), score[-1][j] likewise. Rows are written with what pads them to whole vectors. Each
+// block is one warp.
 __global__ void __launch_bounds__(2 * lanes) nw_plain(Problem problem, const Score* __restrict__ worth,
                                                       Score* __restrict__ score, Score* edges, unsigned* taken) {
   const int strip = take_strip(taken);
   Wave wave(problem, strip, edges);
   const int lane = wave.lane(), column = strip * width + lane * own;
-  const int room = lane < lanes ? problem.columns - column : 0;
-  const Score* from = worth + (room > 0 ? column : 0);
+  
+  const bool mine = wave.at_work() && column < problem.columns;
+  const Score* from = worth + (mine ? column : 0);
   Score* to = score + column;
   wave.go_down<ahead>(
       0, problem.waves(),
@@ -177,7 +172,8 @@ __global__ void __launch_bounds__(2 * lanes) nw_plain(Problem problem, const Sco
         return *reinterpret_cast<const int4*>(from + row * problem.pitch);
       },
       [&](int, int, int row, const int4& value) {
-        if (row >= 0 && row < problem.rows) store(to + static_cast<std::size_t>(row) * problem.pitch, value, room);
+        if (mine && row >= 0 && row < problem.rows)
+          *reinterpret_cast<int4*>(to + static_cast<std::size_t>(row) * problem.pitch) = value;
       });
 }
 
@@ -200,9 +196,9 @@ __global__ void __launch_bounds__(threads)
       [&](auto& copier, unsigned stage, std::uint64_t tile) {
         copier.gather(tiles + stage * vectors, vectors, [&](unsigned v) {
           const int row = problem.nearest(row_of(static_cast<int>(tile), static_cast<int>(v)));
-          const int column = left + static_cast<int>(v) % lanes * own, pitch = static_cast<int>(problem.pitch);
+          const int column = left + static_cast<int>(v) % lanes * own;
           return reinterpret_cast<const int4*>(worth + static_cast<std::size_t>(row) * problem.pitch +
-                                               (column < pitch ? column : 0));
+                                               (column < problem.columns ? column : 0));
         });
       },
       [&](unsigned stage, std::uint64_t tile) {
@@ -215,15 +211,15 @@ __global__ void __launch_bounds__(threads)
           wave.template go_down<ahead_in_tile>(
               begin, begin + steps, [&](int step, int b) { return *cell(step, b); },
               [&](int step, int b, int, const int4& value) {
-                if (wave.lane() < lanes) *cell(step, b) = value;
+                if (wave.at_work()) *cell(step, b) = value;
               });
         }
         __syncthreads();
 #pragma unroll 4
         for (int v = static_cast<int>(threadIdx.x); v < vectors; v += threads) {
           const int row = row_of(static_cast<int>(tile), v), column = left + v % lanes * own;
-          if (row >= 0 && row < problem.rows)
-            store(score + static_cast<std::size_t>(row) * problem.pitch + column, cells[v], problem.columns - column);
+          if (row >= 0 && row < problem.rows && column < problem.columns)
+            *reinterpret_cast<int4*>(score + static_cast<std::size_t>(row) * problem.pitch + column) = cells[v];
         }
       });
 }
@@ -283,7 +279,7 @@ void nw(Case& c) {
   auto score = c.output_matrix<Score>("score", rows, columns);
   const Problem problem{static_cast<int>(rows), static_cast<int>(columns), worth.pitch()};
   const auto strips = static_cast<std::size_t>(problem.strips());
-  auto edges = c.scratch<Score>("edges", strips * rows);
+  auto edges = c.scratch<Score>("edges", strips * static_cast<std::size_t>(problem.handed()));
   auto taken = c.scratch<unsigned>("taken", 1);
   if (rows * columns <= std::size_t{1} << 24)
     c.verify_all(score, [=](std::span<Score> scores) { reference(*down, *across, scores); });
