@@ -53,8 +53,8 @@ __device__ inline int take_strip(unsigned* taken) {
   return strip;
 }
 
-// A warp goes down a strip, each lane a step behind its left neighbour. What it carries is raised by a penalty for every
-// row and column that lies behind it. So a gap costs nothing, edges are 0, and none is negative.
+// A warp goes down a strip, each lane a step behind its left neighbour. What it carries is raised by a penalty for
+// every row and column that lies behind it. So a gap costs nothing, edges are 0, and none is negative.
 class Wave {
  public:
   __device__ Wave(const Problem& problem, int strip, Score* edges)
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(2 * lanes) nw_plain(Problem problem, const Sco
   const int strip = take_strip(taken);
   Wave wave(problem, strip, edges);
   const int lane = wave.lane(), column = strip * width + lane * own;
-  
+
   const bool mine = wave.at_work() && column < problem.columns;
   const Score* from = worth + (mine ? column : 0);
   Score* to = score + column;
@@ -185,7 +185,8 @@ __global__ void __launch_bounds__(threads)
   int4* tiles = device::dynamic_shared<int4>();
   const int strip = take_strip(taken), left = strip * width;
   Wave wave(problem, strip, edges);
-  // Rows of a tile in shared memory are rows of the matrix, modulo their number: neighbours lie beside each other in both.
+  // Rows of a tile in shared memory are rows of the matrix, modulo their number: neighbours lie beside each other in
+  // both.
   const auto row_of = [](int tile, int v) {
     const int lane = v % lanes, begins = tile * steps - lane, step = (v / (deep * lanes) - begins) & (steps - 1);
     return deep * (begins + step) + v / lanes % deep;
@@ -299,8 +300,7 @@ void nw(Case& c) {
                  score.device(), edges.device(), taken.device());
     });
   };
-  if (c.staging() == Staging::none)
-    return measure(ISTHMUS_KERNEL(nw_plain), c.device().warp_size, 0);
+  if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(nw_plain), c.device().warp_size, 0);
   with_staging<ring>(c, [&](auto how, auto depth) {
     if constexpr (how() != TileStaging::bulk)
       measure(device::Kernel{"nw_staged", nw_staged<how(), depth()>}, threads, depth());
