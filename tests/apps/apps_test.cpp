@@ -114,6 +114,13 @@ TEST_P(Programs, PathfinderRefusesWhatItCannotCount) {
 TEST_P(Programs, Srad) {
   expect_pass("apps/srad", placements, {"rows=70", "cols=130", "steps=3"}, 4 * placements.size(), all_stagings);
   expect_pass("apps/srad", {"pinned"}, {"rows=1,129", "cols=1,250", "steps=1,4", "roi=0,50"}, 64, all_stagings);
+  expect_pass("apps/srad", {"pinned"}, {"rows=94,600", "cols=481", "steps=2"}, 8, all_stagings);
+}
+
+TEST_P(Programs, SradAndKmeansWhereABlockHasManyTiles) {
+  configure(std::string(GetParam()) + ",blocks=1");
+  expect_pass("apps/srad", {"pinned"}, {"rows=280", "cols=970", "steps=2"}, 4, all_stagings);
+  expect_pass("apps/kmeans", {"pinned"}, {"points=1003", "iterations=3"}, 4, all_stagings);
 }
 
 TEST_P(Programs, SradRefusesWhatItCannotCount) {

@@ -17,8 +17,8 @@ using device::BulkBarrier;
 using Member = std::uint8_t;
 
 constexpr unsigned features = 64, clusters = 5, threads = 256;
-constexpr unsigned lanes = features / 4;  // threads that share a point, four features each
-constexpr unsigned points_at_once = threads / lanes, in_flight = 4, tile = points_at_once * in_flight, ring = 3;
+constexpr unsigned lanes = features / 4;  // a group: threads that share four points, four features of each a thread
+constexpr unsigned groups = threads / lanes, tile = 4 * groups, ring = 2, resident = 4;  // blocks of a multiprocessor
 constexpr unsigned summed = features + 1;  // of a cluster: its features, and how many points it has
 
 /// Centres in five binary places, and half the square of each: all that follows is exact (NOTES.md).
@@ -38,63 +38,81 @@ __host__ __device__ inline float half_square_of(const float* centre) {
   return square / 2;
 }
 
-/// What a thread keeps of the centres and of the sums: four features of each cluster.
+/// What a thread keeps of the centres, and where its group sums up: four features of each cluster.
 struct Share {
-  float4 centre[clusters], sum[clusters];
-  float half_square[clusters];
-  unsigned count[clusters];  // of the first thread of each point
-
   __device__ explicit Share(const Centres* centres) {
+    __shared__ float4 block_sums[clusters * threads];
+    own_sums = block_sums;
 #pragma unroll
     for (unsigned k = 0; k < clusters; ++k) {
       centre[k] = reinterpret_cast<const float4*>(centres->of[k])[threadIdx.x % lanes];
       half_square[k] = centres->half_square[k];
-      sum[k] = make_float4(0, 0, 0, 0);
-      count[k] = 0;
+      own_sums[k * threads + threadIdx.x] = make_float4(0, 0, 0, 0);
     }
   }
 
-  /// Called by whole warps. |x - c|² / 2 is less where |c|² / 2 - x·c is.
-  __device__ unsigned add(const float4& x, bool there) {
+  /// Four points of each group. The tile has `there` points; read(i) is its i-th float4. Each quarter of a group has
+  /// them in another order, so that every sum of two lanes' parts is of one point and is made once.
+  template <class Read>
+  __device__ void add(unsigned there, Member* member, Read read) {
+    float4 x[4];
+#pragma unroll
+    for (unsigned j = 0; j < 4; ++j) {
+      const unsigned at = quarter ^ (j * lanes);
+      x[j] = at < there * lanes ? read(at + threadIdx.x % lanes) : make_float4(0, 0, 0, 0);
+    }
+    // Of the quarter's own point: |x - c|² / 2 is less where |c|² / 2 - x·c is.
     float best = 0;
     unsigned nearest = 0;
 #pragma unroll
     for (unsigned k = 0; k < clusters; ++k) {
-      float dot = x.x * centre[k].x + x.y * centre[k].y + x.z * centre[k].z + x.w * centre[k].w;
+      float part[4];
 #pragma unroll
-      for (int bits = 1; bits < static_cast<int>(lanes); bits *= 2)
-        dot += device::shuffle_xor(device::full_warp(), dot, bits);
+      for (unsigned j = 0; j < 4; ++j)
+        part[j] = x[j].x * centre[k].x + x[j].y * centre[k].y + x[j].z * centre[k].z + x[j].w * centre[k].w;
+      float dot = part[0] + other(part[2], 8) + other(part[1] + other(part[3], 8), 4);
+      dot += other(dot, 2);
+      dot += other(dot, 1);
       const float distance = half_square[k] - dot;
       if (k == 0 || distance < best) best = distance, nearest = k;
     }
+    const bool counts = threadIdx.x % 4 == 0 && quarter < there * lanes;
+    if (counts) member[quarter / lanes] = static_cast<Member>(nearest);
 #pragma unroll
-    for (unsigned k = 0; k < clusters; ++k) {
-      if (!there || nearest != k) continue;
-      sum[k] = make_float4(sum[k].x + x.x, sum[k].y + x.y, sum[k].z + x.z, sum[k].w + x.w);
-      ++count[k];
+    for (unsigned k = 0; k < clusters; ++k) count[k] += counts && nearest == k ? 1 : 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float4& sum = own_sums[other(nearest, 4 * j) * threads + threadIdx.x];
+      sum = make_float4(sum.x + x[j].x, sum.y + x[j].y, sum.z + x[j].z, sum.w + x[j].w);
     }
-    return nearest;
   }
 
   /// Adds the block's sums to all: whole numbers, so the order does not matter.
   __device__ void finish(unsigned long long* sums) const {
-    __shared__ int block_sums[clusters * summed];
-    for (unsigned i = threadIdx.x; i < clusters * summed; i += threads) block_sums[i] = 0;
     __syncthreads();
-    const unsigned lane = threadIdx.x % lanes;
+    for (unsigned i = threadIdx.x; i < clusters * features; i += threads) {
+      const unsigned k = i / features, f = i % features;
+      const float* part = reinterpret_cast<const float*>(own_sums) + 4 * k * threads + f;
+      float all = 0;
+      for (unsigned g = 0; g < groups; ++g) all += part[g * features];
+      atomicAdd(sums + k * summed + f, static_cast<unsigned long long>(static_cast<long long>(all)));
+    }
 #pragma unroll
     for (unsigned k = 0; k < clusters; ++k) {
-      int* own = block_sums + k * summed;
-      atomicAdd(own + 4 * lane, static_cast<int>(sum[k].x));
-      atomicAdd(own + 4 * lane + 1, static_cast<int>(sum[k].y));
-      atomicAdd(own + 4 * lane + 2, static_cast<int>(sum[k].z));
-      atomicAdd(own + 4 * lane + 3, static_cast<int>(sum[k].w));
-      if (lane == 0) atomicAdd(own + features, static_cast<int>(count[k]));
+      unsigned all = count[k];
+      for (int bits = device::warp_size() / 2; bits > 0; bits /= 2) all += other(all, bits);
+      if (device::lane() == 0) atomicAdd(sums + k * summed + features, all);
     }
-    __syncthreads();
-    for (unsigned i = threadIdx.x; i < clusters * summed; i += threads)
-      atomicAdd(sums + i, static_cast<unsigned long long>(static_cast<long long>(block_sums[i])));
   }
+  template <class T>
+  static __device__ T other(T value, int bits) {
+    return device::shuffle_xor(device::full_warp(), value, bits);
+  }
+  float4* own_sums;                                                                // clusters × threads
+  unsigned quarter = (threadIdx.x / lanes * 4 + threadIdx.x % lanes / 4) * lanes;  // where its own point begins
+  float4 centre[clusters];
+  float half_square[clusters];
+  unsigned count[clusters]{};
 };
 
 // for (i = 0; i < n; ++i) {
@@ -102,31 +120,20 @@ struct Share {
 //   for (f = 0; f < features; ++f) sum[member[i]][f] += x[i][f];
 //   ++sum[member[i]][features];
 // }
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, resident)
     kmeans_plain(std::size_t n, const float4* __restrict__ x, const Centres* centres, Member* member,
                  unsigned long long* sums) {
   Share share(centres);
-  const std::size_t row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
   for (std::size_t first = std::size_t{blockIdx.x} * tile; first < n; first += std::size_t{gridDim.x} * tile) {
-    float4 values[in_flight];
-#pragma unroll
-    for (unsigned j = 0; j < in_flight; ++j) {
-      const std::size_t i = first + j * points_at_once + row;
-      values[j] = i < n ? x[i * lanes + lane] : make_float4(0, 0, 0, 0);
-    }
-#pragma unroll
-    for (unsigned j = 0; j < in_flight; ++j) {
-      const std::size_t i = first + j * points_at_once + row;
-      const unsigned nearest = share.add(values[j], i < n);
-      if (lane == 0 && i < n) member[i] = static_cast<Member>(nearest);
-    }
+    const unsigned there = n - first < tile ? static_cast<unsigned>(n - first) : tile;
+    share.add(there, member + first, [points = x + first * lanes](unsigned i) { return points[i]; });
   }
   share.finish(sums);
 }
 
 // The same, with points brought into shared memory.
 template <TileStaging staging, unsigned depth>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, resident)
     kmeans_staged(std::size_t n, const float4* x, const Centres* centres, Member* member, unsigned long long* sums) {
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, depth>];
   float4* tiles = device::dynamic_shared<float4>();
@@ -134,22 +141,18 @@ __global__ void __launch_bounds__(threads)
   Share share(centres);
   const std::size_t all = (n + tile - 1) / tile;
   const auto first = [](std::uint64_t number) { return (blockIdx.x + number * gridDim.x) * tile; };
-  const auto count = [&](std::uint64_t number) {
+  const auto there = [&](std::uint64_t number) {
     return n - first(number) < tile ? static_cast<unsigned>(n - first(number)) : tile;
   };
   pipeline.run(
       blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0,
       [&](auto& copier, unsigned stage, std::uint64_t number) {
         copier.run(reinterpret_cast<float*>(tiles + stage * tile * lanes),
-                   reinterpret_cast<const float*>(x) + first(number) * features, count(number) * features);
+                   reinterpret_cast<const float*>(x) + first(number) * features, there(number) * features);
       },
       [&](unsigned stage, std::uint64_t number) {
-        for (unsigned k = threadIdx.x; k < tile * lanes; k += threads) {
-          const bool there = k / lanes < count(number);
-          const float4 value = there ? tiles[stage * tile * lanes + k] : make_float4(0, 0, 0, 0);
-          const unsigned nearest = share.add(value, there);
-          if (there && k % lanes == 0) member[first(number) + k / lanes] = static_cast<Member>(nearest);
-        }
+        const float4* points = tiles + stage * tile * lanes;
+        share.add(there(number), member + first(number), [=](unsigned i) { return points[i]; });
       });
   share.finish(sums);
 }
@@ -237,24 +240,21 @@ void kmeans(Case& c) {
   c.repeats(iterations);
 
   const bool on_host = c.choice("loop") == "host";
-  // A block's sums are below 2^24, and so exact in the threads' fp32 and in 32 bits.
-  const std::size_t tiles = (n + tile - 1) / tile, resident = 4 * static_cast<unsigned>(c.device().multiprocessors);
-  const auto blocks = static_cast<unsigned>(std::min(tiles, std::max(resident, n >> 17)));
+  // A block's sums are below 2^24, and so exact in fp32; one wave, as far as that lets us.
+  const std::size_t tiles = (n + tile - 1) / tile, wave = resident * static_cast<unsigned>(c.device().multiprocessors);
+  const auto blocks = static_cast<unsigned>(std::min(tiles, std::max(wave, n >> 17)));
   const auto measure = [&](auto assign, std::size_t shared_bytes) {
     c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
       const double all = static_cast<double>(n);
-      const device::LaunchShape shape{.block = features};
       auto* signed_sums = reinterpret_cast<long long*>(sums.device());
       if (on_host && run.repeat() > 0) {
-        std::vector<std::int64_t> found(clusters * summed);
-        std::vector<unsigned long long> bits(found.size());
-        Centres before{};
+        std::vector<unsigned long long> bits(clusters * summed);
         run.read(sums, 0, std::span(bits));
-        before = run.read(centres);
-        std::copy(bits.begin(), bits.end(), found.begin());
-        run.launch(ISTHMUS_KERNEL(kmeans_keep), shape, {}, moved(found, before), signed_sums, centres.device());
+        const std::vector<std::int64_t> found(bits.begin(), bits.end());
+        const Centres next = moved(found, run.read(centres));
+        run.launch(ISTHMUS_KERNEL(kmeans_keep), {.block = features}, {}, next, signed_sums, centres.device());
       } else {
-        run.launch(ISTHMUS_KERNEL(kmeans_move), shape, {}, x.device(), signed_sums, run.repeat() == 0,
+        run.launch(ISTHMUS_KERNEL(kmeans_move), {.block = features}, {}, x.device(), signed_sums, run.repeat() == 0,
                    centres.device());
       }
       run.launch(assign, {.grid = blocks, .block = threads, .shared_bytes = shared_bytes},

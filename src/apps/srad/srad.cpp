@@ -2,74 +2,49 @@
 // that the next step needs.
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
-#include <vector>
 
 #include "apps/modes.hpp"
-#include "memory/parallel.hpp"
+#include "apps/srad/formulas.hpp"
 #include "workload/workload.hpp"
-#include "workload/worst.hpp"
 
 namespace isthmus::apps {
 namespace {
 
 using namespace workload;
+using namespace diffusion;
 using device::BulkBarrier;
-using Sum = unsigned long long;
 
-constexpr float rate = 0.25f * 0.5f;  // a quarter of the original's lambda
-
-/// How strong the speckle is, as a step needs it.
-struct Speckle {
-  float q0, scale;  // the squared coefficient of variation, and 1 / (q0 (1 + q0))
-};
-/// Sums are of whole numbers, exact in any order: 2^23 times an intensity, and its square.
-__host__ __device__ inline Sum counted(float value) {
-  return static_cast<Sum>(value * 0x1p23f);
-}
-__host__ __device__ inline Speckle speckle_of(Sum sum, Sum squares, double cells) {
-  const double mean = static_cast<double>(sum) / cells * 0x1p-23;
-  const double variance = fma(-mean, mean, static_cast<double>(squares) / cells * 0x1p-23);
-  const double ratio = variance / (mean * mean), q0 = ratio > 0x1p-40 ? ratio : 0x1p-40;
-  return {static_cast<float>(q0), static_cast<float>(1 / fma(q0, q0, q0))};
-}
-
-// Every product that is added to is in an explicit fma, so that the host and every GPU get the same bits.
-struct Differences {
-  float above, below, left, right;
-};
-__host__ __device__ inline float coefficient_of(float own, const Differences& d, const Speckle& speckle) {
-  const float inverse = 1 / own;
-  const float squares = fmaf(d.above, d.above, fmaf(d.below, d.below, fmaf(d.left, d.left, d.right * d.right)));
-  const float gradient = squares * inverse * inverse;
-  const float laplacian = ((d.above + d.below) + (d.left + d.right)) * inverse;
-  const float numerator = fmaf(-0.0625f * laplacian, laplacian, 0.5f * gradient);
-  const float root = fmaf(0.25f, laplacian, 1.0f), square = root * root;
-  // 1 / (1 + (numerator / square - q0) / (q0 (1 + q0))), with one division
-  const float c = square / fmaf(fmaf(-speckle.q0, square, numerator), speckle.scale, square);
-  return c < 0 ? 0 : c > 1 ? 1 : c;
-}
-__host__ __device__ inline float updated(float own, const Differences& d, float c, float c_below, float c_right) {
-  return fmaf(rate, fmaf(c, d.above + d.left, fmaf(c_below, d.below, c_right * d.right)), own);
-}
-
-// A block's tile, halo and all, and how its threads share it: one column and `depth` rows each. A cell depends on those
-// up to one above and to the left, up to two below and to the right.
-constexpr int width = 128, height = 64, depth = 16, threads = width * (height / depth);
-constexpr int left_halo = 4, cut_columns = width - 8, top_halo = 1, cut_rows = height - 3;  // what of it is written
+// A block's tile: each group of 32 lanes goes down `height` rows of 128 columns, four a lane, and writes what lies
+// further than the halo from its rim. A cell depends on those up to one above and to the left, up to two below and to
+// the right; a lane is the least that aligned accesses can leave out.
+constexpr int lanes = 32, threads = 128, stride = 4 * (lanes - 2);
+constexpr int width = 4 * threads, written = threads / lanes * stride;  // columns read and written
+constexpr int chunk = 8, chunks = 12, height = chunk * chunks, top_halo = 1, cut_rows = height - 3;
+constexpr int ahead = 4;  // rows that a lane asks for at a time
 constexpr unsigned ring = 2;
 
-struct Image {
-  std::int64_t rows, columns;
-  std::size_t pitch;
-  std::int64_t roi_rows, roi_columns;  // from the first cell on: where the statistics are taken
+__host__ __device__ inline unsigned tiles_across(const Image& image) {
+  return static_cast<unsigned>((image.columns + written - 1) / written);
+}
+__host__ __device__ inline unsigned tiles_of(const Image& image) {
+  return tiles_across(image) * static_cast<unsigned>((image.rows + cut_rows - 1) / cut_rows);
+}
 
-  __host__ __device__ double roi_cells() const {
-    return static_cast<double>(roi_rows) * static_cast<double>(roi_columns);
+/// Where a tile begins, halo and all, and what of it lies in the image.
+struct Tile {
+  std::int64_t top, left;
+  int first_row, last_row;
+
+  __device__ Tile(const Image& image, unsigned across, unsigned number)
+      : top(std::int64_t{number / across} * cut_rows - top_halo),
+        left(std::int64_t{number % across} * written - 4),
+        first_row(top < 0 ? top_halo : 0),
+        last_row(below(image.rows - top, height) - 1) {}
+  static __device__ int below(std::int64_t value, int most) {
+    return value < 0 ? 0 : value < most ? static_cast<int>(value) : most;
   }
-  __host__ __device__ std::int64_t across() const { return (columns + cut_columns - 1) / cut_columns; }
-  __host__ __device__ std::int64_t tiles() const { return across() * ((rows + cut_rows - 1) / cut_rows); }
+  /// Steps down it that a lane makes: to have a row, it needs the two below.
+  __device__ int steps() const { return last_row + 3 < height ? last_row + 3 : height; }
 };
 
 /// Adds up what the threads of each warp have.
@@ -87,6 +62,7 @@ __device__ inline void add_statistics(Sum sum, Sum squares, Sum* sums) {
 __global__ void __launch_bounds__(threads) srad_statistics(Image image, const float* __restrict__ from, Sum* sums) {
   Sum sum = 0, squares = 0;
   for (std::int64_t r = blockIdx.x; r < image.roi_rows; r += gridDim.x) {
+#pragma unroll 4
     for (std::int64_t c = threadIdx.x; c < image.roi_columns; c += threads) {
       const float value = from[static_cast<std::size_t>(r) * image.pitch + static_cast<std::size_t>(c)];
       sum += counted(value);
@@ -96,66 +72,6 @@ __global__ void __launch_bounds__(threads) srad_statistics(Image image, const fl
   add_statistics(sum, squares, sums);
 }
 
-/// A tile of the image, and which of its rows and columns lie in the image. Cells outside are those at the edge.
-struct Tile {
-  std::int64_t top, left;
-  int first_row, last_row, first_column, last_column;
-
-  __device__ Tile(const Image& image, std::int64_t number)
-      : top(number / image.across() * cut_rows - top_halo), left(number % image.across() * cut_columns - left_halo) {
-    first_row = top < 0 ? top_halo : 0;
-    first_column = left < 0 ? left_halo : 0;
-    last_row = static_cast<int>(image.rows - top < height ? image.rows - top : height) - 1;
-    last_column = static_cast<int>(image.columns - left < width ? image.columns - left : width) - 1;
-  }
-  __device__ bool whole() const {
-    return first_row == 0 && first_column == 0 && last_row == height - 1 && last_column == width - 1;
-  }
-  __device__ int row(int r) const { return r < first_row ? first_row : r > last_row ? last_row : r; }
-  __device__ int column(int c) const { return c < first_column ? first_column : c > last_column ? last_column : c; }
-};
-
-// for (r = 0; r < rows; ++r)
-//   for (c = 0; c < columns; ++c) k[r][c] = coefficient_of(from[r][c], its four neighbours, speckle);
-// for (r = 0; r < rows; ++r)
-//   for (c = 0; c < columns; ++c) to[r][c] = updated(from[r][c], …, k[r][c], k[r+1][c], k[r][c+1]);
-//
-// `cells` and `coefficients` are tiles in shared memory; the cells are there. What is wrong at the tile's rim for want
-// of neighbours is not written.
-__device__ inline void diffuse(const Image& image, const Tile& tile, const float* cells, float* coefficients,
-                               const Speckle& speckle, float* __restrict__ to, Sum* sums) {
-  const int x = threadIdx.x % width, first = threadIdx.x / width * depth;
-  const int left = x > 0 ? -1 : 0, right = x + 1 < width ? 1 : 0, last = height - 1 - first;
-  const float* mine = cells + first * width + x;
-  float* results = coefficients + first * width + x;
-  const auto each = [&](auto use) {
-    float above = mine[first > 0 ? -width : 0], own = mine[0];
-#pragma unroll 2
-    for (int r = 0; r < depth; ++r) {
-      const float below = mine[(r < last ? r + 1 : r) * width];
-      use(r, own, Differences{above - own, below - own, mine[r * width + left] - own, mine[r * width + right] - own});
-      above = own;
-      own = below;
-    }
-  };
-  each([&](int r, float own, const Differences& d) { results[r * width] = coefficient_of(own, d, speckle); });
-  __syncthreads();
-  Sum sum = 0, squares = 0;
-  const std::int64_t column = tile.left + x, top = tile.top + first;
-  const bool in_columns = x >= left_halo && x < left_halo + cut_columns && column < image.columns;
-  float* out = to + top * static_cast<std::int64_t>(image.pitch) + column;
-  each([&](int r, float own, const Differences& d) {
-    const bool in_rows = first + r >= top_halo && first + r < top_halo + cut_rows && top + r < image.rows;
-    if (!in_columns || !in_rows) return;
-    const float value = updated(own, d, results[r * width], results[(r + 1) * width], results[r * width + 1]);
-    out[static_cast<std::size_t>(r) * image.pitch] = value;
-    if (top + r >= image.roi_rows || column >= image.roi_columns) return;
-    sum += counted(value);
-    squares += counted(value * value);
-  });
-  if (tile.top < image.roi_rows && tile.left < image.roi_columns) add_statistics(sum, squares, sums);
-}
-
 __device__ inline Speckle speckle_now(const Image& image, const Sum* sums) {
   __shared__ Speckle speckle;
   if (threadIdx.x == 0) speckle = speckle_of(sums[0], sums[1], image.roi_cells());
@@ -163,104 +79,180 @@ __device__ inline Speckle speckle_now(const Image& image, const Sum* sums) {
   return speckle;
 }
 
-__global__ void __launch_bounds__(threads, 3)
+struct Four {
+  float of[4];
+};
+
+// for (r = 0; r < rows; ++r)
+//   for (c = 0; c < columns; ++c) k[r][c] = coefficient_of(from[r][c], its four neighbours, speckle);
+// for (r = 0; r < rows; ++r)
+//   for (c = 0; c < columns; ++c) to[r][c] = updated(from[r][c], …, k[r][c], k[r+1][c], k[r][c+1]);
+//
+// A lane on its way down the four columns of a tile that it has. A row's coefficients need the row below; with them the
+// row is begun, and the row above is complete.
+class Descent {
+ public:
+  __device__ Descent(const Image& image, const Speckle& speckle, float* to)
+      : image_(image), speckle_(speckle), to_(to) {}
+
+  /// Where this thread's columns begin in a row of a tile.
+  static __device__ int offset() {
+    return static_cast<int>(threadIdx.x) / lanes * stride + static_cast<int>(threadIdx.x) % lanes * 4;
+  }
+
+  __device__ void enter(const Tile& tile) {
+    const int lane = static_cast<int>(threadIdx.x) % lanes;
+    column_ = tile.left + offset();
+    inside_ = column_ >= 0 && column_ + 4 <= image_.columns;
+    row_ = to_ + (tile.top - 2) * static_cast<std::int64_t>(image_.pitch) + column_;
+    steps_ = tile.steps();
+    columns_ = lane == 0 || lane == lanes - 1 ? 0 : Tile::below(image_.columns - column_, 4);
+    roi_steps_ = tile.left < image_.roi_columns ? Tile::below(image_.roi_rows - tile.top + 2, height) : 0;
+  }
+
+  /// This thread's part of a row of which `at` is this thread's first column. Cells outside are those at the edge.
+  __device__ Four read(const float* at) const {
+    Four four;
+    if (inside_) {
+      const float4 all = *reinterpret_cast<const float4*>(at);
+      four = {{all.x, all.y, all.z, all.w}};
+    } else {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const std::int64_t c = column_ + k;
+        four.of[k] = at[(c < 0 ? 0 : c < image_.columns ? c : image_.columns - 1) - column_];
+      }
+    }
+    return four;
+  }
+
+  /// Row `r` of the tile comes; row r - 2 is complete. What that makes of rows before the tile's second is not written.
+  __device__ void step(int r, const Four& below) {
+    const auto warp = device::full_warp();
+    float across[5] = {device::shuffle_up(warp, own_.of[3], 1u), 0, 0, 0, device::shuffle_down(warp, own_.of[0], 1u)};
+    across[4] -= own_.of[3];
+    across[0] = own_.of[0] - across[0];
+    Differences d[4];
+    float c[5];
+    Four next;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (k < 3) across[k + 1] = own_.of[k + 1] - own_.of[k];
+      d[k] = {-up_.of[k], below.of[k] - own_.of[k], -across[k], across[k + 1]};
+      c[k] = coefficient_of(own_.of[k], d[k], speckle_);
+      next.of[k] = updated(above_.of[k], begun_.of[k], up_.of[k], c[k], speckle_);
+    }
+    c[4] = device::shuffle_down(warp, c[0], 1u);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      begun_.of[k] = begun(d[k], c[k], c[k + 1]);
+      up_.of[k] = d[k].below;
+    }
+    above_ = own_;
+    own_ = below;
+    if (r > top_halo + 1 && r < steps_) write(r, next);
+    row_ += image_.pitch;
+  }
+
+  __device__ const Four& own() const { return own_; }
+  __device__ void leave(Sum* sums) {
+    if (roi_steps_ > 0) add_statistics(sum_, squares_, sums);
+    sum_ = squares_ = 0;
+  }
+
+ private:
+  __device__ void write(int r, const Four& next) {
+    if (columns_ == 4) {
+      *reinterpret_cast<float4*>(row_) = make_float4(next.of[0], next.of[1], next.of[2], next.of[3]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < 3; ++k) {
+        if (k < columns_) row_[k] = next.of[k];
+      }
+    }
+    if (r >= roi_steps_) return;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (k >= columns_ || column_ + k >= image_.roi_columns) continue;
+      sum_ += counted(next.of[k]);
+      squares_ += counted(next.of[k] * next.of[k]);
+    }
+  }
+
+  const Image& image_;
+  const Speckle speckle_;
+  float* const to_;
+  float* row_ = nullptr;  // where row r - 2 goes
+  std::int64_t column_ = 0;
+  bool inside_ = false;
+  int steps_ = 0, columns_ = 0, roi_steps_ = 0;
+  Four above_{}, begun_{}, own_{}, up_{};  // row r - 2 and what is added to it, row r - 1 and how far it is above r - 2
+  Sum sum_ = 0, squares_ = 0;
+};
+
+__global__ void __launch_bounds__(threads, 7)
     srad_plain(Image image, const float* __restrict__ from, float* __restrict__ to, Sum* sums) {
-  float* cells = device::dynamic_shared<float>();
-  const Tile tile(image, blockIdx.x);
-  const int x = threadIdx.x % width, first = threadIdx.x / width * depth;
-  const float* corner = from + tile.top * static_cast<std::int64_t>(image.pitch) + tile.left + tile.column(x);
-#pragma unroll 8
-  for (int r = first; r < first + depth; ++r)
-    cells[r * width + x] = corner[tile.row(r) * static_cast<std::int64_t>(image.pitch)];
-  const Speckle speckle = speckle_now(image, sums);  // whose barrier is the tile's, too
-  diffuse(image, tile, cells, cells + width * height, speckle, to, sums + 2);
+  const Tile tile(image, tiles_across(image), blockIdx.x);
+  const auto pitch = static_cast<std::uint32_t>(image.pitch);
+  const float* corner = from + tile.top * static_cast<std::int64_t>(pitch) + tile.left + Descent::offset();
+  Descent descent(image, speckle_now(image, sums), to);
+  descent.enter(tile);
+  for (int first = 0; first < tile.steps(); first += ahead) {
+    Four rows[ahead];
+#pragma unroll
+    for (int j = 0; j < ahead; ++j) {
+      const int r = first + j;
+      const int inside = max(tile.first_row, min(r, tile.last_row));
+      rows[j] = descent.read(corner + std::uint64_t{pitch} * static_cast<unsigned>(inside));
+    }
+#pragma unroll
+    for (int j = 0; j < ahead; ++j) descent.step(first + j, rows[j]);
+  }
+  descent.leave(sums + 2);
 }
 
-// The same, with each block's tiles brought into shared memory one after the other.
+// The same, with each block's tiles brought into shared memory one after the other, a few rows at a time.
 template <TileStaging staging, unsigned buffers>
-__global__ void __launch_bounds__(threads, 2)
+__global__ void __launch_bounds__(threads, 6)
     srad_staged(Image image, const float* from, float* __restrict__ to, Sum* sums) {
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, buffers>];
-  float* tiles = device::dynamic_shared<float>();
-  const Speckle speckle = speckle_now(image, sums);
-  const auto mine = static_cast<std::uint64_t>((image.tiles() - blockIdx.x + gridDim.x - 1) / gridDim.x);
-  const auto number = [](std::uint64_t i) { return static_cast<std::int64_t>(blockIdx.x + i * gridDim.x); };
+  float* rows = device::dynamic_shared<float>();
+  const unsigned across = tiles_across(image), mine = (tiles_of(image) - blockIdx.x + gridDim.x - 1) / gridDim.x;
+  const auto tile_of = [&](std::uint64_t i) {
+    return Tile(image, across, blockIdx.x + static_cast<unsigned>(i) / chunks * gridDim.x);
+  };
+  Descent descent(image, speckle_now(image, sums), to);
+  int first_row = 0, last_row = 0;
   device::TilePipeline<staging, buffers, threads> pipeline(arrived);
   pipeline.run(
-      mine,
+      std::uint64_t{mine} * chunks,
       [&](auto& copier, unsigned stage, std::uint64_t i) {
-        const Tile tile(image, number(i));
-        const device::TileWindow window{static_cast<unsigned>(tile.first_row), static_cast<unsigned>(tile.last_row + 1),
-                                        static_cast<unsigned>(tile.first_column),
-                                        static_cast<unsigned>(tile.last_column / 4 * 4 + 4)};
-        const float* corner = from + tile.top * static_cast<std::int64_t>(image.pitch) + tile.left;
-        copier.template rows<height, width>(tiles + stage * width * height, width, window,
-                                            [&](unsigned r) { return corner + r * image.pitch; });
+        const Tile tile = tile_of(i);
+        const int row = static_cast<int>(static_cast<unsigned>(i) % chunks) * chunk;
+        const std::int64_t columns = (image.columns - tile.left + 3) / 4 * 4;
+        const device::TileWindow window{row == 0 ? static_cast<unsigned>(tile.first_row) : 0,
+                                        static_cast<unsigned>(Tile::below(tile.last_row + 1 - row, chunk)),
+                                        tile.left < 0 ? 4u : 0, static_cast<unsigned>(Tile::below(columns, width))};
+        const float* corner = from + (tile.top + row) * static_cast<std::int64_t>(image.pitch) + tile.left;
+        copier.template rows<chunk, width>(rows + stage * chunk * width, width, window,
+                                           [&](unsigned r) { return corner + r * image.pitch; });
       },
       [&](unsigned stage, std::uint64_t i) {
-        const Tile tile(image, number(i));
-        float* cells = tiles + stage * width * height;
-        if (!tile.whole()) {
-          for (int k = threadIdx.x; k < width * height; k += threads) {
-            const int r = k / width, c = k % width, row = tile.row(r), column = tile.column(c);
-            if (r != row || c != column) cells[k] = cells[row * width + column];
-          }
-          __syncthreads();
+        const int row = static_cast<int>(static_cast<unsigned>(i) % chunks) * chunk;
+        if (row == 0) {
+          const Tile tile = tile_of(i);
+          descent.enter(tile);
+          first_row = tile.first_row;
+          last_row = tile.last_row;
         }
-        diffuse(image, tile, cells, tiles + buffers * width * height, speckle, to, sums + 2);
+        const float* mine_in_row = rows + stage * chunk * width + Descent::offset();
+#pragma unroll 4
+        for (int j = 0; j < chunk; ++j) {
+          const int at = max(j, first_row - row);
+          descent.step(row + j, row + at <= last_row ? descent.read(mine_in_row + at * width) : descent.own());
+        }
+        if (row + chunk == height) descent.leave(sums + 2);
       });
-}
-
-void reference(const Image& image, const Uniform& values, std::size_t steps, std::span<float> out) {
-  std::vector<float> other(out.size()), coefficients(out.size());
-  std::span<float> from = out, to = other;
-  const auto rows = static_cast<std::size_t>(image.rows), columns = static_cast<std::size_t>(image.columns);
-  const auto each = [&](std::span<float> result, auto value) {
-    memory::parallel_for(rows, 16, [&](std::size_t first, std::size_t last) {
-      for (std::size_t i = first * columns, c = 0; i < last * columns; ++i, c = c + 1 < columns ? c + 1 : 0) {
-        const std::size_t below = i + columns < out.size() ? i + columns : i, right = c + 1 < columns ? i + 1 : i;
-        const float own = from[i];
-        const Differences d{from[i < columns ? i : i - columns] - own, from[below] - own, from[c > 0 ? i - 1 : i] - own,
-                            from[right] - own};
-        result[i] = value(own, d, i, below, right);
-      }
-    });
-  };
-  each(from, [&](float, const Differences&, std::size_t i, auto...) { return values(i); });
-  for (std::size_t step = 0; step < steps; ++step, std::swap(from, to)) {
-    Sum sum = 0, squares = 0;
-    for (std::int64_t k = 0; k < image.roi_rows * image.roi_columns; ++k) {
-      const float value = from[static_cast<std::size_t>(k / image.roi_columns * image.columns + k % image.roi_columns)];
-      sum += counted(value);
-      squares += counted(value * value);
-    }
-    const Speckle now = speckle_of(sum, squares, image.roi_cells());
-    each(coefficients, [&](float own, const Differences& d, auto...) { return coefficient_of(own, d, now); });
-    each(to, [&](float own, const Differences& d, std::size_t i, std::size_t below, std::size_t right) {
-      return updated(own, d, coefficients[i], coefficients[below], coefficients[right]);
-    });
-  }
-  if (steps % 2 == 1) std::copy(from.begin(), from.end(), out.begin());
-}
-
-/// How far our arithmetic is from the original's formulas in double, over cells whose neighbours are any numbers.
-double formula_error(const Uniform& values) {
-  double error = 0;
-  for (std::size_t i = 0; i < 10000; ++i) {
-    const float own = values(9 * i);
-    const double j = own, n = values(9 * i + 1) - j, s = values(9 * i + 2) - j, w = values(9 * i + 3) - j;
-    const double e = values(9 * i + 4) - j, q0 = 0.1 * values(9 * i + 5),
-                 g2 = (n * n + s * s + w * w + e * e) / (j * j);
-    const double l = (n + s + w + e) / j, num = 0.5 * g2 - 1.0 / 16 * l * l, den = 1 + 0.25 * l;
-    const double c = std::clamp(1 / (1 + (num / (den * den) - q0) / (q0 * (1 + q0))), 0.0, 1.0);
-    const auto f = [](double value) { return static_cast<float>(value); };
-    const Differences d{f(n), f(s), f(w), f(e)};
-    const float below = values(9 * i + 6) - 1, right = values(9 * i + 7) - 1;
-    const double next = j + 0.25 * 0.5 * (c * n + below * s + c * w + right * e);
-    error = worst(error, std::abs(coefficient_of(own, d, {f(q0), f(1 / (q0 * (1 + q0)))}) - c));
-    error = worst(error, std::abs(updated(own, d, f(c), below, right) - next));
-  }
-  return error;
 }
 
 void srad(Case& c) {
@@ -281,10 +273,10 @@ void srad(Case& c) {
   c.verify_same(result);
   c.repeats(steps);
 
-  const auto measure = [&](auto kernel, unsigned blocks, std::size_t tiles) {
+  const auto measure = [&](auto kernel, unsigned blocks, std::size_t chunks_held) {
     const double cells = static_cast<double>(rows) * static_cast<double>(columns);
     const device::LaunchShape launch{
-        .grid = blocks, .block = threads, .shared_bytes = tiles * width * height * sizeof(float)};
+        .grid = blocks, .block = threads, .shared_bytes = chunks_held * width * chunk * sizeof(float)};
     c.measure(Control::queued, [=](Run& run) {
       const std::size_t step = run.repeat();
       if (step == 0) {
@@ -296,15 +288,14 @@ void srad(Case& c) {
       }
       float* const buffers[] = {other.device(), result.device()};  // the last step ends in the second
       const bool last = (steps - step) % 2 == 1;
-      run.launch(kernel, launch, {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 34 * cells}, shape,
+      run.launch(kernel, launch, {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 32 * cells}, shape,
                  step == 0 ? image.device() : buffers[last ? 0 : 1], buffers[last ? 1 : 0], sums.device() + 2 * step);
     });
   };
-  const auto tiles = static_cast<unsigned>(shape.tiles());
-  if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(srad_plain), tiles, 2);
-  const auto resident = std::min(tiles, static_cast<unsigned>(2 * c.device().multiprocessors));
+  if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(srad_plain), tiles_of(shape), 0);
+  const auto resident = std::min(tiles_of(shape), static_cast<unsigned>(6 * c.device().multiprocessors));
   with_staging<ring>(c, [&](auto how, auto buffers) {
-    measure(device::Kernel{"srad_staged", srad_staged<how(), buffers()>}, resident, buffers() + 1);
+    measure(device::Kernel{"srad_staged", srad_staged<how(), buffers()>}, resident, buffers());
   });
 }
 

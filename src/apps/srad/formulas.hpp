@@ -1,0 +1,127 @@
+#pragma once
+
+// What apps/srad computes: formulas that the host and the device share, the serial reference, and how far the formulas
+// are from the original's.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "device/reciprocal.hpp"
+#include "memory/parallel.hpp"
+#include "workload/worst.hpp"
+
+namespace isthmus::apps::diffusion {
+
+using Sum = unsigned long long;
+
+/// How strong the speckle is, as a step needs it: of q0, the squared coefficient of variation.
+struct Speckle {
+  float steepness, limit, rate;  // 8 / q0², q0 / (1 + q0), and a quarter of the original's lambda divided by that
+};
+/// Sums are of whole numbers, exact in any order: 2^23 times an intensity, and its square.
+__host__ __device__ inline Sum counted(float value) {
+  return static_cast<Sum>(value * 0x1p23f);
+}
+__host__ __device__ inline Speckle speckle_with(double q0) {
+  const double limit = q0 / (1 + q0);
+  return {static_cast<float>(8 / (q0 * q0)), static_cast<float>(limit), static_cast<float>(0.25 * 0.5 / limit)};
+}
+__host__ __device__ inline Speckle speckle_of(Sum sum, Sum squares, double cells) {
+  const double mean = static_cast<double>(sum) / cells * 0x1p-23;
+  const double variance = fma(-mean, mean, static_cast<double>(squares) / cells * 0x1p-23);
+  const double ratio = variance / (mean * mean);
+  return speckle_with(ratio > 0x1p-40 ? ratio : 0x1p-40);
+}
+
+// Every product that is added to is in an explicit fma, so that the host and every GPU get the same bits.
+struct Differences {
+  float above, below, left, right;
+};
+/// The original's coefficient times `limit`: s / (s + (8 g - l²) / q0²), where g is the sum of the squares of the
+/// differences, l their sum and s the square of the four neighbours' sum. It is never negative.
+__host__ __device__ inline float coefficient_of(float own, const Differences& d, const Speckle& speckle) {
+  const float squares = fmaf(d.above, d.above, fmaf(d.below, d.below, fmaf(d.left, d.left, d.right * d.right)));
+  const float sum = (d.above + d.below) + (d.left + d.right), root = fmaf(4, own, sum), square = root * root;
+  const float c = square * device::reciprocal(fmaf(fmaf(-0.125f * sum, sum, squares), speckle.steepness, square));
+  return fminf(c, speckle.limit);
+}
+/// What the cell itself and the one to its right add to it, and with what the cell below adds its next value.
+__host__ __device__ inline float begun(const Differences& d, float c, float c_right) {
+  return fmaf(c, d.above + d.left, c_right * d.right);
+}
+__host__ __device__ inline float updated(float own, float begun, float d_below, float c_below, const Speckle& speckle) {
+  return fmaf(speckle.rate, fmaf(c_below, d_below, begun), own);
+}
+
+struct Image {
+  std::int64_t rows, columns;
+  std::size_t pitch;
+  std::int64_t roi_rows, roi_columns;  // from the first cell on: where the statistics are taken
+
+  __host__ __device__ double roi_cells() const {
+    return static_cast<double>(roi_rows) * static_cast<double>(roi_columns);
+  }
+};
+
+template <class Values>
+void reference(const Image& image, const Values& values, std::size_t steps, std::span<float> out) {
+  std::vector<float> other(out.size()), coefficients(out.size());
+  std::span<float> from = out, to = other;
+  const auto rows = static_cast<std::size_t>(image.rows), columns = static_cast<std::size_t>(image.columns);
+  const auto each = [&](std::span<float> result, auto value) {
+    memory::parallel_for(rows, 16, [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first * columns, c = 0; i < last * columns; ++i, c = c + 1 < columns ? c + 1 : 0) {
+        const std::size_t below = i + columns < out.size() ? i + columns : i, right = c + 1 < columns ? i + 1 : i;
+        const float own = from[i];
+        const Differences d{from[i < columns ? i : i - columns] - own, from[below] - own, from[c > 0 ? i - 1 : i] - own,
+                            from[right] - own};
+        result[i] = value(own, d, i, below, right);
+      }
+    });
+  };
+  each(from, [&](float, const Differences&, std::size_t i, auto...) { return values(i); });
+  for (std::size_t step = 0; step < steps; ++step, std::swap(from, to)) {
+    Sum sum = 0, squares = 0;
+    for (std::int64_t k = 0; k < image.roi_rows * image.roi_columns; ++k) {
+      const float value = from[static_cast<std::size_t>(k / image.roi_columns * image.columns + k % image.roi_columns)];
+      sum += counted(value);
+      squares += counted(value * value);
+    }
+    const Speckle now = speckle_of(sum, squares, image.roi_cells());
+    each(coefficients, [&](float own, const Differences& d, auto...) { return coefficient_of(own, d, now); });
+    each(to, [&](float own, const Differences& d, std::size_t i, std::size_t below, std::size_t right) {
+      return updated(own, begun(d, coefficients[i], coefficients[right]), d.below, coefficients[below], now);
+    });
+  }
+  if (steps % 2 == 1) std::copy(from.begin(), from.end(), out.begin());
+}
+
+/// How far our arithmetic is from the original's formulas in double, over cells whose neighbours are any numbers.
+template <class Values>
+double formula_error(const Values& values) {
+  double error = 0;
+  for (std::size_t i = 0; i < 10000; ++i) {
+    const float own = values(9 * i);
+    const double j = own, n = values(9 * i + 1) - j, s = values(9 * i + 2) - j, w = values(9 * i + 3) - j;
+    const double e = values(9 * i + 4) - j, q0 = 0.1 * values(9 * i + 5),
+                 g2 = (n * n + s * s + w * w + e * e) / (j * j);
+    const double l = (n + s + w + e) / j, num = 0.5 * g2 - 1.0 / 16 * l * l, den = 1 + 0.25 * l;
+    const double c = std::clamp(1 / (1 + (num / (den * den) - q0) / (q0 * (1 + q0))), 0.0, 1.0);
+    const auto f = [](double value) { return static_cast<float>(value); };
+    const Differences d{f(n), f(s), f(w), f(e)};
+    const float below = values(9 * i + 6) - 1, right = values(9 * i + 7) - 1;
+    const double next = j + 0.25 * 0.5 * (c * n + below * s + c * w + right * e);
+    const Speckle speckle = speckle_with(q0);
+    const float part = speckle.limit;
+    error = workload::worst(error, std::abs(coefficient_of(own, d, speckle) / double{part} - c));
+    error = workload::worst(
+        error, std::abs(updated(own, begun(d, f(c) * part, right * part), d.below, below * part, speckle) - next));
+  }
+  return error;
+}
+
+}  // namespace isthmus::apps::diffusion
