@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "device/relaxed.hpp"
-#include "device/staging.hpp"
 #include "memory/parallel.hpp"
 #include "workload/workload.hpp"
 
@@ -16,8 +14,6 @@ using namespace workload;
 
 constexpr unsigned threads = 256, rows_in_flight = 4;
 constexpr unsigned tile_rows = 256, tile_columns = 4 * threads;
-constexpr unsigned strip_rows = 16, ring = 3;  // of atax in one pass
-constexpr std::size_t ring_bytes = ring * strip_rows * tile_columns * sizeof(float);
 
 __device__ inline float dot(const float4& a, const float4& b, float sum) {
   return a.x * b.x + (a.y * b.y + (a.z * b.z + (a.w * b.w + sum)));
@@ -83,82 +79,6 @@ __global__ void __launch_bounds__(threads, 4)
   }
 }
 
-// for (i = 0; i < rows; ++i)
-//   for (ax = dot(a[i], x), j = 0; j < columns; ++j) y[j] += ax * a[i][j];
-//
-// The matrix is read once. `across` blocks share the rows of a group, each with a tile of the columns; a group has
-// every so many strips of rows. A strip waits in registers until all of its blocks have told their part of its
-// products, while the next is on its way. The value is its own flag: `parts` are filled with ones, which no number has.
-// What a group sums goes to by_columns[group][j].
-template <class Pipeline>
-__global__ void __launch_bounds__(threads, 1)
-    multiply_twice(std::size_t rows, std::size_t columns, std::size_t pitch, unsigned across,
-                   const float* __restrict__ a, const float* __restrict__ x, unsigned* parts, float* by_columns) {
-  __shared__ float sums[threads / 32][strip_rows], products[strip_rows];
-  float* tiles = device::dynamic_shared<float>();
-  const unsigned tile = blockIdx.x % across, group = blockIdx.x / across, groups = gridDim.x / across;
-  const unsigned warps = threads / static_cast<unsigned>(device::warp_size());
-  const std::size_t left = std::size_t{tile} * tile_columns, column = left + threadIdx.x * 4;
-  const auto width = static_cast<unsigned>(pitch - left < tile_columns ? pitch - left : tile_columns);
-  const std::uint64_t strips = (rows + strip_rows - 1) / strip_rows;
-  const std::uint64_t mine = strips > group ? (strips - group - 1) / groups + 1 : 0;
-  const auto first = [&](std::uint64_t k) { return (group + k * groups) * strip_rows; };
-  const auto count = [&](std::uint64_t k) {
-    return static_cast<unsigned>(rows - first(k) < strip_rows ? rows - first(k) : strip_rows);
-  };
-  const auto over_warp = [](float sum) {
-    for (int half = device::warp_size() / 2; half > 0; half /= 2)
-      sum += device::shuffle_down(device::full_warp(), sum, static_cast<unsigned>(half));
-    return sum;
-  };
-  const float4 factors = four(x, column, columns);
-  float4 values[strip_rows], total = make_float4(0, 0, 0, 0);
-  const auto add_products = [&](std::uint64_t k) {
-    for (unsigned r = static_cast<unsigned>(device::warp_in_block()); r < count(k); r += warps) {
-      float sum = 0;
-      for (unsigned t = static_cast<unsigned>(device::lane()); t < across;
-           t += static_cast<unsigned>(device::warp_size())) {
-        unsigned part = 0;
-        device::spin_until([&] { return (part = device::load_relaxed(parts + (first(k) + r) * across + t)) != ~0u; });
-        sum += __uint_as_float(part);
-      }
-      sum = over_warp(sum);
-      if (device::lane() == 0) products[r] = sum;
-    }
-    __syncthreads();
-#pragma unroll
-    for (unsigned r = 0; r < strip_rows; ++r) {
-      if (r < count(k)) add(total, products[r], values[r]);
-    }
-  };
-  Pipeline pipeline(nullptr);
-  pipeline.run(
-      mine,
-      [&](auto& copier, unsigned stage, std::uint64_t k) {
-        const float* corner = a + first(k) * pitch + left;
-        copier.template rows<strip_rows, tile_columns>(tiles + stage * strip_rows * tile_columns, tile_columns,
-                                                       {0, count(k), 0, width},
-                                                       [&](unsigned r) { return corner + r * pitch; });
-      },
-      [&](unsigned stage, std::uint64_t k) {
-        if (k > 0) add_products(k - 1);
-        const float4* cells = reinterpret_cast<const float4*>(tiles) + stage * strip_rows * threads + threadIdx.x;
-#pragma unroll
-        for (unsigned r = 0; r < strip_rows; ++r) {
-          values[r] = cells[r * threads];
-          const float sum = over_warp(dot(values[r], factors, 0));
-          if (device::lane() == 0) sums[device::warp_in_block()][r] = sum;
-        }
-        __syncthreads();
-        if (threadIdx.x >= count(k)) return;
-        float sum = 0;
-        for (unsigned warp = 0; warp < warps; ++warp) sum += sums[warp][threadIdx.x];
-        device::store_relaxed(parts + (first(k) + threadIdx.x) * across + tile, __float_as_uint(sum));
-      });
-  if (mine > 0) add_products(mine - 1);
-  if (column < columns) *reinterpret_cast<float4*>(by_columns + group * pitch + column) = total;
-}
-
 // for (i = 0; i < n; ++i)
 //   for (out[i] = kept ? out[i] : 0, k = 0; k < count; ++k) out[i] += parts[k][i];
 __global__ void __launch_bounds__(threads)
@@ -214,14 +134,6 @@ struct Matrix {
     return sum;
   }
 
-  void add_up(Run& run, std::size_t n, std::size_t count, std::size_t spacing, const Buffer<float>& parts, bool kept,
-              float* out) const {
-    const auto traffic = static_cast<double>(n) * 4;
-    run.launch(ISTHMUS_KERNEL(add_parts), {.grid = static_cast<unsigned>(tiles(n, threads)), .block = threads},
-               {.bytes_read = kept ? 2 * traffic : traffic, .bytes_written = traffic}, n, count, spacing,
-               parts.device(), kept, out);
-  }
-
   /// A·right goes to by_rows, left·A to by_columns; a vector that is nullptr is left out. What they hold is kept.
   void multiply(Run& run, const float* right, float* by_rows, const float* left, float* by_columns, bool kept) const {
     const auto tile = right == nullptr  ? device::Kernel{"multiply_tile<columns>", multiply_tile<false, true>}
@@ -233,28 +145,14 @@ struct Matrix {
     run.launch(tile, {.grid = {static_cast<unsigned>(across), static_cast<unsigned>(down)}, .block = threads},
                {.bytes_read = 4 * cells, .flops = 2 * cells * products}, rows, columns, a.pitch(), a.device(), right,
                left, row_parts.device(), column_parts.device());
-    if (right != nullptr) add_up(run, rows, across, rows, row_parts, kept, by_rows);
-    if (left != nullptr) add_up(run, columns, down, a.pitch(), column_parts, kept, by_columns);
-  }
-
-  /// Groups of blocks that can share rows, all at work at once; 0 where Aᵀ·(A·x) takes two readings of the matrix.
-  unsigned groups(const device::DeviceInfo& info) const {
-    const int blocks = info.max_resident_blocks > 0 ? info.max_resident_blocks : info.multiprocessors;
-    const std::size_t across = tiles(columns, tile_columns);
-    if (!info.cooperative || !info.async_shared_copy || info.shared_per_block < ring_bytes + 2048) return 0;
-    return static_cast<unsigned>(std::min(static_cast<std::size_t>(blocks) / across, tiles(rows, tile_rows)));
-  }
-  /// Aᵀ·(A·x) goes to y, in one reading.
-  void multiply_both(Run& run, unsigned groups, const float* x, float* y) const {
-    const auto across = static_cast<unsigned>(tiles(columns, tile_columns));
-    const auto cells = static_cast<double>(rows) * static_cast<double>(columns);
-    run.fill(row_parts, 0xff);
-    run.launch(device::Kernel{"multiply_twice",
-                              multiply_twice<device::TilePipeline<device::TileStaging::async, ring, threads>>},
-               {.grid = groups * across, .block = threads, .shared_bytes = ring_bytes, .cooperative = true},
-               {.bytes_read = 4 * cells, .flops = 4 * cells}, rows, columns, a.pitch(), across, a.device(), x,
-               reinterpret_cast<unsigned*>(row_parts.device()), column_parts.device());
-    add_up(run, columns, groups, a.pitch(), column_parts, false, y);
+    const auto sum = [&](std::size_t n, std::size_t count, std::size_t pitch, const Buffer<float>& parts, float* out) {
+      const auto traffic = static_cast<double>(n) * 4;
+      run.launch(ISTHMUS_KERNEL(add_parts), {.grid = static_cast<unsigned>(tiles(n, threads)), .block = threads},
+                 {.bytes_read = kept ? 2 * traffic : traffic, .bytes_written = traffic}, n, count, pitch,
+                 parts.device(), kept, out);
+    };
+    if (right != nullptr) sum(rows, across, rows, row_parts, by_rows);
+    if (left != nullptr) sum(columns, down, a.pitch(), column_parts, by_columns);
   }
 };
 
@@ -307,9 +205,7 @@ void atax(Case& c) {
       y, [=](std::size_t j) { return m.column_times(j, [&](std::size_t i) { return (*right_ax)[i]; }); }, {},
       "sums of whole numbers");
   c.verify_same(y);
-  const unsigned groups = m.groups(c.device());
   c.measure(Control::queued, [=](Run& run) {
-    if (groups > 0) return m.multiply_both(run, groups, x.device(), y.device());
     m.multiply(run, x.device(), ax.device(), nullptr, nullptr, false);
     m.multiply(run, nullptr, nullptr, ax.device(), y.device(), false);
   });
