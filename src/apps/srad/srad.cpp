@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(threads, 6)
         const int row = static_cast<int>(static_cast<unsigned>(i) % chunks) * chunk;
         const std::int64_t columns = (image.columns - tile.left + 3) / 4 * 4;
         const device::TileWindow window{row == 0 ? static_cast<unsigned>(tile.first_row) : 0,
-                                        static_cast<unsigned>(Tile::below(tile.last_row + 1 - row, chunk)),
+                                        static_cast<unsigned>(min(max(tile.last_row + 1, row), row + chunk) - row),
                                         tile.left < 0 ? 4u : 0, static_cast<unsigned>(Tile::below(columns, width))};
         const float* corner = from + (tile.top + row) * static_cast<std::int64_t>(image.pitch) + tile.left;
         copier.template rows<chunk, width>(rows + stage * chunk * width, width, window,
