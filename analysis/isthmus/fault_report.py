@@ -29,6 +29,7 @@ RULES = {
     "sparse": "16 blocks of 2 MiB or more were touched, and less than a quarter of their bytes ever arrived or was "
     "faulted on",
     "prefetch": "at least 16 MiB, and 80% of the bytes of the blocks touched, arrived at a GPU because of faults",
+    "first-touch": "of 16 MiB or more nothing ever moved: a GPU was the first to touch it, fault by fault",
     "prefetch-host": "at least 16 MiB of it went back to the host because of the host's faults",
 }
 
@@ -200,6 +201,15 @@ def _of_moving(each: Range) -> tuple[str, str] | None:
 
 def _of_arriving(each: Range, gpu: str) -> tuple[str, str] | None:
     used = max(each.distinct, each.faulted)
+    # Where nothing moved, the driver makes pages in the GPU's memory, with others beside them of which no event tells.
+    if each.faults and each.to_gpu + each.to_host == 0:
+        if each.touched < _LARGE:
+            return None
+        return "first-touch", (
+            f"{each.name} is touched by {gpu} first, and nothing of it ever moved: {_cost(each)} made its pages there; "
+            f"prefetch it to {gpu} (cudaMemPrefetchAsync) before its first kernel, or take cudaMalloc where the host "
+            "needs none of it"
+        )
     if each.faults and each.touched >= _SPARSE_BLOCKS * BLOCK_BYTES and used < _SPARSE * each.touched:
         return "sparse", (
             f"{each.name} is touched here and there, {used / each.touched:.0%} of its blocks: leave it on the host and "

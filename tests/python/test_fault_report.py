@@ -76,6 +76,13 @@ def evicted(size):
     return stream
 
 
+def made_there(blocks, pages):
+    """Pages that a GPU is the first to touch: they come from nowhere."""
+    stream = scattered(blocks, pages)
+    stream.parts = [part for part in stream.parts if part[0, 0] != fault_streams.TYPES["move"]]
+    return stream
+
+
 def thrashing():
     stream = Stream()
     stream.faults([ARRAY])
@@ -96,6 +103,9 @@ def thrashing():
         (scattered(16, 100), ["sparse"]),
         (scattered(15, 100), []),
         (scattered(16, 128), []),  # a quarter
+        (made_there(16, 1), ["first-touch"]),
+        (made_there(8, 1), ["first-touch"]),
+        (made_there(7, 1), []),
         (evicted(16 * MIB), ["evicted"]),
         (evicted(14 * MIB), ["prefetch"]),
         (thrashing(), ["to-and-fro"]),
