@@ -41,6 +41,7 @@ def test_every_count_is_whole_and_no_record_is_emulated_or_wrong(found):
     assert len(found) == 197 and not any(each["emulated"] for each in found)
     assert all(each["verify"]["status"] == "pass" for each in found)
     codes = {warning["code"] for each in found for warning in each["warnings"]}
+    assert all(values(each, "uvm_replays") == values(each, "uvm_batches") for each in found)
     assert not codes & {"uvm_dropped", "uvm_clock", "driver_prefetch_on", "faults_wrong"}
 
 
