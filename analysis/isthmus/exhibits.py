@@ -26,6 +26,8 @@ VERDICTS = ("in full", "in part", "not yet", "impossible here")
 _FIELDS = (*output.CASE, "device")
 _KINDS = ("records", "missing", "impossible")
 _PROFILED = "profiled_"
+#: What the driver's queue says of a run that was watched; its time is shown as such, beside the others watched.
+_WATCHED, _OF_WATCHING = "uvm", "starts_with(metric, 'uvm_') OR starts_with(workload, 'faults/')"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +127,8 @@ def measured(paths) -> list[dict[str, Any]]:
         rows = opened.rows(
             f"SELECT {names}, axes, count(DISTINCT job) AS _jobs, list_distinct(list(file)) AS _files "
             f"FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
-            f"AND (profiler IS NULL OR starts_with(metric, '{_PROFILED}')) GROUP BY {names}, axes"
+            f"AND (profiler IS NULL OR starts_with(metric, '{_PROFILED}') OR (profiler = '{_WATCHED}' AND "
+            f"({_OF_WATCHING}))) GROUP BY {names}, axes"
         )
     return [json.loads(row["axes"] or "{}") | row for row in rows]
 

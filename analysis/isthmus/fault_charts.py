@@ -105,12 +105,16 @@ def _timeline(events: Events, batches: Batches) -> dict:
     note = f"Each bar is {units.quantity(step, 's')}. Below zero: to the host."
     if strays:
         note += f" {strays} events lie far from all others in time and are not drawn."
+    moved = any(each["yaxis"] == "y" for each in data)
+    if not moved:
+        note = note.replace("Below zero: to the host.", "Nothing moved.")
+    heights = ([0.56, 1], [0.24, 0.52], [0, 0.2]) if moved else ([0, 0], [0.45, 1], [0, 0.37])
     return figure(
-        "Timeline", note, data, barmode="relative", bargap=0, height=620,
+        "Timeline", note, data, barmode="relative", bargap=0, height=620 if moved else 400,
         xaxis=_seconds_axis(length, anchor="y3"),
-        yaxis={"domain": [0.56, 1], "title": {"text": "MiB moved"}, "automargin": True},
-        yaxis2={"domain": [0.24, 0.52], "title": {"text": "faults"}, "automargin": True},
-        yaxis3={"domain": [0, 0.2], "title": {"text": "in service"}, "tickformat": ".0%", "rangemode": "tozero"},
+        yaxis={"domain": heights[0], "title": {"text": "MiB moved"}, "automargin": True, "visible": moved},
+        yaxis2={"domain": heights[1], "title": {"text": "faults"}, "automargin": True},
+        yaxis3={"domain": heights[2], "title": {"text": "in service"}, "tickformat": ".0%", "rangemode": "tozero"},
     )  # fmt: skip
 
 
@@ -143,12 +147,15 @@ def _batch_sizes(events: Events, batches: Batches) -> dict:
     bins = _bins(batches.begin[order], begin, length, _BINS)
     filled, first = numpy.unique(bins, return_index=True)
     parts = numpy.split(sizes, first[1:])
-    x = _round((filled + 0.5) * length / _BINS * 1e-9)
+    x = _round((numpy.arange(_BINS) + 0.5) * length / _BINS * 1e-9)
     data = []
     for name, of, fill in (("least", numpy.min, None), ("most", numpy.max, "tonexty"), ("median", numpy.median, None)):
+        values: list[float | None] = [None if name == "median" else 0.0] * _BINS  # no line where there was no batch
+        for place, part in zip(filled.tolist(), parts):
+            values[place] = float(of(part))
         data.append({
-            "type": "scatter", "mode": "lines", "name": name, "x": x, "y": [float(of(part)) for part in parts],
-            "line": {"color": "#0072B2", "width": 2 if name == "median" else 0.5},
+            "type": "scatter", "mode": "lines", "name": name, "x": x, "y": values, "connectgaps": False,
+            "line": {"color": "#0072B2", "width": 2 if name == "median" else 0.5, "shape": "hvh"},
             "fillcolor": "rgba(86,180,233,0.3)", **({"fill": fill} if fill else {}),
         })  # fmt: skip
     note = f"{len(order)} batches: least, median and most of each {units.quantity(length / _BINS * 1e-9, 's')}."

@@ -1,5 +1,5 @@
-"""What a batch of page faults costs the driver, by driver version: service = a·faults + b·blocks + c·bytes moved +
-d·first visits of a block + e·pages that the host had mapped.
+"""What a batch of page faults costs the driver, by driver version: service = a·faults + b·blocks served + c·bytes
+moved + d·first visits of a block + e·pages that the host had mapped + f·pieces of range groups.
 
 Least squares over the batches of traces (*.uvm) and of records with tables of `--observe uvm`. The job, or trace, is
 what is resampled: batches of one job agree with each other far better than with the next job's. Whole patterns
@@ -25,7 +25,10 @@ _NOTICED = 0.05  # share of a term that goes together with another for the two t
 _DRAWS, _SEED = 2000, 1
 _JOBS = 6  # fewer give no interval
 _CONFIDENCE = 0.95
-_UNITS = {"faults": "s/fault", "blocks": "s/block", "bytes": "s/B", "first_visits": "s/visit", "host_pages": "s/page"}
+_UNITS = {
+    "faults": "s/fault", "blocks": "s/block", "bytes": "s/B", "first_visits": "s/visit", "host_pages": "s/page",
+    "pieces": "s/piece",
+}  # fmt: skip
 _PATTERNS = 30  # shown to people at most
 
 

@@ -29,6 +29,8 @@ RULES = {
     "sparse": "16 blocks of 2 MiB or more were touched, and less than a quarter of their bytes ever arrived or was "
     "faulted on",
     "prefetch": "at least 16 MiB, and 80% of the bytes of the blocks touched, arrived at a GPU because of faults",
+    "first-touch": "of 16 MiB or more nothing ever moved, the host touched none and nothing was mapped from afar: "
+    "a GPU was the first to touch it, fault by fault",
     "prefetch-host": "at least 16 MiB of it went back to the host because of the host's faults",
 }
 
@@ -54,6 +56,7 @@ class Range:
     gpu: int = 0  # that faulted most, by the driver's number
     thrashings: int = 0
     throttlings: int = 0
+    remote_maps: int = 0
     only_read: bool = False
     seconds: float | None = None  # its part of the time in service
 
@@ -130,6 +133,7 @@ def ranges_of(events: fault_trace.Events, batches: fault_trace.Batches, times: b
         "gpu": _commonest(of_fault, faults["gpu"], count),
         "thrashings": total(place(events.thrashings["address"])),
         "throttlings": total(place(events.throttlings["address"])),
+        "remote_maps": total(place(events.remote_maps["address"])),
     }
     seconds = _seconds(batches, first, count) if times else numpy.zeros(count)
     busiest = numpy.lexsort((first, -columns["to_gpu"] - columns["to_host"], -columns["faults"], -seconds))
@@ -200,6 +204,16 @@ def _of_moving(each: Range) -> tuple[str, str] | None:
 
 def _of_arriving(each: Range, gpu: str) -> tuple[str, str] | None:
     used = max(each.distinct, each.faulted)
+    # Where nothing moved, and the host touched nothing, the driver makes pages in the GPU's memory, with others beside
+    # them of which no event tells. What is read in place moves as little.
+    if each.faults and each.to_gpu + each.to_host == 0:
+        if each.touched < _LARGE or each.cpu_faults or each.remote_maps:
+            return None
+        return "first-touch", (
+            f"{each.name} is touched by {gpu} first, and nothing of it ever moved: {_cost(each)} made its pages there; "
+            f"prefetch it to {gpu} (cudaMemPrefetchAsync) before its first kernel, or take cudaMalloc where the host "
+            "needs none of it"
+        )
     if each.faults and each.touched >= _SPARSE_BLOCKS * BLOCK_BYTES and used < _SPARSE * each.touched:
         return "sparse", (
             f"{each.name} is touched here and there, {used / each.touched:.0%} of its blocks: leave it on the host and "

@@ -12,10 +12,11 @@ import pathlib
 import numpy
 
 from isthmus import Error, fault_trace, records, spread
-from isthmus.fault_trace import BLOCK, EVICTION, PAGE
+from isthmus.fault_trace import BLOCK, EVICTION, FAULT, PAGE
 
 #: What a batch's service is made of, in the order in which terms that cannot be told apart are kept.
-TERMS = ("faults", "blocks", "bytes", "first_visits", "host_pages")
+TERMS = ("faults", "blocks", "bytes", "first_visits", "host_pages", "pieces")
+_PIECES = {"off": 1 << (BLOCK - PAGE), "64KiB": 32, "2MiB": 1}  # of a block, by driver_prefetch
 _LONGEST = 60.0  # seconds
 _EMULATED = "emulated, so its times mean nothing"
 _SIZES = ("bytes", "size")  # axes that make no other pattern
@@ -90,8 +91,20 @@ def _first_by(key: numpy.ndarray, when: numpy.ndarray) -> numpy.ndarray:
     return fresh
 
 
-def _sample(facts: tuple[str, str, str], columns: dict, moves: _Moves, of_move, chosen) -> Sample:
+def _blocks_served(moves: _Moves, of_move: numpy.ndarray, count: int) -> numpy.ndarray:
+    """Of each batch the blocks into which pages came that faulted."""
+    coming = numpy.flatnonzero((of_move >= 0) & (moves.cause == FAULT))
+    blocks = numpy.unique(numpy.stack([of_move[coming], moves.address[coming] >> BLOCK]), axis=1)
+    return numpy.bincount(blocks[0], minlength=count)
+
+
+def _sample(facts: tuple[str, str, str], columns: dict, moves: _Moves, of_move, chosen, *, pieces: int = 0) -> Sample:
     count = len(columns["faults"])
+    # Faults on pages that have come meanwhile are left in the buffer, and their block costs next to nothing. Where
+    # nothing moves at all, the GPU makes the pages, and each block is work.
+    if (of_move >= 0).any():
+        columns["blocks"] = _blocks_served(moves, of_move, count)
+    columns["pieces"] = columns["blocks"] * pieces
     columns["bytes"] = _sums(of_move, moves.bytes, count)
     columns["host_pages"] = _sums(of_move, _mapped_on_host(moves), count)
     features = numpy.stack([columns[name].astype("f8") for name in TERMS], axis=1)
@@ -168,11 +181,11 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
                 }
                 for table in (batches, moved)
             ]
-            found.append(_of_sample(facts, *parts))
+            found.append(_of_sample(facts, *parts, pieces=_PIECES.get(record["axes"].get("driver_prefetch"), 0)))
     return found, "" if found else f"{where}: the driver dropped events of every sample"
 
 
-def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict) -> Sample:
+def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, pieces: int) -> Sample:
     service = batches["replay"] - batches["begin"]
     with numpy.errstate(invalid="ignore"):
         timed = (batches["replay"] >= batches["last_fault"]) & (service <= _LONGEST) & (batches["client_kind"] != 2)
@@ -190,7 +203,7 @@ def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict) -> Sampl
         "faults": batches["faults"], "blocks": batches["blocks"], "service": service,
         "first_visits": numpy.bincount(of_move[fresh], minlength=len(service)),
     }  # fmt: skip
-    return _sample(facts, columns, moves, of_move, timed)
+    return _sample(facts, columns, moves, of_move, timed, pieces=pieces)
 
 
 def _driver(record: dict) -> str:

@@ -165,5 +165,19 @@ TEST_F(Faults, PresetsAreThePapers) {
   }
 }
 
+// Range groups hold the prefetcher back for the host, too: where a sample begins and ends at the host, an H200 host
+// took over a minute for 1.5 GiB.
+TEST_F(Faults, ProgramsThatTheHostReadsBackAreSmallInTheirPreset) {
+  const std::pair<const char*, std::int64_t> sizes[] = {{"faults/stream", 16 << 20}, {"faults/sgemm", 4096}};
+  for (const auto& [workload, n] : sizes) {  // three arrays of 64 MiB each
+    harness::Request request;
+    request.patterns = {workload};
+    request.preset = "paper-table3";
+    const auto cases = harness::plan(request);
+    ASSERT_EQ(cases.size(), 1u) << workload;
+    EXPECT_EQ(*cases[0].find("n"), harness::AxisValue(n)) << workload;
+  }
+}
+
 }  // namespace
 }  // namespace isthmus::microbench::faults

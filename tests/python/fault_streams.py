@@ -19,8 +19,10 @@ KINDS = {
              ("gpu_begin", "<u8", 48), ("gpu_end", "<u8", 56)],
     "cpu_fault": [("type", "u1", 0), ("access", "u1", 1), ("address", "<u8", 8), ("time", "<u8", 16)],
     "thrashing": [("type", "u1", 0), ("address", "<u8", 16), ("bytes", "<u8", 24), ("time", "<u8", 32)],
+    "remote_map": [("type", "u1", 0), ("address", "<u8", 8), ("bytes", "<u8", 16), ("time", "<u8", 24),
+                   ("gpu_time", "<u8", 32)],
 }  # fmt: skip
-TYPES = {"fault": 3, "replay": 4, "move": 2, "cpu_fault": 1, "thrashing": 10}
+TYPES = {"fault": 3, "replay": 4, "move": 2, "cpu_fault": 1, "thrashing": 10, "remote_map": 13}
 
 
 def events(what, **fields):

@@ -79,10 +79,10 @@ def test_what_is_looked_for_exists_somewhere(tmp_path, committed):
 
 
 def drawn_by(notebook):
-    """The figures that the headings of a notebook name."""
+    """The figures and tables that the headings of a notebook name."""
     lines = (ROOT / f"notebooks/{notebook}.py").read_text(encoding="utf-8").splitlines()
-    heads = (re.match(r"# ## Figures? ([\d, and]+)", line) for line in lines)
-    return {f"Figure {number}" for head in heads if head for number in re.findall(r"\d+", head[1])}
+    heads = (re.match(r"# ## (Figure|Table)s? ([\d, and]+)", line) for line in lines)
+    return {f"{head[1]} {number}" for head in heads if head for number in re.findall(r"\d+", head[2])}
 
 
 def test_a_linked_notebook_draws_the_exhibit(committed):

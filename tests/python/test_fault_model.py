@@ -13,24 +13,28 @@ from histories import record
 from isthmus import cli, fault_model, fault_samples
 from isthmus.fault_samples import TERMS, Sample
 
-# Seconds a fault, a block, a byte, a first visit, a page that the host had mapped.
-TRUE = numpy.array([0.4e-6, 3e-6, 20e-12, 25e-6, 0.15e-6])
-# How many of each: faults a batch, faults a block, bytes a fault, share of blocks seen first, of pages mapped.
+# Seconds a fault, a block, a byte, a first visit, a page that the host had mapped, a piece of a range group.
+TRUE = numpy.array([0.4e-6, 3e-6, 20e-12, 25e-6, 0.15e-6, 0.05e-6])
+# How many of each: faults a batch, faults a block, bytes a fault, share of blocks seen first, of pages mapped, pieces
+# of a block.
 PATTERNS = {
-    "regular": (256, 6, 40_000, 0.3, 1.0), "random": (220, 1.05, 4096, 0.9, 1.0), "stream": (120, 15, 60_000, 0.1, 0.5),
-    "sgemm": (80, 10, 9000, 0.05, 0.9), "peer": (150, 4, 20_000, 0.2, 0.0),
+    "regular": (256, 6, 40_000, 0.3, 1.0, 0), "random": (220, 1.05, 4096, 0.9, 1.0, 0),
+    "stream": (120, 15, 60_000, 0.1, 0.5, 0), "sgemm": (80, 10, 9000, 0.05, 0.9, 0),
+    "peer": (150, 4, 20_000, 0.2, 0.0, 0), "within groups": (200, 5, 4096, 0.2, 1.0, 512),
+    "within wide groups": (200, 5, 30_000, 0.2, 1.0, 64),
 }  # fmt: skip
 
 
 def sample(pattern, job, coefficients=TRUE, *, driver="580.1", noise=0.03, count=60, seed=1):
     chance = numpy.random.default_rng([seed, job, sorted(PATTERNS).index(pattern)])
-    faults, of_block, size, first, mapped = PATTERNS[pattern]
+    faults, of_block, size, first, mapped, pieces = PATTERNS[pattern]
     faults = numpy.maximum(chance.poisson(faults, count), 1)
     blocks = numpy.maximum(numpy.round(faults / of_block * chance.uniform(0.8, 1.2, count)), 1)
     moved = numpy.round(faults * size * chance.uniform(0.7, 1.3, count) / 4096) * 4096
     features = numpy.stack(
-        [faults, blocks, moved, chance.binomial(blocks.astype(int), first), numpy.round(moved / 4096 * mapped)], axis=1
-    ).astype("f8")
+        [faults, blocks, moved, chance.binomial(blocks.astype(int), first), numpy.round(moved / 4096 * mapped),
+         blocks * pieces], axis=1
+    ).astype("f8")  # fmt: skip
     scale = numpy.exp(0.01 * chance.standard_normal()) * numpy.exp(noise * chance.standard_normal(count))
     service = features @ coefficients * scale
     known = moved / 50e9
@@ -43,7 +47,7 @@ def samples(jobs=10, patterns=tuple(PATTERNS), **how):
 
 def test_known_coefficients_come_back_within_their_intervals():
     [fit] = fault_model.fits(samples())
-    assert fit.found.kept == [0, 1, 2, 3, 4] and not fit.found.together
+    assert fit.found.kept == [0, 1, 2, 3, 4, 5] and not fit.found.together
     numpy.testing.assert_allclose(fit.values, TRUE, rtol=0.15)
     assert ((fit.low < TRUE) & (fit.high > TRUE)).all()
     assert fit.explained > 0.9 and fit.explained_left > 0.9
@@ -67,7 +71,7 @@ def test_intervals_hold_the_truth_in_most_of_many_trials():
     assert 0.85 <= numpy.mean(inside) <= 1
 
 
-@pytest.mark.parametrize("term", range(5))
+@pytest.mark.parametrize("term", range(len(TERMS)))
 def test_a_planted_change_of_one_coefficient_is_named(term):
     changed = TRUE.copy()
     changed[term] *= 2
@@ -116,7 +120,7 @@ def test_a_pattern_that_alone_has_a_term_is_not_predicted():
 
 
 def test_a_coefficient_below_zero_is_doubted():
-    [fit] = fault_model.fits(samples(2, coefficients=TRUE * [1, 1, 1, -1, 1]))
+    [fit] = fault_model.fits(samples(2, coefficients=TRUE * [1, 1, 1, -1, 1, 1]))
     assert fit.values[3] < 0 and "first_visits comes out below 0" in fault_model._text([fit], [], [], [])
     [fit] = fault_model.fits(samples(2))
     assert "below 0" not in fault_model._text([fit], [], [], [])
@@ -147,7 +151,7 @@ def stream(job, coefficients=TRUE, pattern="regular"):
         again = numpy.concatenate([pages, pages[: chance.integers(0, len(pages))]])
         there = set((again >> numpy.uint64(21)).tolist())
         moved = len(again) * (1 + beside) * 4096
-        work = numpy.array([len(again), len(there), moved, len(there - seen), moved / 4096])
+        work = numpy.array([len(again), len(there), moved, len(there - seen), moved / 4096, 0])
         seen |= there
         made.faults(again, of_batch=1000, beside=beside, service=int(work @ coefficients * 1e9))
     return made.rows()
@@ -175,8 +179,34 @@ def test_host_pages_are_not_those_that_were_evicted(tmp_path):
     assert found.features[:, TERMS.index("first_visits")].tolist() == [1, 0]
 
 
+def test_a_block_whose_pages_have_come_meanwhile_is_none_of_the_blocks_served(tmp_path):
+    base = 0x7F0000000000
+    made = fault_streams.Stream()
+    made.faults(fault_streams.dense(base, 4 << 20), of_batch=100)
+    late = fault_streams.Stream(now=made.now, batch=made.batch)
+    late.faults(fault_streams.dense(base, 6 << 20), of_batch=1000)
+    moves_of_new = [part for part in late.parts if part[0, 0] == fault_streams.TYPES["move"]]
+    for part in moves_of_new:  # the first two blocks are there
+        late.parts[[part is each for each in late.parts].index(True)] = part[64:]
+    rows = numpy.concatenate([made.rows(), late.rows()])
+    found, _ = fault_samples.of_trace(fault_streams.write(tmp_path / "a.1.uvm", rows))
+    assert found.features[:, TERMS.index("blocks")].tolist() == [2, 1]
+    assert found.features[:, TERMS.index("faults")].tolist() == [64, 96]
+    still = numpy.concatenate([part for part in late.parts if part[0, 0] != fault_streams.TYPES["move"]])
+    found, _ = fault_samples.of_trace(fault_streams.write(tmp_path / "b.1.uvm", still))
+    assert found.features[:, TERMS.index("blocks")].tolist() == [3]  # nothing moves: the GPU makes the pages
+
+
+@pytest.mark.parametrize("choice, pieces", [("off", 512), ("64KiB", 32), ("2MiB", 1), ("default", 0), (None, 0)])
+def test_range_groups_cut_the_blocks_served_into_pieces(tmp_path, choice, pieces):
+    observed(tmp_path, 1, stream(3), axes={} if choice is None else {"driver_prefetch": choice})
+    [one], _, _ = fault_samples.read([tmp_path], emulated=False, absent=[])
+    blocks = one.features[:, TERMS.index("blocks")]
+    assert blocks.sum() > 0 and (one.features[:, TERMS.index("pieces")] == pieces * blocks).all()
+
+
 def test_the_command_says_which_coefficient_a_driver_changed(tmp_path, capsys):
-    changed = TRUE * [2, 1, 1, 1, 1]
+    changed = TRUE * [2, 1, 1, 1, 1, 1]
     for driver, coefficients in (("580.159.04", TRUE), ("590.10", changed)):
         for job in range(7):
             for pattern in ("regular", "random"):
@@ -197,7 +227,9 @@ def test_the_command_says_which_coefficient_a_driver_changed(tmp_path, capsys):
     assert change["term"] == "faults" and change["low"] < TRUE[0] < change["high"]
 
 
-def observed(folder, job, rows, *, driver="580.1", emulated=False, warnings=(), workload="fault/gpu0/migration"):
+def observed(
+    folder, job, rows, *, driver="580.1", emulated=False, warnings=(), workload="fault/gpu0/migration", axes=None
+):
     """A record with the tables that the observer writes of a stream."""
     path = fault_streams.write(folder / "stream.1.uvm", rows)
     events = fault_samples.fault_trace.decode(fault_samples.fault_trace.read(path).entries)
@@ -221,6 +253,7 @@ def observed(folder, job, rows, *, driver="580.1", emulated=False, warnings=(), 
         },
     }  # fmt: skip
     case = record(0.001, job=str(job), workload=workload, driver=driver)
+    case["axes"] |= axes or {}
     case |= {"emulated": emulated, "warnings": list(warnings), "tables": []}
     for name, columns in tables.items():
         file = folder / f"{job}-{name}.csv.gz"

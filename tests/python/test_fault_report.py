@@ -76,6 +76,15 @@ def evicted(size):
     return stream
 
 
+def made_there(blocks, pages, **also):
+    """Pages that a GPU is the first to touch: they come from nowhere; unless there is an event that says otherwise."""
+    stream = scattered(blocks, pages)
+    stream.parts = [part for part in stream.parts if part[0, 0] != fault_streams.TYPES["move"]]
+    for kind, fields in also.items():
+        stream.add(kind, address=ARRAY, time=BASE, **fields)
+    return stream
+
+
 def thrashing():
     stream = Stream()
     stream.faults([ARRAY])
@@ -96,6 +105,11 @@ def thrashing():
         (scattered(16, 100), ["sparse"]),
         (scattered(15, 100), []),
         (scattered(16, 128), []),  # a quarter
+        (made_there(16, 1), ["first-touch"]),
+        (made_there(8, 1), ["first-touch"]),
+        (made_there(7, 1), []),
+        (made_there(8, 1, remote_map={"bytes": PAGE, "gpu_time": BASE}), []),  # read in place
+        (made_there(8, 1, cpu_fault={}), []),
         (evicted(16 * MIB), ["evicted"]),
         (evicted(14 * MIB), ["prefetch"]),
         (thrashing(), ["to-and-fro"]),

@@ -22,8 +22,8 @@ def script():
     return module
 
 
-def test_there_are_seven_and_none_without_its_text():
-    assert len(NAMES) == 7
+def test_there_are_eight_and_none_without_its_text():
+    assert len(NAMES) == 8
     assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == set(NAMES)
 
 

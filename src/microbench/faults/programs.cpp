@@ -86,7 +86,7 @@ const Registration stream_registration(workload("stream", stream, "triad of floa
                                            .size("mega", {{"n", 4 * kGi}})
                                            .preset({.name = "paper-table3",
                                                     .help = "Table 3: the driver's prefetcher is off",
-                                                    .settings = {{"n", 128 * kMi}, {"driver_prefetch", "off"}}}));
+                                                    .settings = {{"n", 16 * kMi}, {"driver_prefetch", "off"}}}));
 const Registration sgemm_registration(workload("sgemm", sgemm, "the vendor's C = A·B in fp32", "rows of each matrix")
                                           .size("tiny", {{"n", 128}})
                                           .size("small", {{"n", 2048}})
@@ -95,7 +95,7 @@ const Registration sgemm_registration(workload("sgemm", sgemm, "the vendor's C =
                                           .size("mega", {{"n", 65536}})
                                           .preset({.name = "paper-table3",
                                                    .help = "Table 3: the driver's prefetcher is off",
-                                                   .settings = {{"n", 8192}, {"driver_prefetch", "off"}}}));
+                                                   .settings = {{"n", 4096}, {"driver_prefetch", "off"}}}));
 
 }  // namespace
 }  // namespace isthmus::microbench::faults

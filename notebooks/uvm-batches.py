@@ -1,0 +1,321 @@
+# %% [markdown]
+# # Batches of page faults
+#
+# What NVIDIA's driver did with managed memory on one H200 host (driver 580.159.04), from its own queue of events
+# ([`--observe uvm`](../docs/uvm.md)), beside Figures 1, 4 to 6, 8, 12 and Table 3 of "Fine-grain Quantitative
+# Analysis of Demand Paging in Unified Virtual Memory" (TACO 2024). The paper put timers into a driver of its own, on
+# Titan V and V100 behind PCIe 3; here the driver is as it comes.
+#
+# The records are in [`analysis/data/h200`](../analysis/data/README.md). Metrics are of whole samples; tables are of
+# the first batches of one sample a case. Emulated records have no place here.
+
+# %%
+import collections
+from pathlib import Path
+
+import numpy as np
+from IPython.display import Markdown
+
+from isthmus import fault_model, fault_samples, figures, records, statistics, units
+
+DATA = Path("../analysis/data/h200/faults.jsonl.gz")
+MiB, GiB = 2**20, 2**30
+
+found = [each for each in records.read(DATA) if each["metrics"]]
+assert not any(each["emulated"] for each in found)
+
+
+def values(record, metric):
+    return next((each["samples"] for each in record["metrics"] if each["name"] == metric), [])
+
+
+def median(record, metric):
+    return float(np.median(values(record, metric)))
+
+
+def chosen(workload, **axes):
+    def fits(have):
+        return all(have.get(name) == value for name, value in axes.items())
+
+    return [each for each in found if each["workload"] == f"faults/{workload}" and fits(each["axes"])]
+
+
+def markdown(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return Markdown("\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines))
+
+
+# %% [markdown]
+# ## What was counted is whole
+#
+# New pages of the host, each read once by the GPU. Without the prefetcher the pages that faulted are the pages
+# touched, and the bytes are theirs, to the byte. With it the bytes by cause make the footprint up. `64KiB` and `2MiB`
+# are groups of the driver that hold the prefetcher to pieces of that size.
+
+# %%
+rows = []
+CAUSES = ("fault", "prefetch", "user", "eviction")
+for record in [*chosen("regular"), *chosen("random"), *chosen("strided")]:
+    axes = record["axes"]
+    if axes["bytes"] not in (64 * MiB, GiB) or (axes["visit"], axes["host_threads"]) != ("first", 1):
+        continue
+    if not values(record, "uvm_pages") or (axes["bytes"], axes["driver_prefetch"]) == (GiB, "default"):
+        continue
+    stride = axes.get("stride", 1)
+    pages = axes["bytes"] // 4096 // stride
+    moved = [sum(each) for each in zip(*(values(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
+    whole = pages * 4096 if axes["driver_prefetch"] == "off" else axes["bytes"]
+    faulted = values(record, "uvm_pages")
+    rows.append([
+        record["workload"], f"{axes['bytes'] // MiB} MiB", axes["driver_prefetch"], pages,
+        "all" if set(faulted) == {pages} else f"{np.median(faulted):.0f}",
+        "all" if set(moved) == {whole} else "not all",
+        f"{median(record, 'uvm_prefetch_bytes') / whole:.0%}",
+        sum(warning["code"] == "uvm_dropped" for warning in record["warnings"]),
+    ])  # fmt: skip
+markdown(
+    ["workload", "bytes", "prefetcher", "pages touched", "faulted", "bytes of the footprint that moved",
+     "by the prefetcher", "samples with dropped events"], rows,
+)  # fmt: skip
+
+
+# %% [markdown]
+# Bytes that the prefetcher brought into a piece of 64 KiB in which no page had faulted in the same batch: with
+# `64KiB` none, so groups hold it back exactly.
+
+
+# %%
+def beyond(record, piece=65536):
+    """Bytes that the prefetcher brought, and those of them in pieces without a fault."""
+    batches = sorted(records.read_table(DATA, record, "uvm_batches"), key=lambda row: row["begin"])
+    begin = np.array([row["begin"] for row in batches])
+    moves = records.read_table(DATA, record, "uvm_migrations")
+    of = np.searchsorted(begin, [row["begin"] for row in moves], side="right") - 1
+
+    def pieces(row):
+        first, last = int(row["address"]), int(row["address"] + row["bytes"])
+        for number in range(first // piece, (last - 1) // piece + 1):
+            yield number, min(last, (number + 1) * piece) - max(first, number * piece)
+
+    faulted = {(batch, number) for batch, row in zip(of, moves) if row["cause"] == 2 for number, _ in pieces(row)}
+    brought = [(batch, *part) for batch, row in zip(of, moves) if row["cause"] == 3 for part in pieces(row)]
+    return (
+        sum(size for _, _, size in brought),
+        sum(size for batch, number, size in brought if (batch, number) not in faulted),
+    )
+
+
+rows = []
+for prefetch in ("default", "2MiB", "64KiB"):
+    [record] = chosen("regular", bytes=64 * MiB, driver_prefetch=prefetch, visit="first")
+    brought, outside = beyond(record)
+    rows.append([prefetch, f"{brought / MiB:.1f} MiB", f"{outside / MiB:.1f} MiB"])
+markdown(["prefetcher (regular, 64 MiB)", "brought by it", "of these in pieces without a fault"], rows)
+
+# %% [markdown]
+# ## Table 3: blocks of a batch, faults of a block
+#
+# A block is 2 MiB. Prefetcher off, 1 GiB (`sgemm`: three matrices of 256 MiB, cut short after its first watched
+# pass). The means of samples; the deviation, least and most faults of a block are not in records (`isthmus faults
+# report` has them of a trace). Faults in no order meet as many blocks as chance gives: of $N$ blocks $N(1-(1-1/N)^f)$
+# with $f$ faults. The paper's 233 blocks of 242 faults would be those of some 3,000 blocks, so of a larger array.
+
+# %%
+PAPER = {"regular": (41.27, 5.93), "random": (233.09, 1.04), "sgemm": (6.96, 9.81), "stream": (3.93, 15.37)}
+table3 = {
+    **{name: chosen(name, bytes=GiB, driver_prefetch="off") for name in ("regular", "random")},
+    **{name: chosen(name, driver_prefetch="off") for name in ("sgemm", "stream")},
+}
+rows = []
+for name, of in table3.items():
+    theirs = f"{PAPER[name][0]:.2f}", f"{PAPER[name][1]:.2f}"
+    if not of:
+        rows.append([name, "no record yet", theirs[0], "no record yet", theirs[1], "", ""])
+        continue
+    ours = {each: np.mean(values(of[0], f"uvm_batch_{each}")) for each in ("blocks", "faults")}
+    blocks = 512 if name == "random" else None
+    chance = f"{blocks * (1 - (1 - 1 / blocks) ** ours['faults']):.1f}" if blocks else ""
+    faults = np.mean(values(of[0], "uvm_block_faults"))
+    rows.append([name, f"{ours['blocks']:.2f}", theirs[0], f"{faults:.2f}", theirs[1], f"{ours['faults']:.1f}", chance])
+markdown(["", "blocks / batch", "paper", "faults / block", "paper", "faults / batch", "blocks by chance"], rows)
+
+# %% [markdown]
+# ## Figure 1: until the GPU has read so many bytes
+#
+# From the host's call to the end, a word of each page: by page faults, or after a copy that the program asks for. The
+# paper states one or more orders of magnitude over explicit management.
+
+# %%
+figure, axes = figures.panels(2, width=12)
+latency = {
+    memory: {each["axes"]["bytes"]: median(each, "time") for each in chosen("latency", memory=memory)}
+    for memory in ("managed", "pinned", "pageable")
+}
+figures.curves(axes[0], latency, "s", title="time of one read", log=True)
+over = {
+    f"over {memory}": {size: latency["managed"][size] / value for size, value in latency[memory].items()}
+    for memory in ("pinned", "pageable")
+}
+figures.curves(axes[1], over, "1", title="managed over explicit")
+least, most = ([round(of(over[each].values()), 1) for each in over] for of in (min, max))
+Markdown(
+    f"{sum(map(len, latency.values()))} cases. Over page-locked memory {least[0]} to {most[0]} times, over malloc's "
+    f"{least[1]} to {most[1]} times: from 128 MiB on, faults with the prefetcher cost no more than that copy."
+)
+
+# %% [markdown]
+# ## Figure 4: where the time goes
+#
+# The queue stamps a batch's first fault, its last and its replay, and each move. So a kernel's time splits into
+# service, what lies between batches, and the rest; transfer (on the GPU's clock) lies mostly inside the service. The
+# paper's other parts (fetching, preprocessing, waiting for the tracker, unmapping, DMA mapping) cannot be told from
+# each other in a driver that nobody changed; what lies before a batch's first stamp counts as between batches.
+
+# %%
+rows = []
+for name, of in table3.items():
+    for record in of[:1]:
+        kernel = median(record, "time") if values(record, "time") else values(record, "first_kernel")[0]
+        service, between, transfer = (median(record, f"uvm_{each}_time") for each in ("service", "between", "transfer"))
+        rows.append([
+            name, units.quantity(kernel, "s"), f"{service / kernel:.0%}", f"{between / kernel:.0%}",
+            f"{transfer / kernel:.0%}", units.quantity(service / median(record, "uvm_batches"), "s"),
+        ])  # fmt: skip
+markdown(["prefetcher off", "kernel", "service", "between batches", "transfer", "service a batch"], rows)
+
+
+# %% [markdown]
+# (`sgemm`'s transfer includes the way back to the host.)
+#
+# ## Figures 5, 6 and 8: what a batch costs
+#
+# A dot is a batch. Left: service by bytes moved (Figure 5). Middle: by blocks served, which says more (Figure 8).
+# Right: share of the transfer in sgemm's batches (Figure 6; moves at the same time count twice); the paper's line is
+# 25%.
+
+# %%
+Dots = collections.namedtuple("Dots", "bytes blocks service transfer")
+
+
+def dots(record):
+    samples, why = fault_samples.of_record(str(DATA), record)
+    assert samples, why
+    features = np.concatenate([each.features for each in samples])
+    return Dots(
+        features[:, fault_samples.TERMS.index("bytes")], features[:, fault_samples.TERMS.index("blocks")],
+        np.concatenate([each.service for each in samples]), np.concatenate([each.transfer for each in samples]),
+    )  # fmt: skip
+
+
+shown = {f"{name}, off": of[0] for name, of in table3.items() if of}
+shown["regular"] = next(each for each in chosen("regular", bytes=GiB, driver_prefetch="default") if each["tables"])
+shown["random, 256 MiB"] = next(
+    each for each in chosen("random", bytes=256 * MiB, driver_prefetch="default") if each["tables"]
+)
+figure, axes = figures.panels(3, width=15, height=4)
+for (name, record), colour, marker in zip(shown.items(), figures.COLOURS, "osD^v"):
+    of = dots(record)
+    size = {"markersize": 2.5, "color": colour, "linestyle": "", "label": name}
+    axes[0].loglog(of.bytes / MiB, of.service * 1e3, marker, **size)
+    axes[1].loglog(of.blocks, of.service * 1e3, marker, **size)
+    if name.startswith("sgemm"):
+        axes[2].plot(of.bytes / MiB, 100 * of.transfer / of.service, marker, **size)
+        share = of.transfer / of.service
+axes[2].axhline(25, color="black", linewidth=0.8)
+for axis, words in zip(axes, ("MiB moved", "blocks served", "MiB moved")):
+    axis.set_xlabel(words)
+    axis.legend()
+axes[0].set_ylabel("service, ms")
+axes[2].set_ylabel("transfer of service, %")
+axes[2].set_ylim(0, 100)
+Markdown(
+    f"Of sgemm's first {len(share)} batches {np.mean(share < 0.25):.0%} spend less than a quarter in transfer; the "
+    f"median is {np.median(share):.0%}."
+)
+
+# %% [markdown]
+# ## Figure 12: with and without the prefetcher
+#
+# 64 MiB. The paper's base case has the prefetcher off for the whole machine; `off` here is 4 KiB groups, whose
+# handling is the driver's work too, and `64KiB` stands between. So the factor is an upper bound of the prefetcher's.
+
+# %%
+rows = []
+for name in ("regular", "random", "strided"):
+    base = None
+    for prefetch in ("default", "2MiB", "64KiB", "off"):
+        for record in chosen(name, bytes=64 * MiB, driver_prefetch=prefetch, visit="first"):
+            time = median(record, "time")
+            base = base or time
+            batches = median(record, "uvm_batches")
+            rows.append([
+                name, prefetch, units.quantity(time, "s"), f"{time / base:.1f}", f"{batches:.0f}",
+                f"{median(record, 'uvm_faults'):.0f}",
+                units.quantity(median(record, "uvm_service_time") / batches, "s"),
+            ])  # fmt: skip
+markdown(["64 MiB", "prefetcher", "kernel", "× default", "batches", "faults", "service a batch"], rows)
+
+# %% [markdown]
+# ## What a batch is made of
+#
+# `isthmus faults model` fits the service of these batches. Bytes and pages of the host go together in all of them: no
+# pattern with pages unmapped on the host could be had.
+
+# %%
+samples, _, _ = fault_samples.read([DATA], emulated=False, absent=[])
+[fit] = fault_model.fits(samples)
+rows = []
+for term, name in enumerate(fault_samples.TERMS):
+    known = fit.status(term) == "told"
+    interval = f"{fit.low[term]:.3g} to {fit.high[term]:.3g}" if known and fit.low is not None else ""
+    said = f"{fit.values[term]:.3g}" if known else "with " + fit.partners(term) if fit.values[term] == 0 else (
+        f"{fit.values[term]:.3g} together with {fit.partners(term)}"
+    )  # fmt: skip
+    rows.append([name, said, interval])
+display(markdown(["term", "seconds each", "95%"], rows))  # noqa: F821
+Markdown(
+    f"{fit.batches} batches of {fit.jobs} jobs. {fit.explained:.1%} of the variance of their service is explained; "
+    f"of patterns left out whole, {fit.explained_left:.1%}."
+)
+
+# %% [markdown]
+# ## Figure 7: pages that many threads of the host touched; and what watching costs
+#
+# 40 pairs of processes in turns, watched and not (regular, 1 GiB, prefetcher as it is, one sample each). And pages
+# that 16 threads of the host wrote first, over one thread: the paper's unmapping on many processors. Six jobs; each
+# ratio with its 95% interval over pairs or jobs.
+
+
+# %%
+def ratio(over):
+    """Geometric mean with its 95% interval."""
+    log = np.log(over)
+    width = statistics.student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / np.sqrt(len(log))
+    return f"{np.exp(log.mean()):.3f} [{np.exp(log.mean() - width):.3f}, {np.exp(log.mean() + width):.3f}]"
+
+
+both = chosen("regular", bytes=GiB, driver_prefetch="default")
+watched, plain = (
+    [values(each, "time")[0] for each in both if bool(values(each, "uvm_faults")) == seen] for seen in (True, False)
+)
+rows = [[f"watched over not, {len(watched)} pairs", ratio(np.array(watched) / np.array(plain))]]
+for name in ("regular", "random"):
+    for prefetch in ("default", "64KiB"):
+        of = chosen(name, bytes=256 * MiB, driver_prefetch=prefetch)
+        by = collections.defaultdict(dict)
+        for each in of:
+            by[each["axes"]["host_threads"]][each["run"]["id"]] = median(each, "time")
+        over = np.array([by[16][job] / by[1][job] for job in by[1]])
+        rows.append([f"16 threads over 1, {name}, {prefetch}, {len(over)} jobs", ratio(over)])
+markdown(["", "time, ratio [95%]"], rows)
+
+# %% [markdown]
+# Watching is not free where a byte a page is all that is read. Whether 16 threads that touched the pages cost more
+# cannot be said from six jobs of this host: all four intervals include 1.
+#
+# ## What cannot be split, or was not had
+#
+# - Fetching, preprocessing, tracker, unmapping, DMA mapping: the driver has no events of them.
+# - Pages that the host has unmapped: an explicit prefetch to the host maps them on this driver.
+# - `stream`, and `sgemm` in whole samples: their preset was too heavy, and is smaller now.
+# - GPU to GPU (Figures 4b, 9, 10), oversubscription (11, 13, 14, 16), HPGMG (7) itself: no records.
