@@ -346,7 +346,7 @@ _FURTHER: dict[tuple[str, ...], dict[str, dict]] = {
 }
 _MOST_KEPT = 100_000
 _texts: set[str] = set()  # workloads and names of metrics that fulfil their patterns
-_parts: dict[bytes, int] = {}  # good texts of _ALIKE: their colons
+_parts: list[dict[bytes, int]] = [{} for _ in _ALIKE]  # good texts of each: their colons
 _likely = [SCHEMA, VERSIONS[0]]  # versions; the first is that of the last record
 
 
@@ -393,22 +393,24 @@ def _shown_usual(record, parts: list[bytes], data: bytes) -> bool:
     metrics = [(m.name, m.samples, m.median, m.invalid) for m in record.metrics]
     if not _texts.issuperset([m[0] for m in metrics]) or _beyond(record.run.time, record.axes, metrics):
         return False
-    host, build = (_parts.get(part, 0) for part in parts)
-    if not host or not build:
+    colons = [good.get(part, 0) for good, part in zip(_parts, parts)]
+    if not all(colons):
         return False
     record.host = record.build = None
     for metric in record.metrics:
         metric.samples = None  # its numbers have no colons, and take long to write
-    return data.count(b":") == decoders.encode(record).count(b":") + host + build
+    return data.count(b":") == decoders.encode(record).count(b":") + sum(colons)
 
 
 def _remember(record, parts) -> None:
     """Of a record that was looked at closely: what others will have, too."""
-    if len(_texts) > _MOST_KEPT or len(_parts) > _MOST_KEPT:
+    if max(map(len, (_texts, *_parts))) > _MOST_KEPT:
         _texts.clear()
-        _parts.clear()
+        for good in _parts:
+            good.clear()
     _texts.update([record.workload, *(metric.name for metric in record.metrics)])
-    _parts.update((part, part.count(b":")) for part in parts)
+    for good, part in zip(_parts, parts):
+        good[part] = part.count(b":")
 
 
 def good(data: bytes, *, tables: bool = True) -> bool:

@@ -117,6 +117,15 @@ def test_what_is_too_deep_is_refused_whatever_lines_came_before():
             holder[key] = before
 
 
+def test_a_good_part_is_not_good_in_the_place_of_another():
+    whole = record(1.0)
+    line = json.dumps(whole, separators=(",", ":")).encode()
+    swapped = json.dumps({**whole, "host": whole["build"]}, separators=(",", ":")).encode()
+    for _ in range(2):
+        assert validate.good(line)
+    assert not mutants.accepted(swapped) and not validate.good(swapped)
+
+
 def test_raw_and_compacted_agree_on_a_key_that_stands_twice(tmp_path):
     """A key that no command reads, in a line that lacks another: DuckDB takes one of the two without a word."""
     case = record(1)
