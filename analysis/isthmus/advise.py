@@ -1,13 +1,13 @@
-"""Advice from what a machine measured: `isthmus advise interjob RECORDS…`, `isthmus advise placement RECORDS…`."""
+"""Advice from what a machine measured: `isthmus advise interjob|placement|staging RECORDS…`."""
 
 from __future__ import annotations
 
 import argparse
 
-from isthmus import interjob, placing
+from isthmus import interjob, placing, staging
 
 #: What is asked about: its module, whose documentation says how.
-TOPICS = {"interjob": interjob, "placement": placing}
+TOPICS = {"interjob": interjob, "placement": placing, "staging": staging}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -171,11 +171,13 @@ class Prediction:
 # --- what the records say -----------------------------------------------------------------------------
 
 
-def _medians(case: dict) -> dict[str, float]:
+def medians(case: dict) -> dict[str, float]:
+    """Of all metrics that have one."""
     return {name: m["median"] for name, m in records.metrics(case).items() if m["median"] is not None}
 
 
-def _counts(case: dict) -> bool:
+def counts(case: dict) -> bool:
+    """Whether a record has figures of a GPU that were not found wrong."""
     return not case["skipped"] and not case["error"] and case["verify"]["status"] != "fail" and bool(case["devices"])
 
 
@@ -187,7 +189,7 @@ _NEEDED = {  # axes, by the beginning of a workload's name
 _MOST = {"s": 1e9, "B/s": 1e21, "FLOP/s": 1e24}
 
 
-def _plausible(case: dict) -> bool:
+def plausible(case: dict) -> bool:
     """Whether a machine can have given these axes and figures; what is reckoned from others is not finite."""
     axes, workload = case["axes"], case["workload"]
     sizes = [axes[name] for name in _NUMBERS if name in axes]
@@ -204,16 +206,24 @@ def _plausible(case: dict) -> bool:
     return True
 
 
+def that_are_plausible(cases: list[dict]) -> list[dict]:
+    """Without those that no machine can have measured, whose number is told."""
+    kept = [case for case in cases if plausible(case)]
+    if len(kept) < len(cases):
+        print(f"{len(cases) - len(kept)} records left out: no machine has such axes and figures", file=sys.stderr)
+    return kept
+
+
 def of_program(case: dict) -> bool:
     """Whether a record has the phases of a program."""
-    return _counts(case) and {"in", "kernel", "out", "kernel_rate"} <= _medians(case).keys()
+    return counts(case) and {"in", "kernel", "out", "kernel_rate"} <= medians(case).keys()
 
 
 def footprint_of(case: dict) -> Footprint:
     """What the program of a record moves and computes. Raises RecordError for one without phases."""
     if not of_program(case):
         raise records.RecordError(f"{case['workload']} has no phases in, kernel and out: it is no program's footprint")
-    found, metrics, name = _medians(case), records.metrics(case), case["workload"].removeprefix(_PREFIX)
+    found, metrics, name = medians(case), records.metrics(case), case["workload"].removeprefix(_PREFIX)
     moved_in, moved_out = (float(metrics[phase].get("bytes_needed") or 0) for phase in ("in", "out"))
     per_shared = FLOPS_PER_SHARED.get(name)
     if per_shared and case["axes"].get("reuse") == "register":
@@ -235,7 +245,7 @@ class Machine:
     machines, or too few."""
 
     def __init__(self, cases: list[dict], without: str | None = None):
-        cases = [case for case in cases if _counts(case)]
+        cases = [case for case in cases if counts(case)]
         kinds = {(case["devices"][0]["name"], case["host"]["cpu"]) for case in cases}
         if len(kinds) != 1:
             told = "; ".join(sorted(" with ".join(kind) for kind in kinds)) or "none with a GPU"
@@ -264,7 +274,7 @@ class Machine:
         self.kernels = [self._kernel(case) for case in programs]
 
     def _take(self, case: dict, points) -> None:
-        name, axes, found = case["workload"], case["axes"], _medians(case)
+        name, axes, found = case["workload"], case["axes"], medians(case)
         if name.startswith("transfer/") and "time" in found and len(case["devices"]) == 1:
             if all(axes.get(axis, value) == value for axis, value in _PLAIN.items()):
                 points[name.removeprefix("transfer/")].append((axes["bytes"], found["time"]))
@@ -282,7 +292,7 @@ class Machine:
             points["arithmetic"].append((axes["n"], found["kernel_flop_rate"]))
 
     def _take_program(self, case: dict, points) -> None:
-        found, footprint = _medians(case), footprint_of(case)
+        found, footprint = medians(case), footprint_of(case)
         sizes = {"in": footprint.bytes_in, "out": footprint.bytes_out}
         for phase in PHASES:
             if phase != "kernel" and phase in found:
@@ -298,7 +308,7 @@ class Machine:
 
     def _kernel(self, case: dict) -> Kernel:
         footprint = footprint_of(case)
-        slowdown = _medians(case)["kernel"] / self.roofline(footprint, case["staging"])
+        slowdown = medians(case)["kernel"] / self.roofline(footprint, case["staging"])
         return Kernel(case["workload"], case["staging"], slowdown, footprint, self.full(footprint))
 
     def slowdowns(self, footprint: Footprint, staging: str) -> list[tuple[float, float]]:
@@ -433,7 +443,7 @@ class Check:
 
 
 def _measured(case: dict) -> dict[str, float]:
-    found = _medians(case)
+    found = medians(case)
     parts = {"paper_total": sum(found.get(name, 0.0) for name in ("device_alloc", "in", "kernel", "out"))}
     parts["wall"] = found.get("wall", parts["paper_total"])
     return parts | {name: found[name] for name in ("in", "kernel", "out") if name in found}
@@ -462,7 +472,7 @@ def check(cases: list[dict]) -> Check:
             own, other = (machine.kernel(footprint, staging) for staging in (case["staging"], known["staging"]))
             if declared is None or own is None or other is None:
                 continue
-            kernel = _medians(known)["kernel"] * own / other
+            kernel = medians(known)["kernel"] * own / other
             profiled = machine.predict(footprint, case["placement"], case["staging"], kernel)
             assert profiled is not None  # since it is with an estimated kernel
             predicted.append((case, declared, profiled))
@@ -713,10 +723,7 @@ def run(asked: argparse.Namespace) -> int:
     cases, status = records.read_files(asked.records, asked)
     cases = records.that_count(cases, emulated=asked.emulated)
     cases = [case for case in cases if not case["profiler"] and len(case["devices"]) == 1]
-    plausible = [case for case in cases if _plausible(case)]
-    if len(plausible) < len(cases):
-        print(f"{len(cases) - len(plausible)} records left out: no machine has such axes and figures", file=sys.stderr)
-    cases = plausible
+    cases = that_are_plausible(cases)
     machine = Machine(cases)
     found = check(cases)
     if asked.check:
@@ -727,7 +734,7 @@ def run(asked: argparse.Namespace) -> int:
         like = next((case for case in records.read(asked.like) if of_program(case)), None)
         if like is None:
             raise Error(f"{asked.like}: no record has the phases of a program")
-        footprint, known = footprint_of(like), _medians(like)["kernel"]
+        footprint, known = footprint_of(like), medians(like)["kernel"]
         if asked.passes:
             footprint = dataclasses.replace(footprint, passes=asked.passes)
         of = machine.kernel(footprint, like["staging"])

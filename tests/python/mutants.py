@@ -311,6 +311,7 @@ def commands(folder: pathlib.Path, aside: pathlib.Path) -> list[list[str]]:
         ["accounting", where],
         ["advise", "interjob", where],
         ["advise", "placement", f"{where}/machine", "--check", "--all"],
+        ["advise", "staging", f"{where}/machine", "--all"],
         ["references", "update", *known, "--site", str(site), "--system", "s", "--write"],
         ["references", "check", where, "--site", str(site)],
     ]

@@ -84,7 +84,8 @@ def test_a_misspelt_option_is_told_by_every_command(command, capsys):
 TAKE_RECORDS = [
     ["regress", "--from=driver=1", "--to=driver=2"], ["noise"], ["drift"], ["nodes"], ["compare"],
     ["score", "--reference=x", f"--weights={ROOT}/weights.toml"], ["report"], ["table"], ["levels"], ["accounting"],
-    ["advise", "interjob"], ["advise", "placement", "--check"], ["references", "update", "--site=example-slurm"],
+    ["advise", "interjob"], ["advise", "placement", "--check"], ["advise", "staging"],
+    ["references", "update", "--site=example-slurm"],
 ]  # fmt: skip
 
 
@@ -140,6 +141,7 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments, tmp_path, caps
         (["accounting"], "accounting.jsonl.gz"),
         (["advise", "interjob"], "interjob.jsonl.gz"),
         (["advise", "placement", "--program", "in=1GiB", "flops=1e9"], "medium.jsonl"),
+        (["advise", "staging"], "super.jsonl"),
     ],
     ids=lambda words: words[-1] if isinstance(words, str) else words[0],
 )
