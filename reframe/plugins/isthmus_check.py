@@ -42,9 +42,12 @@ if str(ROOT / "analysis") not in sys.path:
 import catalogue
 import jobs
 import profilers
+import quick_start
 import spack_build
 from isthmus import capabilities, profile, records, references, units
 from results_database import Fingerprinted
+
+quick_start.install()
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
