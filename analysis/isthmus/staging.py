@@ -126,9 +126,12 @@ def mix_of(kernel: dict, axes: dict, mix: dict[str, list[dict]]) -> dict[str, fl
     }
 
 
-def main_kernel(case: dict) -> dict | None:
-    """The kernel of a record that takes longest; None where no compiled one is named."""
+def main_kernel(case: dict, mix: dict[str, list[dict]] | None) -> dict | None:
+    """The kernel of a record that takes longest, among those of the machine code where any is there; None where no
+    compiled one is named. A program's other kernels stage nothing."""
     own = [k for k in case["kernels"] if k["registers"] is not None and k["occupancy"] is not None]
+    if mix is not None:
+        own = [k for k in own if mix_of(k, case["axes"], mix)] or own
     return max(own, key=lambda k: (k.get("seconds") or 0) * k.get("launches", 1), default=None)
 
 
@@ -169,7 +172,7 @@ def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[li
             continue
         direct = members[place, "direct"]
         seconds = {way: _kernel_seconds(members[place, way]) for way in ("direct", "async")}
-        kernel = main_kernel(direct[-1])
+        kernel = main_kernel(direct[-1], mix)
         if kernel is None or not seconds["direct"] >= SHORTEST or not seconds["async"] > 0:
             continue
         features = features_of(direct[-1], kernel, mix)
@@ -463,7 +466,7 @@ def run(asked: argparse.Namespace) -> int:
     like = None
     if asked.like:
         case = next((c for c in records.read(asked.like) if c["staging"] == "direct" and c["devices"]), None)
-        kernel = main_kernel(case) if case else None
+        kernel = main_kernel(case, mix) if case else None
         if case is None or kernel is None:
             raise Error(f"{asked.like}: no record in direct staging names its kernel")
         features = features_of(case, kernel, mix)

@@ -119,8 +119,16 @@ def test_the_longest_kernel_is_the_one_that_is_looked_at():
     first = case["kernels"][0]
     library = first | {"name": "fill", "registers": None, "occupancy": None, "seconds": 9.0}
     case["kernels"] = [first | {"seconds": 1e-3}, first | {"name": "second", "seconds": 6e-4, "launches": 2}, library]
-    assert staging.main_kernel(case)["name"] == "second"
-    assert staging.main_kernel(case | {"kernels": [library]}) is None
+    assert staging.main_kernel(case, None)["name"] == "second"
+    assert staging.main_kernel(case | {"kernels": [library]}, None) is None
+
+
+def test_of_the_machine_code_kernels_count_before_longer_ones_that_stage_nothing(tmp_path):
+    case = pair("a", 0.9)[0]
+    case["kernels"].append(case["kernels"][0] | {"name": "other", "seconds": 9.0})
+    mix = staging.load_mix(mix_file(tmp_path, '"a_staged<0,1u>",sm_90,40,100,10,5,2,1,50'))
+    assert staging.main_kernel(case, None)["name"] == "other"
+    assert staging.main_kernel(case, mix)["name"] == "a_staged" and staging.main_kernel(case, {})["name"] == "other"
 
 
 # --- the instruction mix of records ---
