@@ -360,16 +360,18 @@ int process_count(const SessionOptions& options, const std::vector<CaseSpec>& ca
   return count;
 }
 
-constexpr const char* kUvm = "uvm";
+constexpr const char *kUvm = "uvm", *kUvmFaults = "uvm_faults";
 
 void check_observers(const SessionOptions& options, bool any_device, const Ranks* ranks) {
   for (const auto& name : options.observers) {
-    if (name != kUvm)
-      throw InputError(
-          fmt::format("there is no observer '{}'; {}", name, suggestion(name, std::vector<std::string>{kUvm})));
+    if (name != kUvm && name != kUvmFaults)
+      throw InputError(fmt::format("there is no observer '{}'; {}", name,
+                                   suggestion(name, std::vector<std::string>{kUvm, kUvmFaults})));
     if (ranks != nullptr)
-      throw InputError("--observe uvm watches one process, and several ranks were started; start one");
-    if (!any_device) throw InputError("--observe uvm watches a device, and no case of this run uses one");
+      throw InputError(
+          fmt::format("--observe {} watches one process, and several ranks were started; start one", name));
+    if (!any_device)
+      throw InputError(fmt::format("--observe {} watches a device, and no case of this run uses one", name));
   }
 }
 
@@ -378,7 +380,8 @@ std::vector<AskedObserver> asked_observers(const SessionOptions& options) {
   if (options.observers.empty()) return {};
   try {
     const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach();
-    return {{kUvm, [source] { return std::make_unique<UvmObserver>(*source); }}};
+    const bool every_fault = std::ranges::count(options.observers, kUvmFaults) > 0;
+    return {{kUvm, [=] { return std::make_unique<UvmObserver>(*source, every_fault); }}};
   } catch (const trace::uvm::Unavailable& reason) {
     throw device::Error(device::ErrorKind::failure, "--observe uvm", reason.what(),
                         "leave the option out to measure without it");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <stdexcept>
 #include <utility>
+#include <variant>
 
 namespace isthmus::harness {
 
@@ -123,6 +124,14 @@ void UvmObserver::keep(trace::uvm::Taken taken) {
   auto& kept = place->second;
   kept.figures = trace::uvm::figures_of(taken.events);
   kept.dropped = taken.dropped;
+  kept.faults.clear();
+  if (every_fault_ && sample_ < kTabled) {
+    for (const auto& event : taken.events) {
+      if (const auto* fault = std::get_if<trace::uvm::GpuFault>(&event)) kept.faults.push_back(*fault);
+    }
+    std::stable_sort(kept.faults.begin(), kept.faults.end(),
+                     [](const auto& a, const auto& b) { return a.time < b.time; });
+  }
   foreign_replays_ += kept.foreign_replays = taken.foreign_replays;
   if (kept.dropped > 0)
     warnings_.push_back(
@@ -170,7 +179,12 @@ std::vector<Table> UvmObserver::tables() {
   Table moves{"uvm_migrations",
               {"group", "sample", "cause", "source", "destination", "address", "bytes", "begin", "seconds"},
               {}};
+  Table faults{"uvm_faults",
+               {"group", "sample", "gpu", "client_kind", "batch", "address", "access", "kind", "gpc", "client",
+                "written", "taken_up"},
+               {}};
   batches.values.resize(batches.columns.size());
+  faults.values.resize(faults.columns.size());
   moves.values.resize(moves.columns.size());
   const auto add = [](Table& table, std::initializer_list<double> row) {
     auto column = table.values.begin();
@@ -188,10 +202,17 @@ std::vector<Table> UvmObserver::tables() {
       for (const auto& each : sample.figures.migrations)
         add(moves, {of_group, of_sample, number(each.cause), number(each.source), number(each.destination),
                     number(each.address), number(each.bytes), each.begin, each.seconds.value_or(kUnknown)});
+      std::uint64_t first_written = std::numeric_limits<std::uint64_t>::max();
+      for (const auto& each : sample.faults) first_written = std::min(first_written, each.gpu_time);
+      for (const auto& each : sample.faults)
+        add(faults,
+            {of_group, of_sample, number(each.gpu), number(each.client_kind), number(each.batch), number(each.address),
+             number(each.access), number(each.kind), number(each.gpc), number(each.client),
+             number(each.gpu_time - first_written) * 1e-9, number(each.time - sample.figures.began) * 1e-9});
     }
   }
   std::vector<Table> all;
-  for (auto* table : {&batches, &moves}) {
+  for (auto* table : {&batches, &moves, &faults}) {
     if (!table->values.front().empty()) all.push_back(std::move(*table));
   }
   return all;

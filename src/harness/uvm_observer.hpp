@@ -1,6 +1,7 @@
 #pragma once
 
-// `--observe uvm`: the driver's page faults, batches and migrations of each sample (docs/uvm.md).
+// `--observe uvm`: the driver's page faults, batches and migrations of each sample; `--observe uvm_faults`: and a table
+// of every fault (docs/uvm.md).
 
 #include <map>
 #include <memory>
@@ -17,7 +18,8 @@ namespace isthmus::harness {
 class UvmObserver final : public Observer {
  public:
   /// The source outlives it.
-  explicit UvmObserver(trace::uvm::Source& source) : source_(source) {}
+  explicit UvmObserver(trace::uvm::Source& source, bool every_fault = false)
+      : source_(source), every_fault_(every_fault) {}
 
   void begin(const char* reading, Part part, std::size_t sample) override;
   void end() override;
@@ -30,6 +32,7 @@ class UvmObserver final : public Observer {
   struct Sample {
     trace::uvm::Figures figures;
     std::uint64_t dropped = 0, foreign_replays = 0;
+    std::vector<trace::uvm::GpuFault> faults;  ///< where every fault is asked for
   };
   /// The samples of one call of sample(), or of all passes of measure().
   using Group = std::map<std::size_t, Sample>;
@@ -37,6 +40,7 @@ class UvmObserver final : public Observer {
   void keep(trace::uvm::Taken taken);
 
   trace::uvm::Source& source_;
+  const bool every_fault_;
   std::size_t depth_ = 0, sample_depth_ = 0;  ///< of pieces; 0: no sample is being taken
   std::string reading_;
   std::size_t sample_ = 0;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <stdexcept>
 
@@ -153,6 +154,37 @@ TEST_F(UvmObserverTest, TablesHaveTheFirstThreeSamples) {
   EXPECT_EQ(tables[0].name, "uvm_batches");
   EXPECT_EQ(tables[0].values.front().size(), 3u);
   for (const auto& column : tables[0].values) EXPECT_EQ(column.size(), 3u);
+}
+
+TEST_F(UvmObserverTest, EveryFaultHasARowWhereThatIsAskedFor) {
+  UvmObserver every{script, true};
+  Taken taken;
+  taken.events = {
+      GpuFault{.gpu = 2, .gpc = 3, .client = 4, .address = 5 * kPageBytes, .time = 300, .gpu_time = 70, .batch = 6},
+      GpuFault{.access = 1, .gpu = 2, .address = 7 * kPageBytes, .time = 200, .gpu_time = 50, .batch = 6},
+      Migration{.bytes = 4096, .begin = 100}};
+  for (std::size_t i = 0; i < 5; ++i) {
+    script.next = {{}, taken};
+    every.begin("sample", Part::samples, i);
+    every.end();
+  }
+  const auto tables = every.tables();
+  ASSERT_EQ(tables.size(), 3u);
+  const auto& table = tables[2];
+  EXPECT_EQ(table.name, "uvm_faults");
+  const auto column = [&](const std::string& name) -> const std::vector<double>& {
+    const auto found = std::find(table.columns.begin(), table.columns.end(), name);
+    return table.values.at(static_cast<std::size_t>(found - table.columns.begin()));
+  };
+  EXPECT_EQ(column("sample"), (Values{0, 0, 1, 1, 2, 2})) << "of the first three samples, in the order of taking up";
+  EXPECT_EQ(column("address")[0], 7.0 * kPageBytes);
+  EXPECT_EQ(column("access")[0], 1);
+  EXPECT_EQ(column("gpc")[1], 3);
+  EXPECT_EQ(column("client")[1], 4);
+  EXPECT_EQ(column("batch")[1], 6);
+  EXPECT_DOUBLE_EQ(column("written")[0], 0);
+  EXPECT_DOUBLE_EQ(column("written")[1], 20e-9);
+  EXPECT_DOUBLE_EQ(column("taken_up")[0], 100e-9) << "since the first event, which is the move";
 }
 
 TEST_F(UvmObserverTest, TheRecordNamesTheSourceAndOthersReplays) {

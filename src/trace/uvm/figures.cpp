@@ -134,6 +134,7 @@ class Reckoning {
     count_batches();
     add_moves();
     add_times();
+    found_.began = first_;
     return std::move(found_);
   }
 

@@ -38,6 +38,7 @@ struct Moved {
 };
 
 struct Figures {
+  std::uint64_t began = 0;  ///< the first event's time, nanoseconds on the CPU's clock
   std::size_t faults = 0, pages = 0, replays = 0, cpu_faults = 0, fatal_faults = 0;
   std::size_t throttlings = 0, thrashings = 0, remote_maps = 0, others = 0;
   /// Bytes, by Cause; [0] is what has a cause that is not known.
