@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/modes.hpp"
+#include "device/shared_memory.hpp"
 #include "memory/parallel.hpp"
 #include "workload/workload.hpp"
 
@@ -19,11 +20,8 @@ using Member = std::uint8_t;
 constexpr unsigned features = 64, clusters = 5, threads = 256;
 constexpr unsigned lanes = features / 4;  // a group: threads that share four points, four features of each a thread
 constexpr unsigned groups = threads / lanes, tile = 4 * groups, ring = 2;
-#if defined(ISTHMUS_BACKEND_HIP)
-constexpr unsigned resident = 3;  // blocks of a multiprocessor: its 64 KiB of shared memory have room for
-#else
-constexpr unsigned resident = 4;  // blocks of a multiprocessor
-#endif
+// Blocks of a multiprocessor: four, or as many as have room for their sums.
+constexpr unsigned resident = device::least_shared_bytes >= (84 << 10) ? 4 : 3;
 constexpr unsigned summed = features + 1;  // of a cluster: its features, and how many points it has
 
 /// Centres in five binary places, and half the square of each: all that follows is exact (NOTES.md).
