@@ -8,7 +8,7 @@ option(ISTHMUS_STATIC "Link everything but the C library statically" OFF)
 # ISTHMUS_MPI: the program may be started as several ranks (docs/mpi.md). Started plainly it does without a launcher.
 option(ISTHMUS_MPI "Measure with several processes through MPI" OFF)
 
-# ISTHMUS_LIBRARIES: for a user who cannot install libraries (README.md, "Without root").
+# ISTHMUS_LIBRARIES: for a user who cannot install libraries (docs/building.md, "Without root").
 set(ISTHMUS_LIBRARIES "" CACHE PATH
     "Folder of pinned sources of fmt, nlohmann_json and CLI11; empty: those of the system, a module or Spack")
 
@@ -57,7 +57,7 @@ endif()
 if(isthmus_missing)
   set(isthmus_hint "load their modules, or build with Spack (docs/spack.md)")
   if(isthmus_missing MATCHES "fmt|nlohmann_json|CLI11")
-    string(APPEND isthmus_hint "; fmt, nlohmann_json and CLI11 also come from pinned sources with ISTHMUS_LIBRARIES=FOLDER (README.md, 'Without root')")
+    string(APPEND isthmus_hint "; fmt, nlohmann_json and CLI11 also come from pinned sources with ISTHMUS_LIBRARIES=FOLDER (docs/building.md, 'Without root')")
   endif()
   if("GTest" IN_LIST isthmus_missing)
     string(APPEND isthmus_hint "; GTest is for the tests, -DISTHMUS_TESTS=OFF does without")

@@ -1,4 +1,4 @@
-"""A user who may install nothing, on a machine that has no fmt, nlohmann_json or CLI11 (README.md, "Without root").
+"""A user who may install nothing, on a machine without fmt, nlohmann_json and CLI11 (docs/building.md, "Without root").
 
 The machine's copies are hidden by mounts in a namespace of the test's own: the compiler then finds no header and CMake
 no package. That the compiler finds none is asked first, and a machine where they cannot be hidden fails the test. The
