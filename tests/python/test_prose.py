@@ -14,7 +14,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONGEST = 30
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = ("docs", "src", "site-configs", "analysis/data", "notebooks")
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md")),
+]
 
 #: Page, beginning of a sentence: why it may be longer. None is needed so far.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
