@@ -63,7 +63,7 @@ def prefix_of(value: float, unit: str = "") -> tuple[float, str]:
 
 def quantity(value: float | None, unit: str) -> str:
     """Three digits and a prefix, as isthmus-bench spells them, too: 1.23 ms, 55.4 GB/s, 5.00 M/s; a bare number of
-    unit 1; "-" for None. src/harness/table.cpp has the same; tests/quantities.csv is held to both."""
+    unit 1; "-" for None. src/harness/program/table.cpp has the same; tests/quantities.csv is held to both."""
     if value is None:
         return "-"
     if unit == "1":

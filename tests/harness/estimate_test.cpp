@@ -1,8 +1,8 @@
-#include "harness/estimate.hpp"
+#include "harness/plan/estimate.hpp"
 
 #include <gtest/gtest.h>
 
-#include "harness/plan.hpp"
+#include "harness/plan/plan.hpp"
 
 namespace isthmus::harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/names.hpp"
+#include "harness/plan/names.hpp"
 
 #include <gtest/gtest.h>
 

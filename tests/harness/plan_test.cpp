@@ -1,12 +1,12 @@
-#include "harness/plan.hpp"
+#include "harness/plan/plan.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "harness/inputs.hpp"
-#include "harness/registry.hpp"
+#include "harness/measure/inputs.hpp"
+#include "harness/plan/registry.hpp"
 
 namespace isthmus::harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/progress.hpp"
+#include "harness/program/progress.hpp"
 
 #include <gtest/gtest.h>
 

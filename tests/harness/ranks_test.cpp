@@ -1,7 +1,7 @@
 // Ranks without MPI: threads of this process that run one case in step. Whatever happens on one of them, wherever, all
 // of them must come to the case's end with the same outcome.
 
-#include "harness/ranks.hpp"
+#include "harness/ranks/ranks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "harness/case_runner.hpp"
-#include "harness/interrupt.hpp"
-#include "harness/record.hpp"
-#include "harness/schema_check.hpp"
+#include "harness/measure/case_runner.hpp"
+#include "harness/plan/plan.hpp"
+#include "harness/ranks/interrupt.hpp"
+#include "harness/record/record.hpp"
+#include "harness/record/schema_check.hpp"
 
 namespace isthmus::harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/record.hpp"
+#include "harness/record/record.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -12,13 +12,14 @@
 #include <set>
 #include <sstream>
 
-#include "harness/allocation.hpp"
-#include "harness/case_runner.hpp"
-#include "harness/interrupt.hpp"
-#include "harness/limits.hpp"
-#include "harness/record_file.hpp"
-#include "harness/registry.hpp"
-#include "harness/schema_check.hpp"
+#include "harness/measure/case_runner.hpp"
+#include "harness/measure/limits.hpp"
+#include "harness/plan/plan.hpp"
+#include "harness/plan/registry.hpp"
+#include "harness/ranks/interrupt.hpp"
+#include "harness/record/job_allocation.hpp"
+#include "harness/record/record_file.hpp"
+#include "harness/record/schema_check.hpp"
 
 namespace isthmus::harness {
 namespace {

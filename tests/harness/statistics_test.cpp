@@ -1,4 +1,4 @@
-#include "harness/statistics.hpp"
+#include "harness/measure/statistics.hpp"
 
 #include <gtest/gtest.h>
 

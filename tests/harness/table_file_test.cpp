@@ -1,4 +1,4 @@
-#include "harness/table_file.hpp"
+#include "harness/record/table_file.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "harness/record_file.hpp"
+#include "harness/record/record_file.hpp"
 
 namespace isthmus::harness {
 namespace {

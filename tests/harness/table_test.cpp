@@ -1,4 +1,4 @@
-#include "harness/table.hpp"
+#include "harness/program/table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "harness/matrix.hpp"
-#include "harness/names.hpp"
+#include "harness/plan/names.hpp"
+#include "harness/program/matrix.hpp"
 
 namespace isthmus::harness {
 namespace {

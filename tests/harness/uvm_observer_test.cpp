@@ -1,6 +1,6 @@
 // Which events the observer takes for which sample, and what it says of samples that are not whole.
 
-#include "harness/uvm_observer.hpp"
+#include "harness/measure/uvm_observer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <deque>
 #include <stdexcept>
 
-#include "harness/result.hpp"
+#include "harness/measure/result.hpp"
 
 namespace isthmus::harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/verifier.hpp"
+#include "harness/measure/verifier.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <memory>
 
-#include "harness/inputs.hpp"
+#include "harness/measure/inputs.hpp"
 
 namespace isthmus::harness {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/registry.hpp"
+#include "harness/plan/registry.hpp"
 #include "memory/host_block.hpp"
 #include "memory/pages.hpp"
 #include "microbench/accounting/counters.hpp"

@@ -5,8 +5,8 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/description.hpp"
-#include "harness/registry.hpp"
+#include "harness/plan/description.hpp"
+#include "harness/plan/registry.hpp"
 #include "memory/pages.hpp"
 #include "microbench/alloc/allocators.hpp"
 

@@ -1,7 +1,7 @@
 // Updates that get lost and answers that are wrong, compiled from the real sources: every one of them must be noticed.
 
 #include "catalogue.hpp"
-#include "harness/registry.hpp"
+#include "harness/plan/registry.hpp"
 #include "microbench/atomics/host_updates.hpp"
 
 namespace isthmus::microbench {

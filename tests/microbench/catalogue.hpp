@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "harness/case_runner.hpp"
-#include "harness/plan.hpp"
+#include "harness/measure/case_runner.hpp"
+#include "harness/plan/plan.hpp"
 
 namespace isthmus::microbench {
 

@@ -4,8 +4,8 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/case_state.hpp"
-#include "harness/description.hpp"
+#include "harness/measure/case_state.hpp"
+#include "harness/plan/description.hpp"
 
 namespace isthmus::microbench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "catalogue.hpp"
 #include "device/emulator/emulator.hpp"
-#include "harness/registry.hpp"
+#include "harness/plan/registry.hpp"
 
 namespace isthmus::microbench {
 namespace {

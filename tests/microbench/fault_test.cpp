@@ -8,9 +8,9 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/description.hpp"
-#include "harness/registry.hpp"
-#include "harness/statistics.hpp"
+#include "harness/measure/statistics.hpp"
+#include "harness/plan/description.hpp"
+#include "harness/plan/registry.hpp"
 #include "memory/pages.hpp"
 #include "microbench/fault/family.hpp"
 #include "microbench/fault/kernels.hpp"

@@ -4,7 +4,7 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/uvm_observer.hpp"
+#include "harness/measure/uvm_observer.hpp"
 #include "microbench/faults/region.hpp"
 
 namespace isthmus::microbench::faults {

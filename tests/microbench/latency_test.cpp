@@ -5,8 +5,8 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/host_facts.hpp"
-#include "harness/registry.hpp"
+#include "harness/plan/registry.hpp"
+#include "harness/record/host_facts.hpp"
 #include "microbench/chain.hpp"
 #include "microbench/latency/follow.hpp"
 #include "microbench/latency/routes.hpp"

@@ -1,7 +1,7 @@
 // Operations that leave work undone, compiled from the real sources: every one of them must be noticed.
 
 #include "catalogue.hpp"
-#include "harness/registry.hpp"
+#include "harness/plan/registry.hpp"
 
 namespace isthmus::microbench {
 namespace {

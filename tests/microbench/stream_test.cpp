@@ -7,7 +7,7 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/registry.hpp"
+#include "harness/plan/registry.hpp"
 #include "memory/processors.hpp"
 #include "microbench/stream/checks.hpp"
 #include "microbench/stream/device_kernels.hpp"

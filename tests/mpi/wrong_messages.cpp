@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "mpi/mpi_ranks.hpp"
+#include "harness/ranks/mpi/mpi_ranks.hpp"
 
 namespace isthmus::mpi {
 namespace {

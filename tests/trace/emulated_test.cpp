@@ -5,7 +5,7 @@
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
 #include "device/kernel.hpp"
-#include "harness/uvm_observer.hpp"
+#include "harness/measure/uvm_observer.hpp"
 #include "trace/uvm/emulated_driver.hpp"
 #include "trace/uvm/figures.hpp"
 #include "trace/uvm/range_groups.hpp"

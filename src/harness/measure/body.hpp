@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/case_state.hpp"
+#include "harness/measure/case_state.hpp"
 #include "harness/measure/run_keeper.hpp"
 
 namespace isthmus::harness {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "harness/inputs.hpp"
-#include "harness/interrupt.hpp"
+#include "harness/measure/inputs.hpp"
 #include "harness/measure/sampler.hpp"
-#include "harness/registry.hpp"
+#include "harness/plan/registry.hpp"
+#include "harness/ranks/interrupt.hpp"
 
 namespace isthmus::harness {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "harness/measure/measurement.hpp"
-#include "harness/statistics.hpp"
+#include "harness/measure/statistics.hpp"
 
 namespace isthmus::harness {
 

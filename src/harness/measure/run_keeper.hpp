@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/measure/result.hpp"
 #include "harness/measure/stream_timer.hpp"
-#include "harness/result.hpp"
 #include "memory/placement.hpp"
 #include "workload/run.hpp"
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/names.hpp"
-#include "harness/statistics.hpp"
+#include "harness/measure/statistics.hpp"
+#include "harness/plan/names.hpp"
 
 namespace isthmus::harness {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/case_state.hpp"
+#include "harness/measure/case_state.hpp"
 
 namespace isthmus::harness {
 

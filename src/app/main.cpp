@@ -1,5 +1,0 @@
-#include "harness/command_line.hpp"
-
-int main(int argc, char** argv) {
-  return isthmus::harness::command_line(argc, argv);
-}

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/plan/description.hpp"
+
+namespace isthmus::harness {
+
+/// All registered workloads by name, then what each family makes of this machine, in the family's order.
+std::vector<const Workload*> all_workloads();
+/// Those whose name matches; the pattern is a glob or a name. Families are expanded for as many GPUs and nodes as this
+/// machine has or the pattern names. Pointers are valid as long as the process lives.
+std::vector<const Workload*> find_workloads(std::string_view pattern);
+/// Names that `pattern` could have matched.
+std::vector<std::string> workload_names(std::string_view pattern = "*");
+
+/// Prefix of the family that made it; empty for a registered workload.
+std::string_view family_of(const Workload& workload);
+
+/// This machine, as far as a pattern's text does not ask for more ("gpu3": four GPUs; "node1": that node too).
+Machine machine_for(std::string_view pattern);
+
+/// An alias of placement × staging, as the pipelining paper calls it.
+struct Mode {
+  std::string_view name;
+  memory::Placement placement;
+  Staging staging;
+};
+std::span<const Mode> all_modes() noexcept;
+const Mode* find_mode(std::string_view name) noexcept;
+/// The alias of this pair, or nullptr.
+const Mode* find_mode(memory::Placement placement, Staging staging) noexcept;
+
+std::span<const Staging> all_stagings() noexcept;
+std::optional<Staging> parse_staging(std::string_view name) noexcept;
+
+/// The named sizes, smallest first.
+inline constexpr std::array<std::string_view, 6> kSizes = {"tiny", "small", "medium", "large", "super", "mega"};
+
+/// What every workload that calls Case::measure() reports where the placement has it, in the order of the record.
+std::span<const std::string_view> measured_metrics() noexcept;
+
+}  // namespace isthmus::harness

@@ -1,0 +1,230 @@
+#include "harness/program/list.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/plan/names.hpp"
+#include "harness/plan/plan.hpp"
+#include "harness/plan/registry.hpp"
+#include "harness/program/session.hpp"
+#include "harness/record/facts_json.hpp"
+#include "memory/host_memory.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+using nlohmann::json;
+
+json value_json(const AxisValue& value) {
+  return std::visit([](const auto& v) { return json(v); }, value);
+}
+
+json settings_json(const AxisSettings& settings) {
+  json object = json::object();
+  for (const auto& [axis, value] : settings) object[axis] = value_json(value);
+  return object;
+}
+
+json values_json(const std::vector<AxisValue>& values) {
+  json list = json::array();
+  for (const auto& value : values) list.push_back(value_json(value));
+  return list;
+}
+
+json axis_json(const Axis& axis) {
+  return {{"name", axis.name},
+          {"help", axis.help},
+          {"default", value_json(axis.default_value)},
+          {"allowed", axis.allowed.empty() ? json(nullptr) : values_json(axis.allowed)},
+          {"minimum", axis.minimum},
+          {"bytes", axis.bytes},
+          {"usual", values_json(axis.usual)},
+          {"listed", values_json(axis.listed)},
+          {"sweep", values_json(axis.sweep)}};
+}
+
+json preset_json(const Preset& preset) {
+  return {{"name", preset.name},
+          {"help", preset.help},
+          {"settings", settings_json(preset.settings)},
+          {"sizes", preset.sizes},
+          {"sweep_axis", preset.sweep_axis.empty() ? json(nullptr) : json(preset.sweep_axis)},
+          {"sweep", values_json(preset.sweep)},
+          {"modes", preset.modes},
+          {"processes", preset.processes},
+          {"least_time", preset.least_time ? json(*preset.least_time) : json(nullptr)}};
+}
+
+json workload_json(const Workload& workload) {
+  const auto& description = workload.description();
+  json entry = {{"name", workload.name()},
+                {"version", description.version},
+                {"summary", description.summary},
+                {"source", description.source},
+                {"tags", description.tags},
+                {"placements", json::array()},
+                {"stagings", json::array()},
+                {"axes", json::array()},
+                {"sizes", json::object()},
+                {"presets", json::array()},
+                {"metrics", json::array()},
+                {"native", description.native},
+                {"family", nullptr}};
+  if (const auto family = family_of(workload); !family.empty()) entry["family"] = family;
+  for (const auto placement : description.placements) entry["placements"].push_back(memory::name(placement));
+  for (const auto staging : description.stagings) entry["stagings"].push_back(name(staging));
+  for (const auto& axis : description.axes) entry["axes"].push_back(axis_json(axis));
+  for (const auto& size : description.sizes) entry["sizes"][size.name] = settings_json(size.settings);
+  for (const auto& preset : description.presets) entry["presets"].push_back(preset_json(preset));
+  if (!description.placements.empty()) {
+    for (const auto metric : measured_metrics()) entry["metrics"].push_back(metric);
+  }
+  for (const auto& metric : description.metrics) entry["metrics"].push_back(metric);
+  entry["observed"] = description.observed;
+  return entry;
+}
+
+}  // namespace
+
+namespace {
+
+std::string value_text(const Axis& axis, const AxisValue& value) {
+  const auto* number = std::get_if<std::int64_t>(&value);
+  return axis.bytes && number != nullptr ? memory::exact_bytes(*number) : to_text(value);
+}
+
+/// "threads=64", "bytes=4KiB,64MiB" where these run by default; with the range of --size-sweep.
+std::string axis_text(const Axis& axis) {
+  std::vector<std::string> values;
+  for (const auto& value : axis.usual) values.push_back(value_text(axis, value));
+  if (values.empty()) values.push_back(value_text(axis, axis.default_value));
+  std::string text = axis.name + "=" + join(values, ",");
+  if (!axis.sweep.empty())
+    text += fmt::format(" ({} to {} by --size-sweep)", value_text(axis, axis.sweep.front()),
+                        value_text(axis, axis.sweep.back()));
+  return text;
+}
+
+/// A workload with all that can be varied.
+std::string details_text(const Workload& workload) {
+  const auto& description = workload.description();
+  std::string text = fmt::format("{}\n    {}\n", workload.name(), description.summary);
+  const auto line = [&](std::string_view what, const std::vector<std::string>& words) {
+    if (!words.empty()) text += fmt::format("    {:<11}{}\n", what, join(words, " "));
+  };
+  std::vector<std::string> words;
+  for (const auto placement : description.placements) words.emplace_back(memory::name(placement));
+  line("placements", words);
+  words.clear();
+  for (const auto staging : description.stagings) words.emplace_back(name(staging));
+  line("stagings", words);
+  words.clear();
+  for (const auto& size : description.sizes) words.push_back(size.name);
+  line("sizes", words);
+  words.clear();
+  for (const auto& axis : description.axes) words.push_back(axis_text(axis));
+  line("axes", words);
+  words.clear();
+  for (const auto& preset : description.presets) words.push_back(preset.name);
+  line("presets", words);
+  return text;
+}
+
+/// A family's members, one line each: there may be hundreds.
+std::string family_text(std::string_view family, const std::vector<const Workload*>& members) {
+  constexpr std::size_t kColumns = 80;
+  std::size_t width = 0;
+  for (const auto* workload : members) width = std::max(width, workload->name().size());
+  std::string text = fmt::format("{}*: {} workloads; list a few of them to see their axes\n", family, members.size());
+  for (const auto* workload : members) {
+    std::string line = fmt::format("    {:<{}}  {}", workload->name(), width, workload->description().summary);
+    if (line.size() > kColumns) line = line.substr(0, kColumns - 1) + "~";
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string list_text(const std::string& pattern) {
+  constexpr std::size_t kFew = 4;
+  std::vector<std::pair<std::string_view, std::vector<const Workload*>>> families;
+  std::string text;
+  for (const auto* workload : select_workloads({pattern})) {
+    const auto family = family_of(*workload);
+    if (family.empty()) {
+      text += details_text(*workload);
+    } else {
+      if (families.empty() || families.back().first != family)
+        families.emplace_back(family, std::vector<const Workload*>{});
+      families.back().second.push_back(workload);
+    }
+  }
+  for (const auto& [family, members] : families) {
+    if (members.size() > kFew) {
+      text += family_text(family, members);
+      continue;
+    }
+    for (const auto* workload : members) text += details_text(*workload);
+  }
+  return text;
+}
+
+std::string list_json(const std::string& pattern) {
+  json document = {{"workloads", json::array()},
+                   {"modes", json::object()},
+                   {"placements", json::array()},
+                   {"stagings", json::array()},
+                   {"sizes", json::array()}};
+  for (const auto* workload : select_workloads({pattern})) document["workloads"].push_back(workload_json(*workload));
+  for (const auto& mode : all_modes())
+    document["modes"][std::string(mode.name)] = {{"placement", memory::name(mode.placement)},
+                                                 {"staging", name(mode.staging)}};
+  for (const auto placement : memory::all_placements()) document["placements"].push_back(memory::name(placement));
+  for (const auto staging : all_stagings()) document["stagings"].push_back(name(staging));
+  for (const auto size : kSizes) document["sizes"].push_back(size);
+  return document.dump(2);
+}
+
+Info info() {
+  Info found;
+  json devices = json::array();
+  std::string device_lines;
+  try {
+    const int count = device::count();
+    for (int index = 0; index < count; ++index) {
+      const auto device = device::info(index);
+      devices.push_back(device_json(device, device::telemetry(index), std::nullopt));
+      device_lines += fmt::format("device {}   {} ({}), {}, uuid {}\n", index, device.name, device.arch,
+                                  memory::format_bytes(static_cast<double>(device.memory_bytes)), device.uuid);
+    }
+    if (count == 0) found.problem = no_device_sentence();
+  } catch (const device::Error& error) {
+    found.problem = error.what();
+  }
+  const auto backend = device::backend();
+  const json host = host_json();
+  json injectable = json::array();
+  for (const auto call : device::injectable_calls()) injectable.push_back(call);
+  const json document = {{"backend", device::name(backend)},
+                         {"injectable_calls", injectable},
+                         {"emulated", backend == device::Backend::emulator},
+                         {"devices", devices},
+                         {"host", host},
+                         {"build", build_json()},
+                         {"problem", found.problem.empty() ? json(nullptr) : json(found.problem)}};
+  found.json = document.dump(2);
+  found.text = fmt::format(
+      "backend    {}{}\n{}host       {}, {} cores, {} NUMA nodes\nsystem     {}, {}\nbuild      {}, {}\n",
+      device::name(backend), backend == device::Backend::emulator ? " (device times mean nothing)" : "", device_lines,
+      host["cpu"].get<std::string>(), host["cores"].get<int>(), host["numa_nodes"].get<int>(),
+      host["os"].is_string() ? host["os"].get<std::string>() : "unknown system", host["kernel"].get<std::string>(),
+      build_json()["compiler"].get<std::string>(), build_json()["type"].get<std::string>());
+  if (!found.problem.empty()) found.text += "problem    " + found.problem + "\n";
+  return found;
+}
+
+}  // namespace isthmus::harness

@@ -1,0 +1,141 @@
+#include "workload/fresh_process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include "harness/ranks/process.hpp"
+#include "workload/workload.hpp"
+
+namespace isthmus::workload {
+
+using namespace harness;
+
+namespace {
+
+/// "driver/context:0": whose work, and its argument.
+constexpr const char* kVariable = "ISTHMUS_FRESH_PROCESS";
+
+// The report is one line: a word, then the values or a sentence.
+constexpr std::string_view kDone = "done", kUnsupported = "unsupported", kFailed = "failed";
+
+std::map<std::string, FreshProcess::Body>& bodies() {
+  static std::map<std::string, FreshProcess::Body> registered;
+  return registered;
+}
+
+std::string report_of(const std::string& name, int argument) {
+  const auto body = bodies().find(name);
+  if (body == bodies().end()) return fmt::format("{} nobody has registered '{}'", kFailed, name);
+  try {
+    std::string report(kDone);
+    for (const double value : body->second(argument)) report += fmt::format(" {}", value);
+    return report;
+  } catch (const device::Error& error) {
+    const bool unsupported = error.kind() == device::ErrorKind::unsupported;
+    return fmt::format("{} {}", unsupported ? kUnsupported : kFailed, error.what());
+  } catch (const std::exception& error) {
+    return fmt::format("{} {}", kFailed, error.what());
+  }
+}
+
+bool write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const auto written = write(descriptor, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { reset(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const noexcept { return number_; }
+  void reset() {
+    if (number_ >= 0) close(number_);
+    number_ = -1;
+  }
+
+ private:
+  int number_;
+};
+
+std::string read_all(int descriptor) {
+  std::string text;
+  char part[512];
+  for (;;) {
+    const auto got = read(descriptor, part, sizeof part);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(part, static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace
+
+FreshProcess::FreshProcess(std::string name, Body body) : name_(std::move(name)) {
+  bodies().emplace(name_, body);
+}
+
+std::vector<double> FreshProcess::run(int argument) const {
+  if (std::getenv(kVariable) != nullptr) throw std::logic_error("a fresh process starts no other");
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw std::runtime_error(
+        fmt::format("a pipe to a fresh process could not be made ({}); look at the limit of "
+                    "open files (ulimit -n)",
+                    std::strerror(errno)));
+  const Descriptor from(ends[0]);
+  Descriptor to(ends[1]);
+  const pid_t process = start_again(kVariable, fmt::format("{}:{}", name_, argument), to.number());
+  to.reset();  // else the report never ends
+  const std::string report = read_all(from.number());
+  const int status = wait_for(process, false);
+  if (WIFSIGNALED(status))
+    throw std::runtime_error(
+        fmt::format("a fresh process was ended by signal {}; run the case again", WTERMSIG(status)));
+
+  const auto space = report.find(' ');
+  const auto word = report.substr(0, space), rest = space == std::string::npos ? "" : report.substr(space + 1);
+  if (word == kUnsupported) throw Skip(rest);
+  if (word == kFailed) throw std::runtime_error("in a fresh process: " + rest);
+  if (word != kDone)
+    throw std::runtime_error(
+        fmt::format("a fresh process ended with exit code {} and no report; run the case again", WEXITSTATUS(status)));
+  std::vector<double> values;
+  std::istringstream words(rest);
+  for (double value = 0; words >> value;) values.push_back(value);
+  return values;
+}
+
+std::optional<int> run_as_fresh_process() {
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr) return std::nullopt;
+  // The process that waits ends after the current sample, which this is; it takes this one with it when it is killed.
+  static_cast<void>(std::signal(SIGTERM, SIG_IGN));
+  static_cast<void>(std::signal(SIGINT, SIG_IGN));
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::string role = text;
+  const auto colon = role.rfind(':');
+  const auto name = role.substr(0, colon);
+  const int argument = colon == std::string::npos ? 0 : std::atoi(role.c_str() + colon + 1);
+  const bool told = write_all(kReportDescriptor, report_of(name, argument));
+  close(kReportDescriptor);
+  return told ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace isthmus::workload

@@ -1,0 +1,79 @@
+#include "harness/ranks/process.hpp"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "harness/ranks/interrupt.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+/// As execve() and its like want them.
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> list;
+  for (auto& word : words) list.push_back(word.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+std::vector<std::string> own_arguments() {
+  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(stream, word, '\0');) words.push_back(word);
+  return words;
+}
+
+std::vector<std::string> environment_with(const std::string& variable, const std::string& value) {
+  std::vector<std::string> words{variable + "=" + value};
+  for (char** each = environ; *each != nullptr; ++each) {
+    if (std::string_view word = *each; !word.starts_with(variable + "=")) words.emplace_back(word);
+  }
+  return words;
+}
+
+struct FileActions {
+  posix_spawn_file_actions_t native{};
+  FileActions() { posix_spawn_file_actions_init(&native); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&native); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+};
+
+}  // namespace
+
+pid_t start_again(const std::string& variable, const std::string& value, std::optional<int> report) {
+  auto arguments = own_arguments(), environment = environment_with(variable, value);
+  FileActions actions;
+  if (report) posix_spawn_file_actions_adddup2(&actions.native, *report, kReportDescriptor);
+  pid_t process = 0;
+  // Not by fork(): this process may have threads, and gigabytes of page tables to copy.
+  const int failure = posix_spawn(&process, "/proc/self/exe", &actions.native, nullptr, pointers(arguments).data(),
+                                  pointers(environment).data());
+  if (failure != 0)
+    throw std::runtime_error(
+        fmt::format("this program could not be started anew ({}); look at the limit of processes (ulimit -u)",
+                    std::strerror(failure)));
+  return process;
+}
+
+int wait_for(pid_t process, bool pass_interrupts) {
+  int status = 0;
+  bool told = false;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+    if (pass_interrupts && interrupted() && !std::exchange(told, true)) kill(process, SIGTERM);
+  }
+  return status;
+}
+
+}  // namespace isthmus::harness

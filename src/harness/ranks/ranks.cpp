@@ -1,0 +1,173 @@
+#include "harness/ranks/ranks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "harness/plan/plan.hpp"
+#include "harness/ranks/interrupt.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+std::optional<int> environment_number(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return std::nullopt;
+  int number = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, failure] = std::from_chars(text, end, number);
+  return failure == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
+}
+
+class Alone final : public Ranks {
+ public:
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 1; }
+  int local_rank() const noexcept override { return 0; }
+  int local_size() const noexcept override { return 1; }
+  std::string library() const override { return {}; }
+  void barrier() override {}
+  std::vector<std::string> gather(std::string_view mine) override { return {std::string(mine)}; }
+  void send(int, const std::byte*, std::size_t) override { no_partner(); }
+  void receive(int, std::byte*, std::size_t) override { no_partner(); }
+  void exchange(std::span<const Message> messages) override {
+    if (!messages.empty()) no_partner();
+  }
+  std::optional<std::string> refuses_gpu_memory() const override { return "there is no other rank"; }
+  [[noreturn]] void abort(int exit_code) noexcept override { std::_Exit(exit_code); }
+
+ private:
+  [[noreturn]] static void no_partner() { throw std::logic_error("a process by itself has nobody to send to"); }
+};
+
+std::unique_ptr<Ranks> (*&library())() {
+  static std::unique_ptr<Ranks> (*join)() = nullptr;
+  return join;
+}
+
+}  // namespace
+
+Launched launched() {
+  struct Names {
+    const char *rank, *size;
+  };
+  // Slurm's come last: under srun each launcher above it has set its own, and mpirun starts its daemons by srun.
+  constexpr Names kLaunchers[] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},  // Open MPI
+      {"PMI_RANK", "PMI_SIZE"},                          // MPICH, Intel MPI, Cray MPICH, srun --mpi=pmi2
+      {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},    // MVAPICH2
+      {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},      // jsrun
+      {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},               // flux run
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},          // srun
+  };
+  for (const auto& names : kLaunchers) {
+    const auto rank = environment_number(names.rank), size = environment_number(names.size);
+    if (rank && size && *rank >= 0 && *rank < *size) return {*rank, *size};
+  }
+  return {};
+}
+
+Ranks& alone() {
+  static Alone ranks;
+  return ranks;
+}
+
+RanksLibrary::RanksLibrary(std::unique_ptr<Ranks> (*join)()) {
+  library() = join;
+}
+
+bool has_ranks_library() {
+  return library() != nullptr;
+}
+
+std::unique_ptr<Ranks> join_ranks() {
+  const int started = launched().size;
+  if (started == 1) return nullptr;
+  if (!has_ranks_library())
+    throw InputError(fmt::format(
+        "{} ranks were started of a build without MPI, and each would write the same records; start one, or "
+        "configure with -DISTHMUS_MPI=ON",
+        started));
+  auto ranks = library()();
+  if (ranks->size() != started)
+    throw InputError(
+        fmt::format("the launcher started {} ranks and {} finds {} of them; start it by the launcher of that library "
+                    "(mpirun, srun --mpi=pmix)",
+                    started, ranks->library(), ranks->size()));
+  return ranks;
+}
+
+}  // namespace isthmus::harness
+
+// --- the ranks of a case -----------------------------------------------------------------------------
+
+namespace isthmus::workload {
+
+std::vector<std::string> Team::step(Step kind, std::string_view mine) {
+  // What each rank says of itself stands before its text: at which kind of step it is, and whether it was asked to end.
+  std::string text{static_cast<char>(kind), harness::interrupted() ? '!' : '.'};
+  text += mine;
+  auto all = ranks_.gather(text);
+  bool exchanges = false, starts = false;
+  for (auto& each : all) {
+    const auto other = static_cast<Step>(each.at(0));
+    exchanges |= other == Step::exchange;
+    starts |= other == Step::start;
+    ended_ |= other == Step::end;
+    interrupted_ |= each.at(1) == '!';
+    each.erase(0, 2);
+  }
+  const bool astray = exchanges && starts;  // seen on every rank, so that all end here
+  if (kind != Step::end) {
+    if (ended_) throw OtherRankEnded{};
+    ended_ = astray;
+    if (astray) throw std::logic_error("the ranks are at different steps: they went different ways through the case");
+  }
+  return all;
+}
+
+std::vector<std::string> Team::exchange(std::string_view mine) {
+  if (size() == 1) return {std::string(mine)};
+  return step(Step::exchange, mine);
+}
+
+std::vector<double> Team::exchange(double mine) {
+  std::string bytes(sizeof mine, '\0');
+  std::memcpy(bytes.data(), &mine, sizeof mine);
+  std::vector<double> values;
+  for (const auto& each : exchange(std::string_view(bytes))) {
+    if (each.size() != sizeof mine)
+      throw std::logic_error("the ranks exchange different things: they went different ways through the case");
+    std::memcpy(&values.emplace_back(), each.data(), sizeof mine);
+  }
+  return values;
+}
+
+bool Team::any(bool mine) {
+  const auto all = exchange(mine ? 1.0 : 0.0);
+  return std::any_of(all.begin(), all.end(), [](double value) { return value != 0; });
+}
+
+double Team::first(double mine) {
+  return exchange(mine).front();
+}
+
+void Team::start() {
+  if (size() == 1) return;
+  step(Step::start, {});  // after it nobody is missing
+  ranks_.barrier();
+}
+
+bool Team::interrupted() const noexcept {
+  return size() == 1 ? harness::interrupted() : interrupted_;
+}
+
+void Team::end() {
+  if (size() > 1 && !ended_) step(Step::end, {});
+}
+
+}  // namespace isthmus::workload

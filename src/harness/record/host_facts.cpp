@@ -1,0 +1,158 @@
+#include "harness/record/host_facts.hpp"
+
+#include <hwloc.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "memory/parallel.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> first_line(const std::string& path) {
+  std::ifstream stream(path);
+  std::string line;
+  if (!std::getline(stream, line) || line.empty()) return std::nullopt;
+  return line;
+}
+
+/// "madvise" of "always [madvise] never".
+std::optional<std::string> bracketed(const std::optional<std::string>& line) {
+  if (!line) return std::nullopt;
+  const auto open = line->find('['), close = line->find(']');
+  if (open == std::string::npos || close == std::string::npos || close < open) return line;
+  return line->substr(open + 1, close - open - 1);
+}
+
+std::optional<std::string> os_name() {
+  std::ifstream stream("/etc/os-release");
+  for (std::string line; std::getline(stream, line);) {
+    if (line.compare(0, 12, "PRETTY_NAME=") != 0) continue;
+    std::string value = line.substr(12);
+    std::erase(value, '"');
+    return value;
+  }
+  return std::nullopt;
+}
+
+/// Whether translation is on, and what the kernel was told about it.
+std::optional<std::string> iommu_state() {
+  std::error_code ignored;
+  std::string state;
+  const fs::path groups = "/sys/kernel/iommu_groups";
+  if (!fs::exists(groups, ignored)) return std::nullopt;
+  state = fs::is_empty(groups, ignored) ? "off" : "on";
+  std::istringstream words(first_line("/proc/cmdline").value_or(""));
+  for (std::string word; words >> word;) {
+    if (word.find("iommu") != std::string::npos) state += " " + word;
+  }
+  return state;
+}
+
+std::optional<std::map<std::string, std::string>> module_parameters(const char* folder) {
+  std::error_code failure;
+  std::map<std::string, std::string> parameters;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
+    if (const auto value = first_line(entry->path().string())) parameters[entry->path().filename().string()] = *value;
+  }
+  if (parameters.empty()) return std::nullopt;
+  return parameters;
+}
+
+/// Model name from hwloc, else from /proc/cpuinfo, else the machine type.
+std::string cpu_model(hwloc_topology_t topology, const std::string& machine) {
+  if (hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0)) {
+    const char* model = hwloc_obj_get_info_by_name(package, "CPUModel");
+    if (model != nullptr && *model != '\0') return model;
+  }
+  std::ifstream stream("/proc/cpuinfo");
+  for (std::string line; std::getline(stream, line);) {
+    const auto colon = line.find(": ");
+    if (line.compare(0, 10, "model name") == 0 && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return machine;
+}
+
+/// By level and size; cores of several kinds have caches of several sizes.
+std::vector<CacheFacts> caches_of(hwloc_topology_t topology) {
+  std::vector<CacheFacts> found;
+  for (int depth = 0; depth < hwloc_topology_get_depth(topology); ++depth) {
+    if (!hwloc_obj_type_is_cache(hwloc_get_depth_type(topology, depth))) continue;
+    for (hwloc_obj_t object = nullptr; (object = hwloc_get_next_obj_by_depth(topology, depth, object)) != nullptr;) {
+      const auto& cache = object->attr->cache;
+      if (cache.size == 0) continue;
+      const CacheFacts facts{.level = static_cast<int>(cache.depth),
+                             .instructions = cache.type == HWLOC_OBJ_CACHE_INSTRUCTION,
+                             .bytes = cache.size,
+                             .line_bytes = cache.linesize,
+                             .processors = std::max(1, hwloc_bitmap_weight(object->cpuset)),
+                             .count = 1};
+      const auto same = std::find_if(found.begin(), found.end(), [&](CacheFacts other) {
+        other.count = 1;
+        return other == facts;
+      });
+      if (same != found.end()) {
+        ++same->count;
+      } else {
+        found.push_back(facts);
+      }
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.level < b.level; });
+  return found;
+}
+
+HostFacts ask() {
+  HostFacts facts;
+  utsname names{};
+  if (uname(&names) == 0) facts.kernel = std::string(names.sysname) + " " + names.release;
+  facts.cpu = names.machine;
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) == 0) {
+    // Only processors and memory: device discovery may start a GPU context of its own.
+    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+    if (hwloc_topology_load(topology) == 0) {
+      facts.cpu = cpu_model(topology, names.machine);
+      facts.cores = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
+      facts.caches = caches_of(topology);
+      facts.numa_nodes = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE));
+    }
+    hwloc_topology_destroy(topology);
+  }
+  facts.thp = bracketed(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
+  facts.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  facts.iommu = iommu_state();
+  facts.os = os_name();
+  facts.boot_id = first_line("/proc/sys/kernel/random/boot_id");
+  facts.uvm_parameters = module_parameters("/sys/module/nvidia_uvm/parameters");
+  if (const auto balancing = first_line("/proc/sys/kernel/numa_balancing")) facts.numa_balancing = *balancing != "0";
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page > 0) facts.memory_bytes = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
+  facts.processors_allowed = static_cast<int>(memory::host_threads());
+  return facts;
+}
+
+}  // namespace
+
+const HostFacts& host_facts() {
+  static const HostFacts facts = ask();
+  return facts;
+}
+
+std::string node_name() {
+  if (const char* name = std::getenv("SLURMD_NODENAME"); name != nullptr && *name != '\0') return name;
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unknown";
+  return name;
+}
+
+}  // namespace isthmus::harness
