@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/measure/inputs.hpp"
+#include "harness/plan/modes.hpp"
 #include "harness/plan/registry.hpp"
 
 namespace isthmus::harness {

@@ -6,7 +6,7 @@
 
 #include "harness/measure/inputs.hpp"
 #include "harness/measure/sampler.hpp"
-#include "harness/plan/registry.hpp"
+#include "harness/plan/modes.hpp"
 #include "harness/ranks/interrupt.hpp"
 
 namespace isthmus::harness {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace isthmus::harness {
@@ -19,6 +21,11 @@ std::string suggestion(std::string_view name, std::span<const std::string> candi
 
 /// The text with its control characters written out, as \n, so that a sentence stays one line.
 std::string printable(std::string_view text);
+
+template <class T>
+bool contains(const std::vector<T>& list, const std::type_identity_t<T>& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
 
 std::string join(std::span<const std::string> words, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);

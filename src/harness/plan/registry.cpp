@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -90,217 +89,7 @@ bool may_match_below(std::string_view pattern, std::string_view prefix) noexcept
   return literal.starts_with(prefix) || (literal.size() < pattern.size() && prefix.starts_with(literal));
 }
 
-using memory::Placement;
-
-constexpr Mode kModes[] = {
-    {"baseline", Placement::pageable, Staging::direct}, {"async", Placement::pageable, Staging::async},
-    {"uvm", Placement::managed_in, Staging::direct},    {"uvm_async", Placement::managed_in, Staging::async},
-    {"pm", Placement::pinned, Staging::direct},         {"pm_async", Placement::pinned, Staging::async},
-};
-
-constexpr Staging kStagings[] = {Staging::none, Staging::direct, Staging::async, Staging::bulk};
-
-constexpr std::string_view kMeasured[] = {
-    "host_alloc",   "host_touch",  "device_alloc", "graph_build", "in",          "kernel",           "out",
-    "free",         "first_in",    "first_kernel", "first_out",   "overlapped",  "sync_cost",        "overlap",
-    "wall",         "paper_total", "in_rate",      "out_rate",    "kernel_rate", "kernel_flop_rate", "first_repeat",
-    "later_repeat", "kernel_sum",  "turn_cost",    "body_in",     "body_out"};
-
-template <class T>
-const T* find_named(const std::vector<T>& list, std::string_view name) noexcept {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const T& entry) { return entry.name == name; });
-  return found == list.end() ? nullptr : &*found;
-}
-
 }  // namespace
-
-}  // namespace isthmus::harness
-
-// --- registration ----------------------------------------------------------------------------------
-
-namespace isthmus::workload {
-
-namespace {
-
-/// What a record allows: lower case, digits and underscores; `separators` may stand between.
-bool is_name(std::string_view text, std::string_view separators = "") {
-  const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  const auto other = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_'; };
-  return !text.empty() && letter(text.front()) && std::all_of(text.begin(), text.end(), [&](char c) {
-    return other(c) || separators.find(c) != std::string_view::npos;
-  });
-}
-
-void check_settings(const Workload::Description& description, const std::string& whose, const AxisSettings& settings) {
-  for (const auto& [axis, value] : settings) {
-    const auto* declared = description.find_axis(axis);
-    if (declared == nullptr) throw std::logic_error(whose + " sets axis " + axis + ", which is not declared");
-    const bool known =
-        declared->allowed.empty()
-            ? std::holds_alternative<std::int64_t>(value) && std::get<std::int64_t>(value) >= declared->minimum
-            : std::find(declared->allowed.begin(), declared->allowed.end(), value) != declared->allowed.end();
-    if (!known)
-      throw std::logic_error(whose + " sets axis " + axis + " to " + to_text(value) + ", which it does not take");
-  }
-}
-
-}  // namespace
-
-void check_registration(const Workload& workload) {
-  const auto& description = workload.description();
-  const auto& name = workload.name();
-  const auto refuse = [&](const std::string& what) { throw std::logic_error(name + " " + what); };
-  if (!is_name(name, "-./") || name.find('/') == std::string::npos)
-    refuse("is no name of a workload: it is family/name in lower case");
-  std::set<std::string_view> metrics, axes;
-  for (const auto* list : {&description.metrics, &description.observed}) {
-    for (const auto& metric : *list) {
-      if (!is_name(metric)) refuse("declares metric '" + metric + "': a metric is named in lower case");
-      if (!metrics.insert(metric).second) refuse("declares metric " + metric + " twice");
-    }
-  }
-  for (const auto& axis : description.axes) {
-    if (!is_name(axis.name)) refuse("declares axis '" + axis.name + "': an axis is named in lower case");
-    if (!axes.insert(axis.name).second) refuse("declares axis " + axis.name + " twice");
-    check_settings(description, name, {{axis.name, axis.default_value}});
-  }
-  for (const auto& size : description.sizes)
-    check_settings(description, name + ", size " + size.name + ",", size.settings);
-  for (const auto& preset : description.presets) {
-    check_settings(description, name + ", preset " + preset.name + ",", preset.settings);
-    for (const auto& size : preset.sizes) {
-      if (description.find_size(size) == nullptr)
-        refuse("has preset " + preset.name + " of size " + size + ", which is none");
-    }
-    for (const auto& value : preset.sweep)
-      check_settings(description, name + ", preset " + preset.name + ",", {{preset.sweep_axis, value}});
-  }
-}
-
-std::string_view name(Staging staging) noexcept {
-  switch (staging) {
-    case Staging::none:
-      return "none";
-    case Staging::direct:
-      return "direct";
-    case Staging::async:
-      return "async";
-    case Staging::bulk:
-      return "bulk";
-  }
-  return "";
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::string to_text(const AxisValue& value) {
-  if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
-  return std::get<std::string>(value);
-}
-
-Workload::Workload(std::string name, std::function<void(Case&)> function)
-    : name_(std::move(name)), description_(std::make_shared<Description>()) {
-  description_->function = std::move(function);
-}
-
-Workload& Workload::version(int v) {
-  description_->version = v;
-  return *this;
-}
-Workload& Workload::summary(std::string text) {
-  description_->summary = std::move(text);
-  return *this;
-}
-Workload& Workload::source(std::string text) {
-  description_->source = std::move(text);
-  return *this;
-}
-Workload& Workload::tags(std::vector<std::string> tags) {
-  description_->tags = std::move(tags);
-  return *this;
-}
-Workload& Workload::placements(std::span<const memory::Placement> list) {
-  description_->placements.assign(list.begin(), list.end());
-  return *this;
-}
-Workload& Workload::stagings(std::vector<Staging> list) {
-  description_->stagings = std::move(list);
-  return *this;
-}
-Workload& Workload::axis(Axis axis) {
-  description_->axes.push_back(std::move(axis));
-  return *this;
-}
-Workload& Workload::size(std::string name, AxisSettings settings) {
-  description_->sizes.push_back({std::move(name), std::move(settings)});
-  return *this;
-}
-Workload& Workload::preset(Preset preset) {
-  description_->presets.push_back(std::move(preset));
-  return *this;
-}
-Workload& Workload::metrics(std::vector<std::string> names) {
-  description_->metrics = std::move(names);
-  return *this;
-}
-Workload& Workload::observed(std::vector<std::string> names) {
-  description_->observed = std::move(names);
-  return *this;
-}
-Workload& Workload::unverified(std::string reason) {
-  description_->unverified = std::move(reason);
-  return *this;
-}
-Workload& Workload::estimate(std::function<double(const CaseSpec&)> seconds) {
-  description_->estimate = std::move(seconds);
-  return *this;
-}
-Workload& Workload::devices(std::vector<int> indices) {
-  description_->devices = std::move(indices);
-  return *this;
-}
-Workload& Workload::native() {
-  description_->native = true;
-  return *this;
-}
-Workload& Workload::several_ranks() {
-  description_->several_ranks = true;
-  return *this;
-}
-const Workload::Description& Workload::description() const {
-  return *description_;
-}
-
-const Axis* Workload::Description::find_axis(std::string_view name) const noexcept {
-  return harness::find_named(axes, name);
-}
-const Size* Workload::Description::find_size(std::string_view name) const noexcept {
-  return harness::find_named(sizes, name);
-}
-const Preset* Workload::Description::find_preset(std::string_view name) const noexcept {
-  return harness::find_named(presets, name);
-}
-
-Registration::Registration(Workload workload) {
-  std::string name = workload.name();
-  check_registration(workload);
-  if (!harness::registry().emplace(name, std::move(workload)).second)
-    throw std::logic_error("two workloads are registered as " + name);
-}
-
-Family::Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&)) {
-  if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family ends with a slash, unlike " + prefix);
-  if (!harness::families().try_emplace(prefix, harness::MadeFamily{make, {}}).second)
-    throw std::logic_error("two families are registered as " + prefix);
-}
-
-}  // namespace isthmus::workload
-
-namespace isthmus::harness {
-
-// --- look-up -----------------------------------------------------------------------------------------
 
 Machine machine_for(std::string_view pattern) {
   Machine machine = this_machine();
@@ -360,37 +149,21 @@ std::vector<std::string> workload_names(std::string_view pattern) {
   return names;
 }
 
-std::span<const Mode> all_modes() noexcept {
-  return kModes;
-}
-
-const Mode* find_mode(std::string_view name) noexcept {
-  for (const auto& mode : kModes) {
-    if (mode.name == name) return &mode;
-  }
-  return nullptr;
-}
-
-const Mode* find_mode(memory::Placement placement, Staging staging) noexcept {
-  for (const auto& mode : kModes) {
-    if (mode.placement == placement && mode.staging == staging) return &mode;
-  }
-  return nullptr;
-}
-
-std::span<const Staging> all_stagings() noexcept {
-  return kStagings;
-}
-
-std::optional<Staging> parse_staging(std::string_view text) noexcept {
-  for (const auto staging : kStagings) {
-    if (name(staging) == text) return staging;
-  }
-  return std::nullopt;
-}
-
-std::span<const std::string_view> measured_metrics() noexcept {
-  return kMeasured;
-}
-
 }  // namespace isthmus::harness
+
+namespace isthmus::workload {
+
+Registration::Registration(Workload workload) {
+  std::string name = workload.name();
+  check_registration(workload);
+  if (!harness::registry().emplace(name, std::move(workload)).second)
+    throw std::logic_error("two workloads are registered as " + name);
+}
+
+Family::Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&)) {
+  if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family ends with a slash, unlike " + prefix);
+  if (!harness::families().try_emplace(prefix, harness::MadeFamily{make, {}}).second)
+    throw std::logic_error("two families are registered as " + prefix);
+}
+
+}  // namespace isthmus::workload

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,25 +21,5 @@ std::string_view family_of(const Workload& workload);
 
 /// This machine, as far as a pattern's text does not ask for more ("gpu3": four GPUs; "node1": that node too).
 Machine machine_for(std::string_view pattern);
-
-/// An alias of placement × staging, as the pipelining paper calls it.
-struct Mode {
-  std::string_view name;
-  memory::Placement placement;
-  Staging staging;
-};
-std::span<const Mode> all_modes() noexcept;
-const Mode* find_mode(std::string_view name) noexcept;
-/// The alias of this pair, or nullptr.
-const Mode* find_mode(memory::Placement placement, Staging staging) noexcept;
-
-std::span<const Staging> all_stagings() noexcept;
-std::optional<Staging> parse_staging(std::string_view name) noexcept;
-
-/// The named sizes, smallest first.
-inline constexpr std::array<std::string_view, 6> kSizes = {"tiny", "small", "medium", "large", "super", "mega"};
-
-/// What every workload that calls Case::measure() reports where the placement has it, in the order of the record.
-std::span<const std::string_view> measured_metrics() noexcept;
 
 }  // namespace isthmus::harness

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "harness/plan/modes.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/plan/plan.hpp"
 #include "harness/plan/registry.hpp"
-#include "harness/program/session.hpp"
+#include "harness/program/choose_device.hpp"
 #include "harness/record/facts_json.hpp"
 #include "memory/host_memory.hpp"
 

@@ -6,9 +6,14 @@
 #include <cstdio>
 
 #include "harness/plan/estimate.hpp"
+#include "harness/plan/names.hpp"
 #include "workload/clock.hpp"
 
 namespace isthmus::harness {
+
+void say(std::string_view sentence) {
+  fmt::print(stderr, "isthmus-bench: {}\n", printable(sentence));
+}
 
 void TimeLeft::measured(double seconds) {
   ++count_;

@@ -10,6 +10,9 @@
 
 namespace isthmus::harness {
 
+/// One line of stderr.
+void say(std::string_view sentence);
+
 /// Guesses from what was done how long the rest takes.
 class TimeLeft {
  public:

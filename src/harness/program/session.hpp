@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/measure/case_state.hpp"
 #include "harness/plan/plan.hpp"
+#include "harness/plan/sampling.hpp"
 #include "harness/program/table.hpp"
 
 namespace isthmus::harness {
@@ -39,8 +39,5 @@ struct SessionOptions {
 
 /// Throws InputError and RecordError before any work, device::Error where the device cannot be asked.
 int run_session(const SessionOptions& options);
-
-/// Why a GPU build finds nothing to measure on.
-std::string no_device_sentence();
 
 }  // namespace isthmus::harness

@@ -4,21 +4,13 @@
 
 #include "build_info.hpp"
 #include "harness/record/host_facts.hpp"
+#include "harness/record/json_values.hpp"
 
 namespace isthmus::harness {
 
 namespace {
 
 using nlohmann::json;
-
-template <class T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
-
-json or_null(const std::string& text) {
-  return text.empty() ? json(nullptr) : json(text);
-}
 
 json pcie_json(const device::Telemetry& state) {
   const auto positive = [](const std::optional<int>& value) {
@@ -44,7 +36,7 @@ json state_json(const std::optional<device::Telemetry>& state) {
           {"power_limit_default_w", or_null(state->power_limit_default_w)},
           {"ecc", or_null(state->ecc)},
           {"ecc_uncorrected", or_null(state->ecc_uncorrected)},
-          {"xids", state->xids ? json(*state->xids) : json(nullptr)},
+          {"xids", or_null(state->xids)},
           {"persistence", or_null(state->persistence)},
           {"mig", or_null(state->mig)},
           {"vbios", or_null(state->vbios)},

@@ -14,10 +14,11 @@
 #include "harness/measure/case_runner.hpp"
 #include "harness/measure/limits.hpp"
 #include "harness/measure/statistics.hpp"
-#include "harness/plan/registry.hpp"
+#include "harness/plan/modes.hpp"
 #include "harness/record/facts_json.hpp"
 #include "harness/record/host_facts.hpp"
 #include "harness/record/job_allocation.hpp"
+#include "harness/record/json_values.hpp"
 #include "memory/host_memory.hpp"
 
 namespace isthmus::harness {
@@ -86,15 +87,6 @@ std::string utc_time() {
   return text;
 }
 
-/// JSON has no NaN and no infinity.
-json number_or_null(std::optional<double> value) {
-  return value && std::isfinite(*value) ? json(*value) : json(nullptr);
-}
-
-json text_or_null(const std::string& text) {
-  return text.empty() ? json(nullptr) : json(text);
-}
-
 /// A profiler, or an observer that was asked for: of either, times are held to no reference.
 json watched_by(const CaseResult& result) {
   json profiler = environment({"ISTHMUS_PROFILER"});
@@ -128,19 +120,6 @@ std::string_view name(SkipKind kind) {
   return "";
 }
 
-json axes_json(const CaseSpec& spec, std::optional<std::size_t> chunks) {
-  json axes = json::object();
-  for (const auto& [axis, value] : spec.axes) {
-    if (const auto* number = std::get_if<std::int64_t>(&value)) {
-      axes[axis] = *number;
-    } else {
-      axes[axis] = std::get<std::string>(value);
-    }
-  }
-  if (chunks) axes["chunks"] = *chunks;
-  return axes;
-}
-
 json metric_json(const Series& series) {
   const auto valid = series.valid();
   std::optional<double> middle;
@@ -150,9 +129,9 @@ json metric_json(const Series& series) {
                             : *series.better == Better::lower ? json("lower")
                                                               : json("higher")},
                  {"timer", series.timer},
-                 {"direction", text_or_null(series.direction)},
-                 {"bytes_needed", number_or_null(series.bytes_needed)},
-                 {"bytes_moved", number_or_null(series.bytes_moved)},
+                 {"direction", or_null(series.direction)},
+                 {"bytes_needed", or_null(series.bytes_needed)},
+                 {"bytes_moved", or_null(series.bytes_moved)},
                  {"samples", series.samples},
                  {"invalid", series.invalid},
                  {"median", nullptr},
@@ -169,11 +148,11 @@ json metric_json(const Series& series) {
                  {"share", nullptr}};
   if (!valid.empty()) {
     middle = median(valid);
-    metric["median"] = number_or_null(middle);
-    metric["mad"] = number_or_null(median_absolute_deviation(valid));
-    metric["p05"] = number_or_null(quantile(valid, 0.05));
-    metric["p95"] = number_or_null(quantile(valid, 0.95));
-    metric["autocorrelation"] = number_or_null(autocorrelation(valid));
+    metric["median"] = or_null(middle);
+    metric["mad"] = or_null(median_absolute_deviation(valid));
+    metric["p05"] = or_null(quantile(valid, 0.05));
+    metric["p95"] = or_null(quantile(valid, 0.95));
+    metric["autocorrelation"] = or_null(autocorrelation(valid));
     if (valid.size() >= 10 && !series.coarse) {
       const auto [low, high] = bootstrap_median_interval(valid);
       metric["within_job"] = {low, high};
@@ -181,7 +160,7 @@ json metric_json(const Series& series) {
   }
   if (series.limit && series.limit->value > 0 && std::isfinite(series.limit->value)) {
     metric["limit"] = {{"value", series.limit->value}, {"unit", series.unit}, {"source", series.limit->source}};
-    metric["share"] = number_or_null(share(series, middle));
+    metric["share"] = or_null(share(series, middle));
   } else {
     metric["limit_reason"] =
         series.limit_reason.empty() ? "no hardware limit is known for this metric" : series.limit_reason;
@@ -203,12 +182,9 @@ std::vector<const Series*> ordered(const std::vector<Series>& metrics) {
 
 json kernel_json(const WorkReport& report) {
   const auto& info = report.info;
-  json kernel = {{"name", info.name},
-                 {"kind", report.shape ? "kernel" : "library"},
-                 {"registers", info.registers ? json(*info.registers) : json(nullptr)},
-                 {"shared_bytes", nullptr},
-                 {"local_bytes", info.local_bytes ? json(*info.local_bytes) : json(nullptr)},
-                 {"occupancy", number_or_null(info.occupancy)}};
+  json kernel = {
+      {"name", info.name},       {"kind", report.shape ? "kernel" : "library"}, {"registers", or_null(info.registers)},
+      {"shared_bytes", nullptr}, {"local_bytes", or_null(info.local_bytes)},    {"occupancy", or_null(info.occupancy)}};
   const std::size_t dynamic = report.shape ? report.shape->shared_bytes : 0;
   if (info.static_shared_bytes) kernel["shared_bytes"] = *info.static_shared_bytes + dynamic;
   if (report.shape) {
@@ -218,7 +194,7 @@ json kernel_json(const WorkReport& report) {
   }
   if (report.launches > 0) {
     kernel["launches"] = report.launches;
-    kernel["seconds"] = number_or_null(report.seconds);
+    kernel["seconds"] = or_null(report.seconds);
     kernel["timed"] = report.timed;
     kernel["bytes_read"] = report.traffic.bytes_read;
     kernel["bytes_written"] = report.traffic.bytes_written;
@@ -237,27 +213,21 @@ json warnings_json(const std::vector<Warning>& warnings) {
   return list;
 }
 
-std::string identity_text(const json& workload, const json& version, const json& placement, const json& staging,
-                          const json& size, const json& preset, const json& axes, const json& seed, const json& process,
-                          const json& emulated, const json& device, std::size_t ranks) {
-  return json{workload, version, placement, staging, size, preset, axes, seed, process, emulated, device, ranks}.dump();
-}
-
 json ranks_json(const RunIdentity& run) {
   json each = json::array();
   for (const auto& rank : run.ranks)
     each.push_back({{"node", rank.node},
                     {"local_rank", rank.local_rank},
-                    {"device", text_or_null(rank.device)},
-                    {"cpus", text_or_null(rank.cpus)}});
+                    {"device", or_null(rank.device)},
+                    {"cpus", or_null(rank.cpus)}});
   return {{"count", run.ranks.size()}, {"library", run.ranks_library}, {"each", std::move(each)}};
 }
 
 json run_json(const RunIdentity& run, const CaseResult& result) {
   return {{"id", run.id},
           {"time", utc_time()},
-          {"git", text_or_null(std::string(build_info::git))},
-          {"dirty", build_info::dirty ? json(*build_info::dirty) : json(nullptr)},
+          {"git", or_null(std::string(build_info::git))},
+          {"dirty", or_null(build_info::dirty)},
           {"system", environment({"ISTHMUS_SYSTEM"})},
           {"partition", environment({"ISTHMUS_PARTITION"})},
           {"node", node_name()},
@@ -266,18 +236,15 @@ json run_json(const RunIdentity& run, const CaseResult& result) {
           {"process", run.process},
           {"environment", settings_in_environment()},
           {"command", run.command},
-          {"wall", number_or_null(result.wall)},
-          {"overhead", number_or_null(result.wall - result.accounted)},
-          {"process_wall", number_or_null(result.process_wall)}};
+          {"wall", or_null(result.wall)},
+          {"overhead", or_null(result.wall - result.accounted)},
+          {"process_wall", or_null(result.process_wall)}};
 }
 
 json verify_json(const Verification& found) {
-  json verify = {{"status", name(found.verdict)},
-                 {"method", text_or_null(found.method)},
-                 {"error", number_or_null(found.error)},
-                 {"tolerance", number_or_null(found.tolerance)},
-                 {"checked", found.checked},
-                 {"detail", text_or_null(found.detail)}};
+  json verify = {{"status", name(found.verdict)}, {"method", or_null(found.method)},
+                 {"error", or_null(found.error)}, {"tolerance", or_null(found.tolerance)},
+                 {"checked", found.checked},      {"detail", or_null(found.detail)}};
   if (!found.inputs.empty()) {
     verify["inputs"] = found.inputs;
     for (const auto& [buffer, sum] : found.checksums) verify["checksums"][buffer] = fmt::format("{:016x}", sum);
@@ -294,38 +261,29 @@ std::string new_run_id() {
 
 json record_json(const RunIdentity& run, const CaseResult& result, std::span<const TableFile> tables) {
   const auto& spec = result.spec;
-  const auto& workload = *spec.workload;
   const Mode* mode = spec.placement && spec.staging ? find_mode(*spec.placement, *spec.staging) : nullptr;
-  json record = {
-      {"schema", kSchema},
-      {"run", run_json(run, result)},
-      {"devices", json::array()},
-      {"host", host_json(result.numa_node)},
-      {"build", build_json()},
-      {"emulated", is_emulated(workload)},
-      {"profiler", watched_by(result)},
-      {"workload", workload.name()},
-      {"version", workload.description().version},
-      {"placement", spec.placement ? json(memory::name(*spec.placement)) : json(nullptr)},
-      {"staging", spec.staging ? json(name(*spec.staging)) : json(nullptr)},
-      {"mode", mode != nullptr ? json(mode->name) : json(nullptr)},
-      {"fallback", result.fallback ? json(*result.fallback) : json(nullptr)},
-      {"size", spec.size ? json(*spec.size) : json(nullptr)},
-      {"preset", spec.preset ? json(*spec.preset) : json(nullptr)},
-      {"axes", axes_json(spec, result.chunks)},
-      {"seed", run.seed},
-      {"submission",
-       !result.submission ? json(nullptr) : json(*result.submission == Submission::graph ? "graph" : "stream")},
-      {"host_turns", result.host_turns ? json(*result.host_turns) : json(nullptr)},
-      {"metrics", json::array()},
-      {"kernels", json::array()},
-      {"tables", json::array()},
-      {"memory", {{"peak_host_bytes", nullptr}, {"peak_device_bytes", result.peak_device_bytes}}},
-      {"verify", verify_json(result.verification)},
-      {"warnings", warnings_json(result.warnings)},
-      {"skipped", result.skipped ? json(*result.skipped) : json(nullptr)},
-      {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
-      {"error", result.error ? json(*result.error) : json(nullptr)}};
+  json record = case_json(spec, run.seed, result.chunks);
+  record.update(
+      {{"schema", kSchema},
+       {"run", run_json(run, result)},
+       {"devices", json::array()},
+       {"host", host_json(result.numa_node)},
+       {"build", build_json()},
+       {"profiler", watched_by(result)},
+       {"mode", mode != nullptr ? json(mode->name) : json(nullptr)},
+       {"fallback", or_null(result.fallback)},
+       {"submission",
+        !result.submission ? json(nullptr) : json(*result.submission == Submission::graph ? "graph" : "stream")},
+       {"host_turns", or_null(result.host_turns)},
+       {"metrics", json::array()},
+       {"kernels", json::array()},
+       {"tables", json::array()},
+       {"memory", {{"peak_host_bytes", nullptr}, {"peak_device_bytes", result.peak_device_bytes}}},
+       {"verify", verify_json(result.verification)},
+       {"warnings", warnings_json(result.warnings)},
+       {"skipped", or_null(result.skipped)},
+       {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
+       {"error", or_null(result.error)}});
   if (result.shortage)
     record["short_of"] = {{"memory", result.shortage->memory == Shortage::Memory::host ? "host" : "device"},
                           {"needed", result.shortage->needed},
@@ -361,39 +319,6 @@ json upgraded(json record) {
   record.emplace("host_turns", nullptr);
   record.emplace("tables", json::array());
   return record;
-}
-
-std::string case_identity(const json& record) {
-  const auto& devices = record.at("devices");
-  return identity_text(record.at("workload"), record.at("version"), record.at("placement"), record.at("staging"),
-                       record.at("size"), record.at("preset"), record.at("axes"), record.at("seed"),
-                       record.at("run").at("process"), record.at("emulated"),
-                       devices.empty() ? json(nullptr) : devices.front().at("uuid"),
-                       record.contains("ranks") ? record["ranks"].at("count").get<std::size_t>() : 1);
-}
-
-std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const std::optional<device::DeviceInfo>& device,
-                          std::size_t chunks) {
-  const auto& description = spec.workload->description();
-  const bool uses_device = device && !description.native;
-  const bool streamed = spec.placement == memory::Placement::streamed;
-  return identity_text(spec.workload->name(), description.version,
-                       spec.placement ? json(memory::name(*spec.placement)) : json(nullptr),
-                       spec.staging ? json(name(*spec.staging)) : json(nullptr),
-                       spec.size ? json(*spec.size) : json(nullptr), spec.preset ? json(*spec.preset) : json(nullptr),
-                       axes_json(spec, streamed ? std::optional(chunks) : std::nullopt), run.seed, run.process,
-                       is_emulated(*spec.workload), uses_device ? text_or_null(device->uuid) : json(nullptr),
-                       std::max<std::size_t>(run.ranks.size(), 1));
-}
-
-bool is_settled(const json& record) {
-  if (!record.at("error").is_null()) return false;
-  for (const auto& metric : record.at("metrics")) {
-    if (metric.at("stop") == "interrupted") return false;
-  }
-  if (!record.at("skipped").is_null()) return record.value("skip_kind", json(nullptr)) != "memory";
-  const auto& status = record.at("verify").at("status");
-  return status == "pass" || status == "not_applicable";
 }
 
 }  // namespace isthmus::harness

@@ -1,0 +1,148 @@
+#include "harness/measure/case_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "harness/measure/measurement.hpp"
+#include "memory/host_memory.hpp"
+#include "memory/parallel.hpp"
+
+namespace isthmus::workload {
+
+using namespace harness;
+
+Case::State::State(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
+                   const SamplingOptions& sampling_, CaseResult& result_, Team& team_)
+    : spec(spec_),
+      device_info(std::move(device_)),
+      seed(seed_),
+      sampling(sampling_),
+      result(result_),
+      team(team_),
+      monitor(device_info ? std::optional(device_info->index) : std::nullopt),
+      observers{&monitor, &ranges, &account} {}
+
+Case::State::~State() = default;
+
+namespace {
+
+/// Far from one another and from whatever there is: an address to count with, where nothing is allocated.
+std::byte* made_up_address(std::size_t buffer) {
+  return reinterpret_cast<std::byte*>((buffer + 1) << 44);
+}
+
+}  // namespace
+
+std::byte* Case::State::device(std::size_t buffer) const {
+  if (rehearsing) return made_up_address(buffer);
+  std::byte* address = set ? set->device(buffer) : nullptr;
+  if (address == nullptr)
+    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+                           " has no address before measure(): ask for it inside the body");
+  return address;
+}
+
+std::byte* Case::State::host(std::size_t buffer) const {
+  if (rehearsing)
+    throw std::logic_error("a queued body asks for the host's copy of buffer " + buffers.at(buffer).spec.name +
+                           ": look at it in a check, or measure with Control::waits");
+  std::byte* address = set ? set->host(buffer) : nullptr;
+  if (address == nullptr)
+    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+                           (buffers.at(buffer).spec.role == memory::Role::scratch
+                                ? " lies on the device only: the host has none of it"
+                                : " has no address before measure(): ask for it inside the body or a check"));
+  return address;
+}
+
+const Case::State::Declared& Case::State::checked_buffer(std::size_t buffer) const {
+  const auto& declared = buffers.at(buffer);
+  if (declared.spec.role == memory::Role::scratch)
+    throw std::logic_error("buffer " + declared.spec.name +
+                           " lies on the device only, so no check sees it: make it an output, or read it in the body");
+  return declared;
+}
+
+void Case::State::refuse_known(const std::string& metric) const {
+  if (result.find(metric) != nullptr)
+    throw std::logic_error("two metrics are named " + metric + ": no reader of the record could tell them apart");
+}
+
+bool Case::State::wants_latch() {
+  if (!sampling.latch) result.warn("no_latch", "no latch held the stream, as asked for: times include submission");
+  return sampling.latch;
+}
+
+namespace {
+
+/// What the timer measured for one operation; nullopt where the value does not tell.
+std::optional<double> seconds_of(const Series& metric, double value) {
+  if (metric.unit == "s") return value;
+  if (metric.unit == "1/s" && value > 0) return 1 / value;
+  if (metric.unit == "B/s" && value > 0 && metric.bytes_moved) return *metric.bytes_moved / value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Case::State::judge_ticks(Series& metric) {
+  if (metric.samples.empty() || metric.tick <= 0 || emulated) return;
+  std::optional<double> shortest;
+  for (const double value : metric.valid()) {
+    const auto seconds = seconds_of(metric, value);
+    if (seconds) shortest = std::min(shortest.value_or(*seconds), *seconds);
+  }
+  metric.coarse = shortest && *shortest * metric.batch < sampling.least_ticks * metric.tick;
+  if (metric.coarse)
+    result.warn("timer_coarse", fmt::format("{} is shorter than {} ticks of its timer, so its interval is not given",
+                                            metric.name, sampling.least_ticks));
+}
+
+void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {
+  const auto host = memory::available_host_memory();
+  // A little stays for the program itself; page tables, staging buffers and the like come on top of what is asked for.
+  const double usable = 0.95;
+  if (host && static_cast<double>(host_bytes) > usable * static_cast<double>(*host)) {
+    const Shortage shortage = {Shortage::Memory::host, static_cast<double>(host_bytes), static_cast<double>(*host)};
+    throw Skip(fmt::format("needs {} of host memory, {} are available", memory::format_bytes(shortage.needed),
+                           memory::format_bytes(shortage.free)),
+               shortage);
+  }
+  if (!device_info) return;
+  const auto card = device::memory_info();
+  if (device_bytes + device::SpinLatch::kDeviceBytes > card.free) {  // the latch is not there yet
+    const Shortage shortage = {Shortage::Memory::device, static_cast<double>(device_bytes),
+                               static_cast<double>(card.free)};
+    throw Skip(fmt::format("needs {} of device memory, {} of {} are free", memory::format_bytes(shortage.needed),
+                           memory::format_bytes(shortage.free), memory::format_bytes(static_cast<double>(card.total))),
+               shortage);
+  }
+}
+
+void Case::State::fill(std::size_t index) {
+  const auto& buffer = buffers[index];
+  if (!buffer.fill) return;
+  std::byte* host = set->host(index);
+  const auto& shape = buffer.shape;
+  if (buffer.whole) {
+    buffer.fill(host, 0, buffer.elements());
+  } else if (shape.columns == shape.pitch) {
+    memory::parallel_for(buffer.elements(), std::size_t{1} << 16, [&](std::size_t first, std::size_t last) {
+      buffer.fill(host + first * buffer.element_bytes, first, last);
+    });
+  } else {
+    const std::size_t grain = std::max<std::size_t>(1, (std::size_t{1} << 16) / shape.pitch);
+    const auto padding = (shape.pitch - shape.columns) * buffer.element_bytes;
+    memory::parallel_for(shape.rows, grain, [&](std::size_t first, std::size_t last) {
+      for (std::size_t row = first; row < last; ++row) {
+        std::byte* row_begin = host + row * shape.pitch * buffer.element_bytes;
+        buffer.fill(row_begin, row * shape.columns, (row + 1) * shape.columns);
+        std::memset(row_begin + shape.columns * buffer.element_bytes, 0, padding);
+      }
+    });
+  }
+}
+
+}  // namespace isthmus::workload

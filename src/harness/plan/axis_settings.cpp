@@ -1,0 +1,231 @@
+#include "harness/plan/axis_settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "harness/plan/names.hpp"
+#include "memory/host_memory.hpp"
+#include "workload/driver_prefetch.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+AxisValue parse_value(const Workload& workload, const Axis& axis, const std::string& text) {
+  const std::string where = "axis " + axis.name + " of " + workload.name();
+  const bool wants_number = axis.allowed.empty() ? std::holds_alternative<std::int64_t>(axis.default_value)
+                                                 : std::holds_alternative<std::int64_t>(axis.allowed.front());
+  AxisValue value = text;
+  // 1.5 is no number of bytes, 1.5GiB is one: only what ends with a unit is read as such.
+  const auto bytes = axis.bytes && text.ends_with('B') ? memory::parse_bytes(text) : std::nullopt;
+  if (wants_number && bytes) {
+    value = static_cast<std::int64_t>(*bytes);
+  } else if (wants_number) {
+    std::int64_t number = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (failure == std::errc::result_out_of_range)
+      throw InputError("'" + text + "' is out of range for " + where + ": integers have 64 bits");
+    if (failure != std::errc{} || end != text.data() + text.size())
+      throw InputError("'" + text + "' is not " + (axis.bytes ? "a number of bytes (as 4096, 4KiB)" : "an integer") +
+                       ", which " + where + " takes");
+    value = number;
+  }
+  if (!axis.allowed.empty()) {
+    if (contains(axis.allowed, value)) return value;
+    std::vector<std::string> allowed;
+    for (const auto& entry : axis.allowed) allowed.push_back(to_text(entry));
+    throw InputError("'" + text + "' is no value of " + where + "; choose one of " + join(allowed, ", "));
+  }
+  if (const auto* number = std::get_if<std::int64_t>(&value); number != nullptr && *number < axis.minimum)
+    throw InputError("'" + text + "' is out of range for " + where + ": it is at least " +
+                     std::to_string(axis.minimum));
+  return value;
+}
+
+/// The values of a setting in the order given; `all` stands for the axis's own list.
+std::vector<AxisValue> parse_values(const Workload& workload, const Axis& axis, const std::vector<std::string>& texts) {
+  const AxisValue all = std::string("all");
+  if (texts.size() == 1 && AxisValue(texts.front()) == all && !contains(axis.allowed, all)) {
+    const auto& list = !axis.allowed.empty() ? axis.allowed : !axis.listed.empty() ? axis.listed : axis.sweep;
+    if (list.empty())
+      throw InputError("axis " + axis.name + " of " + workload.name() +
+                       " takes any number, so 'all' names none; list the values, as --set " + axis.name + "=v1,v2");
+    return list;
+  }
+  std::vector<AxisValue> values;
+  for (const auto& text : texts) {
+    auto value = parse_value(workload, axis, text);
+    if (contains(values, value))
+      throw InputError("value " + text + " of axis " + axis.name + " is listed twice; give each value once");
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+/// False where the axis is not among them.
+bool assign(AxisSettings& axes, std::string_view name, const AxisValue& value) {
+  for (auto& [axis, old] : axes) {
+    if (axis != name) continue;
+    old = value;
+    return true;
+  }
+  return false;
+}
+
+/// An axis that every workload with a managed placement has beside its own. It is in a case's settings only where it
+/// changes something, so that cases without it are the same as ever.
+const Axis* extra_axis(const Workload& workload) {
+  static const Axis axis = driver_prefetch_axis();
+  const auto& description = workload.description();
+  const bool managed = std::any_of(description.placements.begin(), description.placements.end(), memory::is_managed);
+  return managed && description.find_axis(kDriverPrefetch) == nullptr ? &axis : nullptr;
+}
+
+/// The workload's own axes and that one.
+std::vector<const Axis*> axes_of(const Workload& workload) {
+  std::vector<const Axis*> axes;
+  for (const auto& axis : workload.description().axes) axes.push_back(&axis);
+  if (const auto* extra = extra_axis(workload)) axes.push_back(extra);
+  return axes;
+}
+
+std::vector<std::string> axis_names(const Workload& workload) {
+  std::vector<std::string> names;
+  for (const auto* axis : axes_of(workload)) names.push_back(axis->name);
+  return names;
+}
+
+bool sets(const AxisSettings& settings, std::string_view axis) {
+  return std::any_of(settings.begin(), settings.end(), [&](const auto& setting) { return setting.first == axis; });
+}
+
+}  // namespace
+
+std::vector<Setting> parse_settings(const std::vector<std::string>& settings) {
+  std::vector<Setting> parsed;
+  for (const auto& text : settings) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+      throw InputError("'" + text + "' is no setting; write --set axis=value or --set axis=value,value");
+    std::string axis = text.substr(0, equals);
+    const bool twice = std::any_of(parsed.begin(), parsed.end(), [&](const auto& entry) { return entry.axis == axis; });
+    if (twice) throw InputError("axis " + axis + " is set twice; list its values in one --set, as " + axis + "=v1,v2");
+    auto values = split(std::string_view(text).substr(equals + 1), ',');
+    if (contains(values, std::string()))
+      throw InputError("'" + text + "' lists an empty value; write --set " + axis + "=value,value");
+    parsed.push_back({std::move(axis), std::move(values)});
+  }
+  return parsed;
+}
+
+std::vector<AxisRange> ranges_of(const Workload& workload, const Size* named_size, const Preset* preset,
+                                 const std::vector<Setting>& settings, bool size_sweep) {
+  std::vector<AxisRange> ranges;
+  if (preset != nullptr && !preset->sweep.empty()) ranges.push_back({preset->sweep_axis, preset->sweep});
+  for (const auto* each : axes_of(workload)) {
+    const auto& axis = *each;
+    const auto setting =
+        std::find_if(settings.begin(), settings.end(), [&](const auto& entry) { return entry.axis == axis.name; });
+    const bool settled = (named_size != nullptr && sets(named_size->settings, axis.name)) ||
+                         (preset != nullptr && (sets(preset->settings, axis.name) || preset->sweep_axis == axis.name));
+    if (setting != settings.end()) {
+      ranges.push_back({axis.name, parse_values(workload, axis, setting->values)});
+    } else if (size_sweep && !axis.sweep.empty()) {
+      ranges.push_back({axis.name, axis.sweep});
+    } else if (!axis.usual.empty() && !settled) {
+      ranges.push_back({axis.name, axis.usual});
+    }
+  }
+  return ranges;
+}
+
+std::vector<AxisSettings> points_of(const std::vector<AxisRange>& ranges) {
+  std::vector<AxisSettings> points{{}};
+  for (const auto& range : ranges) {
+    std::vector<AxisSettings> longer;
+    for (const auto& point : points) {
+      for (const auto& value : range.values) {
+        longer.push_back(point);
+        longer.back().emplace_back(range.axis, value);
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisSettings& point) {
+  for (const auto& axis : spec.workload->description().axes) spec.axes.emplace_back(axis.name, axis.default_value);
+  const auto apply = [&](const AxisSettings& values) {
+    for (const auto& [axis, value] : values) assign(spec.axes, axis, value);
+  };
+  if (size != nullptr) apply(size->settings);
+  if (preset != nullptr) apply(preset->settings);
+  for (const auto& [axis, value] : point) {
+    if (assign(spec.axes, axis, value) || value == AxisValue(std::string(kDriverPrefetchDefault))) continue;
+    spec.axes.emplace_back(axis, value);
+    if (spec.placement && !memory::is_managed(*spec.placement) && !spec.not_applicable)
+      spec.not_applicable = fmt::format("axis {} is for managed memory, of which placement {} has none", axis,
+                                        memory::name(*spec.placement));
+  }
+  // A shape that is not the size's own must not carry its name.
+  if (size != nullptr) {
+    for (const auto& setting : size->settings) {
+      if (*spec.find(setting.first) != setting.second) spec.size.reset();
+    }
+  }
+}
+
+void check_settings(const std::vector<Setting>& settings, const std::vector<const Workload*>& workloads,
+                    const std::vector<std::string>& patterns, std::vector<std::string>* notices) {
+  for (const auto& [axis, values] : settings) {
+    std::vector<const Workload*> without;
+    for (const auto* workload : workloads) {
+      if (!contains(axis_names(*workload), axis)) without.push_back(workload);
+    }
+    if (without.empty()) continue;
+    const bool nowhere = without.size() == workloads.size();
+    const auto named = std::find_if(without.begin(), without.end(),
+                                    [&](const auto* workload) { return contains(patterns, workload->name()); });
+    if (!nowhere && named == without.end()) {
+      if (notices != nullptr)
+        notices->push_back("axis " + axis + " is set where there is one: " + std::to_string(without.size()) + " of " +
+                           std::to_string(workloads.size()) + " workloads have none and run as they are");
+      continue;
+    }
+    const auto asked = nowhere ? workloads : std::vector{*named};
+    std::vector<std::string> known;
+    for (const auto* workload : asked) {
+      for (auto& name : axis_names(*workload)) {
+        if (!contains(known, name)) known.push_back(std::move(name));
+      }
+    }
+    throw InputError("there is no axis '" + axis + "' in " +
+                     (asked.size() == 1 ? asked.front()->name() : "any of the selected workloads") + "; " +
+                     suggestion(axis, known));
+  }
+}
+
+void check_size_sweep(const Request& request, const std::vector<const Workload*>& workloads,
+                      const std::vector<Setting>& settings) {
+  if (!request.size_sweep) return;
+  if (!request.sizes.empty()) throw InputError("--size-sweep and --size both choose the sizes; give one of them");
+  if (request.preset) throw InputError("--size-sweep and --preset both choose the sizes; give one of them");
+  bool any = false;
+  for (const auto* workload : workloads) {
+    for (const auto& axis : workload->description().axes) {
+      if (axis.sweep.empty()) continue;
+      any = true;
+      for (const auto& setting : settings) {
+        if (setting.axis == axis.name)
+          throw InputError("--size-sweep and --set both choose values of axis " + axis.name + "; give one of them");
+      }
+    }
+  }
+  if (!any)
+    throw InputError("none of the selected workloads has a list of sizes to sweep; choose with --size or --set");
+}
+
+}  // namespace isthmus::harness

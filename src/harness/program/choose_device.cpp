@@ -1,0 +1,62 @@
+#include "harness/program/choose_device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "harness/plan/plan.hpp"
+#include "memory/numa_nodes.hpp"
+
+namespace isthmus::harness {
+
+std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed, int local_rank) {
+  const int count = device::count();
+  if (count == 0) {
+    if (!needed && !asked) return std::nullopt;
+    throw device::Error(device::ErrorKind::failure, "count", no_device_sentence(), "run `isthmus-bench info`");
+  }
+  if (!asked) return device::info(local_rank % count);
+  int index = -1;
+  const auto [end, failure] = std::from_chars(asked->data(), asked->data() + asked->size(), index);
+  if (failure == std::errc{} && end == asked->data() + asked->size()) {
+    if (index < 0 || index >= count)
+      throw InputError(fmt::format("there is no device {}; this process sees {} (0 to {})", index, count, count - 1));
+    return device::info(index);
+  }
+  std::string known;
+  for (int i = 0; i < count; ++i) {
+    auto info = device::info(i);
+    if (info.uuid == *asked) return info;
+    known += (known.empty() ? "" : ", ") + info.uuid;
+  }
+  throw InputError(fmt::format("there is no device '{}'; give an index or one of {}", *asked, known));
+}
+
+int choose_numa_node(const std::optional<int>& asked, const std::optional<device::DeviceInfo>& device) {
+  if (asked) {
+    if (!memory::numa_node_usable(*asked))
+      throw InputError(fmt::format("there is no usable NUMA node {}; the highest is {}", *asked,
+                                   std::max(0, memory::highest_numa_node())));
+    if (!memory::bind_thread(*asked))
+      throw InputError(fmt::format("the system refuses to bind to NUMA node {}", *asked));
+    return *asked;
+  }
+  if (device && memory::highest_numa_node() > 0 && memory::numa_node_usable(device->numa_node))
+    return device->numa_node;
+  return -1;
+}
+
+std::string no_device_sentence() {
+  switch (device::backend()) {
+    case device::Backend::cuda:
+      return "this build measures NVIDIA GPUs and the driver shows none";
+    case device::Backend::hip:
+      return "this build measures AMD GPUs and the driver shows none";
+    case device::Backend::emulator:
+      return "the emulator shows no device";
+  }
+  return "";
+}
+
+}  // namespace isthmus::harness

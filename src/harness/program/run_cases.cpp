@@ -1,0 +1,141 @@
+#include "harness/program/run_cases.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/measure/inputs.hpp"
+#include "harness/program/outlook.hpp"
+#include "harness/program/progress.hpp"
+#include "harness/ranks/interrupt.hpp"
+#include "harness/record/schema_check.hpp"
+
+namespace isthmus::harness {
+
+using nlohmann::json;
+
+namespace {
+
+/// Writes one record; one that breaks the schema goes to FILE.invalid, since a reader of FILE must never meet it.
+bool keep(RecordFile& file, const json& record, const std::string& label) {
+  const auto violations = record_schema_check().violations(record);
+  const std::string line = record.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (violations.empty()) {
+    file.append(line);
+    return true;
+  }
+  RecordFile(file.path() + ".invalid").append(line);
+  say(fmt::format(
+      "{}: its record breaks the schema ({}), which is an error of this program; it was put into {}.invalid", label,
+      violations.front(), file.path()));
+  return false;
+}
+
+/// Tells what happened to a case that did not pass.
+void tell(const CaseResult& result, bool quiet) {
+  const std::string label = result.spec.label();
+  if (result.error) {
+    say(fmt::format("{}: failed: {}", label, *result.error));
+  } else if (result.verification.verdict == Verdict::fail) {
+    say(fmt::format("{}: wrong result: {}", label, result.verification.detail));
+  } else if (result.skipped && !quiet) {
+    say(fmt::format("{}: skipped: {}", label, *result.skipped));
+  }
+}
+
+enum class Next : char { run = 'r', leave_out = 'l', end = 'e' };
+
+/// What all ranks do with the next case: what rank 0 says, unless any was asked to end.
+Next agree(Ranks& ranks, Next own) {
+  const auto all = ranks.gather(std::string(1, static_cast<char>(own)));
+  const bool end = std::any_of(all.begin(), all.end(), [](const auto& each) { return each.at(0) == 'e'; });
+  return end ? Next::end : static_cast<Next>(all.front().at(0));
+}
+
+/// A table that cannot be written is told of in the record: what was measured is kept.
+std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, const std::string& stem) {
+  std::vector<TableFile> written;
+  for (const auto& table : result.tables) {
+    try {
+      written.push_back(write_table(table, file.path(), stem));
+    } catch (const RecordError& error) {
+      say(error.what());
+      result.error = error.what();
+    }
+  }
+  return written;
+}
+
+/// What the records in the file left where all placements must leave the same.
+void remember_results(const std::string& path) {
+  for_each_record(path, "\"checksums\"", [&](const json& record) {
+    if (!record_schema_check().violations(record).empty()) return;
+    const auto& verify = record.at("verify");
+    if (verify.at("status") != "pass" || !verify.contains("checksums") || !verify.at("inputs").is_string()) return;
+    const std::string of = fmt::format("the record of {} in {}", record.at("run").at("time").get<std::string>(), path);
+    for (const auto& [buffer, sum] : verify.at("checksums").items())
+      known_result(verify.at("inputs"), buffer, {std::stoull(sum.get<std::string>(), nullptr, 16), of});
+  });
+}
+
+}  // namespace
+
+Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
+                RecordFile* file, const SessionOptions& options, std::vector<json>& records, double process_begin) {
+  std::set<std::string> settled;
+  if (options.resume && file != nullptr) settled = settled_cases(file->path());
+  if (file != nullptr) remember_results(file->path());
+  Tally tally;
+  std::vector<std::optional<double>> estimates;
+  for (const auto& spec : cases) estimates.push_back(estimate_of(spec, options.sampling));
+  Progress progress(!options.quiet && file != nullptr, std::move(estimates));
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto& spec = cases[i];
+    const auto done_before = [&] {
+      const auto device = device_of(*spec.workload, context.device);
+      return settled.contains(case_identity(identity, spec, device, context.sampling.chunks));
+    };
+    Next next = interrupted() ? Next::end : done_before() ? Next::leave_out : Next::run;
+    if (context.ranks != nullptr) next = agree(*context.ranks, next);
+    if (next == Next::end) {
+      tally.ended_early = true;
+      break;
+    }
+    if (next == Next::leave_out) {
+      ++tally.resumed;
+      continue;
+    }
+    progress.begin(i, spec.label());
+    const double begin = now();
+    auto result = run_case(spec, context);
+    if (!result.skipped) progress.measured(now() - begin);
+    if (file == nullptr) {
+      if (result.device_lost || result.interrupted) break;
+      continue;
+    }
+    result.process_wall = now() - process_begin;
+    progress.clear();
+    tell(result, options.quiet);
+    const auto tables = write_tables(result, *file, fmt::format("{}-{}-{}", identity.id, identity.process, i));
+    auto record = record_json(identity, result, tables);
+    const bool valid = keep(*file, record, spec.label());
+    if (!valid || result.failed())
+      ++tally.failed;
+    else if (result.skipped)
+      ++tally.skipped;
+    else
+      ++tally.passed;
+    if (valid) records.push_back(std::move(record));
+    if (result.device_lost || result.interrupted) {
+      tally.ended_early = true;
+      say(result.device_lost ? "the device is lost, so the run ends here; what was measured is in " + file->path()
+                             : "interrupted; what was measured is in " + file->path());
+      break;
+    }
+  }
+  return tally;
+}
+
+}  // namespace isthmus::harness

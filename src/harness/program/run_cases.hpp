@@ -1,0 +1,32 @@
+#pragma once
+
+// The cases of a run, one after the other, and a record of each.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/measure/case_runner.hpp"
+#include "harness/program/session.hpp"
+#include "harness/record/record.hpp"
+#include "harness/record/record_file.hpp"
+
+namespace isthmus::harness {
+
+struct Tally {
+  int passed = 0, skipped = 0, failed = 0, resumed = 0;
+  bool ended_early = false;
+
+  int code() const {
+    if (ended_early) return exit_code::interrupted;
+    return failed > 0 ? exit_code::failed : exit_code::passed;
+  }
+};
+
+/// `file` is nullptr on the ranks that write none. `records` gets what was written; `process_begin` is when this
+/// process began to work.
+Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
+                RecordFile* file, const SessionOptions& options, std::vector<nlohmann::json>& records,
+                double process_begin);
+
+}  // namespace isthmus::harness

@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "harness/plan/sampling.hpp"
+#include "harness/record/json_values.hpp"
+#include "harness/record/record.hpp"
+
+namespace isthmus::harness {
+
+using nlohmann::json;
+
+namespace {
+
+json axes_json(const CaseSpec& spec, std::optional<std::size_t> chunks) {
+  json axes = json::object();
+  for (const auto& [axis, value] : spec.axes)
+    axes[axis] = std::visit([](const auto& each) { return json(each); }, value);
+  if (chunks) axes["chunks"] = *chunks;
+  return axes;
+}
+
+/// `of_case`: case_json(), or a record, which has its fields.
+std::string identity_text(const json& of_case, const json& process, const json& device, std::size_t ranks) {
+  json identity{process, device, ranks};
+  for (const char* field :
+       {"workload", "version", "placement", "staging", "size", "preset", "axes", "seed", "emulated"})
+    identity.push_back(of_case.at(field));
+  return identity.dump();
+}
+
+}  // namespace
+
+json case_json(const CaseSpec& spec, std::uint64_t seed, std::optional<std::size_t> chunks) {
+  return {{"workload", spec.workload->name()},
+          {"version", spec.workload->description().version},
+          {"emulated", is_emulated(*spec.workload)},
+          {"placement", spec.placement ? json(memory::name(*spec.placement)) : json(nullptr)},
+          {"staging", spec.staging ? json(name(*spec.staging)) : json(nullptr)},
+          {"size", or_null(spec.size)},
+          {"preset", or_null(spec.preset)},
+          {"axes", axes_json(spec, chunks)},
+          {"seed", seed}};
+}
+
+std::string case_identity(const json& record) {
+  const auto& devices = record.at("devices");
+  return identity_text(record, record.at("run").at("process"),
+                       devices.empty() ? json(nullptr) : devices.front().at("uuid"),
+                       record.contains("ranks") ? record["ranks"].at("count").get<std::size_t>() : 1);
+}
+
+std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const std::optional<device::DeviceInfo>& device,
+                          std::size_t chunks) {
+  const bool uses_device = device && !spec.workload->description().native;
+  const bool streamed = spec.placement == memory::Placement::streamed;
+  return identity_text(case_json(spec, run.seed, streamed ? std::optional(chunks) : std::nullopt), run.process,
+                       uses_device ? or_null(device->uuid) : json(nullptr), std::max<std::size_t>(run.ranks.size(), 1));
+}
+
+bool is_settled(const json& record) {
+  if (!record.at("error").is_null()) return false;
+  for (const auto& metric : record.at("metrics")) {
+    if (metric.at("stop") == "interrupted") return false;
+  }
+  if (!record.at("skipped").is_null()) return record.value("skip_kind", json(nullptr)) != "memory";
+  const auto& status = record.at("verify").at("status");
+  return status == "pass" || status == "not_applicable";
+}
+
+}  // namespace isthmus::harness
