@@ -118,9 +118,8 @@ class Case {
   /// The same, with `prepare` before each sample, of which it is no part: who observes samples does not look at it.
   void sample(std::vector<Metric> metrics, const std::function<void()>& prepare,
               const std::function<std::vector<double>()>& body);
-  /// For operations that take a second and more: from now on at most so many samples and warm-ups, where the user asks
-  /// for no number of them.
-  void sparing(int samples, int warmups);
+  /// For operations that take a second and more: from now on at most so many, where the user asks for no number.
+  void limit_sampling(int most_samples, int most_warmups);
   /// Inside the body of sample(): so many operations were timed together.
   void batch(int operations);
   /// Inside the body of sample(): this sample does not count; why, as in a warning.

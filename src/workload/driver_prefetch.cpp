@@ -51,7 +51,7 @@ void need_driver_prefetch(std::string_view value, std::size_t bytes) {
                SkipKind::not_applicable);
 }
 
-struct DriverPrefetch::Held {
+struct DriverPrefetch::Settings {
   std::shared_ptr<trace::uvm::System> driver;
   std::vector<std::unique_ptr<trace::uvm::RangeGroups>> groups;
 };
@@ -65,14 +65,14 @@ DriverPrefetch::~DriverPrefetch() {
 void DriverPrefetch::set(const void* begin, std::size_t bytes) {
   if (piece_ == 0 || bytes == 0) return;
   const double since = now();
-  if (!held_) held_ = std::make_unique<Held>(Held{trace::uvm::driver_of_device(), {}});
-  if (!held_->driver)
+  if (!settings_) settings_ = std::make_unique<Settings>(Settings{trace::uvm::driver_of_device(), {}});
+  if (!settings_->driver)
     throw device::Error(device::ErrorKind::failure, "driver_prefetch",
                         "only NVIDIA's driver has a prefetcher that this program can set",
                         "measure with driver_prefetch=default");
   try {
-    held_->groups.push_back(std::make_unique<trace::uvm::RangeGroups>(
-        *held_->driver, reinterpret_cast<std::uintptr_t>(begin), bytes, piece_, trace::uvm::is_forced()));
+    settings_->groups.push_back(std::make_unique<trace::uvm::RangeGroups>(
+        *settings_->driver, reinterpret_cast<std::uintptr_t>(begin), bytes, piece_, trace::uvm::is_forced()));
   } catch (const trace::uvm::Unavailable& reason) {
     throw device::Error(device::ErrorKind::failure, "driver_prefetch", reason.what(), "");
   }
@@ -80,7 +80,7 @@ void DriverPrefetch::set(const void* begin, std::size_t bytes) {
 }
 
 void DriverPrefetch::release() noexcept {
-  held_.reset();
+  settings_.reset();
   seconds_ = 0;
 }
 

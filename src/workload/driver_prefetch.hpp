@@ -38,10 +38,10 @@ class DriverPrefetch {
   double seconds() const noexcept { return seconds_; }
 
  private:
-  struct Held;
+  struct Settings;
   std::size_t piece_;  ///< 0: as the driver has it
   double seconds_ = 0;
-  std::unique_ptr<Held> held_;
+  std::unique_ptr<Settings> settings_;
 };
 
 }  // namespace isthmus::workload

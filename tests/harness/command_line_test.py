@@ -426,7 +426,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual((len(process["samples"]), process["warmups"], process["stop"]), (3, 1, "samples"))
         self.assertEqual(metrics["processes"]["median"], 4)
 
-    def test_a_sparing_case_takes_as_many_samples_as_the_user_asks_for(self):
+    def test_a_case_that_limits_its_sampling_takes_as_many_samples_as_the_user_asks_for(self):
         self.measure("fresh/process", "--samples", "5", "--warmups", "0")
         process = next(m for m in self.records()[0]["metrics"] if m["name"] == "process")
         self.assertEqual((len(process["samples"]), process["warmups"]), (5, 0))

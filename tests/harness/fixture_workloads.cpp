@@ -352,7 +352,7 @@ const FreshProcess fresh("fixture/fresh", in_a_fresh_process);
 
 void fresh_process(Case& c) {
   const auto what = static_cast<int>(c.integer("what"));
-  c.sparing(3, 1);
+  c.limit_sampling(3, 1);
   c.once({.name = "first", .unit = "s", .timer = "clock"}, 2.5);
   int processes = 0;
   bool right = true;

@@ -101,9 +101,9 @@ void Case::sample(std::vector<Metric> metrics, const std::function<void()>& prep
   state_.verifier.check_own();
 }
 
-void Case::sparing(int samples, int warmups) {
-  state_.sampling.most_samples = std::min(state_.sampling.most_samples, samples);
-  state_.sampling.warmups = state_.sampling.warmups.value_or(std::min(state_.warmups(), warmups));
+void Case::limit_sampling(int most_samples, int most_warmups) {
+  state_.sampling.most_samples = std::min(state_.sampling.most_samples, most_samples);
+  state_.sampling.warmups = state_.sampling.warmups.value_or(std::min(state_.warmups(), most_warmups));
 }
 
 void Case::batch(int operations) {

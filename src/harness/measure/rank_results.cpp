@@ -11,24 +11,24 @@ namespace {
 
 using nlohmann::json;
 
-json outcome(const CaseResult& result) {
-  json told = {{"device_lost", result.device_lost},
-               {"interrupted", result.interrupted},
-               {"ended_by_other", result.ended_by_other_rank},
-               {"warnings", json::array()}};
-  if (result.error) told["error"] = *result.error;
-  if (result.skipped) told["skipped"] = {{"why", *result.skipped}, {"kind", result.skip_kind}};
+json outcome_json(const CaseResult& result) {
+  json outcome = {{"device_lost", result.device_lost},
+                  {"interrupted", result.interrupted},
+                  {"ended_by_other", result.ended_by_other_rank},
+                  {"warnings", json::array()}};
+  if (result.error) outcome["error"] = *result.error;
+  if (result.skipped) outcome["skipped"] = {{"why", *result.skipped}, {"kind", result.skip_kind}};
   if (const auto& shortage = result.shortage; shortage && result.skipped)
-    told["skipped"]["shortage"] = {shortage->memory, shortage->needed, shortage->free};
+    outcome["skipped"]["shortage"] = {shortage->memory, shortage->needed, shortage->free};
   if (result.verification.verdict == Verdict::fail) {
     const auto& v = result.verification;
-    told["wrong"] = {{"method", v.method}, {"detail", v.detail}, {"checked", v.checked}};
-    if (v.error) told["wrong"]["error"] = *v.error;  // JSON makes null of what is not finite
-    if (v.tolerance) told["wrong"]["tolerance"] = *v.tolerance;
+    outcome["wrong"] = {{"method", v.method}, {"detail", v.detail}, {"checked", v.checked}};
+    if (v.error) outcome["wrong"]["error"] = *v.error;  // JSON makes null of what is not finite
+    if (v.tolerance) outcome["wrong"]["tolerance"] = *v.tolerance;
   }
   for (const auto& warning : result.warnings)
-    told["warnings"].push_back({{"code", warning.code}, {"message", warning.message}, {"samples", warning.samples}});
-  return told;
+    outcome["warnings"].push_back({{"code", warning.code}, {"message", warning.message}, {"samples", warning.samples}});
+  return outcome;
 }
 
 std::string of_rank(std::size_t rank, const std::string& sentence) {
@@ -71,7 +71,7 @@ void take_warnings(CaseResult& result, const std::vector<json>& all) {
 
 void share_outcome(CaseResult& result, Ranks& ranks) {
   std::vector<json> all;
-  for (const auto& text : ranks.gather(outcome(result).dump(-1, ' ', false, json::error_handler_t::replace)))
+  for (const auto& text : ranks.gather(outcome_json(result).dump(-1, ' ', false, json::error_handler_t::replace)))
     all.push_back(json::parse(text));
 
   // The first rank that has something to say of its own is heard; an error counts more than a skip.
@@ -79,15 +79,15 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
   result.skipped.reset();
   bool wrong = false;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const auto& told = all[rank];
-    if (told.contains("error") && !result.error) result.error = of_rank(rank, told["error"]);
-    if (told.contains("wrong") && !wrong) {
-      take_wrong_result(result.verification, told["wrong"], rank);
+    const auto& outcome = all[rank];
+    if (outcome.contains("error") && !result.error) result.error = of_rank(rank, outcome["error"]);
+    if (outcome.contains("wrong") && !wrong) {
+      take_wrong_result(result.verification, outcome["wrong"], rank);
       wrong = true;
     }
-    result.device_lost |= told.at("device_lost").get<bool>();
-    result.interrupted |= told.at("interrupted").get<bool>();
-    result.ended_by_other_rank |= told.at("ended_by_other").get<bool>();
+    result.device_lost |= outcome.at("device_lost").get<bool>();
+    result.interrupted |= outcome.at("interrupted").get<bool>();
+    result.ended_by_other_rank |= outcome.at("ended_by_other").get<bool>();
   }
   for (std::size_t rank = 0; rank < all.size() && !result.error && !result.skipped; ++rank) {
     if (!all[rank].contains("skipped")) continue;
@@ -99,8 +99,8 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
     result.skipped = common ? why : of_rank(rank, why);
     result.skip_kind = skipped.at("kind").get<SkipKind>();
     if (skipped.contains("shortage")) {
-      const auto& told = skipped["shortage"];
-      result.shortage = Shortage{told[0].get<Shortage::Memory>(), told[1], told[2]};
+      const auto& shortage = skipped["shortage"];
+      result.shortage = Shortage{shortage[0].get<Shortage::Memory>(), shortage[1], shortage[2]};
     }
   }
   if (result.ended_by_other_rank && !result.error && !result.skipped && !wrong)

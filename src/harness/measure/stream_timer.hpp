@@ -22,7 +22,7 @@ class StreamTimer {
   template <class Queue>
   double time_until(device::Stream& last, bool latched, Next next, bool& spoilt, Queue queue) {
     {
-      const Held held(latched ? &latch_ : nullptr, stream_, latch_timeout_, next);
+      const LatchHold hold(latched ? &latch_ : nullptr, stream_, latch_timeout_, next);
       begin_.record(stream_);
       queue();
       end_.record(last);
@@ -39,19 +39,19 @@ class StreamTimer {
 
  private:
   /// Lets the stream go even when queueing throws: what waits behind a latch would wait for its time-out.
-  class Held {
+  class LatchHold {
    public:
-    Held(device::SpinLatch* latch, device::Stream& stream, double timeout, Next next) : latch_(latch) {
+    LatchHold(device::SpinLatch* latch, device::Stream& stream, double timeout, Next next) : latch_(latch) {
       if (latch_ != nullptr) latch_->hold(stream, timeout, next);
     }
-    ~Held() {
+    ~LatchHold() {
       try {
         if (latch_ != nullptr) latch_->release();
       } catch (const device::Error&) {  // the stream's next wait reports it
       }
     }
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
+    LatchHold(const LatchHold&) = delete;
+    LatchHold& operator=(const LatchHold&) = delete;
 
    private:
     device::SpinLatch* latch_;

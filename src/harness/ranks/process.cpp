@@ -69,9 +69,9 @@ pid_t start_again(const std::string& variable, const std::string& value, std::op
 
 int wait_for(pid_t process, bool pass_interrupts) {
   int status = 0;
-  bool told = false;
+  bool passed_on = false;
   while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
-    if (pass_interrupts && interrupted() && !std::exchange(told, true)) kill(process, SIGTERM);
+    if (pass_interrupts && interrupted() && !std::exchange(passed_on, true)) kill(process, SIGTERM);
   }
   return status;
 }

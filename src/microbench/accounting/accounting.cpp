@@ -140,7 +140,7 @@ void account(Case& c, Way way, int gpu) {
   std::vector<std::string> disagreements;
   Ballast ballast(most_ballast, {.numa_node = node, .pages = options.pages});
   bool counted = true;
-  c.sparing(kSamples, 0);
+  c.limit_sampling(kSamples, 0);
   c.verify("every page holds what was written", [&] { return static_cast<double>(wrong); }, 0);
   c.sample(std::move(metrics), [&] {
     if (!c.emulated()) counted = ballast.take();

@@ -28,7 +28,7 @@ const FreshProcess fresh("driver/context", begin_anew);
 
 void run(Case& c) {
   c.needs(0, 0);
-  c.sparing(5, 1);
+  c.limit_sampling(5, 1);
   c.sample({host_cost("driver_start"), host_cost("context"), host_cost("first_launch"), host_cost("process")}, [&] {
     std::vector<double> seconds;
     const double process = timed([&] { seconds = fresh.run(c.device().index); });

@@ -123,7 +123,7 @@ void sample_singles(const Faults& f) {
   for (const char* kind : {"", "faulting_", "present_"}) {
     for (const char* share : {"p50", "p95", "p99"}) metrics.push_back(cost(std::string(kind) + share, "clock"));
   }
-  f.c.sparing(10, 1);  // percentiles of thousands: more samples tell little
+  f.c.limit_sampling(10, 1);  // percentiles of thousands: more samples tell little
   f.c.sample(std::move(metrics), [&] {
     for (std::size_t i = 0; i < rounds; ++i) {
       const auto of_round = [&](std::vector<double>& all) { return std::span(all).subspan(i * f.touches, f.touches); };

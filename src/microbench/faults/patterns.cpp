@@ -165,7 +165,7 @@ void run(Case& c, Pattern pattern) {
   const std::size_t bytes = c.extent("bytes"), pages = bytes / kPage;
   need_driver_prefetch(c.choice(kDriverPrefetch), bytes);
   need_managed(c, bytes, OnDevice::bytes(pages, c.device()));
-  c.sparing(10, 1);
+  c.limit_sampling(10, 1);
   Touching touching(c, pattern);
   verify(c, touching.account(), [&] { touching.check(); });
   std::vector<Metric> metrics;

@@ -159,7 +159,7 @@ class Study {
   }
 
   void sample() {
-    c_.sparing(10, 1);
+    c_.limit_sampling(10, 1);
     std::size_t round = 0;
     c_.sample(metrics(), [&] {
       const auto device_serial = run_all(round++);
