@@ -108,6 +108,7 @@ class Registration {
 struct Machine {
   int gpus = 1;
   std::vector<int> memory_nodes{0};  ///< NUMA nodes with usable memory, ascending; {0} where the kernel knows none
+  bool operator==(const Machine&) const = default;
 };
 
 /// Workloads whose names say between which memories of this machine they move data: made when they are first asked for.

@@ -7,26 +7,6 @@
 
 namespace isthmus::harness {
 
-std::string_view name(Stop stop) noexcept {
-  switch (stop) {
-    case Stop::interval:
-      return "interval";
-    case Stop::samples:
-      return "samples";
-    case Stop::budget:
-      return "budget";
-    case Stop::emulated:
-      return "emulated";
-    case Stop::interrupted:
-      return "interrupted";
-    case Stop::derived:
-      return "derived";
-    case Stop::single:
-      return "single";
-  }
-  return "";
-}
-
 double timer_tick(std::string_view timer) {
   constexpr double kClockTick = 100e-9;  // two calls of now() are this far apart at worst
   if (timer == "event") return device::timer_tick();

@@ -17,7 +17,6 @@ using namespace workload;
 
 /// Why sampling ended.
 enum class Stop { interval, samples, budget, emulated, interrupted, derived, single };
-std::string_view name(Stop) noexcept;
 
 /// Seconds between two values that "event" or "clock" can tell apart; 0 for "none".
 double timer_tick(std::string_view timer);

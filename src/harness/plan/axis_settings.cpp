@@ -34,9 +34,8 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
   }
   if (!axis.allowed.empty()) {
     if (contains(axis.allowed, value)) return value;
-    std::vector<std::string> allowed;
-    for (const auto& entry : axis.allowed) allowed.push_back(to_text(entry));
-    throw InputError("'" + text + "' is no value of " + where + "; choose one of " + join(allowed, ", "));
+    throw InputError("'" + text + "' is no value of " + where + "; choose one of " +
+                     join(mapped(axis.allowed, to_text), ", "));
   }
   if (const auto* number = std::get_if<std::int64_t>(&value); number != nullptr && *number < axis.minimum)
     throw InputError("'" + text + "' is out of range for " + where + ": it is at least " +
@@ -92,9 +91,7 @@ std::vector<const Axis*> axes_of(const Workload& workload) {
 }
 
 std::vector<std::string> axis_names(const Workload& workload) {
-  std::vector<std::string> names;
-  for (const auto* axis : axes_of(workload)) names.push_back(axis->name);
-  return names;
+  return mapped(axes_of(workload), [](const Axis* axis) { return axis->name; });
 }
 
 bool sets(const AxisSettings& settings, std::string_view axis) {

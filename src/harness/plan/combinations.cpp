@@ -26,8 +26,7 @@ auto named(const std::vector<std::string>& texts, std::string_view what, const E
     if (text == "all") continue;
     const auto found = std::ranges::find_if(every, [&](const auto& each) { return name_of(each) == text; });
     if (found == std::ranges::end(every)) {
-      std::vector<std::string> known;
-      for (const auto& each : every) known.emplace_back(name_of(each));
+      const auto known = mapped(every, [&](const auto& each) { return std::string(name_of(each)); });
       throw InputError(fmt::format("there is no {} '{}'; {}", what, text, suggestion(text, known)));
     }
     if (!contains(values, *found)) values.push_back(*found);

@@ -60,6 +60,7 @@ double phases(const CaseSpec& spec, const SamplingOptions& sampling, const Footp
 
 std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptions& asked,
                                        const std::optional<Footprint>& footprint) {
+  if (spec.not_applicable) return 0;
   const auto sampling = sampling_of(spec, asked);
   std::optional<double> seconds;
   if (spec.workload->description().estimate) {

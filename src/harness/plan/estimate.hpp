@@ -17,8 +17,9 @@ struct Footprint {
   std::optional<std::string> skipped;  ///< why it would not run
 };
 
-/// Seconds of one case; nullopt where nobody can tell. Without a footprint only a workload's own estimate() says how
-/// long it takes: finding the footprint runs the workload's declarations, which may take a while by itself.
+/// Seconds of one case, none of one that will not run; nullopt where nobody can tell. Without a footprint only a
+/// workload's own estimate() says how long it takes: finding the footprint runs the workload's declarations, which may
+/// take a while by itself.
 std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptions& sampling,
                                        const std::optional<Footprint>& footprint = std::nullopt);
 

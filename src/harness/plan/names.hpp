@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,14 @@ std::string suggestion(std::string_view name, std::span<const std::string> candi
 
 /// The text with its control characters written out, as \n, so that a sentence stays one line.
 std::string printable(std::string_view text);
+
+/// `of` each of them.
+template <class Range, class Of>
+auto mapped(const Range& range, Of of) {
+  std::vector<std::decay_t<decltype(of(*std::begin(range)))>> list;
+  for (const auto& each : range) list.push_back(of(each));
+  return list;
+}
 
 template <class T>
 bool contains(const std::vector<T>& list, const std::type_identity_t<T>& value) {

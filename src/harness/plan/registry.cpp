@@ -61,10 +61,6 @@ const Machine& this_machine() {
   return machine;
 }
 
-bool operator==(const Machine& a, const Machine& b) {
-  return a.gpus == b.gpus && a.memory_nodes == b.memory_nodes;
-}
-
 /// What the family makes for `machine`, in its order. A name that was made before stays what it was.
 std::vector<const Workload*> members(const std::string& prefix, MadeFamily& family, const Machine& machine) {
   std::vector<const Workload*> list;
@@ -112,7 +108,7 @@ std::vector<const Workload*> expand(std::string_view pattern, bool everywhere = 
     // This machine comes first, so that a name it has is never one that was made for a larger machine.
     const auto machine = machine_for(pattern);
     auto own = members(prefix, family, this_machine());
-    if (!(machine == this_machine())) own = members(prefix, family, machine);
+    if (machine != this_machine()) own = members(prefix, family, machine);
     list.insert(list.end(), own.begin(), own.end());
   }
   return list;

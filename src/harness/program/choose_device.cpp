@@ -48,15 +48,9 @@ int choose_numa_node(const std::optional<int>& asked, const std::optional<device
 }
 
 std::string no_device_sentence() {
-  switch (device::backend()) {
-    case device::Backend::cuda:
-      return "this build measures NVIDIA GPUs and the driver shows none";
-    case device::Backend::hip:
-      return "this build measures AMD GPUs and the driver shows none";
-    case device::Backend::emulator:
-      return "the emulator shows no device";
-  }
-  return "";
+  if (device::backend() == device::Backend::emulator) return "the emulator shows no device";
+  return fmt::format("this build measures {} GPUs and the driver shows none",
+                     device::backend() == device::Backend::cuda ? "NVIDIA" : "AMD");
 }
 
 }  // namespace isthmus::harness

@@ -30,9 +30,13 @@ json settings_json(const AxisSettings& settings) {
 }
 
 json values_json(const std::vector<AxisValue>& values) {
-  json list = json::array();
-  for (const auto& value : values) list.push_back(value_json(value));
-  return list;
+  return mapped(values, value_json);
+}
+
+/// The names of placements or stagings.
+auto names_of(const auto& list) {
+  using memory::name, workload::name;
+  return mapped(list, [](auto each) { return std::string(name(each)); });
 }
 
 json axis_json(const Axis& axis) {
@@ -66,31 +70,23 @@ json workload_json(const Workload& workload) {
                 {"summary", description.summary},
                 {"source", description.source},
                 {"tags", description.tags},
-                {"placements", json::array()},
-                {"stagings", json::array()},
-                {"axes", json::array()},
+                {"placements", names_of(description.placements)},
+                {"stagings", names_of(description.stagings)},
+                {"axes", mapped(description.axes, axis_json)},
                 {"sizes", json::object()},
-                {"presets", json::array()},
+                {"presets", mapped(description.presets, preset_json)},
                 {"metrics", json::array()},
                 {"native", description.native},
+                {"observed", description.observed},
                 {"family", nullptr}};
   if (const auto family = family_of(workload); !family.empty()) entry["family"] = family;
-  for (const auto placement : description.placements) entry["placements"].push_back(memory::name(placement));
-  for (const auto staging : description.stagings) entry["stagings"].push_back(name(staging));
-  for (const auto& axis : description.axes) entry["axes"].push_back(axis_json(axis));
   for (const auto& size : description.sizes) entry["sizes"][size.name] = settings_json(size.settings);
-  for (const auto& preset : description.presets) entry["presets"].push_back(preset_json(preset));
   if (!description.placements.empty()) {
     for (const auto metric : measured_metrics()) entry["metrics"].push_back(metric);
   }
   for (const auto& metric : description.metrics) entry["metrics"].push_back(metric);
-  entry["observed"] = description.observed;
   return entry;
 }
-
-}  // namespace
-
-namespace {
 
 std::string value_text(const Axis& axis, const AxisValue& value) {
   const auto* number = std::get_if<std::int64_t>(&value);
@@ -116,21 +112,12 @@ std::string details_text(const Workload& workload) {
   const auto line = [&](std::string_view what, const std::vector<std::string>& words) {
     if (!words.empty()) text += fmt::format("    {:<11}{}\n", what, join(words, " "));
   };
-  std::vector<std::string> words;
-  for (const auto placement : description.placements) words.emplace_back(memory::name(placement));
-  line("placements", words);
-  words.clear();
-  for (const auto staging : description.stagings) words.emplace_back(name(staging));
-  line("stagings", words);
-  words.clear();
-  for (const auto& size : description.sizes) words.push_back(size.name);
-  line("sizes", words);
-  words.clear();
-  for (const auto& axis : description.axes) words.push_back(axis_text(axis));
-  line("axes", words);
-  words.clear();
-  for (const auto& preset : description.presets) words.push_back(preset.name);
-  line("presets", words);
+  const auto name_of = [](const auto& each) { return each.name; };
+  line("placements", names_of(description.placements));
+  line("stagings", names_of(description.stagings));
+  line("sizes", mapped(description.sizes, name_of));
+  line("axes", mapped(description.axes, axis_text));
+  line("presets", mapped(description.presets, name_of));
   return text;
 }
 
@@ -177,16 +164,13 @@ std::string list_text(const std::string& pattern) {
 std::string list_json(const std::string& pattern) {
   json document = {{"workloads", json::array()},
                    {"modes", json::object()},
-                   {"placements", json::array()},
-                   {"stagings", json::array()},
-                   {"sizes", json::array()}};
+                   {"placements", names_of(memory::all_placements())},
+                   {"stagings", names_of(all_stagings())},
+                   {"sizes", kSizes}};
   for (const auto* workload : select_workloads({pattern})) document["workloads"].push_back(workload_json(*workload));
   for (const auto& mode : all_modes())
     document["modes"][std::string(mode.name)] = {{"placement", memory::name(mode.placement)},
                                                  {"staging", name(mode.staging)}};
-  for (const auto placement : memory::all_placements()) document["placements"].push_back(memory::name(placement));
-  for (const auto staging : all_stagings()) document["stagings"].push_back(name(staging));
-  for (const auto size : kSizes) document["sizes"].push_back(size);
   return document.dump(2);
 }
 

@@ -91,13 +91,7 @@ std::string initiator_of(const Route& route) {
 }
 
 void note(Matrix& matrix, Reading& reading, const json& record) {
-  if (!record.at("error").is_null()) {
-    reading.outcome = "FAILED";
-  } else if (!record.at("skipped").is_null()) {
-    reading.outcome = "skipped";
-  } else if (record.at("verify").at("status") == "fail") {
-    reading.outcome = "WRONG";
-  }
+  reading.outcome = status_of(record) == "ok" ? "" : outcome_of(record);
   if (!reading.outcome.empty()) return;
   for (const auto name : kShown) {
     for (const auto& metric : record.at("metrics")) {
@@ -277,31 +271,20 @@ std::string sizes_text(const std::vector<Matrix>& matrices, std::string_view met
          });
 }
 
-std::optional<std::string> reason_skipped(const json& record) {
-  const auto& skipped = record.at("skipped");
-  return skipped.is_null() ? std::nullopt : std::optional(skipped.get<std::string>());
-}
-
-std::optional<std::string> reason_failed(const json& record) {
-  if (!record.at("error").is_null()) return record.at("error").get<std::string>();
-  if (record.at("verify").at("status") != "fail") return std::nullopt;
-  const auto& detail = record.at("verify").at("detail");
-  return detail.is_null() ? "wrong result" : "wrong result: " + detail.get<std::string>();
-}
-
-/// How many cases have no figures, and each reason once.
-std::string reasons_text(const std::vector<const json*>& records, std::string_view head,
-                         std::optional<std::string> (*reason_of)(const json&)) {
+/// How many cases were skipped, or else failed, and each reason once.
+std::string reasons_text(const std::vector<const json*>& records, std::string_view head, bool skipped) {
   std::vector<std::pair<std::string, int>> reasons;
   int count = 0;
   for (const auto* record : records) {
-    const auto reason = reason_of(*record);
-    if (!reason) continue;
+    const auto status = status_of(*record);
+    if (status == "ok" || (status == "skipped") != skipped) continue;
     ++count;
-    const auto same =
-        std::find_if(reasons.begin(), reasons.end(), [&](const auto& entry) { return entry.first == *reason; });
+    const auto why = reason_of(*record);
+    auto reason = why.is_string() ? why.get<std::string>() : std::string();
+    if (status == "wrong") reason = "wrong result" + (reason.empty() ? "" : ": " + reason);
+    const auto same = std::ranges::find(reasons, reason, &std::pair<std::string, int>::first);
     if (same == reasons.end()) {
-      reasons.emplace_back(*reason, 1);
+      reasons.emplace_back(reason, 1);
     } else {
       ++same->second;
     }
@@ -329,8 +312,8 @@ std::string matrices(const std::vector<const json*>& records) {
   std::vector<std::string> blocks;
   for (const auto& matrix : gathered) blocks.push_back(matrix_text(matrix));
   for (const auto metric : kShown) blocks.push_back(sizes_text(gathered, metric));
-  blocks.push_back(reasons_text(records, "Skipped", reason_skipped));
-  blocks.push_back(reasons_text(records, "Failed", reason_failed));
+  blocks.push_back(reasons_text(records, "Skipped", true));
+  blocks.push_back(reasons_text(records, "Failed", false));
   std::erase(blocks, "");
   return join(blocks, "\n");
 }

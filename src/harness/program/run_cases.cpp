@@ -7,7 +7,7 @@
 #include <set>
 
 #include "harness/measure/inputs.hpp"
-#include "harness/program/outlook.hpp"
+#include "harness/plan/estimate.hpp"
 #include "harness/program/progress.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/record/schema_check.hpp"
@@ -89,7 +89,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   if (file != nullptr) remember_results(file->path());
   Tally tally;
   std::vector<std::optional<double>> estimates;
-  for (const auto& spec : cases) estimates.push_back(estimate_of(spec, options.sampling));
+  for (const auto& spec : cases) estimates.push_back(estimate_seconds(spec, options.sampling));
   Progress progress(!options.quiet && file != nullptr, std::move(estimates));
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& spec = cases[i];

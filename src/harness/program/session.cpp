@@ -10,7 +10,6 @@
 #include "harness/measure/uvm_observer.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/program/choose_device.hpp"
-#include "harness/program/outlook.hpp"
 #include "harness/program/progress.hpp"
 #include "harness/program/repeat.hpp"
 #include "harness/program/run_cases.hpp"
@@ -176,6 +175,34 @@ std::vector<RankFacts> rank_facts(Ranks& ranks, const std::optional<device::Devi
     list.push_back({facts.at("node"), facts.at("local_rank"), facts.at("device"), facts.at("cpus")});
   }
   return list;
+}
+
+/// "120 cases, about 3 min", as far as that is known beforehand.
+std::string outlook(const std::vector<CaseSpec>& cases, const SamplingOptions& sampling, int processes, bool resume) {
+  Estimate all;
+  for (const auto& spec : cases) all.add(estimate_seconds(spec, sampling));
+  return all.sentence(processes) + (resume ? ", less what the record holds already" : "") +
+         (all.unknown == all.cases ? "; --dry-run estimates how long they take" : "");
+}
+
+/// What each case would need and how long it would take, without doing any of it.
+void dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int processes) {
+  Estimate all;
+  for (const auto& spec : cases) {
+    const auto found = footprint(spec, context);
+    if (found.skipped) {
+      fmt::print("{}: would be skipped: {}\n", spec.label(), *found.skipped);
+      all.add(0);
+      continue;
+    }
+    const auto seconds = estimate_seconds(spec, context.sampling, found);
+    all.add(seconds);
+    fmt::print("{}: host {}, device {}, {}\n", spec.label(),
+               memory::format_bytes(static_cast<double>(found.host_bytes)),
+               memory::format_bytes(static_cast<double>(found.device_bytes)),
+               seconds ? about(*seconds * processes) : "for an unknown time");
+  }
+  fmt::print("{} in all\n", all.sentence(processes));
 }
 
 int measure(const SessionOptions& options, const Prepared& prepared, double process_begin) {

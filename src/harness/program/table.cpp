@@ -30,13 +30,6 @@ std::string short_name(const std::string& name, std::size_t width) {
   return cut_to(name.size() > width && slash != std::string::npos ? name.substr(slash + 1) : name, width);
 }
 
-std::string outcome(const json& record) {
-  if (!record.at("error").is_null()) return "FAILED";
-  if (!record.at("skipped").is_null()) return "skipped";
-  const auto status = record.at("verify").at("status").get<std::string>();
-  return status == "fail" ? "WRONG" : status == "not_applicable" ? "ok" : status;
-}
-
 const json* find_metric(const json& record, std::string_view name) {
   for (const auto& metric : record.at("metrics")) {
     if (metric.at("name") == name) return &metric;
@@ -51,6 +44,26 @@ std::string median_of(const json* metric) {
 }
 
 }  // namespace
+
+std::string status_of(const json& record) {
+  if (!record.at("error").is_null()) return "failed";
+  if (!record.at("skipped").is_null()) return "skipped";
+  return record.at("verify").at("status") == "fail" ? "wrong" : "ok";
+}
+
+json reason_of(const json& record) {
+  const auto status = status_of(record);
+  if (status == "ok") return nullptr;
+  return status == "wrong" ? record.at("verify").at("detail") : record.at(status == "failed" ? "error" : "skipped");
+}
+
+std::string outcome_of(const json& record) {
+  const auto status = status_of(record);
+  if (status == "failed") return "FAILED";
+  if (status == "wrong") return "WRONG";
+  return status == "ok" && record.at("verify").at("status") != "not_applicable" ? record.at("verify").at("status")
+                                                                                : json(status);
+}
 
 constexpr double kRoundsUp = 0.9995;  // of a prefix: what three digits would show as the next one counts as that
 
@@ -86,7 +99,7 @@ std::string phases_text(const std::vector<const json*>& records) {
         "{:<19} {:<14} {:<6} {:<6} {:>7} {:>7} {:>7} {}\n", short_name(record->at("workload").get<std::string>(), 19),
         cut_to(text_of(record->at("placement")), 14), cut_to(text_of(record->at("staging")), 6),
         cut_to(text_of(record->at("size")), 6), median_of(find_metric(*record, "in")),
-        median_of(find_metric(*record, "kernel")), median_of(find_metric(*record, "out")), outcome(*record));
+        median_of(find_metric(*record, "kernel")), median_of(find_metric(*record, "out")), outcome_of(*record));
   }
   return text;
 }
@@ -113,10 +126,11 @@ std::string readings_text(const std::vector<const json*>& records) {
     const auto name = short_name(record->at("workload").get<std::string>(), room);
     const std::string head =
         fmt::format("{:<30} {:<6}", cut_to(name + values, 30), cut_to(text_of(record->at("size")), 6));
-    if (record->at("metrics").empty()) text += fmt::format("{} {:<22} {:>11} {}\n", head, "-", "-", outcome(*record));
+    if (record->at("metrics").empty())
+      text += fmt::format("{} {:<22} {:>11} {}\n", head, "-", "-", outcome_of(*record));
     for (const auto& metric : record->at("metrics"))
       text += fmt::format("{} {:<22} {:>11} {}\n", head, cut_to(metric.at("name").get<std::string>(), 22),
-                          median_of(&metric), outcome(*record));
+                          median_of(&metric), outcome_of(*record));
   }
   return text;
 }
@@ -141,18 +155,6 @@ std::string text_table(const std::vector<json>& records) {
   auto text = join(parts, "\n");
   if (emulated) text += "Device times are emulated: they say nothing about any hardware.\n";
   return text;
-}
-
-std::string status_of(const json& record) {
-  if (!record.at("error").is_null()) return "failed";
-  if (!record.at("skipped").is_null()) return "skipped";
-  return record.at("verify").at("status") == "fail" ? "wrong" : "ok";
-}
-
-json reason_of(const json& record) {
-  if (!record.at("error").is_null()) return record.at("error");
-  if (!record.at("skipped").is_null()) return record.at("skipped");
-  return status_of(record) == "wrong" ? record.at("verify").at("detail") : json(nullptr);
 }
 
 /// One object per metric of each record, and one for a record that has none.

@@ -17,6 +17,11 @@ struct UnitPrefix {
 };
 UnitPrefix prefix_for(double value, const std::string& unit);
 
+/// "ok", "skipped", "failed" or "wrong"; why a case has no figures, or null; and how a table of text says it.
+std::string status_of(const nlohmann::json& record);
+nlohmann::json reason_of(const nlohmann::json& record);
+std::string outcome_of(const nlohmann::json& record);
+
 enum class TableFormat { text, json, csv };
 
 /// Medians of the records: as text of 80 columns; or one row per metric as JSON or CSV, whatever the workloads are.

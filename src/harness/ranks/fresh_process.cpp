@@ -8,9 +8,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 
@@ -49,36 +51,17 @@ std::string report_of(const std::string& name, int argument) {
   }
 }
 
-bool write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const auto written = write(descriptor, text.data(), text.size());
-    if (written < 0 && errno != EINTR) return false;
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
+/// One end of a pipe.
+using End = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+End open_end(int descriptor, const char* mode) {
+  return {fdopen(descriptor, mode), std::fclose};
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const noexcept { return number_; }
-  void reset() {
-    if (number_ >= 0) close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_;
-};
-
-std::string read_all(int descriptor) {
+std::string read_all(std::FILE* from) {
   std::string text;
   char part[512];
   for (;;) {
-    const auto got = read(descriptor, part, sizeof part);
+    const auto got = read(fileno(from), part, sizeof part);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return text;
     text.append(part, static_cast<std::size_t>(got));
@@ -99,11 +82,11 @@ std::vector<double> FreshProcess::run(int argument) const {
         fmt::format("a pipe to a fresh process could not be made ({}); look at the limit of "
                     "open files (ulimit -n)",
                     std::strerror(errno)));
-  const Descriptor from(ends[0]);
-  Descriptor to(ends[1]);
-  const pid_t process = start_again(kVariable, fmt::format("{}:{}", name_, argument), to.number());
+  const auto from = open_end(ends[0], "r");
+  auto to = open_end(ends[1], "w");
+  const pid_t process = start_again(kVariable, fmt::format("{}:{}", name_, argument), ends[1]);
   to.reset();  // else the report never ends
-  const std::string report = read_all(from.number());
+  const std::string report = read_all(from.get());
   const int status = wait_for(process, false);
   if (WIFSIGNALED(status))
     throw std::runtime_error(
@@ -133,9 +116,10 @@ std::optional<int> run_as_fresh_process() {
   const auto colon = role.rfind(':');
   const auto name = role.substr(0, colon);
   const int argument = colon == std::string::npos ? 0 : std::atoi(role.c_str() + colon + 1);
-  const bool told = write_all(kReportDescriptor, report_of(name, argument));
-  close(kReportDescriptor);
-  return told ? EXIT_SUCCESS : EXIT_FAILURE;
+  const auto report = report_of(name, argument);
+  auto to = open_end(kReportDescriptor, "w");
+  const bool written = to && std::fputs(report.c_str(), to.get()) >= 0 && std::fclose(to.release()) == 0;
+  return written ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace isthmus::workload

@@ -3,18 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <stdexcept>
+#include <utility>
 
 #include "build_info.hpp"
 #include "harness/measure/case_runner.hpp"
 #include "harness/measure/limits.hpp"
 #include "harness/measure/statistics.hpp"
 #include "harness/plan/modes.hpp"
+#include "harness/plan/names.hpp"
 #include "harness/record/facts_json.hpp"
 #include "harness/record/host_facts.hpp"
 #include "harness/record/job_allocation.hpp"
@@ -38,42 +40,17 @@ json environment(std::initializer_list<const char*> names) {
 
 /// Variables that change what a runtime does, as far as they are set.
 json settings_in_environment() {
-  constexpr std::array names{"CUDA_VISIBLE_DEVICES",
-                             "CUDA_DEVICE_ORDER",
-                             "CUDA_DEVICE_MAX_CONNECTIONS",
-                             "CUDA_LAUNCH_BLOCKING",
-                             "CUDA_MODULE_LOADING",
-                             "CUDA_FORCE_PTX_JIT",
-                             "CUDA_MANAGED_FORCE_DEVICE_ALLOC",
-                             "CUDA_SCALE_LAUNCH_QUEUES",
-                             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-                             "CUDA_MPS_PIPE_DIRECTORY",
-                             "CUDA_INJECTION64_PATH",
-                             "ROCR_VISIBLE_DEVICES",
-                             "HIP_VISIBLE_DEVICES",
-                             "HIP_LAUNCH_BLOCKING",
-                             "HIP_HOST_COHERENT",
-                             "HIP_FORCE_DEV_KERNARG",
-                             "AMD_SERIALIZE_KERNEL",
-                             "AMD_SERIALIZE_COPY",
-                             "GPU_MAX_HW_QUEUES",
-                             "GPU_ENABLE_PAL",
-                             "HSA_XNACK",
-                             "HSA_ENABLE_SDMA",
-                             "HSA_ENABLE_PEER_SDMA",
-                             "HSA_ENABLE_INTERRUPT",
-                             "HSA_FORCE_FINE_GRAIN_PCIE",
-                             "HSA_OVERRIDE_GFX_VERSION",
-                             "HSA_TOOLS_LIB",
-                             "GLIBC_TUNABLES",
-                             "LD_PRELOAD",
-                             "MALLOC_ARENA_MAX",
-                             "MALLOC_TOP_PAD_",
-                             "MALLOC_MMAP_THRESHOLD_",
-                             "MALLOC_PERTURB_"};
+  constexpr std::string_view kNames =
+      "CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_DEVICE_MAX_CONNECTIONS CUDA_LAUNCH_BLOCKING "
+      "CUDA_MODULE_LOADING CUDA_FORCE_PTX_JIT CUDA_MANAGED_FORCE_DEVICE_ALLOC CUDA_SCALE_LAUNCH_QUEUES "
+      "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PIPE_DIRECTORY CUDA_INJECTION64_PATH ROCR_VISIBLE_DEVICES "
+      "HIP_VISIBLE_DEVICES HIP_LAUNCH_BLOCKING HIP_HOST_COHERENT HIP_FORCE_DEV_KERNARG AMD_SERIALIZE_KERNEL "
+      "AMD_SERIALIZE_COPY GPU_MAX_HW_QUEUES GPU_ENABLE_PAL HSA_XNACK HSA_ENABLE_SDMA HSA_ENABLE_PEER_SDMA "
+      "HSA_ENABLE_INTERRUPT HSA_FORCE_FINE_GRAIN_PCIE HSA_OVERRIDE_GFX_VERSION HSA_TOOLS_LIB GLIBC_TUNABLES "
+      "LD_PRELOAD MALLOC_ARENA_MAX MALLOC_TOP_PAD_ MALLOC_MMAP_THRESHOLD_ MALLOC_PERTURB_";
   json settings = json::object();
-  for (const char* name : names) {
-    if (const char* value = std::getenv(name); value != nullptr) settings[name] = value;
+  for (const auto& name : split(kNames, ' ')) {
+    if (const char* value = std::getenv(name.c_str()); value != nullptr) settings[name] = value;
   }
   return settings;
 }
@@ -94,30 +71,23 @@ json watched_by(const CaseResult& result) {
   return fmt::format("{}", fmt::join(result.observed_by, "+"));
 }
 
-std::string_view name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::pass:
-      return "pass";
-    case Verdict::fail:
-      return "fail";
-    case Verdict::not_applicable:
-      return "not_applicable";
-    case Verdict::not_run:
-      return "not_run";
-  }
-  return "";
-}
+/// The schema's words.
+constexpr std::pair<Stop, std::string_view> kStops[] = {
+    {Stop::interval, "interval"}, {Stop::samples, "samples"},         {Stop::budget, "budget"},
+    {Stop::emulated, "emulated"}, {Stop::interrupted, "interrupted"}, {Stop::derived, "derived"},
+    {Stop::single, "single"}};
+constexpr std::pair<Verdict, std::string_view> kVerdicts[] = {{Verdict::pass, "pass"},
+                                                              {Verdict::fail, "fail"},
+                                                              {Verdict::not_applicable, "not_applicable"},
+                                                              {Verdict::not_run, "not_run"}};
+constexpr std::pair<SkipKind, std::string_view> kSkipKinds[] = {
+    {SkipKind::unsupported, "unsupported"}, {SkipKind::memory, "memory"}, {SkipKind::not_applicable, "not_applicable"}};
 
-std::string_view name(SkipKind kind) {
-  switch (kind) {
-    case SkipKind::unsupported:
-      return "unsupported";
-    case SkipKind::memory:
-      return "memory";
-    case SkipKind::not_applicable:
-      return "not_applicable";
+std::string_view word(const auto& words, auto value) {
+  for (const auto& [each, text] : words) {
+    if (each == value) return text;
   }
-  return "";
+  throw std::logic_error("a value has no word in the schema");
 }
 
 json metric_json(const Series& series) {
@@ -141,7 +111,7 @@ json metric_json(const Series& series) {
                  {"within_job", nullptr},
                  {"autocorrelation", nullptr},
                  {"batch", series.batch},
-                 {"stop", name(series.stop)},
+                 {"stop", word(kStops, series.stop)},
                  {"warmups", series.warmups},
                  {"limit", nullptr},
                  {"limit_reason", nullptr},
@@ -242,9 +212,9 @@ json run_json(const RunIdentity& run, const CaseResult& result) {
 }
 
 json verify_json(const Verification& found) {
-  json verify = {{"status", name(found.verdict)}, {"method", or_null(found.method)},
-                 {"error", or_null(found.error)}, {"tolerance", or_null(found.tolerance)},
-                 {"checked", found.checked},      {"detail", or_null(found.detail)}};
+  json verify = {
+      {"status", word(kVerdicts, found.verdict)}, {"method", or_null(found.method)}, {"error", or_null(found.error)},
+      {"tolerance", or_null(found.tolerance)},    {"checked", found.checked},        {"detail", or_null(found.detail)}};
   if (!found.inputs.empty()) {
     verify["inputs"] = found.inputs;
     for (const auto& [buffer, sum] : found.checksums) verify["checksums"][buffer] = fmt::format("{:016x}", sum);
@@ -282,7 +252,7 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
        {"verify", verify_json(result.verification)},
        {"warnings", warnings_json(result.warnings)},
        {"skipped", or_null(result.skipped)},
-       {"skip_kind", result.skipped ? json(name(result.skip_kind)) : json(nullptr)},
+       {"skip_kind", result.skipped ? json(word(kSkipKinds, result.skip_kind)) : json(nullptr)},
        {"error", or_null(result.error)}});
   if (result.shortage)
     record["short_of"] = {{"memory", result.shortage->memory == Shortage::Memory::host ? "host" : "device"},
