@@ -1,6 +1,6 @@
 #pragma once
 
-// The processes that were started together. The harness knows them by this interface alone; src/mpi implements it in
+// The processes that were started together. The harness knows them by this interface alone; ranks/mpi implements it in
 // builds that have MPI.
 
 #include <memory>
@@ -20,7 +20,7 @@ Launched launched();
 /// A process by itself: rank 0 of 1.
 Ranks& alone();
 
-/// How this program joins the ranks that were started with it: a namespace-scope constant in src/mpi/library.cpp.
+/// How this program joins the ranks that were started with it: a namespace-scope constant in ranks/mpi/library.cpp.
 class RanksLibrary {
  public:
   explicit RanksLibrary(std::unique_ptr<Ranks> (*join)());
