@@ -25,7 +25,10 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus import figures, published, readings, units
+from isthmus import units
+from isthmus.figures import plots
+from isthmus.references import published
+from isthmus.tables import readings
 
 DATA = Path("../analysis/data/h200")
 TEN = ("backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad")
@@ -100,13 +103,13 @@ def over_all(mode, of=total):
 # memory, from the bottom. lud is at 8192². Page-locking is in no bar, as in the paper.
 
 # %%
-figure, axes = figures.panels(5, rows=2, width=14, height=3)
+figure, axes = plots.panels(5, rows=2, width=14, height=3)
 for axis, program in zip(axes, TEN, strict=True):
     bars = {mode: parts(program, mode) for mode in MODES}
     if not any(bars.values()):
         axis.text(0.5, 0.5, "no record", ha="center", transform=axis.transAxes)
     whole = total(program, "baseline")
-    figures.stacked(
+    plots.stacked(
         axis,
         {mode: {part: value / whole for part, value in of.items()} for mode, of in bars.items() if of},
         "1", title=f"{program}, {PLAIN.get(program, 'super')}", legend=program == TEN[4],
@@ -149,8 +152,8 @@ ratios = {
     program: {memory: over(program, a, kernel, b) for memory, (a, b) in pairs.items() if over(program, a, kernel, b)}
     for program in STAGED
 }
-figure, axes = figures.panels(1, width=11)
-figures.bars(axes[0], ratios, "1", title="kernel, async over direct, super", line=1)
+figure, axes = plots.panels(1, width=11)
+plots.bars(axes[0], ratios, "1", title="kernel, async over direct, super", line=1)
 
 # %%
 PREFERRED = ("page-locked", "managed", "pageable")
@@ -227,8 +230,8 @@ Markdown(
 )
 
 # %%
-figure, axes = figures.panels(1, width=11, height=3.8)
-figures.bars(axes[0], {program: {"floor over kernel": value} for program, value in reached.items()}, "1", line=1,
+figure, axes = plots.panels(1, width=11, height=3.8)
+plots.bars(axes[0], {program: {"floor over kernel": value} for program, value in reached.items()}, "1", line=1,
              title="floor over measured kernel, mega, best staging")  # fmt: skip
 axes[0].tick_params(axis="x", rotation=30)
 
@@ -272,8 +275,8 @@ def medium():
 
 
 cells = medium()
-figure, axes = figures.panels(1, width=12, height=1 + 0.42 * len({program for program, _ in cells}))
-figures.heat(axes[0], cells, "1", title="a pass over that of pinned, medium", corner="program \\ placement")
+figure, axes = plots.panels(1, width=12, height=1 + 0.42 * len({program for program, _ in cells}))
+plots.heat(axes[0], cells, "1", title="a pass over that of pinned, medium", corner="program \\ placement")
 
 # %%
 untaken = [program for program in FLOORS if program not in {name for name, _ in cells}]
@@ -314,8 +317,8 @@ rows = published.beside(published.load(DATA.parent / "published/pipelining.csv")
 Markdown(published.markdown(rows))
 
 # %%
-figure, axes = figures.panels(1, width=11, height=5)
-figures.beside(axes[0], rows)
+figure, axes = plots.panels(1, width=11, height=5)
+plots.beside(axes[0], rows)
 
 # %%
 counts = {mode: sum(over(program, mode) is not None for program in TEN) for mode in ("uvm", "pm", "async")}

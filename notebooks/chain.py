@@ -15,7 +15,12 @@ from pathlib import Path
 import numpy as np
 from IPython.display import Markdown
 
-from isthmus import cli, figures, noise, readings, records, regress, series, spread, store
+from isthmus import cli
+from isthmus.figures import plots
+from isthmus.records import load, store
+from isthmus.statistics import series, spread
+from isthmus.tables import readings
+from isthmus.verdicts import noise, regress
 
 DATA = Path("../analysis/data/chain")
 MEASURED = DATA / "measured.jsonl.gz"
@@ -75,8 +80,8 @@ for host in hosts:  # one at a time: on either, Slurm numbered its jobs from 1
         for each in noise.measure(opened, step=0.03):
             if each.jobs >= 4 and each.within and each.between > 0:
                 dots[family(each.label)].append((each.within, each.between))
-figure, axes = figures.panels(1, width=8, height=5)
-for (words, of), colour, marker in zip(sorted(dots.items()), (*figures.COLOURS, "#0072B2"), "osD^vPX*d"):
+figure, axes = plots.panels(1, width=8, height=5)
+for (words, of), colour, marker in zip(sorted(dots.items()), (*plots.COLOURS, "#0072B2"), "osD^vPX*d"):
     axes[0].loglog(*zip(*of), marker, markersize=3, color=colour, label=f"{words} ({len(of)})")
 axes[0].loglog([1e-4, 2], [1e-4, 2], color="black", linewidth=0.8)
 axes[0].set_xlim(1e-4, 2)
@@ -107,10 +112,10 @@ for node in hosts[1:]:
         first, other = (float(np.median(of_host[host][key].all("A"))) for host in (hosts[0], node))
         if first > 0 and other > 0:
             ratios[family(named[key]), node].append(other / first)
-figure, axes = figures.panels(1, width=9, height=0.45 * len(ratios) + 1)
+figure, axes = plots.panels(1, width=9, height=0.45 * len(ratios) + 1)
 for y, ((_, node), of) in enumerate(sorted(ratios.items(), reverse=True)):
     offsets = [y + 0.5 * ((k * 0.618) % 1 - 0.5) for k in range(len(of))]
-    axes[0].semilogx(of, offsets, ".", markersize=3, color=figures.COLOURS[hosts.index(node) - 1])
+    axes[0].semilogx(of, offsets, ".", markersize=3, color=plots.COLOURS[hosts.index(node) - 1])
 axes[0].set_yticks(range(len(ratios)), [f"{words}, {node}" for words, node in sorted(ratios, reverse=True)])
 axes[0].axvline(1, color="black", linewidth=0.8)
 axes[0].set_xticks(marks := [0.5, 0.7, 0.9, 1, 1.1, 1.4, 2, 3], [f"{mark:g}" for mark in marks])
@@ -152,7 +157,7 @@ command(
 # %%
 said = {}
 for name in ("held", "crowded"):
-    of = [case for case in records.read(DATA / f"{name}.jsonl.gz") if case["devices"]]
+    of = [case for case in load.read(DATA / f"{name}.jsonl.gz") if case["devices"]]
     spoilt = [case for case in of if any("process" in warning for warning in map(str, case["warnings"]))]
     said[name] = (len(of), len(spoilt))
 Markdown(
@@ -176,8 +181,8 @@ shown = [
     and math.isfinite(each.high - each.low)
 ]  # fmt: skip
 shown.sort(key=lambda each: each.label)
-figure, axes = figures.panels(1, width=9, height=0.17 * len(shown) + 0.8)
-figures.ratios(
+figure, axes = plots.panels(1, width=9, height=0.17 * len(shown) + 0.8)
+plots.ratios(
     axes[0],
     {
         each.label: readings.Value(1 + each.estimate, spread.Spread(1 + each.low, 1 + each.high, "jobs", each.jobs))

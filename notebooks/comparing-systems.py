@@ -14,7 +14,11 @@ import contextlib
 import io
 from pathlib import Path
 
-from isthmus import cli, compare, figures, readings, series
+from isthmus import cli
+from isthmus.figures import plots
+from isthmus.statistics import series
+from isthmus.tables import readings
+from isthmus.verdicts import compare
 
 DATA = Path("../analysis/data")
 
@@ -61,8 +65,8 @@ for key, each in found[0].series.items():
     if other is not None and other.ratio:
         a, b = (readings.Value(cell.value, cell.interval) for cell in (first, other))
         ratios[names[key]] = b / a if each.better == "higher" else a / b
-figure, axes = figures.panels(1, width=9, height=0.17 * len(ratios) + 0.8)
-figures.ratios(axes[0], ratios, title="cpu-only over h200; to the right of 1 the small machine is better")
+figure, axes = plots.panels(1, width=9, height=0.17 * len(ratios) + 0.8)
+plots.ratios(axes[0], ratios, title="cpu-only over h200; to the right of 1 the small machine is better")
 
 # %% [markdown]
 # ## Two GPUs and four
@@ -86,8 +90,8 @@ routes = {
     "all → pinned": "transfer/all-pinned/ce",
     "mapped → all, kernels": "transfer/mapped-all/sm-read",
 }  # fmt: skip
-figure, axes = figures.panels(1, width=9)
-figures.bars(axes[0], {
+figure, axes = plots.panels(1, width=9)
+plots.bars(axes[0], {
     words: {name: value for name, of in each.items()
             if (value := of.value(workload=workload)) is not None}
     for words, workload in routes.items()

@@ -18,7 +18,12 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus import cli, figures, noise, readings, regress, series, spread, statistics, store
+from isthmus import cli
+from isthmus.figures import plots
+from isthmus.records import store
+from isthmus.statistics import rank_test, series, spread
+from isthmus.tables import readings
+from isthmus.verdicts import noise, regress
 
 sys.path.insert(0, "../tests/python")
 import histories
@@ -41,8 +46,8 @@ Markdown("\n".join(f"- driver {row['driver']}: {row['records']} records of {row[
 # %%
 with store.open_store([ROUNDS], wanted=(*regress.WANTED, "mad")) as opened:
     found = [each for each in noise.measure(opened, step=0.03) if each.label.endswith((" rate", " latency"))]
-figure, axes = figures.panels(1, width=10, height=0.2 * len(found) + 0.8)
-factors = {each.label: statistics.spread_factors(tuple(map(len, each.series.by_place("A").values()))) for each in found}
+figure, axes = plots.panels(1, width=10, height=0.2 * len(found) + 0.8)
+factors = {each.label: rank_test.spread_factors(tuple(map(len, each.series.by_place("A").values()))) for each in found}
 
 
 def between(each):
@@ -50,7 +55,7 @@ def between(each):
     return readings.Value(each.between, spread.Spread(low, high, "normal", each.jobs))
 
 
-figures.lying(axes[0], {
+plots.lying(axes[0], {
     each.label: {"between rounds": between(each), "within a round": each.within}
     for each in sorted(found, key=lambda each: each.between)
 }, title="standard deviation, share of the value; whiskers: 95%, were the noise normal")  # fmt: skip
@@ -70,7 +75,7 @@ Markdown(
 typical = sorted(each.between for each in found if each.between > 0)
 middle, noisy = typical[len(typical) // 2], typical[math.ceil(0.9 * len(typical)) - 1]
 lines = ["| noise between jobs | step | one metric | one of 500 metrics |", "|---|---|---|---|"]
-low, high = statistics.spread_factors((3,))
+low, high = rank_test.spread_factors((3,))
 for words, sigma, ends in (
     ("the median series", middle, (low, high)), ("nine of ten series", noisy, (low, high)),
     ("1%, as in the tests", 0.01, (1, 1)),
@@ -79,7 +84,7 @@ for words, sigma, ends in (
         cells = []
         for count in (1, 500):
             least, needed, most = (
-                statistics.jobs_needed(math.log1p(step) / (factor * sigma), metrics=count)
+                rank_test.jobs_needed(math.log1p(step) / (factor * sigma), metrics=count)
                 for factor in (ends[0], 1, ends[1])
             )
             cells.append(f"{needed} [{least}, {most}]" if most > least else f"{needed}")
@@ -141,11 +146,11 @@ with tempfile.TemporaryDirectory() as folder:
     command("regress", folder, "--from", "driver=570", "--to", "driver=580", show=12)
 
 # %%
-figure, axes = figures.panels(3, width=12)
+figure, axes = plots.panels(3, width=12)
 for axis, (words, (workload, step)) in zip(axes, chances.items()):
     result = next(r for r in outcome.results if r.label.startswith(workload))
     for x, name in enumerate(("A", "B")):
-        for color, ((node,), points) in zip(figures.COLOURS, sorted(values[workload][name].items())):
+        for color, ((node,), points) in zip(plots.COLOURS, sorted(values[workload][name].items())):
             axis.plot([x + 0.02 * i - 0.07 for i in range(len(points))], [1000 * v for v in points], "o", markersize=4,
                       color=color, label=node if name == "A" else None)  # fmt: skip
     axis.set_xticks([0, 1], ["driver 570", "driver 580"])

@@ -13,14 +13,18 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus import figures, interjob, published, readings, records
+from isthmus.advise import interjob
+from isthmus.figures import plots
+from isthmus.records import content, load
+from isthmus.references import published
+from isthmus.tables import readings
 
 DATA = Path("../analysis/data")
 FILE = DATA / "h200/interjob.jsonl.gz"
 KERNELS = {"gemv": "interjob/gemv", "gemm": "interjob/gemm"}
 USUAL = {"force": 1, "host": "pinned", "threads": 1, "jobs": 16, "depth": 3, "cap": 0, "chunk": 0, "room": "wait"}
 study = readings.example(FILE)
-cases = records.that_count(interjob.of_study(records.read(FILE)), emulated=False)
+cases = content.that_count(interjob.of_study(load.read(FILE)), emulated=False)
 
 
 def cases_of(kernel, **other):
@@ -50,19 +54,19 @@ def between(values):
 # changes two things at once, so the second picture takes them apart: the same pool, serially and overlapped.
 
 # %%
-figure, axes = figures.panels(2)
-figures.curves(
+figure, axes = plots.panels(2)
+plots.curves(
     axes[0], {kernel: by_size(kernel, "overlap_alloc_over_device") for kernel in KERNELS}, "1",
     title="over serial with cudaMalloc", of_bytes=False,
 )  # fmt: skip
-figures.curves(
+plots.curves(
     axes[1],
     {f"{kernel}: {words}": by_size(kernel, metric, mode="all") for kernel in KERNELS
      for words, metric in {"the pool alone": "serial_over_device", "overlap alone": "overlap_alloc_speedup"}.items()},
     "1", title="what of it is the pool, what the overlap", of_bytes=False,
 )  # fmt: skip
 paper = published.load(DATA / "published/pipelining.csv")
-figures.stated(axes[0], {4096: (paper["interjob-best"].low, paper["interjob-best"].low)}, label="H100, stated")
+plots.stated(axes[0], {4096: (paper["interjob-best"].low, paper["interjob-best"].low)}, label="H100, stated")
 for axis in axes:
     one_line(axis)
     axis.set_xlabel("n of n × n matrices")
@@ -88,9 +92,9 @@ Markdown(
 # both sides, so what is shown is overlap alone.
 
 # %%
-figure, axes = figures.panels(2)
+figure, axes = plots.panels(2)
 for axis, kernel in zip(axes, KERNELS):
-    figures.curves(
+    plots.curves(
         axis, {mode: by_size(kernel, f"{mode}_speedup") for mode in interjob.MODES}, "1",
         title=f"{kernel}, pool: over serial with the pool", of_bytes=False,
     )  # fmt: skip
@@ -114,7 +118,7 @@ Markdown(
 # Over serial with `cudaMalloc`: the memory and the overlap together.
 
 # %%
-figure, axes = figures.panels(2, width=11)
+figure, axes = plots.panels(2, width=11)
 names = ("device", "pool", "vmm", "chunked", "managed")
 memory = {}
 for axis, kernel in zip(axes, KERNELS):
@@ -123,7 +127,7 @@ for axis, kernel in zip(axes, KERNELS):
         end = "speedup" if name == "device" else "over_device"
         of = cases_of(kernel, allocation=name, n=4096)
         memory[kernel, name] = {mode: of.value(metric=f"{mode}_{end}") for mode in interjob.MODES}
-    figures.bars(axis, {name: memory[kernel, name] for name in names}, "1", title=kernel, line=1)
+    plots.bars(axis, {name: memory[kernel, name] for name in names}, "1", title=kernel, line=1)
 
 # %%
 of = {
@@ -145,12 +149,12 @@ Markdown(
 # The ideal of a mode lets what is busiest in it (a copy direction, the kernels, a thread) never wait. 1 is all of it.
 
 # %%
-figure, axes = figures.panels(2, width=11, height=2.8)
+figure, axes = plots.panels(2, width=11, height=2.8)
 for axis, kernel in zip(axes, KERNELS):
     cells = {
         (name, str(n)): share for name in names for n, share in by_size(kernel, "overlap_all_of_ideal", name).items()
     }  # fmt: skip
-    figures.heat(axis, cells, "1", title=f"overlap_all, {kernel}", corner="memory \\ n")
+    plots.heat(axis, cells, "1", title=f"overlap_all, {kernel}", corner="memory \\ n")
 
 # %%
 reached = [v for kernel in KERNELS for n, v in by_size(kernel, "overlap_all_of_ideal").items() if n >= 4096]
@@ -167,7 +171,7 @@ Markdown(
 # The time of a batch over that of depth 3; below 1 is faster.
 
 # %%
-figure, axes = figures.panels(2)
+figure, axes = plots.panels(2)
 depths = {}
 for axis, (name, mode) in zip(axes, {"pool": "overlap_all", "device": "recycled"}.items()):
     lines = {}
@@ -175,7 +179,7 @@ for axis, (name, mode) in zip(axes, {"pool": "overlap_all", "device": "recycled"
         times = cases_of("gemv", allocation=name, n=n, depth=None).by("depth", metric=f"{mode}_time")
         if len(times) > 1:
             lines[f"{n}²"] = {depth: time / times[3] for depth, time in times.items()}
-    figures.curves(axis, lines, "1", title=f"gemv, {name}, {mode}", of_bytes=False)
+    plots.curves(axis, lines, "1", title=f"gemv, {name}, {mode}", of_bytes=False)
     one_line(axis)
     axis.set_xlabel("depth")
     depths |= {(name, n): of for n, of in lines.items()}
@@ -196,7 +200,7 @@ Markdown(
 # `cudaMalloc`. The paper names running out of memory as the price of overlap, and allocation in chunks as the way out.
 
 # %%
-figure, axes = figures.panels(1, width=10)
+figure, axes = plots.panels(1, width=10)
 caps = {}
 for kernel, n, cap in (("gemm", 8192, 175), ("gemv", 16384, 130), ("gemv", 32768, 130)):
     of = cases_of(kernel, n=n, jobs=8, cap=None)
@@ -206,7 +210,7 @@ for kernel, n, cap in (("gemm", 8192, 175), ("gemv", 16384, 130), ("gemv", 32768
         "no cap, chunks": of.value(allocation="chunked", cap=0, metric="overlap_all_over_device"),
     }
     caps[f"{kernel} {n}²"] = {name: value for name, value in found.items() if value is not None}
-figures.bars(axes[0], caps, "1", line=1)
+plots.bars(axes[0], caps, "1", line=1)
 axes[0].set_ylim(0, 1.6)
 whole = [value for of in caps.values() for name, value in of.items() if "whole blocks" in name]
 failed = {
@@ -226,14 +230,14 @@ Markdown(
 # nothing is asked for, as in the sections above; what these curves say has made it a quarter since.
 
 # %%
-figure, axes = figures.panels(2)
+figure, axes = plots.panels(2)
 lines = {"serial": {}, "overlap_all": {}}
 for kernel, n in (("gemv", 2048), ("gemv", 4096), ("gemv", 8192), ("gemm", 4096)):
     of = cases_of(kernel, allocation="chunked", n=n, chunk=[2**21, 2**23, 2**24, 2**25, 2**26])
     for mode in lines:
         lines[mode][f"{kernel} {n}²"] = of.by("chunk", metric=f"{mode}_over_device")
 for axis, mode in zip(axes, lines):
-    figures.curves(axis, lines[mode], "1", title=f"{mode}, over serial with cudaMalloc")
+    plots.curves(axis, lines[mode], "1", title=f"{mode}, over serial with cudaMalloc")
     one_line(axis)
     axis.set_xlabel("chunk")
 
@@ -254,20 +258,20 @@ Markdown(
 # process held memory on the device meanwhile.
 
 # %%
-figure, axes = figures.panels(2, width=11)
+figure, axes = plots.panels(2, width=11)
 locked = {}
 for threads in (2, 4):
     of = cases_of("gemv", allocation="pool", host="per-job", depth=6, threads=threads, n=4096)
     locked[f"{threads} threads"] = {mode: of.value(metric=f"{mode}_speedup") for mode in interjob.MODES}
 of = cases_of("gemv", allocation="pool", host="per-job", jobs=64)
 locked["64 jobs, 1 thread"] = {"recycled": of.value(metric="recycled_speedup")}
-figures.bars(axes[0], locked, "1", title="page-locked for each job", line=1)
+plots.bars(axes[0], locked, "1", title="page-locked for each job", line=1)
 pageable = {
     f"{n}²": {mode: cases_of("gemv", allocation="pool", host="pageable", n=n).value(metric=f"{mode}_speedup")
               for mode in interjob.MODES}
     for n in (1024, 2048, 4096)
 }  # fmt: skip
-figures.bars(axes[1], pageable, "1", title="pageable", line=1)
+plots.bars(axes[1], pageable, "1", title="pageable", line=1)
 
 # %%
 locking = {"host": "per-job", "depth": 6, "threads": 2}
@@ -301,11 +305,11 @@ for case in cases:
     if not axes_of["force"]:
         forced = study.where(workload=case["workload"], metric="*_speedup", **axes_of | {"force": 1})
         for mode in interjob.MODES:
-            free = records.metrics(case)[f"{mode}_speedup"]["median"]
+            free = content.metrics(case)[f"{mode}_speedup"]["median"]
             overlapped = not case["notes"][f"{mode}_ran"].startswith("serial")
             ran[f"{interjob.label(case)}, {mode}"] = (overlapped, forced.value(metric=f"{mode}_speedup"), free)
-figure, axes = figures.panels(1, width=6, height=4)
-for color, overlapped in zip(figures.COLOURS, (True, False)):
+figure, axes = plots.panels(1, width=6, height=4)
+for color, overlapped in zip(plots.COLOURS, (True, False)):
     points = [(x, y) for what, x, y in ran.values() if what == overlapped and x is not None]
     axes[0].plot(
         *zip(*points), "o", markersize=5, color=color, label="it overlapped" if overlapped else "it stayed serial"
@@ -334,8 +338,8 @@ Markdown(
 
 # %%
 misses = [miss for case in cases for miss in interjob.errors(case)]
-figure, axes = figures.panels(1, width=5, height=4.4)
-for color, mode in zip(figures.COLOURS, ("serial", *interjob.MODES)):
+figure, axes = plots.panels(1, width=5, height=4.4)
+for color, mode in zip(plots.COLOURS, ("serial", *interjob.MODES)):
     points = [miss for miss in misses if miss.mode == mode]
     axes[0].loglog(
         [p.measured for p in points], [p.predicted for p in points], "o", markersize=4, color=color, label=mode
@@ -366,8 +370,8 @@ rows = published.beside(paper, {
 Markdown(published.markdown(rows))
 
 # %%
-figure, axes = figures.panels(1, width=9, height=1.4)
-figures.beside(axes[0], rows)
+figure, axes = plots.panels(1, width=9, height=1.4)
+plots.beside(axes[0], rows)
 
 # %%
 Markdown(

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus import figures, published, readings
+from isthmus.figures import plots
+from isthmus.references import published
+from isthmus.tables import readings
 
 DATA = Path("../analysis/data/h200")
 KiB, MiB, GiB = 2**10, 2**20, 2**30
@@ -36,7 +38,7 @@ copies = readings.example(DATA / "transfer.jsonl.gz").where(metric="rate", bytes
 # GPU. Right: 1 GiB of every memory that we have records of, from both sides.
 
 # %%
-figure, axes = figures.panels(3, width=15)
+figure, axes = plots.panels(3, width=15)
 chased = {
     "GPU": {name: f"{start}-gpu0" for name, start in
             {"device": "gpu0", "managed": "managed", "static": "static", "pinned": "pinned"}.items()},
@@ -47,12 +49,12 @@ latency = {
     for side, paths in chased.items() for name, path in paths.items()
 }  # fmt: skip
 for axis, side in zip(axes, chased):
-    figures.curves(
+    plots.curves(
         axis, {name: latency[side, name] for name in chased[side]}, "s", title=f"one access of the {side}", log=True
     )
 both = {}
 stated = {name: each for name, each in paper.items() if name.startswith("gpu-latency")}
-figures.stated(axes[0], {
+plots.stated(axes[0], {
     int(float(name.removeprefix("gpu-latency-")[:-3]) * {"K": KiB, "M": MiB, "G": GiB}[name[-3]]):
         (each.low, each.high or each.low) for name, each in stated.items()
 }, label="MI300A, stated")  # fmt: skip
@@ -62,7 +64,7 @@ for name in ("device", "pool", "managed", "static", "mapped", "pinned", "malloc"
         reader: value for reader, place in (("GPU", "gpu0"), ("CPU", "cpu"))
         if (value := others.value(workload=f"latency/{start}-{place}/chase", bytes=GiB)) is not None
     }  # fmt: skip
-figures.bars(axes[2], both, "s", title="1 GiB", log=True)
+plots.bars(axes[2], both, "s", title="1 GiB", log=True)
 
 # %%
 own = [latency["GPU", name] for name in ("device", "managed", "static")]
@@ -85,16 +87,16 @@ Markdown(
 # memory costs the GPU here is a way over the link; on the MI300A it is not.
 
 # %%
-figure, axes = figures.panels(3, width=16)
+figure, axes = plots.panels(3, width=16)
 gpu_triad = stream.by("memory", workload="stream/gpu0/triad", preset="paper-fig3")
 cpu_triad = stream.by("memory", workload="stream/gpu0/cpu-triad", preset="paper-fig3")
-figures.bars(axes[0], {name: {"GPU": rate} for name, rate in gpu_triad.items()}, "B/s", title="GPU", log=True)
-figures.bars(axes[1], {name: {"CPU": rate} for name, rate in cpu_triad.items()}, "B/s", title="CPU, all cores")
+plots.bars(axes[0], {name: {"GPU": rate} for name, rate in gpu_triad.items()}, "B/s", title="GPU", log=True)
+plots.bars(axes[1], {name: {"CPU": rate} for name, rate in cpu_triad.items()}, "B/s", title="CPU, all cores")
 stores = {"through the caches": "standard", "past the caches": "streaming"}
 by_threads = {
     words: stream.by("threads", workload="stream/cpu/triad", stores=kind) for words, kind in stores.items()
 }  # fmt: skip
-figures.bars(axes[2], {
+plots.bars(axes[2], {
     f"{threads or 'all 16'} threads".replace("1 threads", "1 thread"):
         {words: of[threads] for words, of in by_threads.items()} for threads in (1, 8, 0)
 }, "B/s", title="CPU, plain memory, arrays of 1.2 GiB, stores")  # fmt: skip
@@ -117,7 +119,7 @@ Markdown(
 # memory, which has to go to and fro; the MI300A's does not move.
 
 # %%
-figure, axes = figures.panels(3, width=12)
+figure, axes = plots.panels(3, width=12)
 bins = {1: "2⁰", 2**10: "2¹⁰", 2**20: "2²⁰", 2**30: "2³⁰"}
 
 
@@ -135,8 +137,8 @@ for axis, (side, title) in zip(axes, {"cpu": "CPU, all cores", "gpu0": "GPU"}.it
         word: {kind: rate for kind in ("u64", "f64") if (rate := alone(side, n, kind)) is not None}
         for n, word in bins.items()
     }
-    figures.bars(axis, rates, "1/s", title=title, log=True)
-figures.bars(
+    plots.bars(axis, rates, "1/s", title=title, log=True)
+plots.bars(
     axes[2],
     {word: {side: together(f"{side.lower()}_relative", n) for side in ("CPU", "GPU")}
      for n, word in bins.items() if n < 2**30},
@@ -160,10 +162,10 @@ Markdown(
 # The call alone, without the first touch.
 
 # %%
-figure, axes = figures.panels(1, width=8, height=4)
+figure, axes = plots.panels(1, width=8, height=4)
 kinds = ("malloc", "mmap", "device", "pool", "managed", "pinned", "registered", "vmm")
 lines = {kind: allocating.by("bytes", workload=f"alloc/{kind}") for kind in kinds}
-figures.curves(axes[0], lines, "s", log=True)
+plots.curves(axes[0], lines, "s", log=True)
 
 # %% [markdown]
 # ## Figures 7 and 8: page faults
@@ -173,9 +175,9 @@ figures.curves(axes[0], lines, "s", log=True)
 # (`fault/cpu/anonymous`) memory has to be found and cleared as well.
 
 # %%
-figure, axes = figures.panels(2)
+figure, axes = plots.panels(2)
 managed = faults.where(memory="managed", pages="small", preset=None)
-figures.curves(axes[0], {
+plots.curves(axes[0], {
     "GPU, untouched": managed.by("at_once", workload="fault/gpu0/major", metric="rate"),
     "GPU, migrating": managed.by("at_once", workload="fault/gpu0/migration", metric="rate"),
     "one core": faults.by("at_once", workload="fault/cpu/zero-page", metric="rate", threads=1),
@@ -186,7 +188,7 @@ single = {
     "GPU, migrating": faults.where(workload="fault/gpu0/migration", preset="paper-fig8"),
     "one core": faults.where(workload="fault/cpu/zero-page", threads=1, at_once=1),
 }
-figures.bars(axes[1], {
+plots.bars(axes[1], {
     name: {percentile: of.value(metric=percentile) for percentile in ("p50", "p95", "p99")}
     for name, of in single.items()
 }, "s", title="one page at a time", log=True)  # fmt: skip
@@ -242,8 +244,8 @@ rows = published.beside(paper, dict.fromkeys(paper) | {
 Markdown(published.markdown(rows))
 
 # %%
-figure, axes = figures.panels(1, width=11, height=6)
-figures.beside(axes[0], rows)
+figure, axes = plots.panels(1, width=11, height=6)
+plots.beside(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

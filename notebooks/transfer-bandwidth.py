@@ -15,7 +15,9 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus import figures, published, readings
+from isthmus.figures import plots
+from isthmus.references import published
+from isthmus.tables import readings
 
 DATA = Path("../analysis/data")
 KiB, MiB, GiB = 2**10, 2**20, 2**30
@@ -41,10 +43,10 @@ def sizes(workload, of=one):
 # caches (`cache=warm`) show whether that matters here.
 
 # %%
-figure, axes = figures.panels(2)
+figure, axes = plots.panels(2)
 for axis, (title, workload) in zip(axes, {"pinned → GPU": "pinned-gpu0/ce", "GPU → pinned": "gpu0-pinned/ce"}.items()):
     copies = pitfalls.where(workload=f"transfer/{workload}", bytes=[64 * KiB, MiB, 32 * MiB])
-    figures.curves(axis, {cache: copies.by("bytes", cache=cache) for cache in ("flushed", "warm")}, "B/s", title=title)
+    plots.curves(axis, {cache: copies.by("bytes", cache=cache) for cache in ("flushed", "warm")}, "B/s", title=title)
 
 # %%
 warm = {
@@ -66,13 +68,13 @@ Markdown(
 # engine reads these. The first is what bounds it.
 
 # %%
-figure, axes = figures.panels(2)
-figures.curves(axes[0], {
+figure, axes = plots.panels(2)
+plots.curves(axes[0], {
     "pageable → GPU": sizes("pageable-gpu0/ce"),
     "pageable → pinned": sizes("pageable-pinned/runtime"),
     "pinned → GPU": sizes("pinned-gpu0/ce"),
 }, "B/s", title="to the GPU", log=True)  # fmt: skip
-figures.curves(axes[1], {
+plots.curves(axes[1], {
     "GPU → pageable": sizes("gpu0-pageable/ce"),
     "pinned → pageable": sizes("pinned-pageable/runtime"),
     "GPU → pinned": sizes("gpu0-pinned/ce"),
@@ -91,8 +93,8 @@ cells = {
     if a != b or a != "gpu0"
     if (found := rate(f"{a}-{b}/{'ce' if 'gpu0' in (a, b) else 'runtime'}", GiB)) is not None
 }  # fmt: skip
-figure, axes = figures.panels(1, width=8, height=3.4)
-figures.heat(axes[0], cells, "B/s", title="1 GiB")
+figure, axes = plots.panels(1, width=8, height=3.4)
+plots.heat(axes[0], cells, "B/s", title="1 GiB")
 
 # %%
 within = [value for pair, value in cells.items() if not {"gpu0", "managed"} & set(pair)]
@@ -109,10 +111,10 @@ Markdown(
 # ## Figure 7: both ways at once
 
 # %%
-figure, axes = figures.panels(1, width=10)
+figure, axes = plots.panels(1, width=10)
 one_way = {kind: max(rate(f"{kind}-gpu0/ce", GiB), rate(f"gpu0-{kind}/ce", GiB)) for kind in (*kinds, "wc")}
 both = {kind: rate(f"{kind}-gpu0/ce-duplex", GiB) for kind in one_way}
-figures.bars(axes[0], {
+plots.bars(axes[0], {
     kind: {
         "to the GPU": rate(f"{kind}-gpu0/ce", GiB),
         "from the GPU": rate(f"gpu0-{kind}/ce", GiB),
@@ -133,9 +135,9 @@ Markdown(
 # ## Figure 8: between GPUs, with peer access and without
 
 # %%
-figure, axes = figures.panels(2)
+figure, axes = plots.panels(2)
 found = two.where(bytes=GiB, workload="transfer/gpu?-gpu?/ce*")
-figures.bars(axes[0], {
+plots.bars(axes[0], {
     f"{a} → {b}": {
         "peer access": rate(f"{a}-{b}/ce", GiB, two),
         "without": rate(f"{a}-{b}/ce-nopeer", GiB, two),
@@ -145,17 +147,17 @@ pairs = {}
 for workload in four.where(workload="transfer/gpu?-gpu?/ce").values("workload"):
     start, end = workload.split("/")[1].split("-")
     pairs[start, end] = rate(f"{start}-{end}/ce", GiB, four)
-figures.heat(axes[1], pairs, "B/s", title="four GPUs, copy engine, 1 GiB")
+plots.heat(axes[1], pairs, "B/s", title="four GPUs, copy engine, 1 GiB")
 
 # %% [markdown]
 # ## Figure 9: kernels that read and write host memory
 
 # %%
-figure, axes = figures.panels(2)
-figures.curves(axes[0], {
+figure, axes = plots.panels(2)
+plots.curves(axes[0], {
     "copy engine": sizes("pinned-gpu0/ce"), "kernel reads": sizes("mapped-gpu0/sm-read"),
 }, "B/s", title="host → GPU")  # fmt: skip
-figures.curves(axes[1], {
+plots.curves(axes[1], {
     "copy engine": sizes("gpu0-pinned/ce"), "kernel writes": sizes("gpu0-mapped/sm-write"),
 }, "B/s", title="GPU → host")  # fmt: skip
 
@@ -163,15 +165,15 @@ figures.curves(axes[1], {
 # ## Figures 10 and 11: managed memory, by page faults and by prefetch
 
 # %%
-figure, axes = figures.panels(2)
-figures.curves(axes[0], {
+figure, axes = plots.panels(2)
+plots.curves(axes[0], {
     "pinned, copy": sizes("pinned-gpu0/ce"),
     "managed, prefetch": sizes("managed-gpu0/prefetch"),
     "managed, page faults": sizes("managed-gpu0/fault"),
     "managed, copy": sizes("managed-gpu0/ce"),
     "pageable, copy": sizes("pageable-gpu0/ce"),
 }, "B/s", title="host → GPU", log=True)  # fmt: skip
-figures.curves(axes[1], {
+plots.curves(axes[1], {
     "pinned, copy": sizes("gpu0-pinned/ce"),
     "managed, prefetch": sizes("gpu0-managed/prefetch"),
     "managed, page faults of one thread": sizes("gpu0-managed/fault"),
@@ -221,8 +223,8 @@ rows = published.beside(published.load(DATA / "published/commscope.csv"), {
 Markdown(published.markdown(rows))
 
 # %%
-figure, axes = figures.panels(1, width=11, height=2.4)
-figures.beside(axes[0], rows)
+figure, axes = plots.panels(1, width=11, height=2.4)
+plots.beside(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

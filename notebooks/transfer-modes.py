@@ -22,7 +22,9 @@ from statistics import median
 
 from IPython.display import Markdown
 
-from isthmus import figures, published, readings
+from isthmus.figures import plots
+from isthmus.references import published
+from isthmus.tables import readings
 
 DATA = Path("../analysis/data/h200")
 WORKLOADS = ("vector_seq", "vector_rand", "saxpy", "gemv", "gemm", "conv2d", "conv3d")
@@ -81,9 +83,9 @@ def spreads(size, mode):
     return found
 
 
-figure, axes = figures.panels(3, width=12)
+figure, axes = plots.panels(3, width=12)
 for axis, size in zip(axes, modes):
-    figures.boxes(axis, {mode: spreads(size, mode) for mode in MODES}, "1", title=size)
+    plots.boxes(axis, {mode: spreads(size, mode) for mode in MODES}, "1", title=size)
     axis.tick_params(axis="x", rotation=45)
 
 
@@ -105,11 +107,11 @@ Markdown(f"Half of the samples lie within {spread_of('tiny'):.1%} at tiny, {spre
 # Relative to baseline; kernel, copies, allocation from the bottom.
 
 # %%
-figure, axes = figures.panels(7, rows=2, width=14, height=3)
+figure, axes = plots.panels(7, rows=2, width=14, height=3)
 for row, size in enumerate(("super", "mega")):
     for column, workload in enumerate(WORKLOADS):
         whole = total(size, workload, "baseline")
-        figures.stacked(
+        plots.stacked(
             axes[7 * row + column],
             {mode: {part: value / whole for part, value in parts(size, workload, mode).items()} for mode in MODES},
             "1", title=f"{workload}, {size}", legend=(row, column) == (0, 6),
@@ -120,8 +122,8 @@ for row, size in enumerate(("super", "mega")):
 # pinned memory saves in one pass over the data, locking it costs several times over.
 
 # %%
-figure, axes = figures.panels(1, width=9)
-figures.bars(axes[0], {
+figure, axes = plots.panels(1, width=9)
+plots.bars(axes[0], {
     workload: {mode: time("mega", workload, mode, "wall") / time("mega", workload, "baseline", "wall")
                for mode in ("baseline", "uvm", "pm")}
     for workload in WORKLOADS
@@ -146,8 +148,8 @@ geometry = {
     "full grid, super": {w: kernel_ratio(modes["super"], w) for w in WORKLOADS},
     "full grid, mega": {w: kernel_ratio(modes["mega"], w) for w in WORKLOADS},
 }
-figure, axes = figures.panels(1, width=10)
-figures.bars(
+figure, axes = plots.panels(1, width=10)
+plots.bars(
     axes[0], {w: {name: of[w] for name, of in geometry.items()} for w in WORKLOADS}, "1",
     title="kernel, async over direct", line=1,
 )  # fmt: skip
@@ -165,8 +167,8 @@ def share(mode, part):
     return mean(parts("mega", w, mode)[part] / total("mega", w, mode) for w in WORKLOADS)
 
 
-figure, axes = figures.panels(1, width=6)
-figures.stacked(
+figure, axes = plots.panels(1, width=6)
+plots.stacked(
     axes[0], {mode: {part: share(mode, part) for part in ("kernel", "copies", "allocation")} for mode in MODES}, "1",
     title="shares of kernel, copies and allocation, mega",
 )  # fmt: skip
@@ -192,11 +194,11 @@ def study(preset, mode, metric="paper_total"):
     return geometries.by(presets[preset][0], preset=preset, mode=mode, metric=metric)
 
 
-figure, axes = figures.panels(3, rows=2, width=13, height=3)
+figure, axes = plots.panels(3, rows=2, width=13, height=3)
 for row, metric in enumerate(("paper_total", "kernel")):
     for column, (preset, (axis_name, title)) in enumerate(presets.items()):
         lines = {mode: study(preset, mode, metric) for mode in ("pm", "pm_async", "baseline")}
-        figures.curves(
+        plots.curves(
             axes[3 * row + column], {mode: of for mode, of in lines.items() if of}, "s",
             title=title if row == 0 else "kernel alone", of_bytes=axis_name == "shared_bytes",
         )  # fmt: skip
@@ -299,8 +301,8 @@ rows = published.beside(published.load(DATA.parent / "published/pipelining.csv")
 Markdown(published.markdown(rows))
 
 # %%
-figure, axes = figures.panels(1, width=11, height=6.5)
-figures.beside(axes[0], rows)
+figure, axes = plots.panels(1, width=11, height=6.5)
+plots.beside(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

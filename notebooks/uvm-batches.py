@@ -16,12 +16,16 @@ from pathlib import Path
 import numpy as np
 from IPython.display import Markdown
 
-from isthmus import fault_model, fault_samples, figures, records, statistics, units
+from isthmus import units
+from isthmus.faults import model, sampling
+from isthmus.figures import plots
+from isthmus.records import load
+from isthmus.statistics import rank_test
 
 DATA = Path("../analysis/data/h200/faults.jsonl.gz")
 MiB, GiB = 2**20, 2**30
 
-found = [each for each in records.read(DATA) if each["metrics"]]
+found = [each for each in load.read(DATA) if each["metrics"]]
 assert not any(each["emulated"] for each in found)
 
 
@@ -87,9 +91,9 @@ markdown(
 # %%
 def beyond(record, piece=65536):
     """Bytes that the prefetcher brought, and those of them in pieces without a fault."""
-    batches = sorted(records.read_table(DATA, record, "uvm_batches"), key=lambda row: row["begin"])
+    batches = sorted(load.read_table(DATA, record, "uvm_batches"), key=lambda row: row["begin"])
     begin = np.array([row["begin"] for row in batches])
-    moves = records.read_table(DATA, record, "uvm_migrations")
+    moves = load.read_table(DATA, record, "uvm_migrations")
     of = np.searchsorted(begin, [row["begin"] for row in moves], side="right") - 1
 
     def pieces(row):
@@ -146,17 +150,17 @@ markdown(["", "blocks / batch", "paper", "faults / block", "paper", "faults / ba
 # paper states one or more orders of magnitude over explicit management.
 
 # %%
-figure, axes = figures.panels(2, width=12)
+figure, axes = plots.panels(2, width=12)
 latency = {
     memory: {each["axes"]["bytes"]: median(each, "time") for each in chosen("latency", memory=memory)}
     for memory in ("managed", "pinned", "pageable")
 }
-figures.curves(axes[0], latency, "s", title="time of one read", log=True)
+plots.curves(axes[0], latency, "s", title="time of one read", log=True)
 over = {
     f"over {memory}": {size: latency["managed"][size] / value for size, value in latency[memory].items()}
     for memory in ("pinned", "pageable")
 }
-figures.curves(axes[1], over, "1", title="managed over explicit")
+plots.curves(axes[1], over, "1", title="managed over explicit")
 least, most = ([round(of(over[each].values()), 1) for each in over] for of in (min, max))
 Markdown(
     f"{sum(map(len, latency.values()))} cases. Over page-locked memory {least[0]} to {most[0]} times, over malloc's "
@@ -198,11 +202,11 @@ Dots = collections.namedtuple("Dots", "bytes blocks service transfer")
 
 
 def dots(record):
-    samples, why = fault_samples.of_record(str(DATA), record)
+    samples, why = sampling.of_record(str(DATA), record)
     assert samples, why
     features = np.concatenate([each.features for each in samples])
     return Dots(
-        features[:, fault_samples.TERMS.index("bytes")], features[:, fault_samples.TERMS.index("blocks")],
+        features[:, sampling.TERMS.index("bytes")], features[:, sampling.TERMS.index("blocks")],
         np.concatenate([each.service for each in samples]), np.concatenate([each.transfer for each in samples]),
     )  # fmt: skip
 
@@ -212,8 +216,8 @@ shown["regular"] = next(each for each in chosen("regular", bytes=GiB, driver_pre
 shown["random, 256 MiB"] = next(
     each for each in chosen("random", bytes=256 * MiB, driver_prefetch="default") if each["tables"]
 )
-figure, axes = figures.panels(3, width=15, height=4)
-for (name, record), colour, marker in zip(shown.items(), figures.COLOURS, "osD^v"):
+figure, axes = plots.panels(3, width=15, height=4)
+for (name, record), colour, marker in zip(shown.items(), plots.COLOURS, "osD^v"):
     of = dots(record)
     size = {"markersize": 2.5, "color": colour, "linestyle": "", "label": name}
     axes[0].loglog(of.bytes / MiB, of.service * 1e3, marker, **size)
@@ -262,10 +266,10 @@ markdown(["64 MiB", "prefetcher", "kernel", "× default", "batches", "faults", "
 # pattern with pages unmapped on the host could be had.
 
 # %%
-samples, _, _ = fault_samples.read([DATA], emulated=False, absent=[])
-[fit] = fault_model.fits(samples)
+samples, _, _ = sampling.read([DATA], emulated=False, absent=[])
+[fit] = model.fits(samples)
 rows = []
-for term, name in enumerate(fault_samples.TERMS):
+for term, name in enumerate(sampling.TERMS):
     known = fit.status(term) == "told"
     interval = f"{fit.low[term]:.3g} to {fit.high[term]:.3g}" if known and fit.low is not None else ""
     said = f"{fit.values[term]:.3g}" if known else "with " + fit.partners(term) if fit.values[term] == 0 else (
@@ -290,7 +294,7 @@ Markdown(
 def ratio(over):
     """Geometric mean with its 95% interval."""
     log = np.log(over)
-    width = statistics.student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / np.sqrt(len(log))
+    width = rank_test.student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / np.sqrt(len(log))
     return f"{np.exp(log.mean()):.3f} [{np.exp(log.mean() - width):.3f}, {np.exp(log.mean() + width):.3f}]"
 
 

@@ -24,7 +24,7 @@ import time
 
 import numpy as np
 
-from isthmus import compact, store
+from isthmus.records import compact, store
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATES = ("analysis/data/h200/transfer.jsonl.gz", "analysis/data/h200/driver.jsonl.gz")

@@ -9,37 +9,38 @@ import os
 import re
 import sys
 
-from isthmus import Error, __version__, records
-from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, FOUND, PASSED, UNDECIDED, with_absence  # noqa: F401
+from isthmus import Error, __version__, spelling
+from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, with_absence
 
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
 COMMANDS = {
-    "compact": ("isthmus.compact", "check record files once and keep them as one table that is quick to read"),
-    "regress": ("isthmus.regress", "what a change did: a driver, a kernel, time"),
-    "noise": ("isthmus.noise", "how much each metric varies where nothing changed"),
-    "trial": ("isthmus.trial", "a change as an experiment: the plan, the Slurm script, one verdict"),
-    "drift": ("isthmus.drift", "changes that nobody announced"),
-    "nodes": ("isthmus.nodes", "nodes and GPUs that are worse than their equals"),
-    "compare": ("isthmus.compare", "systems side by side"),
-    "score": ("isthmus.score", "one figure per system, for a procurement"),
-    "advise": ("isthmus.advise", "where buffers should live, and when overlapping batches of jobs is worth it"),
-    "report": ("isthmus.report", "one HTML page of everything"),
-    "table": ("isthmus.table", "medians of a few record files"),
-    "levels": ("isthmus.levels", "now `table --view levels`"),
-    "references": ("isthmus.reference_command", "what a site's figures are held to: make it from records, check it"),
-    "faults": ("isthmus.faults", "page faults of any CUDA program, as the driver tells them"),
-    "profile": ("isthmus.profile", "what a profiler's output says, in the words of a record"),
-    "accounting": ("isthmus.accounting", "now `table --view accounting`"),
-    "night": ("isthmus.night", "one summary of a night's sessions for other programs: JSON and JUnit"),
-    "site": ("isthmus.site", "a site's configuration: its mistakes, a first version, its node-hours"),
+    "compact": ("isthmus.records.compact", "check record files once and keep them as one table that is quick to read"),
+    "regress": ("isthmus.verdicts.regress", "what a change did: a driver, a kernel, time"),
+    "noise": ("isthmus.verdicts.noise", "how much each metric varies where nothing changed"),
+    "trial": ("isthmus.verdicts.trial", "a change as an experiment: the plan, the Slurm script, one verdict"),
+    "drift": ("isthmus.verdicts.drift", "changes that nobody announced"),
+    "nodes": ("isthmus.verdicts.nodes", "nodes and GPUs that are worse than their equals"),
+    "compare": ("isthmus.verdicts.compare", "systems side by side"),
+    "score": ("isthmus.verdicts.score", "one figure per system, for a procurement"),
+    "advise": ("isthmus.advise.command", "where buffers should live, and when overlapping batches of jobs is worth it"),
+    "report": ("isthmus.figures.report", "one HTML page of everything"),
+    "table": ("isthmus.tables.medians", "medians of a few record files"),
+    "levels": ("isthmus.tables.medians", "now `table --view levels`"),
+    "references": ("isthmus.references.command", "what a site's figures are held to: make it from records, check it"),
+    "faults": ("isthmus.faults.command", "page faults of any CUDA program, as the driver tells them"),
+    "profile": ("isthmus.profiles.profile", "what a profiler's output says, in the words of a record"),
+    "accounting": ("isthmus.tables.medians", "now `table --view accounting`"),
+    "night": ("isthmus.verdicts.night", "one summary of a night's sessions for other programs: JSON and JUnit"),
+    "site": ("isthmus.site.command", "a site's configuration: its mistakes, a first version, its node-hours"),
 }
 
-#: The version with which old names of commands go.
+#: Old names of commands with what they are now, and the version with which the old names go.
+_RENAMED = {"levels": ["table", "--view", "levels"], "accounting": ["table", "--view", "accounting"]}
 _OLD_NAMES_UNTIL = "0.2"
 
 
-def say_renamed(old: str, new: str) -> None:
-    """Tells on stderr that a command has another name now."""
+def _say_renamed(old: str) -> None:
+    new = " ".join(_RENAMED[old])
     print(f"isthmus {old} is now `isthmus {new}`; the old name goes with version {_OLD_NAMES_UNTIL}", file=sys.stderr)
 
 
@@ -118,13 +119,15 @@ def main(arguments: list[str] | None = None) -> int:
         module.add_arguments(parser)
         if "exit codes:" not in (parser.epilog or ""):
             parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))
-        given = parser.parse_args(asked.arguments)
+        given = parser.parse_args([*asked.arguments, *_RENAMED.get(asked.command, [])[1:]])
         status = with_absence(module.run(given), getattr(given, "absent", None))
+        if asked.command in _RENAMED:
+            _say_renamed(asked.command)
         if sys.stdout:  # which `>&-` closes
             sys.stdout.flush()
         return status
     except Error as error:
-        print(f"{prog}: {records.printable(str(error))}", file=sys.stderr)
+        print(f"{prog}: {spelling.printable(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # `isthmus table … | head`
         _drop_output()
@@ -132,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:  # what a command did not foresee, as a disk that is full
         _drop_output()
         where = f"{error.filename}: " if error.filename else ""
-        print(f"{prog}: {records.printable(where)}{error.strerror or error}", file=sys.stderr)
+        print(f"{prog}: {spelling.printable(where)}{error.strerror or error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         print(f"{prog}: interrupted", file=sys.stderr)

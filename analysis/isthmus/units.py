@@ -32,6 +32,16 @@ def amount(text: str) -> float:
     return value
 
 
+def byte_text(count: int) -> str:
+    """A number of bytes as an axis has it: 64KiB, 3MiB, 1000."""
+    names = ["", *_BYTES]
+    unit = 0
+    while count and count % 1024 == 0 and unit + 1 < len(names):
+        count //= 1024
+        unit += 1
+    return f"{count}{names[unit]}"
+
+
 def share(text: str) -> float:
     """The type of an option that takes a share above 0 and below 1: 0.03 or 3%."""
     try:

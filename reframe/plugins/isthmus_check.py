@@ -44,7 +44,11 @@ import jobs
 import profilers
 import quick_start
 import spack_build
-from isthmus import capabilities, profile, records, references, units
+from isthmus import units
+from isthmus.profiles import profile
+from isthmus.records import content, load, validate
+from isthmus.references import lookup
+from isthmus.site import capabilities
 from results_database import Fingerprinted
 
 quick_start.install()
@@ -67,7 +71,7 @@ USABLE = 0.95
 # Warnings of others' work beside a measurement, and what can be done.
 _COMPANY = {
     "shared_node": ": have {} ask for nodes of its own (access: --exclusive), or state shared_nodes in its extras",
-    records.FOREIGN: ": end them, or state shared_nodes in the extras of {}",
+    content.FOREIGN: ": end them, or state shared_nodes in the extras of {}",
 }
 
 _kept = []  # record files of this session
@@ -304,12 +308,12 @@ def references_folder() -> pathlib.Path | None:
 
 def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
     """Bounds for one record: {metric: (value, lower, upper, unit)}; of a profiled run its counts only."""
-    found = references.find(references.load(folder), references.case_of(case, partition), case["axes"])
+    found = lookup.find(lookup.load(folder), lookup.case_of(case, partition), case["axes"])
     profiled = case["profiler"] is not None
     found = {name: b for name, b in found.items() if name.startswith(profile.PROFILED) == profiled}
     for name, bound in found.items():
         if profiled and not profile.is_held(name, bound.unit):
-            raise references.BadReference(f"a reference for {name!r}: of a profiled run only counts are held to any")
+            raise lookup.BadReference(f"a reference for {name!r}: of a profiled run only counts are held to any")
     return {name: bound.as_tuple() for name, bound in found.items()}
 
 
@@ -424,8 +428,8 @@ def whole_records(path: pathlib.Path) -> list[bytes]:
 def _records_within(line: str) -> list[bytes]:
     """The records on a line, each with its end; on one that is no JSON they may stand behind one another, or behind
     half of one."""
-    with contextlib.suppress(records.RecordError, UnicodeError):
-        records.parse(line, where="")
+    with contextlib.suppress(validate.RecordError, UnicodeError):
+        load.parse(line, where="")
         return [line.encode() + b"\n"]
     with contextlib.suppress(ValueError, RecursionError):
         json.loads(line)
@@ -433,9 +437,9 @@ def _records_within(line: str) -> list[bytes]:
     found, decoder, start = [], json.JSONDecoder(), line.find("{")
     while start >= 0:
         end = start + 1
-        with contextlib.suppress(ValueError, RecursionError, records.RecordError):
+        with contextlib.suppress(ValueError, RecursionError, validate.RecordError):
             stop = decoder.raw_decode(line, start)[1]
-            records.parse(line[start:stop], where="")
+            load.parse(line[start:stop], where="")
             found.append(line[start:stop].encode() + b"\n")
             end = stop
         start = line.find("{", end)
@@ -756,8 +760,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             code = jobs.exit_code_in_words(self._exit_code())
             raise SanityError(f"no record: isthmus-bench ended with exit code {code} and wrote none{self._complaint()}")
         try:
-            cases = records.read(path)
-        except records.RecordError as error:
+            cases = load.read(path)
+        except validate.RecordError as error:
             kept = self.keep_what_is_left()
             code = self._exit_code()  # a job that was killed explains a line that was cut
             if code and (end := jobs.abnormal_end(self.job)):
@@ -770,8 +774,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             self._keep(path, cases)
         for table in itertools.chain.from_iterable(case["tables"] for case in cases):
             try:
-                records.table_path(path, table)
-            except records.RecordError as error:
+                load.table_path(path, table)
+            except validate.RecordError as error:
                 raise SanityError(str(error)) from None
         return cases
 
@@ -861,8 +865,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         # One that was gone after the case may be the job's own program before, whose memory the driver still freed:
         # the record is of no use, the node is sound.
         if not any((device.get("state_after") or {}).get("foreign_processes") for device in case["devices"]):
-            stated.add(records.FOREIGN)
-        for warning in records.spoiling(case):
+            stated.add(content.FOREIGN)
+        for warning in content.spoiling(case):
             if warning["code"] not in stated:
                 mend = _COMPANY.get(warning["code"], "").format(where.fullname)
                 raise SanityError(f"{warning['message']}, which spoils what was measured{mend}")
@@ -995,8 +999,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def _figures(self, point, cases) -> dict[str, tuple]:
         """The metrics of one case, each the median over its processes, with its unit."""
         try:
-            medians = [records.metrics(case) for case in cases]
-        except records.RecordError as error:
+            medians = [content.metrics(case) for case in cases]
+        except validate.RecordError as error:
             raise SanityError(str(error).removeprefix(f"{point.workload}: ")) from None
         # Under a profiler no latch holds streams, so what needs one is not measured.
         required = set() if self.profiler else self.required_metrics(point)
@@ -1031,7 +1035,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         try:
             found = find_references(references_folder(), case, partition.name)
             self._judge_unreferenced(case, set(figures) - set(found))
-        except references.BadReference as error:
+        except lookup.BadReference as error:
             raise SanityError(str(error)) from None
         required = site_setting(partition, "require_reference", False)
         required = shown if required is True else shown & set(required or [])
@@ -1058,10 +1062,10 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         partition = self.current_partition
         stated = {name: site_setting(partition, name) for name in ("pcie", "links")}
         stated = {name: value for name, value in stated.items() if value is not None}
-        selectors = references.case_of(case, partition.name)
-        for name, metric in records.metrics(case).items():
+        selectors = lookup.case_of(case, partition.name)
+        for name, metric in content.metrics(case).items():
             if name in metrics:
-                why = references.insane(references.load(references_folder()), metric, case, selectors, stated)
+                why = lookup.insane(lookup.load(references_folder()), metric, case, selectors, stated)
                 if why:
                     raise SanityError(why)
 

@@ -21,7 +21,7 @@ ANALYSIS = str(pathlib.Path(__file__).resolve().parents[2] / "analysis")
 if ANALYSIS not in sys.path:  # a check file may import this before isthmus_check
     sys.path.insert(0, ANALYSIS)
 
-from isthmus import records
+from isthmus import spelling
 
 SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
 OTHER_JOBS = "other_jobs"
@@ -224,7 +224,7 @@ def complaint(text: str) -> str:
     # Of several ranks one may have been killed.
     killed = [line for line in told if ": task" in line and "Exited with" not in line and _ECHO.match(line)]
     wrong = own[-1:] or [line for line in told if not _ECHO.match(line)] or killed
-    return records.printable(records.shorten(wrong[0], 200)) if wrong else ""
+    return spelling.printable(spelling.shorten(wrong[0], 200)) if wrong else ""
 
 
 # How systems of environment modules, and Spack, say that they could not load one; a person's own files are not asked.
@@ -237,7 +237,7 @@ _NOT_LOADED = re.compile(
 def not_loaded(text: str) -> str | None:
     """Of a job's standard error the line that says of an environment that it was not loaded."""
     found = next(filter(None, map(_NOT_LOADED.match, text.splitlines())), None)
-    return found and records.printable(records.shorten(found[0], 200))
+    return found and spelling.printable(spelling.shorten(found[0], 200))
 
 
 def is_full(folder) -> bool:

@@ -13,7 +13,7 @@ import reframe.core.builtins as builtins
 from reframe.core.exceptions import SanityError
 
 import jobs
-from isthmus import records
+from isthmus import spelling
 from isthmus_check import (
     LISTING,
     IsthmusCheck,
@@ -45,7 +45,7 @@ class Listing(IsthmusProgram):
         try:
             return {w["name"]: w for w in json.loads(path.read_text(encoding="utf-8"))["workloads"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            why = records.shorten(str(error))
+            why = spelling.shorten(str(error))
             raise SanityError(f"{path} is no list of workloads, or was cut short ({why}); run again") from None
 
     @builtins.sanity_function

@@ -1,7 +1,7 @@
 """`-S profiler=nsys|ncu|rocprofv3|cupti|perf` on every check: how ranks are wrapped, and what becomes of the output.
 
 A job with a profiler runs the program twice: first as it is (unprofiled.jsonl), so that nothing measured can be lost
-and the profiler's cost is known, then each rank under the profiler. Reading outputs is isthmus.profile's;
+and the profiler's cost is known, then each rank under the profiler. Reading outputs is isthmus.profiles';
 docs/profiling.md is for people.
 """
 
@@ -13,7 +13,8 @@ import shutil
 from reframe.core.exceptions import ReframeError, SanityError
 
 import jobs
-from isthmus import profile, records
+from isthmus.profiles import profile
+from isthmus.records import load, validate
 
 FOLDER = "profile"
 UNPROFILED = "unprofiled.jsonl"
@@ -136,8 +137,8 @@ def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
 def unprofiled(stage: pathlib.Path) -> list[dict]:
     """Records of the run before; none where that did not end well."""
     try:
-        return records.read(stage / UNPROFILED)
-    except records.RecordError:
+        return load.read(stage / UNPROFILED)
+    except validate.RecordError:
         return []
 
 
@@ -145,8 +146,8 @@ def amend(name: str, stage: pathlib.Path, record: str) -> None:
     """Writes what the profiler saw into the record file. Raises SanityError, one sentence, where it failed."""
     path = stage / record
     try:
-        cases = records.read(path)
-    except records.RecordError as error:
+        cases = load.read(path)
+    except validate.RecordError as error:
         said = jobs.complaint(_log(stage / FOLDER))
         raise SanityError(f"{name} failed: {said or error}; what was measured without it is kept") from None
     try:

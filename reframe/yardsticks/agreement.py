@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 import yardsticks
 from yardsticks import Same
 
-from isthmus import records
+from isthmus.records import content, load
 from isthmus_check import IsthmusCheck, Point
 
 MIB = 1 << 20
@@ -129,10 +129,10 @@ class Yardstick(IsthmusCheck):
     def judge(self):
         sn.evaluate(super().judge())
         path = pathlib.Path(self.stagedir)
-        cases = {case["workload"]: case for case in records.read(path / "record.jsonl")}
+        cases = {case["workload"]: case for case in load.read(path / "record.jsonl")}
         theirs = [self._theirs(path / place) for place in (BEFORE, AFTER)]
         for same in self.yard.same:
-            metric = records.metrics(cases[same.workload])[same.metric]
+            metric = content.metrics(cases[same.workload])[same.metric]
             ours = max(metric["samples"]) if same.best else metric["median"]
             told = [figures.get(same.theirs, float("nan")) for figures in theirs]
             if why := yardsticks.disagreement(same, self.beside, ours, told):

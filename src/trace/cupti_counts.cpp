@@ -2,7 +2,7 @@
 //
 // A library of its own that the driver loads into any CUDA program (CUDA_INJECTION64_PATH=libisthmus-cupti.so), so an
 // unprofiled run carries nothing of it. When the process ends it writes one JSON object to
-// $ISTHMUS_CUPTI_OUTPUT.<pid>.json; analysis/isthmus/profile.py reads that. What CUPTI refuses is named in "errors",
+// $ISTHMUS_CUPTI_OUTPUT.<pid>.json; analysis/isthmus/profiles/ reads that. What CUPTI refuses is named in "errors",
 // and the rest is counted all the same: nothing here may end or slow the program more than counting does.
 
 #include <cupti.h>

@@ -32,12 +32,12 @@ COPIES = ["mpi/pinned-gpus/ce", "mpi/gpus-pinned/ce", "mpi/pinned-gpus/ce-duplex
 
 def problem(record):
     """Why the record breaks the schema; only what the schema requires where no validator is installed."""
-    from isthmus import records
+    from isthmus.records import validate
 
     try:
-        return records.problem(record)
+        return validate.problem(record)
     except ImportError:
-        required = json.loads(records.schema_path().read_text(encoding="utf-8"))["required"]
+        required = json.loads(validate.schema_path().read_text(encoding="utf-8"))["required"]
         return next((f"it lacks {name}" for name in required if name not in record), None)
 
 

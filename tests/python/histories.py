@@ -12,7 +12,8 @@ import sys
 
 import numpy as np
 
-from isthmus import series, store
+from isthmus.records import store
+from isthmus.statistics import series
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reframe"))
 import fake_bench

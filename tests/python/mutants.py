@@ -29,7 +29,9 @@ import time
 import traceback
 import warnings
 
-from isthmus import Error, cli, records, references, store, validate
+from isthmus import Error, cli
+from isthmus.records import load, store, validate
+from isthmus.references import lookup
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = (
@@ -45,7 +47,7 @@ def bases() -> list[dict]:
     """Some real records of each kind."""
     found = []
     for source in SOURCES:
-        every = records.read(ROOT / "analysis/data" / source)
+        every = load.read(ROOT / "analysis/data" / source)
         found += every[:: max(1, len(every) // _EACH)][:_EACH]
     return found
 
@@ -241,7 +243,7 @@ def lines(number: int, seed: int) -> list[bytes]:
 def accepted(line: bytes) -> bool:
     try:
         validate.line(line, where="x")
-    except records.RecordError:
+    except validate.RecordError:
         return False
     return True
 
@@ -397,7 +399,7 @@ def one_folder(number: int, seed: int, *, seconds: float = _HANG) -> tuple[list[
             wrong = f"{good} lines are records; raw gives {raw}, compacted {compacted}"
         for path in sorted((aside / "site/references").glob("*.yaml")):
             try:
-                references.load_file(path)
+                lookup.load_file(path)
             except Error as error:
                 wrong = f"references update wrote what it cannot read: {error}"
         wrongs += [wrong] if wrong else []

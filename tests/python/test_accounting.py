@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from isthmus import accounting
+from isthmus.tables import accounting
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))

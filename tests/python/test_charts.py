@@ -7,7 +7,9 @@ import re
 import pytest
 from histories import record, write
 
-from isthmus import charts, cli, store
+from isthmus import cli
+from isthmus.figures import charts
+from isthmus.records import store
 
 
 def row(workload="transfer/pinned-gpu0/ce", value=1e9, *, metric="rate", unit="B/s", share=None, **changes):

@@ -11,7 +11,8 @@ import sys
 import pytest
 
 import isthmus
-from isthmus import cli, records
+from isthmus import cli, exits
+from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "analysis/data/h200/medium.jsonl"
@@ -45,7 +46,7 @@ def test_version():
     assert run("--version").stdout == f"isthmus {isthmus.__version__}\n"
 
 
-def refused(arguments, capsys, code=cli.BAD_INPUT):
+def refused(arguments, capsys, code=exits.BAD_INPUT):
     """The one sentence with which a command line is refused."""
     assert cli.main([str(word) for word in arguments]) == code
     said = capsys.readouterr()
@@ -129,7 +130,7 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments, tmp_path, caps
         where = tmp_path / "records"
         (where / EXAMPLE.name).write_bytes(EXAMPLE.read_bytes())
     words = [word.format(tmp_path / "file") for word in arguments]
-    assert cli.main([*words, str(where)]) == cli.BAD_INPUT
+    assert cli.main([*words, str(where)]) == exits.BAD_INPUT
     said = capsys.readouterr().err
     assert said.splitlines()[-1] == f"isthmus {words[0]}: {tmp_path}/file/x: Not a directory"
 
@@ -146,12 +147,12 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments, tmp_path, caps
     ids=lambda words: words[-1] if isinstance(words, str) else words[0],
 )
 def test_spoilt_records_make_no_table_and_no_advice(command, name, tmp_path, capsys):
-    cases = list(itertools.islice(records.iterate(EXAMPLE.with_name(name)), 40))
+    cases = list(itertools.islice(load.iterate(EXAMPLE.with_name(name)), 40))
     for case in cases:
         case["warnings"] = [{"code": "foreign_processes", "message": "others", "samples": None}]
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     topic = command[:2] if command[0] == "advise" else command[:1]
-    assert cli.main([*topic, str(tmp_path / "r.jsonl"), *command[len(topic) :]]) == cli.BAD_INPUT
+    assert cli.main([*topic, str(tmp_path / "r.jsonl"), *command[len(topic) :]]) == exits.BAD_INPUT
     said = capsys.readouterr()
     assert said.out == "" and "spoilt and left out: see the warnings" in said.err
 
@@ -162,7 +163,7 @@ def test_tables_are_made_of_folders_too(tmp_path, capsys):
     assert cli.main(["table", str(tmp_path)]) == 0
     assert "vector_seq" in capsys.readouterr().out
     (tmp_path / "wrong.jsonl").write_text("text\n")
-    assert cli.main(["table", str(tmp_path)]) == cli.UNDECIDED
+    assert cli.main(["table", str(tmp_path)]) == exits.UNDECIDED
     said = capsys.readouterr()
     assert "vector_seq" in said.out and "wrong.jsonl: line 1: no JSON" in said.err
 
@@ -181,13 +182,13 @@ def piped(command):
 
 
 def test_a_closed_pipe_is_silent_and_passes_no_gate():
-    assert piped(f"table {EXAMPLE} | exec 0<&-") == (cli.CLOSED_PIPE, "")
+    assert piped(f"table {EXAMPLE} | exec 0<&-") == (exits.CLOSED_PIPE, "")
     assert piped(f"table {EXAMPLE} | head -n 1")[1] == ""
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_is_one_sentence():
-    assert piped(f"table {EXAMPLE} >/dev/full") == (cli.BAD_INPUT, "isthmus table: No space left on device\n")
+    assert piped(f"table {EXAMPLE} >/dev/full") == (exits.BAD_INPUT, "isthmus table: No space left on device\n")
 
 
 def test_closed_output_is_no_traceback():
@@ -209,7 +210,7 @@ def test_a_missing_package_is_named(monkeypatch, capsys):
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 
     monkeypatch.setattr(cli.importlib, "import_module", missing)
-    assert cli.main(["table", "x"]) == cli.BAD_INPUT
+    assert cli.main(["table", "x"]) == exits.BAD_INPUT
     assert capsys.readouterr().err == (
         "isthmus table: numpy is not installed; `pip install 'isthmus[analysis]'` brings it\n"
     )

@@ -9,7 +9,8 @@ import sys
 import pytest
 from histories import record, write
 
-from isthmus import Error, exhibits
+from isthmus import Error
+from isthmus.references import exhibits
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "analysis/data/published/exhibits.yaml"
@@ -50,7 +51,7 @@ def unknown(papers, rows):
     fields = {entry["name"]: set(entry["axes"]) for entry in catalogue["workloads"]}
     metrics = {row["metric"] for row in rows}.union(*(entry["metrics"] for entry in catalogue["workloads"]))
     profiled = "".join(
-        (ROOT / name).read_text("utf-8") for name in ("analysis/isthmus/profile.py", "docs/profiling.md")
+        (ROOT / name).read_text("utf-8") for name in ("analysis/isthmus/profiles/profile.py", "docs/profiling.md")
     )
     for row in rows:
         fields.setdefault(row["workload"], set()).update(json.loads(row["axes"] or "{}"))

@@ -6,7 +6,9 @@ import pathlib
 import numpy
 import pytest
 
-from isthmus import fault_model, fault_samples, records, statistics
+from isthmus.faults import model, sampling
+from isthmus.records import load
+from isthmus.statistics import rank_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "analysis/data/h200/faults.jsonl.gz"
@@ -17,7 +19,7 @@ CAUSES = ("fault", "prefetch", "user", "eviction")
 
 @pytest.fixture(scope="module")
 def found():
-    return [each for each in records.read(DATA) if each["metrics"]]
+    return [each for each in load.read(DATA) if each["metrics"]]
 
 
 def values(record, metric):
@@ -67,9 +69,9 @@ def test_bytes_by_cause_make_the_footprint_up_with_the_prefetcher_too(found):
 
 
 def beyond(record, piece=65536):
-    batches = sorted(records.read_table(DATA, record, "uvm_batches"), key=lambda row: row["begin"])
+    batches = sorted(load.read_table(DATA, record, "uvm_batches"), key=lambda row: row["begin"])
     begin = [row["begin"] for row in batches]
-    moves = records.read_table(DATA, record, "uvm_migrations")
+    moves = load.read_table(DATA, record, "uvm_migrations")
     of = numpy.searchsorted(begin, [row["begin"] for row in moves], side="right") - 1
 
     def pieces(row):
@@ -133,7 +135,7 @@ def test_figure_1_has_57_cases_and_the_ratios_of_the_page(found):
 
 def interval(ratios):
     log = numpy.log(ratios)
-    width = statistics.student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / len(log) ** 0.5
+    width = rank_test.student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / len(log) ** 0.5
     return [float(numpy.exp(each)) for each in (log.mean(), log.mean() - width, log.mean() + width)]
 
 
@@ -164,25 +166,25 @@ def test_threads_of_the_host_are_told_from_nothing_in_no_case(found):
 
 
 def test_the_model_explains_most_of_what_is_left_out(found):
-    samples, _, _ = fault_samples.read([DATA], emulated=False, absent=[])
-    [fit] = fault_model.fits(samples)
+    samples, _, _ = sampling.read([DATA], emulated=False, absent=[])
+    [fit] = model.fits(samples)
     assert fit.driver == "580.159.04"
     assert f"keeps {fit.batches:,} of {fit.jobs}" in TEXT
     assert fit.explained_left >= 0.9
     assert f"| {fit.explained:.1%} |" in TEXT and f"| {fit.explained_left:.1%} |" in TEXT
     for name, scale, digits in (("blocks", 1e6, "µs"), ("first_visits", 1e6, "µs"), ("pieces", 1e9, "ns")):
-        term = fault_samples.TERMS.index(name)
+        term = sampling.TERMS.index(name)
         assert fit.status(term) == "told" and fit.low[term] > 0
         value, low, high = (f"{each[term] * scale:#.3g}" for each in (fit.values, fit.low, fit.high))
         assert f"| {value} {digits} | {low} to {high} |" in TEXT, name
-    faults = fault_samples.TERMS.index("faults")
+    faults = sampling.TERMS.index("faults")
     assert fit.low[faults] < 0 < fit.high[faults]
-    assert fit.partners(fault_samples.TERMS.index("bytes")) == "host_pages"
+    assert fit.partners(sampling.TERMS.index("bytes")) == "host_pages"
 
 
 def test_tables_are_small_and_each_belongs_to_a_record():
     folder = ROOT / "analysis/data/h200/faults.tables"
-    named = {table["file"] for record in records.read(DATA) for table in record["tables"]}
+    named = {table["file"] for record in load.read(DATA) for table in record["tables"]}
     assert named == {f"{folder.name}/{path.name}" for path in folder.iterdir()}
     assert sum(path.stat().st_size for path in folder.iterdir()) + DATA.stat().st_size < 2 * MIB
 

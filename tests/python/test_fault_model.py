@@ -10,8 +10,9 @@ import numpy
 import pytest
 from histories import record
 
-from isthmus import cli, fault_model, fault_samples
-from isthmus.fault_samples import TERMS, Sample
+from isthmus import cli, exits
+from isthmus.faults import model, sampling, tracefile
+from isthmus.faults.sampling import TERMS, Sample
 
 # Seconds a fault, a block, a byte, a first visit, a page that the host had mapped, a piece of a range group.
 TRUE = numpy.array([0.4e-6, 3e-6, 20e-12, 25e-6, 0.15e-6, 0.05e-6])
@@ -46,7 +47,7 @@ def samples(jobs=10, patterns=tuple(PATTERNS), **how):
 
 
 def test_known_coefficients_come_back_within_their_intervals():
-    [fit] = fault_model.fits(samples())
+    [fit] = model.fits(samples())
     assert fit.found.kept == [0, 1, 2, 3, 4, 5] and not fit.found.together
     numpy.testing.assert_allclose(fit.values, TRUE, rtol=0.15)
     assert ((fit.low < TRUE) & (fit.high > TRUE)).all()
@@ -56,7 +57,7 @@ def test_known_coefficients_come_back_within_their_intervals():
 
 
 def test_without_noise_they_come_back_exactly():
-    [fit] = fault_model.fits([
+    [fit] = model.fits([
         Sample(s.driver, s.unit, s.pattern, s.features, s.features @ TRUE, s.transfer, s.moves) for s in samples(2)
     ])  # fmt: skip
     numpy.testing.assert_allclose(fit.values, TRUE, rtol=1e-6)
@@ -66,7 +67,7 @@ def test_without_noise_they_come_back_exactly():
 def test_intervals_hold_the_truth_in_most_of_many_trials():
     inside = []
     for seed in range(40):
-        [fit] = fault_model.fits(samples(8, seed=seed, count=30))
+        [fit] = model.fits(samples(8, seed=seed, count=30))
         inside.append((fit.low < TRUE) & (fit.high > TRUE))
     assert 0.85 <= numpy.mean(inside) <= 1
 
@@ -75,8 +76,8 @@ def test_intervals_hold_the_truth_in_most_of_many_trials():
 def test_a_planted_change_of_one_coefficient_is_named(term):
     changed = TRUE.copy()
     changed[term] *= 2
-    found = fault_model.fits(samples() + samples(coefficients=changed, driver="590.2", seed=2))
-    named, notes = fault_model.changes(found)
+    found = model.fits(samples() + samples(coefficients=changed, driver="590.2", seed=2))
+    named, notes = model.changes(found)
     assert [each.term for each in named] == [TERMS[term]] and not notes
     [change] = named
     assert (change.before, change.after) == ("580.1", "590.2")
@@ -86,48 +87,48 @@ def test_a_planted_change_of_one_coefficient_is_named(term):
 def test_no_change_is_named_where_there_is_none():
     false = 0
     for seed in range(30):
-        found = fault_model.fits(samples(8, count=30, seed=seed) + samples(8, count=30, seed=seed + 99, driver="590.2"))
-        false += bool(fault_model.changes(found)[0])
+        found = model.fits(samples(8, count=30, seed=seed) + samples(8, count=30, seed=seed + 99, driver="590.2"))
+        false += bool(model.changes(found)[0])
     assert false <= 4  # 5% each is meant
 
 
 def test_what_goes_together_is_refused_with_its_partner():
     patterns = ("regular", "random")  # in which all that moves is mapped on the host
-    [fit] = fault_model.fits(samples(patterns=patterns))
+    [fit] = model.fits(samples(patterns=patterns))
     assert fit.status(2) == fit.status(4) == "together"
     assert fit.partners(4) == "bytes" and fit.partners(2) == "host_pages"
     assert fit.values[2] == pytest.approx(TRUE[2] + TRUE[4] / 4096, rel=0.15)
     assert [fit.status(term) for term in (0, 1, 3)] == ["told"] * 3
-    text = fault_model._text([fit], [], [], [])
+    text = model._text([fit], [], [], [])
     assert text.count("not identifiable") == 2 and "cannot be told from bytes" in text
-    rows = {row["term"]: row for row in fault_model._rows_of_fit(fit) if row["says"] == "coefficient"}
+    rows = {row["term"]: row for row in model._rows_of_fit(fit) if row["says"] == "coefficient"}
     assert "value" not in rows["bytes"] and "value" not in rows["host_pages"] and rows["faults"]["value"] > 0
 
 
 def test_what_no_batch_has_is_said_and_not_called_zero():
     found = [sample("peer", job) for job in range(8)]
-    [fit] = fault_model.fits(found)
+    [fit] = model.fits(found)
     assert fit.status(4) == "absent" and fit.left == []
-    text = fault_model._text([fit], [], [], [])
+    text = model._text([fit], [], [], [])
     assert "not there" in text and "nothing is known of its coefficient" in text and "One pattern alone" in text
 
 
 def test_a_pattern_that_alone_has_a_term_is_not_predicted():
     found = samples(patterns=("peer", "random"))
-    [fit] = fault_model.fits(found)
+    [fit] = model.fits(found)
     [random] = [each for each in fit.left if each.pattern == "random"]
     assert "no other pattern has host_pages" in random.note
 
 
 def test_a_coefficient_below_zero_is_doubted():
-    [fit] = fault_model.fits(samples(2, coefficients=TRUE * [1, 1, 1, -1, 1, 1]))
-    assert fit.values[3] < 0 and "first_visits comes out below 0" in fault_model._text([fit], [], [], [])
-    [fit] = fault_model.fits(samples(2))
-    assert "below 0" not in fault_model._text([fit], [], [], [])
+    [fit] = model.fits(samples(2, coefficients=TRUE * [1, 1, 1, -1, 1, 1]))
+    assert fit.values[3] < 0 and "first_visits comes out below 0" in model._text([fit], [], [], [])
+    [fit] = model.fits(samples(2))
+    assert "below 0" not in model._text([fit], [], [], [])
 
 
 def test_service_over_transfer_by_the_size_of_moves():
-    [fit] = fault_model.fits(samples(2))
+    [fit] = model.fits(samples(2))
     sizes = {size for size, *_ in fit.sizes}
     assert sizes <= {1 << power for power in range(12, 24)} and len(sizes) > 2
     whole = sum(len(each.service) for each in samples(2))
@@ -159,7 +160,7 @@ def stream(job, coefficients=TRUE, pattern="regular"):
 
 def test_traces_are_taken_apart_as_they_were_made(tmp_path):
     path = fault_streams.write(tmp_path / "a.1.uvm", stream(1))
-    found, why = fault_samples.of_trace(path)
+    found, why = sampling.of_trace(path)
     assert not why and len(found.service) == 30
     features = found.features
     assert (features[:, 4] == features[:, 2] / 4096).all()
@@ -174,7 +175,7 @@ def test_host_pages_are_not_those_that_were_evicted(tmp_path):
     made.faults(fault_streams.dense(base, 2 << 20), of_batch=100)
     made.host(base, 2 << 20, evicted=True)
     made.faults(fault_streams.dense(base, 2 << 20), of_batch=100)
-    found, _ = fault_samples.of_trace(fault_streams.write(tmp_path / "a.1.uvm", made.rows()))
+    found, _ = sampling.of_trace(fault_streams.write(tmp_path / "a.1.uvm", made.rows()))
     assert found.features[:, TERMS.index("host_pages")].tolist() == [512, 0]
     assert found.features[:, TERMS.index("first_visits")].tolist() == [1, 0]
 
@@ -189,18 +190,18 @@ def test_a_block_whose_pages_have_come_meanwhile_is_none_of_the_blocks_served(tm
     for part in moves_of_new:  # the first two blocks are there
         late.parts[[part is each for each in late.parts].index(True)] = part[64:]
     rows = numpy.concatenate([made.rows(), late.rows()])
-    found, _ = fault_samples.of_trace(fault_streams.write(tmp_path / "a.1.uvm", rows))
+    found, _ = sampling.of_trace(fault_streams.write(tmp_path / "a.1.uvm", rows))
     assert found.features[:, TERMS.index("blocks")].tolist() == [2, 1]
     assert found.features[:, TERMS.index("faults")].tolist() == [64, 96]
     still = numpy.concatenate([part for part in late.parts if part[0, 0] != fault_streams.TYPES["move"]])
-    found, _ = fault_samples.of_trace(fault_streams.write(tmp_path / "b.1.uvm", still))
+    found, _ = sampling.of_trace(fault_streams.write(tmp_path / "b.1.uvm", still))
     assert found.features[:, TERMS.index("blocks")].tolist() == [3]  # nothing moves: the GPU makes the pages
 
 
 @pytest.mark.parametrize("choice, pieces", [("off", 512), ("64KiB", 32), ("2MiB", 1), ("default", 0), (None, 0)])
 def test_range_groups_cut_the_blocks_served_into_pieces(tmp_path, choice, pieces):
     observed(tmp_path, 1, stream(3), axes={} if choice is None else {"driver_prefetch": choice})
-    [one], _, _ = fault_samples.read([tmp_path], emulated=False, absent=[])
+    [one], _, _ = sampling.read([tmp_path], emulated=False, absent=[])
     blocks = one.features[:, TERMS.index("blocks")]
     assert blocks.sum() > 0 and (one.features[:, TERMS.index("pieces")] == pieces * blocks).all()
 
@@ -232,9 +233,9 @@ def observed(
 ):
     """A record with the tables that the observer writes of a stream."""
     path = fault_streams.write(folder / "stream.1.uvm", rows)
-    events = fault_samples.fault_trace.decode(fault_samples.fault_trace.read(path).entries)
+    events = tracefile.decode(tracefile.read(path).entries)
     path.unlink()
-    batches = fault_samples.fault_trace.batches_of(events)
+    batches = tracefile.batches_of(events)
     since = int(min(events.faults["time"].min(), events.moves["begin"].min()))
     seconds = lambda times: [(int(time) - since) * 1e-9 for time in times]  # noqa: E731
     count, moves = len(batches.faults), events.moves
@@ -270,10 +271,10 @@ def observed(
 
 def test_records_say_the_same_as_traces(tmp_path):
     rows = stream(3, pattern="random")
-    trace, _ = fault_samples.of_trace(fault_streams.write(tmp_path / "a.1.uvm", rows))
+    trace, _ = sampling.of_trace(fault_streams.write(tmp_path / "a.1.uvm", rows))
     (tmp_path / "records").mkdir()
     observed(tmp_path / "records", 1, rows)
-    found, left_out, total = fault_samples.read([tmp_path / "records"], emulated=False, absent=[])
+    found, left_out, total = sampling.read([tmp_path / "records"], emulated=False, absent=[])
     [one] = found
     assert (left_out, total) == ([], 1) and one.driver == "580.1" and one.unit == "1"
     numpy.testing.assert_array_equal(one.features, trace.features)
@@ -290,18 +291,18 @@ def test_what_does_not_count_is_left_out_with_a_reason(tmp_path, capsys):
         folder = tmp_path / name
         folder.mkdir()
         observed(folder, 1, rows, **how)
-        assert cli.main(["faults", "model", str(folder)]) == cli.BAD_INPUT
+        assert cli.main(["faults", "model", str(folder)]) == exits.BAD_INPUT
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and "no batch of page faults" in said and name in said.replace("jumped", "clock")
     assert cli.main(["faults", "model", str(tmp_path / "emulated"), "--emulated"]) == 0
     spoilt = fault_streams.write(tmp_path / "d.1.uvm", rows, dropped=5)
-    assert cli.main(["faults", "model", str(spoilt)]) == cli.BAD_INPUT
+    assert cli.main(["faults", "model", str(spoilt)]) == exits.BAD_INPUT
     assert "dropped" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_read_is_told_and_changes_the_exit_code(tmp_path, capsys):
     fault_streams.write(tmp_path / "a.1.uvm", stream(1))
     (tmp_path / "b.1.uvm").write_bytes(b"no trace")
-    assert cli.main(["faults", "model", str(tmp_path)]) == cli.UNDECIDED
+    assert cli.main(["faults", "model", str(tmp_path)]) == exits.UNDECIDED
     said = capsys.readouterr()
     assert "b.1.uvm" in said.err and "1 of 2 files" in said.out

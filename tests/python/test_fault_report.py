@@ -16,7 +16,8 @@ from fault_streams import BASE, BLOCK, PAGE, Stream, dense, packed, write
 from hypothesis import strategies as st
 from test_report import EVIL, Page
 
-from isthmus import cli, fault_charts, fault_report, fault_trace
+from isthmus import cli, exits
+from isthmus.faults import charts, report, tracefile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -24,7 +25,7 @@ ARRAY, OTHER = 0x7F0000000000, 0x7F2000000000
 
 
 def content(rows, **how):
-    return fault_report.content("run.7.uvm", fault_trace.Trace({"driver": "580.1"}, rows, **how))
+    return report.content("run.7.uvm", tracefile.Trace({"driver": "580.1"}, rows, **how))
 
 
 def advised(stream):
@@ -129,19 +130,19 @@ def test_between_two_gpus_pages_go_to_and_fro():
 
 def test_each_rule_is_in_the_documentation():
     text = (ROOT / "docs/uvm.md").read_text(encoding="utf-8")
-    assert all(f"`{rule}`" in text for rule in fault_report.RULES)
+    assert all(f"`{rule}`" in text for rule in report.RULES)
 
 
 def test_the_sketch_and_the_pictures_count_all(capsys):
     found = content(fault_streams.program().rows())
-    plots = fault_charts.all_of(found.events, found.batches, fault_trace.spans_of(found.events), times=True)
+    plots = charts.all_of(found.events, found.batches, tracefile.spans_of(found.events), times=True)
     named = {plot["title"]: plot for plot in plots}
     assert len(plots) == 6
     bars = {trace["name"]: trace["y"] for trace in named["Timeline"]["data"]}
     assert sum(bars["faults of GPUs"]) == found.figures.faults and sum(bars["faults of the host"]) == 256
     assert sum(bars["fault, to the host"]) == pytest.approx(-512, rel=1e-3)
     in_service = sum(bars["in service"]) / len(bars["in service"])
-    length = fault_charts.window(found.events)[1] * 1e-9
+    length = charts.window(found.events)[1] * 1e-9
     last = int((found.batches.replay - BASE).max()) * 1e-9
     assert length >= last and in_service * length == pytest.approx(found.figures.service, rel=0.02)
     texts = [text for line in named["Faults of GPUs: address × time"]["data"][0]["text"] for text in line]
@@ -163,16 +164,16 @@ def test_the_order_of_events_says_nothing(seed):
     rows = fault_streams.program().rows()[::7]
     order = numpy.random.default_rng(seed).permutation(len(rows))
     one, other = content(rows), content(rows[order])
-    assert fault_report.text(one) == fault_report.text(other)
+    assert report.text(one) == report.text(other)
     assert one.ranges == other.ranges and one.advice == other.advice
 
 
 def shown(found):
     """Everything that people and programs see; not one number that JSON does not have."""
-    fault_report.text(found)
-    section = fault_report._section(found)
+    report.text(found)
+    section = report._section(found)
     json.dumps([section["plots"], section["cards"]], allow_nan=False)
-    fault_report._rows(found)
+    report._rows(found)
     return section
 
 
@@ -221,8 +222,8 @@ def test_a_stray_event_is_named_and_does_not_squeeze_the_others():
     stray = fault_streams.events("cpu_fault", address=ARRAY, time=BASE + 3600 * 10**9, access=1)
     found = content(numpy.concatenate([rows, stray]))
     assert not found.problems
-    assert fault_charts.window(found.events)[1] < 10**9
-    assert "1 events lie far from all others" in fault_report.text(found)
+    assert charts.window(found.events)[1] < 10**9
+    assert "1 events lie far from all others" in report.text(found)
 
 
 def reported(path, capsys, code, *more):
@@ -250,7 +251,7 @@ def test_each_kind_of_broken_file_is_one_sentence(tmp_path, capsys):
     for data, words in cases:
         path.write_bytes(data)
         for form in ("text", "csv"):
-            out, err = reported(path, capsys, cli.UNDECIDED, "--format", form)
+            out, err = reported(path, capsys, exits.UNDECIDED, "--format", form)
             said = " ".join((out if form == "text" else "").split()) + " ".join(err.split())
             assert said.count(words) == 1, (form, words, said)
             assert err.count("\n") <= 1
@@ -262,17 +263,17 @@ def test_a_file_cut_anywhere_is_reported_or_refused(tmp_path, capsys):
     for length in sorted(random.Random(1).sample(range(len(whole)), 60)):
         path.write_bytes(whole[:length])
         code = cli.main(["faults", "report", str(path), "--format", "csv"])
-        assert code in (cli.UNDECIDED, cli.BAD_INPUT)
+        assert code in (exits.UNDECIDED, exits.BAD_INPUT)
         assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_known_branches_are_those_of_the_reader():
     source = (ROOT / "src/trace/uvm/driver.cpp").read_text(encoding="utf-8")
     listed = re.search(r"kKnownBranches\[\] = \{([^}]*)\}", source)[1]
-    assert tuple(map(int, listed.split(","))) == fault_trace.KNOWN_BRANCHES
-    assert not fault_trace.branch_problem({"driver": "580.0 (emulated)"})
+    assert tuple(map(int, listed.split(","))) == tracefile.KNOWN_BRANCHES
+    assert not tracefile.branch_problem({"driver": "580.0 (emulated)"})
     line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.12.01  Release Build"
-    assert not fault_trace.branch_problem({"driver": line})
+    assert not tracefile.branch_problem({"driver": line})
 
 
 # --- text, formats, page ---
@@ -311,7 +312,7 @@ def test_an_emulated_trace_is_marked(tmp_path, capsys):
     trace = write(tmp_path / "a.7.uvm", swept(16 * MIB).rows(), facts={"driver": "580.0 (emulated)"})
     assert "no GPU ran" in reported(trace, capsys, 0)[0]
     assert "no GPU ran" in Page(page_of(trace, tmp_path)).text
-    assert cli.main(["faults", "model", str(trace)]) == cli.BAD_INPUT
+    assert cli.main(["faults", "model", str(trace)]) == exits.BAD_INPUT
     assert "emulated" in capsys.readouterr().err
 
 

@@ -11,7 +11,8 @@ import zlib
 import numpy
 import pytest
 
-from isthmus import Error, cli, fault_trace
+from isthmus import Error, cli, exits
+from isthmus.faults import tracefile
 
 BASE, MICRO = 5_000_000_000, 1000
 PAGE = 4096
@@ -51,8 +52,8 @@ def rows(entries):
 
 
 def figures_of(entries):
-    events = fault_trace.decode(rows(entries))
-    return fault_trace.figures_of(events, fault_trace.batches_of(events))
+    events = tracefile.decode(rows(entries))
+    return tracefile.figures_of(events, tracefile.batches_of(events))
 
 
 def packed(chunks, facts=b"driver=580.1\ncommand=a b\n", end=True, dropped=0):
@@ -108,7 +109,7 @@ def test_a_file_is_reported(tmp_path, capsys):
 def test_dropped_events_make_the_report_undecided(tmp_path, capsys):
     path = tmp_path / "run.1.uvm"
     path.write_bytes(packed([TWO_BATCHES], dropped=3))
-    assert cli.main(["faults", "report", str(path)]) == cli.UNDECIDED
+    assert cli.main(["faults", "report", str(path)]) == exits.UNDECIDED
     assert "dropped 3 events" in capsys.readouterr().out
 
 
@@ -119,14 +120,14 @@ def test_cut_short_anywhere(tmp_path, capsys):
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         try:
-            trace = fault_trace.read(path)
+            trace = tracefile.read(path)
         except Error as refusal:
             assert "no trace" in str(refusal) and most == 0
             continue
         assert trace.problem and len(trace.entries) % 10 == 0 and len(trace.entries) >= most
         most = len(trace.entries)
     assert most == 30
-    assert cli.main(["faults", "report", str(path)]) == cli.UNDECIDED
+    assert cli.main(["faults", "report", str(path)]) == exits.UNDECIDED
     assert "cut short" in capsys.readouterr().err
 
 
@@ -140,13 +141,13 @@ def test_spoilt_anywhere(tmp_path):
             changed[rng.randrange(len(changed))] = rng.randrange(256)
         path.write_bytes(changed)
         with contextlib.suppress(Error):
-            assert len(fault_trace.read(path).entries) <= 30
+            assert len(tracefile.read(path).entries) <= 30
 
 
 def test_a_killed_process_keeps_what_was_drained(tmp_path):
     path = tmp_path / "run.1.uvm"
     path.write_bytes(packed([TWO_BATCHES], end=False))
-    trace = fault_trace.read(path)
+    trace = tracefile.read(path)
     assert len(trace.entries) == 10 and "killed" in trace.problem
 
 
@@ -155,7 +156,7 @@ def test_what_is_no_trace_is_one_sentence(tmp_path, capsys):
         path = tmp_path / name
         if content is not None:
             path.write_bytes(content)
-        assert cli.main(["faults", "report", str(path)]) == cli.BAD_INPUT
+        assert cli.main(["faults", "report", str(path)]) == exits.BAD_INPUT
         assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -180,7 +181,7 @@ def test_a_program_runs_as_it_is_and_its_files_are_named(library, tmp_path, capf
 
 
 def test_a_program_without_unified_memory_is_undecided(library, capfd):
-    assert cli.main(["faults", "run", "--", sys.executable, "-c", "pass"]) == cli.UNDECIDED
+    assert cli.main(["faults", "run", "--", sys.executable, "-c", "pass"]) == exits.UNDECIDED
     assert "no unified memory" in capfd.readouterr().err
 
 
@@ -204,7 +205,7 @@ def test_the_library_is_preloaded_beside_others(library, monkeypatch, capfd):
 
 
 def refused(words, capsys):
-    assert cli.main(["faults", "run", *map(str, words)]) == cli.BAD_INPUT
+    assert cli.main(["faults", "run", *map(str, words)]) == exits.BAD_INPUT
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     return said

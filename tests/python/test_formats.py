@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from histories import History, jobs_of, record, write
 
-from isthmus import cli, output, records
+from isthmus import cli, exits
+from isthmus.records import load
+from isthmus.tables import output
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "analysis/data/h200"
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
@@ -78,7 +80,7 @@ def trial(folder):
 
 
 def interjob(folder):
-    cases = itertools.islice(records.iterate(EXAMPLES / "interjob.jsonl.gz"), 0, None, 40)
+    cases = itertools.islice(load.iterate(EXAMPLES / "interjob.jsonl.gz"), 0, None, 40)
     return ["advise", "interjob", write(folder, cases)]
 
 
@@ -159,15 +161,15 @@ def shown_by_score(rows, text):
 @pytest.mark.parametrize(
     "command, code, shown",
     [
-        (regress, cli.FOUND, shown_by_regress),
-        (nodes, cli.FOUND, shown_by_nodes),
-        (drift, cli.FOUND, shown_by_drift),
-        (compare, cli.PASSED, shown_by_compare),
-        (noise, cli.PASSED, shown_by_noise),
-        (trial, cli.UNDECIDED, shown_by_trial),
-        (interjob, cli.PASSED, shown_by_interjob),
-        (job, cli.PASSED, shown_by_interjob),
-        (score, cli.UNDECIDED, shown_by_score),
+        (regress, exits.FOUND, shown_by_regress),
+        (nodes, exits.FOUND, shown_by_nodes),
+        (drift, exits.FOUND, shown_by_drift),
+        (compare, exits.PASSED, shown_by_compare),
+        (noise, exits.PASSED, shown_by_noise),
+        (trial, exits.UNDECIDED, shown_by_trial),
+        (interjob, exits.PASSED, shown_by_interjob),
+        (job, exits.PASSED, shown_by_interjob),
+        (score, exits.UNDECIDED, shown_by_score),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -203,12 +205,12 @@ def same_in_csv_and_parquet(folder: pathlib.Path, rows):
 
 def test_what_no_row_says_is_on_stderr(tmp_path, capsys):
     words = [str(word) for word in score(tmp_path / "r")]
-    assert cli.main([*words, "--format", "json"]) == cli.UNDECIDED
+    assert cli.main([*words, "--format", "json"]) == exits.UNDECIDED
     assert "does not count: microbench/gemm" in capsys.readouterr().err
-    assert cli.main([*words, "--format", "json", "--least", "0.9"]) == cli.UNDECIDED
+    assert cli.main([*words, "--format", "json", "--least", "0.9"]) == exits.UNDECIDED
     said = capsys.readouterr()
     assert json.loads(said.out) == [] and "50% of the weight counts, less than 90%: no score" in said.err
-    assert cli.main(words) == cli.UNDECIDED and capsys.readouterr().err == ""
+    assert cli.main(words) == exits.UNDECIDED and capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("content", ["text", "[]", "{}", '{"series": []}', '[{"between": 1}]', "[[1]]", "[1]"])
@@ -216,14 +218,14 @@ def test_a_noise_file_that_is_none_is_one_sentence(tmp_path, capsys, content):
     file = tmp_path / "noise"
     file.write_text(content)
     words = [str(word) for word in regress(tmp_path / "r")]
-    assert cli.main([*words, "--noise", str(file)]) == cli.BAD_INPUT
+    assert cli.main([*words, "--noise", str(file)]) == exits.BAD_INPUT
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and f"{file}: not what `isthmus noise -o FILE.json` writes" in said
 
 
 def test_the_list_for_a_scheduler_goes_to_a_file_and_is_only_text(tmp_path, capsys):
     words, out = [str(word) for word in nodes(tmp_path / "r")], tmp_path / "list"
-    assert cli.main([*words, "--list", "-o", str(out)]) == cli.FOUND
+    assert cli.main([*words, "--list", "-o", str(out)]) == exits.FOUND
     assert out.read_text() == "n3,n7\n" and capsys.readouterr().out == ""
-    assert cli.main([*words, "--drain", "-o", f"{out}.csv"]) == cli.BAD_INPUT
+    assert cli.main([*words, "--drain", "-o", f"{out}.csv"]) == exits.BAD_INPUT
     assert "--list and --drain are text" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 from histories import record, write
 
 import isthmus
-from isthmus import output, readings
+from isthmus.tables import output, readings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "analysis/data/h200/stream.jsonl.gz"

@@ -17,7 +17,9 @@ from histories import History, jobs_of, record, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus import Error, cli, compact, records, reference_command, store, validate
+from isthmus import Error, cli, exits
+from isthmus.records import compact, load, store, validate
+from isthmus.references import command as reference_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
@@ -55,7 +57,7 @@ def test_lines_are_judged_alike_with_and_without_msgspec():
 def test_every_committed_record_is_judged_the_fast_way():
     pytest.importorskip("msgspec")
     for path in (ROOT / "analysis/data").rglob("*.jsonl*"):
-        for number, line, _ in records._lines(path):
+        for number, line, _ in load._lines(path):
             assert validate.good(line) and validate._shown_good(line) is not None, (path, number)
             if b'"profile":' in line:  # a profiled record takes a closer look
                 continue
@@ -86,7 +88,7 @@ def _doubled(value, holder: str = "{}"):
 @pytest.mark.parametrize("source", ["h200/medium.jsonl", "h200-x4/mpi.jsonl.gz"])
 def test_no_key_stands_twice_anywhere_whatever_lines_came_before(source):
     pytest.importorskip("msgspec")
-    case = records.read(ROOT / "analysis/data" / source)[0]
+    case = load.read(ROOT / "analysis/data" / source)[0]
     case["run"]["environment"] = {"A": "a:b", "B": "c:d"}
     for metric in case["metrics"]:
         metric |= {"samples": [1.5], "median": 1.5, "invalid": []}
@@ -101,7 +103,7 @@ def test_no_key_stands_twice_anywhere_whatever_lines_came_before(source):
 
 def test_what_is_too_deep_is_refused_whatever_lines_came_before():
     pytest.importorskip("msgspec")
-    case = records.read(ROOT / "analysis/data/h200/medium.jsonl")[0]
+    case = load.read(ROOT / "analysis/data/h200/medium.jsonl")[0]
     places = [(case["devices"][0]["state"], "foreign_processes"), (case["devices"][0], "further"), (case["run"], "x")]
     case["profile"] = {"phases": {"x": {"count": 1, "seconds": 1.0}}}
     places.append((case["profile"]["phases"]["x"], "further"))
@@ -210,7 +212,7 @@ def test_what_is_refused_is_refused_by_every_reader_in_the_same_words(tmp_path, 
     path.write_text(f"{GOOD}\n{line}\n", encoding="utf-8")
     with slowly() if way == "without" else contextlib.nullcontext():
         with pytest.raises(Error) as refused:
-            records.read(path)
+            load.read(path)
         with pytest.raises(Error) as of_store:
             store.open_store([path])
         [skipped] = compact.compact(tmp_path, processes=1)["skipped"]
@@ -349,10 +351,10 @@ ABSENCES = [half_cut, one_fifo, one_socket, one_device, one_dangling, one_loop, 
 
 @pytest.mark.parametrize("absence", [*ABSENCES, one_vanished])
 def test_a_gate_does_not_pass_over_what_it_could_not_read(folder, capsys, absence):
-    assert run(capsys, "regress", folder, *SIDES)[0] == cli.PASSED
+    assert run(capsys, "regress", folder, *SIDES)[0] == exits.PASSED
     why = absence(folder)
     code, out, err = run(capsys, "regress", folder, *SIDES)
-    assert code == cli.UNDECIDED
+    assert code == exits.UNDECIDED
     assert why in err and " could not be read" in out.splitlines()[0]
     assert out.splitlines()[-1] == "verdict: inconclusive" and "is not known" in out
     assert not any(c in out + err for c in "\x1b\udcff")
@@ -379,8 +381,8 @@ def test_every_command_says_first_what_it_could_not_read_and_does_not_pass(folde
     half_cut(folder)
     for command, code in zip(gates(folder, tmp_path), before):
         now, out, err = run(capsys, *command)
-        assert now != cli.PASSED, command
-        assert now == (code or cli.UNDECIDED) or code == cli.UNDECIDED, command
+        assert now != exits.PASSED, command
+        assert now == (code or exits.UNDECIDED) or code == exits.UNDECIDED, command
         assert "line 1: cut short" in err and " files skipped" in err, command
         if "--list" not in command:
             assert " could not be read, the first " in out.splitlines()[0], command
@@ -405,10 +407,10 @@ def test_a_trial_is_not_read_as_complete_where_files_are_absent(tmp_path, capsys
         side = "before" if case["devices"][0]["driver"].startswith("570") else "after"
         case["run"]["node"] = "n1"
         write(tmp_path / "t/records" / side, [case], f"{i:03}.jsonl")
-    assert run(capsys, "trial", "read", tmp_path / "t")[0] == cli.PASSED
+    assert run(capsys, "trial", "read", tmp_path / "t")[0] == exits.PASSED
     one_fifo(tmp_path / "t/records")
     code, out, _ = run(capsys, "trial", "read", tmp_path / "t")
-    assert code == cli.UNDECIDED and " could not be read" in out.splitlines()[0]
+    assert code == exits.UNDECIDED and " could not be read" in out.splitlines()[0]
 
 
 @contextlib.contextmanager
@@ -442,22 +444,22 @@ def test_an_unreadable_subfolder_is_named_and_the_rest_is_read(whole, capsys):
         finally:
             (folder / "closed").chmod(0o755)
         assert "closed: a folder that cannot be read (Permission denied)" in err
-        assert code == shown == cli.UNDECIDED and err.count("skipped ") == 1
+        assert code == shown == exits.UNDECIDED and err.count("skipped ") == 1
         if not os.geteuid():
             assert again["gone"] == 0, "what cannot be looked at is not forgotten"
 
 
 def test_a_file_that_changes_while_it_is_read_is_no_part_of_the_answer(folder, monkeypatch, capsys):
-    real, seen = records.signature, []
+    real, seen = load.signature, []
 
     def moving(path):
         seen.append(path)
         grown = str(path).endswith("003.jsonl") and seen.count(path) > 1
         return [value + grown for value in real(path)]
 
-    monkeypatch.setattr(records, "signature", moving)
+    monkeypatch.setattr(load, "signature", moving)
     code, _, err = run(capsys, "regress", folder, *SIDES)
-    assert code == cli.UNDECIDED and "003.jsonl: changed while it was read" in err
+    assert code == exits.UNDECIDED and "003.jsonl: changed while it was read" in err
 
 
 # --- compacting what was edited, removed, copied ---
@@ -533,7 +535,7 @@ def test_where_all_that_was_compacted_is_gone_a_sentence_names_the_table(tmp_pat
 @pytest.mark.parametrize("command", ["table", "levels", "accounting"])
 def test_escapes_in_a_record_do_not_reach_the_terminal(tmp_path, capsys, command):
     source = {"table": "h200/medium.jsonl", "levels": "h200/latency.jsonl.gz", "accounting": "h200/accounting.jsonl.gz"}
-    cases = records.read(ROOT / "analysis/data" / source[command])
+    cases = load.read(ROOT / "analysis/data" / source[command])
     for case in cases:
         case["run"]["node"] = "n\x1b[2J\nverdict: fine"
         case["host"]["cpu"] = "\x9b2J\u202e"
@@ -577,7 +579,7 @@ def test_a_mistyped_plan_is_one_sentence(tmp_path, capsys, change):
     (tmp_path / "t/plan.json").write_text(json.dumps({**plan, **change}))
     (tmp_path / "t/plan.tsv").touch()
     code, _, err = run(capsys, "trial", "read", tmp_path / "t")
-    assert code == cli.BAD_INPUT and err.count("\n") == 1 and "plan.json: " in err
+    assert code == exits.BAD_INPUT and err.count("\n") == 1 and "plan.json: " in err
 
 
 @pytest.mark.parametrize(
@@ -593,4 +595,4 @@ def test_deep_or_foreign_files_are_one_sentence(folder, tmp_path, capsys, text):
         ["regress", folder, "--baseline", "x"],
     ):  # fmt: skip
         code, _, err = run(capsys, *command)
-        assert code == cli.BAD_INPUT and err.count("\n") == 1 and "x.json: no" in err, command
+        assert code == exits.BAD_INPUT and err.count("\n") == 1 and "x.json: no" in err, command

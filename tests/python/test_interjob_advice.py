@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus import interjob, records
+from isthmus.advise import interjob
+from isthmus.records import validate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
@@ -268,7 +269,7 @@ def test_the_picture_has_every_job_and_phase(tmp_path):
 def test_a_timeline_that_is_none_is_refused(text):
     try:
         found = interjob.spans_of(record(timeline=text), "overlap_all")
-    except records.RecordError as error:
+    except validate.RecordError as error:
         assert "overlap_all" in str(error)
     else:
         assert all(len(job) == 6 for job in found)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isthmus import cli, night
+from isthmus import cli, exits
+from isthmus.verdicts import night
 
 
 def case(result="pass", **fields):
@@ -85,8 +86,8 @@ def test_files_are_written_and_the_exit_code_is_the_verdict(tmp_path, capsys):
     reports[0].write_text(json.dumps(report([case(kept=[str(record)]), case("skip", skip_reason="no GPU")])))
     reports[1].write_text(json.dumps(report([case("fail", fail_reason="sanity error: \x1b[2J <&>"), case("abort")])))
     outputs = ["--json", str(tmp_path / "night.json"), "--junit", str(tmp_path / "night.xml")]
-    assert cli.main(["night", str(reports[0]), *outputs]) == cli.PASSED
-    assert cli.main(["night", *map(str, reports), *outputs]) == cli.FOUND
+    assert cli.main(["night", str(reports[0]), *outputs]) == exits.PASSED
+    assert cli.main(["night", *map(str, reports), *outputs]) == exits.FOUND
     assert json.loads((tmp_path / "night.json").read_text())["schema"] == "isthmus.night/1"
     [suite] = ElementTree.parse(tmp_path / "night.xml").getroot()
     assert suite.attrib | {"time": ""} == {
@@ -111,7 +112,7 @@ def test_a_file_that_is_no_report_is_one_sentence(tmp_path, capsys, text, why):
     path = tmp_path / "report.json"
     if text is not None:
         path.write_text(text)
-    assert cli.main(["night", str(path)]) == cli.BAD_INPUT
+    assert cli.main(["night", str(path)]) == exits.BAD_INPUT
     shown = capsys.readouterr().err
     assert why in shown and shown.count("\n") == 1
 
@@ -119,7 +120,7 @@ def test_a_file_that_is_no_report_is_one_sentence(tmp_path, capsys, text, why):
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
     path = tmp_path / "report.json"
     path.write_text(json.dumps(report([case()])))
-    assert cli.main(["night", str(path), "--junit", str(tmp_path / "no/night.xml")]) == cli.BAD_INPUT
+    assert cli.main(["night", str(path), "--junit", str(tmp_path / "no/night.xml")]) == exits.BAD_INPUT
     assert "name a file in a folder that is there" in capsys.readouterr().err
 
 
@@ -139,4 +140,4 @@ def test_any_report_is_read_or_refused(tmp_path, field, value):
     (made if field in made else made["runs"][0]["testcases"][0])[field] = value
     path = tmp_path / "report.json"
     path.write_text(json.dumps(made))
-    assert cli.main(["night", str(path), "--junit", os.devnull]) in (cli.PASSED, cli.FOUND, cli.BAD_INPUT)
+    assert cli.main(["night", str(path), "--junit", os.devnull]) in (exits.PASSED, exits.FOUND, exits.BAD_INPUT)

@@ -9,7 +9,8 @@ import sys
 import duckdb
 import pytest
 
-from isthmus import Error, cli, output
+from isthmus import Error, cli, exits
+from isthmus.tables import output
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "analysis/data/h200/stream.jsonl.gz"
@@ -130,9 +131,9 @@ def test_parquet_goes_to_a_pipe_and_not_to_a_terminal(capsysbinary, monkeypatch)
 def test_a_file_is_written_whole_or_left_alone(tmp_path, capsys):
     out = tmp_path / "t.csv"
     out.write_text("before")
-    assert cli.main(["table", str(EXAMPLE), "--format", "csv", "-o", str(tmp_path / "none/t.csv")]) == cli.BAD_INPUT
+    assert cli.main(["table", str(EXAMPLE), "--format", "csv", "-o", str(tmp_path / "none/t.csv")]) == exits.BAD_INPUT
     assert capsys.readouterr().err.count("\n") == 1
-    assert cli.main(["table", str(tmp_path / "none.jsonl"), "-o", str(out)]) == cli.BAD_INPUT
+    assert cli.main(["table", str(tmp_path / "none.jsonl"), "-o", str(out)]) == exits.BAD_INPUT
     assert out.read_text() == "before" and list(tmp_path.iterdir()) == [out]
     run("table", EXAMPLE, "--format", "csv", "-o", out)
     assert out.read_text().startswith("workload,metric,placement,staging,mode,size,")

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus import Error, cli, placing, records
+from isthmus import Error, cli
+from isthmus.advise import placing
+from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
@@ -181,7 +183,7 @@ def test_the_errors_on_the_committed_records_are_what_the_page_says(capsys):
 
 
 def test_the_errors_on_the_committed_records_are_small():
-    cases = [case for path in records.find(H200)[0] for case in records.read(path)]
+    cases = [case for path in load.find(H200)[0] for case in load.read(path)]
     found = placing.check([case for case in cases if len(case["devices"]) == 1])
     off = sorted(abs(miss.relative) for miss in found.misses if miss.what == "profiled")
     assert len(off) > 100 and off[len(off) // 2] < 0.05 and sum(x <= 0.15 for x in off) / len(off) > 0.8

@@ -11,7 +11,9 @@ import profiles
 import pytest
 from hypothesis import strategies as st
 
-from isthmus import cli, profile, records
+from isthmus import cli, exits
+from isthmus.profiles import profile
+from isthmus.records import content, validate
 
 SAXPY = "saxpy(float*, float*)"
 
@@ -311,18 +313,18 @@ def case(wall=1.0):
 def test_an_amended_record_is_a_valid_one(tmp_path, tool):
     seen = profile.read(tool, profiles.write(tmp_path / "rank0", tool))
     (record,) = profile.amend([case(3.0)], seen, unprofiled=[case(2.0)])
-    assert records.problem(record) is None
+    assert validate.problem(record) is None
     assert record["profile"]["tool"] == tool and record["profile"]["wall_ratio"] == 1.5
-    figures = {name: m["median"] for name, m in records.metrics(record).items() if name.startswith("profiled_")}
+    figures = {name: m["median"] for name, m in content.metrics(record).items() if name.startswith("profiled_")}
     assert figures["profiled_cost"] == 1.5 and len(figures) > 3
 
 
 def test_several_cases_share_one_profile(tmp_path):
     seen = profile.read("cupti", profiles.write(tmp_path / "rank0", "cupti"))
     for record in profile.amend([case(), case()], seen, unprofiled=[case()]):
-        assert records.problem(record) is None
+        assert validate.problem(record) is None
         assert record["profile"]["scope"] == "run" and record["profile"]["wall_ratio"] is None
-        assert not any(name.startswith("profiled_") for name in records.metrics(record))
+        assert not any(name.startswith("profiled_") for name in content.metrics(record))
 
 
 def test_counts_are_held_and_times_are_not():
@@ -336,7 +338,7 @@ def test_counts_are_held_and_times_are_not():
 @pytest.mark.parametrize("tool", profile.TOOLS)
 def test_the_command_prints_what_was_seen(tmp_path, capsys, tool):
     profiles.write(tmp_path / "rank0", tool)
-    assert cli.main(["profile", tool, str(tmp_path)]) == cli.PASSED
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.PASSED
     assert "page_faults" in capsys.readouterr().out or tool in ("ncu", "rocprofv3")
-    assert cli.main(["profile", tool, str(tmp_path / "none")]) == cli.BAD_INPUT
+    assert cli.main(["profile", tool, str(tmp_path / "none")]) == exits.BAD_INPUT
     assert "no such folder" in capsys.readouterr().err

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus import Error, published
+from isthmus import Error
+from isthmus.references import published
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "analysis/data/published").glob("*.csv"))

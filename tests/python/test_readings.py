@@ -6,7 +6,10 @@ import pathlib
 import pytest
 from histories import record, write
 
-from isthmus import Error, figures, readings, spread
+from isthmus import Error
+from isthmus.figures import plots
+from isthmus.statistics import spread
+from isthmus.tables import readings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -60,50 +63,50 @@ def test_the_committed_records_say_what_their_readme_says():
 
 
 def test_bars_curves_and_boxes_have_what_they_were_given():
-    figure, axes = figures.panels(3)
-    figures.bars(axes[0], {"a": {"x": 1.0, "y": 2.0}, "b": {"y": 3.0}}, "B/s", line=1)
+    figure, axes = plots.panels(3)
+    plots.bars(axes[0], {"a": {"x": 1.0, "y": 2.0}, "b": {"y": 3.0}}, "B/s", line=1)
     assert sorted(patch.get_height() for patch in axes[0].patches) == [1.0, 2.0, 3.0]
     assert [text.get_text() for text in axes[0].get_xticklabels()] == ["a", "b"]
-    figures.curves(axes[1], {"x": {1024: 1e9, 1 << 20: 2e9}}, "B/s", log=True)
+    plots.curves(axes[1], {"x": {1024: 1e9, 1 << 20: 2e9}}, "B/s", log=True)
     assert [text.get_text() for text in axes[1].get_xticklabels()] == ["1KiB", "1MiB"]
     assert list(axes[1].lines[0].get_ydata()) == [1e9, 2e9] and axes[1].get_legend() is None
     assert axes[1].yaxis.get_major_formatter()(2e9, 0) == "2 GB/s"
-    figures.boxes(axes[2], {"x": [1.0, 2.0, 3.0]}, "s")
+    plots.boxes(axes[2], {"x": [1.0, 2.0, 3.0]}, "s")
     assert len(axes[2].lines) >= 5
     figure.canvas.draw()
-    figures.pyplot.close(figure)
+    plots.pyplot.close(figure)
 
 
 def test_stacked_bars_stand_on_each_other_and_a_matrix_has_its_places():
-    figure, axes = figures.panels(1, rows=2)
-    figures.stacked(axes[0], {"a": {"k": 1.0, "c": 2.0}, "b": {"c": 1.0}}, "1")
+    figure, axes = plots.panels(1, rows=2)
+    plots.stacked(axes[0], {"a": {"k": 1.0, "c": 2.0}, "b": {"c": 1.0}}, "1")
     assert [(p.get_y(), p.get_height()) for p in axes[0].patches] == [(0, 1.0), (0, 0.0), (1.0, 2.0), (0.0, 1.0)]
-    figures.heat(axes[1], {("gpu10", "gpu2"): 1e9, ("gpu2", "gpu10"): 2e9}, "B/s")
+    plots.heat(axes[1], {("gpu10", "gpu2"): 1e9, ("gpu2", "gpu10"): 2e9}, "B/s")
     assert [text.get_text() for text in axes[1].get_yticklabels()] == ["gpu2", "gpu10"]
     image = axes[1].images[0].get_array()
     assert math.isclose(image[0][1], 2e9) and {t.get_text() for t in axes[1].texts} == {"1.00 GB/s", "2.00 GB/s"}
     figure.canvas.draw()
-    figures.pyplot.close(figure)
+    plots.pyplot.close(figure)
 
 
 def test_ratios_start_at_one_and_lying_bars_are_grouped():
-    figure, axes = figures.panels(2)
-    figures.ratios(axes[0], {"a": 2.0, "b": 0.5, "c": 1.0})
+    figure, axes = plots.panels(2)
+    plots.ratios(axes[0], {"a": 2.0, "b": 0.5, "c": 1.0})
     assert [(bar.get_x(), bar.get_width()) for bar in axes[0].patches] == [(1, -0.5), (1, 0.0), (1, 1.0)]
     assert [text.get_text() for text in axes[0].get_yticklabels()] == ["b", "c", "a"]
-    figures.lying(axes[1], {"a": {"x": 1.0, "y": 2.0}, "b": {"y": 3.0}})
+    plots.lying(axes[1], {"a": {"x": 1.0, "y": 2.0}, "b": {"y": 3.0}})
     assert sorted(bar.get_width() for bar in axes[1].patches) == [1.0, 2.0, 3.0] and axes[1].get_legend()
     figure.canvas.draw()
-    figures.pyplot.close(figure)
+    plots.pyplot.close(figure)
 
 
 def test_nothing_can_be_drawn():
-    figure, axes = figures.panels()
-    for draw in (figures.bars, figures.curves, figures.stacked, figures.heat):
+    figure, axes = plots.panels()
+    for draw in (plots.bars, plots.curves, plots.stacked, plots.heat):
         draw(axes[0], {}, "s")
-    for draw in (figures.ratios, figures.lying):
+    for draw in (plots.ratios, plots.lying):
         draw(axes[0], {})
-    figures.pyplot.close(figure)
+    plots.pyplot.close(figure)
 
 
 # --- values with intervals ---

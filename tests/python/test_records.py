@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus import records, table, units
+from isthmus import units
+from isthmus.records import content, load, validate
+from isthmus.tables import medians
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
@@ -32,49 +34,49 @@ def write(path, *lines, end="\n"):
 def test_reads_in_order(tmp_path):
     other = {**GOOD, "seed": 7}
     path = write(tmp_path / "r.jsonl", LINE, json.dumps(other))
-    assert records.read(path) == [GOOD, other]
+    assert load.read(path) == [GOOD, other]
 
 
 def test_empty_file_has_no_records(tmp_path):
-    assert records.read(write(tmp_path / "r.jsonl", end="")) == []
+    assert load.read(write(tmp_path / "r.jsonl", end="")) == []
 
 
 def test_last_line_without_newline_is_taken_if_it_is_whole(tmp_path):
-    assert records.read(write(tmp_path / "r.jsonl", LINE, end="")) == [GOOD]
+    assert load.read(write(tmp_path / "r.jsonl", LINE, end="")) == [GOOD]
 
 
 def test_a_packed_file_is_unpacked(tmp_path):
     packed = gzip.compress(f"{LINE}\n{LINE}\n".encode())
     path = tmp_path / "r.jsonl.gz"
     path.write_bytes(packed)
-    assert records.read(path) == [GOOD, GOOD]
+    assert load.read(path) == [GOOD, GOOD]
     for broken in (packed[:-9], packed[: len(packed) // 2], packed[:40] + b"?" + packed[41:], LINE.encode()):
         path.write_bytes(broken)
-        with pytest.raises(records.RecordError, match=r"r\.jsonl\.gz: not what gzip wrote"):
-            records.read(path)
+        with pytest.raises(validate.RecordError, match=r"r\.jsonl\.gz: not what gzip wrote"):
+            load.read(path)
 
 
 def test_missing_file_is_named(tmp_path):
-    with pytest.raises(records.RecordError, match="No such file"):
-        records.read(tmp_path / "none.jsonl")
+    with pytest.raises(validate.RecordError, match="No such file"):
+        load.read(tmp_path / "none.jsonl")
 
 
 def test_folder_is_no_file(tmp_path):
-    with pytest.raises(records.RecordError, match="directory"):
-        records.read(tmp_path)
+    with pytest.raises(validate.RecordError, match="directory"):
+        load.read(tmp_path)
 
 
 @given(st.integers(1, len(LINE) - 1))
 def test_every_cut_is_noticed_and_named(tmp_path_factory, length):
     path = write(tmp_path_factory.mktemp("cut") / "r.jsonl", LINE, LINE[:length], end="")
-    with pytest.raises(records.RecordError, match=r"r\.jsonl:2: cut short"):
-        records.read(path)
+    with pytest.raises(validate.RecordError, match=r"r\.jsonl:2: cut short"):
+        load.read(path)
 
 
 def test_cut_line_in_the_middle_is_named(tmp_path):
     path = write(tmp_path / "r.jsonl", LINE, LINE[:100], LINE)
-    with pytest.raises(records.RecordError, match=r"r\.jsonl:2: no JSON"):
-        records.read(path)
+    with pytest.raises(validate.RecordError, match=r"r\.jsonl:2: no JSON"):
+        load.read(path)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +102,8 @@ def test_cut_line_in_the_middle_is_named(tmp_path):
 )
 def test_foreign_line_is_refused(tmp_path, line, why):
     path = write(tmp_path / "r.jsonl", LINE, line)
-    with pytest.raises(records.RecordError) as refused:
-        records.read(path)
+    with pytest.raises(validate.RecordError) as refused:
+        load.read(path)
     assert str(refused.value).startswith(f"{path}:2: ")
     assert why in str(refused.value)
     assert len(str(refused.value)) < len(str(path)) + 500
@@ -110,8 +112,8 @@ def test_foreign_line_is_refused(tmp_path, line, why):
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "r.jsonl"
     path.write_bytes(LINE.encode() + b"\n\xff\xfe\n")
-    with pytest.raises(records.RecordError, match=r":2: not UTF-8"):
-        records.read(path)
+    with pytest.raises(validate.RecordError, match=r":2: not UTF-8"):
+        load.read(path)
 
 
 @given(st.binary(max_size=400))
@@ -119,9 +121,9 @@ def test_garbage_never_crashes_the_reader(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("garbage") / "r.jsonl"
     path.write_bytes(data)
     try:
-        assert records.read(path) == []
+        assert load.read(path) == []
         assert data == b""
-    except records.RecordError:
+    except validate.RecordError:
         pass
 
 
@@ -134,13 +136,13 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_foreign_json_is_never_a_record(value):
-    assert records.problem(value) is not None
+    assert validate.problem(value) is not None
 
 
 @given(st.sampled_from(sorted(GOOD)), json_values)
 @settings(max_examples=150)
 def test_field_of_any_shape_is_judged_not_crashed_on(field, value):
-    problem = records.problem({**copy.deepcopy(GOOD), field: value})
+    problem = validate.problem({**copy.deepcopy(GOOD), field: value})
     assert problem is None or isinstance(problem, str)
 
 
@@ -154,19 +156,19 @@ def test_hostile_strings_survive(tmp_path_factory, text):
     hostile["verify"]["detail"] = text
     hostile["run"]["command"] = [text]
     path = write(tmp_path_factory.mktemp("hostile") / "r.jsonl", json.dumps(hostile, ensure_ascii=False))
-    assert records.read(path) == [hostile]
+    assert load.read(path) == [hostile]
 
 
 def test_two_metrics_of_one_name_are_refused():
     doubled = {**GOOD, "metrics": GOOD["metrics"] * 2}
-    with pytest.raises(records.RecordError, match="two metrics"):
-        records.metrics(doubled)
+    with pytest.raises(validate.RecordError, match="two metrics"):
+        content.metrics(doubled)
 
 
 def test_schema_is_a_schema():
     import jsonschema
 
-    jsonschema.Draft202012Validator.check_schema(json.loads(records.schema_path().read_text()))
+    jsonschema.Draft202012Validator.check_schema(json.loads(validate.schema_path().read_text()))
 
 
 # --- records of version 1 ---
@@ -177,16 +179,16 @@ VERSION_1 = json.loads((ROOT / "analysis/data/h200/smoke.jsonl").read_text(encod
 def test_a_record_of_version_1_is_read_as_one_of_this_version(tmp_path):
     assert VERSION_1["schema"] == "isthmus.record/1"
     path = write(tmp_path / "r.jsonl", json.dumps(VERSION_1), LINE)
-    first, second = records.read(path)
-    assert first == {**VERSION_1, "schema": records.SCHEMA, "tables": [], "submission": None, "host_turns": None}
+    first, second = load.read(path)
+    assert first == {**VERSION_1, "schema": validate.SCHEMA, "tables": [], "submission": None, "host_turns": None}
     assert second == GOOD
     assert VERSION_1["schema"] == "isthmus.record/1", "what is given is left as it is"
 
 
 @given(json_values)
 def test_upgrading_what_is_no_version_1_gives_it_back(value):
-    assert records.upgrade(GOOD) is GOOD
-    assert records.upgrade({"schema": value}) == {"schema": value}
+    assert validate.upgrade(GOOD) is GOOD
+    assert validate.upgrade({"schema": value}) == {"schema": value}
 
 
 def test_every_committed_record_can_be_upgraded():
@@ -196,14 +198,14 @@ def test_every_committed_record_can_be_upgraded():
         with opened(path, "rt", encoding="utf-8") as file:
             case = json.loads(file.readline())
         seen.add(case["schema"])
-        assert records.problem(records.upgrade(case)) is None and records.problem(case) is None
-    assert seen <= set(records.VERSIONS)
+        assert validate.problem(validate.upgrade(case)) is None and validate.problem(case) is None
+    assert seen <= set(validate.VERSIONS)
 
 
 def test_a_version_1_record_that_is_broken_is_refused(tmp_path):
     path = write(tmp_path / "r.jsonl", json.dumps({**VERSION_1, "seed": "42"}))
-    with pytest.raises(records.RecordError, match=r"r\.jsonl:1: seed"):
-        records.read(path)
+    with pytest.raises(validate.RecordError, match=r"r\.jsonl:1: seed"):
+        load.read(path)
 
 
 def test_what_version_2_brought_is_held_to_the_schema():
@@ -213,7 +215,7 @@ def test_what_version_2_brought_is_held_to_the_schema():
     verify = {**GOOD["verify"], "inputs": "n=1024", "checksums": {"y": "0123456789abcdef"}}
     full = {**GOOD, "submission": "graph", "host_turns": 7, "kernels": [kernel, kernel | told], "tables": [entry]}
     full["verify"] = verify
-    assert records.problem(full) is None
+    assert validate.problem(full) is None
     wrong = [
         {"submission": "queue"}, {"host_turns": -1}, {"tables": None}, {"tables": [entry | {"sha256": "0" * 63}]},
         {"tables": [entry | {"file": "/etc/passwd"}]}, {"tables": [entry | {"rows": 1.5}]},
@@ -222,9 +224,9 @@ def test_what_version_2_brought_is_held_to_the_schema():
         {"verify": verify | {"checksums": {"y": "123"}}}, {"verify": verify | {"inputs": 1}},
     ]  # fmt: skip
     for change in wrong:
-        assert records.problem({**full, **change}), change
+        assert validate.problem({**full, **change}), change
     for name in ("submission", "host_turns", "tables"):
-        assert f"'{name}' is a required property" in records.problem({k: v for k, v in full.items() if k != name})
+        assert f"'{name}' is a required property" in validate.problem({k: v for k, v in full.items() if k != name})
 
 
 # --- tables beside a record file ---
@@ -246,12 +248,12 @@ def with_table(folder, text="time,bytes\n0.5,4096\n1e-3,\n", rows=2, columns=("t
 
 def test_a_table_is_read(tmp_path):
     path, record = with_table(tmp_path)
-    [read] = records.read(path)
-    assert records.read_table(path, read, "batches") == [{"time": 0.5, "bytes": 4096}, {"time": 1e-3, "bytes": None}]
+    [read] = load.read(path)
+    assert load.read_table(path, read, "batches") == [{"time": 0.5, "bytes": 4096}, {"time": 1e-3, "bytes": None}]
     path, record = with_table(tmp_path, '"a ""b"", c"\n""\n1\n', columns=['a "b", c'])
-    assert records.read_table(path, record, "batches") == [{'a "b", c': None}, {'a "b", c': 1}]
+    assert load.read_table(path, record, "batches") == [{'a "b", c': None}, {'a "b", c': 1}]
     path, record = with_table(tmp_path, "time,bytes\n", rows=0)
-    assert records.read_table(path, record, "batches") == []
+    assert load.read_table(path, record, "batches") == []
 
 
 @pytest.mark.parametrize(
@@ -269,32 +271,32 @@ def test_a_table_is_read(tmp_path):
 )
 def test_a_table_that_is_not_what_the_record_says_is_a_sentence(tmp_path, given, why):
     path, record = with_table(tmp_path, **given)
-    with pytest.raises(records.RecordError) as refused:
-        records.read_table(path, record, "batches")
+    with pytest.raises(validate.RecordError) as refused:
+        load.read_table(path, record, "batches")
     said = str(refused.value)
     assert said.startswith(str(tmp_path / "r.tables/0-batches.csv.gz")) and why in said and "\n" not in said
 
 
 def test_a_table_that_is_missing_or_altered_is_named(tmp_path):
     path, record = with_table(tmp_path)
-    with pytest.raises(records.RecordError, match="has no tables 'other'; its tables: batches"):
-        records.read_table(path, record, "other")
-    with pytest.raises(records.RecordError, match="has 2 tables 'batches'"):
-        records.read_table(path, {**record, "tables": record["tables"] * 2}, "batches")
+    with pytest.raises(validate.RecordError, match="has no tables 'other'; its tables: batches"):
+        load.read_table(path, record, "other")
+    with pytest.raises(validate.RecordError, match="has 2 tables 'batches'"):
+        load.read_table(path, {**record, "tables": record["tables"] * 2}, "batches")
     side = tmp_path / "r.tables/0-batches.csv.gz"
     side.write_bytes(gzip.compress(b"time,bytes\n1,2\n3,4\n"))
-    with pytest.raises(records.RecordError, match=r"0-batches.csv.gz: the table 'batches' of r.jsonl was altered"):
-        records.read_table(path, record, "batches")
+    with pytest.raises(validate.RecordError, match=r"0-batches.csv.gz: the table 'batches' of r.jsonl was altered"):
+        load.read_table(path, record, "batches")
     side.unlink()
-    with pytest.raises(records.RecordError, match=r"0-batches.csv.gz: the table 'batches' of r.jsonl is not there"):
-        records.read_table(path, record, "batches")
+    with pytest.raises(validate.RecordError, match=r"0-batches.csv.gz: the table 'batches' of r.jsonl is not there"):
+        load.read_table(path, record, "batches")
     side.mkdir()
-    with pytest.raises(records.RecordError, match="cannot be read"):
-        records.read_table(path, record, "batches")
+    with pytest.raises(validate.RecordError, match="cannot be read"):
+        load.read_table(path, record, "batches")
     for outside in ("../r.tables/x", "/etc/hostname"):
         entry = {**record["tables"][0], "file": outside}
-        with pytest.raises(records.RecordError, match="outside of the record's folder"):
-            records.read_table(path, {**record, "tables": [entry]}, "batches")
+        with pytest.raises(validate.RecordError, match="outside of the record's folder"):
+            load.read_table(path, {**record, "tables": [entry]}, "batches")
 
 
 # --- the table ---
@@ -316,9 +318,9 @@ def test_table_fits_80_columns_and_says_what_is_emulated():
     failed = {**GOOD, "error": "x" * 200}
     skipped = {**GOOD, "skipped": "y" * 200, "workload": "microbench/a_workload_of_a_long_name"}
     warned = {**GOOD, "warnings": [{"code": "clocks", "message": "z" * 200}]}
-    text = table.table([GOOD, failed, skipped, warned])
+    text = medians.table([GOOD, failed, skipped, warned])
     assert max(map(len, text.splitlines())) <= 80
-    assert "…" not in table.table([GOOD])
+    assert "…" not in medians.table([GOOD])
     assert "Emulated" in text and "FAILED" in text and "skipped" in text and "Warning clocks" in text
 
 
@@ -348,7 +350,7 @@ def machine(gpus):
 
 
 def test_matrices_of_one_gpu():
-    lines = table.table(machine(1)).splitlines()
+    lines = medians.table(machine(1)).splitlines()
     assert "transfer/ce at 1GiB: rate in GB/s (share of its limit)" in lines
     assert "pinned     55.5 (88%)" in lines
     assert "transfer/ce-duplex at 1GiB: rate of both directions in GB/s" in lines
@@ -359,7 +361,7 @@ def test_matrices_of_one_gpu():
 
 @pytest.mark.parametrize("gpus", [1, 4, 12])
 def test_matrices_fit_80_columns(gpus):
-    text = table.table(machine(gpus))
+    text = medians.table(machine(gpus))
     assert max(map(len, text.splitlines())) <= 80 and "…" not in text
     if gpus > 1:
         pairs = 3 * gpus * (gpus - 1)
@@ -376,7 +378,7 @@ def test_matrices_of_several_axes_and_processes():
         for rate in (40e9, 50e9, 60e9)
     ]
     cases.append({**cases[0], "error": "the cable was pulled", "axes": {**cases[0]["axes"], "bytes": 1 << 21}})
-    text = table.table(cases)
+    text = medians.table(cases)
     assert "transfer/ce streams=2 at 1MiB: rate in GB/s" in text and "order" not in text
     assert "pinned     100 ±20%" in text.splitlines(), "three processes of one run: their range"
     assert "FAILED" in text and "   1 × the cable was pulled" in text
@@ -388,8 +390,8 @@ def test_matrices_keep_numbers_of_ranks_apart():
         each = [{"node": "n1", "local_rank": rank, "device": None} for rank in range(count)]
         case = routed("mpi/pinned-gpus/ce", 1 << 20, "rate", "B/s", rate)
         cases.append({**case, "ranks": {"count": count, "library": "Open MPI 4.1.4", "each": each}})
-    assert "ranks" not in table.table(cases[:1])
-    lines = table.table(cases).splitlines()
+    assert "ranks" not in medians.table(cases[:1])
+    lines = medians.table(cases).splitlines()
     for count, rate in ((2, "40.0"), (4, "80.0")):
         assert lines[lines.index(f"mpi/ce ranks={count} at 1MiB: rate in GB/s") + 2].split() == ["pinned", rate]
 
@@ -407,9 +409,9 @@ def test_table_names_a_file_that_cannot_be_read(tmp_path):
 def test_ranks_are_optional_and_whole():
     each = {"node": "n1", "local_rank": 0, "device": None}
     ranks = {"count": 2, "library": "Open MPI 4.1.4", "each": [each, {**each, "local_rank": 1, "device": "GPU-1"}]}
-    assert records.problem({**GOOD, "ranks": ranks}) is None
+    assert validate.problem({**GOOD, "ranks": ranks}) is None
     for wrong in ({**ranks, "count": 1}, {**ranks, "each": [each]}, {"count": 2}, None):
-        assert records.problem({**GOOD, "ranks": wrong})
+        assert validate.problem({**GOOD, "ranks": wrong})
 
 
 # --- the records kept as examples ---
@@ -431,7 +433,7 @@ def test_the_readme_says_what_was_changed_where_a_record_is_of_no_commit():
     ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}",
 )
 def test_committed_records_are_whole_and_carry_no_path(path):
-    cases = records.read(path)
+    cases = load.read(path)
     assert cases
     for case in cases:
         assert not case["error"] and not case["emulated"]
@@ -439,4 +441,4 @@ def test_committed_records_are_whole_and_carry_no_path(path):
         clean = case["run"]["dirty"] is False or (case["build"].get("package") and case["run"]["dirty"] is None)
         assert clean or path.name in CHANGED
         assert not any(word.startswith("/") for word in case["run"]["command"])
-    assert max(map(len, table.table(cases).splitlines())) <= 80
+    assert max(map(len, medians.table(cases).splitlines())) <= 80

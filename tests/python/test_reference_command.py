@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from isthmus import cli, reference_command, references, statistics
+from isthmus import cli, exits
+from isthmus.references import command, lookup
+from isthmus.statistics import rank_test
 
 SITE = """
 site_configuration = {"systems": [{"name": "s", "hostnames": [".*"], "partitions": [
@@ -24,7 +26,7 @@ def site(tmp_path):
     folder = tmp_path / "site"
     (folder / "references").mkdir(parents=True)
     (folder / "reframe.py").write_text(SITE)
-    references.load.cache_clear()
+    lookup.load.cache_clear()
     return folder
 
 
@@ -45,7 +47,7 @@ def isthmus(*arguments):
 
 def measured(site):
     path = site / "references/measured-local.yaml"
-    return references.load_file(path)
+    return lookup.load_file(path)
 
 
 # --- the rate of false alarms ---
@@ -59,7 +61,7 @@ def alarms(chance, history, *, jobs, metrics, nights, wanted):
     which = chance.integers(history.nodes, size=nights * metrics)
     for trial in range(nights * metrics):
         values = {(f"n{node}", ""): list(np.exp(before[trial, node])) for node in range(history.nodes)}
-        found = reference_command.bounds(histories.series_of({"A": values}), tail, floor=0)
+        found = command.bounds(histories.series_of({"A": values}), tail, floor=0)
         count += math.exp(after[trial, which[trial], 0]) > found.value * (1 + found.upper)
     return count / nights
 
@@ -98,7 +100,7 @@ def test_a_step_of_five_deviations_is_found():
     before, after = histories.medians(chance, histories.History(step=0.10), 400, 12)
     for trial in range(400):
         values = {("n", ""): list(np.exp(before[trial, 0]))}
-        bound = reference_command.bounds(histories.series_of({"A": values}), 0.1 / 500)
+        bound = command.bounds(histories.series_of({"A": values}), 0.1 / 500)
         found += math.exp(after[trial, 0, 0]) > bound.value * (1 + bound.upper)
     assert found > 0.9 * 400
 
@@ -108,7 +110,7 @@ def test_a_step_of_five_deviations_is_found():
     [(0.025, 1, 12.7062), (0.025, 2, 4.3027), (0.025, 7, 2.3646), (0.005, 8, 3.3554), (0.025, 30, 2.0423)],
 )
 def test_quantiles_of_students_distribution(tail, freedom, known):
-    assert statistics.student_quantile(tail, freedom) == pytest.approx(known, abs=1e-4)
+    assert rank_test.student_quantile(tail, freedom) == pytest.approx(known, abs=1e-4)
 
 
 # --- bounds ---
@@ -116,7 +118,7 @@ def test_quantiles_of_students_distribution(tail, freedom, known):
 
 def one(values, *, metric="time", unit="s", better="lower", tail=0.001):
     found = histories.series_of({"A": {("n", ""): list(values)}}, better, metric, unit)
-    return reference_command.bounds(found, tail)
+    return command.bounds(found, tail)
 
 
 @hypothesis.given(st.lists(st.floats(1e-9, 1e12), min_size=8, max_size=40), st.sampled_from(["lower", "higher", None]))
@@ -163,7 +165,7 @@ def test_what_update_writes_holds_the_jobs_it_was_made_from(site, tmp_path):
     entries = measured(site)
     for line in (records_ / "records.jsonl").read_text().splitlines():
         record = json.loads(line)
-        bound = references.find(entries, references.case_of(record, "local"), record["axes"])["time"]
+        bound = lookup.find(entries, lookup.case_of(record, "local"), record["axes"])["time"]
         assert record["metrics"][0]["median"] <= bound.value * (1 + bound.upper)
     text = (site / "references/measured-local.yaml").read_text()
     for told in ("n: 20", "nodes: 2", "interval: [", "date: ", "fingerprint: ", "570[.]124[.]06", "580[.]159[.]04"):
@@ -212,7 +214,7 @@ def test_counts_of_profiled_runs_are_exact(site, tmp_path):
 
 
 def refused(capsys, *arguments):
-    assert isthmus(*arguments) == cli.BAD_INPUT
+    assert isthmus(*arguments) == exits.BAD_INPUT
     shown = capsys.readouterr()
     sentence = shown.err.strip().splitlines()[-1]
     assert "Traceback" not in shown.err
@@ -301,7 +303,7 @@ def test_emulated_records_make_no_references(site, tmp_path, capsys):
 
 @hypothesis.given(st.text(min_size=1, max_size=20))
 def test_a_pattern_of_just_this_text(text):
-    pattern = reference_command._exactly(text)
+    pattern = command._exactly(text)
     assert re.fullmatch(pattern, text) and not re.fullmatch(pattern, text + "x")
 
 
@@ -322,14 +324,14 @@ def test_what_is_rendered_is_read_back(tmp_path_factory, content):
             for name, value in metrics.items()
         }
         entry = {"workload": "a/b", "version": 1, "preset": None, "axes": {"x": "on", "n": 3}, "metrics": bounds}
-        keys = tuple(reference_command._exactly(key) for key in keys)
-        tree.setdefault(keys, {})[reference_command._case_key(entry)] = entry
-    text = reference_command.render(tree, {"12e4": {"kernel": "6: 1", "thp": "no"}})
+        keys = tuple(command._exactly(key) for key in keys)
+        tree.setdefault(keys, {})[command._case_key(entry)] = entry
+    text = command.render(tree, {"12e4": {"kernel": "6: 1", "thp": "no"}})
     path = tmp_path_factory.getbasetemp() / "rendered.yaml"
     path.write_text(text, encoding="utf-8")
-    old, known = reference_command.read_measured(path)
+    old, known = command.read_measured(path)
     assert {keys: list(cases) for keys, cases in old.items()} == {keys: list(cases) for keys, cases in tree.items()}
-    assert reference_command.render(old, known) == text
+    assert command.render(old, known) == text
 
 
 # --- check ---
@@ -337,30 +339,30 @@ def test_what_is_rendered_is_read_back(tmp_path_factory, content):
 
 def test_check_says_what_has_none(site, tmp_path, capsys):
     records_ = kept(tmp_path)
-    assert isthmus("check", "--site", site) == cli.FOUND
+    assert isthmus("check", "--site", site) == exits.FOUND
     assert "local: 0 of " in capsys.readouterr().out
-    assert isthmus("check", records_, "--site", site) == cli.FOUND
+    assert isthmus("check", records_, "--site", site) == exits.FOUND
     assert "0 of 4 figures have a reference" in capsys.readouterr().out
     isthmus("update", records_, "--site", site, "--from", "driver=570", "--write")
-    references.load.cache_clear()
+    lookup.load.cache_clear()
     capsys.readouterr()
-    assert isthmus("check", records_, "--site", site) == cli.FOUND
+    assert isthmus("check", records_, "--site", site) == exits.FOUND
     shown = capsys.readouterr().out
     assert "local: microbench/gemm: 1 of 2 figures have none: time" in shown
     isthmus("update", records_, "--site", site, "--write")
-    references.load.cache_clear()
-    assert isthmus("check", records_, "--site", site) == cli.PASSED
+    lookup.load.cache_clear()
+    assert isthmus("check", records_, "--site", site) == exits.PASSED
 
 
 def test_check_finds_typing_errors(site, capsys):
     (site / "references/own.yaml").write_text("- {workload: microbench/saxpie, metrics: {in: [1.0, null, 0.1, s]}}")
-    assert isthmus("check", "--site", site) == cli.FOUND
+    assert isthmus("check", "--site", site) == exits.FOUND
     assert "no workload of the catalogue matches" in capsys.readouterr().out
     (site / "references/own.yaml").write_text("- {wrkload: x, metrics: {in: [1.0, null, 0.1, s]}}")
-    references.load.cache_clear()
+    lookup.load.cache_clear()
     assert "unknown key 'wrkload'" in refused(capsys, "check", "--site", site)
 
 
 def test_the_generic_site_can_be_checked(capsys):
-    assert isthmus("check", "--site", "generic") == cli.FOUND
+    assert isthmus("check", "--site", "generic") == exits.FOUND
     assert "local: 0 of" in capsys.readouterr().out

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from isthmus import records, references
+from isthmus.records import load
+from isthmus.references import lookup
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CATALOGUE = json.loads((ROOT / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
@@ -21,18 +22,18 @@ def entries(tmp_path, text, name="a.yaml"):
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    return references.load_file(path)
+    return lookup.load_file(path)
 
 
 def refused(tmp_path, text):
-    with pytest.raises(references.BadReference) as error:
+    with pytest.raises(lookup.BadReference) as error:
         entries(tmp_path, text)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
 def case(**changes):
-    return references.case_of(copy.deepcopy(histories.BASE), "main") | changes
+    return lookup.case_of(copy.deepcopy(histories.BASE), "main") | changes
 
 
 # --- reading ---
@@ -40,8 +41,8 @@ def case(**changes):
 
 def test_an_entry_holds_for_its_case_only(tmp_path):
     found = entries(tmp_path, ENTRY)
-    assert references.find(found, case())["in"].as_tuple() == (0.25, -0.1, 0.1, "s")
-    assert not references.find(found, case(workload="microbench/saxpy2"))
+    assert lookup.find(found, case())["in"].as_tuple() == (0.25, -0.1, 0.1, "s")
+    assert not lookup.find(found, case(workload="microbench/saxpy2"))
 
 
 def test_numbers_are_written_as_people_write_them(tmp_path):
@@ -66,30 +67,30 @@ other:
     found = entries(tmp_path, text)
     assert len(found) == 3
     new = case(partition="main", arch="sm_90", driver="580.1")
-    assert "in" in references.find(found, new)
-    assert "in" in references.find(found, new | {"driver": "570.1"})
+    assert "in" in lookup.find(found, new)
+    assert "in" in lookup.find(found, new | {"driver": "570.1"})
     for change in ({"driver": "550.1"}, {"arch": "sm_80"}, {"partition": "other"}):
-        assert not references.find(found, new | change)
+        assert not lookup.find(found, new | change)
 
 
 def test_what_an_entry_says_and_its_index_must_both_fit(tmp_path):
     text = "$index: [driver]\n'5.*':\n- {driver: '.*80[.].*', metrics: {in: [1, null, 0.1, s]}}\n"
     found = entries(tmp_path, text)
-    assert references.find(found, case(driver="580.1"))
-    assert not references.find(found, case(driver="570.1")) and not references.find(found, case(driver="x80.1"))
+    assert lookup.find(found, case(driver="580.1"))
+    assert not lookup.find(found, case(driver="570.1")) and not lookup.find(found, case(driver="x80.1"))
 
 
 def test_folders_below_are_read_through_ref_only(tmp_path):
     entries(tmp_path, ENTRY, "shared/h200.yaml")
-    references.load.cache_clear()
-    assert references.load(tmp_path) == ()
-    assert references.load(None) == ()
+    lookup.load.cache_clear()
+    assert lookup.load(tmp_path) == ()
+    assert lookup.load(None) == ()
 
 
 def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
     found = entries(tmp_path, ENTRY.replace("workload", "driver: '580.*', workload"))
-    assert not references.find(found, case(driver="570"))
-    assert references.find(found, {"workload": "microbench/saxpy"})
+    assert not lookup.find(found, case(driver="570"))
+    assert lookup.find(found, {"workload": "microbench/saxpy"})
 
 
 @pytest.mark.parametrize(
@@ -135,8 +136,8 @@ def test_what_cannot_hold_is_refused(tmp_path, text, why):
 
 def test_a_file_that_is_no_text(tmp_path):
     (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(references.BadReference):
-        references.load_file(tmp_path / "a.yaml")
+    with pytest.raises(lookup.BadReference):
+        lookup.load_file(tmp_path / "a.yaml")
 
 
 @hypothesis.given(st.binary(max_size=200))
@@ -145,8 +146,8 @@ def test_any_bytes_are_taken_or_refused(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     path.write_bytes(content)
     try:
-        references.load_file(path)
-    except references.BadReference as error:
+        lookup.load_file(path)
+    except lookup.BadReference as error:
         assert str(error)
 
 
@@ -167,29 +168,29 @@ def test_any_tree_is_taken_or_refused(tmp_path_factory, tree):
     path = tmp_path_factory.getbasetemp() / "tree.yaml"
     path.write_text(yaml.safe_dump(tree), encoding="utf-8")
     try:
-        found = references.load_file(path)
-    except references.BadReference as error:
+        found = lookup.load_file(path)
+    except lookup.BadReference as error:
         assert str(error)
     else:
-        references.problems(found, CATALOGUE)
+        lookup.problems(found, CATALOGUE)
 
 
 # --- finding ---
 
 
 def test_two_references_for_one_figure_are_refused(tmp_path):
-    with pytest.raises(references.BadReference, match="two references for in"):
-        references.find(entries(tmp_path, ENTRY + ENTRY), case())
+    with pytest.raises(lookup.BadReference, match="two references for in"):
+        lookup.find(entries(tmp_path, ENTRY + ENTRY), case())
 
 
 def test_axes_are_compared_by_value(tmp_path):
     found = entries(tmp_path, ENTRY.replace("workload", "axes: {n: 1024}, workload"))
-    assert references.find(found, case(), {"n": 1024})
-    assert not references.find(found, case(), {"n": 2048})
-    with pytest.raises(references.BadReference, match="there is no axis 'n'"):
-        references.find(found, case(), {"m": 1})
-    with pytest.raises(references.BadReference, match="has values like"):
-        references.find(found, case(), {"n": "1024"})
+    assert lookup.find(found, case(), {"n": 1024})
+    assert not lookup.find(found, case(), {"n": 2048})
+    with pytest.raises(lookup.BadReference, match="there is no axis 'n'"):
+        lookup.find(found, case(), {"m": 1})
+    with pytest.raises(lookup.BadReference, match="has values like"):
+        lookup.find(found, case(), {"n": "1024"})
 
 
 # --- shares of the nominal limit ---
@@ -211,7 +212,7 @@ def copy_at(generation, width, share, *, best=(5, 16), bytes_=1 << 30):
 
 
 def verdict(record, own=(), stated=None):
-    return references.insane(own, record["metrics"][0], record, references.case_of(record, "main"), stated)
+    return lookup.insane(own, record["metrics"][0], record, lookup.case_of(record, "main"), stated)
 
 
 def test_a_link_trained_to_half_its_width_is_caught():
@@ -226,7 +227,7 @@ def test_a_slot_of_half_the_width_is_caught_where_the_site_states_the_link():
     narrow = copy_at(5, 8, 0.88, best=(5, 8))
     assert verdict(narrow) is None
     assert "44% of what PCIe 5 x16" in verdict(narrow, stated={"pcie": "5 x16"})
-    with pytest.raises(references.BadReference, match="'5 x16'"):
+    with pytest.raises(lookup.BadReference, match="'5 x16'"):
         verdict(narrow, stated={"pcie": "gen5"})
 
 
@@ -253,17 +254,17 @@ def test_links_between_gpus_that_are_down():
 
 @pytest.mark.parametrize("path", sorted((ROOT / "analysis/data").rglob("*.jsonl*")), ids=lambda p: p.name)
 def test_what_was_measured_on_good_machines_is_sane(path):
-    for record in records.iterate(path):
-        selectors = references.case_of(record, "main")
+    for record in load.iterate(path):
+        selectors = lookup.case_of(record, "main")
         for metric in record["metrics"]:
-            assert references.insane((), metric, record, selectors) is None
+            assert lookup.insane((), metric, record, selectors) is None
 
 
 def test_the_nominal_share_never_exceeds_that_of_the_trained_link():
     for generation in range(1, 7):
         for width in (1, 4, 8, 16):
             record = copy_at(generation, width, 0.8, best=(6, 16))
-            share, _ = references.nominal(record["metrics"][0], record)
+            share, _ = lookup.nominal(record["metrics"][0], record)
             assert 0 < share <= 0.8
 
 
@@ -283,9 +284,9 @@ def test_the_nominal_share_never_exceeds_that_of_the_trained_link():
     ],
 )
 def test_typing_errors_are_found_by_the_catalogue(tmp_path, text, why):
-    told = references.problems(entries(tmp_path, text), CATALOGUE)
+    told = lookup.problems(entries(tmp_path, text), CATALOGUE)
     assert not told if why is None else len(told) == 1 and why in told[0]
 
 
 def test_the_shares_of_this_package_name_what_there_is():
-    assert references.problems(references.default_shares(), CATALOGUE) == []
+    assert lookup.problems(lookup.default_shares(), CATALOGUE) == []

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from histories import History, jobs_of, medians, record, series_of, tell, write
 
-from isthmus import cli, records, regress, series, store
+from isthmus import cli, exits
+from isthmus.records import content, store
+from isthmus.statistics import series
+from isthmus.verdicts import regress
 
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
 
@@ -142,7 +145,7 @@ def test_a_reboot_is_named_unless_there_is_a_control(tmp_path, before, after, sa
     assert (said in notes) if said else notes == ""
 
 
-@pytest.mark.parametrize("code", records.SPOILING)
+@pytest.mark.parametrize("code", content.SPOILING)
 def test_spoilt_samples_are_invalid_not_slow_and_their_rate_is_compared(tmp_path, capsys, code):
     """B throttles in every job and is 20% slower while it does: no slower time, but a worse machine."""
     cases = jobs_of(History(between=0.004), 1, 8)
@@ -318,7 +321,7 @@ def test_a_baseline_keeps_its_jobs(tmp_path, capsys):
 )
 def test_bad_input_is_one_sentence(tmp_path, capsys, arguments, why):
     folder = write(tmp_path / "r", jobs_of(History(), 1, 8))
-    assert cli.main(["regress", str(folder), *arguments]) == cli.BAD_INPUT
+    assert cli.main(["regress", str(folder), *arguments]) == exits.BAD_INPUT
     said = capsys.readouterr().err
     assert why in said and said.count("\n") == 1
 

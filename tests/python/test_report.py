@@ -11,7 +11,8 @@ import time
 import pytest
 from histories import History, jobs_of, record, write
 
-from isthmus import cli, records
+from isthmus import cli, exits
+from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}\x1b[2J"
@@ -50,7 +51,7 @@ class Page(html.parser.HTMLParser):
 
 def test_the_committed_records_make_a_whole_page(tmp_path, capsys):
     text = made(tmp_path, ROOT / "analysis/data", "--profiled")
-    kept = sum(len(records.read(path)) for path in (ROOT / "analysis/data").rglob("*.jsonl*"))
+    kept = sum(len(load.read(path)) for path in (ROOT / "analysis/data").rglob("*.jsonl*"))
     assert f"{kept} records" in capsys.readouterr().out and len(text.encode()) < 10e6
     page = Page(text)
     expected = ["Summary", "NVIDIA H200", "From where to where", "transfer/ce: rate at 1GiB", "Provenance"]
@@ -86,7 +87,7 @@ def test_hostile_strings_are_only_text(tmp_path):
         case["size"] = case["placement"] = EVIL
     folder = write(tmp_path / "r", cases)
     (folder / f"{EVIL.replace('/', '')}.jsonl").write_text("{")
-    text = made(tmp_path, folder, "--from", "driver=570", "--to", "driver=580", "--title", EVIL, code=cli.UNDECIDED)
+    text = made(tmp_path, folder, "--from", "driver=570", "--to", "driver=580", "--title", EVIL, code=exits.UNDECIDED)
     page = Page(text)
     assert [tag for tag, _ in page.elements].count("script") == 4
     assert "img" not in [tag for tag, _ in page.elements]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus import Error, cli, site_budget
-from isthmus.site_budget import Job
+from isthmus import Error, cli, exits
+from isthmus.site import budget as site_budget
+from isthmus.site.budget import Job
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests/reframe/fake_bench.py"
@@ -109,7 +110,7 @@ KEY = ("s", "p", ("run", "transfer/*/chase"))
 def test_records_say_how_long_a_job_took(tmp_path):
     files = [records_of(tmp_path, "a.jsonl"), records_of(tmp_path, "b.jsonl", whole=50.0)]
     found, status = site_budget.durations(files)
-    assert status == cli.PASSED
+    assert status == exits.PASSED
     assert found == {KEY: [20.0, 50.0]}
     measured = Job("A", "s:p+e", "0", KEY[2])
     site_budget.time(measured, found, lambda job: (7, 1.0))
@@ -128,7 +129,7 @@ def test_profiled_and_emulated_times_are_no_measure(tmp_path):
 def test_a_file_that_cannot_be_taken_is_named(tmp_path, capsys):
     (tmp_path / "bad.jsonl").write_text("{")
     found, status = site_budget.durations(site_budget.files_of([tmp_path]))
-    assert status == cli.FOUND and found == {}
+    assert status == exits.FOUND and found == {}
     assert "bad.jsonl:1: cut short" in capsys.readouterr().err
 
 
@@ -204,7 +205,7 @@ def budget(capsys, monkeypatch, *arguments):
 def test_a_session_is_priced_and_cut_to_a_budget(capsys, monkeypatch, tmp_path):
     selection = ["example-slurm", "-n", "DriverCosts.*%workload=(event|stream)", "--bench", str(FAKE)]
     status, shown, _ = budget(capsys, monkeypatch, *selection)
-    assert status == cli.PASSED
+    assert status == exits.PASSED
     assert "2 of 2 jobs, 0.12 of 0.12 node-hours; at most 0.33 by their time limits" in shown
     file = tmp_path / "chosen"
     status, shown, _ = budget(capsys, monkeypatch, *selection, "--budget", "0.06", "--select", str(file))
@@ -212,7 +213,7 @@ def test_a_session_is_priced_and_cut_to_a_budget(capsys, monkeypatch, tmp_path):
     [line] = file.read_text().splitlines()[1:]
     assert line.startswith("/") and "DriverCosts %workload=event %size=tiny" in line
     status, _, said = budget(capsys, monkeypatch, *selection, "--budget", "0.01")
-    assert status == cli.BAD_INPUT
+    assert status == exits.BAD_INPUT
     assert "--budget 0.01 is less than the 0.058 node-hours of the cheapest job" in said and said.count("\n") == 1
 
 
@@ -230,5 +231,5 @@ def test_a_session_is_priced_and_cut_to_a_budget(capsys, monkeypatch, tmp_path):
 def test_bad_input_is_one_sentence(capsys, monkeypatch, arguments, why):
     monkeypatch.delenv("ISTHMUS_BENCH", raising=False)
     status, shown, said = budget(capsys, monkeypatch, *arguments)
-    assert status == cli.BAD_INPUT and not shown
+    assert status == exits.BAD_INPUT and not shown
     assert why in said and said.count("\n") == 1

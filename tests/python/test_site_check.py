@@ -12,7 +12,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from isthmus import capabilities, cli, site_check, site_tree
+from isthmus import cli, exits
+from isthmus.references import site_tree
+from isthmus.site import capabilities
+from isthmus.site import check as site_check
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -92,7 +95,7 @@ def no_program(monkeypatch):
 def test_a_good_site_has_no_errors_and_no_notes(tree, capsys):
     put(tree, GOOD, references=REFERENCE)
     status, shown = check(tree, capsys)
-    assert status == cli.PASSED
+    assert status == exits.PASSED
     assert shown == "1 site(s), 0 error(s)\n"
 
 
@@ -140,7 +143,7 @@ def gpu(**settings):
 def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
     put(tree, changed(**settings))
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND
+    assert status == exits.FOUND
     assert why in shown
     assert "Traceback" not in shown
 
@@ -157,7 +160,7 @@ def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
 def test_what_may_be_meant_is_a_note(tree, capsys, settings, why):
     put(tree, changed(**settings))
     status, shown = check(tree, capsys)
-    assert status == cli.PASSED
+    assert status == exits.PASSED
     assert f"note: atlantis:gpu: {why}" in shown or why in shown
     assert check(tree, capsys, "--quiet")[1] == "1 site(s), 0 error(s)\n"
 
@@ -203,7 +206,7 @@ def test_environments_are_looked_at(tree, capsys):
     (tree / "scripts").mkdir()
     (tree / "scripts/spack-environment").touch()
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND
+    assert status == exits.FOUND
     assert "did you mean 'mpi'?" in shown
     assert "environments/atlantis/spack.yaml is missing" in shown
     assert "defined twice" in shown
@@ -216,11 +219,11 @@ def test_environments_are_looked_at(tree, capsys):
 def test_the_launcher_of_another_mpi(tree, capsys, module):
     configuration = changed(scheduler="pbs", launcher="mpiexec", access=["-q debug"])
     put(tree, configuration)
-    assert check(tree, capsys)[0] == cli.PASSED
+    assert check(tree, capsys)[0] == exits.PASSED
     configuration["environments"][0]["modules"] = ["gcc", module]
     put(tree, configuration)
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND and "HPE's MPI is started by 'srun' under Slurm, else by 'pals'" in shown
+    assert status == exits.FOUND and "HPE's MPI is started by 'srun' under Slurm, else by 'pals'" in shown
 
 
 def test_a_pattern_is_compared_from_the_beginning(tree, capsys):
@@ -228,24 +231,24 @@ def test_a_pattern_is_compared_from_the_beginning(tree, capsys):
     configuration["systems"][0]["hostnames"] = [r"\.atlantis\.example$"]
     put(tree, configuration)
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND and "fits no host" in shown
+    assert status == exits.FOUND and "fits no host" in shown
 
 
 def test_names_of_login_nodes_are_tried(tree, capsys):
     put(tree, GOOD)
     names = tree / "site-configs/atlantis/login-nodes.txt"
     names.write_text("# seen\natl07\n\natl1.sea  # by a user\n")
-    assert check(tree, capsys) == (cli.PASSED, "1 site(s), 0 error(s)\n")
+    assert check(tree, capsys) == (exits.PASSED, "1 site(s), 0 error(s)\n")
     names.write_text("login07\n")
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND and "no pattern of 'hostnames' fits login07" in shown
+    assert status == exits.FOUND and "no pattern of 'hostnames' fits login07" in shown
     other = copy.deepcopy(GOOD)
     other["systems"][0] |= {"name": "lemuria", "hostnames": ["^a"]}
     other["environments"][0]["target_systems"] = ["lemuria"]
     put(tree, other, name="lemuria")
     names.write_text("atl07\n")
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND and "atl07 is also a host of lemuria" in shown
+    assert status == exits.FOUND and "atl07 is also a host of lemuria" in shown
 
 
 def test_two_sites_for_one_host(tree, capsys):
@@ -255,7 +258,7 @@ def test_two_sites_for_one_host(tree, capsys):
     other["environments"][0]["target_systems"] = ["lemuria"]
     put(tree, other, name="lemuria")
     status, shown = check(tree, capsys, "atlantis")
-    assert status == cli.FOUND
+    assert status == exits.FOUND
     assert "is also that of lemuria" in shown
 
 
@@ -272,7 +275,7 @@ def test_two_partitions_of_one_name_and_a_pattern_that_is_none(tree, capsys):
 def test_a_missing_page_is_an_error(tree, capsys):
     put(tree, GOOD, readme=None)
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND
+    assert status == exits.FOUND
     assert "README.md: missing" in shown
 
 
@@ -289,7 +292,7 @@ def test_a_missing_page_is_an_error(tree, capsys):
 def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
     put(tree, text)
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND
+    assert status == exits.FOUND
     assert why in shown
     assert "Traceback" not in shown
 
@@ -319,7 +322,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
 def test_each_mistake_of_a_reference_is_an_error(tree, capsys, references, why):
     put(tree, GOOD, references=references)
     status, shown = check(tree, capsys)
-    assert status == cli.FOUND
+    assert status == exits.FOUND
     assert why in shown
 
 
@@ -341,9 +344,9 @@ def test_a_reference_file_that_nothing_reads_is_an_error(tree, capsys):
 def test_with_the_program_references_of_made_workloads_are_looked_at(tree, capsys, reference, why, monkeypatch):
     monkeypatch.setenv("FAKE_CATALOGUE", str(ROOT / "reframe/checks/catalogue.json"))
     put(tree, GOOD, references=f"- {reference}\n")
-    assert check(tree, capsys)[0] == cli.PASSED  # nothing is known of them without the program
+    assert check(tree, capsys)[0] == exits.PASSED  # nothing is known of them without the program
     status, shown = check(tree, capsys, "--bench", str(ROOT / "tests/reframe/fake_bench.py"))
-    assert status == (cli.FOUND if why else cli.PASSED)
+    assert status == (exits.FOUND if why else exits.PASSED)
     assert why is None or why in shown
 
 
@@ -351,14 +354,14 @@ def test_with_the_program_references_of_made_workloads_are_looked_at(tree, capsy
 def test_a_program_that_lists_nothing_is_bad_input(tree, capsys, bench):
     put(tree, GOOD)
     status, shown = check(tree, capsys, "--bench", bench)
-    assert status == cli.BAD_INPUT
+    assert status == exits.BAD_INPUT
     assert "name a built isthmus-bench" in shown and shown.count("\n") == 1
 
 
 def test_an_unknown_site_is_one_sentence(tree, capsys):
     put(tree, GOOD)
     status, shown = check(tree, capsys, "atlantiss")
-    assert status == cli.BAD_INPUT
+    assert status == exits.BAD_INPUT
     assert "did you mean 'atlantis'?" in shown and shown.count("\n") == 1
     status, shown = check(tree, capsys, "x")
     assert "choose from atlantis" in shown
@@ -366,7 +369,7 @@ def test_an_unknown_site_is_one_sentence(tree, capsys):
 
 def test_no_tree_is_one_sentence(tmp_path, capsys):
     status, shown = check(tmp_path, capsys)
-    assert status == cli.BAD_INPUT
+    assert status == exits.BAD_INPUT
     assert "no site-configs/" in shown
 
 
@@ -391,11 +394,11 @@ def test_slurm_without_accounting(tree, capsys, tmp_path, monkeypatch, commands,
     monkeypatch.setenv("PATH", str(tools))
     configuration = changed(scheduler="slurm")
     put(tree, configuration)
-    assert check(tree, capsys)[0] == cli.PASSED  # this machine is not the site's
+    assert check(tree, capsys)[0] == exits.PASSED  # this machine is not the site's
     configuration["systems"][0]["hostnames"] = [".*"]
     put(tree, configuration)
     status, shown = check(tree, capsys)
-    assert status == (cli.FOUND if why else cli.PASSED)
+    assert status == (exits.FOUND if why else exits.PASSED)
     assert why is None or f"needs accounting, but {why}" in shown.replace("sacct says '", "")
 
 
@@ -423,7 +426,7 @@ def test_the_sites_here_have_no_errors(site, capsys, monkeypatch):
         )
     monkeypatch.setattr(site_check, "no_accounting", lambda: None)
     status, shown = check(ROOT, capsys, site)
-    assert status == cli.PASSED, shown
+    assert status == exits.PASSED, shown
 
 
 def test_every_word_that_checks_ask_for_is_known():

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus import cli, site_check, site_probe, site_tree
+from isthmus import cli, exits
+from isthmus.references import site_tree
+from isthmus.site import check, probe
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -47,14 +49,14 @@ def machine(tmp_path):
             path = root / name.lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return site_probe.Machine(bench=bench, root=root, environ={"PATH": str(commands), **environment})
+        return probe.Machine(bench=bench, root=root, environ={"PATH": str(commands), **environment})
 
     return make
 
 
 def written(machine, tmp_path, name="atlantis", partition=None):
     """The system, its partitions and its environments, read back."""
-    text = site_probe.configuration(name, machine, partition)
+    text = probe.configuration(name, machine, partition)
     folder = tmp_path / "tree/site-configs" / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "reframe.py").write_text(text)
@@ -68,7 +70,7 @@ def complaints(tmp_path, name="atlantis"):
     """What the linter says of it."""
     root = tmp_path / "tree"
     path = root / "site-configs" / name / "reframe.py"
-    return site_check.Site(root, name, path, site_check.Known(ROOT, None), site_check.host_patterns(root)).findings()
+    return check.Site(root, name, path, check.Known(ROOT, None), check.host_patterns(root)).findings()
 
 
 def test_a_bare_machine(machine, tmp_path):
@@ -135,8 +137,8 @@ def test_without_accounting_squeue(machine, tmp_path):
 def test_a_partition_is_named_or_refused(machine, tmp_path):
     _, partitions, _, _ = written(machine(SLURM), tmp_path, partition="cpu")
     assert list(partitions)[0] == "cpu"
-    with pytest.raises(site_probe.Error, match="did you mean 'gpu'"):
-        site_probe.configuration("x", machine(SLURM), "gpuu")
+    with pytest.raises(probe.Error, match="did you mean 'gpu'"):
+        probe.configuration("x", machine(SLURM), "gpuu")
 
 
 def test_amd_by_the_drivers_topology(machine, tmp_path):
@@ -158,7 +160,7 @@ def test_amd_by_the_drivers_topology(machine, tmp_path):
 @pytest.mark.parametrize("version, arch", [("90010", "gfx90a"), ("90402", "gfx942"), ("110000", "gfx1100")])
 def test_names_of_amd_architectures(machine, version, arch):
     files = {"/sys/class/kfd/kfd/topology/nodes/1/properties": f"gfx_target_version {version}\n"}
-    assert site_probe.gpus(machine(files=files)).arch == arch
+    assert probe.gpus(machine(files=files)).arch == arch
 
 
 def info(**changes):
@@ -186,8 +188,8 @@ def test_an_emulator_is_no_gpu(machine, tmp_path):
 
 @pytest.mark.parametrize("script", ["exit 1", "echo no json", "echo '{}'", "echo '[]'"])
 def test_a_program_that_does_not_answer_is_an_error(machine, script):
-    with pytest.raises(site_probe.Error, match="info --json"):
-        site_probe.configuration("x", machine({"isthmus-bench": script}, bench="isthmus-bench"), None)
+    with pytest.raises(probe.Error, match="info --json"):
+        probe.configuration("x", machine({"isthmus-bench": script}, bench="isthmus-bench"), None)
 
 
 def test_profilers_that_cannot_be_used_are_not_stated(machine, tmp_path):
@@ -235,13 +237,13 @@ def test_other_schedulers(machine, tmp_path, tools, environment, expected):
     (None, "1h"), ("30:00", "30m"), ("1:30:00", "1h"), ("2-00:00:00", "1h"), ("0:20:00", "20m"), ("odd", "1h"),
 ])  # fmt: skip
 def test_limits_of_time(allowed, written_as):
-    assert site_probe._limit(allowed) == written_as
+    assert probe._limit(allowed) == written_as
 
 
 @given(st.text())
 def test_any_host_is_a_pattern_that_fits_it_or_left_open(host):
-    pattern = site_probe.host_pattern(host)
-    assert pattern == site_probe.FILL_IN or site_probe.re.fullmatch(pattern, host)
+    pattern = probe.host_pattern(host)
+    assert pattern == probe.FILL_IN or probe.re.fullmatch(pattern, host)
     assert '"' not in pattern and "\n" not in pattern
 
 
@@ -252,19 +254,19 @@ def test_the_command_writes_once(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("ISTHMUS_BENCH", raising=False)
     (tmp_path / "site-configs").mkdir()
     arguments = ["site", "probe", "atlantis", "--root", str(tmp_path)]
-    assert cli.main(arguments) == cli.PASSED
+    assert cli.main(arguments) == exits.PASSED
     assert "site_configuration" in capsys.readouterr().out
-    assert cli.main([*arguments, "--write"]) == cli.PASSED
+    assert cli.main([*arguments, "--write"]) == exits.PASSED
     folder = tmp_path / "site-configs/atlantis"
     assert socket.gethostname() in (folder / "README.md").read_text()
     site_tree.load(folder / "reframe.py")
     before = (folder / "reframe.py").read_text()
-    assert cli.main([*arguments, "--write"]) == cli.BAD_INPUT
+    assert cli.main([*arguments, "--write"]) == exits.BAD_INPUT
     assert "is there already" in capsys.readouterr().err
     assert (folder / "reframe.py").read_text() == before
 
 
 @pytest.mark.parametrize("name", ["../x", "A b", "", "-x"])
 def test_a_name_that_is_no_folder_is_refused(name, capsys):
-    assert cli.main(["site", "probe", name]) == cli.BAD_INPUT
+    assert cli.main(["site", "probe", name]) == exits.BAD_INPUT
     assert capsys.readouterr().err.count("\n") == 1

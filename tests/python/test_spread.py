@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isthmus import spread
+from isthmus.statistics import spread
 
 
 def record(run, median, job=None, system=None, **metric):

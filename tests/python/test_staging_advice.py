@@ -11,7 +11,9 @@ import sys
 import pytest
 from test_placement_advice import base
 
-from isthmus import Error, cli, records, staging
+from isthmus import Error, cli, exits
+from isthmus.advise import staging
+from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 H200 = ROOT / "analysis/data/h200"
@@ -213,11 +215,11 @@ def test_it_says_what_it_thinks_of_one_kernel(tmp_path, capsys):
     asked = ["advise", "staging", str(H200), "--like", str(H200 / "medium.jsonl"), "--all"]
     assert cli.main(asked) == 0
     said = capsys.readouterr().out
-    kernel = next(c for c in records.read(H200 / "medium.jsonl") if c["staging"] == "direct")["kernels"][0]["name"]
+    kernel = next(c for c in load.read(H200 / "medium.jsonl") if c["staging"] == "direct")["kernels"][0]["name"]
     assert f"kernel {kernel}" in said and re.search(r"always asynchronous +\d+% +[\d.]+% pays", said)
     assert re.search(r"microbench/gemv super +0\.84", said)
     (tmp_path / "none.jsonl").write_text("")
-    assert cli.main([*asked[:3], "--like", str(tmp_path / "none.jsonl")]) == cli.BAD_INPUT
+    assert cli.main([*asked[:3], "--like", str(tmp_path / "none.jsonl")]) == exits.BAD_INPUT
 
 
 # --- scripts/instruction-mix ---

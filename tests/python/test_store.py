@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus import Error, cli, compact, records, store
+from isthmus import Error, cli, exits
+from isthmus.records import compact, content, load, store, validate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
@@ -52,7 +53,7 @@ def counts(*paths, **options):
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([*records.SPOILING, "power_limited", "latch_timeout"]), st.sampled_from([None, [0], ...])
+            st.sampled_from([*content.SPOILING, "power_limited", "latch_timeout"]), st.sampled_from([None, [0], ...])
         ),
         max_size=3,
     ),
@@ -65,9 +66,9 @@ def test_what_spoils_a_record_is_the_same_in_sql_and_in_python(tmp_path_factory,
         each = [{"node": "n", "local_rank": rank, "device": None} for rank in range(2)]
         case["ranks"] = {"count": 2, "library": "MPI", "each": each}
     path = write(tmp_path_factory.mktemp("spoilt") / "r.jsonl", json.dumps(case))
-    assert records.problem(case) is None
+    assert validate.problem(case) is None
     with store.open_store([path]) as opened:
-        assert opened.spoilt == (len(records.spoiling(case)) > 0)
+        assert opened.spoilt == (len(content.spoiling(case)) > 0)
 
 
 def test_committed_records_are_all_in_the_table():
@@ -77,16 +78,16 @@ def test_committed_records_are_all_in_the_table():
         rows = opened.rows(
             "SELECT metric, median, n_samples FROM measurements WHERE file LIKE '%medium.jsonl' ORDER BY ALL"
         )
-    expected = {str(path): len(records.read(path)) for path in (ROOT / "analysis/data").rglob("*.jsonl*")}
+    expected = {str(path): len(load.read(path)) for path in (ROOT / "analysis/data").rglob("*.jsonl*")}
     assert {row["file"]: row["n"] for row in found} == expected
-    medium = [m for record in records.read(ROOT / "analysis/data/h200/medium.jsonl") for m in record["metrics"]]
+    medium = [m for record in load.read(ROOT / "analysis/data/h200/medium.jsonl") for m in record["metrics"]]
     assert sorted((row["metric"], row["median"], row["n_samples"]) for row in rows) == sorted(
         (m["name"], m["median"], len(m["samples"])) for m in medium
     )
 
 
 def test_everything_that_is_read_is_in_the_schema():
-    schema = json.loads(records.schema_path().read_text())["properties"]
+    schema = json.loads(validate.schema_path().read_text())["properties"]
     for name, fields in store._READ.items():
         if isinstance(fields, list):
             assert set(fields[0]) <= set(schema[name]["items"]["properties"]) | LOOSE.get(name, set())
@@ -133,7 +134,7 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
 def test_records_of_a_newer_version_are_refused_not_passed_over(tmp_path, capsys):
     write(tmp_path / "good.jsonl", LINE)
     write(tmp_path / "new.jsonl", json.dumps({**GOOD, "schema": "isthmus.record/3"}))
-    assert cli.main(["nodes", str(tmp_path)]) == cli.BAD_INPUT
+    assert cli.main(["nodes", str(tmp_path)]) == exits.BAD_INPUT
     said = capsys.readouterr().err
     assert "new.jsonl (isthmus.record/3); this Isthmus reads isthmus.record/2 and earlier" in said
     assert said.count("\n") == 1
@@ -242,7 +243,7 @@ def test_results_that_disagree_are_named_by_every_command_that_compares(tmp_path
     for where in ("raw", "compacted"):
         prefix = f"{folder}/" if where == "raw" else ""
         said = prefix + sentence.format(prefix)
-        assert cli.main(regress) == cli.BAD_INPUT
+        assert cli.main(regress) == exits.BAD_INPUT
         assert said in capsys.readouterr().err, "it compares nothing"
         cli.main(["compare", folder, "--by", "driver"])
         assert said in capsys.readouterr().err
@@ -252,7 +253,7 @@ def test_results_that_disagree_are_named_by_every_command_that_compares(tmp_path
     cli.main(["compare", f"{folder}/a", f"{folder}/b"])
     said = capsys.readouterr().err
     assert said.count(" disagree: ") == 1, "two folders that agree each within itself"
-    assert cli.main([*regress, "--workload", "transfer/*"]) == cli.BAD_INPUT
+    assert cli.main([*regress, "--workload", "transfer/*"]) == exits.BAD_INPUT
     assert " disagree: " not in capsys.readouterr().err, "what is not compared stops nothing"
 
 
@@ -427,7 +428,7 @@ def test_the_command_compacts_and_says_how_much(tmp_path, capsys):
     write(tmp_path / "2.jsonl", LINE[:50], end="")
     assert cli.main(["compact", str(tmp_path)]) == 1
     assert "cut short" in capsys.readouterr().err
-    assert cli.main(["compact", str(tmp_path / "none")]) == cli.BAD_INPUT
+    assert cli.main(["compact", str(tmp_path / "none")]) == exits.BAD_INPUT
 
 
 def test_the_benchmark_gets_the_same_answer_from_raw_and_compacted(tmp_path):

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from histories import fitting, record, tell, write
 
-from isthmus import cli, compare, nodes, score, series, statistics, store
+from isthmus import cli
+from isthmus.records import store
+from isthmus.statistics import rank_test, series
+from isthmus.verdicts import compare, nodes, score
 
 METRICS = [f"microbench/w{i}" for i in range(20)]
 
@@ -499,7 +502,7 @@ def test_a_copy_is_tied_with_its_original_and_one_job_has_no_rank():
 
 
 def test_students_t_of_broken_degrees_of_freedom():
-    assert score._quantile(0.025, 3) == pytest.approx(statistics.student_quantile(0.025, 3))
+    assert score._quantile(0.025, 3) == pytest.approx(rank_test.student_quantile(0.025, 3))
     assert score._quantile(0.025, 1.5) == pytest.approx(6.0, rel=0.04)
     assert score._quantile(0.025, 3.5) == pytest.approx(2.94, rel=0.01)
 

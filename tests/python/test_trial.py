@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 from histories import History, jobs_of, medians, record, tell, write
 
-from isthmus import cli, drift, regress, series, statistics, store, trial
+from isthmus import cli
+from isthmus.records import store
+from isthmus.statistics import rank_test, series
+from isthmus.verdicts import drift, regress, trial
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -72,8 +75,8 @@ def test_the_plan_says_how_many_jobs(tmp_path, capsys, arguments, jobs):
 
 def test_what_a_plan_finds_is_what_power_says():
     step = trial.detectable(11, nodes=1, metrics=500)
-    assert statistics.power(step, 11, metrics=500) >= 0.9
-    assert statistics.power(step / 1.03, 11, metrics=500) < 0.9
+    assert rank_test.power(step, 11, metrics=500) >= 0.9
+    assert rank_test.power(step / 1.03, 11, metrics=500) < 0.9
     assert trial.detectable(3, nodes=1, metrics=1) == float("inf")
 
 
@@ -102,8 +105,8 @@ def test_the_order_is_random_balanced_and_repeatable():
 )
 def test_large_plans_are_approximate_and_say_so(tmp_path, capsys, arguments, most, monkeypatch):
     """What once took 300 s, or 46 GiB: no comparison of so many jobs is drawn."""
-    drawn = statistics._draws
-    monkeypatch.setattr(statistics, "_draws", lambda n, strata: drawn(n, strata) if n * strata <= 60 else 1 / 0)
+    drawn = rank_test._draws
+    monkeypatch.setattr(rank_test, "_draws", lambda n, strata: drawn(n, strata) if n * strata <= 60 else 1 / 0)
     assert plan(tmp_path / "t", *arguments) == 0
     said = capsys.readouterr().out
     assert 1 < int(said.split()[0]) <= most and "approximate: so many jobs are not simulated" in said
@@ -113,9 +116,9 @@ def test_large_plans_are_approximate_and_say_so(tmp_path, capsys, arguments, mos
 
 @pytest.mark.parametrize("jobs, strata, metrics, step", [(57, 1, 500, 1.05), (6, 8, 500, 1.2), (20, 3, 1, 0.6)])
 def test_the_approximate_power_is_the_simulated_one(jobs, strata, metrics, step):
-    cut = statistics.cut(((jobs, jobs),) * strata, statistics.threshold(metrics) / 2)
-    near = statistics._normal_power(step, jobs, strata, cut)
-    assert near == pytest.approx(statistics.power(step, jobs, strata=strata, metrics=metrics), abs=0.01)
+    cut = rank_test.cut(((jobs, jobs),) * strata, rank_test.threshold(metrics) / 2)
+    near = rank_test._normal_power(step, jobs, strata, cut)
+    assert near == pytest.approx(rank_test.power(step, jobs, strata=strata, metrics=metrics), abs=0.01)
     assert near < 0.99
 
 
@@ -377,13 +380,13 @@ def test_signed_ranks_are_what_counting_every_sign_gives(monkeypatch):
         sums = [sum(r for r, s in zip(ranks, signs) if s) for signs in itertools.product((0, 1), repeat=len(signed))]
         won = sum(r for r, x in zip(ranks, signed) if x > 0)
         expected = 2 * min(np.mean(np.array(sums) <= won), np.mean(np.array(sums) >= won))
-        assert statistics.compare_pairs(d).p == pytest.approx(min(1, expected))
+        assert rank_test.compare_pairs(d).p == pytest.approx(min(1, expected))
     wide = np.random.default_rng(1).standard_normal(200) + 0.2
-    exact = statistics.compare_pairs(wide)
-    monkeypatch.setattr(statistics, "_EXACT_ALL", 0)
-    normal = statistics.compare_pairs(wide)
+    exact = rank_test.compare_pairs(wide)
+    monkeypatch.setattr(rank_test, "_EXACT_ALL", 0)
+    normal = rank_test.compare_pairs(wide)
     assert normal.p == pytest.approx(exact.p, rel=0.05) and normal.low == pytest.approx(exact.low, abs=0.005)
-    assert statistics.fewest_pairs(0.01) == 8 and statistics.fewest_pairs(2.0**-9) == 10
+    assert rank_test.fewest_pairs(0.01) == 8 and rank_test.fewest_pairs(2.0**-9) == 10
 
 
 def test_what_the_restart_alone_does_is_not_the_drivers(tmp_path, capsys):

@@ -11,6 +11,6 @@ def test_no_module_and_no_line_is_hidden_from_the_type_checker():
     _, _, settings = text.partition("[tool.mypy]")
     assert 'files = ["analysis/isthmus"]' in settings and "check_untyped_defs = true" in settings
     assert not re.search("ignore_errors|exclude|follow_imports|disable_error_code", settings)
-    modules = list((ROOT / "analysis/isthmus").glob("*.py"))
+    modules = list((ROOT / "analysis/isthmus").rglob("*.py"))
     assert len(modules) > 40
     assert not [path.name for path in modules if re.search(r"#\s*(type: ignore|mypy:)", path.read_text("utf-8"))]

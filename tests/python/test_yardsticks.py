@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yardsticks import Same, YardstickError
 
-from isthmus import records
+from isthmus.records import content, validate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -120,7 +120,7 @@ def test_what_agrees(ours, theirs, why):
 
 def kept(path):
     with gzip.open(ROOT / "analysis/data" / path, "rt", encoding="utf-8") as file:
-        return [records.upgrade(json.loads(line)) for line in file]
+        return [validate.upgrade(json.loads(line)) for line in file]
 
 
 def test_kept_figures_of_both_agree():
@@ -129,6 +129,6 @@ def test_kept_figures_of_both_agree():
     found = [case for case in kept("h200-x2/beside-nvbandwidth.jsonl.gz") if case["workload"] in theirs]
     assert len(found) == 6
     for case in found:
-        ours = records.metrics(case)["rate"]["median"]
+        ours = content.metrics(case)["rate"]["median"]
         assert yardsticks.disagreement(SAME, "nvbandwidth", ours, [theirs[case["workload"]]] * 2) is None
         assert yardsticks.disagreement(SAME, "nvbandwidth", ours * 1.03, [theirs[case["workload"]]] * 2)

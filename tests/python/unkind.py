@@ -24,7 +24,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "analysis")
 
 import histories
 
-from isthmus import design, regress, series, statistics
+from isthmus.statistics import design, rank_test, series
+from isthmus.verdicts import regress
 
 RATES = pathlib.Path(__file__).with_name("unkind_rates.json")
 SEED = 17
@@ -198,7 +199,7 @@ def records(kind: Kind, a: np.ndarray, b: np.ndarray) -> list[dict]:
 # --- verdicts ---
 
 
-def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.ndarray, list[statistics.Order]]:
+def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.ndarray, list[rank_test.Order]]:
     """Indices of VERDICTS (sessions, metrics), and the order of each session.
 
     Values are as from values(); `spread` (sessions, metrics) is of boots in an earlier history.
@@ -206,28 +207,28 @@ def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.
     plan = design.of(*jobs_of(kind))
     a, b = (np.log(side.mean(axis=3)) for side in (a, b))
     pairs = plan.pairs(a, b)
-    orders = [statistics.order([side[i] for pair in pairs for side in pair]) for i in range(len(a))]
+    orders = [rank_test.order([side[i] for pair in pairs for side in pair]) for i in range(len(a))]
     if spread is not None:
         plan = design.of(*jobs_of(kind), boots=False)
         pairs = plan.pairs(a, b)
     delta = math.log1p(margin(kind))
-    cut = statistics.cut(plan.sizes, 1 - statistics.BOUND)
+    cut = rank_test.cut(plan.sizes, 1 - rank_test.BOUND)
     every = sum(n * m for n, m in plan.sizes)
 
     def wins(shift):
         shift = np.asarray(shift)[..., None, None]
-        return sum(statistics.wins(x[..., None, :] + shift, y[..., None, :]) for x, y in pairs)
+        return sum(rank_test.wins(x[..., None, :] + shift, y[..., None, :]) for x, y in pairs)
 
     zero = wins(0.0)
-    p = statistics.p_values(plan.sizes)[zero]
+    p = rank_test.p_values(plan.sizes)[zero]
     away = 0.0
     if spread is not None:
         error = spread * math.sqrt(2 / kind.nodes)
         freedom = min(kind.known - 1, regress.TAILS)
-        away = error * statistics.student_quantile(1 - statistics.BOUND, freedom)
+        away = error * rank_test.student_quantile(1 - rank_test.BOUND, freedom)
         estimates = np.median((b[..., None, :] - a[..., :, None]).reshape(*p.shape, -1), axis=2)
-        p = np.maximum(p, np.vectorize(statistics.student_p)(estimates / error, freedom))
-    sure = (p <= statistics.ALPHA) & (np.array([statistics.adjusted(row) for row in p]) <= statistics.SESSION)
+        p = np.maximum(p, np.vectorize(rank_test.student_p)(estimates / error, freedom))
+    sure = (p <= rank_test.ALPHA) & (np.array([rank_test.adjusted(row) for row in p]) <= rank_test.SESSION)
     higher, lower = wins(delta + away) > every - cut, wins(-delta - away) < cut
     inside = (wins(-delta + away) > every - cut) & (wins(delta - away) < cut)
     excluded = (wins(away) > every - cut) | (wins(-away) < cut)

@@ -3,7 +3,7 @@
 import pytest
 
 import catalogue
-from isthmus import records
+from isthmus.records import load
 
 CHECKS = "driver_costs.py"
 LAUNCH = "DriverCosts.*launch.*small"
@@ -37,7 +37,7 @@ def test_each_point_has_its_variables(session, tmp_path):
             for metric in ("submit", "to_end", "device"):
                 assert f"P: {metric}/argument_bytes={bytes_}/grid={grid}: 0.25 s" in outcome.output
     [kept] = (tmp_path / "results").iterdir()
-    assert len(records.read(kept)) == 8
+    assert len(load.read(kept)) == 8
 
 
 def test_processes_are_counted_at_each_point(session):

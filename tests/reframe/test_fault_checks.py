@@ -3,7 +3,7 @@
 import pytest
 
 import catalogue
-from isthmus import records
+from isthmus.records import load
 
 CHECKS = "faults.py"
 OFF = "Faults.*regular.*tiny.*prefetch=off"
@@ -40,20 +40,20 @@ def test_the_drivers_counts_are_asked_for_and_kept(session, tmp_path):
     assert outcome.green
     assert "P: uvm_faults: 512.0 1" in outcome.output
     [kept] = (tmp_path / "results").iterdir()
-    [case] = records.read(kept)
+    [case] = load.read(kept)
     assert (case["profiler"], case["axes"]["driver_prefetch"]) == ("uvm", "off")
 
 
 def test_without_the_observer_times_are_held_to_references(session, tmp_path):
     assert session("-r", "-S", "observe=no", select=OFF).green
     [kept] = (tmp_path / "results").iterdir()
-    assert records.read(kept)[0]["profiler"] is None
+    assert load.read(kept)[0]["profiler"] is None
 
 
 def test_programs_run_where_pages_fault(session, tmp_path):
     assert session(select="Faults.*stream.*tiny.*prefetch=default").green
     [kept] = (tmp_path / "results").iterdir()
-    assert records.read(kept)[0]["placement"] == "managed_demand"
+    assert load.read(kept)[0]["placement"] == "managed_demand"
 
 
 @pytest.mark.parametrize(

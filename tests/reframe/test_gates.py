@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from conftest import FAKE, ROOT, environment, site_configuration
-from isthmus import records
+from isthmus.records import load
 
 GPU = {"features": ["gpu", "cuda"]}
 MAY_SKIP = ("-S", "may_skip_all=yes")
@@ -29,7 +29,7 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
     kept = list((tmp_path / "results").iterdir())
     assert [p.suffix for p in kept] == [".jsonl"]
     assert f"Records: 1 file(s) in {tmp_path / 'results'}" in outcome.output
-    [record] = records.read(kept[0])
+    [record] = load.read(kept[0])
     assert record["run"]["system"] == "generic" and record["run"]["partition"] == "default"
     for name in ("in", "kernel", "out", "wall", "paper_total", "overlapped"):
         assert f"P: {name}: 0.25 s" in outcome.output
@@ -107,7 +107,7 @@ def test_a_spoilt_record_is_red_unless_it_is_stated(session, tmp_path, fake, sta
     outcome = session(fake=f"gpu:cuda,{fake}", site=GPU | {"extras": {"isthmus": statement}})
     assert outcome.green if red is None else red in outcome.output and not outcome.green
     [kept] = (tmp_path / "results").iterdir()
-    assert len(records.read(kept)[0]["warnings"]) == 1
+    assert len(load.read(kept)[0]["warnings"]) == 1
 
 
 def test_optional_metric_may_be_absent(session):
@@ -124,7 +124,7 @@ def test_an_axis_that_a_person_chose_is_theirs(session):
 def test_records_of_a_red_check_are_kept(session, tmp_path):
     assert not session(fake="wrong_result").green
     [kept] = (tmp_path / "results").iterdir()
-    assert records.read(kept)[0]["verify"]["status"] == "fail"
+    assert load.read(kept)[0]["verify"]["status"] == "fail"
 
 
 def test_tables_are_kept_beside_their_record(session, tmp_path):
@@ -133,8 +133,8 @@ def test_tables_are_kept_beside_their_record(session, tmp_path):
     kept = list((tmp_path / "results").glob("*.jsonl"))
     assert len(kept) == 2 and len(list((tmp_path / "results").glob("*.tables"))) == 2
     for path in kept:
-        [record] = records.read(path)
-        assert records.read_table(path, record, "batches") == [{"time": 0.5, "bytes": 4096}]
+        [record] = load.read(path)
+        assert load.read_table(path, record, "batches") == [{"time": 0.5, "bytes": 4096}]
 
 
 def test_unreadable_records_stay_out_of_the_results(session, tmp_path):
@@ -521,7 +521,7 @@ def test_a_generated_pipeline_runs_what_was_selected(session, tmp_path):
     result = run_in(tmp_path, "bash", "-c", script, ISTHMUS_BENCH=FAKE, PATH=path, CI_COMMIT_SHORT_SHA="x")
     assert result.returncode == 0 and "Ran 2/2" in result.stdout
     [record] = (tmp_path / "results").iterdir()
-    assert "--samples 3" in " ".join(records.read(record)[0]["run"]["command"])
+    assert "--samples 3" in " ".join(load.read(record)[0]["run"]["command"])
     assert session("--ci-generate=none.yml", select="no_such_check").returncode != 0
 
 

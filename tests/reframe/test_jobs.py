@@ -17,7 +17,7 @@ from reframe.core.schedulers import slurm
 import fake_bench
 import isthmus_check
 import jobs
-from isthmus import records
+from isthmus.records import load
 
 LINES = [
     (json.dumps(fake_bench.record("microbench/saxpy", mode, "tiny", "host")) + "\n").encode() for mode in ("pm", "uvm")
@@ -216,7 +216,7 @@ def test_records_of_one_name_in_one_second_keep_each_its_tables(kept, tmp_path):
         path = isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy")
         assert isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy") == path
         line, cut = path.read_text().split("\n")
-        assert cut == "{cut" and records.read_table(path, json.loads(line), "t") == [{"a": number}]
+        assert cut == "{cut" and load.read_table(path, json.loads(line), "t") == [{"a": number}]
     assert len(list(results.glob("*.jsonl"))) == len(list(results.glob("*/t.csv.gz"))) == 5
     assert not list(results.glob("*/.*"))
 

@@ -3,7 +3,7 @@
 import pytest
 
 import fake_bench
-from isthmus import records
+from isthmus.records import load
 from memory_families import FAMILIES, needs
 
 CHECKS = "memory.py"
@@ -105,7 +105,7 @@ def test_smoke_without_a_gpu_has_a_variable_for_each_workload(session, tmp_path)
         assert outcome.output.count(f"P: {line}") == 1
     shown = [line for line in outcome.output.splitlines() if line.startswith("P: ")]
     assert max(map(len, shown)) < 80
-    kept = {path.name: records.read(path) for path in (tmp_path / "results").iterdir()}
+    kept = {path.name: load.read(path) for path in (tmp_path / "results").iterdir()}
     workloads = {case["workload"] for cases in kept.values() for case in cases}
     assert len(kept) == len(FAMILIES)
     assert workloads == {w["name"] for w in fake_bench.memory_listing(gpus=1, nodes=1)}
@@ -115,7 +115,7 @@ def test_smoke_without_a_gpu_has_a_variable_for_each_workload(session, tmp_path)
 def test_without_a_gpu_more_than_smoke_is_what_the_cpu_does_by_itself(session, tmp_path, size):
     outcome = session("-r", "-t", size, select="Memory")
     assert outcome.green and "Ran 7/7" in outcome.output
-    cases = [case for path in (tmp_path / "results").iterdir() for case in records.read(path)]
+    cases = [case for path in (tmp_path / "results").iterdir() for case in load.read(path)]
     native = {w["name"] for w in fake_bench.memory_listing(gpus=1, nodes=1) if w["native"]}
     assert {case["workload"] for case in cases} == native
     assert not any(case["emulated"] for case in cases)

@@ -8,7 +8,7 @@ import pytest
 
 import profilers
 from conftest import ROOT
-from isthmus import records
+from isthmus.records import load, validate
 
 CHECKS = "transfer_modes.py"
 GPU = {"features": ["gpu", "cuda"]}
@@ -31,7 +31,7 @@ def profiled(session, tmp_path):
             "-r", "-S", f"profiler={tool}", "-S", f"may_skip_all={may_skip}", fake=fake, site=site,
             FAKE_PROFILER=misbehaviour, PATH=f"{folder}{os.pathsep}{path}", **options,
         )  # fmt: skip
-        kept = [records.read(p)[0] for p in sorted((tmp_path / "results").glob("*.jsonl"))]
+        kept = [load.read(p)[0] for p in sorted((tmp_path / "results").glob("*.jsonl"))]
         return outcome, [r for r in kept if not r["profiler"]], [r for r in kept if r["profiler"]]
 
     return run
@@ -41,7 +41,7 @@ def profiled(session, tmp_path):
 def test_what_a_profiler_saw_is_in_the_record(profiled, tmp_path, tool):
     outcome, plain, seen = profiled(tool)
     assert outcome.green and len(plain) == len(seen) == 1
-    assert records.problem(seen[0]) is None
+    assert validate.problem(seen[0]) is None
     assert seen[0]["profiler"] == seen[0]["profile"]["tool"] == tool
     assert "profiled_" in outcome.output
     (output,) = (tmp_path / "results").glob("*.profile")

@@ -17,7 +17,7 @@ import pytest
 
 import catalogue
 from conftest import ROOT, environment, site_configuration
-from isthmus import records
+from isthmus.records import content, load, validate
 from memory_families import FAMILIES
 from transfer_pairs import FAMILY, PAIRS
 
@@ -47,7 +47,7 @@ def test_catalogue_is_what_the_program_lists(tmp_path):
 def test_info_is_json_of_the_record_schema(tmp_path):
     info = json.loads(bench("info", "--json", cwd=tmp_path, check=True).stdout)
     assert info["problem"] is None
-    properties = json.loads(records.schema_path().read_text())["properties"]
+    properties = json.loads(validate.schema_path().read_text())["properties"]
     import jsonschema
 
     for part in ("devices", "host"):
@@ -74,12 +74,12 @@ BATCHES = [w["name"] for w in catalogue.load()["workloads"] if w["name"].startsw
 def test_every_record_of_every_mode_is_valid_and_verified(tmp_path, workload):
     modes = ",".join(catalogue.load()["modes"])
     bench("run", workload, "--mode", modes, "--size", "tiny", "--record", "r.jsonl", cwd=tmp_path, check=True)
-    cases = records.read(tmp_path / "r.jsonl")
+    cases = load.read(tmp_path / "r.jsonl")
     assert sorted(c["mode"] for c in cases) == sorted(catalogue.load()["modes"])
     for case in cases:
         assert case["skipped"] or case["verify"]["status"] == "pass"
         assert case["emulated"] == (case["devices"][0]["backend"] == "emulator")
-        for metric in records.metrics(case).values():
+        for metric in content.metrics(case).values():
             assert metric["median"] is None or min(metric["samples"]) <= metric["median"] <= max(metric["samples"])
 
 
@@ -88,7 +88,7 @@ def test_every_placement_and_staging_of_a_workload_leaves_a_valid_record(tmp_pat
         "run", "microbench/saxpy", "--placement", "all", "--staging", "all", "--size", "tiny",
         "--record", "r.jsonl", cwd=tmp_path, check=True,
     )  # fmt: skip
-    cases = records.read(tmp_path / "r.jsonl")
+    cases = load.read(tmp_path / "r.jsonl")
     saxpy = next(w for w in catalogue.load()["workloads"] if w["name"] == "microbench/saxpy")
     assert {(c["placement"], c["staging"]) for c in cases} == {
         (p, s) for p in saxpy["placements"] for s in saxpy["stagings"]
@@ -103,14 +103,14 @@ CHECKED = ("driver/copy_call", "driver/prefetch_call")
 def test_every_driver_cost_is_in_the_record_in_seconds(tmp_path, workload, emulator):
     sizes = ",".join(DRIVER[workload]["sizes"])
     bench("run", workload, "--size", sizes, "--record", "r.jsonl", cwd=tmp_path, check=True, ISTHMUS_EMULATOR=emulator)
-    cases = records.read(tmp_path / "r.jsonl")
+    cases = load.read(tmp_path / "r.jsonl")
     for size in DRIVER[workload]["sizes"]:
         points = [tuple(c["axes"].items()) for c in cases if c["size"] == size]
         expected = math.prod(len(values) for values in DRIVER[workload]["varied"].get(size, {}).values())
         assert len(points) == len(set(points)) == expected
     for case in cases:
         assert not case["skipped"] and not case["error"]
-        assert set(records.metrics(case)) == set(DRIVER[workload]["metrics"])
+        assert set(content.metrics(case)) == set(DRIVER[workload]["metrics"])
         assert {m["unit"] for m in case["metrics"]} == {"s"}
         assert all(m["median"] > 0 and m["limit_reason"] for m in case["metrics"])
         assert case["verify"]["status"] == ("pass" if workload in CHECKED else "not_applicable")
@@ -139,7 +139,7 @@ def test_a_failing_call_fails_its_case_and_no_other(tmp_path, workload):
         cwd=tmp_path, ISTHMUS_INJECT=FAILURES[workload],
     )  # fmt: skip
     assert result.returncode == 1
-    failed = [c for c in records.read(tmp_path / "r.jsonl") if c["error"]]
+    failed = [c for c in load.read(tmp_path / "r.jsonl") if c["error"]]
     assert {c["workload"] for c in failed} == {workload}
     assert FAILURES[workload].partition(":")[0] in failed[0]["error"]
     assert "unset ISTHMUS_INJECT" in failed[0]["error"]
@@ -151,7 +151,7 @@ def test_memory_that_a_device_lacks_is_a_skip(tmp_path):
         cwd=tmp_path, check=True,
         ISTHMUS_EMULATOR="managed=0,concurrent_managed=0,memory_pools=0,map_host=0,virtual_memory=0",
     )  # fmt: skip
-    skipped = {c["workload"] for c in records.read(tmp_path / "r.jsonl") if c["skip_kind"] == "unsupported"}
+    skipped = {c["workload"] for c in load.read(tmp_path / "r.jsonl") if c["skip_kind"] == "unsupported"}
     for allocator in ("managed", "mapped", "pool", "wc", "vmm"):
         assert f"alloc/{allocator}" in skipped
     assert "driver/prefetch_call" in skipped
@@ -160,7 +160,7 @@ def test_memory_that_a_device_lacks_is_a_skip(tmp_path):
 def test_records_are_appended(tmp_path):
     for expected in (1, 2):
         bench("run", "microbench/saxpy", "--size", "tiny", "--record", "r.jsonl", cwd=tmp_path, check=True)
-        assert len(records.read(tmp_path / "r.jsonl")) == expected
+        assert len(load.read(tmp_path / "r.jsonl")) == expected
 
 
 def test_processes_share_an_id(tmp_path):
@@ -168,7 +168,7 @@ def test_processes_share_an_id(tmp_path):
         "run", "microbench/saxpy", "--size", "tiny", "--processes", "2", "--record", "r.jsonl",
         cwd=tmp_path, check=True,
     )  # fmt: skip
-    cases = records.read(tmp_path / "r.jsonl")
+    cases = load.read(tmp_path / "r.jsonl")
     assert sorted(c["run"]["process"] for c in cases) == [1, 2]
     assert len({c["run"]["id"] for c in cases}) == 1
 
@@ -181,7 +181,7 @@ def test_hostile_strings_in_the_environment(tmp_path, name):
         "run", "microbench/saxpy", "--size", "tiny", "--record", "r.jsonl",
         cwd=tmp_path, check=True, ISTHMUS_SYSTEM=name, ISTHMUS_PARTITION=name,
     )  # fmt: skip
-    [case] = records.read(tmp_path / "r.jsonl")
+    [case] = load.read(tmp_path / "r.jsonl")
     assert case["run"]["system"] == name
 
 
@@ -190,7 +190,7 @@ def test_bytes_that_are_no_utf8_in_the_environment(tmp_path):
     command = [BENCH, "run", "microbench/saxpy", "--size", "tiny", "--record", "r.jsonl"]
     result = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
     assert result.returncode == 0
-    assert len(records.read(tmp_path / "r.jsonl")) == 1
+    assert len(load.read(tmp_path / "r.jsonl")) == 1
 
 
 # --- refusals: one sentence, exit code 2, nothing written ---
@@ -235,7 +235,7 @@ def test_too_little_memory_is_a_skip_with_its_reason(tmp_path, host, memory):
         "run", "microbench/saxpy", "--size", "mega", "--record", "r.jsonl",
         cwd=tmp_path, check=True, ISTHMUS_HOST_MEMORY=host,
     )  # fmt: skip
-    [case] = records.read(tmp_path / "r.jsonl")
+    [case] = load.read(tmp_path / "r.jsonl")
     assert case["skip_kind"] == "memory" and case["skipped"]
     short = case["short_of"]
     assert short["memory"] == memory and short["needed"] == pytest.approx(32 * 2**30, rel=0.1)
@@ -248,7 +248,7 @@ def test_injected_failure_fails_the_case_and_leaves_its_record(tmp_path):
         cwd=tmp_path, ISTHMUS_INJECT="malloc_device:1",
     )  # fmt: skip
     assert result.returncode == 1
-    failed, after = records.read(tmp_path / "r.jsonl")
+    failed, after = load.read(tmp_path / "r.jsonl")
     assert failed["error"]
     assert after["verify"]["status"] == "pass"  # a later case runs after an earlier one failed
 
@@ -270,7 +270,7 @@ def test_sigterm_ends_with_valid_records(tmp_path):
     process.send_signal(signal.SIGTERM)
     output = process.communicate(timeout=60)
     print(output)
-    cases = records.read(tmp_path / "r.jsonl")
+    cases = load.read(tmp_path / "r.jsonl")
     assert process.returncode == 3 or len(cases) == len(WORKLOADS) * 6
 
 
@@ -289,7 +289,7 @@ def checks(folder, *options, **env):
     print(result.stdout)
     assert result.returncode == 0
     files = list((folder / "results").glob("*.jsonl"))
-    return files, [case for file in files for case in records.read(file)]
+    return files, [case for file in files for case in load.read(file)]
 
 
 def of_the_memory_system(name):
@@ -308,7 +308,7 @@ def has_what_the_list_says(cases, workloads):
         workload = workloads[case["workload"]]
         assert case["emulated"] != workload["native"]
         if not case["skipped"]:
-            found = set(records.metrics(case))
+            found = set(content.metrics(case))
             assert set(workload["metrics"]) <= found <= {*workload["metrics"], *workload["observed"]}, case["workload"]
 
 
@@ -346,7 +346,7 @@ def test_a_session_on_two_emulated_gpus(tmp_path, tag):
 def test_every_transfer_leaves_a_valid_record(tmp_path, emulator):
     bench("run", "transfer/*", "--size", "tiny", "--record", "r.jsonl", "--quiet", cwd=tmp_path, check=True,
           ISTHMUS_EMULATOR=emulator)  # fmt: skip
-    cases = records.read(tmp_path / "r.jsonl")
+    cases = load.read(tmp_path / "r.jsonl")
     assert len(cases) > 100
     for case in cases:
         if case["skipped"]:
@@ -382,7 +382,7 @@ def test_a_mistyped_transfer_is_refused_with_what_was_meant(tmp_path, arguments,
 def test_what_is_not_there_is_skipped_with_the_reason(tmp_path):
     bench("run", "transfer/gpu0-gpu5/ce", "transfer/pinned-gpu7/ce", "transfer/node0-node9/cpu", "--size", "tiny",
           "--record", "r.jsonl", cwd=tmp_path, check=True)  # fmt: skip
-    cases = records.read(tmp_path / "r.jsonl")
+    cases = load.read(tmp_path / "r.jsonl")
     assert [case["skip_kind"] for case in cases] == ["unsupported"] * 3
     for case, missing in zip(cases, ("gpu5", "gpu7", "NUMA node 9"), strict=True):
         assert missing in case["skipped"]
@@ -392,7 +392,7 @@ def test_a_device_lost_among_transfers_ends_the_run_with_what_was_measured(tmp_p
     result = bench("run", "transfer/*-gpu0/ce", "--size", "tiny", "--record", "r.jsonl", cwd=tmp_path,
                    ISTHMUS_INJECT="copy_async:9:lost")  # fmt: skip
     assert result.returncode == 3
-    cases = records.read(tmp_path / "r.jsonl")
+    cases = load.read(tmp_path / "r.jsonl")
     assert cases[0]["verify"]["status"] == "pass"
     assert cases[-1]["error"]
     assert len(cases) < 5

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 import fake_bench
-from isthmus import store
+from isthmus.records import store
 from results_database import FINGERPRINT, Fingerprinted, fingerprint
 
 CHECKS = "transfer_modes.py"

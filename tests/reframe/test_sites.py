@@ -10,7 +10,7 @@ import pytest
 
 import jobs
 from conftest import FAKE, ROOT, environment
-from isthmus import site_tree
+from isthmus.references import site_tree
 
 CHECKS = "transfer_modes.py"
 FILES = [CHECKS, "transfer.py", "mpi_transfer.py"]

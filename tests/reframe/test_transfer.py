@@ -5,7 +5,7 @@ import fnmatch
 import pytest
 
 import fake_bench
-from isthmus import records
+from isthmus.records import load
 from transfer_pairs import FAMILY, PAIRS, needs
 
 CHECKS = "transfer.py"
@@ -74,7 +74,7 @@ def test_each_pair_has_a_variable(session, tmp_path):
         assert f"P: {memory}_gpu0_ce_rate: 0.25 B/s" in outcome.output
     [kept] = (tmp_path / "results").iterdir()
     assert "transfer_host-to-gpu-tiny" in kept.name
-    assert len(records.read(kept)) == 5
+    assert len(load.read(kept)) == 5
 
 
 def test_a_matrix_has_every_pair(session):
@@ -90,7 +90,7 @@ def test_of_many_sizes_the_largest_is_shown(session, tmp_path, size, cases):
     assert outcome.green
     assert outcome.output.count("P: pinned_gpu0_ce_rate:") == 1 and "bytes" not in outcome.output
     [kept] = (tmp_path / "results").iterdir()
-    assert len(records.read(kept)) == cases
+    assert len(load.read(kept)) == cases
 
 
 def test_a_latency_is_shown_as_one(session):

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import HOST, Session, needs
 from faults import FAULTS, rows
-from isthmus import records
+from isthmus.records import load
 
 Ended = collections.namedtuple("Ended", "result reason kind lines")
 
@@ -47,4 +47,4 @@ def test_a_fault(ended, name):
         assert row.sentence.fullmatch(found.reason.removeprefix("sanity error: "))
     assert len(found.lines) == len(set(found.lines)) == int(row.kept)
     for line in found.lines:
-        records.parse(line, where=name)
+        load.parse(line, where=name)

@@ -1,0 +1,1 @@
+"""Advice from what a machine measured: placements, batches of jobs, staging."""

@@ -1,0 +1,24 @@
+"""Advice from what a machine measured: `isthmus advise interjob|placement|staging RECORDS…`."""
+
+from __future__ import annotations
+
+import argparse
+
+from isthmus.advise import interjob, placing, staging
+
+#: What is asked about: its module, whose documentation says how.
+TOPICS = {"interjob": interjob, "placement": placing, "staging": staging}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    topics = parser.add_subparsers(dest="topic", metavar="TOPIC", required=True)
+    for name, module in TOPICS.items():
+        summary, _, _ = (module.__doc__ or "").partition("\n")
+        topic = topics.add_parser(
+            name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(topic)
+
+
+def run(asked: argparse.Namespace) -> int:
+    return TOPICS[asked.topic].run(asked)

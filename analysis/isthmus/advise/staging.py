@@ -1,0 +1,481 @@
+"""Whether a static look at a kernel tells if asynchronous copies pay: `isthmus advise staging RECORDS…`.
+
+Each kernel of 20 µs and more that the records have in direct and in asynchronous staging is one question: is it
+shorter with asynchronous copies by at least 3%? Rules answer it from what is known before that version is written:
+registers, occupancy and launch (records say them), flops a byte (declared), and the instructions of the compiled
+kernel (scripts/instruction-mix). A rule learns its thresholds from the other workloads; its hit rate is over the
+workloads left out one by one, each counted once however many records it has.
+
+    isthmus advise staging DIR                          the rules, their hit rates, and the answer
+    isthmus advise staging DIR --like RECORD.jsonl      what they say of the kernel of this file's first record that
+                                                        ran in direct staging
+    isthmus advise staging DIR --all                    with every kernel and its figures
+    isthmus advise staging DIR --instructions FILE      what scripts/instruction-mix wrote, where it is not in DIR
+
+picked           the rule that hit best among the other workloads, taken for the one left out: what following this table
+                 would have been worth
+time lost        kernel time over that of the better staging, mean of the workloads
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import csv
+import dataclasses
+import math
+import pathlib
+import re
+import statistics
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from isthmus import Error, spelling
+from isthmus.advise import placing
+from isthmus.records import content, load
+from isthmus.tables import output
+
+PAPERS = "flops a shared access, and shared accesses: the paper's"  # a rule of that name
+PAYS = 0.97  # asynchronous over direct, at most: what is closer is no reason to write another version
+RELIABLE = 0.8  # hits of a rule that one may follow, if saying always the same hits less often
+DEFAULT = "instructions.csv"
+#: Placements whose kernels read device memory; the first that was measured in both stagings is taken.
+RESIDENT = ("pinned", "pool", "pageable")
+LAUNCH = {
+    "registers": "registers a thread",
+    "occupancy": "occupancy",
+    "blocks": "blocks, of a full device",
+    "flops_per_byte": "flops a byte",
+}  # from records
+MIX = {
+    "flops_per_shared": "flops a shared access",
+    "shared": "shared accesses",
+    "global": "global accesses",
+    "barriers": "barriers",
+    "integer": "integer instructions",
+}  # from the machine code; but for the first, shares of all instructions
+SHORTEST = 20e-6  # seconds of a kernel: what is shorter is its launch
+_RIDGE = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One kernel in direct staging, what is known of it without running it, and what asynchronous copies did to it."""
+
+    workload: str
+    where: str  # size or preset, and what else tells it from the workload's others
+    name: str
+    features: dict[str, float]
+    ratio: float | None = None  # kernel time, asynchronous over direct
+
+    @property
+    def pays(self) -> bool:
+        return self.ratio is not None and self.ratio <= PAYS
+
+
+# --- what the records and the machine code say ---
+
+
+def load_mix(path: str | pathlib.Path) -> dict[str, list[dict]]:
+    """Rows of scripts/instruction-mix by the kernel's name without its arguments, which stand in `arguments`."""
+    path = pathlib.Path(path)
+    found: dict[str, list[dict]] = collections.defaultdict(list)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            for row in reader:
+                kernel = row.pop("kernel")
+                row.pop("architecture")
+                numbers: dict = {name: float(value) for name, value in row.items()}
+                if not all(map(math.isfinite, numbers.values())) or not numbers["instructions"] > 0:
+                    raise ValueError
+                base, _, arguments = kernel.partition("<")
+                found[base].append(numbers | {"arguments": arguments.rstrip(">").split(",")})
+                for needed in ("registers", "flops", "shared", "global", "barrier", "integer"):
+                    numbers[needed]
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+    except (KeyError, ValueError, TypeError, csv.Error):
+        raise Error(f"{path}: not what scripts/instruction-mix writes; make it again") from None
+    return dict(found)
+
+
+def mix_of(kernel: dict, axes: dict, mix: dict[str, list[dict]]) -> dict[str, float] | None:
+    """Of a record's kernel in direct staging, the mean over the compiled variants that it may be: those with its name,
+    or with its name among the arguments, then with its registers and its tile where any has them."""
+    name = kernel["name"]
+    rows = mix.get(name) or mix.get(f"{name}_staged") or [
+        row for each in mix.values() for row in each if name.lower() in map(str.lower, row["arguments"])
+    ]  # fmt: skip
+    rows = [row for row in rows if row["arguments"][0] == "0"]  # direct is the first of the stagings
+    for fits in (
+        lambda row: row["registers"] == kernel["registers"],
+        lambda row: any(re.fullmatch(rf"(Tile)?{re.escape(str(axes.get('tile')))}u?", a) for a in row["arguments"]),
+    ):
+        rows = [row for row in rows if fits(row)] or rows
+    if not rows:
+        return None
+
+    def mean(value: Callable[[dict], float]) -> float:
+        return statistics.fmean(map(value, rows))
+
+    return {
+        "flops_per_shared": mean(lambda row: row["flops"] / max(row["shared"], 1)),
+        "shared": mean(lambda row: row["shared"] / row["instructions"]),
+        "global": mean(lambda row: row["global"] / row["instructions"]),
+        "barriers": mean(lambda row: row["barrier"] / row["instructions"]),
+        "integer": mean(lambda row: row["integer"] / row["instructions"]),
+    }
+
+
+def main_kernel(case: dict, mix: dict[str, list[dict]] | None) -> dict | None:
+    """The kernel of a record that takes longest, among those of the machine code where any is there; None where no
+    compiled one is named. A program's other kernels stage nothing."""
+    own = [k for k in case["kernels"] if k["registers"] is not None and k["occupancy"] is not None]
+    if mix is not None:
+        own = [k for k in own if mix_of(k, case["axes"], mix)] or own
+    return max(own, key=lambda k: (k.get("seconds") or 0) * k.get("launches", 1), default=None)
+
+
+def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> dict[str, float] | None:
+    """Without running it: see LAUNCH and MIX. None where the machine code is asked for and has not this kernel."""
+    found = placing.medians(case)
+    moved = (kernel.get("bytes_read") or 0) + (kernel.get("bytes_written") or 0)
+    intensity = (kernel.get("flops") or 0) / moved if moved else 0.0
+    if not moved and found.get("kernel_rate"):
+        intensity = found.get("kernel_flop_rate", 0.0) / found["kernel_rate"]
+    device = case["devices"][0]
+    blocks = math.prod(kernel["grid"]) if kernel.get("grid") else case["axes"].get("blocks", 0)
+    share = min(1.0, blocks / (device.get("multiprocessors") or 1)) if blocks else 1.0  # 0: as many as fill it
+    features = {"registers": kernel["registers"], "occupancy": kernel["occupancy"], "blocks": share}
+    features["flops_per_byte"] = intensity
+    if mix is None:
+        return features
+    counted = mix_of(kernel, case["axes"], mix)
+    return None if counted is None else features | counted
+
+
+def _kernel_seconds(cases: list[dict]) -> float:
+    return statistics.median(placing.medians(case).get("kernel", math.nan) for case in cases)
+
+
+def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[list[Kernel], int]:
+    """Every kernel that was measured in both stagings, and how many of these the machine code lacks."""
+    groups: dict[tuple, dict[tuple, list[dict]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    for case in cases:
+        if case["placement"] in RESIDENT and case["staging"] in ("direct", "async") and not case["fallback"]:
+            axes = tuple(sorted((name, str(value)) for name, value in case["axes"].items()))
+            key = (case["workload"], case["size"], case["preset"], axes)
+            groups[key][case["placement"], case["staging"]].append(case)
+    found, lacking = [], 0
+    for (workload, size, preset, axes), members in groups.items():
+        place = next((p for p in RESIDENT if {(p, "direct"), (p, "async")} <= members.keys()), None)
+        if place is None:
+            continue
+        direct = members[place, "direct"]
+        seconds = {way: _kernel_seconds(members[place, way]) for way in ("direct", "async")}
+        kernel = main_kernel(direct[-1], mix)
+        if kernel is None or not seconds["direct"] >= SHORTEST or not seconds["async"] > 0:
+            continue
+        features = features_of(direct[-1], kernel, mix)
+        if features is None:
+            lacking += 1
+            continue
+        shown = {"blocks", "threads", "shared_bytes"} if preset else set()
+        more = [f"{name}={value}" for name, value in axes if name in shown and value != "0"]
+        where = " ".join([str(preset or size), *more])
+        found.append(Kernel(workload, where, kernel["name"], features, seconds["async"] / seconds["direct"]))
+    return found, lacking
+
+
+# --- rules ---
+
+#: What a rule comes to when it has learnt: says of features whether it pays, and in words when.
+Fitted = tuple[Callable[[dict[str, float]], bool], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    name: str
+    fit: Callable[[Sequence[Kernel]], Fitted]
+
+
+def weights(kernels: Sequence[Kernel]) -> np.ndarray:
+    """Each workload counts once."""
+    count = collections.Counter(each.workload for each in kernels)
+    return np.array([1 / count[each.workload] for each in kernels])
+
+
+def _cuts(values: np.ndarray) -> np.ndarray:
+    """Between neighbouring values, and below all."""
+    there = np.unique(values)
+    return np.concatenate([[-math.inf], (there[1:] + there[:-1]) / 2])
+
+
+def _threshold(name: str, words: str) -> Rule:
+    """Pays above, or below, one value of a feature."""
+
+    def fit(kernels: Sequence[Kernel]) -> Fitted:
+        values = np.array([each.features[name] for each in kernels])
+        pays, weight = np.array([each.pays for each in kernels]), weights(kernels)
+        cuts = _cuts(values)
+        above = values > cuts[:, None]
+        wrong = np.stack([((above ^ pays) * weight).sum(axis=1), ((~above ^ pays) * weight).sum(axis=1)])
+        side, index = np.unravel_index(int(np.argmin(wrong.round(9))), wrong.shape)
+        cut = float(cuts[index])
+        if math.isinf(cut):
+            return (lambda features: side == 0), "always" if side == 0 else "never"
+        return (lambda features: (features[name] > cut) == (side == 0)), f"{'>' if side == 0 else '≤'} {cut:.3g}"
+
+    return Rule(words, fit)
+
+
+def _both_high(a: str, b: str, name: str) -> Rule:
+    """Pays where two features are high, as the paper's section 5.1.1 has it."""
+
+    def fit(kernels: Sequence[Kernel]) -> Fitted:
+        first, second = (np.array([each.features[name] for each in kernels]) for name in (a, b))
+        pays, weight = np.array([each.pays for each in kernels]), weights(kernels)
+        cuts = _cuts(first), _cuts(second)
+        above = first > cuts[0][:, None], second > cuts[1][:, None]
+        wrong = (((above[0][:, None, :] & above[1][None, :, :]) ^ pays) * weight).sum(axis=2).round(9)
+        x, y = np.unravel_index(int(np.argmin(wrong)), wrong.shape)
+        low, other = float(cuts[0][x]), float(cuts[1][y])
+        words = " and ".join(f"> {cut:.3g}" for cut in (low, other) if not math.isinf(cut)) or "always"
+        return (lambda f: f[a] > low and f[b] > other), words
+
+    return Rule(name, fit)
+
+
+def _linear(names: Sequence[str], words: str) -> Rule:
+    """Ridge regression of the ratio's logarithm on the logarithms of all features."""
+
+    def fit(kernels: Sequence[Kernel]) -> Fitted:
+        def raw(features: dict[str, float]) -> np.ndarray:
+            return np.array([math.log2(1e-3 + features[name]) for name in names])
+
+        points = np.stack([raw(each.features) for each in kernels])
+        target = np.array([math.log(each.ratio or 1.0) for each in kernels])
+        weight = weights(kernels)
+        middle, spread = points.mean(axis=0), points.std(axis=0)
+        spread[spread == 0] = 1
+        x = np.column_stack([np.ones(len(kernels)), (points - middle) / spread])
+        penalty = np.diag([0.0, *[_RIDGE] * len(names)])
+        factors = np.linalg.solve(x.T @ (weight[:, None] * x) + penalty, x.T @ (weight * target))
+
+        def says(features: dict[str, float]) -> bool:
+            return float(factors[0] + factors[1:] @ ((raw(features) - middle) / spread)) <= math.log(PAYS)
+
+        most = sorted(zip(np.abs(factors[1:]), names, factors[1:], strict=True), reverse=True)[:2]
+        return says, "mostly " + ", ".join(f"{'less' if f > 0 else 'more'} {name}" for _, name, f in most)
+
+    return Rule(words, fit)
+
+
+ALWAYS = Rule("always asynchronous", lambda kernels: ((lambda features: True), ""))
+NEVER = Rule("never asynchronous", lambda kernels: ((lambda features: False), ""))
+
+
+def rules_for(kernels: Sequence[Kernel]) -> list[Rule]:
+    """Those whose features the kernels have."""
+    there = kernels[0].features
+    names = {name: words for name, words in (LAUNCH | MIX).items() if name in there}
+    rules = [_threshold(name, words) for name, words in names.items()]
+    if "flops_per_shared" in there:
+        rules.append(_both_high("flops_per_shared", "shared", PAPERS))
+    return [*rules, _linear(list(names), "linear model of all these")]
+
+
+# --- how often they hit ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """Of one rule: hits and time lost, means over the workloads."""
+
+    name: str
+    hits: float
+    lost: float
+    when: str
+
+
+def _without(kernels: Sequence[Kernel], workload: str) -> list[Kernel]:
+    return [each for each in kernels if each.workload != workload]
+
+
+def _judge(kernels: Sequence[Kernel], says: Callable[[Kernel], bool]) -> tuple[float, float]:
+    weight, answers = weights(kernels), [says(each) for each in kernels]
+    ratios = np.array([each.ratio or 1.0 for each in kernels])
+    hits = np.array([answer == each.pays for answer, each in zip(answers, kernels, strict=True)])
+    lost = np.where(answers, ratios, 1.0) / np.minimum(ratios, 1.0) - 1
+    return float((hits * weight).sum() / weight.sum()), float((lost * weight).sum() / weight.sum())
+
+
+def left_out(rule: Rule, kernels: Sequence[Kernel]) -> tuple[float, float]:
+    """Hits and time lost, each workload judged by what the others taught."""
+    learnt = {name: rule.fit(_without(kernels, name))[0] for name in {each.workload for each in kernels}}
+    return _judge(kernels, lambda each: learnt[each.workload](each.features))
+
+
+def picked(kernels: Sequence[Kernel]) -> tuple[float, float]:
+    """The same of the rule that hits best among the other workloads, chosen anew for each: constant answers are among
+    those to choose from."""
+    learnt = {}
+    for name in {each.workload for each in kernels}:
+        others = _without(kernels, name)
+        best = max([NEVER, ALWAYS, *rules_for(kernels)], key=lambda rule: round(left_out(rule, others)[0], 9))
+        learnt[name] = best.fit(others)[0]
+    return _judge(kernels, lambda each: learnt[each.workload](each.features))
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What a static look is worth on these records."""
+
+    machine: str
+    kernels: list[Kernel]
+    rates: list[Rate]  # constant answers first
+    picked: Rate
+
+    @property
+    def workloads(self) -> list[str]:
+        return sorted({each.workload for each in self.kernels})
+
+    @property
+    def constant(self) -> Rate:
+        """The better of saying always the same."""
+        return max(self.rates[:2], key=lambda rate: rate.hits)
+
+    @property
+    def reliable(self) -> bool:
+        return self.picked.hits >= RELIABLE and self.picked.hits > self.constant.hits
+
+
+def find(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[Findings, int]:
+    """The rules' rates on these records. Raises Error where they are of several machines, or of too few workloads."""
+    kinds = {case["devices"][0]["name"] for case in cases}
+    if len(kinds) != 1:
+        raise Error(f"advice is for one kind of GPU, these records are of {len(kinds)}: {', '.join(sorted(kinds))}")
+    kernels, lacking = kernels_of(cases, mix)
+    if len({each.workload for each in kernels}) < 3:
+        raise Error(
+            "fewer than three workloads were measured in direct and in asynchronous staging, so no rule can be tried "
+            "on one that it did not learn from; run 'microbench/*' and 'apps/*' with --mode pm,pm_async"
+        )
+    rates = []
+    for rule in (ALWAYS, NEVER, *rules_for(kernels)):
+        rates.append(Rate(rule.name, *left_out(rule, kernels), rule.fit(kernels)[1]))
+    return Findings(next(iter(kinds)), kernels, rates, Rate("picked", *picked(kernels), "")), lacking
+
+
+def answer(found: Findings) -> str:
+    """To the question that the paper's section 6 leaves open."""
+    best, constant, count = found.picked, found.constant, len(found.workloads)
+    figures = f"{best.hits:.0%} of {count} workloads, where “{constant.name}” is right in {constant.hits:.0%}"
+    if found.reliable:
+        return f"Yes: the rule picked from the other workloads is right in {figures}."
+    return (
+        f"No, not reliably: the rule picked from the other workloads is right in {figures}. Measure both; following "
+        f"“{constant.name}” loses {constant.lost:.1%} of kernel time, following the rules {best.lost:.1%}."
+    )
+
+
+# --- the command ---
+
+_COLUMNS = {
+    "kind": "VARCHAR", "name": "VARCHAR", "workload": "VARCHAR", "case": "VARCHAR", "hits": "DOUBLE", "lost": "DOUBLE",
+    "when": "VARCHAR", "ratio": "DOUBLE", "says": "BOOLEAN", **dict.fromkeys([*LAUNCH, *MIX], "DOUBLE"),
+}  # fmt: skip
+
+
+def table_of(found: Findings, like: Kernel | None, everything: bool) -> output.Table:
+    """Rules with their rates; with `like` what each says of it."""
+    says = {rule.name: rule.fit(found.kernels)[0] for rule in (ALWAYS, NEVER, *rules_for(found.kernels))}
+    rows: list[dict] = [
+        {"kind": "rule", "name": rate.name, "hits": rate.hits, "lost": rate.lost, "when": rate.when or None,
+         "says": says[rate.name](like.features) if like and rate.name in says else None}
+        for rate in (*found.rates, found.picked)
+    ]  # fmt: skip
+    paying = {name: [k.pays for k in found.kernels if k.workload == name] for name in found.workloads}
+    some = sum(any(each) for each in paying.values())
+    lines = output.fold(
+        f"{found.machine}: {len(found.kernels)} kernels of {len(paying)} workloads, in direct and in asynchronous "
+        f"staging; asynchronous copies save {1 - PAYS:.0%} or more of {some} workloads' kernels, of "
+        f"{sum(all(each) for each in paying.values())} in every case"
+    )
+    if like:
+        lines += output.fold(f"like {like.workload} {like.where}, kernel {like.name}")
+    columns = [output.Column("pays by", right=False), output.Column("hits"), output.Column("time lost"),
+               output.Column("here" if like else "when", right=False)]  # fmt: skip
+    if like:
+        columns.append(output.Column("when", right=False))
+    cells = []
+    for row in rows:
+        mine = [] if not like else ["" if row["says"] is None else "pays" if row["says"] else "does not"]
+        cells.append([row["name"], f"{row['hits']:.0%}", f"{row['lost']:.1%}", *mine, row["when"] or ""])
+    lines += output.lay_out(columns, cells)
+    lines += output.fold(
+        "hits: of the workloads, each left out of what the rule learnt; time lost: over the better staging; picked: "
+        "the rule that hit best among the others. Accesses, barriers and integer instructions are shares of all; one "
+        "in a loop weighs ten times one outside."
+    )
+    if "flops_per_shared" not in found.kernels[0].features:
+        lines += output.fold(f"No instruction mix: {DEFAULT} is not in these folders (scripts/instruction-mix).")
+    lines += output.fold(answer(found))
+    kernels = sorted(found.kernels, key=lambda each: (each.workload, each.ratio or 1.0))
+    for each in kernels:
+        rows.append(
+            {"kind": "kernel", "name": each.name, "workload": each.workload, "case": each.where, "ratio": each.ratio,
+             **each.features}
+        )  # fmt: skip
+    if everything:
+        columns = [output.Column("kernel"), output.Column("asynchronous over direct")]
+        lines += ["", *output.lay_out(columns, [[f"{k.workload} {k.where}", f"{k.ratio:.3f}"] for k in kernels])]
+        lines += output.fold("--format csv has what was known of each.")
+    return output.Table(_COLUMNS, rows, "\n".join(lines))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("records", nargs="+", metavar="DIR", help="folders or files of one kind of GPU")
+    parser.add_argument("--like", metavar="FILE", help="what the rules say of the kernel of this file's first record")
+    parser.add_argument("--instructions", metavar="FILE", help=f"of scripts/instruction-mix (DIR/{DEFAULT})")
+    parser.add_argument("--all", action="store_true", help="every kernel, too")
+    parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+    output.add_arguments(parser)
+
+
+def _mix_for(asked: argparse.Namespace) -> dict[str, list[dict]] | None:
+    if asked.instructions:
+        return load_mix(asked.instructions)
+    there = [path for folder in asked.records if (path := pathlib.Path(folder) / DEFAULT).is_file()]
+    if len(there) > 1:
+        raise Error(f"{there[0]} and {there[1]} are of two builds; choose by --instructions")
+    return load_mix(there[0]) if there else None
+
+
+def run(asked: argparse.Namespace) -> int:
+    mix = _mix_for(asked)
+    cases, status = load.read_files(asked.records, asked)
+    cases = content.that_count(cases, emulated=asked.emulated)
+    cases = [c for c in cases if not c["profiler"] and len(c["devices"]) == 1]
+    cases = placing.that_are_plausible([c for c in cases if placing.counts(c)])
+    if not cases:
+        raise Error("no record with a GPU counts: nothing can be learnt")
+    found, lacking = find(cases, mix)
+    notes = []
+    if lacking:
+        notes.append(f"{lacking} kernels left out: the instruction mix has none of their name")
+    like = None
+    if asked.like:
+        case = next((c for c in load.read(asked.like) if c["staging"] == "direct" and c["devices"]), None)
+        kernel = main_kernel(case, mix) if case else None
+        if case is None or kernel is None:
+            raise Error(f"{asked.like}: no record in direct staging names its kernel")
+        features = features_of(case, kernel, mix)
+        if features is None:
+            raise Error(f"{asked.like}: the instruction mix has no kernel {spelling.printable(kernel['name'])}")
+        like = Kernel(spelling.printable(case["workload"]), str(case["size"] or ""), kernel["name"], features)
+    table = table_of(found, like, asked.all)
+    output.write(asked, dataclasses.replace(table, text="\n".join([*notes, table.text]), notes=notes))
+    return status

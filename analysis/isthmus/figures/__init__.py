@@ -1,0 +1,1 @@
+"""Pictures and pages: the report, and what notebooks draw."""

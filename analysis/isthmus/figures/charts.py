@@ -1,0 +1,348 @@
+"""Pictures of the report, as Plotly takes them: each with a title, a note on what it leaves out, traces and a layout.
+
+No bar or dot stands for two series: a name holds everything in which its series differs from the others. Where a
+picture shows fewer than there are, its note says how many. Whiskers are the intervals of isthmus.statistics.spread.
+"""
+
+from __future__ import annotations
+
+import collections
+import html
+import math
+import textwrap
+from collections.abc import Iterable
+
+from isthmus import spelling, units
+from isthmus.statistics import series, spread
+from isthmus.tables import matrix
+
+_PHASES = ("in", "kernel", "out")
+_LINES, _DOTS, _BARS = 24, 60, 90  # at most of one kind
+_PAGE = 930  # pixels: a higher picture would be squeezed on paper, so it becomes several
+_DECADES = 20  # a linear axis holds values of which the largest is at most so many times the smallest
+_ROW = 18  # pixels of a line of text
+#: What tells series of one workload apart, beside the axes.
+VARIANT = ("version", "placement", "staging", "size", "preset")
+
+
+def label(text) -> str:
+    """Text for a plot, which takes some tags: none of a record's may be one."""
+    return html.escape(spelling.printable(text))
+
+
+def figure(title: str, note: str, data: list[dict], **layout) -> dict:
+    return {"title": title, "note": note, "data": data, "layout": layout}
+
+
+def _wide(values) -> bool:
+    """Whether values span more than a linear axis can show."""
+    above = [value for value in values if value > 0]
+    return bool(above) and max(above) > _DECADES * min(above)
+
+
+def cut(shown: int, of: int, what: str) -> str:
+    """A sentence on what is not shown, or nothing."""
+    return f"{shown} of {of} {what} are shown; `isthmus table` has all." if shown < of else ""
+
+
+def at_usual(rows: list[dict]) -> tuple[list[dict], str]:
+    """Rows at one value of everything but the size, the commonest, and a note that says so.
+
+    Each choice is made among the rows that the earlier ones left, so that something is always left. Afterwards one row
+    at most is of each route and size.
+    """
+    names = sorted({axis for row in rows for axis in row["axes"]} - {"bytes"})
+    before, chosen = len(rows), {}
+    for name in (*VARIANT, *names):
+        counts = collections.Counter(_value(row, name) for row in rows if _value(row, name) is not None)
+        if len(counts) + any(_value(row, name) is None for row in rows) < 2:
+            continue
+        if name in VARIANT:  # here "none" is a value, too
+            counts = collections.Counter(_value(row, name) for row in rows)
+        # What no preset set comes first.
+        usual = max(counts, key=lambda value: (name == "preset" and value is None, counts[value], str(value)))
+        if name in VARIANT:
+            kept = [row for row in rows if _value(row, name) == usual]
+        else:
+            kept = [row for row in rows if _value(row, name) in (usual, None)]
+        if len(kept) < len(rows):
+            chosen[name] = usual
+        rows = kept
+    if not chosen:
+        return rows, ""
+    words = ", ".join(f"{name}={value if value is not None else 'none'}" for name, value in chosen.items())
+    return rows, f"At {words}, the commonest; {before - len(rows)} other figures are in `isthmus table`."
+
+
+def _value(row: dict, name: str):
+    return row[name] if name in VARIANT else row["axes"].get(name)
+
+
+def routes(rows: list[dict]) -> dict[tuple[str, str, str, str], list[dict]]:
+    """Rates and latencies of workloads that go from place to place: by family, initiator, metric and unit."""
+    groups: dict[tuple[str, str, str, str], list[dict]] = collections.defaultdict(list)
+    for row in rows:
+        route = matrix.route(row["workload"])
+        if route and row["metric"] in ("rate", "latency"):
+            groups[route["family"], route["initiator"], row["metric"], row["unit"]].append(row)
+    return groups
+
+
+def by_size(rows: list[dict]) -> list[dict]:
+    """Rates and latencies over the size, one picture for each family and initiator that has three sizes."""
+    plots = []
+    for (family, initiator, metric, unit), members in sorted(routes(rows).items()):
+        members, note = at_usual([row for row in members if "bytes" in row["axes"] and row["value"] > 0])
+        lines: dict[str, dict[int, dict]] = collections.defaultdict(dict)
+        for row in members:
+            route = matrix.route(row["workload"])
+            assert route is not None
+            lines[f"{route['start']} → {route['end']}"][row["axes"]["bytes"]] = row
+        lines = {name: points for name, points in lines.items() if len(points) > 2}
+        if not lines:
+            continue
+        shown = dict(list(lines.items())[:_LINES])
+        values = [row["value"] for points in shown.values() for row in points.values()]
+        wide = _wide(values)
+        factor, prefix = (1.0, "") if wide else units.prefix_of(max(values), unit)
+        data = [_line(name, points, factor) for name, points in shown.items()]
+        y: dict = {"automargin": True}
+        y |= _decades(values, unit) if wide else {"rangemode": "tozero", "title": {"text": prefix + unit}}
+        notes = [note, cut(len(shown), len(lines), "lines")]
+        x = {"type": "log", "automargin": True} | _sizes([size for points in shown.values() for size in points])
+        title = f"{family}/{initiator}: {metric} by size"
+        height = 420 + _ROW * math.ceil(len(shown) / 4)
+        plots.append(figure(title, " ".join(filter(None, notes)), data, xaxis=x, yaxis=y, height=height))
+    return plots
+
+
+def _decades(values: list[float], unit: str) -> dict:
+    """A logarithmic axis with a tick at 1, 2 and 5 of each decade, or at 1 alone where there are many."""
+    above = [value for value in values if value > 0]
+    low, high = math.floor(math.log10(min(above))), math.ceil(math.log10(max(above)))
+    steps = (1, 2, 5) if high - low < 5 else (1,)
+    ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
+    return {"type": "log", "tickvals": ticks, "ticktext": [units.short(tick, unit) for tick in ticks]}
+
+
+def _sizes(found: list[int]) -> dict:
+    """Ticks of an axis of bytes."""
+    chosen = sorted(set(found))
+    chosen = chosen[:: math.ceil(len(chosen) / 12)]
+    return {"tickvals": chosen, "ticktext": [units.byte_text(size) for size in chosen]}
+
+
+def _line(name: str, points: dict[int, dict], factor: float) -> dict:
+    sizes = sorted(points)
+    values = [points[size]["value"] for size in sizes]
+    spreads = [points[size]["spread"] for size in sizes]
+    texts = [
+        f"{units.byte_text(size)}: {units.quantity(value, points[size]['unit'])} {spread.percent(value, each)}"
+        for size, value, each in zip(sizes, values, spreads, strict=True)
+    ]
+    return {
+        "type": "scatter", "mode": "lines+markers", "name": label(name), "x": sizes,
+        "y": [value / factor for value in values], "error_y": spread.whiskers(values, spreads, factor),
+        "text": texts, "hovertemplate": "%{text}",
+    }  # fmt: skip
+
+
+def _mode(row: dict) -> str:
+    return row["mode"] or f"{row['placement']}/{row['staging']}"
+
+
+def modes(rows: list[dict]) -> list[dict]:
+    """Bars of copies in, kernel, copies out at each size, one panel for each workload with an axis of its own."""
+    sizes: dict[str, dict[tuple, dict[str, dict]]] = collections.defaultdict(lambda: collections.defaultdict(dict))
+    presets: collections.Counter = collections.Counter()
+    for row in rows:
+        if row["placement"] and row["metric"] in _PHASES and row["size"]:
+            if row["preset"] is not None:
+                presets[row["size"]] += row["metric"] == "kernel"
+                continue
+            key = (row["workload"], _mode(row), row["version"], tuple(sorted(row["axes"].items())))
+            sizes[row["size"]][key][row["metric"]] = row
+    plots = []
+    for size, found in sizes.items():
+        whole = {key: phases for key, phases in found.items() if len(phases) == len(_PHASES)}
+        if len({key[1] for key in whole}) < 2:
+            continue
+        keys = sorted(whole, key=lambda key: (key[0], key[1], key[2], str(key[3])))
+        notes = [cut(min(len(keys), _BARS), len(keys), "bars")]
+        notes += [f"{presets[size]} cases of presets are in `isthmus table`."] if presets[size] else []
+        notes += ["Each panel has an axis of its own."]
+        pages = _pages(keys[:_BARS])
+        for number, page in enumerate(pages, 1):
+            title = f"Modes at {size}: copies in, kernel, copies out{_part(number, len(pages))}"
+            data, layout = _panels({key: whole[key] for key in page})
+            plots.append(figure(title, " ".join(filter(None, notes)), data, barmode="stack", **layout))
+    return plots
+
+
+def _part(number: int, of: int) -> str:
+    return f" ({number} of {of})" if of > 1 else ""
+
+
+def _pages(keys: list[tuple]) -> list[list[tuple]]:
+    """Bars of whole workloads, as many as a page holds."""
+    pages: list[list[tuple]] = []
+    for workload in dict.fromkeys(key[0] for key in keys):
+        own = [key for key in keys if key[0] == workload]
+        together = [*pages[-1], *own] if pages else own
+        if pages and _height(together) <= _PAGE:
+            pages[-1] = together
+        else:
+            pages.append(own)
+    return pages
+
+
+def _height(keys: Iterable[tuple]) -> int:
+    keys = list(keys)
+    return _ROW * len(keys) + 62 * len({key[0] for key in keys}) + 60
+
+
+def _bar_names(keys: list[tuple]) -> dict[tuple, str]:
+    """The mode, and of version and axes what tells bars of one workload and mode apart."""
+    names = {}
+    for key in keys:
+        alike = [other for other in keys if other[:2] == key[:2]]
+        words = [key[1]]
+        if len({other[2] for other in alike}) > 1:
+            words.append(f"version {key[2]}")
+        for axis, value in key[3]:
+            if len({dict(other[3]).get(axis) for other in alike}) > 1:
+                words.append(f"{axis}={value}")
+        names[key] = " ".join(words)
+    return names
+
+
+def _panels(bars: dict[tuple, dict[str, dict]]) -> tuple[list[dict], dict]:
+    """Traces and layout of one panel below another for each workload."""
+    names = _bar_names(list(bars))
+    workloads = list(dict.fromkeys(key[0] for key in bars))
+    counts = [sum(key[0] == workload for key in bars) for workload in workloads]
+    height = _height(bars)
+    data: list[dict] = []
+    layout: dict = {"height": height, "annotations": [], "bargap": 0.15}
+    top = 1.0
+    for number, (workload, count) in enumerate(zip(workloads, counts, strict=True), 1):
+        suffix = "" if number == 1 else str(number)
+        bottom = top - _ROW * count / (height - 60)
+        layout[f"yaxis{suffix}"] = {
+            "domain": [max(bottom, 0), top], "automargin": True, "autorange": "reversed", "anchor": f"x{suffix}",
+        }  # fmt: skip
+        layout[f"xaxis{suffix}"] = {
+            "anchor": f"y{suffix}",
+            "ticksuffix": "s",
+            "tickformat": ".3s",
+            "rangemode": "tozero",
+        }
+        layout["annotations"].append({
+            "text": label(workload), "xref": "paper", "yref": "paper", "x": 0, "y": top, "yanchor": "bottom",
+            "xanchor": "left", "showarrow": False, "font": {"size": 13},
+        })  # fmt: skip
+        own = {key: phases for key, phases in bars.items() if key[0] == workload}
+        for index, phase in enumerate(_PHASES):
+            found = [phases[phase] for phases in own.values()]
+            values = [row["value"] for row in found]
+            data.append({
+                "type": "bar", "orientation": "h", "name": phase, "legendgroup": phase, "showlegend": number == 1,
+                "x": values, "y": [label(names[key]) for key in own], "xaxis": f"x{suffix}", "yaxis": f"y{suffix}",
+                "marker": {"color": ("#0072B2", "#009E73", "#E69F00")[index]},
+                "error_x": spread.whiskers(values, [row["spread"] for row in found]),
+                "text": [spread.percent(row["value"], row["spread"]) for row in found], "textposition": "none",
+                "hovertemplate": "%{x:.3s}s %{text} " + phase,
+            })  # fmt: skip
+        top = bottom - 62 / (height - 60)
+    return data, layout
+
+
+def limits(rows: list[dict]) -> list[dict]:
+    """How near each rate comes to its limit, the nearest first; one dot a series at its best size."""
+    best: dict[tuple, dict] = {}
+    for row in rows:
+        if row["share"] and row["metric"].endswith("rate"):
+            axes = tuple(sorted((axis, value) for axis, value in row["axes"].items() if axis != "bytes"))
+            names = [row[name] for name in ("workload", "metric", *VARIANT) if name != "size"]
+            key = (*names, axes)
+            if key not in best or row["share"] > best[key]["share"]:
+                best[key] = row
+    ordered = sorted(best.values(), key=lambda row: (-row["share"], row["label"]))
+    shown = ordered[:_DOTS]
+    names = ["<br>".join(label(line) for line in textwrap.wrap(name, 56)) for name in labels(shown)]
+    row = max([_ROW, *(13 * (name.count("<br>") + 1) for name in names)])
+    note = cut(len(shown), len(ordered), "series, the nearest to their limits,")
+    step = (_PAGE - 150) // row
+    parts = range(0, len(shown), step)
+    return [
+        _dots(shown[first : first + step], names[first : first + step], row, note, _part(number, len(parts)))
+        for number, first in enumerate(parts, 1)
+    ]
+
+
+def _dots(shown: list[dict], names: list[str], row: int, note: str, part: str) -> dict:
+    """Shares of series, the first on top; `row` is the height of a name in pixels."""
+    whiskers = [each["share"] * (spread.relative(each["value"], each["spread"]) or 0) for each in shown]
+    texts = [
+        f"{units.quantity(r['value'], r['unit'])} {spread.percent(r['value'], r['spread'])} of {r['source']}"
+        for r in shown
+    ]
+    data = [
+        {
+            "type": "scatter", "mode": "markers", "x": [each["share"] for each in shown], "y": names,
+            "error_x": {"type": "data", "array": whiskers, "thickness": 1, "width": 3},
+            "text": [label(text) for text in texts], "hovertemplate": "%{x:.0%}: %{text}",
+        }
+    ]  # fmt: skip
+    high = max(1.05, *(each["share"] + w for each, w in zip(shown, whiskers, strict=True)))
+    x = {"title": {"text": "share of the limit"}, "tickformat": ".0%", "range": [0, high * 1.02]}
+    y = {"automargin": True, "dtick": 1, "range": [len(shown) - 0.3, -0.7], "tickfont": {"size": 10}}
+    return figure(f"Share of the hardware's limit{part}", note, data, xaxis=x, yaxis=y, height=150 + row * len(shown))
+
+
+def labels(rows: list[dict]) -> list[str]:
+    """Names that hold all in which these rows differ from each other, and no more."""
+    found = series.labels([series.Series(row["key"], None, row["mode"], {}) for row in rows])
+    return [found[row["key"]] for row in rows]
+
+
+def _arithmetic(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
+    """By case, its rates of bytes and of operations, where it has both."""
+    rates: dict[tuple, dict[str, dict]] = collections.defaultdict(dict)
+    for row in rows:
+        if row["metric"] in ("kernel_rate", "kernel_flop_rate") and row["value"] > 0:
+            names = (row["workload"], _mode(row), row["size"] or "", str(row["axes"]), row["preset"], row["version"])
+            rates[names][row["metric"]] = row
+    return {key: found for key, found in rates.items() if len(found) == 2}
+
+
+def _kernels(size: str, found: list[dict[str, dict]]) -> dict:
+    """Dots of the kernels of one size."""
+    flops = [each["kernel_flop_rate"] for each in found]
+    values = [row["value"] for row in flops]
+    return {
+        "type": "scatter", "mode": "markers", "name": label(size or "other"),
+        "x": [each["kernel_flop_rate"]["value"] / each["kernel_rate"]["value"] for each in found],
+        "y": values, "error_y": spread.whiskers(values, [row["spread"] for row in flops]),
+        "text": [label(row["label"]) for row in flops],
+        "hovertemplate": "%{text}: %{y:.3s}FLOP/s at %{x:.3g} FLOP/byte",
+    }  # fmt: skip
+
+
+def roofline(rows: list[dict], memory: float | None, arithmetic: float | None) -> list[dict]:
+    """Kernels by the operations they do on each byte, under what memory (B/s) and arithmetic (FLOP/s) allow."""
+    points = _arithmetic(rows)
+    if not points or not memory or not arithmetic:
+        return []
+    sizes = dict.fromkeys(key[2] for key in points)
+    data = [_kernels(size, [found for key, found in points.items() if key[2] == size]) for size in sizes]
+    low = min(min(trace["x"]) for trace in data) / 2
+    high = max(max(max(trace["x"]) for trace in data) * 2, 2 * arithmetic / memory)
+    roof = sorted([low, arithmetic / memory, high])
+    data.append(
+        {"type": "scatter", "mode": "lines", "name": "limit", "x": roof, "hoverinfo": "skip",
+         "y": [min(arithmetic, memory * x) for x in roof], "line": {"color": "#888", "dash": "dash"}}
+    )  # fmt: skip
+    x = {"type": "log", "title": {"text": "FLOP/byte"}, "automargin": True}
+    y = {"type": "log", "title": {"text": "FLOP/s"}, "tickformat": ".2s", "automargin": True}
+    return [figure("Roofline: kernels under memory and arithmetic", "", data, xaxis=x, yaxis=y)]

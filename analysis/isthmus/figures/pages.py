@@ -1,0 +1,40 @@
+"""Self-contained HTML pages: the plotting library is in the page, and the page forbids itself to load anything.
+
+A page extends figures/page.html.jinja, which holds style and script: light and dark as the system has it, drawn as it
+comes into view, and light on paper. Everything that a page is given is escaped.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+
+import jinja2
+
+from isthmus import __version__, spelling
+
+
+def _json(value) -> str:
+    """JSON that can stand inside a script element."""
+    return json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
+
+
+def _text(package: str, name: str) -> str:
+    return (importlib.resources.files(package) / name).read_text(encoding="utf-8")
+
+
+def render(template: str, plots: list[dict], **values) -> str:
+    """A page as text. Each of the plots gets an `id`: the template has an element of class `plot` with it."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(functools.partial(_text, "isthmus")),
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["printable"] = spelling.printable
+    for number, plot in enumerate(plots, 1):
+        plot["id"] = f"plot{number}"
+    drawn = {plot["id"]: {"data": plot["data"], "layout": plot["layout"]} for plot in plots}
+    library = _text("plotly", "package_data/plotly.min.js") if plots else ""
+    return environment.get_template(template).render(
+        library=library, drawn=_json(drawn), version=__version__, **values
+    )  # fmt: skip

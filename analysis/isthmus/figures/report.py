@@ -1,0 +1,394 @@
+"""All records on one self-contained HTML page, or as tables on the terminal: summary, matrices, modes, limits,
+regressions, provenance, warnings.
+
+It needs no network: the plotting library is in the page, and the page forbids itself to load anything. Everything that
+comes from a record is escaped.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import statistics
+from typing import Any
+
+import rich.console
+import rich.table
+import rich.text
+
+from isthmus import Error, exits, spelling, units
+from isthmus.figures import charts, pages
+from isthmus.records import hardware, store
+from isthmus.statistics import series, spread
+from isthmus.tables import matrix, output
+from isthmus.verdicts import regress
+
+WANTED = (
+    *regress.WANTED, *hardware.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate",
+    "warnings", "ranks", "mad", "within_low", "within_high", "n_samples", "n_invalid", "gpus",
+)  # fmt: skip
+_CASES, _COLUMNS = 150, 6  # at most in one table
+# Of a family's metrics those that say the most, first.
+_TELLING = (
+    "rate", "kernel_flop_rate", "kernel_rate", "latency", "alloc", "touch", "free", "time", "p50", "p95", "p99",
+    "cpu_rate", "gpu_rate", "cpu_relative", "gpu_relative", "overlap_all_speedup", "recycled_speedup",
+    "submit", "to_end",
+)  # fmt: skip
+
+
+def _name_machines(opened: store.Store) -> list[hardware.Machine]:
+    """Adds the view `measured`: the measurements with the number of the machine that each was measured on."""
+    columns = ", ".join(f'{expression} AS "f_{name}"' for name, expression in hardware.COLUMNS.items())
+    rows = opened.sql(f"SELECT DISTINCT {columns} FROM measurements").fetchall()
+    found = hardware.machines([hardware.Facts(*row) for row in rows])
+    machines = list(dict.fromkeys(found.values()))
+    numbers = {machine: number for number, machine in enumerate(machines)}
+    kinds = ", ".join(
+        f"f_{field.name} {({'str': 'VARCHAR', 'int': 'BIGINT', 'float': 'DOUBLE'})[str(field.type)]}"
+        for field in dataclasses.fields(hardware.Facts)
+    )
+    opened.sql(f"CREATE TEMP TABLE machine_of ({kinds}, machine INTEGER)")
+    marks = ", ".join("?" * (len(hardware.COLUMNS) + 1))
+    for facts, machine in found.items():
+        opened.sql(f"INSERT INTO machine_of VALUES ({marks})", [*dataclasses.astuple(facts), numbers[machine]])
+    joined = " AND ".join(f"f_{name} = ({expression})" for name, expression in hardware.COLUMNS.items())
+    opened.sql(f"CREATE TEMP VIEW measured AS SELECT * FROM measurements JOIN machine_of ON {joined}")
+    return machines
+
+
+def _machines(opened: store.Store) -> list[dict]:
+    """What was measured on alike hardware, one entry each, the most records first."""
+    found = _name_machines(opened)
+    titles = hardware.titles(found)
+    rows = opened.rows(
+        "SELECT machine AS number, any_value(cpu) AS cpu, count(*) FILTER (metric_index = 0) AS records, "
+        "count(DISTINCT job) AS jobs, count(DISTINCT node) AS nodes, min(time) AS first, max(time) AS last, "
+        "count(*) FILTER (metric_index = 0 AND (error IS NOT NULL OR verify = 'fail')) AS failed, "
+        "count(*) FILTER (metric_index = 0 AND skipped IS NOT NULL) AS skipped, "
+        "sum(n_samples) AS samples, sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END) AS invalid, "
+        "list_sort(list_distinct(list(driver) FILTER (driver <> ''))) AS drivers, "
+        "max(memory_bandwidth) AS memory_bandwidth, max(fp32_rate) AS fp32_rate "
+        "FROM measured GROUP BY machine ORDER BY records DESC, machine"
+    )
+    named = [row | {"title": titles[found[row["number"]]], "drivers": row["drivers"] or []} for row in rows]
+    return sorted(named, key=lambda row: (-row["records"], row["title"]))
+
+
+def readings(opened: store.Store) -> dict[int, list[dict]]:
+    """By machine, the median over jobs of every series, with its share of the limit and how sure it is.
+
+    `_machines` made the view that it reads.
+    """
+    names = store.SERIES_COLUMNS
+    rows = opened.rows(
+        f"SELECT machine, {names}, any_value(mode) AS mode, median(value) AS value, median(share) AS share, "
+        "any_value(source) AS source, list(value ORDER BY job) AS of_jobs, list(low ORDER BY job)[1] AS low, "
+        "list(high ORDER BY job)[1] AS high, list(many ORDER BY job)[1] AS many, list(mad ORDER BY job)[1] AS mad, "
+        "list(samples ORDER BY job)[1] AS samples "
+        f"FROM (SELECT machine, {names}, any_value(mode) AS mode, job, median(median) AS value, count(*) AS many, "
+        "median(share) AS share, any_value(limit_source) AS source, any_value(mad) AS mad, "
+        "any_value(n_samples - n_invalid) AS samples, "
+        "CASE WHEN count(*) > 1 THEN min(median) ELSE any_value(within_low) END AS low, "
+        "CASE WHEN count(*) > 1 THEN max(median) ELSE any_value(within_high) END AS high FROM measured "
+        f"WHERE metric IS NOT NULL AND {series.COUNTS} GROUP BY machine, {names}, job) "
+        f"GROUP BY machine, {names} ORDER BY ALL"
+    )
+    result: dict[int, list[dict]] = collections.defaultdict(list)
+    for row in rows:
+        row["key"] = tuple(row[name] for name in store.SERIES)
+        row["jobs"] = len(row["of_jobs"])
+        row["spread"] = _spread(row)
+        row["axes"] = _axes(row["axes"])
+        if row["ranks"]:  # what several processes measured together stays apart by their number
+            row["axes"]["ranks"] = row["ranks"]
+        result[row["machine"]].append(row)
+    for members in result.values():
+        for row, label in zip(members, charts.labels(members), strict=True):
+            row["label"] = label
+    return result
+
+
+def _axes(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _spread(row: dict) -> spread.Spread | None:
+    """Of a series; its jobs' values, or what its one job says."""
+    if row["jobs"] > 1:
+        return spread.over_jobs(row["of_jobs"])
+    if row["many"] > 1:
+        return spread.Spread(row["low"], row["high"], "process", 1)
+    within = None if row["low"] is None else (row["low"], row["high"])
+    return spread.of_record(row["value"], within, row["mad"], row["samples"] or 0)
+
+
+# --- parts of the page ---
+
+
+def matrices(rows: list[dict]) -> list[dict]:
+    """From × to tables at the largest size, one for each family and initiator, of rates and of latencies."""
+    result = []
+    for (family, initiator, metric, unit), members in charts.routes(rows).items():
+        members, note = charts.at_usual(members)
+        size = max(row["axes"].get("bytes", 0) for row in members)
+        cells: dict[tuple[str, str], dict] = {}
+        for row in members:
+            if row["axes"].get("bytes", 0) == size:
+                route = matrix.route(row["workload"])
+                assert route is not None
+                share = f"{row['share']:.0%}" if row["share"] else ""
+                cells[route["start"], route["end"]] = {
+                    "text": units.quantity(row["value"], unit), "share": share, "fill": row["share"] or 0,
+                    "spread": spread.percent(row["value"], row["spread"]),
+                }  # fmt: skip
+        starts = sorted({start for start, _ in cells}, key=matrix.order)
+        ends = sorted({end for _, end in cells}, key=matrix.order)
+        at = f" at {units.byte_text(size)}" if size else ""
+        result.append(
+            {
+                "title": f"{family}/{initiator}: {metric}{at}",
+                "note": note,
+                "columns": ends,
+                "rows": [(start, [cells.get((start, end)) for end in ends]) for start in starts],
+            }
+        )
+    return result
+
+
+def _cases(rows: list[dict]) -> dict[str, dict[tuple, dict[str, dict]]]:
+    """By family and case, the metrics of workloads that neither go from place to place nor have phases."""
+    groups: dict[str, dict[tuple, dict]] = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for row in rows:
+        if not matrix.route(row["workload"]) and not row["placement"]:
+            variant = tuple(row[name] for name in charts.VARIANT)
+            key = (row["workload"], variant, tuple(sorted(row["axes"].items())))
+            groups[row["workload"].partition("/")[0]][key][row["metric"]] = row
+    return groups
+
+
+def families(rows: list[dict]) -> list[dict]:
+    """A table for each such family: a line for each case, a column for each metric that says the most."""
+    result = []
+    for family, cases in sorted(_cases(rows).items()):
+        counts = collections.Counter(metric for found in cases.values() for metric in found)
+        known = [metric for metric in _TELLING if metric in counts]
+        names = [*known, *(metric for metric, _ in counts.most_common() if metric not in _TELLING)]
+        columns = names[:_COLUMNS]
+        lines = [
+            (name, [_cell(found[metric]) if metric in found else None for metric in columns])
+            for name, found in zip(_case_names(list(cases)), cases.values(), strict=True)
+        ]
+        notes = [charts.cut(min(len(lines), _CASES), len(lines), "cases")]
+        notes += [f"Measured, too: {', '.join(names[_COLUMNS:])}."] if names[_COLUMNS:] else []
+        result.append({"title": family, "columns": columns, "rows": lines[:_CASES], "count": len(lines),
+                       "note": " ".join(filter(None, notes))})  # fmt: skip
+    return result
+
+
+def _case_names(keys: list[tuple]) -> list[str]:
+    """Of each case its workload and everything in which cases of that workload differ."""
+    seen: dict[tuple, set] = collections.defaultdict(set)
+    for workload, variant, axes in keys:
+        for name, value in (*zip(charts.VARIANT, variant), *axes):
+            seen[workload, name].add(value)
+    names = []
+    for workload, variant, axes in keys:
+        words = [workload]
+        for name, value in zip(charts.VARIANT, variant):
+            if value and (len(seen[workload, name]) > 1 or name == "size"):
+                words.append(f"version {value}" if name == "version" else str(value))
+        for axis, value in axes:
+            if len(seen[workload, axis]) > 1 or axis == "bytes":
+                words.append(f"{axis}={units.byte_text(value) if axis == 'bytes' else value}")
+        names.append(" ".join(words))
+    return names
+
+
+def _cell(row: dict) -> str:
+    return f"{units.quantity(row['value'], row['unit'])} {spread.percent(row['value'], row['spread'])}".strip()
+
+
+def _provenance(opened: store.Store) -> list[tuple[str, list[str]]]:
+    fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS)]
+    lists = ", ".join(
+        f'list_sort(list_distinct(list("{name}"::VARCHAR) FILTER ("{name}"::VARCHAR <> \'\'))) AS "{name}"'
+        for name in fields
+    )
+    row = opened.rows(f"SELECT {lists} FROM (SELECT DISTINCT {', '.join(fields)} FROM measurements)")[0]
+    return [(name, [spelling.shorten(value, 120) for value in row[name]]) for name in fields if row[name]]
+
+
+def _warnings(opened: store.Store) -> list[dict]:
+    return opened.rows(
+        "SELECT code, count(*) AS records, count(DISTINCT node) AS nodes FROM (SELECT node, unnest(warnings) AS code "
+        "FROM measurements WHERE metric_index = 0) GROUP BY code ORDER BY records DESC, code"
+    )
+
+
+_RESULTS = 200  # changes that the page tells at most
+
+
+def _plots(machine: dict, rows: list[dict]) -> list[dict]:
+    return [
+        *charts.limits(rows), *charts.modes(rows), *charts.by_size(rows),
+        *charts.roofline(rows, machine["memory_bandwidth"], machine["fp32_rate"]),
+    ]  # fmt: skip
+
+
+def _changes(outcome: regress.Outcome | None) -> tuple[list[dict], int]:
+    """What the comparison has to tell, cut to _RESULTS, and how much that would be."""
+    told = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
+    shown = [
+        {"verdict": each.verdict, "label": each.label, "text": " ".join(regress.lines_of(each)[1:]).strip()}
+        for each in told[:_RESULTS]
+    ]
+    return shown, len(told)
+
+
+def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict:
+    """Everything that the page shows."""
+    machines = []
+    found = _machines(opened)
+    by_machine = readings(opened)
+    for machine in found:
+        rows = by_machine.get(machine["number"], [])
+        shares = [row["share"] for row in rows if row["share"]]
+        parts = {
+            "rows": rows, "matrices": matrices(rows), "families": families(rows), "plots": _plots(machine, rows),
+            "series": len(rows), "share": statistics.median(shares) if shares else None,
+        }  # fmt: skip
+        machines.append(machine | parts)
+    results, told = _changes(outcome)
+    return {
+        "made": series.now(),
+        "meaning": spread.MEANING,
+        "machines": machines,
+        "skipped": [(spelling.printable(each.path), spelling.printable(each.why)) for each in opened.skipped],
+        "left_out": opened.left_out,
+        "provenance": _provenance(opened),
+        "warnings": _warnings(opened),
+        "outcome": outcome,
+        "results": results,
+        "more_results": told - len(results),
+    }
+
+
+#: Columns of a row after those of the case.
+_MORE = {
+    "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR", "jobs": "BIGINT",
+    "share": "DOUBLE", "limit_source": "VARCHAR", "machine": "VARCHAR",
+}  # fmt: skip
+
+
+def rows_of(found: dict) -> output.Table:
+    """For programs: every series of every machine."""
+    rows = []
+    for machine in found["machines"]:
+        for row in machine["rows"]:
+            sure = row["spread"]
+            axes = {axis: value for axis, value in row["axes"].items() if axis != "ranks"}
+            rows.append({name: row.get(name) for name in (*output.CASE, *_MORE)} | {
+                "axes": axes, "machine": machine["title"], "limit_source": row["source"],
+                "low": sure.low if sure else None, "high": sure.high if sure else None,
+                "interval": sure.kind if sure else None,
+            })  # fmt: skip
+    return output.of_cases(rows, _MORE, "")
+
+
+def page(found: dict, title: str) -> str:
+    """The page as text."""
+    plots = [plot for machine in found["machines"] for plot in machine["plots"]]
+    return pages.render("figures/report.html.jinja", plots, title=title, **found)
+
+
+def _summary(found: dict) -> rich.table.Table:
+    heads = ["hardware", ">nodes", ">jobs", ">records", ">failed", ">skipped", ">invalid", ">of limits"]
+    rows = [
+        [m["title"], m["nodes"], m["jobs"], m["records"], m["failed"], m["skipped"],
+         f"{m['invalid'] / m['samples']:.2%}" if m["samples"] else "-", f"{m['share']:.0%}" if m["share"] else "-"]
+        for m in found["machines"]
+    ]  # fmt: skip
+    return _grid(heads, rows)
+
+
+def terminal(found: dict, width: int | None = None) -> str:
+    """Summary, matrices, regressions and warnings for a terminal; as wide as it is, or as `width`."""
+    console = rich.console.Console(width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        console.print(_summary(found))
+        for machine in found["machines"]:
+            for each in machine["matrices"]:
+                rows = [
+                    [start, *(f"{c['text']} {c['spread']} {c['share']}".strip() if c else "-" for c in cells)]
+                    for start, cells in each["rows"]
+                ]
+                heads = ["from \\ to", *(f">{column}" for column in each["columns"])]
+                console.print(_grid(heads, rows, f"{machine['title']}: {each['title']}"))
+                if each["note"]:
+                    console.print(rich.text.Text(spelling.printable(each["note"])))
+        if any(machine["matrices"] for machine in found["machines"]):
+            console.print(rich.text.Text(found["meaning"]))
+        if found["outcome"]:
+            rows = [[r["verdict"], r["label"], r["text"]] for r in found["results"][:_LINES]]
+            console.print(_grid(["verdict", "series", "change"], rows, f"the change: {found['outcome'].verdict}"))
+            more = max(len(found["results"]) - _LINES, 0) + found["more_results"]
+            if more:
+                console.print(rich.text.Text(f"{more} more: `isthmus regress` tells all."))
+        if found["warnings"]:
+            rows = [[w["code"], w["records"], w["nodes"]] for w in found["warnings"]]
+            console.print(_grid(["warning", ">records", ">nodes"], rows))
+    return captured.get().rstrip("\n")
+
+
+_LINES = 40  # changes on the terminal at most
+
+
+def _grid(heads: list[str], rows: list[list], title: str | None = None) -> rich.table.Table:
+    """A table; a head that begins with > is of numbers."""
+    grid = rich.table.Table(title=title and rich.text.Text(spelling.printable(title)), title_justify="left")
+    for head in heads:
+        name = rich.text.Text(spelling.printable(head.removeprefix(">")))
+        grid.add_column(name, justify="right" if head.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(rich.text.Text(spelling.printable(str(cell))) for cell in row))
+    return grid
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = (
+        "examples:\n  isthmus report results\n  isthmus report results -o report.html\n"
+        "  isthmus report results -o report.html --from driver=570 --to driver=580\n"
+        "  isthmus report results --format csv -o series.csv\n"
+        "-o FILE without --format writes the page, unless it ends in .json, .csv or .parquet."
+    )
+    store.add_arguments(parser)
+    output.add_arguments(parser, (*output.FORMATS, "html"))
+    parser.add_argument("--title", default="Isthmus report", metavar="TEXT")
+    parser.add_argument("--from", dest="a", metavar="WHAT", help="compare these jobs, as `isthmus regress` does,")
+    parser.add_argument("--to", dest="b", metavar="WHAT", help="with these")
+
+
+def run(asked) -> int:
+    if bool(asked.a) != bool(asked.b):
+        raise Error("--from and --to go together")
+    with store.from_arguments(asked, wanted=WANTED) as opened:
+        outcome = None
+        if asked.a:
+            sides = regress.sides(series.condition(asked.a), series.condition(asked.b))
+            outcome = regress.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
+        found = content(opened, outcome)
+    kind = output.format_of(asked, "text" if asked.output == "-" else "html")
+    if kind in ("json", "csv", "parquet"):
+        output.write(asked, rows_of(found))
+        return exits.PASSED
+    text = page(found, asked.title) if kind == "html" else terminal(found) + "\n"
+    output.deliver(text, asked.output)
+    if kind == "html" and asked.output != "-":
+        size, count = len(text.encode()) / 1e6, sum(machine["records"] for machine in found["machines"])
+        print(f"{asked.output}: {size:.1f} MB, {count} records")
+    return exits.PASSED

@@ -1,0 +1,1 @@
+"""Profilers' outputs in one form."""

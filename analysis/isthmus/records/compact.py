@@ -1,0 +1,201 @@
+"""Checks record files and keeps them as one compacted table (Parquet), which every other command reads by itself.
+
+The table lies in DIR/compacted, by family of workloads and month. The files stay as they are. Each is checked once, by
+the record's schema, and what lies beside it by its hash; run it again, and only what is new or has grown is taken. It
+can be interrupted at any moment, and several may run at once: a part counts only when its manifest is there, and
+manifests are written once. Records that state other results for the same inputs are named, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+import typing
+import uuid
+
+import duckdb
+
+from isthmus import Error, spelling, units
+from isthmus.records import load, store, validate
+
+_BATCH = 1 << 29  # bytes of raw files that are taken at a time
+
+
+class Taken(typing.TypedDict):
+    """What compacting did."""
+
+    files: int
+    records: int
+    before: int  # files that were taken earlier
+    gone: int
+    skipped: list[load.Skipped]
+    disagreements: list[str]
+
+
+def _check(path: str) -> tuple[list[int] | None, load.Skipped | None, list | None]:
+    """What load.check() says of a file and of the tables beside it, and its entry in a manifest."""
+    signature, why = load.check(path, tables=True)
+    if signature is None:
+        return None, why, None
+    try:
+        return signature, None, store.entry(path, signature)
+    except OSError as error:
+        return None, load.Skipped(path, error.strerror or str(error)), None
+
+
+def _batches(files: list[str]):
+    """Files in their order, about _BATCH bytes at a time; packed ones count tenfold, as what they unpack to."""
+    batch, size = [], 0
+    for path in files:
+        batch.append(path)
+        size += (os.path.getsize(path) if os.path.exists(path) else 0) * (10 if path.endswith(".gz") else 1)
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
+    """Adds a manifest under the next free number; a link fails where another writer took that number."""
+    manifest = {**manifest, "columns": store.COLUMNS, "schema": validate.SCHEMA}
+    directory = folder / load.MANIFESTS
+    name = directory / f"{uuid.uuid4().hex}.tmp"  # for all who may read the folder, unlike those of tempfile
+    with name.open("x", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        while True:
+            present = store.manifests(folder)
+            number = int(present[-1].stem) + 1 if present else 1
+            try:
+                os.link(name, directory / f"{number:08d}.json")
+                return
+            except FileExistsError:
+                continue
+    finally:
+        name.unlink()
+
+
+def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> dict[str, list]:
+    """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`,
+    with their seals."""
+    relative = f"file[{len(str(root)) + 2}:]"
+    tables = store.tables_with(f"t.{relative}")
+    table = store.flat("cases", store.COLUMNS)
+    parts = {}
+    with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished-") as unfinished:
+        connection.execute(
+            f"COPY (SELECT * REPLACE ({relative} AS file, {tables} AS tables), split_part(workload, '/', 1) AS family, "
+            f"strftime(time, '%Y-%m') AS month FROM ({table}) ORDER BY family, month, workload, metric, axes, time) "
+            f"TO {store.literal(unfinished)} (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (family, month), "
+            f"OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{name}_{{i}}')"
+        )
+        for path in sorted(pathlib.Path(unfinished).rglob("*.parquet")):
+            part = path.relative_to(unfinished)
+            (folder / part).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, folder / part)
+            parts[str(part)] = store.seal(folder / part)
+    return parts
+
+
+def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple[list[str], list[str]]:
+    """Of the files that were found: paths of those to be taken; and names of those that were `done` and are gone."""
+    names = {os.path.relpath(path, root): path for path in found}
+    gone = sorted(name for name in set(done) - set(names) if not store.hidden(os.path.join(root, name), unreadable))
+    new = [path for name, path in names.items() if name not in done or not store.unchanged(path, done[name])]
+    return new, gone
+
+
+def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -> tuple[int, int, list[load.Skipped]]:
+    """Compacts files, by path what _check() says of each. Returns how many files and records, and what was skipped."""
+    good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
+    skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
+    left = {each.path for each in skipped}
+    taken = {os.path.relpath(path, root): entry for path, (_, _, entry) in checked.items() if path not in left}
+    [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
+    if taken:
+        name = uuid.uuid4().hex  # whoever else compacts the same files has parts of their own
+        parts = _write_parts(connection, folder, root, name) if count else {}
+        _write_manifest(folder, {"files": taken, "parts": parts})
+    return len(taken), count, skipped
+
+
+def _disagreements(connection, folder: pathlib.Path) -> list[str]:
+    table = store.compacted(folder)
+    if not table or not table.parts:
+        return []
+    connection.execute(f"CREATE VIEW measurements AS {store.parts(table, [], store.RESULTS)}")
+    return store.disagreements(store.results(connection.execute))
+
+
+def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
+    """Brings the compacted table of `root` up to date.
+
+    Raises Error where the folder is no folder of records.
+    """
+    root = pathlib.Path(root)
+    if not root.is_dir():
+        raise Error(f"{root}: no such folder")
+    folder = pathlib.Path(folder) if folder else root / store.COMPACTED
+    present = store.compacted(folder)
+    found, unreadable = load.find(root)
+    if not found and not present:
+        if unreadable:
+            raise Error(f"{unreadable[0].path}: {unreadable[0].why}")
+        raise Error(f"{root}: {load.NO_RECORD}")
+    try:
+        (folder / load.MANIFESTS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Error(f"{folder}: {error.strerror}") from None
+    new, gone = _changes(root, found, unreadable, present.files if present else {})
+    result: Taken = {
+        "files": 0, "records": 0, "before": len(found) - len(new), "gone": len(gone), "skipped": unreadable,
+        "disagreements": [],
+    }  # fmt: skip
+    with load.checker(new, processes) as apply:
+        connection, temporary = store.connect()
+        try:
+            if gone:
+                _write_manifest(folder, {"files": {}, "parts": {}, "gone": gone})
+            for batch in _batches(new):
+                files, count, skipped = _take(connection, folder, root, dict(zip(batch, apply(_check, batch))))
+                result["files"] += files
+                result["records"] += count
+                result["skipped"] += skipped
+                say(f"{result['files']} files, {result['records']} records")
+            result["disagreements"] = _disagreements(connection, folder)
+        except (duckdb.Error, OSError) as error:
+            raise Error(f"{folder}: cannot be written ({spelling.shorten(str(error))})") from None
+        finally:
+            connection.close()
+            temporary.cleanup()
+    return result
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = "example: isthmus compact $ISTHMUS_RESULTS && isthmus nodes $ISTHMUS_RESULTS"
+    parser.add_argument("folder", metavar="DIR", help="folder with record files")
+    parser.add_argument("-o", "--output", metavar="DIR", help="another place for the table than DIR/compacted")
+    parser.add_argument(
+        "--processes", type=units.count, metavar="N", help="that check files (default: one per core, 8 at most)"
+    )
+
+
+def run(asked) -> int:
+    started = time.monotonic()
+    progress = (lambda text: print(text, file=sys.stderr)) if sys.stderr.isatty() else (lambda text: None)
+    result = compact(asked.folder, asked.output, processes=asked.processes, say=progress)
+    load.say_absent(result["skipped"], result["files"] + result["before"] + len(result["skipped"]))
+    gone = f"{result['gone']} files are gone, and their records with them; " if result["gone"] else ""
+    store.say_disagreements(result["disagreements"])
+    print(
+        f"{result['records']} records of {result['files']} files taken in {time.monotonic() - started:.1f} s; "
+        f"{gone}{result['before']} files were taken before; {len(result['skipped'])} skipped"
+    )
+    return 1 if result["skipped"] or result["disagreements"] else 0

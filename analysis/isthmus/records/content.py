@@ -1,0 +1,49 @@
+"""What a record says: its metrics by name, and whether its figures count."""
+
+from __future__ import annotations
+
+import sys
+
+from isthmus.records.validate import RecordError
+
+# Warnings that spoil a whole record where they name no samples: its figures are invalid, not slow.
+FOREIGN = "foreign_processes"
+SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node", FOREIGN)
+
+
+def spoiling(record: dict) -> list[dict]:
+    """The record's warnings that make all of its figures invalid; isthmus.records.store has the same as SQL.
+
+    Ranks see each other's processes on the device, so there a foreign process says nothing.
+    """
+    return [
+        warning
+        for warning in record["warnings"]
+        if warning.get("samples") is None
+        and warning["code"] in SPOILING
+        and (warning["code"] != FOREIGN or "ranks" not in record)
+    ]
+
+
+def say_spoilt(number: int) -> None:
+    if number:
+        what = "1 record is" if number == 1 else f"{number} records are"
+        print(f"{what} spoilt and left out: see the warnings", file=sys.stderr)
+
+
+def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:
+    """Without the emulated, unless they are asked for, and without those that are spoilt, whose number is told."""
+    cases = [case for case in cases if emulated or not case["emulated"]]
+    good = [case for case in cases if not spoiling(case)]
+    say_spoilt(len(cases) - len(good))
+    return good
+
+
+def metrics(record: dict) -> dict[str, dict]:
+    """The record's metrics by name; two of one name are refused."""
+    result = {}
+    for metric in record["metrics"]:
+        if metric["name"] in result:
+            raise RecordError(f"{record['workload']}: two metrics are called {metric['name']!r}")
+        result[metric["name"]] = metric
+    return result

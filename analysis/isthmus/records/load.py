@@ -1,0 +1,310 @@
+"""Records: JSON Lines written by isthmus-bench, one measured case a line; files that end in .gz are unpacked.
+
+A file is read whole or refused with a sentence that names the line. Nothing is dropped: a reader that leaves out
+what it cannot read turns a crashed run into a shorter, better-looking one. Records of earlier versions are read as
+records of this one. What is too long for a line lies in tables beside the file: see read_table().
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import csv
+import dataclasses
+import functools
+import gc
+import gzip
+import hashlib
+import math
+import multiprocessing
+import os
+import pathlib
+import re
+import stat
+import sys
+import zlib
+
+from isthmus import Error
+from isthmus.exits import PASSED, with_absence
+from isthmus.records import validate
+from isthmus.records.validate import RecordError
+from isthmus.spelling import printable, shorten, spelt
+
+NO_RECORD = "no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
+_LONGEST = 1 << 23  # bytes of a line; DuckDB takes twice as many
+MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
+
+# --- files ---
+
+
+@dataclasses.dataclass
+class Skipped:
+    """A file, or a folder, of which nothing was taken, and why."""
+
+    path: str
+    why: str
+    newer: str = ""  # the schema that it has, where that is another version of the record
+
+
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+          stat.S_IFDIR: "a directory"}  # fmt: skip
+
+
+def _no_file(status: os.stat_result) -> str | None:
+    """What this is instead of a file; opening a FIFO waits for a writer, reading a device may never end."""
+    if stat.S_ISREG(status.st_mode):
+        return None
+    return f"{_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
+
+
+def _no_name(path: str) -> str | None:
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        return "its name is not UTF-8; rename it"
+    return None
+
+
+def open_file(path):
+    """Opens a file to read its bytes. Raises OSError, too, for what is no file, without waiting for it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if why := _no_file(os.fstat(descriptor)):
+        os.close(descriptor)
+        raise OSError(0, why)
+    return open(descriptor, "rb", buffering=1 << 20)
+
+
+def signature(path) -> list[int]:
+    """Bytes, time of the last change in ns, inode: another one after an edit, unless that came at once."""
+    status = os.stat(path)
+    return [status.st_size, status.st_mtime_ns, status.st_ino]
+
+
+def parse(line: str, *, where: str, last: bool = False) -> dict:
+    """One line as a record; `where` names it in the error, `last` says that it may have been cut."""
+    return validate.line(line.encode("utf-8", "surrogatepass"), where=where, last=last)
+
+
+def _lines(path: pathlib.Path):
+    """Lines of a file, without their ends: number, bytes, whether it had an end. Raises RecordError."""
+    try:
+        with open_file(path) as raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw as file:
+            number = 0
+            while line := file.readline(_LONGEST + 1):
+                number += 1
+                if len(line) > _LONGEST:
+                    raise RecordError(f"{path}:{number}: longer than {_LONGEST >> 20} MiB, so no record")
+                # Only \n ends a line: a record's strings may hold U+2028.
+                whole = line.endswith(b"\n")
+                yield number, line[:-1] if whole else line, whole
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise RecordError(f"{path}: not what gzip wrote, or cut short ({error})") from None
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror or error}") from None
+
+
+def iterate(path):
+    """Records of a file, one by one in its order. Raises RecordError for a file, or a line, that cannot be taken."""
+    path = pathlib.Path(path)
+    for number, line, whole in _lines(path):
+        yield validate.line(line, where=f"{path}:{number}", last=not whole)
+
+
+def find(path) -> tuple[list[str], list[Skipped]]:
+    """Record files of a folder and its folders, in order, and what in it cannot be looked at.
+
+    A file given by name is taken whatever it is called. Raises Error where there is none of that name.
+    """
+    try:
+        status = os.stat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            if why := _no_file(status) or _no_name(path):
+                raise Error(f"{path}: {why}")
+            return [str(path)], []
+        os.scandir(path).close()
+    except FileNotFoundError:
+        raise Error(f"{path}: no such file or folder") from None
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+    found, skipped = [], []
+
+    def unreadable(error):
+        skipped.append(Skipped(error.filename, f"a folder that cannot be read ({error.strerror})"))
+
+    for folder, folders, names in os.walk(path, onerror=unreadable):
+        folders[:] = sorted(name for name in folders if not os.path.isdir(os.path.join(folder, name, MANIFESTS)))
+        for file in (os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))):
+            try:
+                why = _no_file(os.stat(file)) or _no_name(file)
+            except OSError as error:
+                why = error.strerror
+            if why:
+                skipped.append(Skipped(file, why))
+            else:
+                found.append(file)
+    return found, skipped
+
+
+def read(path) -> list[dict]:
+    """All records of a file, in its order. Raises RecordError for a file, or the first line, that cannot be taken."""
+    return list(iterate(path))
+
+
+def skipped_for(path, error: RecordError) -> Skipped:
+    """A file that was refused; its reason names the line."""
+    why = str(error).removeprefix(f"{path}:").lstrip()
+    why = re.sub(r"\A(\d+): ", r"line \1: ", why)
+    newer = re.search(r"another schema \('(isthmus[.]record/[0-9]+)'\)", why)
+    return Skipped(str(path), why, newer[1] if newer else "")
+
+
+def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | None]:
+    """The signature of a file of which every line is a record, or why not; with `tables`, those beside it, too."""
+    collecting = gc.isenabled()
+    gc.disable()  # records have no cycles, and it would look at each of them
+    try:
+        before = signature(path)
+        for number, line, whole in _lines(pathlib.Path(path)):
+            if validate.good(line, tables=not tables):
+                continue
+            record = validate.line(line, where=f"{path}:{number}", last=not whole)
+            for table in record["tables"] if tables else ():
+                table_path(path, table)
+    except OSError as error:
+        return None, Skipped(str(path), error.strerror or str(error))
+    except RecordError as error:
+        return None, skipped_for(path, error)
+    finally:
+        if collecting:
+            gc.enable()
+    return before, None
+
+
+_ALONE = 1 << 25  # bytes that are checked faster than other processes start
+
+
+@contextlib.contextmanager
+def checker(paths, processes: int | None = None):
+    """A function that applies another to paths, in several processes where that pays; use it before threads start."""
+    size = sum(os.path.getsize(path) * (10 if path.endswith(".gz") else 1) for path in paths if os.path.exists(path))
+    processes = processes or min(len(os.sched_getaffinity(0)), 8)
+    if size < _ALONE or processes < 2 or len(paths) < 2:
+        yield map
+        return
+    # Forked: another way of starting would run a script that has no `if __name__ == "__main__"` once more.
+    with concurrent.futures.ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+        pool.submit(int).result()  # they start now
+        yield functools.partial(pool.map, chunksize=max(1, min(8, len(paths) // (4 * processes))))
+
+
+def read_files(paths, asked=None) -> tuple[list[dict], int]:
+    """Records of files and folders for a command, their texts printable, and its exit code.
+
+    What cannot be taken is told before anything else; `asked` are the command's arguments. Raises Error where that
+    leaves no record.
+    """
+    cases, absent, total = [], [], 0
+    for path in paths:
+        files, skipped = find(path)
+        total += len(files) + len(skipped)
+        absent += skipped
+        for file in files:
+            try:
+                cases += [spelt(record) for record in read(file)]
+            except RecordError as error:
+                absent.append(skipped_for(file, error))
+    if not cases:
+        what = NO_RECORD
+        if absent:
+            first = f"{absent[0].path}: {absent[0].why}"
+            what = f"none of {len(absent)} files can be taken (the first, {first})"
+        raise Error(f"{', '.join(map(str, paths))}: {what}")
+    say_absent(absent, total, asked)
+    return cases, with_absence(PASSED, absent)
+
+
+_NAMED = 10
+
+
+def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
+    """Names what could not be read on stderr, and counts it, first of all, where people read it.
+
+    `asked` are the arguments of the command whose output follows.
+    """
+    for each in absent[:_NAMED]:
+        print(f"skipped {shorten(printable(each.path))}: {printable(each.why)}", file=sys.stderr)
+    if len(absent) > _NAMED:
+        print(f"skipped {len(absent) - _NAMED} more files", file=sys.stderr)
+    if absent:
+        print(f"{len(absent)} of {total} files skipped", file=sys.stderr)
+        if asked is not None and _for_people(asked):
+            print(
+                f"{len(absent)} of {total} files could not be read, the first {shorten(printable(absent[0].path))}; "
+                "what follows lacks their jobs, so it cannot pass"
+            )
+
+
+def _for_people(asked) -> bool:
+    """Whether a command's output is text for people, rather than a list or table for a program."""
+    if getattr(asked, "list", False):
+        return False
+    if hasattr(asked, "format"):
+        return asked.format in (None, "text")
+    return getattr(asked, "output", None) != "-"
+
+
+# --- tables beside a record file ---
+
+
+def table_path(record_path, table: dict) -> pathlib.Path:
+    """Where the side file lies that an entry of a record's `tables` names, if it is there and as it was written."""
+    path = pathlib.Path(record_path).parent / table["file"]
+    named = f"{path}: the table {table['name']!r} of {pathlib.Path(record_path).name}"
+    if pathlib.PurePosixPath(table["file"]).is_absolute() or ".." in pathlib.PurePosixPath(table["file"]).parts:
+        raise RecordError(f"{named} would lie outside of the record's folder; do not trust this record")
+    digest = hashlib.sha256()
+    try:
+        with open_file(path) as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except FileNotFoundError:
+        raise RecordError(f"{named} is not there; keep a record file and its folder of tables together") from None
+    except OSError as error:
+        raise RecordError(f"{named} cannot be read ({error.strerror or error})") from None
+    if digest.hexdigest() != table["sha256"]:
+        raise RecordError(f"{named} was altered since it was written (its SHA-256 is another); measure again")
+    return path
+
+
+def read_table(record_path, record: dict, name: str) -> list[dict[str, float | None]]:
+    """The rows of a record's table; `record_path` is the file that the record was read from.
+
+    Raises RecordError, one sentence, for a table that is missing, altered, or not what the record says.
+    """
+    found = [table for table in record["tables"] if table["name"] == name]
+    if len(found) != 1:
+        there = ", ".join(table["name"] for table in record["tables"]) or "none"
+        raise RecordError(f"{record_path}: the record has {len(found) or 'no'} tables {name!r}; its tables: {there}")
+    path = table_path(record_path, found[0])
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            columns = next(lines, [])
+            if columns != found[0]["columns"]:
+                raise ValueError(f"its columns are {shorten(', '.join(columns))}")
+            rows = [dict(zip(columns, map(_number, line), strict=True)) for line in lines]
+        if len(rows) != found[0]["rows"]:
+            raise ValueError(f"it has {len(rows)} rows instead of {found[0]['rows']}")
+    except (ValueError, csv.Error, EOFError, zlib.error, OSError) as error:
+        what = printable(shorten(str(error)))
+        raise RecordError(f"{path}: not the table that {pathlib.Path(record_path).name} describes ({what})") from None
+    return rows
+
+
+def _number(text: str) -> float | None:
+    if not text:
+        return None
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{shorten(text, 40)} is no finite number")
+    return value

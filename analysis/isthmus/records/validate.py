@@ -1,0 +1,475 @@
+"""What is a record: the one judgement of a line, for every command and for `isthmus compact`.
+
+The schema says what a record looks like; `_beyond()` adds what a schema cannot say. A line that msgspec shows to be
+good, by types made of that schema, is taken at once; any other is judged by jsonschema, slowly, which also says why.
+Without msgspec every line takes that way. Both ways give the same verdict: tests/python/test_hostile.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import json
+import math
+import operator
+import os
+import pathlib
+import re
+import typing
+
+from isthmus import Error
+from isthmus.spelling import shorten
+
+SCHEMA = "isthmus.record/2"
+VERSIONS = ("isthmus.record/1", SCHEMA)  # that are read
+_NEW_IN_2: dict[str, typing.Any] = {"tables": [], "submission": None, "host_turns": None}
+
+LARGEST = 1e30  # of figures: what is beyond is no quantity, and what is reckoned from it soon not finite
+SMALLEST = 1e-30  # but for zero
+_WHOLE = 2**63 - 1  # what a table's integers hold
+_SEED = 2**64 - 1
+_DEEPEST = 32  # objects and lists within each other; a record has six
+
+
+class RecordError(Error):
+    """A record file, or a line of it, that cannot be taken; says which line and why."""
+
+
+def schema_path() -> pathlib.Path:
+    """The one definition of a record: $ISTHMUS_SCHEMA, else schema/ of the source tree, else beside this package."""
+    given = os.environ.get("ISTHMUS_SCHEMA")
+    here = pathlib.Path(__file__).resolve()
+    places = [pathlib.Path(given)] if given else [here.parents[3] / "schema", here.parent]
+    for place in places:
+        path = place if place.suffix == ".json" else place / "record.schema.json"
+        if path.is_file():
+            return path
+    raise RecordError(f"record.schema.json is not in {' nor '.join(map(str, places))}; set ISTHMUS_SCHEMA to its path")
+
+
+def upgrade(record: dict) -> dict:
+    """A record of an earlier version as one of this version; others are given back as they are."""
+    if record.get("schema") != VERSIONS[0]:
+        return record
+    return {**_NEW_IN_2, **record, "schema": SCHEMA}
+
+
+# --- the schema, bounded ---
+
+
+def _bounded(schema, name: str = ""):
+    """The schema with bounds for every number, and patterns that Python reads as the schema means them."""
+    if isinstance(schema, list):
+        return [_bounded(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _bounded(value, key) for key, value in schema.items()}
+    kinds = schema.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    if "number" in kinds:
+        result = {"minimum": -LARGEST, "maximum": LARGEST, **result}
+    elif "integer" in kinds:
+        result = {"minimum": -_WHOLE, "maximum": _SEED if name == "seed" else _WHOLE, **result}
+    if isinstance(schema.get("pattern"), str):  # `$` would let a line feed pass
+        result["pattern"] = re.sub(r"\$\Z", r"\\Z", schema["pattern"])
+    return result
+
+
+def _or_null(**kinds) -> dict:
+    """Properties of these types, or null."""
+    return {name: {"type": [kind, "null"]} for name, kind in kinds.items()}
+
+
+_STATE = {
+    **_or_null(ecc="boolean", ecc_uncorrected="integer", mig="boolean", persistence="boolean", compute_mode="string",
+               gsp_firmware="string", vbios="string", power_limit_w="number"),
+    "xids": {"type": ["array", "null"], "items": {"type": "integer"}},
+    "throttle": {"type": ["array", "null"], "items": {"type": "string"}},
+    "pcie": {"type": ["object", "null"], "properties": _or_null(gen="integer", width="integer")},
+}  # fmt: skip
+_DEVICE = {  # what the schema leaves open, and commands read
+    **_or_null(memory_bandwidth="number", fp32_rate="number"),
+    "state": {"type": ["object", "null"], "properties": _STATE},
+    "state_after": {"type": ["object", "null"], "properties": _STATE},
+}
+
+
+@functools.lru_cache(maxsize=1)
+def _schema() -> dict:
+    schema = json.loads(schema_path().read_text(encoding="utf-8"))
+    schema["properties"]["devices"]["items"]["properties"].update(_DEVICE)
+    parameter = {"type": ["string", "number", "boolean", "null"]}
+    schema["properties"]["host"]["properties"]["uvm_parameters"]["additionalProperties"] = parameter
+    return _bounded(schema)
+
+
+@functools.lru_cache(maxsize=1)
+def _validator():
+    import jsonschema  # here, so that reading names needs no third-party package
+
+    return jsonschema.Draft202012Validator(_schema())
+
+
+# --- the same schema as types ---
+
+
+def _either(kinds):
+    return functools.reduce(operator.or_, kinds)
+
+
+def _type(schema: dict, name: str):
+    """A schema as a type for msgspec: what has this type fulfils it. Raises KeyError for what is not known here."""
+    import msgspec
+
+    known = {"type", "description", "enum", "const", "oneOf", "pattern", "minLength", "minimum", "exclusiveMinimum",
+             "maximum", "items", "minItems", "maxItems", "properties", "required", "additionalProperties"}  # fmt: skip
+    if strange := set(schema) - known - {"$schema", "$id", "title"}:
+        raise KeyError(f"the schema of {name} has {sorted(strange)}")
+    if "oneOf" in schema:  # as written, no value fulfils two of them
+        return _either(_type(each, f"{name}_{i}") for i, each in enumerate(schema["oneOf"]))
+    if "const" in schema or "enum" in schema:
+        return typing.Literal[tuple(schema.get("enum", [schema.get("const")]))]
+
+    def meta(kind, **words):
+        given = {word: schema[key] for word, key in words.items() if key in schema}
+        given = {word: value for word, value in given.items() if not isinstance(value, int) or abs(value) <= _WHOLE}
+        return typing.Annotated[kind, msgspec.Meta(**given)] if given else kind
+
+    def one(kind: str):
+        bounds = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
+        if "exclusiveMinimum" in schema:
+            del bounds["ge"]
+        if kind == "object":
+            return _object(schema, name)
+        if kind == "array":
+            items: typing.Any = _type(schema["items"], f"{name}_item") if "items" in schema else typing.Any
+            return meta(list[items], min_length="minItems", max_length="maxItems")
+        if kind == "string":
+            return meta(str, pattern="pattern", min_length="minLength")
+        if kind in ("integer", "number"):
+            return meta(int if kind == "integer" else float, **bounds)
+        return {"boolean": bool, "null": None}[kind]
+
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return _either(map(one, kinds))
+
+
+def _object(schema: dict, name: str, raw=()):
+    import msgspec
+
+    others = schema.get("additionalProperties", True)
+    if "properties" not in schema:
+        value: typing.Any = typing.Any if others is True else _type(others, f"{name}_value")
+        return dict[str, value]
+    if not isinstance(others, bool):
+        raise KeyError(f"the schema of {name} has properties and additionalProperties")
+    required = set(schema.get("required", ()))
+    if required - set(schema["properties"]):
+        raise KeyError(f"the schema of {name} requires what it does not describe")
+    fields = []
+    for field, own in schema["properties"].items():
+        kind = msgspec.Raw if field in raw else _type(own, f"{name}_{field}")
+        fields.append((field, kind) if field in required else (field, kind | msgspec.UnsetType, msgspec.UNSET))
+    return msgspec.defstruct(f"record_{name}", fields, kw_only=True, gc=False, forbid_unknown_fields=not others)
+
+
+@dataclasses.dataclass
+class _Decoders:
+    """What msgspec makes of the schema: each raises one of `refusals` for what does not fulfil it."""
+
+    anything: typing.Callable  # bytes to dictionaries and lists
+    whole: dict[str, typing.Callable]  # by version
+    usual: dict[str, typing.Callable]  # by version: to objects with the usual keys, of _ALIKE the text
+    encode: typing.Callable
+    refusals: tuple
+
+
+@functools.lru_cache(maxsize=1)
+def _decoders() -> _Decoders | None:
+    """None where msgspec is not installed."""
+    try:
+        import msgspec
+    except ModuleNotFoundError:
+        return None
+    second = _schema()
+    first = {**second, "required": [name for name in second["required"] if name not in _NEW_IN_2]}
+    first["properties"] = {**first["properties"], "schema": {"const": VERSIONS[0]}}
+    schemas = dict(zip(VERSIONS, (first, second)))
+
+    def decoder(kind):
+        return msgspec.json.Decoder(kind).decode
+
+    return _Decoders(
+        decoder(typing.Any),
+        {version: decoder(_object(schema, version[-1])) for version, schema in schemas.items()},
+        {version: decoder(_object(_with_further(schema), "usual", _ALIKE)) for version, schema in schemas.items()},
+        msgspec.json.Encoder().encode,
+        (msgspec.MsgspecError, UnicodeError, RecursionError),
+    )
+
+
+# --- what a schema cannot say ---
+
+
+def _wrong_figures(samples: list, median, invalid) -> str | None:
+    """What is wrong with a metric's median, given its samples and the places of those that do not count."""
+    if invalid:
+        if max(invalid) >= len(samples):
+            return f"sample {max(invalid)} is invalid, but there are {len(samples)}"
+        left = set(invalid)
+        samples = [value for i, value in enumerate(samples) if i not in left]
+        if not samples:
+            return None if median is None else f"the median is {median:g}, but every sample is invalid"
+    if median is None:
+        return f"the median is null, but {len(samples)} samples are valid"
+    ordered = sorted(samples)
+    middle = len(ordered) >> 1
+    own = ordered[middle] if len(ordered) & 1 else (ordered[middle - 1] + ordered[middle]) / 2
+    if own != median and abs(own - median) > 1e-9 * max(abs(own), abs(median)):
+        return f"the median is {median:g}, but that of the samples is {own:g}"
+    if -SMALLEST < median < SMALLEST and median:
+        return f"{median:g} is too near to zero for a figure"
+    return None
+
+
+def _beyond(time: str, axes: dict, metrics: list[tuple]) -> str | None:
+    """What is wrong with a record that fulfils the schema, or None; metrics are (name, samples, median, invalid)."""
+    try:
+        datetime.datetime.fromisoformat(time[:-1])
+    except ValueError as error:
+        return f"run/time: {time} is no time of any day ({error})"
+    size = axes.get("bytes", 1)
+    if isinstance(size, str) or size < 1:
+        return f"axes/bytes: {shorten(repr(size), 40)} is no number of bytes"
+    names = set()
+    for name, *figures in metrics:
+        if name in names:
+            return f"metrics: two metrics have one name, {name}"
+        names.add(name)
+        if why := _wrong_figures(*figures):
+            return f"metrics/{name}: {why}"
+    return None
+
+
+def _beyond_of(record: dict) -> str | None:
+    metrics = [(m["name"], m["samples"], m["median"], m.get("invalid")) for m in record["metrics"]]
+    return _beyond(record["run"]["time"], record["axes"], metrics)
+
+
+def problem(record) -> str | None:
+    """Why `record` (parsed JSON) is no valid record, in one sentence, or None."""
+    if not isinstance(record, dict):
+        return f"a JSON {type(record).__name__}, not a record"
+    if record.get("schema") not in VERSIONS:
+        given = shorten(repr(record.get("schema")), 40)
+        return f"another schema ({given}), not {SCHEMA} or an earlier one"
+    record = upgrade(record)
+    try:
+        _keys(record)
+        errors = sorted(_validator().iter_errors(record), key=lambda e: list(map(str, e.absolute_path)))
+    except RecursionError:
+        return f"more than {_DEEPEST} objects and lists within each other"
+    if not errors:
+        return _beyond_of(record)
+    first = errors[0]
+    where = "/".join(map(str, first.absolute_path)) or "the record"
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{shorten(where, 80)}: {shorten(first.message)}{more}"
+
+
+# --- lines ---
+
+
+def _keys(value, left: int = _DEEPEST) -> int:
+    """How many keys an object or list holds, with all within it; RecursionError where it is too deep."""
+    if not left:
+        raise RecursionError
+    if type(value) is list:
+        number = 0
+    else:
+        number = len(value)
+        value = value.values()
+    for each in value:
+        kind = type(each)
+        # A list of figures is passed over; were an object in it, the count would be too low, which is safe.
+        if kind is dict or (kind is list and each and type(each[0]) is not float):
+            number += _keys(each, left - 1)
+    return number
+
+
+def _once(data: bytes, keys: int) -> bool:
+    """Whether JSON of this text has no key twice for certain, given how many keys were left of it.
+
+    Where one stands twice, one of the two is left, so the text has more `":` than keys were left. What is in strings
+    can only add to that count; white space before a colon could take from it.
+    """
+    return data.count(b'":') == keys and not (b" :" in data or b"\t" in data or b"\r" in data or b"\n" in data)
+
+
+def _shown_good(data: bytes) -> dict | None:
+    """The record of a line that is one for certain; None where that takes a closer look."""
+    decoders = _decoders()
+    if decoders is None:
+        return None
+    try:
+        record = decoders.anything(data)
+        decoders.whole[record["schema"]](data)
+        if not _once(data, _keys(record)) or _beyond_of(record):
+            return None
+    except (*decoders.refusals, KeyError, TypeError):
+        return None
+    return record
+
+
+# --- usual lines: those like records that were looked at closely, with other figures ---
+
+_ALIKE = ("host", "build")  # parts that most records of a file have in common, byte for byte
+_FLOAT, _INTEGER, _TEXT = {"type": "number"}, {"type": "integer"}, {"type": "string"}
+_FURTHER_STATE: dict[str, dict] = {
+    **dict.fromkeys(("memory_clock_hz", "power_limit_default_w", "power_w", "sm_clock_hz", "sm_clock_max_hz",
+                     "temperature_c"), _FLOAT),
+    "source": _TEXT,
+    "foreign_processes": {"type": "array", "items": _INTEGER},
+}  # fmt: skip
+# Keys that the program writes, though the schema does not name them, by the place of their object.
+_FURTHER: dict[tuple[str, ...], dict[str, dict]] = {
+    ("run",): {"process_wall": _FLOAT},
+    ("devices",): {"clock_hz": _FLOAT, **dict.fromkeys(("l2_bytes", "numa_node", "shared_per_block"), _INTEGER)},
+    ("devices", "state"): _FURTHER_STATE,
+    ("devices", "state_after"): _FURTHER_STATE,
+    ("devices", "state", "pcie"): {"gen_max": _INTEGER, "width_max": _INTEGER},
+    ("devices", "state_after", "pcie"): {"gen_max": _INTEGER, "width_max": _INTEGER},
+}
+_MOST_KEPT = 100_000
+_texts: set[str] = set()  # workloads and names of metrics that fulfil their patterns
+_parts: list[dict[bytes, int]] = [{} for _ in _ALIKE]  # good texts of each: their colons
+_likely = [SCHEMA, VERSIONS[0]]  # versions; the first is that of the last record
+
+
+def _with_further(schema: dict, place: tuple[str, ...] = ()) -> dict:
+    """A schema that names the keys of _FURTHER, too; without the patterns of what is in `_texts`."""
+    result = dict(schema)
+    if "properties" in schema:
+        named = {**_FURTHER.get(place, {}), **schema["properties"]}
+        named.pop("profile", None)  # has objects that the schema leaves open, so of any depth
+        result["properties"] = {name: _with_further(own, (*place, name)) for name, own in named.items()}
+    if "items" in schema:
+        result["items"] = _with_further(schema["items"], place)
+    if place in (("workload",), ("metrics", "name")):
+        del result["pattern"]
+    return result
+
+
+def _usual(data: bytes):
+    """A line as an object of the types of `usual`, or None where that takes a closer look."""
+    decoders = _decoders()
+    if decoders is None or b"\\" in data:  # an escape could stand for a colon
+        return None
+    try:
+        try:
+            return decoders.usual[_likely[0]](data)
+        except decoders.refusals:
+            record = decoders.usual[_likely[1]](data)
+            _likely.reverse()
+            return record
+    except decoders.refusals:
+        return None
+
+
+def _shown_usual(record, parts: list[bytes], data: bytes) -> bool:
+    """Whether a line that was decoded as `record`, with these texts of _ALIKE, is a record for certain; empties it.
+
+    Of a key that stands twice, or that `usual` does not know, nothing is left in `record`. So where all colons of the
+    line are there still when it is written anew, each key stands once.
+    """
+    decoders = _decoders()
+    assert decoders is not None
+    if record.workload not in _texts:
+        return False
+    metrics = [(m.name, m.samples, m.median, m.invalid) for m in record.metrics]
+    if not _texts.issuperset([m[0] for m in metrics]) or _beyond(record.run.time, record.axes, metrics):
+        return False
+    colons = [good.get(part, 0) for good, part in zip(_parts, parts)]
+    if not all(colons):
+        return False
+    record.host = record.build = None
+    for metric in record.metrics:
+        metric.samples = None  # its numbers have no colons, and take long to write
+    return data.count(b":") == decoders.encode(record).count(b":") + sum(colons)
+
+
+def _remember(record, parts) -> None:
+    """Of a record that was looked at closely: what others will have, too."""
+    if max(map(len, (_texts, *_parts))) > _MOST_KEPT:
+        _texts.clear()
+        for good in _parts:
+            good.clear()
+    _texts.update([record.workload, *(metric.name for metric in record.metrics)])
+    for good, part in zip(_parts, parts):
+        good[part] = part.count(b":")
+
+
+def good(data: bytes, *, tables: bool = True) -> bool:
+    """Whether a line is a record for certain, and, without `tables`, names no tables; faster than line().
+
+    What line() refuses is never good, whatever lines came before.
+    """
+    record = _usual(data)
+    parts = [bytes(record.host), bytes(record.build)] if record else []
+    if record is not None and (tables or not record.tables) and _shown_usual(record, parts, data):
+        return True
+    shown = _shown_good(data)
+    if shown is None or not (tables or not shown.get("tables")):
+        return False
+    if record is not None:
+        _remember(record, parts)
+    return True
+
+
+def _refuse_constant(name: str):
+    raise ValueError(f"{name} is not JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{shorten(text, 40)} is no finite number")
+    return value
+
+
+def _no_duplicates(pairs):
+    result = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"the key {shorten(repr(key), 40)} stands twice")
+        result[key] = value
+    return result
+
+
+def line(data: bytes, *, where: str, last: bool = False) -> dict:
+    """A line as a record of this version; `where` names it in the error, `last` says that it may have been cut.
+
+    Raises RecordError.
+    """
+    record = _shown_good(data)
+    if record is None:
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise RecordError(f"{where}: not UTF-8 ({error.reason})") from None
+        try:
+            record = json.loads(
+                text, parse_constant=_refuse_constant, parse_float=_float, object_pairs_hook=_no_duplicates
+            )
+            if "\\u" in text:
+                json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise RecordError(f"{where}: no text (half of a surrogate pair)") from None
+        except (ValueError, RecursionError) as error:
+            cut = last and text.lstrip().startswith("{") and isinstance(error, json.JSONDecodeError)
+            what = "cut short" if cut else "no JSON"
+            raise RecordError(f"{where}: {what} ({shorten(str(error))})") from None
+        if why := problem(record):
+            raise RecordError(f"{where}: {why}")
+    return upgrade(record)

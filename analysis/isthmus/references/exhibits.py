@@ -1,0 +1,282 @@
+"""Which figures and tables of the papers the records show: docs/papers.md, made by scripts/papers.
+
+`load(path)` reads the table of exhibits (analysis/data/published/exhibits.yaml, whose head says what stands in it),
+`page()` holds it against the records of some folders. A part is there when every combination that it names has a
+figure that counts.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import fnmatch
+import itertools
+import json
+import math
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from isthmus import Error
+from isthmus.records import store
+from isthmus.statistics import series
+from isthmus.tables import output
+
+#: What an exhibit comes to, the best first.
+VERDICTS = ("in full", "in part", "not yet", "impossible here")
+_FIELDS = (*output.CASE, "device")
+_KINDS = ("records", "missing", "impossible")
+_PROFILED = "profiled_"
+#: What the driver's queue says of a run that was watched; its time is shown as such, beside the others watched.
+_WATCHED, _OF_WATCHING = "uvm", "starts_with(metric, 'uvm_') OR starts_with(workload, 'faults/')"
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Something that an exhibit shows: records that would, or why there are none."""
+
+    what: str
+    kind: str  # one of _KINDS
+    why: str = ""
+    wanted: tuple[tuple[str, tuple], ...] = ()  # field or axis, and the values of which each must be there
+    jobs: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Exhibit:
+    name: str
+    what: str
+    parts: tuple[Part, ...]
+    notebook: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    name: str
+    title: str
+    exhibits: tuple[Exhibit, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """Of a part: how many of its combinations have figures, and what the first of the others lack."""
+
+    part: Part
+    there: int
+    of: int
+    lacking: str
+    files: frozenset[str] = frozenset()  # folder and name of a few that have all that is there
+
+    @property
+    def whole(self) -> bool:
+        return self.part.kind == "records" and self.there == self.of
+
+
+# --- the table ---
+
+
+def load(path) -> list[Paper]:
+    """The papers of a file. Raises Error, with the exhibit, for one that says something else."""
+    path = pathlib.Path(path)
+    try:
+        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return [_paper(each) for each in read["papers"]]
+    except (OSError, yaml.YAMLError) as error:
+        raise Error(f"{path}: {getattr(error, 'strerror', None) or str(error).splitlines()[0]}") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Error(f"{path}: no table of exhibits ({error}); see the head of analysis/data/published") from None
+
+
+def _paper(read: dict[str, Any]) -> Paper:
+    exhibits = []
+    for each in read["exhibits"]:
+        name = f"{read['name']}, {each['exhibit']}"
+        parts = tuple(_part(part, name) for part in each["parts"])
+        if not parts:
+            raise Error(f"{name}: no part; say what it shows")
+        exhibits.append(Exhibit(each["exhibit"], each["what"], parts, each.get("notebook", read.get("notebook"))))
+    names = [exhibit.name for exhibit in exhibits]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise Error(f"{read['name']}: {twice} stands twice")
+    return Paper(read["name"], read["title"], tuple(exhibits))
+
+
+def _part(read: dict[str, Any], name: str) -> Part:
+    kinds = [kind for kind in _KINDS if kind in read]
+    unknown = sorted(set(read) - {"what", "jobs", *_KINDS})
+    if len(kinds) != 1 or unknown:
+        raise Error(f"{name}: a part has `what` and one of {', '.join(_KINDS)}{'; not ' if unknown else ''}"
+                    f"{', '.join(unknown)}")  # fmt: skip
+    [kind] = kinds
+    if kind != "records":
+        return Part(read["what"], kind, str(read[kind]))
+    wanted = {field: tuple(value) if isinstance(value, list) else (value,) for field, value in read[kind].items()}
+    if not {"workload", "metric"} <= set(wanted):
+        raise Error(f"{name}: records are chosen by workload and metric at least")
+    return Part(read["what"], kind, "", tuple(wanted.items()), int(read.get("jobs", 1)))
+
+
+# --- the records ---
+
+
+def measured(paths) -> list[dict[str, Any]]:
+    """Fields and axes of each series, with how many jobs (`_jobs`) and which files (`_files`) have it."""
+    wanted = {*_FIELDS, "axes", "job", "profiler", "median", "spoilt", "error", "skipped", "verify", "node", "file"}
+    with store.open_store(paths, wanted=wanted, profiled=True) as opened:
+        names = ", ".join(f'"{name}"' for name in _FIELDS)
+        rows = opened.rows(
+            f"SELECT {names}, axes, count(DISTINCT job) AS _jobs, list_distinct(list(file)) AS _files "
+            f"FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
+            f"AND (profiler IS NULL OR starts_with(metric, '{_PROFILED}') OR (profiler = '{_WATCHED}' AND "
+            f"({_OF_WATCHING}))) GROUP BY {names}, axes"
+        )
+    return [json.loads(row["axes"] or "{}") | row for row in rows]
+
+
+def _fits(row: dict[str, Any], wanted: Iterable[tuple[str, Any]]) -> bool:
+    for name, value in wanted:
+        have = row.get(name)
+        if not (
+            fnmatch.fnmatchcase(have, value) if isinstance(have, str) and isinstance(value, str) else have == value
+        ):
+            return False
+    return True
+
+
+def find(part: Part, rows: list[dict[str, Any]]) -> Found:
+    """How much of a part the rows of measured() have."""
+    if part.kind != "records":
+        return Found(part, 0, 0, part.why)
+    single = [(name, values[0]) for name, values in part.wanted if len(values) == 1]
+    several = {name: values for name, values in part.wanted if len(values) > 1}
+    near = [row for row in rows if _fits(row, single)]
+    there: list[dict[str, Any]] = []
+    lacking: list[dict[str, Any]] = []
+    files: list[set[str]] = []
+    for chosen in itertools.product(*several.values()):
+        pairs = dict(zip(several, chosen, strict=True))
+        fitting = [row for row in near if _fits(row, pairs.items()) and row["_jobs"] >= part.jobs]
+        (there if fitting else lacking).append(pairs)
+        files.append({"/".join(pathlib.PurePath(file).parts[-2:]) for row in fitting for file in row["_files"]})
+    return Found(part, len(there), len(there) + len(lacking), _summary(there, lacking, several), _few(files))
+
+
+def _few(files: list[set[str]]) -> frozenset[str]:
+    """Some of the files, so that each combination that has any has one of them: what has most, first."""
+    chosen = set()
+    left = [each for each in files if each]
+    while left:
+        having = collections.Counter(itertools.chain(*left))
+        best = max(having, key=lambda file: (having[file], file))
+        chosen.add(best)
+        left = [each for each in left if best not in each]
+    return frozenset(chosen)
+
+
+def _summary(there: list[dict[str, Any]], lacking: list[dict[str, Any]], several: dict[str, tuple]) -> str:
+    """What is lacking: the values that nothing is there of, then what else is."""
+    if not there or not lacking:
+        return ""
+    some = _occurring(several, there)
+    none = {name: [value for value in several[name] if value not in some[name]] for name in several}
+    said = [_values(name, values) for name, values in none.items() if values]
+    rest = [pairs for pairs in lacking if all(pairs[name] in some[name] for name in pairs)]
+    if rest:
+        left = _occurring(some, rest)
+        exact = len(rest) == math.prod(map(len, left.values()))
+        # every value of a field says nothing
+        named = [_values(name, values) for name, values in left.items() if len(values) < len(some[name])]
+        words = " with ".join(named) or "the others"
+        said.append(words if exact else f"some of {words}")
+    return "; ".join(said)
+
+
+def _occurring(values: Mapping[str, Iterable], combinations: list[dict[str, Any]]) -> dict[str, list]:
+    """Of each field's values, those that any of the combinations has."""
+    return {
+        name: [value for value in those if any(pairs[name] == value for pairs in combinations)]
+        for name, those in values.items()
+    }
+
+
+def _values(name: str, values: list) -> str:
+    return f"{name} {', '.join(map(str, values[:4]))}{', …' if values[4:] else ''}"
+
+
+def verdict(found: list[Found]) -> str:
+    """One of VERDICTS."""
+    if all(each.whole for each in found):
+        return "in full"
+    if any(each.there for each in found):
+        return "in part"
+    return "impossible here" if all(each.part.kind == "impossible" for each in found) else "not yet"
+
+
+# --- the page ---
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "&#124;")
+
+
+def _said(found: Found) -> str:
+    part = found.part
+    if part.kind != "records":
+        return f"✗ {part.what}: {'impossible: ' if part.kind == 'impossible' else ''}{found.lacking}"
+    jobs = f", {part.jobs} jobs each" if part.jobs > 1 else ""
+    if found.whole:
+        return f"✓ {part.what}{f' ({found.of} cases{jobs})' if found.of > 1 else ''}"
+    if not found.there:
+        return f"✗ {part.what}: no record{f' of {part.jobs} jobs' if part.jobs > 1 else ''}"
+    return f"◐ {part.what}: {found.there} of {found.of} cases{jobs}; no record of {found.lacking}"
+
+
+def _table(paper: Paper, rows: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """Lines of Markdown, and the verdicts."""
+    lines = [f"## {paper.title}", "", "| exhibit | what it shows | here | |", "|---|---|---|---|"]
+    verdicts = []
+    for exhibit in paper.exhibits:
+        found = [find(part, rows) for part in exhibit.parts]
+        verdicts.append(verdict(found))
+        drawn = exhibit.notebook and verdicts[-1] in ("in full", "in part")
+        where = f"[{verdicts[-1]}](../notebooks/{exhibit.notebook}.ipynb)" if drawn else verdicts[-1]
+        parts = "<br>".join(_said(each) for each in found)
+        if files := sorted(set().union(*(each.files for each in found))):
+            parts += f"<br>from {', '.join(f'`{file}`' for file in files)}"
+        lines.append(f"| {exhibit.name} | {_cell(exhibit.what)} | {where} | {_cell(parts)} |")
+    return [*lines, ""], verdicts
+
+
+HEAD = """# What is reproduced of the papers
+
+Made by `scripts/papers` from the committed records ([`analysis/data`](../analysis/data/README.md)) and the table of
+exhibits ([`exhibits.yaml`](../analysis/data/published/exhibits.yaml)); a test fails when it is stale. An exhibit is a
+figure or table with data; schematics, code and configurations are none. All figures are of other machines than the
+papers': *reproduced* means measured in the same way, not that the values agree. Where they agree, the
+[notebooks](../notebooks/) say.
+
+- **in full**: every part of it was measured here.
+- **in part**: some parts were (✓), some not (✗, ◐), each with what is missing. Files that have the records stand last;
+  the commands that made them are [there](../analysis/data/README.md).
+- **not yet**: none was, and it could be.
+- **impossible here**: the hardware or software that it needs cannot be had here; the reason stands beside it.
+
+Kernels run on NVIDIA H200 hosts and a CPU-only machine; a record says which.
+"""
+
+
+def page(papers: list[Paper], rows: list[dict[str, Any]]) -> str:
+    """The page as Markdown."""
+    tables = [_table(paper, rows) for paper in papers]
+    counts = [[verdicts.count(verdict) for verdict in VERDICTS] for _, verdicts in tables]
+    lines = [HEAD, f"| paper | exhibits | {' | '.join(VERDICTS)} |", "|---|" + "---:|" * (len(VERDICTS) + 1)]
+    for paper, row in zip(papers, counts, strict=True):
+        lines.append(f"| {_cell(paper.name)} | {sum(row)} | {' | '.join(map(str, row))} |")
+    total = [sum(column) for column in zip(*counts, strict=True)]
+    lines += [f"| **all** | **{sum(total)}** | " + " | ".join(f"**{count}**" for count in total) + " |", ""]
+    for table, _ in tables:
+        lines += table
+    return "\n".join(lines).rstrip("\n") + "\n"

@@ -1,0 +1,463 @@
+"""References: what figures are held to. Reading site-configs/<site>/references/ and finding what holds for a case.
+
+`load(folder)` reads and checks a site's files, `find(entries, case, axes)` gives the bounds of one case, `problems()`
+holds entries against the catalogue of workloads. docs/references.md describes the files. What cannot be understood is
+refused: an entry that is skipped would leave a figure without its bound. The command is in reference_command.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import pathlib
+import re
+
+import yaml
+
+from isthmus import Error, spelling
+from isthmus.profiles.profile import PROFILED
+from isthmus.records import validate
+
+#: What an entry may choose cases by, beside `axes`: whole-string regular expressions.
+SELECTORS = (
+    "workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", "partition", "arch", "driver",
+    "compiler", "profiler",
+)  # fmt: skip
+_SHARES_ONLY = ("limit", "bytes_least")
+_BOUND = ("value", "lower", "upper", "unit")
+#: What was known when a reference was made; nothing is chosen by it.
+_TOLD = ("n", "nodes", "interval", "date", "fingerprint")
+
+
+class BadReference(Error):
+    """A reference file that cannot be taken, or two references for one figure."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people expect it: 55.5e9 is a number, and a key that stands twice is refused."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, (str, int, float, bool, type(None))):
+                raise yaml.constructor.ConstructorError(None, None, "a key is no word", key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {key: list(value) for key, value in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+"), list("-+.0123456789")
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """What one metric is held to; `lower` and `upper` are fractions of the value, None is open."""
+
+    value: float
+    lower: float | None
+    upper: float | None
+    unit: str
+
+    def as_tuple(self) -> tuple:
+        return (self.value, self.lower, self.upper, self.unit)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One entry of a file, with the selectors of the `$index` it stands under."""
+
+    where: str  # file and number, for messages
+    path: pathlib.Path
+    selectors: dict[str, str]  # the patterns of SELECTORS that it has
+    axes: dict
+    metrics: dict[str, Bound]
+    shares: dict[str, tuple[float, float | None] | None]
+    limit: str | None = None
+    bytes_least: float = 0
+
+    def holds(self, case: dict[str, str | None]) -> bool:
+        """Whether the selectors fit; a field that `case` lacks altogether is not known and may be anything."""
+        return all(
+            field not in case or re.fullmatch(pattern, case[field] or "") for field, pattern in self.selectors.items()
+        )
+
+
+# --- reading ---
+
+
+@functools.cache
+def units() -> tuple[str, ...]:
+    """Units that a metric of a record may have."""
+    with validate.schema_path().open(encoding="utf-8") as file:
+        schema = json.load(file)
+    return tuple(schema["properties"]["metrics"]["items"]["properties"]["unit"]["enum"])
+
+
+@functools.cache
+def load(folder: pathlib.Path | None) -> tuple[Entry, ...]:
+    """All entries of the files of a folder; those in folders below it are read through `$ref`. Raises BadReference."""
+    entries: list[Entry] = []
+    for path in sorted(folder.glob("*.yml")) if folder else []:
+        raise BadReference(f"{path}: not read under this name; call it {path.stem}.yaml")
+    for path in sorted(folder.glob("*.yaml")) if folder else []:
+        entries += load_file(path)
+    return tuple(entries)
+
+
+def load_file(path: pathlib.Path) -> list[Entry]:
+    """The entries of one file, and of those that it names."""
+    return _load_file(pathlib.Path(path), {}, ())
+
+
+def read_yaml(path: pathlib.Path):
+    """The contents of a file as they stand. Raises BadReference for what is no YAML."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadReference(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadReference(f"{path.name}: no YAML ({_one_line(error)})") from None
+
+
+def _one_line(error) -> str:
+    mark = getattr(error, "problem_mark", None)
+    text = getattr(error, "problem", None) or str(error)
+    return spelling.shorten(" ".join(f"{text}{f', line {mark.line + 1}' if mark else ''}".split()))
+
+
+def _load_file(path: pathlib.Path, above: dict[str, list[str]], within: tuple) -> list[Entry]:
+    if path.resolve() in within:
+        raise BadReference(f"{path.name}: it names itself by $ref, directly or by another file")
+    within = (*within, path.resolve())
+    content = read_yaml(path)
+    index, fingerprints = [], None
+    if isinstance(content, dict):
+        content = dict(content)
+        if "$ref" in content and "$index" not in content:
+            content = [content]
+        else:
+            index = _index(content.pop("$index", None), path.name)
+            fingerprints = content.pop("$fingerprints", {})
+            if not isinstance(fingerprints, dict):
+                raise BadReference(f"{path.name}: $fingerprints is no mapping of a name to what it stands for")
+    numbers = itertools.count(1)
+    return _walk(content, index, above, path, numbers, fingerprints, within)
+
+
+def _index(index, where: str) -> list[str]:
+    if not isinstance(index, list) or not index:
+        raise BadReference(f"{where}: a mapping needs $index, the list of what its levels choose by")
+    for field in index:
+        if field not in SELECTORS:
+            raise BadReference(f"{where}: $index names {field!r}; choose from {', '.join(SELECTORS)}")
+    return index
+
+
+def _walk(content, index, above, path, numbers, fingerprints, within) -> list[Entry]:
+    if content is None:
+        return []
+    if index:
+        if not isinstance(content, dict):
+            raise BadReference(f"{path.name}: the level of {index[0]!r} is no mapping, as $index says it is")
+        entries = []
+        for key, below in content.items():
+            pattern = _pattern(key, f"{path.name}, {index[0]}")
+            chosen = {**above, index[0]: [*above.get(index[0], []), pattern]}
+            entries += _walk(below, index[1:], chosen, path, numbers, fingerprints, within)
+        return entries
+    if isinstance(content, dict) and "$ref" in content:
+        content = [content]
+    if not isinstance(content, list):
+        raise BadReference(f"{path.name}: not a list of entries")
+    entries = []
+    for item in content:
+        where = f"{path.name}, entry {next(numbers)}"
+        if isinstance(item, dict) and "$ref" in item:
+            entries += _load_file(_referred(item, path, where), above, within)
+        else:
+            entries.append(_entry(item, above, path, where, fingerprints))
+    return entries
+
+
+def _referred(item, path: pathlib.Path, where: str) -> pathlib.Path:
+    if set(item) != {"$ref"} or not isinstance(item["$ref"], str):
+        raise BadReference(f"{where}: $ref stands alone and names a file")
+    named = path.parent / item["$ref"]
+    if not named.is_file():
+        raise BadReference(f"{where}: $ref names {item['$ref']!r}, which is no file beside {path.name}")
+    return named
+
+
+def _pattern(value, where: str) -> str:
+    """A selector as a regular expression; null is 'has none'."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
+        raise BadReference(f"{where}: {value!r} is no word or regular expression")
+    text = "" if value is None else str(value)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise BadReference(f"{where}: {text!r} is no regular expression ({error})") from None
+    return text
+
+
+def _entry(item, above, path, where, fingerprints) -> Entry:
+    kinds = ("metrics", "shares")
+    given = [item[kind] for kind in kinds if kind in item] if isinstance(item, dict) else []
+    if len(given) != 1 or not isinstance(given[0], dict):
+        raise BadReference(f"{where}: not a mapping with 'metrics'")
+    is_share = "shares" in item
+    unknown = set(item) - {*SELECTORS, "axes", *kinds, *(_SHARES_ONLY if is_share else ())}
+    if unknown:
+        choices = ", ".join([*SELECTORS, "axes", *(_SHARES_ONLY if is_share else ())])
+        raise BadReference(f"{where}: unknown key {sorted(map(str, unknown))[0]!r}; choose from {choices}")
+    if not isinstance(item.get("axes", {}), dict):
+        raise BadReference(f"{where}: 'axes' is not a mapping of an axis to its value")
+    chosen = {field: _pattern(item[field], f"{where}, {field}") for field in SELECTORS if field in item}
+    for field, patterns in above.items():
+        # All levels must fit: a string that matches each of several patterns.
+        terms = [*patterns, *([chosen[field]] if field in chosen else [])]
+        chosen[field] = terms[0] if len(terms) == 1 else "".join(f"(?=(?:{t})\\Z)" for t in terms) + ".*"
+    metrics = {name: _bound(name, bound, where, fingerprints or {}) for name, bound in item.get("metrics", {}).items()}
+    shares = {name: _share(name, share, where) for name, share in item.get("shares", {}).items()}
+    return Entry(
+        where, path, chosen, item.get("axes", {}), metrics, shares,
+        None if item.get("limit") is None else _pattern(item["limit"], f"{where}, limit"),
+        _number(item.get("bytes_least", 0), f"{where}: bytes_least"),
+    )  # fmt: skip
+
+
+def _number(value, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise BadReference(f"{where} is {value!r}, not a number")
+    return value
+
+
+def _metric_name(name, where: str):
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise BadReference(f"{where}: {name!r} is no name of a metric")
+
+
+def _bound(name, given, where: str, fingerprints: dict) -> Bound:
+    """[value, lower, upper, unit], or the same by name with what is told beside it."""
+    _metric_name(name, where)
+    if isinstance(given, dict):
+        given = _listed(name, given, where, fingerprints)
+    if not isinstance(given, list) or len(given) != 4 or not isinstance(given[0], (int, float)):
+        raise BadReference(f"{where}: {name} is not [value, lower, upper, unit]")
+    value, lower, upper, unit = given
+    _number(value, f"{where}: {name}'s value")
+    _refuse_tolerances(name, value, lower, upper, where)
+    unit = "1" if unit == 1 else unit  # as YAML reads it
+    if unit not in units():
+        raise BadReference(f"{where}: {name} is in {unit!r}, which no metric has; choose from {', '.join(units())}")
+    return Bound(value, lower, upper, unit)
+
+
+def _listed(name, given: dict, where: str, fingerprints: dict) -> list:
+    """[value, lower, upper, unit] of a bound that names them."""
+    unknown = set(given) - {*_BOUND, *_TOLD}
+    if unknown or not set(_BOUND) <= set(given):
+        word = sorted(map(str, unknown or set(_BOUND) - set(given)))[0]
+        what = "unknown key" if unknown else "lacks"
+        raise BadReference(f"{where}: {name}: {what} {word!r}; write value, lower, upper, unit")
+    named = given.get("fingerprint")
+    if named is not None and str(named) not in map(str, fingerprints):
+        raise BadReference(f"{where}: {name}'s fingerprint {named!r} is not in $fingerprints")
+    return [given[key] for key in _BOUND]
+
+
+def _refuse_tolerances(name, value: float, lower, upper, where: str) -> None:
+    """Raises BadReference for tolerances that bound nothing, or not what was meant."""
+    for what, fraction, sign in (("lower", lower, -1), ("upper", upper, 1)):
+        if fraction is not None and sign * _number(fraction, f"{where}: {name}'s {what} tolerance") < 0:
+            wanted = "at most 0, such as -0.05" if sign < 0 else "at least 0, such as 0.05"
+            raise BadReference(f"{where}: {name}'s {what} tolerance is {fraction}; it must be {wanted}")
+    if lower is not None and lower < -1 and value >= 0:
+        raise BadReference(f"{where}: {name}'s lower tolerance is {lower}: fractions, so -0.05 for 5%")
+    if lower is None and upper is None:
+        raise BadReference(f"{where}: {name} has no tolerance, so it bounds nothing; give one, such as -0.05")
+    if value == 0 and (lower or upper):
+        raise BadReference(f"{where}: {name}'s value is 0, which has no fractions; write 0 as tolerance")
+
+
+def _share(name, given, where: str):
+    _metric_name(name, where)
+    if given is None:  # not held
+        return None
+    low, high = given if isinstance(given, list) and len(given) == 2 else (given, None)
+    _number(low, f"{where}: {name}'s share")
+    if high is not None:
+        _number(high, f"{where}: {name}'s largest share")
+    if not 0 <= low <= (1 if high is None else high):
+        raise BadReference(f"{where}: {name}'s share is {given!r}; write 0.7, or [0.7, 1.05]")
+    return low, high
+
+
+# --- finding ---
+
+
+def case_of(record: dict, partition: str) -> dict[str, str]:
+    """What a record is chosen by."""
+    device = record["devices"][0] if record["devices"] else {}
+    fields = {field: record.get(field) for field in ("workload", "mode", "placement", "staging", "size", "preset")}
+    fields |= {"version": record["version"], "ranks": record.get("ranks", {}).get("count", 1), "partition": partition}
+    fields |= {"arch": device.get("arch"), "driver": device.get("driver"), "compiler": record["build"]["compiler"]}
+    fields |= {"profiler": record.get("profiler")}
+    return {field: "" if value is None else str(value) for field, value in fields.items()}
+
+
+def find(entries, case: dict[str, str], axes: dict | None = None) -> dict[str, Bound]:
+    """Bounds for one case by metric. Axes are compared by value; two entries for one metric are refused, since which
+    of them holds would be chance."""
+    found: dict[str, Bound] = {}
+    origin: dict[str, str] = {}
+    for entry in entries:
+        if not entry.metrics or not entry.holds(case) or not _at_axes(entry, axes or {}):
+            continue
+        for metric, bound in entry.metrics.items():
+            if metric in found:
+                raise BadReference(f"two references for {metric}: {origin[metric]} and {entry.where}")
+            found[metric], origin[metric] = bound, entry.where
+    return found
+
+
+def _at_axes(entry: Entry, axes: dict) -> bool:
+    """Whether a case has these values; an axis or a kind of value that it cannot have is refused, not passed over."""
+    for axis, value in entry.axes.items():
+        if axis not in axes:
+            choices = ", ".join(axes) or "none"
+            raise BadReference(f"{entry.where}: there is no axis {axis!r} here; choose from {choices}")
+        if type(value) is not type(axes[axis]):
+            raise BadReference(f"{entry.where}: axis {axis} is {value!r}, the record has values like {axes[axis]!r}")
+    return all(axes[axis] == value for axis, value in entry.axes.items())
+
+
+# --- where there is no reference: a sane share of the nominal limit ---
+
+# Gigatransfers per second and share of payload of a PCIe lane, by generation; only their ratios are used.
+_PCIE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
+_LINK = re.compile(r"PCIe (\d+) x(\d+)")
+_LINKS = re.compile(r"^(\d+) (NVLink|xGMI)")
+
+
+@functools.cache
+def default_shares() -> tuple[Entry, ...]:
+    """What any machine should reach of its limits: shares.yaml of this package."""
+    return tuple(load_file(pathlib.Path(__file__).with_name("shares.yaml")))
+
+
+def nominal(metric: dict, record: dict, stated: dict | None = None) -> tuple[float, str] | None:
+    """Share of what the link is meant to do, and that link in words; None without a limit.
+
+    A record's limit is of the link as it is trained now. The nominal one is the best that device and slot support, or
+    what the site states: {'pcie': '5 x16', 'links': 18}.
+    """
+    limit, share = metric.get("limit"), metric.get("share")
+    if not limit or share is None:
+        return None
+    source, stated = limit["source"], stated or {}
+    if found := _LINK.search(source):
+        now = int(found[1]), int(found[2])
+        best = _nominal_pcie(record, stated, now)
+        if now[0] in _PCIE and best[0] in _PCIE:
+            share *= _PCIE[now[0]] * now[1] / (_PCIE[best[0]] * best[1])
+            if best != now:
+                source = f"PCIe {best[0]} x{best[1]} (it runs as {found[0]})"
+    elif (found := _LINKS.search(source)) and stated.get("links") and int(found[1]) != stated["links"]:
+        if not isinstance(stated["links"], int):
+            raise BadReference(f"the site states links {stated['links']!r}; write how many there are, 18")
+        share *= int(found[1]) / stated["links"]
+        source = f"{stated['links']} {found[2]}s ({found[1]} are up)"
+    return share, source
+
+
+def _nominal_pcie(record: dict, stated: dict, now: tuple[int, int]) -> tuple[int, int]:
+    if "pcie" in stated:
+        if not (match := re.fullmatch(r"(\d+) x(\d+)", str(stated["pcie"]))) or int(match[1]) not in _PCIE:
+            raise BadReference(f"the site states pcie {stated['pcie']!r}; write generation and lanes, '5 x16'")
+        return int(match[1]), int(match[2])
+    links = [device.get("pcie") or {} for device in record["devices"]]
+    generation = max([now[0], *(link.get("gen_max") or 0 for link in links)])
+    width = max([now[1], *(link.get("width_max") or 0 for link in links)])
+    return generation, width
+
+
+def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None = None) -> str | None:
+    """Why a figure without a reference cannot be right: its share of the nominal limit is below what any machine
+    reaches, or above what a site allows. The site's own `shares` come before those of this package."""
+    found = nominal(metric, record, stated)
+    if found is None or record["emulated"]:
+        return None
+    share, source = found
+    moved = metric.get("bytes_moved") or record["axes"].get("bytes") or 0
+    for entry in (*entries, *default_shares()):
+        if (
+            metric["name"] not in entry.shares
+            or not entry.holds(case)
+            or (entry.limit is not None and not re.match(entry.limit, metric["limit"]["source"]))
+            or (moved if isinstance(moved, (int, float)) else 0) < entry.bytes_least
+            or not _at_axes(entry, record["axes"])
+        ):
+            continue
+        if entry.shares[metric["name"]] is None:
+            return None
+        low, high = entry.shares[metric["name"]]
+        if share < low:
+            return (
+                f"{metric['name']} is {share:.0%} of what {source} allows, less than the {low:.0%} that any such "
+                "machine reaches; look at the link, or state another share in the site's references"
+            )
+        if high is not None and share > high:
+            return f"{metric['name']} is {share:.0%} of what {source} allows, more than {high:.0%}"
+        return None
+    return None
+
+
+# --- checking against the catalogue ---
+
+
+def problems(entries, catalogue: dict) -> list[str]:
+    """What in these entries can hold nothing, by reframe/checks/catalogue.json: names with typing errors.
+
+    Families of which each machine has workloads of its own (transfer/*) are not in the catalogue and are taken as they
+    are, but for their modes and sizes.
+    """
+    families = {workload["name"].partition("/")[0] for workload in catalogue["workloads"]}
+    return [sentence for entry in entries for sentence in _problems_of(entry, catalogue, families)]
+
+
+def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]:
+    pattern = entry.selectors.get("workload")
+    family = re.match(r"[a-z0-9_]+(?=/)", pattern or "")
+    known = family is not None and family[0] in families
+    fitting = [w for w in catalogue["workloads"] if pattern is None or re.fullmatch(pattern, w["name"])]
+    if known and not fitting:
+        return [f"{entry.where}: no workload of the catalogue matches {pattern!r}"]
+    told = []
+    for field, values in (("mode", catalogue["modes"]), ("size", catalogue["sizes"])):
+        chosen = entry.selectors.get(field)
+        if chosen is not None and not any(re.fullmatch(chosen, value) for value in [*values, ""]):
+            told.append(f"{entry.where}: no {field} matches {chosen!r}; there are {', '.join(filter(None, values))}")
+    if known:
+        unreported = _unreported([*entry.metrics, *entry.shares], fitting)
+        told += [f"{entry.where}: no workload that matches {pattern!r} reports {name!r}" for name in unreported]
+    return told
+
+
+def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:
+    """Metrics that none of the workloads reports, where that is known of all of them."""
+    # What measures by itself reports what it lists; other workloads' metrics are the harness's.
+    if not all("observed" in w and (w["metrics"] or w["observed"]) for w in workloads):
+        return []
+    reported = {name for w in workloads for name in [*w["metrics"], *w["observed"]]}
+    return [name for name in metrics if name not in reported and not name.startswith(PROFILED)]

@@ -1,0 +1,1 @@
+"""A site's configuration: its mistakes, a first version, its node-hours."""

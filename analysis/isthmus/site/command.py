@@ -1,0 +1,32 @@
+"""What a site states of itself.
+
+check   finds the common mistakes in site-configs/<site>/ before a job is submitted
+probe   writes a first version of a site's configuration from what this node shows
+budget  the node-hours of a set of checks beforehand, and the part of it that a budget allows
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from isthmus.site import budget, check, probe
+
+PARTS = {
+    "check": (check, "find the common mistakes before a job is submitted"),
+    "probe": (probe, "write a first version of a site's configuration"),
+    "budget": (budget, "node-hours of a set of checks, and what a budget allows"),
+}
+
+
+def add_arguments(parser):
+    parts = parser.add_subparsers(dest="part", required=True, metavar="check|probe|budget")
+    for name, (part, does) in PARTS.items():
+        part.add_arguments(
+            parts.add_parser(
+                name, help=does, description=part.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+            )
+        )
+
+
+def run(arguments) -> int:
+    return PARTS[arguments.part][0].run(arguments)

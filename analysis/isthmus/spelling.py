@@ -1,0 +1,35 @@
+"""Texts of records, files and command lines as a terminal can show them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+
+def printable(text: str) -> str:
+    """Text of a record or a file name for a terminal: control characters, which could steer it, are spelt out."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))
+
+
+def shorten(text: str, length: int = 160) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def spelt(value):
+    """A record for a terminal: every text in it as printable() has it."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(key): spelt(inner) for key, inner in value.items()}
+    return [spelt(inner) for inner in value] if isinstance(value, list) else value
+
+
+def did_you_mean(word: str, known) -> str:
+    """ ", did you mean …?" where a known word is near, else "": so that a sentence can end with it."""
+    near = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def is_node_name(text: str) -> bool:
+    """Whether a scheduler's command takes this for one node: it is no option, list or pattern."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) is not None

@@ -1,0 +1,290 @@
+"""Series: the same case and metric, over jobs. Which jobs are meant, what they say, and how a series is called."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import functools
+import json
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from isthmus import Error, spelling, units
+from isthmus.records import store
+from isthmus.statistics import rank_test
+
+# Columns that a selection such as driver=570 may name, beside uvm.PARAMETER and environment.VARIABLE.
+FIELDS = (*store.FINGERPRINT, "system", "partition", "node", "job", "file", "dirty")
+
+# A value that counts: measured, verified, and spoilt by nothing.
+COUNTS = "NOT spoilt AND median IS NOT NULL AND error IS NULL AND skipped IS NULL AND verify <> 'fail'"
+
+_DATE = r"\d{4}-\d{2}-\d{2}(?:T[\d:]+)?"
+
+
+def condition(text: str) -> str:
+    """A selection as SQL: FIELD=VALUE,…; a value is the whole, the beginning up to a point, or a pattern with *.
+
+    A day (2026-11-21) or a stretch of time (2026-11-01..2026-11-08, the end excluded, either left out) may stand for a
+    FIELD=VALUE. Raises Error for what is neither.
+    """
+    terms = []
+    for part in text.split(","):
+        part = part.strip()
+        field, equals, value = part.partition("=")
+        if stretch := re.fullmatch(rf"({_DATE})?\.\.({_DATE})?", part):
+            terms += [f"time >= {store.moment(stretch[1])}"] if stretch[1] else []
+            terms += [f"time < {store.moment(stretch[2])}"] if stretch[2] else []
+        elif re.fullmatch(_DATE, part):
+            start = store.moment(part)
+            length = "INTERVAL 1 DAY" if "T" not in part else "INTERVAL 1 MINUTE"
+            terms.append(f"(time >= {start} AND time < {start} + {length})")
+        elif equals and field in FIELDS:
+            terms.append(_equals(f'"{field}"::VARCHAR', value))
+        elif equals and field.partition(".")[0] in store.OBJECTS and "." in field:
+            column, _, name = field.partition(".")
+            terms.append(_equals(f"json_extract_string({column}, {store.literal(_json_path(name))})", value))
+        else:
+            known = ", ".join(FIELDS)
+            raise Error(
+                f"{spelling.shorten(part, 60)!r} selects nothing; write FIELD=VALUE, a day or a stretch FROM..TO; "
+                f"FIELD is one of {known}, uvm.PARAMETER, environment.VARIABLE"
+            )
+    return "(" + (" AND ".join(terms) or "true") + ")"
+
+
+def _json_path(name: str) -> str:
+    if not re.fullmatch(r"\w+", name):
+        raise Error(f"{spelling.shorten(name, 40)!r} is no name of a module parameter or variable")
+    return f'$."{name}"'
+
+
+def _equals(column: str, value: str) -> str:
+    if "*" in value:
+        return f"coalesce({column} GLOB {store.literal(value)}, false)"
+    return f"coalesce({column} = {store.literal(value)} OR starts_with({column}, {store.literal(value + '.')}), false)"
+
+
+# --- values per job ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What one job measured of a series. It counts once, however many GPUs, nodes, processes and repetitions it had."""
+
+    name: str  # the store's column `job`: the scheduler's number with the system's name, else the run
+    places: dict[tuple[str, str], float]  # the median by (node, GPUs)
+    boots: frozenset[tuple[str, str | None]] = frozenset()  # (node, start of the node); None is not known
+    time: datetime.datetime | None = None  # of its first record
+
+    @property
+    def value(self) -> float:
+        """The mean over its GPUs and nodes: one slow GPU of eight is to be seen, which a median hides."""
+        return float(np.mean(list(self.places.values())))
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(sorted({node for node, _ in self.places}))
+
+
+@dataclasses.dataclass
+class Series:
+    """Jobs of one series, by side, in the order of time."""
+
+    key: tuple  # values of store.SERIES
+    better: str | None
+    mode: str | None
+    sides: dict[str, list[Job]]
+
+    @property
+    def metric(self) -> str:
+        return self.key[store.SERIES.index("metric")]
+
+    @property
+    def unit(self) -> str:
+        return self.key[store.SERIES.index("unit")]
+
+    @property
+    def workload(self) -> str:
+        return self.key[store.SERIES.index("workload")]
+
+    @property
+    def case(self) -> dict[str, Any]:
+        """Which series it is, for output.of_cases(): `axes` as a dictionary, the rest of the key, and the mode."""
+        return dict(zip(store.SERIES, self.key)) | {"mode": self.mode, "axes": self.axes}
+
+    @functools.cached_property
+    def axes(self) -> dict[str, Any]:
+        try:
+            return json.loads(self.key[store.SERIES.index("axes")] or "{}")
+        except ValueError:
+            return {}
+
+    def of(self, side: str) -> list[Job]:
+        return self.sides.get(side, [])
+
+    def jobs(self, side: str) -> int:
+        return len(self.of(side))
+
+    def all(self, side: str) -> np.ndarray:
+        """One value per job."""
+        return np.array([job.value for job in self.of(side)])
+
+    def by_node(self, side: str) -> dict[tuple[str, ...], np.ndarray]:
+        """One value per job, by the node or nodes that it ran on."""
+        return _grouped(self.of(side), lambda job: job.nodes)
+
+    def by_place(self, side: str) -> dict[frozenset, np.ndarray]:
+        """One value per job, by the nodes and GPUs that it ran on."""
+        return _grouped(self.of(side), lambda job: frozenset(job.places))
+
+
+def _grouped(jobs: list[Job], key) -> dict:
+    groups: dict = {}
+    for job in jobs:
+        groups.setdefault(key(job), []).append(job.value)
+    return {name: np.array(values, float) for name, values in groups.items()}
+
+
+def jobs_of(rows) -> list[Job]:
+    """Jobs, in the order of time, from rows (job, node, gpus, boot, time, value), one for each place of a job."""
+    found: dict[str, list] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    jobs = [
+        Job(
+            name,
+            {(node, gpus): float(value) for _, node, gpus, _, _, value in places},
+            frozenset((node, boot) for _, node, _, boot, _, _ in places),
+            min(place[4] for place in places),
+        )
+        for name, places in found.items()
+    ]
+    return sorted(jobs, key=lambda job: (job.time, job.name))
+
+
+def load(opened: store.Store, side: str) -> list[Series]:
+    """All series, sorted by key; `side` is SQL that names the side of a row, or null for neither.
+
+    A job counts once: see Job.
+    """
+    names = store.SERIES_COLUMNS
+    rows = opened.sql(
+        f"SELECT {names}, side, any_value(better), any_value(mode), job, node, gpus, any_value(boot), min(time), "
+        f"median(median) FROM (SELECT *, {side} AS side FROM measurements) "
+        f"WHERE side IS NOT NULL AND metric IS NOT NULL AND {COUNTS} "
+        f"GROUP BY {names}, node, gpus, side, job ORDER BY {names}, side, job, node, gpus"
+    ).fetchall()
+    found: dict[tuple, Series] = {}
+    places: dict[tuple, dict[str, list]] = {}
+    width = len(store.SERIES)
+    for row in rows:
+        key, (where, better, mode, *place) = row[:width], row[width:]
+        found.setdefault(key, Series(key, better, mode, {}))
+        places.setdefault(key, {}).setdefault(where, []).append(place)
+    for key, sides in places.items():
+        found[key].sides = {where: jobs_of(of_side) for where, of_side in sides.items()}
+    return list(found.values())
+
+
+def per_series(opened: store.Store, expression: str, condition: str) -> dict[tuple, Any]:
+    """An SQL expression over the measurements that count and fulfil a condition, by the series' key."""
+    names = store.SERIES_COLUMNS
+    rows = opened.sql(
+        f"SELECT {names}, {expression} FROM measurements "
+        f"WHERE ({condition}) AND metric IS NOT NULL AND {COUNTS} GROUP BY {names}"
+    ).fetchall()
+    return {row[:-1]: row[-1] for row in rows}
+
+
+def components(sets: list[frozenset]) -> list[int]:
+    """A number for each set; sets that share an element, or are linked by others that do, have the same one."""
+    owner: dict = {}
+    parent = list(range(len(sets)))
+
+    def root(i):
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for i, elements in enumerate(sets):
+        for element in elements:
+            parent[root(i)] = root(owner.setdefault(element, i))
+    return [root(i) for i in range(len(sets))]
+
+
+def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:
+    """Values of jobs by nodes; nodes that a job had together count as one."""
+    groups: dict[int, list[Job]] = {}
+    for label, job in zip(components([frozenset(job.nodes) for job in jobs]), jobs):
+        groups.setdefault(label, []).append(job)
+    return {
+        tuple(sorted({node for job in members for node in job.nodes})): [job.value for job in members]
+        for members in groups.values()
+    }
+
+
+def boots(series: Series, side: str) -> list[np.ndarray]:
+    """Means of a side's boots, by nodes, as logarithms where values are above zero; without those not known."""
+    jobs = [job for job in series.of(side) if job.boots and all(boot is not None for _, boot in job.boots)]
+    values = np.array([job.value for job in jobs])
+    values = np.log(values) if len(values) and (values > 0).all() else values
+    members: dict[int, list[int]] = {}
+    for i, label in enumerate(components([job.boots for job in jobs])):
+        members.setdefault(label, []).append(i)
+    groups: dict[tuple, list[float]] = {}
+    for those in members.values():
+        nodes = tuple(sorted({node for i in those for node in jobs[i].nodes}))
+        groups.setdefault(nodes, []).append(float(values[those].mean()))
+    return [np.array(means) for means in groups.values()]
+
+
+# --- names ---
+
+
+def labels(all_series: list[Series]) -> dict[tuple, str]:
+    """A name for each series: what tells it from the others of its workload, then the metric."""
+    seen: dict[str, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
+    parts = {}
+    for series in all_series:
+        key = series.case
+        told = {"mode": series.mode or "/".join(filter(None, (key["placement"], key["staging"])))}
+        told |= {name: key[name] for name in ("size", "preset", "ranks", "version")}
+        told |= {f"{name}=": value for name, value in key["axes"].items()}
+        parts[series.key] = told
+        for name, value in told.items():
+            seen[key["workload"]][name].add(str(value))
+    result = {}
+    for series in all_series:
+        words = [series.workload]
+        for name, value in parts[series.key].items():
+            if value in (None, "") or (len(seen[series.workload][name]) < 2 and name not in ("mode", "size", "bytes=")):
+                continue
+            if name == "bytes=" and isinstance(value, int):
+                value = units.byte_text(value)
+            words.append(
+                f"{name}{value}" if name.endswith("=") else f"{name}={value}" if name == "ranks" else str(value)
+            )
+        result[series.key] = spelling.printable(" ".join([*words, series.metric]))
+    return result
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def within(series: Series, side: str) -> list[np.ndarray]:
+    """Values of a side, one per job, by nodes and GPUs; as logarithms where they are all above zero."""
+    groups = list(series.by_place(side).values())
+    return [np.log(x) for x in groups] if all((x > 0).all() for x in groups) else groups
+
+
+def spread(series: Series, sides) -> float:
+    """Standard deviation between jobs of a node and GPU, of logarithms where values are above zero; NaN if unknown."""
+    groups = [group for side in sides for group in within(series, side)]
+    found = rank_test.spread(groups)
+    return 0.0 if math.isclose(found, 0, abs_tol=1e-15) else found

@@ -1,0 +1,156 @@
+"""What counters of memory see of an allocation: `isthmus table FILE… --view accounting`, 80 columns.
+
+Each cell says what accounting/* records have of one counter: after the call that allocates, and after every page was
+touched; where jobs disagree, from the least to the most. A counter agrees with the allocation when it sees all of it
+once it is touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isthmus import Error
+from isthmus.records import content
+from isthmus.statistics import spread
+from isthmus.tables import output
+
+_NEARLY = 0.1  # a counter that is off by less than this share of what was asked says so much
+_HEADS = {
+    "meminfo_free": "MemFree",
+    "meminfo_available": "MemAvail",
+    "meminfo_anon_huge": "AnonHuge",
+    "node_free": "node",
+    "nodes_free": "nodes",
+    "status_rss": "VmRSS",
+    "rollup_rss": "Rss",
+    "rollup_pss": "Pss",
+    "mapping_rss": "mapping",
+    "device_free": "device",
+    "driver_used": "driver",
+}  # fmt: skip
+
+
+def word(share: float) -> str:
+    """What a share of the bytes asked for means: all, none, or how much."""
+    if abs(share - 1) < _NEARLY:
+        return "all"
+    if abs(share) < _NEARLY:
+        return "-"
+    return f"{share:.0%}"
+
+
+def readings(case: dict) -> dict[str, tuple[float, float]]:
+    """Shares seen after allocating and after touching, by counter, in the record's order."""
+    medians = {name: metric["median"] for name, metric in content.metrics(case).items()}
+    names = [name.removesuffix("_allocated") for name in medians if name.endswith("_allocated")]
+    return {
+        name: (medians[f"{name}_allocated"], medians[f"{name}_touched"])
+        for name in names
+        if None not in (medians[f"{name}_allocated"], medians.get(f"{name}_touched"))
+    }
+
+
+def agrees(case: dict) -> dict[str, bool]:
+    """Whether each counter sees all of the memory once it is touched."""
+    return {name: abs(touched - 1) < _NEARLY for name, (_, touched) in readings(case).items()}
+
+
+def _label(case: dict) -> str:
+    _, way, maker = case["workload"].split("/")
+    toucher = case["axes"].get("touch")
+    extra = "" if case["axes"].get("pages", "standard") == "standard" else f" {case['axes']['pages']}"
+    if maker == "cpu":
+        return f"{way}{extra}"
+    return f"{way}{extra} {maker}" + (f"/{toucher}" if toucher else "")
+
+
+Counters = dict[str, tuple[spread.Values, spread.Values]]  # by counter: after allocating, after touching
+
+
+def _merged(cases: list[dict]) -> dict[str, tuple[dict, Counters]]:
+    """By label the first record and, over jobs, what each counter saw."""
+    rows: dict[str, tuple[dict, Counters]] = {}
+    for case in cases:
+        _, counters = rows.setdefault(_label(case), (case, {}))
+        metrics = content.metrics(case)
+        for name in readings(case):
+            values = counters.setdefault(name, (spread.Values(), spread.Values()))
+            for each, stage in zip(values, ("allocated", "touched"), strict=True):
+                each.add(case, metrics[f"{name}_{stage}"])
+    return rows
+
+
+def _said(values: spread.Values) -> str:
+    """One word; two where jobs, or processes of one, disagree."""
+    value, sure = values.value, values.spread
+    assert value is not None
+    if sure and sure.kind in ("jobs", "range", "process") and word(sure.low) != word(sure.high):
+        return f"{word(sure.low)}…{word(sure.high)}"
+    return word(value)
+
+
+def _sees_all(values: spread.Values) -> bool:
+    return values.value is not None and abs(values.value - 1) < _NEARLY
+
+
+def _columns(rows: dict[str, tuple[dict, Counters]], counters: list[str]) -> list[tuple[str, list[str]]]:
+    """For each allocation its label and its cells, the last says how many counters differ."""
+    result = []
+    for label, (_, found) in rows.items():
+        cells = [
+            f"{_said(found[name][0])} → {_said(found[name][1])}" if name in found else "not told" for name in counters
+        ]
+        differ = sum(not _sees_all(touched) for name, (_, touched) in found.items() if name != "meminfo_anon_huge")
+        result.append((label, [*cells, "agree" if differ == 0 else f"{differ} differ"]))
+    return result
+
+
+def _side_by_side(heads: list[str], columns: list[tuple[str, list[str]]]) -> list[str]:
+    """Blocks of as many columns as the width holds."""
+    head, lines = max(map(len, heads)), []
+    sizes = [max(map(len, [label, *cells])) + 2 for label, cells in columns]
+    first = 0
+    while first < len(columns):
+        last = first + 1
+        while last < len(columns) and head + sum(sizes[first : last + 1]) <= output.WIDTH:
+            last += 1
+        shown = list(zip(columns[first:last], sizes[first:last], strict=True))
+        lines.append(" " * head + "".join(f"{label:>{size}}" for (label, _), size in shown))
+        for index, name in enumerate(heads):
+            lines.append(f"{name:<{head}}" + "".join(f"{cells[index]:>{size}}" for (_, cells), size in shown))
+        lines.append("")
+        first = last
+    return lines[:-1]
+
+
+MORE = {
+    "counter": "VARCHAR", "allocated": "DOUBLE", "allocated_low": "DOUBLE", "allocated_high": "DOUBLE",
+    "touched": "DOUBLE", "touched_low": "DOUBLE", "touched_high": "DOUBLE", "agrees": "BOOLEAN", "jobs": "BIGINT",
+}  # fmt: skip
+
+
+def _ends(name: str, values: spread.Values) -> dict[str, Any]:
+    sure = values.spread
+    return {name: values.value, f"{name}_low": sure.low if sure else None, f"{name}_high": sure.high if sure else None}
+
+
+def view(cases: list[dict]) -> output.Table:
+    """Counters down, allocations across: 'allocated → touched'; shares of the bytes asked for.
+
+    Raises Error where no record says what counters see.
+    """
+    cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
+    if not cases:
+        raise Error("no record says what counters see: run 'accounting/*'")
+    merged = _merged(cases)
+    names = [name for name in _HEADS if any(name in found for _, found in merged.values())]
+    lines = ["what each counter sees: after allocating → after touching (-: nothing)", ""]
+    lines += _side_by_side([*(_HEADS[name] for name in names), ""], _columns(merged, names))
+    rows = [
+        {name: case.get(name) for name in output.CASE}
+        | {"metric": counter, "ranks": None, "axes": case["axes"], "counter": _HEADS.get(counter, counter)}
+        | _ends("allocated", allocated) | _ends("touched", touched)
+        | {"agrees": _sees_all(touched), "jobs": len(touched.jobs)}
+        for case, found in merged.values() for counter, (allocated, touched) in found.items()
+    ]  # fmt: skip
+    return output.of_cases(rows, MORE, "\n".join(lines))

@@ -1,0 +1,197 @@
+"""Cache levels from latency records of several sizes: `isthmus table FILE… --view levels`, 80 columns.
+
+A level is a stretch of sizes over which latency/*/chase stays about the same; it ends somewhere between its last size
+and the first of the next level. Beside it stands the cache that hwloc or the device reports and that ends there, too:
+where none does, something else is seen (a cache nobody reports, the reach of a TLB), and the level has no name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from isthmus import Error, units
+from isthmus.records import content
+from isthmus.statistics import spread
+from isthmus.tables import matrix, output
+from isthmus.tables.output import Column
+from isthmus.units import quantity
+
+_FLAT = 1.15  # growth of the latency from one size to the next twice as large that is still one level
+_ALIKE = 1.25  # neighbouring stretches that differ by less are one level: sizes between them were disturbed
+_MEMORY = 2  # a last level that goes on to so many times the largest cache is memory
+
+
+@dataclasses.dataclass
+class Level:
+    """A stretch of sizes with one latency."""
+
+    seconds: float
+    first: int  # bytes
+    last: int
+    beyond: int | None = None  # the first size of the next level: the capacity lies between `last` and this
+    name: str = ""
+    reported: int | None = None  # bytes of the cache of that name
+    low: float | None = None  # seconds: the least and the most over its sizes and their jobs
+    high: float | None = None
+
+
+def _stretches(points: list[tuple[int, float]]) -> list[list[tuple[int, float]]]:
+    """Runs of two sizes and more over which the latency is flat."""
+    runs: list[list[tuple[int, float]]] = []
+    for point in points:
+        if runs:
+            before = runs[-1][-1]
+            octaves = math.log2(point[0] / before[0])
+            if abs(math.log(point[1] / before[1])) <= math.log(_FLAT) * max(octaves, 0.5):
+                runs[-1].append(point)
+                continue
+        runs.append([point])
+    return [run for run in runs if len(run) > 1]
+
+
+def _seconds(run: list[tuple[int, float]]) -> float:
+    return statistics.median(value for _, value in run)
+
+
+def find(points: list[tuple[int, float]], caches: Sequence[tuple[str, int]] = ()) -> list[Level]:
+    """The levels of a curve of (bytes, seconds), and their names after `caches`, (name, bytes) as reported."""
+    runs: list[list[tuple[int, float]]] = []
+    for run in _stretches(sorted(points)):
+        if runs and _seconds(run) < _ALIKE * _seconds(runs[-1]):
+            runs[-1] = runs[-1] + run
+        else:
+            runs.append(run)
+    levels = [Level(_seconds(run), run[0][0], run[-1][0]) for run in runs]
+    for level, following in itertools.pairwise(levels):
+        level.beyond = following.first
+    largest = max((size for _, size in caches), default=None)
+    for level in levels:
+        if level.beyond is None and largest is not None and level.last >= _MEMORY * largest:
+            level.name = "memory"
+            continue
+        fitting = [
+            (size, name)
+            for name, size in caches
+            if level.last <= size and (size <= level.beyond if level.beyond else level.first <= size)
+        ]
+        if fitting:
+            level.reported, level.name = min(fitting)
+    return levels
+
+
+def reported_caches(case: dict) -> list[tuple[str, int]]:
+    """Caches of whoever reads, as the record has them: the processors', or the second level of the GPU."""
+    found = matrix.route(case["workload"])
+    reader = found["end"] if found else ""
+    if reader.startswith("gpu"):
+        index = int(reader.removeprefix("gpu"))
+        sizes = [device.get("l2_bytes") for device in case["devices"] if device.get("index") == index]
+        return [("L2", size) for size in sizes if size]
+    caches = case["host"].get("caches") or []
+    return [(f"L{cache['level']}", cache["bytes"]) for cache in caches if cache["holds"] != "instructions"]
+
+
+def curves(cases: list[dict]) -> dict[tuple, list[dict]]:
+    """Records with a latency by what they have in common; those of one curve differ in `bytes` only."""
+    groups: dict[tuple, list[dict]] = {}
+    for case in cases:
+        metric = content.metrics(case).get("latency")
+        if metric is None or metric["median"] is None or "bytes" not in case["axes"]:
+            continue
+        others = tuple(sorted((axis, value) for axis, value in case["axes"].items() if axis != "bytes"))
+        groups.setdefault((case["run"]["node"], case["workload"], others), []).append(case)
+    return groups
+
+
+def _points(cases: list[dict]) -> dict[int, spread.Values]:
+    """Latencies by size, over jobs."""
+    by_size: dict[int, spread.Values] = {}
+    for case in cases:
+        by_size.setdefault(case["axes"]["bytes"], spread.Values()).add(case, content.metrics(case)["latency"])
+    return dict(sorted(by_size.items()))
+
+
+def _levels(points: dict[int, spread.Values], caches: list[tuple[str, int]]) -> list[Level]:
+    """With the least and the most that each level's sizes and jobs say."""
+    levels = find([(size, values.value) for size, values in points.items() if values.value is not None], caches)
+    for level in levels:
+        inside = [values for size, values in points.items() if level.first <= size <= level.last]
+        ends = [end for values in inside for end in _ends(values)]
+        level.low, level.high = min(ends), max(ends)
+    return levels
+
+
+def _ends(values: spread.Values) -> tuple[float, float]:
+    value, sure = values.value, values.spread
+    assert value is not None
+    return (sure.low, sure.high) if sure else (value, value)
+
+
+_COLUMNS = [Column("level", right=False), Column("latency"), Column("±"), Column("flat over", right=False),
+            Column("ends between", right=False), Column("reported", right=False)]  # fmt: skip
+
+
+def _row(level: Level) -> list[str]:
+    last = units.byte_text(level.last)
+    ends = f"{last} … {units.byte_text(level.beyond)}" if level.beyond else "-"
+    known = f"{level.name} {units.byte_text(level.reported)}" if level.reported else "-"
+    assert level.low is not None and level.high is not None
+    sure = spread.percent(level.seconds, spread.Spread(level.low, level.high, "range", 1)).removeprefix("±")
+    return [
+        level.name or "?",
+        quantity(level.seconds, "s"),
+        sure,
+        f"{units.byte_text(level.first)} … {last}",
+        ends,
+        known,
+    ]
+
+
+def _block(
+    title: str, points: dict[int, spread.Values], levels: list[Level], reported: list[tuple[str, int]]
+) -> list[str]:
+    lines = ["", *output.fold(title)]
+    if not levels:
+        return [*lines, "no level: two neighbouring sizes and more must agree; measure more (--size-sweep)"]
+    lines += output.lay_out(_COLUMNS, [_row(level) for level in levels])
+    unseen = [f"{name} {units.byte_text(size)}" for name, size in reported if name not in {x.name for x in levels}]
+    if unseen and max(points) > max(size for _, size in reported):
+        lines += output.fold(f"reported and not seen: {', '.join(unseen)} (others may have used it meanwhile)")
+    return lines
+
+
+MORE = {
+    "node": "VARCHAR", "unit": "VARCHAR", "level": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+    "first_bytes": "BIGINT", "last_bytes": "BIGINT", "next_bytes": "BIGINT", "reported_bytes": "BIGINT",
+}  # fmt: skip
+
+
+def view(cases: list[dict]) -> output.Table:
+    """A block of lines for each curve, and a row for each level. Raises Error where no record has a latency."""
+    groups = curves(cases)
+    if not groups:
+        raise Error("no record has a latency of a chain in memory: run latency/*/chase --size-sweep")
+    axes = [dict(others) for _, _, others in groups]
+    several = {axis for each in axes for axis in each if len({other.get(axis) for other in axes}) > 1}
+    lines: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for (node, workload, others), members in groups.items():
+        points, reported = _points(members), reported_caches(members[0])
+        levels = _levels(points, reported)
+        title = workload + "".join(f" {axis}={value}" for axis, value in others if axis in several)
+        lines += _block(f"{title} on {node}, {len(points)} sizes", points, levels, reported)
+        common = {name: members[0].get(name) for name in output.CASE} | {
+            "ranks": None, "metric": "latency", "axes": dict(others), "node": node, "unit": "s",
+        }  # fmt: skip
+        rows += [
+            common | {"level": level.name or None, "value": level.seconds, "low": level.low, "high": level.high,
+                      "first_bytes": level.first, "last_bytes": level.last, "next_bytes": level.beyond,
+                      "reported_bytes": level.reported} for level in levels
+        ]  # fmt: skip
+    lines += ["", "±: half the range over the sizes of a level and their jobs."]
+    return output.of_cases(rows, MORE, "\n".join(lines[1:]))

@@ -1,0 +1,220 @@
+"""Tables of workloads that are named by where they move data: <family>/<from>-<to>/<initiator>[-duplex].
+
+As `isthmus-bench run --table` prints one run, here over jobs: a matrix from × to for each initiator at the largest
+size, then each route by size, then what was skipped or failed and why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import statistics
+import textwrap
+
+from isthmus import units
+from isthmus.records import content
+from isthmus.statistics import spread
+
+_WIDTH = 80
+_SHOWN = ("rate", "latency")  # what a cell may show; the first that a record has
+_ROUTE = re.compile(r"(?P<family>[^/]+)/(?P<start>[^/-]+)-(?P<end>[^/]+)/(?P<initiator>[^/]+)")
+
+
+def route(workload: str) -> re.Match | None:
+    """Family, start, end and initiator of a name, or None where it has none."""
+    return _ROUTE.fullmatch(workload)
+
+
+@dataclasses.dataclass
+class _Reading:
+    """One route at one size, by job."""
+
+    values: spread.Values = dataclasses.field(default_factory=spread.Values)
+    outcome: str = ""  # why there is no value
+
+    def text(self, factor: float, with_share: bool) -> str:
+        """The median with its interval, and its share of the limit where that is wanted."""
+        if self.outcome:
+            return self.outcome
+        value = self.values.value
+        if value is None:
+            return "invalid"
+        words = [_number(value / factor), self.values.percent()]
+        if with_share and self.values.share is not None:
+            words += [f"({self.values.share:.0%})"]
+        return " ".join(filter(None, words))
+
+
+@dataclasses.dataclass
+class _Matrix:
+    """What one initiator did, at one point of all axes but the size."""
+
+    title: str  # "transfer/ce", "transfer/ce streams=2"
+    metric: str = ""
+    unit: str = ""
+    sizes: dict[int | None, dict[tuple[str, str], _Reading]] = dataclasses.field(default_factory=dict)
+
+    def shown_size(self) -> int | None:
+        """The largest size that yielded anything, else the largest."""
+        ordered = sorted(self.sizes, key=lambda size: size or 0)
+        full = [size for size in ordered if any(reading.values.jobs for reading in self.sizes[size].values())]
+        return (full or ordered)[-1]
+
+
+def _number(value: float) -> str:
+    size = abs(value)
+    if size and size < 0.01:
+        return f"{value:.1e}"
+    return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3}f}"
+
+
+def order(place: str):
+    """gpu2 before gpu10; `all` stands for several and comes last."""
+    stem = place.rstrip("0123456789")
+    number = place[len(stem) :]
+    return place == "all", stem, int(number or -1)
+
+
+def _route_of(case: dict) -> re.Match:
+    found = route(case["workload"])
+    assert found is not None  # matrices() takes no others
+    return found
+
+
+def _group(case: dict) -> str:
+    found = _route_of(case)
+    return f"{found['family']}/{found['initiator']}"
+
+
+def _axes(case: dict) -> dict:
+    """What tells figures of one route apart; what several ranks measured stays apart by their number, too."""
+    return case["axes"] | ({"ranks": case["ranks"]["count"]} if "ranks" in case else {})
+
+
+def _outcome(case: dict) -> str:
+    if case["error"]:
+        return "FAILED"
+    if case["skipped"]:
+        return "skipped"
+    return "WRONG" if case["verify"]["status"] == "fail" else ""
+
+
+def _gather(cases: list[dict]) -> list[_Matrix]:
+    """The matrices in the order of their records; axes that take several values tell them apart."""
+    seen: dict[tuple[str, str], set] = {}
+    for case in cases:
+        for axis, value in _axes(case).items():
+            seen.setdefault((_group(case), axis), set()).add(value)
+    matrices: dict[str, _Matrix] = {}
+    for case in cases:
+        others = sorted((axis, value) for axis, value in _axes(case).items() if axis != "bytes")
+        title = _group(case)
+        title += "".join(f" {axis}={value}" for axis, value in others if len(seen[_group(case), axis]) > 1)
+        matrix = matrices.setdefault(title, _Matrix(title))
+        found = _route_of(case)
+        readings = matrix.sizes.setdefault(case["axes"].get("bytes"), {})
+        reading = readings.setdefault((found["start"], found["end"]), _Reading())
+        reading.outcome = reading.outcome or _outcome(case)
+        metrics = content.metrics(case)
+        name = next((name for name in _SHOWN if name in metrics and metrics[name]["median"] is not None), None)
+        if reading.outcome or name is None:
+            continue
+        matrix.metric, matrix.unit = name, metrics[name]["unit"]
+        reading.values.add(case, metrics[name])
+    return list(matrices.values())
+
+
+def _prefix(readings: list[_Reading], unit: str) -> tuple[float, str]:
+    """After the middle value: one figure far from the others must not take the digits of all."""
+    values = [abs(value) for reading in readings if (value := reading.values.value) is not None]
+    return units.prefix_of(statistics.median(values) if values else 0, unit)
+
+
+def _grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]]) -> list[str]:
+    """Rows and columns with their names; as many columns side by side as 80 columns of text hold."""
+    label = max(map(len, [corner, *rows]))
+    widths = [
+        max(len(text) for text in [name, *column]) + 2
+        for name, column in zip(columns, zip(*cells, strict=True), strict=True)
+    ]
+    lines, first = [], 0
+    while first < len(columns):
+        last = first + 1
+        while last < len(columns) and label + sum(widths[first : last + 1]) <= _WIDTH:
+            last += 1
+        lines += [""] if first else []
+        for name, row in [(corner, columns), *zip(rows, cells, strict=True)]:
+            texts = zip(row[first:last], widths[first:last], strict=True)
+            lines.append(f"{name:<{label}}" + "".join(f"{text:>{width}}" for text, width in texts))
+        first = last
+    return lines
+
+
+def _matrix(matrix: _Matrix) -> list[str]:
+    size = matrix.shown_size()
+    readings = matrix.sizes[size]
+    factor, prefix = _prefix(list(readings.values()), matrix.unit)
+    heading = matrix.title if size is None else f"{matrix.title} at {units.byte_text(size)}"
+    if matrix.metric:
+        both = " of both directions" if matrix.title.split()[0].endswith("-duplex") else ""
+        share = " (share of its limit)" if any(reading.values.shares for reading in readings.values()) else ""
+        heading += f": {matrix.metric}{both} in {prefix}{matrix.unit}{share}"
+    rows = sorted({start for start, _ in readings}, key=order)
+    columns = sorted({end for _, end in readings}, key=order)
+    cells = [[readings[a, b].text(factor, True) if (a, b) in readings else "-" for b in columns] for a in rows]
+    return [*textwrap.wrap(heading, _WIDTH, break_on_hyphens=False), *_grid("from \\ to", rows, columns, cells)]
+
+
+def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
+    """Every route that yielded a figure, at every size, for the matrices that show `metric`."""
+    matrices = [matrix for matrix in matrices if matrix.metric == metric]
+    sizes = sorted({size for matrix in matrices for size in matrix.sizes if size is not None})
+    if len(sizes) < 2:
+        return []
+    readings = [reading for m in matrices for size in m.sizes if size is not None for reading in m.sizes[size].values()]
+    factor, prefix = _prefix(readings, matrices[0].unit)
+    rows = []
+    for matrix in matrices:
+        with_figures = [
+            pair for size in sizes for pair, reading in matrix.sizes.get(size, {}).items() if reading.values.jobs
+        ]
+        rows += [(pair, matrix) for pair in dict.fromkeys(with_figures)]
+    rows.sort(key=lambda row: (order(row[0][0]), order(row[0][1])))
+    labels = [f"{a}→{b}/{matrix.title.partition('/')[2]}" for (a, b), matrix in rows]
+    cells = [
+        [found.text(factor, False) if (found := matrix.sizes.get(size, {}).get(pair)) else "-" for size in sizes]
+        for pair, matrix in rows
+    ]
+    heads = list(map(units.byte_text, sizes))
+    return [f"{metric} in {prefix}{matrices[0].unit} by size", *_grid("", labels, heads, cells)]
+
+
+def _reasons(head: str, reasons: list[str], total: int) -> list[str]:
+    """How many cases have no figures, and each reason once."""
+    if not reasons:
+        return []
+    lines = [f"{head}: {len(reasons)} of {total} cases"]
+    for reason in dict.fromkeys(reasons):
+        times = f"{reasons.count(reason):>4} × "
+        lines += textwrap.wrap(
+            reason, _WIDTH, initial_indent=times, subsequent_indent=" " * len(times), break_on_hyphens=False
+        )
+    return lines
+
+
+def matrices(cases: list[dict]) -> list[str]:
+    """Lines of at most 80 columns; all cases have routes."""
+    gathered = _gather(cases)
+    blocks = [_matrix(matrix) for matrix in gathered]
+    blocks += [_by_size(gathered, metric) for metric in _SHOWN]
+    skipped = [case["skipped"] for case in cases if case["skipped"]]
+    failed = [
+        case["error"] or f"wrong result: {case['verify'].get('detail')}"
+        for case in cases
+        if _outcome(case) in ("FAILED", "WRONG")
+    ]
+    blocks += [_reasons("Skipped", skipped, len(cases)), _reasons("Failed", failed, len(cases))]
+    lines: list[str] = []
+    for block in filter(None, blocks):
+        lines += ["", *block]
+    return lines

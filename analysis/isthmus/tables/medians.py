@@ -1,0 +1,261 @@
+"""Medians of record files with their intervals: `isthmus table FILE…`, 80 columns, or as json, csv or parquet.
+
+A figure is the median over the jobs of one case on alike machines. `--view levels` reads cache levels off latencies of
+several sizes, `--view accounting` what counters of memory see of an allocation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import textwrap
+from typing import Any
+
+from isthmus import spelling
+from isthmus.records import content, hardware, load
+from isthmus.statistics import spread
+from isthmus.tables import matrix, output
+from isthmus.tables.output import WIDTH, Column
+from isthmus.units import quantity
+
+__all__ = ["Case", "gather", "quantity", "table"]
+
+_SIZES = ("tiny", "small", "medium", "large", "super", "mega")
+_MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
+# Head, metric, when it goes for want of room; together: the three queued without a sync between.
+_COLUMNS = (
+    ("in", "in", 0), ("kernel", "kernel", 0), ("out", "out", 0), ("together", "overlapped", 2), ("wall", "wall", 3),
+    ("in rate", "in_rate", 1),
+)  # fmt: skip
+#: Other ways to read record files, each a module with view(cases).
+VIEWS = {
+    "levels": "cache levels from latencies of several sizes",
+    "accounting": "what counters of memory see of an allocation",
+}
+#: Columns of a row after those of the case, with DuckDB types.
+MORE = {
+    "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR", "jobs": "BIGINT",
+    "records": "BIGINT", "share": "DOUBLE", "outcome": "VARCHAR", "machine": "VARCHAR", "system": "VARCHAR",
+    "device": "VARCHAR", "gpus": "BIGINT", "cpu": "VARCHAR", "cores": "BIGINT", "emulated": "BOOLEAN",
+}  # fmt: skip
+
+
+@dataclasses.dataclass
+class Case:
+    """Records of one case on alike machines, and what they say of each metric."""
+
+    machine: hardware.Machine
+    title: str  # of the machine
+    of: dict  # the first record
+    records: list[dict] = dataclasses.field(default_factory=list)
+    metrics: dict[str, tuple[str, spread.Values]] = dataclasses.field(default_factory=dict)  # unit and values
+
+    @property
+    def mode(self) -> str:
+        return self.of.get("mode") or f"{self.of['placement']}/{self.of['staging']}"
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """With the number of ranks, which keeps what several processes measured together apart."""
+        return self.of["axes"] | ({"ranks": self.of["ranks"]["count"]} if "ranks" in self.of else {})
+
+    @property
+    def jobs(self) -> int:
+        return len({spread.job_of(each) for each in self.records})
+
+    @property
+    def outcome(self) -> str | None:
+        """Why there are no figures, of all records or of some."""
+        found = [why for why in map(_outcome, self.records) if why]
+        if not found:
+            return None
+        return found[0] if len(found) == len(self.records) else f"{len(found)} of {len(self.records)} {found[0]}"
+
+
+def _outcome(record: dict) -> str | None:
+    if record["error"] or record["verify"]["status"] == "fail":
+        return f"FAILED: {record['error'] or 'wrong result'}"
+    return f"skipped: {record['skipped']}" if record["skipped"] else None
+
+
+def gather(found: list[dict]) -> list[Case]:
+    """Records by machine and case, in the order in which they are shown."""
+    machines = hardware.machines({hardware.facts(record) for record in found})
+    titles = hardware.titles(list(dict.fromkeys(machines.values())))
+    cases: dict[tuple, Case] = {}
+    for record in found:
+        machine = machines[hardware.facts(record)]
+        names = ("workload", "version", "placement", "staging", "mode", "size", "preset", "emulated")
+        axes = tuple(sorted((name, str(value)) for name, value in record["axes"].items()))
+        key = (machine, *(record.get(name) for name in names), record.get("ranks", {}).get("count"), axes)
+        case = cases.setdefault(key, Case(machine, titles[machine], record))
+        case.records.append(record)
+        if _outcome(record) is None:
+            _add(case, record)
+
+    def place(names: tuple[str, ...], name: str | None) -> int:
+        return names.index(name) if name in names else len(names)
+
+    return sorted(
+        cases.values(),
+        key=lambda c: (place(_SIZES, c.of["size"]), c.of["workload"], place(_MODES, c.of.get("mode"))),
+    )
+
+
+def _add(case: Case, record: dict) -> None:
+    for name, metric in content.metrics(record).items():
+        unit, values = case.metrics.setdefault(name, (metric["unit"], spread.Values()))
+        if metric["median"] is not None and unit == metric["unit"]:
+            values.add(record, metric)
+
+
+def varied(cases: list[Case], names: tuple[str, ...] = ()) -> list[str]:
+    """Of each case, in what it differs from others of its workload: " device,4096"; `names`: fields beside the axes."""
+    seen: dict[str, dict[str, set[str]]] = {}
+    values = [{name: case.of[name] for name in names} | dict(sorted(case.axes.items())) for case in cases]
+    for case, own in zip(cases, values, strict=True):
+        alike = seen.setdefault(case.of["workload"], {})
+        for name, value in own.items():
+            alike.setdefault(name, set()).add(str(value))
+    words = [
+        [str(v) for name, v in own.items() if v is not None and len(seen[case.of["workload"]][name]) > 1]
+        for case, own in zip(cases, values, strict=True)
+    ]
+    return [" " + ",".join(each) if each else "" for each in words]
+
+
+def _phases(cases: list[Case]) -> list[str]:
+    """Two lines for each case that has phases: copies in, kernel, copies out, and below them how sure each is."""
+    columns = [
+        Column("workload"),
+        Column("mode", right=False),
+        *(Column(head, drop=drop) for head, _, drop in _COLUMNS),
+    ]
+    columns += [Column("of", drop=4), Column("j")]
+    rows, notes = [], []
+    for case, differs in zip(cases, varied(cases, ("version", "preset")), strict=True):
+        name = case.of["workload"].removeprefix("microbench/") + differs
+        if case.outcome:
+            notes += output.fold(f"{name} {case.mode}: {case.outcome}")
+        if not any(values.jobs for _, values in case.metrics.values()):
+            continue
+        found = [case.metrics.get(metric) for _, metric, _ in _COLUMNS]
+        share = next((case.metrics[m][1].share for m in ("in_rate", "in") if m in case.metrics), None)
+        texts = [
+            quantity(values.value, unit) if values else "-" for unit, values in (each or ("", None) for each in found)
+        ]
+        rows.append([name, case.mode, *texts, f"{share:.0%}" if share else "-", str(case.jobs)])
+        below = [values.percent() if values else "" for _, values in (each or ("", None) for each in found)]
+        rows += [["", "", *below, "", ""]] if any(below) else []
+    return (output.lay_out(columns, rows) if rows else []) + notes
+
+
+def _readings(cases: list[Case]) -> list[str]:
+    """One line per metric of the cases that measure in a way of their own, such as reference/*."""
+    columns = [Column("workload"), Column("size", right=False, drop=1), Column("metric", right=False), Column("median"),
+               Column("±"), Column("of", drop=2), Column("j")]  # fmt: skip
+    rows, notes = [], []
+    for case, differs in zip(cases, varied(cases, ("version", "preset")), strict=True):
+        name = case.of["workload"] + differs
+        if case.outcome:
+            notes += output.fold(f"{name}: {case.outcome}")
+        for metric, (unit, values) in case.metrics.items():
+            share = f"{values.share:.0%}" if values.share else "-"
+            rows.append([name, case.of["size"] or "-", metric, quantity(values.value, unit),
+                         values.percent().removeprefix("±"), share, str(len(values.jobs))])  # fmt: skip
+    return (output.lay_out(columns, rows) if rows else []) + notes
+
+
+def _of_machine(cases: list[Case], titled: bool) -> list[str]:
+    """All tables of one kind of machine."""
+    lines = []
+    phased = [case for case in cases if case.of["placement"]]
+    for size in dict.fromkeys(case.of["size"] for case in phased):
+        members = [case for case in phased if case.of["size"] == size]
+        lines += ["", *output.fold(f"size {size}, {cases[0].title}"), *_phases(members)]
+    others = [case for case in cases if not case.of["placement"] and not matrix.route(case.of["workload"])]
+    if others:
+        lines += ["", *output.fold(cases[0].title), *_readings(others)]
+    routed = [case for case in cases if not case.of["placement"] and matrix.route(case.of["workload"])]
+    if routed:
+        found = [record for case in routed for record in case.records]
+        lines += ["", *output.fold(cases[0].title), *matrix.matrices(found)]
+    return lines
+
+
+def table(found: list[dict]) -> str:
+    """Rows by machine, size, workload and mode; what spoils the figures is said below."""
+    cases = gather(found)
+    lines: list[str] = []
+    for machine in dict.fromkeys(case.machine for case in cases):
+        lines += _of_machine([case for case in cases if case.machine == machine], True)
+    if any(values.spread for case in cases for _, values in case.metrics.values()):
+        lines += ["", *output.fold(spread.MEANING + " j: jobs.")]
+    if any(record["emulated"] for record in found):
+        lines += ["", "Emulated: no GPU ran. Results were verified; device times mean nothing."]
+    return "\n".join([*lines, *_warnings(found)])
+
+
+def _warnings(found: list[dict]) -> list[str]:
+    warnings: dict[str, list[str]] = {}
+    for record in found:
+        for warning in record["warnings"]:
+            warnings.setdefault(warning["code"], []).append(warning["message"])
+    lines = []
+    for code, messages in sorted(warnings.items()):
+        text = f"Warning {code} in {len(messages)} of {len(found)} records: {messages[0]}"
+        lines += textwrap.wrap(spelling.printable(text), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return lines
+
+
+def rows_of(cases: list[Case]) -> list[dict[str, Any]]:
+    """For programs: a row for each metric of a case, and one without a metric for a case that has none."""
+    rows = []
+    for case in cases:
+        of, machine = case.of, case.machine
+        common = {name: of.get(name) for name in output.CASE} | {
+            "ranks": of.get("ranks", {}).get("count"), "axes": of["axes"], "records": len(case.records),
+            "outcome": case.outcome, "machine": case.title, "system": machine.system, "device": machine.device or None,
+            "gpus": machine.gpus, "cpu": machine.cpu, "cores": machine.cores, "emulated": of["emulated"],
+        }  # fmt: skip
+        for name, (unit, values) in case.metrics.items():
+            sure = values.spread
+            rows.append(common | {
+                "metric": name, "unit": unit, "value": values.value, "share": values.share, "jobs": len(values.jobs),
+                "low": sure.low if sure else None, "high": sure.high if sure else None,
+                "interval": sure.kind if sure else None,
+            })  # fmt: skip
+        if not case.metrics:
+            rows.append(common | {"jobs": case.jobs})
+    return rows
+
+
+# --- the command ---
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "examples:\n  isthmus table results\n  isthmus table results --format csv -o results.csv\n"
+        "  isthmus table latency.jsonl --view levels"
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="record files, or folders of them")
+    words = "; ".join(f"{name}: {what}" for name, what in VIEWS.items())
+    parser.add_argument("--view", choices=VIEWS, help=f"another reading: {words}")
+    parser.add_argument(
+        "--emulated", action="store_true", help="with --view: emulated records, too, whose times mean nothing"
+    )
+    output.add_arguments(parser)
+
+
+def run(asked: argparse.Namespace) -> int:
+    found, status = load.read_files(asked.files, asked)
+    if asked.view:
+        view = importlib.import_module(f"isthmus.tables.{asked.view}")
+        shown = view.view(content.that_count(found, emulated=asked.emulated))
+    elif output.format_of(asked) == "text":
+        shown = output.Table({}, [], table(found))
+    else:
+        shown = output.of_cases(rows_of(gather(found)), MORE, "")
+    output.write(asked, shown)
+    return status

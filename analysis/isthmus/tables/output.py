@@ -1,0 +1,301 @@
+"""How commands hand over what they found: one table, as text for people or as json, csv or parquet for programs.
+
+A command adds the options with add_arguments(), makes a Table and ends with `write(asked, table)`. The rows of a Table
+are what programs read: plain values in base units (s, B/s, bytes), one column each; its text is what people read. Rows
+of measured cases begin with CASE, then a column for each axis: of_cases() makes such a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import io
+import json
+import math
+import os
+import pathlib
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from isthmus import Error, spelling
+
+FORMATS = ("text", "json", "csv", "parquet")
+WIDTH = 80
+#: Columns with which every row of a measured case begins, and their DuckDB types; the axes follow.
+CASE = {
+    "workload": "VARCHAR", "metric": "VARCHAR", "placement": "VARCHAR", "staging": "VARCHAR", "mode": "VARCHAR",
+    "size": "VARCHAR", "preset": "VARCHAR", "version": "BIGINT", "ranks": "BIGINT",
+}  # fmt: skip
+_NARROWEST = 16  # characters of a first column that is folded to make room
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Columns with their DuckDB types, rows as dictionaries (what a row lacks is null), and the same for people."""
+
+    columns: dict[str, str]
+    rows: list[dict[str, Any]]
+    text: str
+    notes: Sequence[str] = ()  # lines of the text that no row says; on stderr beside the other formats
+
+
+def axis_columns(axes: Iterable[dict[str, Any]], taken: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Of each axis the name of its column and its type; an axis called like another column, or "", is `axis_NAME`."""
+    values: dict[str, list] = {}
+    for each in axes:
+        for name, value in each.items():
+            values.setdefault(name, []).append(value)
+    taken = set(taken)
+    return {
+        name: (f"axis_{name}" if name in taken or not name else name, _type_of(found))
+        for name, found in sorted(values.items())
+    }
+
+
+def _type_of(values: list) -> str:
+    if all(isinstance(value, bool) for value in values):
+        return "BOOLEAN"
+    if all(isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 for value in values):
+        return "BIGINT"
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        return "DOUBLE"
+    return "VARCHAR"
+
+
+def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str, notes: Sequence[str] = ()) -> Table:
+    """A table of rows that have CASE, a dictionary `axes`, and the columns `more`, in this order."""
+    axes = axis_columns((row["axes"] for row in rows), [*CASE, *more])
+    columns = {**CASE, **dict(axes.values()), **more}
+    flat = []
+    for row in rows:
+        named = {
+            axes[axis][0]: str(value) if axes[axis][1] == "VARCHAR" else value for axis, value in row["axes"].items()
+        }
+        flat.append({name: row[name] for name in (*CASE, *more) if row.get(name) is not None} | named)
+    return Table(columns, flat, text, notes)
+
+
+# --- options and writing ---
+
+
+def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
+    """--format and -o; `formats` names more than FORMATS where a command has more."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--format", choices=formats, help="text, or for programs in s, B/s, bytes; without it as FILE ends"
+    )
+    group.add_argument("-o", "--output", metavar="FILE", default="-", help="where to; - is stdout, as usual")
+
+
+def format_of(asked: argparse.Namespace, otherwise: str = "text") -> str:
+    """What --format says, else what the ending of -o FILE does."""
+    ending = pathlib.PurePath(asked.output).suffix.removeprefix(".")
+    return asked.format or (ending if ending in FORMATS[1:] else otherwise)
+
+
+def write(asked: argparse.Namespace, table: Table) -> None:
+    """Writes the table as the options of add_arguments() ask. Raises Error where that cannot be done."""
+    kind = format_of(asked)
+    for note in table.notes if kind != "text" else ():
+        print(note, file=sys.stderr)
+    if kind == "text":
+        deliver(f"{table.text}\n" if table.text else "", asked.output)
+    elif kind == "json":
+        deliver(_json(table), asked.output)
+    elif kind == "csv":
+        deliver(_csv(table), asked.output)
+    else:
+        deliver(_parquet(table), asked.output)
+
+
+def deliver(content: str | bytes, where: str) -> None:
+    """Writes to a file, whole or not at all, or with `-` to stdout."""
+    if where != "-":
+        _replace(pathlib.Path(where), content.encode() if isinstance(content, str) else content)
+        return
+    if sys.stdout is None:  # `>&-` closed it
+        return
+    if isinstance(content, str):
+        sys.stdout.write(content)
+        return
+    if sys.stdout.isatty():
+        raise Error("parquet is no text for a terminal; name a file with -o, or pipe it on")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def _replace(path: pathlib.Path, content: bytes) -> None:
+    try:
+        if path.exists() and not path.is_file():  # /dev/null, a FIFO
+            path.write_bytes(content)
+            return
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            beside.write_bytes(content)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror or error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: what is no finite number is null, times are ISO 8601."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if hasattr(value, "item"):  # NumPy's numbers
+        return _plain(value.item())
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _objects(table: Table, names: Iterable[str]) -> list[str]:
+    """A JSON object for each row, with every column by the name that is given to it."""
+    named = dict(zip(table.columns, names))
+    return [
+        json.dumps({name: _plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
+        for row in table.rows
+    ]
+
+
+def _json(table: Table) -> str:
+    return "[\n" + ",\n".join(_objects(table, table.columns)) + "\n]\n" if table.rows else "[]\n"
+
+
+def _csv(table: Table) -> str:
+    """RFC 4180 with a head; null is empty, a list is JSON. Control characters are spelt out, as for a terminal."""
+
+    def cell(value: Any) -> Any:
+        value = _plain(value)
+        if isinstance(value, bool):
+            return str(value).lower()
+        return spelling.printable(json.dumps(value) if isinstance(value, list) else value) if value is not None else ""
+
+    file = io.StringIO()
+    lines = csv.writer(file, lineterminator="\n")
+    lines.writerow([spelling.printable(name) for name in table.columns])
+    lines.writerows([cell(row.get(name)) for name in table.columns] for row in table.rows)
+    return file.getvalue()
+
+
+def identifier(name: str) -> str:
+    """A name as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _parquet(table: Table) -> bytes:
+    from isthmus.records import store  # DuckDB: only what writes parquet needs it
+
+    connection, folder = store.connect()
+    try:
+        lines, path = pathlib.Path(folder.name, "rows.jsonl"), pathlib.Path(folder.name, "table.parquet")
+        plain = {f"c{i}": kind for i, kind in enumerate(table.columns.values())}  # an axis may have any name
+        lines.write_text("".join(f"{each}\n" for each in _objects(table, plain)), encoding="utf-8")
+        kinds = ", ".join(f"{name}: {store.literal(kind)}" for name, kind in plain.items())
+        names = ", ".join(f"{name} AS {identifier(column)}" for name, column in zip(plain, table.columns))
+        source = (
+            f"read_json({store.literal(str(lines))}, format = 'newline_delimited', columns = {{{kinds}}}, "
+            "maximum_object_size = 268435456)"
+        )
+        connection.execute(f"COPY (SELECT {names} FROM {source}) TO {store.literal(str(path))} (FORMAT parquet)")
+        return path.read_bytes()
+    finally:
+        connection.close()
+        folder.cleanup()
+
+
+def frame(columns: dict[str, str], rows: list[dict[str, Any]], library: str | None):
+    """The rows as a data frame of pandas or polars; without `library`, whichever is installed, pandas first.
+
+    Raises Error where it is not installed.
+    """
+    for name in [library] if library else ["pandas", "polars"]:
+        if name not in ("pandas", "polars"):
+            raise Error(f"{name!r} is no library of data frames; choose pandas or polars")
+        try:
+            module = __import__(name)
+        except ModuleNotFoundError:
+            continue
+        found = {column: [row.get(column) for row in rows] for column in columns}
+        return _pandas(module, found, columns) if name == "pandas" else _polars(module, found, columns)
+    wanted = library or "neither pandas nor polars"
+    raise Error(f"{wanted} is {'not ' if library else ''}installed; `pip install {library or 'pandas'}` brings it")
+
+
+def _pandas(pandas, found: dict[str, list], columns: dict[str, str]):
+    """Whole numbers and truth values stay what they are where some are missing."""
+    kinds = {"BIGINT": "Int64", "BOOLEAN": "boolean", "DOUBLE": "float64", "TIMESTAMP": "datetime64[us]"}
+    return pandas.DataFrame(
+        {name: pandas.Series(values, dtype=kinds.get(columns[name], "object")) for name, values in found.items()}
+    )
+
+
+def _polars(polars, found: dict[str, list], columns: dict[str, str]):
+    kinds = {
+        "VARCHAR": polars.String, "BIGINT": polars.Int64, "DOUBLE": polars.Float64, "BOOLEAN": polars.Boolean,
+        "TIMESTAMP": polars.Datetime, "DOUBLE[]": polars.List(polars.Float64),
+        "VARCHAR[]": polars.List(polars.String),
+    }  # fmt: skip
+    return polars.DataFrame(found, schema={name: kinds[kind] for name, kind in columns.items()})
+
+
+# --- text ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """Of a text table: its head, its side, and when it goes for want of room (0: never; the largest goes first)."""
+
+    head: str
+    right: bool = True
+    drop: int = 0
+
+
+def _kept(columns: list[Column], widths: list[int], width: int) -> list[int]:
+    """Places of the columns that there is room for; the first stays, and may be folded to _NARROWEST."""
+    kept = list(range(len(columns)))
+
+    def needed(first: int) -> int:
+        return first + sum(widths[i] + 1 for i in kept[1:])
+
+    while len(kept) > 1 and needed(widths[0]) > width:
+        droppable = [i for i in kept[1:] if columns[i].drop]
+        if needed(min(widths[0], _NARROWEST)) > width and not droppable:
+            droppable = kept[1:]
+        if not droppable:
+            break
+        kept.remove(max(droppable, key=lambda i: (columns[i].drop, i)))
+    return kept
+
+
+def lay_out(columns: list[Column], rows: list[list[str]], width: int = WIDTH) -> list[str]:
+    """Lines of at most `width` characters; what went for want of room is named in the last.
+
+    The first column is folded where it is too long; nothing is cut.
+    """
+    heads = [column.head for column in columns]
+    rows = [heads, *([spelling.printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
+    kept = _kept(columns, widths, width)
+    first = min(widths[0], max(_NARROWEST, width - sum(widths[i] + 1 for i in kept[1:])), width)
+    lines = []
+    for row in rows:
+        folded = textwrap.wrap(row[0], first, subsequent_indent="  ", break_on_hyphens=False) or [""]
+        rest = "".join(f" {row[i]:>{widths[i]}}" if columns[i].right else f" {row[i]:<{widths[i]}}" for i in kept[1:])
+        lines += [line.rstrip() for line in (*folded[:-1], f"{folded[-1]:<{first}}{rest}")]
+    gone = [head for i, head in enumerate(heads) if i not in kept]
+    if gone:
+        lines += fold(f"Left out for want of room: {', '.join(gone)}; --format csv has them.", width)
+    return lines
+
+
+def fold(text: str, width: int = WIDTH) -> list[str]:
+    """A sentence as lines."""
+    return textwrap.wrap(spelling.printable(text), width, subsequent_indent="  ", break_on_hyphens=False)

@@ -1,0 +1,233 @@
+"""Medians of record files by case, for notebooks and models: which case, which metric, over which axis.
+
+`Readings.value()` is one figure and `Readings.by()` one per value of an axis; both refuse to mix cases that differ in
+anything that was not asked for. Values are medians over the jobs, in the units of the record (seconds, B/s, bytes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import math
+import os
+import statistics
+
+from isthmus import Error, spelling
+from isthmus.records import store
+from isthmus.statistics import series, spread
+from isthmus.statistics.spread import Spread
+from isthmus.tables import output
+
+WANTED = (
+    *store.SERIES, "mode", "better", "median", "mad", "samples", "spoilt", "error", "skipped", "verify", "node",
+    "share", "device", "cpu", "job", "driver", "within_low", "within_high", "n_samples", "n_invalid",
+)  # fmt: skip
+#: What a selection may name beside the axes of a case.
+FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset", "ranks", "device", "cpu")
+
+
+#: Columns of frame() after those of the case and its axes, with DuckDB types.
+MORE = {
+    "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR",
+    "samples": "DOUBLE[]", "share": "DOUBLE", "better": "VARCHAR", "job": "VARCHAR", "run_id": "VARCHAR",
+    "time": "TIMESTAMP", "system": "VARCHAR", "partition": "VARCHAR", "node": "VARCHAR", "device": "VARCHAR",
+    "gpus": "VARCHAR", "driver": "VARCHAR", "cpu": "VARCHAR", "cores": "BIGINT", "kernel": "VARCHAR",
+    "boot": "VARCHAR", "git": "VARCHAR", "emulated": "BOOLEAN", "spoilt": "BOOLEAN", "verify": "VARCHAR",
+    "skipped": "VARCHAR", "error": "VARCHAR", "warnings": "VARCHAR[]", "file": "VARCHAR",
+}  # fmt: skip
+_COMPUTED = {"value": "median", "low": "within_low", "high": "within_high", "interval": "mad"}
+
+
+def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> output.Table:
+    """A row for each metric of each record, for isthmus.frame(); the interval is what the record says of itself."""
+    columns = [name for name in (*output.CASE, *MORE) if name not in _COMPUTED]
+    wanted = {*WANTED, *columns, *_COMPUTED.values(), "axes", "n_samples", "n_invalid"}
+    with store.open_store(paths, wanted=wanted, emulated=emulated, profiled=everything) as opened:
+        store.say_skipped(opened)
+        names = ", ".join(f'"{name}"' for name in (*columns, *_COMPUTED.values(), "axes"))
+        rows = opened.rows(
+            f"SELECT {names}, n_samples - n_invalid AS valid FROM measurements "
+            f"WHERE {'true' if everything else f'metric IS NOT NULL AND {series.COUNTS}'} ORDER BY ALL"
+        )
+    for row in rows:
+        row["axes"], row["value"] = json.loads(row.get("axes") or "{}"), row.pop("median")
+        within = None if row["within_low"] is None else (row["within_low"], row["within_high"])
+        sure = None
+        if row["value"] is not None:
+            sure = spread.of_record(row["value"], within, row["mad"], row["valid"] or 0)
+        row["low"], row["high"], row["interval"] = (sure.low, sure.high, sure.kind) if sure else (None, None, None)
+    return output.of_cases(rows, MORE, "")
+
+
+class Value(float):
+    """A figure with its interval, `spread`, which pictures draw; a plain number everywhere else.
+
+    Sums, and ratios of positive values, carry the widest interval that the two allow: conservative, since the least of
+    one and the most of the other seldom meet.
+    """
+
+    spread: Spread | None
+
+    def __new__(cls, value: float, sure: Spread | None = None):
+        made = super().__new__(cls, value)
+        made.spread = sure
+        return made
+
+    def _with(self, value: float, low: float, high: float, other) -> Value:
+        sides = [each for each in (self.spread, getattr(other, "spread", None)) if each]
+        if not sides or not (math.isfinite(low) and math.isfinite(high)):
+            return Value(value)
+        fewest = min(sides, key=lambda each: each.jobs)
+        return Value(value, Spread(min(low, value), max(high, value), fewest.kind, fewest.jobs))
+
+    def __truediv__(self, other):
+        (a, b), (c, d) = ends(self), ends(other)
+        positive = a > 0 and c > 0
+        low, high = (a / d, b / c) if positive else (math.nan, math.nan)
+        return self._with(float(self) / float(other), low, high, other)
+
+    def __rtruediv__(self, other):
+        return Value(other).__truediv__(self)
+
+    def __add__(self, other):
+        (a, b), (c, d) = ends(self), ends(other)
+        return self._with(float(self) + float(other), a + c, b + d, other)
+
+    __radd__ = __add__
+
+    def __mul__(self, other):
+        (a, b), (c, d) = ends(self), ends(other)
+        positive = a >= 0 and c >= 0
+        low, high = (a * c, b * d) if positive else (math.nan, math.nan)
+        return self._with(float(self) * float(other), low, high, other)
+
+    __rmul__ = __mul__
+
+
+def ends(value: float) -> tuple[float, float]:
+    """Of the interval of a Value; the value twice where there is none."""
+    sure = getattr(value, "spread", None)
+    return (sure.low, sure.high) if sure else (float(value), float(value))
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """One metric of one record: what it is of, its median, its samples in the order they were taken."""
+
+    case: dict
+    axes: dict
+    median: float
+    samples: list[float]
+    share: float | None
+    job: str = ""
+    alone: spread.Spread | None = None  # what the record says of itself
+
+    def get(self, name: str):
+        return self.axes[name] if name in self.axes else self.case.get(name)
+
+
+class Readings:
+    """Readings of some files or folders; see the module."""
+
+    def __init__(self, found: list[Reading]):
+        self.found = found
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def where(self, **wanted) -> Readings:
+        """Those of these fields and axes; a text may be a pattern with *, a list means any of it."""
+        return Readings([each for each in self.found if all(_is(each.get(k), v) for k, v in wanted.items())])
+
+    def values(self, name: str) -> list:
+        """The values of a field or axis, each once, sorted."""
+        found = {each.get(name) for each in self.found} - {None}
+        return sorted(found, key=lambda value: (isinstance(value, str), value))
+
+    def by(self, axis: str, **wanted) -> dict:
+        """The median for each value of a field or axis, sorted by it. Raises Error where anything else varies, too."""
+        chosen = self.where(**wanted)
+        return {
+            value: Readings([each for each in chosen.found if each.get(axis) == value])._one(f"{axis}={value}", wanted)
+            for value in chosen.values(axis)
+        }
+
+    def value(self, **wanted) -> float | None:
+        """The median of one case, None where it was not measured. Raises Error where several cases are meant."""
+        chosen = self.where(**wanted)
+        return chosen._one("", wanted) if len(chosen) else None
+
+    def share(self, **wanted) -> float | None:
+        """Of its limit, as the record has it; None where it has none."""
+        shares = [each.share for each in self.where(**wanted).found if each.share is not None]
+        return statistics.median(shares) if shares else None
+
+    def samples(self, **wanted) -> list[float]:
+        """All samples of one case."""
+        chosen = self.where(**wanted)
+        chosen._alike("", wanted)
+        return [value for each in chosen.found for value in each.samples]
+
+    def _one(self, where: str, wanted: dict) -> Value:
+        self._alike(where, wanted)
+        jobs: dict[str, list[float]] = {}
+        for each in self.found:
+            jobs.setdefault(each.job, []).append(each.median)
+        value = statistics.median(map(statistics.median, jobs.values()))
+        return Value(value, spread.of_jobs(list(jobs.values()), self.found[0].alone))
+
+    def _alike(self, where: str, wanted: dict) -> None:
+        names = sorted({name for each in self.found for name in (*FIELDS, *each.axes)} - {"device", "cpu"})
+        several = [n for n in names if len({str(each.get(n)) for each in self.found}) > 1]
+        if several:
+            asked = ", ".join(f"{name}={value}" for name, value in wanted.items())
+            raise Error(f"{asked}{', ' if where else ''}{where} means several cases: {', '.join(several)} differ")
+
+
+def _is(value, wanted) -> bool:
+    if isinstance(wanted, (list, tuple, set)):
+        return any(_is(value, each) for each in wanted)
+    if isinstance(wanted, str) and isinstance(value, str):
+        return fnmatch.fnmatchcase(value, wanted)
+    return value == wanted
+
+
+#: Of the environment: a folder whose records notebooks take instead of the committed ones, and which of them.
+DATA, WHERE = "ISTHMUS_DATA", "ISTHMUS_WHERE"
+
+
+def example(*paths) -> Readings:
+    """Readings of committed files, or of the folder that scripts/notebooks --data names instead."""
+    folder = os.environ.get(DATA)
+    if not folder:
+        return load(*paths)
+    chosen = os.environ.get(WHERE)
+    return load(folder, where=series.condition(chosen) if chosen else "true")
+
+
+def load(*paths, emulated: bool = False, where: str = "true") -> Readings:
+    """Readings of files and folders that count: verified, not spoilt, on real hardware unless asked otherwise.
+
+    `where` is SQL over the table of records. Raises Error where there is none.
+    """
+    wanted = WANTED if where == "true" else (*WANTED, *series.FIELDS)
+    opened = store.open_store(paths, wanted=wanted, emulated=emulated, where=where)
+    with opened:
+        store.say_skipped(opened)
+        rows = opened.rows(
+            f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in dict.fromkeys((*FIELDS, 'unit', 'axes')))}, "
+            "median, samples, share, job, within_low, within_high, mad, n_samples - n_invalid AS valid "
+            f"FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
+            "ORDER BY workload, axes, metric, median"
+        )
+    found = []
+    for row in rows:
+        axes = json.loads(row.pop("axes") or "{}")
+        median, samples, share, job = (row.pop(name) for name in ("median", "samples", "share", "job"))
+        low, high, mad, valid = (row.pop(name) for name in ("within_low", "within_high", "mad", "valid"))
+        alone = spread.of_record(median, None if low is None else (low, high), mad, valid or 0)
+        found.append(Reading(row, axes, median, samples or [], share, job, alone))
+    if not found:
+        raise Error(f"{spelling.shorten(', '.join(map(str, paths)))}: no record has a figure that counts")
+    return Readings(found)

@@ -1,0 +1,208 @@
+"""Systems side by side: each metric's value, its share of the hardware's limit, and the ratio with its interval.
+
+Each DIR is a system, the first the one that the others are divided by; with --by FIELD, one folder is split by a field
+of the fingerprint (system, device, driver, …). The interval is of the jobs that were run: it says how sure the ratio of
+these nodes is, and where four nodes or more were measured on both sides, that of such nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from isthmus import Error, exits, spelling, units
+from isthmus.records import store
+from isthmus.statistics import rank_test, series, spread
+from isthmus.tables import output
+from isthmus.verdicts import regress
+
+WANTED = (*regress.WANTED, "share", "limit_value", "mad", "within_low", "within_high", "n_samples")
+_NODES = 4  # with as many on both sides, the node is the unit
+
+
+@dataclasses.dataclass
+class System:
+    """What one system measured."""
+
+    name: str
+    series: dict[tuple, series.Series]
+    shares: dict[tuple, float]
+    # What the only job of a series says of itself.
+    alone: dict[tuple, spread.Spread | None] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Cell:
+    """One system's figure of a series; ratio and interval against the first system's, above 1 is a larger value."""
+
+    value: float
+    share: float | None
+    jobs: int
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    interval: spread.Spread | None = None  # of the value
+
+
+def _alone(opened: store.Store, side: str) -> dict[tuple, spread.Spread | None]:
+    """Of each series: the range of its records, or what its only record says of itself."""
+    expressions = {
+        "records": "count(*)", "low": "min(median)", "high": "max(median)", "within_low": "any_value(within_low)",
+        "within_high": "any_value(within_high)", "mad": "any_value(mad)", "samples": "min(n_samples - n_invalid)",
+    }  # fmt: skip
+    told = ", ".join(f"{name} := {expression}" for name, expression in expressions.items())
+    result: dict[tuple, spread.Spread | None] = {}
+    for key, of in series.per_series(opened, f"struct_pack({told})", f"({side}) = 'A'").items():
+        if of["records"] > 1:
+            result[key] = spread.Spread(of["low"], of["high"], "process", 1)
+        else:
+            within = None if of["within_low"] is None else (of["within_low"], of["within_high"])
+            result[key] = spread.of_record(of["low"], within, of["mad"], of["samples"] or 0)
+    return result
+
+
+def _load(opened: store.Store, side: str, name: str) -> System:
+    every = series.load(opened, side)
+    shares = series.per_series(opened, "median(share)", f"({side}) = 'A'")
+    return System(name, {each.key: each for each in every}, shares, _alone(opened, side))
+
+
+def load(asked) -> list[System]:
+    """The systems that a command line names; refuses fewer than two."""
+    if asked.by:
+        if asked.by not in series.FIELDS:
+            raise Error(f"--by {asked.by} is no field; choose from {', '.join(series.FIELDS)}")
+        with store.from_arguments(asked, wanted=WANTED) as opened:
+            column = f'"{asked.by}"::VARCHAR'
+            values = [
+                row[0]
+                for row in opened.sql(
+                    f"SELECT DISTINCT {column} FROM measurements WHERE coalesce({column}, '') <> '' ORDER BY 1"
+                ).fetchall()
+            ]
+            systems = [_load(opened, f"CASE WHEN {column} = {store.literal(v)} THEN 'A' END", v) for v in values]
+    else:
+        systems, results, said = [], [], set()
+        for path, name in zip(asked.paths, _names(asked.paths)):
+            with store.from_arguments(asked, paths=[path], wanted=WANTED) as opened:
+                systems.append(_load(opened, "'A'", name))
+                results += opened.results
+                said.update(store.disagreements(opened.results))
+        store.say_disagreements([each for each in store.disagreements(results) if each not in said])
+    if len(systems) < 2:
+        there = f"{asked.by} is {systems[0].name} in all records" if asked.by and systems else "one folder was named"
+        raise Error(f"comparing needs two systems, but {there}; name another folder, or another field for --by")
+    return systems
+
+
+def _names(paths) -> list[str]:
+    """Names of folders, as short as they tell them apart."""
+    for length in range(1, 20):
+        names = ["/".join(pathlib.Path(path).resolve().parts[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    raise Error("a folder is named twice")
+
+
+def _per_unit(each: series.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Values per job, and per node."""
+    return each.all("A"), np.array([np.median(values) for values in series.apart(each.of("A")).values()])
+
+
+def cells(systems: list[System], key: tuple) -> list[Cell | None]:
+    """A cell for each system that has the series."""
+    row: list[Cell | None] = []
+    for system in systems:
+        found = system.series.get(key)
+        if found is None:
+            row.append(None)
+            continue
+        jobs, nodes = _per_unit(found)
+        cell = Cell(float(np.median(jobs)), system.shares.get(key), len(jobs))
+        cell.interval = spread.over_jobs(jobs.tolist()) if len(jobs) > 1 else system.alone.get(key)
+        first = systems[0].series.get(key)
+        if first is not None and found is not first:
+            a_jobs, a_nodes = _per_unit(first)
+            a, b = (a_nodes, nodes) if min(len(a_nodes), len(nodes)) >= _NODES else (a_jobs, jobs)
+            if (a > 0).all() and (b > 0).all():
+                compared = rank_test.compare([(np.log(a), np.log(b))])
+                cell.ratio = math.exp(compared.estimate)
+                if math.isfinite(compared.low):
+                    cell.low, cell.high = math.exp(compared.low), math.exp(compared.high)
+        row.append(cell)
+    return row
+
+
+def _text_of(cell: Cell | None, unit: str) -> str:
+    if cell is None:
+        return "-"
+    share = f" ({cell.share:.0%})" if cell.share else ""
+    text = units.quantity(cell.value, "" if unit == "1" else unit).strip()
+    sure = spread.percent(cell.value, cell.interval)
+    text += (f" {sure}" if sure else "") + share
+    if cell.ratio is not None:
+        text += f" ×{cell.ratio:.3g}"
+        text += f" [{cell.low:.3g}, {cell.high:.3g}]" if cell.low is not None else " [?]"
+    return text
+
+
+_COLUMNS = {
+    "unit": "VARCHAR", "series": "VARCHAR", "system": "VARCHAR", "value": "DOUBLE", "value_low": "DOUBLE",
+    "value_high": "DOUBLE", "interval": "VARCHAR", "share": "DOUBLE", "jobs": "BIGINT", "reference": "VARCHAR",
+    "ratio": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+}  # fmt: skip
+
+
+def table_of(systems: list[System]) -> output.Table:
+    """A row for each series of each system. Raises Error where no two systems have one in common."""
+    every = {key: each for system in systems for key, each in system.series.items()}
+    names = series.labels(list(every.values()))
+    found = {key: cells(systems, key) for key in sorted(every, key=lambda key: names[key])}
+    shared = {key: row for key, row in found.items() if sum(cell is not None for cell in row) > 1}
+    if not shared:
+        raise Error("no series is in two systems: they measured different workloads, versions or parameters")
+    rows: list[dict[str, Any]] = []
+    for key, row in found.items():
+        for system, cell in zip(systems, row):
+            if cell is not None:
+                told = {"series": names[key], "system": system.name, "reference": systems[0].name}
+                sure = cell.interval
+                ends = {"value_low": sure and sure.low, "value_high": sure and sure.high}
+                kind = {"interval": sure and sure.kind}
+                rows.append(every[key].case | told | dataclasses.asdict(cell) | ends | kind)
+    texts = [[names[key], *(_text_of(cell, every[key].unit) for cell in row)] for key, row in shared.items()]
+    return output.of_cases(rows, _COLUMNS, text(systems, texts, names))
+
+
+def text(systems: list[System], rows: list[list[str]], names: dict[tuple, str]) -> str:
+    """A line for each series that two systems have; then what only one has."""
+    head = ["series", *(spelling.printable(system.name) for system in systems)]
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in [head, *rows]]
+    lines.append(spread.MEANING.replace(" (j=1)", ""))
+    lines.append(
+        f"value ± (share of its limit) ×ratio to {head[1]} [its 95% interval over jobs; ?: fewer than 4 jobs of each]"
+    )
+    for system in systems:
+        alone = [key for key in system.series if sum(key in other.series for other in systems) == 1]
+        if alone:
+            lines.append(
+                f"only in {spelling.printable(system.name)}: {len(alone)} series, such as {names[min(alone, key=str)]}"
+            )
+    return "\n".join(lines)
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = "examples:\n  isthmus compare old-system new-system\n  isthmus compare results --by device"
+    store.add_arguments(parser)
+    parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
+    output.add_arguments(parser)
+
+
+def run(asked) -> int:
+    output.write(asked, table_of(load(asked)))
+    return exits.PASSED

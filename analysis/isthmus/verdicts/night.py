@@ -1,0 +1,218 @@
+"""One summary of a night for other programs, from the reports of its ReFrame sessions: JSON, JUnit, or both.
+
+Reports are what ReFrame writes (--report-file, or reports/run-report-N.json); `scripts/run-checks --summary FOLDER`
+does both. Each check has its verdict and reason, its figures with what they were held to, what it ran with, whom to
+ask, and the paths of its records. A night is red where a check failed or was given up, where a record that a report
+names is gone, and where nothing was measured.
+
+exit codes: 0 the night is green; 1 it is red; 2 bad input, as a file that is no report
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import sys
+from xml.etree import ElementTree
+
+from isthmus import Error, exits, spelling
+
+SCHEMA = "isthmus.night/1"
+#: ReFrame's words for how a check ended, by what they mean for a night.
+GREEN, RED, SKIPPED = ("pass", "xfail"), ("fail", "abort", "xpass"), ("skip",)
+#: What a check ran with, as its variables in a report are called.
+RAN_WITH = ("device", "driver", "runtime", "compiler", "mpi", "spec", "git", "run_id")
+
+
+def add_arguments(parser):
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help="JSON reports of ReFrame, one a session")
+    parser.add_argument("--json", metavar="FILE", help="write the summary there (default: to the terminal)")
+    parser.add_argument("--junit", metavar="FILE", help="write it as JUnit, a test suite for each partition")
+
+
+def run(arguments) -> int:
+    reports = [load(path) for path in arguments.reports]
+    try:
+        summary = summarise(reports)
+        text = json.dumps(summary, indent=1, allow_nan=False) + "\n"
+        drawn = junit(summary)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        which = " ".join(map(str, arguments.reports))
+        raise Error(f"{which}: a field of a report is not as ReFrame 4.10 writes it ({error})") from None
+    if arguments.json:
+        _write(arguments.json, text)
+    if arguments.junit:
+        _write(arguments.junit, drawn)
+    if not arguments.json and not arguments.junit:
+        sys.stdout.write(text)
+    print(f"{summary['verdict']}: {summary['why']}", file=sys.stderr)
+    return exits.PASSED if summary["verdict"] == "green" else exits.FOUND
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}; name a file in a folder that is there") from None
+
+
+def load(path) -> dict:
+    """One report of ReFrame. Raises Error, with the path, for any other file."""
+    try:
+        report = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        cases = [case for run in report["runs"] for case in run["testcases"]]
+        if not isinstance(report["session_info"], dict) or not all(isinstance(case["result"], str) for case in cases):
+            raise TypeError
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}; a session that ended early leaves no report") from None
+    except (ValueError, LookupError, TypeError):
+        raise Error(f"{path}: no report of ReFrame; name a file that --report-file wrote") from None
+    return report
+
+
+def summarise(reports: list[dict]) -> dict:
+    """The night of these sessions: verdict, why, sessions, and checks with the red ones first."""
+    sessions, checks = [], []
+    for report in reports:
+        info = report["session_info"]
+        sessions.append({key: info.get(key) for key in ("uuid", "hostname", "cmdline", "version")})
+        sessions[-1] |= {"began": info.get("time_start"), "ended": info.get("time_end")}
+        checks += [_check(case, info.get("uuid")) for case in _last_runs(report)]
+    checks.sort(key=lambda check: check["result"] not in RED)
+    counts = {
+        "green": sum(check["result"] in GREEN for check in checks),
+        "red": sum(check["result"] in RED for check in checks),
+        "skipped": sum(check["result"] in SKIPPED for check in checks),
+        "records": sum(len(check["records"]) for check in checks),
+    }
+    why = _why_red(checks, counts)
+    return {
+        "schema": SCHEMA,
+        "verdict": "red" if why else "green",
+        "why": why or f"{counts['green']} checks are green, {counts['skipped']} were skipped",
+        "counts": counts,
+        "sessions": sessions,
+        "checks": checks,
+    }
+
+
+def _last_runs(report: dict) -> list[dict]:
+    """Each case as its last try left it where red ones were tried again (--max-retries), of other sessions every case
+    of every run; of builds only the red: what a build is good for, its checks say."""
+    retried = "--max-retries" in str(report["session_info"].get("cmdline"))
+    last = {}
+    for number, run in enumerate(report["runs"]):
+        for place, case in enumerate(run["testcases"]):
+            if case.get("fixture") and case["result"] not in RED:
+                continue
+            names = tuple(str(case.get(key)) for key in ("unique_name", "system", "partition", "environ"))
+            last[names if retried else (number, place)] = case
+    return list(last.values())
+
+
+def _check(case: dict, session: str | None) -> dict:
+    kept = case.get("kept") or []
+    ran_with = {name: case[name] for name in RAN_WITH if case.get(name)}
+    return {
+        "name": case.get("display_name") or case.get("name"),
+        "system": case.get("system"),
+        "partition": case.get("partition"),
+        "environment": case.get("environ"),
+        "result": case["result"],
+        "phase": case.get("fail_phase"),
+        "reason": _reason(case),
+        "job": case.get("jobid"),
+        "nodes": case.get("job_nodelist") or [],
+        "seconds": case.get("time_total"),
+        "records": kept,
+        "missing": [path for path in kept if not pathlib.Path(path).is_file()],
+        "figures": _figures(case.get("perfvalues") or {}),
+        "ran_with": ran_with,
+        "ask": case.get("maintainers") or [],
+        "session": session,
+    }
+
+
+def _reason(case: dict) -> str | None:
+    """In ReFrame's words, without its name of the phase."""
+    told = case.get("fail_reason") or case.get("skip_reason")
+    return spelling.printable(str(told).removeprefix("sanity error: ")) if told else None
+
+
+def _figures(values: dict) -> dict:
+    """What ReFrame kept of each performance variable: [value, reference, lower, upper, unit, result…]."""
+    found = {}
+    for name, entry in values.items():
+        value, reference, lower, upper, unit = entry[:5]
+        figure = {"value": _finite(value), "unit": unit}
+        if reference:
+            figure |= {"reference": _finite(reference), "lower": _finite(lower), "upper": _finite(upper)}
+        found[name.split(":")[-1]] = figure
+    return found
+
+
+def _finite(value):
+    """JSON has no other numbers."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _why_red(checks: list[dict], counts: dict) -> str:
+    """Why the night is red, in half a sentence; empty where it is green."""
+    if counts["red"]:
+        first = checks[0]
+        more = f", the first is {first['name']}: {first['reason'] or first['phase'] or first['result']}"
+        return f"{counts['red']} of {len(checks)} checks are red{more}"
+    gone = [path for check in checks for path in check["missing"]]
+    if gone:
+        return f"{len(gone)} records are gone, the first is {gone[0]}"
+    if not counts["green"]:
+        return f"nothing was measured, {counts['skipped']} checks were skipped"
+    return ""
+
+
+def junit(summary: dict) -> str:
+    """The summary as JUnit: what CI servers draw. Paths of records are properties and in the output of each test."""
+    suites = ElementTree.Element("testsuites", name="isthmus")
+    by_partition: dict[str, list[dict]] = {}
+    for check in summary["checks"]:
+        by_partition.setdefault(f"{check['system']}:{check['partition']}", []).append(check)
+    for place, checks in by_partition.items():
+        suite = ElementTree.SubElement(
+            suites,
+            "testsuite",
+            name=place,
+            tests=str(len(checks)),
+            failures=str(sum(check["result"] in RED and check["result"] != "abort" for check in checks)),
+            errors=str(sum(check["result"] == "abort" for check in checks)),
+            skipped=str(sum(check["result"] in SKIPPED for check in checks)),
+            time=f"{sum(check['seconds'] or 0 for check in checks):.3f}",
+        )
+        for check in checks:
+            _add_test(suite, f"{place}+{check['environment']}", check)
+    ElementTree.indent(suites, " ")
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_test(suite, place: str, check: dict) -> None:
+    test = ElementTree.SubElement(
+        suite, "testcase", classname=place, name=_text(check["name"] or "?"), time=f"{check['seconds'] or 0:.3f}"
+    )
+    properties = ElementTree.SubElement(test, "properties")
+    told = [("job", check["job"]), ("nodes", ",".join(check["nodes"])), ("ask", ", ".join(check["ask"]))]
+    for name, value in [*told, *check["ran_with"].items(), *(("record", path) for path in check["records"])]:
+        if value:
+            ElementTree.SubElement(properties, "property", name=name, value=_text(value))
+    reason = _text(check["reason"] or check["phase"] or check["result"])
+    if check["result"] in SKIPPED:
+        ElementTree.SubElement(test, "skipped", message=reason)
+    elif check["result"] in RED:
+        kind = "error" if check["result"] == "abort" else "failure"
+        ElementTree.SubElement(test, kind, message=reason, type=check["phase"] or check["result"]).text = reason
+    if check["records"]:
+        ElementTree.SubElement(test, "system-out").text = "\n".join(map(_text, check["records"]))
+
+
+def _text(value) -> str:
+    """XML has no control characters, nor halves of a surrogate pair."""
+    return spelling.printable(value).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,551 @@
+"""Nodes and GPUs that are not what their equals are, with the reason for each, and a list that a scheduler can take.
+
+First what needs no figures: nodes that vanished, that fail what their equals pass, whose figures are spoilt (throttled,
+a link trained down), or that lack figures which their equals have. Then slow ones. Equal are those with the same CPU
+and GPU model in the same partition, under the same driver.
+
+A node is slow as a whole when its mean over all series, each weighed by how much nodes differ in it, is worse than
+that of its equals by a floor (3%) and by more than chance gives to any node of one fleet in twenty; or in a series, by
+the same measure. Where more than one in eight is slow, they are another kind rather than outliers, unless by 20%.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import math
+import sys
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from isthmus import Error, exits, spelling, units
+from isthmus.records import store
+from isthmus.statistics import rank_test, series
+from isthmus.tables import output
+from isthmus.verdicts import regress
+
+FLOOR = 0.03
+GROSS, GROSS_Z, GROSS_SHARE = 0.20, 5.0, 1 / 3
+FEWEST = 4  # equals, the node itself included
+SPOILT = 0.10  # of a node's samples, beyond what its equals lose
+KINDS = ("vanished", "failing", "spoilt", "lacking", "slow")
+_QUIET = 5e-4  # noise below this share is taken as this share
+_DRAWS = 20_000
+
+
+@dataclasses.dataclass
+class Reason:
+    """Why one node, or one GPU of it, is not what its equals are."""
+
+    node: str
+    kind: str  # of KINDS
+    words: str
+    gpus: str = ""
+    worse: float = 0.0  # share, of slow ones
+    series: int = 0  # that it is about; of a single one 1
+    drain: bool = True  # else told only: its equals are no better
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
+
+
+@dataclasses.dataclass
+class Found:
+    """What a fleet came to."""
+
+    reasons: list[Reason]
+    nodes: int
+    compared: int  # series with as many equals as it takes
+    notes: list[str]
+
+
+# --- slow: how far is too far ---
+
+
+@functools.lru_cache(maxsize=64)
+def limits(count: int, permitted: float = 0.7 * rank_test.SESSION) -> np.ndarray:
+    """How far below the others' mean, in their standard deviations, the worst, the next … of `count` equals may be.
+
+    One-sided, drawn for normal values, seeded; so that in a healthy fleet any limit is passed with this chance. The
+    worst may be told apart up to one in eight (Rosner, Percentage points for a generalized ESD procedure, 1983).
+    """
+    most = max(1, count // 8)
+    drawn = np.sort(np.random.default_rng(count).standard_normal((_DRAWS if count <= 64 else 4000, count)), axis=1)
+    distances = np.stack([_distance(drawn, place) for place in range(most)], axis=1)
+    low, high = permitted / most / 2, permitted
+    for _ in range(30):
+        tail = (low + high) / 2
+        found = np.quantile(distances, 1 - tail, axis=0)
+        low, high = (tail, high) if (distances > found).any(axis=1).mean() <= permitted else (low, tail)
+    return np.quantile(distances, 1 - low, axis=0)
+
+
+def _distance(ordered: np.ndarray, place: int) -> np.ndarray:
+    """Of the value at `place` (ascending, last axis) from the mean of all above it, in their standard deviations."""
+    above = ordered[..., place + 1 :]
+    scale = np.maximum(above.std(axis=-1, ddof=1), _QUIET if ordered.ndim == 1 else 0)
+    return (above.mean(axis=-1) - ordered[..., place]) / scale
+
+
+def apart(values: np.ndarray, floor: float) -> list[int]:
+    """Places of the values that are worse (lower logarithms) than their equals, by the floor and beyond chance."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    count = 0
+    for place, limit in enumerate(limits(len(values))):
+        worse = 1 - math.exp(ordered[place] - np.median(values))
+        if worse >= floor and _distance(ordered, place) > limit:
+            count = place + 1
+    return sorted({*order[:count].tolist(), *_grossly(values, floor)})
+
+
+def _grossly(values: np.ndarray, floor: float) -> list[int]:
+    """Places of values that are worse by a fifth, of which fewer than a third are: no chance, and no other kind."""
+    middle = float(np.median(values))
+    scale = max(1.4826 * float(np.median(np.abs(values - middle))), _QUIET)
+    far = np.flatnonzero(((1 - np.exp(values - middle)) >= max(GROSS, floor)) & ((middle - values) >= GROSS_Z * scale))
+    return far.tolist() if len(far) <= GROSS_SHARE * len(values) else []
+
+
+def _common(variances: np.ndarray, freedom: int) -> tuple[float, float]:
+    """What series' variances have in common, and the degrees of freedom that knowing it is worth for one of them.
+
+    Smyth, Linear models and empirical Bayes methods, 2004: the spread of log variances beyond what so many degrees of
+    freedom explain says how far series differ. The root of the trigamma function is found by bisection.
+    """
+    if len(variances) < 3:
+        return 0.0, 0.0
+    logs = np.log(np.maximum(variances, _QUIET**2)) - _digamma(freedom / 2) + math.log(freedom / 2)
+    beyond = float(np.var(logs, ddof=1)) - _trigamma(freedom / 2)
+    low, high = 1e-2, 1e3
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if _trigamma(middle / 2) > beyond else (low, middle)
+    return math.exp(float(np.mean(logs)) + _digamma(low / 2) - math.log(low / 2)), low
+
+
+def _trigamma(x: float) -> float:
+    """Second derivative of log Γ: its asymptotic series, shifted to where that holds (Abramowitz and Stegun 6.4.12)."""
+    total = 0.0
+    while x < 6:
+        total += 1 / x**2
+        x += 1
+    return total + 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3) - 1 / (30 * x**5)
+
+
+def _digamma(x: float) -> float:
+    """First derivative of log Γ, likewise (6.3.18)."""
+    total = 0.0
+    while x < 6:
+        total -= 1 / x
+        x += 1
+    return total + math.log(x) - 1 / (2 * x) - 1 / (12 * x**2) + 1 / (120 * x**4)
+
+
+def _student_limit(freedom: float, tests: int, permitted: float = 0.2 * rank_test.SESSION) -> float:
+    """Student's t that chance passes in so large a share of sessions of so many tests (Wallace, 1959)."""
+    z = NormalDist().inv_cdf(1 - permitted / max(tests, 1))
+    exponent = (z * (8 * freedom + 3) / (8 * freedom + 1)) ** 2 / freedom
+    return math.sqrt(freedom * math.expm1(min(exponent, 700)))
+
+
+# --- slow: one fleet ---
+
+
+@dataclasses.dataclass
+class Fleet:
+    """Logarithms, higher is better, of equals: (series, places); NaN where a place has not measured a series."""
+
+    places: list[tuple[str, str]]  # (node, GPUs)
+    labels: list[str]
+    values: np.ndarray
+    jobs: np.ndarray  # of each value
+    told: list[tuple[str, bool]]  # by series: its unit, and whether lower is better
+    cases: list[dict[str, Any]] | None = None  # by series: series.Series.case
+
+    @property
+    def residuals(self) -> np.ndarray:
+        return self.values - np.nanmedian(self.values, axis=1, keepdims=True)
+
+
+def _scales(values: np.ndarray) -> np.ndarray:
+    """Robust standard deviations between places, by series."""
+    off = np.abs(values - np.nanmedian(values, axis=1, keepdims=True))
+    return np.maximum(1.4826 * np.nanmedian(off, axis=1), _QUIET)
+
+
+def whole(fleet: Fleet) -> tuple[list[str], np.ndarray]:
+    """Nodes, and the mean of each over all series, weighed by how little nodes differ in them; GPUs of a node as one.
+
+    Nodes that have fewer than half of the series are left out: their mean is of other things.
+    """
+    if not fleet.values.size:
+        return [], np.empty(0)
+    weights = 1 / _scales(fleet.values) ** 2
+    weights = np.minimum(weights, 4 * np.median(weights))
+    known = np.isfinite(fleet.values)
+    sums = np.where(known, fleet.residuals, 0).T @ weights
+    totals = known.T @ weights
+    by_node: dict[str, list[float]] = {}
+    for (node, _), value, total in zip(fleet.places, sums, totals):
+        if 2 * total >= weights.sum():
+            by_node.setdefault(node, []).append(value / total)
+    return list(by_node), np.array([float(np.mean(values)) for values in by_node.values()])
+
+
+def slow_nodes(fleet: Fleet, floor: float = FLOOR) -> list[tuple[str, float]]:
+    """Nodes that are slow as a whole, each with the share by which it is worse than the median of its equals."""
+    names, means = whole(fleet)
+    if len(names) < FEWEST:
+        return []
+    middle = float(np.median(means))
+    return [(names[i], 1 - math.exp(means[i] - middle)) for i in apart(means, floor)]
+
+
+def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None) -> list[tuple[int, int, float]]:
+    """(series, place, share by which it is worse) of single series in which a place is too far from its equals.
+
+    The spread of a series is that of the other places, shrunk towards what all series have in common, without the nodes
+    that are slow as a whole.
+    """
+    values = fleet.values
+    known = np.isfinite(values)
+    counts = known.sum(axis=1)
+    rows = np.flatnonzero(counts >= FEWEST)
+    if not len(rows):
+        return []
+    tests = tests or int(counts[rows].sum())
+    lowest = np.nanargmin(np.where(known, values, np.inf)[rows], axis=1)
+    others = values[rows].copy()
+    others[np.arange(len(rows)), lowest] = np.nan
+    means, variances = np.nanmean(others, axis=1), np.nanvar(others, axis=1, ddof=1)
+    slow = {node for node, _ in slow_nodes(fleet, floor)}
+    healthy = values[rows][:, [node not in slow for node, _ in fleet.places]]
+    common, prior = _common(np.nanvar(healthy, axis=1, ddof=1), max(int(np.median(counts[rows])) - len(slow) - 1, 1))
+    found = []
+    for i, row in enumerate(rows):
+        middle = float(np.nanmedian(values[row]))
+        own = counts[row] - 2
+        variance = max((prior * common + own * variances[i]) / (prior + own), _QUIET**2)
+        t = (means[i] - values[row, lowest[i]]) / math.sqrt(variance * (1 + 1 / (own + 1)))
+        far = {int(lowest[i])} if t > _student_limit(prior + own, tests) else set()
+        places = np.flatnonzero(known[row])
+        far |= {int(places[k]) for k in _grossly(values[row, places], floor)}
+        worse = {place: 1 - math.exp(values[row, place] - middle) for place in far}
+        found += [(int(row), place, share) for place, share in sorted(worse.items()) if share >= floor]
+    return found
+
+
+# --- what the records say ---
+
+_EQUAL = ("device", "cpu", "partition", "system", "driver")
+_CASE = tuple(name for name in store.SERIES if name not in ("metric", "unit"))
+
+
+def _fleets(opened: store.Store) -> list[Fleet]:
+    """Equals and their figures; a place counts with the median of its jobs."""
+    names, equal = store.SERIES_COLUMNS, ", ".join(_EQUAL)
+    rows = opened.sql(
+        f"SELECT {equal}, {names}, node, gpus, median(value), count(*), any_value(better), any_value(mode) FROM "
+        f"(SELECT {equal}, {names}, node, gpus, job, any_value(better) AS better, any_value(mode) AS mode, "
+        "median(median) AS value FROM measurements "
+        f"WHERE metric IS NOT NULL AND better IS NOT NULL AND {series.COUNTS} GROUP BY ALL) GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    width, start = len(store.SERIES), len(_EQUAL)
+    modes = {row[start : start + width]: row[-1] for row in rows}
+    every = [series.Series(key, None, mode, {}) for key, mode in modes.items()]
+    labels, cases = series.labels(every), {each.key: each.case for each in every}
+    groups: dict[tuple, list[tuple]] = collections.defaultdict(list)
+    for row in rows:
+        groups[row[:start]].append(row[start:])
+    return [_fleet(found, labels, cases) for found in groups.values()]
+
+
+def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[str, Any]]) -> Fleet:
+    width = len(store.SERIES)
+    by_series: dict[tuple, list[tuple]] = collections.defaultdict(list)
+    for row in rows:
+        by_series[row[:width]].append(row[width:])
+    positive = {key: found for key, found in by_series.items() if all(each[2] > 0 for each in found)}
+    places = sorted({each[:2] for found in positive.values() for each in found})
+    index = {place: i for i, place in enumerate(places)}
+    values = np.full((len(positive), len(places)), np.nan)
+    jobs = np.zeros(values.shape, int)
+    told = []
+    for at, (key, found) in enumerate(positive.items()):
+        lower = found[0][4] == "lower"
+        told.append((dict(zip(store.SERIES, key))["unit"], lower))
+        for node, gpus, value, count, *_ in found:
+            values[at, index[node, gpus]] = -math.log(value) if lower else math.log(value)
+            jobs[at, index[node, gpus]] = count
+    return Fleet(
+        places, [labels[key] for key in positive], values, jobs, told, [cases[key] for key in positive]
+    )  # fmt: skip
+
+
+def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
+    reasons = []
+    for node, worse in slow_nodes(fleet, floor):
+        count = int(np.isfinite(fleet.values[:, [place[0] == node for place in fleet.places]]).any(axis=1).sum())
+        equals = len({name for name, _ in fleet.places})
+        words = f"{worse:.1%} worse than {equals - 1} equals over {count} series together"
+        reasons.append(Reason(node, "slow", words, worse=worse, series=count))
+    for row, place, worse in slow_places(fleet, floor, tests=tests):
+        node, gpus = fleet.places[place]
+        unit, lower = fleet.told[row]
+        sign = -1 if lower else 1
+        value, usual = (
+            units.quantity(math.exp(sign * x), unit).strip()
+            for x in (fleet.values[row, place], float(np.nanmedian(fleet.values[row])))
+        )
+        once = ", seen in one job only" if fleet.jobs[row, place] == 1 else ""
+        words = f"{worse:.1%} worse ({value}, usual {usual}{once}): {fleet.labels[row]}"
+        case = fleet.cases[row] if fleet.cases else {}
+        reasons.append(Reason(node, "slow", words, gpus, worse, 1, case=case))
+    return reasons
+
+
+def _failing(opened: store.Store) -> list[Reason]:
+    """Nodes on which cases fail, or are wrong; one that fails on most nodes is no fault of theirs, but is told."""
+    case = ", ".join(f'"{name}"' for name in _CASE)
+    rows = opened.sql(
+        f"SELECT {case}, node, count(*) FILTER (bad), any_value(why) FILTER (bad) FROM (SELECT *, "
+        "error IS NOT NULL OR verify = 'fail' AS bad, coalesce(error, 'wrong results') AS why FROM measurements "
+        "WHERE metric_index = 0 AND skipped IS NULL) GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    nodes_of: dict[tuple, dict[str, tuple[int, str]]] = collections.defaultdict(dict)
+    for *case_of, node, bad, why in rows:
+        nodes_of[tuple(case_of)][node] = (bad, why)
+    found: dict[tuple[str, bool], list[tuple[str, str]]] = collections.defaultdict(list)
+    for key, by_node in nodes_of.items():
+        failing = {node: why for node, (bad, why) in by_node.items() if bad}
+        alone = 2 * len(failing) <= len(by_node) and len(by_node) > 1
+        for node, why in failing.items():
+            found[node, alone].append((str(key[0]), why))
+    reasons = []
+    for (node, alone), cases in sorted(found.items()):
+        workload, why = cases[0]
+        more = f" and {len(cases) - 1} more cases" if len(cases) > 1 else ""
+        where = "" if alone else ", as on most nodes that ran it"
+        why = spelling.printable(spelling.shorten(why, 80))
+        words = f"{spelling.printable(workload)}{more}: {why}{where}"
+        reasons.append(Reason(node, "failing", words, series=len(cases), drain=alone))
+    return reasons
+
+
+def _spoilt(opened: store.Store) -> list[Reason]:
+    """Nodes that lose more of their samples than their equals do, in their median job."""
+    equal = ", ".join(_EQUAL)
+    rows = opened.sql(
+        f"SELECT {equal}, node, median(lost), count(*), list_sort(list_distinct(flatten(list(codes)))) FROM (SELECT "
+        f"{equal}, node, job, sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END) / sum(n_samples) AS lost, "
+        "list_distinct(flatten(list(warnings))) AS codes FROM measurements WHERE metric IS NOT NULL AND n_samples > 0 "
+        "GROUP BY ALL) GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    groups: dict[tuple, list[tuple]] = collections.defaultdict(list)
+    for row in rows:
+        groups[row[: len(_EQUAL)]].append(row[len(_EQUAL) :])
+    reasons = []
+    for found in groups.values():
+        usual = float(np.median([lost for _, lost, *_ in found]))
+        for node, lost, jobs, codes in found:
+            if lost < SPOILT or (len(found) > 1 and lost < usual + SPOILT):
+                continue
+            told = f" ({spelling.printable(', '.join(codes))})" if codes else ""
+            words = f"{lost:.0%} of the samples of {jobs} jobs are spoilt{told}, usual {usual:.0%}"
+            reasons.append(Reason(node, "spoilt", words, series=jobs))
+    return reasons
+
+
+def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
+    """Nodes that are expected and left no record, and those that have left none for longer than chance explains."""
+    rows = opened.sql(
+        "SELECT DISTINCT device, cpu, partition, system, node, time::DATE FROM measurements ORDER BY ALL"
+    ).fetchall()
+    groups: dict[tuple, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
+    for *equal, node, day in rows:
+        groups[tuple(equal)][node].add(day)
+    last: dict[str, object] = {}
+    for *_, node, day in rows:
+        last[node] = max(day, last.get(node, day))
+    reasons = {}
+    for by_node in groups.values():
+        if len(by_node) < FEWEST:
+            continue
+        for node, days in by_node.items():
+            missed = _missed(days, [each for name, each in by_node.items() if name != node])
+            if missed and last[node] == max(days):
+                words = f"no record since {max(days)}, while its equals ran on {missed} days"
+                reasons[node] = Reason(node, "vanished", words)
+    for node in expected:
+        if node not in last:
+            reasons[node] = Reason(node, "vanished", "expected, but no record is of it")
+    return [reasons[node] for node in sorted(reasons)]
+
+
+def _missed(days: set, others: list[set]) -> int:
+    """Days on which half of the others ran after a node's last day, or 0 where chance explains that it did not.
+
+    A node that ran on a share of the days on which half of its equals did is gone when as many such days without it
+    have a chance below 1 in 1,000.
+    """
+    busy = [day for day in set().union(*others) if 2 * sum(day in each for each in others) >= len(others)]
+    during = {day for day in busy if min(days) <= day <= max(days)}
+    missed = sum(day > max(days) for day in busy)
+    share = (len(days & during) + 0.5) / (len(during) + 1)
+    return missed if (1 - share) ** missed <= 1e-3 else 0
+
+
+def _lacking(opened: store.Store, known: set[str]) -> list[Reason]:
+    """Nodes without a figure of cases that nearly all equals have, for no reason in `known`."""
+    equal, case = ", ".join(_EQUAL), ", ".join(f'"{name}"' for name in _CASE)
+    rows = opened.sql(
+        f"SELECT DISTINCT {equal}, node, {case} FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS}"
+    ).fetchall()
+    groups: dict[tuple, dict[tuple, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
+    for row in rows:
+        groups[row[: len(_EQUAL)]][row[len(_EQUAL) + 1 :]].add(row[len(_EQUAL)])
+    lacks: dict[str, list[str]] = collections.defaultdict(list)
+    for cases in groups.values():
+        nodes = set().union(*cases.values())
+        for key, those in cases.items():
+            missing = nodes - those
+            if len(those) >= FEWEST - 1 and len(missing) <= len(nodes) / 4:
+                for node in missing - known:
+                    lacks[node].append(str(key[0]))
+    reasons = []
+    for node, found in sorted(lacks.items()):
+        words = f"no figure of {len(found)} cases that its equals have, as {spelling.printable(min(found))}"
+        reasons.append(Reason(node, "lacking", words, series=len(found), drain=False))
+    return reasons
+
+
+def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...] | list[str] = ()) -> Found:
+    """All that is wrong with nodes: what needs no figures first, then the slowest."""
+    reasons = [*_vanished(opened, list(expected)), *_failing(opened), *_spoilt(opened)]
+    reasons += _lacking(opened, {reason.node for reason in reasons})
+    fleets = _fleets(opened)
+    enough = [np.isfinite(fleet.values).sum(axis=1) >= FEWEST for fleet in fleets]
+    tests = sum(int(np.isfinite(fleet.values[rows]).sum()) for fleet, rows in zip(fleets, enough))
+    slow = [reason for fleet in fleets for reason in _slow(fleet, floor, tests)]
+    reasons += sorted(slow, key=lambda r: (-(r.series > 1), -r.worse, r.node, r.gpus, r.words))
+    nodes = {row[0] for row in opened.sql("SELECT DISTINCT node FROM measurements").fetchall()}
+    small = {node for fleet, rows in zip(fleets, enough) if not rows.any() for node, _ in fleet.places}
+    notes = []
+    if small:
+        have = "nodes have" if len(small) > 1 else "node has"
+        notes.append(f"{len(small)} {have} fewer than {FEWEST - 1} equals (same CPU, GPU, partition and driver)")
+    return Found(reasons, len(nodes | set(expected)), sum(int(rows.sum()) for rows in enough), notes)
+
+
+# --- what a person, or a scheduler, reads ---
+
+
+def _drained(reasons: list[Reason]) -> dict[str, Reason]:
+    """The first reason of each node that a scheduler can name; others are left out, aloud."""
+    found: dict[str, Reason] = {}
+    for reason in reasons:
+        if reason.drain:
+            found.setdefault(reason.node, reason)
+    for node in sorted(found):
+        if not spelling.is_node_name(node):
+            print(f"{spelling.printable(node)!r} is no name for a scheduler; left out of the list", file=sys.stderr)
+            del found[node]
+    return found
+
+
+def names(reasons: list[Reason]) -> list[str]:
+    """Names of the nodes as a scheduler's command takes them."""
+    return sorted(_drained(reasons))
+
+
+def drain_lines(reasons: list[Reason]) -> list[str]:
+    """For a site's script: node, tab, kind and reason in one printable line without quotes."""
+    lines = []
+    for node, reason in sorted(_drained(reasons).items()):
+        gpu = f" on {spelling.printable(reason.gpus)}" if reason.gpus else ""
+        words = spelling.shorten(f"{reason.kind}: {reason.words}{gpu}", 160)
+        lines.append(f"{node}\t{words.translate(str.maketrans('', '', chr(34) + chr(39) + '`$' + chr(92)))}")
+    return lines
+
+
+_SHOWN = 5
+
+
+def text(found: Found) -> str:
+    lines = []
+    for kind in KINDS:
+        of_kind = [reason for reason in found.reasons if reason.kind == kind]
+        for node in dict.fromkeys(reason.node for reason in of_kind):
+            own = [reason for reason in of_kind if reason.node == node]
+            lines.append(f"{spelling.printable(node)}: {kind}")
+            for reason in own[:_SHOWN]:
+                gpu = f" on {spelling.printable(reason.gpus)}" if reason.gpus else ""
+                lines.append(f"  {reason.words}{gpu}")
+            if len(own) > _SHOWN:
+                lines.append(f"  … and {len(own) - _SHOWN} more series")
+    return "\n".join([*lines, *_summary(found)])
+
+
+def _summary(found: Found) -> list[str]:
+    bad = {reason.node for reason in found.reasons}
+    return [f"note: {note}" for note in found.notes] + [
+        f"{len(bad)} of {found.nodes} nodes are named; {found.compared} series with {FEWEST} equals or more"
+    ]
+
+
+_COLUMNS = {
+    "node": "VARCHAR", "on_gpus": "VARCHAR", "kind": "VARCHAR", "reason": "VARCHAR", "worse": "DOUBLE",
+    "count": "BIGINT", "drain": "BOOLEAN", "unit": "VARCHAR",
+}  # fmt: skip
+
+
+def table_of(found: Found, text: str) -> output.Table:
+    """A row for each reason; those that are about more than one series have no case."""
+    rows = [
+        {"axes": {}} | each.case | {
+            "node": each.node, "on_gpus": each.gpus or None, "kind": each.kind, "reason": each.words,
+            "worse": each.worse or None, "count": each.series or None, "drain": each.drain,
+        } for each in found.reasons
+    ]  # fmt: skip
+    return output.of_cases(rows, _COLUMNS, text, _summary(found))
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = (
+        "examples:\n  isthmus nodes results --workload 'transfer/*'\n"
+        "  isthmus nodes results --drain | while IFS=$'\\t' read -r node why; do\n"
+        '    scontrol update nodename="$node" state=drain reason="$why"; done\n\n'
+        "exit codes: 0 no node is named; 1 some are; 2 bad input; 3 no series has as many as 4 equal nodes or GPUs"
+    )
+    store.add_arguments(parser)
+    parser.add_argument(
+        "--floor", type=units.share, default=FLOOR, metavar="SHARE", help="smallest that is told (0.03)"
+    )
+    parser.add_argument("--expect", metavar="N1,N2,…", help="nodes that must be in the records")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--list", action="store_true", help="only the nodes' names, separated by commas")
+    form.add_argument("--drain", action="store_true", help="only nodes to be drained: NODE, tab, reason; a line each")
+    output.add_arguments(parser)
+
+
+def run(asked) -> int:
+    expected = [node for node in (asked.expect or "").split(",") if node]
+    for node in expected:
+        if not spelling.is_node_name(node):
+            raise Error(f"{node!r} is no node's name; write names with commas between")
+    if (asked.list or asked.drain) and output.format_of(asked) != "text":
+        raise Error("--list and --drain are text; leave out --format, which has them as columns node and drain")
+    with store.from_arguments(asked, wanted=(*regress.WANTED, "warnings")) as opened:
+        found = look(opened, floor=asked.floor, expected=expected)
+    if asked.list:
+        shown = ",".join(names(found.reasons))  # nothing, not an empty line: no command must be given an empty name
+    elif asked.drain:
+        shown = "\n".join(drain_lines(found.reasons))
+    else:
+        shown = text(found)
+    output.write(asked, table_of(found, shown))
+    if found.reasons:
+        return exits.FOUND
+    return exits.PASSED if found.compared else exits.UNDECIDED

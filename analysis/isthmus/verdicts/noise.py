@@ -1,0 +1,148 @@
+"""How much a metric varies from job to job where nothing changed, and what that means for a comparison.
+
+Give it jobs of one state of the machine (an A/A run): ten or more per node, over some days. With -o FILE.json it writes
+what `isthmus regress --noise` and `isthmus trial plan --noise` take.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from isthmus import Error, exits, units
+from isthmus.records import store
+from isthmus.statistics import rank_test, series
+from isthmus.tables import output
+from isthmus.verdicts import regress
+
+FEWEST = 5  # jobs of one node below which the noise is a guess
+
+
+@dataclasses.dataclass
+class Noise:
+    """One series: shares of its value where all are above zero, else in its unit."""
+
+    series: series.Series
+    label: str
+    jobs: int
+    nodes: int
+    between: float  # standard deviation between jobs of a node and GPU
+    within: float  # between samples of a job
+    boots: regress.Boots | None  # how far boots of a node differ, where there are several
+    needed: int | None  # jobs a side on one node for the step that was asked for
+
+
+def measure(
+    opened: store.Store, *, condition: str = "true", step: float = 0.03, metrics: int | None = None
+) -> list[Noise]:
+    """Noise of every series of the jobs that fulfil a condition, the noisiest first."""
+    side = f"CASE WHEN {condition} THEN 'A' END"
+    every = [each for each in series.load(opened, side) if any(len(v) > 1 for v in each.by_place("A").values())]
+    names = series.labels(every)
+    within = series.per_series(opened, "median(1.4826 * mad / abs(median))", f"({condition}) AND median <> 0")
+    result = []
+    for each in every:
+        between = series.spread(each, ("A",))
+        needed = None
+        if 0 < between < math.inf:
+            needed = rank_test.jobs_needed(math.log1p(step) / between, metrics=metrics or len(every))
+        means = series.boots(each, "A")
+        freedom = sum(len(x) - 1 for x in means)
+        squares = sum(float(((x - x.mean()) ** 2).sum()) for x in means)
+        boots = regress.Boots(math.sqrt(squares / freedom), freedom) if freedom else None
+        nodes = {node for job in each.of("A") for node in job.nodes}
+        result.append(
+            Noise(
+                each, names[each.key], each.jobs("A"), len(nodes), between,
+                within.get(each.key) or math.nan, boots, needed,
+            )
+        )  # fmt: skip
+    return sorted(result, key=lambda noise: (-noise.between, noise.label))
+
+
+def mixed(opened: store.Store, condition: str) -> list[str]:
+    """What was not the same in all jobs, so that they are no A/A run."""
+    fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS, "device")]
+    counts = ", ".join(f'count(DISTINCT nullif("{name}"::VARCHAR, \'\')) AS "{name}"' for name in fields)
+    # Nodes may be unlike each other; a node may not become another.
+    rows = opened.rows(f"SELECT node, gpus, {counts} FROM measurements WHERE {condition} GROUP BY node, gpus")
+    return [name for name in fields if any(row[name] > 1 for row in rows)]
+
+
+def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
+    def share(value):
+        return f"{value:.2%}" if math.isfinite(value) else "-"
+
+    lines = [f"{'between':>8} {'boots':>8} {'within':>8} {'±delta':>7} {'jobs':>5} {'nodes':>5} {'needed':>6}  series"]
+    for noise in found[:shown]:
+        delta = regress.margin(noise.between)
+        lines.append(
+            f"{share(noise.between):>8} {share(noise.boots.spread if noise.boots else math.nan):>8} "
+            f"{share(noise.within):>8} {share(delta):>7} {noise.jobs:>5} {noise.nodes:>5} "
+            f"{noise.needed or '-':>6}  {noise.label}"
+        )
+    if len(found) > shown:
+        lines.append(f"… {len(found) - shown} quieter series (--all)")
+    lines.append(
+        "between: standard deviation between jobs of a node; boots: between the means of its boots; within: "
+        "between samples of a job; needed: jobs a side on "
+        f"one node to find a step of {step:.0%} in 90% of cases, one of {metrics} metrics"
+    )
+    return "\n".join([*lines, *_summary(found)])
+
+
+def _summary(found: list[Noise]) -> list[str]:
+    lines = []
+    needed = sorted(noise.needed for noise in found if noise.needed)
+    if needed:
+        most = needed[min(len(needed) - 1, math.ceil(0.9 * len(needed)) - 1)]
+        lines.append(f"{most} jobs a side on one node do for 90% of {len(found)} series")
+    few = sum(noise.jobs < FEWEST * noise.nodes for noise in found)
+    if few:
+        lines.append(f"{few} series have fewer than {FEWEST} jobs a node: their noise is a guess; run more")
+    return lines
+
+
+_COLUMNS = {
+    "unit": "VARCHAR", "series": "VARCHAR", "between": "DOUBLE", "boots": "DOUBLE", "boots_freedom": "BIGINT",
+    "within": "DOUBLE", "margin": "DOUBLE", "jobs": "BIGINT", "nodes": "BIGINT", "needed": "BIGINT",
+    regress.AXES: "VARCHAR",
+}  # fmt: skip
+
+
+def _row(noise: Noise) -> dict[str, Any]:
+    """What regress.load_noise() and load_boots() read."""
+    boots = noise.boots
+    return noise.series.case | {
+        "series": noise.label, "between": noise.between, "boots": boots and boots.spread,
+        "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": regress.margin(noise.between),
+        "jobs": noise.jobs, "nodes": noise.nodes, "needed": noise.needed,
+        regress.AXES: noise.series.key[store.SERIES.index("axes")],
+    }  # fmt: skip
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = "example: isthmus noise results --from driver=570 -o noise.json"
+    store.add_arguments(parser)
+    parser.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,… or a day or FROM..TO")
+    parser.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    parser.add_argument("--metrics", type=units.count, metavar="N", help="of a session (default: as many as there are)")
+    parser.add_argument("--all", action="store_true", help="show every series")
+    output.add_arguments(parser)
+
+
+def run(asked) -> int:
+    condition = series.condition(asked.a) if asked.a else "true"
+    with store.from_arguments(asked, wanted=(*regress.WANTED, "mad")) as opened:
+        found = measure(opened, condition=condition, step=asked.step, metrics=asked.metrics)
+        if not found:
+            raise Error("no series has two jobs on one node and GPU, so nothing is known of its noise; run more jobs")
+        unlike = mixed(opened, condition)
+    shown = text(found, step=asked.step, metrics=asked.metrics or len(found), shown=len(found) if asked.all else 20)
+    notes = _summary(found)
+    if unlike:
+        note = f"note: not one state of the machine: {', '.join(unlike)} changed on a node; narrow it with --from"
+        shown, notes = f"{shown}\n{note}", [*notes, note]
+    output.write(asked, output.of_cases([_row(noise) for noise in found], _COLUMNS, shown, notes))
+    return exits.PASSED

@@ -1,0 +1,577 @@
+"""Plans a change of driver (or of anything) as an experiment, and reads its outcome as one verdict.
+
+plan   says how many jobs on which nodes find which step, and writes DIR: plan.json, plan.tsv (what runs where, in which
+       order, drawn at random), trial.sbatch (a Slurm array script) and submit.
+read   compares what DIR/records holds, and says which tasks were lost; submit, once more, runs those alone.
+
+Jobs before the change, then the change, then jobs after it; --control adds jobs after a mere restart of the nodes, so
+that a restart is not taken for the driver. --boots starts the nodes anew several times a side, in an order drawn at
+random: a restart alone moves figures, so one boot a side tells little. Where a job can choose its side by itself
+(--setup-before, --setup-after), both sides run in turns, in random order, and are read as pairs: nothing else that
+changes with time can imitate that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pathlib
+import random
+import re
+import shlex
+import signal
+
+from isthmus import Error, exits, spelling, units
+from isthmus.records import store
+from isthmus.statistics import rank_test, series
+from isthmus.tables import output
+from isthmus.verdicts import regress
+
+SIDES = ("before", "control", "after")
+MOST = 100_000  # jobs of a plan
+_ENDED_BY_SIGNAL = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)}
+_SCRIPT = """\
+#!/usr/bin/env bash
+#SBATCH --job-name=isthmus-trial
+#SBATCH --nodes=1
+#SBATCH --exclusive
+#SBATCH --no-requeue
+# One task of a trial: runs the commands of plan.tsv for this part, node and task, in the order drawn there.
+# Submitted by ./submit, which pins each array to its node. tasks/ tells of each task when it began and how it ended.
+set -euo pipefail
+trial=@TRIAL@
+part=${1:?which part: one of @PARTS@; use ./submit}
+task=$((${2:?the task that index 0 stands for; use ./submit} + SLURM_ARRAY_TASK_ID))
+node=${SLURMD_NODENAME:-$(hostname -s)}
+line=$(awk -F '\\t' -v part="$part" -v node="$node" -v task="$task" \\
+  '$1 == part && $2 == node && $3 == task' "$trial/plan.tsv")
+if [[ -z $line ]]; then
+  echo "trial: task $task of $part on $node is not in $trial/plan.tsv" >&2
+  exit 2
+fi
+progress=$trial/tasks/$part.$node.$task
+if grep -qs ' ended 0$' "$progress"; then
+  echo "trial: task $task of $part on $node was done before"
+  exit 0
+fi
+echo "$SLURM_JOB_ID began" >>"$progress"
+side=$(cut -f 4 <<<"$line")
+export ISTHMUS_RESULTS=$trial/records/$side
+mkdir -p "$ISTHMUS_RESULTS"
+# What `module` and its like run is not written for -u; what a setup sets is for the commands.
+set +u -a
+case $side in
+@SETUP@
+esac
+set -u +a
+commands=(
+@COMMANDS@
+)
+status=0
+for index in $(cut -f 5 <<<"$line" | tr ',' ' '); do
+  bash -c "${commands[index]}" || status=$?
+done
+echo "$SLURM_JOB_ID ended $status" >>"$progress"
+exit "$status"
+"""
+_SUBMIT = """\
+#!/usr/bin/env bash
+# Submits one part of the trial: an array per node, its tasks one after the other. Submitted again, only those tasks run
+# that have not ended with exit code 0.
+# Usage: ./submit @PARTS@ [options for sbatch…]
+set -euo pipefail
+cd @TRIAL@
+part=${1:?which part: one of @PARTS@}
+shift
+nodes=$(awk -F '\\t' -v part="$part" '$1 == part && !seen[$2]++ {print $2}' plan.tsv)
+if [[ -z $nodes ]]; then
+  echo "submit: no part $part; choose from: @PARTS@" >&2
+  exit 2
+fi
+if ! told=$(scontrol show node "$(paste -sd , <<<"$nodes")"); then # all of them exist, or none gets a job
+  echo "submit: ${told##*$'\n'}" >&2
+  exit 2
+fi
+
+# An index is below MaxArraySize, and an array has max_array_tasks at most; of more tasks a node gets several arrays.
+size=$(scontrol show config | awk '$1 == "MaxArraySize" {size = $3}
+  match($0, /max_array_tasks=[0-9]+/) {most = substr($0, RSTART + 16, RLENGTH - 16)}
+  END {print (most > 0 && most + 0 < size + 0 ? most : size)}')
+if ((size < 1)); then
+  echo "submit: this Slurm has no job arrays (MaxArraySize is 0)" >&2
+  exit 2
+fi
+arrays=()
+last=''
+while read -r node task; do
+  if grep -qs ' ended 0$' "tasks/$part.$node.$task"; then continue; fi
+  first=$((task - task % size))
+  if [[ "$node $first" != "$last" ]]; then
+    last="$node $first"
+    arrays+=("$last ")
+  fi
+  arrays[-1]+=$((task % size)),
+done < <(awk -F '\\t' -v part="$part" '$1 == part {print $2, $3}' plan.tsv)
+if ((${#arrays[@]} == 0)); then
+  echo "submit: all tasks of $part were done before"
+  exit 0
+fi
+for each in "${arrays[@]}"; do
+  read -r node first tasks <<<"$each"
+  sbatch --nodelist="$node" --array="${tasks%,}%1" "$@" trial.sbatch "$part" "$first"
+done
+"""
+
+
+# --- planning ---
+
+
+def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: float = 0.9, delta: float = 0.0) -> int:
+    """Jobs a side on each node that find a step beyond the margin `delta` in so large a share of the series."""
+    wanted = []
+    for sd in noise:
+        sd = max(sd, 1e-4)
+        distance, margin = math.log1p(step) / sd, math.log1p(delta) / sd
+        wanted.append(rank_test.jobs_needed(distance, strata=nodes, metrics=metrics, margin=margin))
+    return sorted(wanted)[min(len(wanted) - 1, math.ceil(cover * len(wanted)) - 1)]
+
+
+def detectable(jobs: int, *, nodes: int, metrics: int, margin: float = 0.0) -> float:
+    """The step, in standard deviations between jobs as the margin is, that so many jobs a side and node find."""
+
+    def found(beyond: float) -> bool:
+        step = round(margin + beyond, 4)
+        return rank_test.power(step, jobs, strata=nodes, metrics=metrics, margin=margin) >= rank_test.POWER
+
+    low, high = 0.005, 50.0
+    if not found(high):
+        return math.inf
+    while high / low > 1.02:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return margin + high
+
+
+def fewest_boots(nodes: int, metrics: int) -> int:
+    """Boots a side on each node below which no change can be told from what boots do by chance."""
+    return next(n for n in range(1, 64) if rank_test.power(50, n, strata=nodes, metrics=metrics) >= rank_test.POWER)
+
+
+@dataclasses.dataclass
+class Size:
+    """How large a trial is, a side and node."""
+
+    boots: int
+    jobs: int  # in all boots
+    steps: list[float]  # that are found with 90% power, by series, ascending
+    unit: str  # jobs or boots
+    simulated: bool  # else by an approximation
+
+    def finds(self, covered: float) -> float:
+        """The step that is found in so large a share of the series."""
+        return self.steps[min(len(self.steps) - 1, math.ceil(covered * len(self.steps)) - 1)]
+
+
+def size(
+    noise: list[float], step: float, *, nodes: int, metrics: int, jobs: int | None = None, boots: int | None = None,
+    boot_sd: float = 0.0, delta: float = 0.0, in_turns: bool = False,
+) -> Size:  # fmt: skip
+    """A trial that finds the step; with a spread of boots, or several of them, the boot is the unit and not the job.
+
+    `jobs` counts the jobs of one boot where it is given. Turns are read as pairs, of which too few prove nothing.
+    Raises Error for more jobs than a plan can hold.
+    """
+
+    def wanted() -> int:
+        pairs = rank_test.fewest_pairs(rank_test.threshold(metrics)) if in_turns else 0
+        return max(needed(noise, step, nodes=nodes, metrics=metrics, delta=delta), -(-pairs // nodes))
+
+    by_boot = bool(boots or boot_sd)
+    if by_boot:
+        each = jobs or (max(1, -(-wanted() // boots)) if boots else 2)
+        noise = [math.hypot(boot_sd, sd / math.sqrt(each)) for sd in noise]
+        boots = units = boots or max(wanted(), fewest_boots(nodes, metrics))
+    else:
+        boots, each = 1, jobs or wanted()
+        units = each
+    if 2 * nodes * boots * each > MOST:
+        raise Error(
+            f"{2 * nodes * boots * each} jobs would be needed, more than {MOST}; look for a larger step, or compare "
+            "fewer metrics"
+        )
+    steps: dict[float, float] = {}
+    found = []
+    for sd in noise:
+        margin = round(math.log1p(delta) / max(sd, 1e-4), 1 if len(noise) > 20 else 2)  # few to be worked out
+        if margin not in steps:
+            steps[margin] = detectable(units, nodes=nodes, metrics=metrics, margin=margin) - margin
+        sd_steps = math.log1p(delta) + steps[margin] * sd
+        found.append(math.expm1(sd_steps) if sd_steps < 700 else math.inf)
+    return Size(boots, boots * each, sorted(found), "boots" if by_boot else "jobs", rank_test.simulated(units, nodes))
+
+
+def _boots_in_turn(boots: int, chance: random.Random) -> list[str]:
+    """The side of each boot: pairs of both sides, each in random order, so that no trend favours one."""
+    return [side for _ in range(boots) for side in chance.sample(["before", "after"], 2)]
+
+
+def schedule(
+    nodes: list[str], jobs: int, commands: int, *, control: bool, in_turns: bool, seed: int, boots: int = 1
+) -> list[tuple]:
+    """Rows (part, node, task, side, order of commands); `jobs` a side and node, over all boots.
+
+    In turns: pairs of both sides, each in random order. With several boots a part is a boot, of all nodes.
+    """
+    chance = random.Random(seed)
+    sides_of_boots = _boots_in_turn(boots, chance) if boots > 1 else []
+    rows = []
+    for node in nodes:
+        if in_turns:
+            parts = {"both": [s for _ in range(jobs) for s in chance.sample(["before", "after"], 2)]}
+        elif boots > 1:
+            parts = {f"boot{n}": [side] * (jobs // boots) for n, side in enumerate(sides_of_boots, 1)}
+        else:
+            parts = {side: [side] * jobs for side in SIDES if side != "control" or control}
+        for part, sides in parts.items():
+            for task, side in enumerate(sides):
+                order = ",".join(map(str, chance.sample(range(commands), commands)))
+                rows.append((part, node, task, side, order))
+    places = {part: place for place, part in enumerate(parts)}
+    return sorted(rows, key=lambda row: (places[row[0]], row[1], row[2]))
+
+
+def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
+    parts = " | ".join(dict.fromkeys(row[0] for row in rows))
+    setup = "\n".join(f"  {side})\n    {plan['setup'].get(side) or ':'}\n    ;;" for side in SIDES)
+    commands = "\n".join(f"  {shlex.quote(command)}" for command in plan["commands"])
+    words = {"TRIAL": shlex.quote(str(folder.resolve())), "PARTS": parts, "SETUP": setup, "COMMANDS": commands}
+
+    def filled(template):
+        return re.sub("@([A-Z]+)@", lambda match: words[match[1]], template)
+
+    try:
+        folder.mkdir(parents=True)
+        (folder / "records").mkdir()
+        (folder / "tasks").mkdir()
+        (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+        (folder / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+        for name, template in (("trial.sbatch", _SCRIPT), ("submit", _SUBMIT)):
+            (folder / name).write_text(filled(template), encoding="utf-8")
+            (folder / name).chmod(0o755)
+    except FileExistsError:
+        raise Error(f"{folder} is there already; a trial gets a folder of its own") from None
+    except OSError as error:
+        raise Error(f"{folder}: {error.strerror}") from None
+
+
+def _nodes(text: str) -> list[str]:
+    nodes = re.split(r"[\s,]+", text.strip())
+    for node in nodes:
+        if not spelling.is_node_name(node):
+            raise Error(
+                f'{node!r} is no node\'s name; write names with commas between, or "$(scontrol show hostnames …)"'
+            )
+    if len(set(nodes)) < len(nodes):
+        raise Error("a node is named twice")
+    return nodes
+
+
+def _refuse_contradictions(asked) -> None:
+    series.condition(asked.a), series.condition(asked.b)  # refused here rather than after a week of jobs
+    if bool(asked.setup_before) != bool(asked.setup_after):
+        raise Error("--setup-before and --setup-after go together: a job must be able to choose either side")
+    by_boot = asked.boots or asked.boot_sd
+    if by_boot and asked.setup_before:
+        raise Error("jobs that choose their side run in one boot: leave out --boots and --boot-sd")
+    if by_boot and asked.control:
+        raise Error("several boots a side show what a restart does by itself: leave out --control")
+
+
+def make(asked) -> int:
+    """`isthmus trial plan`."""
+    nodes = _nodes(asked.nodes)
+    _refuse_contradictions(asked)
+    noise = list(regress.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
+    noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
+    metrics = asked.metrics or len(noise)
+    delta = asked.delta or min(regress.FLOOR, asked.step / 2)
+    if delta >= asked.step:
+        raise Error(f"a step of {asked.step:.1%} does not lie beyond the margin of {delta:.1%}; make --delta smaller")
+    sized = size(
+        noise, asked.step, nodes=len(nodes), metrics=metrics, jobs=asked.jobs, boots=asked.boots,
+        boot_sd=asked.boot_sd or 0.0, delta=delta, in_turns=bool(asked.setup_before),
+    )  # fmt: skip
+    in_turns = bool(asked.setup_before)
+    rows = schedule(
+        nodes, sized.jobs, len(asked.command), control=asked.control, in_turns=in_turns, seed=asked.seed,
+        boots=sized.boots,
+    )  # fmt: skip
+    plan = {
+        "format": 1, "from": asked.a, "to": asked.b, "nodes": nodes, "jobs": sized.jobs, "boots": sized.boots,
+        "delta": delta, "step": asked.step, "metrics": metrics, "seed": asked.seed,
+        "control": asked.control and not in_turns, "in_turns": in_turns, "commands": asked.command,
+        "setup": {"before": asked.setup_before, "after": asked.setup_after},
+    }  # fmt: skip
+    _write(pathlib.Path(asked.folder), plan, rows)
+    print("\n".join(_told(plan, sized, rows, asked.folder, boot_sd=asked.boot_sd)))
+    return exits.PASSED
+
+
+def _told(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd: float | None) -> list[str]:
+    """What a plan says of itself."""
+    nodes, metrics = len(plan["nodes"]), plan["metrics"]
+    boots = f" in {sized.boots} boots" if sized.boots > 1 else ""
+    lines = [
+        f"{sized.jobs} jobs a side on each of {nodes} nodes{boots}, {len(rows)} jobs in all, for {metrics} metrics"
+    ]
+    if math.isinf(sized.steps[0]):
+        lines.append(
+            f"too few {sized.unit} to find anything: even complete separation of the sides would not be significant"
+        )
+    else:
+        lines.append(
+            f"finds with 90% power, beyond the margin of ±{plan['delta']:.1%}, one changed metric among {metrics}:"
+        )
+        for covered in (0.1, 0.5, 0.9, 1.0) if len(sized.steps) > 1 else (1.0,):
+            lines.append(f"  a step of {sized.finds(covered):.1%} or more in {covered:.0%} of the metrics")
+        if not sized.simulated:
+            lines.append(
+                f"approximate: so many {sized.unit} are not simulated, their number of pairs is taken as normal"
+            )
+    if sized.unit == "boots" and not boot_sd:
+        lines.append("assumes that boots do not differ; say how much they do with --boot-sd")
+    fewest = fewest_boots(nodes, metrics)
+    if not plan["in_turns"] and sized.boots < fewest:
+        lines.append(
+            f"note: where the change needs a restart, what boots do by chance is part of it: {fewest} boots a side on "
+            f"each node tell them apart (--boots {fewest}); jobs that choose their side need none (--setup-before)"
+        )
+    parts = list(dict.fromkeys(row[0] for row in rows))
+    if sized.boots > 1:
+        sides = {row[0]: row[3] for row in rows}
+        lines.append("start every node anew before each part: " + ", ".join(f"{p} {sides[p]}" for p in parts))
+    quoted = shlex.quote(folder)
+    submits = " … ".join(f"{quoted}/submit {part}" for part in parts)
+    return [*lines, f"next: {submits}, then isthmus trial read {quoted}"]
+
+
+# --- reading ---
+
+
+def _plan(folder: pathlib.Path) -> dict:
+    path = folder / "plan.json"
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        if plan["format"] != 1:
+            raise Error(f"{path}: made by another version of Isthmus")
+        kinds: dict[str, type | tuple[type, ...]] = {"from": str, "to": str, "nodes": list, "jobs": int}
+        kinds |= {"control": bool, "boots": int, "in_turns": bool, "delta": (int, float, type(None))}
+        found = {name: {"boots": 1, "in_turns": False, "delta": None, **plan}[name] for name in kinds}
+        for name, kind in kinds.items():
+            if not isinstance(found[name], kind):
+                raise TypeError(f"{name} is {json.dumps(found[name])[:40]}")
+        if not all(isinstance(node, str) for node in found["nodes"]):
+            raise TypeError("a node is no text")
+        return found
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
+    except (RecursionError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{path}: no plan of a trial ({error})") from None
+
+
+def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
+    """Sentences on tasks that began and did not end by themselves, and on those that ended with an exit code not 0."""
+    lost, failed = [], []
+    try:
+        for line in (folder / "plan.tsv").read_text(encoding="utf-8").splitlines():
+            part, node, task, side, _ = line.split("\t")
+            progress = folder / "tasks" / f"{part}.{node}.{task}"
+            if not progress.exists():
+                continue
+            ended = re.search(r"^(\S+) ended (\d+)\n\Z", progress.read_text(encoding="utf-8"), re.MULTILINE)
+            which = f"task {task} of {part} on {node} ({side})"
+            if ended is None:
+                lost.append(f"{which} began and did not end: it still runs, or is lost")
+            elif int(ended[2]) in _ENDED_BY_SIGNAL:  # a task that is cancelled may have time to note it
+                lost.append(f"{which} began and did not end: signal {int(ended[2]) - 128} ended it")
+            elif ended[2] != "0":
+                failed.append(f"{which}, job {ended[1]}, ended with exit code {ended[2]}")
+    except OSError as error:
+        raise Error(f"{error.filename}: {error.strerror}") from None
+    except ValueError:
+        raise Error(f"{folder}: plan.tsv or tasks/ is not as a trial writes it") from None
+    return lost, failed
+
+
+def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
+    """The pair of each job that ran in turns, (node, number), from what tasks/ says of which job did which task."""
+    tasks = {}
+    for progress in (folder / "tasks").glob("both.*"):
+        _, _, rest = progress.name.partition(".")
+        node, _, task = rest.rpartition(".")
+        for job in re.findall(r"^(\S+) ended \d+$", progress.read_text(encoding="utf-8"), re.MULTILINE):
+            tasks[node, job] = (node, int(task) // 2)
+    rows = opened.sql("SELECT DISTINCT node, job FROM measurements").fetchall()
+    numbers = [(node, job, job.rpartition("#")[2]) for node, job in rows]
+    return {job: tasks[node, number] for node, job, number in numbers if (node, number) in tasks}
+
+
+def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], list[str]]:
+    """Sentences on jobs that were planned and have no record, and the sides without any.
+
+    Raises Error where jobs ran in another state than planned.
+    """
+    present = dict(
+        opened.sql(
+            f"SELECT side || ' on ' || node, count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
+            "GROUP BY side, node"
+        ).fetchall()
+    )
+    sentences, empty = [], []
+    for name in SIDES if plan["control"] else ("before", "after"):
+        jobs = {node: present.get(f"{name} on {node}", 0) for node in plan["nodes"]}
+        for node, found in jobs.items():
+            if found < plan["jobs"]:
+                sentences.append(f"{plan['jobs'] - found} of {plan['jobs']} jobs {name} on {node} are missing")
+        if not any(jobs.values()):
+            empty.append(name)
+    for name, wanted in (("before", plan["from"]), ("control", plan["from"]), ("after", plan["to"])):
+        [[count]] = opened.sql(
+            f"SELECT count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
+            f"WHERE side = '{name}' AND NOT {series.condition(wanted)}"
+        ).fetchall()
+        if count:
+            raise Error(f"{count} jobs {name} did not run with {wanted}; move their records out of the trial")
+    return sentences, empty
+
+
+def _lacking_boots(opened: store.Store, plan: dict, side: str) -> list[str]:
+    """Sentences on sides that ran in fewer boots than were planned."""
+    if plan["boots"] == 1:
+        return []
+    found = dict(
+        opened.sql(
+            f"SELECT side || ' on ' || node, count(DISTINCT boot) FROM (SELECT *, {side} AS side FROM measurements) "
+            "GROUP BY side, node"
+        ).fetchall()
+    )
+    return [
+        f"{side_and_node} ran in {count or 'no known'} of {plan['boots']} boots: start the node anew before each part"
+        for side_and_node, count in sorted(found.items())
+        if count < plan["boots"]
+    ]
+
+
+_NAMED = 10
+
+
+def _told_of(sentences: list[str]) -> list[str]:
+    more = [f"… and {len(sentences) - _NAMED} more"] if len(sentences) > _NAMED else []
+    return [f"note: {sentence}" for sentence in [*sentences[:_NAMED], *more]]
+
+
+def _table(outcomes: dict[str, regress.Outcome], first: str, last: list[str], everything: bool) -> output.Table:
+    """A row for each series of each comparison; `first` is the side that the change is compared with."""
+    lines, notes = [], []
+    if restart := outcomes.get("restart"):
+        notes = [f"restart alone: {restart.verdict}"]
+        lines = [*notes]
+        if first == "control":
+            lines += [regress.text(restart), "so the change is compared with the jobs after the restart\n"]
+    if change := outcomes.get("change"):
+        lines.append(regress.text(change, everything=everything))
+        notes += regress.of_all(change)
+    rows = [regress.row_of(each) | {"comparison": name} for name, found in outcomes.items() for each in found.results]
+    columns = {"comparison": "VARCHAR", **regress.COLUMNS}
+    return output.of_cases(rows, columns, "\n".join([*lines, *last]), [*notes, *last])
+
+
+def read(asked) -> int:
+    """`isthmus trial read`."""
+    folder = pathlib.Path(asked.folder)
+    plan = _plan(folder)
+    lost, failed = _unfinished(folder)
+    kept = folder / "records"
+    side = "CASE " + "".join(
+        f"WHEN starts_with(file, {store.literal(f'{kept}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "
+        for name in SIDES
+    )
+    side += "END"
+
+    def compared(a: str, b: str) -> regress.Outcome:
+        chosen = f"CASE {side} WHEN '{a}' THEN 'A' WHEN '{b}' THEN 'B' END"
+        noise = regress.load_noise(asked.noise) if asked.noise else None
+        delta = asked.delta or (None if noise or plan["delta"] == regress.FLOOR else plan["delta"])
+        boots = regress.load_boots(asked.noise) if asked.noise else None
+        return regress.outcome(
+            opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=delta, noise=noise, boots=boots,
+            randomised=plan["in_turns"] or plan["boots"] > 1, turns=turns,
+        )  # fmt: skip
+
+    outcomes, turns, first = {}, {}, "before"
+    with store.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
+        missing, empty = _missing(opened, plan, side)
+        turns = _turns(opened, folder) if plan["in_turns"] else {}
+        missing += _lacking_boots(opened, plan, side)
+        if plan["control"] and not {"before", "control"} & {*empty}:
+            restart = outcomes["restart"] = compared("before", "control")
+            if restart.count("regressed") or restart.count("improved"):
+                first = "control"
+        if not {first, "after"} & {*empty}:
+            outcomes["change"] = compared(first, "after")
+    last = [line for sentences in (lost, failed, missing) for line in _told_of(sentences)]
+    change = outcomes.get("change")
+    if change is None:
+        last.append(f"nothing to compare yet: no job {' or '.join(empty)} left a record")
+    elif lost or missing:
+        last.append("the trial is not complete; submit, once more, runs what is lost")
+    output.write(asked, _table(outcomes, first, last, asked.all))
+    if change is None or lost or missing:
+        return (change and change.exit_code) or exits.UNDECIDED
+    return change.exit_code
+
+
+def add_arguments(parser) -> None:
+    parts = parser.add_subparsers(dest="part", required=True, metavar="plan | read")
+    plan = parts.add_parser("plan", help="how many jobs, and the scripts for Slurm")
+    plan.add_argument("folder", metavar="DIR", help="to be made: plan, scripts, records")
+    plan.add_argument("--from", dest="a", required=True, metavar="WHAT", help="the state before: FIELD=VALUE,…")
+    plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
+    plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
+    plan.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
+    plan.add_argument(
+        "--delta", type=units.share, metavar="SHARE", help="the margin that a change must exceed (0.01, or half a step)"
+    )
+    plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
+    plan.add_argument("--sd", type=units.share, default=0.01, metavar="SHARE", help="of jobs, without --noise (0.01)")
+    plan.add_argument(
+        "--metrics", type=units.count, metavar="N", help="that will be compared (default: those of --noise)"
+    )
+    plan.add_argument("--jobs", type=units.count, metavar="N",
+                      help="a side and node (of each boot, with --boots), instead of what is needed")  # fmt: skip
+    plan.add_argument("--boots", type=units.count, metavar="N", help="restarts of every node a side, in random order")
+    plan.add_argument(
+        "--boot-sd",
+        type=units.share,
+        metavar="SHARE",
+        help="standard deviation between boots of a node; without --boots, says how many are needed",
+    )
+    plan.add_argument("--control", action="store_true", help="also run after a mere restart of the nodes")
+    plan.add_argument("--setup-before", metavar="SH", help="shell line with which a job chooses the state before")
+    plan.add_argument("--setup-after", metavar="SH", help="and the state after")
+    plan.add_argument("--seed", type=int, default=1, metavar="N", help="of the random order (1)")
+    plan.add_argument("--command", action="append", required=True, metavar="SH", help="what a job runs (repeatable)")
+    plan.set_defaults(do=make)
+    reading = parts.add_parser("read", help="the outcome as one verdict")
+    reading.add_argument("folder", metavar="DIR")
+    reading.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent")
+    reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
+    reading.add_argument("--all", action="store_true", help="show every series")
+    store.add_selection(reading)
+    output.add_arguments(reading)
+    reading.set_defaults(do=read)
+
+
+def run(asked) -> int:
+    return asked.do(asked)
