@@ -18,6 +18,7 @@ from IPython.display import Markdown
 from isthmus import cli
 from isthmus.figures import plots
 from isthmus.records import load, store
+from isthmus.records.measurements import literal
 from isthmus.statistics import series, spread
 from isthmus.tables import readings
 from isthmus.verdicts import noise, regress
@@ -74,7 +75,7 @@ Markdown(
 # %%
 dots, of_host, named = collections.defaultdict(list), {}, {}
 for host in hosts:  # one at a time: on either, Slurm numbered its jobs from 1
-    with store.open_store([MEASURED], wanted=(*regress.WANTED, "mad"), where=f"node = {store.literal(host)}") as opened:
+    with store.open_store([MEASURED], wanted=(*regress.WANTED, "mad"), where=f"node = {literal(host)}") as opened:
         of_host[host] = {each.key: each for each in series.load(opened, "'A'") if each.jobs("A") >= 4}
         named.update(series.labels(list(of_host[host].values())))
         for each in noise.measure(opened, step=0.03):

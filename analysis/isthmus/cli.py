@@ -28,7 +28,7 @@ COMMANDS = {
     "levels": ("isthmus.tables.medians", "now `table --view levels`"),
     "references": ("isthmus.references.command", "what a site's figures are held to: make it from records, check it"),
     "faults": ("isthmus.faults.command", "page faults of any CUDA program, as the driver tells them"),
-    "profile": ("isthmus.profiles.profile", "what a profiler's output says, in the words of a record"),
+    "profile": ("isthmus.profiles.command", "what a profiler's output says, in the words of a record"),
     "accounting": ("isthmus.tables.medians", "now `table --view accounting`"),
     "night": ("isthmus.verdicts.night", "one summary of a night's sessions for other programs: JSON and JUnit"),
     "site": ("isthmus.site.command", "a site's configuration: its mistakes, a first version, its node-hours"),

@@ -45,7 +45,7 @@ import profilers
 import quick_start
 import spack_build
 from isthmus import units
-from isthmus.profiles import profile
+from isthmus.profiles import as_record, profile
 from isthmus.records import content, load, validate
 from isthmus.references import lookup
 from isthmus.site import capabilities
@@ -312,7 +312,7 @@ def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
     profiled = case["profiler"] is not None
     found = {name: b for name, b in found.items() if name.startswith(profile.PROFILED) == profiled}
     for name, bound in found.items():
-        if profiled and not profile.is_held(name, bound.unit):
+        if profiled and not as_record.is_held(name, bound.unit):
             raise lookup.BadReference(f"a reference for {name!r}: of a profiled run only counts are held to any")
     return {name: bound.as_tuple() for name, bound in found.items()}
 

@@ -13,7 +13,7 @@ import shutil
 from reframe.core.exceptions import ReframeError, SanityError
 
 import jobs
-from isthmus.profiles import profile
+from isthmus.profiles import as_record, command, ncu, perf, profile, rocprofv3
 from isthmus.records import load, validate
 
 FOLDER = "profile"
@@ -24,16 +24,16 @@ _LOG = "log"
 
 # What a profiler says where it may not count; that is the machine's policy, so a skip.
 _REFUSED = {
-    "ERR_NVGPUCTRPERM": profile.PERMISSION,
+    "ERR_NVGPUCTRPERM": ncu.PERMISSION,
     "perf_event_paranoid": "the kernel lets nobody count here; an administrator can lower kernel.perf_event_paranoid",
-    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES": profile.PERMISSION,
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES": ncu.PERMISSION,
 }
 
 
 def check_name(name: str) -> None:
     """Raises ReframeError for a profiler that is not known."""
-    if name not in profile.TOOLS:
-        raise ReframeError(f"there is no profiler {name!r}; choose from {', '.join(profile.TOOLS)}")
+    if name not in command.TOOLS:
+        raise ReframeError(f"there is no profiler {name!r}; choose from {', '.join(command.TOOLS)}")
 
 
 def least_options(name: str, options: list[str]) -> list[str]:
@@ -84,12 +84,12 @@ _COMMANDS = {
     "nsys": "nsys profile --trace=cuda,nvtx --cuda-um-gpu-page-faults=true --cuda-um-cpu-page-faults=true "
     '--sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite --output="$out/nsys" "$@"',
     "ncu": "ncu --target-processes all --clock-control none --force-overwrite --launch-count 200 "
-    f'--metrics {",".join(profile.NCU_METRICS)} --export "$out/ncu" "$@"',
+    f'--metrics {",".join(ncu.METRICS)} --export "$out/ncu" "$@"',
     "rocprofv3": "rocprofv3 --kernel-trace --memory-copy-trace --hip-runtime-trace --marker-trace "
-    f'--pmc {" ".join(profile.ROCM_COUNTERS)} --output-format json --output-directory "$out" '
+    f'--pmc {" ".join(rocprofv3.COUNTERS)} --output-format json --output-directory "$out" '
     '--output-file rocprofv3 -- "$@"',
     "cupti": 'CUDA_INJECTION64_PATH=$library ISTHMUS_CUPTI_OUTPUT="$out/cupti" "$@"',
-    "perf": f'perf stat -x \';\' -e {",".join(profile.PERF_EVENTS)} -o "$out/stat.perf" -- "$@"',
+    "perf": f'perf stat -x \';\' -e {",".join(perf.EVENTS)} -o "$out/stat.perf" -- "$@"',
 }
 _AFTER = {
     "ncu": [
@@ -151,13 +151,13 @@ def amend(name: str, stage: pathlib.Path, record: str) -> None:
         said = jobs.complaint(_log(stage / FOLDER))
         raise SanityError(f"{name} failed: {said or error}; what was measured without it is kept") from None
     try:
-        seen = profile.read(name, stage / FOLDER)
+        seen = command.read(name, stage / FOLDER)
     except profile.ProfileError as error:
         said = jobs.complaint(_log(stage / FOLDER))
         raise SanityError(
             f"{name} failed: {error}{f' ({said})' if said else ''}; what was measured without it is kept"
         ) from None
-    amended = profile.amend(cases, seen, unprofiled=unprofiled(stage))
+    amended = as_record.amend(cases, seen, unprofiled=unprofiled(stage))
     aside = path.with_suffix(".part")
     aside.write_text("".join(json.dumps(case, ensure_ascii=False) + "\n" for case in amended), encoding="utf-8")
     aside.replace(path)

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from isthmus.records import store
+from isthmus.records import measurements
 from isthmus.statistics import series
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reframe"))
@@ -120,7 +120,7 @@ def jobs_of(history, seed, jobs, *, workloads=("microbench/saxpy",), **changes):
 
 def series_of(values, better="lower", metric="time", unit="s"):
     """A series from values by side and (node, GPU), each value a job of its own."""
-    key = tuple({"workload": "w", "metric": metric, "unit": unit}.get(name) for name in store.SERIES)
+    key = tuple({"workload": "w", "metric": metric, "unit": unit}.get(name) for name in measurements.SERIES)
     sides = {
         side: [
             series.Job(f"{side}-{node}-{gpu}-{n}", {(node, gpu): float(value)}, frozenset({(node, f"boot of {node}")}))

@@ -30,6 +30,7 @@ import traceback
 import warnings
 
 from isthmus import Error, cli
+from isthmus.records import compacted as compacted_
 from isthmus.records import load, store, validate
 from isthmus.references import lookup
 
@@ -394,7 +395,7 @@ def one_folder(number: int, seed: int, *, seconds: float = _HANG) -> tuple[list[
         wrongs, times, codes = drive(folder, aside, seconds=seconds)
         raw = _table(folder)
         _, _, _, wrong = called(["compact", str(folder), "--processes", "1"], 6 * seconds)
-        compacted = _table(folder / store.COMPACTED)
+        compacted = _table(folder / compacted_.COMPACTED)
         if raw[0] != good or raw != compacted:
             wrong = f"{good} lines are records; raw gives {raw}, compacted {compacted}"
         for path in sorted((aside / "site/references").glob("*.yaml")):

@@ -9,7 +9,7 @@ from histories import record, write
 
 from isthmus import cli
 from isthmus.figures import charts
-from isthmus.records import store
+from isthmus.records import measurements
 
 
 def row(workload="transfer/pinned-gpu0/ce", value=1e9, *, metric="rate", unit="B/s", share=None, **changes):
@@ -18,7 +18,7 @@ def row(workload="transfer/pinned-gpu0/ce", value=1e9, *, metric="rate", unit="B
              "ranks": None, "metric": metric, "unit": unit, "value": value, "share": share, "source": "test",
              "mode": None, "jobs": 1, "spread": None} | changes  # fmt: skip
     found["axes"] = axes
-    found["key"] = tuple(json.dumps(axes) if name == "axes" else found[name] for name in store.SERIES)
+    found["key"] = tuple(json.dumps(axes) if name == "axes" else found[name] for name in measurements.SERIES)
     found["label"] = str(found["key"])
     return found
 

@@ -50,9 +50,8 @@ def unknown(papers, rows):
     catalogue = json.loads((ROOT / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
     fields = {entry["name"]: set(entry["axes"]) for entry in catalogue["workloads"]}
     metrics = {row["metric"] for row in rows}.union(*(entry["metrics"] for entry in catalogue["workloads"]))
-    profiled = "".join(
-        (ROOT / name).read_text("utf-8") for name in ("analysis/isthmus/profiles/profile.py", "docs/profiling.md")
-    )
+    pages = [*(ROOT / "analysis/isthmus/profiles").glob("*.py"), ROOT / "docs/profiling.md"]
+    profiled = "".join(path.read_text("utf-8") for path in pages)
     for row in rows:
         fields.setdefault(row["workload"], set()).update(json.loads(row["axes"] or "{}"))
     series = {"workload", "metric", "placement", "staging", "mode", "size", "preset"}

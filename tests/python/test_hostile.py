@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus import Error, cli, exits
-from isthmus.records import compact, load, store, validate
+from isthmus.records import compact, compacted, load, measurements, store, validate
 from isthmus.references import command as reference_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -144,7 +144,7 @@ def test_raw_and_compacted_agree_on_a_key_that_stands_twice(tmp_path):
         rows = raw.sql("SELECT count(*) FROM measurements").fetchone()
     skipped = compact.compact(tmp_path)["skipped"]
     assert [each.path for each in skipped] == [str(tmp_path / "b.jsonl")]
-    with store.open_store([tmp_path / store.COMPACTED]) as table:
+    with store.open_store([tmp_path / compacted.COMPACTED]) as table:
         assert table.sql("SELECT count(*) FROM measurements").fetchone() == rows
 
 
@@ -158,7 +158,7 @@ def test_a_schema_that_types_cannot_say_is_refused_not_passed_over():
 def test_every_field_that_is_read_has_a_type():
     """Where the schema leaves a field open, DuckDB would take text for a number."""
     properties = validate._schema()["properties"]
-    for name, fields in store._READ.items():
+    for name, fields in measurements._READ.items():
         fields, known = (
             (fields[0], properties[name]["items"]) if isinstance(fields, list) else (fields, properties[name])
         )
@@ -508,16 +508,16 @@ def test_a_part_that_was_altered_is_refused_not_believed(tmp_path, capsys, how):
     for name, value in (("r", 2.0), ("other", 4.0)):
         write(tmp_path / name, [record(value)])
         compact.compact(tmp_path / name, processes=1)
-    [part] = (tmp_path / "r" / store.COMPACTED).rglob("*.parquet")
-    [others] = (tmp_path / "other" / store.COMPACTED).rglob("*.parquet")
+    [part] = (tmp_path / "r" / compacted.COMPACTED).rglob("*.parquet")
+    [others] = (tmp_path / "other" / compacted.COMPACTED).rglob("*.parquet")
     data = bytearray(part.read_bytes())
     data[len(data) // 3] ^= 1
     part.write_bytes(others.read_bytes() if how == "another store's" else data if how == "a bit" else data[:100])
-    for path in (tmp_path / "r", tmp_path / "r" / store.COMPACTED):
+    for path in (tmp_path / "r", tmp_path / "r" / compacted.COMPACTED):
         assert cli.main(["noise", str(path)]) == 2
         said = capsys.readouterr().err
         assert "this part of the compacted table was altered since it was written" in said
-    shutil.rmtree(tmp_path / "r" / store.COMPACTED)
+    shutil.rmtree(tmp_path / "r" / compacted.COMPACTED)
     assert compact.compact(tmp_path / "r", processes=1)["files"] == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from isthmus import cli, exits
-from isthmus.profiles import profile
+from isthmus.profiles import as_record, command, cupti, ncu, nsys, perf, profile, rocprofv3
 from isthmus.records import content, validate
 
 SAXPY = "saxpy(float*, float*)"
@@ -35,7 +35,7 @@ def refused(tmp_path, reader, text, name="a.csv"):
 
 
 def test_nsys(tmp_path):
-    seen = profile.read_nsys(profiles.write_nsys(tmp_path / "nsys.sqlite"))
+    seen = nsys.read(profiles.write_nsys(tmp_path / "nsys.sqlite"))
     assert seen.kernels == {"saxpy": profile.Kernel(2, pytest.approx(4e-6), 32, 1024)}
     assert seen.copies["h2d"].bytes == 8192 and seen.copies["d2h"].count == 1 and "other" not in seen.copies
     assert seen.migrations["h2d"].bytes == 65536
@@ -43,21 +43,21 @@ def test_nsys(tmp_path):
     assert seen.api_calls == {"cudaMalloc": 1, "cudaLaunchKernel": 2}
     assert {name: moved.count for name, moved in seen.phases.items()} == {"in": 1, "out": 1}
     # 2 µs in, 4 of kernels, 1 out; all within 6: 1 of the 3 that could be hidden was.
-    assert profile.overlap(seen) == pytest.approx(1 / 3)
+    assert as_record.overlap(seen) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "CUDA_UM_GPU_PAGE_FAULT_EVENTS", "NVTX_EVENTS"])
 def test_nsys_makes_tables_only_for_what_it_saw(tmp_path, table):
-    whole = profile.read_nsys(profiles.write_nsys(tmp_path / "whole.sqlite"))
-    part = profile.read_nsys(profiles.write_nsys(tmp_path / "part.sqlite", without=[table]))
+    whole = nsys.read(profiles.write_nsys(tmp_path / "whole.sqlite"))
+    part = nsys.read(profiles.write_nsys(tmp_path / "part.sqlite", without=[table]))
     assert part.api_calls == whole.api_calls
     assert "gpu" in part.page_faults or table == "CUDA_UM_GPU_PAGE_FAULT_EVENTS"
 
 
 def test_ncu(tmp_path):
-    seen = read_text(tmp_path, profile.read_ncu, profiles.NCU)
+    seen = read_text(tmp_path, ncu.read, profiles.NCU)
     assert seen.kernels["saxpy_staged(float *)"] == profile.Kernel(2, pytest.approx(40e-6), 32, None)
-    figures = profile.figures(seen)
+    figures = as_record.figures(seen)
     assert figures["flops"] == (100 + 2 * 450 + 300 + 2 * 1350, "1")
     assert figures["shared_accesses"] == (4000, "1")
     assert figures["flops_per_shared_access"] == (1.0, "1")
@@ -69,8 +69,8 @@ def test_ncu(tmp_path):
 
 def test_ncu_of_an_h200():
     """saxpy of 2^27 elements three times, in shared-memory tiles: two flops, two loads and one store an element."""
-    seen = profile.read_ncu(pathlib.Path(__file__).parent / "data" / "ncu-2025.3-saxpy-large.csv")
-    figures = {name: value for name, (value, _) in profile.figures(seen).items()}
+    seen = ncu.read(pathlib.Path(__file__).parent / "data" / "ncu-2025.3-saxpy-large.csv")
+    figures = {name: value for name, (value, _) in as_record.figures(seen).items()}
     elements = 3 * 2**27
     assert figures["kernels"] == 3 and figures["registers"] == 31
     assert figures["flops"] == 2 * elements
@@ -84,39 +84,39 @@ def test_ncu_of_an_h200():
 def test_ncu_in_other_units(tmp_path):
     other = profiles.NCU.replace('"Mbyte"', '"Kbyte"').replace('"2.5"', '"2,500"').replace('"usecond"', '"ns"')
     other = other.replace('"10",', '"10000",').replace('"30",', '"30000",')
-    found = profile.figures(read_text(tmp_path, profile.read_ncu, other))
-    for name, (value, unit) in profile.figures(read_text(tmp_path, profile.read_ncu, profiles.NCU)).items():
+    found = as_record.figures(read_text(tmp_path, ncu.read, other))
+    for name, (value, unit) in as_record.figures(read_text(tmp_path, ncu.read, profiles.NCU)).items():
         assert found[name] == (pytest.approx(value), unit)
-    assert "'furlong'" in refused(tmp_path, profile.read_ncu, profiles.NCU.replace('"Mbyte"', '"furlong"'))
+    assert "'furlong'" in refused(tmp_path, ncu.read, profiles.NCU.replace('"Mbyte"', '"furlong"'))
 
 
 def test_ncu_without_permission(tmp_path):
     text = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
-    assert "only administrators" in refused(tmp_path, profile.read_ncu, text)
-    assert "no kernel was profiled" in refused(tmp_path, profile.read_ncu, "==WARNING== No kernels were profiled.")
+    assert "only administrators" in refused(tmp_path, ncu.read, text)
+    assert "no kernel was profiled" in refused(tmp_path, ncu.read, "==WARNING== No kernels were profiled.")
 
 
 def test_perf(tmp_path):
-    seen = read_text(tmp_path, profile.read_perf, profiles.PERF, "stat.perf")
+    seen = read_text(tmp_path, perf.read, profiles.PERF, "stat.perf")
     assert seen.page_faults == {"cpu": 5243}
     assert seen.counters["cpu_seconds"] == pytest.approx(0.09852)
     assert seen.notes == ["not supported here: dTLB-load-misses, cycles"]
-    assert profile.figures(seen)["cpu_major_faults"] == (3, "1")
+    assert as_record.figures(seen)["cpu_major_faults"] == (3, "1")
 
 
 def test_perf_that_counted_some_of_the_time(tmp_path):
-    seen = read_text(tmp_path, profile.read_perf, "100;;instructions;1;50.00;;\n", "stat.perf")
+    seen = read_text(tmp_path, perf.read, "100;;instructions;1;50.00;;\n", "stat.perf")
     assert seen.notes == ["instructions was counted 50.00% of the time only"]
 
 
 def test_perf_in_another_language(tmp_path):
-    assert read_text(tmp_path, profile.read_perf, "98,52;msec;task-clock;1;100,00\n".replace("100,00", "100.00"),
+    assert read_text(tmp_path, perf.read, "98,52;msec;task-clock;1;100,00\n".replace("100,00", "100.00"),
                      "a.perf").counters["cpu_seconds"] == pytest.approx(0.09852)  # fmt: skip
 
 
 @pytest.mark.parametrize("columns", [profiles.ROCM_KERNELS_6, profiles.ROCM_KERNELS_7])
 def test_rocprofv3_kernels(tmp_path, columns):
-    seen = read_text(tmp_path, profile.read_rocprofv3, columns, "1_kernel_trace.csv")
+    seen = read_text(tmp_path, rocprofv3.read, columns, "1_kernel_trace.csv")
     kernel = seen.kernels[SAXPY]
     assert (kernel.count, kernel.seconds, kernel.shared_bytes) == (2, pytest.approx(3e-6), 512)
     assert kernel.registers == (16 if "VGPR" in columns else None)
@@ -131,12 +131,12 @@ def test_rocprofv3_says_the_same_in_each_format(tmp_path):
     for folder, options in (("rocpd", {}), ("old", {"suffix": "", "views": False}), ("tables", {"views": False})):
         (tmp_path / folder).mkdir()
         profiles.write_rocpd(tmp_path / folder / "out_results.db", **options)
-    whole = profile.figures(profile.read("rocprofv3", tmp_path / "json"))
+    whole = as_record.figures(command.read("rocprofv3", tmp_path / "json"))
     assert whole["h2d_bytes"] == (8192, "B") and whole["api_calls"] == (3, "1") and whole["tlb_misses"] == (42, "1")
     assert whole["registers"] == (16, "1")
     for folder in ("rocpd", "old", "tables"):
-        assert profile.figures(profile.read("rocprofv3", tmp_path / folder)) == whole
-    csv = profile.figures(profile.read("rocprofv3", tmp_path / "csv"))
+        assert as_record.figures(command.read("rocprofv3", tmp_path / folder)) == whole
+    csv = as_record.figures(command.read("rocprofv3", tmp_path / "csv"))
     assert csv.pop("shared_accesses") == (100, "1")  # only there counted
     csv.pop("overlap")  # kernels and copies stand in two files
     assert csv == {name: value for name, value in whole.items() if name in csv}
@@ -144,8 +144,8 @@ def test_rocprofv3_says_the_same_in_each_format(tmp_path):
 
 
 def test_cupti(tmp_path):
-    seen = profile.read("cupti", profiles.write(tmp_path / "rank0", "cupti"))
-    figures = profile.figures(seen)
+    seen = command.read("cupti", profiles.write(tmp_path / "rank0", "cupti"))
+    figures = as_record.figures(seen)
     assert figures["migrated_h2d_bytes"] == (65536, "B") and figures["gpu_page_faults"] == (7, "1")
     assert figures["registers"] == (32, "1") and figures["api_calls"] == (6, "1") and figures["kernels"] == (4, "1")
     assert figures["overlap"][0] == pytest.approx(2 / 3)
@@ -153,54 +153,54 @@ def test_cupti(tmp_path):
 
 def test_cupti_that_saw_nothing(tmp_path):
     nothing = profiles.CUPTI | {"kernels": {}, "runtime_calls": {}, "errors": ["cuptiSubscribe: CUPTI_ERROR_UNKNOWN"]}
-    why = refused(tmp_path, profile.read_cupti, json.dumps(nothing), "a.json")
+    why = refused(tmp_path, cupti.read, json.dumps(nothing), "a.json")
     assert "saw nothing (cuptiSubscribe: CUPTI_ERROR_UNKNOWN)" in why
 
 
-@pytest.mark.parametrize("tool", profile.TOOLS)
+@pytest.mark.parametrize("tool", command.TOOLS)
 def test_ranks_are_added_up(tmp_path, tool):
     for rank in range(3):
         profiles.write(tmp_path / f"rank{rank}", tool)
-    one, three = profile.read(tool, tmp_path / "rank0"), profile.read(tool, tmp_path)
-    alone, together = profile.figures(one), profile.figures(three)
+    one, three = command.read(tool, tmp_path / "rank0"), command.read(tool, tmp_path)
+    alone, together = as_record.figures(one), as_record.figures(three)
     assert set(alone) == set(together) and len(three.files) == 3
     for name, (value, _) in alone.items():
         same = name in ("registers", "overlap") or name.startswith("stall_") or "_per_" in name or name == "global_rate"
         assert together[name][0] == pytest.approx(value if same else 3 * value)
 
 
-@pytest.mark.parametrize("tool", profile.TOOLS)
+@pytest.mark.parametrize("tool", command.TOOLS)
 def test_a_profiler_that_left_nothing(tmp_path, tool):
     with pytest.raises(profile.ProfileError, match=f"{tool} left no"):
-        profile.read(tool, tmp_path)
+        command.read(tool, tmp_path)
 
 
 def test_nsys_without_its_importer(tmp_path):
     (tmp_path / "rank0").mkdir()
     (tmp_path / "rank0" / "nsys.qdstrm").write_bytes(b"")
     with pytest.raises(profile.ProfileError, match="no importer"):
-        profile.read("nsys", tmp_path)
+        command.read("nsys", tmp_path)
 
 
 def test_an_unknown_profiler(tmp_path):
     with pytest.raises(profile.ProfileError, match="'gprof' is no profiler"):
-        profile.read("gprof", tmp_path)
+        command.read("gprof", tmp_path)
 
 
 # --- cut files, foreign columns, anything at all ---
 
 
-@pytest.mark.parametrize("tool", profile.TOOLS)
+@pytest.mark.parametrize("tool", command.TOOLS)
 @hypothesis.given(where=st.integers(0, 40_000))
 @hypothesis.settings(deadline=None, max_examples=40)
 def test_a_cut_file_is_refused_or_says_less(tmp_path_factory, tool, where):
     folder = profiles.write(tmp_path_factory.mktemp("cut"), tool)
-    (path,) = profile.files(tool, folder)
-    whole = profile.read(tool, folder)
+    (path,) = command.files(tool, folder)
+    whole = command.read(tool, folder)
     content = path.read_bytes()
     path.write_bytes(content[: where % len(content)])
     try:
-        seen = profile.read(tool, folder)
+        seen = command.read(tool, folder)
     except profile.ProfileError as error:
         assert str(error) and "\n" not in str(error)
         return
@@ -210,10 +210,10 @@ def test_a_cut_file_is_refused_or_says_less(tmp_path_factory, tool, where):
 
 
 READERS = [
-    (profile.read_ncu, "a.csv"), (profile.read_perf, "a.perf"), (profile.read_cupti, "a.json"),
-    (profile.read_nsys, "a.sqlite"), (profile.read_rocprofv3, "a.db"), (profile.read_rocprofv3, "a.json"),
-    (profile.read_rocprofv3, "a_kernel_trace.csv"), (profile.read_rocprofv3, "a_memory_copy_trace.csv"),
-    (profile.read_rocprofv3, "a_counter_collection.csv"),
+    (ncu.read, "a.csv"), (perf.read, "a.perf"), (cupti.read, "a.json"),
+    (nsys.read, "a.sqlite"), (rocprofv3.read, "a.db"), (rocprofv3.read, "a.json"),
+    (rocprofv3.read, "a_kernel_trace.csv"), (rocprofv3.read, "a_memory_copy_trace.csv"),
+    (rocprofv3.read, "a_counter_collection.csv"),
 ]  # fmt: skip
 
 
@@ -243,16 +243,14 @@ def mutated(tree, path, value):
 STRANGE = st.none() | st.booleans() | st.integers(-5, 2**70) | st.text(max_size=4) | st.lists(st.integers(), max_size=2)
 
 
-@pytest.mark.parametrize(
-    "reader, whole", [(profile.read_cupti, profiles.CUPTI), (profile.read_rocprofv3, profiles.ROCM_JSON)]
-)
+@pytest.mark.parametrize("reader, whole", [(cupti.read, profiles.CUPTI), (rocprofv3.read, profiles.ROCM_JSON)])
 @hypothesis.given(path=st.lists(st.integers(0, 20), max_size=8), value=STRANGE)
 @hypothesis.settings(deadline=None, max_examples=150)
 def test_json_with_something_else_in_it(tmp_path_factory, reader, whole, path, value):
     file = tmp_path_factory.getbasetemp() / "strange.json"
     file.write_text(json.dumps(mutated(whole, path, value)))
     try:
-        profile.figures(reader(file))
+        as_record.figures(reader(file))
     except profile.ProfileError as error:
         assert str(error)
 
@@ -269,7 +267,7 @@ def test_tables_with_something_else_in_them(tmp_path_factory, column, value, row
         path = tmp_path_factory.getbasetemp() / name
         path.write_text("\n".join(lines), encoding="utf-8")
         try:
-            profile.figures((profile.read_ncu if name == "x.csv" else profile.read_rocprofv3)(path))
+            as_record.figures((ncu.read if name == "x.csv" else rocprofv3.read)(path))
         except profile.ProfileError as error:
             assert str(error)
 
@@ -278,15 +276,13 @@ def test_foreign_columns_do_no_harm(tmp_path):
     lines = [
         f'"Guid",{lines}' if i == 0 else f'"00",{lines}' for i, lines in enumerate(profiles.ROCM_KERNELS_7.splitlines())
     ]
-    seen = read_text(tmp_path, profile.read_rocprofv3, "\n".join(lines), "1_kernel_trace.csv")
+    seen = read_text(tmp_path, rocprofv3.read, "\n".join(lines), "1_kernel_trace.csv")
     assert seen.kernels[SAXPY].count == 2
-    assert "no column 'kernel_name'" in refused(
-        tmp_path, profile.read_rocprofv3, '"a","b"\n1,2\n', "1_kernel_trace.csv"
-    )
+    assert "no column 'kernel_name'" in refused(tmp_path, rocprofv3.read, '"a","b"\n1,2\n', "1_kernel_trace.csv")
 
 
 def test_a_database_of_another_program(tmp_path):
-    for reader, name in ((profile.read_nsys, "a.sqlite"), (profile.read_rocprofv3, "a.db")):
+    for reader, name in ((nsys.read, "a.sqlite"), (rocprofv3.read, "a.db")):
         connection = sqlite3.connect(tmp_path / name)
         connection.execute("CREATE TABLE t (x)")
         connection.commit()
@@ -297,7 +293,7 @@ def test_a_database_of_another_program(tmp_path):
 
 def test_something_that_ends_before_it_begins(tmp_path):
     text = profiles.ROCM_KERNELS_7.replace("1000,3000", "3000,1000")
-    assert "ends before it begins" in refused(tmp_path, profile.read_rocprofv3, text, "1_kernel_trace.csv")
+    assert "ends before it begins" in refused(tmp_path, rocprofv3.read, text, "1_kernel_trace.csv")
 
 
 # --- the record ---
@@ -309,10 +305,10 @@ def case(wall=1.0):
     return record
 
 
-@pytest.mark.parametrize("tool", profile.TOOLS)
+@pytest.mark.parametrize("tool", command.TOOLS)
 def test_an_amended_record_is_a_valid_one(tmp_path, tool):
-    seen = profile.read(tool, profiles.write(tmp_path / "rank0", tool))
-    (record,) = profile.amend([case(3.0)], seen, unprofiled=[case(2.0)])
+    seen = command.read(tool, profiles.write(tmp_path / "rank0", tool))
+    (record,) = as_record.amend([case(3.0)], seen, unprofiled=[case(2.0)])
     assert validate.problem(record) is None
     assert record["profile"]["tool"] == tool and record["profile"]["wall_ratio"] == 1.5
     figures = {name: m["median"] for name, m in content.metrics(record).items() if name.startswith("profiled_")}
@@ -320,8 +316,8 @@ def test_an_amended_record_is_a_valid_one(tmp_path, tool):
 
 
 def test_several_cases_share_one_profile(tmp_path):
-    seen = profile.read("cupti", profiles.write(tmp_path / "rank0", "cupti"))
-    for record in profile.amend([case(), case()], seen, unprofiled=[case()]):
+    seen = command.read("cupti", profiles.write(tmp_path / "rank0", "cupti"))
+    for record in as_record.amend([case(), case()], seen, unprofiled=[case()]):
         assert validate.problem(record) is None
         assert record["profile"]["scope"] == "run" and record["profile"]["wall_ratio"] is None
         assert not any(name.startswith("profiled_") for name in content.metrics(record))
@@ -329,13 +325,13 @@ def test_several_cases_share_one_profile(tmp_path):
 
 def test_counts_are_held_and_times_are_not():
     held = {"kernels": "1", "registers": "1", "h2d_bytes": "B", "instructions": "1", "flops_per_shared_access": "1"}
-    assert all(profile.is_held(profile.PROFILED + name, unit) for name, unit in held.items())
+    assert all(as_record.is_held(profile.PROFILED + name, unit) for name, unit in held.items())
     free = {"kernel_time": "s", "global_rate": "B/s", "overlap": "1", "stall_barrier": "1", "cost": "1"}
-    assert not any(profile.is_held(profile.PROFILED + name, unit) for name, unit in free.items())
-    assert not profile.is_held("in", "1")
+    assert not any(as_record.is_held(profile.PROFILED + name, unit) for name, unit in free.items())
+    assert not as_record.is_held("in", "1")
 
 
-@pytest.mark.parametrize("tool", profile.TOOLS)
+@pytest.mark.parametrize("tool", command.TOOLS)
 def test_the_command_prints_what_was_seen(tmp_path, capsys, tool):
     profiles.write(tmp_path / "rank0", tool)
     assert cli.main(["profile", tool, str(tmp_path)]) == exits.PASSED

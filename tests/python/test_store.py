@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus import Error, cli, exits
-from isthmus.records import compact, content, load, store, validate
+from isthmus.records import compact, compacted, content, load, measurements, selection, store, validate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
@@ -88,7 +88,7 @@ def test_committed_records_are_all_in_the_table():
 
 def test_everything_that_is_read_is_in_the_schema():
     schema = json.loads(validate.schema_path().read_text())["properties"]
-    for name, fields in store._READ.items():
+    for name, fields in measurements._READ.items():
         if isinstance(fields, list):
             assert set(fields[0]) <= set(schema[name]["items"]["properties"]) | LOOSE.get(name, set())
         elif isinstance(fields, dict):
@@ -124,7 +124,7 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
     with store.open_store([tmp_path]) as opened:
         assert opened.rows(COUNTS)[0]["records"] == 1
         assert [each.path for each in opened.skipped] == [str(tmp_path / "bad.jsonl")]
-        store.say_left_out(opened)
+        selection.say_left_out(opened)
     said = capsys.readouterr().err
     assert "1 of 2 files skipped" in said
     with pytest.raises(Error, match=f"none of 1 files holds records that can be read.*{why}"):
@@ -324,7 +324,7 @@ HOSTILE = ["'; DROP TABLE cases; --", "<script>alert(1)</script>", "$(touch x)",
 def test_hostile_strings_are_only_strings(tmp_path, text):
     record = changed(run__node=text, run__system=text, run__job=text, host__kernel=text)
     write(tmp_path / "r.jsonl", json.dumps(record))
-    for folder in (tmp_path, tmp_path / store.COMPACTED):
+    for folder in (tmp_path, tmp_path / compacted.COMPACTED):
         with store.open_store([folder]) as opened:
             row = opened.rows("SELECT node, system, kernel, job FROM measurements LIMIT 1")[0]
         assert (row["node"], row["system"], row["kernel"], row["job"]) == (text, text, text, f"{text}#{text}")
@@ -364,7 +364,7 @@ def test_the_compacted_table_says_the_same_as_the_files(tmp_path):
 
 
 def raw_index():
-    return [name for name in store.COLUMNS if name != "file"].index("metric_index")
+    return [name for name in measurements.COLUMNS if name != "file"].index("metric_index")
 
 
 def test_compacting_again_takes_what_is_new_or_has_grown(tmp_path):
@@ -403,16 +403,19 @@ def test_several_may_compact_at_once(tmp_path):
     [
         ("{", "no manifest of a compacted table"),
         (
-            json.dumps({"files": {}, "parts": {"../x.parquet": [0, 0, 0, ""]}, "columns": store.COLUMNS}),
+            json.dumps({"files": {}, "parts": {"../x.parquet": [0, 0, 0, ""]}, "columns": measurements.COLUMNS}),
             "outside of it",
         ),
         (
-            json.dumps({"files": {}, "parts": {"/etc/x.parquet": [0, 0, 0, ""]}, "columns": store.COLUMNS}),
+            json.dumps({"files": {}, "parts": {"/etc/x.parquet": [0, 0, 0, ""]}, "columns": measurements.COLUMNS}),
             "outside of it",
         ),
-        (json.dumps({"files": {}, "parts": {"x.parquet": [0, 0, 0, ""]}, "columns": store.COLUMNS}), "is gone"),
+        (json.dumps({"files": {}, "parts": {"x.parquet": [0, 0, 0, ""]}, "columns": measurements.COLUMNS}), "is gone"),
         (json.dumps({"files": {}, "parts": {}, "columns": ["x"]}), "another version of Isthmus"),
-        (json.dumps({"files": {}, "parts": ["x.parquet"], "columns": store.COLUMNS}), "another version of Isthmus"),
+        (
+            json.dumps({"files": {}, "parts": ["x.parquet"], "columns": measurements.COLUMNS}),
+            "another version of Isthmus",
+        ),
     ],
 )
 def test_a_broken_manifest_is_a_sentence(tmp_path, manifest, why):

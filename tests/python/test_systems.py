@@ -11,7 +11,7 @@ import pytest
 from histories import fitting, record, tell, write
 
 from isthmus import cli
-from isthmus.records import store
+from isthmus.records import measurements, store
 from isthmus.statistics import rank_test, series
 from isthmus.verdicts import compare, nodes, score
 
@@ -437,7 +437,9 @@ def made(name, logs, *, places=None, first=0):
     """A system from logarithms (metrics, nodes, jobs): higher is better, a job measures all metrics on its node."""
     found = {}
     for number, of_metric in enumerate(logs):
-        key = tuple({"workload": f"w{number}", "metric": "rate", "unit": "B/s"}.get(column) for column in store.SERIES)
+        key = tuple(
+            {"workload": f"w{number}", "metric": "rate", "unit": "B/s"}.get(column) for column in measurements.SERIES
+        )
         jobs = [
             series.Job(f"{node}-{job}", {(f"{name}{node}", ""): float(np.exp(value))})
             for node, of_node in enumerate(of_metric, first)
@@ -526,7 +528,7 @@ def test_a_job_on_all_nodes_is_one_job():
             series.Job(str(n), {(f"n{k}", ""): float(np.exp(common[n] + 0.001 * k)) for k in range(8)})
             for n in range(4)
         ]
-        key = tuple({"workload": "w0", "metric": "rate", "unit": "B/s"}.get(column) for column in store.SERIES)
+        key = tuple({"workload": "w0", "metric": "rate", "unit": "B/s"}.get(column) for column in measurements.SERIES)
         system = compare.System("a", {key: series.Series(key, "higher", None, {"A": jobs})}, {})
         found = score.estimate(system, score.terms({"w* rate": 1}, [system])[0], np.ones(1))
         assert found.freedom == 3

@@ -16,7 +16,7 @@ import pytest
 from histories import History, jobs_of, medians, record, tell, write
 
 from isthmus import cli
-from isthmus.records import store
+from isthmus.records import measurements, store
 from isthmus.statistics import rank_test, series
 from isthmus.verdicts import drift, regress, trial
 
@@ -533,7 +533,7 @@ def simulated(values):
     start = datetime.datetime(2026, 1, 1)
     found = []
     for number in range(values.shape[1]):
-        key = tuple({"workload": f"w{number}", "metric": "time", "unit": "s"}.get(name) for name in store.SERIES)
+        key = tuple({"workload": f"w{number}", "metric": "time", "unit": "s"}.get(name) for name in measurements.SERIES)
         jobs = [
             series.Job(f"n{node}-{n}", {(f"n{node}", ""): float(np.exp(values[node, number, n]))}, frozenset(),
                        start + datetime.timedelta(days=n, hours=node))

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 import fake_bench
-from isthmus.records import store
+from isthmus.records import measurements
 from results_database import FINGERPRINT, Fingerprinted, fingerprint
 
 CHECKS = "transfer_modes.py"
@@ -74,7 +74,7 @@ def test_reframe_compares_two_drivers(two_drivers, session):
 def test_every_field_is_a_variable_and_is_called_as_in_regress():
     assert {*FINGERPRINT, "spec", "kept"} == set(vars(Fingerprinted)["_rfm_var_space"].vars)
     ours_alone = {"run_id", "emulated", "profiled_by"}
-    assert set(FINGERPRINT) - ours_alone <= set(store.FINGERPRINT)
+    assert set(FINGERPRINT) - ours_alone <= set(measurements.FINGERPRINT)
 
 
 def test_several_devices_and_processes_are_one_text():

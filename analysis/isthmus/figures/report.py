@@ -19,7 +19,7 @@ import rich.text
 
 from isthmus import Error, exits, spelling, units
 from isthmus.figures import charts, pages
-from isthmus.records import hardware, store
+from isthmus.records import hardware, measurements, selection, store
 from isthmus.statistics import series, spread
 from isthmus.tables import matrix, output
 from isthmus.verdicts import regress
@@ -80,7 +80,7 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
 
     `_machines` made the view that it reads.
     """
-    names = store.SERIES_COLUMNS
+    names = measurements.SERIES_COLUMNS
     rows = opened.rows(
         f"SELECT machine, {names}, any_value(mode) AS mode, median(value) AS value, median(share) AS share, "
         "any_value(source) AS source, list(value ORDER BY job) AS of_jobs, list(low ORDER BY job)[1] AS low, "
@@ -96,7 +96,7 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
     )
     result: dict[int, list[dict]] = collections.defaultdict(list)
     for row in rows:
-        row["key"] = tuple(row[name] for name in store.SERIES)
+        row["key"] = tuple(row[name] for name in measurements.SERIES)
         row["jobs"] = len(row["of_jobs"])
         row["spread"] = _spread(row)
         row["axes"] = _axes(row["axes"])
@@ -214,7 +214,7 @@ def _cell(row: dict) -> str:
 
 
 def _provenance(opened: store.Store) -> list[tuple[str, list[str]]]:
-    fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS)]
+    fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS)]
     lists = ", ".join(
         f'list_sort(list_distinct(list("{name}"::VARCHAR) FILTER ("{name}"::VARCHAR <> \'\'))) AS "{name}"'
         for name in fields
@@ -366,7 +366,7 @@ def add_arguments(parser) -> None:
         "  isthmus report results --format csv -o series.csv\n"
         "-o FILE without --format writes the page, unless it ends in .json, .csv or .parquet."
     )
-    store.add_arguments(parser)
+    selection.add_arguments(parser)
     output.add_arguments(parser, (*output.FORMATS, "html"))
     parser.add_argument("--title", default="Isthmus report", metavar="TEXT")
     parser.add_argument("--from", dest="a", metavar="WHAT", help="compare these jobs, as `isthmus regress` does,")
@@ -376,7 +376,7 @@ def add_arguments(parser) -> None:
 def run(asked) -> int:
     if bool(asked.a) != bool(asked.b):
         raise Error("--from and --to go together")
-    with store.from_arguments(asked, wanted=WANTED) as opened:
+    with selection.from_arguments(asked, wanted=WANTED) as opened:
         outcome = None
         if asked.a:
             sides = regress.sides(series.condition(asked.a), series.condition(asked.b))

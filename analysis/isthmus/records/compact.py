@@ -20,7 +20,8 @@ import uuid
 import duckdb
 
 from isthmus import Error, spelling, units
-from isthmus.records import load, store, validate
+from isthmus.records import agreement, compacted, load, measurements, store, validate
+from isthmus.records.measurements import literal
 
 _BATCH = 1 << 29  # bytes of raw files that are taken at a time
 
@@ -42,7 +43,7 @@ def _check(path: str) -> tuple[list[int] | None, load.Skipped | None, list | Non
     if signature is None:
         return None, why, None
     try:
-        return signature, None, store.entry(path, signature)
+        return signature, None, compacted.entry(path, signature)
     except OSError as error:
         return None, load.Skipped(path, error.strerror or str(error)), None
 
@@ -62,7 +63,7 @@ def _batches(files: list[str]):
 
 def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
     """Adds a manifest under the next free number; a link fails where another writer took that number."""
-    manifest = {**manifest, "columns": store.COLUMNS, "schema": validate.SCHEMA}
+    manifest = {**manifest, "columns": measurements.COLUMNS, "schema": validate.SCHEMA}
     directory = folder / load.MANIFESTS
     name = directory / f"{uuid.uuid4().hex}.tmp"  # for all who may read the folder, unlike those of tempfile
     with name.open("x", encoding="utf-8") as file:
@@ -71,7 +72,7 @@ def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
         os.fsync(file.fileno())
     try:
         while True:
-            present = store.manifests(folder)
+            present = compacted.manifests(folder)
             number = int(present[-1].stem) + 1 if present else 1
             try:
                 os.link(name, directory / f"{number:08d}.json")
@@ -86,29 +87,29 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
     """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`,
     with their seals."""
     relative = f"file[{len(str(root)) + 2}:]"
-    tables = store.tables_with(f"t.{relative}")
-    table = store.flat("cases", store.COLUMNS)
+    tables = measurements.tables_with(f"t.{relative}")
+    table = measurements.flat("cases", measurements.COLUMNS)
     parts = {}
     with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished-") as unfinished:
         connection.execute(
             f"COPY (SELECT * REPLACE ({relative} AS file, {tables} AS tables), split_part(workload, '/', 1) AS family, "
             f"strftime(time, '%Y-%m') AS month FROM ({table}) ORDER BY family, month, workload, metric, axes, time) "
-            f"TO {store.literal(unfinished)} (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (family, month), "
+            f"TO {literal(unfinished)} (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (family, month), "
             f"OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{name}_{{i}}')"
         )
         for path in sorted(pathlib.Path(unfinished).rglob("*.parquet")):
             part = path.relative_to(unfinished)
             (folder / part).parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, folder / part)
-            parts[str(part)] = store.seal(folder / part)
+            parts[str(part)] = compacted.seal(folder / part)
     return parts
 
 
 def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple[list[str], list[str]]:
     """Of the files that were found: paths of those to be taken; and names of those that were `done` and are gone."""
     names = {os.path.relpath(path, root): path for path in found}
-    gone = sorted(name for name in set(done) - set(names) if not store.hidden(os.path.join(root, name), unreadable))
-    new = [path for name, path in names.items() if name not in done or not store.unchanged(path, done[name])]
+    gone = sorted(name for name in set(done) - set(names) if not compacted.hidden(os.path.join(root, name), unreadable))
+    new = [path for name, path in names.items() if name not in done or not compacted.unchanged(path, done[name])]
     return new, gone
 
 
@@ -127,11 +128,11 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
 
 
 def _disagreements(connection, folder: pathlib.Path) -> list[str]:
-    table = store.compacted(folder)
+    table = compacted.find(folder)
     if not table or not table.parts:
         return []
-    connection.execute(f"CREATE VIEW measurements AS {store.parts(table, [], store.RESULTS)}")
-    return store.disagreements(store.results(connection.execute))
+    connection.execute(f"CREATE VIEW measurements AS {compacted.parts(table, [], agreement.RESULTS)}")
+    return agreement.disagreements(agreement.results(connection.execute))
 
 
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
@@ -142,8 +143,8 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     root = pathlib.Path(root)
     if not root.is_dir():
         raise Error(f"{root}: no such folder")
-    folder = pathlib.Path(folder) if folder else root / store.COMPACTED
-    present = store.compacted(folder)
+    folder = pathlib.Path(folder) if folder else root / compacted.COMPACTED
+    present = compacted.find(folder)
     found, unreadable = load.find(root)
     if not found and not present:
         if unreadable:
@@ -193,7 +194,7 @@ def run(asked) -> int:
     result = compact(asked.folder, asked.output, processes=asked.processes, say=progress)
     load.say_absent(result["skipped"], result["files"] + result["before"] + len(result["skipped"]))
     gone = f"{result['gone']} files are gone, and their records with them; " if result["gone"] else ""
-    store.say_disagreements(result["disagreements"])
+    agreement.say_disagreements(result["disagreements"])
     print(
         f"{result['records']} records of {result['files']} files taken in {time.monotonic() - started:.1f} s; "
         f"{gone}{result['before']} files were taken before; {len(result['skipped'])} skipped"

@@ -24,8 +24,9 @@ import numpy as np
 import yaml
 
 from isthmus import Error, exits, spelling, units
-from isthmus.profiles import profile
-from isthmus.records import store
+from isthmus.profiles import as_record, profile
+from isthmus.records import measurements, selection, store
+from isthmus.records.measurements import literal
 from isthmus.references import lookup, site_tree
 from isthmus.statistics import rank_test, series
 from isthmus.verdicts import regress
@@ -43,8 +44,10 @@ _ONE = (
     "power_limit", "cpu", "cores", "kernel", "os", "governor", "iommu", "thp", "numa_nodes", "numa_balancing",
     "uvm", "environment", "flags", "code", "mpi",
 )  # fmt: skip
-_WANTED = (*store.SERIES, *_KEYS, *_ONE, "mode", "better", "median", "node", "gpus", "boot", "job", "spoilt", "error",
-           "skipped", "verify", "system", "time", "profiler", "vbios", "share")  # fmt: skip
+_WANTED = (
+    *measurements.SERIES, *_KEYS, *_ONE, "mode", "better", "median", "node", "gpus", "boot", "job", "spoilt", "error",
+    "skipped", "verify", "system", "time", "profiler", "vbios", "share",
+)  # fmt: skip
 
 
 # --- places ---
@@ -144,7 +147,7 @@ def groups_of(opened: store.Store, condition: str) -> list[dict]:
 
 
 def within(group: dict) -> str:
-    return " AND ".join(f"coalesce({key}::VARCHAR, '') = {store.literal(value)}" for key, value in group.items())
+    return " AND ".join(f"coalesce({key}::VARCHAR, '') = {literal(value)}" for key, value in group.items())
 
 
 def _called(group: dict) -> str:
@@ -174,7 +177,7 @@ def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
             values = [hashlib.sha256(value.encode()).hexdigest()[:8] for value in values]
         if len(values) > 1:
             shown = " and ".join(spelling.shorten(spelling.printable(value), 40) for value in values[:2])
-            field = f"{name}.NAME" if name in store.OBJECTS else name
+            field = f"{name}.NAME" if name in measurements.OBJECTS else name
             choice = f"choose with --from {field}=…, or days"
             raise Error(f"jobs of {_called(group)} differ in {name} ({shown}): they are of no one machine; {choice}")
         if values:
@@ -318,7 +321,7 @@ _OPTIONAL = ("placement", "staging", "size", "preset", "ranks")
 
 def _entry(figure: _Figure) -> dict:
     """Selectors of a series; a field that no case of the workload has is left out."""
-    key = dict(zip(store.SERIES, figure.each.key))
+    key = dict(zip(measurements.SERIES, figure.each.key))
     entry = {
         "workload": re.escape(key["workload"]).replace(r"\-", "-").replace(r"\.", "[.]"),
         "version": key["version"],
@@ -335,13 +338,13 @@ def _entry(figure: _Figure) -> dict:
 def _may_be_held(each: series.Series, profiler: str) -> bool:
     """Of profiled runs only counts."""
     if profiler:
-        return profile.is_held(each.metric, each.unit)
+        return as_record.is_held(each.metric, each.unit)
     return not each.metric.startswith(profile.PROFILED)
 
 
 def _figures(opened: store.Store, made: Made, condition: str, group: dict, profiler: str) -> list[_Figure]:
     """The series of a group that have enough jobs; `made` takes what they share, and the series that have not."""
-    wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {store.literal(profiler)}"
+    wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {literal(profiler)}"
     every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
     every = [each for each in every if _may_be_held(each, profiler)]
     enough = [each for each in every if each.jobs("A") >= FEWEST]
@@ -358,7 +361,7 @@ def _figures(opened: store.Store, made: Made, condition: str, group: dict, profi
     for each in every:
         for field in _OPTIONAL:
             values = told.setdefault(each.workload, {}).setdefault(field, set())
-            values.add(each.key[store.SERIES.index(field)])
+            values.add(each.key[measurements.SERIES.index(field)])
     return [_Figure(each, names[each.key], group, profiler, name, told[each.workload]) for each in enough]
 
 
@@ -370,7 +373,7 @@ def _hold(made: Made, figure: _Figure, tail: float, own, today: str) -> None:
         made.left[figure.label] = reference
         return
     entry = _entry(figure)
-    key = dict(zip(store.SERIES, each.key))
+    key = dict(zip(measurements.SERIES, each.key))
     case = {field: str(key.get(field) or "") for field in _CASE}
     case |= {**group, "ranks": str(key["ranks"] or 1), "mode": each.mode or "", "profiler": figure.profiler}
     if each.metric in lookup.find(own, case, entry.get("axes", {})):
@@ -437,7 +440,7 @@ def update(asked) -> int:
     folder = site_folder(asked.site) / "references"
     known = {partition["name"] for partition in partitions(folder.parent)}
     condition = series.condition(asked.a) if asked.a else "true"
-    with store.from_arguments(asked, wanted=_WANTED) as opened:
+    with selection.from_arguments(asked, wanted=_WANTED) as opened:
         made = make(
             opened, condition=condition, alarms=asked.false_alarms, metrics=asked.metrics, runs=asked.runs,
             own=_own_entries(folder),
@@ -537,7 +540,7 @@ def _missing_of_catalogue(folder, entries, catalogue) -> int:
 def _missing_of_records(asked, entries) -> int:
     """Figures of these records that no reference holds, by workload; a limit that bounds some is told."""
     fields = ("workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", *_KEYS)
-    with store.from_arguments(asked, wanted=_WANTED) as opened:
+    with selection.from_arguments(asked, wanted=_WANTED) as opened:
         rows = opened.rows(
             f"SELECT {', '.join(fields)}, axes, metric, profiler, any_value(share) AS share FROM measurements "
             f"WHERE metric IS NOT NULL AND better IS NOT NULL AND {series.COUNTS} "
@@ -579,7 +582,7 @@ def add_arguments(parser) -> None:
         action = actions.add_parser(name, help=text, description=text, formatter_class=argparse.HelpFormatter)
         action.add_argument("--site", required=True, help="its folder in site-configs/, or a path")
         if name == "update":
-            store.add_arguments(action)
+            selection.add_arguments(action)
             action.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,…, a day or FROM..TO")
             action.add_argument(
                 "--false-alarms", type=float, default=FALSE_ALARMS, metavar="N",
@@ -594,7 +597,7 @@ def add_arguments(parser) -> None:
             action.add_argument("--write", action="store_true", help="apply the diff")
         else:
             action.add_argument("paths", nargs="*", metavar="DIR", help="records whose figures are asked for")
-            store.add_selection(action)
+            selection.add_selection(action)
             action.add_argument("--catalogue", metavar="FILE", help="list of workloads (of this tree)")
 
 

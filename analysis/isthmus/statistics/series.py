@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, spelling, units
-from isthmus.records import store
+from isthmus.records import measurements, selection, store
+from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test
 
 # Columns that a selection such as driver=570 may name, beside uvm.PARAMETER and environment.VARIABLE.
-FIELDS = (*store.FINGERPRINT, "system", "partition", "node", "job", "file", "dirty")
+FIELDS = (*measurements.FINGERPRINT, "system", "partition", "node", "job", "file", "dirty")
 
 # A value that counts: measured, verified, and spoilt by nothing.
 COUNTS = "NOT spoilt AND median IS NOT NULL AND error IS NULL AND skipped IS NULL AND verify <> 'fail'"
@@ -37,17 +38,17 @@ def condition(text: str) -> str:
         part = part.strip()
         field, equals, value = part.partition("=")
         if stretch := re.fullmatch(rf"({_DATE})?\.\.({_DATE})?", part):
-            terms += [f"time >= {store.moment(stretch[1])}"] if stretch[1] else []
-            terms += [f"time < {store.moment(stretch[2])}"] if stretch[2] else []
+            terms += [f"time >= {selection.moment(stretch[1])}"] if stretch[1] else []
+            terms += [f"time < {selection.moment(stretch[2])}"] if stretch[2] else []
         elif re.fullmatch(_DATE, part):
-            start = store.moment(part)
+            start = selection.moment(part)
             length = "INTERVAL 1 DAY" if "T" not in part else "INTERVAL 1 MINUTE"
             terms.append(f"(time >= {start} AND time < {start} + {length})")
         elif equals and field in FIELDS:
             terms.append(_equals(f'"{field}"::VARCHAR', value))
-        elif equals and field.partition(".")[0] in store.OBJECTS and "." in field:
+        elif equals and field.partition(".")[0] in measurements.OBJECTS and "." in field:
             column, _, name = field.partition(".")
-            terms.append(_equals(f"json_extract_string({column}, {store.literal(_json_path(name))})", value))
+            terms.append(_equals(f"json_extract_string({column}, {literal(_json_path(name))})", value))
         else:
             known = ", ".join(FIELDS)
             raise Error(
@@ -65,8 +66,8 @@ def _json_path(name: str) -> str:
 
 def _equals(column: str, value: str) -> str:
     if "*" in value:
-        return f"coalesce({column} GLOB {store.literal(value)}, false)"
-    return f"coalesce({column} = {store.literal(value)} OR starts_with({column}, {store.literal(value + '.')}), false)"
+        return f"coalesce({column} GLOB {literal(value)}, false)"
+    return f"coalesce({column} = {literal(value)} OR starts_with({column}, {literal(value + '.')}), false)"
 
 
 # --- values per job ---
@@ -95,32 +96,32 @@ class Job:
 class Series:
     """Jobs of one series, by side, in the order of time."""
 
-    key: tuple  # values of store.SERIES
+    key: tuple  # values of measurements.SERIES
     better: str | None
     mode: str | None
     sides: dict[str, list[Job]]
 
     @property
     def metric(self) -> str:
-        return self.key[store.SERIES.index("metric")]
+        return self.key[measurements.SERIES.index("metric")]
 
     @property
     def unit(self) -> str:
-        return self.key[store.SERIES.index("unit")]
+        return self.key[measurements.SERIES.index("unit")]
 
     @property
     def workload(self) -> str:
-        return self.key[store.SERIES.index("workload")]
+        return self.key[measurements.SERIES.index("workload")]
 
     @property
     def case(self) -> dict[str, Any]:
         """Which series it is, for output.of_cases(): `axes` as a dictionary, the rest of the key, and the mode."""
-        return dict(zip(store.SERIES, self.key)) | {"mode": self.mode, "axes": self.axes}
+        return dict(zip(measurements.SERIES, self.key)) | {"mode": self.mode, "axes": self.axes}
 
     @functools.cached_property
     def axes(self) -> dict[str, Any]:
         try:
-            return json.loads(self.key[store.SERIES.index("axes")] or "{}")
+            return json.loads(self.key[measurements.SERIES.index("axes")] or "{}")
         except ValueError:
             return {}
 
@@ -172,7 +173,7 @@ def load(opened: store.Store, side: str) -> list[Series]:
 
     A job counts once: see Job.
     """
-    names = store.SERIES_COLUMNS
+    names = measurements.SERIES_COLUMNS
     rows = opened.sql(
         f"SELECT {names}, side, any_value(better), any_value(mode), job, node, gpus, any_value(boot), min(time), "
         f"median(median) FROM (SELECT *, {side} AS side FROM measurements) "
@@ -181,7 +182,7 @@ def load(opened: store.Store, side: str) -> list[Series]:
     ).fetchall()
     found: dict[tuple, Series] = {}
     places: dict[tuple, dict[str, list]] = {}
-    width = len(store.SERIES)
+    width = len(measurements.SERIES)
     for row in rows:
         key, (where, better, mode, *place) = row[:width], row[width:]
         found.setdefault(key, Series(key, better, mode, {}))
@@ -193,7 +194,7 @@ def load(opened: store.Store, side: str) -> list[Series]:
 
 def per_series(opened: store.Store, expression: str, condition: str) -> dict[tuple, Any]:
     """An SQL expression over the measurements that count and fulfil a condition, by the series' key."""
-    names = store.SERIES_COLUMNS
+    names = measurements.SERIES_COLUMNS
     rows = opened.sql(
         f"SELECT {names}, {expression} FROM measurements "
         f"WHERE ({condition}) AND metric IS NOT NULL AND {COUNTS} GROUP BY {names}"

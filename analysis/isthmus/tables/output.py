@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from isthmus import Error, spelling
+from isthmus.records.measurements import literal
 
 FORMATS = ("text", "json", "csv", "parquet")
 WIDTH = 80
@@ -191,20 +192,22 @@ def identifier(name: str) -> str:
 
 
 def _parquet(table: Table) -> bytes:
-    from isthmus.records import store  # DuckDB: only what writes parquet needs it
+    from isthmus.records import (
+        store,  # DuckDB: only what writes parquet needs it
+    )
 
     connection, folder = store.connect()
     try:
         lines, path = pathlib.Path(folder.name, "rows.jsonl"), pathlib.Path(folder.name, "table.parquet")
         plain = {f"c{i}": kind for i, kind in enumerate(table.columns.values())}  # an axis may have any name
         lines.write_text("".join(f"{each}\n" for each in _objects(table, plain)), encoding="utf-8")
-        kinds = ", ".join(f"{name}: {store.literal(kind)}" for name, kind in plain.items())
+        kinds = ", ".join(f"{name}: {literal(kind)}" for name, kind in plain.items())
         names = ", ".join(f"{name} AS {identifier(column)}" for name, column in zip(plain, table.columns))
         source = (
-            f"read_json({store.literal(str(lines))}, format = 'newline_delimited', columns = {{{kinds}}}, "
+            f"read_json({literal(str(lines))}, format = 'newline_delimited', columns = {{{kinds}}}, "
             "maximum_object_size = 268435456)"
         )
-        connection.execute(f"COPY (SELECT {names} FROM {source}) TO {store.literal(str(path))} (FORMAT parquet)")
+        connection.execute(f"COPY (SELECT {names} FROM {source}) TO {literal(str(path))} (FORMAT parquet)")
         return path.read_bytes()
     finally:
         connection.close()

@@ -14,13 +14,14 @@ import os
 import statistics
 
 from isthmus import Error, spelling
-from isthmus.records import store
+from isthmus.records import measurements, store
+from isthmus.records.load import say_absent
 from isthmus.statistics import series, spread
 from isthmus.statistics.spread import Spread
 from isthmus.tables import output
 
 WANTED = (
-    *store.SERIES, "mode", "better", "median", "mad", "samples", "spoilt", "error", "skipped", "verify", "node",
+    *measurements.SERIES, "mode", "better", "median", "mad", "samples", "spoilt", "error", "skipped", "verify", "node",
     "share", "device", "cpu", "job", "driver", "within_low", "within_high", "n_samples", "n_invalid",
 )  # fmt: skip
 #: What a selection may name beside the axes of a case.
@@ -44,7 +45,7 @@ def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> outpu
     columns = [name for name in (*output.CASE, *MORE) if name not in _COMPUTED]
     wanted = {*WANTED, *columns, *_COMPUTED.values(), "axes", "n_samples", "n_invalid"}
     with store.open_store(paths, wanted=wanted, emulated=emulated, profiled=everything) as opened:
-        store.say_skipped(opened)
+        say_absent(opened.skipped, opened.files)
         names = ", ".join(f'"{name}"' for name in (*columns, *_COMPUTED.values(), "axes"))
         rows = opened.rows(
             f"SELECT {names}, n_samples - n_invalid AS valid FROM measurements "
@@ -214,7 +215,7 @@ def load(*paths, emulated: bool = False, where: str = "true") -> Readings:
     wanted = WANTED if where == "true" else (*WANTED, *series.FIELDS)
     opened = store.open_store(paths, wanted=wanted, emulated=emulated, where=where)
     with opened:
-        store.say_skipped(opened)
+        say_absent(opened.skipped, opened.files)
         rows = opened.rows(
             f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in dict.fromkeys((*FIELDS, 'unit', 'axes')))}, "
             "median, samples, share, job, within_low, within_high, mad, n_samples - n_invalid AS valid "

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
-from isthmus.records import store
+from isthmus.records import agreement, selection, store
+from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
 from isthmus.tables import output
 from isthmus.verdicts import regress
@@ -76,7 +77,7 @@ def load(asked) -> list[System]:
     if asked.by:
         if asked.by not in series.FIELDS:
             raise Error(f"--by {asked.by} is no field; choose from {', '.join(series.FIELDS)}")
-        with store.from_arguments(asked, wanted=WANTED) as opened:
+        with selection.from_arguments(asked, wanted=WANTED) as opened:
             column = f'"{asked.by}"::VARCHAR'
             values = [
                 row[0]
@@ -84,15 +85,15 @@ def load(asked) -> list[System]:
                     f"SELECT DISTINCT {column} FROM measurements WHERE coalesce({column}, '') <> '' ORDER BY 1"
                 ).fetchall()
             ]
-            systems = [_load(opened, f"CASE WHEN {column} = {store.literal(v)} THEN 'A' END", v) for v in values]
+            systems = [_load(opened, f"CASE WHEN {column} = {literal(v)} THEN 'A' END", v) for v in values]
     else:
         systems, results, said = [], [], set()
         for path, name in zip(asked.paths, _names(asked.paths)):
-            with store.from_arguments(asked, paths=[path], wanted=WANTED) as opened:
+            with selection.from_arguments(asked, paths=[path], wanted=WANTED) as opened:
                 systems.append(_load(opened, "'A'", name))
                 results += opened.results
-                said.update(store.disagreements(opened.results))
-        store.say_disagreements([each for each in store.disagreements(results) if each not in said])
+                said.update(agreement.disagreements(opened.results))
+        agreement.say_disagreements([each for each in agreement.disagreements(results) if each not in said])
     if len(systems) < 2:
         there = f"{asked.by} is {systems[0].name} in all records" if asked.by and systems else "one folder was named"
         raise Error(f"comparing needs two systems, but {there}; name another folder, or another field for --by")
@@ -198,7 +199,7 @@ def text(systems: list[System], rows: list[list[str]], names: dict[tuple, str]) 
 
 def add_arguments(parser) -> None:
     parser.epilog = "examples:\n  isthmus compare old-system new-system\n  isthmus compare results --by device"
-    store.add_arguments(parser)
+    selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
     output.add_arguments(parser)
 

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from isthmus import exits, spelling
-from isthmus.records import store
+from isthmus.records import measurements, selection, store
+from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import regress
@@ -368,12 +369,12 @@ def _change(history: _History, start: int, place: int, end: int, q: float) -> Ch
 
 def _differences(opened: store.Store, node: str, near: tuple[Sequence[str], Sequence[str]]) -> list[str]:
     """Fields of the fingerprint that differ between the last jobs before and the first ones after, on that node."""
-    fields = [name for name in store.FINGERPRINT if name != "uvm" and (node or name != "boot")]
+    fields = [name for name in measurements.FINGERPRINT if name != "uvm" and (node or name != "boot")]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
-    where = f"node = {store.literal(node)} AND " if node else ""
+    where = f"node = {literal(node)} AND " if node else ""
     values = []
     for jobs in near:
-        wanted = ", ".join(map(store.literal, jobs))
+        wanted = ", ".join(map(literal, jobs))
         values.append(opened.rows(f"SELECT {lists} FROM measurements WHERE {where}job IN ({wanted})")[0])
     return [name for name in fields if values[0][name] != values[1][name]]
 
@@ -449,12 +450,12 @@ def add_arguments(parser) -> None:
     parser.epilog = (
         "example: isthmus drift results --workload 'transfer/*' --since 2026-10-01 (exit code 1: changes found)"
     )
-    store.add_arguments(parser)
+    selection.add_arguments(parser)
     output.add_arguments(parser)
 
 
 def run(asked) -> int:
-    with store.from_arguments(asked, wanted=regress.WANTED) as opened:
+    with selection.from_arguments(asked, wanted=regress.WANTED) as opened:
         changes, searched = search(opened)
     output.write(asked, table_of(changes, searched))
     if not searched:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
-from isthmus.records import store
+from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import regress
@@ -240,19 +240,19 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
 # --- what the records say ---
 
 _EQUAL = ("device", "cpu", "partition", "system", "driver")
-_CASE = tuple(name for name in store.SERIES if name not in ("metric", "unit"))
+_CASE = tuple(name for name in measurements.SERIES if name not in ("metric", "unit"))
 
 
 def _fleets(opened: store.Store) -> list[Fleet]:
     """Equals and their figures; a place counts with the median of its jobs."""
-    names, equal = store.SERIES_COLUMNS, ", ".join(_EQUAL)
+    names, equal = measurements.SERIES_COLUMNS, ", ".join(_EQUAL)
     rows = opened.sql(
         f"SELECT {equal}, {names}, node, gpus, median(value), count(*), any_value(better), any_value(mode) FROM "
         f"(SELECT {equal}, {names}, node, gpus, job, any_value(better) AS better, any_value(mode) AS mode, "
         "median(median) AS value FROM measurements "
         f"WHERE metric IS NOT NULL AND better IS NOT NULL AND {series.COUNTS} GROUP BY ALL) GROUP BY ALL ORDER BY ALL"
     ).fetchall()
-    width, start = len(store.SERIES), len(_EQUAL)
+    width, start = len(measurements.SERIES), len(_EQUAL)
     modes = {row[start : start + width]: row[-1] for row in rows}
     every = [series.Series(key, None, mode, {}) for key, mode in modes.items()]
     labels, cases = series.labels(every), {each.key: each.case for each in every}
@@ -263,7 +263,7 @@ def _fleets(opened: store.Store) -> list[Fleet]:
 
 
 def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[str, Any]]) -> Fleet:
-    width = len(store.SERIES)
+    width = len(measurements.SERIES)
     by_series: dict[tuple, list[tuple]] = collections.defaultdict(list)
     for row in rows:
         by_series[row[:width]].append(row[width:])
@@ -275,7 +275,7 @@ def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[
     told = []
     for at, (key, found) in enumerate(positive.items()):
         lower = found[0][4] == "lower"
-        told.append((dict(zip(store.SERIES, key))["unit"], lower))
+        told.append((dict(zip(measurements.SERIES, key))["unit"], lower))
         for node, gpus, value, count, *_ in found:
             values[at, index[node, gpus]] = -math.log(value) if lower else math.log(value)
             jobs[at, index[node, gpus]] = count
@@ -519,7 +519,7 @@ def add_arguments(parser) -> None:
         '    scontrol update nodename="$node" state=drain reason="$why"; done\n\n'
         "exit codes: 0 no node is named; 1 some are; 2 bad input; 3 no series has as many as 4 equal nodes or GPUs"
     )
-    store.add_arguments(parser)
+    selection.add_arguments(parser)
     parser.add_argument(
         "--floor", type=units.share, default=FLOOR, metavar="SHARE", help="smallest that is told (0.03)"
     )
@@ -537,7 +537,7 @@ def run(asked) -> int:
             raise Error(f"{node!r} is no node's name; write names with commas between")
     if (asked.list or asked.drain) and output.format_of(asked) != "text":
         raise Error("--list and --drain are text; leave out --format, which has them as columns node and drain")
-    with store.from_arguments(asked, wanted=(*regress.WANTED, "warnings")) as opened:
+    with selection.from_arguments(asked, wanted=(*regress.WANTED, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
     if asked.list:
         shown = ",".join(names(found.reasons))  # nothing, not an empty line: no command must be given an empty name

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from isthmus import Error, exits, units
-from isthmus.records import store
+from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import regress
@@ -63,7 +63,7 @@ def measure(
 
 def mixed(opened: store.Store, condition: str) -> list[str]:
     """What was not the same in all jobs, so that they are no A/A run."""
-    fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS, "device")]
+    fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS, "device")]
     counts = ", ".join(f'count(DISTINCT nullif("{name}"::VARCHAR, \'\')) AS "{name}"' for name in fields)
     # Nodes may be unlike each other; a node may not become another.
     rows = opened.rows(f"SELECT node, gpus, {counts} FROM measurements WHERE {condition} GROUP BY node, gpus")
@@ -118,13 +118,13 @@ def _row(noise: Noise) -> dict[str, Any]:
         "series": noise.label, "between": noise.between, "boots": boots and boots.spread,
         "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": regress.margin(noise.between),
         "jobs": noise.jobs, "nodes": noise.nodes, "needed": noise.needed,
-        regress.AXES: noise.series.key[store.SERIES.index("axes")],
+        regress.AXES: noise.series.key[measurements.SERIES.index("axes")],
     }  # fmt: skip
 
 
 def add_arguments(parser) -> None:
     parser.epilog = "example: isthmus noise results --from driver=570 -o noise.json"
-    store.add_arguments(parser)
+    selection.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,… or a day or FROM..TO")
     parser.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
     parser.add_argument("--metrics", type=units.count, metavar="N", help="of a session (default: as many as there are)")
@@ -134,7 +134,7 @@ def add_arguments(parser) -> None:
 
 def run(asked) -> int:
     condition = series.condition(asked.a) if asked.a else "true"
-    with store.from_arguments(asked, wanted=(*regress.WANTED, "mad")) as opened:
+    with selection.from_arguments(asked, wanted=(*regress.WANTED, "mad")) as opened:
         found = measure(opened, condition=condition, step=asked.step, metrics=asked.metrics)
         if not found:
             raise Error("no series has two jobs on one node and GPU, so nothing is known of its noise; run more jobs")

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
-from isthmus.records import store
+from isthmus.records import measurements, selection, store
+from isthmus.records.measurements import literal
 from isthmus.statistics import design, rank_test, series
 from isthmus.tables import output
 
@@ -28,8 +29,9 @@ CEILING = 0.05  # a change of 5% is of interest, however noisy the metric
 # "changed" is beyond the margin, of a metric of which neither direction is better; "new" is no verdict: only B has it.
 VERDICTS = ("regressed", "inconclusive", "improved", "changed", "changed-but-small", "new", "equivalent")
 WANTED = (
-    *store.FINGERPRINT, *store.SERIES, "mode", "better", "median", "n_samples", "n_invalid", "node", "gpus", "job",
-    "spoilt", "error", "skipped", "verify", "system", "partition", "time", "dirty", "ecc_uncorrected", "xids",
+    *measurements.FINGERPRINT, *measurements.SERIES, "mode", "better", "median", "n_samples", "n_invalid", "node",
+    "gpus", "job", "spoilt", "error", "skipped", "verify", "system", "partition", "time", "dirty", "ecc_uncorrected",
+    "xids",
 )  # fmt: skip
 # What the machine was like during a job, compared as metrics: which way is better, what difference is of no interest.
 _HEALTH = {
@@ -263,7 +265,7 @@ def _more(result: Result, sigma: float, metrics: int) -> int:
 
 def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result]:
     """Series that only one side has; another version or unit of the other's is told as such."""
-    loose = [store.SERIES.index(name) for name in ("version", "unit")]
+    loose = [measurements.SERIES.index(name) for name in ("version", "unit")]
 
     def without(key):
         return tuple(value for i, value in enumerate(key) if i not in loose)
@@ -296,7 +298,7 @@ def _health(opened: store.Store, side: str) -> list[tuple[series.Series, float]]
     )
     result = []
     for name, (better, floor, _) in _HEALTH.items():
-        key = tuple({"workload": "machine", "metric": name, "unit": "1"}.get(column) for column in store.SERIES)
+        key = tuple({"workload": "machine", "metric": name, "unit": "1"}.get(column) for column in measurements.SERIES)
         places: dict[str, list[tuple]] = {}
         for row in rows:
             if row[name] is not None:
@@ -313,14 +315,14 @@ def _differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list
     asked_fields = set(re.findall(r"(?:^|,)\s*([\w.]+)=", asked))
     with_side = f"(SELECT *, {side} AS side FROM measurements) WHERE side IS NOT NULL"
     found = _of_fields(opened, with_side, asked_fields)
-    for column in store.OBJECTS:
+    for column in measurements.OBJECTS:
         found |= _of_settings(opened, with_side, column, asked_fields)
     return found, _reboots(opened, with_side)
 
 
 def _of_fields(opened: store.Store, with_side: str, asked_fields: set[str]) -> dict[str, tuple]:
     """Values of each side, by field that differs and was not asked for."""
-    fields = [name for name in store.FINGERPRINT if name not in ("boot", *store.OBJECTS)]
+    fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS)]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
     by_side = {row["side"]: row for row in opened.rows(f"SELECT side, {lists} FROM {with_side} GROUP BY side")}
     found = {}
@@ -332,7 +334,7 @@ def _of_fields(opened: store.Store, with_side: str, asked_fields: set[str]) -> d
 
 
 def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields: set[str]) -> dict[str, tuple]:
-    """The same for a field that is an object of settings, one of store.OBJECTS."""
+    """The same for a field that is an object of settings, one of measurements.OBJECTS."""
     objects: dict[str, list[dict]] = {"A": [], "B": []}
     for where, text in opened.sql(f"SELECT DISTINCT side, {column} FROM {with_side}").fetchall():
         if text is not None:
@@ -537,7 +539,7 @@ def _from_noise(path, read) -> dict[tuple, Any]:
         entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         if not (isinstance(entries, list) and entries):
             raise ValueError("no series")
-        keys = [tuple(entry[AXES if name == "axes" else name] for name in store.SERIES) for entry in entries]
+        keys = [tuple(entry[AXES if name == "axes" else name] for name in measurements.SERIES) for entry in entries]
         return {key: found for key, entry in zip(keys, entries) if (found := read(entry)) is not None}
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
@@ -716,7 +718,7 @@ def add_arguments(parser) -> None:
         "exit codes: 0 nothing regressed; 1 something did; 2 bad input; 3 nothing regressed that could be seen, but\n"
         "some series are inconclusive: the reason stands beside them"
     )
-    store.add_arguments(parser)
+    selection.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="side A: FIELD=VALUE,… or a day or FROM..TO")
     parser.add_argument("--to", dest="b", metavar="WHAT", help="side B, likewise")
     parser.add_argument(
@@ -736,7 +738,7 @@ def add_arguments(parser) -> None:
 
 def _sides_asked(asked, folder) -> tuple[str, str]:
     if asked.baseline:
-        jobs = ", ".join(map(store.literal, load_baseline(folder, asked.baseline)))
+        jobs = ", ".join(map(literal, load_baseline(folder, asked.baseline)))
         a = f"job IN ({jobs})"
         after = f"time > (SELECT max(time) FROM measurements WHERE {a})"
         return a, f"(NOT {a} AND {series.condition(asked.b) if asked.b else after})"
@@ -749,13 +751,13 @@ def run(asked) -> int:
     folder = next((path for path in asked.paths if pathlib.Path(path).is_dir()), ".")
     if asked.save_baseline:
         condition = series.condition(asked.a) if asked.a else "true"
-        with store.from_arguments(asked, wanted=WANTED, agreeing=True) as opened:
+        with selection.from_arguments(asked, wanted=WANTED, agreeing=True) as opened:
             count = save_baseline(opened, folder, asked.save_baseline, condition)
         print(f"baseline {asked.save_baseline}: {count} jobs")
         return exits.PASSED
     a, b = _sides_asked(asked, folder)
     noise, boots = (load_noise(asked.noise), load_boots(asked.noise)) if asked.noise else (None, None)
-    with store.from_arguments(asked, wanted=WANTED, agreeing=True) as opened:
+    with selection.from_arguments(asked, wanted=WANTED, agreeing=True) as opened:
         found = outcome(
             opened, sides(a, b), asked=",".join(filter(None, (asked.a, asked.b))), delta=asked.delta, noise=noise,
             boots=boots,

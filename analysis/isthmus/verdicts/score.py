@@ -22,7 +22,7 @@ import sys
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
-from isthmus.records import store
+from isthmus.records import selection
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import compare
@@ -343,7 +343,7 @@ def add_arguments(parser) -> None:
         "exit codes: 0 every metric counted and every system has a rank; 2 bad input; 3 some did not, or too little\n"
         "of the weight counts for a score"
     )
-    store.add_arguments(parser)
+    selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
     parser.add_argument("--weights", required=True, metavar="FILE", help="TOML or JSON")
     parser.add_argument(

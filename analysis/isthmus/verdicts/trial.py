@@ -23,7 +23,8 @@ import shlex
 import signal
 
 from isthmus import Error, exits, spelling, units
-from isthmus.records import store
+from isthmus.records import selection, store
+from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import regress
@@ -494,7 +495,7 @@ def read(asked) -> int:
     lost, failed = _unfinished(folder)
     kept = folder / "records"
     side = "CASE " + "".join(
-        f"WHEN starts_with(file, {store.literal(f'{kept}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "
+        f"WHEN starts_with(file, {literal(f'{kept}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "
         for name in SIDES
     )
     side += "END"
@@ -510,7 +511,7 @@ def read(asked) -> int:
         )  # fmt: skip
 
     outcomes, turns, first = {}, {}, "before"
-    with store.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
+    with selection.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
         missing, empty = _missing(opened, plan, side)
         turns = _turns(opened, folder) if plan["in_turns"] else {}
         missing += _lacking_boots(opened, plan, side)
@@ -568,7 +569,7 @@ def add_arguments(parser) -> None:
     reading.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent")
     reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
     reading.add_argument("--all", action="store_true", help="show every series")
-    store.add_selection(reading)
+    selection.add_selection(reading)
     output.add_arguments(reading)
     reading.set_defaults(do=read)
 

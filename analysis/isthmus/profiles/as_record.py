@@ -1,0 +1,146 @@
+"""What a profile becomes in a record: metrics, and the field `profile` (docs/profiling.md says what is from where)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from isthmus import spelling
+from isthmus.profiles.profile import PROFILED, Moved, Profile, busy
+
+
+def overlap(profile: Profile) -> float | None:
+    """How much of what could run beside something else did: 0 nothing, 1 all but the longest kind; null if unknown."""
+    parts = [*profile.busy, *([busy(profile.spans)] if profile.spans else [])]
+    hidden = sum(added - any_ for any_, added, _ in parts)
+    could = sum(added - longest for _, added, longest in parts)
+    return hidden / could if could > 0 else None
+
+
+def figures(profile: Profile) -> dict[str, tuple[float, str]]:
+    """What becomes a metric of the record, by name without its prefix: (value, unit). Counts have the unit 1 or B."""
+    registers = [kernel.registers for kernel in profile.kernels.values() if kernel.registers is not None]
+    seconds = sum(kernel.seconds for kernel in profile.kernels.values()) or None
+    found: dict[str, tuple[float | None, str]] = {
+        "kernels": (sum(kernel.count for kernel in profile.kernels.values()) or None, "1"),
+        "registers": (max(registers, default=None), "1"),
+        "kernel_time": (seconds, "s"),
+        "api_calls": (sum(profile.api_calls.values()) or None, "1"),
+        "overlap": (overlap(profile), "1"),
+    }
+    for kind, moved in profile.copies.items():
+        found[f"{kind}_copies"] = (moved.count, "1")
+        found[f"{kind}_bytes"] = (moved.bytes, "B")
+    for kind, moved in profile.migrations.items():
+        found[f"migrated_{kind}_bytes"] = (moved.bytes, "B")
+    for who, count in profile.page_faults.items():
+        found[f"{who}_page_faults"] = (count, "1")
+    found |= _counted(profile.counters, seconds)
+    return {name: (float(value), unit) for name, (value, unit) in found.items() if value is not None}
+
+
+def _counted(counters: dict[str, float], seconds: float | None) -> dict[str, tuple[float | None, str]]:
+    """Counters, and ratios of them; `seconds` are those of all kernels."""
+    found: dict[str, tuple[float | None, str]] = {
+        name: (counters[name], "B" if name.endswith("_bytes") else "1") for name in COUNTED if name in counters
+    }
+    accesses, flops, cycles = (counters.get(name) for name in ("shared_accesses", "flops", "cycles"))
+    if accesses and flops is not None:
+        found["flops_per_shared_access"] = (flops / accesses, "1")
+    if accesses is not None and cycles:
+        found["shared_accesses_per_cycle"] = (accesses / cycles, "1")
+    for name in ("stall_memory_dependency", "stall_pipe_busy", "stall_barrier", "stall_shared_memory"):
+        found[name] = (counters.get(name), "1")
+    if seconds and "global_load_bytes" in counters:
+        total = counters["global_load_bytes"] + counters.get("global_store_bytes", 0)
+        found["global_rate"] = (total / seconds, "B/s")
+    return found
+
+
+#: Counters that are told as they are.
+COUNTED = (
+    "instructions", "control_instructions", "memory_instructions", "arithmetic_instructions", "fp32_instructions",
+    "fp64_instructions", "integer_instructions", "flops", "shared_accesses", "global_load_bytes", "global_store_bytes",
+    "dram_read_bytes", "dram_write_bytes", "l2_sectors", "tlb_misses", "llc_misses", "cpu_minor_faults",
+    "cpu_major_faults",
+)  # fmt: skip
+#: Figures of a profile that hang on time or on what else ran: held to no reference.
+_UNHELD = ("overlap", "shared_accesses_per_cycle", "cost")
+
+
+def is_held(name: str, unit: str) -> bool:
+    """Whether a metric of a profiled run may be held to a reference: counts, and ratios of counts."""
+    plain = name.removeprefix(PROFILED)
+    counted = unit in ("1", "B") and not plain.startswith("stall_") and plain not in _UNHELD
+    return name.startswith(PROFILED) and counted
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.9g}")
+
+
+def summary(profile: Profile, *, ratio: float | None, scope: str) -> dict:
+    """The field `profile` of a record."""
+
+    def moved(each: dict[str, Moved]) -> dict:
+        return {
+            kind: {"count": m.count, "bytes": m.bytes, "seconds": _rounded(m.seconds)}
+            for kind, m in sorted(each.items())
+        }
+
+    kernels = sorted(profile.kernels.items(), key=lambda item: (-item[1].seconds, item[0]))
+    return {
+        "tool": profile.tool,
+        "scope": scope,
+        "wall_ratio": ratio,
+        "kernels": [
+            {"name": spelling.shorten(name, 200), **dataclasses.asdict(k), "seconds": _rounded(k.seconds)}
+            for name, k in kernels[:KERNELS]
+        ],
+        "copies": moved(profile.copies),
+        "migrations": moved(profile.migrations),
+        "page_faults": dict(sorted(profile.page_faults.items())),
+        "api_calls": dict(sorted(profile.api_calls.items())),
+        "phases": {
+            name: {"count": m.count, "seconds": _rounded(m.seconds)} for name, m in sorted(profile.phases.items())
+        },
+        "counters": dict(sorted(profile.counters.items())),
+        "overlap": overlap(profile),
+        "notes": profile.notes,
+        "files": profile.files,
+    }
+
+
+KERNELS = 50  # of a record, by time
+
+
+def amend(cases: list[dict], profile: Profile, *, unprofiled: list[dict]) -> list[dict]:
+    """Records of a profiled run with what the profiler saw; `unprofiled` are those of the same run without it.
+
+    A profiler sees a whole run. Where that is one case, its figures are metrics of the case, called profiled_…, and may
+    be held to references; where it is several, they stand in `profile` of each, with the scope `run`.
+    """
+
+    def walls(records_):
+        return [case["run"].get("wall") for case in records_]
+
+    ratio = None
+    if unprofiled and len(unprofiled) == len(cases) and all(walls(cases)) and all(walls(unprofiled)):
+        ratio = sum(walls(cases)) / sum(walls(unprofiled))
+    scope = "case" if len(cases) == 1 else "run"
+    told = summary(profile, ratio=ratio, scope=scope)
+    amended = []
+    for case in cases:
+        case = {**case, "profile": told}
+        if scope == "case" and not case["skipped"] and not case["error"]:
+            values = figures(profile) | ({"cost": (ratio, "1")} if ratio else {})
+            case["metrics"] = case["metrics"] + [_metric(name, *value) for name, value in values.items()]
+        amended.append(case)
+    return amended
+
+
+def _metric(name: str, value: float, unit: str) -> dict:
+    return {
+        "name": PROFILED + name, "unit": unit, "better": None, "timer": "none", "samples": [value],
+        "median": value, "stop": "single", "warmups": 0, "limit": None, "limit_reason": "seen by a profiler",
+        "share": None,
+    }  # fmt: skip

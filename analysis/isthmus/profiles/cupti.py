@@ -1,0 +1,45 @@
+"""What libisthmus-cupti (src/trace/cupti_counts.cpp) writes of a process."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from isthmus.profiles.profile import Kernel, Moved, Profile, ProfileError, real, text_of, whole
+
+
+def read(path: pathlib.Path) -> Profile:
+    """What libisthmus-cupti wrote of one process."""
+    profile = Profile("cupti")
+    try:
+        content = json.loads(text_of(path))
+        if not isinstance(content, dict) or content.get("schema") != "isthmus.cupti/1":
+            raise ProfileError(f"{path.name}: not what libisthmus-cupti writes")
+        for name, kernel in content["kernels"].items():
+            profile.kernels[name] = Kernel(
+                whole(kernel["count"], path.name), real(kernel["nanoseconds"], path.name) * 1e-9,
+                whole(kernel["registers"], path.name), whole(kernel["shared_bytes"], path.name),
+            )  # fmt: skip
+        for where, into in (("copies", profile.copies), ("migrations", profile.migrations)):
+            for kind, moved in content[where].items():
+                into.setdefault(kind, Moved()).add(
+                    real(moved["bytes"], path.name), real(moved["nanoseconds"], path.name) * 1e-9,
+                    whole(moved["count"], path.name),
+                )  # fmt: skip
+        profile.page_faults = {who: whole(content[f"{who}_page_faults"], path.name) for who in ("gpu", "cpu")}
+        profile.api_calls = {name: whole(n, path.name) for name, n in content["runtime_calls"].items()}
+        busy, total, longest = (
+            real(content[f"{kind}_nanoseconds"], path.name) * 1e-9 for kind in ("busy", "added", "longest")
+        )
+        profile.busy = [(busy, total, longest)]
+        profile.notes = [str(error) for error in content["errors"]]
+        if whole(content["dropped"], path.name):
+            profile.notes.append(f"{content['dropped']} activities were dropped, so counts are too low")
+    except ProfileError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ProfileError(f"{path.name}: cut short, or not what libisthmus-cupti writes ({error})") from None
+    if not profile.api_calls and not profile.kernels:
+        reason = f" ({profile.notes[0]})" if profile.notes else ""
+        raise ProfileError(f"{path.name}: CUPTI saw nothing{reason}")
+    return profile

@@ -1,0 +1,200 @@
+"""rocprofv3: its CSV files, its JSON, and rocpd databases."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pathlib
+
+from isthmus import spelling
+from isthmus.profiles.database import Database
+from isthmus.profiles.profile import Profile, ProfileError, real, span_of, text_of, whole
+
+_COPY = {"HOST_TO_DEVICE": "h2d", "DEVICE_TO_HOST": "d2h", "DEVICE_TO_DEVICE": "d2d", "HOST_TO_HOST": "h2h"}
+#: Counters that are asked for, and what they are here; each is of another block of the chip, so one pass reads them.
+COUNTERS = {
+    "SQ_INSTS_VALU": "arithmetic_instructions",
+    "SQ_INSTS_SALU": "control_instructions",
+    "SQ_INSTS_LDS": "shared_accesses",
+    "SQ_BUSY_CYCLES": "cycles",
+    "TCP_UTCL1_TRANSLATION_MISS_sum": "tlb_misses",
+}
+
+
+def read(path: pathlib.Path) -> Profile:
+    """One output of rocprofv3: a CSV file by its name's end, a JSON file, or a rocpd database."""
+    profile = Profile("rocprofv3")
+    if path.suffix == ".db":
+        _database(profile, path)
+    elif path.suffix == ".json":
+        _json(profile, path)
+    else:
+        reader = next((reader for ending, reader in CSV.items() if path.name.endswith(ending)), None)
+        if reader is None:
+            raise ProfileError(f"{path.name}: no output of rocprofv3 that is known")
+        reader(profile, path)
+    return profile
+
+
+# --- what all of them tell ---
+
+
+def _span(row: dict, where: str) -> tuple[float, float]:
+    return span_of({"start": row["start_timestamp"], "end": row["end_timestamp"]}, where)
+
+
+def _kernel(profile: Profile, name, span, vgprs, accumulation, shared, where: str) -> None:
+    kernel = profile.add_kernel(str(name), span)
+    if vgprs not in (None, ""):
+        kernel.registers = whole(vgprs, where) + whole(accumulation or 0, where)
+    if shared not in (None, ""):
+        kernel.shared_bytes = whole(shared, where)
+
+
+def _copy(profile: Profile, direction, moved, span, where: str) -> None:
+    kind = next((short for long, short in _COPY.items() if str(direction).upper().endswith(long)), "other")
+    profile.add_copy(kind, None if moved in (None, "") else real(moved, where), span)
+
+
+def _counter(profile: Profile, name, value, where: str) -> None:
+    profile.add_counter(COUNTERS.get(str(name), str(name)), real(value, where))
+
+
+# --- CSV ---
+
+
+def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> list[dict]:
+    """Rows of a CSV file by the column's name in small letters; versions differ in case. Other columns may be there."""
+    try:
+        rows = list(csv.reader(io.StringIO(text_of(path)), strict=True))
+    except csv.Error as error:
+        raise ProfileError(f"{path.name}: cut short, or no CSV ({error})") from None
+    if not rows:
+        raise ProfileError(f"{path.name}: empty")
+    header = [name.strip().lower() for name in rows[0]]
+    lacking = [name for name in wanted if name not in header]
+    if lacking:
+        raise ProfileError(f"{path.name}: no column {lacking[0]!r}, so not what rocprofv3 writes")
+    result = []
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != len(header):
+            where = f"{path.name}, line {number}"
+            raise ProfileError(f"{where}: {len(row)} columns of {len(header)}: the file is cut short")
+        result.append(dict(zip(header, row)))
+    return result
+
+
+def _kernel_trace(profile: Profile, path: pathlib.Path) -> None:
+    for row in _rows(path, ("kernel_name", "start_timestamp", "end_timestamp")):
+        shared = row.get("lds_block_size", row.get("group_segment_size"))
+        vgprs = row.get("vgpr_count"), row.get("accum_vgpr_count")
+        _kernel(profile, row["kernel_name"], _span(row, path.name), *vgprs, shared, path.name)
+
+
+def _copy_trace(profile: Profile, path: pathlib.Path) -> None:
+    for row in _rows(path, ("direction", "start_timestamp", "end_timestamp")):
+        moved = row.get("bytes", row.get("size"))
+        _copy(profile, row["direction"], moved, _span(row, path.name), path.name)
+
+
+def _api_trace(profile: Profile, path: pathlib.Path) -> None:
+    for row in _rows(path, ("function",)):
+        profile.add_call(row["function"])
+
+
+def _marker_trace(profile: Profile, path: pathlib.Path) -> None:
+    for row in _rows(path, ("function", "start_timestamp", "end_timestamp")):
+        profile.add_phase(row["function"], _span(row, path.name))
+
+
+def _counter_collection(profile: Profile, path: pathlib.Path) -> None:
+    for row in _rows(path, ("kernel_name", "counter_name", "counter_value")):
+        _counter(profile, row["counter_name"], row["counter_value"], path.name)
+        if row.get("vgpr_count"):
+            accumulation = whole(row.get("accum_vgpr_count") or 0, path.name)
+            profile.kernel(row["kernel_name"]).registers = whole(row["vgpr_count"], path.name) + accumulation
+
+
+#: By the end of a file's name.
+CSV = {
+    "kernel_trace.csv": _kernel_trace,
+    "memory_copy_trace.csv": _copy_trace,
+    "hip_api_trace.csv": _api_trace,
+    "marker_api_trace.csv": _marker_trace,
+    "counter_collection.csv": _counter_collection,
+}
+
+
+# --- rocpd ---
+
+
+def _database(profile: Profile, path: pathlib.Path) -> None:
+    with Database(path) as database:
+        if database.table("rocpd_kernel_dispatch") is None:
+            raise ProfileError(f"{path.name}: no rocpd_kernel_dispatch, so not a rocpd database")
+        strings = {row["id"]: row["string"] for row in database.rows("rocpd_string", ("id", "string"))}
+        columns = ("id", "kernel_name", "display_name", "arch_vgpr_count", "accum_vgpr_count")
+        symbols = {row["id"]: row for row in database.rows("rocpd_info_kernel_symbol", columns)}
+        for row in database.rows("rocpd_kernel_dispatch", ("start", "end", "kernel_id", "group_segment_size")):
+            symbol = symbols.get(row["kernel_id"], {})
+            name = symbol.get("display_name") or symbol.get("kernel_name") or "(unnamed)"
+            vgprs = symbol.get("arch_vgpr_count"), symbol.get("accum_vgpr_count")
+            _kernel(profile, name, span_of(row, path.name), *vgprs, row["group_segment_size"], path.name)
+        for row in database.rows("rocpd_memory_copy", ("start", "end", "name_id", "size")):
+            _copy(profile, strings.get(row["name_id"], ""), row["size"], span_of(row, path.name), path.name)
+        for row in database.rows("rocpd_region", ("start", "end", "name_id")):
+            name = str(strings.get(row["name_id"], "(unnamed)"))
+            if name.startswith(("hip", "hsa_")):
+                profile.add_call(name)
+            else:
+                profile.add_phase(name, span_of(row, path.name))
+        counters = {row["id"]: row["name"] for row in database.rows("rocpd_info_pmc", ("id", "name"))}
+        for row in database.rows("rocpd_pmc_event", ("pmc_id", "value")):
+            _counter(profile, counters.get(row["pmc_id"], "(unnamed)"), row["value"], path.name)
+
+
+# --- JSON ---
+
+
+def _json(profile: Profile, path: pathlib.Path) -> None:
+    """Tables of numbers, and names in kernel_symbols and strings."""
+    try:
+        tools = json.loads(text_of(path))["rocprofiler-sdk-tool"]
+        for tool in tools if isinstance(tools, list) else [tools]:
+            _json_tool(profile, tool, path.name)
+    except ProfileError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = f"{type(error).__name__}: {spelling.shorten(str(error), 60)}"
+        raise ProfileError(f"{path.name}: no JSON of rocprofv3, or cut short ({why})") from None
+
+
+def _json_tool(profile: Profile, tool: dict, where: str) -> None:
+    """What the tool saw of one process."""
+    buffers, names = tool.get("buffer_records") or {}, _operations(tool)
+    symbols = {s["kernel_id"]: s for s in tool.get("kernel_symbols") or []}
+    for row in buffers.get("kernel_dispatch") or []:
+        info = row["dispatch_info"]
+        symbol = symbols.get(info["kernel_id"], {})
+        name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or "(unnamed)"
+        vgprs = symbol.get("arch_vgpr_count"), symbol.get("accum_vgpr_count")
+        _kernel(profile, name, _span(row, where), *vgprs, info.get("group_segment_size"), where)
+    for row in buffers.get("memory_copy") or []:
+        direction = names.get((row.get("kind"), row.get("operation")), "")
+        _copy(profile, direction, row.get("bytes"), _span(row, where), where)
+    for row in buffers.get("hip_api") or []:
+        profile.add_call(names.get((row.get("kind"), row.get("operation")), "(unnamed)"))
+    counters = {c["id"]["handle"]: c["name"] for c in tool.get("counters") or []}
+    for row in (tool.get("callback_records") or {}).get("counter_collection") or []:
+        for record in row.get("records") or []:
+            _counter(profile, counters.get(record["counter_id"]["handle"], "(unnamed)"), record["value"], where)
+
+
+def _operations(tool: dict) -> dict[tuple, str]:
+    """Names of (kind, operation), as strings.buffer_records lists them: a kind's place, then its operations'."""
+    names = {}
+    for place, kind in enumerate((tool.get("strings") or {}).get("buffer_records") or []):
+        for number, operation in enumerate(kind.get("operations") or []):
+            names[(place, number)] = operation
+    return names

@@ -1,0 +1,132 @@
+"""The compacted table of a folder: what its manifests say, and whether its parts are as they were written."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import sys
+from time import time_ns
+
+from isthmus import Error, spelling
+from isthmus.records import load
+from isthmus.records.load import Skipped
+from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
+
+COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
+
+
+@dataclasses.dataclass
+class Compacted:
+    """What the manifests of a compacted folder say."""
+
+    folder: pathlib.Path
+    files: dict[str, list]  # bytes, time, inode and SHA-256 of each source file, as they were when it was last taken
+    parts: list[str]
+    outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew, or whose file is gone
+
+
+_AT_ONCE = 2_000_000_000  # ns: an edit so soon after the last one may leave the time of a file as it was
+
+
+def entry(path, signature: list[int]) -> list:
+    """What a manifest keeps of a file of this signature. The time is null where another edit may have had the same."""
+    with load.open_file(path) as file:
+        digest = hashlib.file_digest(file, "sha256") if sys.version_info >= (3, 11) else hashlib.sha256(file.read())
+    size, changed, inode = signature
+    return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
+
+
+def seal(path) -> list:
+    """What a manifest keeps of a part, which nobody writes again; unchanged() takes it."""
+    signature = load.signature(path)
+    return [*signature, entry(path, signature)[3]]
+
+
+def unchanged(path, known: list) -> bool:
+    """Whether a file is as its entry in a manifest has it; where only time or inode differ, its hash tells."""
+    try:
+        size, *when = load.signature(path)
+        return size == known[0] and (when == known[1:3] or entry(path, [size, *when])[3] == known[3])
+    except OSError:
+        return False
+
+
+def manifests(folder) -> list[pathlib.Path]:
+    """Manifests of a compacted folder, oldest first; their names count up."""
+    return sorted((pathlib.Path(folder) / load.MANIFESTS).glob("[0-9]*.json"))
+
+
+def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str]]:
+    """Files, parts with their seals, and files that are gone, of a manifest."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
+        parts = manifest["parts"]
+        if isinstance(parts, list):  # an earlier version's, without seals
+            parts = {name: [] for name in parts}
+        parts = dict(parts)
+        if not all(isinstance(name, str) for name in (*files, *parts, *gone)):
+            raise TypeError("a name is no text")
+        written = manifest["columns"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Error(f"{path}: no manifest of a compacted table ({error}); remove it and compact again") from None
+    known = [*files.values(), *parts.values()]
+    if written != list(COLUMNS) or not all(isinstance(each, list) and len(each) == 4 for each in known):
+        raise Error(f"{path.parents[1]}: compacted by another version of Isthmus; remove this folder and compact again")
+    for part in parts:
+        if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
+            raise Error(f"{path.parents[1]}: a manifest names a part outside of it ({spelling.shorten(part)})")
+    return files, parts, gone
+
+
+def find(folder) -> Compacted | None:
+    """The compacted table in this folder, or None where there is none."""
+    folder = pathlib.Path(folder)
+    result = Compacted(folder, {}, [], [])
+    held: dict[str, list[list[str]]] = {}  # by file: the parts of each version of it
+    seals: dict[str, list] = {}
+    found = manifests(folder)
+    for path in found:
+        files, parts, gone = _manifest(path)
+        for file, known in files.items():
+            held.setdefault(file, []).append(list(parts))
+            result.files[file] = known
+        for file in gone:
+            held.setdefault(file, []).append([])
+            result.files.pop(file, None)
+        seals |= parts
+    for file, versions in held.items():
+        older = {part for parts in versions[:-1] for part in parts} - set(versions[-1])
+        result.outdated += [(part, file) for part in sorted(older)]
+    result.parts = list(seals)
+    for part, known in seals.items():
+        if not (folder / part).is_file():
+            raise Error(f"{folder / part}: a part of the compacted table is gone; remove the folder and compact again")
+        if not unchanged(folder / part, known):
+            raise Error(
+                f"{folder / part}: this part of the compacted table was altered since it was written (its SHA-256 is "
+                "another); remove the folder and compact again"
+            )
+    return result if found else None
+
+
+def parts(table: Compacted, changed: list[str], wanted) -> str:
+    """SQL over the parts, without what is newer elsewhere; `changed` are files to be read raw instead."""
+    names = ", ".join(f'"{name}"' for name in COLUMNS if name in {*columns_of(wanted), "metric_index", *wanted})
+    paths = list_of(table.folder / part for part in table.parts)
+    query = f"SELECT {names} FROM read_parquet({paths}, filename = '_part', hive_partitioning = false)"
+    without = []
+    if changed:
+        without.append(f"file NOT IN ({', '.join(map(literal, changed))})")
+    if table.outdated:
+        pairs = ", ".join(f"({literal(table.folder / part)}, {literal(file)})" for part, file in table.outdated)
+        without.append(f"(_part, file) NOT IN ({pairs})")
+    return query + (" WHERE " + " AND ".join(without) if without else "")
+
+
+def hidden(path: str, skipped: list[Skipped]) -> bool:
+    """Whether a file may well be there, in or as something that could not be looked at."""
+    return any(path == each.path or path.startswith(each.path + os.sep) for each in skipped)

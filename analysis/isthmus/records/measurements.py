@@ -1,0 +1,269 @@
+"""The table `measurements`, a row for each metric of each record: its columns, and the SQL that makes them.
+
+Times are in seconds, rates in B/s, sizes in bytes. A record without a metric (skipped, failed) has one row. `tables`
+names the tables beside a record, each `file` from where `file` of the record starts: the working folder for raw
+records, the folder that was compacted for compacted ones.
+"""
+
+from __future__ import annotations
+
+import re
+
+from isthmus.records import content
+
+# What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
+# list, the objects of a list, of which only the fields are read that a query needs.
+_STATE = (
+    "STRUCT(pcie STRUCT(gen BIGINT, width BIGINT), ecc BOOLEAN, ecc_uncorrected BIGINT, xids BIGINT[], mig BOOLEAN, "
+    "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
+    "throttle VARCHAR[])"
+)
+_READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
+    "schema": "VARCHAR",
+    "run": {
+        "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
+        "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "BIGINT", "environment": "JSON",
+    },
+    "devices": [{
+        "name": "VARCHAR", "uuid": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
+        "memory_bandwidth": "DOUBLE", "fp32_rate": "DOUBLE", "pcie": "STRUCT(gen BIGINT, width BIGINT)",
+        "links": "VARCHAR[]", "state": _STATE, "state_after": _STATE,
+    }],
+    "ranks": {"count": "BIGINT", "library": "VARCHAR"},
+    "host": {
+        "cpu": "VARCHAR", "kernel": "VARCHAR", "os": "VARCHAR", "cores": "BIGINT", "memory_bytes": "BIGINT",
+        "numa_nodes": "BIGINT", "numa_balancing": "BOOLEAN", "thp": "VARCHAR", "governor": "VARCHAR",
+        "iommu": "VARCHAR", "boot_id": "VARCHAR", "uvm_parameters": "JSON",
+    },
+    "build": {"compiler": "VARCHAR", "flags": "VARCHAR", "code": "VARCHAR", "package": "VARCHAR"},
+    "emulated": "BOOLEAN",
+    "profiler": "VARCHAR",
+    "workload": "VARCHAR",
+    "version": "BIGINT",
+    "placement": "VARCHAR",
+    "staging": "VARCHAR",
+    "mode": "VARCHAR",
+    "fallback": "VARCHAR",
+    "size": "VARCHAR",
+    "preset": "VARCHAR",
+    "axes": "JSON",
+    "metrics": [{
+        "name": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "direction": "VARCHAR", "samples": "DOUBLE[]",
+        "invalid": "BIGINT[]", "median": "DOUBLE", "mad": "DOUBLE", "within_job": "DOUBLE[]",
+        "autocorrelation": "DOUBLE", "limit": 'STRUCT("value" DOUBLE, source VARCHAR)', "share": "DOUBLE",
+    }],
+    "submission": "VARCHAR",
+    "host_turns": "BIGINT",
+    "tables": [{"name": "VARCHAR", "columns": "VARCHAR[]", "file": "VARCHAR", "rows": "BIGINT", "sha256": "VARCHAR"}],
+    "verify": {"status": "VARCHAR", "inputs": "VARCHAR", "checksums": "JSON"},
+    "warnings": [{"code": "VARCHAR", "samples": "BIGINT[]"}],
+    "skipped": "VARCHAR",
+    "error": "VARCHAR",
+}  # fmt: skip
+
+# What content.spoiling() says.
+_SPOILT = (
+    "len(warnings) > 0 AND len(list_filter(warnings, lambda w: w.samples IS NULL AND "
+    f"w.code IN {content.SPOILING} AND (w.code <> '{content.FOREIGN}' OR ranks IS NULL))) > 0"
+)
+
+
+def _of_all(expression: str) -> str:
+    """What the devices d of a record have, each once, joined; one value where they are alike."""
+    one = re.sub(r"\bd\.", "devices[1].", expression)  # lambdas cost four times as much
+    several = f"array_to_string(list_sort(list_distinct(list_transform(devices, lambda d: {expression}))), '+')"
+    return f"CASE WHEN len(devices) = 1 THEN coalesce({one}, '') ELSE {several} END"
+
+
+def tables_with(file: str) -> str:
+    """SQL: a record's tables t, each with another `file`."""
+    return (
+        "list_transform(coalesce(tables, []), lambda t: struct_pack(name := t.name, columns := t.columns, "
+        f"file := {file}, rows := t.rows, sha256 := t.sha256))"
+    )
+
+
+# Fields of the fingerprint, in the order in which a difference is told: what stands beside a figure and may explain it.
+FINGERPRINT = {
+    "device": _of_all("d.name"),
+    "arch": _of_all("d.arch"),
+    "driver": _of_all("d.driver"),
+    "runtime": _of_all("d.runtime"),
+    "vbios": _of_all("d.state.vbios"),
+    "gsp_firmware": _of_all("d.state.gsp_firmware"),
+    # The generation falls when the link idles: the higher of the readings is what the case had.
+    "pcie_gen": "list_min(list_transform(devices, lambda d: greatest(d.state.pcie.gen, d.state_after.pcie.gen, "
+    "d.pcie.gen)))",
+    "pcie_width": "list_min(list_transform(devices, lambda d: coalesce(d.state_after.pcie.width, d.state.pcie.width, "
+    "d.pcie.width)))",
+    "links": "list_min(list_transform(devices, lambda d: len(d.links)))",
+    "ecc": _of_all("d.state.ecc::VARCHAR"),
+    "mig": _of_all("d.state.mig::VARCHAR"),
+    "persistence": _of_all("d.state.persistence::VARCHAR"),
+    "compute_mode": _of_all("d.state.compute_mode"),
+    "power_limit": "list_min(list_transform(devices, lambda d: d.state.power_limit_w))",
+    "cpu": "host.cpu",
+    "cores": "host.cores",
+    "memory": "host.memory_bytes",
+    "kernel": "host.kernel",
+    "os": "host.os",
+    "governor": "host.governor",
+    "iommu": "host.iommu",
+    "thp": "host.thp",
+    "numa_nodes": "host.numa_nodes",
+    "numa_balancing": "host.numa_balancing::VARCHAR",
+    "uvm": "host.uvm_parameters::VARCHAR",
+    "environment": "run.environment::VARCHAR",
+    "boot": "host.boot_id",
+    "git": "run.git",
+    "compiler": "build.compiler",
+    "flags": "build.flags",
+    "code": "build.code",
+    "package": "build.package",
+    "mpi": "ranks.library",
+}
+# Of these, JSON objects; one parameter of the module, or one variable, is asked for as uvm.NAME or environment.NAME.
+OBJECTS = ("uvm", "environment")
+_CASE = {
+    "file": "filename",
+    "system": "coalesce(run.system, '')",
+    "partition": "coalesce(run.partition, '')",
+    "node": "run.node",
+    "gpus": _of_all("d.uuid"),
+    # The unit of experiment. Job numbers are a scheduler's own, so two systems may have the same one.
+    "job": "coalesce(coalesce(run.system || '#', '') || run.job, run.id)",
+    "run_id": "run.id",
+    "process": "run.process",
+    "time": "strptime(run.time, '%Y-%m-%dT%H:%M:%SZ')",
+    "dirty": "run.dirty",
+    "workload": "workload",
+    "version": "version",
+    "placement": "placement",
+    "staging": "staging",
+    "mode": "mode",
+    "fallback": "fallback",
+    "submission": "submission",
+    "host_turns": "host_turns",
+    "size": "size",
+    "preset": "preset",
+    "axes": "axes::VARCHAR",
+    "ranks": "ranks.count",
+    "emulated": "emulated",
+    "profiler": "profiler",
+    "verify": "verify.status",
+    "inputs": "verify.inputs",
+    "checksums": "verify.checksums::VARCHAR",
+    "skipped": "skipped",
+    "error": "error",
+    "tables": tables_with("regexp_extract(filename, '^(.*/)?') || t.file"),
+    "warnings": "CASE WHEN len(warnings) > 0 THEN list_sort(list_distinct(list_transform(warnings, lambda w: w.code))) "
+    "ELSE [] END",
+    "spoilt": _SPOILT,
+    "memory_bandwidth": "list_min(list_transform(devices, lambda d: d.memory_bandwidth))",
+    "fp32_rate": "list_min(list_transform(devices, lambda d: d.fp32_rate))",
+    "throttle": _of_all("array_to_string(d.state_after.throttle, ',')"),
+    # Since the process began: the most of its records is what came up in all of them.
+    "xids": "list_max(list_transform(devices, lambda d: len(d.state_after.xids)))",
+    "ecc_uncorrected": "list_max(list_transform(devices, lambda d: d.state_after.ecc_uncorrected))",
+}
+_METRIC = {
+    "metric": "m.name",
+    "unit": "m.unit",
+    "better": "m.better",
+    "direction": "m.direction",
+    "median": "m.median",
+    "mad": "m.mad",
+    "samples": "m.samples",
+    "n_samples": "len(m.samples)",
+    "n_invalid": 'coalesce(len(m."invalid"), 0)',
+    "within_low": "m.within_job[1]",
+    "within_high": "m.within_job[2]",
+    "autocorrelation": "m.autocorrelation",
+    "limit_value": 'm."limit"."value"',
+    "limit_source": 'm."limit".source',
+    "share": "m.share",
+}
+COLUMNS = (*_CASE, *FINGERPRINT, "metric_index", *_METRIC)
+# Same case, same metric: what may be compared. The node and the GPU are left to the comparison.
+SERIES = (
+    "workload", "version", "placement", "staging", "size", "preset", "axes", "ranks", "metric", "unit",
+)  # fmt: skip
+#: The same, for SQL.
+SERIES_COLUMNS = ", ".join(f'"{name}"' for name in SERIES)
+
+
+def literal(text: object) -> str:
+    """A string as SQL; DuckDB knows no escapes but the doubled quote."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _exact(path) -> str:
+    """A path as a DuckDB pattern that means only itself."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
+
+
+def list_of(paths) -> str:
+    return "[" + ", ".join(literal(_exact(path)) for path in paths) + "]"
+
+
+def _read_columns(used: str) -> dict[str, str]:
+    """Columns and their types as DuckDB reads them, with the fields whose names stand in the expressions `used`."""
+    words = set(re.findall(r"\w+", used))
+    columns = {}
+    for name, kind in _READ.items():
+        fields = kind[0] if isinstance(kind, list) else kind
+        if isinstance(fields, dict):
+            needed = {field: own for field, own in fields.items() if field in words} or dict(
+                [next(iter(fields.items()))]
+            )
+            kind_of = f"STRUCT({', '.join(f'{chr(34)}{field}{chr(34)} {own}' for field, own in needed.items())})"
+            columns[name] = kind_of + ("[]" if isinstance(kind, list) else "")
+        else:
+            columns[name] = fields
+    return columns
+
+
+def _expressions(wanted) -> str:
+    metric = [expression for name, expression in _METRIC.items() if name in wanted]
+    return " ".join([*columns_of(wanted).values(), *metric, "metrics.name"])
+
+
+def _reader(paths, wanted=()) -> str:
+    columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
+    return (
+        f"read_json({list_of(paths)}, format = 'newline_delimited', columns = {{{columns}}}, "
+        "filename = true, auto_detect = false)"
+    )
+
+
+def _selected(columns: dict) -> str:
+    return ", ".join(f'{expression} AS "{name}"' for name, expression in columns.items())
+
+
+def columns_of(wanted) -> dict[str, str]:
+    """Of a record's own columns, those that are wanted or needed to judge it."""
+    needed = {"file", "run_id", "node", "time", "workload", "version", "emulated", "profiler", "axes", "verify"}
+    return {name: expression for name, expression in {**_CASE, **FINGERPRINT}.items() if name in {*wanted, *needed}}
+
+
+def cases_of(paths, wanted) -> str:
+    """SQL that reads raw files: a row per record, its metrics as a list `metrics`."""
+    return f"SELECT {_selected(columns_of(wanted))}, metrics FROM {_reader(paths, wanted)}"
+
+
+def flat(cases: str, wanted) -> str:
+    """SQL that gives each metric of `cases` a row of its own, and a record without one row."""
+    names = ", ".join(f'"{name}"' for name in columns_of(wanted))
+    metric = {name: expression for name, expression in _METRIC.items() if name in wanted}
+    return (
+        f"SELECT {names}, metric_index{', ' if metric else ''}{_selected(metric)} FROM (SELECT *, "
+        "unnest(CASE WHEN len(metrics) > 0 THEN metrics ELSE [NULL] END) AS m, "
+        f"unnest(CASE WHEN len(metrics) > 0 THEN range(len(metrics)) ELSE [0] END) AS metric_index FROM {cases})"
+    )
+
+
+def nothing(wanted) -> str:
+    """The columns of `cases` without a row."""
+    columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _read_columns(_expressions(wanted)).items())
+    selected = f"{_selected(columns_of(wanted))}, metrics"
+    return f"SELECT {selected} FROM (SELECT {columns}, NULL::VARCHAR AS filename) WHERE false"

@@ -1,0 +1,83 @@
+"""Which records are meant: the options of commands that read the table of records, and the store that they ask for."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+
+from isthmus import Error, spelling
+from isthmus.records import agreement, content, load
+from isthmus.records.measurements import COLUMNS, literal
+from isthmus.records.store import Store, open_store
+
+
+def add_arguments(parser) -> None:
+    """Options that say which records are meant."""
+    parser.add_argument("paths", nargs="+", metavar="DIR", help="folder with record files, or a file")
+    add_selection(parser)
+
+
+def add_selection(parser) -> None:
+    group = parser.add_argument_group("which records")
+    group.add_argument("--workload", metavar="PATTERN", action="append", help="such as 'transfer/*' (may be repeated)")
+    group.add_argument("--metric", metavar="NAME", action="append", help="such as rate (may be repeated)")
+    group.add_argument("--system", metavar="NAME", help="of this system only")
+    group.add_argument("--since", metavar="DATE", help="from this day on (UTC), 2026-11-21, or time, 2026-11-21T14:00")
+    group.add_argument("--until", metavar="DATE", help="before this day or time")
+    group.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+    group.add_argument("--profiled", action="store_true", help="profiled runs, too")
+
+
+def moment(text: str) -> str:
+    """A day or time as SQL; refuses what is neither."""
+    try:
+        return f"TIMESTAMP {literal(datetime.datetime.fromisoformat(text).isoformat(sep=' '))}"
+    except ValueError:
+        raise Error(f"{spelling.shorten(text, 40)!r} is no date; write 2026-11-21 or 2026-11-21T14:00") from None
+
+
+def _any_of(column: str, patterns) -> str:
+    return "(" + " OR ".join(f"{column} GLOB {literal(pattern)}" for pattern in patterns) + ")"
+
+
+def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False) -> Store:
+    """The store that the options of add_selection() ask for; names on stderr what was left out, and what disagrees.
+
+    With `agreeing`, raises Error for records that state different results of the same inputs.
+    """
+    where = []
+    if asked.workload:
+        where.append(_any_of("workload", asked.workload))
+    if asked.metric:
+        where.append("(metric IS NULL OR " + _any_of("metric", asked.metric) + ")")
+    if asked.system:
+        where.append(f"system = {literal(asked.system)}")
+    if asked.since:
+        where.append(f"time >= {moment(asked.since)}")
+    if asked.until:
+        where.append(f"time < {moment(asked.until)}")
+    wanted = {*wanted, *agreement.RESULTS, "system", "metric"}
+    store = open_store(
+        paths or asked.paths,
+        wanted=wanted,
+        emulated=asked.emulated,
+        profiled=asked.profiled,
+        where=" AND ".join(where) or "true",
+    )
+    asked.absent = [*getattr(asked, "absent", []), *store.skipped]  # for the exit code: isthmus.cli
+    say_left_out(store, asked)
+    store.results = agreement.results(store.sql)
+    wrong = agreement.disagreements(store.results)
+    if wrong and agreeing:
+        store.close()
+        raise Error(f"{wrong[0]}; {len(wrong) - 1} more such results" if len(wrong) > 1 else wrong[0])
+    agreement.say_disagreements(wrong)
+    return store
+
+
+def say_left_out(store: Store, asked=None) -> None:
+    """The same, and how many records were left out, and why."""
+    load.say_absent(store.skipped, store.files, asked)
+    for kind, count in store.left_out.items():
+        print(f"{count} {kind} records left out; --{kind} takes them", file=sys.stderr)
+    content.say_spoilt(store.spoilt)
