@@ -21,7 +21,7 @@ from isthmus.records import load, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import series, spread
 from isthmus.tables import readings
-from isthmus.verdicts import noise, regress
+from isthmus.verdicts import noise, two_sides
 
 DATA = Path("../analysis/data/chain")
 MEASURED = DATA / "measured.jsonl.gz"
@@ -75,7 +75,7 @@ Markdown(
 # %%
 dots, of_host, named = collections.defaultdict(list), {}, {}
 for host in hosts:  # one at a time: on either, Slurm numbered its jobs from 1
-    with store.open_store([MEASURED], wanted=(*regress.WANTED, "mad"), where=f"node = {literal(host)}") as opened:
+    with store.open_store([MEASURED], wanted=(*two_sides.WANTED, "mad"), where=f"node = {literal(host)}") as opened:
         of_host[host] = {each.key: each for each in series.load(opened, "'A'") if each.jobs("A") >= 4}
         named.update(series.labels(list(of_host[host].values())))
         for each in noise.measure(opened, step=0.03):
@@ -173,9 +173,9 @@ Markdown(
 
 # %%
 TOOLKITS = DATA / "toolkits.jsonl.gz"
-with store.open_store([TOOLKITS], wanted=regress.WANTED) as opened:
-    side = regress.sides(series.condition("runtime=13.0"), series.condition("runtime=12.4"))
-    outcome = regress.outcome(opened, side, asked="runtime=13.0,runtime=12.4")
+with store.open_store([TOOLKITS], wanted=two_sides.WANTED) as opened:
+    side = two_sides.sides(series.condition("runtime=13.0"), series.condition("runtime=12.4"))
+    outcome = two_sides.outcome(opened, side, asked="runtime=13.0,runtime=12.4")
 shown = [
     each for each in outcome.results
     if each.label.split()[-1] not in AROUND and each.ratio and each.low is not None

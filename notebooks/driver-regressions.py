@@ -23,7 +23,7 @@ from isthmus.figures import plots
 from isthmus.records import store
 from isthmus.statistics import rank_test, series, spread
 from isthmus.tables import readings
-from isthmus.verdicts import noise, regress
+from isthmus.verdicts import noise, two_sides
 
 sys.path.insert(0, "../tests/python")
 import histories
@@ -44,7 +44,7 @@ Markdown("\n".join(f"- driver {row['driver']}: {row['records']} records of {row[
 # `beside-nvbandwidth.jsonl.gz` holds three rounds on one host, a minute apart.
 
 # %%
-with store.open_store([ROUNDS], wanted=(*regress.WANTED, "mad")) as opened:
+with store.open_store([ROUNDS], wanted=(*two_sides.WANTED, "mad")) as opened:
     found = [each for each in noise.measure(opened, step=0.03) if each.label.endswith((" rate", " latency"))]
 figure, axes = plots.panels(1, width=10, height=0.2 * len(found) + 0.8)
 factors = {each.label: rank_test.spread_factors(tuple(map(len, each.series.by_place("A").values()))) for each in found}
@@ -139,9 +139,9 @@ def simulated(folder, jobs, sigma, nodes=2):
 
 with tempfile.TemporaryDirectory() as folder:
     simulated(folder, 8, noisy)
-    with store.open_store([folder], wanted=regress.WANTED) as opened:
-        side = regress.sides(series.condition("driver=570"), series.condition("driver=580"))
-        outcome = regress.outcome(opened, side, asked="driver=570,driver=580")
+    with store.open_store([folder], wanted=two_sides.WANTED) as opened:
+        side = two_sides.sides(series.condition("driver=570"), series.condition("driver=580"))
+        outcome = two_sides.outcome(opened, side, asked="driver=570,driver=580")
         values = {each.workload: {name: each.by_node(name) for name in "AB"} for each in series.load(opened, side)}
     command("regress", folder, "--from", "driver=570", "--to", "driver=580", show=12)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus.advise import interjob
+from isthmus.advise import overlap as batches
+from isthmus.advise import study as study_records
 from isthmus.figures import plots
 from isthmus.records import content, load
 from isthmus.references import published
@@ -24,7 +25,7 @@ FILE = DATA / "h200/interjob.jsonl.gz"
 KERNELS = {"gemv": "interjob/gemv", "gemm": "interjob/gemm"}
 USUAL = {"force": 1, "host": "pinned", "threads": 1, "jobs": 16, "depth": 3, "cap": 0, "chunk": 0, "room": "wait"}
 study = readings.example(FILE)
-cases = content.that_count(interjob.of_study(load.read(FILE)), emulated=False)
+cases = content.that_count(study_records.of_study(load.read(FILE)), emulated=False)
 
 
 def cases_of(kernel, **other):
@@ -95,7 +96,7 @@ Markdown(
 figure, axes = plots.panels(2)
 for axis, kernel in zip(axes, KERNELS):
     plots.curves(
-        axis, {mode: by_size(kernel, f"{mode}_speedup") for mode in interjob.MODES}, "1",
+        axis, {mode: by_size(kernel, f"{mode}_speedup") for mode in batches.MODES}, "1",
         title=f"{kernel}, pool: over serial with the pool", of_bytes=False,
     )  # fmt: skip
     one_line(axis)
@@ -126,7 +127,7 @@ for axis, kernel in zip(axes, KERNELS):
         # Where the memory asked for is plain device memory, the one speed-up is the other.
         end = "speedup" if name == "device" else "over_device"
         of = cases_of(kernel, allocation=name, n=4096)
-        memory[kernel, name] = {mode: of.value(metric=f"{mode}_{end}") for mode in interjob.MODES}
+        memory[kernel, name] = {mode: of.value(metric=f"{mode}_{end}") for mode in batches.MODES}
     plots.bars(axis, {name: memory[kernel, name] for name in names}, "1", title=kernel, line=1)
 
 # %%
@@ -262,13 +263,13 @@ figure, axes = plots.panels(2, width=11)
 locked = {}
 for threads in (2, 4):
     of = cases_of("gemv", allocation="pool", host="per-job", depth=6, threads=threads, n=4096)
-    locked[f"{threads} threads"] = {mode: of.value(metric=f"{mode}_speedup") for mode in interjob.MODES}
+    locked[f"{threads} threads"] = {mode: of.value(metric=f"{mode}_speedup") for mode in batches.MODES}
 of = cases_of("gemv", allocation="pool", host="per-job", jobs=64)
 locked["64 jobs, 1 thread"] = {"recycled": of.value(metric="recycled_speedup")}
 plots.bars(axes[0], locked, "1", title="page-locked for each job", line=1)
 pageable = {
     f"{n}²": {mode: cases_of("gemv", allocation="pool", host="pageable", n=n).value(metric=f"{mode}_speedup")
-              for mode in interjob.MODES}
+              for mode in batches.MODES}
     for n in (1024, 2048, 4096)
 }  # fmt: skip
 plots.bars(axes[1], pageable, "1", title="pageable", line=1)
@@ -304,10 +305,10 @@ for case in cases:
     axes_of = case["axes"]
     if not axes_of["force"]:
         forced = study.where(workload=case["workload"], metric="*_speedup", **axes_of | {"force": 1})
-        for mode in interjob.MODES:
+        for mode in batches.MODES:
             free = content.metrics(case)[f"{mode}_speedup"]["median"]
             overlapped = not case["notes"][f"{mode}_ran"].startswith("serial")
-            ran[f"{interjob.label(case)}, {mode}"] = (overlapped, forced.value(metric=f"{mode}_speedup"), free)
+            ran[f"{study_records.label(case)}, {mode}"] = (overlapped, forced.value(metric=f"{mode}_speedup"), free)
 figure, axes = plots.panels(1, width=6, height=4)
 for color, overlapped in zip(plots.COLOURS, (True, False)):
     points = [(x, y) for what, x, y in ran.values() if what == overlapped and x is not None]
@@ -337,9 +338,9 @@ Markdown(
 # `isthmus advise interjob` predicts a batch from the phases of one job alone.
 
 # %%
-misses = [miss for case in cases for miss in interjob.errors(case)]
+misses = [miss for case in cases for miss in study_records.errors(case)]
 figure, axes = plots.panels(1, width=5, height=4.4)
-for color, mode in zip(plots.COLOURS, ("serial", *interjob.MODES)):
+for color, mode in zip(plots.COLOURS, ("serial", *batches.MODES)):
     points = [miss for miss in misses if miss.mode == mode]
     axes[0].loglog(
         [p.measured for p in points], [p.predicted for p in points], "o", markersize=4, color=color, label=mode
@@ -351,11 +352,12 @@ axes[0].set_ylabel("predicted, s")
 axes[0].legend()
 overlapped = [miss for miss in misses if miss.mode != "serial"]
 near, near_overlapped = (sum(miss.near for miss in of) for of in (misses, overlapped))
-losses = interjob.picked_losses(cases)
+losses = study_records.picked_losses(cases)
 Markdown(
     f"{near} of {len(misses)} predictions ({near / len(misses):.0%}) lie within 15% of what was measured; of those of "
     f"overlapped batches {near_overlapped} of {len(overlapped)} ({near_overlapped / len(overlapped):.0%}). The mode "
-    f"picked is within 5% of the best in {sum(loss <= interjob.WELL_PICKED for loss in losses)} of {len(losses)} cases."
+    f"picked is within 5% of the best in {sum(loss <= study_records.WELL_PICKED for loss in losses)} of {len(losses)} "
+    "cases."
 )
 
 # %% [markdown]

@@ -89,30 +89,10 @@ markdown(
 
 
 # %%
-def beyond(record, piece=65536):
-    """Bytes that the prefetcher brought, and those of them in pieces without a fault."""
-    batches = sorted(load.read_table(DATA, record, "uvm_batches"), key=lambda row: row["begin"])
-    begin = np.array([row["begin"] for row in batches])
-    moves = load.read_table(DATA, record, "uvm_migrations")
-    of = np.searchsorted(begin, [row["begin"] for row in moves], side="right") - 1
-
-    def pieces(row):
-        first, last = int(row["address"]), int(row["address"] + row["bytes"])
-        for number in range(first // piece, (last - 1) // piece + 1):
-            yield number, min(last, (number + 1) * piece) - max(first, number * piece)
-
-    faulted = {(batch, number) for batch, row in zip(of, moves) if row["cause"] == 2 for number, _ in pieces(row)}
-    brought = [(batch, *part) for batch, row in zip(of, moves) if row["cause"] == 3 for part in pieces(row)]
-    return (
-        sum(size for _, _, size in brought),
-        sum(size for batch, number, size in brought if (batch, number) not in faulted),
-    )
-
-
 rows = []
 for prefetch in ("default", "2MiB", "64KiB"):
     [record] = chosen("regular", bytes=64 * MiB, driver_prefetch=prefetch, visit="first")
-    brought, outside = beyond(record)
+    brought, outside = sampling.prefetched(DATA, record)
     rows.append([prefetch, f"{brought / MiB:.1f} MiB", f"{outside / MiB:.1f} MiB"])
 markdown(["prefetcher (regular, 64 MiB)", "brought by it", "of these in pieces without a fault"], rows)
 

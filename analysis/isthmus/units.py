@@ -93,3 +93,11 @@ def short(value: float, unit: str) -> str:
         return f"{value:g}"
     factor, prefix = prefix_of(value, unit)
     return f"{value / factor:.3g} {prefix}{unit.removeprefix('1') if unit == '1/s' else unit}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as advice has them: 12 ms, 3.5 s."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

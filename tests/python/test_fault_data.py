@@ -68,32 +68,18 @@ def test_bytes_by_cause_make_the_footprint_up_with_the_prefetcher_too(found):
         assert set(moved(record)) == {record["axes"]["bytes"]}
 
 
-def beyond(record, piece=65536):
-    batches = sorted(load.read_table(DATA, record, "uvm_batches"), key=lambda row: row["begin"])
-    begin = [row["begin"] for row in batches]
-    moves = load.read_table(DATA, record, "uvm_migrations")
-    of = numpy.searchsorted(begin, [row["begin"] for row in moves], side="right") - 1
-
-    def pieces(row):
-        first, last = int(row["address"]), int(row["address"] + row["bytes"])
-        for number in range(first // piece, (last - 1) // piece + 1):
-            yield number, min(last, (number + 1) * piece) - max(first, number * piece)
-
-    faulted = {(batch, number) for batch, row in zip(of, moves) if row["cause"] == 2 for number, _ in pieces(row)}
-    brought = [(batch, *part) for batch, row in zip(of, moves) if row["cause"] == 3 for part in pieces(row)]
-    outside = sum(size for batch, number, size in brought if (batch, number) not in faulted)
-    return sum(size for _, _, size in brought) / MIB, outside / MIB
-
-
 def test_groups_of_64_kib_hold_the_prefetcher_to_their_pieces(found):
-    of = {prefetch: beyond(chosen(found, "regular", bytes=64 * MIB, driver_prefetch=prefetch, visit="first")[0])
-          for prefetch in ("64KiB", "default")}  # fmt: skip
+    small = {
+        each: chosen(found, "regular", bytes=64 * MIB, driver_prefetch=each, visit="first")[0]
+        for each in ("64KiB", "default")
+    }
+    of = {each: numpy.array(sampling.prefetched(DATA, record)) / MIB for each, record in small.items()}
     (brought, outside), (free, beside) = of["64KiB"], of["default"]
     assert outside == 0
     assert f"nothing of {brought:.1f} MiB (as it is: {beside:.1f} of {free:.1f} MiB)" in TEXT
     for record in found:
         if record["axes"].get("driver_prefetch") == "64KiB" and record["tables"]:
-            assert beyond(record)[1] == 0
+            assert sampling.prefetched(DATA, record)[1] == 0
     default, wide = (
         chosen(found, "regular", bytes=64 * MIB, driver_prefetch=each, visit="first")[0] for each in ("default", "2MiB")
     )

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from isthmus import Error, cli, exits
 from isthmus.records import compact, compacted, load, measurements, store, validate
-from isthmus.references import command as reference_command
+from isthmus.references import measured
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
@@ -557,8 +557,8 @@ words = st.sampled_from(mutants.TEXTS) | st.text(st.characters(exclude_categorie
 def test_references_are_written_so_that_yaml_reads_them_back(key, text, axes, fingerprint):
     bound = {"value": 1.5, "unit": "B/s", "fingerprint": key}
     entry = {"workload": text, "axes": axes, "metrics": {key: bound}}
-    tree = {(text, key, key, text, key)[: len(reference_command._KEYS)]: {"x": entry}}
-    read = yaml.safe_load(reference_command.render(tree, {key: fingerprint}))
+    tree = {(text, key, key, text, key)[: len(measured.KEYS)]: {"x": entry}}
+    read = yaml.safe_load(measured.render(tree, {key: fingerprint}))
     assert read["$fingerprints"] == {key: fingerprint}
     inner = read
     for each in next(iter(tree)):

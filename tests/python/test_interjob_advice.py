@@ -1,6 +1,7 @@
 """Batches are predicted within their bounds, whatever the phases; records and timelines that lie are refused."""
 
 import copy
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus.advise import interjob
+from isthmus.advise import interjob, overlap, study
+from isthmus.advise import timeline as timeline_
 from isthmus.records import validate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -28,13 +30,13 @@ EVEN = dict(
 
 spans = st.floats(0, 10, allow_subnormal=False)
 phases = st.builds(
-    lambda parts, gap, wake: interjob.Phases(*parts, job=sum(parts) + gap, wake=wake),
+    lambda parts, gap, wake: overlap.Phases(*parts, job=sum(parts) + gap, wake=wake),
     st.lists(spans, min_size=7, max_size=7),
     spans,
     st.just(0.0),
 )
 batches = st.builds(
-    interjob.Batch,
+    overlap.Batch,
     st.integers(1, 40),
     st.sampled_from(["device", "pool", "vmm", "chunked", "managed"]),
     st.just("pinned"),
@@ -77,9 +79,9 @@ def run(*arguments):
 
 
 @settings(max_examples=300, deadline=None)
-@given(phases, batches, st.sampled_from(interjob.MODES), st.integers(1, 6))
+@given(phases, batches, st.sampled_from(overlap.MODES), st.integers(1, 6))
 def test_a_batch_takes_no_less_than_its_busiest_part_and_no_more_than_jobs_one_by_one(alone, batch, mode, depth):
-    took = interjob.simulate(alone, batch, mode, depth).seconds
+    took = overlap.simulate(alone, batch, mode, depth).seconds
     parts = [alone.submit, alone.kernel, alone.copy_in, alone.copy_out]
     if mode == "overlap_alloc":
         parts = [alone.submit, alone.kernel + alone.copy_in + alone.copy_out]
@@ -88,81 +90,81 @@ def test_a_batch_takes_no_less_than_its_busiest_part_and_no_more_than_jobs_one_b
     slack = 1e-9
     assert took >= batch.jobs * max(parts) - slack
     assert took >= alone.job - slack, "one job takes what it takes"
-    assert took <= interjob.simulate(alone, batch, "serial", 1).seconds + slack
+    assert took <= overlap.simulate(alone, batch, "serial", 1).seconds + slack
 
 
 @settings(max_examples=100, deadline=None)
-@given(phases, batches, st.sampled_from(interjob.MODES), st.integers(1, 5))
+@given(phases, batches, st.sampled_from(overlap.MODES), st.integers(1, 5))
 def test_with_depth_one_nothing_overlaps_and_deeper_is_no_slower(alone, batch, mode, depth):
-    batch = interjob.dataclasses.replace(batch, allocation="pool")  # whose release waits for nobody
-    one = interjob.simulate(alone, batch, mode, 1).seconds
+    batch = dataclasses.replace(batch, allocation="pool")  # whose release waits for nobody
+    one = overlap.simulate(alone, batch, mode, 1).seconds
     if mode != "recycled":
         assert one == pytest.approx(batch.jobs * alone.job)
-        assert interjob.simulate(alone, batch, mode, depth).seconds <= one + 1e-9
+        assert overlap.simulate(alone, batch, mode, depth).seconds <= one + 1e-9
 
 
 @settings(max_examples=100, deadline=None)
 @given(phases, batches, st.sampled_from(["overlap_alloc", "overlap_all"]), st.integers(1, 5), st.floats(1, 4))
 def test_calls_of_the_driver_are_made_one_after_the_other(alone, batch, mode, depth, contention):
     calls = alone.allocate + alone.submit + alone.release
-    took = interjob.simulate(alone, batch, mode, depth).seconds
+    took = overlap.simulate(alone, batch, mode, depth).seconds
     assert took >= batch.jobs * calls - 1e-9
-    slowed = interjob.dataclasses.replace(alone, contention=contention)
-    assert interjob.simulate(slowed, batch, mode, depth).seconds >= batch.jobs * calls - 1e-9
+    slowed = dataclasses.replace(alone, contention=contention)
+    assert overlap.simulate(slowed, batch, mode, depth).seconds >= batch.jobs * calls - 1e-9
     # Work of the host's own needs no driver.
-    free = interjob.dataclasses.replace(alone, calls=0.0)
-    assert interjob.simulate(free, batch, mode, depth).seconds >= batch.jobs * (alone.allocate + alone.release) - 1e-9
+    free = dataclasses.replace(alone, calls=0.0)
+    assert overlap.simulate(free, batch, mode, depth).seconds >= batch.jobs * (alone.allocate + alone.release) - 1e-9
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.floats(1, 5), st.integers(2, 4))
 def test_contention_is_found_from_a_batch_of_calls(contention, depth):
-    calls = interjob.Phases(0.1, 0.02, 0, 0, 0, 0, 0.08, 0.25, wake=0.001, start=0.01, contention=contention)
-    batch = interjob.Batch(16, "vmm")
+    calls = overlap.Phases(0.1, 0.02, 0, 0, 0, 0, 0.08, 0.25, wake=0.001, start=0.01, contention=contention)
+    batch = overlap.Batch(16, "vmm")
     scale = 1e3 * MILLISECOND
-    took = interjob.simulate(calls, batch, "overlap_all", depth).seconds
+    took = overlap.simulate(calls, batch, "overlap_all", depth).seconds
     case = record(
         EVEN
         | {"calls_allocate": 0.1, "calls_submit": 0.02, "calls_release": 0.08, "calls_job": 0.25}
         | {"calls_time": took * scale, "thread_wake": 0.001, "thread_start": 0.01},
         axes=AXES | {"allocation": "vmm", "depth": depth},
     )
-    found = interjob.phases_of(case)
+    found = study.phases_of(case)
     assert found.contention == pytest.approx(contention, rel=0.01)
     assert found.calls == pytest.approx(0.02 * MILLISECOND)
 
 
 def test_memory_that_is_used_again_costs_what_it_costs_then():
-    alone = interjob.Phases(0, 0, 4, 3, 1, 0, 0, 8, reused=(1, 3, 1))
-    batch = interjob.Batch(10, "managed")
+    alone = overlap.Phases(0, 0, 4, 3, 1, 0, 0, 8, reused=(1, 3, 1))
+    batch = overlap.Batch(10, "managed")
     # Three jobs in new memory, one thing at a time; seven that copy in and compute in turns, and copy out beside that.
-    assert interjob.simulate(alone, batch, "recycled", 3).seconds == pytest.approx(3 * 8 + 7 * 4, abs=2)
-    assert interjob.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 8)
-    assert interjob.simulate(alone, interjob.Batch(10, "pool"), "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
+    assert overlap.simulate(alone, batch, "recycled", 3).seconds == pytest.approx(3 * 8 + 7 * 4, abs=2)
+    assert overlap.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 8)
+    assert overlap.simulate(alone, overlap.Batch(10, "pool"), "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
     case = record(EVEN | {"reused_in": 1.0, "reused_kernel": 2.0, "reused_out": 3.0})
-    assert interjob.phases_of(case).reused == pytest.approx((1e-3, 2e-3, 3e-3))
-    assert interjob.phases_of(record()).reused is None
+    assert study.phases_of(case).reused == pytest.approx((1e-3, 2e-3, 3e-3))
+    assert study.phases_of(record()).reused is None
 
 
 def test_used_memory_is_never_slower_than_new():
-    alone = interjob.Phases(0, 0, 4, 3, 1, 0, 0, 8, reused=(5, 2, 1))
+    alone = overlap.Phases(0, 0, 4, 3, 1, 0, 0, 8, reused=(5, 2, 1))
     assert alone.on_device(3, reuses=True) == (4, 2, 1)
     assert alone.on_device(3, reuses=False) == (4, 3, 1)
 
 
 def test_freeing_managed_memory_waits_without_the_lock_and_plain_memory_with_it():
-    alone = interjob.Phases(1, 0.5, 4, 3, 1, 0, 1, 10.5, contention=2.0)
+    alone = overlap.Phases(1, 0.5, 4, 3, 1, 0, 1, 10.5, contention=2.0)
     plain, managed = (
-        interjob.simulate(alone, interjob.Batch(32, kind), "overlap_alloc", 3).seconds for kind in ("device", "managed")
+        overlap.simulate(alone, overlap.Batch(32, kind), "overlap_alloc", 3).seconds for kind in ("device", "managed")
     )
     # With plain memory nothing runs beside a release; managed memory lets the next job be queued meanwhile.
     assert 32 * 8 < managed < plain - 20
 
 
 def test_chunks_contend_with_other_calls_all_the_time():
-    alone = interjob.Phases(2, 1, 1, 1, 1, 0, 1, 7, contention=2.0)
+    alone = overlap.Phases(2, 1, 1, 1, 1, 0, 1, 7, contention=2.0)
     pool, chunked = (
-        interjob.simulate(alone, interjob.Batch(50, kind), "overlap_all", 3).seconds for kind in ("pool", "chunked")
+        overlap.simulate(alone, overlap.Batch(50, kind), "overlap_all", 3).seconds for kind in ("pool", "chunked")
     )
     assert chunked == pytest.approx(50 * 8, rel=0.05)
     assert pool < chunked
@@ -178,57 +180,57 @@ def test_jobs_of_a_mixed_batch_are_predicted_one_by_one():
 
     timeline = json.dumps([spans(0, 4, 1), spans(6, 1, 9)])
     mixed = record() | {"workload": "interjob/mixed", "notes": {"serial_timeline": timeline}}
-    for found, expected in zip(interjob.phases_of(mixed).each, [(4e-3, 1e-3, 1e-3), (1e-3, 9e-3, 1e-3)], strict=True):
+    for found, expected in zip(study.phases_of(mixed).each, [(4e-3, 1e-3, 1e-3), (1e-3, 9e-3, 1e-3)], strict=True):
         assert found == pytest.approx(expected)
-    assert interjob.phases_of(record()).each == ()
-    assert interjob.phases_of(mixed | {"notes": {}}).each == ()
+    assert study.phases_of(record()).each == ()
+    assert study.phases_of(mixed | {"notes": {}}).each == ()
     # A kernel in every other job is busiest; on average it would be half as long, and copies hide nothing of it.
-    each = interjob.Phases(0, 0, 2.5, 5, 1, 0, 0, 8.5, each=((4, 1, 1), (1, 9, 1)))
-    assert interjob.simulate(each, interjob.Batch(20, "pool"), "overlap_all", 2).seconds > 10 * 10 + 10
+    each = overlap.Phases(0, 0, 2.5, 5, 1, 0, 0, 8.5, each=((4, 1, 1), (1, 9, 1)))
+    assert overlap.simulate(each, overlap.Batch(20, "pool"), "overlap_all", 2).seconds > 10 * 10 + 10
 
 
 def test_of_equal_modes_the_one_that_calls_least_is_advised():
-    advice = interjob.advise(interjob.Phases(0.1, 0, 4, 4, 0, 0, 0.1, 8.2), interjob.Batch(16, "pool"))
+    advice = overlap.advise(overlap.Phases(0.1, 0, 4, 4, 0, 0, 0.1, 8.2), overlap.Batch(16, "pool"))
     assert (advice.best.mode, advice.best.depth) == ("recycled", 2)
 
 
 def test_known_batches():
     # 4 ms in, 3 ms kernel, 1 ms out: the copies in are busiest, and the pipe is filled by one job.
-    alone = interjob.Phases(0, 0, 4, 3, 1, 0, 0, 8)
-    batch = interjob.Batch(10, "pool")
-    assert interjob.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
-    assert interjob.simulate(alone, batch, "overlap_alloc", 3).seconds == pytest.approx(10 * 8)
+    alone = overlap.Phases(0, 0, 4, 3, 1, 0, 0, 8)
+    batch = overlap.Batch(10, "pool")
+    assert overlap.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
+    assert overlap.simulate(alone, batch, "overlap_alloc", 3).seconds == pytest.approx(10 * 8)
     # Two jobs in flight: while one is read, the next is copied in, computed, …
-    assert interjob.simulate(alone, batch, "overlap_all", 2).busiest == "in"
+    assert overlap.simulate(alone, batch, "overlap_all", 2).busiest == "in"
     # Memory that costs 5 each time, and twice where it is handed on.
-    alone = interjob.Phases(5, 0, 1, 1, 1, 0, 0, 8)
-    assert interjob.simulate(alone, batch, "overlap_alloc", 3).seconds == pytest.approx(10 * 5 + 3)
-    assert interjob.simulate(alone, batch, "recycled", 2).seconds == pytest.approx(5 + 5 + 3 + 8 * 1.5, abs=2)
+    alone = overlap.Phases(5, 0, 1, 1, 1, 0, 0, 8)
+    assert overlap.simulate(alone, batch, "overlap_alloc", 3).seconds == pytest.approx(10 * 5 + 3)
+    assert overlap.simulate(alone, batch, "recycled", 2).seconds == pytest.approx(5 + 5 + 3 + 8 * 1.5, abs=2)
     with pytest.raises(ValueError, match="no mode"):
-        interjob.simulate(alone, batch, "sideways", 2)
+        overlap.simulate(alone, batch, "sideways", 2)
 
 
 def test_advice_gives_mode_depth_and_reason():
-    worth = interjob.advise(interjob.Phases(1, 0, 4, 3, 1, 0, 1, 10), interjob.Batch(16, "pool"))
+    worth = overlap.advise(overlap.Phases(1, 0, 4, 3, 1, 0, 1, 10), overlap.Batch(16, "pool"))
     assert worth.worth
     assert worth.best.mode in ("overlap_all", "recycled")
     assert "copying in" in worth.reason
-    alone = interjob.Phases(0, 0, 0, 9.9, 0, 0, 0, 10)
-    useless = interjob.advise(alone, interjob.Batch(16, "pool"))
+    alone = overlap.Phases(0, 0, 0, 9.9, 0, 0, 0, 10)
+    useless = overlap.advise(alone, overlap.Batch(16, "pool"))
     assert not useless.worth
     assert "the kernel is 99% of a job" in useless.reason
 
 
 def test_errors_stand_beside_what_was_measured(tmp_path):
-    predicted = interjob.simulate(interjob.phases_of(record()), interjob.Batch(16, "pool"), "overlap_all", 3).seconds
+    predicted = overlap.simulate(study.phases_of(record()), overlap.Batch(16, "pool"), "overlap_all", 3).seconds
     near = record(EVEN | {"overlap_all_time": predicted * 1.1e3, "overlap_alloc_time": 1000.0})
     found = run(write(tmp_path / "r.jsonl", near))
     assert found.returncode == 0, found.stderr
     assert "gemv 1024² ×16 pool: " in found.stdout
     assert "within 15%: 2 of 3 (67%)" in found.stdout  # serial and overlap_all
     assert "mode picked within 5% of the best: 1 of 1" in found.stdout
-    assert not interjob.errors(record(axes=AXES | {"cap": 130})), "jobs that wait for room"
-    assert not interjob.errors(record(axes=AXES | {"force": 0})), "nobody knows what was overlapped"
+    assert not study.errors(record(axes=AXES | {"cap": 130})), "jobs that wait for room"
+    assert not study.errors(record(axes=AXES | {"force": 0})), "nobody knows what was overlapped"
 
 
 def test_declared_jobs_follow_the_records(tmp_path):
@@ -236,7 +238,7 @@ def test_declared_jobs_follow_the_records(tmp_path):
     found = run(path, "--job", "in=4e6", "out=4e6", "flops=2e6", "jobs=16")
     assert found.returncode == 0, found.stderr
     assert "16 such jobs in pool memory: " in found.stdout
-    alone = interjob.declared([record()], interjob.Batch(16, "pool"), 8e6, 4e6, 0)
+    alone = study.declared([record()], overlap.Batch(16, "pool"), 8e6, 4e6, 0)
     assert alone.copy_in == pytest.approx(8 * MILLISECOND), "twice the bytes of the one record"
     for words in (["in=-1"], ["in=x"], ["jobs=0"], ["colour=red"], ["in"], ["in=nan"]):
         wrong = run(path, "--job", *words)
@@ -268,12 +270,12 @@ def test_the_picture_has_every_job_and_phase(tmp_path):
 )
 def test_a_timeline_that_is_none_is_refused(text):
     try:
-        found = interjob.spans_of(record(timeline=text), "overlap_all")
+        found = study.spans_of(record(timeline=text), "overlap_all")
     except validate.RecordError as error:
         assert "overlap_all" in str(error)
     else:
         assert all(len(job) == 6 for job in found)
-        interjob.svg(record(timeline=text), ["overlap_all"])
+        timeline_.svg(record(timeline=text), ["overlap_all"])
 
 
 def test_records_that_say_nothing_are_named(tmp_path):
@@ -291,8 +293,8 @@ def test_records_that_say_nothing_are_named(tmp_path):
 def test_no_batch_is_simulated_twice():
     """Advice, misses and losses ask for the same; a folder of a hundred records took three seconds instead of one."""
     case = record()
-    interjob.simulate.cache_clear()
+    overlap.simulate.cache_clear()
     interjob.table_of([case])
-    simulated = interjob.simulate.cache_info().misses
+    simulated = overlap.simulate.cache_info().misses
     interjob.table_of([case, copy.deepcopy(case)])
-    assert simulated > 0 and interjob.simulate.cache_info().misses == simulated
+    assert simulated > 0 and overlap.simulate.cache_info().misses == simulated

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus import Error, cli
-from isthmus.advise import placing
+from isthmus.advise import costs, placing, placing_check
+from isthmus.advise import footprint as footprint_
+from isthmus.advise import machine as machine_
 from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -39,7 +41,7 @@ def base(workload, axes, metrics, **changes):
 def program(name, moved_in, moved_out, flops, placement, staging, size="super", slowdown=1.0, **axes):
     """A record of a program on the simple machine, in place where ours is."""
     touched = moved_in + moved_out
-    buffers = moved_in if name in placing._IN_PLACE else touched
+    buffers = moved_in if name in footprint_.IN_PLACE else touched
     kernel = slowdown * max(touched / MEMORY, flops / FLOPS)
     rate = {"pinned": (LINK, LINK), "pageable": (SLOW, SLOW), "managed_in": (LINK, FAULTS)}[placement]
     seconds = {
@@ -96,7 +98,7 @@ def machine(slowdowns=(1.0, 1.0)):
     st.lists(st.tuples(st.floats(1, 1e12), st.floats(1e-9, 1e3)), min_size=1, max_size=20), st.floats(0, 1e13)
 )  # fmt: skip
 def test_a_curve_is_never_below_its_fastest_rate_nor_negative(points, size):
-    curve = placing.Curve(points)
+    curve = costs.Curve(points)
     assert curve(size) >= 0
     if size > 0:
         fastest = min(seconds / many for many, seconds in points)
@@ -106,14 +108,14 @@ def test_a_curve_is_never_below_its_fastest_rate_nor_negative(points, size):
 
 
 def test_a_curve_goes_through_its_points():
-    curve = placing.Curve([(1024, 1e-6), (4096, 2e-6), (65536, 8e-6)])
+    curve = costs.Curve([(1024, 1e-6), (4096, 2e-6), (65536, 8e-6)])
     assert [curve(size) for size in (1024, 4096, 65536)] == pytest.approx([1e-6, 2e-6, 8e-6])
     assert curve(16) == pytest.approx(1e-6) and 1e-6 < curve(2048) < 2e-6 and curve(0) == 0
 
 
 def test_a_machine_of_known_rates_is_predicted_as_it_is():
-    simple = placing.Machine(machine())
-    footprint = placing.declared(["in=6e9", "out=2e9", "flops=2e9", "passes=5"])
+    simple = machine_.Machine(machine())
+    footprint = footprint_.declared(["in=6e9", "out=2e9", "flops=2e9", "passes=5"])
     by = {each.placement: each for each in simple.rank(footprint) if each.staging == "direct"}
     pinned = by["pinned"].phases
     assert pinned["in"] == pytest.approx(6 / 50) and pinned["out"] == pytest.approx(2 / 50)
@@ -130,11 +132,11 @@ def test_a_machine_of_known_rates_is_predicted_as_it_is():
 
 
 def test_more_passes_turn_to_pinned_memory_and_many_allocations_away_from_it():
-    simple = placing.Machine(machine())
+    simple = machine_.Machine(machine())
 
     def best(*words):
         ranked = [
-            each for each in simple.rank(placing.declared(list(words))) if each.placement in ("pinned", "pageable")
+            each for each in simple.rank(footprint_.declared(list(words))) if each.placement in ("pinned", "pageable")
         ]
         return ranked[0].placement
 
@@ -143,8 +145,8 @@ def test_more_passes_turn_to_pinned_memory_and_many_allocations_away_from_it():
 
 
 def test_stagings_follow_the_kernels_that_were_measured():
-    simple = placing.Machine(machine((1.0, 0.8)))
-    footprint = placing.declared(["in=1e9", "out=1e9"])
+    simple = machine_.Machine(machine((1.0, 0.8)))
+    footprint = footprint_.declared(["in=1e9", "out=1e9"])
     assert simple.rank(footprint)[0].staging == "async" and simple.stagings(footprint) == ["direct", "async"]
     assert simple.kernel(footprint, "async") / simple.kernel(footprint, "direct") == pytest.approx(0.8)
     assert simple.kernel(footprint, "bulk") is None
@@ -156,15 +158,15 @@ def test_stagings_follow_the_kernels_that_were_measured():
 
 
 def test_what_does_not_fit_the_device_is_not_advised():
-    simple = placing.Machine(machine())
-    ranked = simple.rank(placing.declared(["in=60e9", "out=60e9"]))
+    simple = machine_.Machine(machine())
+    ranked = simple.rank(footprint_.declared(["in=60e9", "out=60e9"]))
     assert {each.placement for each in ranked} == {"managed", "managed_in", "managed_demand", "mapped", "streamed"}
     assert "do not fit" in placing.table_of(simple, ranked, None).text
 
 
 def test_the_check_is_exact_on_the_simple_machine_and_no_program_predicts_itself():
-    found = placing.check(machine())
-    assert {miss.what for miss in found.misses} == set(placing._WORDS)
+    found = placing_check.check(machine())
+    assert {miss.what for miss in found.misses} == set(placing_check.WORDS)
     assert max(abs(miss.relative) for miss in found.misses) < 0.02
     assert all(loss == 0 for losses in found.losses.values() for _, loss in losses)
     cases = machine()
@@ -172,7 +174,9 @@ def test_the_check_is_exact_on_the_simple_machine_and_no_program_predicts_itself
         if case["workload"] == "microbench/gemv":
             for metric in case["metrics"]:
                 metric["median"] *= 10 if metric["unit"] == "s" else 1
-    slow = [miss for miss in placing.check(cases).misses if miss.workload == "microbench/gemv" and miss.what == "in"]
+    slow = [
+        miss for miss in placing_check.check(cases).misses if miss.workload == "microbench/gemv" and miss.what == "in"
+    ]
     assert slow and all(miss.predicted == pytest.approx(miss.measured / 10, rel=0.02) for miss in slow)
 
 
@@ -184,7 +188,7 @@ def test_the_errors_on_the_committed_records_are_what_the_page_says(capsys):
 
 def test_the_errors_on_the_committed_records_are_small():
     cases = [case for path in load.find(H200)[0] for case in load.read(path)]
-    found = placing.check([case for case in cases if len(case["devices"]) == 1])
+    found = placing_check.check([case for case in cases if len(case["devices"]) == 1])
     off = sorted(abs(miss.relative) for miss in found.misses if miss.what == "profiled")
     assert len(off) > 100 and off[len(off) // 2] < 0.05 and sum(x <= 0.15 for x in off) / len(off) > 0.8
     losses = [loss for _, loss in found.losses["placement"]]
@@ -224,13 +228,13 @@ def test_the_command_ranks_declared_and_profiled_programs(tmp_path, capsys):
 )
 def test_a_program_that_is_not_understood_is_one_sentence(words, why):
     with pytest.raises(Error, match=why):
-        placing.declared(words)
+        footprint_.declared(words)
 
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
 def test_any_words_are_a_program_or_an_error(words):
     try:
-        found = placing.declared(words)
+        found = footprint_.declared(words)
     except Error as error:
         assert str(error)
     else:
@@ -240,10 +244,10 @@ def test_any_words_are_a_program_or_an_error(words):
 def test_bad_files_and_records(tmp_path, capsys):
     (tmp_path / "bad.toml").write_text("in = = 3")
     with pytest.raises(Error, match="no TOML"):
-        placing.declared([str(tmp_path / "bad.toml")])
+        footprint_.declared([str(tmp_path / "bad.toml")])
     (tmp_path / "table.toml").write_text("[in]\nx = 1\n")
     with pytest.raises(Error, match="is not understood"):
-        placing.declared([str(tmp_path / "table.toml")])
+        footprint_.declared([str(tmp_path / "table.toml")])
     for paths in ([ROOT / "analysis/data/cpu-only"], [tmp_path / "none"], [H200 / "fault.jsonl.gz"]):
         assert cli.main(["advise", "placement", *map(str, paths), "--check"]) == 2
         assert capsys.readouterr().err.count("\n") == 1

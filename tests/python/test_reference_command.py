@@ -12,7 +12,9 @@ import pytest
 from hypothesis import strategies as st
 
 from isthmus import cli, exits
-from isthmus.references import command, lookup
+from isthmus.references import lookup
+from isthmus.references import measured as measured_file
+from isthmus.references.bounds import of as bounds_of
 from isthmus.statistics import rank_test
 
 SITE = """
@@ -61,7 +63,7 @@ def alarms(chance, history, *, jobs, metrics, nights, wanted):
     which = chance.integers(history.nodes, size=nights * metrics)
     for trial in range(nights * metrics):
         values = {(f"n{node}", ""): list(np.exp(before[trial, node])) for node in range(history.nodes)}
-        found = command.bounds(histories.series_of({"A": values}), tail, floor=0)
+        found = bounds_of(histories.series_of({"A": values}), tail, floor=0)
         count += math.exp(after[trial, which[trial], 0]) > found.value * (1 + found.upper)
     return count / nights
 
@@ -100,7 +102,7 @@ def test_a_step_of_five_deviations_is_found():
     before, after = histories.medians(chance, histories.History(step=0.10), 400, 12)
     for trial in range(400):
         values = {("n", ""): list(np.exp(before[trial, 0]))}
-        bound = command.bounds(histories.series_of({"A": values}), 0.1 / 500)
+        bound = bounds_of(histories.series_of({"A": values}), 0.1 / 500)
         found += math.exp(after[trial, 0, 0]) > bound.value * (1 + bound.upper)
     assert found > 0.9 * 400
 
@@ -118,7 +120,7 @@ def test_quantiles_of_students_distribution(tail, freedom, known):
 
 def one(values, *, metric="time", unit="s", better="lower", tail=0.001):
     found = histories.series_of({"A": {("n", ""): list(values)}}, better, metric, unit)
-    return command.bounds(found, tail)
+    return bounds_of(found, tail)
 
 
 @hypothesis.given(st.lists(st.floats(1e-9, 1e12), min_size=8, max_size=40), st.sampled_from(["lower", "higher", None]))
@@ -303,7 +305,7 @@ def test_emulated_records_make_no_references(site, tmp_path, capsys):
 
 @hypothesis.given(st.text(min_size=1, max_size=20))
 def test_a_pattern_of_just_this_text(text):
-    pattern = command._exactly(text)
+    pattern = measured_file.exactly(text)
     assert re.fullmatch(pattern, text) and not re.fullmatch(pattern, text + "x")
 
 
@@ -324,14 +326,14 @@ def test_what_is_rendered_is_read_back(tmp_path_factory, content):
             for name, value in metrics.items()
         }
         entry = {"workload": "a/b", "version": 1, "preset": None, "axes": {"x": "on", "n": 3}, "metrics": bounds}
-        keys = tuple(command._exactly(key) for key in keys)
-        tree.setdefault(keys, {})[command._case_key(entry)] = entry
-    text = command.render(tree, {"12e4": {"kernel": "6: 1", "thp": "no"}})
+        keys = tuple(measured_file.exactly(key) for key in keys)
+        tree.setdefault(keys, {})[measured_file.case_key(entry)] = entry
+    text = measured_file.render(tree, {"12e4": {"kernel": "6: 1", "thp": "no"}})
     path = tmp_path_factory.getbasetemp() / "rendered.yaml"
     path.write_text(text, encoding="utf-8")
-    old, known = command.read_measured(path)
+    old, known = measured_file.read(path)
     assert {keys: list(cases) for keys, cases in old.items()} == {keys: list(cases) for keys, cases in tree.items()}
-    assert command.render(old, known) == text
+    assert measured_file.render(old, known) == text
 
 
 # --- check ---

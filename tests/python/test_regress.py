@@ -11,7 +11,8 @@ from histories import History, jobs_of, medians, record, series_of, tell, write
 from isthmus import cli, exits
 from isthmus.records import content, store
 from isthmus.statistics import series
-from isthmus.verdicts import regress
+from isthmus.verdicts import earlier as earlier_
+from isthmus.verdicts import judging, wording
 
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
 
@@ -77,9 +78,9 @@ def test_rates_of_verdicts(history, jobs, bounds, capsys, record_property):
     verdicts = []
     for a, b in zip(before, after):
         sides = {name: {(f"n{i}", "g"): np.exp(row) for i, row in enumerate(x)} for name, x in (("A", a), ("B", b))}
-        result = regress.compare(series_of(sides), "x")
+        result = judging.compare(series_of(sides), "x")
         result.q = result.p
-        verdicts.append(regress.judge(result, "lower"))
+        verdicts.append(judging.judge(result, "lower"))
     for verdict, (at_least, at_most) in bounds.items():
         share = verdicts.count(verdict) / trials
         error = math.sqrt(share * (1 - share) / trials)
@@ -232,7 +233,7 @@ def test_delta_comes_from_a_noise_file(tmp_path):
     quiet = write(tmp_path / "aa", jobs_of(History(between=0.016), 2, 30))
     out = tmp_path / "noise.json"
     assert cli.main(["noise", str(quiet), "-o", str(out)]) == 0
-    (noise,) = regress.load_noise(out).values()
+    (noise,) = earlier_.load_noise(out).values()
     folder = write(tmp_path / "r", jobs_of(History(), 1, 8))
     _, _, results = verdicts(folder, "--noise", str(out), tmp_path=tmp_path)
     assert results[TIME]["delta"] == pytest.approx(2.25 * noise) and noise == pytest.approx(0.016, rel=0.25)
@@ -436,7 +437,7 @@ def test_one_boot_a_side_tells_what_earlier_boots_cannot_explain(tmp_path, step,
     earlier = write(tmp_path / "aa", [c for c in in_boots(40, 20, seed=3) if c["devices"][0]["driver"] == "570.1"])
     out = tmp_path / "noise.json"
     assert cli.main(["noise", str(earlier), "-o", str(out)]) == 0
-    (known,) = regress.load_boots(out).values()
+    (known,) = earlier_.load_boots(out).values()
     assert known.freedom == 19 and known.spread == pytest.approx(0.01, rel=0.4)
     folder = write(tmp_path / "r", in_boots(8, 1, step=step, boot_sd=0))
     _, _, results = verdicts(folder, "--noise", str(out), "--delta", "0.01", tmp_path=tmp_path)
@@ -489,12 +490,12 @@ def test_what_is_too_little_to_test_is_said_and_the_margin_comes_first(tmp_path,
 
 
 def test_what_to_run_more_of_can_be_counted_and_run():
-    assert regress._run_more(3, "job") == "run 3 jobs more a side"
-    assert regress._run_more(1, "boot") == "run 1 boot more a side and jobs in each"
-    assert regress._run_more(5, "node") == "run 5 nodes more a side and jobs in each"
-    assert regress._run_more(27, "pair") == "run 27 pairs of jobs more, one job of each side in a pair"
-    result = regress.Result(
+    assert wording.run_more(3, "job") == "run 3 jobs more a side"
+    assert wording.run_more(1, "boot") == "run 1 boot more a side and jobs in each"
+    assert wording.run_more(5, "node") == "run 5 nodes more a side and jobs in each"
+    assert wording.run_more(27, "pair") == "run 27 pairs of jobs more, one job of each side in a pair"
+    result = judging.Result(
         "a time", "inconclusive", unit="s", estimate=0.1, low=-math.inf, high=math.inf, q=0.5, delta=0.01, jobs=(3, 3),
         medians=(1.0, 1.1), reason="too few jobs", more=4, strata=2, paired="node",
     )  # fmt: skip
-    assert regress.lines_of(result)[-1].endswith("too few jobs; run 4 jobs more a side, on the 2 nodes together")
+    assert wording.lines_of(result)[-1].endswith("too few jobs; run 4 jobs more a side, on the 2 nodes together")

@@ -18,7 +18,7 @@ from histories import History, jobs_of, medians, record, tell, write
 from isthmus import cli
 from isthmus.records import measurements, store
 from isthmus.statistics import rank_test, series
-from isthmus.verdicts import drift, regress, trial
+from isthmus.verdicts import drift, earlier, trial
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -38,7 +38,7 @@ def test_noise_is_what_was_put_in(tmp_path, capsys):
     folder, out = write(tmp_path / "r", cases), tmp_path / "noise.json"
     assert cli.main(["noise", str(folder)]) == cli.main(["noise", str(folder), "-o", str(out)]) == 0
     assert "microbench/saxpy pm tiny time" in capsys.readouterr().out
-    (between,) = regress.load_noise(out).values()
+    (between,) = earlier.load_noise(out).values()
     assert between == pytest.approx(0.01, rel=0.2)
 
 

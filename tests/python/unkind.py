@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "analysis")
 import histories
 
 from isthmus.statistics import design, rank_test, series
-from isthmus.verdicts import regress
+from isthmus.verdicts import judging
 
 RATES = pathlib.Path(__file__).with_name("unkind_rates.json")
 SEED = 17
@@ -179,7 +179,7 @@ def known_spread(chance, kind: Kind, sessions: int, metrics: int) -> np.ndarray:
 
 
 def margin(kind: Kind) -> float:
-    return regress.margin(math.hypot(kind.job, kind.boot) if kind.margin == "noise" else None)
+    return judging.margin(math.hypot(kind.job, kind.boot) if kind.margin == "noise" else None)
 
 
 def records(kind: Kind, a: np.ndarray, b: np.ndarray) -> list[dict]:
@@ -224,7 +224,7 @@ def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.
     away = 0.0
     if spread is not None:
         error = spread * math.sqrt(2 / kind.nodes)
-        freedom = min(kind.known - 1, regress.TAILS)
+        freedom = min(kind.known - 1, judging.TAILS)
         away = error * rank_test.student_quantile(1 - rank_test.BOUND, freedom)
         estimates = np.median((b[..., None, :] - a[..., :, None]).reshape(*p.shape, -1), axis=2)
         p = np.maximum(p, np.vectorize(rank_test.student_p)(estimates / error, freedom))

@@ -32,8 +32,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from isthmus import Error, spelling
-from isthmus.advise import placing
-from isthmus.records import content, load
+from isthmus.advise import measured
+from isthmus.records import load
 from isthmus.tables import output
 
 PAPERS = "flops a shared access, and shared accesses: the paper's"  # a rule of that name
@@ -140,7 +140,7 @@ def main_kernel(case: dict, mix: dict[str, list[dict]] | None) -> dict | None:
 
 def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> dict[str, float] | None:
     """Without running it: see LAUNCH and MIX. None where the machine code is asked for and has not this kernel."""
-    found = placing.medians(case)
+    found = measured.medians(case)
     moved = (kernel.get("bytes_read") or 0) + (kernel.get("bytes_written") or 0)
     intensity = (kernel.get("flops") or 0) / moved if moved else 0.0
     if not moved and found.get("kernel_rate"):
@@ -157,7 +157,7 @@ def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> 
 
 
 def _kernel_seconds(cases: list[dict]) -> float:
-    return statistics.median(placing.medians(case).get("kernel", math.nan) for case in cases)
+    return statistics.median(measured.medians(case).get("kernel", math.nan) for case in cases)
 
 
 def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[list[Kernel], int]:
@@ -391,18 +391,19 @@ _COLUMNS = {
 
 def table_of(found: Findings, like: Kernel | None, everything: bool) -> output.Table:
     """Rules with their rates; with `like` what each says of it."""
-    says = {rule.name: rule.fit(found.kernels)[0] for rule in (ALWAYS, NEVER, *rules_for(found.kernels))}
+    asked = (ALWAYS, NEVER, *rules_for(found.kernels)) if like else ()
+    says = {rule.name: rule.fit(found.kernels)[0](like.features) for rule in asked if like}
     rows: list[dict] = [
         {"kind": "rule", "name": rate.name, "hits": rate.hits, "lost": rate.lost, "when": rate.when or None,
-         "says": says[rate.name](like.features) if like and rate.name in says else None}
+         "says": says.get(rate.name)}
         for rate in (*found.rates, found.picked)
     ]  # fmt: skip
     paying = {name: [k.pays for k in found.kernels if k.workload == name] for name in found.workloads}
     some = sum(any(each) for each in paying.values())
     lines = output.fold(
         f"{found.machine}: {len(found.kernels)} kernels of {len(paying)} workloads, in direct and in asynchronous "
-        f"staging; asynchronous copies save {1 - PAYS:.0%} or more of {some} workloads' kernels, of "
-        f"{sum(all(each) for each in paying.values())} in every case"
+        f"staging. Asynchronous copies save {1 - PAYS:.0%} or more of {some} workloads' kernels, of "
+        f"{sum(all(each) for each in paying.values())} in every case."
     )
     if like:
         lines += output.fold(f"like {like.workload} {like.where}, kernel {like.name}")
@@ -437,12 +438,10 @@ def table_of(found: Findings, like: Kernel | None, everything: bool) -> output.T
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("records", nargs="+", metavar="DIR", help="folders or files of one kind of GPU")
+    measured.add_arguments(parser, "GPU")
     parser.add_argument("--like", metavar="FILE", help="what the rules say of the kernel of this file's first record")
     parser.add_argument("--instructions", metavar="FILE", help=f"of scripts/instruction-mix (DIR/{DEFAULT})")
     parser.add_argument("--all", action="store_true", help="every kernel, too")
-    parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
-    output.add_arguments(parser)
 
 
 def _mix_for(asked: argparse.Namespace) -> dict[str, list[dict]] | None:
@@ -456,10 +455,7 @@ def _mix_for(asked: argparse.Namespace) -> dict[str, list[dict]] | None:
 
 def run(asked: argparse.Namespace) -> int:
     mix = _mix_for(asked)
-    cases, status = load.read_files(asked.records, asked)
-    cases = content.that_count(cases, emulated=asked.emulated)
-    cases = [c for c in cases if not c["profiler"] and len(c["devices"]) == 1]
-    cases = placing.that_are_plausible([c for c in cases if placing.counts(c)])
+    cases, status = measured.read(asked)
     if not cases:
         raise Error("no record with a GPU counts: nothing can be learnt")
     found, lacking = find(cases, mix)

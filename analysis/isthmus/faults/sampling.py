@@ -13,7 +13,7 @@ import numpy
 
 from isthmus import Error
 from isthmus.faults import tracefile
-from isthmus.faults.tracefile import BLOCK, EVICTION, FAULT, PAGE
+from isthmus.faults.tracefile import BLOCK, EVICTION, FAULT, PAGE, PREFETCH
 from isthmus.records import content, load, validate
 from isthmus.statistics import spread
 
@@ -255,3 +255,24 @@ def _add_records(name: str, emulated: bool, found: list, left_out: list, absent:
             left_out += [why] if why else []
     except validate.RecordError as error:
         absent.append(load.skipped_for(name, error))
+
+
+def prefetched(path, record: dict, piece: int = 1 << 16) -> tuple[int, int]:
+    """Bytes that the prefetcher brought in the tabled batches, and those of them in pieces without a fault."""
+    begins = numpy.sort(_columns(load.read_table(path, record, "uvm_batches"), ("begin",))["begin"])
+    moves = _columns(load.read_table(path, record, "uvm_migrations"), ("cause", "address", "bytes", "begin"))
+    of_batch = numpy.searchsorted(begins, moves["begin"], side="right") - 1
+
+    def parts(cause: int):
+        """Batch, piece and bytes of what moved for this cause."""
+        for row in numpy.flatnonzero(moves["cause"] == cause):
+            first, last = int(moves["address"][row]), int(moves["address"][row] + moves["bytes"][row])
+            for number in range(first // piece, (last - 1) // piece + 1):
+                yield of_batch[row], number, min(last, (number + 1) * piece) - max(first, number * piece)
+
+    faulted = {(batch, number) for batch, number, _ in parts(FAULT)}
+    brought = list(parts(PREFETCH))
+    return (
+        sum(size for _, _, size in brought),
+        sum(size for batch, number, size in brought if (batch, number) not in faulted),
+    )

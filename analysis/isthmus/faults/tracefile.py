@@ -30,7 +30,8 @@ _MOST_ADDRESS, _MOST_BYTES, _MOST_TIME = 1 << 57, 1 << 40, 1 << 62
 _CPU_FAULT, _MIGRATION, _GPU_FAULT, _REPLAY, _THRASHING, _THROTTLING, _REMOTE = 1, 2, 3, 4, 10, 11, 13
 _HUB = 2
 READ = 1  # of the kinds of access
-FAULT, EVICTION, BY_FAULT = 2, 4, (2, 3)  # of the causes: a fault, room, and what the prefetcher brings beside a fault
+FAULT, PREFETCH, EVICTION = 2, 3, 4  # of the causes
+BY_FAULT = (FAULT, PREFETCH)  # the prefetcher brings what lies beside a fault
 CAUSES = {1: "asked", 2: "fault", 3: "prefetcher", 4: "eviction", 5: "access counter"}
 #: Driver branches that somebody looked at; src/trace/uvm/driver.cpp has the same.
 KNOWN_BRANCHES = (515, 520, 525, 530, 535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595)

@@ -22,10 +22,10 @@ from isthmus.figures import charts, pages
 from isthmus.records import hardware, measurements, selection, store
 from isthmus.statistics import series, spread
 from isthmus.tables import matrix, output
-from isthmus.verdicts import regress
+from isthmus.verdicts import judging, two_sides, wording
 
 WANTED = (
-    *regress.WANTED, *hardware.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate",
+    *two_sides.WANTED, *hardware.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate",
     "warnings", "ranks", "mad", "within_low", "within_high", "n_samples", "n_invalid", "gpus",
 )  # fmt: skip
 _CASES, _COLUMNS = 150, 6  # at most in one table
@@ -240,17 +240,17 @@ def _plots(machine: dict, rows: list[dict]) -> list[dict]:
     ]  # fmt: skip
 
 
-def _changes(outcome: regress.Outcome | None) -> tuple[list[dict], int]:
+def _changes(outcome: judging.Outcome | None) -> tuple[list[dict], int]:
     """What the comparison has to tell, cut to _RESULTS, and how much that would be."""
     told = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
     shown = [
-        {"verdict": each.verdict, "label": each.label, "text": " ".join(regress.lines_of(each)[1:]).strip()}
+        {"verdict": each.verdict, "label": each.label, "text": " ".join(wording.lines_of(each)[1:]).strip()}
         for each in told[:_RESULTS]
     ]
     return shown, len(told)
 
 
-def content(opened: store.Store, outcome: regress.Outcome | None = None) -> dict:
+def content(opened: store.Store, outcome: judging.Outcome | None = None) -> dict:
     """Everything that the page shows."""
     machines = []
     found = _machines(opened)
@@ -379,8 +379,8 @@ def run(asked) -> int:
     with selection.from_arguments(asked, wanted=WANTED) as opened:
         outcome = None
         if asked.a:
-            sides = regress.sides(series.condition(asked.a), series.condition(asked.b))
-            outcome = regress.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
+            sides = two_sides.sides(series.condition(asked.a), series.condition(asked.b))
+            outcome = two_sides.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
         found = content(opened, outcome)
     kind = output.format_of(asked, "text" if asked.output == "-" else "html")
     if kind in ("json", "csv", "parquet"):

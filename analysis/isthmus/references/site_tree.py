@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pathlib
 import sys
 
 from isthmus import Error, spelling
+
+#: The tree that this package lies in.
+OWN = pathlib.Path(__file__).resolve().parents[3]
 
 
 def add_root(parser):
@@ -21,8 +25,7 @@ def add_root(parser):
 def root_of(given: pathlib.Path | None) -> pathlib.Path:
     """The tree with site-configs/: as given, else the nearest above the working directory, else this package's own."""
     here = pathlib.Path.cwd()
-    own = pathlib.Path(__file__).resolve().parents[3]
-    for place in [given] if given else [here, *here.parents, own]:
+    for place in [given] if given else [here, *here.parents, OWN]:
         if (place / "site-configs").is_dir():
             return place.resolve()
     raise Error(f"no site-configs/ in {given or here}; name the tree with --root")
@@ -61,3 +64,32 @@ def load(path: pathlib.Path) -> dict:
     if not isinstance(configuration, dict) or not isinstance(configuration.get("systems"), list):
         raise Error(f"{path}: site_configuration is no mapping with a list of systems")
     return configuration
+
+
+def site_folder(site: str) -> pathlib.Path:
+    """site-configs/<site>, or the folder that is named. Raises Error for what is neither."""
+    named = pathlib.Path(site)
+    if os.sep in site or site in (".", ".."):
+        if (named / "reframe.py").is_file():
+            return named
+        raise Error(f"{site}: no reframe.py in there, so it is no site's folder")
+    homes = [OWN / "site-configs", pathlib.Path("site-configs").resolve()]
+    for home in homes:
+        if (home / site / "reframe.py").is_file():
+            return home / site
+    there = sorted({path.parent.name for home in homes for path in home.glob("*/reframe.py")})
+    hint = spelling.did_you_mean(site, there)
+    raise Error(f"{spelling.shorten(site, 40)!r} is no site; there are {', '.join(there) or 'none'}{hint}")
+
+
+def partitions(folder: pathlib.Path) -> list[dict]:
+    """Partitions of a site's reframe.py: {name, arch}, arch null where no GPU is stated."""
+    found = []
+    try:
+        for system in load(folder / "reframe.py")["systems"]:
+            for partition in system["partitions"]:
+                archs = [d.get("arch") for d in partition.get("devices", []) if d.get("type") == "gpu"]
+                found.append({"name": partition["name"], "arch": next(filter(None, archs), None)})
+    except (AttributeError, KeyError, TypeError) as error:
+        raise Error(f"{folder / 'reframe.py'}: no configuration ({type(error).__name__}: {error})") from None
+    return found

@@ -19,9 +19,9 @@ from isthmus.records import agreement, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
 from isthmus.tables import output
-from isthmus.verdicts import regress
+from isthmus.verdicts import two_sides
 
-WANTED = (*regress.WANTED, "share", "limit_value", "mad", "within_low", "within_high", "n_samples")
+WANTED = (*two_sides.WANTED, "share", "limit_value", "mad", "within_low", "within_high", "n_samples")
 _NODES = 4  # with as many on both sides, the node is the unit
 
 

@@ -22,7 +22,7 @@ from isthmus.records import measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import regress
+from isthmus.verdicts import two_sides
 
 FEWEST = 5  # jobs before a change
 FLOOR = 0.01  # a smaller change is of no interest
@@ -455,7 +455,7 @@ def add_arguments(parser) -> None:
 
 
 def run(asked) -> int:
-    with selection.from_arguments(asked, wanted=regress.WANTED) as opened:
+    with selection.from_arguments(asked, wanted=two_sides.WANTED) as opened:
         changes, searched = search(opened)
     output.write(asked, table_of(changes, searched))
     if not searched:

@@ -25,7 +25,7 @@ from isthmus import Error, exits, spelling, units
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import regress
+from isthmus.verdicts import two_sides
 
 FLOOR = 0.03
 GROSS, GROSS_Z, GROSS_SHARE = 0.20, 5.0, 1 / 3
@@ -537,7 +537,7 @@ def run(asked) -> int:
             raise Error(f"{node!r} is no node's name; write names with commas between")
     if (asked.list or asked.drain) and output.format_of(asked) != "text":
         raise Error("--list and --drain are text; leave out --format, which has them as columns node and drain")
-    with selection.from_arguments(asked, wanted=(*regress.WANTED, "warnings")) as opened:
+    with selection.from_arguments(asked, wanted=(*two_sides.WANTED, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
     if asked.list:
         shown = ",".join(names(found.reasons))  # nothing, not an empty line: no command must be given an empty name

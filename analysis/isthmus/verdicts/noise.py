@@ -14,7 +14,7 @@ from isthmus import Error, exits, units
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import regress
+from isthmus.verdicts import earlier, judging, two_sides
 
 FEWEST = 5  # jobs of one node below which the noise is a guess
 
@@ -29,7 +29,7 @@ class Noise:
     nodes: int
     between: float  # standard deviation between jobs of a node and GPU
     within: float  # between samples of a job
-    boots: regress.Boots | None  # how far boots of a node differ, where there are several
+    boots: judging.Boots | None  # how far boots of a node differ, where there are several
     needed: int | None  # jobs a side on one node for the step that was asked for
 
 
@@ -50,7 +50,7 @@ def measure(
         means = series.boots(each, "A")
         freedom = sum(len(x) - 1 for x in means)
         squares = sum(float(((x - x.mean()) ** 2).sum()) for x in means)
-        boots = regress.Boots(math.sqrt(squares / freedom), freedom) if freedom else None
+        boots = judging.Boots(math.sqrt(squares / freedom), freedom) if freedom else None
         nodes = {node for job in each.of("A") for node in job.nodes}
         result.append(
             Noise(
@@ -76,7 +76,7 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
 
     lines = [f"{'between':>8} {'boots':>8} {'within':>8} {'±delta':>7} {'jobs':>5} {'nodes':>5} {'needed':>6}  series"]
     for noise in found[:shown]:
-        delta = regress.margin(noise.between)
+        delta = judging.margin(noise.between)
         lines.append(
             f"{share(noise.between):>8} {share(noise.boots.spread if noise.boots else math.nan):>8} "
             f"{share(noise.within):>8} {share(delta):>7} {noise.jobs:>5} {noise.nodes:>5} "
@@ -107,18 +107,18 @@ def _summary(found: list[Noise]) -> list[str]:
 _COLUMNS = {
     "unit": "VARCHAR", "series": "VARCHAR", "between": "DOUBLE", "boots": "DOUBLE", "boots_freedom": "BIGINT",
     "within": "DOUBLE", "margin": "DOUBLE", "jobs": "BIGINT", "nodes": "BIGINT", "needed": "BIGINT",
-    regress.AXES: "VARCHAR",
+    earlier.AXES: "VARCHAR",
 }  # fmt: skip
 
 
 def _row(noise: Noise) -> dict[str, Any]:
-    """What regress.load_noise() and load_boots() read."""
+    """What earlier.load_noise() and load_boots() read."""
     boots = noise.boots
     return noise.series.case | {
         "series": noise.label, "between": noise.between, "boots": boots and boots.spread,
-        "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": regress.margin(noise.between),
+        "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": judging.margin(noise.between),
         "jobs": noise.jobs, "nodes": noise.nodes, "needed": noise.needed,
-        regress.AXES: noise.series.key[measurements.SERIES.index("axes")],
+        earlier.AXES: noise.series.key[measurements.SERIES.index("axes")],
     }  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def add_arguments(parser) -> None:
 
 def run(asked) -> int:
     condition = series.condition(asked.a) if asked.a else "true"
-    with selection.from_arguments(asked, wanted=(*regress.WANTED, "mad")) as opened:
+    with selection.from_arguments(asked, wanted=(*two_sides.WANTED, "mad")) as opened:
         found = measure(opened, condition=condition, step=asked.step, metrics=asked.metrics)
         if not found:
             raise Error("no series has two jobs on one node and GPU, so nothing is known of its noise; run more jobs")

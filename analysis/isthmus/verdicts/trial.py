@@ -27,7 +27,7 @@ from isthmus.records import selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import regress
+from isthmus.verdicts import earlier, judging, two_sides, wording
 
 SIDES = ("before", "control", "after")
 MOST = 100_000  # jobs of a plan
@@ -293,10 +293,10 @@ def make(asked) -> int:
     """`isthmus trial plan`."""
     nodes = _nodes(asked.nodes)
     _refuse_contradictions(asked)
-    noise = list(regress.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
+    noise = list(earlier.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
     noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
     metrics = asked.metrics or len(noise)
-    delta = asked.delta or min(regress.FLOOR, asked.step / 2)
+    delta = asked.delta or min(judging.FLOOR, asked.step / 2)
     if delta >= asked.step:
         raise Error(f"a step of {asked.step:.1%} does not lie beyond the margin of {delta:.1%}; make --delta smaller")
     sized = size(
@@ -472,19 +472,19 @@ def _told_of(sentences: list[str]) -> list[str]:
     return [f"note: {sentence}" for sentence in [*sentences[:_NAMED], *more]]
 
 
-def _table(outcomes: dict[str, regress.Outcome], first: str, last: list[str], everything: bool) -> output.Table:
+def _table(outcomes: dict[str, judging.Outcome], first: str, last: list[str], everything: bool) -> output.Table:
     """A row for each series of each comparison; `first` is the side that the change is compared with."""
     lines, notes = [], []
     if restart := outcomes.get("restart"):
         notes = [f"restart alone: {restart.verdict}"]
         lines = [*notes]
         if first == "control":
-            lines += [regress.text(restart), "so the change is compared with the jobs after the restart\n"]
+            lines += [wording.text(restart), "so the change is compared with the jobs after the restart\n"]
     if change := outcomes.get("change"):
-        lines.append(regress.text(change, everything=everything))
-        notes += regress.of_all(change)
-    rows = [regress.row_of(each) | {"comparison": name} for name, found in outcomes.items() for each in found.results]
-    columns = {"comparison": "VARCHAR", **regress.COLUMNS}
+        lines.append(wording.text(change, everything=everything))
+        notes += wording.of_all(change)
+    rows = [wording.row_of(each) | {"comparison": name} for name, found in outcomes.items() for each in found.results]
+    columns = {"comparison": "VARCHAR", **wording.COLUMNS}
     return output.of_cases(rows, columns, "\n".join([*lines, *last]), [*notes, *last])
 
 
@@ -500,18 +500,18 @@ def read(asked) -> int:
     )
     side += "END"
 
-    def compared(a: str, b: str) -> regress.Outcome:
+    def compared(a: str, b: str) -> judging.Outcome:
         chosen = f"CASE {side} WHEN '{a}' THEN 'A' WHEN '{b}' THEN 'B' END"
-        noise = regress.load_noise(asked.noise) if asked.noise else None
-        delta = asked.delta or (None if noise or plan["delta"] == regress.FLOOR else plan["delta"])
-        boots = regress.load_boots(asked.noise) if asked.noise else None
-        return regress.outcome(
+        noise = earlier.load_noise(asked.noise) if asked.noise else None
+        delta = asked.delta or (None if noise or plan["delta"] == judging.FLOOR else plan["delta"])
+        boots = earlier.load_boots(asked.noise) if asked.noise else None
+        return two_sides.outcome(
             opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=delta, noise=noise, boots=boots,
             randomised=plan["in_turns"] or plan["boots"] > 1, turns=turns,
         )  # fmt: skip
 
     outcomes, turns, first = {}, {}, "before"
-    with selection.from_arguments(asked, paths=[kept], wanted=(*regress.WANTED, "file")) as opened:
+    with selection.from_arguments(asked, paths=[kept], wanted=(*two_sides.WANTED, "file")) as opened:
         missing, empty = _missing(opened, plan, side)
         turns = _turns(opened, folder) if plan["in_turns"] else {}
         missing += _lacking_boots(opened, plan, side)

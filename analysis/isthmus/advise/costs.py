@@ -1,0 +1,93 @@
+"""The one model of costs behind all advice: seconds by what was done and to how many bytes, as the records have them.
+
+A topic adds what it knows of a machine (copies, prefetches, calls that allocate and free, kernels) as points, and asks
+for the cost of another size: along a curve where many sizes were measured, along a line where few were, or at the best
+rate.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Hashable
+
+_LATENCY = 2**24  # bytes below which time no longer follows them
+
+
+@dataclasses.dataclass
+class Curve:
+    """Seconds by bytes, from scattered points: medians of half octaves, straight in logarithms between them."""
+
+    points: list[tuple[float, float]]
+
+    def __post_init__(self):
+        cells = collections.defaultdict(list)
+        for size, seconds in self.points:
+            if size > 0 and seconds > 0:
+                cells[round(2 * math.log2(size))].append((size, seconds))
+        self.nodes = [
+            (statistics.geometric_mean(s for s, _ in cell), statistics.median(t / s for s, t in cell))
+            for _, cell in sorted(cells.items())
+        ]  # (bytes, seconds a byte)
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes)
+
+    def __call__(self, size: float) -> float:
+        """Seconds; beyond the points the rate goes on, below the smallest at most down to _LATENCY, then its time."""
+        if size <= 0:
+            return 0.0
+        if size >= self.nodes[-1][0]:
+            return size * self.nodes[-1][1]
+        if size <= self.nodes[0][0]:
+            return max(size, min(self.nodes[0][0], _LATENCY)) * self.nodes[0][1]
+        for (a, x), (b, y) in itertools.pairwise(self.nodes):
+            if a <= size <= b:
+                share = math.log(size / a) / math.log(b / a)
+                return size * x ** (1 - share) * y**share
+        raise AssertionError(size)
+
+
+def line_through(points: list[tuple[float, float]]) -> Callable[[float], float]:
+    """Least squares through (bytes, seconds), in relative error so that small sizes count; never below zero."""
+    if len({x for x, _ in points}) < 2:
+        x, y = points[0]
+        return lambda bytes_: y * bytes_ / x if x else y
+    weights = [1 / max(y, 1e-9) ** 2 for _, y in points]
+    total = sum(weights)
+    mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
+    mean_y = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / total
+    spread = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    slope = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, points, strict=True)) / spread
+    return lambda bytes_: max(mean_y + slope * (bytes_ - mean_x), 0.0)
+
+
+class Costs:
+    """Points (bytes, seconds) by what was done."""
+
+    def __init__(self) -> None:
+        self._points: dict[Hashable, list[tuple[float, float]]] = collections.defaultdict(list)
+        self._curves: dict[tuple[Hashable, ...], Curve | None] = {}
+
+    def add(self, what: Hashable, size: float, seconds: float) -> None:
+        """Something was done to so many bytes, or flops, in so many seconds."""
+        self._points[what].append((size, seconds))
+        self._curves.clear()
+
+    def curve(self, *what: Hashable) -> Curve | None:
+        """Through what was measured of any of these; None where nothing was."""
+        if what not in self._curves:
+            found = Curve([point for each in what for point in self._points.get(each, ())])
+            self._curves[what] = found if found else None
+        return self._curves[what]
+
+    def line(self, what: Hashable) -> Callable[[float], float]:
+        """For a few sizes near each other; something must have been measured."""
+        return line_through(self._points[what])
+
+    def best_rate(self, what: Hashable) -> float | None:
+        """The most that was done in a second."""
+        return max((size / seconds for size, seconds in self._points.get(what, ()) if seconds > 0), default=None)

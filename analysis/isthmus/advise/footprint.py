@@ -1,0 +1,122 @@
+"""What a program moves and computes: as it is declared, or as a record of it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pathlib
+import sys
+from typing import Any
+
+from isthmus import Error, spelling, units
+from isthmus.advise.measured import counts, medians
+from isthmus.records import content, validate
+
+PREFIX = "microbench/"
+#: Flops per access to shared memory of the seven kernels when they stage tiles: accesses of one output are counted, the
+#: store of the tile included; gemm's with its patch of 8 × 8 values a thread. Times `iterations` where a value stays in
+#: a register.
+FLOPS_PER_SHARED = {
+    "vector_seq": 1.0, "vector_rand": 1.0, "saxpy": 0.5, "gemv": 2 / 3, "gemm": 8.0, "conv2d": 1.7, "conv3d": 1.9,
+}  # fmt: skip
+IN_PLACE = {"vector_seq", "vector_rand", "saxpy"}  # results lie in an input
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """What a program moves and computes; bytes and flops, see the module."""
+
+    bytes_in: float
+    bytes_out: float
+    touched: float
+    flops: float
+    flops_per_shared: float | None = None
+    reuse: float = 1
+    passes: float = 1
+    allocations: float = 1
+    buffers: float = 0
+    blocks: int = 0
+    random: bool = False
+
+
+# --- of a record ---
+
+
+def of_program(case: dict) -> bool:
+    """Whether a record has the phases of a program."""
+    return counts(case) and {"in", "kernel", "out", "kernel_rate"} <= medians(case).keys()
+
+
+def footprint_of(case: dict) -> Footprint:
+    """What the program of a record moves and computes. Raises RecordError for one without phases."""
+    if not of_program(case):
+        raise validate.RecordError(f"{case['workload']} has no phases in, kernel and out: it is no program's footprint")
+    found, metrics, name = medians(case), content.metrics(case), case["workload"].removeprefix(PREFIX)
+    moved_in, moved_out = (float(metrics[phase].get("bytes_needed") or 0) for phase in ("in", "out"))
+    per_shared = FLOPS_PER_SHARED.get(name)
+    if per_shared and case["axes"].get("reuse") == "register":
+        per_shared *= case["axes"].get("iterations", 1)
+    return Footprint(
+        moved_in,
+        moved_out,
+        found["kernel_rate"] * found["kernel"],
+        found.get("kernel_flop_rate", 0.0) * found["kernel"],
+        per_shared,
+        buffers=moved_in if name in IN_PLACE else moved_in + moved_out,
+        blocks=case["axes"].get("blocks", 0),
+        random=name == "vector_rand",
+    )
+
+
+# --- declared ---
+
+_KEYS = {
+    "in": "bytes_in", "out": "bytes_out", "touched": "touched", "flops": "flops",
+    "flops_per_shared": "flops_per_shared", "reuse": "reuse", "passes": "passes", "allocations": "allocations",
+    "buffers": "buffers", "blocks": "blocks",
+}  # fmt: skip
+
+
+def declared(words: list[str]) -> Footprint:
+    """`in=4GiB out=0 flops=1e9 …`, or one TOML file of the same keys. Raises Error."""
+    if len(words) == 1 and "=" not in words[0]:
+        pairs = _from_file(pathlib.Path(words[0]))
+    else:
+        pairs = [word.partition("=")[::2] for word in words]
+    given: dict[str, float] = {}
+    random = False
+    for key, value in pairs:
+        if key == "order" and value in ("sequential", "random"):
+            random = value == "random"
+            continue
+        try:
+            if key not in _KEYS or key in given:
+                raise ValueError
+            amount = units.amount(str(value))
+        except ValueError:
+            shown = spelling.printable(spelling.shorten(f"{key}={value}", 60))
+            raise Error(
+                f"{shown!r} is not understood; a program is {' '.join(f'{k}=N' for k in _KEYS)} order=sequential|random"
+            ) from None
+        given[key] = amount
+    low = [key for key in ("reuse", "passes", "allocations") if given.get(key, 1) < 1]
+    if low:
+        raise Error(f"{low[0]} is {given[low[0]]:g}; once is the least")
+    if not given.get("in", 0) and not given.get("out", 0):
+        raise Error("a program moves something; declare in=BYTES or out=BYTES")
+    moved = given.get("in", 0) + given.get("out", 0)
+    given = {"in": 0.0, "out": 0.0, "flops": 0.0, "touched": moved, "buffers": moved} | given
+    if not given["touched"]:
+        raise Error("touched=0: a kernel that reads and writes nothing needs no advice")
+    fields: dict[str, Any] = {_KEYS[key]: value for key, value in given.items()}
+    return Footprint(**fields, random=random)
+
+
+def _from_file(path: pathlib.Path) -> list[tuple[str, object]]:
+    tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        return list(tomllib.loads(path.read_text(encoding="utf-8")).items())
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}; a program is a TOML file, or KEY=VALUE …") from None
+    except ValueError as error:
+        raise Error(f"{path}: no TOML ({spelling.shorten(str(error), 80)})") from None

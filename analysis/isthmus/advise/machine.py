@@ -1,0 +1,249 @@
+"""What one machine's records say of copies, allocation and kernels, and what a program would take there."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import math
+import re
+
+from isthmus import Error
+from isthmus.advise.costs import Costs, Curve
+from isthmus.advise.footprint import PREFIX, Footprint, footprint_of, of_program
+from isthmus.advise.measured import counts, medians
+
+STAGINGS = ("none", "direct", "async", "bulk")
+PHASES = ("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free")
+#: What carries data in and out, and what the buffers are allocated by, for each placement: host memory, device memory.
+WAYS = {
+    "pageable": ("pageable-gpu0/ce", "gpu0-pageable/ce", None, "device"),
+    "pinned": ("pinned-gpu0/ce", "gpu0-pinned/ce", "pinned", "device"),
+    "pool": ("pinned-gpu0/ce", "gpu0-pinned/ce", "pinned", "pool"),
+    "streamed": ("pinned-gpu0/ce", "gpu0-pinned/ce", "pinned", "device"),
+    "managed_in": ("managed-gpu0/prefetch", "gpu0-managed/fault", None, "managed"),
+    "managed": ("managed-gpu0/prefetch", "gpu0-managed/prefetch", None, "managed"),
+    "managed_demand": ("managed-gpu0/fault", "gpu0-managed/fault", None, "managed"),
+    "mapped": ("mapped-gpu0/sm-read", "gpu0-mapped/sm-write", "mapped", None),
+}
+#: Where a placement's own phases were not measured, those of this one: the same kind of host memory.
+ALIKE = {
+    "pool": "pinned",
+    "streamed": "pinned",
+    "managed": "managed_in",
+    "managed_demand": "managed_in",
+    "mapped": "pinned",
+}
+#: Placements whose data the kernel itself fetches: there is no copy, and the device need not hold it.
+REMOTE = {"mapped"}
+CHUNKS = 16  # of `streamed`, as the program has by default
+#: Axes of a transfer that is measured as a program would do it.
+_PLAIN = {"cache": "flushed", "at_once": 1, "order": "contiguous", "width": 16, "touch": "whole", "threads": 1}
+_MANY = 16  # allocations held together, which the driver cuts from blocks that it has mapped already
+_SECTOR = 32 / 4  # bytes that memory moves for one access out of order, over the bytes of a value
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A measured kernel: how much longer than memory and arithmetic ask it took, in one staging."""
+
+    workload: str
+    staging: str
+    slowdown: float
+    footprint: Footprint
+    full: bool  # whether its blocks fill the device
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """Seconds of each phase, of one pass and of one allocation."""
+
+    placement: str
+    staging: str
+    phases: dict[str, float]
+    footprint: Footprint
+
+    @property
+    def total(self) -> float:
+        """All passes and the allocation."""
+        p, f = self.phases, self.footprint
+        work = p["in"] + f.reuse * p["kernel"] + p["out"]
+        if self.placement == "streamed":
+            longest = max(p["in"], f.reuse * p["kernel"], p["out"])
+            work = longest + (work - longest) / CHUNKS
+        return self.allocation + f.passes * work
+
+    @property
+    def allocation(self) -> float:
+        return sum(self.phases[name] for name in ("host_alloc", "host_touch", "device_alloc", "free"))
+
+    @property
+    def paper_total(self) -> float:
+        """Kernel, copies and device allocation calls, as the pipelining paper counts."""
+        return sum(self.phases[name] for name in ("device_alloc", "in", "kernel", "out"))
+
+
+class Machine:
+    """What one machine's records say of copies, allocation and kernels. Raises Error where they are of several
+    machines, or too few."""
+
+    def __init__(self, cases: list[dict], without: str | None = None):
+        cases = [case for case in cases if counts(case)]
+        kinds = {(case["devices"][0]["name"], case["host"]["cpu"]) for case in cases}
+        if len(kinds) != 1:
+            told = "; ".join(sorted(" with ".join(kind) for kind in kinds)) or "none with a GPU"
+            raise Error(f"advice is for one kind of machine, these records are of {len(kinds)}: {told}")
+        self.name = next(iter(kinds))[0]
+        device = cases[0]["devices"][0]
+        self.memory = device.get("memory_bytes") or math.inf
+        self.processors = device.get("multiprocessors") or 1
+        self.costs = Costs()
+        programs = []
+        for case in cases:
+            self._take(case)
+            if case["workload"].startswith(PREFIX) and of_program(case) and case["workload"] != without:
+                programs.append(case)
+        for case in programs:
+            self._take_program(case)
+        memory, arithmetic = self.costs.curve("memory") or self.costs.curve("copy"), self.costs.best_rate("arithmetic")
+        if not memory or not arithmetic:
+            raise Error("no record of transfer/gpu0-gpu0/ce and reference/sgemm: the limits of a kernel are not known")
+        self._memory, self._arithmetic = memory, arithmetic  # seconds by bytes; flops a second
+        self.kernels = [self._kernel(case) for case in programs]
+
+    def _take(self, case: dict) -> None:
+        name, axes, found = case["workload"], case["axes"], medians(case)
+        if name.startswith("transfer/") and "time" in found and len(case["devices"]) == 1:
+            if all(axes.get(axis, value) == value for axis, value in _PLAIN.items()):
+                self.costs.add(name.removeprefix("transfer/"), axes["bytes"], found["time"])
+                if re.fullmatch(r"transfer/gpu(\d+)-gpu\1/ce", name):  # read once and written once
+                    self.costs.add("copy", 2 * axes["bytes"], found["time"])
+        elif name == "driver/alloc" and {"alloc", "free"} <= found.keys():
+            for call in ("alloc", "free"):
+                self.costs.add((call, axes["allocator"]), axes["bytes"], found[call])
+        elif name.startswith("alloc/") and {"alloc", "free"} <= found.keys() and "touch" not in found:
+            for call in ("alloc", "free"):
+                self.costs.add((f"{call} of many", name.removeprefix("alloc/")), axes["bytes"], found[call])
+        elif name == "reference/device_copy" and "rate" in found:  # what older records have instead
+            self.costs.add("memory", 2 * axes["bytes"], 2 * axes["bytes"] / found["rate"])
+        elif name == "reference/sgemm" and "kernel_flop_rate" in found:
+            self.costs.add("arithmetic", found["kernel_flop_rate"], 1.0)  # so many in a second
+
+    def _take_program(self, case: dict) -> None:
+        found, footprint = medians(case), footprint_of(case)
+        sizes = {"in": footprint.bytes_in, "out": footprint.bytes_out}
+        for phase in PHASES:
+            if phase != "kernel" and phase in found:
+                self.costs.add((case["placement"], phase), sizes.get(phase, footprint.buffers), found[phase])
+
+    def roofline(self, footprint: Footprint, staging: str) -> float:
+        """Seconds that a kernel takes at least; random accesses that no tile gathers move whole sectors."""
+        touched = footprint.touched * (_SECTOR if footprint.random and staging == "none" else 1)
+        return max(self._memory(touched), footprint.flops / self._arithmetic)
+
+    def full(self, footprint: Footprint) -> bool:
+        return footprint.blocks == 0 or footprint.blocks >= self.processors
+
+    def _kernel(self, case: dict) -> Kernel:
+        footprint = footprint_of(case)
+        slowdown = medians(case)["kernel"] / self.roofline(footprint, case["staging"])
+        return Kernel(case["workload"], case["staging"], slowdown, footprint, self.full(footprint))
+
+    def slowdowns(self, footprint: Footprint, staging: str) -> list[tuple[float, float]]:
+        """(slowdown, weight) of the kernels measured in a staging, those that are alike weighing more; a workload
+        counts once however many records it has."""
+        found = collections.defaultdict(list)
+        for kernel in self.kernels:
+            if kernel.staging == staging and kernel.full == self.full(footprint):
+                found[kernel.workload].append((kernel.slowdown, math.exp(-_unlike(footprint, kernel.footprint))))
+        result = []
+        for pairs in found.values():
+            total = sum(weight for _, weight in pairs)
+            mean = math.exp(sum(math.log(value) * weight for value, weight in pairs) / total)
+            result.append((mean, max(weight for _, weight in pairs)))
+        return result
+
+    def kernel(self, footprint: Footprint, staging: str) -> float | None:
+        """Expected seconds of a kernel; None where no kernel was measured in that staging."""
+        found = self.slowdowns(footprint, staging)
+        if not found:
+            return None
+        total = sum(weight for _, weight in found)
+        return self.roofline(footprint, staging) * math.exp(sum(math.log(x) * weight for x, weight in found) / total)
+
+    def stagings(self, footprint: Footprint) -> list[str]:
+        return [staging for staging in STAGINGS if self.slowdowns(footprint, staging)]
+
+    def placements(self) -> list[str]:
+        """Those of which the records know how data goes in and out."""
+        return [
+            name for name, ways in WAYS.items()
+            if all(self._copy(name, phase, way) for phase, way in zip(("in", "out"), ways))
+        ]  # fmt: skip
+
+    def _copy(self, placement: str, phase: str, way: str | None) -> Curve | None:
+        """Seconds of a copy: of programs in that placement and of transfers by that way, together."""
+        return self.costs.curve((placement, phase), way)
+
+    def predict(
+        self, footprint: Footprint, placement: str, staging: str, kernel: float | None = None
+    ) -> Prediction | None:
+        """Phases in a placement and staging; `kernel` where its seconds are known. None where nothing is known."""
+        way_in, way_out, host, device = WAYS[placement]
+        seconds = self.kernel(footprint, staging) if kernel is None else kernel
+        if seconds is None or placement not in self.placements():
+            return None
+
+        copy_in, copy_out = self._copy(placement, "in", way_in), self._copy(placement, "out", way_out)
+        assert copy_in is not None and copy_out is not None  # or it were none of placements()
+        moved = {"in": copy_in(footprint.bytes_in), "out": copy_out(footprint.bytes_out)}
+        if placement in REMOTE:
+            seconds = max(seconds, moved["in"] + moved["out"])
+            moved = dict.fromkeys(moved, 0.0)
+        each = footprint.buffers / footprint.allocations
+
+        def called(phase: str, kinds: tuple[str | None, ...], call: str) -> float:
+            curve = self.costs.curve((placement, phase))
+            if curve is None and (placement != "mapped" or phase != "device_alloc"):
+                curve = self.costs.curve((ALIKE.get(placement), phase))
+            if curve is not None and footprint.allocations == 1:
+                return curve(footprint.buffers)
+            named = f"{call} of many" if footprint.allocations >= _MANY else call
+            calls = [self.costs.curve((named, kind)) or self.costs.curve((call, kind)) for kind in kinds if kind]
+            one = sum(curve(each) for curve in calls if curve)
+            # A record of a program is of few calls, so it says what the bytes cost; the calls cost at least this.
+            return max(footprint.allocations * one, curve(footprint.buffers) if curve is not None else 0.0)
+
+        phases = {
+            "host_alloc": called("host_alloc", (host,), "alloc"),
+            "host_touch": called("host_touch", (), "alloc"),
+            "device_alloc": called("device_alloc", (device,), "alloc"),
+            **moved,
+            "kernel": seconds,
+            "free": called("free", (host, device), "free"),
+        }
+        return Prediction(placement, staging, phases, footprint)
+
+    def rank(self, footprint: Footprint, kernels: dict[str, float] | None = None) -> list[Prediction]:
+        """All that can be predicted and fits, the fastest first. `kernels`: known seconds by staging."""
+        found = []
+        for placement, staging in itertools.product(self.placements(), self.stagings(footprint)):
+            if footprint.buffers > self.memory and placement in ("pageable", "pinned", "pool"):
+                continue
+            each = self.predict(footprint, placement, staging, (kernels or {}).get(staging))
+            if each is not None:
+                found.append(each)
+        return sorted(found, key=lambda each: each.total)
+
+
+def _unlike(a: Footprint, b: Footprint) -> float:
+    """How unlike two kernels are: octaves of flops per shared access and of flops per byte, and of size a quarter."""
+
+    def octaves(x, y):
+        return abs(math.log2(x / y)) if x and y else 0.0
+
+    return (
+        octaves(a.flops_per_shared, b.flops_per_shared)
+        + octaves(a.flops / a.touched if a.touched else 0, b.flops / b.touched if b.touched else 0) / 2
+        + octaves(a.touched, b.touched) / 4
+    )

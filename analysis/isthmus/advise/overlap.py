@@ -1,0 +1,254 @@
+"""A batch of jobs that share the threads of a program, the driver and the device: how long it takes in each mode.
+
+Jobs pass through what they share: the threads that allocate, the one that queues, the device's streams, the one that
+releases, and the driver, whose calls wait for each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+
+MODES = ("overlap_alloc", "overlap_all", "recycled")
+#: Predictions closer than this are no reason to overlap.
+WORTH = 1.05
+#: The depths that advice chooses from; a shallower one that is as good is better, since it holds less memory.
+DEPTHS = (2, 3, 4, 6, 8)
+#: Calls that wait for all that the device has been given (cudaFree and its like), by kind of memory.
+SYNCHRONISING = {"device", "managed"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Phases:
+    """Seconds of one job's phases, run alone; `job` is all of it, waits between the phases included."""
+
+    allocate: float
+    submit: float
+    copy_in: float
+    kernel: float
+    copy_out: float
+    finish: float
+    release: float
+    job: float
+    wake: float = 0.0
+    #: To start a thread.
+    start: float = 0.0
+    #: Of `submit`, what the driver's calls take (None: all of it); the rest is the host's own work.
+    calls: float | None = None
+    #: How many times as long a call of the driver takes that had to wait for another thread's.
+    contention: float = 1.0
+    #: Copy in, kernel and copy out in memory that the job before used (None: as in new memory).
+    reused: tuple[float, float, float] | None = None
+    #: Copy in, kernel and copy out of each job, where they differ; then every batch repeats them in this order.
+    each: tuple[tuple[float, float, float], ...] = ()
+
+    @property
+    def waits(self) -> float:
+        """What no phase but `submit` accounts for: until the device begins, and until the host sees that it is done."""
+        named = self.allocate + self.copy_in + self.kernel + self.copy_out + self.finish + self.release
+        return max(self.job - named, 0.0)
+
+    @property
+    def lead(self) -> float:
+        """From the first call that queues until the device begins; it works beside the calls that follow."""
+        return min(self.waits, self.submit)
+
+    @property
+    def tail(self) -> float:
+        """From the last copy's end until the host sees it."""
+        return self.waits - self.lead
+
+    def on_device(self, index: int, reuses: bool) -> tuple[float, float, float]:
+        """Copy in, kernel and copy out of a job, in new memory or in memory that a job before it used."""
+        if self.each:
+            return self.each[index % len(self.each)]
+        new = (self.copy_in, self.kernel, self.copy_out)
+        # Used memory saves the faults of new memory; nothing in it takes longer.
+        if not (reuses and self.reused):
+            return new
+        copy_in, kernel, copy_out = map(min, new, self.reused)
+        return copy_in, kernel, copy_out
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    jobs: int
+    allocation: str = "device"
+    host: str = "pinned"
+    threads: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    mode: str
+    depth: int
+    seconds: float
+    busiest: str
+
+
+@functools.lru_cache(maxsize=4096)  # records are told, judged and picked from by the same figures
+def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
+    """Seconds of a batch in a mode, and what was busy for the largest part of it. Raises ValueError for a mode that
+    there is not."""
+    if mode == "serial":
+        return Prediction("serial", 1, batch.jobs * phases.job, "everything")
+    if mode not in MODES:
+        raise ValueError(f"there is no mode {mode!r}: choose serial, {', '.join(MODES)}")
+    return _Overlapped(phases, batch, mode, depth).run()
+
+
+class _Overlapped:
+    """Jobs on their way through the threads that allocate, the one that queues, the device's streams and the one that
+    releases. Calls of the driver take a lock, in the order in which they ask for it."""
+
+    def __init__(self, phases: Phases, batch: Batch, mode: str, depth: int):
+        self.phases, self.batch, self.mode, self.depth = phases, batch, mode, depth
+        # Chunks stay with the batch, but each job maps and unmaps them.
+        self.recycled = mode == "recycled" and batch.allocation != "chunked"
+        self.together = mode == "overlap_alloc"
+        self.waits_for_all = (batch.allocation in SYNCHRONISING or batch.host == "per-job") and not self.recycled
+        self.managed = batch.allocation == "managed"
+        # Memory of many chunks takes so many calls that some always meet those of another thread.
+        self.always_contended = batch.allocation == "chunked"
+        begin = phases.start * (batch.threads + 1)
+        self.free = [begin] * batch.threads  # when each allocating thread has time
+        self.submitting = self.releasing = begin
+        self.lock = self.device = 0.0  # until when it is held; until when it has work
+        self.lanes = {"in": 0.0, "kernel": 0.0, "out": 0.0}
+        self.allocated: list[float] = []
+        self.ended: list[float] = []
+        self.released: list[float] = []
+        self.busy = dict.fromkeys(("the driver", "submitting", "in", "kernel", "out", "releasing"), 0.0)
+
+    def run(self) -> Prediction:
+        phases, batch = self.phases, self.batch
+        while len(self.released) < batch.jobs:
+            asked, step = min(
+                (asked() for asked in (self.next_allocation, self.next_submission, self.next_release)),
+                key=lambda found: found[0],
+            )
+            step(asked)
+        end = self.releasing
+        if self.recycled:
+            held = min(self.depth, batch.jobs) * phases.release
+            end += held
+            self.busy["the driver"] += held
+        if self.together:
+            self.busy["stream"] = sum(self.busy.pop(lane) for lane in self.lanes)
+        return Prediction(self.mode, self.depth, end, max(self.busy, key=self.busy.__getitem__))
+
+    # Each gives the moment at which the next job comes to a step, and the step.
+
+    def next_allocation(self):
+        index = len(self.allocated)
+        if index >= self.batch.jobs or index >= len(self.released) + self.depth:
+            return math.inf, None
+        return max(min(self.free), self.released[index - self.depth] if index >= self.depth else 0.0), self.allocate
+
+    def next_submission(self):
+        index = len(self.ended)
+        if index >= len(self.allocated):
+            return math.inf, None
+        host = self.phases.submit - self._calls()
+        return max(self.submitting, self.allocated[index]) + self.phases.wake + host, self.submit
+
+    def next_release(self):
+        index = len(self.released)
+        if index >= len(self.ended):
+            return math.inf, None
+        return max(self.releasing, self.ended[index] + self.phases.tail) + self.phases.finish, self.release
+
+    def allocate(self, asked):
+        index = len(self.allocated)
+        thread = min(range(self.batch.threads), key=self.free.__getitem__)
+        # The first jobs' memory is new; where it is recycled, the others get what a job before them gave back.
+        took = 0.0 if self.recycled and index >= self.depth else self.phases.allocate
+        self.free[thread] = self._call(asked, took) + self.phases.wake
+        self.allocated.append(self.free[thread])
+
+    def submit(self, asked):
+        index, phases = len(self.ended), self.phases
+        self.submitting = self._call(asked, self._calls())
+        begin = max(asked, self.submitting - self._calls()) - (phases.submit - self._calls())
+        at = begin + phases.lead
+        reuses = self.recycled and index >= self.depth
+        for lane, takes in zip(self.lanes, phases.on_device(index, reuses), strict=True):
+            at = self.lanes[lane] = max(at, *(self.lanes[other] for other in self._waits_for(lane, reuses))) + takes
+            self.busy[lane] += takes
+        self.busy["submitting"] += phases.submit
+        self.ended.append(at)
+        self.device = max(self.device, at)
+
+    def _waits_for(self, lane: str, reuses: bool):
+        """The lanes that must be done before one begins: its own, and those beside which it does not work."""
+        # New managed memory faults: the copy that fills it and kernels that fault are served one after the other.
+        if self.together or (self.managed and not reuses):
+            return self.lanes
+        # Used managed memory is still not filled beside a kernel.
+        return ("in", "kernel") if self.managed and lane != "out" else (lane,)
+
+    def release(self, asked):
+        took = 0.0 if self.recycled else self.phases.release
+        rests = self.device if self.waits_for_all else 0.0
+        if self.managed:  # it waits for the device first and calls then: others may call meanwhile
+            self.releasing = self._call(max(asked, rests), took)
+        else:  # a call that waits keeps the lock meanwhile
+            self.releasing = self._call(asked, took, rests)
+        self.busy["releasing"] += self.phases.finish + took
+        self.released.append(self.releasing)
+
+    def _calls(self) -> float:
+        calls = self.phases.calls
+        return self.phases.submit if calls is None else min(calls, self.phases.submit)
+
+    def _call(self, asked: float, seconds: float, not_before: float = 0.0) -> float:
+        """The end of a call of the driver."""
+        if seconds == 0:
+            return max(asked, not_before)
+        if self.lock > asked or self.always_contended:
+            seconds *= self.phases.contention
+        begin = max(asked, self.lock)
+        self.lock = max(begin, not_before) + seconds
+        self.busy["the driver"] += seconds
+        return self.lock
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    serial: Prediction
+    best: Prediction
+    worth: bool
+    reason: str
+
+
+def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
+    """The mode and the depth that are expected to be fastest, and whether they are worth it.
+
+    Of equals the one that calls the driver least, at the least depth.
+    """
+    serial = simulate(phases, batch, "serial", 1)
+    ways = itertools.product(sorted(modes, key=MODES.index, reverse=True), sorted(depths))
+    best, *others = (simulate(phases, batch, mode, depth) for mode, depth in ways)
+    for tried in others:
+        if tried.seconds < 0.98 * best.seconds:
+            best = tried
+    gain = serial.seconds / best.seconds
+    parts = {
+        "allocating": phases.allocate,
+        "queueing": phases.submit,
+        "copying in": phases.copy_in,
+        "the kernel": phases.kernel,
+        "copying out": phases.copy_out,
+        "looking at results": phases.finish,
+        "releasing": phases.release,
+        "waiting between the phases": phases.tail,
+    }
+    largest = max(parts, key=parts.__getitem__)
+    share = parts[largest] / phases.job if phases.job else 0.0
+    if gain < WORTH:
+        reason = f"{largest} is {share:.0%} of a job, and the rest that it could hide is too little"
+    else:
+        reason = f"{best.busiest} stays busy, and {share:.0%} of a job alone is {largest}"
+    return Advice(serial, best, gain >= WORTH, reason)

@@ -1,0 +1,157 @@
+"""How wrong predictions of placements are: every program of the records is predicted from the others."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import statistics
+
+from isthmus import Error, units
+from isthmus.advise.footprint import PREFIX, footprint_of, of_program
+from isthmus.advise.machine import WAYS, Machine
+from isthmus.advise.measured import medians
+from isthmus.tables import output
+
+
+@dataclasses.dataclass(frozen=True)
+class Miss:
+    """Measured and predicted seconds of one record."""
+
+    workload: str
+    size: str
+    placement: str
+    staging: str
+    what: str
+    measured: float
+    predicted: float
+
+    @property
+    def relative(self) -> float:
+        return self.predicted / self.measured - 1
+
+
+@dataclasses.dataclass
+class Check:
+    """Errors of the predictions of all programs of the records; each was predicted from the others."""
+
+    misses: list[Miss]
+    losses: dict[str, list[tuple[str, float]]]  # by what was picked: case, how much slower it is than the best
+
+
+def _measured(case: dict) -> dict[str, float]:
+    found = medians(case)
+    parts = {"paper_total": sum(found.get(name, 0.0) for name in ("device_alloc", "in", "kernel", "out"))}
+    parts["wall"] = found.get("wall", parts["paper_total"])
+    return parts | {name: found[name] for name in ("in", "kernel", "out") if name in found}
+
+
+def _group(case: dict) -> tuple:
+    """Records of one program at one size and geometry."""
+    return (case["workload"], case["size"], case["preset"], tuple(sorted(case["axes"].items())))
+
+
+def check(cases: list[dict]) -> Check:
+    """Predicts every program of the records from the machine without that workload: declared (its kernel is not known)
+    and profiled (its kernel is known in direct staging, or in the first there is)."""
+    groups = collections.defaultdict(list)
+    for case in cases:
+        if case["workload"].startswith(PREFIX) and of_program(case) and case["placement"] in WAYS:
+            groups[_group(case)].append(case)
+    machines = {workload: Machine(cases, without=workload) for workload in {key[0] for key in groups}}
+    result = Check([], collections.defaultdict(list))
+    for key, members in groups.items():
+        machine, predicted = machines[key[0]], []
+        known = next((c for c in members if c["staging"] == "direct"), members[0])
+        for case in members:
+            footprint = footprint_of(case)
+            declared = machine.predict(footprint, case["placement"], case["staging"])
+            own, other = (machine.kernel(footprint, staging) for staging in (case["staging"], known["staging"]))
+            if declared is None or own is None or other is None:
+                continue
+            kernel = medians(known)["kernel"] * own / other
+            profiled = machine.predict(footprint, case["placement"], case["staging"], kernel)
+            assert profiled is not None  # since it is with an estimated kernel
+            predicted.append((case, declared, profiled))
+            measured, place = _measured(case), (case["placement"], case["staging"])
+            for what, seconds in (
+                ("in", declared.phases["in"]), ("out", declared.phases["out"]), ("kernel", declared.phases["kernel"]),
+                ("declared", declared.paper_total), ("profiled", profiled.paper_total), ("wall", profiled.total),
+            ):  # fmt: skip
+                of = measured.get({"declared": "paper_total", "profiled": "paper_total"}.get(what, what))
+                if of:
+                    result.misses.append(Miss(key[0], str(key[1]), *place, what, of, seconds))
+        _lose(result, key, predicted)
+    return result
+
+
+def _lose(result: Check, key: tuple, predicted: list) -> None:
+    """What picking by prediction costs over the best that was measured, within one program's records."""
+    name = f"{key[0].removeprefix(PREFIX)} {key[2] or key[1] or ''}".strip()
+    for what, measure, value in (
+        ("placement", "paper_total", lambda p: p.paper_total),
+        ("placement with allocation", "wall", lambda p: p.total),
+    ):
+        direct = [(case, each) for case, _, each in predicted if case["staging"] == "direct"]
+        if len({case["placement"] for case, _ in direct}) > 1:
+            picked = min(direct, key=lambda pair: value(pair[1]))[0]
+            best = min(_measured(case)[measure] for case, _ in direct)
+            result.losses[what].append((name, _measured(picked)[measure] / best - 1))
+    pinned = [(case, each) for case, each, _ in predicted if case["placement"] == "pinned"]
+    if len({case["staging"] for case, _ in pinned}) > 1:
+        picked = min(pinned, key=lambda pair: pair[1].phases["kernel"])[0]
+        best = min(_measured(case)["kernel"] for case, _ in pinned)
+        result.losses["staging"].append((name, _measured(picked)["kernel"] / best - 1))
+
+
+WORDS = {
+    "in": "copies in", "out": "copies out", "kernel": "kernel, declared", "declared": "total, declared",
+    "profiled": "total, profiled", "wall": "wall, profiled",
+}  # fmt: skip
+
+
+def _within(off: list[float], limit: float) -> str:
+    return f"{sum(x <= limit for x in off) / len(off):.0%}"
+
+
+def _line_of_check(words: str, misses: list[Miss]) -> list[str]:
+    off = sorted(abs(miss.relative) for miss in misses)
+    worst = max(misses, key=lambda miss: abs(miss.relative))
+    name = f"{worst.relative:+.0%} {worst.workload.removeprefix(PREFIX)} {worst.size} {worst.placement}"
+    return [words, str(len(off)), f"{statistics.median(off):.0%}", _within(off, 0.15), _within(off, 0.30), name]
+
+
+def _checked(found: Check) -> list[str]:
+    columns = [output.Column("predicted"), output.Column("records"), output.Column("median error"),
+               output.Column("in 15%"), output.Column("in 30%"), output.Column("worst", right=False)]  # fmt: skip
+    by_what = {what: [miss for miss in found.misses if miss.what == what] for what in WORDS}
+    lines = output.lay_out(columns, [_line_of_check(WORDS[w], misses) for w, misses in by_what.items() if misses])
+    for what, losses in found.losses.items():
+        good = sum(loss <= 0.05 for _, loss in losses)
+        name, worst = max(losses, key=lambda pair: pair[1])
+        worst_text = f"; worst {worst:+.0%}, {name}" if worst > 0.05 else ""
+        lines += output.fold(f"{what} picked within 5% of the best: {good} of {len(losses)}{worst_text}")
+    return lines + output.fold(
+        "Each program is predicted from the records of the others. total: kernel, copies and device allocation; "
+        "wall: with page-locking, first touch and frees. median error: half of the records are off by less."
+    )
+
+
+def table_of_check(found: Check, everything: bool = False) -> output.Table:
+    """How far predictions are off, and what picking by them costs; a row for each prediction."""
+    if not found.misses:
+        raise Error("no record of a microbenchmark: there is nothing to hold predictions against")
+    lines = _checked(found)
+    if everything:
+        names = ("workload", "size", "placement", "staging", "what", "measured", "predicted", "off")
+        rows = [
+            [miss.workload.removeprefix(PREFIX), miss.size, miss.placement, miss.staging, WORDS[miss.what],
+             *map(units.duration, (miss.measured, miss.predicted)), f"{miss.relative:+.0%}"] for miss in found.misses
+        ]  # fmt: skip
+        lines += ["", *output.lay_out([output.Column(name, right=i > 4) for i, name in enumerate(names)], rows)]
+    plain = [
+        {"workload": miss.workload, "metric": miss.what, "placement": miss.placement, "staging": miss.staging,
+         "size": miss.size, "axes": {}, "unit": "s", "measured": miss.measured, "predicted": miss.predicted,
+         "relative": miss.relative} for miss in found.misses
+    ]  # fmt: skip
+    more = {"unit": "VARCHAR", "measured": "DOUBLE", "predicted": "DOUBLE", "relative": "DOUBLE"}
+    return output.of_cases(plain, more, "\n".join(lines))

@@ -1,0 +1,206 @@
+"""References from kept records: groups of jobs of one state of the machine, and a bound for each of their series."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import re
+
+from isthmus import Error, spelling
+from isthmus.profiles import as_record, profile
+from isthmus.records import measurements, store
+from isthmus.records.measurements import literal
+from isthmus.references import bounds, lookup, measured
+from isthmus.statistics import series
+
+# Fields of the fingerprint that must not differ among the jobs of one reference. The others are keys, differ by nature
+# between equal nodes (memory, VBIOS), sleep with an idle link (pcie_gen), or come with each build (git).
+_ONE = (
+    "device", "runtime", "gsp_firmware", "pcie_width", "links", "ecc", "mig", "persistence", "compute_mode",
+    "power_limit", "cpu", "cores", "kernel", "os", "governor", "iommu", "thp", "numa_nodes", "numa_balancing",
+    "uvm", "environment", "flags", "code", "mpi",
+)  # fmt: skip
+WANTED = (
+    *measurements.SERIES, *measured.KEYS, *_ONE, "mode", "better", "median", "node", "gpus", "boot", "job", "spoilt",
+    "error", "skipped", "verify", "system", "time", "profiler", "vbios", "share",
+)  # fmt: skip
+
+
+def groups_of(opened: store.Store, condition: str) -> list[dict]:
+    """Which partitions, architectures, drivers and compilers the jobs are of. Raises Error for several systems."""
+    rows = opened.rows(
+        f"SELECT DISTINCT {', '.join(measured.KEYS)}, system FROM measurements WHERE {condition} AND {series.COUNTS} "
+        "AND metric IS NOT NULL ORDER BY ALL"
+    )
+    systems = sorted({row["system"] for row in rows})
+    if len(systems) > 1:
+        names = ", ".join(name or "one without a name" for name in systems)
+        raise Error(f"the records are of several systems ({names}); choose one with --system")
+    if any(not row["partition"] for row in rows):
+        raise Error("some records name no partition, so nothing can be chosen by it; take those of ReFrame's sessions")
+    return [{key: row[key] or "" for key in measured.KEYS} for row in rows]
+
+
+def within(group: dict) -> str:
+    return " AND ".join(f"coalesce({key}::VARCHAR, '') = {literal(value)}" for key, value in group.items())
+
+
+def _called(group: dict) -> str:
+    return ", ".join(filter(None, group.values()))
+
+
+def _settings(text: str) -> str:
+    """Variables of a runtime that are no matter of which job it was."""
+    settings = {
+        name: value
+        for name, value in (json.loads(text) or {}).items()
+        if not name.endswith(("_VISIBLE_DEVICES", "_PIPE_DIRECTORY"))
+    }
+    return " ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+
+
+def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
+    """The fields that all jobs of a group share. Raises Error for one in which they differ."""
+    lists = ", ".join(f'list_sort(list(DISTINCT nullif("{name}"::VARCHAR, \'\'))) AS "{name}"' for name in _ONE)
+    (row,) = opened.rows(f"SELECT {lists} FROM measurements WHERE {condition} AND {within(group)} AND {series.COUNTS}")
+    found = {}
+    for name in _ONE:
+        values = [value for value in row[name] or [] if value is not None]
+        if name == "environment":
+            values = sorted({_settings(value) or "none set" for value in values})
+        if name == "uvm":  # sixty parameters: their hash
+            values = [hashlib.sha256(value.encode()).hexdigest()[:8] for value in values]
+        if len(values) > 1:
+            shown = " and ".join(spelling.shorten(spelling.printable(value), 40) for value in values[:2])
+            field = f"{name}.NAME" if name in measurements.OBJECTS else name
+            choice = f"choose with --from {field}=…, or days"
+            raise Error(f"jobs of {_called(group)} differ in {name} ({shown}): they are of no one machine; {choice}")
+        if values:
+            found[name] = values[0]
+    return found
+
+
+# --- references of them ---
+
+
+@dataclasses.dataclass
+class Made:
+    """What the records give: references by keys, and what got none."""
+
+    trees: dict[str, dict] = dataclasses.field(default_factory=dict)  # by partition
+    fingerprints: dict[str, dict] = dataclasses.field(default_factory=dict)
+    few: dict[str, int] = dataclasses.field(default_factory=dict)  # series that have too few jobs, and how many
+    left: dict[str, str] = dataclasses.field(default_factory=dict)  # other series, and why
+    one_day: int = 0
+    bounds: int = 0
+    figures: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Figure:
+    """A series that has enough jobs for a reference."""
+
+    each: series.Series
+    label: str
+    group: dict
+    profiler: str
+    fingerprint: str
+    told: dict[str, set]  # what the cases of its workload have in the fields of _OPTIONAL
+
+
+_OPTIONAL = ("placement", "staging", "size", "preset", "ranks")
+
+
+def _entry(figure: _Figure) -> dict:
+    """Selectors of a series; a field that no case of the workload has is left out."""
+    key = dict(zip(measurements.SERIES, figure.each.key))
+    entry = {
+        "workload": re.escape(key["workload"]).replace(r"\-", "-").replace(r"\.", "[.]"),
+        "version": key["version"],
+    }
+    for field in _OPTIONAL:
+        if figure.told[field] != {None}:
+            entry[field] = (key[field] or 1) if field == "ranks" else key[field]
+    if figure.profiler:
+        entry["profiler"] = figure.profiler
+    axes = json.loads(key["axes"] or "{}")
+    return entry | ({"axes": axes} if axes else {})
+
+
+def _may_be_held(each: series.Series, profiler: str) -> bool:
+    """Of profiled runs only counts."""
+    if profiler:
+        return as_record.is_held(each.metric, each.unit)
+    return not each.metric.startswith(profile.PROFILED)
+
+
+def _figures(opened: store.Store, made: Made, condition: str, group: dict, profiler: str) -> list[_Figure]:
+    """The series of a group that have enough jobs; `made` takes what they share, and the series that have not."""
+    wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {literal(profiler)}"
+    every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
+    every = [each for each in every if _may_be_held(each, profiler)]
+    enough = [each for each in every if each.jobs("A") >= bounds.FEWEST]
+    names = series.labels(every)
+    made.few |= {names[each.key]: each.jobs("A") for each in every if each.jobs("A") < bounds.FEWEST}
+    if not enough:
+        return []
+    alike = fingerprint(opened, wanted, group)
+    name = hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:8]
+    made.fingerprints[name] = alike
+    days = series.per_series(opened, "count(DISTINCT time::DATE)", wanted)
+    made.one_day += sum(days.get(each.key) == 1 for each in enough)
+    told: dict[str, dict[str, set]] = {}
+    for each in every:
+        for field in _OPTIONAL:
+            values = told.setdefault(each.workload, {}).setdefault(field, set())
+            values.add(each.key[measurements.SERIES.index(field)])
+    return [_Figure(each, names[each.key], group, profiler, name, told[each.workload]) for each in enough]
+
+
+def _hold(made: Made, figure: _Figure, tail: float, own, today: str) -> None:
+    """Adds the bound of a figure to `made`, or why it gets none."""
+    each, group = figure.each, figure.group
+    reference = bounds.of(each, tail)
+    if isinstance(reference, str):
+        made.left[figure.label] = reference
+        return
+    entry = _entry(figure)
+    key = dict(zip(measurements.SERIES, each.key))
+    case = {field: str(key.get(field) or "") for field in measured.CASE}
+    case |= {**group, "ranks": str(key["ranks"] or 1), "mode": each.mode or "", "profiler": figure.profiler}
+    if each.metric in lookup.find(own, case, entry.get("axes", {})):
+        made.left[figure.label] = "is held by another file of the site"
+        return
+    bound = dataclasses.asdict(reference)
+    bound |= {"interval": list(reference.interval), "date": today, "fingerprint": figure.fingerprint}
+    keys = tuple(measured.exactly(group[key]) for key in measured.KEYS)
+    cases = made.trees.setdefault(group["partition"], {}).setdefault(keys, {})
+    cases.setdefault(measured.case_key(entry), {**entry, "metrics": {}})["metrics"][each.metric] = bound
+    made.bounds += 1
+
+
+def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | None, runs: int, own=()) -> Made:
+    """References from all jobs that fulfil a condition. Raises Error where no series has enough of them."""
+    made = Made()
+    groups = groups_of(opened, condition)
+    profilers = [row[0] for row in opened.sql(
+        f"SELECT DISTINCT coalesce(profiler, '') FROM measurements WHERE {condition} ORDER BY 1"
+    ).fetchall()]  # fmt: skip
+    figures = [
+        figure for group in groups for profiler in profilers
+        for figure in _figures(opened, made, condition, group, profiler)
+    ]  # fmt: skip
+    if not figures:
+        most = max(made.few.values(), default=0)
+        raise Error(f"no series has {bounds.FEWEST} jobs of one state of the machine (the most is {most}); run more")
+    # A night has one driver and compiler, whichever; a figure that was measured with several counts once.
+    made.figures = len({(figure.group["partition"], figure.profiler, figure.each.key) for figure in figures})
+    tail = alarms / ((metrics or made.figures) * runs)
+    if not 1e-8 <= tail <= 0.25:
+        raise Error(f"{alarms:g} false alarms a night are {tail:.2g} a figure; choose between 1e-8 and 0.25 a figure")
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    for figure in figures:
+        _hold(made, figure, tail, own, today)
+    return made

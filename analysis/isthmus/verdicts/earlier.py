@@ -1,0 +1,91 @@
+"""What is known from earlier: baselines, which are jobs kept under a name, and what `isthmus noise` wrote."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import re
+from typing import Any
+
+from isthmus import Error, spelling
+from isthmus.records import measurements, store
+from isthmus.statistics import series
+from isthmus.verdicts.judging import Boots
+
+
+def _baseline_path(folder, name: str) -> pathlib.Path:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise Error(f"{spelling.shorten(name, 40)!r} is no name for a baseline; use letters, digits, points and dashes")
+    return pathlib.Path(folder) / "baselines" / f"{name}.json"
+
+
+def save_baseline(opened: store.Store, folder, name: str, condition: str) -> int:
+    """Keeps the jobs that fulfil a condition under a name; returns how many. A name is given once."""
+    jobs = [
+        row[0] for row in opened.sql(f"SELECT DISTINCT job FROM measurements WHERE {condition} ORDER BY job").fetchall()
+    ]
+    if not jobs:
+        raise Error("no job is what was asked for, so there is no baseline to keep")
+    path = _baseline_path(folder, name)
+    path.parent.mkdir(exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            json.dump({"made": series.now(), "jobs": jobs}, file, indent=1)
+    except FileExistsError:
+        raise Error(f"the baseline {name} is there already ({path}); choose another name or remove it") from None
+    return len(jobs)
+
+
+def load_baseline(folder, name: str) -> list[str]:
+    path = _baseline_path(folder, name)
+    try:
+        jobs = json.loads(path.read_text(encoding="utf-8"))["jobs"]
+        if not (jobs and all(isinstance(job, str) for job in jobs)):
+            raise ValueError("no jobs")
+    except FileNotFoundError:
+        known = sorted(each.stem for each in path.parent.glob("*.json"))
+        there = f"there is {', '.join(known)}" if known else "none is there"
+        raise Error(f"no baseline {name} in {path.parent}; {there}") from None
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{path}: no baseline ({error})") from None
+    return jobs
+
+
+AXES = "axes_json"  # column of what `isthmus noise` writes: with CASE and the unit it makes the key of a series
+
+
+def _deviation(value) -> float:
+    if not 0 <= float(value) < math.inf:
+        raise ValueError(f"{value} is no deviation")
+    return float(value)
+
+
+def _from_noise(path, read) -> dict[tuple, Any]:
+    """What `read` makes of each series of a file that `isthmus noise -o FILE.json` wrote, unless it makes nothing."""
+    try:
+        entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        if not (isinstance(entries, list) and entries):
+            raise ValueError("no series")
+        keys = [tuple(entry[AXES if name == "axes" else name] for name in measurements.SERIES) for entry in entries]
+        return {key: found for key, entry in zip(keys, entries) if (found := read(entry)) is not None}
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+    except (AttributeError, RecursionError, ValueError, KeyError, TypeError) as error:
+        why = spelling.shorten(str(error), 60)
+        raise Error(f"{path}: not what `isthmus noise -o FILE.json` writes ({why})") from None
+
+
+def load_noise(path) -> dict[tuple, float]:
+    """Standard deviations between jobs by series."""
+    return _from_noise(path, lambda entry: _deviation(entry["between"]))
+
+
+def load_boots(path) -> dict[tuple, Boots]:
+    """How far boots differ by series, of those of which several were seen on a node."""
+
+    def read(entry) -> Boots | None:
+        spread, freedom = entry["boots"], entry["boots_freedom"]
+        return None if spread is None else Boots(_deviation(spread), int(freedom))
+
+    return _from_noise(path, read)

@@ -1,0 +1,110 @@
+"""What else changed between two sides, and what the machine was like in their jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from isthmus import spelling
+from isthmus.records import measurements, store
+from isthmus.statistics import series
+
+# What the machine was like during a job, compared as metrics: which way is better, what difference is of no interest.
+_HEALTH = {
+    "invalid_samples": ("lower", 0.01, "coalesce(sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END)"
+                        " / nullif(sum(n_samples), 0), 0)"),
+    "failed_cases": ("lower", 0.01, "count(*) FILTER (metric_index = 0 AND (error IS NOT NULL OR verify = 'fail'))"
+                     " / nullif(count(*) FILTER (metric_index = 0 AND skipped IS NULL), 0)"),
+    "skipped_cases": ("lower", 0.01, "avg((skipped IS NOT NULL)::INTEGER) FILTER (metric_index = 0)"),
+    "pcie_generation": ("higher", 0, "min(pcie_gen)"),
+    "pcie_lanes": ("higher", 0, "min(pcie_width)"),
+    "gpu_links": ("higher", 0, "min(links)"),
+    "ecc_uncorrected": ("lower", 0, "max(ecc_uncorrected)"),
+    "xid_errors": ("lower", 0, "max(xids)"),
+}  # fmt: skip
+
+
+def health(opened: store.Store, side: str) -> list[tuple[series.Series, float]]:
+    columns = ", ".join(f"{expression} AS {name}" for name, (_, _, expression) in _HEALTH.items())
+    rows = opened.rows(
+        f"SELECT side, node, gpus, job, any_value(boot) AS boot, min(time) AS time, {columns} "
+        f"FROM (SELECT *, {side} AS side FROM measurements) "
+        "WHERE side IS NOT NULL GROUP BY side, node, gpus, job ORDER BY ALL"
+    )
+    result = []
+    for name, (better, floor, _) in _HEALTH.items():
+        key = tuple({"workload": "machine", "metric": name, "unit": "1"}.get(column) for column in measurements.SERIES)
+        places: dict[str, list[tuple]] = {}
+        for row in rows:
+            if row[name] is not None:
+                place = (row["job"], row["node"], row["gpus"], row["boot"], row["time"], row[name])
+                places.setdefault(row["side"], []).append(place)
+        found = {where: series.jobs_of(of_side) for where, of_side in places.items()}
+        if found.get("A") and found.get("B") and len({job.value for jobs in found.values() for job in jobs}) > 1:
+            result.append((series.Series(key, better, None, found), floor))
+    return result
+
+
+def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[str]]:
+    """Fields of the fingerprint in which the sides differ, but for those that were asked for; and a reboot."""
+    asked_fields = set(re.findall(r"(?:^|,)\s*([\w.]+)=", asked))
+    with_side = f"(SELECT *, {side} AS side FROM measurements) WHERE side IS NOT NULL"
+    found = _of_fields(opened, with_side, asked_fields)
+    for column in measurements.OBJECTS:
+        found |= _of_settings(opened, with_side, column, asked_fields)
+    return found, _reboots(opened, with_side)
+
+
+def _of_fields(opened: store.Store, with_side: str, asked_fields: set[str]) -> dict[str, tuple]:
+    """Values of each side, by field that differs and was not asked for."""
+    fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS)]
+    lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
+    by_side = {row["side"]: row for row in opened.rows(f"SELECT side, {lists} FROM {with_side} GROUP BY side")}
+    found = {}
+    for name in fields:
+        values = [[value for value in by_side[s][name] or [] if value not in (None, "")] for s in ("A", "B")]
+        if name not in asked_fields and values[0] != values[1] and all(values):
+            found[name] = tuple(values)
+    return found
+
+
+def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields: set[str]) -> dict[str, tuple]:
+    """The same for a field that is an object of settings, one of measurements.OBJECTS."""
+    objects: dict[str, list[dict]] = {"A": [], "B": []}
+    for where, text in opened.sql(f"SELECT DISTINCT side, {column} FROM {with_side}").fetchall():
+        if text is not None:
+            objects[where].append(json.loads(text) or {})
+    if not (objects["A"] and objects["B"]):  # one side does not say
+        return {}
+    # A variable that is not set is a setting, too; a parameter that a module lacks says nothing.
+    silent = {None} if column == "uvm" else set()
+    names = {name for those in objects.values() for each in those for name in each}
+    found = {}
+    for name in sorted(names - {each.removeprefix(f"{column}.") for each in asked_fields}):
+        told = [{each.get(name) for each in objects[s]} - silent for s in ("A", "B")]
+        if told[0] != told[1] and all(told):
+            found[f"{column}.{name}"] = tuple(
+                sorted("unset" if value is None else str(value) for value in each) for each in told
+            )
+    return found
+
+
+def _reboots(opened: store.Store, with_side: str) -> list[str]:
+    """A sentence where nodes were started anew between A and B and neither side shows what that alone does."""
+    boots: dict[str, dict[str, set[str]]] = {}
+    for where, node, boot in opened.sql(
+        f"SELECT DISTINCT side, node, boot FROM {with_side} AND boot IS NOT NULL"
+    ).fetchall():
+        boots.setdefault(node, {}).setdefault(where, set()).add(boot)
+    shared = {node: sides for node, sides in boots.items() if len(sides) == 2}
+    if not shared:
+        return ["the records do not say when a node was started: a reboot between A and B may be part of the change"]
+    anew = [node for node, sides in sorted(shared.items()) if not sides["A"] & sides["B"]]
+    controlled = [node for node in anew if len(shared[node]["A"]) > 1]
+    if not anew or len(controlled) == len(anew):
+        return []
+    names = ", ".join(map(spelling.printable, anew[:5])) + (" …" if len(anew) > 5 else "")
+    return [
+        f"{len(anew)} nodes were started anew between A and B ({names}), which may explain a change by itself; "
+        "a control is to measure A, start the nodes anew, measure A again"
+    ]

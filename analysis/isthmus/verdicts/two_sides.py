@@ -1,0 +1,166 @@
+"""All series of two sides of a store compared, as one outcome. docs/statistics.md explains it."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from isthmus import Error, spelling
+from isthmus.records import measurements, store
+from isthmus.statistics import design, rank_test, series
+from isthmus.verdicts import surroundings
+from isthmus.verdicts.judging import (
+    CEILING,
+    DELTA,
+    FLOOR,
+    VERDICTS,
+    Boots,
+    Outcome,
+    Result,
+    compare,
+    judge,
+    logs_of,
+    more_of,
+)
+
+WANTED = (
+    *measurements.FINGERPRINT, *measurements.SERIES, "mode", "better", "median", "n_samples", "n_invalid", "node",
+    "gpus", "job", "spoilt", "error", "skipped", "verify", "system", "partition", "time", "dirty", "ecc_uncorrected",
+    "xids",
+)  # fmt: skip
+
+
+def sides(a: str, b: str) -> str:
+    """SQL that names the side of a row, from two conditions."""
+    return f"CASE WHEN {a} AND {b} THEN 'both' WHEN {a} THEN 'A' WHEN {b} THEN 'B' END"
+
+
+def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result]:
+    """Series that only one side has; another version or unit of the other's is told as such."""
+    loose = [measurements.SERIES.index(name) for name in ("version", "unit")]
+
+    def without(key):
+        return tuple(value for i, value in enumerate(key) if i not in loose)
+
+    both = {without(each.key) for each in every if each.jobs("A")} & {without(e.key) for e in every if e.jobs("B")}
+    results = []
+    for each in every:
+        sides = (each.jobs("A"), each.jobs("B"))
+        if all(sides):
+            continue
+        note = "only A has it" if sides[0] else "only B has it"
+        if without(each.key) in both:
+            note += "; the other side measured another version of the workload, or in another unit: not comparable"
+        # What is new in B is no loss.
+        lost = sides[0] or without(each.key) in both
+        verdict = "inconclusive" if lost else "new"
+        reason = "absent" if lost else ""
+        results.append(
+            Result(names[each.key], verdict, unit=each.unit, jobs=sides, reason=reason, note=note, case=each.case)
+        )
+    return results
+
+
+def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
+    """Jobs of each side. Raises Error where a side has none, or a job is on both."""
+    jobs = dict(
+        opened.sql(
+            f"SELECT side, count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) GROUP BY side"
+        ).fetchall()
+    )
+    if jobs.get("both"):
+        raise Error(f"{jobs['both']} jobs are on both sides; make --from and --to exclude each other")
+    for name, option in (("A", "--from"), ("B", "--to")):
+        if not jobs.get(name):
+            raise Error(f"no job is on side {name} ({option}); {_what_there_is(opened, asked)}")
+    return jobs["A"], jobs["B"]
+
+
+def order_of(every: list[series.Series]) -> rank_test.Order:
+    """Whether the order of units within a side matters, over all series that both sides have."""
+    sequences = design.Sequences()
+    for each in every:
+        plan = design.of(each.of("A"), each.of("B"))
+        values = [each.all(side) for side in ("A", "B")]
+        ratio = all((side > 0).all() for side in values)
+        for side, of_side in zip(("A", "B"), values):
+            sequences.add(plan, side, each.of(side), logs_of(of_side, ratio))
+    return rank_test.order(sequences.matrices())
+
+
+def _barred(order: rank_test.Order) -> str:
+    if order.autocorrelated:
+        trend = ", with a trend" if order.drifts else ""
+        return f"autocorrelated: {order.autocorrelation:.2f} at lag 1 within the sides{trend}"
+    return "drift: a trend within the sides" if order.drifts else ""
+
+
+def _margin_in_words(delta: float | None, noise: dict | None) -> str:
+    if delta is not None:
+        return f"±{delta:.1%}, as --delta says"
+    if noise is not None:
+        return (
+            f"{DELTA:g} standard deviations between jobs of --noise, ±{FLOOR:.0%} to ±{CEILING:.0%}; "
+            f"±{FLOOR:.0%} for series that it lacks"
+        )
+    return f"±{FLOOR:.0%}; --noise or --delta give another"
+
+
+def outcome(
+    opened: store.Store, side: str, *, asked: str = "", delta: float | None = None, noise: dict | None = None,
+    boots: dict[tuple, Boots] | None = None, randomised: bool = False, turns: dict[str, tuple] | None = None,
+) -> Outcome:  # fmt: skip
+    """Compares sides 'A' and 'B' of a store; `side` is SQL that names a row's side. Raises Error where one is empty.
+
+    `noise` and `boots` are of an earlier history, by series. `randomised`: which job was on which side was drawn;
+    `turns`: in pairs, by job.
+    """
+    jobs = _check_sides(opened, side, asked)
+    every = series.load(opened, side)
+    names = series.labels(every)
+    shared = [each for each in every if each.jobs("A") and each.jobs("B")]
+    order = None if randomised else order_of(shared)
+    compared, sigmas, betters = [], [], []
+    for each in shared:
+        known = (noise or {}).get(each.key)
+        found = compare(each, names[each.key], delta=delta, noise=known, boots=(boots or {}).get(each.key), turns=turns)
+        found.barred = found.barred or (_barred(order) if order else "")
+        compared.append(found)
+        sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
+        betters.append(each.better)
+    for each, floor in surroundings.health(opened, side):
+        compared.append(compare(each, f"{each.workload} {each.metric}", delta=floor, turns=turns))
+        sigmas.append(math.nan)
+        betters.append(each.better)
+    for result, q in zip(compared, rank_test.adjusted(np.array([result.p for result in compared]))):
+        result.q = float(q)
+    for result, sigma, better in zip(compared, sigmas, betters):
+        result.verdict = judge(result, better)
+        if result.verdict != "inconclusive" or result.barred:
+            result.more = None
+        elif result.more is None:
+            result.more = more_of(result, sigma, len(compared))
+    differences, notes = surroundings.differences(opened, side, asked)
+    results = compared + _missing(every, names)
+    results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
+    absent = len(opened.skipped)
+    if absent:
+        notes.insert(0, f"{absent} files could not be read, so what their jobs would have shown is not known")
+    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, absent)
+
+
+def _what_there_is(opened: store.Store, asked: str) -> str:
+    """The values of the fields that were asked for."""
+    told = []
+    for field in dict.fromkeys(re.findall(r"(?:^|,)\s*(\w+)=", asked)):
+        values = [
+            spelling.printable(row[0])
+            for row in opened.sql(
+                f"SELECT DISTINCT \"{field}\"::VARCHAR AS value FROM measurements WHERE value <> '' ORDER BY 1 LIMIT 9"
+            ).fetchall()
+        ]
+        told.append(f"{field} is {', '.join(values) or 'in no record'}" + (" …" if len(values) == 9 else ""))
+    [[first, last]] = opened.sql("SELECT min(time), max(time) FROM measurements").fetchall()
+    return "; ".join([*told, f"the jobs are from {first} to {last}"])
