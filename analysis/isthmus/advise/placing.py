@@ -131,13 +131,13 @@ def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, he
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    measured.add_arguments(parser, "machine")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--program", nargs="+", metavar="KEY=VALUE", help="a declared program, or a TOML file of one")
     what.add_argument("--like", metavar="FILE", help="the program of the first record of this file that has phases")
     what.add_argument("--check", action="store_true", help="hold predictions against the measured programs")
     parser.add_argument("--all", action="store_true", help="with --check: every prediction")
     parser.add_argument("--passes", type=float, metavar="N", help="with --like: transfers for each allocation")
+    measured.add_arguments(parser, "machine")
 
 
 def run(asked: argparse.Namespace) -> int:

@@ -438,10 +438,10 @@ def table_of(found: Findings, like: Kernel | None, everything: bool) -> output.T
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    measured.add_arguments(parser, "GPU")
     parser.add_argument("--like", metavar="FILE", help="what the rules say of the kernel of this file's first record")
     parser.add_argument("--instructions", metavar="FILE", help=f"of scripts/instruction-mix (DIR/{DEFAULT})")
     parser.add_argument("--all", action="store_true", help="every kernel, too")
+    measured.add_arguments(parser, "GPU")
 
 
 def _mix_for(asked: argparse.Namespace) -> dict[str, list[dict]] | None:

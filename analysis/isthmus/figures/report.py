@@ -290,12 +290,9 @@ def rows_of(found: dict) -> output.Table:
     rows = []
     for machine in found["machines"]:
         for row in machine["rows"]:
-            sure = row["spread"]
             axes = {axis: value for axis, value in row["axes"].items() if axis != "ranks"}
-            rows.append({name: row.get(name) for name in (*output.CASE, *_MORE)} | {
+            rows.append({name: row.get(name) for name in (*output.CASE, *_MORE)} | spread.fields(row["spread"]) | {
                 "axes": axes, "machine": machine["title"], "limit_source": row["source"],
-                "low": sure.low if sure else None, "high": sure.high if sure else None,
-                "interval": sure.kind if sure else None,
             })  # fmt: skip
     return output.of_cases(rows, _MORE, "")
 

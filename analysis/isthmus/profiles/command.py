@@ -3,6 +3,8 @@
 `read(tool, folder)` takes what `-S profiler=TOOL` left beside a record (one set of files per rank) and gives a Profile;
 `as_record.amend(records, profile)` writes it into the records of that run. `isthmus profile TOOL FOLDER` prints it, of
 any run of a profiler. docs/profiling.md says which figure comes from where.
+Sources: NVIDIA's export schema of Nsight Systems, the raw page of Nsight Compute, rocprofv3's csv, json and rocpd
+outputs, perf-stat(1)'s CSV, and src/trace/cupti_counts.cpp.
 """
 
 from __future__ import annotations

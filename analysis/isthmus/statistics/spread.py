@@ -77,6 +77,12 @@ def of_jobs(jobs: list[list[float]], alone: Spread | None) -> Spread | None:
     return alone
 
 
+def fields(spread: Spread | None) -> dict[str, float | str | None]:
+    """As a row of a table has it: low, high and what interval it is; null where there is none."""
+    low, high, kind = (spread.low, spread.high, spread.kind) if spread else (None, None, None)
+    return {"low": low, "high": high, "interval": kind}
+
+
 def relative(value: float | None, spread: Spread | None) -> float | None:
     """Half the interval's width over the value; None where there is no interval, or the value is zero."""
     if value is None or spread is None or value == 0:

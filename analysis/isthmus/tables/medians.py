@@ -220,11 +220,8 @@ def rows_of(cases: list[Case]) -> list[dict[str, Any]]:
             "gpus": machine.gpus, "cpu": machine.cpu, "cores": machine.cores, "emulated": of["emulated"],
         }  # fmt: skip
         for name, (unit, values) in case.metrics.items():
-            sure = values.spread
-            rows.append(common | {
+            rows.append(common | spread.fields(values.spread) | {
                 "metric": name, "unit": unit, "value": values.value, "share": values.share, "jobs": len(values.jobs),
-                "low": sure.low if sure else None, "high": sure.high if sure else None,
-                "interval": sure.kind if sure else None,
             })  # fmt: skip
         if not case.metrics:
             rows.append(common | {"jobs": case.jobs})

@@ -57,7 +57,7 @@ def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> outpu
         sure = None
         if row["value"] is not None:
             sure = spread.of_record(row["value"], within, row["mad"], row["valid"] or 0)
-        row["low"], row["high"], row["interval"] = (sure.low, sure.high, sure.kind) if sure else (None, None, None)
+        row |= spread.fields(sure)
     return output.of_cases(rows, MORE, "")
 
 

@@ -171,10 +171,9 @@ def table_of(systems: list[System]) -> output.Table:
         for system, cell in zip(systems, row):
             if cell is not None:
                 told = {"series": names[key], "system": system.name, "reference": systems[0].name}
-                sure = cell.interval
-                ends = {"value_low": sure and sure.low, "value_high": sure and sure.high}
-                kind = {"interval": sure and sure.kind}
-                rows.append(every[key].case | told | dataclasses.asdict(cell) | ends | kind)
+                sure = spread.fields(cell.interval)
+                ends = {"value_low": sure["low"], "value_high": sure["high"], "interval": sure["interval"]}
+                rows.append(every[key].case | told | dataclasses.asdict(cell) | ends)
     texts = [[names[key], *(_text_of(cell, every[key].unit) for cell in row)] for key, row in shared.items()]
     return output.of_cases(rows, _COLUMNS, text(systems, texts, names))
 
