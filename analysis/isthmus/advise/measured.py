@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from isthmus.records import content, load
 from isthmus.tables import output
@@ -16,11 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     output.add_arguments(parser)
 
 
-def read(asked: argparse.Namespace) -> tuple[list[dict], int]:
-    """The records that the arguments name and that advice can learn from, and the command's exit code."""
+def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tuple[list[dict], int]:
+    """The records that the arguments name, that are `wanted` and plausible, and the command's exit code."""
     cases, status = load.read_files(asked.records, asked)
     cases = content.that_count(cases, emulated=asked.emulated)
-    cases = [case for case in cases if counts(case) and not case["profiler"] and len(case["devices"]) == 1]
+    cases = [case for case in cases if wanted(case) and not case["profiler"] and len(case["devices"]) == 1]
     return that_are_plausible(cases), status
 
 

@@ -455,7 +455,7 @@ def _mix_for(asked: argparse.Namespace) -> dict[str, list[dict]] | None:
 
 def run(asked: argparse.Namespace) -> int:
     mix = _mix_for(asked)
-    cases, status = measured.read(asked)
+    cases, status = measured.read(asked, measured.counts)
     if not cases:
         raise Error("no record with a GPU counts: nothing can be learnt")
     found, lacking = find(cases, mix)
