@@ -96,6 +96,16 @@ def test_what_teaches_nothing_is_left_out():
     assert found.workloads == ["microbench/a", "microbench/b", "microbench/c"]
 
 
+def test_rules_are_learnt_anew_only_for_a_kernel_that_is_asked_for(monkeypatch):
+    found, _ = staging.find(pairs(*(pair(n, 0.9) for n in "abc")), None)
+    fitted = []
+    monkeypatch.setattr(staging, "rules_for", lambda kernels: fitted.append(kernels) or [])
+    assert all(row.get("says") is None for row in staging.table_of(found, None, False).rows)
+    assert not fitted
+    says = {row["name"]: row["says"] for row in staging.table_of(found, found.kernels[0], False).rows[:2]}
+    assert len(fitted) == 1 and says == {"always asynchronous": True, "never asynchronous": False}
+
+
 def test_too_few_workloads_and_two_machines_are_refused():
     with pytest.raises(Error, match="fewer than three workloads"):
         staging.find(pairs(pair("a", 0.9), pair("b", 0.9)), None)
