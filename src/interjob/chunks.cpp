@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "device/ignoring_errors.hpp"
 #include "device/mapped_memory.hpp"
 
 namespace isthmus::interjob {
@@ -31,10 +32,7 @@ ChunkPool::ChunkPool(std::size_t chunk_bytes, std::size_t limit)
       limit_(limit) {}
 
 ChunkPool::~ChunkPool() {
-  try {
-    trim();
-  } catch (const device::Error&) {  // the next call on the device says what is wrong
-  }
+  device::ignoring_errors([this] { trim(); });
 }
 
 ChunkPool::Held ChunkPool::held() const {
@@ -102,23 +100,14 @@ void ChunkPool::give(std::vector<device::PhysicalMemory> chunks) {
 }
 
 ChunkedBlock::ChunkedBlock(ChunkPool& pool, std::size_t bytes)
-    : pool_(pool),
-      bytes_((std::max<std::size_t>(bytes, 1) + pool.chunk_bytes() - 1) / pool.chunk_bytes() * pool.chunk_bytes()),
-      addresses_(nullptr) {
+    : pool_(pool), bytes_(pool.in_chunks(bytes)), addresses_(nullptr) {
   chunks_.reserve(bytes_ / pool.chunk_bytes());
   addresses_ = static_cast<std::byte*>(device::reserve_addresses(bytes_));
 }
 
 ChunkedBlock::~ChunkedBlock() {
-  try {
-    shrink();
-  } catch (const device::Error&) {
-  }
-  if (lost_) return;
-  try {
-    device::release_addresses(addresses_, bytes_);
-  } catch (const device::Error&) {  // the next call on the device says what is wrong
-  }
+  device::ignoring_errors([this] { shrink(); });
+  if (!lost_) device::ignoring_errors([this] { device::release_addresses(addresses_, bytes_); });
 }
 
 bool ChunkedBlock::grow() {
@@ -140,10 +129,7 @@ bool ChunkedBlock::grow() {
     if (done > 0) {  // as if they had been grown, so that there is one way back
       const std::size_t before = mapped();
       chunks_.insert(chunks_.end(), fresh.begin(), mapped_now);
-      try {
-        shrink(before);
-      } catch (const device::Error&) {  // what went wrong first is the cause
-      }
+      device::ignoring_errors([&] { shrink(before); });
     }
     throw;
   }
@@ -162,10 +148,7 @@ void ChunkedBlock::shrink(std::size_t kept) {
   } catch (...) {
     // Nobody knows what is mapped there now: not to be handed on, and not to be mapped over.
     lost_ = true;
-    try {
-      release_all(gone);              // it goes with its mappings
-    } catch (const device::Error&) {  // what went wrong first is the cause
-    }
+    device::ignoring_errors([&] { release_all(gone); });  // it goes with its mappings
     throw;
   }
   pool_.give(std::move(gone));

@@ -4,6 +4,7 @@
 // chunk by chunk as chunks come free, so that what one job gives up early another can have before the first has ended.
 // All chunks of a pool are of one size: no free chunk is ever too small, and no more than a chunk a block is wasted.
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,10 @@ class ChunkPool {
   ChunkPool& operator=(const ChunkPool&) = delete;
 
   std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
+  /// Bytes of as many whole chunks, at least one.
+  std::size_t in_chunks(std::size_t bytes) const noexcept {
+    return std::max<std::size_t>((bytes + chunk_bytes_ - 1) / chunk_bytes_, 1) * chunk_bytes_;
+  }
   int device() const noexcept { return device_; }
   /// Of memory, in bytes: in blocks, and kept for the next one; the most of both together so far.
   struct Held {

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "interjob/allocation.hpp"
+#include "interjob/request.hpp"
 
 namespace isthmus::interjob {
 

@@ -1,4 +1,4 @@
-#include "interjob/allocation.hpp"
+#include "interjob/request.hpp"
 
 #include <stdexcept>
 
