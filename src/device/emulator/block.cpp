@@ -87,7 +87,7 @@ void Block::prepare_threads(unsigned count) {
     auto thread = std::make_unique<Thread>();
     thread->number = static_cast<unsigned>(threads_.size());
     thread->block = this;
-    const Stacks::Range stack = stacks_.get(thread->number);
+    const Stacks::Stack stack = stacks_.get(thread->number);
     thread->fiber.start(stack.begin, stack.bytes, &Block::thread_main, thread.get());
     next_turn();
     threads_.push_back(std::move(thread));
@@ -103,7 +103,7 @@ void Block::prepare_threads(unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
     Thread& thread = *threads_[i];
     if (!thread.parked) {
-      const Stacks::Range stack = stacks_.get(i);
+      const Stacks::Stack stack = stacks_.get(i);
       thread.fiber.start(stack.begin, stack.bytes, &Block::thread_main, &thread);
       next_turn();
       thread.parked = true;

@@ -65,7 +65,7 @@ Stacks::~Stacks() {
   }
 }
 
-Stacks::Range Stacks::get(std::size_t index) {
+Stacks::Stack Stacks::get(std::size_t index) {
   std::byte*& chunk = chunks_[index / per_chunk];
   if (!chunk) {
     void* mapped = mmap(nullptr, per_chunk * (stack_bytes + page), PROT_READ | PROT_WRITE,

@@ -52,11 +52,11 @@ class Stacks {
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
   ~Stacks();
-  struct Range {
+  struct Stack {
     void* begin;
     std::size_t bytes;
   };
-  Range get(std::size_t index);
+  Stack get(std::size_t index);
   static constexpr std::size_t per_chunk = 64;
 
  private:

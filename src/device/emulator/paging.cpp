@@ -113,7 +113,7 @@ bool Paging::destroy_group(std::uint64_t group) {
 
 bool Paging::set_group(std::uint64_t group, std::uintptr_t begin, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  Range* range = find(begin);
+  Area* range = find(begin);
   const bool known = group == 0 || groups_.contains(static_cast<std::uint32_t>(group));
   if (range == nullptr || !known || bytes == 0 || (begin | bytes) % page_bytes != 0) return false;
   const std::size_t first = (begin - range->begin) / page_bytes, pages = bytes / page_bytes;
@@ -159,7 +159,7 @@ void Paging::protect_all() noexcept {
 }
 
 /// Only what changes is given to the system, in pieces as large as they are.
-void Paging::set_open(Range& range, std::size_t first, std::size_t end, bool open) noexcept {
+void Paging::set_open(Area& range, std::size_t first, std::size_t end, bool open) noexcept {
   if (range.lost) return;
   auto& pages = range.pages;
   while (first < end) {
@@ -185,7 +185,7 @@ void Paging::tell(const PageEvent& event) noexcept {
   if (listener_ != nullptr) listener_(context_, event);
 }
 
-Paging::Range* Paging::find(std::uintptr_t address) noexcept {
+Paging::Area* Paging::find(std::uintptr_t address) noexcept {
   auto after = ranges_.upper_bound(address);
   if (after == ranges_.begin()) return nullptr;
   auto& range = std::prev(after)->second;
@@ -196,7 +196,7 @@ bool Paging::touch(const Touch& touch) noexcept {
   if (!watched_) return false;
   const Unseen unseen;
   const std::lock_guard lock(mutex_);
-  Range* range = find(touch.address);
+  Area* range = find(touch.address);
   if (range == nullptr) return false;
   const std::size_t index = (touch.address - range->begin) / page_bytes;
   auto& page = range->pages[index];
@@ -218,7 +218,7 @@ void Paging::move(const void* pointer, std::size_t bytes, int to) {
   if (!watched_ || bytes == 0) return;
   const std::lock_guard lock(mutex_);
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  Range* range = find(address);
+  Area* range = find(address);
   if (range == nullptr) return;
   service();
   const std::size_t first = (address - range->begin) / page_bytes;
@@ -227,7 +227,7 @@ void Paging::move(const void* pointer, std::size_t bytes, int to) {
 }
 
 /// The pages of a block that are at `to`; `valid` becomes those that belong to the range at all.
-PagesOfBlock Paging::collect(const Range& range, std::uintptr_t block, int to, PagesOfBlock& valid) const noexcept {
+PagesOfBlock Paging::collect(const Area& range, std::uintptr_t block, int to, PagesOfBlock& valid) const noexcept {
   PagesOfBlock there;
   valid.reset();
   for (std::size_t i = 0; i < block_pages; ++i) {
@@ -241,7 +241,7 @@ PagesOfBlock Paging::collect(const Range& range, std::uintptr_t block, int to, P
 
 /// Of what the prefetcher would bring, what lies in a piece with a fault of its own: pages beside one another that are
 /// in one group.
-PagesOfBlock Paging::in_faulted_groups(const Range& range, std::uintptr_t block, const PagesOfBlock& brought,
+PagesOfBlock Paging::in_faulted_groups(const Area& range, std::uintptr_t block, const PagesOfBlock& brought,
                                        const PagesOfBlock& faulted) const noexcept {
   PagesOfBlock kept = brought;
   const auto group_of = [&](std::size_t i) -> std::uint32_t {
@@ -261,7 +261,7 @@ PagesOfBlock Paging::in_faulted_groups(const Range& range, std::uintptr_t block,
   return kept;
 }
 
-void Paging::host_fault(Range& range, std::size_t index, bool write) noexcept {
+void Paging::host_fault(Area& range, std::size_t index, bool write) noexcept {
   const std::uintptr_t address = range.begin + index * page_bytes, block = address / block_bytes * block_bytes;
   const auto now = nanoseconds();
   tell({.what = PageEvent::What::host_fault, .write = write, .address = address, .begin = now, .end = now});
@@ -279,7 +279,7 @@ void Paging::host_fault(Range& range, std::size_t index, bool write) noexcept {
   bring(range, block, more, host, PageEvent::Why::prefetch);
 }
 
-void Paging::device_fault(Range& range, std::size_t index, const Touch& touch) noexcept {
+void Paging::device_fault(Area& range, std::size_t index, const Touch& touch) noexcept {
   pending_[pending_count_++] = {range.begin + index * page_bytes, nanoseconds(), touch.client, touch.write};
   range.pages[index].pending = true;
   set_open(range, index, index + 1, true);  // its thread goes on
@@ -306,7 +306,7 @@ void Paging::service() noexcept {
 }
 
 void Paging::service_block(std::size_t first, std::size_t end) noexcept {
-  Range& range = *find(pending_[first].address);  // remove() and move() service before a range changes
+  Area& range = *find(pending_[first].address);  // remove() and move() service before a range changes
   const std::uintptr_t block = pending_[first].address / block_bytes * block_bytes;
   PagesOfBlock faulted, valid;
   for (std::size_t i = first; i < end; ++i) {
@@ -328,7 +328,7 @@ void Paging::service_block(std::size_t first, std::size_t end) noexcept {
   bring(range, block, more, device_, PageEvent::Why::prefetch);
 }
 
-void Paging::bring(Range& range, std::uintptr_t block, const PagesOfBlock& pages, int to, PageEvent::Why why) noexcept {
+void Paging::bring(Area& range, std::uintptr_t block, const PagesOfBlock& pages, int to, PageEvent::Why why) noexcept {
   for (std::size_t i = 0; i < block_pages;) {
     if (!pages[i]) {
       ++i;
@@ -343,7 +343,7 @@ void Paging::bring(Range& range, std::uintptr_t block, const PagesOfBlock& pages
 }
 
 /// Pages that lie together and come from one place are one move; what nobody had is made where it is wanted.
-void Paging::bring_run(Range& range, std::size_t first, std::size_t end, int to, PageEvent::Why why) noexcept {
+void Paging::bring_run(Area& range, std::size_t first, std::size_t end, int to, PageEvent::Why why) noexcept {
   auto& pages = range.pages;
   for (std::size_t i = first; i < end;) {
     const auto from = pages[i].where;

@@ -64,7 +64,7 @@ class Paging {
     bool open = true, pending = false;
     std::uint32_t group = 0;
   };
-  struct Range {
+  struct Area {
     std::uintptr_t begin = 0;
     std::vector<Page> pages;
     bool lost = false;  ///< the system allows no more pieces: it is open and tells nothing
@@ -76,26 +76,26 @@ class Paging {
     bool write;
   };
 
-  Range* find(std::uintptr_t address) noexcept;
-  void set_open(Range& range, std::size_t first, std::size_t end, bool open) noexcept;
+  Area* find(std::uintptr_t address) noexcept;
+  void set_open(Area& range, std::size_t first, std::size_t end, bool open) noexcept;
   void protect_all() noexcept;
   bool shall_be_open(const Page& page) const noexcept;
   void tell(const PageEvent& event) noexcept;
-  void host_fault(Range& range, std::size_t page, bool write) noexcept;
-  void device_fault(Range& range, std::size_t page, const Touch& touch) noexcept;
+  void host_fault(Area& range, std::size_t page, bool write) noexcept;
+  void device_fault(Area& range, std::size_t page, const Touch& touch) noexcept;
   void service() noexcept;
   void service_block(std::size_t first, std::size_t end) noexcept;
-  PagesOfBlock collect(const Range& range, std::uintptr_t block, int to, PagesOfBlock& valid) const noexcept;
-  PagesOfBlock in_faulted_groups(const Range& range, std::uintptr_t block, const PagesOfBlock& brought,
+  PagesOfBlock collect(const Area& range, std::uintptr_t block, int to, PagesOfBlock& valid) const noexcept;
+  PagesOfBlock in_faulted_groups(const Area& range, std::uintptr_t block, const PagesOfBlock& brought,
                                  const PagesOfBlock& faulted) const noexcept;
-  void bring(Range& range, std::uintptr_t block, const PagesOfBlock& pages, int to, PageEvent::Why why) noexcept;
-  void bring_run(Range& range, std::size_t first, std::size_t end, int to, PageEvent::Why why) noexcept;
+  void bring(Area& range, std::uintptr_t block, const PagesOfBlock& pages, int to, PageEvent::Why why) noexcept;
+  void bring_run(Area& range, std::size_t first, std::size_t end, int to, PageEvent::Why why) noexcept;
 
   std::mutex mutex_;
   std::atomic<bool> watched_ = false;
   PageListener listener_ = nullptr;
   void* context_ = nullptr;
-  std::map<std::uintptr_t, Range> ranges_;
+  std::map<std::uintptr_t, Area> ranges_;
   std::set<std::uint32_t> groups_;
   std::uint32_t latest_group_ = 0;
   unsigned kernels_ = 0;

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/range.hpp"
+#include "device/profiler_range.hpp"
 #include "harness/measure/result.hpp"
 
 namespace isthmus::harness {
@@ -68,7 +68,7 @@ class ProfilerRanges final : public Observer {
   void end() override;
 
  private:
-  std::deque<std::optional<device::Range>> open_;
+  std::deque<std::optional<device::ProfilerRange>> open_;
 };
 
 }  // namespace isthmus::harness

@@ -6,12 +6,12 @@ namespace isthmus::device {
 
 /// A stretch of the calling thread's time with a name that lives as long (a literal), shown by profilers. Does nothing
 /// unless a profiler runs ($ISTHMUS_PROFILER is set) and nothing on the emulator.
-class Range {
+class ProfilerRange {
  public:
-  explicit Range(const char* name) noexcept;
-  ~Range();
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
+  explicit ProfilerRange(const char* name) noexcept;
+  ~ProfilerRange();
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
 
  private:
   bool open_;

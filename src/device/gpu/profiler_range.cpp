@@ -1,6 +1,6 @@
 // NVTX is headers only and finds the profiler by itself; rocTX is a library that a profiler brings, loaded at run time.
 
-#include "device/range.hpp"
+#include "device/profiler_range.hpp"
 
 #include <cstdlib>
 
@@ -49,11 +49,11 @@ const Ranges& ranges() {
 
 }  // namespace
 
-Range::Range(const char* name) noexcept : open_(ranges().push != nullptr) {
+ProfilerRange::ProfilerRange(const char* name) noexcept : open_(ranges().push != nullptr) {
   if (open_) ranges().push(name);
 }
 
-Range::~Range() {
+ProfilerRange::~ProfilerRange() {
   if (open_ && ranges().pop != nullptr) ranges().pop();
 }
 
