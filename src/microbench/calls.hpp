@@ -9,18 +9,8 @@
 
 namespace isthmus::microbench {
 
-/// A cost, in seconds of one call, by the timer given.
-inline workload::Metric call_cost(std::string name, const char* timer) {
-  return {.name = std::move(name),
-          .unit = "s",
-          .better = workload::Better::lower,
-          .timer = timer,
-          .limit_reason = "the cost of a call has no known bound"};
-}
-/// One that the host pays, by its own clock.
-inline workload::Metric host_cost(std::string name) {
-  return call_cost(std::move(name), "clock");
-}
+/// Of a metric in seconds of one call.
+inline constexpr const char* kCallsUnbounded = "the cost of a call has no known bound";
 
 /// Seconds that `work` takes.
 template <class Work>

@@ -64,12 +64,4 @@ void write_links(const Chain& chain, const Places& places, std::byte* to, bool h
   }
 }
 
-workload::Metric latency_metric(const char* name, const char* timer) {
-  return {.name = name,
-          .unit = "s",
-          .better = workload::Better::lower,
-          .timer = timer,
-          .limit_reason = "latency has no known bound"};
-}
-
 }  // namespace isthmus::microbench

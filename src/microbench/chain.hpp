@@ -48,7 +48,7 @@ struct Places {
 /// only reaches it by copies.
 void write_links(const Chain& chain, const Places& places, std::byte* to, bool host_reaches, std::uint64_t base);
 
-/// Time of one access of a chain, and the like.
-workload::Metric latency_metric(const char* name, const char* timer);
+/// Of a metric in seconds of one access of a chain, and the like.
+inline constexpr const char* kLatencyUnbounded = "latency has no known bound";
 
 }  // namespace isthmus::microbench

@@ -20,6 +20,12 @@ struct BlockRequest {
   unsigned sharers = 1;     ///< kernels that run there at once, which all find room
 };
 
+/// What a launch will look like on the selected device: for the record.
+struct DescribedLaunch {
+  device::KernelInfo info;
+  device::LaunchShape shape;
+};
+
 /// For a kernel in which each thread has one of `turns` to take.
 inline device::LaunchShape shape_for(const BlockRequest& wanted, std::uint64_t turns,
                                      const device::DeviceInfo& device) {

@@ -241,8 +241,8 @@ void misuse(Case& c) {
   }
   if (what == "verify_scratch") c.verify(scratch, [](std::size_t) { return 0; }, {});
   if (what == "same_scratch") c.verify_same(scratch);
-  if (what == "measures_twice") c.observe({.name = "kernel", .unit = "s"}, 1);
-  for (int i = 0; what == "metric_twice" && i < 2; ++i) c.observe({.name = "pages", .unit = "1"}, i);
+  if (what == "measures_twice") c.observe(time_metric("kernel", "event"), 1);
+  for (int i = 0; what == "metric_twice" && i < 2; ++i) c.observe(count_metric("pages"), i);
   c.measure(what == "read_far" ? Control::waits : Control::queued, [=](Run& run) {
     if (what == "host") static_cast<void>(*out.host());
     if (what == "no_exception") throw 42;
@@ -266,7 +266,7 @@ void host_loop(Case& c) {
   while (now() - preparing < 20e-3) {
   }
   double total = 0;
-  c.sample({.name = "loop", .unit = "s", .timer = "clock"}, [&] {
+  c.sample(time_metric("loop", "clock"), [&] {
     const double begin = now();
     while (now() - begin < 200e-6) total += 1;
     return now() - begin;
@@ -293,14 +293,9 @@ void own_readings(Case& c) {
   int taken = 0;
   c.needs(bytes, 0);
   if (what == "unlatched") c.latch();
-  const Metric seconds{.name = "seconds", .unit = "s", .timer = "clock"};
-  const Metric there{.name = "there", .unit = "B/s", .better = Better::higher, .timer = "clock", .bytes_moved = 1e6};
-  const Metric back{.name = "back",
-                    .unit = "B/s",
-                    .better = Better::higher,
-                    .timer = "clock",
-                    .bytes_moved = 1e6,
-                    .limit_reason = "this test knows none"};
+  const Metric seconds = time_metric("seconds", "clock");
+  const Metric there = rate_metric("there", "B/s", "clock").moving(0, 1e6);
+  const Metric back = rate_metric("back", "B/s", "clock", "this test knows none").moving(0, 1e6);
   if (what == "several") {  // the second settles late
     c.sample({there, back}, [&] {
       ++taken;
@@ -325,7 +320,7 @@ void own_readings(Case& c) {
   } else {
     c.sample(seconds, [] { return 1.0; });
   }
-  c.observe({.name = "pages", .unit = "1", .better = Better::higher}, 12);
+  c.observe(share_metric("pages", "event"), 12);
   c.verify("made up", [] { return 0.0; }, 0);
 }
 
@@ -353,11 +348,11 @@ const FreshProcess fresh("fixture/fresh", in_a_fresh_process);
 void fresh_process(Case& c) {
   const auto what = static_cast<int>(c.integer("what"));
   c.limit_sampling(3, 1);
-  c.once({.name = "first", .unit = "s", .timer = "clock"}, 2.5);
+  c.once(time_metric("first", "clock"), 2.5);
   int processes = 0;
   bool right = true;
   double last = static_cast<double>(getpid());
-  c.sample({.name = "process", .unit = "s", .timer = "clock"}, [&] {
+  c.sample(time_metric("process", "clock"), [&] {
     const double begin = now();
     const auto found = fresh.run(what);
     right = right && found.size() == 3 && found[0] == what && found[1] != last && found[2] == 1.0 / 3;
@@ -365,7 +360,7 @@ void fresh_process(Case& c) {
     ++processes;
     return now() - begin;
   });
-  c.observe({.name = "processes", .unit = "1", .better = Better::higher}, processes);
+  c.observe(share_metric("processes", "event"), processes);
   c.verify("each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
 }
 
@@ -380,14 +375,7 @@ const Registration fresh_registration =
 void move(Case& c, int from, int to, int gpus) {
   if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");
   const double bytes = static_cast<double>(c.extent("bytes"));
-  c.sample({.name = "rate",
-            .unit = "B/s",
-            .better = Better::higher,
-            .timer = "clock",
-            .bytes_moved = bytes,
-            .limit = 2e9,
-            .limit_source = "this test"},
-           [&] { return 1e9; });
+  c.sample(rate_metric("rate", "B/s", "clock", {2e9, "this test"}).moving(0, bytes), [&] { return 1e9; });
   c.verify("nothing moved", [] { return 0.0; }, 0);
 }
 

@@ -74,7 +74,7 @@ void steps(Case& c) {
   team.exchange(1.0);
   pass();
   for (const char* name : {"first", "second"}) {
-    c.sample({.name = name, .unit = "s", .timer = "clock"}, [&] {
+    c.sample(workload::time_metric(name, "clock"), [&] {
       pass();
       team.start();
       const auto all = team.exchange(static_cast<double>(team.rank()));

@@ -39,10 +39,11 @@ Series series_of(Metric metric) {
   series.tick = timer_tick(series.timer);
   if (metric.bytes_needed > 0) series.bytes_needed = metric.bytes_needed;
   if (metric.bytes_moved > 0) series.bytes_moved = metric.bytes_moved;
-  if (metric.limit) {
-    series.limit = Limit{*metric.limit, std::move(metric.limit_source)};
+  auto& [bound, source] = metric.bound;
+  if (bound) {
+    series.limit = Limit{*bound, std::move(source)};
   } else {
-    series.limit_reason = metric.limit_reason.empty() ? "the workload states none" : std::move(metric.limit_reason);
+    series.limit_reason = source.empty() ? "the workload states none" : std::move(source);
   }
   return series;
 }

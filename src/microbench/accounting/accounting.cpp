@@ -89,14 +89,6 @@ class Subject {
   std::optional<WayBlock> block_;
 };
 
-Metric share_metric(const Counter& counter, const char* when) {
-  return {.name = std::string(counter.name) + "_" + when,
-          .unit = "1",
-          .better = std::nullopt,
-          .timer = "none",
-          .limit_reason = "a counter may see anything"};
-}
-
 void account(Case& c, Way way, int gpu) {
   const std::size_t bytes = c.extent("bytes"), page = memory::page_bytes();
   if (bytes % page != 0)
@@ -133,8 +125,9 @@ void account(Case& c, Way way, int gpu) {
   for (std::size_t i = 0; i < first.size(); ++i) {
     if (!first[i]) continue;
     told.push_back(i);
-    metrics.push_back(share_metric(counters()[i], "allocated"));
-    metrics.push_back(share_metric(counters()[i], "touched"));
+    for (const char* when : {"_allocated", "_touched"})
+      metrics.push_back(amount_metric(std::string(counters()[i].name) + when, "1", std::nullopt, "none",
+                                      "a counter may see anything"));
   }
   std::size_t wrong = 0;
   std::vector<std::string> disagreements;
@@ -162,7 +155,7 @@ void account(Case& c, Way way, int gpu) {
     return shares;
   });
   for (auto& sentence : disagreements) c.warn("placement_disagrees", std::move(sentence));
-  c.observe({.name = "ballast", .unit = "B", .better = std::nullopt}, static_cast<double>(ballast.bytes()));
+  c.observe(amount_metric("ballast", "B", std::nullopt, "event"), static_cast<double>(ballast.bytes()));
   if (!counted)
     c.warn("counters_lag",
            "the processor kept pages that it had for itself, or others freed memory meanwhile: what is "

@@ -224,16 +224,17 @@ void run(Case& c, const Allocator& way, Toucher toucher) {
       [&] { return static_cast<double>(blocks.wrong(most)); }, 0);
 
   const Round first = rounds_of(1, 1);
-  c.once(host_cost("first"), first.allocate);
-  if (toucher != Toucher::nobody) c.once(host_cost("first_touch"), first.touch);
+  c.once(time_metric("first", "clock", kCallsUnbounded), first.allocate);
+  if (toucher != Toucher::nobody) c.once(time_metric("first_touch", "clock", kCallsUnbounded), first.touch);
   const int rounds = c.batch_for("clock", c.largest_batch(), [&](int n) {
     const Round round = rounds_of(n, most);
     return std::min(round.allocate, round.release);
   });
-  std::vector<Metric> metrics{host_cost("alloc"), host_cost("free")};
+  std::vector<Metric> metrics{time_metric("alloc", "clock", kCallsUnbounded),
+                              time_metric("free", "clock", kCallsUnbounded)};
   if (toucher != Toucher::nobody) {
-    metrics.push_back(host_cost("touch"));
-    metrics.push_back(host_cost("touch_again"));
+    metrics.push_back(time_metric("touch", "clock", kCallsUnbounded));
+    metrics.push_back(time_metric("touch_again", "clock", kCallsUnbounded));
   }
   c.sample(std::move(metrics), [&] {
     const Round round = rounds_of(rounds, most);

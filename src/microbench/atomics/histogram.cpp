@@ -117,17 +117,7 @@ class Bins {
   std::size_t wrong_ = 0;
 };
 
-Metric rate_metric(const char* name, const std::string& timer) {
-  Metric metric{.name = name, .unit = "1/s", .better = Better::higher, .timer = timer};
-  metric.limit_reason = "nobody states how many atomic updates the memory takes";
-  return metric;
-}
-
-Metric share_metric(const char* name) {
-  Metric metric{.name = name, .unit = "1", .better = Better::higher, .timer = "none"};
-  metric.limit_reason = "a ratio";
-  return metric;
-}
+constexpr const char* kUpdatesUnbounded = "nobody states how many atomic updates the memory takes";
 
 int batch_of(double updates) {
   return static_cast<int>(std::clamp(updates, 1.0, 1e9));
@@ -219,7 +209,7 @@ void on_cpu(Case& c) {
   Bins<T> bins(order, at, true);
   const double all = static_cast<double>(each * threads.size());
   c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
-  c.sample(rate_metric("rate", "clock"), [&] {
+  c.sample(rate_metric("rate", "1/s", "clock", kUpdatesUnbounded), [&] {
     bins.make_room(each * threads.size(), threads.size());
     c.batch(batch_of(all));
     return threads.run(each, INFINITY, bins);
@@ -292,7 +282,7 @@ void on_gpu(Case& c, int gpu) {
   };
   Lanes lanes(c, {std::move(lane)});
   c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
-  c.sample(rate_metric("rate", lanes.timer()), [&] {
+  c.sample(rate_metric("rate", "1/s", lanes.timer(), kUpdatesUnbounded), [&] {
     bins.make_room(cut.all(), cut.blocks());
     const auto taken = read(c, lanes);
     c.batch(batch_of(static_cast<double>(cut.all())));
@@ -435,8 +425,11 @@ void on_both(Case& c, int gpu) {
                      0.5 * static_cast<double>(most_cpu * host.size()) / cpu_first});
 
   c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
-  c.sample({rate_metric("cpu_rate", "clock"), rate_metric("gpu_rate", "event"), rate_metric("cpu_alone", "clock"),
-            rate_metric("gpu_alone", "event"), share_metric("cpu_relative"), share_metric("gpu_relative")},
+  c.sample({rate_metric("cpu_rate", "1/s", "clock", kUpdatesUnbounded),
+            rate_metric("gpu_rate", "1/s", "event", kUpdatesUnbounded),
+            rate_metric("cpu_alone", "1/s", "clock", kUpdatesUnbounded),
+            rate_metric("gpu_alone", "1/s", "event", kUpdatesUnbounded),
+            share_metric("cpu_relative", "none", "a ratio"), share_metric("gpu_relative", "none", "a ratio")},
            [&] {
              make_room();
              const double cpu_alone = host.run(most_cpu, window, bins);

@@ -61,9 +61,7 @@ std::size_t follow(std::uint32_t* line, std::uint32_t rounds) {
 }
 
 Metric latency(const char* name) {
-  Metric metric{.name = name, .unit = "s", .better = Better::lower, .timer = "clock"};
-  metric.limit_reason = "latency has no known bound";
-  return metric;
+  return time_metric(name, "clock", "latency has no known bound");
 }
 
 /// A pair of cores.
@@ -138,7 +136,7 @@ void between_cores(Case& c) {
     if (several) values.insert(values.end(), {ways.front(), ways.back()});
     return values;
   });
-  c.observe({.name = "pairs", .unit = "1", .better = Better::higher}, static_cast<double>(pairs.size()));
+  c.observe(share_metric("pairs", "event"), static_cast<double>(pairs.size()));
   if (!kept) c.warn("threads_strayed", "the system refused to keep threads on the cores they were given");
 }
 

@@ -15,7 +15,7 @@ void sample_call(Case& c, std::string name, const std::function<void()>& call, c
     return seconds;
   };
   const int times = c.batch_for("clock", c.largest_batch(), seconds_of);
-  c.sample(host_cost(std::move(name)), [&] {
+  c.sample(time_metric(std::move(name), "clock", kCallsUnbounded), [&] {
     c.batch(times);
     return seconds_of(times) / times;
   });
@@ -35,7 +35,7 @@ void sample_on_device(Case& c, std::string name, const std::function<void(device
   };
   int times = c.batch_for(alone.timer(), most, seconds_of);
   times = std::min(times, most);
-  c.sample(call_cost(std::move(name), alone.timer()), [&] {
+  c.sample(time_metric(std::move(name), alone.timer(), kCallsUnbounded), [&] {
     const auto taken = read(c, alone, times);
     c.batch(times * parts);
     return taken.all / parts;

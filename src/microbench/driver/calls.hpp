@@ -42,8 +42,8 @@ void sample_making(workload::Case& c, std::string make_name, const std::string& 
     const auto seconds = both(n);
     return two ? std::min(seconds[0], seconds[1]) : seconds[0];
   });
-  std::vector<workload::Metric> metrics{host_cost(std::move(make_name))};
-  if (two) metrics.push_back(host_cost(destroy_name));
+  std::vector<workload::Metric> metrics{workload::time_metric(std::move(make_name), "clock", kCallsUnbounded)};
+  if (two) metrics.push_back(workload::time_metric(destroy_name, "clock", kCallsUnbounded));
   c.sample(std::move(metrics), [&] {
     c.batch(times);
     auto seconds = both(times);

@@ -97,11 +97,9 @@ void sample_rounds(const Faults& f) {
       static_cast<int>(std::max<std::size_t>(1, std::min((f.disk() ? kPacedOfDisk : kPaced) / f.touches,
                                                          kPacedBytes / std::max<std::size_t>(1, f.region.bytes()))));
   const int rounds = f.c.batch_for("clock", most, [&](int n) { return touch_rounds(f, n).present; });
-  f.c.sample({cost("time", "clock"),
-              pace("rate", "clock"),
-              cost("time_faulting", "clock"),
-              cost("time_present", "clock"),
-              {.name = "faults_per_touch", .unit = "1", .timer = "none", .limit_reason = "one of each is asked for"}},
+  f.c.sample({time_metric("time", "clock", kUnbounded), rate_metric("rate", "1/s", "clock", kUnbounded),
+              time_metric("time_faulting", "clock", kUnbounded), time_metric("time_present", "clock", kUnbounded),
+              count_metric("faults_per_touch", "1", "one of each is asked for")},
              [&] {
                const Both seconds = touch_rounds(f, rounds);
                const double faults = static_cast<double>(f.touches) * rounds;
@@ -121,7 +119,8 @@ void sample_singles(const Faults& f) {
   std::vector<double> faulting(rounds * f.touches), present(faulting.size());
   std::vector<Metric> metrics;
   for (const char* kind : {"", "faulting_", "present_"}) {
-    for (const char* share : {"p50", "p95", "p99"}) metrics.push_back(cost(std::string(kind) + share, "clock"));
+    for (const char* share : {"p50", "p95", "p99"})
+      metrics.push_back(time_metric(std::string(kind) + share, "clock", kUnbounded));
   }
   f.c.limit_sampling(10, 1);  // percentiles of thousands: more samples tell little
   f.c.sample(std::move(metrics), [&] {

@@ -37,21 +37,6 @@ Percentiles percentiles_of(std::vector<double>& seconds) {
   return {at(0.50), at(0.95), at(0.99)};
 }
 
-Metric cost(std::string name, const char* timer) {
-  return {.name = std::move(name),
-          .unit = "s",
-          .better = Better::lower,
-          .timer = timer,
-          .limit_reason = "the cost of a page fault has no known bound"};
-}
-
-Metric pace(std::string name, const char* timer) {
-  auto metric = cost(std::move(name), timer);
-  metric.unit = "1/s";
-  metric.better = Better::higher;
-  return metric;
-}
-
 namespace {
 
 std::vector<Workload> workloads(const Machine& machine) {

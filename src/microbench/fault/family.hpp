@@ -20,9 +20,7 @@ struct Percentiles {
 };
 Percentiles percentiles_of(std::vector<double>& seconds);
 
-/// Metrics of this family: seconds of one fault by the timer given.
-workload::Metric cost(std::string name, const char* timer);
-/// Faults in a second.
-workload::Metric pace(std::string name, const char* timer);
+/// Of seconds of one fault, and of faults in a second.
+inline constexpr const char* kUnbounded = "the cost of a page fault has no known bound";
 
 }  // namespace isthmus::microbench::fault

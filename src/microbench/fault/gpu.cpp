@@ -289,9 +289,10 @@ void run(Case& c, const GpuEvent& event, int gpu) {
       },
       0);
 
-  std::vector<Metric> metrics{cost("time", timer), pace("rate", timer), cost("time_faulting", timer),
-                              cost("time_present", timer)};
-  if (event.timed) metrics.push_back(cost("time_prefault", "clock"));
+  std::vector<Metric> metrics{time_metric("time", timer, kUnbounded), rate_metric("rate", "1/s", timer, kUnbounded),
+                              time_metric("time_faulting", timer, kUnbounded),
+                              time_metric("time_present", timer, kUnbounded)};
+  if (event.timed) metrics.push_back(time_metric("time_prefault", "clock", kUnbounded));
   c.sample(std::move(metrics), [&] {
     const auto faults = static_cast<double>(touches);
     const double prefault = rounds.renew(touches, apart);
@@ -307,7 +308,7 @@ void run(Case& c, const GpuEvent& event, int gpu) {
     return values;
   });
   if (const auto moved = rounds.moved()) {
-    c.observe({.name = "pages_moved", .unit = "1", .better = Better::higher}, *moved);
+    c.observe(share_metric("pages_moved", "event"), *moved);
     if (*moved < 0.99)
       c.warn("pages_stayed", fmt::format("{:.0f}% of the pages left the host when the GPU asked for them: it reaches "
                                          "the rest there",
@@ -321,7 +322,7 @@ void run(Case& c, const GpuEvent& event, int gpu) {
   for (std::size_t i = 0; i < singles; ++i) present.push_back(rounds.touch(by_gpu_again, i, 1, false));
   rounds.check();
   const auto with = percentiles_of(faulting), without = percentiles_of(present);
-  const auto once = [&](const char* name, double value) { c.once(cost(name, timer), value); };
+  const auto once = [&](const char* name, double value) { c.once(time_metric(name, timer, kUnbounded), value); };
   once("p50", with.p50 - without.p50);
   once("p95", with.p95 - without.p50);
   once("p99", with.p99 - without.p50);

@@ -86,9 +86,9 @@ void run(Case& c) {
   };
   std::vector<Metric> metrics;
   for (const char* name : {"time", "page_time"})
-    metrics.push_back({.name = name, .unit = "s", .timer = "clock", .limit_reason = "page faults have no known bound"});
+    metrics.push_back(time_metric(name, "clock", "page faults have no known bound"));
   if (prefetch_value != kDriverPrefetchDefault)
-    metrics.push_back({.name = kDriverPrefetchSetup, .unit = "s", .timer = "clock", .limit_reason = "none is known"});
+    metrics.push_back(time_metric(kDriverPrefetchSetup, "clock", "none is known"));
   c.sample(std::move(metrics), prepare, read_all);
 }
 

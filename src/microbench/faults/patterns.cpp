@@ -170,7 +170,7 @@ void run(Case& c, Pattern pattern) {
   verify(c, touching.account(), [&] { touching.check(); });
   std::vector<Metric> metrics;
   const auto add = [&](const char* name, const char* timer) {
-    metrics.push_back({.name = name, .unit = "s", .timer = timer, .limit_reason = "page faults have no known bound"});
+    metrics.push_back(time_metric(name, timer, "page faults have no known bound"));
   };
   add("time", touching.timer());
   add("page_time", touching.timer());

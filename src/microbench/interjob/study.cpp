@@ -64,19 +64,10 @@ std::string timeline(const pipeline::Result& result) {
 }
 
 Metric ratio(std::string metric) {
-  return {.name = std::move(metric),
-          .unit = "1",
-          .better = Better::higher,
-          .timer = "none",
-          .limit_reason = "a ratio of times has no known bound"};
+  return share_metric(std::move(metric), "none", "a ratio of times has no known bound");
 }
-Metric seconds(std::string metric) {
-  return {.name = std::move(metric),
-          .unit = "s",
-          .timer = "clock",
-          .limit_reason =
-              "what a batch can take at least is "
-              "a metric of its own"};
+Metric seconds(std::string metric, const char* timer = "clock") {
+  return time_metric(std::move(metric), timer, "what a batch can take at least is a metric of its own");
 }
 
 constexpr std::pair<const char*, double pipeline::Costs::*> kPhases[] = {{"allocate", &pipeline::Costs::allocate},
@@ -168,21 +159,19 @@ class Study {
   }
 
   void observe() const {
-    c_.observe({.name = "job_bytes", .unit = "B", .timer = "none"}, moved_.device);
-    c_.observe({.name = "job_flops", .unit = "1", .timer = "none"}, moved_.flops);
+    c_.observe(count_metric("job_bytes", "B"), moved_.device);
+    c_.observe(count_metric("job_flops"), moved_.flops);
     c_.observe(seconds("thread_wake"), pipeline::thread_costs().wake);
     c_.observe(seconds("thread_start"), pipeline::thread_costs().start);
     const auto phases = pipeline::costs_of(last_.at(Mode::serial).jobs);
     for (const auto& [mode, result] : last_) {
       const std::string prefix(name(mode));
       c_.note(prefix + "_timeline", timeline(result));
-      c_.observe({.name = prefix + "_peak", .unit = "B", .timer = "none"},
-                 static_cast<double>(result.peak_device_bytes));
+      c_.observe(count_metric(prefix + "_peak", "B"), static_cast<double>(result.peak_device_bytes));
       if (mode == Mode::serial) continue;
       c_.note(prefix + "_ran", fmt::format("{}: {}", name(result.mode), result.reason));
       c_.note(prefix + "_busiest", ideal(phases, mode).busiest);
-      if (may_fail_)
-        c_.observe({.name = prefix + "_failed", .unit = "1", .timer = "none"}, static_cast<double>(failed_.at(mode)));
+      if (may_fail_) c_.observe(count_metric(prefix + "_failed"), static_cast<double>(failed_.at(mode)));
     }
   }
 
@@ -252,8 +241,7 @@ class Study {
       list.push_back(seconds(fmt::format("{}_time", prefix)));
       list.push_back(ratio(fmt::format("{}_speedup", prefix)));
       if (beside_device()) list.push_back(ratio(fmt::format("{}_over_device", prefix)));
-      list.push_back(seconds(fmt::format("{}_ideal", prefix)));
-      list.back().timer = "none";
+      list.push_back(seconds(fmt::format("{}_ideal", prefix), "none"));
       list.push_back(ratio(fmt::format("{}_of_ideal", prefix)));
     }
     if (predictable()) {

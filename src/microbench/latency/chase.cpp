@@ -87,7 +87,7 @@ void observe_huge_pages(Case& c, const std::byte* data, std::size_t bytes) {
   if (!huge) return;
   const std::size_t whole = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   const double share = std::min(1.0, static_cast<double>(*huge) / static_cast<double>(whole));
-  c.observe({.name = "huge_page_share", .unit = "1", .better = Better::higher}, share);
+  c.observe(share_metric("huge_page_share", "event"), share);
   if (c.choice("pages") == "huge" && share < 1)
     c.warn("placement_disagrees",
            "only " + std::to_string(*huge) + " of " + std::to_string(whole) + " bytes of the memory lie in huge pages");
@@ -162,7 +162,7 @@ void chase_on_cpu(Case& c, const Route& route) {
 
   const memory::ScopedThreadProcessor pinned(processor);
   if (!pinned.bound()) c.warn("not_pinned", "the thread that reads is not bound to a processor");
-  if (pinned.bound()) c.observe({.name = "processor", .unit = "1"}, processor);
+  if (pinned.bound()) c.observe(amount_metric("processor", "1", Better::lower, "event"), processor);
   const auto base = reinterpret_cast<std::uint64_t>(data);
   const std::size_t hops = flushed ? std::min(shape.hops, shape.slots - 1) : shape.hops;
   Trail trail;
@@ -176,7 +176,7 @@ void chase_on_cpu(Case& c, const Route& route) {
   };
   walk(shape.warming());
   c.verify("each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
-  c.sample(latency_metric("latency", "clock"), [&] {
+  c.sample(time_metric("latency", "clock", kLatencyUnbounded), [&] {
     if (flushed && !memory::flush_host_caches(data, shape.bytes))
       throw Skip("a program may not drop lines from this CPU's caches");
     c.batch(static_cast<int>(hops));
@@ -189,7 +189,7 @@ void chase_on_cpu(Case& c, const Route& route) {
 /// Unified memory: pages that went to the GPU are no longer in the host's page table.
 void observe_pages_on_host(Case& c, const void* data, std::size_t bytes) {
   if (const auto pages = memory::present_pages(data, bytes))
-    c.observe({.name = "pages_on_host", .unit = "1"},
+    c.observe(amount_metric("pages_on_host", "1", Better::lower, "event"),
               static_cast<double>(pages->present) / static_cast<double>(pages->all));
 }
 
@@ -261,7 +261,7 @@ void chase_on_gpu(Case& c, const Route& route) {
   constexpr std::size_t kFirstLevelLines = 8192;
   const std::size_t around = shape.slots <= kFirstLevelLines ? shape.slots : 0;
   c.verify("each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
-  c.sample(latency_metric("latency", timed.timer()), [&] {
+  c.sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
     const double filling = around > 0 ? walk(around) : 0;
     const double taken = walk(around + shape.hops);
     c.batch(static_cast<int>(shape.hops));

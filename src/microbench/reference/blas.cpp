@@ -65,7 +65,6 @@ void sample(Case& c, Metric metric, double amount, const std::function<void(devi
   lane.queue = call;
   Lanes lanes(c, {lane});
   const int batch = c.batch_for("event", c.largest_batch(), [&](int times) { return times * lanes.run(times).all; });
-  metric.better = Better::higher;
   metric.timer = lanes.timer();
   c.sample(std::move(metric), [&] { return amount / read(c, lanes, batch).all; });
 }
@@ -102,12 +101,9 @@ void sgemm(Case& c) {
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const auto length = [](std::size_t extent) { return static_cast<std::int64_t>(extent); };
   sample(c,
-         {.name = "kernel_flop_rate",
-          .unit = "FLOP/s",
-          .bytes_needed = 4.0 * static_cast<double>(m * k + k * n + m * n),
-          .limit = c.device().fp32_rate,
-          .limit_source = "peak fp32 rate",
-          .limit_reason = "the device does not tell its fp32 rate"},
+         rate_metric("kernel_flop_rate", "FLOP/s", "event",
+                     {c.device().fp32_rate, "peak fp32 rate", "the device does not tell its fp32 rate"})
+             .moving(4.0 * static_cast<double>(m * k + k * n + m * n), 0),
          flops, [&](device::Stream& stream) {
            blas->sgemm(stream, length(m), length(n), length(k), a.device(), a.pitch(), b.device(), b.pitch(),
                        out.device(), out.pitch());
@@ -126,12 +122,10 @@ void sgemv(Case& c) {
                  [=](std::size_t, std::size_t row) { return gemv_element(row, cols, a_values, x_values); });
   const double bytes = 4.0 * static_cast<double>(rows * cols + rows + cols);
   sample(c,
-         {.name = "kernel_rate",
-          .unit = "B/s",
-          .bytes_needed = bytes,
-          .limit = c.device().memory_bandwidth,
-          .limit_source = "peak device memory bandwidth",
-          .limit_reason = "the device does not tell its memory bandwidth"},
+         rate_metric("kernel_rate", "B/s", "event",
+                     {c.device().memory_bandwidth, "peak device memory bandwidth",
+                      "the device does not tell its memory bandwidth"})
+             .moving(bytes, 0),
          bytes, [&](device::Stream& stream) {
            blas->sgemv(stream, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(cols), a.device(), a.pitch(),
                        x.device(), y.device());

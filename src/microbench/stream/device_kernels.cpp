@@ -122,9 +122,9 @@ device::LaunchShape shape(Operation operation, std::size_t count, BlockRequest b
 
 }  // namespace
 
-Launched describe(Operation operation, std::size_t count, const BlockRequest& blocks,
-                  const device::DeviceInfo& device) {
-  Launched launched;
+DescribedLaunch describe(Operation operation, std::size_t count, const BlockRequest& blocks,
+                         const device::DeviceInfo& device) {
+  DescribedLaunch launched;
   launched.shape = shape(operation, count, blocks, device);
   if (operation == Operation::read) {
     launched.info = device::kernel_info(device::Kernel{"read", sum_up}, launched.shape);

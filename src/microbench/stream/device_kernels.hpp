@@ -13,13 +13,9 @@ namespace isthmus::microbench::stream {
 /// Elements that one access of a thread takes.
 inline constexpr std::size_t kPerAccess = 2;
 
-struct Launched {
-  device::KernelInfo info;
-  device::LaunchShape shape;
-};
-
 /// How the operation is launched on the selected device: for the record, and for the number of partial sums.
-Launched describe(Operation operation, std::size_t count, const BlockRequest& blocks, const device::DeviceInfo& device);
+DescribedLaunch describe(Operation operation, std::size_t count, const BlockRequest& blocks,
+                         const device::DeviceInfo& device);
 
 /// Queues the operation on all elements, a multiple of kPerAccess. Reading leaves a sum of each block in `sums`.
 void queue(device::Stream& stream, Operation operation, const Arrays& arrays, double* sums, const BlockRequest& blocks,

@@ -77,14 +77,9 @@ Layout layout_of(const Case& c, Operation operation, bool by_cpu) {
 
 std::vector<Metric> metrics(Operation operation, std::size_t count, const std::string& timer, double moved) {
   const double needed = facts(operation).arrays() * sizeof(double) * static_cast<double>(count);
-  Metric time{.name = "time", .unit = "s", .better = Better::lower, .timer = timer};
-  Metric rate{.name = "rate", .unit = "B/s", .better = Better::higher, .timer = timer};
-  for (auto* metric : {&time, &rate}) {
-    metric->bytes_needed = needed;
-    metric->bytes_moved = moved;
-    metric->limit_reason = "nobody tells the peak of the host's memory";
-  }
-  return {std::move(time), std::move(rate)};
+  const Bound unknown = "nobody tells the peak of the host's memory";
+  return {time_metric("time", timer, unknown).moving(needed, moved),
+          rate_metric("rate", "B/s", timer, unknown).moving(needed, moved)};
 }
 
 void measure_on_cpu(Case& c, Operation operation, HostTeam& team, Stores stores, const Arrays& arrays) {

@@ -64,25 +64,16 @@ void need_memory(Case& c, Way way, std::size_t bytes) {
 }
 
 /// What the hardware allows at most, counted as STREAM counts.
-void set_limit(Metric& rate, Operation operation, Way way, const device::DeviceInfo& info) {
-  if (way == Way::malloced && !info.integrated) {
-    rate.limit_reason = "the system decides where malloc'd pages lie";
-    return;
-  }
-  if (!page_locked(way) || info.integrated) {
-    rate.limit = info.memory_bandwidth;
-    rate.limit_source = "peak device memory bandwidth";
-    rate.limit_reason = rate.limit ? "" : "the device does not tell its memory bandwidth";
-    return;
-  }
+Bound bound(Operation operation, Way way, const device::DeviceInfo& info) {
+  if (way == Way::malloced && !info.integrated) return "the system decides where malloc'd pages lie";
+  if (!page_locked(way) || info.integrated)
+    return {info.memory_bandwidth, "peak device memory bandwidth", "the device does not tell its memory bandwidth"};
   std::string reason;
   const auto link = device::link(info.index, -1, &reason);
-  rate.limit_reason = link ? "" : reason;
-  if (!link) return;
+  if (!link) return {std::nullopt, reason};
   const auto& operation_facts = facts(operation);
   // Both directions of the link are there at once; the fuller one decides.
-  rate.limit = link->rate * operation_facts.arrays() / std::max(operation_facts.reads, operation_facts.writes);
-  rate.limit_source = link->text;
+  return {link->rate * operation_facts.arrays() / std::max(operation_facts.reads, operation_facts.writes), link->text};
 }
 
 void run_on_gpu(Case& c, Operation operation, int gpu) {
@@ -109,7 +100,7 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
     arrays.write_by_gpu(c.seed(), info);
   }
   arrays.report(c);
-  const Launched launched = describe(operation, count, blocks, info);
+  const DescribedLaunch launched = describe(operation, count, blocks, info);
   c.kernel(launched.info, launched.shape);
 
   std::vector<double> sums(launched.shape.grid.size());
@@ -149,12 +140,8 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
 
   const double needed = static_cast<double>(operation_facts.arrays() * count * sizeof(double));
   auto both = metrics(operation, count, lanes.timer(), needed);
-  set_limit(both[1], operation, way, info);
-  both[0].limit_reason = both[1].limit ? "" : both[1].limit_reason;
-  if (both[1].limit) {
-    both[0].limit = needed / *both[1].limit;
-    both[0].limit_source = both[1].limit_source;
-  }
+  both[0].bound = both[1].bound = bound(operation, way, info);
+  if (both[1].bound.value) both[0].bound.value = needed / *both[1].bound.value;
   const int times = c.batch_for(lanes.timer(), c.largest_batch(), [&](int n) { return n * lanes.run(n).all; });
   c.sample(both, [&] {
     const double seconds = read(c, lanes, times).all;

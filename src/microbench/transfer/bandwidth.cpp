@@ -120,7 +120,7 @@ Settings settings_of(const Case& c, const Uses& uses) {
 }
 
 /// What all legs hold at once; of several GPUs, what the one that holds most does.
-Footprint footprint_of(const Path& path, const std::vector<Leg>& legs, const Settings& s) {
+EndBytes footprint_of(const Path& path, const std::vector<Leg>& legs, const Settings& s) {
   std::size_t host = 0;
   std::vector<std::size_t> devices(1);
   for (const auto& leg : legs) {
@@ -134,19 +134,6 @@ Footprint footprint_of(const Path& path, const std::vector<Leg>& legs, const Set
     }
   }
   return {host, *std::max_element(devices.begin(), devices.end())};
-}
-
-Metric rate_metric(std::string name, const std::string& timer, double needed, double moved, const Bound& bound) {
-  return {.name = std::move(name),
-          .unit = "B/s",
-          .better = Better::higher,
-          .timer = timer,
-          .direction = {},
-          .bytes_needed = needed,
-          .bytes_moved = moved,
-          .limit = bound.rate,
-          .limit_source = bound.rate ? bound.source : "",
-          .limit_reason = bound.rate ? "" : bound.source};
 }
 
 std::string direction(const End& from, const End& to) {
@@ -165,27 +152,19 @@ class Readings {
       all_ += moved_.back();
       needed_ += static_cast<double>(movements[i]->needed());
     }
-    const auto total_bound = combined_bound(legs, bounds);
-    Metric time{.name = "time",
-                .unit = "s",
-                .better = Better::lower,
-                .timer = timer,
-                .direction = legs.size() == 1 ? direction(legs[0].from, legs[0].to) : "",
-                .bytes_needed = needed_,
-                .bytes_moved = all_,
-                .limit = total_bound.rate ? std::optional(all_ / *total_bound.rate) : std::nullopt,
-                .limit_source = total_bound.rate ? total_bound.source : "",
-                .limit_reason = total_bound.rate ? "" : total_bound.source};
-    Metric rate = rate_metric("rate", timer, needed_, all_, total_bound);
-    rate.direction = time.direction;
-    metrics_ = {std::move(time), std::move(rate)};
+    const auto of_rate = combined_bound(legs, bounds);
+    auto of_time = of_rate;
+    if (of_rate.value) of_time.value = all_ / *of_rate.value;
+    const std::string way = legs.size() == 1 ? direction(legs[0].from, legs[0].to) : "";
+    metrics_ = {time_metric("time", timer, of_time).moving(needed_, all_, way),
+                rate_metric("rate", "B/s", timer, of_rate).moving(needed_, all_, way)};
     for (std::size_t i = 0; legs.size() > 1 && i < legs.size(); ++i) {
       const bool forward = i % 2 == 0;
       const std::string name =
           path.duplex && legs.size() == 2 ? (forward ? "forward_rate" : "backward_rate") : "rate_" + leg_name(legs, i);
-      Metric each = rate_metric(name, timer, static_cast<double>(movements[i]->needed()), moved_[i], bounds[i]);
-      each.direction = direction(legs[i].from, legs[i].to);
-      metrics_.push_back(std::move(each));
+      metrics_.push_back(
+          rate_metric(name, "B/s", timer, bounds[i])
+              .moving(static_cast<double>(movements[i]->needed()), moved_[i], direction(legs[i].from, legs[i].to)));
     }
   }
 
@@ -200,7 +179,7 @@ class Readings {
  private:
   static Bound limit_of(const Movement& movement, Bound link) {
     if (movement.crosses_link()) return link;
-    return {std::nullopt, "discarded pages come without their bytes, so no link bounds them"};
+    return "discarded pages come without their bytes, so no link bounds them";
   }
 
   /// "gpu0_gpu1", with a number where several legs have the same ends.
@@ -255,7 +234,7 @@ void run(Case& c, const Path& path) {
   const auto cold = at_once.run();
   if (!could_flush)
     c.warn("caches_not_flushed", "this CPU lets no program flush its caches: small copies may read them");
-  c.once({.name = "first_time", .unit = "s", .better = Better::lower, .timer = at_once.timer()}, cold.all);
+  c.once(time_metric("first_time", at_once.timer()), cold.all);
 
   verify(c, movements);
   const bool repeats =
@@ -273,7 +252,7 @@ void run(Case& c, const Path& path) {
   for (const auto& movement : movements) {
     const auto left = movement->left();
     if (!left) continue;
-    c.observe({.name = "pages_moved", .unit = "1", .better = Better::higher, .timer = "none"}, *left);
+    c.observe(share_metric("pages_moved", "none"), *left);
     if (movement->moves_pages() && *left < 0.99)
       c.warn("pages_stayed", std::to_string(static_cast<int>(*left * 100)) +
                                  "% of the pages left the host when the GPU asked for them: it reads the rest there");

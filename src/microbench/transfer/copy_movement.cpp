@@ -147,7 +147,7 @@ class CopyMovement : public Movement {
     return found;
   }
 
-  std::optional<Launched> kernel() const override {
+  std::optional<DescribedLaunch> kernel() const override {
     if (!is_kernel(initiator_)) return std::nullopt;
     const device::Selected on(gpu_);
     return describe_copy(settings_.geometry, settings_.bytes, *info_);
@@ -282,8 +282,8 @@ class CopyMovement : public Movement {
 
 }  // namespace
 
-Footprint copy_footprint(const End& from, const End& to, Initiator initiator, const Settings& s) {
-  Footprint f;
+EndBytes copy_footprint(const End& from, const End& to, Initiator initiator, const Settings& s) {
+  EndBytes f;
   const bool packs = initiator == Initiator::pack;
   const auto add = [&](const End& end, std::size_t bytes) {
     (end.on_gpu() ? f.device : f.host) += bytes + (packs && end.on_gpu() ? s.bytes : 0);

@@ -130,8 +130,8 @@ device::LaunchShape contiguous_shape(const CopyGeometry& geometry, std::size_t b
 
 }  // namespace
 
-Launched describe_copy(const CopyGeometry& geometry, std::size_t bytes, const device::DeviceInfo& device) {
-  Launched launched;
+DescribedLaunch describe_copy(const CopyGeometry& geometry, std::size_t bytes, const device::DeviceInfo& device) {
+  DescribedLaunch launched;
   with_width(geometry.width, [&](auto element) {
     using T = decltype(element);
     launched.shape = contiguous_shape<T>(geometry, bytes, device);

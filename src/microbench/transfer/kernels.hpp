@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/kernel.hpp"
+#include "microbench/launch_shape.hpp"
 
 namespace isthmus::microbench::transfer {
 
@@ -40,12 +41,7 @@ struct Box {
   Box packed() const { return {row_bytes, rows, planes, row_bytes, rows}; }
 };
 
-/// What a launch will look like on the selected device: for the record.
-struct Launched {
-  device::KernelInfo info;
-  device::LaunchShape shape;
-};
-Launched describe_copy(const CopyGeometry& geometry, std::size_t bytes, const device::DeviceInfo& device);
+DescribedLaunch describe_copy(const CopyGeometry& geometry, std::size_t bytes, const device::DeviceInfo& device);
 
 /// Queues a kernel that copies `bytes` (a multiple of the width, both ends aligned to it).
 void queue_copy(device::Stream& stream, void* to, const void* from, std::size_t bytes, const CopyGeometry& geometry,

@@ -69,7 +69,7 @@ void chase(Case& c, const Path& path) {
         return found == chain.end(hops) ? 0.0 : 1.0;
       },
       0);
-  c.sample(latency_metric("latency", timed.timer()), [&] {
+  c.sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
     memory.flush();
     const auto taken = read(c, timed);
     c.batch(static_cast<int>(hops));
@@ -118,7 +118,7 @@ void fault_latency(Case& c, const Path& path) {
         return found == chain.end(pages) ? 0.0 : 1.0;
       },
       0);
-  c.sample(latency_metric("latency", timed.timer()), [&] {
+  c.sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
     shared.send_to(path.from, stream);
     const auto taken = read(c, timed);
     c.batch(static_cast<int>(pages));
@@ -153,14 +153,14 @@ void small_copy(Case& c, const Path& path) {
     if (!path.to.on_gpu()) lane.next = device::SpinLatch::Next::copy_out;
     Lanes timed({std::move(lane)}, latched, c.latch_timeout());
     const int times = c.emulated() || !latched ? 1 : c.largest_batch();
-    c.sample(latency_metric(latched ? "latency" : "latency_with_submission", timed.timer()), [&] {
+    c.sample(time_metric(latched ? "latency" : "latency_with_submission", timed.timer(), kLatencyUnbounded), [&] {
       flush();
       return read(c, timed, times).all;
     });
   }
   device::Stream stream;
   const int times = c.emulated() ? 1 : 8;  // several microseconds each, on a clock of a tenth of one
-  c.sample(latency_metric("latency_to_host", "clock"), [&] {
+  c.sample(time_metric("latency_to_host", "clock", kLatencyUnbounded), [&] {
     flush();
     c.batch(times);
     const double begin = now();

@@ -9,10 +9,10 @@
 namespace isthmus::microbench::transfer {
 
 Bound bound(const End& from, const End& to) {
-  if (!from.on_gpu() && !to.on_gpu()) return {std::nullopt, "nobody tells the peak of the host's memory"};
+  if (!from.on_gpu() && !to.on_gpu()) return "nobody tells the peak of the host's memory";
   if (from == to) {
     const auto bandwidth = device::info(from.index).memory_bandwidth;
-    if (!bandwidth) return {std::nullopt, "the device does not tell its memory bandwidth"};
+    if (!bandwidth) return "the device does not tell its memory bandwidth";
     return {*bandwidth / 2, "peak device memory bandwidth, half of it to read and half to write"};
   }
   const int device = from.on_gpu() ? from.index : to.index;
@@ -44,8 +44,8 @@ Bound combined_bound(const std::vector<Leg>& legs, const std::vector<Bound>& bou
   if (legs.size() == 1) return bounds.front();
   std::vector<Flow> flows;
   for (std::size_t i = 0; i < legs.size(); ++i) {
-    if (!bounds[i].rate) return bounds[i];
-    flows.push_back({legs[i].from, legs[i].to, *bounds[i].rate});
+    if (!bounds[i].value) return bounds[i];
+    flows.push_back({legs[i].from, legs[i].to, *bounds[i].value});
   }
   return {combined_rate(flows), bounds.front().source + ", " + std::to_string(legs.size()) + " transfers at once"};
 }

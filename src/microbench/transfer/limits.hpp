@@ -2,20 +2,16 @@
 
 // What the links allow at most, for the share of each figure.
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "microbench/transfer/ends.hpp"
+#include "workload/metric.hpp"
 
 namespace isthmus::microbench::transfer {
 
-struct Bound {
-  std::optional<double> rate;  ///< B/s
-  std::string source;          ///< what it is, or why it is not known
-};
+using workload::Bound;
 
-/// Of bytes that go from one end to the other, counted once.
+/// Of bytes that go from one end to the other, counted once; in B/s.
 Bound bound(const End& from, const End& to);
 /// One of several transfers at once.
 struct Leg {

@@ -20,7 +20,7 @@ bool moves_pages(Initiator initiator) {
 
 }  // namespace
 
-Footprint footprint(const End& from, const End& to, Initiator initiator, const Settings& settings) {
+EndBytes footprint(const End& from, const End& to, Initiator initiator, const Settings& settings) {
   return moves_pages(initiator) ? page_footprint(from, to, initiator, settings)
                                 : copy_footprint(from, to, initiator, settings);
 }

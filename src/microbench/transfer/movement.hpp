@@ -52,17 +52,17 @@ class Movement {
   /// Whether they should have.
   virtual bool moves_pages() const { return false; }
   /// What was launched, for the record; nullopt without a kernel of note.
-  virtual std::optional<Launched> kernel() const { return std::nullopt; }
+  virtual std::optional<DescribedLaunch> kernel() const { return std::nullopt; }
 
  protected:
   Movement(End from_, End to_, std::size_t moved_) : from(from_), to(to_), moved(moved_) {}
 };
 
 /// What the two ends hold at once, before anything is allocated.
-struct Footprint {
+struct EndBytes {
   std::size_t host = 0, device = 0;  ///< device: on the GPU that holds most
 };
-Footprint footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
+EndBytes footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
 
 /// Allocates both ends and fills the source. `number` tells apart movements that run at once. Throws workload::Skip for
 /// what means nothing (a size that does not divide), device::Error (unsupported) for what the device cannot do.

@@ -6,11 +6,11 @@
 
 namespace isthmus::microbench::transfer {
 
-Footprint copy_footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
+EndBytes copy_footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
 std::unique_ptr<Movement> make_copy_movement(const End& from, const End& to, Initiator initiator,
                                              const Settings& settings, unsigned number);
 
-Footprint page_footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
+EndBytes page_footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
 std::unique_ptr<Movement> make_page_movement(const End& from, const End& to, Initiator initiator,
                                              const Settings& settings, unsigned number);
 

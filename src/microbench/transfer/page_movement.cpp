@@ -173,7 +173,7 @@ class PageMovement : public Movement {
 
 }  // namespace
 
-Footprint page_footprint(const End&, const End&, Initiator, const Settings& s) {
+EndBytes page_footprint(const End&, const End&, Initiator, const Settings& s) {
   return {.host = s.bytes, .device = s.bytes};
 }
 

@@ -90,16 +90,13 @@ void contend(Case& c, const Way& way) {
 
   const double bytes = static_cast<double>(settings.bytes * legs.size());
   const std::string direction = way.duplex ? "" : way.in ? "h2d" : "d2h";
-  std::vector<Metric> metrics{rate_metric("rate", bytes * team.size(), direction),
-                              rate_metric("alone", bytes * team.size(), direction),
-                              {.name = "contention_share",
-                               .unit = "1",
-                               .better = Better::higher,
-                               .timer = "clock",
-                               .limit_reason = "1 is no contention, and clocks err"}};
+  const auto rate_of = [&](std::string name, double of) {
+    return rate_metric(std::move(name), "B/s", "clock", kPathUnknown).moving(of, of, direction);
+  };
+  std::vector<Metric> metrics{rate_of("rate", bytes * team.size()), rate_of("alone", bytes * team.size()),
+                              share_metric("contention_share", "clock", "1 is no contention, and clocks err")};
   for (const std::string name : {"rate_rank", "alone_rank"}) {
-    for (int rank = 0; rank < team.size(); ++rank)
-      metrics.push_back(rate_metric(name + std::to_string(rank), bytes, direction));
+    for (int rank = 0; rank < team.size(); ++rank) metrics.push_back(rate_of(name + std::to_string(rank), bytes));
   }
 
   verify(c, movements);

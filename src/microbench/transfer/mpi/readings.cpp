@@ -14,15 +14,4 @@ int repetitions(Case& c, double seconds, int most) {
   return static_cast<int>(std::clamp(kLongEnough / slowest + 1, 1.0, static_cast<double>(most)));
 }
 
-Metric rate_metric(std::string name, double bytes, std::string direction) {
-  return {.name = std::move(name),
-          .unit = "B/s",
-          .better = Better::higher,
-          .timer = "clock",
-          .direction = std::move(direction),
-          .bytes_needed = bytes,
-          .bytes_moved = bytes,
-          .limit_reason = "what lies between the ranks is not read"};
-}
-
 }  // namespace isthmus::microbench::transfer

@@ -2,8 +2,6 @@
 
 // What the workloads of several ranks have in common.
 
-#include <string>
-
 #include "workload/team.hpp"
 #include "workload/workload.hpp"
 
@@ -13,6 +11,7 @@ namespace isthmus::microbench::transfer {
 /// do some microseconds apart, is less than a hundredth of a sample. At most `most` times.
 int repetitions(workload::Case& c, double seconds, int most);
 
-workload::Metric rate_metric(std::string name, double bytes, std::string direction);
+/// Of a rate between ranks.
+inline constexpr const char* kPathUnknown = "what lies between the ranks is not read";
 
 }  // namespace isthmus::microbench::transfer

@@ -129,17 +129,6 @@ class Conversation {
   std::vector<Message> window_;
 };
 
-Metric latency_metric(std::string name, double bytes, std::string_view direction) {
-  return {.name = std::move(name),
-          .unit = "s",
-          .better = Better::lower,
-          .timer = "clock",
-          .direction = std::string(direction),
-          .bytes_needed = bytes,
-          .bytes_moved = bytes,
-          .limit_reason = "latency has no known bound"};
-}
-
 void send(Case& c, const Kind& kind, bool duplex) {
   auto& team = c.team();
   const std::size_t bytes = c.extent("bytes"), window = c.extent("window");
@@ -171,20 +160,27 @@ void send(Case& c, const Kind& kind, bool duplex) {
     const auto all = team.exchange(seconds);
     return *std::max_element(all.begin(), all.end());
   };
+  const auto latency = [&](const char* name) {
+    return time_metric(name, "clock", "latency has no known bound")
+        .moving(message, message, std::string(kind.direction));
+  };
   // The first message finds the way and, in some memories, registers its buffer.
-  c.once(latency_metric("first_latency", message, kind.direction), slowest(pair.ping_pong(1)));
+  c.once(latency("first_latency"), slowest(pair.ping_pong(1)));
 
   constexpr int kMost = 1000;
   const int round_trips = repetitions(c, 2 * pair.ping_pong(2), kMost);
-  c.sample(latency_metric("latency", message, kind.direction), [&] {
+  c.sample(latency("latency"), [&] {
     c.batch(round_trips);
     settle();
     return slowest(pair.ping_pong(round_trips));
   });
 
   const double in_window = message * static_cast<double>(window) * (duplex ? 2 : 1);
-  std::vector<Metric> metrics{rate_metric("rate", in_window * pairs, std::string(kind.direction))};
-  if (pairs > 1) metrics.push_back(rate_metric("rate_slowest", in_window, std::string(kind.direction)));
+  const auto rate = [&](const char* name, double of) {
+    return rate_metric(name, "B/s", "clock", kPathUnknown).moving(of, of, std::string(kind.direction));
+  };
+  std::vector<Metric> metrics{rate("rate", in_window * pairs)};
+  if (pairs > 1) metrics.push_back(rate("rate_slowest", in_window));
   const int repeated = repetitions(c, pair.windows(1), kMost);
   c.sample(metrics, [&] {
     c.batch(repeated);
