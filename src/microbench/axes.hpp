@@ -13,8 +13,10 @@ constexpr std::int64_t kKi = 1024, kMi = kKi * kKi, kGi = kKi * kMi;
 
 using workload::bytes_axis, workload::choice_axis, workload::number_axis, workload::powers;
 
-inline workload::Axis node_axis(const workload::Machine& machine) {
-  auto axis = number_axis("node", "NUMA node of host memory and of the thread that copies; -1: the GPU's own", -1, -1);
+inline workload::Axis node_axis(
+    const workload::Machine& machine,
+    const char* help = "NUMA node of host memory and of the thread that copies; -1: the GPU's own") {
+  auto axis = number_axis("node", help, -1, -1);
   for (const int node : machine.memory_nodes) axis.listed.emplace_back(node);
   return axis;
 }

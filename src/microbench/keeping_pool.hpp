@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "device/device.hpp"
+#include "device/ignoring_errors.hpp"
 
 namespace isthmus::microbench {
 
@@ -14,11 +15,10 @@ class KeepingPool {
   }
   ~KeepingPool() {
     if (!wanted_) return;
-    try {
+    device::ignoring_errors([] {
       device::set_pool_release_threshold(0);
-      device::synchronize();          // gives the memory back
-    } catch (const device::Error&) {  // the first failure is the one to report
-    }
+      device::synchronize();  // gives the memory back
+    });
   }
   KeepingPool(const KeepingPool&) = delete;
   KeepingPool& operator=(const KeepingPool&) = delete;

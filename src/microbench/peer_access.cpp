@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "device/ignoring_errors.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench {
@@ -38,10 +39,7 @@ PeerAccess::PeerAccess(int device, int peer) : device_(device), peer_(peer) {
 
 PeerAccess::~PeerAccess() {
   if (device_ == peer_ || --holders()[key(device_, peer_)] > 0) return;
-  try {
-    set(device_, peer_, false);
-  } catch (const device::Error&) {  // the failure that led here has been reported; a second one adds nothing
-  }
+  device::ignoring_errors([this] { set(device_, peer_, false); });
 }
 
 }  // namespace isthmus::microbench

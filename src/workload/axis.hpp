@@ -34,6 +34,20 @@ struct Axis {
   /// What `--set axis=all` runs where any number is allowed; empty: `sweep`.
   std::vector<AxisValue> listed{};
   std::vector<AxisValue> sweep{};  ///< what --size-sweep runs
+
+  Axis usually(std::vector<AxisValue> values) && {
+    usual = std::move(values);
+    return std::move(*this);
+  }
+  /// All that is allowed.
+  Axis usually_all() && {
+    usual = allowed;
+    return std::move(*this);
+  }
+  Axis swept(std::vector<AxisValue> values) && {
+    sweep = std::move(values);
+    return std::move(*this);
+  }
 };
 
 using AxisSettings = std::vector<std::pair<std::string, AxisValue>>;

@@ -5,6 +5,8 @@
 #include <exception>
 #include <optional>
 #include <thread>
+
+#include "device/ignoring_errors.hpp"
 namespace isthmus::workload {
 
 /// A lane with what times it; all of it belongs to the lane's device.
@@ -38,11 +40,10 @@ Lanes::Lanes(const Case& c, std::vector<Lane> lanes) : Lanes(std::move(lanes), c
 
 Lanes::~Lanes() {
   for (auto& track : tracks_) {
-    try {
+    device::ignoring_errors([&] {
       const device::Selected on(track->lane.device);
       track.reset();
-    } catch (const device::Error&) {  // the failure that led here has been reported
-    }
+    });
   }
 }
 

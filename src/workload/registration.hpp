@@ -2,8 +2,10 @@
 
 // What a workload says of itself, once: its name, what can be varied, what it measures.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -70,6 +72,9 @@ class Workload {
   Workload& stagings(std::vector<Staging> list);
   Workload& axis(Axis axis);
   Workload& size(std::string name, AxisSettings settings);
+  /// tiny, small, medium, large, super and mega in turn, as far as there are values: each sets all the axes to its
+  /// value.
+  Workload& sizes(const std::vector<std::string>& axes, const std::vector<std::int64_t>& values);
   Workload& preset(Preset preset);
   /// Names of the metrics that the workload samples by itself (measure()'s need not be listed).
   Workload& metrics(std::vector<std::string> names);
@@ -98,6 +103,16 @@ class Workload {
   std::shared_ptr<Description> description_;
 };
 
+inline Workload& Workload::sizes(const std::vector<std::string>& axes, const std::vector<std::int64_t>& values) {
+  const char* name[] = {"tiny", "small", "medium", "large", "super", "mega"};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    AxisSettings settings;
+    for (const auto& axis : axes) settings.emplace_back(axis, values[i]);
+    size(name[i], std::move(settings));
+  }
+  return *this;
+}
+
 /// The one line that makes a workload known: a namespace-scope constant in its source file.
 class Registration {
  public:
@@ -119,5 +134,13 @@ class Family {
  public:
   Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&));
 };
+
+/// What several of such functions make, in their order.
+template <std::vector<Workload> (*... make)(const Machine&)>
+std::vector<Workload> all_of(const Machine& machine) {
+  std::vector<Workload> all;
+  (std::ranges::move(make(machine), std::back_inserter(all)), ...);
+  return all;
+}
 
 }  // namespace isthmus::workload

@@ -215,12 +215,7 @@ const Registration registration =
         .stagings({Staging::none})
         .axis(number_axis("vertices", "vertices of the graph", 1 << 20))
         .axis(how(number_axis("kept", "discoveries that a block collects before it takes room in the queue", 4096, 0)))
-        .size("tiny", {{"vertices", 1 << 10}})
-        .size("small", {{"vertices", 1 << 16}})
-        .size("medium", {{"vertices", 1 << 20}})
-        .size("large", {{"vertices", 1 << 22}})
-        .size("super", {{"vertices", 1 << 24}})
-        .size("mega", {{"vertices", 1 << 27}});
+        .sizes({"vertices"}, {1 << 10, 1 << 16, 1 << 20, 1 << 22, 1 << 24, 1 << 27});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -139,12 +139,7 @@ const Registration registration =
         .axis(number_axis("n", "complex numbers of a signal", 1 << 20))
         .axis(number_axis("batch", "signals that are transformed at once", 1))
         .axis(choice_axis("direction", "exp(-2πi·jk/n) or exp(+2πi·jk/n); neither is scaled", {"forward", "inverse"}))
-        .size("tiny", {{"n", 1 << 12}})
-        .size("small", {{"n", 1 << 16}})
-        .size("medium", {{"n", 1 << 20}})
-        .size("large", {{"n", 1 << 24}})
-        .size("super", {{"n", 1 << 26}})
-        .size("mega", {{"n", 1 << 28}});
+        .sizes({"n"}, {1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28});
 
 }  // namespace
 }  // namespace isthmus::apps

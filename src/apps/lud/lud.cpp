@@ -207,12 +207,7 @@ const Registration registration =
         .axis(number_axis("n", "rows and columns of the matrix", 4096))
         .axis(how(choice_axis("panel", "columns between two updates of all that is left", {256, 64, 128, 512, 1024})))
         .axis(submission_axis())
-        .size("tiny", {{"n", 256}})
-        .size("small", {{"n", 1024}})
-        .size("medium", {{"n", 4096}})
-        .size("large", {{"n", 8192}})
-        .size("super", {{"n", 16384}})
-        .size("mega", {{"n", 65536}});
+        .sizes({"n"}, {256, 1024, 4096, 8192, 16384, 65536});
 
 }  // namespace
 }  // namespace isthmus::apps

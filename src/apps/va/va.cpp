@@ -64,12 +64,7 @@ const Registration registration = Workload("apps/va", run)
                                       .placements(memory::all_placements())
                                       .stagings({Staging::none})
                                       .axis(number_axis("n", "elements of each vector", 1 << 24))
-                                      .size("tiny", {{"n", 1 << 18}})
-                                      .size("small", {{"n", 1 << 21}})
-                                      .size("medium", {{"n", 1 << 24}})
-                                      .size("large", {{"n", 1 << 27}})
-                                      .size("super", {{"n", 1 << 28}})
-                                      .size("mega", {{"n", 1 << 30}});
+                                      .sizes({"n"}, {1 << 18, 1 << 21, 1 << 24, 1 << 27, 1 << 28, 1 << 30});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -194,12 +194,8 @@ Workload workload(Way way, int gpu, const Machine& machine) {
   if (way == Way::malloced || way == Way::registered)
     w.axis(choice_axis("pages", "pages of the memory: as the system is set, base pages, or transparent huge ones",
                        {"standard", "small", "huge"}));
-  if (!on_device(way)) {
-    auto node = node_axis(machine);
-    node.help = "NUMA node of the memory; -1: that of the thread that asks for it";
-    w.axis(std::move(node));
-  }
-  w.size("tiny", {{"bytes", 16 * kMi}}).size("small", {{"bytes", 256 * kMi}}).size("medium", {{"bytes", kGi}});
+  if (!on_device(way)) w.axis(node_axis(machine, "NUMA node of the memory; -1: that of the thread that asks for it"));
+  w.sizes({"bytes"}, {16 * kMi, 256 * kMi, kGi});
   return w;
 }
 

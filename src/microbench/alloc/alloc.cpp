@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "device/ignoring_errors.hpp"
 #include "device/mapped_memory.hpp"
 #include "memory/host_block.hpp"
 #include "memory/numa_nodes.hpp"
@@ -64,11 +65,10 @@ class Blocks {
     first_ = host_->data() + (whole_pages(address) - address);
   }
   ~Blocks() {
-    try {
+    device::ignoring_errors([this] {
       synchronize();
       release();
-    } catch (const device::Error&) {  // the first failure is the one to report
-    }
+    });
   }
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;
@@ -260,17 +260,10 @@ Workload workload(const Allocator& way, Toucher toucher) {
   Workload w(fmt::format("alloc/{}{}", way.name, suffix), [&way, toucher](Case& c) { run(c, way, toucher); });
   std::vector<std::string> metrics{"first", "alloc", "free"};
   if (toucher != Toucher::nobody) metrics = {"first", "first_touch", "alloc", "free", "touch", "touch_again"};
-  Axis size = bytes_axis("bytes", "bytes of one allocation", kMi);
   const bool huge = way.name == "huge";
-  size.usual = {32, 4 * kKi, kMi, 64 * kMi};
-  if (huge) size.usual = {2 * kMi, 64 * kMi};
-  size.sweep = powers(huge ? 2 * kMi : 2, kGi);
-  Preset fig6;
-  fig6.name = "paper-fig6";
-  fig6.help = "Figure 6: 2 bytes to 1 GiB, a hundred blocks at once";
-  fig6.settings = {{"at_once", static_cast<std::int64_t>(kMostBlocks)}};
-  fig6.sweep_axis = "bytes";
-  fig6.sweep = powers(huge ? 2 * kMi : 2, kGi);
+  const auto sizes = powers(huge ? 2 * kMi : 2, kGi);
+  std::vector<AxisValue> usual{32, 4 * kKi, kMi, 64 * kMi};
+  if (huge) usual = {2 * kMi, 64 * kMi};
   const std::string touched = toucher == Toucher::nobody ? ", untouched"
                               : toucher == Toucher::cpu  ? ", and touching it by the CPU"
                                                          : ", and touching it by the GPU";
@@ -280,11 +273,15 @@ Workload workload(const Allocator& way, Toucher toucher) {
       .tags({"alloc", std::string(way.name)})
       .stagings({})
       .metrics(std::move(metrics))
-      .axis(std::move(size))
+      .axis(bytes_axis("bytes", "bytes of one allocation", kMi).usually(std::move(usual)).swept(sizes))
       .axis(number_axis("at_once", "blocks that live at once; 0: up to 100, as many as 64 MiB hold", 0, 0))
       .size("tiny", {{"bytes", huge ? 2 * kMi : 4 * kKi}})
       .size("small", {})
-      .preset(std::move(fig6))
+      .preset({.name = "paper-fig6",
+               .help = "Figure 6: 2 bytes to 1 GiB, a hundred blocks at once",
+               .settings = {{"at_once", static_cast<std::int64_t>(kMostBlocks)}},
+               .sweep_axis = "bytes",
+               .sweep = sizes})
       .estimate([](const CaseSpec& spec) {
         // As page-locking: 0.4 s a GiB each way, or a touch of each page.
         return 1e-3 + 1e-9 * static_cast<double>(blocks_at_once(spec)) * static_cast<double>(spec.integer("bytes"));

@@ -4,15 +4,6 @@
 
 namespace isthmus::microbench::atomics {
 
-namespace {
+static const workload::Family family("atomics/", workload::all_of<histogram_workloads, ping_pong_workloads>);
 
-std::vector<workload::Workload> workloads(const workload::Machine& machine) {
-  auto all = histogram_workloads(machine);
-  for (auto& workload : ping_pong_workloads(machine)) all.push_back(std::move(workload));
-  return all;
-}
-
-const workload::Family family("atomics/", workloads);
-
-}  // namespace
 }  // namespace isthmus::microbench::atomics

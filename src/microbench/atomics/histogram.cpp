@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "device/ignoring_errors.hpp"
 #include "memory/crew.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
@@ -315,10 +316,7 @@ class DeviceSide {
         done_(cut.blocks()) {}
 
   ~DeviceSide() {
-    try {
-      stream_.synchronize();          // the kernel must not outlive its flags
-    } catch (const device::Error&) {  // the first failure is the one to report
-    }
+    device::ignoring_errors([this] { stream_.synchronize(); });  // the kernel must not outlive its flags
   }
   DeviceSide(const DeviceSide&) = delete;
   DeviceSide& operator=(const DeviceSide&) = delete;
@@ -445,18 +443,12 @@ void on_both(Case& c, int gpu) {
 
 void add_axes(Workload& w) {
   constexpr std::int64_t k1Ki = std::int64_t{1} << 10, k1Mi = std::int64_t{1} << 20, k1Gi = std::int64_t{1} << 30;
-  Axis type = choice_axis("type", "of the bins", {"u64", "u32", "f32", "f64"});
-  type.usual = type.allowed;
   Axis elements = number_axis("elements", "bins, a power of two", k1Mi);
   elements.usual = {1, k1Ki, k1Mi};
   elements.listed = {1, k1Ki, k1Mi, k1Gi};
   elements.sweep = powers(1, k1Gi);
-  w.axis(std::move(type)).axis(std::move(elements));
-  w.size("tiny", {{"elements", k1Ki}})
-      .size("small", {{"elements", k1Mi}})
-      .size("medium", {{"elements", std::int64_t{1} << 24}})
-      .size("large", {{"elements", std::int64_t{1} << 27}})
-      .size("super", {{"elements", k1Gi}});
+  w.axis(choice_axis("type", "of the bins", {"u64", "u32", "f32", "f64"}).usually_all()).axis(std::move(elements));
+  w.sizes({"elements"}, {k1Ki, k1Mi, std::int64_t{1} << 24, std::int64_t{1} << 27, k1Gi});
 }
 
 void add_gpu_axes(Workload& w, bool shared) {

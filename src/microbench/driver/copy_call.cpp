@@ -41,17 +41,8 @@ void run(Case& c) {
 
 const Registration registration =
     workload("copy_call", run, "submitting one asynchronous copy of page-locked or device memory", {"submit"}, 1e-3)
-        .axis({.name = "direction",
-               .help = "from host or device, to host or device",
-               .default_value = "h2d",
-               .allowed = {"h2d", "d2h", "d2d"},
-               .usual = {"h2d", "d2h", "d2d"}})
-        .axis({.name = "bytes",
-               .help = "bytes of one copy",
-               .default_value = 64 * kKi,
-               .minimum = 1,
-               .bytes = true,
-               .usual = {4, 64 * kKi, kMi}})
+        .axis(choice_axis("direction", "from host or device, to host or device", {"h2d", "d2h", "d2d"}).usually_all())
+        .axis(bytes_axis("bytes", "bytes of one copy", 64 * kKi).usually({4, 64 * kKi, kMi}))
         .size("tiny", {{"direction", "h2d"}, {"bytes", 4}})
         .size("small", {});
 

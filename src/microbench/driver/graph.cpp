@@ -38,11 +38,7 @@ const Registration registration = [] {
   return workload("graph", run, "graphs of empty kernels in a row, by their number",
                   {"capture", "instantiate", "submit", "to_end", "plain_to_end", "device_per_node"}, 1e-2)
       .unverified("kernels that do nothing leave nothing to check")
-      .axis({.name = "nodes",
-             .help = "kernels in the graph, each after the one before",
-             .default_value = some,
-             .minimum = 1,
-             .usual = {one, some, many}})
+      .axis(number_axis("nodes", "kernels in the graph, each after the one before", some).usually({one, some, many}))
       .size("tiny", {{"nodes", some}})
       .size("small", {});
 }();

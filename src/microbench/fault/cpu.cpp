@@ -195,23 +195,14 @@ Workload workload(const EventFacts& event, const Machine& machine) {
         const auto touches = static_cast<double>(spec.integer("at_once"));
         return disk ? 100e-6 * std::max(touches, 256.0) : 3e-6 * std::max(touches, 4096.0);
       });
-  auto at_once = number_axis("at_once", "pages touched in one go, by all threads together", disk ? 64 : 1024);
-  if (disk) {
-    at_once.usual = {1, 256};
-    at_once.sweep = powers(1, 4096);
-  } else {
-    at_once.usual = {1, 64, 4 * kKi};
-    at_once.sweep = powers(1, file ? 16 * kKi : 4 * kMi);
-  }
-  w.axis(std::move(at_once)).axis(threads_axis("threads of the host that touch them; 0: all"));
-  if (event.huge) {
-    auto pages = choice_axis("pages", "size of the pages", {"small", "huge"});
-    pages.usual = {"small", "huge"};
-    w.axis(std::move(pages));
-  }
-  auto node = node_axis(machine);
-  node.help = "NUMA node of the pages and of the threads; -1: where the session says";
-  w.axis(std::move(node));
+  w.axis(number_axis("at_once", "pages touched in one go, by all threads together", disk ? 64 : 1024)
+             .usually(disk ? std::vector<AxisValue>{1, 256} : std::vector<AxisValue>{1, 64, 4 * kKi})
+             .swept(powers(1, disk   ? 4096
+                              : file ? 16 * kKi
+                                     : 4 * kMi)))
+      .axis(threads_axis("threads of the host that touch them; 0: all"));
+  if (event.huge) w.axis(choice_axis("pages", "size of the pages", {"small", "huge"}).usually_all());
+  w.axis(node_axis(machine, "NUMA node of the pages and of the threads; -1: where the session says"));
   AxisSettings tiny{{"at_once", disk ? 16 : 256}};
   if (event.huge) tiny.emplace_back("pages", "small");  // so many huge pages are not tiny
   w.size("tiny", std::move(tiny)).size("small", {{"at_once", disk ? 64 : 4096}});
@@ -222,13 +213,11 @@ Workload workload(const EventFacts& event, const Machine& machine) {
     many.emplace_back("pages", "small");
   }
   const auto preset = [&](const char* name, const char* help, AxisSettings settings, std::vector<AxisValue> sweep) {
-    Preset made;
-    made.name = name;
-    made.help = help;
-    made.settings = std::move(settings);
-    made.sweep_axis = "at_once";
-    made.sweep = std::move(sweep);
-    w.preset(std::move(made));
+    w.preset({.name = name,
+              .help = help,
+              .settings = std::move(settings),
+              .sweep_axis = "at_once",
+              .sweep = std::move(sweep)});
   };
   if (!file) {
     preset("paper-fig7-1cpu", "Figure 7, 1CPU: one thread, 1 to 4 Mi pages at once", few, powers(1, 4 * kMi));

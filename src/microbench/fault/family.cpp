@@ -37,15 +37,6 @@ Percentiles percentiles_of(std::vector<double>& seconds) {
   return {at(0.50), at(0.95), at(0.99)};
 }
 
-namespace {
+static const Family family("fault/", all_of<cpu_workloads, gpu_workloads>);
 
-std::vector<Workload> workloads(const Machine& machine) {
-  auto all = cpu_workloads(machine);
-  for (auto& workload : gpu_workloads(machine)) all.push_back(std::move(workload));
-  return all;
-}
-
-const Family family("fault/", workloads);
-
-}  // namespace
 }  // namespace isthmus::microbench::fault

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "device/ignoring_errors.hpp"
 #include "memory/crew.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/placement.hpp"
@@ -56,10 +57,7 @@ class SharedMemory {
     renew();
   }
   ~SharedMemory() {
-    try {
-      free();
-    } catch (const device::Error&) {  // the failure that led here has been reported; a second one adds nothing
-    }
+    device::ignoring_errors([this] { free(); });
   }
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -351,34 +349,25 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
       .metrics(std::move(metrics))
       .observed(event.migrates ? std::vector<std::string>{"pages_moved"} : std::vector<std::string>{})
       .estimate([](const CaseSpec& spec) { return 20e-6 + 3e-6 * static_cast<double>(spec.integer("at_once")); });
-  auto at_once = number_axis("at_once", "pages touched by one kernel, a thread each", 1024);
-  at_once.usual = {1, 1024, 64 * kKi};
-  at_once.sweep = powers(1, 8 * kMi);
-  auto memory = choice_axis("memory", "managed, or malloc'd (HMM, ATS, XNACK)", {"managed", "malloc"});
-  memory.usual = {"managed", "malloc"};
-  w.axis(std::move(at_once))
-      .axis(std::move(memory))
+  w.axis(number_axis("at_once", "pages touched by one kernel, a thread each", 1024)
+             .usually({1, 1024, 64 * kKi})
+             .swept(powers(1, 8 * kMi)))
+      .axis(choice_axis("memory", "managed, or malloc'd (HMM, ATS, XNACK)", {"managed", "malloc"}).usually_all())
       .axis(choice_axis("pages", "size of malloc'd pages", {"small", "huge"}))
       .axis(bytes_axis("apart", "bytes from one touched page to the next; 0: the size of a page", 0, 0))
       .axis(number_axis("singles", "single faults that the percentiles stand on", 100));
   if (event.timed) w.axis(threads_axis("threads of the host that touch the pages first; 0: all"));
   w.axis(node_axis(machine));
-  const std::int64_t few = 8;
-  w.size("tiny", {{"at_once", 256}, {"singles", few}}).size("small", {{"at_once", 4096}});
-  Preset fig7;
-  fig7.name = "paper-fig7";
-  fig7.help = "Figure 7: 1 to 8 Mi pages at once";
-  if (event.timed) fig7.settings = {{"threads", 0}};
-  fig7.sweep_axis = "at_once";
-  fig7.sweep = powers(1, 8 * kMi);
-  w.preset(std::move(fig7));
-  if (!event.timed) {
-    Preset fig8;
-    fig8.name = "paper-fig8";
-    fig8.help = "Figure 8: a hundred single pages";
-    fig8.settings = {{"at_once", 1}, {"singles", 100}};
-    w.preset(std::move(fig8));
-  }
+  w.size("tiny", {{"at_once", 256}, {"singles", 8}}).size("small", {{"at_once", 4096}});
+  w.preset({.name = "paper-fig7",
+            .help = "Figure 7: 1 to 8 Mi pages at once",
+            .settings = event.timed ? AxisSettings{{"threads", 0}} : AxisSettings{},
+            .sweep_axis = "at_once",
+            .sweep = powers(1, 8 * kMi)});
+  if (!event.timed)
+    w.preset({.name = "paper-fig8",
+              .help = "Figure 8: a hundred single pages",
+              .settings = {{"at_once", 1}, {"singles", 100}}});
   return w;
 }
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "device/ignoring_errors.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/faults/region.hpp"
 
@@ -16,10 +17,9 @@ class Copied {
  public:
   Copied(std::size_t bytes, bool wanted) : data_(wanted ? device::malloc_device(bytes) : nullptr) {}
   ~Copied() {
-    try {
+    device::ignoring_errors([this] {
       if (data_ != nullptr) device::free_device(data_);
-    } catch (const device::Error&) {  // the failure that led here has been reported
-    }
+    });
   }
   Copied(const Copied&) = delete;
   Copied& operator=(const Copied&) = delete;
@@ -94,12 +94,6 @@ void run(Case& c) {
 
 Workload workload() {
   Workload w("faults/latency", run);
-  auto bytes = bytes_axis("bytes", "that are read, a word of each page", 64 * kKi);
-  bytes.usual = {4 * kKi, 64 * kKi, 2 * kMi};
-  bytes.sweep = powers(4 * kKi, kGi);
-  auto memory = choice_axis("memory", "managed, or copied by the program from page-locked or malloc'd memory",
-                            {"managed", "pinned", "pageable"});
-  memory.usual = {"managed", "pinned", "pageable"};
   w.version(1)
       .summary("until a GPU has read pages of the host: by page faults, or by an explicit copy")
       .source("uvm-batches-taco2024, Figure 1")
@@ -108,8 +102,12 @@ Workload workload() {
       .metrics({"time", "page_time"})
       .observed({kDriverPrefetchSetup})
       .estimate([](const CaseSpec& spec) { return 50e-6 + 10e-6 * static_cast<double>(spec.integer("bytes")) / kPage; })
-      .axis(std::move(bytes))
-      .axis(std::move(memory))
+      .axis(bytes_axis("bytes", "that are read, a word of each page", 64 * kKi)
+                .usually({4 * kKi, 64 * kKi, 2 * kMi})
+                .swept(powers(4 * kKi, kGi)))
+      .axis(choice_axis("memory", "managed, or copied by the program from page-locked or malloc'd memory",
+                        {"managed", "pinned", "pageable"})
+                .usually_all())
       .axis(driver_prefetch_axis())
       .size("tiny", {{"bytes", 64 * kKi}, {"memory", "managed"}})
       .size("small", {{"bytes", 2 * kMi}})

@@ -336,8 +336,6 @@ Workload workload(std::string_view jobs) {
   Workload w(fmt::format("interjob/{}", jobs), [jobs](Case& c) { run(c, jobs); });
   auto allocation = choice_axis("allocation", "device memory of a job", std::move(allocations));
   allocation.usual = {std::string("device"), std::string("pool"), std::string("vmm"), std::string("chunked")};
-  auto size = number_axis("n", "jobs work on n x n elements", 1024);
-  size.sweep = powers(256, 32 * kKi);
   auto batch = number_axis("jobs", "jobs of a batch", 16, 2);
   batch.listed = {16, 64};
   auto depth = number_axis("depth", "jobs that hold memory at once, at most", 3);
@@ -351,7 +349,7 @@ Workload workload(std::string_view jobs) {
       .stagings({})
       .metrics(metric_names())
       .observed(other_names())
-      .axis(std::move(size))
+      .axis(number_axis("n", "jobs work on n x n elements", 1024).swept(powers(256, 32 * kKi)))
       .axis(std::move(batch))
       .axis(std::move(allocation))
       .axis(choice_axis("mode", "what overlaps; all: each mode, in every sample",
@@ -370,9 +368,7 @@ Workload workload(std::string_view jobs) {
         const auto n = static_cast<double>(spec.integer("n"));
         return 5.0 * static_cast<double>(spec.integer("jobs")) * (2e-4 + n * n * 4 / 20e9 + 2 * n * n * n / 30e12);
       });
-  constexpr std::pair<const char*, std::int64_t> sizes[] = {{"tiny", 512},   {"small", 1024},  {"medium", 4096},
-                                                            {"large", 8192}, {"super", 16384}, {"mega", 32768}};
-  for (const auto& [label, n] : sizes) w.size(label, {{"n", n}});
+  w.sizes({"n"}, {512, 1024, 4096, 8192, 16384, 32768});
   return w;
 }
 

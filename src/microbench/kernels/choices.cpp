@@ -42,6 +42,17 @@ unsigned automatic_blocks(Case& c, const device::KernelInfo& info, std::uint64_t
   return static_cast<unsigned>(blocks);
 }
 
+Workload micro_workload(const std::string& name, std::function<void(Case&)> function, std::string summary,
+                        const std::string& table_name) {
+  Workload w("microbench/" + name, std::move(function));
+  w.version(1)
+      .summary(std::move(summary))
+      .source("pipelining-taco2025, section 3.2.1 and Table 2" + table_name)
+      .tags({"micro", "modes"})
+      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk});
+  return w;
+}
+
 void add_geometry_axes(Workload& workload, std::vector<AxisValue> allowed_threads) {
   auto threads = number_axis("threads", "threads per block", 256);
   threads.allowed = std::move(allowed_threads);
@@ -72,27 +83,12 @@ void add_vector_axes(Workload& workload, std::vector<AxisValue> tiles) {
 
 void add_vector_sizes(Workload& workload, std::int64_t mega_gi) {
   constexpr std::int64_t ki = 1024, mi = ki * ki, gi = ki * mi;
-  workload.size("tiny", {{"n", 256 * ki}})
-      .size("small", {{"n", 2 * mi}})
-      .size("medium", {{"n", 16 * mi}})
-      .size("large", {{"n", 128 * mi}})
-      .size("super", {{"n", gi}})
-      .size("mega", {{"n", mega_gi * gi}});
+  workload.sizes({"n"}, {256 * ki, 2 * mi, 16 * mi, 128 * mi, gi, mega_gi * gi});
 }
 
 void add_matrix_sizes(Workload& workload, const std::vector<std::string>& extents, std::int64_t super_ki,
                       std::int64_t mega_ki) {
-  const auto square = [&](std::int64_t extent) {
-    AxisSettings settings;
-    for (const std::string& name : extents) settings.emplace_back(name, extent);
-    return settings;
-  };
-  workload.size("tiny", square(512))
-      .size("small", square(1024))
-      .size("medium", square(4096))
-      .size("large", square(8192))
-      .size("super", square(super_ki * 1024))
-      .size("mega", square(mega_ki * 1024));
+  workload.sizes(extents, {512, 1024, 4096, 8192, super_ki * 1024, mega_ki * 1024});
 }
 
 std::size_t tile_elements(Case& c, std::size_t buffers, const std::vector<AxisValue>& allowed) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,6 +73,9 @@ inline device::LaunchShape shape_for_chunk(device::LaunchShape shape, std::uint6
   return shape;
 }
 
+/// A registration; `table_name` is what the paper's Table 2 calls it, in brackets, where it has another name there.
+workload::Workload micro_workload(const std::string& name, std::function<void(Case&)> function, std::string summary,
+                                  const std::string& table_name = "");
 // What all seven have: every placement, and the axes threads, blocks, depth, shared_bytes, carveout.
 void add_geometry_axes(workload::Workload& workload, std::vector<AxisValue> allowed_threads);
 /// paper-fig4, super and mega: the paper's geometry with `settings` of the workload added.

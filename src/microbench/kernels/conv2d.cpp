@@ -195,20 +195,14 @@ void run(Case& c) {
 }
 
 Workload workload() {
-  Workload w("microbench/conv2d", run);
-  w.version(1)
-      .summary("3x3 convolution of a grid, constant coefficients, zero outside")
-      .source("pipelining-taco2025, section 3.2.1 and Table 2 (2DCONV)")
-      .tags({"micro", "modes"})
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("rows", "rows of the grid", 1024))
-      .axis(number_axis("cols", "columns of the grid", 1024));
+  Workload w =
+      micro_workload("conv2d", run, "3x3 convolution of a grid, constant coefficients, zero outside", " (2DCONV)");
+  w.axis(number_axis("rows", "rows of the grid", 1024)).axis(number_axis("cols", "columns of the grid", 1024));
   add_geometry_axes(w, {});
   w.axis({.name = "tile",
           .help = "output rows x columns of a staged tile, which has a halo besides (the original's is 32x32)",
           .default_value = Tile32x128::name,
-          .allowed = Tiles::allowed(),
-          .minimum = 0});
+          .allowed = Tiles::allowed()});
   add_matrix_sizes(w, {"rows", "cols"}, 32, 64);
   add_paper_preset(w, {{"tile", Tile32x32::name}});
   return w;

@@ -298,13 +298,9 @@ void run(Case& c) {
 }
 
 Workload workload() {
-  Workload w("microbench/conv3d", run);
-  w.version(1)
-      .summary("3x3x3 convolution of a grid, constant coefficients, zero outside")
-      .source("pipelining-taco2025, section 3.2.1 and Table 2 (3DCONV)")
-      .tags({"micro", "modes"})
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("planes", "planes of the grid", 128))
+  Workload w =
+      micro_workload("conv3d", run, "3x3x3 convolution of a grid, constant coefficients, zero outside", " (3DCONV)");
+  w.axis(number_axis("planes", "planes of the grid", 128))
       .axis(number_axis("rows", "rows of a plane", 128))
       .axis(number_axis("cols", "columns of a plane", 128));
   add_geometry_axes(w, {threads});
@@ -312,17 +308,8 @@ Workload workload() {
           .help = "output rows x columns of a staged tile, which has a halo besides; planes follow one another "
                   "(the original's tile is 12x12x12 and a halo)",
           .default_value = Tile16x128::name,
-          .allowed = Tiles::allowed(),
-          .minimum = 0});
-  const auto cube = [](std::int64_t extent) {
-    return AxisSettings{{"planes", extent}, {"rows", extent}, {"cols", extent}};
-  };
-  w.size("tiny", cube(64))
-      .size("small", cube(128))
-      .size("medium", cube(256))
-      .size("large", cube(512))
-      .size("super", cube(768))
-      .size("mega", cube(1536));
+          .allowed = Tiles::allowed()});
+  w.sizes({"planes", "rows", "cols"}, {64, 128, 256, 512, 768, 1536});
   add_paper_preset(w, {{"tile", Tile16x16::name}});
   return w;
 }

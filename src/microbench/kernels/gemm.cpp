@@ -278,21 +278,15 @@ void run(Case& c) {
 }
 
 Workload workload() {
-  Workload w("microbench/gemm", run);
-  w.version(1)
-      .summary("C = A*B, dense matrices in fp32")
-      .source("pipelining-taco2025, section 3.2.1 and Table 2")
-      .tags({"micro", "modes"})
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("m", "rows of A and C", 1024))
+  Workload w = micro_workload("gemm", run, "C = A*B, dense matrices in fp32");
+  w.axis(number_axis("m", "rows of A and C", 1024))
       .axis(number_axis("n", "columns of B and C", 1024))
       .axis(number_axis("k", "columns of A, rows of B", 1024));
   add_geometry_axes(w, {threads});
   w.axis({.name = "tile",
           .help = "rows x columns of C and depth along k of a staged tile (the original's is 32x32x32)",
           .default_value = Tile128x32::name,
-          .allowed = Tiles::allowed(),
-          .minimum = 0});
+          .allowed = Tiles::allowed()});
   add_matrix_sizes(w, {"m", "n", "k"}, 16, 32);
   add_paper_preset(w, {{"tile", Tile32::name}});
   return w;

@@ -167,14 +167,8 @@ void run(Case& c) {
 }
 
 Workload workload() {
-  Workload w("microbench/gemv", run);
-  w.version(1)
-      .summary("y = A*x, dense matrix times vector")
-      .source("pipelining-taco2025, section 3.2.1 and Table 2")
-      .tags({"micro", "modes"})
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("rows", "rows of A", 1024))
-      .axis(number_axis("cols", "columns of A", 1024));
+  Workload w = micro_workload("gemv", run, "y = A*x, dense matrix times vector");
+  w.axis(number_axis("rows", "rows of A", 1024)).axis(number_axis("cols", "columns of A", 1024));
   add_geometry_axes(w, {});
   w.axis({.name = "tile",
           .help = "columns of a staged tile of A, four rows high",

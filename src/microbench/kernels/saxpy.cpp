@@ -133,13 +133,8 @@ void run(Case& c) {
 }
 
 Workload workload() {
-  Workload w("microbench/saxpy", run);
-  w.version(1)
-      .summary("y = a*x + y on two vectors, in place")
-      .source("pipelining-taco2025, section 3.2.1 and Table 2")
-      .tags({"micro", "modes"})
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("n", "elements of each vector", 2097152));
+  Workload w = micro_workload("saxpy", run, "y = a*x + y on two vectors, in place");
+  w.axis(number_axis("n", "elements of each vector", 2097152));
   add_geometry_axes(w, {});
   add_vector_axes(w, Tiles::allowed());
   add_vector_sizes(w, 4);

@@ -248,20 +248,15 @@ void run(Case& c) {
 }
 
 Workload workload() {
-  Workload w("microbench/vector_rand", run);
-  w.version(1)
-      .summary("v = alpha*v + beta(visit) on one vector in place, elements out of order")
-      .source("pipelining-taco2025, section 3.2.1 and Table 2")
-      .tags({"micro", "modes"})
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("n", "elements", 2097152));
+  Workload w =
+      micro_workload("vector_rand", run, "v = alpha*v + beta(visit) on one vector in place, elements out of order");
+  w.axis(number_axis("n", "elements", 2097152));
   add_geometry_axes(w, {});
   add_vector_axes(w, Tiles::allowed());
   w.axis({.name = "scope",
           .help = "what an out-of-order visit ranges over: the tile, as in the original, or the whole vector",
           .default_value = "tile",
-          .allowed = {"tile", "vector"},
-          .minimum = 0});
+          .allowed = {"tile", "vector"}});
   add_vector_sizes(w, 8);
   add_paper_preset(w, {{"iterations", 100}, {"reuse", "shared"}, {"tile", 4096}});
   return w;

@@ -127,13 +127,8 @@ void run(Case& c) {
 }
 
 Workload workload() {
-  Workload w("microbench/vector_seq", run);
-  w.version(1)
-      .summary("v = alpha*v + beta on one vector in place, elements in order")
-      .source("pipelining-taco2025, section 3.2.1 and Table 2")
-      .tags({"micro", "modes"})
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("n", "elements", 2097152));
+  Workload w = micro_workload("vector_seq", run, "v = alpha*v + beta on one vector in place, elements in order");
+  w.axis(number_axis("n", "elements", 2097152));
   add_geometry_axes(w, {});
   add_vector_axes(w, Tiles::allowed());
   add_vector_sizes(w, 8);

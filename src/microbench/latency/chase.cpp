@@ -317,9 +317,6 @@ Workload workload(const Route& route, const Machine& machine) {
   if (route.native()) w.native();
   if (const auto gpus = route.gpus(); !gpus.empty()) w.devices(gpus);
 
-  Axis bytes = bytes_axis("bytes", "memory that the chain goes through", 64 * kMi, 16);
-  bytes.usual = {16 * kKi, 256 * kKi, 4 * kMi, 64 * kMi, kGi};
-  bytes.sweep = powers(kKi, 4 * kGi);
   const auto line = static_cast<std::int64_t>(on_cpu ? memory::host_line_bytes() : kGpuLine);
   Axis stride =
       bytes_axis("stride", "bytes from one place of the chain to the next in memory; a page each with 4 KiB", line, 8);
@@ -327,7 +324,9 @@ Workload workload(const Route& route, const Machine& machine) {
   // The paper's million; fewer over a link, where each takes more than a microsecond.
   const bool far = !on_cpu && (page_locked(route.from.way) || route.from.way == Way::malloced);
   const std::int64_t hops = far ? 100'000 : 1'000'000;
-  w.axis(std::move(bytes))
+  w.axis(bytes_axis("bytes", "memory that the chain goes through", 64 * kMi, 16)
+             .usually({16 * kKi, 256 * kKi, 4 * kMi, 64 * kMi, kGi})
+             .swept(powers(kKi, 4 * kGi)))
       .axis(std::move(stride))
       .axis(number_axis("hops", "accesses of a sample, each waiting for the last", hops));
   if (on_cpu)
@@ -339,9 +338,8 @@ Workload workload(const Route& route, const Machine& machine) {
   if (on_cpu && !route.from.on_node)
     w.axis(number_axis("processor", "logical processor that reads; -1: the first one near the memory", -1, -1));
   if (!on_device(route.from.way) && !route.from.on_node) {
-    auto node = node_axis(machine);
-    node.help = on_cpu ? "NUMA node of the memory; -1: the reader's" : "NUMA node of the memory; -1: the GPU's own";
-    w.axis(std::move(node));
+    w.axis(node_axis(
+        machine, on_cpu ? "NUMA node of the memory; -1: the reader's" : "NUMA node of the memory; -1: the GPU's own"));
   } else if (on_cpu && !route.from.on_node) {
     w.axis(number_axis("node", "NUMA node of the thread that reads; -1: the GPU's own", -1, -1));
   }

@@ -13,13 +13,7 @@ using namespace workload;
 
 namespace {
 
-std::vector<Workload> workloads(const Machine& machine) {
-  auto all = cpu_workloads(machine);
-  for (auto& workload : gpu_workloads(machine)) all.push_back(std::move(workload));
-  return all;
-}
-
-const Family family("stream/", workloads);
+const Family family("stream/", all_of<cpu_workloads, gpu_workloads>);
 
 bool has_offset(Operation operation) {
   return facts(operation).arrays() > 1;
@@ -28,18 +22,13 @@ bool has_offset(Operation operation) {
 }  // namespace
 
 void add_bytes_axis(Workload& workload, std::int64_t usual) {
-  Axis bytes = bytes_axis("bytes", "bytes of one array, of which the operation uses one to three", usual, kPiece * 8);
-  bytes.usual = {usual};
-  bytes.sweep = powers(4 * kKi, 4 * kGi);
-  workload.axis(std::move(bytes));
+  workload.axis(bytes_axis("bytes", "bytes of one array, of which the operation uses one to three", usual, kPiece * 8)
+                    .usually({usual})
+                    .swept(powers(4 * kKi, 4 * kGi)));
 }
 
 void add_sizes(Workload& workload) {
-  workload.size("tiny", {{"bytes", 1 * kMi}})
-      .size("small", {{"bytes", 16 * kMi}})
-      .size("medium", {{"bytes", 128 * kMi}})
-      .size("large", {{"bytes", 1 * kGi}})
-      .size("super", {{"bytes", 4 * kGi}});
+  workload.sizes({"bytes"}, {1 * kMi, 16 * kMi, 128 * kMi, 1 * kGi, 4 * kGi});
 }
 
 void add_cpu_axes(Workload& workload, Operation operation, const Machine& machine, bool several) {

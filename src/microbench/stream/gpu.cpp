@@ -201,30 +201,23 @@ Workload workload(Operation operation, int gpu, bool by_cpu, const Machine& mach
         return 50e-6 + arrays * static_cast<double>(spec.integer("bytes")) / rate;
       });
   add_bytes_axis(w, 512 * kMi);
-  Axis memory = choice_axis("memory", "way of allocating the arrays", way_names(by_cpu));
-  memory.usual = memory.allowed;
-  w.axis(std::move(memory))
+  w.axis(choice_axis("memory", "way of allocating the arrays", way_names(by_cpu)).usually_all())
       .axis(choice_axis("first_touch", "who touches the arrays first and writes the inputs", {"gpu", "cpu"}));
   if (by_cpu) {
     add_cpu_axes(w, operation, machine, false);
   } else {
-    Axis node = number_axis("node", "NUMA node of host memory; -1: the GPU's own", -1, -1);
-    for (const int each : machine.memory_nodes) node.listed.emplace_back(each);
-    w.axis(std::move(node))
+    w.axis(node_axis(machine, "NUMA node of host memory; -1: the GPU's own"))
         .axis(number_axis("grid", "blocks of the kernel; 0: as many as suit the GPU", 0, 0))
         .axis(number_axis("block", "threads of a block", 1024));
   }
   add_sizes(w);
-  if (operation == Operation::triad) {
-    Preset preset;
-    preset.name = "paper-fig3";
-    preset.help =
-        "mi300a-upm-2025, Figure 3: arrays of 256 MiB on the GPU, 610 MiB on the CPU, every way of allocating";
-    preset.settings = {{"bytes", (by_cpu ? 610 : 256) * kMi}};
-    preset.sweep_axis = "memory";
-    preset.sweep = way_names(by_cpu);
-    w.preset(std::move(preset));
-  }
+  if (operation == Operation::triad)
+    w.preset(
+        {.name = "paper-fig3",
+         .help = "mi300a-upm-2025, Figure 3: arrays of 256 MiB on the GPU, 610 MiB on the CPU, every way of allocating",
+         .settings = {{"bytes", (by_cpu ? 610 : 256) * kMi}},
+         .sweep_axis = "memory",
+         .sweep = way_names(by_cpu)});
   return w;
 }
 

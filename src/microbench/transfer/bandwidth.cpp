@@ -278,10 +278,9 @@ std::vector<std::string> tags_of(const Path& path) {
 
 void add_axes(Workload& w, const Path& path, const Machine& machine) {
   const Uses uses(path);
-  Axis bytes = bytes_axis("bytes", "bytes of one transfer", 256 * kMi);
-  bytes.usual = {4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi, 1 * kGi};
-  bytes.sweep = powers(256, 8 * kGi);
-  w.axis(std::move(bytes));
+  w.axis(bytes_axis("bytes", "bytes of one transfer", 256 * kMi)
+             .usually({4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi, 1 * kGi})
+             .swept(powers(256, 8 * kGi)));
   if (uses.node) w.axis(node_axis(machine));
   if (uses.cache) w.axis(choice_axis("cache", "host memory before each sample", {"flushed", "warm"}));
   if (uses.pages) w.axis(choice_axis("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
@@ -353,11 +352,7 @@ Workload workload(const Path& path, const Machine& machine) {
       .metrics({"time", "rate"})
       .estimate(
           [path](const CaseSpec& spec) { return expected_seconds(path, static_cast<double>(spec.integer("bytes"))); })
-      .size("tiny", {{"bytes", 1 * kMi}})
-      .size("small", {{"bytes", 16 * kMi}})
-      .size("medium", {{"bytes", 64 * kMi}})
-      .size("large", {{"bytes", 512 * kMi}})
-      .size("super", {{"bytes", 4 * kGi}})
+      .sizes({"bytes"}, {1 * kMi, 16 * kMi, 64 * kMi, 512 * kMi, 4 * kGi})
       .preset(paper_preset(path));
   add_axes(w, path, machine);
   if (!needs_gpu(path)) w.native();

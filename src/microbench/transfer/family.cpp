@@ -4,15 +4,6 @@
 
 namespace isthmus::microbench::transfer {
 
-namespace {
+static const workload::Family family("transfer/", workload::all_of<bandwidth_workloads, latency_workloads>);
 
-std::vector<workload::Workload> workloads(const workload::Machine& machine) {
-  auto all = bandwidth_workloads(machine);
-  for (auto& workload : latency_workloads(machine)) all.push_back(std::move(workload));
-  return all;
-}
-
-const workload::Family family("transfer/", workloads);
-
-}  // namespace
 }  // namespace isthmus::microbench::transfer

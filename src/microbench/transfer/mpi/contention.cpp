@@ -118,9 +118,6 @@ void contend(Case& c, const Way& way) {
 }
 
 Workload workload(const Way& way) {
-  Axis bytes = bytes_axis("bytes", "bytes of one transfer of a rank", 256 * kMi);
-  bytes.usual = {1 * kMi, 32 * kMi, 1 * kGi};
-  bytes.sweep = powers(64 * kKi, 4 * kGi);
   return Workload("mpi/" + way.name(), [way](Case& c) { contend(c, way); })
       .version(1)
       .summary(way.summary())
@@ -131,12 +128,10 @@ Workload workload(const Way& way) {
       .metrics({"rate", "alone", "contention_share"})
       // As if there were three ranks; roughly what PCIe 4 takes, so that a run can say beforehand how long it will be.
       .estimate([](const CaseSpec& spec) { return 5e-3 + 4 * static_cast<double>(spec.integer("bytes")) / 20e9; })
-      .axis(std::move(bytes))
-      .size("tiny", {{"bytes", 1 * kMi}})
-      .size("small", {{"bytes", 16 * kMi}})
-      .size("medium", {{"bytes", 64 * kMi}})
-      .size("large", {{"bytes", 512 * kMi}})
-      .size("super", {{"bytes", 4 * kGi}});
+      .axis(bytes_axis("bytes", "bytes of one transfer of a rank", 256 * kMi)
+                .usually({1 * kMi, 32 * kMi, 1 * kGi})
+                .swept(powers(64 * kKi, 4 * kGi)))
+      .sizes({"bytes"}, {1 * kMi, 16 * kMi, 64 * kMi, 512 * kMi, 4 * kGi});
 }
 
 const Registration in(workload({.in = true}));

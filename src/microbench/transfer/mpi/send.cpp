@@ -206,9 +206,6 @@ void send(Case& c, const Kind& kind, bool duplex) {
 
 Workload workload(const Kind& kind, bool duplex) {
   const std::string name(kind.name);
-  Axis bytes = bytes_axis("bytes", "bytes of one message", 1 * kMi);
-  bytes.usual = {8, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi};
-  bytes.sweep = powers(1, 256 * kMi);
   Workload w("mpi/" + name + "-" + name + "/send" + (duplex ? "-duplex" : ""),
              [kind, duplex](Case& c) { send(c, kind, duplex); });
   w.version(1)
@@ -223,12 +220,11 @@ Workload workload(const Kind& kind, bool duplex) {
         const auto messages = static_cast<double>(spec.integer("window") + 2);
         return 10e-3 + messages * static_cast<double>(spec.integer("bytes")) / 5e9;
       })
-      .axis(std::move(bytes))
+      .axis(bytes_axis("bytes", "bytes of one message", 1 * kMi)
+                .usually({8, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi})
+                .swept(powers(1, 256 * kMi)))
       .axis(number_axis("window", "messages in flight at once, for the rate", 16))
-      .size("tiny", {{"bytes", 4 * kKi}})
-      .size("small", {{"bytes", 64 * kKi}})
-      .size("medium", {{"bytes", 1 * kMi}})
-      .size("large", {{"bytes", 32 * kMi}});
+      .sizes({"bytes"}, {4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi});
   if (kind.memory == Memory::managed)
     w.axis(choice_axis("resident", "where its pages lie when a sample begins", {"gpu", "host"}));
   if (kind.memory == Memory::pageable) w.native();
