@@ -1,6 +1,6 @@
 #pragma once
 
-// How the cost of a call is read: on the host's clock.
+// How the cost of a call is read: on the host's clock. And the launch that costs least.
 
 #include <string>
 #include <utility>
@@ -11,6 +11,9 @@ namespace isthmus::microbench {
 
 /// Of a metric in seconds of one call.
 inline constexpr const char* kCallsUnbounded = "the cost of a call has no known bound";
+
+/// Queues an empty kernel of one block, without much to carry.
+void launch_empty(device::Stream& stream);
 
 /// Seconds that `work` takes.
 template <class Work>

@@ -224,7 +224,6 @@ def test_the_source_is_the_clone_that_the_package_lies_in_or_what_is_named(tmp_p
     ("left_out", "tests", "says"),
     [
         ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_MICROBENCH: leave both out or none"),
-        ("DRIVER", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_DRIVER: leave both out or none"),
         ("APPS", "ON", "The tests are of all workloads, but apps are left out"),
         ("MEMORY", "ON", "The tests are of all workloads, but memory are left out"),
     ],
@@ -238,22 +237,21 @@ def test_a_group_that_cannot_be_left_out_says_why(left_out, tests, says, tmp_pat
 def test_groups_use_nothing_of_groups_that_may_be_left_out(isthmus):
     """Else a build without one of them does not link: what two share lies beside the folders, or CMake is told."""
     build = (ROOT / "src/microbench/CMakeLists.txt").read_text()
-    above = (ROOT / "src/CMakeLists.txt").read_text()
-    group_of = {}
-    for group, folders in re.findall(r'^isthmus_workloads\((\w+) "[^"]*"\s+([\w\s]+)\)', build, re.MULTILINE):
+    group_of, known = {}, set()
+    for group, rest in re.findall(r'^isthmus_workloads\((\w+) "[^"]*"\s+([\w\s]+)\)', build, re.MULTILINE):
+        folders, _, needed = rest.partition("NEEDS")
         group_of |= dict.fromkeys(folders.split(), group)
+        known |= {(group, other) for other in needed.split()}
     assert {*group_of.values(), "apps"} == set(isthmus.workloads)
     assert set(group_of) == {path.name for path in (ROOT / "src/microbench").iterdir() if path.is_dir()}
-    known = set(re.search(r"isthmus_workloads_fit\(((?:\w+:\w+ ?)+)", above)[1].split())
     for path in (ROOT / "src/apps").rglob("*.[ch]pp"):
         assert '#include "microbench/' not in path.read_text(), path.relative_to(ROOT)
     for path in (ROOT / "src/microbench").rglob("*.[ch]pp"):
         own = group_of.get(path.relative_to(ROOT / "src/microbench").parts[0])
         for folder in re.findall(r'#include "microbench/(\w+)/', path.read_text()):
             other = group_of[folder]
-            assert own == other or f"{own}:{other}" in known, f"{path.relative_to(ROOT)} uses {folder}"
-    for needs in known:
-        group, needed = needs.split(":")
+            assert own == other or (own, other) in known, f"{path.relative_to(ROOT)} uses {folder}"
+    for group, needed in known:
         assert any(a[0] == f"~{needed}" and k.get("when") == f"+{group}" for a, k in isthmus.directives("conflicts"))
 
 

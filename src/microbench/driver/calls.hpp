@@ -12,9 +12,6 @@
 
 namespace isthmus::microbench::driver {
 
-/// Queues an empty kernel of one block, without much to carry.
-void launch_empty(device::Stream& stream);
-
 /// Samples the cost of one `call`. `settle` follows each reading and is in none.
 void sample_call(
     workload::Case& c, std::string name, const std::function<void()>& call,

@@ -1,7 +1,7 @@
 // driver/launch: what it costs to launch a kernel that does nothing, by the bytes of its arguments.
 
 #include "microbench/driver/calls.hpp"
-#include "microbench/driver/empty_kernel.hpp"
+#include "microbench/empty_kernel.hpp"
 
 namespace isthmus::microbench::driver {
 namespace {
@@ -18,7 +18,7 @@ std::vector<AxisValue> values(std::index_sequence<Bytes...>) {
 
 template <std::size_t Bytes>
 void measure(Case& c) {
-  device::LaunchShape shape{.grid = 1, .block = kThreads};
+  device::LaunchShape shape{.grid = 1, .block = kEmptyThreads};
   auto info = device::kernel_info(device::Kernel{"empty", empty<Bytes>}, shape);
   if (c.choice("grid") == "full") {
     const int resident = c.device().multiprocessors * info.blocks_per_multiprocessor.value_or(1);
@@ -58,19 +58,12 @@ const Registration registration = [] {
              .allowed = values(Sizes{}),
              .bytes = true,
              .usual = {least, some, many, most}})
-      .axis({.name = "grid",
-             .help = "blocks of 256 threads: one, or as many as the device holds at once",
-             .default_value = "one",
-             .allowed = {"one", "full"},
-             .usual = {"one", "full"}})
+      .axis(choice_axis("grid", "blocks of 256 threads: one, or as many as the device holds at once", {"one", "full"})
+                .usually_all())
       .size("tiny", {{"argument_bytes", least}, {"grid", "one"}})
       .size("small", {});
 }();
 
 }  // namespace
-
-void launch_empty(device::Stream& stream) {
-  launch_empty(stream, {.grid = 1, .block = kThreads}, Argument<8>{});
-}
 
 }  // namespace isthmus::microbench::driver

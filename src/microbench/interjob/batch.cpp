@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "memory/parallel.hpp"
-#include "microbench/driver/calls.hpp"
+#include "microbench/calls.hpp"
 
 namespace isthmus::microbench::interjob {
 
@@ -164,7 +164,7 @@ pipeline::Job JobBatch::job(std::size_t index, pipeline::Kind kind, For what) {
     }
   };
   job.kernel = [=, &recipe](const pipeline::Work& work) {
-    if (calls_only) return driver::launch_empty(work.stream);
+    if (calls_only) return launch_empty(work.stream);
     recipe.queue(work.stream, work.memory.first(operands));
   };
   job.out = [=, &recipe](const pipeline::Work& work) {

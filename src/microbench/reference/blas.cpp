@@ -3,8 +3,9 @@
 #include <cmath>
 #include <functional>
 
+#include "device/ignoring_errors.hpp"
 #include "memory/parallel.hpp"
-#include "microbench/kernels/plain.hpp"
+#include "microbench/products.hpp"
 #include "workload/lanes.hpp"
 #include "workload/library.hpp"
 #include "workload/workload.hpp"
@@ -41,10 +42,7 @@ class Matrix {
   Matrix(const Matrix&) = delete;
   Matrix& operator=(const Matrix&) = delete;
   ~Matrix() {
-    try {
-      device::free_device(device_);
-    } catch (const device::Error&) {  // the first failure is the one to report
-    }
+    device::ignoring_errors([this] { device::free_device(device_); });
   }
   float* device() const { return device_; }
   std::int64_t pitch() const { return static_cast<std::int64_t>(pitch_); }
@@ -137,16 +135,7 @@ Workload blas_workload(const char* name, void (*function)(Case&), const char* su
   Workload w(name, function);
   w.version(2).summary(summary).source("isthmus").tags({"reference"}).stagings({}).metrics({metric_name});
   for (const std::string& extent : extents) w.axis(number_axis(extent, "as in the workload of the same name", 1024));
-  const auto square = [&](std::int64_t value) {
-    AxisSettings settings;
-    for (const std::string& extent : extents) settings.emplace_back(extent, value);
-    return settings;
-  };
-  w.size("tiny", square(512))
-      .size("small", square(1024))
-      .size("medium", square(4096))
-      .size("large", square(8192))
-      .size("super", square(super));
+  w.sizes(extents, {512, 1024, 4096, 8192, super});
   return w;
 }
 

@@ -138,8 +138,6 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     conflicts(
         "~microbench", when="+interjob", msg="batches of jobs are batches of its kernels: +interjob needs +microbench"
     )
-    conflicts("~driver", when="+interjob", msg="it measures calls as driver does: +interjob needs +driver")
-    conflicts("~microbench", when="+reference", msg="references take its tolerances: +reference needs +microbench")
     for group in WORKLOADS:
         conflicts(f"~{group}", when="+tests", msg=f"the tests are of all workloads: +tests needs +{group}")
     conflicts(

@@ -2,7 +2,7 @@
 
 #include "device/kernel.hpp"
 
-namespace isthmus::microbench::driver {
+namespace isthmus::microbench {
 
 /// What a launch has to carry to the device.
 template <std::size_t Bytes>
@@ -20,6 +20,6 @@ void launch_empty(device::Stream& stream, const device::LaunchShape& shape, cons
   launch(stream, device::Kernel{"empty", empty<Bytes>}, shape, argument);
 }
 
-inline constexpr unsigned kThreads = 256;
+inline constexpr unsigned kEmptyThreads = 256;
 
-}  // namespace isthmus::microbench::driver
+}  // namespace isthmus::microbench
