@@ -1,102 +1,74 @@
 #include "memory/placement.hpp"
 
-#include <array>
+#include <algorithm>
+#include <deque>
 #include <limits>
 #include <stdexcept>
-
-#include "memory/placement_facts.hpp"
 
 namespace isthmus::memory {
 
 namespace {
 
-constexpr PlacementFacts kFacts[] = {
-    // placement                name              host memory             device memory      in                    out
-    {Placement::pageable, "pageable", HostWay::plain, DeviceWay::plain, Travel::blocking, Travel::blocking},
-    {Placement::pinned, "pinned", HostWay::pinned, DeviceWay::plain, Travel::asynchronous, Travel::asynchronous},
-    {Placement::streamed, "streamed", HostWay::pinned, DeviceWay::plain, Travel::asynchronous, Travel::asynchronous},
-    {Placement::pool, "pool", HostWay::pinned, DeviceWay::pool, Travel::asynchronous, Travel::asynchronous},
-    {Placement::mapped, "mapped", HostWay::pinned_mapped, DeviceWay::mapped, Travel::none, Travel::none},
-    {Placement::managed_in, "managed_in", HostWay::managed, DeviceWay::same, Travel::prefetch, Travel::host_access},
-    {Placement::managed, "managed", HostWay::managed, DeviceWay::same, Travel::prefetch, Travel::prefetch},
-    {Placement::managed_demand, "managed_demand", HostWay::managed, DeviceWay::same, Travel::none, Travel::host_access},
-    {Placement::managed_advise, "managed_advise", HostWay::managed, DeviceWay::same, Travel::none, Travel::host_access,
-     true},
-    {Placement::system, "system", HostWay::plain, DeviceWay::same, Travel::none, Travel::host_access},
-    {Placement::unified, "unified", HostWay::device, DeviceWay::same, Travel::none, Travel::none},
+constexpr PlacementFacts kRows[] = {
+    // name, what the host sees, what kernels see, travel in, travel out, advised, chunked
+    {"pageable", Kind::pageable, Kind::device, Travel::blocking, Travel::blocking},
+    {"pinned", Kind::pinned, Kind::device, Travel::asynchronous, Travel::asynchronous},
+    {"streamed", Kind::pinned, Kind::device, Travel::asynchronous, Travel::asynchronous, false, true},
+    {"pool", Kind::pinned, Kind::pool, Travel::asynchronous, Travel::asynchronous},
+    {"mapped", Kind::mapped, Kind::mapped, Travel::none, Travel::none},
+    {"managed_in", Kind::managed, Kind::managed, Travel::prefetch,
+     Travel::host_access},  // the pipelining paper's "uvm"
+    {"managed", Kind::managed, Kind::managed, Travel::prefetch, Travel::prefetch},
+    {"managed_demand", Kind::managed, Kind::managed, Travel::none, Travel::host_access},
+    {"managed_advise", Kind::managed, Kind::managed, Travel::none, Travel::host_access, true},
+    {"system", Kind::pageable, Kind::pageable, Travel::none, Travel::host_access},
+    {"unified", Kind::device, Kind::device, Travel::none, Travel::none},
 };
 
-constexpr bool in_order() {
-  for (std::size_t i = 0; i < std::size(kFacts); ++i) {
-    if (static_cast<std::size_t>(kFacts[i].placement) != i) return false;
-  }
-  return true;
+/// Rows keep their addresses.
+struct Table {
+  std::deque<PlacementFacts> rows{std::begin(kRows), std::end(kRows)};
+  std::vector<Placement> all{rows.begin(), rows.end()};
+};
+Table& table() {
+  static Table table;
+  return table;
 }
-static_assert(in_order(), "the table is indexed by placement");
-
-constexpr auto kPlacements = [] {
-  std::array<Placement, std::size(kFacts)> all{};
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = kFacts[i].placement;
-  return all;
-}();
 
 }  // namespace
 
-const PlacementFacts& facts(Placement placement) noexcept {
-  return kFacts[static_cast<std::size_t>(placement)];
+PlacementRegistration::PlacementRegistration(PlacementFacts row) {
+  if (parse_placement(row.name)) throw std::logic_error("there are two placements " + std::string(row.name));
+  table().all.emplace_back(table().rows.emplace_back(row));
 }
 
-std::span<const Placement> all_placements() noexcept {
-  return kPlacements;
+const std::vector<Placement>& all_placements() {
+  return table().all;
+}
+
+Placement plain_placement() {
+  return all_placements().front();
 }
 
 std::string_view name(Placement placement) noexcept {
-  return facts(placement).name;
+  return placement->name;
 }
 
-std::optional<Placement> parse_placement(std::string_view text) noexcept {
-  for (const auto& row : kFacts) {
-    if (row.name == text) return row.placement;
-  }
-  return std::nullopt;
+std::optional<Placement> parse_placement(std::string_view text) {
+  const auto& all = all_placements();
+  const auto found = std::ranges::find(all, text, [](const auto& placement) { return placement->name; });
+  return found == all.end() ? std::nullopt : std::optional(*found);
 }
 
 std::optional<std::string> unsupported_reason(Placement placement, const device::DeviceInfo& info) {
-  const auto& row = facts(placement);
-  const auto lacks = [&](std::string_view what) {
-    return info.name + " (" + info.arch + ") " + std::string(what) + ", which placement " + std::string(row.name) +
-           " needs";
-  };
-  if (row.device == DeviceWay::pool && !info.memory_pools) return lacks("has no stream-ordered allocation");
-  if (row.host == HostWay::pinned_mapped && !info.can_map_host) return lacks("cannot map host memory");
-  if (row.host == HostWay::managed && !info.managed) return lacks("has no managed memory");
-  if (row.host == HostWay::managed && (row.in == Travel::prefetch || row.advice) && !info.concurrent_managed)
-    return lacks("cannot use managed memory at the same time as the CPU, so takes no prefetch and no advice");
-  if (row.host == HostWay::plain && row.device == DeviceWay::same && !info.pageable_access)
-    return lacks("cannot read plain malloc memory (no HMM, ATS or XNACK)");
-  if (row.host == HostWay::device && !info.integrated) return lacks("does not share its memory with the CPU");
-  return std::nullopt;
-}
-
-bool has_two_copies(Placement placement) noexcept {
-  const auto way = facts(placement).device;
-  return way == DeviceWay::plain || way == DeviceWay::pool;
-}
-
-bool is_managed(Placement placement) noexcept {
-  return facts(placement).host == HostWay::managed;
-}
-
-bool host_allocation_is_device_allocation(Placement placement) noexcept {
-  const auto way = facts(placement).host;
-  return way == HostWay::managed || way == HostWay::device;
-}
-
-Travel travel_in(Placement placement) noexcept {
-  return facts(placement).in;
-}
-Travel travel_out(Placement placement) noexcept {
-  return facts(placement).out;
+  const auto& row = *placement;
+  auto why = row.two_memories() ? obstacle(row.device, info) : obstacle(row.device, Reader::gpu, info);
+  if (!why) why = row.two_memories() ? obstacle(row.host, info) : obstacle(row.host, Reader::cpu, info);
+  if (!why && row.managed() && (row.in == Travel::prefetch || row.advised) && !info.concurrent_managed)
+    why = info.name + " (" + info.arch +
+          ") cannot use managed memory at the same time as the CPU, so takes no prefetch and no advice";
+  if (why) *why += ", which placement " + std::string(row.name) + " needs";
+  return why;
 }
 
 std::size_t byte_count(std::size_t elements, std::size_t size) {

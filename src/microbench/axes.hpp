@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench {

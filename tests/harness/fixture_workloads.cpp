@@ -206,7 +206,7 @@ const Registration steps_registration =
 void unequal(Case& c) {
   const auto n = c.extent("n");
   auto out = c.output<std::uint32_t>("out", n);
-  const std::uint32_t value = c.placement() == memory::Placement::pinned ? 1 : 2;
+  const std::uint32_t value = c.placement() == memory::parse_placement("pinned") ? 1 : 2;
   c.verify(out, [=](std::size_t) { return 1.5; }, {.absolute = 0.5});
   c.verify_same(out);
   c.measure(Control::queued, [=](Run& run) {

@@ -28,7 +28,7 @@ Request of(std::string pattern) {
 TEST(Plan, DefaultIsTheBaselineAtSmall) {
   const auto cases = plan(of("fixture/saxpy"));
   ASSERT_EQ(cases.size(), 1u);
-  EXPECT_EQ(cases[0].placement, memory::Placement::pageable);
+  EXPECT_EQ(cases[0].placement, memory::parse_placement("pageable"));
   EXPECT_EQ(cases[0].staging, Staging::direct);
   EXPECT_EQ(cases[0].size, "small");
   EXPECT_EQ(*cases[0].find("n"), AxisValue(std::int64_t{65536}));
@@ -41,9 +41,10 @@ TEST(Plan, ModesAreAliasesOfTheProduct) {
   request.sizes = {"tiny"};
   const auto cases = plan(request);
   ASSERT_EQ(cases.size(), 2u);
-  EXPECT_EQ(cases[0].placement, memory::Placement::pinned);
-  EXPECT_EQ(cases[1].placement, memory::Placement::managed_in);
-  for (const auto& mode : all_modes()) EXPECT_EQ(find_mode(mode.placement, mode.staging), &mode);
+  EXPECT_EQ(cases[0].placement, memory::parse_placement("pinned"));
+  EXPECT_EQ(cases[1].placement, memory::parse_placement("managed_in"));
+  for (const auto& mode : all_modes())
+    EXPECT_EQ(find_mode(*memory::parse_placement(mode.placement), mode.staging), &mode);
 }
 
 TEST(Plan, AllIsTheWorkloadsOwnProductWithoutRepeats) {
@@ -72,7 +73,7 @@ TEST(Plan, TheDriversPrefetcherIsAnAxisOfManagedPlacements) {
     const auto* value = spec.find("driver_prefetch");
     const bool off = value != nullptr && *value == AxisValue("off");
     EXPECT_EQ(off, value != nullptr);
-    EXPECT_EQ(spec.not_applicable.has_value(), off && spec.placement == memory::Placement::pinned);
+    EXPECT_EQ(spec.not_applicable.has_value(), off && spec.placement == memory::parse_placement("pinned"));
     EXPECT_NE(spec.label().find(off ? "driver_prefetch=off" : "driver_prefetch=default"), std::string::npos)
         << spec.label();
     EXPECT_EQ(inputs_name(spec, 1), inputs_name(as_ever[0], 1)) << "it says how, so the results are the same";

@@ -50,7 +50,7 @@ TEST(ElementsToCheck, AllWhenFewElseFromEveryStratumWithEdges) {
 class Buffer {
  public:
   explicit Buffer(std::size_t rows, std::size_t columns, std::size_t pitch)
-      : set_(memory::Placement::pageable, {{"b", memory::Role::output, rows * pitch * sizeof(float)}}, {}) {
+      : set_(*memory::parse_placement("pageable"), {{"b", memory::Role::output, rows * pitch * sizeof(float)}}, {}) {
     set_.allocate_host();
     check_ = {.buffer_name = "b",
               .element_bytes = sizeof(float),
@@ -132,7 +132,8 @@ TEST(Verifier, OwnErrorThatIsNoNumberFails) {
 // Far more elements than are compared: only the scan for poison sees each of them.
 TEST(Verifier, AnIntegerThatNobodyWroteIsFoundWhereverItLies) {
   constexpr std::size_t elements = std::size_t{5} << 20, unwritten = 3'333'333;
-  memory::BufferSet set(memory::Placement::pageable, {{"b", memory::Role::output, elements * sizeof(int)}}, {});
+  memory::BufferSet set(*memory::parse_placement("pageable"), {{"b", memory::Role::output, elements * sizeof(int)}},
+                        {});
   set.allocate_host();
   int* values = reinterpret_cast<int*>(set.host(0));
   const auto verdict = [&](int expected_there) {

@@ -4,13 +4,26 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <ostream>
 #include <random>
 #include <string>
 
-#include "memory/placement.hpp"
+#include "memory/buffer_set.hpp"
 
 namespace isthmus::memory {
+
+void PrintTo(Placement placement, std::ostream* out) {
+  *out << name(placement);
+}
+
 namespace {
+
+// docs/adding-a-placement.md shows it.
+const PlacementRegistration row({.name = "combined",
+                                 .host = Kind::write_combined,
+                                 .device = Kind::device,
+                                 .in = Travel::asynchronous,
+                                 .out = Travel::asynchronous});
 
 std::byte pattern(std::size_t i) {
   return static_cast<std::byte>((i * 131 + i / 251) & 0x7f);
@@ -85,8 +98,8 @@ TEST_P(Placements, BytesAskedForAreCounted) {
   set.touch_host();
   set.allocate_device(stream);
   set.reset(stream);
-  EXPECT_EQ(set.copy_in(stream), travel_in(GetParam()) == Travel::none ? 0u : 1050u);
-  EXPECT_EQ(set.copy_out(stream), travel_out(GetParam()) == Travel::none ? 0u : 350u);
+  EXPECT_EQ(set.copy_in(stream), GetParam()->in == Travel::none ? 0u : 1050u);
+  EXPECT_EQ(set.copy_out(stream), GetParam()->out == Travel::none ? 0u : 350u);
   stream.synchronize();
 }
 
@@ -134,7 +147,7 @@ TEST(Chunks, HaloChunksCoverExactly) {
     SCOPED_TRACE("units " + std::to_string(units) + " unit " + std::to_string(unit) + " halo " + std::to_string(halo) +
                  " chunks " + std::to_string(chunks));
     device::Stream stream;
-    BufferSet set(Placement::streamed,
+    BufferSet set(*parse_placement("streamed"),
                   {{"in", Role::input, bytes, {unit, halo}},
                    {"out", Role::output, bytes, {unit, 0}},
                    {"whole", Role::input, 77},
@@ -173,19 +186,24 @@ TEST(Chunks, HaloChunksCoverExactly) {
   }
 }
 
+TEST(Placement, MayBeRegisteredOnce) {
+  EXPECT_EQ(*parse_placement("combined"), all_placements().back());
+  EXPECT_THROW(PlacementRegistration({.name = "pinned"}), std::logic_error);
+}
+
 TEST(BufferSet, CountsWhatItHolds) {
   const std::vector<BufferSpec> specs{{"a", Role::input, 100}, {"b", Role::output, 20}};
-  EXPECT_EQ(BufferSet(Placement::pinned, specs, {}).host_bytes(), 120u);
-  EXPECT_EQ(BufferSet(Placement::pinned, specs, {}).device_bytes(), 120u);
-  EXPECT_EQ(BufferSet(Placement::mapped, specs, {}).device_bytes(), 0u);
-  EXPECT_EQ(BufferSet(Placement::managed, specs, {}).device_bytes(), 120u);
-  EXPECT_EQ(BufferSet(Placement::unified, specs, {}).host_bytes(), 0u);
+  EXPECT_EQ(BufferSet(*parse_placement("pinned"), specs, {}).host_bytes(), 120u);
+  EXPECT_EQ(BufferSet(*parse_placement("pinned"), specs, {}).device_bytes(), 120u);
+  EXPECT_EQ(BufferSet(*parse_placement("mapped"), specs, {}).device_bytes(), 0u);
+  EXPECT_EQ(BufferSet(*parse_placement("managed"), specs, {}).device_bytes(), 120u);
+  EXPECT_EQ(BufferSet(*parse_placement("unified"), specs, {}).host_bytes(), 0u);
 }
 
 TEST(BufferSet, SaysWhenPagesLieElsewhere) {
   // A node that does not exist cannot be bound to, so the pages lie where they lie.
   device::Stream stream;
-  BufferSet set(Placement::pageable, {{"a", Role::input, 1 << 16}}, {.numa_node = 999});
+  BufferSet set(*parse_placement("pageable"), {{"a", Role::input, 1 << 16}}, {.numa_node = 999});
   set.allocate_host();
   set.touch_host();
   const auto found = set.disagreements();

@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 
 namespace isthmus::memory {
 namespace {
@@ -42,7 +42,7 @@ TEST(Mapping, IsNotToldWhereThereIsNoFile) {
 
 TEST(Mapping, OfTouchedMemoryIsResident) {
   constexpr std::size_t bytes = std::size_t{8} << 20;
-  HostBlock block(HostKind::pageable, bytes);
+  Block block(Kind::pageable, bytes);
   EXPECT_LT(mapping_bytes(block.data(), bytes, "Rss").value(), bytes / 8);
   block.touch();
   EXPECT_GE(mapping_bytes(block.data(), bytes, "Rss").value(), bytes);

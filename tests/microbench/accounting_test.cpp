@@ -5,11 +5,11 @@
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
 #include "harness/plan/registry.hpp"
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 #include "memory/pages.hpp"
 #include "microbench/accounting/counters.hpp"
 #include "microbench/accounting/touch.hpp"
-#include "microbench/way.hpp"
+#include "microbench/kinds.hpp"
 
 namespace isthmus::microbench::accounting {
 namespace {
@@ -65,7 +65,7 @@ TEST(Counters, HaveNamesOfTheirOwn) {
 
 TEST(Touching, IsMissedWhereOnePageIs) {
   const std::size_t page = memory::page_bytes(), bytes = 257 * page;
-  memory::HostBlock host(memory::HostKind::pageable, bytes);
+  memory::Block host(Kind::pageable, bytes);
   touch_on_cpu(host.data(), bytes, page);
   EXPECT_EQ(wrong_pages(host.data(), bytes, page, true), 0u);
   host.data()[100 * page] ^= std::byte{1};
@@ -77,7 +77,7 @@ TEST(Touching, IsMissedWhereOnePageIs) {
   EXPECT_EQ(wrong_pages(host.data(), bytes, page, true), 1u);
 
   const std::size_t many = 4097 * page + page;  // through the host in several pieces
-  const WayBlock there(Way::device, many);
+  const memory::Block there(Kind::device, many);
   device::Stream stream;
   queue_touch_on_gpu(stream, there.data(), many - page, page);
   stream.synchronize();

@@ -8,9 +8,9 @@
 #include "harness/plan/registry.hpp"
 #include "harness/record/host_facts.hpp"
 #include "microbench/chain.hpp"
+#include "microbench/kinds.hpp"
 #include "microbench/latency/follow.hpp"
 #include "microbench/latency/routes.hpp"
-#include "microbench/way.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -99,7 +99,7 @@ TEST(Links, ReachMemoryThatTheHostDoesNot) {
   const std::size_t slots = 3 * 4096 + 5, stride = 4096;  // through the host in several pieces
   const Places places{.stride = stride, .line = kLine, .seed = 5};
   const Chain chain(slots, 5);
-  const WayBlock block(Way::device, slots * stride);
+  const memory::Block block(Kind::device, slots * stride);
   const auto base = reinterpret_cast<std::uint64_t>(block.device_data());
   write_links(chain, places, block.data(), false, base);
   std::vector<std::byte> memory(block.size());
@@ -181,9 +181,9 @@ TEST_P(Latencies, OfEveryMemoryToEveryReader) {
   for (const auto& route : latency::routes({device::count(), {0}})) {
     const auto name = "latency/" + route.name() + "/chase";
     const bool to_cpu = route.to.reader == Reader::cpu;
-    if (to_cpu && route.from.way == Way::device && !shared) {
+    if (to_cpu && route.from.kind == Kind::device && !shared) {
       expect_skip(name, {"bytes=8KiB"}, "does not share its memory");
-    } else if (!to_cpu && route.from.way == Way::pinned) {
+    } else if (!to_cpu && route.from.kind == Kind::pinned) {
       expect_skip(name, {"bytes=8KiB"}, "unless it is asked to map it");  // the emulated driver
     } else {
       // Chains within a GPU's first-level cache and beyond, hops that go around and that do not.
@@ -251,14 +251,14 @@ TEST(Latency, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {
     EXPECT_TRUE(results[0].error || results[0].skipped) << call;
     EXPECT_EQ(device::memory_info().free, before) << call;
   }
-  for (const char* way : {"pinned", "mapped", "managed", "registered", "static"}) {
-    device::set_injection(std::string(way) == "static"       ? "malloc_static_managed:1"
-                          : std::string(way) == "managed"    ? "malloc_managed:1:oom"
-                          : std::string(way) == "registered" ? "register_host:1"
-                                                             : "malloc_pinned:1");
-    const auto results = run_cases("latency/" + std::string(way) + "-cpu/chase", {}, {}, {"bytes=64KiB", "hops=100"});
+  for (const char* kind : {"pinned", "mapped", "managed", "registered", "static"}) {
+    device::set_injection(std::string(kind) == "static"       ? "malloc_static_managed:1"
+                          : std::string(kind) == "managed"    ? "malloc_managed:1:oom"
+                          : std::string(kind) == "registered" ? "register_host:1"
+                                                              : "malloc_pinned:1");
+    const auto results = run_cases("latency/" + std::string(kind) + "-cpu/chase", {}, {}, {"bytes=64KiB", "hops=100"});
     device::set_injection("");
-    EXPECT_TRUE(results.at(0).error || results.at(0).skipped) << way;
+    EXPECT_TRUE(results.at(0).error || results.at(0).skipped) << kind;
   }
   EXPECT_EQ(complaint(run_cases("latency/gpu0-gpu0/chase", {}, {}, {"bytes=64KiB", "hops=100"})[0]), "");
 }

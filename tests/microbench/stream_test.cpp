@@ -9,10 +9,10 @@
 #include "catalogue.hpp"
 #include "harness/plan/registry.hpp"
 #include "memory/processors.hpp"
+#include "microbench/kinds.hpp"
 #include "microbench/stream/checks.hpp"
 #include "microbench/stream/device_kernels.hpp"
 #include "microbench/stream/host_team.hpp"
-#include "microbench/way.hpp"
 
 namespace isthmus::microbench::stream {
 namespace {
@@ -42,10 +42,11 @@ void expect_skip(const std::string& pattern, const std::vector<std::string>& set
 class Streams : public device::OnEmulatedMachine {};
 
 TEST_P(Streams, OfEveryGpuWorkInEveryWayOfAllocating) {
-  const auto ways = all_ways().size() - 1;  // all but `pinned`
+  const auto kinds = axis_kinds().size() - 1;  // all but `pinned`
   for (int gpu = 0; gpu < device::count(); ++gpu) {
     const std::string name = "stream/gpu" + std::to_string(gpu) + "/";
-    for (const auto& each : kOperations) expect_pass(name + std::string(each.name), {"bytes=8KiB", "memory=all"}, ways);
+    for (const auto& each : kOperations)
+      expect_pass(name + std::string(each.name), {"bytes=8KiB", "memory=all"}, kinds);
   }
 }
 
@@ -84,13 +85,13 @@ TEST(Stream, OfMemoryThatBothShareIsReachedByTheCpu) {
 
 TEST(Stream, WithoutSupportIsSkippedWithTheReason) {
   struct Lack {
-    const char *machine, *way, *reason;
+    const char *machine, *kind, *reason;
   };
-  for (const auto& [machine, way, reason] :
+  for (const auto& [machine, kind, reason] :
        {Lack{"managed=0", "managed", "no managed memory"}, Lack{"map_host=0", "mapped", "map host memory"},
         Lack{"memory_pools=0", "pool", "stream-ordered"}, Lack{"pageable_access=0", "malloc", "plain malloc"}}) {
     device::emulator::configure(device::emulator::parse(machine));
-    expect_skip("stream/gpu0/copy", {"bytes=8KiB", std::string("memory=") + way}, reason);
+    expect_skip("stream/gpu0/copy", {"bytes=8KiB", std::string("memory=") + kind}, reason);
   }
   device::emulator::configure({});
   device::emulator::reset();

@@ -373,7 +373,7 @@ void knn(Case& c) {
                SkipKind::not_applicable);
   const Points query_values{c.seed(), 0, dims}, reference_values{c.seed(), 1, dims};
   const std::size_t query_tiles = (queries + tile - 1) / tile, reference_tiles = (references + tile - 1) / tile;
-  const bool streamed = c.placement() == memory::Placement::streamed;
+  const bool streamed = c.placement()->chunked;
   const auto resident = 2 * static_cast<std::size_t>(c.device().multiprocessors);
   const std::size_t wanted =
       c.integer("parts") > 0 ? c.extent("parts") : std::max(resident / query_tiles, streamed ? streamed_parts : 1);

@@ -54,7 +54,7 @@ std::size_t Body::most_batch() const {
 void Body::choose_submission() {
   const auto* axis = s_.spec.find("submission");
   const auto asked = axis != nullptr ? to_text(*axis) : "automatic";
-  const bool copies = keeper_.travels() && memory::travel_in(*s_.spec.placement) != memory::Travel::asynchronous;
+  const bool copies = keeper_.travels() && (*s_.spec.placement)->in != memory::Travel::asynchronous;
   if (asked == "graph" && waits())
     throw Skip("a body that waits for results cannot be captured into a graph", SkipKind::not_applicable);
   if (asked == "graph" && copies) throw Skip("a graph holds no copies of this placement", SkipKind::not_applicable);

@@ -192,7 +192,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
   }
   const bool uses_device = result.device.has_value();
   result.numa_node = context.numa_node;
-  if (spec.placement == memory::Placement::streamed) result.chunks = context.sampling.chunks;
+  if (spec.placement && (*spec.placement)->chunked) result.chunks = context.sampling.chunks;
   const double begin = now();
   keep_only_inputs_of(inputs_name(spec, context.seed));
   if (const auto skip = reason_to_skip(spec, context)) {

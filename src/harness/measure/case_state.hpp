@@ -14,6 +14,7 @@
 #include "harness/measure/verifier.hpp"
 #include "harness/plan/sampling.hpp"
 #include "harness/ranks/ranks.hpp"
+#include "memory/buffer_set.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::harness {

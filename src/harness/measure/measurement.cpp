@@ -81,11 +81,11 @@ void Measurement::allocate() {
     stream.synchronize();
   });
   // Managed memory is the device runtime's on both sides; what it costs counts as device allocation.
-  if (memory::host_allocation_is_device_allocation(placement_)) {
+  if (placement_->host_memory_is_devices()) {
     a.device = host + device;
   } else {
     a.host = host;
-    if (memory::has_two_copies(placement_)) a.device = device;
+    if (placement_->two_memories()) a.device = device;
   }
   set_driver_prefetch(a);
   a.graph = body_.capture(stream);
@@ -112,7 +112,7 @@ void Measurement::free() {
     s_.stream->synchronize();
   });
   a.host_free = clocked(s_, "free", [&] { s_.set->free_host(); });
-  if (memory::host_allocation_is_device_allocation(placement_)) {
+  if (placement_->host_memory_is_devices()) {
     a.device_free += a.host_free;
     a.host_free = 0;
   }
@@ -263,8 +263,7 @@ namespace isthmus::workload {
 using namespace harness;
 
 std::optional<std::string_view> Case::State::driver_prefetch() const {
-  if (!spec.placement || !memory::is_managed(*spec.placement) || spec.find(kDriverPrefetch) == nullptr)
-    return std::nullopt;
+  if (!spec.placement || !(*spec.placement)->managed() || spec.find(kDriverPrefetch) == nullptr) return std::nullopt;
   const auto value = spec.choice(kDriverPrefetch);
   return value == kDriverPrefetchDefault ? std::nullopt : std::optional(value);
 }
@@ -272,10 +271,10 @@ std::optional<std::string_view> Case::State::driver_prefetch() const {
 void Case::State::measure(Control control, std::function<void(Run&)> body) {
   if (!spec.placement)
     throw std::logic_error(spec.workload->name() + " calls measure() but is registered without placements");
-  if (spec.placement == memory::Placement::streamed && control == Control::waits)
+  if (spec.placement && (*spec.placement)->chunked && control == Control::waits)
     throw Skip(spec.workload->name() + " looks at results on the way, so it cannot be cut into chunks",
                SkipKind::not_applicable);
-  if (spec.placement == memory::Placement::streamed && chunk_units == 0)
+  if (spec.placement && (*spec.placement)->chunked && chunk_units == 0)
     throw Skip(spec.workload->name() + " cannot be cut into chunks", SkipKind::not_applicable);
   for (const auto name : measured_metrics()) {
     if (result.find(name) != nullptr)

@@ -21,7 +21,7 @@ Passes::Passes(Case::State& state, Body& body, bool latched)
     if (role == memory::Role::output || role == memory::Role::inout) out_bytes_ += buffer.spec.bytes;
     has_inout_ |= role == memory::Role::inout;
   }
-  const auto in = memory::travel_in(placement_), out = memory::travel_out(placement_);
+  const auto in = placement_->in, out = placement_->out;
   has_in_ = in_bytes_ > 0 && in != Travel::none;
   has_out_ = out_bytes_ > 0 && out != Travel::none;
   out_by_clock_ = out == Travel::host_access;
@@ -30,7 +30,7 @@ Passes::Passes(Case::State& state, Body& body, bool latched)
   latch_kernel_ = latched && !body.waits() && body.fits_queue(1);
   latch_whole_ = latch_copies_ && latch_kernel_;
   body_.keeper().timer = &timer_;
-  if (placement_ == memory::Placement::streamed) chunks_ = memory::cut(s_.chunk_units, s_.sampling.chunks);
+  if (placement_->chunked) chunks_ = memory::cut(s_.chunk_units, s_.sampling.chunks);
 }
 
 /// Poison and fresh inputs where the last pass left results, and cold caches.
@@ -185,11 +185,11 @@ int Passes::batch_for(std::optional<double> seconds, bool repeatable) const {
 
 void Passes::choose_batches(const Pass& pass) {
   // A second prefetch or page fault finds everything in place; only copies and kernels on two copies repeat.
-  const bool copies = memory::has_two_copies(placement_);
+  const bool copies = placement_->two_memories();
   const auto most = static_cast<int>(std::min<std::size_t>(body_.most_batch(), 1 << 20));
   batches_.in = batch_for(pass.in, copies);
   batches_.out = batch_for(pass.out, copies && !out_by_clock_);
-  const bool repeatable = copies || (placement_ == memory::Placement::mapped && !has_inout_);
+  const bool repeatable = copies || (memory::page_locked(placement_->host) && !has_inout_);
   const bool alone = body_.waits() || body_.repeats() > 1;  // one pass is long, or looked at piece by piece
   batches_.kernel = std::min(most, batch_for(pass.kernel, repeatable && !alone));
   const double whole = pass.in.value_or(0) + pass.kernel.value_or(0) + pass.out.value_or(0);

@@ -59,8 +59,8 @@ class Passes {
   double streamed(bool& spoilt);
   int batch_for(std::optional<double> seconds, bool repeatable) const;
   // Only copies between two allocations run on a copy engine; everything else is left to start as it does.
-  Next next_in() const { return has_in_ && memory::has_two_copies(placement_) ? Next::copy_in : Next::kernel; }
-  Next next_out() const { return has_out_ && memory::has_two_copies(placement_) ? Next::copy_out : Next::kernel; }
+  Next next_in() const { return has_in_ && placement_->two_memories() ? Next::copy_in : Next::kernel; }
+  Next next_out() const { return has_out_ && placement_->two_memories() ? Next::copy_out : Next::kernel; }
 
   Case::State& s_;
   Body& body_;

@@ -9,7 +9,7 @@
 
 #include "harness/measure/result.hpp"
 #include "harness/measure/stream_timer.hpp"
-#include "memory/placement.hpp"
+#include "memory/buffer_set.hpp"
 #include "workload/run.hpp"
 
 namespace isthmus::harness {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/measure/result.hpp"
-#include "memory/placement.hpp"
+#include "memory/buffer_set.hpp"
 
 namespace isthmus::harness {
 

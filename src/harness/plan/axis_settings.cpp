@@ -78,7 +78,7 @@ bool assign(AxisSettings& axes, std::string_view name, const AxisValue& value) {
 const Axis* extra_axis(const Workload& workload) {
   static const Axis axis = driver_prefetch_axis();
   const auto& description = workload.description();
-  const bool managed = std::any_of(description.placements.begin(), description.placements.end(), memory::is_managed);
+  const bool managed = std::ranges::any_of(description.placements, [](auto placement) { return placement->managed(); });
   return managed && description.find_axis(kDriverPrefetch) == nullptr ? &axis : nullptr;
 }
 
@@ -163,7 +163,7 @@ void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const A
   for (const auto& [axis, value] : point) {
     if (assign(spec.axes, axis, value) || value == AxisValue(std::string(kDriverPrefetchDefault))) continue;
     spec.axes.emplace_back(axis, value);
-    if (spec.placement && !memory::is_managed(*spec.placement) && !spec.not_applicable)
+    if (spec.placement && !(*spec.placement)->managed() && !spec.not_applicable)
       spec.not_applicable = fmt::format("axis {} is for managed memory, of which placement {} has none", axis,
                                         memory::name(*spec.placement));
   }

@@ -92,14 +92,14 @@ std::vector<Combination> combinations(const Workload& workload, const Request& r
     const bool all = asks_all(modes);
     const auto every = all_modes();
     for (const auto& mode : all ? std::vector(every.begin(), every.end()) : modes_named(modes)) {
-      auto combination = checked(workload, placed ? std::optional(mode.placement) : std::nullopt,
+      auto combination = checked(workload, placed ? memory::parse_placement(mode.placement) : std::nullopt,
                                  staged ? std::optional(mode.staging) : std::nullopt);
       if (!all || !combination.not_applicable) list.push_back(std::move(combination));
     }
     return list;
   }
   const auto placements = chosen(description.placements, placements_named(request.placements),
-                                 asks_all(request.placements), Placement::pageable);
+                                 asks_all(request.placements), memory::plain_placement());
   const auto stagings =
       chosen(description.stagings, stagings_named(request.stagings), asks_all(request.stagings), Staging::direct);
   for (const auto placement : placements) {

@@ -47,7 +47,7 @@ double phases(const CaseSpec& spec, const SamplingOptions& sampling, const Footp
     const double work = footprint.traffic.bytes_read + footprint.traffic.bytes_written + footprint.traffic.flops;
     return kCaseSeconds + 2 * work / 50e6;
   }
-  const bool pageable = spec.placement == memory::Placement::pageable;
+  const bool pageable = spec.placement && (*spec.placement)->in == memory::Travel::blocking;
   const double pass = bytes / 10e9 + bytes / (pageable ? 8e9 : 50e9) + footprint.traffic.flops / 5e12;
   const int samples = usual_samples(pass, sampling);
   const int cycles = std::min(samples, sampling.allocation_cycles);

@@ -22,12 +22,10 @@ namespace isthmus::harness {
 
 namespace {
 
-using memory::Placement;
-
 constexpr Mode kModes[] = {
-    {"baseline", Placement::pageable, Staging::direct}, {"async", Placement::pageable, Staging::async},
-    {"uvm", Placement::managed_in, Staging::direct},    {"uvm_async", Placement::managed_in, Staging::async},
-    {"pm", Placement::pinned, Staging::direct},         {"pm_async", Placement::pinned, Staging::async},
+    {"baseline", "pageable", Staging::direct}, {"async", "pageable", Staging::async},
+    {"uvm", "managed_in", Staging::direct},    {"uvm_async", "managed_in", Staging::async},
+    {"pm", "pinned", Staging::direct},         {"pm_async", "pinned", Staging::async},
 };
 
 constexpr Staging kStagings[] = {Staging::none, Staging::direct, Staging::async, Staging::bulk};
@@ -46,7 +44,7 @@ std::span<const Mode> all_modes() noexcept {
 
 const Mode* find_mode(memory::Placement placement, Staging staging) noexcept {
   for (const auto& mode : kModes) {
-    if (mode.placement == placement && mode.staging == staging) return &mode;
+    if (mode.placement == memory::name(placement) && mode.staging == staging) return &mode;
   }
   return nullptr;
 }

@@ -13,7 +13,7 @@ namespace isthmus::harness {
 /// An alias of placement × staging, as the pipelining paper calls it.
 struct Mode {
   std::string_view name;
-  memory::Placement placement;
+  std::string_view placement;
   Staging staging;
   bool operator==(const Mode&) const = default;
 };

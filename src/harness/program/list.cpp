@@ -169,8 +169,7 @@ std::string list_json(const std::string& pattern) {
                    {"sizes", kSizes}};
   for (const auto* workload : select_workloads({pattern})) document["workloads"].push_back(workload_json(*workload));
   for (const auto& mode : all_modes())
-    document["modes"][std::string(mode.name)] = {{"placement", memory::name(mode.placement)},
-                                                 {"staging", name(mode.staging)}};
+    document["modes"][std::string(mode.name)] = {{"placement", mode.placement}, {"staging", name(mode.staging)}};
   return document.dump(2);
 }
 

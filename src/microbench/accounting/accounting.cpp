@@ -1,4 +1,4 @@
-// accounting/<way>/<cpu|gpuN>: what each counter of memory in use sees of an allocation, after the call that gives it
+// accounting/<kind>/<cpu|gpuN>: what each counter of memory in use sees of an allocation, after the call that gives it
 // and after every page of it was touched.
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 #include "microbench/accounting/counters.hpp"
 #include "microbench/accounting/touch.hpp"
 #include "microbench/axes.hpp"
+#include "microbench/kinds.hpp"
 #include "microbench/need.hpp"
-#include "microbench/way.hpp"
 
 namespace isthmus::microbench::accounting {
 
@@ -29,14 +29,14 @@ constexpr std::size_t kMostBallast = std::size_t{1} << 30;
 /// there, a gibibyte and more, an allocation changes neither MemFree nor what libnuma says. This takes them away first.
 class Ballast {
  public:
-  Ballast(std::size_t most, memory::HostBlockOptions options) : most_(most), options_(options) {}
+  Ballast(std::size_t most, memory::BlockOptions options) : most_(most), options_(options) {}
   /// Until memory that is touched is seen to be gone. False where that never came.
   bool take() {
     for (;;) {
       const auto before = memory::proc_bytes("/proc/meminfo", "MemFree");
       if (!before) return true;  // nothing there to be misled
       if (held_.size() * kPiece >= most_) return false;
-      held_.emplace_back(memory::HostKind::pageable, kPiece, options_);
+      held_.emplace_back(Kind::pageable, kPiece, options_);
       held_.back().touch();
       const auto after = memory::proc_bytes("/proc/meminfo", "MemFree");
       if (!after || *before >= *after + kPiece / 10 * 9) return true;
@@ -47,49 +47,44 @@ class Ballast {
  private:
   static constexpr std::size_t kPiece = std::size_t{32} << 20;
   std::size_t most_;
-  memory::HostBlockOptions options_;
-  std::vector<memory::HostBlock> held_;
+  memory::BlockOptions options_;
+  std::vector<memory::Block> held_;
 };
 
 /// One allocation and how it is touched.
 class Subject {
  public:
-  Subject(Way way, std::size_t bytes, memory::HostBlockOptions options, int device)
-      : way_(way), options_(options), device_(device) {
-    if (way == Way::malloced) {  // asks no driver, so that there need not be one
-      plain_.emplace(memory::HostKind::pageable, bytes, options);
-    } else {
-      const device::Selected on(device);
-      block_.emplace(way, bytes, options);
-    }
+  Subject(Kind kind, std::size_t bytes, memory::BlockOptions options, int device) : options_(options), device_(device) {
+    std::optional<device::Selected> on;
+    if (memory::facts(kind).asks_device) on.emplace(device);
+    block_ = memory::Block(kind, bytes, options);
   }
-  std::byte* data() const { return plain_ ? plain_->data() : block_->data(); }
-  std::size_t size() const { return plain_ ? plain_->size() : block_->size(); }
+  std::byte* data() const { return block_.data(); }
+  std::size_t size() const { return block_.size(); }
   std::vector<std::string> disagreements() const {
-    return plain_ ? plain_->page_disagreements("the memory") : block_->disagreements("the memory");
+    const bool asks = memory::facts(block_.kind()).asks_device;  // else there need not be a driver
+    return asks ? block_.disagreements("the memory") : block_.page_disagreements("the memory");
   }
   void touch(bool by_gpu) {
     if (by_gpu) {
       const device::Selected on(device_);
       device::Stream stream;
-      queue_touch_on_gpu(stream, plain_ ? data() : block_->device_data(), size(), memory::page_bytes());
+      queue_touch_on_gpu(stream, block_.device_data(), size(), memory::page_bytes());
       stream.synchronize();
     } else {
       const memory::ScopedMemoryNode on_node(options_.numa_node);
       touch_on_cpu(data(), size(), memory::page_bytes());
     }
   }
-  std::size_t wrong() const { return wrong_pages(data(), size(), memory::page_bytes(), !on_device(way_)); }
+  std::size_t wrong() const { return wrong_pages(data(), size(), memory::page_bytes(), !on_device(block_.kind())); }
 
  private:
-  Way way_;
-  memory::HostBlockOptions options_;
+  memory::BlockOptions options_;
   int device_;
-  std::optional<memory::HostBlock> plain_;
-  std::optional<WayBlock> block_;
+  memory::Block block_;
 };
 
-void account(Case& c, Way way, int gpu) {
+void account(Case& c, Kind kind, int gpu) {
   const std::size_t bytes = c.extent("bytes"), page = memory::page_bytes();
   if (bytes % page != 0)
     throw Skip(std::to_string(bytes) + " bytes are no whole pages of " + std::to_string(page) + " bytes",
@@ -97,19 +92,19 @@ void account(Case& c, Way way, int gpu) {
   const bool by_gpu = gpu >= 0 && c.choice("touch") == "gpu";
   if (gpu >= 0) {
     need_gpu(gpu);
-    need_way(way, by_gpu ? Reader::gpu : Reader::cpu, device::info(gpu));
+    need_kind(kind, by_gpu ? Reader::gpu : Reader::cpu, device::info(gpu));
   }
-  memory::HostBlockOptions options{.numa_node = c.numa_node()};
-  if (!on_device(way)) {
+  memory::BlockOptions options{.numa_node = c.numa_node()};
+  if (!on_device(kind)) {
     const auto node = static_cast<int>(c.integer("node"));
     need_node(node);
     if (node >= 0) options.numa_node = node;
   }
-  if (way == Way::malloced || way == Way::registered) options.pages = pages_of(c);
-  const bool either = is_managed(way);
+  if (kind == Kind::pageable || kind == Kind::registered) options.pages = pages_of(c);
+  const bool either = is_managed(kind);
   // Between two samples what the first gave back comes to the processor's own pages.
   const std::size_t most_ballast = kSamples * bytes + kMostBallast;
-  c.needs((on_device(way) ? 0 : bytes) + most_ballast, on_device(way) || either ? bytes : 0);
+  c.needs((on_device(kind) ? 0 : bytes) + most_ballast, on_device(kind) || either ? bytes : 0);
 
   // Where nobody says, memory lies near the thread that touches it, so that one stays where it is.
   const memory::ScopedThreadNode on_node(options.numa_node);
@@ -138,7 +133,7 @@ void account(Case& c, Way way, int gpu) {
   c.sample(std::move(metrics), [&] {
     if (!c.emulated()) counted = ballast.take();
     const auto before = read_all(nothing);
-    Subject subject(way, bytes, options, gpu);
+    Subject subject(kind, bytes, options, gpu);
     const Watched watched{.begin = subject.data(), .bytes = bytes, .node = node, .device = gpu};
     const auto allocated = growth(before, read_all(watched));
     subject.touch(by_gpu);
@@ -162,16 +157,16 @@ void account(Case& c, Way way, int gpu) {
            "free by meminfo and libnuma may not show the allocation");
 }
 
-Workload workload(Way way, int gpu, const Machine& machine) {
+Workload workload(Kind kind, int gpu, const Machine& machine) {
   const std::string toucher = gpu < 0 ? "cpu" : "gpu" + std::to_string(gpu);
-  const std::string memory(microbench::name(way));
+  const std::string memory(axis_name(kind));
   std::vector<std::string> metrics{"ballast"}, observed;
   for (const auto& counter : counters()) {
     if (counter.of_device && gpu < 0) continue;
     for (const char* when : {"_allocated", "_touched"})
       (counter.everywhere ? metrics : observed).push_back(std::string(counter.name) + when);
   }
-  Workload w("accounting/" + memory + "/" + toucher, [way, gpu](Case& c) { account(c, way, gpu); });
+  Workload w("accounting/" + memory + "/" + toucher, [kind, gpu](Case& c) { account(c, kind, gpu); });
   w.version(1)
       .summary("what counters of memory in use see of " + memory + " memory" + (gpu < 0 ? "" : " given by " + toucher))
       .source("mi300a-upm-2025, section III-B")
@@ -188,21 +183,21 @@ Workload workload(Way way, int gpu, const Machine& machine) {
   w.axis(bytes_axis("bytes", "bytes of the allocation: many, for others use memory meanwhile", 256 * kMi, kMi));
   if (gpu >= 0) {
     auto touch = choice_axis("touch", "who writes the pages", {"gpu", "cpu"});
-    if (!on_device(way)) touch.usual = touch.allowed;
+    if (!on_device(kind)) touch.usual = touch.allowed;
     w.axis(std::move(touch));
   }
-  if (way == Way::malloced || way == Way::registered)
+  if (kind == Kind::pageable || kind == Kind::registered)
     w.axis(choice_axis("pages", "pages of the memory: as the system is set, base pages, or transparent huge ones",
                        {"standard", "small", "huge"}));
-  if (!on_device(way)) w.axis(node_axis(machine, "NUMA node of the memory; -1: that of the thread that asks for it"));
+  if (!on_device(kind)) w.axis(node_axis(machine, "NUMA node of the memory; -1: that of the thread that asks for it"));
   w.sizes({"bytes"}, {16 * kMi, 256 * kMi, kGi});
   return w;
 }
 
 std::vector<Workload> make(const Machine& machine) {
-  std::vector<Workload> list{workload(Way::malloced, -1, machine)};
+  std::vector<Workload> list{workload(Kind::pageable, -1, machine)};
   for (int gpu = 0; gpu < machine.gpus; ++gpu) {
-    for (const auto way : all_ways()) list.push_back(workload(way, gpu, machine));
+    for (const auto kind : axis_kinds()) list.push_back(workload(kind, gpu, machine));
   }
   return list;
 }

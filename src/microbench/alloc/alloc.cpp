@@ -11,7 +11,7 @@
 
 #include "device/ignoring_errors.hpp"
 #include "device/mapped_memory.hpp"
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "memory/placement.hpp"
@@ -58,8 +58,8 @@ class Blocks {
     if (allocator.name != "registered") return;
     // It is there and touched before it is registered, and no two blocks share a page.
     slot_ = whole_pages(bytes);
-    host_.emplace(memory::HostKind::pageable, most * slot_ + memory::page_bytes(),
-                  memory::HostBlockOptions{.numa_node = numa_node});
+    host_.emplace(memory::Kind::pageable, most * slot_ + memory::page_bytes(),
+                  memory::BlockOptions{.numa_node = numa_node});
     host_->touch();
     const auto address = reinterpret_cast<std::uintptr_t>(host_->data());
     first_ = host_->data() + (whole_pages(address) - address);
@@ -155,7 +155,7 @@ class Blocks {
   const Allocator& allocator_;
   AllocationRequest request_;
   std::size_t slot_ = 0;
-  std::optional<memory::HostBlock> host_;
+  std::optional<memory::Block> host_;
   std::byte* first_ = nullptr;
   std::vector<void*> live_;
   std::size_t next_ = 0;

@@ -16,9 +16,9 @@
 #include "microbench/atomics/host_updates.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/cpu_threads.hpp"
+#include "microbench/kinds.hpp"
 #include "microbench/launch_shape.hpp"
 #include "microbench/need.hpp"
-#include "microbench/way.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::atomics {
@@ -202,8 +202,8 @@ void on_cpu(Case& c) {
   const std::uint64_t each = fitting<T>(c.extent("updates"), places.processors.size(), count);
   c.needs(count * sizeof(T), 0);
   c.note("cpu_instruction", host_instruction(type_of<T>));
-  const memory::HostBlock block(memory::HostKind::pageable, std::max(count * sizeof(T), memory::page_bytes()),
-                                {.numa_node = places.memory_node});
+  const memory::Block block(Kind::pageable, std::max(count * sizeof(T), memory::page_bytes()),
+                            {.numa_node = places.memory_node});
   auto* at = reinterpret_cast<T*>(block.data());
   HostSide<T> threads(order, at, places.processors);
   threads.first_touch(places.memory_node, count);
@@ -248,8 +248,8 @@ template <class T>
 void on_gpu(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = microbench::way(c.choice("memory"));
-  need_way(way, Reader::gpu, info);
+  const Kind kind = kind_named(c.choice("memory"));
+  need_kind(kind, Reader::gpu, info);
   const Order order = order_of(c);
   const std::size_t count = std::size_t{1} << order.bits, bytes = count * sizeof(T);
   Cut cut = cut_of(c, info);
@@ -257,13 +257,13 @@ void on_gpu(Case& c, int gpu) {
   const std::uint64_t each = fitting<T>(std::max<std::uint64_t>(1, c.extent("updates") / threads), threads, count);
   cut.per_thread = static_cast<unsigned>(std::min<std::uint64_t>(each, 64));
   cut.chunks = each / cut.per_thread;
-  const bool on_host = page_locked(way) || way == Way::malloced;
-  c.needs(on_device(way) ? 0 : bytes, on_host ? 0 : bytes);
+  const bool on_host = page_locked(kind) || kind == Kind::pageable;
+  c.needs(on_device(kind) ? 0 : bytes, on_host ? 0 : bytes);
   const bool system_scope = c.choice("scope") == "system";
   c.note("gpu_instruction", device_instruction(type_of<T>, system_scope));
 
   const device::Selected on(gpu);
-  const WayBlock block(way, bytes), done(Way::device, cut.blocks() * sizeof(unsigned long long));
+  const memory::Block block(kind, bytes), done(Kind::device, cut.blocks() * sizeof(unsigned long long));
   for (auto& sentence : block.disagreements("the array")) c.warn("placement_disagrees", std::move(sentence));
   auto* at = reinterpret_cast<T*>(block.device_data());
   Bins<T> bins(order, reinterpret_cast<T*>(block.data()), on_host);
@@ -292,11 +292,11 @@ void on_gpu(Case& c, int gpu) {
 }
 
 /// Why atomics of CPU and GPU on such memory are not atomic to each other; nullopt where they are.
-std::optional<std::string> not_coherent(Way way, const device::DeviceInfo& info) {
-  if (auto reason = obstacle(way, Reader::gpu, info)) return reason;
-  if (!shared_at_once(way, info))
-    return info.name + " cannot share " + std::string(name(way)) + " memory with the CPU at the same time";
-  if (page_locked(way) && !info.host_native_atomics && !info.integrated)
+std::optional<std::string> not_coherent(Kind kind, const device::DeviceInfo& info) {
+  if (auto reason = obstacle(kind, Reader::gpu, info)) return reason;
+  if (!shared_at_once(kind, info))
+    return info.name + " cannot share " + axis_name(kind) + " memory with the CPU at the same time";
+  if (page_locked(kind) && !info.host_native_atomics && !info.integrated)
     return "the link of " + info.name +
            " does no atomics on host memory, so the CPU's would not be atomic to the GPU's";
   return std::nullopt;
@@ -311,8 +311,8 @@ class DeviceSide {
         bins_(bins),
         cut_(cut),
         system_scope_(system_scope),
-        flag_block_(Way::mapped, memory::page_bytes()),
-        done_block_(Way::device, cut.blocks() * sizeof(unsigned long long)),
+        flag_block_(Kind::mapped, memory::page_bytes()),
+        done_block_(Kind::device, cut.blocks() * sizeof(unsigned long long)),
         done_(cut.blocks()) {}
 
   ~DeviceSide() {
@@ -367,7 +367,7 @@ class DeviceSide {
   T* bins_;
   Cut cut_;
   bool system_scope_;
-  WayBlock flag_block_, done_block_;
+  memory::Block flag_block_, done_block_;
   std::vector<unsigned long long> done_;
   device::Stream stream_;
   device::Event begin_, end_;
@@ -383,9 +383,9 @@ template <class T>
 void on_both(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = microbench::way(c.choice("memory"));
-  if (auto reason = not_coherent(way, info)) throw Skip(*reason);
-  need_way(Way::mapped, Reader::gpu, info);  // for its flags
+  const Kind kind = kind_named(c.choice("memory"));
+  if (auto reason = not_coherent(kind, info)) throw Skip(*reason);
+  need_kind(Kind::mapped, Reader::gpu, info);  // for its flags
   const Order order = order_of(c);
   const std::size_t count = std::size_t{1} << order.bits, bytes = std::max(count * sizeof(T), memory::page_bytes());
   const ThreadPlaces places = thread_places(c);
@@ -397,13 +397,13 @@ void on_both(Case& c, int gpu) {
   cut.per_thread = static_cast<unsigned>(std::min<std::uint64_t>(cut.per_thread, most_gpu));
   cut.chunks = most_gpu / cut.per_thread;
   const std::uint64_t most_cpu = fitting<T>(std::uint64_t{1} << 32, places.processors.size(), count, 2);
-  c.needs(bytes, on_device(way) || is_managed(way) ? bytes : 0);
+  c.needs(bytes, on_device(kind) || is_managed(kind) ? bytes : 0);
   const bool system_scope = c.choice("scope") == "system";
   c.note("cpu_instruction", host_instruction(type_of<T>));
   c.note("gpu_instruction", device_instruction(type_of<T>, system_scope));
 
   const device::Selected on(gpu);
-  const WayBlock block(way, bytes, {.numa_node = places.memory_node});
+  const memory::Block block(kind, bytes, {.numa_node = places.memory_node});
   auto* at = reinterpret_cast<T*>(block.data());
   HostSide<T> host(order, at, places.processors);
   host.first_touch(places.memory_node, count);
@@ -452,13 +452,13 @@ void add_axes(Workload& w) {
 }
 
 void add_gpu_axes(Workload& w, bool shared) {
-  std::vector<AxisValue> ways;
-  for (const Way way : all_ways()) {
-    if (way == Way::pool || way == Way::pinned || way == Way::write_combined) continue;
-    ways.emplace_back(std::string(name(way)));
+  std::vector<AxisValue> kinds;
+  for (const Kind kind : axis_kinds()) {
+    if (kind == Kind::pool || kind == Kind::pinned || kind == Kind::write_combined) continue;
+    kinds.emplace_back(axis_name(kind));
   }
-  if (shared) std::rotate(ways.begin(), ways.begin() + 1, ways.end());  // device memory last: few share it
-  Axis memory = choice_axis("memory", "way of allocating the bins", ways);
+  if (shared) std::rotate(kinds.begin(), kinds.begin() + 1, kinds.end());  // device memory last: few share it
+  Axis memory = choice_axis("memory", "way of allocating the bins", kinds);
   Axis scope = choice_axis("scope", "of the GPU's atomics", {"system", "device"});
   if (!shared) scope.usual = scope.allowed;
   w.axis(std::move(memory))

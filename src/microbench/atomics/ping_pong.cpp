@@ -10,8 +10,8 @@
 #include "microbench/atomics/device_updates.hpp"
 #include "microbench/atomics/family.hpp"
 #include "microbench/axes.hpp"
+#include "microbench/kinds.hpp"
 #include "microbench/need.hpp"
-#include "microbench/way.hpp"
 
 namespace isthmus::microbench::atomics {
 
@@ -122,18 +122,18 @@ void between_cores(Case& c) {
   std::vector<Metric> metrics{latency("latency")};
   if (several) metrics.insert(metrics.end(), {latency("nearest"), latency("farthest")});
   c.sample(metrics, [&] {
-    std::vector<double> ways;
+    std::vector<double> kinds;
     for (const auto& [from, to] : pairs) {
       Pair pair(from, to);
       pair.run(std::min(rounds, 100u));  // the threads are awake and the line is theirs
-      ways.push_back(pair.run(rounds));
+      kinds.push_back(pair.run(rounds));
       wrong += pair.wrong();
       kept &= pair.kept_places();
     }
     c.batch(static_cast<int>(std::min<std::uint64_t>(2 * std::uint64_t{rounds}, 1u << 30)));
-    std::sort(ways.begin(), ways.end());
-    std::vector<double> values{(ways[(ways.size() - 1) / 2] + ways[ways.size() / 2]) / 2};
-    if (several) values.insert(values.end(), {ways.front(), ways.back()});
+    std::sort(kinds.begin(), kinds.end());
+    std::vector<double> values{(kinds[(kinds.size() - 1) / 2] + kinds[kinds.size() / 2]) / 2};
+    if (several) values.insert(values.end(), {kinds.front(), kinds.back()});
     return values;
   });
   c.observe(share_metric("pairs", "event"), static_cast<double>(pairs.size()));
@@ -143,16 +143,16 @@ void between_cores(Case& c) {
 void with_gpu(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = microbench::way(c.choice("memory"));
-  need_way(way, Reader::gpu, info);
-  const bool coherent = page_locked(way) || info.integrated || info.host_native_atomics;
-  if (!coherent || !shared_at_once(way, info))
-    throw Skip("the CPU and " + info.name + " do not share lines of " + std::string(name(way)) +
+  const Kind kind = kind_named(c.choice("memory"));
+  need_kind(kind, Reader::gpu, info);
+  const bool coherent = page_locked(kind) || info.integrated || info.host_native_atomics;
+  if (!coherent || !shared_at_once(kind, info))
+    throw Skip("the CPU and " + info.name + " do not share lines of " + axis_name(kind) +
                " memory: whole pages of it move by faults, or none");
   const auto rounds = static_cast<std::uint32_t>(c.extent("rounds"));
   c.needs(memory::page_bytes(), 0);
   const device::Selected on(gpu);
-  const WayBlock line_block(way, memory::page_bytes()), wrong_block(Way::device, sizeof(std::uint32_t));
+  const memory::Block line_block(kind, memory::page_bytes()), wrong_block(Kind::device, sizeof(std::uint32_t));
   auto* line = reinterpret_cast<std::uint32_t*>(line_block.data());
   device::Stream stream;
   device::load_kernels();
@@ -226,10 +226,10 @@ std::vector<Workload> ping_pong_workloads(const Machine& machine) {
     auto w = workload(
         "atomics/gpu" + std::to_string(gpu) + "/ping-pong", [gpu](Case& c) { with_gpu(c, gpu); },
         "one line between the CPU and gpu" + std::to_string(gpu) + ", one way", 1'000);
-    std::vector<AxisValue> ways;
-    for (const Way way : {Way::mapped, Way::registered, Way::managed, Way::malloced, Way::device})
-      ways.emplace_back(std::string(name(way)));
-    w.axis(choice_axis("memory", "way of allocating the line", ways))
+    std::vector<AxisValue> kinds;
+    for (const Kind kind : {Kind::mapped, Kind::registered, Kind::managed, Kind::pageable, Kind::device})
+      kinds.emplace_back(axis_name(kind));
+    w.axis(choice_axis("memory", "way of allocating the line", kinds))
         .devices({gpu})
         .metrics({"latency"})
         .estimate([](const CaseSpec& spec) { return 4e-6 * static_cast<double>(spec.integer("rounds")); });

@@ -4,7 +4,7 @@
 
 #include "memory/numa_nodes.hpp"
 #include "microbench/driver/calls.hpp"
-#include "microbench/way.hpp"
+#include "microbench/kinds.hpp"
 
 namespace isthmus::microbench::driver {
 namespace {
@@ -16,13 +16,13 @@ constexpr std::int64_t kKi = 1024, kMi = kKi * kKi;
 void run(Case& c) {
   const auto direction = c.choice("direction");
   const std::size_t bytes = c.extent("bytes");
-  const auto memory_of = [](char end) { return end == 'h' ? Way::pinned : Way::device; };
+  const auto memory_of = [](char end) { return end == 'h' ? Kind::pinned : Kind::device; };
   const std::size_t ends_on_host = static_cast<std::size_t>(std::ranges::count(direction, 'h'));
   c.needs((ends_on_host + 2) * bytes, (2 - ends_on_host) * bytes);
 
   const memory::ScopedThreadNode on_node(c.numa_node());
   device::Stream& stream = c.stream();
-  const WayBlock from(memory_of(direction.front()), bytes), to(memory_of(direction.back()), bytes);
+  const memory::Block from(memory_of(direction.front()), bytes), to(memory_of(direction.back()), bytes);
   const auto value = uniform(c.seed(), 0, 0, 256);
   std::vector<std::uint8_t> sent(bytes), found(bytes, 0xff);
   for (std::size_t i = 0; i < bytes; ++i) sent[i] = static_cast<std::uint8_t>(value(i));

@@ -53,35 +53,20 @@ enum Slot : std::size_t { by_cpu, by_gpu, by_gpu_again };
 class SharedMemory {
  public:
   SharedMemory(bool managed, std::size_t touches, std::size_t apart, memory::Pages pages, int numa_node)
-      : managed_(managed), touches_(touches), apart_(apart), pages_(pages), numa_node_(numa_node) {
-    renew();
-  }
-  ~SharedMemory() {
-    device::ignoring_errors([this] { free(); });
-  }
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-
-  void renew() {
-    free();
-    // malloc gives small blocks from pages that were used before.
-    const std::size_t bytes = std::max(touches_ * apart_, std::size_t{1} << 20);
-    if (managed_) {
-      data_ = static_cast<std::byte*>(device::malloc_managed(bytes));
-    } else {
-      malloced_.emplace(memory::HostKind::pageable, bytes, memory::HostBlockOptions{numa_node_, pages_});
-      data_ = malloced_->data();
-    }
-  }
+      // malloc gives small blocks from pages that were used before.
+      : touches_(touches),
+        apart_(apart),
+        block_(managed ? memory::Kind::managed : memory::Kind::pageable,
+               std::max(touches_ * apart_, std::size_t{1} << 20), {.numa_node = numa_node, .pages = pages}) {}
 
   std::size_t touches() const { return touches_; }
   std::uint64_t* word(Slot slot, std::size_t index) const {
-    return reinterpret_cast<std::uint64_t*>(data_ + offset_of(index, apart_)) + slot;
+    return reinterpret_cast<std::uint64_t*>(block_.data() + offset_of(index, apart_)) + slot;
   }
   /// What that word holds, where it must lie however those who touched got there.
   std::uint64_t found(Slot slot, std::size_t index) const {
     std::uint64_t value = 0;
-    std::memcpy(&value, data_ + index * apart_ + std::size_t{slot} * kWord, kWord);
+    std::memcpy(&value, block_.data() + index * apart_ + std::size_t{slot} * kWord, kWord);
     return value;
   }
   std::size_t step() const { return offset_of(1, apart_) / kWord; }
@@ -89,10 +74,10 @@ class SharedMemory {
   /// Touched pages that the CPU's page table has; nullopt where it does not tell: emulated managed memory is filled
   /// with poison.
   std::optional<std::size_t> present() const {
-    if (managed_ && device::backend() == device::Backend::emulator) return std::nullopt;
+    if (block_.kind() == memory::Kind::managed && device::backend() == device::Backend::emulator) return std::nullopt;
     const std::size_t page = memory::page_bytes();
     if (apart_ == page) {
-      const auto pages = memory::present_pages(data_, touches_ * page);
+      const auto pages = memory::present_pages(block_.data(), touches_ * page);
       return pages ? std::optional(pages->present) : std::nullopt;
     }
     std::size_t present = 0;  // drivers may bring neighbours, which are not asked about
@@ -105,18 +90,8 @@ class SharedMemory {
   }
 
  private:
-  void free() {
-    if (managed_ && data_ != nullptr) device::free_managed(std::exchange(data_, nullptr));
-    malloced_.reset();
-    data_ = nullptr;
-  }
-
-  bool managed_;
   std::size_t touches_, apart_;
-  memory::Pages pages_;
-  int numa_node_;
-  std::byte* data_ = nullptr;
-  std::optional<memory::HostBlock> malloced_;
+  memory::Block block_;
 };
 
 /// What one round over fresh pages took, and what was wrong with it.

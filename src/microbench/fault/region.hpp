@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 #include "memory/pages.hpp"
 
 namespace isthmus::microbench::fault {

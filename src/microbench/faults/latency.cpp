@@ -31,8 +31,10 @@ class Copied {
 
 void run(Case& c) {
   const auto choice = c.choice("memory");
-  const auto kind = choice == "managed" ? Kind::managed : choice == "pinned" ? Kind::pinned : Kind::small;
-  const bool managed = kind == Kind::managed;
+  const bool managed = choice == "managed";
+  const auto kind = managed              ? memory::Kind::managed
+                    : choice == "pinned" ? memory::Kind::pinned
+                                         : memory::Kind::pageable;
   const std::size_t bytes = c.extent("bytes");
   if (bytes % kPage != 0) throw Skip("the bytes are no whole pages of 4 KiB", SkipKind::not_applicable);
   const auto prefetch_value = c.choice(kDriverPrefetch);
@@ -49,7 +51,7 @@ void run(Case& c) {
   std::vector<std::uint32_t> order(bytes / kPage);
   for (std::size_t page = 0; page < order.size(); ++page) order[page] = static_cast<std::uint32_t>(page);
   OnDevice on_device(order, device);
-  Region region(kind, bytes, 1, c.seed(), 1, c.numa_node());
+  Region region(kind, memory::Pages::small, bytes, 1, c.seed(), 1, c.numa_node());
   DriverPrefetch prefetch(prefetch_value);
   const Copied copied(bytes, !managed);
   Account account;

@@ -44,19 +44,19 @@ Access access_of(const Case& c) {
   return choice == "read" ? Access::read : choice == "write" ? Access::write : Access::atomic;
 }
 
-Kind kind_of(const Case& c) {
-  const auto choice = c.choice("memory");
-  return choice == "managed" ? Kind::managed : choice == "small" ? Kind::small : Kind::huge;
+bool is_managed(const Case& c) {
+  return c.choice("memory") == "managed";
 }
 
 /// Throws Skip for what means nothing.
-void need_sense(const Case& c, Kind kind) {
-  if (kind != Kind::managed && !c.device().pageable_access)
+void need_sense(const Case& c) {
+  const bool managed = is_managed(c);
+  if (!managed && !c.device().pageable_access)
     throw Skip(fmt::format("{} ({}) cannot read plain malloc memory (no HMM, ATS or XNACK)", c.device().name,
                            c.device().arch));
-  if (kind != Kind::managed && c.choice(kDriverPrefetch) != kDriverPrefetchDefault)
+  if (!managed && c.choice(kDriverPrefetch) != kDriverPrefetchDefault)
     throw Skip("driver_prefetch is for managed memory, and this is malloc's", SkipKind::not_applicable);
-  if (kind != Kind::managed && c.choice("host_pages") == "unmapped")
+  if (!managed && c.choice("host_pages") == "unmapped")
     throw Skip("malloc's pages are mapped on the host as long as they are there", SkipKind::not_applicable);
   if (c.extent("bytes") % kBlock != 0)
     throw Skip(fmt::format("{} bytes are no whole blocks of 2 MiB", c.extent("bytes")), SkipKind::not_applicable);
@@ -69,14 +69,15 @@ class Touching {
   Touching(Case& c, Pattern pattern)
       : case_(c),
         access_(access_of(c)),
-        kind_(kind_of(c)),
         second_visit_(c.choice("visit") == "second"),
         unmapped_(c.choice("host_pages") == "unmapped"),
         sharers_(static_cast<unsigned>(c.extent("threads_per_page"))),
         order_(order_of(c, pattern, c.extent("bytes") / kPage)),
         on_device_(order_, c.device()),
         region_(
-            kind_, c.extent("bytes"), sharers_, c.seed(),
+            is_managed(c) ? memory::Kind::managed : memory::Kind::pageable,
+            c.choice("memory") == "huge" ? memory::Pages::huge : memory::Pages::small, c.extent("bytes"), sharers_,
+            c.seed(),
             c.integer("host_threads") > 0 ? static_cast<unsigned>(c.integer("host_threads")) : memory::host_threads(),
             c.numa_node()),
         prefetch_(c.choice(kDriverPrefetch)) {
@@ -147,7 +148,6 @@ class Touching {
 
   Case& case_;
   Access access_;
-  Kind kind_;
   bool second_visit_, unmapped_;
   unsigned sharers_;
   std::vector<std::uint32_t> order_;
@@ -160,8 +160,7 @@ class Touching {
 };
 
 void run(Case& c, Pattern pattern) {
-  const auto kind = kind_of(c);
-  need_sense(c, kind);
+  need_sense(c);
   const std::size_t bytes = c.extent("bytes"), pages = bytes / kPage;
   need_driver_prefetch(c.choice(kDriverPrefetch), bytes);
   need_managed(c, bytes, OnDevice::bytes(pages, c.device()));

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <utility>
+#include <numeric>
 
 #include "memory/host_memory.hpp"
 #include "memory/numa_nodes.hpp"
@@ -55,8 +55,10 @@ void need_managed(Case& c, std::size_t bytes, std::size_t beside) {
   c.needs(bytes, bytes + beside);
 }
 
-Region::Region(Kind kind, std::size_t bytes, unsigned sharers, std::uint64_t seed, unsigned host_threads, int numa_node)
+Region::Region(memory::Kind kind, memory::Pages page_size, std::size_t bytes, unsigned sharers, std::uint64_t seed,
+               unsigned host_threads, int numa_node)
     : kind_(kind),
+      page_size_(page_size),
       bytes_(bytes),
       sharers_(sharers),
       seed_(seed),
@@ -65,31 +67,9 @@ Region::Region(Kind kind, std::size_t bytes, unsigned sharers, std::uint64_t see
   renew();
 }
 
-Region::~Region() {
-  try {
-    free();
-  } catch (const device::Error&) {  // the failure that led here has been reported; a second one adds nothing
-  }
-}
-
-void Region::free() {
-  if (data_ != nullptr && !block_) device::free_managed(std::exchange(data_, nullptr));
-  block_.reset();
-  data_ = nullptr;
-}
-
 void Region::renew() {
-  free();
-  if (kind_ == Kind::managed) {
-    data_ = static_cast<std::byte*>(device::malloc_managed(bytes_));
-    return;
-  }
-  const auto pages = kind_ == Kind::huge ? memory::Pages::huge : memory::Pages::small;
-  if (kind_ == Kind::pinned)
-    block_.emplace(memory::HostKind::pinned, bytes_, memory::HostBlockOptions{numa_node_});
-  else
-    block_.emplace(memory::HostKind::pageable, bytes_, memory::HostBlockOptions{numa_node_, pages});
-  data_ = block_->data();
+  block_.free();
+  block_ = memory::Block(kind_, bytes_, {.numa_node = numa_node_, .pages = page_size_});
 }
 
 void Region::write_by_host() {
@@ -97,7 +77,7 @@ void Region::write_by_host() {
     const memory::ScopedMemoryNode on_node(numa_node_);
     const memory::Part part = memory::part_of(pages(), crew_.size(), i);
     for (std::size_t page = part.first; page < part.last; ++page) {
-      auto* words = reinterpret_cast<volatile std::uint64_t*>(data_ + page * kPage);
+      auto* words = reinterpret_cast<volatile std::uint64_t*>(block_.data() + page * kPage);
       for (std::size_t slot = 0; slot < sharers_; ++slot) words[slot] = word(page, slot);
       words[kWordsOfPage - 1] = word(page, kWordsOfPage - 1);
     }
@@ -105,8 +85,8 @@ void Region::write_by_host() {
 }
 
 std::optional<std::size_t> Region::mapped_on_host() const {
-  if (kind_ == Kind::managed && device::backend() == device::Backend::emulator) return std::nullopt;
-  const auto found = memory::present_pages(data_, bytes_);
+  if (kind_ == memory::Kind::managed && device::backend() == device::Backend::emulator) return std::nullopt;
+  const auto found = memory::present_pages(block_.data(), bytes_);
   return found ? std::optional(found->present) : std::nullopt;
 }
 
@@ -135,8 +115,8 @@ std::size_t Region::wrong_words(Access access, std::span<const std::uint32_t> or
     std::size_t wrong = 0;
     for (std::size_t page = first; page < last; ++page) {
       for (std::size_t slot = 0; slot < sharers_; ++slot)
-        wrong += load(data_, page, slot) == expected(page, slot) ? 0 : 1;
-      wrong += load(data_, page, kWordsOfPage - 1) == word(page, kWordsOfPage - 1) ? 0 : 1;
+        wrong += load(block_.data(), page, slot) == expected(page, slot) ? 0 : 1;
+      wrong += load(block_.data(), page, kWordsOfPage - 1) == word(page, kWordsOfPage - 1) ? 0 : 1;
     }
     all += wrong;
   });
@@ -148,40 +128,20 @@ std::size_t OnDevice::bytes(std::size_t touches, const device::DeviceInfo& devic
 }
 
 OnDevice::OnDevice(std::span<const std::uint32_t> order, const device::DeviceInfo& device)
-    : threads_(threads_of(device)) {
-  try {
-    order_ = static_cast<std::uint32_t*>(device::malloc_device(order.size_bytes()));
-    sums_ = static_cast<std::uint64_t*>(device::malloc_device(threads_ * sizeof(std::uint64_t)));
-    device::copy(order_, order.data(), order.size_bytes());
-  } catch (...) {
-    free();
-    throw;
-  }
-}
-
-OnDevice::~OnDevice() {
-  free();
-}
-
-void OnDevice::free() noexcept {
-  try {
-    if (order_ != nullptr) device::free_device(order_);
-    if (sums_ != nullptr) device::free_device(sums_);
-  } catch (const device::Error&) {  // the failure that led here has been reported
-  }
+    : order_(memory::Kind::device, order.size_bytes()),
+      sums_(memory::Kind::device, threads_of(device) * sizeof(std::uint64_t)) {
+  device::copy(order_.data(), order.data(), order.size_bytes());
 }
 
 void OnDevice::poison() {
-  const std::vector<std::uint64_t> poison(threads_, ~std::uint64_t{0});
-  device::copy(sums_, poison.data(), threads_ * sizeof(std::uint64_t));
+  const std::vector<std::byte> poison(sums_.size(), std::byte{0xff});
+  device::copy(sums_.data(), poison.data(), sums_.size());
 }
 
 std::uint64_t OnDevice::sum() const {
-  std::vector<std::uint64_t> sums(threads_);
-  device::copy(sums.data(), sums_, threads_ * sizeof(std::uint64_t));
-  std::uint64_t all = 0;
-  for (const auto each : sums) all += each;
-  return all;
+  std::vector<std::uint64_t> sums(sums_.size() / sizeof(std::uint64_t));
+  device::copy(sums.data(), sums_.data(), sums_.size());
+  return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
 }
 
 void Account::check(const Region& region, Access access, std::span<const std::uint32_t> order,

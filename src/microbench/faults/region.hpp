@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "memory/block.hpp"
 #include "memory/crew.hpp"
-#include "memory/host_block.hpp"
 #include "microbench/faults/kernels.hpp"
 #include "workload/driver_prefetch.hpp"
 #include "workload/workload.hpp"
@@ -26,21 +26,12 @@ void need_fitting(const workload::Case& c, std::size_t bytes);
 /// The same, and Case::needs(). `beside`: device memory that is not managed.
 void need_managed(workload::Case& c, std::size_t bytes, std::size_t beside = 0);
 
-/// Where the pages come from.
-enum class Kind {
-  managed,
-  small,   ///< malloc, in base pages, which a GPU reaches where the system lets it (HMM, ATS)
-  huge,    ///< the same in transparent huge pages
-  pinned,  ///< page-locked, and a copy of it on the device
-};
-
 /// Pages of `bytes`. The host writes the words [0, sharers) of each, and its last.
 class Region {
  public:
-  Region(Kind kind, std::size_t bytes, unsigned sharers, std::uint64_t seed, unsigned host_threads, int numa_node);
-  ~Region();
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
+  /// Of pageable memory in pages of one size, a GPU reaches it where the system lets it (HMM, ATS).
+  Region(memory::Kind kind, memory::Pages page_size, std::size_t bytes, unsigned sharers, std::uint64_t seed,
+         unsigned host_threads, int numa_node);
 
   /// Pages that nobody has touched.
   void renew();
@@ -49,7 +40,7 @@ class Region {
   /// Pages that the host's page table has; nullopt where nobody can tell.
   std::optional<std::size_t> mapped_on_host() const;
 
-  std::byte* data() const noexcept { return data_; }
+  std::byte* data() const noexcept { return block_.data(); }
   std::size_t bytes() const noexcept { return bytes_; }
   std::size_t pages() const noexcept { return bytes_ / kPage; }
 
@@ -61,39 +52,29 @@ class Region {
   std::size_t wrong_words(Access access, std::span<const std::uint32_t> order) const;
 
  private:
-  void free();
-
-  Kind kind_;
+  memory::Kind kind_;
+  memory::Pages page_size_;
   std::size_t bytes_;
   unsigned sharers_;
   std::uint64_t seed_;
   int numa_node_;
   memory::Crew crew_;
-  std::byte* data_ = nullptr;
-  std::optional<memory::HostBlock> block_;
+  memory::Block block_;
 };
 
 /// The order of the touches and what the threads have read, in device memory.
 class OnDevice {
  public:
   OnDevice(std::span<const std::uint32_t> order, const device::DeviceInfo& device);
-  ~OnDevice();
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
   static std::size_t bytes(std::size_t touches, const device::DeviceInfo& device);
-  const std::uint32_t* order() const noexcept { return order_; }
-  std::uint64_t* sums() const noexcept { return sums_; }
+  const std::uint32_t* order() const noexcept { return reinterpret_cast<const std::uint32_t*>(order_.data()); }
+  std::uint64_t* sums() const noexcept { return reinterpret_cast<std::uint64_t*>(sums_.data()); }
   /// No thread has read what is there now.
   void poison();
   std::uint64_t sum() const;
 
  private:
-  void free() noexcept;
-
-  std::size_t threads_;
-  std::uint32_t* order_ = nullptr;
-  std::uint64_t* sums_ = nullptr;
+  memory::Block order_, sums_;
 };
 
 /// Keeps account of what was wrong, sample by sample.

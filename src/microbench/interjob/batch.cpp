@@ -39,8 +39,8 @@ void fill_rows(std::byte* begin, std::size_t bytes, const Operand& operand) {
 }  // namespace
 
 struct JobBatch::Data {
-  std::vector<memory::HostBlock> inputs;   // one an operand that is read, in their order
-  std::vector<memory::HostBlock> outputs;  // as many as jobs are in flight; none where jobs bring their own
+  std::vector<memory::Block> inputs;   // one an operand that is read, in their order
+  std::vector<memory::Block> outputs;  // as many as jobs are in flight; none where jobs bring their own
 };
 
 std::size_t JobBatch::host_bytes(const Wanted& wanted) {
@@ -63,8 +63,8 @@ std::size_t JobBatch::device_bytes(const Wanted& wanted) {
 }
 
 JobBatch::JobBatch(Wanted wanted) : wanted_(std::move(wanted)), checks_(wanted_.jobs) {
-  const auto kind = wanted_.host == Host::pinned ? memory::HostKind::pinned : memory::HostKind::pageable;
-  const memory::HostBlockOptions options{.numa_node = wanted_.numa_node};
+  const auto kind = wanted_.host == Host::pinned ? memory::Kind::pinned : memory::Kind::pageable;
+  const memory::BlockOptions options{.numa_node = wanted_.numa_node};
   for (const auto& recipe : wanted_.recipes) {
     auto data = std::make_shared<Data>();
     for (const auto& operand : recipe.operands) {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "interjob/pipeline.hpp"
+#include "memory/block.hpp"
 #include "memory/crew.hpp"
-#include "memory/host_block.hpp"
 #include "microbench/interjob/recipe.hpp"
 
 namespace isthmus::microbench::interjob {

@@ -73,7 +73,7 @@ class Trail {
 };
 
 bool has_pages_axis(const From& from) {
-  return from.way == Way::malloced || from.way == Way::registered;
+  return from.kind == Kind::pageable || from.kind == Kind::registered;
 }
 
 void warn_all(Case& c, std::vector<std::string> disagreements) {
@@ -127,35 +127,33 @@ Reading reading_of(const Case& c, const Route& route) {
 void chase_on_cpu(Case& c, const Route& route) {
   const Shape shape(c, memory::host_line_bytes());
   if (!route.native()) {
-    if (route.from.way == Way::device) need_gpu(route.from.index);
-    need_way(route.from.way, Reader::cpu, c.device());
+    if (route.from.kind == Kind::device) need_gpu(route.from.index);
+    need_kind(route.from.kind, Reader::cpu, c.device());
   }
   const auto [processor, node] = reading_of(c, route);
   const bool flushed = c.choice("cache") == "flushed";
-  c.needs((on_device(route.from.way) ? 0 : shape.bytes) + Chain::bytes_needed(shape.slots),
-          on_device(route.from.way) ? shape.bytes : 0);
+  c.needs((on_device(route.from.kind) ? 0 : shape.bytes) + Chain::bytes_needed(shape.slots),
+          on_device(route.from.kind) ? shape.bytes : 0);
 
   const Chain chain(shape.slots, c.seed());
   const Places places = shape.places(c.seed());
-  std::optional<memory::HostBlock> own;
-  std::optional<WayBlock> given;
+  memory::Block block;
   const memory::Pages pages = has_pages_axis(route.from) ? pages_of(c) : memory::Pages::standard;
   std::byte* data = nullptr;
   {
     const memory::ScopedThreadNode on_node(node);
     if (route.native()) {  // asks no driver, so that there need not be one
-      own.emplace(memory::HostKind::pageable, shape.bytes, memory::HostBlockOptions{node, pages});
-      own->touch();
-      data = own->data();
-      warn_all(c, own->page_disagreements("the memory"));
+      block = memory::Block(Kind::pageable, shape.bytes, {.numa_node = node, .pages = pages});
+      block.touch();
+      warn_all(c, block.page_disagreements("the memory"));
     } else {
       std::optional<device::Selected> owner;
-      if (on_device(route.from.way)) owner.emplace(route.from.index);
-      given.emplace(route.from.way, shape.bytes, memory::HostBlockOptions{node, pages});
-      if (!on_device(route.from.way)) given->touch();
-      data = given->data();
-      warn_all(c, given->disagreements("the memory"));
+      if (on_device(route.from.kind)) owner.emplace(route.from.index);
+      block = memory::Block(route.from.kind, shape.bytes, {.numa_node = node, .pages = pages});
+      if (!on_device(route.from.kind)) block.touch();
+      warn_all(c, block.disagreements("the memory"));
     }
+    data = block.data();
     write_links(chain, places, data, true, reinterpret_cast<std::uint64_t>(data));
   }
   if (has_pages_axis(route.from)) observe_huge_pages(c, data, shape.bytes);
@@ -195,14 +193,14 @@ void observe_pages_on_host(Case& c, const void* data, std::size_t bytes) {
 
 void chase_on_gpu(Case& c, const Route& route) {
   const int reader = route.to.gpu;
-  const bool on_gpu = on_device(route.from.way);
-  const int owner = route.from.way == Way::device ? route.from.index : reader;
+  const bool on_gpu = on_device(route.from.kind);
+  const int owner = route.from.kind == Kind::device ? route.from.index : reader;
   need_gpu(reader);
   need_gpu(owner);
   const auto info = device::info(reader);
-  need_way(route.from.way, Reader::gpu, info);
+  need_kind(route.from.kind, Reader::gpu, info);
   const Shape shape(c, kGpuLine);
-  memory::HostBlockOptions host{.numa_node = c.numa_node()};
+  memory::BlockOptions host{.numa_node = c.numa_node()};
   if (!on_gpu) {
     const auto node = static_cast<int>(c.integer("node"));
     need_node(node);
@@ -210,7 +208,7 @@ void chase_on_gpu(Case& c, const Route& route) {
   }
   if (has_pages_axis(route.from)) host.pages = pages_of(c);
   const std::size_t building = Chain::bytes_needed(shape.slots);
-  const bool moves = is_managed(route.from.way);
+  const bool moves = is_managed(route.from.kind);
   c.needs(building + (on_gpu ? 0 : shape.bytes), on_gpu || moves ? shape.bytes : 0);
 
   const PeerAccess peer(owner, reader);
@@ -218,14 +216,14 @@ void chase_on_gpu(Case& c, const Route& route) {
   const memory::ScopedThreadNode on_node(host.numa_node);
   const Chain chain(shape.slots, c.seed());
   const Places places = shape.places(c.seed());
-  WayBlock block(route.from.way, shape.bytes, host);
+  memory::Block block(route.from.kind, shape.bytes, host);
   if (!on_gpu) block.touch();
   const auto base = reinterpret_cast<std::uint64_t>(block.device_data());
   write_links(chain, places, block.data(), !on_gpu, base);
   warn_all(c, block.disagreements("the memory"));
 
   const device::Selected on_reader(reader);
-  const WayBlock state(Way::device, 2 * sizeof(std::uint64_t));  // where the chase is, and what visiting adds up
+  const memory::Block state(Kind::device, 2 * sizeof(std::uint64_t));  // where the chase is, and what visiting adds up
   auto* at = reinterpret_cast<std::uint64_t*>(state.data());
   const std::uint64_t begin[2] = {base + places.offset(0), 0};
   device::copy(at, begin, sizeof begin);
@@ -279,8 +277,8 @@ double seconds_of(const Route& route, const CaseSpec& spec) {
   const auto hops = static_cast<double>(spec.integer("hops"));
   const auto bytes = spec.integer("bytes");
   const bool emulated = device::backend() == device::Backend::emulator;
-  if (route.to.reader == Reader::gpu) return hops * (emulated ? 20e-9 : on_device(route.from.way) ? 0.7e-6 : 1.5e-6);
-  if (route.from.way == Way::write_combined) return hops * 0.5e-6;
+  if (route.to.reader == Reader::gpu) return hops * (emulated ? 20e-9 : on_device(route.from.kind) ? 0.7e-6 : 1.5e-6);
+  if (route.from.kind == Kind::write_combined) return hops * 0.5e-6;
   return hops * (bytes <= kMi ? 5e-9 : bytes <= 16 * kMi ? 25e-9 : 150e-9);
 }
 
@@ -298,7 +296,7 @@ std::vector<std::string> observed_of(const Route& route) {
   std::vector<std::string> names;
   if (has_pages_axis(route.from)) names.emplace_back("huge_page_share");
   if (route.to.reader == Reader::cpu) names.emplace_back("processor");
-  if (route.to.reader == Reader::gpu && is_managed(route.from.way)) names.emplace_back("pages_on_host");
+  if (route.to.reader == Reader::gpu && is_managed(route.from.kind)) names.emplace_back("pages_on_host");
   return names;
 }
 
@@ -322,7 +320,7 @@ Workload workload(const Route& route, const Machine& machine) {
       bytes_axis("stride", "bytes from one place of the chain to the next in memory; a page each with 4 KiB", line, 8);
   stride.listed = {line, 4 * kKi};
   // The paper's million; fewer over a link, where each takes more than a microsecond.
-  const bool far = !on_cpu && (page_locked(route.from.way) || route.from.way == Way::malloced);
+  const bool far = !on_cpu && (page_locked(route.from.kind) || route.from.kind == Kind::pageable);
   const std::int64_t hops = far ? 100'000 : 1'000'000;
   w.axis(bytes_axis("bytes", "memory that the chain goes through", 64 * kMi, 16)
              .usually({16 * kKi, 256 * kKi, 4 * kMi, 64 * kMi, kGi})
@@ -337,7 +335,7 @@ Workload workload(const Route& route, const Machine& machine) {
                        {"standard", "small", "huge"}));
   if (on_cpu && !route.from.on_node)
     w.axis(number_axis("processor", "logical processor that reads; -1: the first one near the memory", -1, -1));
-  if (!on_device(route.from.way) && !route.from.on_node) {
+  if (!on_device(route.from.kind) && !route.from.on_node) {
     w.axis(node_axis(
         machine, on_cpu ? "NUMA node of the memory; -1: the reader's" : "NUMA node of the memory; -1: the GPU's own"));
   } else if (on_cpu && !route.from.on_node) {

@@ -8,8 +8,8 @@ namespace {
 
 std::string name_of(const From& from) {
   if (from.on_node) return "node" + std::to_string(from.index);
-  if (from.way == Way::device) return "gpu" + std::to_string(from.index);
-  return std::string(microbench::name(from.way));
+  if (from.kind == Kind::device) return "gpu" + std::to_string(from.index);
+  return axis_name(from.kind);
 }
 
 std::string name_of(const To& to) {
@@ -25,34 +25,34 @@ std::string Route::name() const {
 
 std::string Route::summary() const {
   const auto memory =
-      from.on_node || from.way == Way::device ? "memory of " + name_of(from) : name_of(from) + " memory";
+      from.on_node || from.kind == Kind::device ? "memory of " + name_of(from) : name_of(from) + " memory";
   return "latency of one access of " + name_of(to) + " to " + memory;
 }
 
 bool Route::native() const {
-  return from.way == Way::malloced && to.reader == Reader::cpu;
+  return from.kind == Kind::pageable && to.reader == Reader::cpu;
 }
 
 std::vector<int> Route::gpus() const {
   std::vector<int> list;
   if (to.reader == Reader::gpu) list.push_back(to.gpu);
-  if (from.way == Way::device && !from.on_node && std::find(list.begin(), list.end(), from.index) == list.end())
+  if (from.kind == Kind::device && !from.on_node && std::find(list.begin(), list.end(), from.index) == list.end())
     list.push_back(from.index);
   return list;
 }
 
 std::vector<Route> routes(const workload::Machine& machine) {
   std::vector<Route> list;
-  for (const auto way : all_ways()) {
-    if (on_device(way)) continue;
-    list.push_back({{.way = way}, {.reader = Reader::cpu}});
-    for (int g = 0; g < machine.gpus; ++g) list.push_back({{.way = way}, {.reader = Reader::gpu, .gpu = g}});
+  for (const auto kind : axis_kinds()) {
+    if (on_device(kind)) continue;
+    list.push_back({{.kind = kind}, {.reader = Reader::cpu}});
+    for (int g = 0; g < machine.gpus; ++g) list.push_back({{.kind = kind}, {.reader = Reader::gpu, .gpu = g}});
   }
   for (int g = 0; g < machine.gpus; ++g) {
-    list.push_back({{.way = Way::pool}, {.reader = Reader::gpu, .gpu = g}});
-    list.push_back({{.way = Way::device, .index = g}, {.reader = Reader::cpu}});
+    list.push_back({{.kind = Kind::pool}, {.reader = Reader::gpu, .gpu = g}});
+    list.push_back({{.kind = Kind::device, .index = g}, {.reader = Reader::cpu}});
     for (int owner = 0; owner < machine.gpus; ++owner)
-      list.push_back({{.way = Way::device, .index = owner}, {.reader = Reader::gpu, .gpu = g}});
+      list.push_back({{.kind = Kind::device, .index = owner}, {.reader = Reader::gpu, .gpu = g}});
   }
   for (const int memory : machine.memory_nodes) {
     for (const int reader : machine.memory_nodes)

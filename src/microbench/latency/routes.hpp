@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "microbench/way.hpp"
+#include "microbench/kinds.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench::latency {
 
-/// Memory of a way; `index` is the GPU of device memory, and the NUMA node of `on_node`.
+/// Memory of a kind; `index` is the GPU of device memory, and the NUMA node of `on_node`.
 struct From {
-  Way way = Way::malloced;
+  Kind kind = Kind::pageable;
   bool on_node = false;  ///< malloc'd on the node that the name says
   int index = 0;
 };

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "memory/parallel.hpp"
-#include "microbench/way.hpp"
+#include "microbench/kinds.hpp"
 
 namespace isthmus::microbench::stream {
 
@@ -31,8 +31,8 @@ std::size_t wrong_results(Operation operation, std::uint64_t seed, const double*
   if (reach == Reach::host) return compare(operation, seed, out, 0, count);
   const std::size_t most = std::min(count, kBounce);
   const auto bounce = std::make_unique_for_overwrite<double[]>(most);
-  std::optional<WayBlock> near;
-  if (reach == Reach::through_device) near.emplace(Way::device, most * sizeof(double));
+  std::optional<memory::Block> near;
+  if (reach == Reach::through_device) near.emplace(Kind::device, most * sizeof(double));
   std::size_t wrong = 0;
   for (std::size_t done = 0; done < count; done += kBounce) {
     const std::size_t part = std::min(kBounce, count - done), bytes = part * sizeof(double);

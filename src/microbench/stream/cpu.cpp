@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 #include "memory/processors.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/stream/family.hpp"
@@ -41,8 +41,8 @@ void run(Case& c, Operation operation) {
   c.needs(layout.bytes(), 0);
   c.note("last_level_caches", caches_beside(layout.count * sizeof(double)));
 
-  const memory::HostBlock block(memory::HostKind::pageable, layout.bytes(),
-                                memory::HostBlockOptions{places.memory_node, pages_of(c)});
+  const memory::Block block(memory::Kind::pageable, layout.bytes(),
+                            memory::BlockOptions{places.memory_node, pages_of(c)});
   const Arrays arrays = layout.at(block.data());
 
   HostTeam team(places.processors, places.memory_node);

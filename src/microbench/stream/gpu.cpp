@@ -1,15 +1,15 @@
-// stream/gpu<N>/<operation>: what a GPU gets from memory of every way of allocating.
+// stream/gpu<N>/<operation>: what a GPU gets from memory of every kind.
 // stream/gpu<N>/cpu-<operation>: what the CPU gets from memory allocated for that GPU.
 
 #include <algorithm>
 
 #include "memory/processors.hpp"
 #include "microbench/axes.hpp"
+#include "microbench/kinds.hpp"
 #include "microbench/need.hpp"
 #include "microbench/stream/checks.hpp"
 #include "microbench/stream/device_kernels.hpp"
 #include "microbench/stream/family.hpp"
-#include "microbench/way.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::stream {
@@ -18,11 +18,11 @@ using namespace workload;
 
 namespace {
 
-/// Arrays of one way of allocating.
-class WayArrays {
+/// Arrays of one kind of memory.
+class KindArrays {
  public:
-  WayArrays(const Layout& layout, Way way, memory::HostBlockOptions options)
-      : block_(way, layout.bytes(), options),
+  KindArrays(const Layout& layout, Kind kind, memory::BlockOptions options)
+      : block_(kind, layout.bytes(), options),
         host_(layout.at(block_.data())),
         device_(layout.at(block_.device_data())) {}
 
@@ -42,31 +42,31 @@ class WayArrays {
   }
 
  private:
-  WayBlock block_;
+  memory::Block block_;
   Arrays host_, device_;
 };
 
-Way way_of(const Case& c, Reader reader, const device::DeviceInfo& info) {
-  const Way way = microbench::way(c.choice("memory"));
-  need_way(way, reader, info);
-  return way;
+Kind kind_of(const Case& c, Reader reader, const device::DeviceInfo& info) {
+  const Kind kind = kind_named(c.choice("memory"));
+  need_kind(kind, reader, info);
+  return kind;
 }
 
-bool touched_by_cpu(const Case& c, Way way, const device::DeviceInfo& info) {
+bool touched_by_cpu(const Case& c, Kind kind, const device::DeviceInfo& info) {
   if (c.choice("first_touch") != "cpu") return false;
-  if (obstacle(way, Reader::cpu, info))
-    throw Skip("the CPU cannot touch " + std::string(name(way)) + " memory of " + info.name, SkipKind::not_applicable);
+  if (obstacle(kind, Reader::cpu, info))
+    throw Skip("the CPU cannot touch " + axis_name(kind) + " memory of " + info.name, SkipKind::not_applicable);
   return true;
 }
 
-void need_memory(Case& c, Way way, std::size_t bytes) {
-  c.needs(on_device(way) ? 0 : bytes, on_device(way) || is_managed(way) ? bytes : 0);
+void need_memory(Case& c, Kind kind, std::size_t bytes) {
+  c.needs(on_device(kind) ? 0 : bytes, on_device(kind) || is_managed(kind) ? bytes : 0);
 }
 
 /// What the hardware allows at most, counted as STREAM counts.
-Bound bound(Operation operation, Way way, const device::DeviceInfo& info) {
-  if (way == Way::malloced && !info.integrated) return "the system decides where malloc'd pages lie";
-  if (!page_locked(way) || info.integrated)
+Bound bound(Operation operation, Kind kind, const device::DeviceInfo& info) {
+  if (kind == Kind::pageable && !info.integrated) return "the system decides where malloc'd pages lie";
+  if (!page_locked(kind) || info.integrated)
     return {info.memory_bandwidth, "peak device memory bandwidth", "the device does not tell its memory bandwidth"};
   std::string reason;
   const auto link = device::link(info.index, -1, &reason);
@@ -79,20 +79,20 @@ Bound bound(Operation operation, Way way, const device::DeviceInfo& info) {
 void run_on_gpu(Case& c, Operation operation, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = way_of(c, Reader::gpu, info);
-  const bool by_cpu = touched_by_cpu(c, way, info);
+  const Kind kind = kind_of(c, Reader::gpu, info);
+  const bool by_cpu = touched_by_cpu(c, kind, info);
   const auto node = static_cast<int>(c.integer("node"));
   need_node(node);
   const Layout layout = layout_of(c, operation, false);
   const std::size_t count = layout.count;
   const auto& operation_facts = facts(operation);
-  need_memory(c, way, layout.bytes());
+  need_memory(c, kind, layout.bytes());
   const device::Selected on(gpu);
   const int memory_node = node >= 0 ? node : c.numa_node();
   const BlockRequest blocks{.threads = static_cast<unsigned>(c.extent("block")),
                             .grid = static_cast<unsigned>(c.integer("grid"))};
 
-  WayArrays arrays(layout, way, {.numa_node = memory_node});
+  KindArrays arrays(layout, kind, {.numa_node = memory_node});
   if (by_cpu) {
     HostTeam(memory::places(memory::processors().on_node(memory_node), 0, memory::Binding::close), memory_node)
         .write_inputs(arrays.host(), c.seed());
@@ -105,7 +105,7 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
 
   std::vector<double> sums(launched.shape.grid.size());
   const std::size_t sum_bytes = sums.size() * sizeof(double);
-  const WayBlock device_sums(Way::device, sum_bytes);
+  const memory::Block device_sums(Kind::device, sum_bytes);
   auto* sums_on_device = reinterpret_cast<double*>(device_sums.data());
 
   Lane lane;
@@ -117,9 +117,9 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
   const auto wrong = [&]() -> std::size_t {
     if (operation != Operation::read)
       return wrong_results(operation, c.seed(), arrays.host().out, count,
-                           way == Way::write_combined          ? Reach::through_device
-                           : !obstacle(way, Reader::cpu, info) ? Reach::host
-                                                               : Reach::copies);
+                           kind == Kind::write_combined         ? Reach::through_device
+                           : !obstacle(kind, Reader::cpu, info) ? Reach::host
+                                                                : Reach::copies);
     device::copy(sums.data(), sums_on_device, sum_bytes);
     double found = 0;
     for (const double each : sums) found += each;
@@ -140,7 +140,7 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
 
   const double needed = static_cast<double>(operation_facts.arrays() * count * sizeof(double));
   auto both = metrics(operation, count, lanes.timer(), needed);
-  both[0].bound = both[1].bound = bound(operation, way, info);
+  both[0].bound = both[1].bound = bound(operation, kind, info);
   if (both[1].bound.value) both[0].bound.value = needed / *both[1].bound.value;
   const int times = c.batch_for(lanes.timer(), c.largest_batch(), [&](int n) { return n * lanes.run(n).all; });
   c.sample(both, [&] {
@@ -152,16 +152,16 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
 void run_on_cpu(Case& c, Operation operation, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Way way = way_of(c, Reader::cpu, info);
-  need_way(way, Reader::gpu, info);
-  const bool by_cpu = touched_by_cpu(c, way, info);
+  const Kind kind = kind_of(c, Reader::cpu, info);
+  need_kind(kind, Reader::gpu, info);
+  const bool by_cpu = touched_by_cpu(c, kind, info);
   const ThreadPlaces places = thread_places(c);
   const Stores stores = stores_of(c, operation);
   const Layout layout = layout_of(c, operation, true);
-  need_memory(c, way, layout.bytes());
+  need_memory(c, kind, layout.bytes());
   const device::Selected on(gpu);
 
-  WayArrays arrays(layout, way, {.numa_node = places.memory_node});
+  KindArrays arrays(layout, kind, {.numa_node = places.memory_node});
   HostTeam team(places.processors, places.memory_node);
   if (by_cpu) {
     team.write_inputs(arrays.host(), c.seed());
@@ -172,12 +172,12 @@ void run_on_cpu(Case& c, Operation operation, int gpu) {
   measure_on_cpu(c, operation, team, stores, arrays.host());
 }
 
-std::vector<AxisValue> way_names(bool for_cpu) {
+std::vector<AxisValue> kind_names(bool for_cpu) {
   std::vector<AxisValue> names;
-  for (const Way way : all_ways()) {
-    if (way == Way::pinned) continue;  // to kernels it is `mapped`, or not there
+  for (const Kind kind : axis_kinds()) {
+    if (kind == Kind::pinned) continue;  // to kernels it is `mapped`, or not there
     // The CPU reads write-combined memory a hundred times as slowly as any other.
-    if (!for_cpu || (way != Way::pool && way != Way::write_combined)) names.emplace_back(std::string(name(way)));
+    if (!for_cpu || (kind != Kind::pool && kind != Kind::write_combined)) names.emplace_back(axis_name(kind));
   }
   return names;
 }
@@ -196,12 +196,12 @@ Workload workload(Operation operation, int gpu, bool by_cpu, const Machine& mach
       .stagings({})
       .metrics({"time", "rate"})
       .estimate([arrays = operation_facts.arrays()](const CaseSpec& spec) {
-        const auto way = spec.choice("memory");
-        const double rate = way == "device" || way == "pool" || way == "managed" ? 500e9 : 20e9;
+        const auto kind = spec.choice("memory");
+        const double rate = kind == "device" || kind == "pool" || kind == "managed" ? 500e9 : 20e9;
         return 50e-6 + arrays * static_cast<double>(spec.integer("bytes")) / rate;
       });
   add_bytes_axis(w, 512 * kMi);
-  w.axis(choice_axis("memory", "way of allocating the arrays", way_names(by_cpu)).usually_all())
+  w.axis(choice_axis("memory", "way of allocating the arrays", kind_names(by_cpu)).usually_all())
       .axis(choice_axis("first_touch", "who touches the arrays first and writes the inputs", {"gpu", "cpu"}));
   if (by_cpu) {
     add_cpu_axes(w, operation, machine, false);
@@ -217,7 +217,7 @@ Workload workload(Operation operation, int gpu, bool by_cpu, const Machine& mach
          .help = "mi300a-upm-2025, Figure 3: arrays of 256 MiB on the GPU, 610 MiB on the CPU, every way of allocating",
          .settings = {{"bytes", (by_cpu ? 610 : 256) * kMi}},
          .sweep_axis = "memory",
-         .sweep = way_names(by_cpu)});
+         .sweep = kind_names(by_cpu)});
   return w;
 }
 

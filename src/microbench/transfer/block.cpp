@@ -84,31 +84,7 @@ std::size_t count_wrong(const std::byte* from, std::size_t bytes, const Pattern&
   return wrong;
 }
 
-namespace {
-
-memory::HostKind host_kind(Memory kind) {
-  switch (kind) {
-    case Memory::pinned:
-      return memory::HostKind::pinned;
-    case Memory::registered:
-      return memory::HostKind::registered;
-    case Memory::write_combined:
-      return memory::HostKind::write_combined;
-    case Memory::mapped:
-      return memory::HostKind::mapped;
-    default:
-      return memory::HostKind::pageable;
-  }
-}
-
-}  // namespace
-
-Block::Block(End end, std::size_t bytes, HostOptions options) : end_(end), bytes_(bytes) {
-  if (end.on_gpu()) {
-    const device::Selected on(end.index);
-    data_ = static_cast<std::byte*>(device::malloc_device(bytes));
-    return;
-  }
+Block::Block(End end, std::size_t bytes, memory::BlockOptions options) : end_(end), bytes_(bytes) {
   if (end.memory == Memory::managed) {
     const std::size_t page = memory::page_bytes();
     managed_ = std::make_unique<SharedPages>(end, end, (bytes + page - 1) / page * page, options);
@@ -116,23 +92,18 @@ Block::Block(End end, std::size_t bytes, HostOptions options) : end_(end), bytes
     bring_home();
     return;
   }
-  const int node = end.memory == Memory::node ? end.index : options.numa_node;
-  host_.emplace(host_kind(end.memory), bytes, memory::HostBlockOptions{node, options.pages});
-  host_->touch();
-  data_ = host_->data();
+  std::optional<device::Selected> on;
+  if (end.on_gpu()) on.emplace(end.index);
+  if (end.memory == Memory::node) options.numa_node = end.index;
+  own_ = memory::Block(kind_of(end.memory), bytes, options);
+  if (!end.on_gpu()) own_.touch();
+  data_ = own_.data();
 }
 
-Block::~Block() {
-  if (on_host()) return;
-  try {
-    const device::Selected on(end_.index);
-    device::free_device(data_);
-  } catch (const device::Error&) {  // the failure that led here has been reported; a second one adds nothing
-  }
-}
+Block::~Block() = default;
 
 std::byte* Block::device_data() const {
-  return host_ ? host_->device_data() : data_;
+  return own_ ? own_.device_data() : data_;
 }
 
 void Block::fill(const Pattern& pattern) {
@@ -158,7 +129,7 @@ void Block::poison() {
 }
 
 std::size_t Block::wrong(const Pattern& pattern, const WordMap& source) const {
-  if (end_.memory != Memory::write_combined) return count_wrong(data_, bytes_, pattern, source, on_host());
+  if (!write_combined()) return count_wrong(data_, bytes_, pattern, source, on_host());
   // The CPU reads write-combined memory past its caches, at a hundredth of their speed; a GPU does not mind.
   const Block copied(gpu(device::selected()), bytes_, {});
   device::copy(copied.data(), data_, bytes_);
@@ -167,16 +138,11 @@ std::size_t Block::wrong(const Pattern& pattern, const WordMap& source) const {
 
 bool Block::flush() const {
   // Write-combined memory is in no cache.
-  return !on_host() || end_.memory == Memory::write_combined || memory::flush_host_caches(data_, bytes_);
+  return !on_host() || write_combined() || memory::flush_host_caches(data_, bytes_);
 }
 
 std::vector<std::string> Block::disagreements(const std::string& what) const {
-  if (host_) return host_->disagreements(what);
-  if (managed_) return managed_->disagreements();
-  const auto given = device::pointer_info(data_);
-  if (given.kind == device::PointerKind::device && given.device == end_.index) return {};
-  return {what + " is " + std::string(device::name(given.kind)) + " memory of device " + std::to_string(given.device) +
-          " to the driver where memory of device " + std::to_string(end_.index) + " was asked for"};
+  return own_ ? own_.disagreements(what) : managed_->disagreements();
 }
 
 }  // namespace isthmus::microbench::transfer

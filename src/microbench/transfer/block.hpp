@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 #include "microbench/transfer/ends.hpp"
 
 namespace isthmus::microbench::transfer {
@@ -32,20 +32,14 @@ struct Pattern {
 using WordMap = std::function<std::size_t(std::size_t)>;
 inline constexpr std::size_t kNothing = ~std::size_t{0};
 
-/// How host memory shall lie.
-struct HostOptions {
-  int numa_node = -1;
-  memory::Pages pages = memory::Pages::standard;
-};
-
 class SharedPages;
 
 class Block {
  public:
   /// Throws device::Error, and workload::Skip where there is no managed memory. Host memory is touched, on the node
   /// asked for; managed memory is of the selected device and lies on the host.
-  Block(End end, std::size_t bytes, HostOptions options);
-  ~Block();  ///< never throws
+  Block(End end, std::size_t bytes, memory::BlockOptions options);
+  ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -72,10 +66,11 @@ class Block {
 
  private:
   bool on_host() const noexcept { return !end_.on_gpu(); }
+  bool write_combined() const noexcept { return own_.kind() == memory::Kind::write_combined; }
 
   End end_;
   std::size_t bytes_;
-  std::optional<memory::HostBlock> host_;
+  memory::Block own_;
   std::unique_ptr<SharedPages> managed_;
   std::byte* data_ = nullptr;
 };

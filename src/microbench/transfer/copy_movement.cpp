@@ -160,8 +160,8 @@ class CopyMovement : public Movement {
   }
 
   void prepare_packing() {
-    if (from.on_gpu()) packed_source_.emplace(from, settings_.bytes, HostOptions{});
-    if (to.on_gpu()) packed_destination_.emplace(to, settings_.bytes, HostOptions{});
+    if (from.on_gpu()) packed_source_.emplace(from, settings_.bytes, memory::BlockOptions{});
+    if (to.on_gpu()) packed_destination_.emplace(to, settings_.bytes, memory::BlockOptions{});
     if (from.on_gpu() && to.on_gpu()) {
       const device::Selected on(to.index);
       far_info_ = device::info(to.index);

@@ -8,30 +8,26 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-std::string_view memory_name(Memory memory) {
-  switch (memory) {
-    case Memory::pageable:
-      return "pageable";
-    case Memory::pinned:
-      return "pinned";
-    case Memory::registered:
-      return "registered";
-    case Memory::write_combined:
-      return "wc";
-    case Memory::mapped:
-      return "mapped";
-    case Memory::managed:
-      return "managed";
-    case Memory::system:
-      return "system";
-    case Memory::node:
-      return "node";
-    case Memory::gpu:
-      return "gpu";
-    case Memory::all:
-      return "all";
-  }
-  return "";
+struct MemoryFacts {
+  Memory memory;
+  std::string_view name;
+  memory::Kind kind;
+};
+constexpr std::array<MemoryFacts, 10> kMemories{{
+    {Memory::pageable, "pageable", memory::Kind::pageable},
+    {Memory::pinned, "pinned", memory::Kind::pinned},
+    {Memory::registered, "registered", memory::Kind::registered},
+    {Memory::write_combined, "wc", memory::Kind::write_combined},
+    {Memory::mapped, "mapped", memory::Kind::mapped},
+    {Memory::managed, "managed", memory::Kind::managed},
+    {Memory::system, "system", memory::Kind::pageable},
+    {Memory::node, "node", memory::Kind::pageable},
+    {Memory::gpu, "gpu", memory::Kind::device},
+    {Memory::all, "all", memory::Kind::device},
+}};
+
+const MemoryFacts& facts(Memory memory) {
+  return kMemories[static_cast<std::size_t>(memory)];
 }
 
 struct InitiatorFacts {
@@ -61,18 +57,24 @@ const InitiatorFacts& facts(Initiator initiator) {
   return kInitiators[static_cast<std::size_t>(initiator)];
 }
 
-constexpr bool in_order() {
-  for (std::size_t i = 0; i < kInitiators.size(); ++i) {
-    if (static_cast<std::size_t>(kInitiators[i].initiator) != i) return false;
+template <class Row, std::size_t count, class Key>
+constexpr bool in_order(const std::array<Row, count>& rows, Key Row::* key) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (static_cast<std::size_t>(rows[i].*key) != i) return false;
   }
   return true;
 }
-static_assert(in_order(), "the table is indexed by initiator");
+static_assert(in_order(kMemories, &MemoryFacts::memory) && in_order(kInitiators, &InitiatorFacts::initiator),
+              "the tables are indexed by their first column");
 
 }  // namespace
 
+memory::Kind kind_of(Memory memory) noexcept {
+  return facts(memory).kind;
+}
+
 std::string End::name() const {
-  std::string text(memory_name(memory));
+  std::string text(facts(memory).name);
   if (memory == Memory::node || memory == Memory::gpu) text += std::to_string(index);
   return text;
 }

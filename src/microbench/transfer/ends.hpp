@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memory/kind.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench::transfer {
@@ -19,11 +20,13 @@ enum class Memory {
   write_combined,
   mapped,
   managed,  ///< managed pages that lie on the host (or, between two GPUs, on the one that the name says)
-  system,   ///< malloc'd pages that a GPU reaches by itself (HMM, ATS, XNACK)
-  node,     ///< malloc'd memory of one NUMA node; index is the node
+  system,   ///< pageable, and a GPU reaches it by itself (HMM, ATS, XNACK)
+  node,     ///< pageable, of one NUMA node; index is the node
   gpu,      ///< device memory; index is the device
   all,      ///< every GPU: one to all, all to one, all to all
 };
+/// What an end is allocated as; `all` has no memory of its own.
+memory::Kind kind_of(Memory memory) noexcept;
 
 struct End {
   Memory memory = Memory::pageable;

@@ -29,7 +29,7 @@ Lane kernel_lane(int gpu, std::function<void(device::Stream&)> queue) {
 }
 
 /// Host memory for the ends of transfers: where the axis says, else where the session says.
-HostOptions host_options(const Case& c, const Path& path) {
+memory::BlockOptions host_options(const Case& c, const Path& path) {
   if (path.from.on_gpu() && path.to.on_gpu()) return {};
   const auto node = static_cast<int>(c.integer("node"));
   need_node(node);
@@ -42,7 +42,7 @@ void chase(Case& c, const Path& path) {
   const std::size_t bytes = c.extent("bytes"), line = c.extent("line"), hops = c.extent("hops");
   if (line % kWord != 0 || bytes % line != 0 || bytes / line < 2)
     throw Skip("a chain needs two lines of a multiple of 8 bytes at least, and whole ones", SkipKind::not_applicable);
-  const HostOptions host = host_options(c, path);
+  const memory::BlockOptions host = host_options(c, path);
   c.needs(path.from.on_gpu() ? 0 : bytes, path.from.on_gpu() ? bytes : 0);
   const int reader = path.to.index;
   const auto all_sms = static_cast<unsigned>(device::info(reader).multiprocessors);
@@ -83,7 +83,7 @@ void fault_latency(Case& c, const Path& path) {
   const std::size_t pages = c.extent("faults"), apart = c.extent("apart");
   if (pages < 2 || apart % memory::page_bytes() != 0)
     throw Skip("page faults need two pages at least, whole pages apart", SkipKind::not_applicable);
-  const HostOptions host = host_options(c, path);
+  const memory::BlockOptions host = host_options(c, path);
   const std::size_t bytes = memory::byte_count(pages, apart);
   c.needs(bytes, bytes);
   const bool by_gpu = path.to.on_gpu();
@@ -130,7 +130,7 @@ void fault_latency(Case& c, const Path& path) {
 void small_copy(Case& c, const Path& path) {
   need_ends(path);
   const std::size_t bytes = c.extent("bytes");
-  const HostOptions host = host_options(c, path);
+  const memory::BlockOptions host = host_options(c, path);
   c.needs(2 * bytes, 2 * bytes);
   const int issuer = path.from.on_gpu() ? path.from.index : path.to.index;
   const PeerAccess peer(issuer, path.to.on_gpu() ? path.to.index : issuer);

@@ -17,7 +17,7 @@ namespace isthmus::microbench::transfer {
 struct Settings {
   std::size_t bytes = 0;
   std::uint64_t seed = 0;
-  HostOptions host{};
+  memory::BlockOptions host{};
   CopyGeometry geometry{};
   std::size_t row_bytes = 512, planes = 1;  ///< of a box; rows follow from `bytes`, the pitch is twice the row
   std::size_t pieces = 64;                  ///< of a batch

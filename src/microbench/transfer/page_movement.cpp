@@ -27,7 +27,7 @@ class PageMovement : public Movement {
     const device::Selected on(gpu_);
     pages_.emplace(from, to, s.bytes, s.host);
     stream_.emplace();
-    sum_.emplace(gpu(gpu_), kWord, HostOptions{});
+    sum_.emplace(gpu(gpu_), kWord, memory::BlockOptions{});
     if (!to.on_gpu() && initiator == Initiator::fault) crew_.emplace(s.threads, s.host.numa_node);
     if (initiator == Initiator::prefetch_batch || initiator == Initiator::discard) cut_ranges();
     write_pattern(pages_->data(), s.bytes, pattern_, true);

@@ -8,7 +8,7 @@ namespace isthmus::microbench::transfer {
 using workload::Skip;
 using workload::SkipKind;
 
-SharedPages::SharedPages(const End& from, const End& to, std::size_t bytes, HostOptions options)
+SharedPages::SharedPages(const End& from, const End& to, std::size_t bytes, memory::BlockOptions options)
     : bytes_(bytes), options_(options), info_(device::info(device::selected())) {
   const std::size_t page = memory::page_bytes();
   if (bytes % page != 0)
@@ -17,23 +17,15 @@ SharedPages::SharedPages(const End& from, const End& to, std::size_t bytes, Host
   const auto lacks = [&](const std::string& what) { return Skip(info_.name + " (" + info_.arch + ") " + what); };
   if (from.memory == Memory::system || to.memory == Memory::system) {
     if (!info_.pageable_access) throw lacks("cannot read plain malloc memory (no HMM, ATS or XNACK)");
-    malloced_.emplace(memory::HostKind::pageable, bytes, memory::HostBlockOptions{options.numa_node, options.pages});
-    malloced_->touch();
-    data_ = malloced_->data();
-    sum_.emplace(gpu(info_.index), sizeof(std::uint64_t), HostOptions{});
+    block_ = memory::Block(memory::Kind::pageable, bytes, options);
+    block_.touch();
+    sum_.emplace(gpu(info_.index), sizeof(std::uint64_t), memory::BlockOptions{});
     return;
   }
   if (!info_.managed) throw lacks("has no managed memory");
   if (!info_.concurrent_managed)
     throw lacks("cannot use managed memory at the same time as the CPU, so its pages do not move one by one");
-  data_ = static_cast<std::byte*>(device::malloc_managed(bytes));
-}
-
-SharedPages::~SharedPages() {
-  try {
-    if (!malloced_) device::free_managed(data_);
-  } catch (const device::Error&) {  // the failure that led here has been reported; a second one adds nothing
-  }
+  block_ = memory::Block(memory::Kind::managed, bytes);
 }
 
 device::Location SharedPages::place(const End& end) const {
@@ -41,29 +33,21 @@ device::Location SharedPages::place(const End& end) const {
 }
 
 void SharedPages::send_to(const End& end, device::Stream& stream) {
-  if (!malloced_) {
-    device::prefetch(data_, bytes_, place(end), stream);
+  if (managed()) {
+    device::prefetch(data(), bytes_, place(end), stream);
   } else if (end.on_gpu()) {
-    queue_touch(stream, data_, bytes_, memory::page_bytes(), Touch::page,
+    queue_touch(stream, data(), bytes_, memory::page_bytes(), Touch::page,
                 reinterpret_cast<std::uint64_t*>(sum_->data()), {}, info_);
   }
   stream.synchronize();
-  if (!end.on_gpu()) memory::rewrite_pages(data_, bytes_);  // into the host's page table, too
+  if (!end.on_gpu()) memory::rewrite_pages(data(), bytes_);  // into the host's page table, too
 }
 
 std::optional<double> SharedPages::share_off_host() const {
-  if (malloced_ || info_.integrated || device::backend() == device::Backend::emulator) return std::nullopt;
-  const auto pages = memory::present_pages(data_, bytes_);
+  if (!managed() || info_.integrated || device::backend() == device::Backend::emulator) return std::nullopt;
+  const auto pages = memory::present_pages(data(), bytes_);
   if (!pages) return std::nullopt;
   return 1 - static_cast<double>(pages->present) / static_cast<double>(pages->all);
-}
-
-std::vector<std::string> SharedPages::disagreements() const {
-  const auto given = device::pointer_info(data_).kind;
-  const auto asked = malloced_ ? device::PointerKind::unregistered : device::PointerKind::managed;
-  if (given == asked) return {};
-  return {"the memory is " + std::string(device::name(given)) + " memory to the driver where " +
-          std::string(device::name(asked)) + " was asked for"};
 }
 
 }  // namespace isthmus::microbench::transfer

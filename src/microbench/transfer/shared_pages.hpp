@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 #include "microbench/transfer/block.hpp"
 
 namespace isthmus::microbench::transfer {
@@ -16,12 +16,9 @@ class SharedPages {
  public:
   /// Managed, or malloc'd where one of the ends says `system`; allocated on the selected device, which moves its pages.
   /// Throws workload::Skip where that device cannot share it, and for sizes that are no whole pages.
-  SharedPages(const End& from, const End& to, std::size_t bytes, HostOptions options);
-  ~SharedPages();  ///< never throws
-  SharedPages(const SharedPages&) = delete;
-  SharedPages& operator=(const SharedPages&) = delete;
+  SharedPages(const End& from, const End& to, std::size_t bytes, memory::BlockOptions options);
 
-  std::byte* data() const noexcept { return data_; }
+  std::byte* data() const noexcept { return block_.data(); }
   std::size_t size() const noexcept { return bytes_; }
   /// The end as the driver names places.
   device::Location place(const End& end) const;
@@ -30,14 +27,15 @@ class SharedPages {
   /// Share of the pages that are not in the host's page table; nullopt where that tells nothing (memory of both sides,
   /// emulated, malloc'd).
   std::optional<double> share_off_host() const;
-  std::vector<std::string> disagreements() const;
+  std::vector<std::string> disagreements() const { return block_.disagreements("the memory"); }
 
  private:
+  bool managed() const noexcept { return block_.kind() == memory::Kind::managed; }
+
   std::size_t bytes_;
-  HostOptions options_;
+  memory::BlockOptions options_;
   device::DeviceInfo info_;
-  std::optional<memory::HostBlock> malloced_;
-  std::byte* data_ = nullptr;
+  memory::Block block_;
   std::optional<Block> sum_;  // of what a GPU touches only to bring malloc'd pages there
 };
 

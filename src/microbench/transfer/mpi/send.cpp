@@ -21,7 +21,7 @@ using namespace workload;
 /// Memory that messages leave or reach, on this rank.
 class Buffer {
  public:
-  Buffer(Memory memory, std::size_t bytes, HostOptions host) : bytes_(bytes) {
+  Buffer(Memory memory, std::size_t bytes, memory::BlockOptions host) : bytes_(bytes) {
     if (memory == Memory::managed) {
       const std::size_t page = memory::page_bytes();
       pages_.emplace(End{memory}, own_gpu(), (bytes + page - 1) / page * page, host);
@@ -141,7 +141,7 @@ void send(Case& c, const Kind& kind, bool duplex) {
   }
   const bool resident = kind.memory == Memory::managed && c.choice("resident") == "gpu";
 
-  const HostOptions host{.numa_node = c.numa_node()};
+  const memory::BlockOptions host{.numa_node = c.numa_node()};
   Buffer outgoing(kind.memory, bytes * window, host), incoming(kind.memory, bytes * window, host);
   for (auto& sentence : incoming.disagreements()) c.warn("placement_disagrees", std::move(sentence));
   const auto pattern_of = [&](int rank) { return Pattern{c.seed(), static_cast<std::uint64_t>(rank)}; };

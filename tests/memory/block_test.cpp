@@ -1,4 +1,4 @@
-#include "memory/host_block.hpp"
+#include "memory/block.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t bytes = std::size_t{4} << 20;
 
-class HostBlocks : public testing::TestWithParam<HostKind> {};
+class Blocks : public testing::TestWithParam<Kind> {};
 
-TEST_P(HostBlocks, AreWhatWasAskedForAndHoldWhatIsWritten) {
-  HostBlock block(GetParam(), bytes);
+TEST_P(Blocks, AreWhatWasAskedForAndHoldWhatIsWritten) {
+  Block block(GetParam(), bytes);
   block.touch();
   EXPECT_EQ(block.size(), bytes);
   EXPECT_TRUE(block.disagreements("it").empty());
@@ -30,35 +30,35 @@ TEST_P(HostBlocks, AreWhatWasAskedForAndHoldWhatIsWritten) {
   block.free();  // nothing is left to free
 }
 
-TEST_P(HostBlocks, LieOnTheNodeAskedFor) {
+TEST_P(Blocks, LieOnTheNodeAskedFor) {
   const int node = highest_numa_node();
   if (node < 0) GTEST_SKIP() << "the kernel knows no NUMA nodes";
-  HostBlock block(GetParam(), bytes, {.numa_node = node});
+  Block block(GetParam(), bytes, {.numa_node = node});
   block.touch();
   EXPECT_TRUE(block.disagreements("it").empty());
   EXPECT_TRUE(node_disagreement("it", block.data(), bytes, node + 1).has_value());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HostBlocks,
-                         testing::Values(HostKind::pageable, HostKind::pinned, HostKind::registered,
-                                         HostKind::write_combined, HostKind::mapped),
+INSTANTIATE_TEST_SUITE_P(All, Blocks,
+                         testing::Values(Kind::pageable, Kind::pinned, Kind::registered, Kind::write_combined,
+                                         Kind::mapped),
                          [](const auto& test) { return std::string(name(test.param)); });
 
-TEST(HostBlock, ThatIsMovedIsFreedOnce) {
-  HostBlock first(HostKind::registered, bytes);
+TEST(Block, ThatIsMovedIsFreedOnce) {
+  Block first(Kind::registered, bytes);
   const std::byte* data = first.data();
-  HostBlock second(std::move(first));
+  Block second(std::move(first));
   EXPECT_EQ(second.data(), data);
-  HostBlock third(HostKind::pinned, bytes);
+  Block third(Kind::pinned, bytes);
   third = std::move(second);
   EXPECT_EQ(third.data(), data);
 }
 
-TEST(HostBlock, ThatCannotBePageLockedLeavesNothingBehind) {
+TEST(Block, ThatCannotBePageLockedLeavesNothingBehind) {
   device::set_injection("register_host:1:oom");
-  EXPECT_THROW(HostBlock(HostKind::registered, bytes), device::Error);
+  EXPECT_THROW(Block(Kind::registered, bytes), device::Error);
   device::set_injection("");
-  EXPECT_NO_THROW(HostBlock(HostKind::registered, bytes));
+  EXPECT_NO_THROW(Block(Kind::registered, bytes));
 }
 
 TEST(Pages, AreAbsentUntilTouched) {
@@ -78,13 +78,13 @@ TEST(Pages, AreAbsentUntilTouched) {
 }
 
 TEST(Pages, AreOfTheSizeAskedFor) {
-  HostBlock block(HostKind::pageable, bytes, {.pages = Pages::small});
+  Block block(Kind::pageable, bytes, {.pages = Pages::small});
   block.touch();
   EXPECT_TRUE(block.disagreements("it").empty());
 }
 
 TEST(Pages, KeepWhatIsInThemWhenRewritten) {
-  HostBlock block(HostKind::pageable, bytes);
+  Block block(Kind::pageable, bytes);
   std::memset(block.data(), 0x33, bytes);
   rewrite_pages(block.data(), bytes);
   for (std::size_t i = 0; i < bytes; i += page_bytes()) EXPECT_EQ(std::to_integer<int>(block.data()[i]), 0x33);
