@@ -3,6 +3,7 @@
 Compares jobs of a boot, else boots of a node, metric by metric. The margin, the change that is of no interest, is fixed
 beforehand. Each metric ends as regressed or improved (the whole interval lies beyond the margin), equivalent or
 changed-but-small (within it), or inconclusive, with the reason and what would decide. docs/statistics.md explains it.
+judging.judge() decides; here are the arguments and what is printed.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@
 
 namespace isthmus::harness {
 
-/// One sample.
+/// One sample. The device spoils it (Monitor), a latch that went on too early (StreamTimer), an observer, or the
+/// workload (Case::spoil); Series::valid() leaves it out.
 struct Taken {
   std::vector<double> values{};   ///< one of each series
   std::vector<Warning> spoilt{};  ///< why it does not count
