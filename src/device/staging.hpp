@@ -157,13 +157,15 @@ class TileCopier {
   unsigned bytes_ = 0;
 };
 
-/// The ring of tile buffers of one block. `Threads`, when not 0, is the block's size known to the compiler.
-template <TileStaging staging, unsigned Depth, unsigned Threads = 0>
+/// The ring of tile buffers of one block. `Threads`, when not 0, is the block's size known to the compiler. The `Held`
+/// tiles before the current one stay in their buffers, too.
+template <TileStaging staging, unsigned Depth, unsigned Threads = 0, unsigned Held = 0>
 class TilePipeline {
  public:
-  static_assert(staging == TileStaging::direct ? Depth == 1 : Depth >= 2,
-                "direct has one buffer, the others 2 or more");
+  static_assert(staging == TileStaging::direct ? Depth == 1 && Held == 0 : Depth >= 2 + Held,
+                "direct has one buffer, the others 2 or more, and one for each tile held");
   static constexpr unsigned stages = Depth;
+  static constexpr unsigned in_flight = Depth - 1 - Held;  ///< tiles on their way while one is computed with
 
   /// Called by all threads of the block; `arrived` are Depth barriers in shared memory (bulk only, else null).
   __device__ explicit TilePipeline(BulkBarrier* arrived) : arrived_(arrived) {
@@ -188,15 +190,19 @@ class TilePipeline {
         __syncthreads();
       }
     } else {
-      for (unsigned ahead = 0; ahead < Depth - 1; ++ahead) issue(load, ahead, ahead, tiles);
-      unsigned stage = 0, free_stage = Depth - 1;
+      for (unsigned ahead = 0; ahead < in_flight; ++ahead) issue(load, ahead, ahead, tiles);
+      unsigned stage = 0, free_stage = in_flight;
       for (std::uint64_t tile = 0; tile < tiles; ++tile) {
         wait(stage);
-        // All copies of this tile are visible to all, and no thread computes with the tile before it any more.
+        // All copies of this tile are visible to all, and no thread computes with the oldest one any more.
         __syncthreads();
-        issue(load, free_stage, tile + Depth - 1, tiles);
+        issue(load, free_stage, tile + in_flight, tiles);
         compute(stage, tile);
-        free_stage = stage;
+        if constexpr (Held == 0) {
+          free_stage = stage;
+        } else if (++free_stage == Depth) {
+          free_stage = 0;
+        }
         if (++stage == Depth) stage = 0;
       }
       if constexpr (staging == TileStaging::bulk) {
@@ -221,7 +227,7 @@ class TilePipeline {
 
   __device__ void wait(unsigned stage) {
     if constexpr (staging == TileStaging::async) {
-      async_wait<static_cast<int>(Depth) - 2>();
+      async_wait<static_cast<int>(in_flight) - 1>();
     } else {
       arrived_[stage].wait(phases_ >> stage & 1);
       phases_ ^= 1u << stage;

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "device/relaxed.hpp"
+#include "device/staging.hpp"
 #include "memory/parallel.hpp"
 #include "workload/workload.hpp"
 
@@ -92,6 +94,139 @@ __global__ void __launch_bounds__(threads)
   out[i] = sum;
 }
 
+// Of multiply_twice: a block has `tile_columns`, a thread four of them and one row in `teams`.
+constexpr unsigned twice_threads = 1024, vectors = tile_columns / 4, teams = twice_threads / vectors;
+constexpr unsigned strip = 8, rows_of_thread = strip / teams;  // rows
+constexpr unsigned ring = 7, held = 4;                         // strips in shared memory; of them waiting for products
+constexpr std::size_t ring_bytes = std::size_t{ring} * strip * tile_columns * sizeof(float);
+constexpr unsigned no_number = ~0u;  // what `parts` are filled with; a NaN, which sums of finite numbers are not
+
+/// Sums over a warp of `N` values of each lane. Every lane gets one of them, the first lanes the first.
+template <unsigned N>
+__device__ inline float warp_sums(float (&values)[N]) {
+  int lanes = device::warp_size() / 2;
+#pragma unroll
+  for (unsigned n = N / 2; n > 0; n /= 2, lanes /= 2) {
+    const bool upper = (device::lane() & lanes) != 0;
+#pragma unroll
+    for (unsigned i = 0; i < n; ++i) {
+      const float theirs = upper ? values[i] : values[i + n];
+      values[i] = (upper ? values[i + n] : values[i]) + device::shuffle_xor(device::full_warp(), theirs, lanes);
+    }
+  }
+  for (; lanes > 0; lanes /= 2) values[0] += device::shuffle_xor(device::full_warp(), values[0], lanes);
+  return values[0];
+}
+
+// for (i = 0; i < rows; ++i)
+//   for (ax = dot(a[i], x), j = 0; j < columns; ++j) y[j] += ax * a[i][j];
+//
+// `across` blocks share the rows of a group, each with some of the columns. A group takes every so many strips of rows.
+// What a block has of strip k's products it tells the others while it works on strip k + 1, and it asks for theirs at
+// k + held - 1. So two barriers and two ways through memory lie behind the copies, and there is one barrier a strip.
+// A value is its own flag. What a group sums goes to by_columns[group][j].
+__global__ void __launch_bounds__(twice_threads, 1)
+    multiply_twice(std::size_t rows, std::size_t columns, std::size_t pitch, unsigned across,
+                   const float* __restrict__ a, const float* __restrict__ x, unsigned* parts, float* by_columns) {
+  constexpr unsigned most_warps = twice_threads / 32;
+  __shared__ float sums[2][most_warps][rows_of_thread], products[2][strip];
+  float* tiles = device::dynamic_shared<float>();
+  const unsigned block = blockIdx.x % across, group = blockIdx.x / across, groups = gridDim.x / across;
+  const unsigned vector = threadIdx.x % vectors, team = threadIdx.x / vectors;
+  const auto lanes = static_cast<unsigned>(device::warp_size()), lane = static_cast<unsigned>(device::lane());
+  const auto warp = static_cast<unsigned>(device::warp_in_block());
+  const std::size_t left = std::size_t{block} * tile_columns, column = left + vector * 4;
+  const auto width = static_cast<unsigned>(pitch - left < tile_columns ? pitch - left : tile_columns);
+  const std::size_t strips = (rows + strip - 1) / strip;
+  const auto mine = static_cast<unsigned>(strips > group ? (strips - group - 1) / groups + 1 : 0);
+  const auto first = [&](unsigned k) { return (group + std::size_t{k} * groups) * strip; };
+  const auto count = [&](unsigned k) {
+    return static_cast<unsigned>(rows - first(k) < strip ? rows - first(k) : strip);
+  };
+  const auto cells = [&](unsigned stage, unsigned i) -> const float4& {
+    return reinterpret_cast<const float4*>(tiles)[(stage * strip + team + i * teams) * vectors + vector];
+  };
+  const float4 factors = four(x, column, columns);
+  float4 total = make_float4(0, 0, 0, 0);
+
+  // The first `strip` warps have a row of a strip each.
+  unsigned part = no_number;
+  const auto ask = [&](unsigned k) {
+    if (warp < count(k) && lane < across) part = device::load_relaxed(parts + (first(k) + warp) * across + lane);
+  };
+  const auto add_parts_of = [&](unsigned k) {
+    if (warp >= count(k)) return;
+    float sum = 0;
+    for (unsigned begin = 0; begin < across; begin += lanes) {
+      const unsigned other = begin + lane;
+      const unsigned* from = parts + (first(k) + warp) * across + other;
+      if (begin > 0) part = no_number;
+      device::spin_until([&] {
+        if (other >= across || part != no_number) return true;
+        part = device::load_relaxed(from);
+        return part != no_number;
+      });
+      if (other < across) sum += __uint_as_float(part);
+    }
+    for (unsigned half = lanes / 2; half > 0; half /= 2)
+      sum += device::shuffle_xor(device::full_warp(), sum, static_cast<int>(half));
+    if (lane == 0) products[k % 2][warp] = sum;
+  };
+  const auto tell = [&](unsigned k) {
+    if (threadIdx.x >= count(k)) return;
+    const unsigned row = threadIdx.x, warps_of_team = vectors / lanes;
+    float sum = 0;
+    for (unsigned w = 0; w < warps_of_team; ++w) sum += sums[k % 2][row % teams * warps_of_team + w][row / teams];
+    device::store_relaxed(parts + (first(k) + row) * across + block, __float_as_uint(sum));
+  };
+  const auto add_products = [&](unsigned k, unsigned stage) {
+#pragma unroll
+    for (unsigned i = 0; i < rows_of_thread; ++i) {
+      if (team + i * teams < count(k)) add(total, products[k % 2][team + i * teams], cells(stage, i));
+    }
+  };
+
+  device::TilePipeline<device::TileStaging::async, ring, twice_threads, held> pipeline(nullptr);
+  pipeline.run(
+      mine,
+      [&](auto& copier, unsigned stage, std::uint64_t tile) {
+        const auto k = static_cast<unsigned>(tile);
+        const float* corner = a + first(k) * pitch + left;
+        copier.template rows<strip, tile_columns>(tiles + stage * strip * tile_columns, tile_columns,
+                                                  {0, count(k), 0, width},
+                                                  [&](unsigned r) { return corner + r * pitch; });
+      },
+      [&](unsigned stage, std::uint64_t tile) {
+        const auto k = static_cast<unsigned>(tile);
+        if (k > 0) tell(k - 1);
+        float values[rows_of_thread];
+#pragma unroll
+        for (unsigned i = 0; i < rows_of_thread; ++i) values[i] = dot(cells(stage, i), factors, 0);
+        const float sum = warp_sums(values);
+        if (lane % (lanes / rows_of_thread) == 0) sums[k % 2][warp][lane / (lanes / rows_of_thread)] = sum;
+        if (k >= held) add_products(k - held, (stage + ring - held) % ring);
+        if (k + 1 >= held) {
+          add_parts_of(k + 1 - held);
+          part = no_number;
+          ask(k + 2 - held);
+        }
+      });
+  if (mine > 0) tell(mine - 1);
+  for (unsigned k = mine > held ? mine - held : 0; k < mine; ++k) {
+    part = no_number;
+    add_parts_of(k);
+    __syncthreads();
+    add_products(k, k % ring);
+  }
+  __syncthreads();
+  float4* totals = reinterpret_cast<float4*>(tiles);
+  totals[threadIdx.x] = total;
+  __syncthreads();
+  if (team > 0 || column >= columns) return;
+  for (unsigned other = 1; other < teams; ++other) add(total, 1, totals[other * vectors + vector]);
+  *reinterpret_cast<float4*>(by_columns + group * pitch + column) = total;
+}
+
 /// -3, -1, 1 or 3: all sums are exact in fp32, in any order, and none of their terms is nothing (NOTES.md).
 struct Whole {
   std::uint64_t seed, stream;
@@ -145,14 +280,37 @@ struct Matrix {
     run.launch(tile, {.grid = {static_cast<unsigned>(across), static_cast<unsigned>(down)}, .block = threads},
                {.bytes_read = 4 * cells, .flops = 2 * cells * products}, rows, columns, a.pitch(), a.device(), right,
                left, row_parts.device(), column_parts.device());
-    const auto sum = [&](std::size_t n, std::size_t count, std::size_t pitch, const Buffer<float>& parts, float* out) {
-      const auto traffic = static_cast<double>(n) * 4;
-      run.launch(ISTHMUS_KERNEL(add_parts), {.grid = static_cast<unsigned>(tiles(n, threads)), .block = threads},
-                 {.bytes_read = kept ? 2 * traffic : traffic, .bytes_written = traffic}, n, count, pitch,
-                 parts.device(), kept, out);
-    };
-    if (right != nullptr) sum(rows, across, rows, row_parts, by_rows);
-    if (left != nullptr) sum(columns, down, a.pitch(), column_parts, by_columns);
+    if (right != nullptr) add_up(run, rows, across, rows, row_parts, by_rows, kept);
+    if (left != nullptr) add_up(run, columns, down, a.pitch(), column_parts, by_columns, kept);
+  }
+
+  /// Groups of blocks that share rows, all at work at once; 0 where Aᵀ·(A·x) takes two readings of the matrix.
+  unsigned groups(const device::DeviceInfo& info) const {
+    const int blocks = info.max_resident_blocks > 0 ? info.max_resident_blocks : info.multiprocessors;
+    if (!info.cooperative || !info.async_shared_copy || info.shared_per_block < ring_bytes + 1024) return 0;
+    return static_cast<unsigned>(
+        std::min(static_cast<std::size_t>(blocks) / tiles(columns, tile_columns), tiles(rows, tile_rows)));
+  }
+
+  /// Aᵀ·(A·x) goes to y, in one reading.
+  void multiply_both(Run& run, unsigned groups, const float* x, float* y) const {
+    const auto across = static_cast<unsigned>(tiles(columns, tile_columns));
+    const auto cells = static_cast<double>(rows) * static_cast<double>(columns);
+    run.fill(row_parts, 0xff);
+    run.launch(ISTHMUS_KERNEL(multiply_twice),
+               {.grid = groups * across, .block = twice_threads, .shared_bytes = ring_bytes, .cooperative = true},
+               {.bytes_read = 4 * cells, .flops = 4 * cells}, rows, columns, a.pitch(), across, a.device(), x,
+               reinterpret_cast<unsigned*>(row_parts.device()), column_parts.device());
+    add_up(run, columns, groups, a.pitch(), column_parts, y, false);
+  }
+
+ private:
+  static void add_up(Run& run, std::size_t n, std::size_t count, std::size_t pitch, const Buffer<float>& parts,
+                     float* out, bool kept) {
+    const auto traffic = static_cast<double>(n) * 4;
+    run.launch(ISTHMUS_KERNEL(add_parts), {.grid = static_cast<unsigned>(tiles(n, threads)), .block = threads},
+               {.bytes_read = kept ? 2 * traffic : traffic, .bytes_written = traffic}, n, count, pitch, parts.device(),
+               kept, out);
   }
 };
 
@@ -205,7 +363,9 @@ void atax(Case& c) {
       y, [=](std::size_t j) { return m.column_times(j, [&](std::size_t i) { return (*right_ax)[i]; }); }, {},
       "sums of whole numbers");
   c.verify_same(y);
+  const unsigned groups = m.groups(c.device());
   c.measure(Control::queued, [=](Run& run) {
+    if (groups > 0) return m.multiply_both(run, groups, x.device(), y.device());
     m.multiply(run, x.device(), ax.device(), nullptr, nullptr, false);
     m.multiply(run, nullptr, nullptr, ax.device(), y.device(), false);
   });
