@@ -126,10 +126,9 @@ __device__ inline float warp_sums(float (&values)[N]) {
 // k + held - 1. So two barriers and two ways through memory lie behind the copies, and there is one barrier a strip.
 // A value is its own flag. What a group sums goes to by_columns[group][j].
 __global__ void __launch_bounds__(twice_threads, 1)
-    multiply_twice(std::size_t rows, std::size_t columns, std::size_t pitch, unsigned across,
-                   const float* __restrict__ a, const float* __restrict__ x, unsigned* parts, float* by_columns) {
-  constexpr unsigned most_warps = twice_threads / 32;
-  __shared__ float sums[2][most_warps][rows_of_thread], products[2][strip];
+    multiply_twice(unsigned rows, std::size_t columns, std::size_t pitch, unsigned across, const float* __restrict__ a,
+                   const float* __restrict__ x, unsigned* parts, float* by_columns) {
+  __shared__ float sums[2][twice_threads / 32][rows_of_thread], products[2][strip];
   float* tiles = device::dynamic_shared<float>();
   const unsigned block = blockIdx.x % across, group = blockIdx.x / across, groups = gridDim.x / across;
   const unsigned vector = threadIdx.x % vectors, team = threadIdx.x / vectors;
@@ -137,84 +136,74 @@ __global__ void __launch_bounds__(twice_threads, 1)
   const auto warp = static_cast<unsigned>(device::warp_in_block());
   const std::size_t left = std::size_t{block} * tile_columns, column = left + vector * 4;
   const auto width = static_cast<unsigned>(pitch - left < tile_columns ? pitch - left : tile_columns);
-  const std::size_t strips = (rows + strip - 1) / strip;
-  const auto mine = static_cast<unsigned>(strips > group ? (strips - group - 1) / groups + 1 : 0);
-  const auto first = [&](unsigned k) { return (group + std::size_t{k} * groups) * strip; };
-  const auto count = [&](unsigned k) {
-    return static_cast<unsigned>(rows - first(k) < strip ? rows - first(k) : strip);
-  };
+  const unsigned begin = group * strip, step = groups * strip;  // rows
+  const unsigned mine = rows > begin ? (rows - begin - 1) / step + 1 : 0;
   const auto cells = [&](unsigned stage, unsigned i) -> const float4& {
     return reinterpret_cast<const float4*>(tiles)[(stage * strip + team + i * teams) * vectors + vector];
   };
   const float4 factors = four(x, column, columns);
   float4 total = make_float4(0, 0, 0, 0);
 
-  // The first `strip` warps have a row of a strip each.
-  unsigned part = no_number;
-  const auto ask = [&](unsigned k) {
-    if (warp < count(k) && lane < across) part = device::load_relaxed(parts + (first(k) + warp) * across + lane);
+  unsigned copied = begin;  // where the next strip to be copied begins
+  const float* corner = a + std::size_t{begin} * pitch + left;
+  const auto copy = [&](auto& copier, unsigned stage, std::uint64_t) {
+    copier.template rows<strip, tile_columns>(tiles + stage * strip * tile_columns, tile_columns,
+                                              {0, rows - copied < strip ? rows - copied : strip, 0, width},
+                                              [&](unsigned r) { return corner + r * pitch; });
+    copied += step;
+    corner += step * pitch;
+  };
+  unsigned told = begin + threadIdx.x;  // the first `strip` threads have a row each
+  const auto tell = [&](unsigned k) {
+    if (threadIdx.x >= strip || told >= rows) return;
+    const unsigned warps = vectors / lanes;
+    float sum = 0;
+    for (unsigned w = 0; w < warps; ++w) sum += sums[k % 2][threadIdx.x % teams * warps + w][threadIdx.x / teams];
+    device::store_relaxed(parts + told * across + block, __float_as_uint(sum));
+    told += step;
+  };
+  unsigned asked = begin + warp, part = no_number;  // so have the first `strip` warps
+  const auto ask = [&] {
+    if (warp < strip && asked < rows && lane < across) part = device::load_relaxed(parts + asked * across + lane);
   };
   const auto add_parts_of = [&](unsigned k) {
-    if (warp >= count(k)) return;
+    if (warp >= strip) return;
     float sum = 0;
-    for (unsigned begin = 0; begin < across; begin += lanes) {
-      const unsigned other = begin + lane;
-      const unsigned* from = parts + (first(k) + warp) * across + other;
-      if (begin > 0) part = no_number;
+    for (unsigned other = lane; asked < rows && other - lane < across; other += lanes) {
       device::spin_until([&] {
-        if (other >= across || part != no_number) return true;
-        part = device::load_relaxed(from);
-        return part != no_number;
+        if (other < across && part == no_number) part = device::load_relaxed(parts + asked * across + other);
+        return other >= across || part != no_number;
       });
       if (other < across) sum += __uint_as_float(part);
+      part = no_number;
     }
     for (unsigned half = lanes / 2; half > 0; half /= 2)
       sum += device::shuffle_xor(device::full_warp(), sum, static_cast<int>(half));
     if (lane == 0) products[k % 2][warp] = sum;
-  };
-  const auto tell = [&](unsigned k) {
-    if (threadIdx.x >= count(k)) return;
-    const unsigned row = threadIdx.x, warps_of_team = vectors / lanes;
-    float sum = 0;
-    for (unsigned w = 0; w < warps_of_team; ++w) sum += sums[k % 2][row % teams * warps_of_team + w][row / teams];
-    device::store_relaxed(parts + (first(k) + row) * across + block, __float_as_uint(sum));
+    asked += step;
   };
   const auto add_products = [&](unsigned k, unsigned stage) {
 #pragma unroll
-    for (unsigned i = 0; i < rows_of_thread; ++i) {
-      if (team + i * teams < count(k)) add(total, products[k % 2][team + i * teams], cells(stage, i));
-    }
+    for (unsigned i = 0; i < rows_of_thread; ++i) add(total, products[k % 2][team + i * teams], cells(stage, i));
   };
 
   device::TilePipeline<device::TileStaging::async, ring, twice_threads, held> pipeline(nullptr);
-  pipeline.run(
-      mine,
-      [&](auto& copier, unsigned stage, std::uint64_t tile) {
-        const auto k = static_cast<unsigned>(tile);
-        const float* corner = a + first(k) * pitch + left;
-        copier.template rows<strip, tile_columns>(tiles + stage * strip * tile_columns, tile_columns,
-                                                  {0, count(k), 0, width},
-                                                  [&](unsigned r) { return corner + r * pitch; });
-      },
-      [&](unsigned stage, std::uint64_t tile) {
-        const auto k = static_cast<unsigned>(tile);
-        if (k > 0) tell(k - 1);
-        float values[rows_of_thread];
+  unsigned k = 0, summed = 0;
+  pipeline.run(mine, copy, [&](unsigned stage, std::uint64_t) {
+    if (k > 0) tell(k - 1);
+    float values[rows_of_thread];
 #pragma unroll
-        for (unsigned i = 0; i < rows_of_thread; ++i) values[i] = dot(cells(stage, i), factors, 0);
-        const float sum = warp_sums(values);
-        if (lane % (lanes / rows_of_thread) == 0) sums[k % 2][warp][lane / (lanes / rows_of_thread)] = sum;
-        if (k >= held) add_products(k - held, (stage + ring - held) % ring);
-        if (k + 1 >= held) {
-          add_parts_of(k + 1 - held);
-          part = no_number;
-          ask(k + 2 - held);
-        }
-      });
+    for (unsigned i = 0; i < rows_of_thread; ++i) values[i] = dot(cells(stage, i), factors, 0);
+    const float sum = warp_sums(values);
+    if (lane % (lanes / rows_of_thread) == 0) sums[k % 2][warp][lane / (lanes / rows_of_thread)] = sum;
+    if (k >= held) add_products(k - held, stage < held ? stage + ring - held : stage - held);
+    if (++k < held) return;
+    add_parts_of(summed++);
+    ask();
+  });
   if (mine > 0) tell(mine - 1);
-  for (unsigned k = mine > held ? mine - held : 0; k < mine; ++k) {
-    part = no_number;
-    add_parts_of(k);
+  for (k = mine > held ? mine - held : 0; k < mine; ++k) {
+    if (k == summed) add_parts_of(summed++);
     __syncthreads();
     add_products(k, k % ring);
   }
