@@ -131,7 +131,7 @@ Markdown(
 )
 
 # %% [markdown]
-# What the commands say of these hosts: neither is named, since two are no fleet.
+# What the commands say of these hosts: none is named. `nodes` wants three equals beside a node, and here are two.
 
 
 # %%
