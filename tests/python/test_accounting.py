@@ -56,8 +56,11 @@ def test_shares_in_words(share, said):
 
 
 def test_a_counter_agrees_when_it_sees_all_that_is_touched():
-    assert accounting.agrees(ON_DEMAND) == {"meminfo_free": True, "status_rss": True}
-    assert accounting.agrees(OF_DEVICE) == {"meminfo_free": True, "status_rss": False, "device_free": True}
+    def agreeing(case):
+        return {row["counter"]: row["agrees"] for row in accounting.view([case]).rows}
+
+    assert agreeing(ON_DEMAND) == {"MemFree": True, "VmRSS": True}
+    assert agreeing(OF_DEVICE) == {"MemFree": True, "VmRSS": False, "device": True}
 
 
 def test_the_table_tells_agreement_from_disagreement(tmp_path):

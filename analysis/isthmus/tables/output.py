@@ -299,6 +299,26 @@ def lay_out(columns: list[Column], rows: list[list[str]], width: int = WIDTH) ->
     return lines
 
 
+def grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]]) -> list[str]:
+    """Rows and columns with their names; as many columns side by side as the width holds."""
+    label = max(map(len, [corner, *rows]))
+    widths = [
+        max(len(text) for text in [name, *column]) + 2
+        for name, column in zip(columns, zip(*cells, strict=True), strict=True)
+    ]
+    lines, first = [], 0
+    while first < len(columns):
+        last = first + 1
+        while last < len(columns) and label + sum(widths[first : last + 1]) <= WIDTH:
+            last += 1
+        lines += [""] if first else []
+        for name, row in [(corner, columns), *zip(rows, cells, strict=True)]:
+            texts = zip(row[first:last], widths[first:last], strict=True)
+            lines.append(f"{name:<{label}}" + "".join(f"{text:>{width}}" for text, width in texts))
+        first = last
+    return lines
+
+
 def fold(text: str, width: int = WIDTH) -> list[str]:
     """A sentence as lines."""
     return textwrap.wrap(spelling.printable(text), width, subsequent_indent="  ", break_on_hyphens=False)

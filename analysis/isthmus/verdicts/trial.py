@@ -354,7 +354,7 @@ def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], lis
         if count:
             raise Error(f"{count} jobs {name} did not run with {wanted}; move their records out of the trial")
     for place, _, boots in places:
-        if 1 < plan["boots"] > boots:
+        if plan["boots"] > max(boots, 1):
             ran = f"{place} ran in {boots or 'no known'} of {plan['boots']} boots"
             sentences.append(f"{ran}: start the node anew before each part")
     return sentences, empty
