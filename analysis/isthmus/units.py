@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from typing import Any
 
 _PREFIXES = [
     (1e15, "P"),
@@ -58,6 +59,11 @@ def count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text) or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
     return int(text)
+
+
+#: What options with these types have in common: `add_argument("--step", **units.SHARE, help=…)`.
+SHARE: dict[str, Any] = {"type": share, "metavar": "SHARE"}
+COUNT: dict[str, Any] = {"type": count, "metavar": "N"}
 
 
 def prefix_of(value: float, unit: str = "") -> tuple[float, str]:

@@ -350,8 +350,9 @@ def configuration(name: str, machine: Machine, named: str | None) -> str:
         plugin={"flux-batch": "flux_batch", "pals": "pals"}.get(kind if kind == "flux-batch" else launcher),
         modules_system=modules_system, loaded=loaded, scheduler=kind, launcher=launcher,
         queue=_QUEUE.get(kind, "--partition="), account=_ACCOUNT.get(kind, "--account="),
-        gpu_options=_GPUS.get(kind, ["--gpus-per-node={num_gpus_per_node}"]), gpus=found, words=[*words, *sorted(tools)],
-        notes=[*(found.notes if found else []), *why_not], partitions=partitions(machine, kind, named),
+        gpu_options=_GPUS.get(kind, ["--gpus-per-node={num_gpus_per_node}"]), gpus=found,
+        words=[*words, *sorted(tools)], notes=[*(found.notes if found else []), *why_not],
+        partitions=partitions(machine, kind, named),
         mpi_variables=mpi_variables(machine, launcher), has_mpi=has_mpi(machine),
     )  # fmt: skip
 

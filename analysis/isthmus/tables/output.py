@@ -144,16 +144,16 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
         raise Error(f"{path}: {error.strerror or error}") from None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON has it: what is no finite number is null, times are ISO 8601."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "item"):  # NumPy's numbers
-        return _plain(value.item())
+        return plain(value.item())
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
@@ -161,7 +161,7 @@ def _objects(table: Table, names: Iterable[str]) -> list[str]:
     """A JSON object for each row, with every column by the name that is given to it."""
     named = dict(zip(table.columns, names))
     return [
-        json.dumps({name: _plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
+        json.dumps({name: plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
         for row in table.rows
     ]
 
@@ -174,7 +174,7 @@ def _csv(table: Table) -> str:
     """RFC 4180 with a head; null is empty, a list is JSON. Control characters are spelt out, as for a terminal."""
 
     def cell(value: Any) -> Any:
-        value = _plain(value)
+        value = plain(value)
         if isinstance(value, bool):
             return str(value).lower()
         return spelling.printable(json.dumps(value) if isinstance(value, list) else value) if value is not None else ""

@@ -4,7 +4,7 @@ Each series of a node and GPU is watched from its first job to its last; so is e
 metric over all nodes, and everything together. Looking again after every job raises no more false alarms: the evidence
 for a change is an e-process, whose reciprocal is a p-value at any time, and p is adjusted for all that is watched.
 What jobs have in common with the job before them is measured, and taken out first. A collapse far beyond anything seen
-before is told at its first job.
+before is reported at its first job.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _sudden(values: np.ndarray, quiet: float) -> tuple[int, float]:
             continue
         t = float(np.abs(shifts).min()) / (scale * math.sqrt(1 + 1 / place))
         if t > 9:
-            p = 2 * rank_test._student_tail(t, 5) / weights[place - FEWEST]
+            p = rank_test.student_p(t, 5) / weights[place - FEWEST]
             best = min(best, (place, max(p, 1e-300)), key=lambda each: each[1])
     return best
 

@@ -435,22 +435,18 @@ def add_arguments(parser) -> None:
     plan.add_argument("--from", dest="a", required=True, metavar="WHAT", help="the state before: FIELD=VALUE,…")
     plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
     plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
-    plan.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
-    plan.add_argument(
-        "--delta", type=units.share, metavar="SHARE", help="the margin that a change must exceed (0.01, or half a step)"
-    )
+    plan.add_argument("--step", **units.SHARE, default=0.03, help="the change to be found (0.03)")
+    plan.add_argument("--delta", **units.SHARE, help="the margin that a change must exceed (0.01, or half a step)")
     plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
-    plan.add_argument("--sd", type=units.share, default=0.01, metavar="SHARE", help="of jobs, without --noise (0.01)")
+    plan.add_argument("--sd", **units.SHARE, default=0.01, help="of jobs, without --noise (0.01)")
+    plan.add_argument("--metrics", **units.COUNT, help="that will be compared (default: those of --noise)")
     plan.add_argument(
-        "--metrics", type=units.count, metavar="N", help="that will be compared (default: those of --noise)"
+        "--jobs", **units.COUNT, help="a side and node (of each boot, with --boots), instead of what is needed"
     )
-    plan.add_argument("--jobs", type=units.count, metavar="N",
-                      help="a side and node (of each boot, with --boots), instead of what is needed")  # fmt: skip
-    plan.add_argument("--boots", type=units.count, metavar="N", help="restarts of every node a side, in random order")
+    plan.add_argument("--boots", **units.COUNT, help="restarts of every node a side, in random order")
     plan.add_argument(
         "--boot-sd",
-        type=units.share,
-        metavar="SHARE",
+        **units.SHARE,
         help="standard deviation between boots of a node; without --boots, says how many are needed",
     )
     plan.add_argument("--control", action="store_true", help="also run after a mere restart of the nodes")
@@ -461,7 +457,7 @@ def add_arguments(parser) -> None:
     plan.set_defaults(do=make)
     reading = parts.add_parser("read", help="the outcome as one verdict")
     reading.add_argument("folder", metavar="DIR")
-    reading.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent")
+    reading.add_argument("--delta", **units.SHARE, help="changes up to this are equivalent")
     reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
     reading.add_argument("--all", action="store_true", help="show every series")
     selection.add_selection(reading)
