@@ -1,11 +1,12 @@
 """What counters see is said in words, and whether they agree once memory is touched."""
 
 import copy
+import functools
 import json
 import pathlib
-import subprocess
 import sys
 
+import commands
 import pytest
 
 from isthmus.tables import accounting
@@ -33,14 +34,7 @@ OF_DEVICE = record(
 )
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "isthmus", "accounting", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(ROOT / "analysis"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
-    )
+run = functools.partial(commands.run, "accounting")
 
 
 def write(path, cases):
