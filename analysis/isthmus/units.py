@@ -103,7 +103,4 @@ def short(value: float, unit: str) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds as advice has them: 12 ms, 3.5 s."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+    return short(seconds, "s")

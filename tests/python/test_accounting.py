@@ -63,7 +63,7 @@ def test_the_table_tells_agreement_from_disagreement(tmp_path):
     lines = shown.stdout.splitlines()
     rss = next(line for line in lines if line.startswith("VmRSS"))
     assert "- → all" in rss and "- → -" in rss
-    assert "not told" in next(line for line in lines if line.startswith("device"))
+    assert "unknown" in next(line for line in lines if line.startswith("device"))
     assert lines[-1].split() == ["agree", "1", "differ"]
     assert max(map(len, lines)) <= 80
 

@@ -35,7 +35,7 @@ def _runs(case: dict) -> bool:
 
 
 def of_study(cases: list[dict]) -> list[dict]:
-    """Records of the study that were measured; those of which no batch can have run are left out, aloud."""
+    """Records of the study that were measured; stderr counts those of which no batch can have run."""
     measured = [
         case
         for case in cases

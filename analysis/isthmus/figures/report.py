@@ -219,7 +219,7 @@ def _warnings(opened: store.Store) -> list[dict]:
     )
 
 
-_RESULTS = 200  # changes that the page tells at most
+_RESULTS = 200  # changes that the page lists at most
 
 
 def _plots(machine: dict, rows: list[dict]) -> list[dict]:
@@ -230,7 +230,7 @@ def _plots(machine: dict, rows: list[dict]) -> list[dict]:
 
 
 def _changes(outcome: judging.Outcome | None) -> tuple[list[dict], int]:
-    """What the comparison has to tell, cut to _RESULTS, and how much that would be."""
+    """What the comparison found, cut to _RESULTS, and how much that is."""
     changes = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
     shown = [
         {"verdict": each.verdict, "label": each.label, "text": " ".join(wording.lines_of(each)[1:]).strip()}
@@ -324,7 +324,7 @@ def terminal(found: dict, width: int | None = None) -> str:
             console.print(_grid(["verdict", "series", "change"], rows, f"the change: {found['outcome'].verdict}"))
             more = max(len(found["results"]) - _LINES, 0) + found["more_results"]
             if more:
-                console.print(rich.text.Text(f"{more} more: `isthmus regress` tells all."))
+                console.print(rich.text.Text(f"{more} more: `isthmus regress` lists all."))
         if found["warnings"]:
             rows = [[w["code"], w["records"], w["nodes"]] for w in found["warnings"]]
             console.print(_grid(["warning", ">records", ">nodes"], rows))

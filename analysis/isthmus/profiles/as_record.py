@@ -63,7 +63,7 @@ COUNTED = (
     "dram_read_bytes", "dram_write_bytes", "l2_sectors", "tlb_misses", "llc_misses", "cpu_minor_faults",
     "cpu_major_faults",
 )  # fmt: skip
-#: Figures of a profile that hang on time or on what else ran: held to no reference.
+#: Figures of a profile that depend on time or on what else ran: they have no reference.
 _UNHELD = ("overlap", "shared_accesses_per_cycle", "cost")
 
 

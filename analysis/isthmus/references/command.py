@@ -137,7 +137,7 @@ def _missing_of_catalogue(folder, entries, catalogue) -> int:
 
 
 def _missing_of_records(asked, entries) -> int:
-    """Figures of these records that no reference holds, by workload; a limit that bounds some is told."""
+    """Figures of these records that no reference holds, by workload; limits that bound some are named."""
     fields = ("workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", *measured.KEYS)
     with selection.from_arguments(asked, wanted=making.WANTED) as opened:
         rows = opened.rows(

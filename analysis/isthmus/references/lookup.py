@@ -248,7 +248,7 @@ def _metric_name(name, where: str):
 
 
 def _bound(name, given, where: str, fingerprints: dict) -> Bound:
-    """[value, lower, upper, unit], or the same by name with what is told beside it."""
+    """[value, lower, upper, unit], or the same by name with its provenance."""
     _metric_name(name, where)
     if isinstance(given, dict):
         given = _listed(name, given, where, fingerprints)

@@ -2,11 +2,11 @@
 
 ReFrame writes the job scripts of the selection (a dry run, nothing is submitted); each is one job. How long it takes is
 what kept records of the same command on the same partition took (--records, their median), else what the program
-estimates (--bench, a rough guess that tells seconds from minutes from hours), else its time limit. To that come
+estimates (--bench, a rough guess: seconds, minutes or hours), else its time limit. To that come
 --per-job seconds for the scheduler and the start of the program.
 
---budget HOURS takes jobs, one after the other, as long as the sum stays within: always the one that tells the most for
-its node-hours. A job tells one thing for each case that it measures; ten for each where no chosen job has measured the
+--budget HOURS takes jobs, one after the other, as long as the sum stays within: always the one that is worth the most
+for its node-hours. A job is worth one for each case that it measures; ten for each where no chosen job has measured the
 same check at any size on that partition, so that a small budget touches everything before it repeats anything. Of
 equals the cheaper comes first. --select FILE writes the chosen ones for `scripts/run-checks --select FILE`.
 """
@@ -297,8 +297,8 @@ def choose(jobs: list[Job], per_job: float, budget: float | None) -> list[Job]:
 
 def _rank(job: Job, per_job: float, seen: set) -> tuple:
     cost = job.node_hours(per_job)
-    tells = job.cases * (1 if job.kind in seen else FIRST_OF_ITS_KIND)
-    return -tells / cost if cost else -math.inf, cost, job.name, job.where, job.hash
+    worth = job.cases * (1 if job.kind in seen else FIRST_OF_ITS_KIND)
+    return -worth / cost if cost else -math.inf, cost, job.name, job.where, job.hash
 
 
 def show(jobs, chosen, others, per_job):

@@ -90,7 +90,7 @@ def _sees_all(values: spread.Values) -> bool:
 
 def _column(found: Counters, counters: list[str]) -> list[str]:
     """Cells of one allocation; the last says how many counters differ."""
-    cells = [f"{_said(found[name][0])} → {_said(found[name][1])}" if name in found else "not told" for name in counters]
+    cells = [f"{_said(found[name][0])} → {_said(found[name][1])}" if name in found else "unknown" for name in counters]
     differ = sum(not _sees_all(touched) for name, (_, touched) in found.items() if name != "meminfo_anon_huge")
     return [*cells, "agree" if differ == 0 else f"{differ} differ"]
 

@@ -17,8 +17,6 @@ from isthmus.tables import matrix, output
 from isthmus.tables.output import Column
 from isthmus.units import quantity
 
-__all__ = ["Case", "gather", "quantity", "table"]
-
 _SIZES = ("tiny", "small", "medium", "large", "super", "mega")
 _MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
 # Head, metric, when it goes for want of room; together: the three queued without a sync between.

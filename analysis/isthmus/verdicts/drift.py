@@ -1,4 +1,4 @@
-"""Changes that nobody announced: where in time a metric moved, on which nodes, and what else changed there.
+"""Changes that were not announced: where in time a metric moved, on which nodes, and what else changed there.
 
 Each series of a node and GPU is watched from its first job to its last; so is each node over all its metrics, each
 metric over all nodes, and everything together. Looking again after every job raises no more false alarms: the evidence
@@ -137,7 +137,7 @@ def change_point(values: np.ndarray, alike: float | None = None, *, quiet: float
 
 
 def allowed(measured: float, jobs: float) -> float:
-    """The autocorrelation to allow for where so many jobs told it, with a margin for its error."""
+    """The autocorrelation to allow for, given one that was measured over so many jobs, with a margin for its error."""
     return min(max(measured + _MARGIN / math.sqrt(jobs), 0.0), _MOST_ALIKE)
 
 
@@ -285,7 +285,7 @@ def _pooled(single: list[_History]) -> list[_History]:
 def _allow(single: list[_History], pooled: list[_History]) -> None:
     """Sets how alike neighbouring jobs are taken to be: what all series say, and each where they differ.
 
-    Series that go up and down together say it but once: they count as many as the spread of their mean tells.
+    Series that go up and down together say it only once: the spread of their mean says how many they count as.
     """
     measured = np.array([autocorrelation(history.z) for history in single])
     jobs = np.array([len(history.jobs) for history in single], float)

@@ -316,7 +316,7 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
 
 
 def _failing(opened: store.Store) -> list[Reason]:
-    """Nodes on which cases fail, or are wrong; one that fails on most nodes is no fault of theirs, but is told."""
+    """Nodes on which cases fail, or are wrong; one that fails on most nodes is no fault of theirs, but is named."""
     case = ", ".join(f'"{name}"' for name in _CASE)
     rows = opened.sql(
         f"SELECT {case}, node, count(*) FILTER (bad), any_value(why) FILTER (bad) FROM (SELECT *, "
@@ -449,7 +449,7 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
 
 
 def _drained(reasons: list[Reason]) -> dict[str, Reason]:
-    """The first reason of each node that a scheduler can name; others are left out, aloud."""
+    """The first reason of each node that a scheduler can name; others are left out, with a line on stderr."""
     found: dict[str, Reason] = {}
     for reason in reasons:
         if reason.drain:

@@ -207,7 +207,7 @@ def _half(a: _Estimate, b: _Estimate, tail: float) -> float:
 
 
 def _quantile(tail: float, freedom: float) -> float:
-    """Student's t of broken degrees of freedom: its logarithm is nearly linear in their reciprocal."""
+    """Student's t of fractional degrees of freedom: its logarithm is nearly linear in their reciprocal."""
     whole = max(1, math.floor(freedom))
     low, high = (math.log(rank_test.student_quantile(tail, each)) for each in (whole, whole + 1))
     share = (1 / whole - 1 / max(freedom, whole)) * whole * (whole + 1)

@@ -38,7 +38,7 @@ def sides(a: str, b: str) -> str:
 
 
 def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result]:
-    """Series that only one side has; another version or unit of the other's is told as such."""
+    """Series that only one side has; another version or unit of the other's is named as such."""
     loose = [measurements.SERIES.index(name) for name in ("version", "unit")]
 
     def without(key):
