@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from typing import Any
 
 _PREFIXES = [
     (1e15, "P"),
@@ -60,6 +61,11 @@ def count(text: str) -> int:
     return int(text)
 
 
+#: What options with these types have in common: `add_argument("--step", **units.SHARE, help=…)`.
+SHARE: dict[str, Any] = {"type": share, "metavar": "SHARE"}
+COUNT: dict[str, Any] = {"type": count, "metavar": "N"}
+
+
 def prefix_of(value: float, unit: str = "") -> tuple[float, str]:
     """In which multiple of its unit a value is shown; what would round up to the next one counts as that.
 
@@ -97,7 +103,4 @@ def short(value: float, unit: str) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds as advice has them: 12 ms, 3.5 s."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+    return short(seconds, "s")

@@ -9,7 +9,7 @@ import reframe.core.builtins as builtins
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 
 import catalogue
-from isthmus_check import IsthmusCheck
+from catalogue_check import CatalogueCheck
 
 CATALOGUE = catalogue.load()
 WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("interjob/")}
@@ -17,7 +17,7 @@ MODES = ("overlap_alloc", "overlap_all", "recycled")
 
 
 @rfm.simple_test
-class InterJob(IsthmusCheck):
+class InterJob(CatalogueCheck):
     """Batches of one kind of job at one size, every mode beside serial in each sample, every job's result looked at."""
 
     workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("interjob/"))
@@ -25,22 +25,8 @@ class InterJob(IsthmusCheck):
     #: 1: overlap whatever it costs; 0: where the library expects a gain, so that no speed-up is below 1.
     force = builtins.variable(int, value=0)
     jobs = builtins.variable(int, value=16)
-    mode = None
     published = tuple(f"{mode}_speedup" for mode in MODES)
     time_limit = "30m"
-
-    @builtins.run_after("init")
-    def describe(self):
-        workload = WORKLOADS[self.workload]
-        self.descr = f"{workload['summary']}, {self.size} size"
-        self.tags = {self.size, self.workload.rpartition("/")[2], *workload["tags"]}
-        self.varied = workload["varied"].get(self.size, {})
-        if self.size == "tiny":
-            self.tags.add("smoke")
-        else:
-            self.valid_systems = ["+gpu"]  # larger jobs teach nothing on the emulator
-        if self.size not in workload["sizes"]:
-            self.valid_systems = []
 
     def request(self):
         return [*super().request(), "--set", f"force={self.force}", "--set", f"jobs={self.jobs}"]

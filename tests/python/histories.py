@@ -13,13 +13,19 @@ import sys
 import numpy as np
 
 from isthmus.records import measurements
-from isthmus.statistics import series
+from isthmus.statistics import rank_test, series
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reframe"))
 import fake_bench
 
 BASE = fake_bench.record("microbench/saxpy", "pm", "tiny", "cuda") | {"emulated": False}
 SECOND = BASE["metrics"][0] | {"name": "time", "unit": "s", "better": "lower", "limit": None, "share": None}
+
+
+def p_values(sizes):
+    """Two-sided p by the number of pairs with a < b, for strata of (n, m) values without ties."""
+    below = np.cumsum(rank_test._design(sizes))
+    return np.minimum(1, 2 * np.minimum(below, below[::-1]))
 
 
 @dataclasses.dataclass

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from commands import run
 
 import isthmus
 from isthmus import cli, exits
@@ -16,16 +17,6 @@ from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "analysis/data/h200/medium.jsonl"
-
-
-def run(*arguments, python=(), **environment):
-    return subprocess.run(
-        [sys.executable, *python, "-m", "isthmus", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "analysis"), **environment},
-        check=False,
-    )
 
 
 def test_help_names_every_command():

@@ -198,7 +198,7 @@ def same_in_csv_and_parquet(folder: pathlib.Path, rows):
     assert len(rows) == len(lines) == len(found)
     for row, line, columns in zip(rows, lines, found.fetchall(), strict=True):
         for (name, value), column in zip(row.items(), columns, strict=True):
-            assert output._plain(column) == value, name
+            assert output.plain(column) == value, name
             text = str(value).lower() if isinstance(value, bool) else json.dumps(value)
             assert line[name] == ("" if value is None else value if isinstance(value, str) else text), name
 

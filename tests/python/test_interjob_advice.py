@@ -2,12 +2,13 @@
 
 import copy
 import dataclasses
+import functools
 import json
 import pathlib
-import subprocess
 import sys
 import xml.etree.ElementTree
 
+import commands
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,14 +69,7 @@ def write(path, *cases):
     return path
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "isthmus", "advise", "interjob", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(ROOT / "analysis"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
-    )
+run = functools.partial(commands.run, "advise", "interjob")
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,11 +1,12 @@
 """Levels are found where the latency is flat, and named after the reported cache that ends where they do."""
 
 import copy
+import functools
 import json
 import pathlib
-import subprocess
 import sys
 
+import commands
 import pytest
 
 from isthmus.tables import levels
@@ -97,14 +98,7 @@ def record(workload, size, seconds, **changes):
     return case | changes
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "isthmus", "levels", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(ROOT / "analysis"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
-    )
+run = functools.partial(commands.run, "levels")
 
 
 def test_the_command_shows_found_beside_reported(tmp_path):

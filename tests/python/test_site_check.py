@@ -75,6 +75,13 @@ def check(tree, capsys, *arguments):
     return status, shown.out + shown.err
 
 
+def assert_refused(tree, capsys, why, *arguments):
+    status, shown = check(tree, capsys, *arguments)
+    assert status == exits.FOUND
+    assert why in shown
+    assert "Traceback" not in shown
+
+
 def changed(**settings):
     """The good configuration with settings of its partition changed; None takes one away."""
     configuration = copy.deepcopy(GOOD)
@@ -142,10 +149,7 @@ def gpu(**settings):
 )
 def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
     put(tree, changed(**settings))
-    status, shown = check(tree, capsys)
-    assert status == exits.FOUND
-    assert why in shown
-    assert "Traceback" not in shown
+    assert_refused(tree, capsys, why)
 
 
 @pytest.mark.parametrize(
@@ -222,16 +226,14 @@ def test_the_launcher_of_another_mpi(tree, capsys, module):
     assert check(tree, capsys)[0] == exits.PASSED
     configuration["environments"][0]["modules"] = ["gcc", module]
     put(tree, configuration)
-    status, shown = check(tree, capsys)
-    assert status == exits.FOUND and "HPE's MPI is started by 'srun' under Slurm, else by 'pals'" in shown
+    assert_refused(tree, capsys, "HPE's MPI is started by 'srun' under Slurm, else by 'pals'")
 
 
 def test_a_pattern_is_compared_from_the_beginning(tree, capsys):
     configuration = changed()
     configuration["systems"][0]["hostnames"] = [r"\.atlantis\.example$"]
     put(tree, configuration)
-    status, shown = check(tree, capsys)
-    assert status == exits.FOUND and "fits no host" in shown
+    assert_refused(tree, capsys, "fits no host")
 
 
 def test_names_of_login_nodes_are_tried(tree, capsys):
@@ -240,15 +242,13 @@ def test_names_of_login_nodes_are_tried(tree, capsys):
     names.write_text("# seen\natl07\n\natl1.sea  # by a user\n")
     assert check(tree, capsys) == (exits.PASSED, "1 site(s), 0 error(s)\n")
     names.write_text("login07\n")
-    status, shown = check(tree, capsys)
-    assert status == exits.FOUND and "no pattern of 'hostnames' fits login07" in shown
+    assert_refused(tree, capsys, "no pattern of 'hostnames' fits login07")
     other = copy.deepcopy(GOOD)
     other["systems"][0] |= {"name": "lemuria", "hostnames": ["^a"]}
     other["environments"][0]["target_systems"] = ["lemuria"]
     put(tree, other, name="lemuria")
     names.write_text("atl07\n")
-    status, shown = check(tree, capsys)
-    assert status == exits.FOUND and "atl07 is also a host of lemuria" in shown
+    assert_refused(tree, capsys, "atl07 is also a host of lemuria")
 
 
 def test_two_sites_for_one_host(tree, capsys):
@@ -257,9 +257,7 @@ def test_two_sites_for_one_host(tree, capsys):
     other["systems"][0]["name"] = "lemuria"
     other["environments"][0]["target_systems"] = ["lemuria"]
     put(tree, other, name="lemuria")
-    status, shown = check(tree, capsys, "atlantis")
-    assert status == exits.FOUND
-    assert "is also that of lemuria" in shown
+    assert_refused(tree, capsys, "is also that of lemuria", "atlantis")
 
 
 def test_two_partitions_of_one_name_and_a_pattern_that_is_none(tree, capsys):
@@ -274,9 +272,7 @@ def test_two_partitions_of_one_name_and_a_pattern_that_is_none(tree, capsys):
 
 def test_a_missing_page_is_an_error(tree, capsys):
     put(tree, GOOD, readme=None)
-    status, shown = check(tree, capsys)
-    assert status == exits.FOUND
-    assert "README.md: missing" in shown
+    assert_refused(tree, capsys, "README.md: missing")
 
 
 @pytest.mark.parametrize(
@@ -291,10 +287,7 @@ def test_a_missing_page_is_an_error(tree, capsys):
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
     put(tree, text)
-    status, shown = check(tree, capsys)
-    assert status == exits.FOUND
-    assert why in shown
-    assert "Traceback" not in shown
+    assert_refused(tree, capsys, why)
 
 
 @pytest.mark.parametrize(
@@ -321,9 +314,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
 )
 def test_each_mistake_of_a_reference_is_an_error(tree, capsys, references, why):
     put(tree, GOOD, references=references)
-    status, shown = check(tree, capsys)
-    assert status == exits.FOUND
-    assert why in shown
+    assert_refused(tree, capsys, why)
 
 
 def test_a_reference_file_that_nothing_reads_is_an_error(tree, capsys):

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from histories import History, medians, tell
+from histories import History, medians, p_values, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +61,7 @@ def test_many_jobs_agree_with_counting():
     chance = np.random.default_rng(3)
     a, b = chance.standard_normal(33), chance.standard_normal(33) + 0.9
     normal = rank_test.p_value([(a, b)])
-    exact = rank_test.p_values(((33, 33),))[(a[:, None] < b).sum()]
+    exact = p_values(((33, 33),))[(a[:, None] < b).sum()]
     assert normal == pytest.approx(exact, rel=0.2) and exact < 0.01
 
 
@@ -121,7 +121,7 @@ NOTHING_HAPPENED = {
 def test_false_alarms_of_one_metric_stay_below_one_percent(name, jobs, capsys, record_property):
     history = NOTHING_HAPPENED[name]
     a, b = medians(np.random.default_rng(7), history, TRIALS, jobs)
-    p = rank_test.p_values(((jobs, jobs),) * history.nodes)[rank_test.wins(a, b)]
+    p = p_values(((jobs, jobs),) * history.nodes)[rank_test.wins(a, b)]
     share, error = rate(p <= rank_test.ALPHA)
     tell(capsys, record_property, f"false alarms, {name}, {jobs} jobs a side and node: {share:.2%} ± {error:.2%}")
     assert share <= 0.01 + 3 * error
@@ -129,21 +129,21 @@ def test_false_alarms_of_one_metric_stay_below_one_percent(name, jobs, capsys, r
 
 def test_vectorised_and_single_comparisons_are_the_same():
     a, b = medians(np.random.default_rng(2), History(nodes=2, step=0.01), 200, 5)
-    p = rank_test.p_values(((5, 5),) * 2)[rank_test.wins(a, b)]
+    p = p_values(((5, 5),) * 2)[rank_test.wins(a, b)]
     assert [rank_test.compare(list(zip(x, y))).p for x, y in zip(a, b)] == pytest.approx(list(p))
 
 
 @pytest.mark.parametrize("jobs, aim", [(8, 0.90)])
 def test_power_for_one_metric(jobs, aim, capsys, record_property):
     a, b = medians(np.random.default_rng(8), History(step=0.03), TRIALS, jobs)
-    share, error = rate(rank_test.p_values(((jobs, jobs),))[rank_test.wins(a, b)] <= rank_test.ALPHA)
+    share, error = rate(p_values(((jobs, jobs),))[rank_test.wins(a, b)] <= rank_test.ALPHA)
     tell(capsys, record_property, f"power for a 3% step at 1% noise, {jobs} jobs a side: {share:.2%} ± {error:.2%}")
     assert share - 3 * error >= aim
 
 
 def test_three_jobs_never_alarm():
     a, b = medians(np.random.default_rng(9), History(step=1.0), 1000, 3)
-    assert (rank_test.p_values(((3, 3),))[rank_test.wins(a, b)] > rank_test.ALPHA).all()
+    assert (p_values(((3, 3),))[rank_test.wins(a, b)] > rank_test.ALPHA).all()
 
 
 @pytest.mark.parametrize("strata", [1, 4])
@@ -152,7 +152,7 @@ def test_a_session_of_500_metrics(strata, capsys, record_property):
     one metric of 500 that did change by 3% is found in 90% of sessions."""
     metrics, sessions = 500, 10_000
     jobs = rank_test.jobs_needed(3, strata=strata, metrics=metrics)
-    by_wins = rank_test.p_values(((jobs, jobs),) * strata)
+    by_wins = p_values(((jobs, jobs),) * strata)
     chance = np.random.default_rng(10)
     false, found = np.zeros(sessions, bool), np.zeros(sessions, bool)
     for first in range(0, sessions, 200):
@@ -182,7 +182,7 @@ def test_metrics_that_hang_together_alarm_no_oftener(capsys, record_property):
     """Rates and times of one copy move together; half the metrics here are another's, mirrored."""
     metrics, sessions, jobs = 100, 10_000, 8
     chance = np.random.default_rng(11)
-    by_wins = rank_test.p_values(((jobs, jobs),))
+    by_wins = p_values(((jobs, jobs),))
     a, b = medians(chance, History(), sessions * metrics // 2, jobs)
     wins = rank_test.wins(a, b).reshape(sessions, -1)
     p = by_wins[np.concatenate([wins, jobs * jobs - wins], axis=1)]

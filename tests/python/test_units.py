@@ -37,3 +37,10 @@ def test_anything_else_is_refused(text):
         assert units.count(text) >= 1
     except argparse.ArgumentTypeError as error:
         assert "1 or more" in str(error)
+
+
+@pytest.mark.parametrize(
+    "seconds, text", [(0.012, "12 ms"), (3.5, "3.5 s"), (1234.0, "1.23e+03 s"), (9.999e-4, "1 ms"), (0.0, "0 s")]
+)
+def test_durations(seconds, text):
+    assert units.duration(seconds) == text

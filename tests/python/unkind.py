@@ -220,7 +220,7 @@ def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.
         return sum(rank_test.wins(x[..., None, :] + shift, y[..., None, :]) for x, y in pairs)
 
     zero = wins(0.0)
-    p = rank_test.p_values(plan.sizes)[zero]
+    p = histories.p_values(plan.sizes)[zero]
     away = 0.0
     if spread is not None:
         error = spread * math.sqrt(2 / kind.nodes)

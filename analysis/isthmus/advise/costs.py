@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
 import math
 import statistics
 from collections.abc import Callable, Hashable
+
+import numpy as np
 
 _LATENCY = 2**24  # bytes below which time no longer follows them
 
@@ -26,29 +27,21 @@ class Curve:
     def __post_init__(self):
         cells = collections.defaultdict(list)
         for size, seconds in self.points:
-            if size > 0 and seconds > 0:
+            if size > 0 and seconds / size > 0:
                 cells[round(2 * math.log2(size))].append((size, seconds))
-        self.nodes = [
-            (statistics.geometric_mean(s for s, _ in cell), statistics.median(t / s for s, t in cell))
-            for _, cell in sorted(cells.items())
-        ]  # (bytes, seconds a byte)
+        found = sorted(cells.values())
+        self._sizes = [statistics.geometric_mean(size for size, _ in cell) for cell in found]
+        self._logs = [math.log(statistics.median(seconds / size for size, seconds in cell)) for cell in found]
 
     def __bool__(self) -> bool:
-        return bool(self.nodes)
+        return bool(self._sizes)
 
     def __call__(self, size: float) -> float:
         """Seconds; beyond the points the rate goes on, below the smallest at most down to _LATENCY, then its time."""
         if size <= 0:
             return 0.0
-        if size >= self.nodes[-1][0]:
-            return size * self.nodes[-1][1]
-        if size <= self.nodes[0][0]:
-            return max(size, min(self.nodes[0][0], _LATENCY)) * self.nodes[0][1]
-        for (a, x), (b, y) in itertools.pairwise(self.nodes):
-            if a <= size <= b:
-                share = math.log(size / a) / math.log(b / a)
-                return size * x ** (1 - share) * y**share
-        raise AssertionError(size)
+        seconds_a_byte = math.exp(np.interp(math.log(size), np.log(self._sizes), self._logs))
+        return max(size, min(self._sizes[0], _LATENCY)) * seconds_a_byte
 
 
 def line_through(points: list[tuple[float, float]]) -> Callable[[float], float]:
@@ -56,13 +49,9 @@ def line_through(points: list[tuple[float, float]]) -> Callable[[float], float]:
     if len({x for x, _ in points}) < 2:
         x, y = points[0]
         return lambda bytes_: y * bytes_ / x if x else y
-    weights = [1 / max(y, 1e-9) ** 2 for _, y in points]
-    total = sum(weights)
-    mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
-    mean_y = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / total
-    spread = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, points, strict=True))
-    slope = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, points, strict=True)) / spread
-    return lambda bytes_: max(mean_y + slope * (bytes_ - mean_x), 0.0)
+    sizes, seconds = np.array(points).T
+    slope, start = np.polyfit(sizes, seconds, 1, w=1 / np.maximum(seconds, 1e-9))
+    return lambda bytes_: max(float(slope * bytes_ + start), 0.0)
 
 
 class Costs:

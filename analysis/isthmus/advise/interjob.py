@@ -15,7 +15,6 @@ allows. What the study measured stands beside it.
 from __future__ import annotations
 
 import argparse
-import pathlib
 from typing import Any
 
 from isthmus import Error, units
@@ -162,10 +161,7 @@ def run(asked: argparse.Namespace) -> int:
             modes = asked.mode or [mode for mode in ("serial", *MODES) if f"{mode}_timeline" in notes]
             if not modes:
                 raise Error(f"{label(cases[0])} has no timeline")
-            try:
-                pathlib.Path(asked.timeline).write_text(svg(cases[0], modes), encoding="utf-8")
-            except OSError as error:
-                raise Error(f"{asked.timeline}: {error.strerror}") from None
+            output.deliver(svg(cases[0], modes), asked.timeline)
         elif asked.job:
             batch, given = _declaration(asked.job)
             phases = declared(cases, batch, given["in"], given["out"], given["flops"])

@@ -61,7 +61,7 @@ def plausible(case: dict) -> bool:
 
 
 def that_are_plausible(cases: list[dict]) -> list[dict]:
-    """Without those that no machine can have measured, whose number is told."""
+    """Without those that no machine can have measured; a line on stderr counts them."""
     kept = [case for case in cases if plausible(case)]
     if len(kept) < len(cases):
         print(f"{len(cases) - len(kept)} records left out: no machine has such axes and figures", file=sys.stderr)

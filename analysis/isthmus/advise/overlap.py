@@ -88,7 +88,7 @@ class Prediction:
     busiest: str
 
 
-@functools.lru_cache(maxsize=4096)  # records are told, judged and picked from by the same figures
+@functools.lru_cache(maxsize=4096)  # printing, judging and picking ask for the same figures
 def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
     """Seconds of a batch in a mode, and what was busy for the largest part of it. Raises ValueError for a mode that
     there is not."""

@@ -38,6 +38,14 @@ from isthmus.records import load
 from isthmus.tables import output
 
 
+def _best(ranked: list[Prediction]) -> list[Prediction]:
+    """The best staging of each placement."""
+    best: dict[str, Prediction] = {}
+    for each in ranked:
+        best.setdefault(each.placement, each)
+    return list(best.values())
+
+
 def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
     """What decides, in words."""
     best = ranked[0]
@@ -51,9 +59,7 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
     lines = [f"{best.placement} with {best.staging} staging: {parts[largest] / sum(parts.values()):.0%} is {largest}"]
     kernels = [f"{p.staging} {units.duration(p.phases['kernel'])}" for p in ranked if p.placement == best.placement]
     lines.append(f"kernel by staging, {best.placement}: {', '.join(kernels)}")
-    by: dict[str, Prediction] = {}
-    for each in ranked:
-        by.setdefault(each.placement, each)
+    by = {each.placement: each for each in _best(ranked)}
     if {"pinned", "pageable"} <= by.keys():
         saved = sum(by["pageable"].phases[x] - by["pinned"].phases[x] for x in ("in", "out"))
         locking = by["pinned"].allocation - by["pageable"].allocation
@@ -81,14 +87,6 @@ _RANKED = {
     "placement": "VARCHAR", "staging": "VARCHAR", "total": "DOUBLE", "allocation": "DOUBLE", "in": "DOUBLE",
     "kernel": "DOUBLE", "out": "DOUBLE", "checked_records": "BIGINT", "median_error": "DOUBLE",
 }  # fmt: skip
-
-
-def _best(ranked: list[Prediction]) -> list[Prediction]:
-    """The best staging of each placement."""
-    best: dict[str, Prediction] = {}
-    for each in ranked:
-        best.setdefault(each.placement, each)
-    return list(best.values())
 
 
 def _ranked_row(each: Prediction, found: Check | None) -> dict:

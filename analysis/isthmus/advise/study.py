@@ -7,6 +7,7 @@ import json
 import math
 import statistics
 import sys
+from typing import Any
 
 from isthmus.advise.costs import Costs
 from isthmus.advise.measured import medians
@@ -34,7 +35,7 @@ def _runs(case: dict) -> bool:
 
 
 def of_study(cases: list[dict]) -> list[dict]:
-    """Records of the study that were measured; those of which no batch can have run are left out, aloud."""
+    """Records of the study that were measured; stderr counts those of which no batch can have run."""
     measured = [
         case
         for case in cases
@@ -53,27 +54,15 @@ def phases_of(case: dict) -> Phases:
     missing = [f"serial_{name}" for name in names if f"serial_{name}" not in found]
     if missing:
         raise validate.RecordError(f"{label(case)} has no {', '.join(missing)}: it says nothing of a job alone")
-    allocate, submit, copy_in, kernel, copy_out, finish, release, job = (found[f"serial_{name}"] for name in names)
-    alone = Phases(
-        allocate,
-        submit,
-        copy_in,
-        kernel,
-        copy_out,
-        finish,
-        release,
-        job,
-        wake=found.get("thread_wake", 0.0),
-        start=found.get("thread_start", 0.0),
-        calls=found.get("calls_submit"),
-    )
+    fields = {"in": "copy_in", "out": "copy_out"}
+    lengths: dict[str, Any] = {fields.get(name, name): found[f"serial_{name}"] for name in names}
     again = [found[name] for name in ("reused_in", "reused_kernel", "reused_out") if name in found]
-    return dataclasses.replace(
-        alone,
-        contention=_contention(case, found),
+    return Phases(
+        **lengths, wake=found.get("thread_wake", 0.0), start=found.get("thread_start", 0.0),
+        calls=found.get("calls_submit"), contention=_contention(case, found),
         reused=(again[0], again[1], again[2]) if len(again) == 3 else None,
         each=_each(case) if case["workload"] == FAMILY + "mixed" else (),
-    )
+    )  # fmt: skip
 
 
 def _each(case: dict) -> tuple[tuple[float, float, float], ...]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 import statistics
-from typing import Any
 
 import rich.console
 import rich.table
@@ -99,7 +97,7 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
         row["key"] = tuple(row[name] for name in measurements.SERIES)
         row["jobs"] = len(row["of_jobs"])
         row["spread"] = _spread(row)
-        row["axes"] = _axes(row["axes"])
+        row["axes"] = series.axes_of(row["axes"])
         if row["ranks"]:  # what several processes measured together stays apart by their number
             row["axes"]["ranks"] = row["ranks"]
         result[row["machine"]].append(row)
@@ -109,22 +107,13 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
     return result
 
 
-def _axes(text: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _spread(row: dict) -> spread.Spread | None:
     """Of a series; its jobs' values, or what its one job says."""
     if row["jobs"] > 1:
         return spread.over_jobs(row["of_jobs"])
     if row["many"] > 1:
         return spread.Spread(row["low"], row["high"], "process", 1)
-    within = None if row["low"] is None else (row["low"], row["high"])
-    return spread.of_record(row["value"], within, row["mad"], row["samples"] or 0)
+    return spread.of_record(row["value"], (row["low"], row["high"]), row["mad"], row["samples"])
 
 
 # --- parts of the page ---
@@ -230,7 +219,7 @@ def _warnings(opened: store.Store) -> list[dict]:
     )
 
 
-_RESULTS = 200  # changes that the page tells at most
+_RESULTS = 200  # changes that the page lists at most
 
 
 def _plots(machine: dict, rows: list[dict]) -> list[dict]:
@@ -241,13 +230,13 @@ def _plots(machine: dict, rows: list[dict]) -> list[dict]:
 
 
 def _changes(outcome: judging.Outcome | None) -> tuple[list[dict], int]:
-    """What the comparison has to tell, cut to _RESULTS, and how much that would be."""
-    told = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
+    """What the comparison found, cut to _RESULTS, and how much that is."""
+    changes = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
     shown = [
         {"verdict": each.verdict, "label": each.label, "text": " ".join(wording.lines_of(each)[1:]).strip()}
-        for each in told[:_RESULTS]
+        for each in changes[:_RESULTS]
     ]
-    return shown, len(told)
+    return shown, len(changes)
 
 
 def content(opened: store.Store, outcome: judging.Outcome | None = None) -> dict:
@@ -263,7 +252,7 @@ def content(opened: store.Store, outcome: judging.Outcome | None = None) -> dict
             "series": len(rows), "share": statistics.median(shares) if shares else None,
         }  # fmt: skip
         machines.append(machine | parts)
-    results, told = _changes(outcome)
+    results, changes = _changes(outcome)
     return {
         "made": series.now(),
         "meaning": spread.MEANING,
@@ -274,7 +263,7 @@ def content(opened: store.Store, outcome: judging.Outcome | None = None) -> dict
         "warnings": _warnings(opened),
         "outcome": outcome,
         "results": results,
-        "more_results": told - len(results),
+        "more_results": changes - len(results),
     }
 
 
@@ -335,7 +324,7 @@ def terminal(found: dict, width: int | None = None) -> str:
             console.print(_grid(["verdict", "series", "change"], rows, f"the change: {found['outcome'].verdict}"))
             more = max(len(found["results"]) - _LINES, 0) + found["more_results"]
             if more:
-                console.print(rich.text.Text(f"{more} more: `isthmus regress` tells all."))
+                console.print(rich.text.Text(f"{more} more: `isthmus regress` lists all."))
         if found["warnings"]:
             rows = [[w["code"], w["records"], w["nodes"]] for w in found["warnings"]]
             console.print(_grid(["warning", ">records", ">nodes"], rows))

@@ -56,14 +56,14 @@ def _counted(counters: dict[str, float], seconds: float | None) -> dict[str, tup
     return found
 
 
-#: Counters that are told as they are.
+#: Counters that a record has as they are.
 COUNTED = (
     "instructions", "control_instructions", "memory_instructions", "arithmetic_instructions", "fp32_instructions",
     "fp64_instructions", "integer_instructions", "flops", "shared_accesses", "global_load_bytes", "global_store_bytes",
     "dram_read_bytes", "dram_write_bytes", "l2_sectors", "tlb_misses", "llc_misses", "cpu_minor_faults",
     "cpu_major_faults",
 )  # fmt: skip
-#: Figures of a profile that hang on time or on what else ran: held to no reference.
+#: Figures of a profile that depend on time or on what else ran: they have no reference.
 _UNHELD = ("overlap", "shared_accesses_per_cycle", "cost")
 
 
@@ -127,10 +127,10 @@ def amend(cases: list[dict], profile: Profile, *, unprofiled: list[dict]) -> lis
     if unprofiled and len(unprofiled) == len(cases) and all(walls(cases)) and all(walls(unprofiled)):
         ratio = sum(walls(cases)) / sum(walls(unprofiled))
     scope = "case" if len(cases) == 1 else "run"
-    told = summary(profile, ratio=ratio, scope=scope)
+    summed = summary(profile, ratio=ratio, scope=scope)
     amended = []
     for case in cases:
-        case = {**case, "profile": told}
+        case = {**case, "profile": summed}
         if scope == "case" and not case["skipped"] and not case["error"]:
             values = figures(profile) | ({"cost": (ratio, "1")} if ratio else {})
             case["metrics"] = case["metrics"] + [_metric(name, *value) for name, value in values.items()]

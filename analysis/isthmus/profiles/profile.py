@@ -27,7 +27,7 @@ class Kernel:
 @dataclasses.dataclass
 class Moved:
     count: int = 0
-    bytes: float | None = None  # null where the profiler tells none
+    bytes: float | None = None  # null where the profiler reports none
     seconds: float = 0.0
 
     def add(self, bytes_: float | None, seconds: float, count: int = 1) -> None:

@@ -37,7 +37,7 @@ def read(path: pathlib.Path) -> Profile:
     return profile
 
 
-# --- what all of them tell ---
+# --- what all of them have ---
 
 
 def _span(row: dict, where: str) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from isthmus import Error, exits, spelling, units
 from isthmus.records import selection
 from isthmus.references import bounds, lookup, making, measured, site_tree
 from isthmus.statistics import series
+from isthmus.tables import output
 
 FALSE_ALARMS = 0.1  # of all figures of a night together
 
@@ -63,13 +64,8 @@ def update(asked) -> int:
         sys.stdout.writelines(difference)
         changed += bool(difference)
         if asked.write and difference:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                aside = path.with_name(f".{path.name}.part")
-                aside.write_text(after, encoding="utf-8")
-                aside.replace(path)
-            except OSError as error:
-                raise Error(f"{path}: {error.strerror}") from None
+            folder.mkdir(parents=True, exist_ok=True)
+            output.deliver(after, str(path))
     _say(made, asked, changed)
     return exits.PASSED
 
@@ -102,15 +98,15 @@ def check(asked) -> int:
     folder = site_tree.site_folder(asked.site)
     entries = lookup.load(folder / "references")
     catalogue = _catalogue(asked.catalogue)
-    told = lookup.problems(entries, catalogue)
+    problems = lookup.problems(entries, catalogue)
     missing = _missing_of_records(asked, entries) if asked.paths else 0  # first, as it names what cannot be read
-    for problem in told:
+    for problem in problems:
         print(problem)
     held = [entry for entry in entries if entry.metrics]
     print(f"{len(held)} entries with references, {len(entries) - len(held)} with shares of limits")
     if not asked.paths:
         missing = _missing_of_catalogue(folder, entries, catalogue)
-    return exits.FOUND if told or missing else exits.PASSED
+    return exits.FOUND if problems or missing else exits.PASSED
 
 
 def _catalogue(path) -> dict:
@@ -141,7 +137,7 @@ def _missing_of_catalogue(folder, entries, catalogue) -> int:
 
 
 def _missing_of_records(asked, entries) -> int:
-    """Figures of these records that no reference holds, by workload; a limit that bounds some is told."""
+    """Figures of these records that no reference holds, by workload; limits that bound some are named."""
     fields = ("workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", *measured.KEYS)
     with selection.from_arguments(asked, wanted=making.WANTED) as opened:
         rows = opened.rows(
@@ -191,12 +187,8 @@ def add_arguments(parser) -> None:
                 "--false-alarms", type=float, default=FALSE_ALARMS, metavar="N",
                 help=f"a night, of all figures together ({FALSE_ALARMS})",
             )  # fmt: skip
-            action.add_argument(
-                "--metrics", type=units.count, metavar="N", help="figures of a night (default: those found)"
-            )
-            action.add_argument(
-                "--runs", type=units.count, default=1, metavar="N", help="how often a night measures each (1)"
-            )
+            action.add_argument("--metrics", **units.COUNT, help="figures of a night (default: those found)")
+            action.add_argument("--runs", **units.COUNT, default=1, help="how often a night measures each (1)")
             action.add_argument("--write", action="store_true", help="apply the diff")
         else:
             action.add_argument("paths", nargs="*", metavar="DIR", help="records whose figures are asked for")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import fnmatch
 import itertools
 import json
 import math
@@ -22,7 +21,7 @@ import yaml
 from isthmus import Error
 from isthmus.records import store
 from isthmus.statistics import series
-from isthmus.tables import output
+from isthmus.tables import output, readings
 
 #: What an exhibit comes to, the best first.
 VERDICTS = ("in full", "in part", "not yet", "impossible here")
@@ -137,13 +136,7 @@ def measured(paths) -> list[dict[str, Any]]:
 
 
 def _fits(row: dict[str, Any], wanted: Iterable[tuple[str, Any]]) -> bool:
-    for name, value in wanted:
-        have = row.get(name)
-        if not (
-            fnmatch.fnmatchcase(have, value) if isinstance(have, str) and isinstance(value, str) else have == value
-        ):
-            return False
-    return True
+    return all(readings.matches(row.get(name), value) for name, value in wanted)
 
 
 def find(part: Part, rows: list[dict[str, Any]]) -> Found:

@@ -29,7 +29,7 @@ SELECTORS = (
 _SHARES_ONLY = ("limit", "bytes_least")
 _BOUND = ("value", "lower", "upper", "unit")
 #: What was known when a reference was made; nothing is chosen by it.
-_TOLD = ("n", "nodes", "interval", "date", "fingerprint")
+_PROVENANCE = ("n", "nodes", "interval", "date", "fingerprint")
 
 
 class BadReference(Error):
@@ -248,7 +248,7 @@ def _metric_name(name, where: str):
 
 
 def _bound(name, given, where: str, fingerprints: dict) -> Bound:
-    """[value, lower, upper, unit], or the same by name with what is told beside it."""
+    """[value, lower, upper, unit], or the same by name with its provenance."""
     _metric_name(name, where)
     if isinstance(given, dict):
         given = _listed(name, given, where, fingerprints)
@@ -265,7 +265,7 @@ def _bound(name, given, where: str, fingerprints: dict) -> Bound:
 
 def _listed(name, given: dict, where: str, fingerprints: dict) -> list:
     """[value, lower, upper, unit] of a bound that names them."""
-    unknown = set(given) - {*_BOUND, *_TOLD}
+    unknown = set(given) - {*_BOUND, *_PROVENANCE}
     if unknown or not set(_BOUND) <= set(given):
         word = sorted(map(str, unknown or set(_BOUND) - set(given)))[0]
         what = "unknown key" if unknown else "lacks"
@@ -443,15 +443,17 @@ def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]
     fitting = [w for w in catalogue["workloads"] if pattern is None or re.fullmatch(pattern, w["name"])]
     if known and not fitting:
         return [f"{entry.where}: no workload of the catalogue matches {pattern!r}"]
-    told = []
+    sentences = []
     for field, values in (("mode", catalogue["modes"]), ("size", catalogue["sizes"])):
         chosen = entry.selectors.get(field)
         if chosen is not None and not any(re.fullmatch(chosen, value) for value in [*values, ""]):
-            told.append(f"{entry.where}: no {field} matches {chosen!r}; there are {', '.join(filter(None, values))}")
+            sentences.append(
+                f"{entry.where}: no {field} matches {chosen!r}; there are {', '.join(filter(None, values))}"
+            )
     if known:
         unreported = _unreported([*entry.metrics, *entry.shares], fitting)
-        told += [f"{entry.where}: no workload that matches {pattern!r} reports {name!r}" for name in unreported]
-    return told
+        sentences += [f"{entry.where}: no workload that matches {pattern!r} reports {name!r}" for name in unreported]
+    return sentences
 
 
 def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:

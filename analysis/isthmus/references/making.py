@@ -107,7 +107,7 @@ class _Figure:
     group: dict
     profiler: str
     fingerprint: str
-    told: dict[str, set]  # what the cases of its workload have in the fields of _OPTIONAL
+    occurring: dict[str, set]  # what the cases of its workload have in the fields of _OPTIONAL
 
 
 _OPTIONAL = ("placement", "staging", "size", "preset", "ranks")
@@ -121,7 +121,7 @@ def _entry(figure: _Figure) -> dict:
         "version": key["version"],
     }
     for field in _OPTIONAL:
-        if figure.told[field] != {None}:
+        if figure.occurring[field] != {None}:
             entry[field] = (key[field] or 1) if field == "ranks" else key[field]
     if figure.profiler:
         entry["profiler"] = figure.profiler
@@ -151,12 +151,12 @@ def _figures(opened: store.Store, made: Made, condition: str, group: dict, profi
     made.fingerprints[name] = alike
     days = series.per_series(opened, "count(DISTINCT time::DATE)", wanted)
     made.one_day += sum(days.get(each.key) == 1 for each in enough)
-    told: dict[str, dict[str, set]] = {}
+    occurring: dict[str, dict[str, set]] = {}
     for each in every:
         for field in _OPTIONAL:
-            values = told.setdefault(each.workload, {}).setdefault(field, set())
+            values = occurring.setdefault(each.workload, {}).setdefault(field, set())
             values.add(each.key[measurements.SERIES.index(field)])
-    return [_Figure(each, names[each.key], group, profiler, name, told[each.workload]) for each in enough]
+    return [_Figure(each, names[each.key], group, profiler, name, occurring[each.workload]) for each in enough]
 
 
 def _hold(made: Made, figure: _Figure, tail: float, own, today: str) -> None:

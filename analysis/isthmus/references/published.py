@@ -49,8 +49,8 @@ class Figure:
             words = {"more": ">", "less": "<", "equal": "≈", "at most": "≤"}
             return f"{words[self.expect]} {self.neutral:g}" if self.expect in words else "-"
         if self.high in (None, self.low):
-            return quantity(self.low, self.unit)
-        return f"{quantity(self.low, self.unit)} to {quantity(self.high, self.unit)}"
+            return units.quantity(self.low, self.unit)
+        return f"{units.quantity(self.low, self.unit)} to {units.quantity(self.high, self.unit)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +60,6 @@ class Row:
     theirs: Figure
     ours: float | None
     verdict: str
-
-
-def quantity(value: float | None, unit: str) -> str:
-    if value is None:
-        return "-"
-    return units.quantity(value, unit)
 
 
 def load(path) -> dict[str, Figure]:
@@ -179,7 +173,7 @@ def markdown(rows: list[Row]) -> str:
 
 def _ours(row: Row) -> str:
     """With its interval, where it has one."""
-    text = quantity(row.ours, row.theirs.unit)
+    text = units.quantity(row.ours, row.theirs.unit)
     if row.ours is None:
         return text
     return f"{text} {spread.percent(float(row.ours), getattr(row.ours, 'spread', None))}".strip()
@@ -206,11 +200,11 @@ def sentence(rows: list[Row]) -> str:
     text = "; ".join(parts) + "."
     differ = [row for verdict in ("no effect here", "another value", "the opposite") for row in counts[verdict]]
     if differ:
-        told = "; ".join(
-            f"{row.theirs.what} ({row.theirs.text()}, here {quantity(row.ours, row.theirs.unit)}: {row.verdict})"
+        differences = "; ".join(
+            f"{row.theirs.what} ({row.theirs.text()}, here {units.quantity(row.ours, row.theirs.unit)}: {row.verdict})"
             for row in differ
         )
-        text += f" We do not agree on {told}."
+        text += f" We do not agree on {differences}."
     elif judged:
         text += " None contradicts."
     for verdict, words in (

@@ -2,11 +2,11 @@
 
 ReFrame writes the job scripts of the selection (a dry run, nothing is submitted); each is one job. How long it takes is
 what kept records of the same command on the same partition took (--records, their median), else what the program
-estimates (--bench, a rough guess that tells seconds from minutes from hours), else its time limit. To that come
+estimates (--bench, a rough guess: seconds, minutes or hours), else its time limit. To that come
 --per-job seconds for the scheduler and the start of the program.
 
---budget HOURS takes jobs, one after the other, as long as the sum stays within: always the one that tells the most for
-its node-hours. A job tells one thing for each case that it measures; ten for each where no chosen job has measured the
+--budget HOURS takes jobs, one after the other, as long as the sum stays within: always the one that is worth the most
+for its node-hours. A job is worth one for each case that it measures; ten for each where no chosen job has measured the
 same check at any size on that partition, so that a small budget touches everything before it repeats anything. Of
 equals the cheaper comes first. --select FILE writes the chosen ones for `scripts/run-checks --select FILE`.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import os
 import pathlib
@@ -30,6 +31,7 @@ from isthmus import Error, exits, spelling
 from isthmus.records import load, validate
 from isthmus.references import site_tree
 from isthmus.site import check
+from isthmus.tables import output
 
 FIRST_OF_ITS_KIND = 10
 # What the estimate may assume of a compute node, which the machine that this runs on need not have.
@@ -86,9 +88,8 @@ def run(arguments) -> int:
         check.listing(bench)  # one sentence, before ReFrame starts, where it is no isthmus-bench
     jobs, others = dry_run(root, path, bench, arguments)
     measured, status = durations(files_of(arguments.records))
-    estimates = Estimates(bench)
     for job in jobs:
-        time(job, measured, estimates)
+        time(job, measured, lambda job: estimate(bench, job.command, job.gpus))
     chosen = choose(jobs, arguments.per_job, arguments.budget)
     if arguments.budget is not None and not chosen:
         cheapest = min(job.node_hours(arguments.per_job) for job in jobs)
@@ -234,31 +235,19 @@ def _process_seconds(walls) -> float:
     return max(whole) if whole else sum(seconds for _, seconds in walls)
 
 
-class Estimates:
-    """What the program says of a command beforehand: (cases, seconds), each asked for once."""
-
-    def __init__(self, bench: str | None):
-        self._bench = bench
-        self._known: dict[tuple, tuple[int | None, float | None]] = {}
-
-    def __call__(self, job: Job) -> tuple[int | None, float | None]:
-        key = (job.command, job.gpus)
-        if key not in self._known:
-            self._known[key] = self._ask(job)
-        return self._known[key]
-
-    def _ask(self, job):
-        if not self._bench:
-            return None, None
-        environment = os.environ | ASSUMED | {"ISTHMUS_EMULATOR": f"devices={job.gpus},{EMULATED}"}
-        try:
-            result = subprocess.run(
-                [self._bench, *job.command, "--dry-run"], capture_output=True, text=True, check=False, timeout=300,
-                env=environment,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
-            return None, None
-        return understood(result.stdout)
+@functools.cache
+def estimate(bench: str | None, command: tuple[str, ...], gpus: int) -> tuple[int | None, float | None]:
+    """Cases and seconds that the program says of a command beforehand, on a node with so many GPUs."""
+    if not bench:
+        return None, None
+    environment = os.environ | ASSUMED | {"ISTHMUS_EMULATOR": f"devices={gpus},{EMULATED}"}
+    try:
+        result = subprocess.run(
+            [bench, *command, "--dry-run"], capture_output=True, text=True, check=False, timeout=300, env=environment,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None, None
+    return understood(result.stdout)
 
 
 def understood(said: str) -> tuple[int | None, float | None]:
@@ -308,8 +297,8 @@ def choose(jobs: list[Job], per_job: float, budget: float | None) -> list[Job]:
 
 def _rank(job: Job, per_job: float, seen: set) -> tuple:
     cost = job.node_hours(per_job)
-    tells = job.cases * (1 if job.kind in seen else FIRST_OF_ITS_KIND)
-    return -tells / cost if cost else -math.inf, cost, job.name, job.where, job.hash
+    worth = job.cases * (1 if job.kind in seen else FIRST_OF_ITS_KIND)
+    return -worth / cost if cost else -math.inf, cost, job.name, job.where, job.hash
 
 
 def show(jobs, chosen, others, per_job):
@@ -334,7 +323,4 @@ def show(jobs, chosen, others, per_job):
 def write_selection(path: pathlib.Path, chosen):
     lines = ["# Written by isthmus site budget; scripts/run-checks --select reads it."]
     lines += [f"/{job.hash}  # {job.name}" for job in chosen]
-    try:
-        path.write_text("\n".join(dict.fromkeys(lines)) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from None
+    output.deliver("\n".join(dict.fromkeys(lines)) + "\n", str(path))

@@ -152,12 +152,8 @@ class Site:
             return self._findings  # what follows takes the schema for granted
         try:
             self._look(configuration)
-        except (
-            AttributeError,
-            KeyError,
-            TypeError,
-            ValueError,
-        ) as error:  # without ReFrame nothing has seen the schema
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # Without ReFrame nothing has seen the schema.
             self.error("reframe.py", f"not a configuration of ReFrame ({type(error).__name__}: {error})")
         return self._findings
 
@@ -251,17 +247,10 @@ class Site:
         for name in filter(None, lines):
             if not any(re.match(pattern, name) for pattern in own):
                 self.error(LOGIN_NODES, f"no pattern of 'hostnames' fits {name}: a session there would be refused")
-            others = [
-                site
-                for pattern, sites in self.patterns.items()
-                for site in sites
-                if site != self.name
-                and not site.startswith(PATTERNS)
-                and _compiles(pattern)
-                and re.match(pattern, name)
-            ]
+            fitting = [p for p in self.patterns if _compiles(p) and re.match(p, name)]
+            others = {site for p in fitting for site in self.patterns[p] if not site.startswith(PATTERNS)} - {self.name}
             if others:
-                self.error(LOGIN_NODES, f"{name} is also a host of {', '.join(sorted(set(others)))}")
+                self.error(LOGIN_NODES, f"{name} is also a host of {', '.join(sorted(others))}")
 
     def _environs(self, where, partition, system, environments):
         names = partition.get("environs", [])

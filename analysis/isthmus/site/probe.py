@@ -17,6 +17,8 @@ import shutil
 import socket
 import subprocess
 
+import jinja2
+
 from isthmus import Error, exits, spelling
 from isthmus.references import site_tree
 
@@ -257,6 +259,19 @@ class Partition:
     gpus: str | None = None  #: what the scheduler says of them, as gpu:a100:4
     here: bool = False  #: whether this node is one of it
 
+    @property
+    def identifier(self) -> str:
+        return re.sub(r"[^A-Za-z0-9_-]", "_", self.name)
+
+    @property
+    def limit(self) -> str:
+        return _limit(self.time_limit)
+
+    @property
+    def gpu_count(self) -> int:
+        number = re.search(r"gpu(?::[\w.-]+)?:(\d+)", self.gpus or "")
+        return int(number[1]) if number else 0
+
 
 def partitions(machine, kind: str, named: str | None) -> list[Partition]:
     """Those of the scheduler; of a scheduler that cannot be asked, one."""
@@ -289,11 +304,12 @@ def modules(machine) -> tuple[str, list[str]]:
 
 
 def mpi_variables(machine, launcher: str) -> list[list[str]]:
-    """What makes the launcher start ranks of the MPI that is here: Open MPI wants PMIx of srun."""
-    if launcher != "srun" or not machine.has("ompi_info"):
+    """What makes srun start ranks of the MPI that is here, and bind none: Open MPI wants PMIx."""
+    if launcher != "srun":
         return []
-    kinds = machine.ask("srun", "--mpi=list", errors=True) or ""
-    return [["SLURM_MPI_TYPE", "pmix"]] if re.search(r"\bpmix\b", kinds) else []
+    kinds = machine.ask("srun", "--mpi=list", errors=True) if machine.has("ompi_info") else None
+    pmix = [["SLURM_MPI_TYPE", "pmix"]] if re.search(r"\bpmix\b", kinds or "") else []
+    return [*pmix, ["SLURM_CPU_BIND", "none"]]
 
 
 def has_mpi(machine) -> bool:
@@ -305,56 +321,45 @@ def has_mpi(machine) -> bool:
 # --- writing ---
 
 
+#: How a scheduler is asked for a queue, an account and GPUs; others than these as Slurm is.
+_QUEUE = {"flux-batch": "--queue=", "pbs": "-q "}
+_ACCOUNT = {"flux-batch": "--bank=", "pbs": "-A "}
+_GPUS = {"flux-batch": [], "pbs": ["ngpus={num_gpus_per_node}"]}
+
+
 def configuration(name: str, machine: Machine, named: str | None) -> str:
-    """The text of reframe.py."""
+    """The text of reframe.py. What this node shows is said of its own partitions only."""
     kind, launcher = scheduler(machine)
-    found, system = gpus(machine), modules(machine)
+    found, (modules_system, loaded) = gpus(machine), modules(machine)
     tools, why_not = profilers(machine)
-    nodes = numa_nodes(machine)
     words = ["gpu", found.backend, *sorted(found.words)] if found else []
-    words += ["numa"] if nodes > 1 else []
-    words += sorted(tools)
+    words += ["numa"] if numa_nodes(machine) > 1 else []
     submit_host = machine.environ.get("SLURM_SUBMIT_HOST") or machine.environ.get("PBS_O_HOST")
-    lines = [
-        f'"""{name}: a first version by `isthmus site probe` on {socket.gethostname()}; a person fills in the rest."""',
-        "",
-    ]
-    plugin = {"flux-batch": "flux_batch", "pals": "pals"}.get(kind if kind == "flux-batch" else launcher)
-    if plugin:
-        lines += [
-            "import pathlib",
-            "import sys",
-            "",
-            'sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "reframe/plugins"))',
-            f"import {plugin}  # noqa: F401, registers the launcher",
-            "",
-        ]
-    if kind == "local":
-        submit_host = socket.gethostname()
-    host = host_pattern(submit_host)
-    lines += [
-        "site_configuration = {",
-        '    "systems": [',
-        "        {",
-        f'            "name": {_text(name)},',
-        f'            "hostnames": [r"^{host}"],  # the login nodes',
-        f'            "modules_system": {_text(system[0])},',
-        '            "partitions": [',
-    ]
-    notes = [*(found.notes if found else []), *why_not]
-    for partition in partitions(machine, kind, named):
-        lines += _partition(partition, kind, launcher, found, words, notes, mpi_variables(machine, launcher))
-    lines += ["            ],", "        }", "    ],"]
-    mpi = has_mpi(machine)
-    lines += ['    "environments": [', "        {", '            "name": "builtin",']
-    lines.append(f'            "target_systems": [{_text(name)}],')
-    if system[1]:
-        lines.append("            # loaded here; keep compilers, CUDA or ROCm, MPI and cmake")
-        lines.append(f'            "modules": {_list(system[1])},')
-    lines.append(f"            # {'a' if mpi else 'no'} compiler of MPI was found")
-    lines.append(f'            "features": {_list(["mpi"] if mpi else [])},')
-    lines += ["        }", "    ],", "}"]
-    return "\n".join(lines) + "\n"
+    here = socket.gethostname()
+    folder = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=folder,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"text": _text, "printable": spelling.printable}
+    return environment.get_template("reframe.py.jinja").render(
+        name=name, here=here, FILL_IN=FILL_IN, host=host_pattern(here if kind == "local" else submit_host),
+        plugin={"flux-batch": "flux_batch", "pals": "pals"}.get(kind if kind == "flux-batch" else launcher),
+        modules_system=modules_system, loaded=loaded, scheduler=kind, launcher=launcher,
+        queue=_QUEUE.get(kind, "--partition="), account=_ACCOUNT.get(kind, "--account="),
+        gpu_options=_GPUS.get(kind, ["--gpus-per-node={num_gpus_per_node}"]), gpus=found,
+        words=[*words, *sorted(tools)], notes=[*(found.notes if found else []), *why_not],
+        partitions=partitions(machine, kind, named),
+        mpi_variables=mpi_variables(machine, launcher), has_mpi=has_mpi(machine),
+    )  # fmt: skip
+
+
+def _text(value) -> str:
+    """As JSON, which is Python, too, of texts and lists of them."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def host_pattern(host: str | None) -> str:
@@ -362,75 +367,6 @@ def host_pattern(host: str | None) -> str:
     if not host or not re.fullmatch(r"[\w.-]+", host):
         return FILL_IN
     return re.sub(r"\d+", r"\\d+", host.replace(".", r"\."))
-
-
-def _partition(partition, kind, launcher, found, words, notes, variables) -> list[str]:
-    """One entry. What this node shows is said of its own partitions only."""
-    known = partition.here
-    named = re.sub(r"[^A-Za-z0-9_-]", "_", partition.name)
-    lines = [
-        "{",
-        f'    "name": {_text(named)},',
-        f'    "scheduler": {_text(kind)},',
-        f'    "launcher": {_text(launcher)},',
-    ]
-    if kind != "local":
-        queue = {"flux-batch": "--queue=", "pbs": "-q "}.get(kind, "--partition=")
-        pays = {"flux-batch": "--bank=", "pbs": "-A "}.get(kind, "--account=")
-        lines += [
-            '    "access": [',
-            f"        {_text(queue + partition.name)},",
-            f"        {_text(pays + FILL_IN)},  # who pays; leave the line out where nobody asks",
-            *({"flux-batch": ['        "--exclusive",'], "pbs": []}.get(kind, [
-                '        # "--qos=…",',
-                '        # "--reservation=…",',
-                '        # "--exclusive",  # where nodes are shared',
-            ])),
-            "    ],",
-            f'    "time_limit": {_text(_limit(partition.time_limit))},'
-            + (f"  # the partition allows {partition.time_limit}" if partition.time_limit else ""),
-        ]  # fmt: skip
-    variables = [*variables, *([["SLURM_CPU_BIND", "none"]] if launcher == "srun" else [])]
-    variables += [["HSA_XNACK", "1"]] if known and "xnack" in words else []
-    if variables:
-        lines.append(f'    "env_vars": {json.dumps(variables)},')
-    lines += ['    "environs": ["builtin"],', '    "max_jobs": 1,']
-    if known and found:
-        lines += [f"    # {spelling.printable(note)}" for note in notes]
-        lines.append(f'    "features": {_list(words)},')
-        lines.append(f"    # {found.count} × {spelling.printable(found.name)}, by {found.seen_by}")
-        device = f'"type": "gpu", "arch": {_text(found.arch)}, "num_devices": {found.count}'
-        lines.append(f'    "devices": [{{{device}}}],')
-        if found.memory:
-            amount = _text(f"{found.memory / 2**30:.1f}GiB")
-            lines.append(f'    "extras": {{"isthmus": {{"device_memory": {amount}}}}},')
-        lines += _resources(kind)
-    elif known and not partition.gpus:
-        lines += [f"    # {spelling.printable(note)}" for note in notes]
-        lines.append(f'    "features": {_list(words)},  # no GPU was seen on this node')
-    elif partition.gpus:
-        rest = "none was seen: ask for them and probe again" if known else "probe a node of it for the rest"
-        lines.append(f"    # The scheduler says {spelling.printable(partition.gpus)}; {rest}.")
-        number = re.search(r"gpu(?::[\w.-]+)?:(\d+)", partition.gpus)
-        lines.append('    "features": ["gpu"],')
-        device = f'"type": "gpu", "arch": {_text(FILL_IN)}, "num_devices": {number.group(1) if number else 0}'
-        lines.append(f'    "devices": [{{{device}}}],')
-        lines += _resources(kind)
-    else:
-        lines.append('    "features": [],  # not looked at: probe a node of it')
-    lines.append("},")
-    return [" " * 16 + line for line in lines]
-
-
-def _resources(kind) -> list[str]:
-    option = {
-        "slurm": "--gpus-per-node={num_gpus_per_node}",
-        "squeue": "--gpus-per-node={num_gpus_per_node}",
-        "pbs": "ngpus={num_gpus_per_node}",
-    }.get(kind)
-    if kind == "local":
-        return []
-    return [f'    "resources": [{{"name": "gpu", "options": {_list([option] if option else [])}}}],']
 
 
 def _limit(allowed: str | None) -> str:
@@ -442,14 +378,6 @@ def _limit(allowed: str | None) -> str:
         hours, left = (parts[0], parts[1]) if len(parts) == 3 else (0, parts[0])
         minutes = min(60, hours * 60 + left) or 60
     return "1h" if minutes == 60 else f"{minutes}m"
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _list(values) -> str:
-    return json.dumps(list(values), ensure_ascii=False)
 
 
 def readme(name: str, machine: Machine) -> str:

@@ -107,13 +107,6 @@ def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
     return math.erfc(max(abs(wins - mean) - 1, 0) / math.sqrt(2 * variance))
 
 
-def p_values(sizes: tuple[tuple[int, int], ...]) -> np.ndarray:
-    """Two-sided p by the number of pairs with a < b, for strata of (n, m) values without ties."""
-    null = _design(sizes)
-    below = np.cumsum(null)
-    return np.minimum(1, 2 * np.minimum(below, below[::-1]))
-
-
 def smallest_p(sizes: tuple[tuple[int, int], ...]) -> float:
     """The p of complete separation of strata of (n, m) values: what such a comparison can reach at best."""
     return min(1.0, 2 * math.exp(-sum(math.log(math.comb(n + m, n)) for n, m in sizes)))

@@ -70,6 +70,15 @@ def _equals(column: str, value: str) -> str:
     return f"coalesce({column} = {literal(value)} OR starts_with({column}, {literal(value + '.')}), false)"
 
 
+def axes_of(text: str | None) -> dict[str, Any]:
+    """The column `axes` as a dictionary, empty for what is none."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 # --- values per job ---
 
 
@@ -120,10 +129,7 @@ class Series:
 
     @functools.cached_property
     def axes(self) -> dict[str, Any]:
-        try:
-            return json.loads(self.key[measurements.SERIES.index("axes")] or "{}")
-        except ValueError:
-            return {}
+        return axes_of(self.key[measurements.SERIES.index("axes")])
 
     def of(self, side: str) -> list[Job]:
         return self.sides.get(side, [])
@@ -253,11 +259,11 @@ def labels(all_series: list[Series]) -> dict[tuple, str]:
     parts = {}
     for series in all_series:
         key = series.case
-        told = {"mode": series.mode or "/".join(filter(None, (key["placement"], key["staging"])))}
-        told |= {name: key[name] for name in ("size", "preset", "ranks", "version")}
-        told |= {f"{name}=": value for name, value in key["axes"].items()}
-        parts[series.key] = told
-        for name, value in told.items():
+        fields = {"mode": series.mode or "/".join(filter(None, (key["placement"], key["staging"])))}
+        fields |= {name: key[name] for name in ("size", "preset", "ranks", "version")}
+        fields |= {f"{name}=": value for name, value in key["axes"].items()}
+        parts[series.key] = fields
+        for name, value in fields.items():
             seen[key["workload"]][name].add(str(value))
     result = {}
     for series in all_series:

@@ -59,11 +59,14 @@ def over_jobs(values: list[float]) -> Spread | None:
     return Spread(ordered[drop], ordered[n - 1 - drop], "jobs", n)
 
 
-def of_record(median: float, within: tuple[float, float] | None, mad: float | None, samples: int) -> Spread | None:
+def of_record(
+    median: float, within: tuple[float | None, float | None] | None, mad: float | None, samples: int | None
+) -> Spread | None:
     """Of one record: its own interval, else its scatter; None for a single sample."""
-    if within is not None and None not in within:
-        return Spread(within[0], within[1], "within", 1)
-    if mad is not None and samples > 1:
+    low, high = within or (None, None)
+    if low is not None and high is not None:
+        return Spread(low, high, "within", 1)
+    if mad is not None and samples and samples > 1:
         return Spread(median - mad, median + mad, "samples", 1)
     return None
 

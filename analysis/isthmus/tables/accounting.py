@@ -50,11 +50,6 @@ def readings(case: dict) -> dict[str, tuple[float, float]]:
     }
 
 
-def agrees(case: dict) -> dict[str, bool]:
-    """Whether each counter sees all of the memory once it is touched."""
-    return {name: abs(touched - 1) < _NEARLY for name, (_, touched) in readings(case).items()}
-
-
 def _label(case: dict) -> str:
     _, way, maker = case["workload"].split("/")
     toucher = case["axes"].get("touch")
@@ -93,34 +88,11 @@ def _sees_all(values: spread.Values) -> bool:
     return values.value is not None and abs(values.value - 1) < _NEARLY
 
 
-def _columns(rows: dict[str, tuple[dict, Counters]], counters: list[str]) -> list[tuple[str, list[str]]]:
-    """For each allocation its label and its cells, the last says how many counters differ."""
-    result = []
-    for label, (_, found) in rows.items():
-        cells = [
-            f"{_said(found[name][0])} → {_said(found[name][1])}" if name in found else "not told" for name in counters
-        ]
-        differ = sum(not _sees_all(touched) for name, (_, touched) in found.items() if name != "meminfo_anon_huge")
-        result.append((label, [*cells, "agree" if differ == 0 else f"{differ} differ"]))
-    return result
-
-
-def _side_by_side(heads: list[str], columns: list[tuple[str, list[str]]]) -> list[str]:
-    """Blocks of as many columns as the width holds."""
-    head, lines = max(map(len, heads)), []
-    sizes = [max(map(len, [label, *cells])) + 2 for label, cells in columns]
-    first = 0
-    while first < len(columns):
-        last = first + 1
-        while last < len(columns) and head + sum(sizes[first : last + 1]) <= output.WIDTH:
-            last += 1
-        shown = list(zip(columns[first:last], sizes[first:last], strict=True))
-        lines.append(" " * head + "".join(f"{label:>{size}}" for (label, _), size in shown))
-        for index, name in enumerate(heads):
-            lines.append(f"{name:<{head}}" + "".join(f"{cells[index]:>{size}}" for (_, cells), size in shown))
-        lines.append("")
-        first = last
-    return lines[:-1]
+def _column(found: Counters, counters: list[str]) -> list[str]:
+    """Cells of one allocation; the last says how many counters differ."""
+    cells = [f"{_said(found[name][0])} → {_said(found[name][1])}" if name in found else "unknown" for name in counters]
+    differ = sum(not _sees_all(touched) for name, (_, touched) in found.items() if name != "meminfo_anon_huge")
+    return [*cells, "agree" if differ == 0 else f"{differ} differ"]
 
 
 MORE = {
@@ -145,7 +117,9 @@ def view(cases: list[dict]) -> output.Table:
     merged = _merged(cases)
     names = [name for name in _HEADS if any(name in found for _, found in merged.values())]
     lines = ["what each counter sees: after allocating → after touching (-: nothing)", ""]
-    lines += _side_by_side([*(_HEADS[name] for name in names), ""], _columns(merged, names))
+    columns = [_column(found, names) for _, found in merged.values()]
+    heads = [*(_HEADS[name] for name in names), ""]
+    lines += output.grid("", heads, list(merged), [list(row) for row in zip(*columns, strict=True)])
     rows = [
         {name: case.get(name) for name in output.CASE}
         | {"metric": counter, "ranks": None, "axes": case["axes"], "counter": _HEADS.get(counter, counter)}

@@ -14,8 +14,8 @@ import textwrap
 from isthmus import units
 from isthmus.records import content
 from isthmus.statistics import spread
+from isthmus.tables import output
 
-_WIDTH = 80
 _SHOWN = ("rate", "latency")  # what a cell may show; the first that a record has
 _ROUTE = re.compile(r"(?P<family>[^/]+)/(?P<start>[^/-]+)-(?P<end>[^/]+)/(?P<initiator>[^/]+)")
 
@@ -130,26 +130,6 @@ def _prefix(readings: list[_Reading], unit: str) -> tuple[float, str]:
     return units.prefix_of(statistics.median(values) if values else 0, unit)
 
 
-def _grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]]) -> list[str]:
-    """Rows and columns with their names; as many columns side by side as 80 columns of text hold."""
-    label = max(map(len, [corner, *rows]))
-    widths = [
-        max(len(text) for text in [name, *column]) + 2
-        for name, column in zip(columns, zip(*cells, strict=True), strict=True)
-    ]
-    lines, first = [], 0
-    while first < len(columns):
-        last = first + 1
-        while last < len(columns) and label + sum(widths[first : last + 1]) <= _WIDTH:
-            last += 1
-        lines += [""] if first else []
-        for name, row in [(corner, columns), *zip(rows, cells, strict=True)]:
-            texts = zip(row[first:last], widths[first:last], strict=True)
-            lines.append(f"{name:<{label}}" + "".join(f"{text:>{width}}" for text, width in texts))
-        first = last
-    return lines
-
-
 def _matrix(matrix: _Matrix) -> list[str]:
     size = matrix.shown_size()
     readings = matrix.sizes[size]
@@ -162,7 +142,10 @@ def _matrix(matrix: _Matrix) -> list[str]:
     rows = sorted({start for start, _ in readings}, key=order)
     columns = sorted({end for _, end in readings}, key=order)
     cells = [[readings[a, b].text(factor, True) if (a, b) in readings else "-" for b in columns] for a in rows]
-    return [*textwrap.wrap(heading, _WIDTH, break_on_hyphens=False), *_grid("from \\ to", rows, columns, cells)]
+    return [
+        *textwrap.wrap(heading, output.WIDTH, break_on_hyphens=False),
+        *output.grid("from \\ to", rows, columns, cells),
+    ]
 
 
 def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
@@ -186,7 +169,7 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
         for pair, matrix in rows
     ]
     heads = list(map(units.byte_text, sizes))
-    return [f"{metric} in {prefix}{matrices[0].unit} by size", *_grid("", labels, heads, cells)]
+    return [f"{metric} in {prefix}{matrices[0].unit} by size", *output.grid("", labels, heads, cells)]
 
 
 def _reasons(head: str, reasons: list[str], total: int) -> list[str]:
@@ -197,7 +180,7 @@ def _reasons(head: str, reasons: list[str], total: int) -> list[str]:
     for reason in dict.fromkeys(reasons):
         times = f"{reasons.count(reason):>4} × "
         lines += textwrap.wrap(
-            reason, _WIDTH, initial_indent=times, subsequent_indent=" " * len(times), break_on_hyphens=False
+            reason, output.WIDTH, initial_indent=times, subsequent_indent=" " * len(times), break_on_hyphens=False
         )
     return lines
 

@@ -9,17 +9,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
-import textwrap
 from typing import Any
 
-from isthmus import spelling
 from isthmus.records import content, hardware, load
 from isthmus.statistics import spread
 from isthmus.tables import matrix, output
-from isthmus.tables.output import WIDTH, Column
+from isthmus.tables.output import Column
 from isthmus.units import quantity
-
-__all__ = ["Case", "gather", "quantity", "table"]
 
 _SIZES = ("tiny", "small", "medium", "large", "super", "mega")
 _MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
@@ -167,7 +163,7 @@ def _readings(cases: list[Case]) -> list[str]:
     return (output.lay_out(columns, rows) if rows else []) + notes
 
 
-def _of_machine(cases: list[Case], titled: bool) -> list[str]:
+def _of_machine(cases: list[Case]) -> list[str]:
     """All tables of one kind of machine."""
     lines = []
     phased = [case for case in cases if case.of["placement"]]
@@ -189,7 +185,7 @@ def table(found: list[dict]) -> str:
     cases = gather(found)
     lines: list[str] = []
     for machine in dict.fromkeys(case.machine for case in cases):
-        lines += _of_machine([case for case in cases if case.machine == machine], True)
+        lines += _of_machine([case for case in cases if case.machine == machine])
     if any(values.spread for case in cases for _, values in case.metrics.values()):
         lines += ["", *output.fold(spread.MEANING + " j: jobs.")]
     if any(record["emulated"] for record in found):
@@ -204,8 +200,7 @@ def _warnings(found: list[dict]) -> list[str]:
             warnings.setdefault(warning["code"], []).append(warning["message"])
     lines = []
     for code, messages in sorted(warnings.items()):
-        text = f"Warning {code} in {len(messages)} of {len(found)} records: {messages[0]}"
-        lines += textwrap.wrap(spelling.printable(text), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        lines += output.fold(f"Warning {code} in {len(messages)} of {len(found)} records: {messages[0]}")
     return lines
 
 

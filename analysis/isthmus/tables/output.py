@@ -144,16 +144,16 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
         raise Error(f"{path}: {error.strerror or error}") from None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON has it: what is no finite number is null, times are ISO 8601."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "item"):  # NumPy's numbers
-        return _plain(value.item())
+        return plain(value.item())
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
@@ -161,7 +161,7 @@ def _objects(table: Table, names: Iterable[str]) -> list[str]:
     """A JSON object for each row, with every column by the name that is given to it."""
     named = dict(zip(table.columns, names))
     return [
-        json.dumps({name: _plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
+        json.dumps({name: plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
         for row in table.rows
     ]
 
@@ -174,7 +174,7 @@ def _csv(table: Table) -> str:
     """RFC 4180 with a head; null is empty, a list is JSON. Control characters are spelt out, as for a terminal."""
 
     def cell(value: Any) -> Any:
-        value = _plain(value)
+        value = plain(value)
         if isinstance(value, bool):
             return str(value).lower()
         return spelling.printable(json.dumps(value) if isinstance(value, list) else value) if value is not None else ""
@@ -296,6 +296,26 @@ def lay_out(columns: list[Column], rows: list[list[str]], width: int = WIDTH) ->
     gone = [head for i, head in enumerate(heads) if i not in kept]
     if gone:
         lines += fold(f"Left out for want of room: {', '.join(gone)}; --format csv has them.", width)
+    return lines
+
+
+def grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]]) -> list[str]:
+    """Rows and columns with their names; as many columns side by side as the width holds."""
+    label = max(map(len, [corner, *rows]))
+    widths = [
+        max(len(text) for text in [name, *column]) + 2
+        for name, column in zip(columns, zip(*cells, strict=True), strict=True)
+    ]
+    lines, first = [], 0
+    while first < len(columns):
+        last = first + 1
+        while last < len(columns) and label + sum(widths[first : last + 1]) <= WIDTH:
+            last += 1
+        lines += [""] if first else []
+        for name, row in [(corner, columns), *zip(rows, cells, strict=True)]:
+            texts = zip(row[first:last], widths[first:last], strict=True)
+            lines.append(f"{name:<{label}}" + "".join(f"{text:>{width}}" for text, width in texts))
+        first = last
     return lines
 
 

@@ -53,11 +53,9 @@ def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> outpu
         )
     for row in rows:
         row["axes"], row["value"] = json.loads(row.get("axes") or "{}"), row.pop("median")
-        within = None if row["within_low"] is None else (row["within_low"], row["within_high"])
-        sure = None
-        if row["value"] is not None:
-            sure = spread.of_record(row["value"], within, row["mad"], row["valid"] or 0)
-        row |= spread.fields(sure)
+        within = (row["within_low"], row["within_high"])
+        is_measured = row["value"] is not None
+        row |= spread.fields(spread.of_record(row["value"], within, row["mad"], row["valid"]) if is_measured else None)
     return output.of_cases(rows, MORE, "")
 
 
@@ -139,7 +137,7 @@ class Readings:
 
     def where(self, **wanted) -> Readings:
         """Those of these fields and axes; a text may be a pattern with *, a list means any of it."""
-        return Readings([each for each in self.found if all(_is(each.get(k), v) for k, v in wanted.items())])
+        return Readings([each for each in self.found if all(matches(each.get(k), v) for k, v in wanted.items())])
 
     def values(self, name: str) -> list:
         """The values of a field or axis, each once, sorted."""
@@ -186,9 +184,10 @@ class Readings:
             raise Error(f"{asked}{', ' if where else ''}{where} means several cases: {', '.join(several)} differ")
 
 
-def _is(value, wanted) -> bool:
+def matches(value, wanted) -> bool:
+    """Whether a value is the wanted one; a wanted text may be a pattern with *, a list means any of it."""
     if isinstance(wanted, (list, tuple, set)):
-        return any(_is(value, each) for each in wanted)
+        return any(matches(value, each) for each in wanted)
     if isinstance(wanted, str) and isinstance(value, str):
         return fnmatch.fnmatchcase(value, wanted)
     return value == wanted
@@ -227,7 +226,7 @@ def load(*paths, emulated: bool = False, where: str = "true") -> Readings:
         axes = json.loads(row.pop("axes") or "{}")
         median, samples, share, job = (row.pop(name) for name in ("median", "samples", "share", "job"))
         low, high, mad, valid = (row.pop(name) for name in ("within_low", "within_high", "mad", "valid"))
-        alone = spread.of_record(median, None if low is None else (low, high), mad, valid or 0)
+        alone = spread.of_record(median, (low, high), mad, valid)
         found.append(Reading(row, axes, median, samples or [], share, job, alone))
     if not found:
         raise Error(f"{spelling.shorten(', '.join(map(str, paths)))}: no record has a figure that counts")

@@ -55,14 +55,14 @@ def _alone(opened: store.Store, side: str) -> dict[tuple, spread.Spread | None]:
         "records": "count(*)", "low": "min(median)", "high": "max(median)", "within_low": "any_value(within_low)",
         "within_high": "any_value(within_high)", "mad": "any_value(mad)", "samples": "min(n_samples - n_invalid)",
     }  # fmt: skip
-    told = ", ".join(f"{name} := {expression}" for name, expression in expressions.items())
+    fields = ", ".join(f"{name} := {expression}" for name, expression in expressions.items())
     result: dict[tuple, spread.Spread | None] = {}
-    for key, of in series.per_series(opened, f"struct_pack({told})", f"({side}) = 'A'").items():
+    for key, of in series.per_series(opened, f"struct_pack({fields})", f"({side}) = 'A'").items():
         if of["records"] > 1:
             result[key] = spread.Spread(of["low"], of["high"], "process", 1)
         else:
-            within = None if of["within_low"] is None else (of["within_low"], of["within_high"])
-            result[key] = spread.of_record(of["low"], within, of["mad"], of["samples"] or 0)
+            within = (of["within_low"], of["within_high"])
+            result[key] = spread.of_record(of["low"], within, of["mad"], of["samples"])
     return result
 
 
@@ -170,10 +170,10 @@ def table_of(systems: list[System]) -> output.Table:
     for key, row in found.items():
         for system, cell in zip(systems, row):
             if cell is not None:
-                told = {"series": names[key], "system": system.name, "reference": systems[0].name}
+                named = {"series": names[key], "system": system.name, "reference": systems[0].name}
                 sure = spread.fields(cell.interval)
                 ends = {"value_low": sure["low"], "value_high": sure["high"], "interval": sure["interval"]}
-                rows.append(every[key].case | told | dataclasses.asdict(cell) | ends)
+                rows.append(every[key].case | named | dataclasses.asdict(cell) | ends)
     texts = [[names[key], *(_text_of(cell, every[key].unit) for cell in row)] for key, row in shared.items()]
     return output.of_cases(rows, _COLUMNS, text(systems, texts, names))
 

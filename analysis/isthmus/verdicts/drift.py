@@ -1,10 +1,10 @@
-"""Changes that nobody announced: where in time a metric moved, on which nodes, and what else changed there.
+"""Changes that were not announced: where in time a metric moved, on which nodes, and what else changed there.
 
 Each series of a node and GPU is watched from its first job to its last; so is each node over all its metrics, each
 metric over all nodes, and everything together. Looking again after every job raises no more false alarms: the evidence
 for a change is an e-process, whose reciprocal is a p-value at any time, and p is adjusted for all that is watched.
 What jobs have in common with the job before them is measured, and taken out first. A collapse far beyond anything seen
-before is told at its first job.
+before is reported at its first job.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _sudden(values: np.ndarray, quiet: float) -> tuple[int, float]:
             continue
         t = float(np.abs(shifts).min()) / (scale * math.sqrt(1 + 1 / place))
         if t > 9:
-            p = 2 * rank_test._student_tail(t, 5) / weights[place - FEWEST]
+            p = rank_test.student_p(t, 5) / weights[place - FEWEST]
             best = min(best, (place, max(p, 1e-300)), key=lambda each: each[1])
     return best
 
@@ -137,7 +137,7 @@ def change_point(values: np.ndarray, alike: float | None = None, *, quiet: float
 
 
 def allowed(measured: float, jobs: float) -> float:
-    """The autocorrelation to allow for where so many jobs told it, with a margin for its error."""
+    """The autocorrelation to allow for, given one that was measured over so many jobs, with a margin for its error."""
     return min(max(measured + _MARGIN / math.sqrt(jobs), 0.0), _MOST_ALIKE)
 
 
@@ -285,7 +285,7 @@ def _pooled(single: list[_History]) -> list[_History]:
 def _allow(single: list[_History], pooled: list[_History]) -> None:
     """Sets how alike neighbouring jobs are taken to be: what all series say, and each where they differ.
 
-    Series that go up and down together say it but once: they count as many as the spread of their mean tells.
+    Series that go up and down together say it only once: the spread of their mean says how many they count as.
     """
     measured = np.array([autocorrelation(history.z) for history in single])
     jobs = np.array([len(history.jobs) for history in single], float)

@@ -96,8 +96,8 @@ def margin(noise: float | None, floor: float = FLOOR) -> float:
 def judge(result: Result, better: str | None) -> str:
     """The verdict from the interval, p and q; sets the reason of an inconclusive one.
 
-    A change is told when the interval lies beyond the margin and p and q are sure of it. One within the margin is told
-    as small when p and q are sure of it and the interval excludes zero; else it is equivalent.
+    A change is reported when the interval lies beyond the margin and p and q are sure of it. One within the margin is
+    reported as small when p and q are sure of it and the interval excludes zero; else it is equivalent.
     """
     assert result.estimate is not None and result.low is not None and result.high is not None
     assert result.p is not None and result.q is not None and result.delta is not None

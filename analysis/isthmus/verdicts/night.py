@@ -11,12 +11,12 @@ exit codes: 0 the night is green; 1 it is red; 2 bad input, as a file that is no
 from __future__ import annotations
 
 import json
-import math
 import pathlib
 import sys
 from xml.etree import ElementTree
 
 from isthmus import Error, exits, spelling
+from isthmus.tables import output
 
 SCHEMA = "isthmus.night/1"
 #: ReFrame's words for how a check ended, by what they mean for a night.
@@ -136,8 +136,8 @@ def _check(case: dict, session: str | None) -> dict:
 
 def _reason(case: dict) -> str | None:
     """In ReFrame's words, without its name of the phase."""
-    told = case.get("fail_reason") or case.get("skip_reason")
-    return spelling.printable(str(told).removeprefix("sanity error: ")) if told else None
+    reason = case.get("fail_reason") or case.get("skip_reason")
+    return spelling.printable(str(reason).removeprefix("sanity error: ")) if reason else None
 
 
 def _figures(values: dict) -> dict:
@@ -145,16 +145,11 @@ def _figures(values: dict) -> dict:
     found = {}
     for name, entry in values.items():
         value, reference, lower, upper, unit = entry[:5]
-        figure = {"value": _finite(value), "unit": unit}
+        figure = {"value": output.plain(value), "unit": unit}
         if reference:
-            figure |= {"reference": _finite(reference), "lower": _finite(lower), "upper": _finite(upper)}
+            figure |= {"reference": output.plain(reference), "lower": output.plain(lower), "upper": output.plain(upper)}
         found[name.split(":")[-1]] = figure
     return found
-
-
-def _finite(value):
-    """JSON has no other numbers."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _why_red(checks: list[dict], counts: dict) -> str:
@@ -199,8 +194,8 @@ def _add_test(suite, place: str, check: dict) -> None:
         suite, "testcase", classname=place, name=_text(check["name"] or "?"), time=f"{check['seconds'] or 0:.3f}"
     )
     properties = ElementTree.SubElement(test, "properties")
-    told = [("job", check["job"]), ("nodes", ",".join(check["nodes"])), ("ask", ", ".join(check["ask"]))]
-    for name, value in [*told, *check["ran_with"].items(), *(("record", path) for path in check["records"])]:
+    known = [("job", check["job"]), ("nodes", ",".join(check["nodes"])), ("ask", ", ".join(check["ask"]))]
+    for name, value in [*known, *check["ran_with"].items(), *(("record", path) for path in check["records"])]:
         if value:
             ElementTree.SubElement(properties, "property", name=name, value=_text(value))
     reason = _text(check["reason"] or check["phase"] or check["result"])

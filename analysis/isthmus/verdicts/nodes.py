@@ -46,8 +46,12 @@ class Reason:
     gpus: str = ""
     worse: float = 0.0  # share, of slow ones
     series: int = 0  # that it is about; of a single one 1
-    drain: bool = True  # else told only: its equals are no better
+    drain: bool = True  # else it is only named: its equals are no better
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
+
+    @property
+    def sentence(self) -> str:
+        return self.words + (f" on {spelling.printable(self.gpus)}" if self.gpus else "")
 
 
 @dataclasses.dataclass
@@ -161,7 +165,7 @@ class Fleet:
     labels: list[str]
     values: np.ndarray
     jobs: np.ndarray  # of each value
-    told: list[tuple[str, bool]]  # by series: its unit, and whether lower is better
+    units: list[tuple[str, bool]]  # of each series, and whether lower is better
     cases: list[dict[str, Any]] | None = None  # by series: series.Series.case
 
     @property
@@ -243,6 +247,14 @@ _EQUAL = ("device", "cpu", "partition", "system", "driver")
 _CASE = tuple(name for name in measurements.SERIES if name not in ("metric", "unit"))
 
 
+def _by_equals(rows: list[tuple]) -> list[list[tuple]]:
+    """Rows that begin with _EQUAL, without these, for each set of equals."""
+    groups: dict[tuple, list[tuple]] = collections.defaultdict(list)
+    for row in rows:
+        groups[row[: len(_EQUAL)]].append(row[len(_EQUAL) :])
+    return list(groups.values())
+
+
 def _fleets(opened: store.Store) -> list[Fleet]:
     """Equals and their figures; a place counts with the median of its jobs."""
     names, equal = measurements.SERIES_COLUMNS, ", ".join(_EQUAL)
@@ -256,10 +268,7 @@ def _fleets(opened: store.Store) -> list[Fleet]:
     modes = {row[start : start + width]: row[-1] for row in rows}
     every = [series.Series(key, None, mode, {}) for key, mode in modes.items()]
     labels, cases = series.labels(every), {each.key: each.case for each in every}
-    groups: dict[tuple, list[tuple]] = collections.defaultdict(list)
-    for row in rows:
-        groups[row[:start]].append(row[start:])
-    return [_fleet(found, labels, cases) for found in groups.values()]
+    return [_fleet(found, labels, cases) for found in _by_equals(rows)]
 
 
 def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[str, Any]]) -> Fleet:
@@ -272,15 +281,15 @@ def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[
     index = {place: i for i, place in enumerate(places)}
     values = np.full((len(positive), len(places)), np.nan)
     jobs = np.zeros(values.shape, int)
-    told = []
+    series_units = []
     for at, (key, found) in enumerate(positive.items()):
         lower = found[0][4] == "lower"
-        told.append((dict(zip(measurements.SERIES, key))["unit"], lower))
+        series_units.append((dict(zip(measurements.SERIES, key))["unit"], lower))
         for node, gpus, value, count, *_ in found:
             values[at, index[node, gpus]] = -math.log(value) if lower else math.log(value)
             jobs[at, index[node, gpus]] = count
     return Fleet(
-        places, [labels[key] for key in positive], values, jobs, told, [cases[key] for key in positive]
+        places, [labels[key] for key in positive], values, jobs, series_units, [cases[key] for key in positive]
     )  # fmt: skip
 
 
@@ -293,7 +302,7 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
         reasons.append(Reason(node, "slow", words, worse=worse, series=count))
     for row, place, worse in slow_places(fleet, floor, tests=tests):
         node, gpus = fleet.places[place]
-        unit, lower = fleet.told[row]
+        unit, lower = fleet.units[row]
         sign = -1 if lower else 1
         value, usual = (
             units.quantity(math.exp(sign * x), unit).strip()
@@ -307,7 +316,7 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
 
 
 def _failing(opened: store.Store) -> list[Reason]:
-    """Nodes on which cases fail, or are wrong; one that fails on most nodes is no fault of theirs, but is told."""
+    """Nodes on which cases fail, or are wrong; one that fails on most nodes is no fault of theirs, but is named."""
     case = ", ".join(f'"{name}"' for name in _CASE)
     rows = opened.sql(
         f"SELECT {case}, node, count(*) FILTER (bad), any_value(why) FILTER (bad) FROM (SELECT *, "
@@ -343,17 +352,14 @@ def _spoilt(opened: store.Store) -> list[Reason]:
         "list_distinct(flatten(list(warnings))) AS codes FROM measurements WHERE metric IS NOT NULL AND n_samples > 0 "
         "GROUP BY ALL) GROUP BY ALL ORDER BY ALL"
     ).fetchall()
-    groups: dict[tuple, list[tuple]] = collections.defaultdict(list)
-    for row in rows:
-        groups[row[: len(_EQUAL)]].append(row[len(_EQUAL) :])
     reasons = []
-    for found in groups.values():
+    for found in _by_equals(rows):
         usual = float(np.median([lost for _, lost, *_ in found]))
         for node, lost, jobs, codes in found:
             if lost < SPOILT or (len(found) > 1 and lost < usual + SPOILT):
                 continue
-            told = f" ({spelling.printable(', '.join(codes))})" if codes else ""
-            words = f"{lost:.0%} of the samples of {jobs} jobs are spoilt{told}, usual {usual:.0%}"
+            warned = f" ({spelling.printable(', '.join(codes))})" if codes else ""
+            words = f"{lost:.0%} of the samples of {jobs} jobs are spoilt{warned}, usual {usual:.0%}"
             reasons.append(Reason(node, "spoilt", words, series=jobs))
     return reasons
 
@@ -403,11 +409,11 @@ def _lacking(opened: store.Store, known: set[str]) -> list[Reason]:
     rows = opened.sql(
         f"SELECT DISTINCT {equal}, node, {case} FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS}"
     ).fetchall()
-    groups: dict[tuple, dict[tuple, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
-    for row in rows:
-        groups[row[: len(_EQUAL)]][row[len(_EQUAL) + 1 :]].add(row[len(_EQUAL)])
     lacks: dict[str, list[str]] = collections.defaultdict(list)
-    for cases in groups.values():
+    for equals in _by_equals(rows):
+        cases: dict[tuple, set[str]] = collections.defaultdict(set)
+        for node, *case_of in equals:
+            cases[tuple(case_of)].add(node)
         nodes = set().union(*cases.values())
         for key, those in cases.items():
             missing = nodes - those
@@ -443,7 +449,7 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
 
 
 def _drained(reasons: list[Reason]) -> dict[str, Reason]:
-    """The first reason of each node that a scheduler can name; others are left out, aloud."""
+    """The first reason of each node that a scheduler can name; others are left out, with a line on stderr."""
     found: dict[str, Reason] = {}
     for reason in reasons:
         if reason.drain:
@@ -464,8 +470,7 @@ def drain_lines(reasons: list[Reason]) -> list[str]:
     """For a site's script: node, tab, kind and reason in one printable line without quotes."""
     lines = []
     for node, reason in sorted(_drained(reasons).items()):
-        gpu = f" on {spelling.printable(reason.gpus)}" if reason.gpus else ""
-        words = spelling.shorten(f"{reason.kind}: {reason.words}{gpu}", 160)
+        words = spelling.shorten(f"{reason.kind}: {reason.sentence}", 160)
         lines.append(f"{node}\t{words.translate(str.maketrans('', '', chr(34) + chr(39) + '`$' + chr(92)))}")
     return lines
 
@@ -480,9 +485,7 @@ def text(found: Found) -> str:
         for node in dict.fromkeys(reason.node for reason in of_kind):
             own = [reason for reason in of_kind if reason.node == node]
             lines.append(f"{spelling.printable(node)}: {kind}")
-            for reason in own[:_SHOWN]:
-                gpu = f" on {spelling.printable(reason.gpus)}" if reason.gpus else ""
-                lines.append(f"  {reason.words}{gpu}")
+            lines += [f"  {reason.sentence}" for reason in own[:_SHOWN]]
             if len(own) > _SHOWN:
                 lines.append(f"  … and {len(own) - _SHOWN} more series")
     return "\n".join([*lines, *_summary(found)])
@@ -520,9 +523,7 @@ def add_arguments(parser) -> None:
         "exit codes: 0 no node is named; 1 some are; 2 bad input; 3 no series has as many as 4 equal nodes or GPUs"
     )
     selection.add_arguments(parser)
-    parser.add_argument(
-        "--floor", type=units.share, default=FLOOR, metavar="SHARE", help="smallest that is told (0.03)"
-    )
+    parser.add_argument("--floor", **units.SHARE, default=FLOOR, help="smallest difference that is reported (0.03)")
     parser.add_argument("--expect", metavar="N1,N2,…", help="nodes that must be in the records")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--list", action="store_true", help="only the nodes' names, separated by commas")

@@ -126,8 +126,8 @@ def add_arguments(parser) -> None:
     parser.epilog = "example: isthmus noise results --from driver=570 -o noise.json"
     selection.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,… or a day or FROM..TO")
-    parser.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
-    parser.add_argument("--metrics", type=units.count, metavar="N", help="of a session (default: as many as there are)")
+    parser.add_argument("--step", **units.SHARE, default=0.03, help="the change to be found (0.03)")
+    parser.add_argument("--metrics", **units.COUNT, help="of a session (default: as many as there are)")
     parser.add_argument("--all", action="store_true", help="show every series")
     output.add_arguments(parser)
 

@@ -207,7 +207,7 @@ def _half(a: _Estimate, b: _Estimate, tail: float) -> float:
 
 
 def _quantile(tail: float, freedom: float) -> float:
-    """Student's t of broken degrees of freedom: its logarithm is nearly linear in their reciprocal."""
+    """Student's t of fractional degrees of freedom: its logarithm is nearly linear in their reciprocal."""
     whole = max(1, math.floor(freedom))
     low, high = (math.log(rank_test.student_quantile(tail, each)) for each in (whole, whole + 1))
     share = (1 / whole - 1 / max(freedom, whole)) * whole * (whole + 1)
@@ -346,9 +346,7 @@ def add_arguments(parser) -> None:
     selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
     parser.add_argument("--weights", required=True, metavar="FILE", help="TOML or JSON")
-    parser.add_argument(
-        "--least", type=units.share, default=LEAST, metavar="SHARE", help="of the weight that must count (0.8)"
-    )
+    parser.add_argument("--least", **units.SHARE, default=LEAST, help="of the weight that must count (0.8)")
     parser.add_argument("--reference", required=True, metavar="SYSTEM", help="whose score is 1")
     output.add_arguments(parser)
 

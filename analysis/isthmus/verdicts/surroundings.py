@@ -81,10 +81,10 @@ def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields:
     names = {name for those in objects.values() for each in those for name in each}
     found = {}
     for name in sorted(names - {each.removeprefix(f"{column}.") for each in asked_fields}):
-        told = [{each.get(name) for each in objects[s]} - silent for s in ("A", "B")]
-        if told[0] != told[1] and all(told):
+        values = [{each.get(name) for each in objects[s]} - silent for s in ("A", "B")]
+        if values[0] != values[1] and all(values):
             found[f"{column}.{name}"] = tuple(
-                sorted("unset" if value is None else str(value) for value in each) for each in told
+                sorted("unset" if value is None else str(value) for value in each) for each in values
             )
     return found
 

@@ -31,98 +31,9 @@ from isthmus.verdicts import earlier, judging, two_sides, wording
 
 SIDES = ("before", "control", "after")
 MOST = 100_000  # jobs of a plan
+#: Scripts of a trial and what each is made from; @WORDS@ in these are filled in.
+_SCRIPTS = {"trial.sbatch": "trial_job.sh", "submit": "trial_submit.sh"}
 _ENDED_BY_SIGNAL = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)}
-_SCRIPT = """\
-#!/usr/bin/env bash
-#SBATCH --job-name=isthmus-trial
-#SBATCH --nodes=1
-#SBATCH --exclusive
-#SBATCH --no-requeue
-# One task of a trial: runs the commands of plan.tsv for this part, node and task, in the order drawn there.
-# Submitted by ./submit, which pins each array to its node. tasks/ tells of each task when it began and how it ended.
-set -euo pipefail
-trial=@TRIAL@
-part=${1:?which part: one of @PARTS@; use ./submit}
-task=$((${2:?the task that index 0 stands for; use ./submit} + SLURM_ARRAY_TASK_ID))
-node=${SLURMD_NODENAME:-$(hostname -s)}
-line=$(awk -F '\\t' -v part="$part" -v node="$node" -v task="$task" \\
-  '$1 == part && $2 == node && $3 == task' "$trial/plan.tsv")
-if [[ -z $line ]]; then
-  echo "trial: task $task of $part on $node is not in $trial/plan.tsv" >&2
-  exit 2
-fi
-progress=$trial/tasks/$part.$node.$task
-if grep -qs ' ended 0$' "$progress"; then
-  echo "trial: task $task of $part on $node was done before"
-  exit 0
-fi
-echo "$SLURM_JOB_ID began" >>"$progress"
-side=$(cut -f 4 <<<"$line")
-export ISTHMUS_RESULTS=$trial/records/$side
-mkdir -p "$ISTHMUS_RESULTS"
-# What `module` and its like run is not written for -u; what a setup sets is for the commands.
-set +u -a
-case $side in
-@SETUP@
-esac
-set -u +a
-commands=(
-@COMMANDS@
-)
-status=0
-for index in $(cut -f 5 <<<"$line" | tr ',' ' '); do
-  bash -c "${commands[index]}" || status=$?
-done
-echo "$SLURM_JOB_ID ended $status" >>"$progress"
-exit "$status"
-"""
-_SUBMIT = """\
-#!/usr/bin/env bash
-# Submits one part of the trial: an array per node, its tasks one after the other. Submitted again, only those tasks run
-# that have not ended with exit code 0.
-# Usage: ./submit @PARTS@ [options for sbatch…]
-set -euo pipefail
-cd @TRIAL@
-part=${1:?which part: one of @PARTS@}
-shift
-nodes=$(awk -F '\\t' -v part="$part" '$1 == part && !seen[$2]++ {print $2}' plan.tsv)
-if [[ -z $nodes ]]; then
-  echo "submit: no part $part; choose from: @PARTS@" >&2
-  exit 2
-fi
-if ! told=$(scontrol show node "$(paste -sd , <<<"$nodes")"); then # all of them exist, or none gets a job
-  echo "submit: ${told##*$'\n'}" >&2
-  exit 2
-fi
-
-# An index is below MaxArraySize, and an array has max_array_tasks at most; of more tasks a node gets several arrays.
-size=$(scontrol show config | awk '$1 == "MaxArraySize" {size = $3}
-  match($0, /max_array_tasks=[0-9]+/) {most = substr($0, RSTART + 16, RLENGTH - 16)}
-  END {print (most > 0 && most + 0 < size + 0 ? most : size)}')
-if ((size < 1)); then
-  echo "submit: this Slurm has no job arrays (MaxArraySize is 0)" >&2
-  exit 2
-fi
-arrays=()
-last=''
-while read -r node task; do
-  if grep -qs ' ended 0$' "tasks/$part.$node.$task"; then continue; fi
-  first=$((task - task % size))
-  if [[ "$node $first" != "$last" ]]; then
-    last="$node $first"
-    arrays+=("$last ")
-  fi
-  arrays[-1]+=$((task % size)),
-done < <(awk -F '\\t' -v part="$part" '$1 == part {print $2, $3}' plan.tsv)
-if ((${#arrays[@]} == 0)); then
-  echo "submit: all tasks of $part were done before"
-  exit 0
-fi
-for each in "${arrays[@]}"; do
-  read -r node first tasks <<<"$each"
-  sbatch --nodelist="$node" --array="${tasks%,}%1" "$@" trial.sbatch "$part" "$first"
-done
-"""
 
 
 # --- planning ---
@@ -248,17 +159,16 @@ def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
     commands = "\n".join(f"  {shlex.quote(command)}" for command in plan["commands"])
     words = {"TRIAL": shlex.quote(str(folder.resolve())), "PARTS": parts, "SETUP": setup, "COMMANDS": commands}
 
-    def filled(template):
-        return re.sub("@([A-Z]+)@", lambda match: words[match[1]], template)
-
     try:
         folder.mkdir(parents=True)
         (folder / "records").mkdir()
         (folder / "tasks").mkdir()
         (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
         (folder / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
-        for name, template in (("trial.sbatch", _SCRIPT), ("submit", _SUBMIT)):
-            (folder / name).write_text(filled(template), encoding="utf-8")
+        for name, template in _SCRIPTS.items():
+            text = pathlib.Path(__file__).with_name(template).read_text(encoding="utf-8")
+            filled = re.sub("(?:  # )?@([A-Z]+)@", lambda match: words[match[1]], text)
+            (folder / name).write_text(filled, encoding="utf-8")
             (folder / name).chmod(0o755)
     except FileExistsError:
         raise Error(f"{folder} is there already; a trial gets a folder of its own") from None
@@ -315,11 +225,11 @@ def make(asked) -> int:
         "setup": {"before": asked.setup_before, "after": asked.setup_after},
     }  # fmt: skip
     _write(pathlib.Path(asked.folder), plan, rows)
-    print("\n".join(_told(plan, sized, rows, asked.folder, boot_sd=asked.boot_sd)))
+    print("\n".join(_summary(plan, sized, rows, asked.folder, boot_sd=asked.boot_sd)))
     return exits.PASSED
 
 
-def _told(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd: float | None) -> list[str]:
+def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd: float | None) -> list[str]:
     """What a plan says of itself."""
     nodes, metrics = len(plan["nodes"]), plan["metrics"]
     boots = f" in {sized.boots} boots" if sized.boots > 1 else ""
@@ -419,19 +329,19 @@ def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
 
 
 def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], list[str]]:
-    """Sentences on jobs that were planned and have no record, and the sides without any.
+    """Sentences on jobs that were planned and have no record, and on too few boots; and the sides without any job.
 
     Raises Error where jobs ran in another state than planned.
     """
-    present = dict(
-        opened.sql(
-            f"SELECT side || ' on ' || node, count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
-            "GROUP BY side, node"
-        ).fetchall()
-    )
+    by_side = f"(SELECT *, {side} AS side FROM measurements)"
+    places = opened.sql(
+        "SELECT side || ' on ' || node AS place, count(DISTINCT job), count(DISTINCT boot) "
+        f"FROM {by_side} WHERE side IS NOT NULL GROUP BY place ORDER BY place"
+    ).fetchall()
+    jobs_of = {place: jobs for place, jobs, _ in places}
     sentences, empty = [], []
     for name in SIDES if plan["control"] else ("before", "after"):
-        jobs = {node: present.get(f"{name} on {node}", 0) for node in plan["nodes"]}
+        jobs = {node: jobs_of.get(f"{name} on {node}", 0) for node in plan["nodes"]}
         for node, found in jobs.items():
             if found < plan["jobs"]:
                 sentences.append(f"{plan['jobs'] - found} of {plan['jobs']} jobs {name} on {node} are missing")
@@ -439,35 +349,21 @@ def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], lis
             empty.append(name)
     for name, wanted in (("before", plan["from"]), ("control", plan["from"]), ("after", plan["to"])):
         [[count]] = opened.sql(
-            f"SELECT count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) "
-            f"WHERE side = '{name}' AND NOT {series.condition(wanted)}"
+            f"SELECT count(DISTINCT job) FROM {by_side} WHERE side = '{name}' AND NOT {series.condition(wanted)}"
         ).fetchall()
         if count:
             raise Error(f"{count} jobs {name} did not run with {wanted}; move their records out of the trial")
+    for place, _, boots in places:
+        if plan["boots"] > max(boots, 1):
+            ran = f"{place} ran in {boots or 'no known'} of {plan['boots']} boots"
+            sentences.append(f"{ran}: start the node anew before each part")
     return sentences, empty
-
-
-def _lacking_boots(opened: store.Store, plan: dict, side: str) -> list[str]:
-    """Sentences on sides that ran in fewer boots than were planned."""
-    if plan["boots"] == 1:
-        return []
-    found = dict(
-        opened.sql(
-            f"SELECT side || ' on ' || node, count(DISTINCT boot) FROM (SELECT *, {side} AS side FROM measurements) "
-            "GROUP BY side, node"
-        ).fetchall()
-    )
-    return [
-        f"{side_and_node} ran in {count or 'no known'} of {plan['boots']} boots: start the node anew before each part"
-        for side_and_node, count in sorted(found.items())
-        if count < plan["boots"]
-    ]
 
 
 _NAMED = 10
 
 
-def _told_of(sentences: list[str]) -> list[str]:
+def _notes(sentences: list[str]) -> list[str]:
     more = [f"… and {len(sentences) - _NAMED} more"] if len(sentences) > _NAMED else []
     return [f"note: {sentence}" for sentence in [*sentences[:_NAMED], *more]]
 
@@ -514,14 +410,13 @@ def read(asked) -> int:
     with selection.from_arguments(asked, paths=[kept], wanted=(*two_sides.WANTED, "file")) as opened:
         missing, empty = _missing(opened, plan, side)
         turns = _turns(opened, folder) if plan["in_turns"] else {}
-        missing += _lacking_boots(opened, plan, side)
         if plan["control"] and not {"before", "control"} & {*empty}:
             restart = outcomes["restart"] = compared("before", "control")
             if restart.count("regressed") or restart.count("improved"):
                 first = "control"
         if not {first, "after"} & {*empty}:
             outcomes["change"] = compared(first, "after")
-    last = [line for sentences in (lost, failed, missing) for line in _told_of(sentences)]
+    last = [line for sentences in (lost, failed, missing) for line in _notes(sentences)]
     change = outcomes.get("change")
     if change is None:
         last.append(f"nothing to compare yet: no job {' or '.join(empty)} left a record")
@@ -540,22 +435,18 @@ def add_arguments(parser) -> None:
     plan.add_argument("--from", dest="a", required=True, metavar="WHAT", help="the state before: FIELD=VALUE,…")
     plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
     plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
-    plan.add_argument("--step", type=units.share, default=0.03, metavar="SHARE", help="the change to be found (0.03)")
-    plan.add_argument(
-        "--delta", type=units.share, metavar="SHARE", help="the margin that a change must exceed (0.01, or half a step)"
-    )
+    plan.add_argument("--step", **units.SHARE, default=0.03, help="the change to be found (0.03)")
+    plan.add_argument("--delta", **units.SHARE, help="the margin that a change must exceed (0.01, or half a step)")
     plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
-    plan.add_argument("--sd", type=units.share, default=0.01, metavar="SHARE", help="of jobs, without --noise (0.01)")
+    plan.add_argument("--sd", **units.SHARE, default=0.01, help="of jobs, without --noise (0.01)")
+    plan.add_argument("--metrics", **units.COUNT, help="that will be compared (default: those of --noise)")
     plan.add_argument(
-        "--metrics", type=units.count, metavar="N", help="that will be compared (default: those of --noise)"
+        "--jobs", **units.COUNT, help="a side and node (of each boot, with --boots), instead of what is needed"
     )
-    plan.add_argument("--jobs", type=units.count, metavar="N",
-                      help="a side and node (of each boot, with --boots), instead of what is needed")  # fmt: skip
-    plan.add_argument("--boots", type=units.count, metavar="N", help="restarts of every node a side, in random order")
+    plan.add_argument("--boots", **units.COUNT, help="restarts of every node a side, in random order")
     plan.add_argument(
         "--boot-sd",
-        type=units.share,
-        metavar="SHARE",
+        **units.SHARE,
         help="standard deviation between boots of a node; without --boots, says how many are needed",
     )
     plan.add_argument("--control", action="store_true", help="also run after a mere restart of the nodes")
@@ -566,7 +457,7 @@ def add_arguments(parser) -> None:
     plan.set_defaults(do=make)
     reading = parts.add_parser("read", help="the outcome as one verdict")
     reading.add_argument("folder", metavar="DIR")
-    reading.add_argument("--delta", type=units.share, metavar="SHARE", help="changes up to this are equivalent")
+    reading.add_argument("--delta", **units.SHARE, help="changes up to this are equivalent")
     reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
     reading.add_argument("--all", action="store_true", help="show every series")
     selection.add_selection(reading)

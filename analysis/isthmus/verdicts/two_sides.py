@@ -38,7 +38,7 @@ def sides(a: str, b: str) -> str:
 
 
 def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result]:
-    """Series that only one side has; another version or unit of the other's is told as such."""
+    """Series that only one side has; another version or unit of the other's is named as such."""
     loose = [measurements.SERIES.index(name) for name in ("version", "unit")]
 
     def without(key):
@@ -153,7 +153,7 @@ def outcome(
 
 def _what_there_is(opened: store.Store, asked: str) -> str:
     """The values of the fields that were asked for."""
-    told = []
+    sentences = []
     for field in dict.fromkeys(re.findall(r"(?:^|,)\s*(\w+)=", asked)):
         values = [
             spelling.printable(row[0])
@@ -161,6 +161,6 @@ def _what_there_is(opened: store.Store, asked: str) -> str:
                 f"SELECT DISTINCT \"{field}\"::VARCHAR AS value FROM measurements WHERE value <> '' ORDER BY 1 LIMIT 9"
             ).fetchall()
         ]
-        told.append(f"{field} is {', '.join(values) or 'in no record'}" + (" …" if len(values) == 9 else ""))
+        sentences.append(f"{field} is {', '.join(values) or 'in no record'}" + (" …" if len(values) == 9 else ""))
     [[first, last]] = opened.sql("SELECT min(time), max(time) FROM measurements").fetchall()
-    return "; ".join([*told, f"the jobs are from {first} to {last}"])
+    return "; ".join([*sentences, f"the jobs are from {first} to {last}"])

@@ -92,8 +92,8 @@ def _lines_of_all(found: Outcome, everything: bool) -> list[str]:
 def _summary(found: Outcome) -> list[str]:
     lines = []
     for name, (a, b) in found.differences.items():
-        told = " → ".join(spelling.shorten(", ".join(map(spelling.printable, values)), 60) for values in (a, b))
-        lines.append(f"changed too: {name}: {told}")
+        change = " → ".join(spelling.shorten(", ".join(map(spelling.printable, values)), 60) for values in (a, b))
+        lines.append(f"changed too: {name}: {change}")
     lines += [f"note: {note}" for note in found.notes]
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
     lines.append(f"{found.jobs[0]} jobs against {found.jobs[1]}, {len(found.results)} series: {counts}")
