@@ -270,32 +270,14 @@ void backprop(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/backprop", backprop);
-  w.version(1)
-      .summary("training of a network with one hidden layer of 16: forward, errors, adjustment of the weights")
-      .source("pipelining-taco2025, Table 2 (Rodinia's backprop)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("inputs", "units of the input layer", 1 << 20))
-      .axis(number_axis("epochs", "steps of learning", 1))
-      .axis(how(choice_axis("loop",
-                            "where the errors follow from the sums: on the device, or on the host as in the "
-                            "original",
-                            {"device", "host"})));
-  for (const auto& [name, n] : {std::pair{"tiny", 1 << 14},
-                                {"small", 1 << 17},
-                                {"medium", 1 << 20},
-                                {"large", 1 << 23},
-                                {"super", 1 << 25},
-                                {"mega", 1 << 26}})  // the paper's super and mega
-    w.size(name, {{"inputs", n}});
-  add_paper_preset(w, {{"loop", "host"}});
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/backprop", backprop, "Rodinia's backprop", {{"loop", "host"}})
+        .summary("training of a network with one hidden layer of 16: forward, errors, adjustment of the weights")
+        .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+        .axis(number_axis("inputs", "units of the input layer", 1 << 20))
+        .axis(number_axis("epochs", "steps of learning", 1))
+        .axis(loop_axis("where the errors follow from the sums"))
+        .sizes({"inputs"}, {1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 25, 1 << 26});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -271,30 +271,19 @@ void kmeans(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/kmeans", kmeans);
-  w.version(1)
-      .summary("k-means: 5 clusters of points of 64 features, assignment and sums in one pass")
-      .source("pipelining-taco2025, Table 2 (Rodinia's kmeans)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("points", "points of 64 features", 1 << 18))
-      .axis(number_axis("iterations", "times that points are assigned", 20))
-      .axis(how(
-          choice_axis("loop", "where centres follow from the sums: on the device or on the host", {"device", "host"})));
-  w.size("tiny", {{"points", 1 << 9}, {"iterations", 5}});
-  for (const auto& [name, n] : {std::pair{"small", 1 << 15},
-                                {"medium", 1 << 18},
-                                {"large", 1 << 21},
-                                {"super", 1 << 23},
-                                {"mega", 1 << 24}})  // the paper's super and mega
-    w.size(name, {{"points", n}});
-  add_paper_preset(w, {{"loop", "host"}});
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/kmeans", kmeans, "Rodinia's kmeans", {{"loop", "host"}})
+        .summary("k-means: 5 clusters of points of 64 features, assignment and sums in one pass")
+        .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+        .axis(number_axis("points", "points of 64 features", 1 << 18))
+        .axis(number_axis("iterations", "times that points are assigned", 20))
+        .axis(loop_axis("where centres follow from the sums"))
+        .size("tiny", {{"points", 1 << 9}, {"iterations", 5}})
+        .size("small", {{"points", 1 << 15}})
+        .size("medium", {{"points", 1 << 18}})
+        .size("large", {{"points", 1 << 21}})
+        .size("super", {{"points", 1 << 23}})
+        .size("mega", {{"points", 1 << 24}});
 
 }  // namespace
 }  // namespace isthmus::apps

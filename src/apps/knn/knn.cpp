@@ -438,33 +438,21 @@ void knn(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/knn", knn);
-  w.version(1)
-      .summary("the 20 nearest references of every query by squared distance, selection in the same pass")
-      .source("pipelining-taco2025, Table 2 (UVMBench's knn)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("queries", "points whose neighbours are looked for", 4096))
-      .axis(number_axis("references", "points to look among", 4096))
-      .axis(number_axis("dims", "dimensions of a point", 128))
-      .axis(how(
-          number_axis("parts", "that references are cut into, for more blocks; 0: as many as fill the device", 0, 0)));
-  const auto size = [&](const char* name, int points, int dims) {
-    w.size(name, {{"queries", points}, {"references", points}, {"dims", dims}});
-  };
-  w.size("tiny", {{"queries", 64}, {"references", 256}, {"dims", 16}});
-  size("small", 1024, 64);
-  size("medium", 4096, 128);
-  size("large", 8192, 128);
-  size("super", 16384, 128);  // the paper's super and mega
-  size("mega", 32768, 512);
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/knn", knn, "UVMBench's knn")
+        .summary("the 20 nearest references of every query by squared distance, selection in the same pass")
+        .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+        .axis(number_axis("queries", "points whose neighbours are looked for", 4096))
+        .axis(number_axis("references", "points to look among", 4096))
+        .axis(number_axis("dims", "dimensions of a point", 128))
+        .axis(how(
+            number_axis("parts", "that references are cut into, for more blocks; 0: as many as fill the device", 0, 0)))
+        .size("tiny", {{"queries", 64}, {"references", 256}, {"dims", 16}})
+        .size("small", {{"queries", 1024}, {"references", 1024}, {"dims", 64}})
+        .size("medium", {{"queries", 4096}, {"references", 4096}, {"dims", 128}})
+        .size("large", {{"queries", 8192}, {"references", 8192}, {"dims", 128}})
+        .size("super", {{"queries", 16384}, {"references", 16384}, {"dims", 128}})
+        .size("mega", {{"queries", 32768}, {"references", 32768}, {"dims", 512}});
 
 }  // namespace
 }  // namespace isthmus::apps

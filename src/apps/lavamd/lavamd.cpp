@@ -320,24 +320,18 @@ void lavamd(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/lavamd", lavamd);
-  w.version(1)
-      .summary("potential and force of particles in boxes, from the boxes around each, in fp64")
-      .source("pipelining-taco2025, Table 2 (Rodinia's lavaMD)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async})
-      .axis(number_axis("boxes", "boxes in each direction", 32))
-      .axis(number_axis("particles", "particles of a box", 100));
-  w.size("tiny", {{"boxes", 3}, {"particles", 20}});
-  for (const auto& [name, n] : {std::pair{"small", 16}, {"medium", 32}, {"large", 48}, {"super", 64}, {"mega", 128}})
-    w.size(name, {{"boxes", n}, {"particles", 100}});  // the paper's super and mega
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/lavamd", lavamd, "Rodinia's lavaMD")
+        .summary("potential and force of particles in boxes, from the boxes around each, in fp64")
+        .stagings({Staging::none, Staging::direct, Staging::async})
+        .axis(number_axis("boxes", "boxes in each direction", 32))
+        .axis(number_axis("particles", "particles of a box", 100))
+        .size("tiny", {{"boxes", 3}, {"particles", 20}})
+        .size("small", {{"boxes", 16}})
+        .size("medium", {{"boxes", 32}})
+        .size("large", {{"boxes", 48}})
+        .size("super", {{"boxes", 64}})
+        .size("mega", {{"boxes", 128}});
 
 }  // namespace
 }  // namespace isthmus::apps

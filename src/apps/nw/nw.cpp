@@ -307,28 +307,13 @@ void nw(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/nw", nw);
-  w.version(1)
-      .summary("Needleman-Wunsch: scores of all prefixes of two sequences, all diagonals in one launch")
-      .source("pipelining-taco2025, Table 2 (Rodinia's nw)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async})
-      .axis(number_axis("rows", "symbols of the first sequence", 4096))
-      .axis(number_axis("cols", "symbols of the second sequence", 4096));
-  for (const auto& [name, n] : {std::pair{"tiny", 512},
-                                {"small", 1024},
-                                {"medium", 4096},
-                                {"large", 8192},
-                                {"super", 20480},
-                                {"mega", 40960}})  // the paper's super and mega
-    w.size(name, {{"rows", n}, {"cols", n}});
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/nw", nw, "Rodinia's nw")
+        .summary("Needleman-Wunsch: scores of all prefixes of two sequences, all diagonals in one launch")
+        .stagings({Staging::none, Staging::direct, Staging::async})
+        .axis(number_axis("rows", "symbols of the first sequence", 4096))
+        .axis(number_axis("cols", "symbols of the second sequence", 4096))
+        .sizes({"rows", "cols"}, {512, 1024, 4096, 8192, 20480, 40960});
 
 }  // namespace
 }  // namespace isthmus::apps

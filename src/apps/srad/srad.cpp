@@ -300,31 +300,16 @@ void srad(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/srad", srad);
-  w.version(1)
-      .summary("speckle-reducing anisotropic diffusion of an image, statistics of the next step in the same pass")
-      .source("pipelining-taco2025, Table 2 (Rodinia's srad, version 2)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("rows", "rows of the image", 4096))
-      .axis(number_axis("cols", "columns of the image", 4096))
-      .axis(number_axis("steps", "steps of diffusion", 2))
-      .axis(number_axis("roi", "side of the square, from the first cell on, that says what speckle is; 0: all cells",
-                        128, 0));
-  for (const auto& [name, n] : {std::pair{"tiny", 512},
-                                {"small", 1024},
-                                {"medium", 4096},
-                                {"large", 8192},
-                                {"super", 20480},
-                                {"mega", 40960}})  // the paper's super and mega
-    w.size(name, {{"rows", n}, {"cols", n}});
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/srad", srad, "Rodinia's srad, version 2")
+        .summary("speckle-reducing anisotropic diffusion of an image, statistics of the next step in the same pass")
+        .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+        .axis(number_axis("rows", "rows of the image", 4096))
+        .axis(number_axis("cols", "columns of the image", 4096))
+        .axis(number_axis("steps", "steps of diffusion", 2))
+        .axis(number_axis("roi", "side of the square, from the first cell on, that says what speckle is; 0: all cells",
+                          128, 0))
+        .sizes({"rows", "cols"}, {512, 1024, 4096, 8192, 20480, 40960});
 
 }  // namespace
 }  // namespace isthmus::apps
