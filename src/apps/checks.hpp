@@ -34,10 +34,10 @@ std::array<T, count> sums_of(std::size_t n, std::size_t grain, const Add& add) {
   return sums;
 }
 
-/// For how many of 0 … n - 1 is_wrong says so.
-template <class IsWrong>
-double count_wrong(std::size_t n, std::size_t grain, const IsWrong& is_wrong) {
-  return sums_of<double, 1>(n, grain, [&](std::size_t i, auto& sums) { sums[0] += is_wrong(i) ? 1 : 0; })[0];
+/// For how many of 0 … n - 1 is_so says so.
+template <class IsSo>
+double count_where(std::size_t n, std::size_t grain, const IsSo& is_so) {
+  return sums_of<double, 1>(n, grain, [&](std::size_t i, auto& sums) { sums[0] += is_so(i) ? 1 : 0; })[0];
 }
 
 /// The largest of the errors error(0) … error(n - 1).
