@@ -41,17 +41,12 @@ struct Problem {
 };
 /// A line in registers.
 struct Line {
-  Word word[words_pitch];
+  alignas(16) Word word[words_pitch];
   Line() = default;
   __device__ explicit Line(const Word* from) {
 #pragma unroll
-    for (unsigned w = 0; w < words_pitch; w += 4) {
-      const uint4 value = *reinterpret_cast<const uint4*>(from + w);
-      word[w] = value.x;
-      word[w + 1] = value.y;
-      word[w + 2] = value.z;
-      word[w + 3] = value.w;
-    }
+    for (unsigned w = 0; w < words_pitch; w += 4)
+      *reinterpret_cast<uint4*>(word + w) = *reinterpret_cast<const uint4*>(from + w);
   }
 };
 
