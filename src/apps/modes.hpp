@@ -1,7 +1,9 @@
 #pragma once
 
-// The six transfer modes as programs have them: a staging picked at run time, and the paper's preset.
+// The six transfer modes as programs have them: a staging picked at run time, and what the paper's programs register.
 
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "device/staging.hpp"
@@ -28,15 +30,29 @@ void with_staging(workload::Case& c, Use&& use) {
   use(Constant<TileStaging::async>{}, Constant<ring>{});
 }
 
-/// Figure 5: super and mega in the six modes; `settings` is what the original fixed.
-inline void add_paper_preset(workload::Workload& workload, workload::AxisSettings settings = {}) {
-  workload.preset({.name = "paper-fig5",
-                   .help = "pipelining-taco2025, Figure 5: super and mega in the six modes",
-                   .settings = std::move(settings),
-                   .sizes = {"super", "mega"},
-                   .sweep_axis = "",
-                   .sweep = {},
-                   .modes = {"baseline", "async", "uvm", "uvm_async", "pm", "pm_async"}});
+/// One of the pipelining paper's programs after an `original` of its Table 2, with Figure 5's preset: super and mega,
+/// which are the paper's, in the six modes. `settings` is what the original fixed.
+inline workload::Workload paper_program(const std::string& name, std::function<void(workload::Case&)> function,
+                                        const std::string& original, workload::AxisSettings settings = {}) {
+  workload::Workload workload(name, std::move(function));
+  workload.version(1)
+      .source("pipelining-taco2025, Table 2 (" + original + ")")
+      .tags({"app", "modes"})
+      .placements(memory::all_placements())
+      .preset({.name = "paper-fig5",
+               .help = "pipelining-taco2025, Figure 5: super and mega in the six modes",
+               .settings = std::move(settings),
+               .sizes = {"super", "mega"},
+               .sweep_axis = "",
+               .sweep = {},
+               .modes = {"baseline", "async", "uvm", "uvm_async", "pm", "pm_async"}});
+  return workload;
+}
+
+/// Where `what` happens in each iteration, for originals that have the host in their loop.
+inline workload::Axis loop_axis(const std::string& what) {
+  return workload::how(
+      workload::choice_axis("loop", what + ": on the device, or on the host as in the original", {"device", "host"}));
 }
 
 }  // namespace isthmus::apps

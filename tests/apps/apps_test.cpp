@@ -115,6 +115,7 @@ TEST_P(Programs, Srad) {
   expect_pass("apps/srad", placements, {"rows=70", "cols=130", "steps=3"}, 4 * placements.size(), all_stagings);
   expect_pass("apps/srad", {"pinned"}, {"rows=1,129", "cols=1,250", "steps=1,4", "roi=0,50"}, 64, all_stagings);
   expect_pass("apps/srad", {"pinned"}, {"rows=94,600", "cols=481", "steps=2"}, 8, all_stagings);
+  expect_pass("apps/srad", {"pinned", "managed"}, {"rows=70", "cols=130", "steps=3", "loop=all"}, 16, all_stagings);
 }
 
 TEST_P(Programs, SradAndKmeansWhereABlockHasManyTiles) {

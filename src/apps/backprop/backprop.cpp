@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "apps/checks.hpp"
 #include "apps/modes.hpp"
-#include "memory/parallel.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -86,8 +86,7 @@ struct Adjust {
 // Forward:  for (i = 0; i < n; ++i)
 //             for (j = 0; j < hidden; ++j) sum[j] += w[i][j] * x[i];
 // Adjust:   for (i = 0; i < n; ++i)
-//             for (j = 0; j < hidden; ++j) change[i][j] = momentum * change[i][j] + step[j] * x[i], w[i][j] +=
-//             change[i][j];
+//             for (j = 0; j < hidden; ++j) w[i][j] += change[i][j] = momentum * change[i][j] + step[j] * x[i];
 template <class Body>
 __global__ void __launch_bounds__(threads) backprop_plain(std::size_t n, const float4* w, const float* x, Body body) {
   body.begin();
@@ -175,31 +174,22 @@ struct Network {
 /// What is added to each weight in all epochs, for an input of 1: an epoch adds a multiple of the input to a weight, so
 /// the sums of later epochs follow from those of the first.
 std::vector<double> all_steps(const Network& network, std::size_t epochs) {
-  const std::size_t grain = 1 << 16, pieces = (network.n + grain - 1) / grain;
-  std::vector<std::int64_t> parts(pieces * (hidden + 1));
-  memory::parallel_for(pieces, 1, [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first * grain; i < std::min(last * grain, network.n); ++i) {
-      std::int64_t* part = &parts[i / grain * (hidden + 1)];
-      const auto x = static_cast<std::int64_t>(network.input(i));
-      for (unsigned j = 0; j < hidden; ++j) part[j] += static_cast<std::int64_t>(network.odd(1, i * hidden + j)) * x;
-      part[hidden] += x * x;
-    }
+  const auto start = sums_of<double, hidden + 1>(network.n, 1 << 16, [&](std::size_t i, auto& sums) {
+    const double x = network.input(i);
+    for (unsigned j = 0; j < hidden; ++j) sums[j] += x * network.odd(1, i * hidden + j);
+    sums[hidden] += x * x;
   });
-  std::int64_t start[hidden + 1] = {};
-  for (std::size_t k = 0; k < parts.size(); ++k) start[k % (hidden + 1)] += parts[k];
-  float second[hidden + 1];
-  for (unsigned j = 0; j <= hidden; ++j) second[j] = network.second(j);
   std::vector<double> total(hidden), change(hidden);
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
-    double sums[hidden];
-    for (unsigned j = 0; j < hidden; ++j)
-      sums[j] = static_cast<double>(start[j]) * network.scale() + total[j] * static_cast<double>(start[hidden]);
-    double own[hidden], output = second[hidden];  // once more in other words than learn()
-    for (unsigned j = 0; j < hidden; ++j) own[j] = 0.5 + 0.5 * std::tanh(sums[j] / 2), output += second[j] * own[j];
+    double own[hidden], output = network.second(hidden);  // once more in other words than learn()
+    for (unsigned j = 0; j < hidden; ++j) {
+      own[j] = 0.5 + 0.5 * std::tanh((start[j] * network.scale() + total[j] * start[hidden]) / 2);
+      output += network.second(j) * own[j];
+    }
     output = 0.5 + 0.5 * std::tanh(output / 2);
     const double delta = output * (1 - output) * (0.1 - output);
     for (unsigned j = 0; j < hidden; ++j)
-      total[j] += change[j] = 0.3 * change[j] + 0.3 * own[j] * (1 - own[j]) * delta * second[j];
+      total[j] += change[j] = 0.3 * change[j] + 0.3 * own[j] * (1 - own[j]) * delta * network.second(j);
   }
   return total;
 }
@@ -229,11 +219,13 @@ void backprop(Case& c) {
   const bool on_host = c.choice("loop") == "host";
   const auto measure = [&](auto forward, auto adjust, std::size_t shared_bytes) {
     c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
-      const device::LaunchShape shape{.grid = blocks, .block = threads, .shared_bytes = shared_bytes};
-      const auto* weights = reinterpret_cast<const float4*>(w.device());
+      auto *weights = reinterpret_cast<float4*>(w.device()), *changes = reinterpret_cast<float4*>(change.device());
+      const auto pass = [&](auto kernel, const Traffic& traffic, auto body) {
+        run.launch(kernel, {.grid = blocks, .block = threads, .shared_bytes = shared_bytes}, traffic, network.n,
+                   weights, x.device(), body);
+      };
       const double all = static_cast<double>(network.n), read = 4 * all * (hidden + 1), products = 2 * all * hidden;
-      run.launch(forward, shape, {.bytes_read = read, .flops = products}, network.n, weights, x.device(),
-                 Forward{.parts = parts.device(), .sum = {}});
+      pass(forward, {.bytes_read = read, .flops = products}, Forward{.parts = parts.device(), .sum = {}});
       if (on_host) {
         std::vector<float> each(blocks * hidden), outer(hidden + 1);
         run.read(parts, 0, std::span(each));
@@ -248,16 +240,9 @@ void backprop(Case& c) {
                    steps.device());
       }
       const bool first = run.repeat() == 0;
-      run.launch(adjust, shape,
-                 {.bytes_read = read + (first ? 0 : 4 * all * hidden),
-                  .bytes_written = 8 * all * hidden,
-                  .flops = 2 * products},
-                 network.n, weights, x.device(),
-                 Adjust{reinterpret_cast<float4*>(w.device()),
-                        reinterpret_cast<float4*>(change.device()),
-                        steps.device(),
-                        first,
-                        {}});
+      const double before = first ? 0 : 4 * all * hidden;
+      pass(adjust, {.bytes_read = read + before, .bytes_written = 8 * all * hidden, .flops = 2 * products},
+           Adjust{weights, changes, steps.device(), first, {}});
     });
   };
   if (c.staging() == Staging::none)
@@ -270,32 +255,14 @@ void backprop(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/backprop", backprop);
-  w.version(1)
-      .summary("training of a network with one hidden layer of 16: forward, errors, adjustment of the weights")
-      .source("pipelining-taco2025, Table 2 (Rodinia's backprop)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("inputs", "units of the input layer", 1 << 20))
-      .axis(number_axis("epochs", "steps of learning", 1))
-      .axis(how(choice_axis("loop",
-                            "where the errors follow from the sums: on the device, or on the host as in the "
-                            "original",
-                            {"device", "host"})));
-  for (const auto& [name, n] : {std::pair{"tiny", 1 << 14},
-                                {"small", 1 << 17},
-                                {"medium", 1 << 20},
-                                {"large", 1 << 23},
-                                {"super", 1 << 25},
-                                {"mega", 1 << 26}})  // the paper's super and mega
-    w.size(name, {{"inputs", n}});
-  add_paper_preset(w, {{"loop", "host"}});
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/backprop", backprop, "Rodinia's backprop", {{"loop", "host"}})
+        .summary("training of a network with one hidden layer of 16: forward, errors, adjustment of the weights")
+        .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+        .axis(number_axis("inputs", "units of the input layer", 1 << 20))
+        .axis(number_axis("epochs", "steps of learning", 1))
+        .axis(loop_axis("where the errors follow from the sums"))
+        .sizes({"inputs"}, {1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 25, 1 << 26});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -41,17 +41,12 @@ struct Problem {
 };
 /// A line in registers.
 struct Line {
-  Word word[words_pitch];
+  alignas(16) Word word[words_pitch];
   Line() = default;
   __device__ explicit Line(const Word* from) {
 #pragma unroll
-    for (unsigned w = 0; w < words_pitch; w += 4) {
-      const uint4 value = *reinterpret_cast<const uint4*>(from + w);
-      word[w] = value.x;
-      word[w + 1] = value.y;
-      word[w + 2] = value.z;
-      word[w + 3] = value.w;
-    }
+    for (unsigned w = 0; w < words_pitch; w += 4)
+      *reinterpret_cast<uint4*>(word + w) = *reinterpret_cast<const uint4*>(from + w);
   }
 };
 
@@ -417,28 +412,21 @@ void bayesian(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/bayesian", bayesian);
-  w.version(1)
-      .summary("learning of a Bayesian network: scores of all sets of up to four parents, then a search over orders")
-      .source("pipelining-taco2025, Table 2 (UVMBench's bayesian)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async})
-      .axis(number_axis("nodes", "nodes of the network", 30))
-      .axis(number_axis("rows", "rows of the data", 600))
-      .axis(number_axis("rounds", "orders that are tried after the first", 100))
-      .axis(how(number_axis("part", "scores that a staging brings at once", 2048)))
-      .axis(how(choice_axis("loop", "where an order is accepted: on the device, or on the host as in the original",
-                            {"device", "host"})));
-  w.size("tiny", {{"nodes", 7}, {"rounds", 5}});
-  for (const auto& [name, n] : {std::pair{"small", 20}, {"medium", 30}, {"large", 40}, {"super", 50}, {"mega", 125}})
-    w.size(name, {{"nodes", n}});  // the paper's super and mega
-  add_paper_preset(w, {{"loop", "host"}});
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/bayesian", bayesian, "UVMBench's bayesian", {{"loop", "host"}})
+        .summary("learning of a Bayesian network: scores of all sets of up to four parents, then a search over orders")
+        .stagings({Staging::none, Staging::direct, Staging::async})
+        .axis(number_axis("nodes", "nodes of the network", 30))
+        .axis(number_axis("rows", "rows of the data", 600))
+        .axis(number_axis("rounds", "orders that are tried after the first", 100))
+        .axis(how(number_axis("part", "scores that a staging brings at once", 2048)))
+        .axis(loop_axis("where an order is accepted"))
+        .size("tiny", {{"nodes", 7}, {"rounds", 5}})
+        .size("small", {{"nodes", 20}})
+        .size("medium", {{"nodes", 30}})
+        .size("large", {{"nodes", 40}})
+        .size("super", {{"nodes", 50}})
+        .size("mega", {{"nodes", 125}});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -8,10 +8,9 @@
 #include <numeric>
 #include <vector>
 
-#include "memory/parallel.hpp"
+#include "apps/checks.hpp"
 #include "workload/library.hpp"
 #include "workload/workload.hpp"
-#include "workload/worst.hpp"
 
 namespace isthmus::apps {
 namespace {
@@ -59,37 +58,28 @@ void serial_transforms(const Uniform& values, std::size_t n, std::size_t batch, 
 
 /// By how much the energy of a signal and that of its bins, n times as large, differ.
 double energy_error(const float* x, const float* y, std::size_t n, std::size_t batch) {
-  std::vector<double> errors(batch);
-  memory::parallel_for(batch, 1 + (1 << 16) / n, [&](std::size_t first, std::size_t last) {
-    const auto add = [](double sum, double value) { return sum + value * value; };
-    for (std::size_t s = first; s < last; ++s) {
-      const double signal = std::accumulate(x + 2 * s * n, x + 2 * (s + 1) * n, 0.0, add);
-      const double bins = std::accumulate(y + 2 * s * n, y + 2 * (s + 1) * n, 0.0, add);
-      errors[s] = std::abs(bins / (signal * static_cast<double>(n)) - 1);
-    }
+  const auto add = [](double sum, double value) { return sum + value * value; };
+  return worst_of(batch, 1 + (1 << 16) / n, [&](std::size_t s) {
+    const double signal = std::accumulate(x + 2 * s * n, x + 2 * (s + 1) * n, 0.0, add);
+    const double bins = std::accumulate(y + 2 * s * n, y + 2 * (s + 1) * n, 0.0, add);
+    return std::abs(bins / (signal * static_cast<double>(n)) - 1);
   });
-  return std::accumulate(errors.begin(), errors.end(), 0.0, worst);
 }
 
 /// The largest error of sampled bins, each summed from the whole signal, and of sampled points of the signal, each
 /// summed from all bins; in units of what bins and points are multiplied by, √n and n. An error in few bins is in every
 /// point, and one that comes from few points is in every bin.
 double sampled_error(const float* x, const float* y, std::size_t n, std::size_t batch, int sign, std::uint64_t seed) {
-  constexpr std::size_t samples = 32;
-  std::vector<double> errors(samples);
-  memory::parallel_for(samples, 1, [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) {
-      const bool bin = i % 2 == 0;
-      const std::size_t edges[] = {0, n / 2, n - 1};  // bins and points, of the first and of the last signal
-      const std::size_t k = i < 6 ? edges[i / 2] : hash(seed, 1, i) % n;
-      const std::size_t signal = i < 6 ? 0 : i < 12 ? batch - 1 : hash(seed, 2, i) % batch, begin = 2 * signal * n;
-      const float *from = (bin ? x : y) + begin, *to = (bin ? y : x) + begin;
-      const auto length = static_cast<double>(n);
-      const Complex sum = transform_at(from, n, k, bin ? sign : -sign), actual(to[2 * k], to[2 * k + 1]);
-      errors[i] = bin ? std::abs(actual - sum) / std::sqrt(length) : std::abs(sum / length - actual);
-    }
+  return worst_of(32, 1, [&](std::size_t i) {
+    const bool bin = i % 2 == 0;
+    const std::size_t edges[] = {0, n / 2, n - 1};  // bins and points, of the first and of the last signal
+    const std::size_t k = i < 6 ? edges[i / 2] : hash(seed, 1, i) % n;
+    const std::size_t signal = i < 6 ? 0 : i < 12 ? batch - 1 : hash(seed, 2, i) % batch, begin = 2 * signal * n;
+    const float *from = (bin ? x : y) + begin, *to = (bin ? y : x) + begin;
+    const auto length = static_cast<double>(n);
+    const Complex sum = transform_at(from, n, k, bin ? sign : -sign), actual(to[2 * k], to[2 * k + 1]);
+    return bin ? std::abs(actual - sum) / std::sqrt(length) : std::abs(sum / length - actual);
   });
-  return std::accumulate(errors.begin(), errors.end(), 0.0, worst);
 }
 
 void fft(Case& c) {

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <vector>
 
+#include "apps/checks.hpp"
 #include "apps/modes.hpp"
 #include "device/shared_memory.hpp"
-#include "memory/parallel.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -20,8 +19,8 @@ using Member = std::uint8_t;
 constexpr unsigned features = 64, clusters = 5, threads = 256;
 constexpr unsigned lanes = features / 4;  // a group: threads that share four points, four features of each a thread
 constexpr unsigned groups = threads / lanes, tile = 4 * groups, ring = 2;
-// Blocks of a multiprocessor: four, or as many as have room for their sums.
-constexpr unsigned resident = device::least_shared_bytes >= (84 << 10) ? 4 : 3;
+// Blocks of a multiprocessor: four, or as many as have room for their sums and the KiB that a block takes besides.
+constexpr unsigned resident = std::min<unsigned>(4, device::least_shared_bytes / (clusters * threads * 16 + 1024));
 constexpr unsigned summed = features + 1;  // of a cluster: its features, and how many points it has
 
 /// Centres in five binary places, and half the square of each: all that follows is exact (NOTES.md).
@@ -183,9 +182,9 @@ struct Points {
   float operator()(std::size_t i) const { return static_cast<float>(static_cast<int>(hash(seed, 0, i) >> 60) - 8); }
 };
 
-Centres moved(const std::vector<std::int64_t>& sums, Centres centres) {
+Centres moved(const std::vector<long long>& sums, Centres centres) {
   for (unsigned k = 0; k < clusters; ++k) {
-    const std::int64_t* own = &sums[k * summed];
+    const long long* own = &sums[k * summed];
     for (unsigned f = 0; f < features; ++f) centres.of[k][f] = centre_of(own[f], own[features], centres.of[k][f]);
     centres.half_square[k] = half_square_of(centres.of[k]);
   }
@@ -194,37 +193,25 @@ Centres moved(const std::vector<std::int64_t>& sums, Centres centres) {
 
 /// By the definition: squares of differences, in double, which is exact, too.
 void reference(const Points& points, std::size_t iterations, std::span<Member> member) {
-  Centres centres{};
-  for (unsigned i = 0; i < clusters * features; ++i) centres.of[i / features][i % features] = points(i);
+  double centre[clusters * features];
+  for (unsigned i = 0; i < clusters * features; ++i) centre[i] = points(i);
   for (std::size_t iteration = 0; iteration < iterations; ++iteration) {
-    std::vector<std::int64_t> sums(clusters * summed);
-    std::mutex mutex;
-    memory::parallel_for(member.size(), 1 << 14, [&](std::size_t first, std::size_t last) {
-      std::vector<std::int64_t> own(clusters * summed);
-      for (std::size_t i = first; i < last; ++i) {
-        double distance[clusters] = {};
-        float x[features];
-        for (unsigned f = 0; f < features; ++f) x[f] = points(i * features + f);
-        for (unsigned k = 0; k < clusters; ++k) {
-          for (unsigned f = 0; f < features; ++f) {
-            const double apart = double{x[f]} - double{centres.of[k][f]};
-            distance[k] += apart * apart;
-          }
-        }
-        const auto nearest = static_cast<unsigned>(std::min_element(distance, distance + clusters) - distance);
-        member[i] = static_cast<Member>(nearest);
-        for (unsigned f = 0; f < features; ++f) own[nearest * summed + f] += static_cast<std::int64_t>(x[f]);
-        ++own[nearest * summed + features];
+    const auto assign = [&](std::size_t i, auto& sums) {
+      double distance[clusters] = {}, x[features];
+      for (unsigned f = 0; f < features; ++f) x[f] = points(i * features + f);
+      for (unsigned j = 0; j < clusters * features; ++j) {
+        const double apart = x[j % features] - centre[j];
+        distance[j / features] += apart * apart;
       }
-      const std::lock_guard lock(mutex);
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += own[i];
-    });
+      const auto nearest = static_cast<unsigned>(std::min_element(distance, distance + clusters) - distance);
+      member[i] = static_cast<Member>(nearest);
+      for (unsigned f = 0; f < features; ++f) sums[nearest * summed + f] += x[f];
+      ++sums[nearest * summed + features];
+    };
+    const auto sums = sums_of<double, clusters * summed>(member.size(), 1 << 14, assign);
     for (unsigned i = 0; i < clusters * features; ++i) {
-      const unsigned k = i / features, f = i % features;
-      const auto count = static_cast<double>(sums[k * summed + features]);
-      if (count > 0)
-        centres.of[k][f] =
-            static_cast<float>(std::nearbyint(32.0 * static_cast<double>(sums[k * summed + f]) / count)) / 32;
+      const double sum = sums[i / features * summed + i % features], count = sums[i / features * summed + features];
+      if (count > 0) centre[i] = std::nearbyint(32 * sum / count) / 32;
     }
   }
 }
@@ -237,7 +224,7 @@ void kmeans(Case& c) {
   auto x = c.input<float>("points", n * features, points);
   auto member = c.output<Member>("member", n);
   auto centres = c.scratch<Centres>("centres", 1);
-  auto sums = c.scratch<unsigned long long>("sums", clusters * summed);
+  auto sums = c.scratch<long long>("sums", clusters * summed);
   c.verify_all(member, [=](std::span<Member> expected) { reference(points, iterations, expected); });
   c.verify_same(member);
   c.repeats(iterations);
@@ -249,20 +236,19 @@ void kmeans(Case& c) {
   const auto measure = [&](auto assign, std::size_t shared_bytes) {
     c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
       const double all = static_cast<double>(n);
-      auto* signed_sums = reinterpret_cast<long long*>(sums.device());
       if (on_host && run.repeat() > 0) {
-        std::vector<unsigned long long> bits(clusters * summed);
-        run.read(sums, 0, std::span(bits));
-        const std::vector<std::int64_t> found(bits.begin(), bits.end());
+        std::vector<long long> found(clusters * summed);
+        run.read(sums, 0, std::span(found));
         const Centres next = moved(found, run.read(centres));
-        run.launch(ISTHMUS_KERNEL(kmeans_keep), {.block = features}, {}, next, signed_sums, centres.device());
+        run.launch(ISTHMUS_KERNEL(kmeans_keep), {.block = features}, {}, next, sums.device(), centres.device());
       } else {
-        run.launch(ISTHMUS_KERNEL(kmeans_move), {.block = features}, {}, x.device(), signed_sums, run.repeat() == 0,
+        run.launch(ISTHMUS_KERNEL(kmeans_move), {.block = features}, {}, x.device(), sums.device(), run.repeat() == 0,
                    centres.device());
       }
       run.launch(assign, {.grid = blocks, .block = threads, .shared_bytes = shared_bytes},
                  {.bytes_read = 4 * all * features, .bytes_written = all, .flops = all * features * (2 * clusters + 1)},
-                 n, reinterpret_cast<const float4*>(x.device()), centres.device(), member.device(), sums.device());
+                 n, reinterpret_cast<const float4*>(x.device()), centres.device(), member.device(),
+                 reinterpret_cast<unsigned long long*>(sums.device()));
     });
   };
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(kmeans_plain), 0);
@@ -271,30 +257,19 @@ void kmeans(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/kmeans", kmeans);
-  w.version(1)
-      .summary("k-means: 5 clusters of points of 64 features, assignment and sums in one pass")
-      .source("pipelining-taco2025, Table 2 (Rodinia's kmeans)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("points", "points of 64 features", 1 << 18))
-      .axis(number_axis("iterations", "times that points are assigned", 20))
-      .axis(how(
-          choice_axis("loop", "where centres follow from the sums: on the device or on the host", {"device", "host"})));
-  w.size("tiny", {{"points", 1 << 9}, {"iterations", 5}});
-  for (const auto& [name, n] : {std::pair{"small", 1 << 15},
-                                {"medium", 1 << 18},
-                                {"large", 1 << 21},
-                                {"super", 1 << 23},
-                                {"mega", 1 << 24}})  // the paper's super and mega
-    w.size(name, {{"points", n}});
-  add_paper_preset(w, {{"loop", "host"}});
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/kmeans", kmeans, "Rodinia's kmeans", {{"loop", "host"}})
+        .summary("k-means: 5 clusters of points of 64 features, assignment and sums in one pass")
+        .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+        .axis(number_axis("points", "points of 64 features", 1 << 18))
+        .axis(number_axis("iterations", "times that points are assigned", 20))
+        .axis(loop_axis("where centres follow from the sums"))
+        .size("tiny", {{"points", 1 << 9}, {"iterations", 5}})
+        .size("small", {{"points", 1 << 15}})
+        .size("medium", {{"points", 1 << 18}})
+        .size("large", {{"points", 1 << 21}})
+        .size("super", {{"points", 1 << 23}})
+        .size("mega", {{"points", 1 << 24}});
 
 }  // namespace
 }  // namespace isthmus::apps

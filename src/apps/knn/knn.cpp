@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "apps/checks.hpp"
 #include "apps/modes.hpp"
 #include "memory/parallel.hpp"
 #include "workload/workload.hpp"
@@ -78,13 +79,11 @@ __device__ inline void multiply_add(float (&sums)[own][own], A a, B b) {
   for (unsigned j = 0; j < own; ++j) {
     const float4 right = b(j);
 #pragma unroll
-    for (unsigned i = 0; i < own; ++i) sums[i][j] += left[i].x * right.x;
+    for (unsigned d = 0; d < 4; ++d) {
 #pragma unroll
-    for (unsigned i = 0; i < own; ++i) sums[i][j] += left[i].y * right.y;
-#pragma unroll
-    for (unsigned i = 0; i < own; ++i) sums[i][j] += left[i].z * right.z;
-#pragma unroll
-    for (unsigned i = 0; i < own; ++i) sums[i][j] += left[i].w * right.w;
+      for (unsigned i = 0; i < own; ++i)
+        sums[i][j] += reinterpret_cast<const float*>(&left[i])[d] * reinterpret_cast<const float*>(&right)[d];
+    }
   }
 }
 
@@ -315,50 +314,36 @@ struct Points {
   }
 };
 
-/// By the definition, in whole numbers.
-Key key_between(const std::int32_t* query, const std::int32_t* references, std::size_t dims, std::size_t r) {
-  std::int32_t sum = 0;
-  for (std::size_t l = 0; l < dims; ++l) {
-    const std::int32_t apart = query[l] - references[r * dims + l];
-    sum += apart * apart;
-  }
-  return key_of(static_cast<float>(sum), r);
-}
-
 /// How many queries have a wrong result. Of each, distances must be those of the indices, and in order; of `searched`
 /// of them no reference may be nearer than those found.
 double wrong(const Points& queries, const Points& references, std::size_t n, std::size_t all, std::size_t searched,
              const float* distance, const unsigned* index) {
   const std::size_t dims = queries.dims;
   const auto from = queries.rows(n), to = references.rows(all);
-  const auto count = [&](std::size_t queries_looked_at, auto is_wrong) {
-    std::vector<unsigned char> found(queries_looked_at);
-    memory::parallel_for(queries_looked_at, 1, [&](std::size_t first, std::size_t last) {
-      for (std::size_t i = first; i < last; ++i) found[i] = is_wrong(i) ? 1 : 0;
-    });
-    return static_cast<double>(std::count(found.begin(), found.end(), 1));
+  const auto right_key = [&](std::size_t query, std::size_t r) {  // by the definition, in whole numbers
+    std::int32_t sum = 0;
+    for (std::size_t l = 0; l < dims; ++l) {
+      const std::int32_t apart = from[query * dims + l] - to[r * dims + l];
+      sum += apart * apart;
+    }
+    return key_of(static_cast<float>(sum), r);
   };
-  const auto key = [&](std::size_t query, std::size_t k) {
-    return key_of(distance[query * nearest + k], index[query * nearest + k]);
-  };
-  const double disordered = count(n, [&](std::size_t query) {
-    for (std::size_t k = 0; k < nearest; ++k) {
-      const std::size_t r = index[query * nearest + k];
-      if (r >= all || key(query, k) != key_between(&from[query * dims], to.data(), dims, r)) return true;
-      if (k > 0 && key(query, k) <= key(query, k - 1)) return true;
+  const auto found_key = [&](std::size_t i) { return key_of(distance[i], index[i]); };
+  const auto is_disordered = [&](std::size_t query) {
+    for (std::size_t i = query * nearest; i < (query + 1) * nearest; ++i) {
+      if (index[i] >= all || found_key(i) != right_key(query, index[i])) return true;
+      if (i % nearest > 0 && found_key(i) <= found_key(i - 1)) return true;
     }
     return false;
-  });
-  return disordered + count(searched, [&](std::size_t i) {
-           const std::size_t query = searched < n ? hash(queries.seed, 2, i) % n : i;
-           std::vector<Key> keys(all);
-           for (std::size_t r = 0; r < all; ++r) keys[r] = key_between(&from[query * dims], to.data(), dims, r);
-           std::partial_sort(keys.begin(), keys.begin() + nearest, keys.end());
-           for (std::size_t k = 0; k < nearest; ++k) {
-             if (key(query, k) != keys[k]) return true;
-           }
-           return false;
-         });
+  };
+  const auto ends_elsewhere = [&](std::size_t i) {  // those before the last are nearer, all of them different
+    const std::size_t query = searched < n ? hash(queries.seed, 2, i) % n : i;
+    std::vector<Key> keys(all);
+    for (std::size_t r = 0; r < all; ++r) keys[r] = right_key(query, r);
+    std::nth_element(keys.begin(), keys.begin() + nearest - 1, keys.end());
+    return keys[nearest - 1] != found_key(query * nearest + nearest - 1);
+  };
+  return count_where(n, 1, is_disordered) + count_where(searched, 1, ends_elsewhere);
 }
 
 void knn(Case& c) {
@@ -438,33 +423,21 @@ void knn(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/knn", knn);
-  w.version(1)
-      .summary("the 20 nearest references of every query by squared distance, selection in the same pass")
-      .source("pipelining-taco2025, Table 2 (UVMBench's knn)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("queries", "points whose neighbours are looked for", 4096))
-      .axis(number_axis("references", "points to look among", 4096))
-      .axis(number_axis("dims", "dimensions of a point", 128))
-      .axis(how(
-          number_axis("parts", "that references are cut into, for more blocks; 0: as many as fill the device", 0, 0)));
-  const auto size = [&](const char* name, int points, int dims) {
-    w.size(name, {{"queries", points}, {"references", points}, {"dims", dims}});
-  };
-  w.size("tiny", {{"queries", 64}, {"references", 256}, {"dims", 16}});
-  size("small", 1024, 64);
-  size("medium", 4096, 128);
-  size("large", 8192, 128);
-  size("super", 16384, 128);  // the paper's super and mega
-  size("mega", 32768, 512);
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/knn", knn, "UVMBench's knn")
+        .summary("the 20 nearest references of every query by squared distance, selection in the same pass")
+        .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+        .axis(number_axis("queries", "points whose neighbours are looked for", 4096))
+        .axis(number_axis("references", "points to look among", 4096))
+        .axis(number_axis("dims", "dimensions of a point", 128))
+        .axis(how(
+            number_axis("parts", "that references are cut into, for more blocks; 0: as many as fill the device", 0, 0)))
+        .size("tiny", {{"queries", 64}, {"references", 256}, {"dims", 16}})
+        .size("small", {{"queries", 1024}, {"references", 1024}, {"dims", 64}})
+        .size("medium", {{"queries", 4096}, {"references", 4096}, {"dims", 128}})
+        .size("large", {{"queries", 8192}, {"references", 8192}, {"dims", 128}})
+        .size("super", {{"queries", 16384}, {"references", 16384}, {"dims", 128}})
+        .size("mega", {{"queries", 32768}, {"references", 32768}, {"dims", 512}});
 
 }  // namespace
 }  // namespace isthmus::apps

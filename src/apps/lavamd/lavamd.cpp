@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "apps/checks.hpp"
 #include "apps/modes.hpp"
 #include "memory/parallel.hpp"
 #include "workload/workload.hpp"
@@ -225,37 +225,23 @@ std::vector<double> expected_of(const Particles& values, const Space& space, std
 
 /// The largest error in 500 boxes: corners, and some at random.
 double sampled_error(const Particles& values, const Space& space, std::size_t boxes, const double* actual) {
-  const std::size_t samples = std::min<std::size_t>(boxes, 500);
-  double error = 0;
-  std::mutex mutex;
-  memory::parallel_for(samples, 4, [&](std::size_t first, std::size_t last) {
-    double found = 0;
-    for (std::size_t k = first; k < last; ++k) {
-      const std::size_t end = k % 2 == 0 ? 0 : boxes - 1;
-      const std::size_t box = boxes <= 500 ? k : k < 2 ? end : hash(values.seed, 2, k) % boxes;
-      const auto expected = expected_of(values, space, box);
-      for (std::size_t i = 0; i < expected.size(); ++i)
-        found = worst(found, std::abs(actual[box * expected.size() + i] - expected[i]));
-    }
-    const std::lock_guard lock(mutex);
-    error = worst(error, found);
+  return worst_of(std::min<std::size_t>(boxes, 500), 4, [&](std::size_t k) {
+    const std::size_t end = k % 2 == 0 ? 0 : boxes - 1;
+    const std::size_t box = boxes <= 500 ? k : k < 2 ? end : hash(values.seed, 2, k) % boxes;
+    const auto expected = expected_of(values, space, box);
+    double error = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      error = worst(error, std::abs(actual[box * expected.size() + i] - expected[i]));
+    return error;
   });
-  return error;
 }
 
 /// What two particles do to each other is the same and opposite: charges times forces add up to nothing. Beside the sum
 /// of charges times potentials; all elements are looked at.
 double unbalanced(const Particles& values, std::size_t particles, const double* actual) {
-  double sums[4] = {};
-  std::mutex mutex;
-  memory::parallel_for(particles, 1 << 14, [&](std::size_t first, std::size_t last) {
-    double part[4] = {};
-    for (std::size_t i = first; i < last; ++i) {
-      const double charge = values.charge(i);
-      for (std::size_t d = 0; d < 4; ++d) part[d] += charge * actual[4 * i + d];
-    }
-    const std::lock_guard lock(mutex);
-    for (std::size_t d = 0; d < 4; ++d) sums[d] += part[d];
+  const auto sums = sums_of<double, 4>(particles, 1 << 14, [&](std::size_t i, auto& part) {
+    const double charge = values.charge(i);
+    for (std::size_t d = 0; d < 4; ++d) part[d] += charge * actual[4 * i + d];
   });
   double error = 0;
   for (std::size_t d = 1; d < 4; ++d) error = worst(error, std::abs(sums[d]) / sums[0]);
@@ -320,24 +306,18 @@ void lavamd(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/lavamd", lavamd);
-  w.version(1)
-      .summary("potential and force of particles in boxes, from the boxes around each, in fp64")
-      .source("pipelining-taco2025, Table 2 (Rodinia's lavaMD)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async})
-      .axis(number_axis("boxes", "boxes in each direction", 32))
-      .axis(number_axis("particles", "particles of a box", 100));
-  w.size("tiny", {{"boxes", 3}, {"particles", 20}});
-  for (const auto& [name, n] : {std::pair{"small", 16}, {"medium", 32}, {"large", 48}, {"super", 64}, {"mega", 128}})
-    w.size(name, {{"boxes", n}, {"particles", 100}});  // the paper's super and mega
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/lavamd", lavamd, "Rodinia's lavaMD")
+        .summary("potential and force of particles in boxes, from the boxes around each, in fp64")
+        .stagings({Staging::none, Staging::direct, Staging::async})
+        .axis(number_axis("boxes", "boxes in each direction", 32))
+        .axis(number_axis("particles", "particles of a box", 100))
+        .size("tiny", {{"boxes", 3}, {"particles", 20}})
+        .size("small", {{"boxes", 16}})
+        .size("medium", {{"boxes", 32}})
+        .size("large", {{"boxes", 48}})
+        .size("super", {{"boxes", 64}})
+        .size("mega", {{"boxes", 128}});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <vector>
 
+#include "apps/checks.hpp"
 #include "memory/parallel.hpp"
 #include "workload/library.hpp"
 #include "workload/workload.hpp"
-#include "workload/worst.hpp"
 
 namespace isthmus::apps {
 namespace {
@@ -132,20 +132,18 @@ void serial_lud(const Matrix& matrix, std::span<float> factors) {
 /// The largest element of |(LU - A)x|, where x has random signs.
 double residual(const Matrix& matrix, std::uint64_t seed, const float* factors, std::size_t pitch) {
   const std::size_t n = matrix.n;
-  std::vector<double> x(n), ux(n), errors(n);
+  std::vector<double> x(n), ux(n);
   for (std::size_t c = 0; c < n; ++c) x[c] = hash(seed, 1, c) % 2 == 0 ? 1 : -1;
-  const auto each_row = [&](auto row) {
-    memory::parallel_for(n, 16, [&](std::size_t first, std::size_t last) {
-      for (std::size_t r = first; r < last; ++r) row(r, factors + r * pitch);
-    });
-  };
-  each_row([&](std::size_t r, const float* row) { ux[r] = std::inner_product(row + r, row + n, &x[r], 0.0); });
-  each_row([&](std::size_t r, const float* row) {
+  memory::parallel_for(n, 16, [&](std::size_t first, std::size_t last) {
+    for (std::size_t r = first; r < last; ++r)
+      ux[r] = std::inner_product(factors + r * pitch + r, factors + r * pitch + n, &x[r], 0.0);
+  });
+  return worst_of(n, 16, [&](std::size_t r) {
+    const float* row = factors + r * pitch;
     double sum = std::inner_product(row, row + r, ux.begin(), ux[r]);  // L's diagonal is 1
     for (std::size_t c = 0; c < n; ++c) sum -= x[c] * matrix(r * n + c);
-    errors[r] = std::abs(sum);
+    return std::abs(sum);
   });
-  return std::accumulate(errors.begin(), errors.end(), 0.0, worst);
 }
 
 void lud(Case& c) {

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include "apps/checks.hpp"
 #include "apps/modes.hpp"
 #include "device/relaxed.hpp"
-#include "memory/parallel.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -161,7 +161,6 @@ __global__ void __launch_bounds__(2 * lanes) nw_plain(Problem problem, const Sco
   const int strip = take_strip(taken);
   Wave wave(problem, strip, edges);
   const int lane = wave.lane(), column = strip * width + lane * own;
-
   const bool mine = wave.at_work() && column < problem.columns;
   const Score* from = worth + (mine ? column : 0);
   Score* to = score + column;
@@ -227,40 +226,29 @@ __global__ void __launch_bounds__(threads)
 
 using Sequence = std::vector<std::uint8_t>;
 
-void reference(const Sequence& down, const Sequence& across, std::span<Score> scores) {
-  const std::size_t columns = across.size();
-  const auto at = [&](std::size_t i, std::size_t j) {  // with a row and a column more, before the first
-    return i == 0 || j == 0 ? -penalty * static_cast<Score>(i + j) : scores[(i - 1) * columns + j - 1];
-  };
-  for (std::size_t i = 1; i <= down.size(); ++i) {
-    for (std::size_t j = 1; j <= columns; ++j)
-      scores[(i - 1) * columns + j - 1] = std::max(
-          {at(i - 1, j - 1) + blosum62[down[i - 1]][across[j - 1]], at(i, j - 1) - penalty, at(i - 1, j) - penalty});
-  }
-}
+/// Scores on the host, rows and columns counted from 1: before the first lie the edges.
+struct Table {
+  const Sequence &down, &across;
+  const Score* scores;
+  std::size_t pitch;
 
-/// How far any score is from what follows from its neighbours. Where none is, all are right: row by row, from the
-/// first.
-double error_of(const Sequence& down, const Sequence& across, const Score* scores, std::size_t pitch) {
-  std::vector<double> errors(down.size());
-  memory::parallel_for(down.size(), 16, [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) {
-      const Score *row = scores + i * pitch, *above = i > 0 ? row - pitch : nullptr;
-      const auto edge = -penalty * static_cast<Score>(i);
-      Score diagonal = edge, left = edge - penalty;
+  Score at(std::size_t i, std::size_t j) const {
+    return i == 0 || j == 0 ? -penalty * static_cast<Score>(i + j) : scores[(i - 1) * pitch + j - 1];
+  }
+  Score by_neighbours(std::size_t i, std::size_t j) const {
+    const Score pair = blosum62[down[i - 1]][across[j - 1]];
+    return std::max({at(i - 1, j - 1) + pair, at(i, j - 1) - penalty, at(i - 1, j) - penalty});
+  }
+  /// How far any score is from what its neighbours say. Where none is, all are right: row by row, from the first.
+  double error() const {
+    return worst_of(down.size(), 16, [&](std::size_t row) {
       std::int64_t error = 0;
-      for (std::size_t j = 0; j < across.size(); ++j) {
-        const Score up = i > 0 ? above[j] : -penalty * static_cast<Score>(j + 1);
-        const Score right = std::max({diagonal + blosum62[down[i]][across[j]], left - penalty, up - penalty});
-        error = std::max(error, std::abs(std::int64_t{row[j]} - right));
-        diagonal = up;
-        left = row[j];
-      }
-      errors[i] = static_cast<double>(error);
-    }
-  });
-  return *std::max_element(errors.begin(), errors.end());
-}
+      for (std::size_t i = row + 1, j = 1; j <= across.size(); ++j)
+        error = std::max(error, std::abs(std::int64_t{at(i, j)} - by_neighbours(i, j)));
+      return static_cast<double>(error);
+    });
+  }
+};
 
 void nw(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols");
@@ -283,8 +271,12 @@ void nw(Case& c) {
   auto edges = c.scratch<Score>("edges", strips * static_cast<std::size_t>(problem.handed()));
   auto taken = c.scratch<unsigned>("taken", 1);
   if (rows * columns <= std::size_t{1} << 24)
-    c.verify_all(score, [=](std::span<Score> scores) { reference(*down, *across, scores); });
-  c.verify("every score from its neighbours", [=] { return error_of(*down, *across, score.host(), score.pitch()); }, 0);
+    c.verify_all(score, [=](std::span<Score> scores) {
+      const Table table{*down, *across, scores.data(), columns};
+      for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = table.by_neighbours(i / columns + 1, i % columns + 1);
+    });
+  c.verify(
+      "every score from its neighbours", [=] { return Table{*down, *across, score.host(), score.pitch()}.error(); }, 0);
   c.verify_same(score);
 
   const auto measure = [&](auto kernel, int block, std::size_t tiles) {
@@ -307,28 +299,13 @@ void nw(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/nw", nw);
-  w.version(1)
-      .summary("Needleman-Wunsch: scores of all prefixes of two sequences, all diagonals in one launch")
-      .source("pipelining-taco2025, Table 2 (Rodinia's nw)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async})
-      .axis(number_axis("rows", "symbols of the first sequence", 4096))
-      .axis(number_axis("cols", "symbols of the second sequence", 4096));
-  for (const auto& [name, n] : {std::pair{"tiny", 512},
-                                {"small", 1024},
-                                {"medium", 4096},
-                                {"large", 8192},
-                                {"super", 20480},
-                                {"mega", 40960}})  // the paper's super and mega
-    w.size(name, {{"rows", n}, {"cols", n}});
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/nw", nw, "Rodinia's nw")
+        .summary("Needleman-Wunsch: scores of all prefixes of two sequences, all diagonals in one launch")
+        .stagings({Staging::none, Staging::direct, Staging::async})
+        .axis(number_axis("rows", "symbols of the first sequence", 4096))
+        .axis(number_axis("cols", "symbols of the second sequence", 4096))
+        .sizes({"rows", "cols"}, {512, 1024, 4096, 8192, 20480, 40960});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -200,30 +200,14 @@ void run(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/pathfinder", run);
-  w.version(1)
-      .summary("cheapest path through a grid, by rows, many rows in a pass")
-      .source("pipelining-taco2025, Table 2 (Rodinia's pathfinder)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("rows", "rows of the grid", 100))
-      .axis(number_axis("cols", "columns of the grid", 1 << 16))
-      .axis(how(number_axis("fused", "rows of a pass at most", 128)));
-  constexpr int mi = 1 << 20;  // Table 3's bytes, in 100 rows; the paper's super and mega
-  for (const auto& [name, columns] : {std::pair{"tiny", 1 << 13},
-                                      {"small", 1 << 16},
-                                      {"medium", 1 << 19},
-                                      {"large", 2 * mi},
-                                      {"super", 5 * mi},
-                                      {"mega", 20 * mi}})
-    w.size(name, {{"rows", 100}, {"cols", columns}});
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+constexpr int mi = 1 << 20;  // Table 3's bytes, in 100 rows
+const Registration registration = paper_program("apps/pathfinder", run, "Rodinia's pathfinder")
+                                      .summary("cheapest path through a grid, by rows, many rows in a pass")
+                                      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+                                      .axis(number_axis("rows", "rows of the grid", 100))
+                                      .axis(number_axis("cols", "columns of the grid", 1 << 16))
+                                      .axis(how(number_axis("fused", "rows of a pass at most", 128)))
+                                      .sizes({"cols"}, {mi / 128, mi / 16, mi / 2, 2 * mi, 5 * mi, 20 * mi});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -72,11 +72,15 @@ __global__ void __launch_bounds__(threads) srad_statistics(Image image, const fl
   add_statistics(sum, squares, sums);
 }
 
+/// From the statistics of the image that comes in, or as the host has made it of them.
 __device__ inline Speckle speckle_now(const Image& image, const Sum* sums) {
   __shared__ Speckle speckle;
   if (threadIdx.x == 0) speckle = speckle_of(sums[0], sums[1], image.roi_cells());
   __syncthreads();
   return speckle;
+}
+__device__ inline Speckle speckle_now(const Image&, const Sum*, const Speckle& known) {
+  return known;
 }
 
 struct Four {
@@ -190,12 +194,13 @@ class Descent {
   Sum sum_ = 0, squares_ = 0;
 };
 
+template <class... Known>  // nothing, or the speckle
 __global__ void __launch_bounds__(threads, 7)
-    srad_plain(Image image, const float* __restrict__ from, float* __restrict__ to, Sum* sums) {
+    srad_plain(Image image, const float* __restrict__ from, float* __restrict__ to, Sum* sums, Known... known) {
   const Tile tile(image, tiles_across(image), blockIdx.x);
   const auto pitch = static_cast<std::uint32_t>(image.pitch);
   const float* corner = from + tile.top * static_cast<std::int64_t>(pitch) + tile.left + Descent::offset();
-  Descent descent(image, speckle_now(image, sums), to);
+  Descent descent(image, speckle_now(image, sums, known...), to);
   descent.enter(tile);
   for (int first = 0; first < tile.steps(); first += ahead) {
     Four rows[ahead];
@@ -212,16 +217,16 @@ __global__ void __launch_bounds__(threads, 7)
 }
 
 // The same, with each block's tiles brought into shared memory one after the other, a few rows at a time.
-template <TileStaging staging, unsigned buffers>
+template <TileStaging staging, unsigned buffers, class... Known>
 __global__ void __launch_bounds__(threads, 6)
-    srad_staged(Image image, const float* from, float* __restrict__ to, Sum* sums) {
+    srad_staged(Image image, const float* from, float* __restrict__ to, Sum* sums, Known... known) {
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, buffers>];
   float* rows = device::dynamic_shared<float>();
   const unsigned across = tiles_across(image), mine = (tiles_of(image) - blockIdx.x + gridDim.x - 1) / gridDim.x;
   const auto tile_of = [&](std::uint64_t i) {
     return Tile(image, across, blockIdx.x + static_cast<unsigned>(i) / chunks * gridDim.x);
   };
-  Descent descent(image, speckle_now(image, sums), to);
+  Descent descent(image, speckle_now(image, sums, known...), to);
   int first_row = 0, last_row = 0;
   device::TilePipeline<staging, buffers, threads> pipeline(arrived);
   pipeline.run(
@@ -274,11 +279,12 @@ void srad(Case& c) {
   c.verify_same(result);
   c.repeats(steps);
 
-  const auto measure = [&](auto kernel, unsigned blocks, std::size_t chunks_held) {
+  const bool on_host = c.choice("loop") == "host";
+  const auto measure = [&](auto kernel, auto kernel_told, unsigned blocks, std::size_t chunks_held) {
     const double cells = static_cast<double>(rows) * static_cast<double>(columns);
     const device::LaunchShape launch{
         .grid = blocks, .block = threads, .shared_bytes = chunks_held * width * chunk * sizeof(float)};
-    c.measure(Control::queued, [=](Run& run) {
+    c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
       const std::size_t step = run.repeat();
       if (step == 0) {
         run.fill(sums, 0);
@@ -289,42 +295,38 @@ void srad(Case& c) {
       }
       float* const buffers[] = {other.device(), result.device()};  // the last step ends in the second
       const bool last = (steps - step) % 2 == 1;
-      run.launch(kernel, launch, {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 32 * cells}, shape,
-                 step == 0 ? image.device() : buffers[last ? 0 : 1], buffers[last ? 1 : 0], sums.device() + 2 * step);
+      const auto advance = [&](auto how, auto... known) {
+        run.launch(how, launch, {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 32 * cells}, shape,
+                   step == 0 ? image.device() : buffers[last ? 0 : 1], buffers[last ? 1 : 0], sums.device() + 2 * step,
+                   known...);
+      };
+      if (!on_host) return advance(kernel);
+      Sum now[2];
+      run.read(sums, 2 * step, std::span<Sum>(now));
+      advance(kernel_told, speckle_of(now[0], now[1], shape.roi_cells()));
     });
   };
-  if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(srad_plain), tiles_of(shape), 0);
+  if (c.staging() == Staging::none)
+    return measure(device::Kernel{"srad_plain", srad_plain<>}, device::Kernel{"srad_plain", srad_plain<Speckle>},
+                   tiles_of(shape), 0);
   const auto resident = std::min(tiles_of(shape), static_cast<unsigned>(6 * c.device().multiprocessors));
   with_staging<ring>(c, [&](auto how, auto buffers) {
-    measure(device::Kernel{"srad_staged", srad_staged<how(), buffers()>}, resident, buffers());
+    measure(device::Kernel{"srad_staged", srad_staged<how(), buffers()>},
+            device::Kernel{"srad_staged", srad_staged<how(), buffers(), Speckle>}, resident, buffers());
   });
 }
 
-Workload workload() {
-  Workload w("apps/srad", srad);
-  w.version(1)
-      .summary("speckle-reducing anisotropic diffusion of an image, statistics of the next step in the same pass")
-      .source("pipelining-taco2025, Table 2 (Rodinia's srad, version 2)")
-      .tags({"app", "modes"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-      .axis(number_axis("rows", "rows of the image", 4096))
-      .axis(number_axis("cols", "columns of the image", 4096))
-      .axis(number_axis("steps", "steps of diffusion", 2))
-      .axis(number_axis("roi", "side of the square, from the first cell on, that says what speckle is; 0: all cells",
-                        128, 0));
-  for (const auto& [name, n] : {std::pair{"tiny", 512},
-                                {"small", 1024},
-                                {"medium", 4096},
-                                {"large", 8192},
-                                {"super", 20480},
-                                {"mega", 40960}})  // the paper's super and mega
-    w.size(name, {{"rows", n}, {"cols", n}});
-  add_paper_preset(w);
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    paper_program("apps/srad", srad, "Rodinia's srad, version 2", {{"loop", "host"}})
+        .summary("speckle-reducing anisotropic diffusion of an image, statistics of the next step in the same pass")
+        .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
+        .axis(number_axis("rows", "rows of the image", 4096))
+        .axis(number_axis("cols", "columns of the image", 4096))
+        .axis(number_axis("steps", "steps of diffusion", 2))
+        .axis(number_axis("roi", "side of the square, from the first cell on, that says what speckle is; 0: all cells",
+                          128, 0))
+        .axis(loop_axis("where the speckle follows from the sums"))
+        .sizes({"rows", "cols"}, {512, 1024, 4096, 8192, 20480, 40960});
 
 }  // namespace
 }  // namespace isthmus::apps
