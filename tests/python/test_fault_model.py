@@ -11,8 +11,8 @@ import pytest
 from histories import record
 
 from isthmus import cli, exits
-from isthmus.faults import model, sampling, tracefile
-from isthmus.faults.sampling import TERMS, Sample
+from isthmus.batches import model, sampling, tracefile
+from isthmus.batches.sampling import TERMS, Sample
 
 # Seconds a fault, a block, a byte, a first visit, a page that the host had mapped, a piece of a range group.
 TRUE = numpy.array([0.4e-6, 3e-6, 20e-12, 25e-6, 0.15e-6, 0.05e-6])
@@ -229,8 +229,9 @@ def test_the_command_says_which_coefficient_a_driver_changed(tmp_path, capsys):
 
 
 def observed(
-    folder, job, rows, *, driver="580.1", emulated=False, warnings=(), workload="fault/gpu0/migration", axes=None
-):
+    folder, job, rows, *, driver="580.1", emulated=False, warnings=(), workload="fault/gpu0/migration", axes=None,
+    notes=None,
+):  # fmt: skip
     """A record with the tables that the observer writes of a stream."""
     path = fault_streams.write(folder / "stream.1.uvm", rows)
     events = tracefile.decode(tracefile.read(path).entries)
@@ -255,7 +256,7 @@ def observed(
     }  # fmt: skip
     case = record(0.001, job=str(job), workload=workload, driver=driver)
     case["axes"] |= axes or {}
-    case |= {"emulated": emulated, "warnings": list(warnings), "tables": []}
+    case |= {"emulated": emulated, "warnings": list(warnings), "tables": [], "notes": notes or {}}
     for name, columns in tables.items():
         file = folder / f"{job}-{name}.csv.gz"
         with gzip.open(file, "wt", newline="") as out:
@@ -287,7 +288,8 @@ def test_what_does_not_count_is_left_out_with_a_reason(tmp_path, capsys):
     dropped = {"code": "uvm_dropped", "message": "m", "samples": [0]}
     jumped = {"code": "uvm_clock", "message": "m", "samples": None}
     for name, how in (("emulated", {"emulated": True}), ("dropped", {"warnings": [dropped]}),
-                      ("clock", {"warnings": [jumped]})):  # fmt: skip
+                      ("clock", {"warnings": [jumped]}),
+                      ("moved", {"notes": {"uvm_source": "a queue, without what moved"}})):  # fmt: skip
         folder = tmp_path / name
         folder.mkdir()
         observed(folder, 1, rows, **how)

@@ -13,8 +13,9 @@ import sys
 import numpy
 
 from isthmus import Error, exits, spelling, units
-from isthmus.faults import charts, tracefile
-from isthmus.faults.tracefile import BLOCK, BLOCK_BYTES, BY_FAULT, EVICTION, PAGE, READ, blocks_of
+from isthmus.batches import tracefile
+from isthmus.batches.tracefile import BLOCK, BLOCK_BYTES, BY_FAULT, EVICTION, PAGE, READ, blocks_of
+from isthmus.faults import charts
 from isthmus.figures import pages
 from isthmus.statistics import series
 from isthmus.tables import output

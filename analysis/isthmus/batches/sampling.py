@@ -12,8 +12,8 @@ import pathlib
 import numpy
 
 from isthmus import Error
-from isthmus.faults import tracefile
-from isthmus.faults.tracefile import BLOCK, EVICTION, FAULT, PAGE, PREFETCH
+from isthmus.batches import tracefile
+from isthmus.batches.tracefile import BLOCK, EVICTION, FAULT, PAGE, PREFETCH
 from isthmus.records import content, load, validate
 from isthmus.statistics import spread
 
@@ -167,6 +167,8 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
         return [], f"{where}: no table of batches; measure with --observe uvm"
     if content.spoiling(record) or record["error"] or record["verify"]["status"] == "fail":
         return [], f"{where}: the record is spoilt or failed"
+    if record["notes"].get("uvm_source", "").endswith("without what moved"):
+        return [], f"{where}: what moved was not watched; measure with --observe uvm"
     if any(warning["code"] == "uvm_clock" for warning in record["warnings"]):
         return [], f"{where}: a clock jumped"
     dropped = [warning.get("samples") or [] for warning in record["warnings"] if warning["code"] == "uvm_dropped"]

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy
 
 from isthmus import Error, exits, units
-from isthmus.faults import sampling
-from isthmus.faults.sampling import TERMS, Sample
+from isthmus.batches import sampling
+from isthmus.batches.sampling import TERMS, Sample
 from isthmus.records import load
 from isthmus.statistics import rank_test
 from isthmus.tables import output
@@ -29,7 +29,7 @@ _NOTICED = 0.05  # share of a term that goes together with another for the two t
 _DRAWS, _SEED = 2000, 1
 _JOBS = 6  # fewer give no interval
 _CONFIDENCE = 0.95
-_UNITS = {
+UNITS = {
     "faults": "s/fault", "blocks": "s/block", "bytes": "s/B", "first_visits": "s/visit", "host_pages": "s/page",
     "pieces": "s/piece",
 }  # fmt: skip
@@ -290,8 +290,13 @@ def changes(found: list[Fit]) -> tuple[list[Change], list[str]]:
 # --- for people and programs ---
 
 
+def quantity(value: float, unit: str) -> str:
+    """Of one of UNITS."""
+    return f"{units.quantity(value, 's')}{unit.removeprefix('s')}"
+
+
 def _quantity(value: float, term: str) -> str:
-    return f"{units.quantity(value, 's')}{_UNITS[term].removeprefix('s')}"
+    return quantity(value, UNITS[term])
 
 
 def _coefficient_lines(found: Fit) -> list[str]:
@@ -390,7 +395,7 @@ def _rows_of_fit(found: Fit) -> list[dict]:
     rows: list[dict] = []
     for term, title in enumerate(TERMS):
         status = found.status(term)
-        row = {"says": "coefficient", "term": title, "status": status, "unit": _UNITS[title]}
+        row = {"says": "coefficient", "term": title, "status": status, "unit": UNITS[title]}
         if status == "told":
             row |= {"value": found.values[term]}
             if found.low is not None and found.high is not None:
@@ -419,7 +424,7 @@ def _rows(found: list[Fit], named: list[Change]) -> list[dict]:
     rows = [row for each in found for row in _rows_of_fit(each)]
     for change in named:
         rows.append({
-            "driver": change.after, "says": "change", "term": change.term, "unit": _UNITS[change.term],
+            "driver": change.after, "says": "change", "term": change.term, "unit": UNITS[change.term],
             "value": change.values[1] - change.values[0], "low": change.low, "high": change.high,
             "note": f"against {change.before}",
         })  # fmt: skip
