@@ -17,7 +17,7 @@ import numpy as np
 from IPython.display import Markdown
 
 from isthmus import units
-from isthmus.faults import model, sampling
+from isthmus.batches import model, sampling
 from isthmus.figures import plots
 from isthmus.records import load
 from isthmus.statistics import rank_test

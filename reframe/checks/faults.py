@@ -12,7 +12,7 @@ from reframe.core.exceptions import SanityError
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 
 import catalogue
-from isthmus_check import IsthmusCheck, stated_backend
+from isthmus_check import IsthmusCheck, stated_backend, stated_gpus
 
 CATALOGUE = catalogue.load()
 WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("faults/")}
@@ -20,6 +20,7 @@ WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswit
 COUNTS = {"uvm_faults", "uvm_pages", "uvm_batches", "uvm_replays", "uvm_fault_bytes", "uvm_prefetch_bytes"}
 # Those of which each page is touched, once.
 WHOLE = ("faults/regular", "faults/random")
+TWO_GPUS = ("faults/peers",)
 PAGE = 4096
 
 
@@ -54,6 +55,8 @@ class Faults(IsthmusCheck):
     def _teaches(self, partition):
         """The queue is NVIDIA's driver's, and the emulator's speaks like it; more than one small size is for a GPU."""
         backend = stated_backend(partition)
+        if self.workload in TWO_GPUS and stated_gpus(partition) < 2:
+            return False
         return backend != "hip" and (self.size == "tiny" or backend is not None)
 
     @property

@@ -366,6 +366,17 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(metrics["uvm_replays"]["samples"], metrics["uvm_batches"]["samples"])
         self.assertEqual({table["name"] for table in record["tables"]}, {"uvm_batches", "uvm_migrations"})
 
+    def test_an_observer_without_what_moved_leaves_it_out(self):
+        observed = ("fixture/saxpy", "--size", "tiny", "--placement", "managed_demand", "--observe", "uvm_batches")
+        self.assert_refused(self.measure(*observed, "--observe", "uvm"), "ask for one of the two")
+        done = self.measure(*observed, "--samples", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (record,) = self.records()
+        names = {metric["name"] for metric in record["metrics"]}
+        self.assertLessEqual({"uvm_faults", "uvm_service_time"}, names)
+        self.assertFalse({"uvm_fault_bytes", "uvm_prefetch_bytes", "uvm_transfer_time"} & names)
+        self.assertEqual({table["name"] for table in record["tables"]}, {"uvm_batches"})
+
     def test_an_observer_that_cannot_watch_is_refused_before_any_work(self):
         saxpy = ("fixture/saxpy", "--size", "tiny")
         self.assert_refused(self.measure(*saxpy, "--observe", "uwm"), "no observer 'uwm'", "did you mean 'uvm'?")

@@ -157,7 +157,7 @@ TEST_F(UvmObserverTest, TablesHaveTheFirstThreeSamples) {
 }
 
 TEST_F(UvmObserverTest, EveryFaultHasARowWhereThatIsAskedFor) {
-  UvmObserver every{script, true};
+  UvmObserver every{script, UvmObserver::Watched::every_fault};
   Taken taken;
   taken.events = {
       GpuFault{.gpu = 2, .gpc = 3, .client = 4, .address = 5 * kPageBytes, .time = 300, .gpu_time = 70, .batch = 6},
@@ -185,6 +185,27 @@ TEST_F(UvmObserverTest, EveryFaultHasARowWhereThatIsAskedFor) {
   EXPECT_DOUBLE_EQ(column("written")[0], 0);
   EXPECT_DOUBLE_EQ(column("written")[1], 20e-9);
   EXPECT_DOUBLE_EQ(column("taken_up")[0], 100e-9) << "since the first event, which is the move";
+}
+
+TEST_F(UvmObserverTest, WhatIsNotWatchedHasNoFigure) {
+  UvmObserver light{script, UvmObserver::Watched::batches};
+  script.next = {{}, faults(3)};
+  light.begin("", Part::samples, 0);
+  light.begin("kernel", Part::samples, 0);
+  light.end();
+  light.end();
+  std::size_t left_out = 0;
+  for (const auto& series : observer.metrics()) EXPECT_TRUE(series.samples.empty());
+  pass(Part::samples, 0, faults(3));
+  const auto few = light.metrics(), all = observer.metrics();
+  for (const auto& series : all) {
+    const bool found = std::any_of(few.begin(), few.end(), [&](const auto& each) { return each.name == series.name; });
+    const bool of_moves = series.name.ends_with("_bytes") || series.name == "uvm_transfer_time";
+    EXPECT_NE(found, of_moves) << series.name << ": zero would be taken for measured";
+    left_out += found ? 0 : 1;
+  }
+  EXPECT_EQ(left_out, 5u);
+  EXPECT_NE(light.notes().at("uvm_source").find("without what moved"), std::string::npos);
 }
 
 TEST_F(UvmObserverTest, TheRecordNamesTheSourceAndOthersReplays) {

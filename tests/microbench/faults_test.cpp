@@ -1,6 +1,8 @@
 // faults/*: on emulated machines, watched by the driver's emulated queue.
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
@@ -96,6 +98,64 @@ TEST_F(Faults, TheSurrogatesFindTheSamePages) {
     EXPECT_EQ(value(result, "uvm_fault_bytes") + value(result, "uvm_prefetch_bytes"), 2 * kMi) << setting;
     EXPECT_EQ(value(result, "uvm_user_bytes"), 0) << "the way there and back is prepared";
   }
+}
+
+/// Bytes that went from each processor to each; the CPU is 0.
+std::map<std::pair<int, int>, double> ways(const harness::CaseResult& result) {
+  std::map<std::pair<int, int>, double> bytes;
+  for (const auto& table : result.tables) {
+    if (table.name != "uvm_migrations") continue;
+    const auto column = [&](const char* name) {
+      const auto at = std::find(table.columns.begin(), table.columns.end(), name) - table.columns.begin();
+      return table.values.at(static_cast<std::size_t>(at));
+    };
+    const auto from = column("source"), to = column("destination"), size = column("bytes");
+    for (std::size_t i = 0; i < size.size(); ++i)
+      bytes[{static_cast<int>(from[i]), static_cast<int>(to[i])}] += size[i];
+  }
+  return bytes;
+}
+
+TEST_F(Faults, PagesOfTheNextGpuComeFromThere) {
+  configure("workers=1,memory=256MiB,devices=2");
+  for (const char* access : {"access=read", "access=write"}) {
+    for (const char* order : {"order=regular", "order=random"}) {
+      const auto result = observed("peers", {"bytes=4MiB", access, order, "driver_prefetch=off"}, 2);
+      ASSERT_EQ(complaint(result), "") << access << order;
+      EXPECT_EQ(value(result, "uvm_pages"), 1024);
+      EXPECT_EQ(value(result, "uvm_fault_bytes"), 4 * kMi);
+      EXPECT_EQ(value(result, "uvm_prefetch_bytes") + value(result, "uvm_cpu_faults"), 0);
+      EXPECT_EQ(ways(result), (std::map<std::pair<int, int>, double>{{{2, 1}, 2 * 4 * kMi}})) << "two samples";
+    }
+  }
+  const auto prefetched = observed("peers", {"bytes=4MiB", "order=random"});
+  ASSERT_EQ(complaint(prefetched), "");
+  EXPECT_GT(value(prefetched, "uvm_prefetch_bytes"), 0);
+  EXPECT_EQ(value(prefetched, "uvm_fault_bytes") + value(prefetched, "uvm_prefetch_bytes"), 4 * kMi);
+}
+
+TEST_F(Faults, TwoGpusThatTouchTheSamePagesTakeThemFromEachOther) {
+  configure("workers=2,memory=256MiB,devices=2");
+  for (const char* access : {"access=read", "access=write"}) {
+    const auto result =
+        observed("peers", {"bytes=4MiB", "touching=both", "passes=4", access, "driver_prefetch=off"}, 2);
+    ASSERT_EQ(complaint(result), "") << access;
+    EXPECT_EQ(value(result, "uvm_cpu_faults"), 0);
+    const auto bytes = ways(result);
+    // A page that its owner touches first is open to the other GPU too (paging.hpp), so how many went is not known.
+    EXPECT_GT(bytes.at({2, 1}), 0);
+    EXPECT_EQ(bytes.size(), bytes.count({2, 1}) + bytes.count({1, 2})) << "nothing goes by the host";
+  }
+}
+
+TEST_F(Faults, PeersNeedASecondGpuThatTakesFaults) {
+  expect_skip("peers", {"bytes=2MiB"}, "gpu1 is not there");
+  configure("devices=2,peer=0");
+  expect_skip("peers", {"bytes=2MiB"}, "no peer access");
+  EXPECT_EQ(complaint(run_cases("faults/peers", {}, {}, {"bytes=2MiB", "peer_access=off"}, {}, 1).front()), "");
+  configure("devices=2,memory=256MiB");
+  expect_skip("peers", {"bytes=3MiB"}, "no whole blocks");
+  expect_skip("peers", {"bytes=160MiB"}, "at most half of");
 }
 
 TEST_F(Faults, MallocIsReachedWhereTheMachineCan) {

@@ -6,7 +6,7 @@ import pathlib
 import numpy
 import pytest
 
-from isthmus.faults import model, sampling
+from isthmus.batches import model, sampling
 from isthmus.records import load
 from isthmus.statistics import rank_test
 

@@ -11,8 +11,8 @@ import pytest
 from histories import record
 
 from isthmus import cli, exits
-from isthmus.faults import model, sampling, tracefile
-from isthmus.faults.sampling import TERMS, Sample
+from isthmus.batches import model, sampling, tracefile
+from isthmus.batches.sampling import TERMS, Sample
 
 # Seconds a fault, a block, a byte, a first visit, a page that the host had mapped, a piece of a range group.
 TRUE = numpy.array([0.4e-6, 3e-6, 20e-12, 25e-6, 0.15e-6, 0.05e-6])
@@ -127,6 +127,28 @@ def test_a_coefficient_below_zero_is_doubted():
     assert "below 0" not in model._text([fit], [], [], [])
 
 
+def test_kernels_of_programs_are_predicted_from_the_simple_patterns():
+    found = []
+    for each in samples(6):
+        simple = each.pattern in ("regular", "random", "within groups", "peer", "stream")
+        each.pattern = f"faults/{'regular' if simple else 'sgemm'} {each.pattern}"
+        each.between = (len(each.service) - 1) * 1e-4
+        each.kernel = None if simple else float(each.service.sum()) + each.between
+        found.append(each)
+    [fit] = model.fits(found)
+    assert len(fit.kernels) == 12 and {each.batches for each in fit.kernels} == {60}
+    assert all(abs(each.error) < 0.15 for each in fit.kernels)
+    apart = [each for each in found if each.kernel]
+    for each in apart:  # what the kernel does beside its faults is nobody's
+        each.kernel *= 2
+    [fit] = model.fits(found)
+    assert all(-0.6 < each.error < -0.4 for each in fit.kernels)
+    text = model._text([fit], [], [], [])
+    assert "faults/sgemm sgemm" in text and "the median of 12 errors is" in text
+    assert sum(row["says"] == "kernel" for row in model._rows_of_fit(fit)) == 12
+    assert model.fits(apart)[0].kernels == []  # nothing to predict from
+
+
 def test_service_over_transfer_by_the_size_of_moves():
     [fit] = model.fits(samples(2))
     sizes = {size for size, *_ in fit.sizes}
@@ -229,8 +251,9 @@ def test_the_command_says_which_coefficient_a_driver_changed(tmp_path, capsys):
 
 
 def observed(
-    folder, job, rows, *, driver="580.1", emulated=False, warnings=(), workload="fault/gpu0/migration", axes=None
-):
+    folder, job, rows, *, driver="580.1", emulated=False, warnings=(), workload="fault/gpu0/migration", axes=None,
+    notes=None,
+):  # fmt: skip
     """A record with the tables that the observer writes of a stream."""
     path = fault_streams.write(folder / "stream.1.uvm", rows)
     events = tracefile.decode(tracefile.read(path).entries)
@@ -255,7 +278,7 @@ def observed(
     }  # fmt: skip
     case = record(0.001, job=str(job), workload=workload, driver=driver)
     case["axes"] |= axes or {}
-    case |= {"emulated": emulated, "warnings": list(warnings), "tables": []}
+    case |= {"emulated": emulated, "warnings": list(warnings), "tables": [], "notes": notes or {}}
     for name, columns in tables.items():
         file = folder / f"{job}-{name}.csv.gz"
         with gzip.open(file, "wt", newline="") as out:
@@ -280,6 +303,18 @@ def test_records_say_the_same_as_traces(tmp_path):
     numpy.testing.assert_array_equal(one.features, trace.features)
     numpy.testing.assert_allclose(one.service, trace.service, atol=1e-9)
     numpy.testing.assert_allclose(one.transfer, trace.transfer, rtol=1e-6)
+    assert one.kernel is None and one.between > 0
+
+
+def test_the_kernel_of_a_sample_is_that_of_its_batches(tmp_path):
+    case = observed(tmp_path, 1, stream(3), workload="faults/stream")
+    kernel = case["metrics"][0]
+    kernel["name"] = "kernel"
+    for batches, has in ((30, True), (31, False)):  # a table that was cut short is no whole kernel
+        count = kernel | {"name": "uvm_batches", "unit": "1", "samples": [batches] * 5, "median": batches}
+        (tmp_path / "1.jsonl").write_text(json.dumps(case | {"metrics": [kernel, count]}) + "\n")
+        [[one], _, _] = sampling.read([tmp_path], emulated=False, absent=[])
+        assert one.kernel == (kernel["samples"][0] if has else None) and one.pattern.startswith("faults/stream ")
 
 
 def test_what_does_not_count_is_left_out_with_a_reason(tmp_path, capsys):
@@ -287,7 +322,8 @@ def test_what_does_not_count_is_left_out_with_a_reason(tmp_path, capsys):
     dropped = {"code": "uvm_dropped", "message": "m", "samples": [0]}
     jumped = {"code": "uvm_clock", "message": "m", "samples": None}
     for name, how in (("emulated", {"emulated": True}), ("dropped", {"warnings": [dropped]}),
-                      ("clock", {"warnings": [jumped]})):  # fmt: skip
+                      ("clock", {"warnings": [jumped]}),
+                      ("moved", {"notes": {"uvm_source": "a queue, without what moved"}})):  # fmt: skip
         folder = tmp_path / name
         folder.mkdir()
         observed(folder, 1, rows, **how)

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from test_report import EVIL, Page
 
 from isthmus import cli, exits
-from isthmus.faults import charts, report, tracefile
+from isthmus.batches import tracefile
+from isthmus.faults import charts, report
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MIB = 1 << 20

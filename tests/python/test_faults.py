@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from isthmus import Error, cli, exits
-from isthmus.faults import tracefile
+from isthmus.batches import tracefile
 
 BASE, MICRO = 5_000_000_000, 1000
 PAGE = 4096

@@ -9,7 +9,7 @@ CHECKS = "faults.py"
 OFF = "Faults.*regular.*tiny.*prefetch=off"
 GPU = {"features": ["gpu", "cuda"]}
 NAMES = [w["name"] for w in catalogue.load()["workloads"]]
-WORKLOADS = [name.removeprefix("faults/") for name in NAMES if name.startswith("faults/")]
+WORKLOADS = [name.removeprefix("faults/") for name in NAMES if name.startswith("faults/") and name != "faults/peers"]
 
 
 def listed(outcome):
@@ -21,6 +21,11 @@ def test_smoke_has_every_workload_with_the_prefetcher_and_without(session):
     assert {line.split("%workload=")[1].split()[0] for line in lines} == set(WORKLOADS)
     assert all("%size=tiny" in line for line in lines)
     assert len(lines) == 2 * len(WORKLOADS)
+
+
+def test_two_gpus_that_share_pages_are_measured_where_there_are_two(session):
+    assert "%workload=peers" not in session("-l", select="Faults", site=GPU).output
+    assert "%workload=peers" in session("-l", select="Faults", site={"features": ["gpu", "cuda", "peer"]}).output
 
 
 def test_more_than_a_small_size_needs_a_gpu_of_nvidia(session):

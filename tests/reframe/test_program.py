@@ -317,7 +317,7 @@ def test_smoke_session_of_the_real_program(tmp_path):
     files, cases = checks(tmp_path, "-t", "smoke", ISTHMUS_BACKEND="host")
     transfers = sum(pairs.gpus < 2 for pairs in PAIRS.values())
     modes = len(WORKLOADS) * len(catalogue.load()["modes"])
-    watched = 2 * len(FAULTS)  # with the driver's prefetcher and without
+    watched = 2 * (len(FAULTS) - 1)  # with the driver's prefetcher and without; faults/peers needs two GPUs
     in_two_memories = 2 * len(PROGRAMS)
     assert len(files) == modes + len(DRIVER) + transfers + len(FAMILIES) + len(BATCHES) + watched + in_two_memories
     assert all(case["run"]["system"] == "this-machine" for case in cases)

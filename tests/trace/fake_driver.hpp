@@ -123,6 +123,7 @@ class FakeDriver final : public System {
     return left.empty();
   }
   void* queue() const { return queue_; }
+  std::uint32_t taken() const { return std::atomic_ref(static_cast<std::uint32_t*>(control_)[1]).load(); }
 
  private:
   int group(int descriptor, unsigned long request, void* page) {

@@ -71,6 +71,29 @@ TEST(UvmQueue, ItIsDrainedWhileTheDriverWrites) {
   }
 }
 
+// While the driver serves faults the thread takes nothing out, unless the queue fills.
+TEST(UvmQueue, WhatHasRoomStaysInTheQueueUntilItIsAskedFor) {
+  FakeDriver driver;
+  Queue queue(driver, {.entries = 64});
+  for (std::uint64_t i = 0; i < 15; ++i) driver.put(fault_entry(i << 12, 1));
+  usleep(20'000);
+  EXPECT_EQ(driver.taken(), 0u);
+  driver.put(fault_entry(15 << 12, 1));  // a quarter
+  for (int i = 0; i < 10'000 && driver.taken() == 0; ++i) usleep(1000);
+  EXPECT_EQ(driver.taken(), 16u);
+  driver.put(fault_entry(16 << 12, 1));
+  const auto taken = queue.take();
+  EXPECT_EQ(taken.events.size(), 17u);
+  EXPECT_EQ(taken.dropped, 0u);
+}
+
+TEST(UvmQueue, WhatMovesIsNotAskedForWhereNobodyWantsIt) {
+  FakeDriver driver;
+  const Queue queue(driver, {.entries = 64, .moves = false});
+  EXPECT_EQ(driver.types >> 2 & 1, 0u);
+  for (const int type : {1, 3, 4, 6, 10, 11, 12, 13}) EXPECT_NE(driver.types >> type & 1, 0u) << type;
+}
+
 TEST(UvmQueue, DroppedEventsAreToldOnce) {
   FakeDriver driver;
   Queue queue(driver, {.entries = 64});

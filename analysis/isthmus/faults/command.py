@@ -17,7 +17,8 @@ import subprocess
 import sys
 
 from isthmus import Error, exits
-from isthmus.faults import model, report
+from isthmus.batches import model
+from isthmus.faults import report
 
 #: The library watches only in children of this process, where it is set.
 _ONLY_OF = "ISTHMUS_UVM_PARENT"

@@ -13,8 +13,9 @@ import sys
 import numpy
 
 from isthmus import Error, exits, spelling, units
-from isthmus.faults import charts, tracefile
-from isthmus.faults.tracefile import BLOCK, BLOCK_BYTES, BY_FAULT, EVICTION, PAGE, READ, blocks_of
+from isthmus.batches import tracefile
+from isthmus.batches.tracefile import BLOCK, BLOCK_BYTES, BY_FAULT, EVICTION, PAGE, READ, blocks_of
+from isthmus.faults import charts, evictions
 from isthmus.figures import pages
 from isthmus.statistics import series
 from isthmus.tables import output
@@ -78,6 +79,7 @@ class Content:
     events: tracefile.Events
     batches: tracefile.Batches
     figures: tracefile.Figures
+    evictions: evictions.Evictions
     ranges: list[Range]  # the busiest first
     advice: list[tuple[str, str]]  # rule and sentence
     problems: list[str]
@@ -267,13 +269,29 @@ def content(path: str, trace: tracefile.Trace) -> Content:
     if branch := tracefile.branch_problem(trace.facts):
         problems.append(branch)
     problems += figures.problems
-    return Content(path, trace, events, batches, figures, found, advice_of(found), problems)
+    gone = evictions.evictions_of(events)
+    return Content(path, trace, events, batches, figures, gone, found, advice_of(found), problems)
 
 
 _EMULATED = "Emulated: no GPU ran, and times mean nothing."
 _COUNTS = ("faults", "pages", "batches", "replays", "cpu_faults", "throttlings", "thrashings", "remote_maps")
 _TABLE_3 = (("faults / batch", "batch_faults"), ("blocks / batch", "batch_blocks"), ("faults / block", "block_faults"))
 _TIMES = (("service", "service"), ("latency p50", "latency_p50"), ("latency p95", "latency_p95"))
+
+
+def _eviction_lines(found: evictions.Evictions) -> list[str]:
+    if not found.bytes:
+        return []
+    order = "" if found.age is None else f", age {found.age:.2f} (0: the oldest first, 0.5: in no order)"
+    lines = [f"evicted: {found.blocks} blocks, {_bytes(found.bytes)}{order}"]
+    if found.returned:
+        after = units.quantity(found.away, "s")
+        lines.append(f"came back: {found.returned} blocks, {_bytes(found.returned_bytes)}, after {after} (median)")
+    if found.dropped_bytes:
+        lines.append(
+            f"not written back: {_bytes(found.dropped_bytes)} arrived again without having left, so they were dropped"
+        )
+    return lines
 
 
 def _range_cells(each: Range) -> list[str]:
@@ -306,6 +324,7 @@ def text(found: Content) -> str:
     for name, field in _TIMES:
         if (value := getattr(figures, field)) is not None:
             lines.append(f"{name:<18} {value * 1e3:>12.3f} ms")
+    lines += [line for sentence in _eviction_lines(found.evictions) for line in output.fold(sentence)]
     if found.has_times and len(found.trace.entries):
         lines += ["", *charts.sketch(found.events, tracefile.spans_of(found.events))]
     if found.ranges:
@@ -346,6 +365,10 @@ def _rows(found: Content) -> list[dict]:
         rows.append({"says": "figure", "name": f"moved_{name.replace(' ', '_')}", "value": size, "unit": "B"})
     for _, field in _TIMES:
         rows.append({"says": "figure", "name": field, "value": getattr(figures, field), "unit": "s"})
+    if found.evictions.bytes:
+        for name, value in dataclasses.asdict(found.evictions).items():
+            unit = "B" if name.endswith("bytes") else "s" if name == "away" else "1"
+            rows.append({"says": "figure", "name": f"evictions_{name}", "value": value, "unit": unit})
     for each in found.ranges:
         row = {name: getattr(each, name) for name in _COLUMNS if hasattr(each, name) and name != "name"}
         rows.append(row | {"says": "range", "name": each.name, "address": each.base, "service": each.seconds})
@@ -373,6 +396,7 @@ def _section(found: Content) -> dict:
         "table3": [(name, getattr(figures, field)) for name, field in _TABLE_3],
         "counts": [(name.replace("_", " "), f"{getattr(figures, name):,}") for name in _COUNTS],
         "moved": [(name, _bytes(size)) for name, size in by_cause.items()],
+        "evictions": _eviction_lines(found.evictions),
         "heads": _RANGE_HEADS,
         "ranges": [_range_cells(each) for each in found.ranges[:_RANGES]],
         "more_ranges": max(len(found.ranges) - _RANGES, 0),

@@ -1,7 +1,7 @@
 """One table of all records of a folder, by DuckDB: raw record files, compacted ones, or both.
 
 `open_store(paths)` gives a Store whose view `measurements` has the columns of measurements.COLUMNS. Emulated and
-profiled records are left out unless asked for.
+profiled records are left out unless asked for; the view `watched` has those of `--observe uvm` in any case.
 
 A file of which a line is no record is skipped as a whole, named once, and counted, whether it is read raw or compacted:
 records/validate.py judges both. So is a file that is gone since it was compacted, or changes while it is read. What
@@ -179,6 +179,8 @@ def open_store(paths, *, wanted=measurements.COLUMNS, emulated=False, profiled=F
         connection.execute(f"CREATE VIEW everything AS {query}")
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
         connection.execute(f"CREATE VIEW measurements AS SELECT * FROM everything WHERE {' AND '.join(kept)}")
+        watched = " AND ".join([kept[0], "profiler = 'uvm'", kept[2]])
+        connection.execute(f"CREATE VIEW watched AS SELECT * FROM everything WHERE {watched}")
         [(total, dropped_emulated, dropped_profiled, found, spoilt)] = connection.execute(
             "SELECT count(*) FILTER (metric_index = 0), count(*) FILTER (metric_index = 0 AND emulated), "
             "count(*) FILTER (metric_index = 0 AND NOT emulated AND profiler IS NOT NULL), "

@@ -3,7 +3,8 @@
 Compares jobs of a boot, else boots of a node, metric by metric. The margin, the change that is of no interest, is fixed
 beforehand. Each metric ends as regressed or improved (the whole interval lies beyond the margin), equivalent or
 changed-but-small (within it), or inconclusive, with the reason and what would decide. docs/statistics.md explains it.
-judging.judge() decides; here are the arguments and what is printed.
+judging.judge() decides; here are the arguments and what is printed. Where both sides have watched page faults of
+different drivers, batch_costs says which coefficient of a batch's cost differs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from isthmus.records import selection
 from isthmus.records.measurements import literal
 from isthmus.statistics import series
 from isthmus.tables import output
-from isthmus.verdicts import earlier, two_sides, wording
+from isthmus.verdicts import batch_costs, earlier, two_sides, wording
 
 
 def add_arguments(parser) -> None:
@@ -69,17 +70,19 @@ def run(asked) -> int:
     a, b = _sides_asked(asked, folder)
     noise, boots = (earlier.load_noise(asked.noise), earlier.load_boots(asked.noise)) if asked.noise else (None, None)
     words = ",".join(filter(None, (asked.a, asked.b)))
-    with selection.from_arguments(asked, wanted=two_sides.WANTED, agreeing=True) as opened:
-        found = two_sides.outcome(
-            opened, two_sides.sides(a, b), asked=words, delta=asked.delta, noise=noise, boots=boots
-        )
+    side = two_sides.sides(a, b)
+    with selection.from_arguments(asked, wanted={*two_sides.WANTED, *batch_costs.WANTED}, agreeing=True) as opened:
+        found = two_sides.outcome(opened, side, asked=words, delta=asked.delta, noise=noise, boots=boots)
+        batches, unread = batch_costs.of_store(opened, side, emulated=asked.emulated)
+    found.notes += unread
     rows = [wording.row_of(each) for each in found.results]
-    output.write(
-        asked, output.of_cases(rows, wording.COLUMNS, wording.text(found, everything=asked.all), wording.of_all(found))
-    )
+    of_batches = batch_costs.lines(batches) if batches else []
+    text = "\n".join([*of_batches, wording.text(found, everything=asked.all)])
+    output.write(asked, output.of_cases(rows, wording.COLUMNS, text, [*of_batches, *wording.of_all(found)]))
     if asked.json:
         try:
-            pathlib.Path(asked.json).write_text(json.dumps(wording.as_json(found), indent=1), encoding="utf-8")
+            whole = wording.as_json(found) | {"batches": batch_costs.as_json(batches) if batches else None}
+            pathlib.Path(asked.json).write_text(json.dumps(whole, indent=1), encoding="utf-8")
         except OSError as error:
             raise Error(f"{asked.json}: {error.strerror}") from None
     return found.exit_code

@@ -124,25 +124,34 @@ bool Paging::set_group(std::uint64_t group, std::uintptr_t begin, std::size_t by
 
 void Paging::enter(int device) {
   const std::lock_guard lock(mutex_);
-  if (device < 0 || kernels_++ > 0) return;
-  device_ = device;
-  if (watched_) protect_all();
+  if (device >= 0 && ++kernels_of_[device] == 1) take_turns();
 }
 
 void Paging::leave(int device) {
   const std::lock_guard lock(mutex_);
   if (device >= 0) {
-    if (--kernels_ > 0 || !watched_) return;
-    service();
-  } else if (!watched_ || kernels_ > 0 || !copies_opened_) {
-    return;
+    const auto found = kernels_of_.find(device);
+    if (--found->second > 0) return;
+    kernels_of_.erase(found);
+    take_turns();
+  } else if (watched_ && kernels_of_.empty() && copies_opened_) {
+    copies_opened_ = false;
+    protect_all();
   }
+}
+
+/// Other devices' kernels run than before.
+void Paging::take_turns() noexcept {
+  if (!watched_) return;
+  service();
   copies_opened_ = false;
   protect_all();
 }
 
+/// Of several devices' kernels none finds a page open, so that the first to touch it is seen.
 bool Paging::shall_be_open(const Page& page) const noexcept {
-  return page.pending || page.where == (kernels_ > 0 ? device_ : host);
+  if (page.pending || kernels_of_.size() > 1) return page.pending;
+  return page.where == (kernels_of_.empty() ? host : kernels_of_.begin()->first);
 }
 
 void Paging::protect_all() noexcept {
@@ -202,7 +211,10 @@ bool Paging::touch(const Touch& touch) noexcept {
   auto& page = range->pages[index];
   if (page.open) return true;  // another thread has just opened it
   if (touch.by_device && touch.device >= 0) {
-    device_fault(*range, index, touch);
+    if (page.where == touch.device)
+      set_open(*range, index, index + 1, true);  // closed for another device's kernel only
+    else
+      device_fault(*range, index, touch);
   } else if (touch.by_device) {
     copies_opened_ = true;
     set_open(*range, index, index + 1, true);
@@ -280,6 +292,8 @@ void Paging::host_fault(Area& range, std::size_t index, bool write) noexcept {
 }
 
 void Paging::device_fault(Area& range, std::size_t index, const Touch& touch) noexcept {
+  if (touch.device != pending_device_) service();
+  pending_device_ = touch.device;
   pending_[pending_count_++] = {range.begin + index * page_bytes, nanoseconds(), touch.client, touch.write};
   range.pages[index].pending = true;
   set_open(range, index, index + 1, true);  // its thread goes on
@@ -302,7 +316,7 @@ void Paging::service() noexcept {
   }
   pending_count_ = 0;
   const auto now = nanoseconds();
-  tell({.what = PageEvent::What::replay, .device = device_, .batch = batch_, .begin = now, .end = now});
+  tell({.what = PageEvent::What::replay, .device = pending_device_, .batch = batch_, .begin = now, .end = now});
 }
 
 void Paging::service_block(std::size_t first, std::size_t end) noexcept {
@@ -315,17 +329,17 @@ void Paging::service_block(std::size_t first, std::size_t end) noexcept {
     range.pages[(fault.address - range.begin) / page_bytes].pending = false;
     tell({.what = PageEvent::What::device_fault,
           .write = fault.write,
-          .device = device_,
+          .device = pending_device_,
           .client = fault.client,
           .batch = batch_,
           .address = fault.address,
           .begin = fault.time,
           .end = nanoseconds()});
   }
-  const auto there = collect(range, block, device_, valid);
-  bring(range, block, faulted, device_, PageEvent::Why::fault);
+  const auto there = collect(range, block, pending_device_, valid);
+  bring(range, block, faulted, pending_device_, PageEvent::Why::fault);
   const auto more = in_faulted_groups(range, block, prefetched_pages(there, faulted, valid), faulted);
-  bring(range, block, more, device_, PageEvent::Why::prefetch);
+  bring(range, block, more, pending_device_, PageEvent::Why::prefetch);
 }
 
 void Paging::bring(Area& range, std::uintptr_t block, const PagesOfBlock& pages, int to, PageEvent::Why why) noexcept {

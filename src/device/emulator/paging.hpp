@@ -5,8 +5,9 @@
 // of 2 MiB, the density prefetcher, replays.
 //
 // Limits. A thread of a kernel does not stop at its fault, so a batch is full or the last of its kernel, and no page
-// faults twice in it. While a kernel runs, a page that the host opened is open to the kernel too. System calls that are
-// given such pages fail (EFAULT). Memory is never short, so nothing is evicted.
+// faults twice in it. While a kernel runs, a page that the host or another device's kernel opened is open to the kernel
+// too, until another device's first kernel begins or last one ends. System calls that are given such pages fail
+// (EFAULT). Memory is never short, so nothing is evicted.
 
 #include <array>
 #include <atomic>
@@ -78,6 +79,7 @@ class Paging {
 
   Area* find(std::uintptr_t address) noexcept;
   void set_open(Area& range, std::size_t first, std::size_t end, bool open) noexcept;
+  void take_turns() noexcept;
   void protect_all() noexcept;
   bool shall_be_open(const Page& page) const noexcept;
   void tell(const PageEvent& event) noexcept;
@@ -98,11 +100,11 @@ class Paging {
   std::map<std::uintptr_t, Area> ranges_;
   std::set<std::uint32_t> groups_;
   std::uint32_t latest_group_ = 0;
-  unsigned kernels_ = 0;
-  int device_ = 0;  ///< of the kernels that run
+  std::map<int, unsigned> kernels_of_;  ///< that run, by device
   bool copies_opened_ = false;
   std::array<Pending, most_pending> pending_{};
   std::size_t pending_count_ = 0;
+  int pending_device_ = 0;  ///< whose faults these are
   std::uint32_t batch_ = 0;
 };
 

@@ -25,6 +25,7 @@ struct Figure {
   const char* timer;
   /// nullopt: it has no value in this sample.
   std::optional<double> (*of)(const Figures&);
+  bool of_moves = false;
 };
 
 template <auto Member>
@@ -60,17 +61,17 @@ constexpr Figure kFigures[] = {
     {"uvm_batch_gpcs", "1", "none", mean<&Figures::gpcs_of_batch>},
     {"uvm_block_faults", "1", "none", mean<&Figures::faults_of_block>},
     {"uvm_replays", "1", "none", count<&Figures::replays>},
-    {"uvm_fault_bytes", "B", "none", bytes<Cause::fault>},
-    {"uvm_prefetch_bytes", "B", "none", bytes<Cause::prefetch>},
-    {"uvm_eviction_bytes", "B", "none", bytes<Cause::eviction>},
-    {"uvm_user_bytes", "B", "none", bytes<Cause::user>},
+    {"uvm_fault_bytes", "B", "none", bytes<Cause::fault>, true},
+    {"uvm_prefetch_bytes", "B", "none", bytes<Cause::prefetch>, true},
+    {"uvm_eviction_bytes", "B", "none", bytes<Cause::eviction>, true},
+    {"uvm_user_bytes", "B", "none", bytes<Cause::user>, true},
     {"uvm_cpu_faults", "1", "none", count<&Figures::cpu_faults>},
     {"uvm_throttlings", "1", "none", count<&Figures::throttlings>},
     {"uvm_thrashings", "1", "none", count<&Figures::thrashings>},
     {"uvm_remote_maps", "1", "none", count<&Figures::remote_maps>},
     {"uvm_service_time", "s", "clock", time<&Times::service>},
     {"uvm_between_time", "s", "clock", time<&Times::between>},
-    {"uvm_transfer_time", "s", "event", time<&Times::transfer>},
+    {"uvm_transfer_time", "s", "event", time<&Times::transfer>, true},
     {"uvm_throttled_time", "s", "clock", time<&Times::throttled>},
     {"uvm_latency_p50", "s", "event", latency<&Times::latency_p50>},
     {"uvm_latency_p95", "s", "event", latency<&Times::latency_p95>},
@@ -125,7 +126,7 @@ void UvmObserver::keep(trace::uvm::Taken taken) {
   kept.figures = trace::uvm::figures_of(taken.events);
   kept.dropped = taken.dropped;
   kept.faults.clear();
-  if (every_fault_ && sample_ < kTabled) {
+  if (watched_ == Watched::every_fault && sample_ < kTabled) {
     for (const auto& event : taken.events) {
       if (const auto* fault = std::get_if<trace::uvm::GpuFault>(&event)) kept.faults.push_back(*fault);
     }
@@ -153,6 +154,7 @@ std::vector<Series> UvmObserver::metrics() {
   std::vector<Series> all;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     for (const auto& figure : kFigures) {
+      if (figure.of_moves && watched_ == Watched::batches) continue;
       auto series = Series::of(name_of(figure, group), figure.timer, figure.unit);
       series.better = std::nullopt;
       series.stop = Stop::derived;
@@ -219,7 +221,7 @@ std::vector<Table> UvmObserver::tables() {
 }
 
 std::map<std::string, std::string> UvmObserver::notes() {
-  return {{"uvm_source", source_.name()},
+  return {{"uvm_source", source_.name() + (watched_ == Watched::batches ? ", without what moved" : "")},
           {"uvm_foreign_replays", fmt::format("{} replays of other processes' faults were seen", foreign_replays_)}};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // `--observe uvm`: the driver's page faults, batches and migrations of each sample; `--observe uvm_faults`: and a table
-// of every fault (docs/uvm.md).
+// of every fault; `--observe uvm_batches`: without what moved (docs/uvm.md).
 
 #include <map>
 #include <memory>
@@ -17,9 +17,11 @@ namespace isthmus::harness {
 /// Of one case. The unit is one pass of measure(), or one sample of sample(); what else a case does is not looked at.
 class UvmObserver final : public Observer {
  public:
-  /// The source outlives it.
-  explicit UvmObserver(trace::uvm::Source& source, bool every_fault = false)
-      : source_(source), every_fault_(every_fault) {}
+  enum class Watched { batches, moves, every_fault };  ///< each has what the one before it has
+
+  /// The source outlives it, and tells as much.
+  explicit UvmObserver(trace::uvm::Source& source, Watched watched = Watched::moves)
+      : source_(source), watched_(watched) {}
 
   void begin(const char* reading, Part part, std::size_t sample) override;
   void end() override;
@@ -40,7 +42,7 @@ class UvmObserver final : public Observer {
   void keep(trace::uvm::Taken taken);
 
   trace::uvm::Source& source_;
-  const bool every_fault_;
+  const Watched watched_;
   std::size_t depth_ = 0, sample_depth_ = 0;  ///< of pieces; 0: no sample is being taken
   std::string reading_;
   std::size_t sample_ = 0;

@@ -78,13 +78,15 @@ int process_count(const SessionOptions& options, const std::vector<CaseSpec>& ca
   return count;
 }
 
-constexpr const char *kUvm = "uvm", *kUvmFaults = "uvm_faults";
+constexpr const char *kUvm = "uvm", *kUvmFaults = "uvm_faults", *kUvmBatches = "uvm_batches";
 
 void check_observers(const SessionOptions& options, bool any_device, const Ranks* ranks) {
-  const std::vector<std::string> known{kUvm, kUvmFaults};
+  const std::vector<std::string> known{kUvm, kUvmFaults, kUvmBatches};
   for (const auto& name : options.observers) {
     if (!contains(known, name))
       throw InputError(fmt::format("there is no observer '{}'; {}", name, suggestion(name, known)));
+    if (name == kUvmBatches && options.observers.size() > 1)
+      throw InputError("--observe uvm_batches is uvm without what moved; ask for one of the two");
     if (ranks != nullptr)
       throw InputError(
           fmt::format("--observe {} watches one process, and several ranks were started; start one", name));
@@ -97,9 +99,12 @@ void check_observers(const SessionOptions& options, bool any_device, const Ranks
 std::vector<AskedObserver> asked_observers(const SessionOptions& options) {
   if (options.observers.empty()) return {};
   try {
-    const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach();
-    const bool every_fault = contains(options.observers, kUvmFaults);
-    return {{kUvm, [=] { return std::make_unique<UvmObserver>(*source, every_fault); }}};
+    using Watched = UvmObserver::Watched;
+    const auto watched = contains(options.observers, kUvmFaults)    ? Watched::every_fault
+                         : contains(options.observers, kUvmBatches) ? Watched::batches
+                                                                    : Watched::moves;
+    const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach(watched != Watched::batches);
+    return {{kUvm, [=] { return std::make_unique<UvmObserver>(*source, watched); }}};
   } catch (const trace::uvm::Unavailable& reason) {
     throw device::Error(device::ErrorKind::failure, "--observe uvm", reason.what(),
                         "leave the option out to measure without it");

@@ -18,13 +18,14 @@ constexpr std::uint64_t stamp_of(std::size_t page, std::size_t slot) {
   return kStamp * (page * kWordsOfPage + slot + 1);
 }
 
-/// Which words the threads touch: of each page in `order` the first `sharers`, a thread each.
+/// Which words the threads touch: of each page in `order` the words [first, first + sharers), a thread each.
 struct Touches {
   std::uint64_t* words;
   const std::uint32_t* order;  ///< pages, in device memory
   std::size_t count;           ///< of them
   unsigned sharers;
   std::uint64_t* sums;  ///< in device memory: what each thread has read
+  unsigned first = 0;
 };
 
 /// Two blocks of 256 threads for each multiprocessor, each with several touches to take: `threads` of them in all.

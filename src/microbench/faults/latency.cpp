@@ -58,7 +58,7 @@ void run(Case& c) {
   bool touched = false;
   const auto check = [&] {
     prefetch.release();
-    if (std::exchange(touched, false)) account.check(region, Access::read, order, on_device);
+    if (std::exchange(touched, false)) account.check(region, Access::read, order, on_device.sum());
   };
   verify(c, account, check);
   device::load_kernels();  // the first launch would load it

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
 #include <utility>
 
 #include "memory/parallel.hpp"
@@ -33,9 +32,7 @@ std::vector<std::uint32_t> order_of(const Case& c, Pattern pattern, std::size_t 
   for (std::size_t page = 0; page < pages; ++page) {
     if (page % kPagesOfBlock < of_block) order.push_back(static_cast<std::uint32_t>(page));
   }
-  if (pattern == Pattern::regular) return order;
-  for (std::size_t left = order.size(); left > 1; --left)
-    std::swap(order[left - 1], order[hash(c.seed(), 1, left) % left]);
+  if (pattern == Pattern::random) shuffle(order, c.seed());
   return order;
 }
 
@@ -58,8 +55,7 @@ void need_sense(const Case& c) {
     throw Skip("driver_prefetch is for managed memory, and this is malloc's", SkipKind::not_applicable);
   if (!managed && c.choice("host_pages") == "unmapped")
     throw Skip("malloc's pages are mapped on the host as long as they are there", SkipKind::not_applicable);
-  if (c.extent("bytes") % kBlock != 0)
-    throw Skip(fmt::format("{} bytes are no whole blocks of 2 MiB", c.extent("bytes")), SkipKind::not_applicable);
+  need_whole_blocks(c.extent("bytes"));
   if (c.extent("threads_per_page") > kMostSharers)
     throw Skip(fmt::format("a page has words for {} threads at most", kMostSharers), SkipKind::not_applicable);
 }
@@ -122,7 +118,7 @@ class Touching {
   void check() {
     if (!std::exchange(touched_, false)) return;
     prefetch_.release();  // or the host would bring back page by page
-    account_.check(region_, access_, order_, on_device_);
+    account_.check(region_, access_, order_, on_device_.sum());
   }
 
  private:

@@ -20,7 +20,7 @@ __global__ void triad(float* a, const float* b, const float* c, float scalar, st
 }
 
 void need_placement(const Case& c, std::size_t bytes) {
-  if (c.placement()->managed()) need_fitting(c, bytes);
+  if (c.placement()->managed()) need_fitting(c.device(), bytes);
 }
 
 void stream(Case& c) {

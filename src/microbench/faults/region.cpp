@@ -33,8 +33,7 @@ std::uint64_t load(const std::byte* data, std::size_t page, std::size_t slot) {
 
 }  // namespace
 
-void need_fitting(const Case& c, std::size_t bytes) {
-  const auto& info = c.device();
+void need_fitting(const device::DeviceInfo& info, std::size_t bytes) {
   if (!info.managed || !info.concurrent_managed)
     throw Skip(fmt::format("{} ({}) takes no faults on managed memory", info.name, info.arch));
   if (bytes > kMost)
@@ -51,8 +50,17 @@ void need_fitting(const Case& c, std::size_t bytes) {
 }
 
 void need_managed(Case& c, std::size_t bytes, std::size_t beside) {
-  need_fitting(c, bytes);
+  need_fitting(c.device(), bytes);
   c.needs(bytes, bytes + beside);
+}
+
+void need_whole_blocks(std::size_t bytes) {
+  if (bytes % kBlock != 0)
+    throw Skip(fmt::format("{} bytes are no whole blocks of 2 MiB", bytes), SkipKind::not_applicable);
+}
+
+void shuffle(std::vector<std::uint32_t>& pages, std::uint64_t seed) {
+  for (std::size_t left = pages.size(); left > 1; --left) std::swap(pages[left - 1], pages[hash(seed, 1, left) % left]);
 }
 
 Region::Region(memory::Kind kind, memory::Pages page_size, std::size_t bytes, unsigned sharers, std::uint64_t seed,
@@ -144,12 +152,11 @@ std::uint64_t OnDevice::sum() const {
   return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
 }
 
-void Account::check(const Region& region, Access access, std::span<const std::uint32_t> order,
-                    const OnDevice& on_device) {
+void Account::check(const Region& region, Access access, std::span<const std::uint32_t> order, std::uint64_t read) {
   ++checked_;
   std::string what;
   const auto expected = access == Access::read ? region.sum(order) : 0;
-  if (on_device.sum() != expected) what = "what the GPU's threads have read is not what the host wrote";
+  if (read != expected) what = "what the GPU's threads have read is not what the host wrote";
   if (const auto words = region.wrong_words(access, order); words > 0)
     what = fmt::format("{} words of {} pages are not what they should be", words, region.pages());
   if (!what.empty() && wrong_++ == 0) reason_ = std::move(what);

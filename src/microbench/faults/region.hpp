@@ -22,9 +22,14 @@ namespace isthmus::microbench::faults {
 
 /// Throws workload::Skip where so many managed bytes are more than this family takes: 48 GiB, and half of what the card
 /// has free, so that nothing is ever evicted.
-void need_fitting(const workload::Case& c, std::size_t bytes);
-/// The same, and Case::needs(). `beside`: device memory that is not managed.
+void need_fitting(const device::DeviceInfo& selected, std::size_t bytes);
+/// Throws workload::Skip where the bytes are no whole blocks of 2 MiB.
+void need_whole_blocks(std::size_t bytes);
+/// The same as need_fitting(), and Case::needs(). `beside`: device memory that is not managed.
 void need_managed(workload::Case& c, std::size_t bytes, std::size_t beside = 0);
+
+/// In no order.
+void shuffle(std::vector<std::uint32_t>& pages, std::uint64_t seed);
 
 /// Pages of `bytes`. The host writes the words [0, sharers) of each, and its last.
 class Region {
@@ -80,8 +85,8 @@ class OnDevice {
 /// Keeps account of what was wrong, sample by sample.
 class Account {
  public:
-  /// After the GPU's access.
-  void check(const Region& region, Access access, std::span<const std::uint32_t> order, const OnDevice& on_device);
+  /// After the GPU's access; `read` is what its threads have read, added.
+  void check(const Region& region, Access access, std::span<const std::uint32_t> order, std::uint64_t read);
   std::size_t checked() const noexcept { return checked_; }
   std::size_t wrong() const noexcept { return wrong_; }
   const std::string& reason() const noexcept { return reason_; }

@@ -18,15 +18,18 @@ namespace {
 
 constexpr std::size_t kArgumentBytes = 4096;
 constexpr std::size_t kBatchesKept = 4096;  // of which a replay may still come: the driver takes up some tens at a time
-constexpr auto kPause = std::chrono::microseconds(200);  // the queue holds far more than comes in it
+// The rest of the queue holds far more than comes in a pause: a million entries, of which a GPU makes some hundred
+// thousand a second.
+constexpr auto kPause = std::chrono::milliseconds(1);
+constexpr std::uint32_t kSpill = 4;  // the thread copies once so much of the queue is full: a quarter
 
 constexpr std::uint64_t bit(Type type) {
   return std::uint64_t{1} << static_cast<unsigned>(type);
 }
-constexpr std::uint64_t kTypes = bit(Type::cpu_fault) | bit(Type::migration) | bit(Type::gpu_fault) |
-                                 bit(Type::replay) | bit(Type::fatal_fault) | bit(Type::read_duplicate) |
-                                 bit(Type::read_duplicate_end) | bit(Type::thrashing) | bit(Type::throttling_start) |
-                                 bit(Type::throttling_end) | bit(Type::remote_map);
+constexpr std::uint64_t kTypes = bit(Type::cpu_fault) | bit(Type::gpu_fault) | bit(Type::replay) |
+                                 bit(Type::fatal_fault) | bit(Type::read_duplicate) | bit(Type::read_duplicate_end) |
+                                 bit(Type::thrashing) | bit(Type::throttling_start) | bit(Type::throttling_end) |
+                                 bit(Type::remote_map);
 
 constexpr const char* kInstead = "; count without it by -S profiler=cupti (docs/profiling.md)";
 
@@ -85,6 +88,7 @@ PrivatePages::~PrivatePages() {
 
 Queue::Queue(System& system, QueueOptions options)
     : system_(system),
+      types_(options.moves ? kTypes | bit(Type::migration) : kTypes),
       mask_(static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(options.entries, 2)) - 1)),
       queue_((std::size_t{mask_} + 1) * kEntryBytes),
       control_(sizeof(Control)),
@@ -160,7 +164,7 @@ void Queue::attach(const QueueOptions& options) {
 }
 
 void Queue::set_types(unsigned long request) {
-  MaskArguments arguments{.types = kTypes};
+  MaskArguments arguments{.types = types_};
   const int failure = ask(queue_descriptor_, request, arguments);
   if (failure != 0 || arguments.status != 0)
     refuse(fmt::format("the driver does not {} its events ({}){}", request == request::enable ? "enable" : "disable",
@@ -169,28 +173,32 @@ void Queue::set_types(unsigned long request) {
 
 void Queue::drain_until_stopped() {
   while (!stopped_) {
-    std::size_t came = 0;
-    {
+    if (waiting() > mask_ / kSpill) {
       const std::lock_guard lock(mutex_);
-      came = drain();
+      drain();
     }
-    if (came == 0) std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kPause);
   }
 }
 
-/// Under the lock. The driver may write while this reads, behind what was put.
-std::size_t Queue::drain() {
+/// Entries that the driver has put and nobody has taken.
+std::uint32_t Queue::waiting() const noexcept {
   auto& shared = control();
-  const std::uint32_t put = std::atomic_ref(shared.put_behind).load(std::memory_order_acquire) & mask_;
+  const std::uint32_t put = std::atomic_ref(shared.put_behind).load(std::memory_order_acquire);
+  return (put - std::atomic_ref(shared.get_behind).load(std::memory_order_relaxed)) & mask_;
+}
+
+/// Under the lock. The driver may write while this reads, behind what was put.
+void Queue::drain() {
+  auto& shared = control();
   const std::uint32_t got = std::atomic_ref(shared.get_behind).load(std::memory_order_relaxed) & mask_;
-  const std::size_t count = (put - got) & mask_;
-  for (std::size_t i = 0; i < count; ++i) {
+  const std::uint32_t count = waiting(), put = (got + count) & mask_;
+  for (std::uint32_t i = 0; i < count; ++i) {
     const std::byte* entry = queue_.data() + ((got + i) & mask_) * kEntryBytes;
     if (is_ours(entry)) std::memcpy(entries_.emplace_back().data(), entry, kEntryBytes);
   }
   std::atomic_ref(shared.get_ahead).store(put, std::memory_order_release);
   std::atomic_ref(shared.get_behind).store(put, std::memory_order_release);
-  return count;
 }
 
 /// The driver tells each process of every replay on its GPU. A batch of which no fault was ours is another's.

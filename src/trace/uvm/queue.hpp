@@ -1,7 +1,9 @@
 #pragma once
 
-// Reads the driver's queue of events: attaches to this process's own unified memory, drains in a thread, and gives what
-// came since it was last asked.
+// Reads the driver's queue of events: attaches to this process's own unified memory, and gives what came since it was
+// last asked. What comes stays in the queue until then, so that nothing is copied and no memory is taken while the
+// driver serves faults: growing memory holds the lock of the address space, which a driver with HMM or ATS takes for
+// each batch. A thread looks whether the queue fills, and only then takes out what is there.
 
 #include <atomic>
 #include <cstddef>
@@ -29,6 +31,7 @@ struct Unavailable : std::runtime_error {
 struct QueueOptions {
   std::size_t entries = std::size_t{1} << 20;  ///< a power of two; 1 GiB touched makes up to 0.7 million
   bool forced = false;                         ///< also where nobody has looked at the driver's branch
+  bool moves = true;                           ///< migrations, too
 };
 
 /// What came between two questions, in the driver's order.
@@ -60,7 +63,7 @@ class PrivatePages {
 
 class Queue {
  public:
-  /// Attaches and drains from now on. The process must have begun to use CUDA. Throws Unavailable.
+  /// Attaches; nothing is lost from now on. The process must have begun to use CUDA. Throws Unavailable.
   explicit Queue(System& system, QueueOptions options = {});
   /// Ends before any of the memory does that the driver writes to.
   ~Queue();
@@ -81,12 +84,14 @@ class Queue {
   int ask(int descriptor, unsigned long request, Arguments& arguments);
   void flush();
   void drain_until_stopped();
-  std::size_t drain();
+  std::uint32_t waiting() const noexcept;
+  void drain();
   bool is_ours(const std::byte* entry);
   Control& control() const noexcept { return *reinterpret_cast<Control*>(control_.data()); }
   std::uint64_t dropped() const noexcept;
 
   System& system_;
+  const std::uint64_t types_;
   const std::uint32_t mask_;
   PrivatePages queue_, control_, arguments_;
   int queue_descriptor_ = -1, memory_descriptor_ = -1;

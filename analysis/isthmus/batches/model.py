@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy
 
 from isthmus import Error, exits, units
-from isthmus.faults import sampling
-from isthmus.faults.sampling import TERMS, Sample
+from isthmus.batches import sampling
+from isthmus.batches.sampling import TERMS, Sample
 from isthmus.records import load
 from isthmus.statistics import rank_test
 from isthmus.tables import output
@@ -29,11 +29,12 @@ _NOTICED = 0.05  # share of a term that goes together with another for the two t
 _DRAWS, _SEED = 2000, 1
 _JOBS = 6  # fewer give no interval
 _CONFIDENCE = 0.95
-_UNITS = {
+UNITS = {
     "faults": "s/fault", "blocks": "s/block", "bytes": "s/B", "first_visits": "s/visit", "host_pages": "s/page",
     "pieces": "s/piece",
 }  # fmt: skip
 _PATTERNS = 30  # shown to people at most
+_SIMPLE = ("faults/regular ", "faults/random ", "faults/strided ")  # from which the kernels of programs are predicted
 
 
 # --- one fit ---
@@ -109,6 +110,20 @@ class Left:
     note: str = ""
 
 
+class Kernel(NamedTuple):
+    """One kernel of a program in managed memory, predicted from the simple patterns."""
+
+    pattern: str
+    unit: str
+    batches: int
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1
+
+
 @dataclasses.dataclass
 class Fit:
     """Of one driver version."""
@@ -127,6 +142,7 @@ class Fit:
     explained_left: float | None  # of all patterns left out, together
     sizes: list[tuple[int, int, float, float]]  # bytes of a move, batches, their service, their transfer
     error: numpy.ndarray | None = None  # standard error of each value
+    kernels: list[Kernel] = dataclasses.field(default_factory=list)
 
     def status(self, term: int) -> str:
         if term in self.found.absent:
@@ -198,6 +214,28 @@ def _leave_out(samples: list[Sample]) -> tuple[list[Left], float | None]:
     return left, total
 
 
+def _kernels(samples: list[Sample]) -> list[Kernel]:
+    """Service of each batch as the simple patterns cost, and between batches their mean: what a kernel does while no
+    batch is served is taken for nothing."""
+    simple = [each for each in samples if each.pattern.startswith(_SIMPLE)]
+    programs = [each for each in samples if each.kernel and not each.pattern.startswith(_SIMPLE)]
+    if not simple or not programs:
+        return []
+    sums = _sums(simple, "driver")
+    gram, product = sums.gram.sum(axis=0), sums.product.sum(axis=0)
+    found = identify(gram)
+    values = _solve(gram, product, found.kept)
+    gaps = sum(len(each.service) - 1 for each in simple)
+    between = sum(each.between for each in simple) / max(gaps, 1)
+    return [
+        Kernel(
+            each.pattern, each.unit, len(each.service), float(each.kernel or 0),
+            float((each.features @ values).sum()) + between * (len(each.service) - 1),
+        )
+        for each in programs
+    ]  # fmt: skip
+
+
 def _explained(measured: numpy.ndarray, wrong: numpy.ndarray) -> float | None:
     about = float(((measured - measured.mean()) ** 2).sum())
     return 1 - float((wrong**2).sum()) / about if about > 0 else None
@@ -233,7 +271,7 @@ def fit(driver: str, samples: list[Sample]) -> Fit:
     return Fit(
         driver, len(service), len(by_job.names), found, values, None if width is None else values - width,
         None if width is None else values + width, why, _explained(service, wrong) or 0.0, float(wrong.mean()), left,
-        explained_left, _by_size(samples), error,
+        explained_left, _by_size(samples), error, _kernels(samples),
     )  # fmt: skip
 
 
@@ -290,8 +328,13 @@ def changes(found: list[Fit]) -> tuple[list[Change], list[str]]:
 # --- for people and programs ---
 
 
+def quantity(value: float, unit: str) -> str:
+    """Of one of UNITS."""
+    return f"{units.quantity(value, 's')}{unit.removeprefix('s')}"
+
+
 def _quantity(value: float, term: str) -> str:
-    return f"{units.quantity(value, 's')}{_UNITS[term].removeprefix('s')}"
+    return quantity(value, UNITS[term])
 
 
 def _coefficient_lines(found: Fit) -> list[str]:
@@ -343,6 +386,19 @@ def _left_lines(found: Fit) -> list[str]:
     return lines
 
 
+def _kernel_lines(found: Fit) -> list[str]:
+    if not found.kernels:
+        return []
+    columns = [output.Column(h, right=i > 0) for i, h in enumerate(("kernel", "batches", "measured", "error"))]
+    rows = [
+        [each.pattern, str(each.batches), units.quantity(each.measured, "s"), f"{each.error:+.1%}"]
+        for each in found.kernels
+    ]
+    middle = numpy.median([abs(each.error) for each in found.kernels])
+    said = f"Kernels predicted from the simple patterns: the median of {len(rows)} errors is {middle:.1%}."
+    return ["", *output.lay_out(columns, rows), *output.fold(said)]
+
+
 def _text(found: list[Fit], named: list[Change], notes: list[str], left_out: list[str]) -> str:
     lines: list[str] = []
     for each in found:
@@ -353,6 +409,7 @@ def _text(found: list[Fit], named: list[Change], notes: list[str], left_out: lis
             "batch."
         )
         lines += _left_lines(each)
+        lines += _kernel_lines(each)
         if each.sizes:
             columns = [output.Column(h) for h in ("mean move", "batches", "service", "transfer", "service/transfer")]
             rows = [
@@ -390,7 +447,7 @@ def _rows_of_fit(found: Fit) -> list[dict]:
     rows: list[dict] = []
     for term, title in enumerate(TERMS):
         status = found.status(term)
-        row = {"says": "coefficient", "term": title, "status": status, "unit": _UNITS[title]}
+        row = {"says": "coefficient", "term": title, "status": status, "unit": UNITS[title]}
         if status == "told":
             row |= {"value": found.values[term]}
             if found.low is not None and found.high is not None:
@@ -409,6 +466,11 @@ def _rows_of_fit(found: Fit) -> list[dict]:
         })  # fmt: skip
     if found.explained_left is not None:
         rows.append({"says": "left out", "explained": found.explained_left, "note": "all patterns"})
+    for kernel in found.kernels:
+        rows.append({
+            "says": "kernel", "pattern": kernel.pattern, "batches": kernel.batches, "measured": kernel.measured,
+            "predicted": kernel.predicted, "note": f"job {kernel.unit}",
+        })  # fmt: skip
     for size, count, service, moved in found.sizes:
         rows.append({"says": "size", "bytes": size, "batches": count, "service": service, "transfer": moved,
                      "value": service / moved, "unit": "1"})  # fmt: skip
@@ -419,7 +481,7 @@ def _rows(found: list[Fit], named: list[Change]) -> list[dict]:
     rows = [row for each in found for row in _rows_of_fit(each)]
     for change in named:
         rows.append({
-            "driver": change.after, "says": "change", "term": change.term, "unit": _UNITS[change.term],
+            "driver": change.after, "says": "change", "term": change.term, "unit": UNITS[change.term],
             "value": change.values[1] - change.values[0], "low": change.low, "high": change.high,
             "note": f"against {change.before}",
         })  # fmt: skip

@@ -12,8 +12,8 @@ import pathlib
 import numpy
 
 from isthmus import Error
-from isthmus.faults import tracefile
-from isthmus.faults.tracefile import BLOCK, EVICTION, FAULT, PAGE, PREFETCH
+from isthmus.batches import tracefile
+from isthmus.batches.tracefile import BLOCK, EVICTION, FAULT, PAGE, PREFETCH
 from isthmus.records import content, load, validate
 from isthmus.statistics import spread
 
@@ -36,6 +36,8 @@ class Sample:
     service: numpy.ndarray  # seconds
     transfer: numpy.ndarray  # seconds of its moves on the GPU's clock, added; 0 where nothing is known
     moves: numpy.ndarray  # how many of them
+    between: float = 0.0  # seconds from the replays to the next batches' first faults, added
+    kernel: float | None = None  # seconds of the kernel that made these batches, where a record's sample is one kernel
 
 
 @dataclasses.dataclass
@@ -167,8 +169,11 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
         return [], f"{where}: no table of batches; measure with --observe uvm"
     if content.spoiling(record) or record["error"] or record["verify"]["status"] == "fail":
         return [], f"{where}: the record is spoilt or failed"
+    if record["notes"].get("uvm_source", "").endswith("without what moved"):
+        return [], f"{where}: what moved was not watched; measure with --observe uvm"
     if any(warning["code"] == "uvm_clock" for warning in record["warnings"]):
         return [], f"{where}: a clock jumped"
+    samples = {metric["name"]: metric["samples"] for metric in record["metrics"]}
     dropped = [warning.get("samples") or [] for warning in record["warnings"] if warning["code"] == "uvm_dropped"]
     batches = _columns(load.read_table(path, record, "uvm_batches"), _BATCH)
     has_moves = any(table["name"] == "uvm_migrations" for table in record["tables"])
@@ -184,8 +189,16 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
                 }
                 for table in (batches, moved)
             ]
-            found.append(_of_sample(facts, *parts, pieces=_PIECES.get(record["axes"].get("driver_prefetch"), 0)))
+            one = _of_sample(facts, *parts, pieces=_PIECES.get(record["axes"].get("driver_prefetch"), 0))
+            one.kernel = _kernel_of(samples, int(number), len(parts[0]["sample"])) if group == 1 else None
+            found.append(one)
     return found, "" if found else f"{where}: the driver dropped events of every sample"
+
+
+def _kernel_of(samples: dict[str, list[float]], number: int, batches: int) -> float | None:
+    """Its time, where the table has all of its batches."""
+    times, counts = samples.get("kernel", []), samples.get("uvm_batches", [])
+    return times[number] if number < min(len(times), len(counts)) and counts[number] == batches else None
 
 
 def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, pieces: int) -> Sample:
@@ -206,7 +219,11 @@ def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, piece
         "faults": batches["faults"], "blocks": batches["blocks"], "service": service,
         "first_visits": numpy.bincount(of_move[fresh], minlength=len(service)),
     }  # fmt: skip
-    return _sample(facts, columns, moves, of_move, timed, pieces=pieces)
+    sample = _sample(facts, columns, moves, of_move, timed, pieces=pieces)
+    order = numpy.argsort(batches["begin"], kind="stable")
+    gaps = batches["begin"][order][1:] - batches["replay"][order][:-1]
+    sample.between = float(numpy.nansum(numpy.maximum(gaps, 0)))
+    return sample
 
 
 def _driver(record: dict) -> str:

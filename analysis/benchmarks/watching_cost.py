@@ -1,0 +1,134 @@
+"""What watching costs: pairs of fresh processes, one watched and one not, in random order.
+
+    python analysis/benchmarks/watching_cost.py --pairs 40 --seed 1 -o cost.json -- faults/regular --set bytes=1GiB
+    python analysis/benchmarks/watching_cost.py --show cost.json
+
+What follows -- is what `isthmus-bench run` is given. Of each process the kernel's time (the median of its samples) and
+the wall time are kept, and each ratio is of the two processes of a pair. The interval is Student's of the logarithms,
+95%. Measuring needs Python alone; showing needs numpy.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+METRICS = ("time", "kernel")  # of a workload that times itself, and of a program
+MARGIN = 1.05
+
+
+def fail(sentence):
+    sys.exit(f"watching_cost: {sentence}")
+
+
+def measure(asked, observer):
+    """Seconds of the kernel and of the whole process."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = pathlib.Path(folder) / "record.jsonl"
+        command = [asked.bench, "run", *asked.arguments, "--warmups", str(asked.warmups)]
+        command += ["--samples", str(asked.samples), "--record", record, "--quiet"]
+        command += ["--observe", observer] if observer else []
+        began = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        wall = time.perf_counter() - began
+        if done.returncode:
+            fail(f"{' '.join(map(str, command))} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        cases = [json.loads(line) for line in record.read_text().splitlines()]
+    if len(cases) != 1:
+        fail(f"{' '.join(asked.arguments)} are {len(cases)} cases; name one workload, one value of each axis")
+    if any(warning["code"] == "uvm_dropped" for warning in cases[0]["warnings"]):
+        fail("the driver dropped events, so this was no whole watching; choose a smaller size")
+    found = {metric["name"]: metric["samples"] for metric in cases[0]["metrics"]}
+    name = next((name for name in METRICS if found.get(name)), None)
+    if name is None:
+        fail(f"the record has none of {', '.join(METRICS)}: {cases[0]['skipped'] or cases[0]['error']}")
+    return {"kernel": statistics.median(found[name]), "wall": wall}
+
+
+def pairs(asked):
+    """The two arms of a pair follow each other; which is first is drawn."""
+    chance = random.Random(asked.seed)
+    measured = []
+    for number in range(asked.pairs):
+        first = chance.choice(("watched", "plain"))
+        pair = {"first": first}
+        for arm in (first, "plain" if first == "watched" else "watched"):
+            pair[arm] = measure(asked, asked.observe if arm == "watched" else None)
+        measured.append(pair)
+        print(f"pair {number + 1} of {asked.pairs}", end="\r", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return measured
+
+
+def interval(logarithms):
+    from isthmus.statistics import rank_test
+
+    mean = statistics.fmean(logarithms)
+    error = statistics.stdev(logarithms) / math.sqrt(len(logarithms))
+    width = error * rank_test.student_quantile(0.025, len(logarithms) - 1)
+    return tuple(math.exp(value) for value in (mean, mean - width, mean + width))
+
+
+def verdict(low, high):
+    if low > 1 / MARGIN and high < MARGIN:
+        return "equivalent within 5%"
+    if high < 1 / MARGIN or low > MARGIN:
+        return "not equivalent within 5%"
+    return "whether within 5% cannot be said: more pairs would tell"
+
+
+def show(path):
+    kept = json.loads(pathlib.Path(path).read_text())
+    found = kept["pairs"]
+    print(f"{' '.join(kept['arguments'])}, --observe {kept['observe']}, {len(found)} pairs, seed {kept['seed']}")
+    if len(found) < 2:
+        fail("an interval needs two pairs; measure more")
+    for what in ("kernel", "wall"):
+        over = [math.log(pair["watched"][what] / pair["plain"][what]) for pair in found]
+        ratio, low, high = interval(over)
+        print(f"{what:6}  watched over plain {ratio:.3f} [{low:.3f}, {high:.3f}]: {verdict(low, high)}")
+        by_order = [
+            [each for each, pair in zip(over, found, strict=True) if pair["first"] == first]
+            for first in ("watched", "plain")
+        ]
+        if all(by_order):
+            means = [math.exp(statistics.fmean(each)) for each in by_order]
+            print(f"        {means[0]:.3f} of {len(by_order[0])} watched first, {means[1]:.3f} of the others")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--show", metavar="FILE", help="what an earlier run has written; measure nothing")
+    parser.add_argument("--bench", default="isthmus-bench", help="the program (default: isthmus-bench of $PATH)")
+    parser.add_argument("--observe", default="uvm", help="the observer (default: uvm)")
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--samples", type=int, default=1, help="of a process (default: 1)")
+    parser.add_argument("--warmups", type=int, default=1, help="before them (default: 1)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="keeps every pair")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="after --, those of isthmus-bench run")
+    asked = parser.parse_args()
+    if asked.show:
+        return show(asked.show)
+    asked.arguments = asked.arguments[1:] if asked.arguments[:1] == ["--"] else asked.arguments
+    if not asked.arguments or not asked.output:
+        fail("say where the pairs go (-o FILE) and, after --, what is measured")
+    kept = {"arguments": asked.arguments, "observe": asked.observe, "seed": asked.seed, "pairs": pairs(asked)}
+    pathlib.Path(asked.output).write_text(json.dumps(kept, indent=1) + "\n")
+    try:
+        show(asked.output)
+    except ImportError as missing:
+        print(f"{asked.output} is written; show it where {missing.name} is: --show {asked.output}")
+    return None
+
+
+if __name__ == "__main__":
+    main()

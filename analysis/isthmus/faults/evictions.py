@@ -1,0 +1,108 @@
+"""What a GPU that was short of memory gave up: how much, in which order, what came back, what was not written back."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+
+import numpy
+
+from isthmus.batches import tracefile
+from isthmus.batches.tracefile import BLOCK, EVICTION, PAGE
+
+_PAGES = 1 << (BLOCK - PAGE)
+
+
+@dataclasses.dataclass
+class Evictions:
+    """A block is evicted once, however many moves that takes."""
+
+    blocks: int = 0
+    bytes: int = 0
+    age: float | None = None  # mean share of the GPU's other blocks that had arrived longer ago: 0 the oldest first
+    returned: int = 0  # blocks that arrived again
+    returned_bytes: int = 0
+    away: float | None = None  # seconds until then, median
+    dropped_bytes: int = 0  # arrived again without having left: given up without being written back
+
+
+class _Gpu:
+    """What is on one GPU, as far as moves tell."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, int] = {}  # by block, a bit a page
+        self.arrived: dict[int, int] = {}
+        self.order: list[tuple[int, int]] = []  # when each block arrived, and which
+        self.evicted: dict[int, int] = {}  # when
+        self.gone: dict[int, int] = {}  # by block, the pages that were evicted and have not come back
+
+    def leave(self, block: int) -> tuple[int, int] | None:
+        """Where it was in the order, and of how many; None where it has left already."""
+        if block not in self.arrived:
+            return None
+        place = bisect.bisect_left(self.order, (self.arrived.pop(block), block))
+        del self.order[place]
+        return place, len(self.order)
+
+    def arrive(self, block: int, when: int) -> None:
+        self.leave(block)
+        self.arrived[block] = when
+        bisect.insort(self.order, (when, block))
+
+
+def _parts(address: int, size: int):
+    """Each block of a move with the pages of it."""
+    first, end = address >> PAGE, max((address + size - 1 >> PAGE) + 1, (address >> PAGE) + 1)
+    while first < end:
+        until = min(end, (first // _PAGES + 1) * _PAGES)
+        yield first // _PAGES, ((1 << (until - first)) - 1) << (first % _PAGES)
+        first = until
+
+
+def evictions_of(events: tracefile.Events) -> Evictions:
+    """Nothing where nothing was evicted.
+
+    A host that touches a block may end copies on a GPU of which no move tells (read-mostly), so what arrives after that
+    counts as new.
+    """
+    found = Evictions()
+    moves = events.moves
+    if not (moves["cause"] == EVICTION).any():
+        return found
+    gpus: dict[int, _Gpu] = collections.defaultdict(_Gpu)
+    ages, away = [], []
+    times = numpy.concatenate([moves["begin"], events.cpu_faults["time"]])
+    for row in numpy.argsort(times, kind="stable").tolist():
+        when = int(times[row])
+        if row >= len(moves):
+            block = int(events.cpu_faults["address"][row - len(moves)]) >> BLOCK
+            for gpu in gpus.values():
+                gpu.pages.pop(block, None)
+            continue
+        source, destination = int(moves["source"][row]), int(moves["destination"][row])
+        evicts = int(moves["cause"][row]) == EVICTION
+        found.bytes += int(moves["bytes"][row]) if evicts else 0
+        for block, pages in _parts(int(moves["address"][row]), int(moves["bytes"][row])):
+            if source > 0:
+                gpu = gpus[source]
+                gpu.pages[block] = gpu.pages.get(block, 0) & ~pages
+                gpu.gone[block] = gpu.gone.get(block, 0) | (pages if evicts else 0)
+                place = gpu.leave(block) if evicts or not gpu.pages[block] else None
+                if evicts and place is not None:
+                    found.blocks += 1
+                    gpu.evicted[block] = when
+                    ages += [place[0] / place[1]] if place[1] else []
+            if destination > 0:
+                gpu = gpus[destination]
+                found.dropped_bytes += (gpu.pages.get(block, 0) & pages).bit_count() << PAGE
+                gpu.pages[block] = gpu.pages.get(block, 0) | pages
+                gpu.arrive(block, when)
+                found.returned_bytes += (gpu.gone.get(block, 0) & pages).bit_count() << PAGE
+                gpu.gone[block] = gpu.gone.get(block, 0) & ~pages
+                if block in gpu.evicted:
+                    away.append(when - gpu.evicted.pop(block))
+    found.age = float(numpy.mean(ages)) if ages else None
+    found.returned = len(away)
+    found.away = float(numpy.median(away)) * 1e-9 if away else None
+    return found

@@ -1,0 +1,176 @@
+"""Which coefficient of the cost of a batch of page faults differs between two sides: where both have watched faults/*
+(tables of `--observe uvm`) with different drivers. `isthmus faults model` fits each side's batches; docs/uvm.md.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from typing import Any
+
+import numpy
+
+from isthmus.batches import model, sampling
+from isthmus.batches.sampling import TERMS, Sample
+from isthmus.records import load, store, validate
+from isthmus.statistics import rank_test, spread
+from isthmus.tables import output
+
+_CONFIDENCE = 0.95
+#: Columns that say which records are meant, beside those of the sides.
+WANTED = ("file", "job", "driver", "workload", "profiler")
+
+
+@dataclasses.dataclass
+class Cost:
+    """A coefficient on both sides; `ratio` and its interval are B over A, at 95% over all terms."""
+
+    term: str  # more than one, where the batches of both sides cannot tell them apart in the same way
+    status: str  # changed, alike, unknown
+    a: float | None = None
+    b: float | None = None
+    unit: str = ""
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+
+@dataclasses.dataclass
+class BatchCosts:
+    """What can be said of all terms; `why` is a sentence where nothing can."""
+
+    drivers: tuple[str, str]
+    costs: list[Cost]
+    why: str = ""
+
+
+# --- two fits ---
+
+
+def _bounds(a: float, b: float, errors: tuple[float, float], quantile: float) -> tuple[float, float] | None:
+    """Of b / a by Fieller's theorem: it leaves out 1 where the interval of b - a leaves out 0. None: unbounded."""
+    weight = (quantile * errors[0] / a) ** 2
+    if a <= 0 or weight >= 1:
+        return None
+    ratio = b / a
+    half = quantile / a * math.sqrt((1 - weight) * errors[1] ** 2 + (ratio * errors[0]) ** 2)
+    return (ratio - half) / (1 - weight), (ratio + half) / (1 - weight)
+
+
+def _unclear(term: int, fits: tuple[model.Fit, model.Fit]) -> str:
+    """Why the coefficients of both sides are not of the same thing; empty where they are."""
+    title = TERMS[term]
+    for side, fit in zip("AB", fits):
+        if fit.status(term) == "absent":
+            return f"no batch of side {side} has any {title}"
+        if fit.status(term) == "together" and term not in fit.found.kept:
+            return f"the batches of side {side} cannot tell it from {fit.partners(term)}"
+    if fits[0].partners(term) != fits[1].partners(term):
+        return "it goes together with other terms on one side than on the other"
+    return ""
+
+
+def costs(before: model.Fit, after: model.Fit) -> list[Cost]:
+    """One for each term, where both have intervals."""
+    if before.error is None or after.error is None:
+        return []
+    quantile = rank_test.student_quantile((1 - _CONFIDENCE) / 2 / len(TERMS), min(before.jobs, after.jobs) - 1)
+    found = []
+    for term, title in enumerate(TERMS):
+        if why := _unclear(term, (before, after)):
+            found.append(Cost(title, "unknown", why=why))
+            continue
+        partners = before.partners(term)
+        a, b = float(before.values[term]), float(after.values[term])
+        errors = float(before.error[term]), float(after.error[term])
+        status = "changed" if abs(b - a) > quantile * math.hypot(*errors) else "alike"
+        cost = Cost(" and ".join(filter(None, (title, partners))), status, a, b, model.UNITS[title])
+        bounds = _bounds(a, b, errors, quantile)
+        if bounds is None:
+            cost.why = "side A's own is not known to differ from 0, so the ratio has no bounds"
+            cost.status = status if status == "changed" else "unknown"
+        else:
+            cost.ratio, (cost.low, cost.high) = b / a, bounds
+        found.append(cost)
+    return found
+
+
+def of_samples(sides: dict[str, list[Sample]]) -> BatchCosts | None:
+    """Of the samples of sides A and B; None where there is nothing to compare: one has none, or the driver is one."""
+    sides = {side: [each for each in sides.get(side, []) if len(each.service)] for side in "AB"}
+    names = [sorted({each.driver for each in sides[side]}) for side in "AB"]
+    if not all(names) or names[0] == names[1]:
+        return None
+    found = BatchCosts((", ".join(names[0]), ", ".join(names[1])), [])
+    mixed = [side for side, drivers in zip("AB", names) if len(drivers) > 1]
+    if mixed:
+        found.why = f"side {mixed[0]} has batches of several drivers; choose its jobs so that it has one"
+        return found
+    fits = [model.fit(driver, sides[side]) for side, [driver] in zip("AB", names)]
+    for side, fit in zip("AB", fits):
+        if fit.error is None:
+            found.why = f"side {side}: {fit.why_no_interval}"
+            return found
+    found.costs = costs(*fits)
+    return found
+
+
+# --- from records ---
+
+
+def of_store(opened: store.Store, side: str, *, emulated: bool) -> tuple[BatchCosts | None, list[str]]:
+    """Of the watched faults/* of a store; `side` is SQL that names a row's side. And what could not be read."""
+    rows = opened.sql(
+        f"SELECT DISTINCT file, job, {side} AS side FROM watched WHERE profiler = 'uvm' AND workload GLOB 'faults/*'"
+    ).fetchall()
+    of_job = {job: where for _, job, where in rows if where in ("A", "B")}
+    if {*of_job.values()} != {"A", "B"}:
+        return None, []
+    samples: dict[str, list[Sample]] = collections.defaultdict(list)
+    notes = []
+    for file in sorted({file for file, job, _ in rows if job in of_job}):
+        try:
+            for record in load.read(file):
+                where = of_job.get(spread.job_of(record))
+                watched = record["workload"].startswith("faults/") and record["profiler"] == "uvm"
+                if where and watched and (emulated or not record["emulated"]):
+                    samples[where] += sampling.of_record(file, record)[0]
+        except validate.RecordError as error:
+            notes.append(f"the batches of {file} are not compared: {error}")
+    return of_samples(samples), notes
+
+
+# --- for people and programs ---
+
+
+def _quantity(value: float | None, each: Cost) -> str:
+    return model.quantity(value or 0.0, each.unit)
+
+
+def lines(found: BatchCosts) -> list[str]:
+    """One sentence each."""
+    a, b = found.drivers
+    said = [f"cost of a batch of page faults, driver {a} to {b} (95% over all {len(TERMS)} terms):"]
+    if found.why:
+        return output.fold(f"{said[0]} cannot be told: {found.why}")
+    for status, words in (("changed", "changed"), ("alike", "not known to differ"), ("unknown", "cannot be told")):
+        for each in found.costs:
+            if each.status != status:
+                continue
+            sentence = f"  {words}: {each.term}"
+            if each.a is not None:
+                sentence += f", {_quantity(each.a, each)} to {_quantity(each.b, each)}"
+            if each.ratio is not None:
+                sentence += f", ratio {each.ratio:.3g} [{each.low:.3g}, {each.high:.3g}]"
+            said.append(sentence + (f": {each.why}" if each.why else ""))
+    return [line for sentence in said for line in output.fold(sentence)]
+
+
+def as_json(found: BatchCosts) -> dict[str, Any]:
+    def plain(value):
+        return None if isinstance(value, float) and not numpy.isfinite(value) else value
+
+    of_all = dataclasses.asdict(found)
+    return of_all | {"costs": [{name: plain(value) for name, value in each.items()} for each in of_all["costs"]]}

@@ -1,0 +1,195 @@
+// faults/peers: a GPU touches pages that another GPU has; or both touch the same pages at once.
+
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "memory/parallel.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/faults/region.hpp"
+#include "microbench/need.hpp"
+#include "microbench/peer_access.hpp"
+#include "workload/lanes.hpp"
+
+namespace isthmus::microbench::faults {
+
+namespace {
+
+using namespace workload;
+
+int peer_of(const Case& c) {
+  need_gpu(1);
+  return (c.device().index + 1) % device::count();
+}
+
+std::vector<std::uint32_t> order_of(const Case& c) {
+  std::vector<std::uint32_t> order(c.extent("bytes") / kPage);
+  std::iota(order.begin(), order.end(), 0u);
+  if (c.choice("order") == "random") shuffle(order, c.seed());
+  return order;
+}
+
+/// What one GPU touches, and in which order.
+struct Toucher {
+  Toucher(const device::DeviceInfo& info_, std::span<const std::uint32_t> order) : info(info_) {
+    const device::Selected on(info.index);
+    on_device.emplace(order, info);
+  }
+  ~Toucher() {
+    const device::Selected on(info.index);
+    on_device.reset();
+  }
+  Toucher(const Toucher&) = delete;
+  Toucher& operator=(const Toucher&) = delete;
+
+  device::DeviceInfo info;
+  std::optional<OnDevice> on_device;
+};
+
+class Peers {
+ public:
+  explicit Peers(Case& c)
+      : case_(c),
+        peer_(peer_of(c)),
+        both_(c.choice("touching") == "both"),
+        passes_(c.extent("passes")),
+        access_(c.choice("access") == "read" ? Access::read : Access::write),
+        order_(order_of(c)),
+        region_(memory::Kind::managed, memory::Pages::small, c.extent("bytes"), both_ ? 2 : 1, c.seed(),
+                memory::host_threads(), c.numa_node()),
+        prefetch_(c.choice(kDriverPrefetch)) {
+    if (c.choice("peer_access") == "on") access_to_peer_.emplace(c.device().index, peer_);
+    touchers_.push_back(std::make_unique<Toucher>(c.device(), order_));
+    if (both_) touchers_.push_back(std::make_unique<Toucher>(device::info(peer_), order_));
+    std::vector<Lane> lanes;
+    for (unsigned i = 0; i < touchers_.size(); ++i)
+      lanes.push_back({.device = touchers_[i]->info.index, .queue = [this, i](auto& stream) { queue(stream, i); }});
+    lanes_.emplace(c, std::move(lanes));
+  }
+  ~Peers() { prefetch_.release(); }
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  const char* timer() const { return lanes_->timer(); }
+  const Account& account() const { return account_; }
+
+  /// New pages, which the host writes and the peer has.
+  void prepare() {
+    check();
+    prefetch_.release();
+    region_.renew();
+    region_.write_by_host();
+    {
+      const device::Selected on(peer_);
+      device::Stream stream;
+      device::prefetch(region_.data(), region_.bytes(), device::Location::gpu(peer_), stream);
+      stream.synchronize();
+    }
+    for (const auto& toucher : touchers_) {
+      const device::Selected on(toucher->info.index);
+      toucher->on_device->poison();
+    }
+    prefetch_.set(region_.data(), region_.bytes());
+  }
+
+  std::vector<double> touch() {
+    const auto taken = read(case_, *lanes_);
+    touched_ = true;
+    const auto touches = static_cast<double>(order_.size() * passes_);
+    std::vector<double> values{taken.all, taken.all / touches};
+    if (case_.choice(kDriverPrefetch) != kDriverPrefetchDefault) values.push_back(prefetch_.seconds());
+    return values;
+  }
+
+  /// What the latest sample left; once.
+  void check() {
+    if (!std::exchange(touched_, false)) return;
+    prefetch_.release();  // or the host would bring back page by page
+    std::uint64_t sum = 0;
+    for (const auto& toucher : touchers_) {
+      const device::Selected on(toucher->info.index);
+      sum += toucher->on_device->sum();
+    }
+    account_.check(region_, access_, order_, sum);
+  }
+
+ private:
+  void queue(device::Stream& stream, unsigned number) {
+    const auto& [info, on_device] = *touchers_[number];
+    for (std::size_t pass = 0; pass < passes_; ++pass)
+      queue_touches(stream, access_,
+                    {reinterpret_cast<std::uint64_t*>(region_.data()), on_device->order(), order_.size(), 1,
+                     on_device->sums(), number},
+                    info);
+  }
+
+  Case& case_;
+  int peer_;
+  bool both_;
+  std::size_t passes_;
+  Access access_;
+  std::vector<std::uint32_t> order_;
+  std::optional<PeerAccess> access_to_peer_;
+  Region region_;
+  DriverPrefetch prefetch_;
+  std::vector<std::unique_ptr<Toucher>> touchers_;
+  std::optional<Lanes> lanes_;
+  Account account_;
+  bool touched_ = false;
+};
+
+void run(Case& c) {
+  const int peer = peer_of(c);
+  const std::size_t bytes = c.extent("bytes"), beside = OnDevice::bytes(bytes / kPage, c.device());
+  need_whole_blocks(bytes);
+  need_driver_prefetch(c.choice(kDriverPrefetch), bytes);
+  {
+    const device::Selected on(peer);
+    need_fitting(device::info(peer), bytes);
+  }
+  need_managed(c, bytes, beside);
+  c.limit_sampling(10, 1);
+  Peers peers(c);
+  verify(c, peers.account(), [&] { peers.check(); });
+  std::vector<Metric> metrics;
+  for (const char* name : {"time", "page_time"})
+    metrics.push_back(time_metric(name, peers.timer(), "page faults have no known bound"));
+  if (c.choice(kDriverPrefetch) != kDriverPrefetchDefault)
+    metrics.push_back(time_metric(kDriverPrefetchSetup, "clock", "none is known"));
+  c.sample(std::move(metrics), [&] { peers.prepare(); }, [&] { return peers.touch(); });
+}
+
+Workload workload() {
+  Workload w("faults/peers", run);
+  auto bytes = bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi);
+  bytes.sweep = powers(2 * kMi, 32 * kGi);
+  auto passes = number_axis("passes", "kernels in a row, each of which touches every page", 1);
+  passes.listed = powers(1, 64);
+  w.version(1)
+      .summary("a GPU touches pages that the next GPU has, or both touch the same pages at once")
+      .source("uvm-batches-taco2024, between two GPUs")
+      .tags({"faults", "peers"})
+      .stagings({})
+      .metrics({"time", "page_time"})
+      .observed({kDriverPrefetchSetup})
+      .estimate([](const CaseSpec& spec) {
+        return 20e-6 * static_cast<double>(spec.integer("bytes") * spec.integer("passes")) / kPage;
+      })
+      .axis(std::move(bytes))
+      .axis(choice_axis("touching", "the GPU alone; or both, each its own word of every page", {"one", "both"}))
+      .axis(std::move(passes))
+      .axis(choice_axis("order", "in which threads take the pages", {"regular", "random"}))
+      .axis(choice_axis("access", "what a thread does", {"read", "write"}))
+      .axis(choice_axis("peer_access", "whether the program lets both GPUs reach each other's memory", {"on", "off"}))
+      .axis(driver_prefetch_axis());
+  for (const auto& [size, value] : {std::pair{"tiny", 2 * kMi}, {"small", 64 * kMi}, {"medium", kGi}})
+    w.size(size, {{"bytes", value}});
+  return w;
+}
+
+const Registration registration(workload());
+
+}  // namespace
+}  // namespace isthmus::microbench::faults
