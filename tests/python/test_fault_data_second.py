@@ -1,0 +1,65 @@
+"""Page faults of the second host: what docs/uvm.md states of them is what the records say."""
+
+import pathlib
+
+import numpy
+import pytest
+
+from isthmus.batches import model, sampling
+from isthmus.records import load
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = ROOT / "analysis/data/h200/faults-second.jsonl.gz"
+TEXT = " ".join((ROOT / "docs/uvm.md").read_text(encoding="utf-8").partition("## On a second host")[2].split())
+PAPER = {"stream": ("3.93", "15.37"), "sgemm": ("6.96", "9.81")}
+PAGES = 3 * 64 * 2**20 // 4096
+
+
+@pytest.fixture(scope="module")
+def found():
+    return load.read(DATA)
+
+
+def values(record, metric):
+    return next((each["samples"] for each in record["metrics"] if each["name"] == metric), [])
+
+
+def test_every_count_is_whole_and_no_record_is_emulated_or_wrong(found):
+    assert len(found) == 90 and not any(each["emulated"] for each in found)
+    assert {each["verify"]["status"] for each in found} == {"pass"}
+    codes = {warning["code"] for each in found for warning in each["warnings"]}
+    assert not codes & {"uvm_dropped", "uvm_clock", "driver_prefetch_on", "faults_wrong"}
+
+
+def test_table_3_is_what_the_page_says(found):
+    blocks, faults, shares, samples = [], [], [], 0
+    for name, theirs in PAPER.items():
+        [record] = [each for each in found if each["workload"] == f"faults/{name}" and each["preset"]]
+        assert set(values(record, "uvm_pages")) == {PAGES}
+        assert set(values(record, "uvm_fault_bytes")) == {256 * 2**20}
+        assert set(values(record, "uvm_prefetch_bytes")) == {0}
+        samples += len(values(record, "uvm_pages"))
+        blocks.append(f"{name} {numpy.mean(values(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
+        faults.append(f"{name} {numpy.mean(values(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
+        service = numpy.median(values(record, "uvm_service_time")) / numpy.median(values(record, "kernel"))
+        shares.append(f"{name} {service:.0%}")
+    assert samples == 4 and "49,152 of 49,152 in each of four samples" in TEXT and PAGES == 49_152
+    assert ", ".join(blocks) in TEXT and ", ".join(faults) in TEXT and ", ".join(shares) in TEXT
+
+
+def test_the_model_says_what_the_page_says():
+    samples, _, _ = sampling.read([DATA], emulated=False, absent=[])
+    [fit] = model.fits(samples)
+    assert fit.explained_left >= 0.9
+    assert f"what is kept, {fit.batches:,} of {fit.jobs} |" in TEXT
+    assert f"| {fit.explained:.1%} | |" in TEXT and f"| {fit.explained_left:.1%} | |" in TEXT
+    terms = (("faults", 1e9, "ns"), ("blocks", 1e6, "µs"), ("first_visits", 1e6, "µs"), ("pieces", 1e9, "ns"))
+    for name, scale, unit in terms:
+        term = sampling.TERMS.index(name)
+        assert fit.status(term) == "told" and fit.low[term] > 0
+        value, low, high = (f"{each[term] * scale:#.3g}".rstrip(".") for each in (fit.values, fit.low, fit.high))
+        assert f"| {value} {unit} | {low} to {high} |" in TEXT, name
+    errors = [abs(kernel.error) for kernel in fit.kernels]
+    assert numpy.median(errors) <= 0.25
+    assert f"{numpy.median(errors):.1%} of {len(errors)} |" in TEXT
+    assert f"{max(errors):.0%} to 46% too long" in TEXT
