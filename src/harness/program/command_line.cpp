@@ -189,7 +189,7 @@ void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
   measure->add_option("--set", options.request.settings, "Axis: threads=64,128 bytes=4KiB n=all; repeatable");
   measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
   measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
-  measure->add_option("--observe", words.observers, "Watch samples: uvm, uvm_faults or uvm_batches (docs/uvm.md)");
+  measure->add_option("--observe", words.observers, "uvm, uvm_faults or uvm_batches (docs/uvm.md)");
   measure->add_option("--samples", words.numbers.samples, "Exactly N samples (default: adaptive, at most 30)");
   measure->add_option("--min-time", words.numbers.least_time, "Seconds of sampling at least (adaptive)");
   measure->add_option("--warmups", words.numbers.warmups, "Warm-up passes (default 2; none when emulated)");
