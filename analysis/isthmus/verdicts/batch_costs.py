@@ -9,8 +9,6 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy
-
 from isthmus.batches import model, sampling
 from isthmus.batches.sampling import TERMS, Sample
 from isthmus.records import load, store, validate
@@ -169,8 +167,5 @@ def lines(found: BatchCosts) -> list[str]:
 
 
 def as_json(found: BatchCosts) -> dict[str, Any]:
-    def plain(value):
-        return None if isinstance(value, float) and not numpy.isfinite(value) else value
-
     of_all = dataclasses.asdict(found)
-    return of_all | {"costs": [{name: plain(value) for name, value in each.items()} for each in of_all["costs"]]}
+    return of_all | {"costs": [{name: output.plain(value) for name, value in each.items()} for each in of_all["costs"]]}
