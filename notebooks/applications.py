@@ -100,7 +100,7 @@ def over_all(mode, of=total):
 #
 # At super (the paper's bars are at mega), relative to baseline; kernel, copies, calls that allocate device or managed
 # memory, from the bottom. Page-locking is in no bar, as in the paper. The modes of nw, kmeans, lavamd, pathfinder and
-# backprop are of two hosts. Their kernels agree within 1%, their pageable copies need not.
+# backprop are of two hosts. Their kernels agree within 2%, their pageable copies need not.
 
 # %%
 figure, axes = plots.panels(5, rows=2, width=14, height=3)

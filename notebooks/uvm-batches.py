@@ -39,11 +39,11 @@ def median(record, metric):
     return float(np.median(values(record, metric)))
 
 
-def chosen(workload, **axes):
+def chosen(workload, among=found, **axes):
     def fits(have):
         return all(have.get(name) == value for name, value in axes.items())
 
-    return [each for each in found if each["workload"] == f"faults/{workload}" and fits(each["axes"])]
+    return [each for each in among if each["workload"] == f"faults/{workload}" and fits(each["axes"])]
 
 
 def markdown(head, rows):
@@ -110,9 +110,8 @@ markdown(["prefetcher (regular, 64 MiB)", "brought by it", "of these in pieces w
 PAPER = {"regular": (41.27, 5.93), "random": (233.09, 1.04), "sgemm": (6.96, 9.81), "stream": (3.93, 15.37)}
 table3 = {
     **{name: chosen(name, bytes=GiB, driver_prefetch="off") for name in ("regular", "random")},
-    **{name: [each for each in second if each["workload"] == f"faults/{name}" and each["preset"]]
-       for name in ("sgemm", "stream")},
-}  # fmt: skip
+    **{name: chosen(name, second, driver_prefetch="off") for name in ("sgemm", "stream")},
+}
 rows = []
 for name, of in table3.items():
     theirs = f"{PAPER[name][0]:.2f}", f"{PAPER[name][1]:.2f}"
@@ -247,11 +246,7 @@ markdown(["64 MiB", "prefetcher", "kernel", "× default", "batches", "faults", "
 # first time are apart. Right: the same batches in their order. The paper has 93% fewer batches with the prefetcher.
 
 # %%
-with_prefetcher = [
-    each for each in second
-    if (each["workload"], each["axes"].get("n"), each["axes"]["driver_prefetch"]) == ("faults/sgemm", 4096, "default")
-    and each["placement"] == "managed_demand"
-]  # fmt: skip
+with_prefetcher = [each for each in chosen("sgemm", second, n=4096, driver_prefetch="default") if each["tables"]]
 of = dots(with_prefetcher[0], SECOND)  # the first job's table is whole
 figure, axes = plots.panels(2, width=12, height=4)
 first = of.visits > 0
