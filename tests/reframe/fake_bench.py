@@ -370,7 +370,7 @@ def record(workload, mode, size, backend):
         for name, unit in UNITS.items()
     ]  # fmt: skip
     return {
-        "schema": "isthmus.record/2",
+        "schema": "isthmus.record/3",
         "run": {
             "id": "00000000", "time": "2026-11-21T00:00:00Z", "git": None, "dirty": None,
             "system": os.environ.get("ISTHMUS_SYSTEM"), "partition": os.environ.get("ISTHMUS_PARTITION"),
