@@ -229,7 +229,7 @@ def test_weights_with_old_names(tmp_path):
 def test_two_weights_that_become_one_name_are_refused(tmp_path):
     path = tmp_path / "w.json"
     path.write_text(json.dumps({"metrics": {"alloc/wc alloc": 1, "alloc/write_combined alloc": 2}}), encoding="utf-8")
-    with pytest.raises(Error, match="alloc/write_combined alloc.*twice"):
+    with pytest.raises(Error, match=r"alloc/write_combined alloc.*twice"):
         score.load_weights(path)
 
 

@@ -45,18 +45,18 @@ def test_each_family_is_a_tag(session):
 @pytest.mark.parametrize(
     "workload, axes, needed",
     [
-        ("latency/malloc-gpu0/chase", {}, {"gpu", "system"}),
+        ("latency/pageable-gpu0/chase", {}, {"gpu", "system"}),
         ("latency/registered-cpu/chase", {}, {"gpu", "registered"}),
-        ("latency/wc-gpu10/chase", {}, {"gpu", "wc"}),
+        ("latency/write_combined-gpu10/chase", {}, {"gpu", "write_combined"}),
         ("latency/static-cpu/chase", {}, {"gpu", "managed", "static"}),
         ("latency/pool-gpu0/chase", {}, {"gpu", "pool"}),
         ("latency/gpu0-cpu/chase", {}, {"gpu", "unified"}),
         ("latency/gpu0-gpu0/chase", {}, {"gpu"}),
         ("latency/gpu0-gpu12/chase", {}, {"gpu", "peer"}),
         ("stream/gpu0/triad", {"memory": "device"}, {"gpu"}),
-        ("stream/gpu0/triad", {"memory": "wc"}, {"gpu", "wc"}),
+        ("stream/gpu0/triad", {"memory": "write_combined"}, {"gpu", "write_combined"}),
         ("stream/gpu0/cpu-triad", {"memory": "device"}, {"gpu", "unified"}),
-        ("stream/gpu0/cpu-triad", {"memory": "malloc"}, {"gpu", "system"}),
+        ("stream/gpu0/cpu-triad", {"memory": "pageable"}, {"gpu", "system"}),
         ("atomics/gpu0/histogram", {"memory": "device"}, {"gpu"}),
         ("atomics/gpu0/shared-histogram", {"memory": "managed"}, {"gpu", "managed"}),
         ("atomics/gpu0/shared-histogram", {"memory": "mapped"}, {"gpu", "mapped", "host_atomics"}),
@@ -67,10 +67,10 @@ def test_each_family_is_a_tag(session):
         ("alloc/vmm-gpu-touched", {}, {"gpu", "vmm"}),
         ("alloc/managed-touched", {}, {"gpu", "managed"}),
         ("fault/gpu0/major", {"memory": "managed"}, {"gpu", "managed"}),
-        ("fault/gpu0/prefaulted-minor", {"memory": "malloc"}, {"gpu", "system"}),
-        ("fault/gpu0/prefaulted-migration", {"memory": "malloc"}, {"gpu", "system", "hmm"}),
-        ("accounting/malloc/gpu0", {"touch": "gpu"}, {"gpu", "system"}),
-        ("accounting/malloc/gpu0", {"touch": "cpu"}, {"gpu"}),
+        ("fault/gpu0/prefaulted-minor", {"memory": "pageable"}, {"gpu", "system"}),
+        ("fault/gpu0/prefaulted-migration", {"memory": "pageable"}, {"gpu", "system", "hmm"}),
+        ("accounting/pageable/gpu0", {"touch": "gpu"}, {"gpu", "system"}),
+        ("accounting/pageable/gpu0", {"touch": "cpu"}, {"gpu"}),
         ("accounting/device/gpu0", {"touch": "gpu"}, {"gpu"}),
     ],
 )
@@ -81,7 +81,7 @@ def test_what_a_case_needs(workload, axes, needed):
 @pytest.mark.parametrize(
     "workload, axes, needed",
     [
-        ("latency/malloc-cpu/chase", {"pages": "standard"}, set()),
+        ("latency/pageable-cpu/chase", {"pages": "standard"}, set()),
         ("latency/node0-node1/chase", {}, {"numa"}),
         ("alloc/node-touched", {}, {"numa"}),
         ("fault/cpu/shared", {"pages": "huge"}, {"huge_pages"}),
@@ -169,8 +169,8 @@ def test_a_share_may_be_none_or_less(session):
         ("latency", "wrong_result_exit_0@{}", "wrong result"),
         ("latency", "beyond_limit:latency@{}", "latency is 200% of what PCIe 5 x16 allows"),
         ("latency", "emulated@{}", "this is what the CPU does by itself, but the record is emulated"),
-        ("alloc", "missing_metric:touch@alloc/malloc-touched", "alloc/malloc-touched: the record lacks the metric"),
-        ("fault", "missing_point", "0 of fault/gpu0/prefaulted-migration memory=malloc"),
+        ("alloc", "missing_metric:touch@alloc/pageable-touched", "alloc/pageable-touched: the record lacks the metric"),
+        ("fault", "missing_point", "0 of fault/gpu0/prefaulted-migration memory=pageable"),
     ],
 )
 def test_one_bad_case_of_many_is_red_and_named_without_a_gpu(session, family, fake, why):
@@ -206,7 +206,7 @@ def test_fewer_gpus_than_stated_is_red(session):
     [
         ("latency", ["numa"], "latency/node1-node0/chase", "numa"),
         ("latency", [], "latency/mapped-gpu0/chase", "gpu, mapped"),
-        ("latency", ["hmm"], "latency/malloc-gpu0/chase", "gpu, system"),
+        ("latency", ["hmm"], "latency/pageable-gpu0/chase", "gpu, system"),
         ("latency", ["unified"], "latency/gpu0-cpu/chase", "gpu, unified"),
         ("alloc", ["managed"], "alloc/managed-gpu-touched", "gpu, managed"),
         ("fault", ["managed"], "fault/gpu0/migration", "gpu, managed"),

@@ -46,7 +46,7 @@ def workload(name: str) -> str:
 
 
 def axes(of: str, values: dict) -> dict:
-    """The axes of a case of the workload `of`, whichever of its names that is; the same object where nothing changes."""
+    """The axes of a case of the workload `of`, by either name of it; the same object where nothing changes."""
     memory = values.get("memory")
     if not isinstance(memory, str):
         return values

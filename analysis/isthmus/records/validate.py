@@ -50,7 +50,7 @@ def schema_path() -> pathlib.Path:
 
 
 def _with_keys_of_this_version(record: dict) -> dict:
-    """What may be a record of an earlier version, with the keys that the schema asks for; its names are as they were."""
+    """What may be a record of an earlier version, with the keys that the schema asks for; names as they were."""
     if record.get("schema") not in VERSIONS[:-1]:
         return record
     return {**(_NEW_IN_2 if record["schema"] == VERSIONS[0] else {}), **record, "schema": SCHEMA}
