@@ -98,9 +98,9 @@ def test_smoke_without_a_gpu_has_a_variable_for_each_workload(session, tmp_path)
     outcome = session("-r", "-t", "smoke", select="Memory")
     assert outcome.green and "Ran 7/7" in outcome.output  # the list is one of them
     for line in (
-        "malloc_cpu_chase_latency: 0.25 s", "node0_node0_chase_latency: 0.25 s", "cpu_triad_rate: 0.25 B/s",
-        "gpu0_shared_histogram_gpu_rate: 0.25 B/s", "malloc_touched_touch: 0.25 s",
-        "cpu_anonymous_faulting_p50: 0.25 s", "malloc_cpu_meminfo_available_touched: 0.25 1",
+        "pageable_cpu_chase_latency: 0.25 s", "node0_node0_chase_latency: 0.25 s", "cpu_triad_rate: 0.25 B/s",
+        "gpu0_shared_histogram_gpu_rate: 0.25 B/s", "pageable_touched_touch: 0.25 s",
+        "cpu_anonymous_faulting_p50: 0.25 s", "pageable_cpu_meminfo_available_touched: 0.25 1",
     ):  # fmt: skip
         assert outcome.output.count(f"P: {line}") == 1
     shown = [line for line in outcome.output.splitlines() if line.startswith("P: ")]
@@ -125,7 +125,7 @@ def test_of_many_values_the_telling_one_is_shown(session):
     outcome = session("-r", "-t", "default", select="Memory", fake="gpu:cuda", site=GPU)
     assert outcome.green
     for variable in (
-        "malloc_gpu0_chase_latency", "managed_gpu_touched_touch", "gpu0_triad_rate", "cpu_histogram_rate",
+        "pageable_gpu0_chase_latency", "managed_gpu_touched_touch", "gpu0_triad_rate", "cpu_histogram_rate",
         "gpu0_prefaulted_migration_faulting_p50", "pinned_gpu0_meminfo_available_touched",
     ):  # fmt: skip
         assert outcome.output.count(f"P: {variable}: ") == 1
@@ -135,8 +135,8 @@ def test_of_many_values_the_telling_one_is_shown(session):
 @pytest.mark.parametrize(
     "family, fake, site, variable",
     [
-        ("latency", f"lacks:{1 << 30}", {}, "malloc_cpu_chase_latency"),
-        ("alloc", f"lacks:{1 << 20}", {}, "malloc_bytes32_alloc"),
+        ("latency", f"lacks:{1 << 30}", {}, "pageable_cpu_chase_latency"),
+        ("alloc", f"lacks:{1 << 20}", {}, "pageable_bytes32_alloc"),
         ("stream", "gpu:cuda,lacks:device@stream/gpu0/cpu-triad", GPU, "gpu0_cpu_triad_memorymanaged_rate"),
     ],
     ids=["the largest", "the default", "another memory"],
@@ -150,7 +150,7 @@ def test_where_the_telling_value_is_skipped_another_is_shown_by_its_name(session
 def test_every_gpu_and_every_pair_of_them_is_measured(session):
     outcome = session(select=check("latency"), fake="gpu:cuda,sees:2,nodes:2", site=stating("peer", "numa"))
     assert outcome.green
-    for ends in ("malloc_gpu1", "gpu0_gpu1", "gpu1_gpu0", "node0_node1"):
+    for ends in ("pageable_gpu1", "gpu0_gpu1", "gpu1_gpu0", "node0_node1"):
         assert f"P: {ends}_chase_latency:" in outcome.output
 
 
