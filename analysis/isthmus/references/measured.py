@@ -27,7 +27,7 @@ def case_key(entry: dict) -> tuple:
 def _of_this_version(entry: dict) -> dict:
     """An entry with the names of this version."""
     workload = entry.get("workload")
-    changed = {"workload": old_names.pattern(workload)} if isinstance(workload, str) else {}
+    changed: dict = {"workload": old_names.pattern(workload)} if isinstance(workload, str) else {}
     if "axes" in entry:
         changed["axes"] = old_names.chosen_axes(changed.get("workload"), entry["axes"])
     return {**entry, **changed}
