@@ -158,14 +158,15 @@ TEST_F(Faults, PeersNeedASecondGpuThatTakesFaults) {
   expect_skip("peers", {"bytes=160MiB"}, "at most half of");
 }
 
-TEST_F(Faults, MallocIsReachedWhereTheMachineCan) {
-  expect_skip("regular", {"bytes=2MiB", "memory=small"}, "cannot read plain malloc memory");
+TEST_F(Faults, PageableMemoryIsReachedWhereTheMachineCan) {
+  expect_skip("regular", {"bytes=2MiB", "memory=pageable"}, "cannot read pageable memory");
   configure("pageable_access=1");
-  const auto result =
-      run_cases("faults/random", {}, {}, {"bytes=2MiB", "memory=small", "access=atomic"}, {}, 1).front();
-  EXPECT_EQ(complaint(result), "");
-  expect_skip("regular", {"bytes=2MiB", "memory=small", "driver_prefetch=off"}, "is for managed memory");
-  expect_skip("regular", {"bytes=2MiB", "memory=small", "host_pages=unmapped"}, "mapped on the host");
+  for (const auto& result :
+       run_cases("faults/random", {}, {}, {"bytes=2MiB", "memory=pageable", "pages=all", "access=atomic"}, {}, 1))
+    EXPECT_EQ(complaint(result), "") << result.spec.label();
+  expect_skip("regular", {"bytes=2MiB", "pages=huge"}, "the runtime chooses the pages of managed memory");
+  expect_skip("regular", {"bytes=2MiB", "memory=pageable", "driver_prefetch=off"}, "is for managed memory");
+  expect_skip("regular", {"bytes=2MiB", "memory=pageable", "host_pages=unmapped"}, "mapped on the host");
 }
 
 TEST_F(Faults, WhatIsTooMuchIsRefusedInASentence) {

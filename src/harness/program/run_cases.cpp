@@ -70,7 +70,8 @@ std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, 
 
 /// What the records in the file left where all placements must leave the same.
 void remember_results(const std::string& path) {
-  for_each_record(path, "\"checksums\"", [&](const json& record) {
+  for_each_record(path, "\"checksums\"", [&](json read) {
+    const auto record = upgraded(std::move(read));
     if (!record_schema_check().violations(record).empty()) return;
     const auto& verify = record.at("verify");
     if (verify.at("status") != "pass" || !verify.contains("checksums") || !verify.at("inputs").is_string()) return;
