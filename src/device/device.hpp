@@ -131,7 +131,7 @@ struct Occupancy {
   std::optional<std::vector<unsigned>> processes;  ///< pids of all but this process; nullopt where nobody can tell
   std::optional<bool> mig;                         ///< whether the GPU is split; nullopt where nobody can tell
 };
-/// Asks no runtime, so this process is not on the device for having asked. Nobody else is ever on an emulated one.
+/// Asks no runtime, so this process is not on the device for having asked.
 Occupancy occupancy(int index) noexcept;
 
 /// State of the device as it is now: what may change between two samples.

@@ -126,6 +126,8 @@ class CommandLine(unittest.TestCase):
         self.assert_refused(done, "of host memory for 20 MiB", "2 GiB are available", "choose a smaller ratio")
         done = self.measure(*allowed, "--set", "driver_prefetch=off", ISTHMUS_EMULATOR="memory=4GiB")
         self.assert_refused(done, "driver_prefetch=off is for 2 GiB of managed memory at most")
+        done = self.measure(*allowed, ISTHMUS_EMULATOR="memory=16MiB,others=2")
+        self.assert_refused(done, "other processes use the GPU (1, 2); wait until they have ended")
         self.assertEqual(self.watchdogs(), [])
 
     def test_oversubscription_without_a_watchdog_is_refused(self):

@@ -141,11 +141,15 @@ TEST(OversubscribeDevice, EachRefusedDriverHasItsReason) {
   EXPECT_TRUE(has(refused_on(gpu), "the driver does not tell its version ('CUDA 13.0')"));
 }
 
-TEST(OversubscribeDevice, OthersGpusAreRefusedAndAnEmulatedOneNever) {
+TEST(OversubscribeDevice, OthersGpusAreRefusedAndAnEmulatedOneHasNoDriver) {
   auto gpu = quiet_gpu();
   gpu.backend = device::Backend::hip;
   EXPECT_TRUE(has(refused_on(gpu), "is for NVIDIA GPUs"));
-  EXPECT_EQ(refused_on({device::Backend::emulator, "none", {}}), "");
+  gpu.backend = device::Backend::emulator;
+  gpu.driver = "none";
+  EXPECT_EQ(refused_on(gpu), "");
+  gpu.occupancy.processes = {1};
+  EXPECT_TRUE(has(refused_on(gpu), "other processes use the GPU (1)"));
 }
 
 class Footprints : public testing::Test {

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "device/emulator/devices.hpp"
 #include "device/emulator/emulator.hpp"
@@ -83,7 +86,13 @@ MemoryInfo memory_info() {
 }
 
 Occupancy occupancy(int) noexcept {
-  return {.processes = std::vector<unsigned>{}, .mig = false};
+  try {
+    std::vector<unsigned> processes(configuration().others);
+    std::iota(processes.begin(), processes.end(), 1u);
+    return {.processes = std::move(processes), .mig = false};
+  } catch (...) {
+    return {};
+  }
 }
 
 Telemetry telemetry(int) noexcept {

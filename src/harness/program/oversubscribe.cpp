@@ -58,6 +58,27 @@ void check_case(const CaseSpec& spec) {
                     spec.workload->name(), to_text(*memory)));
 }
 
+/// Empty where the driver is not refused.
+std::string refused_driver(const DeviceState& state) {
+  if (state.backend == device::Backend::emulator) return "";
+  if (state.backend == device::Backend::hip)
+    return "--oversubscribe is for NVIDIA GPUs: what AMD's driver does when memory is short was not looked at";
+  const auto version = trace::uvm::parse_driver_version(state.driver);
+  if (!version)
+    return fmt::format(
+        "--oversubscribe is refused, since the driver does not tell its version ('{}') and some hang the "
+        "machine",
+        state.driver);
+  for (const auto& [branch, reason] : kRefusedDrivers) {
+    if (branch == version->branch)
+      return fmt::format("--oversubscribe is refused on driver branch {}: {}; use another driver", branch, reason);
+  }
+  if (!trace::uvm::is_known_branch(version->branch))
+    return fmt::format("--oversubscribe is refused on driver branch {}, which nobody has looked at; use another driver",
+                       version->branch);
+  return "";
+}
+
 }  // namespace
 
 double parse_ratio(const std::string& words) {
@@ -112,23 +133,8 @@ std::span<const RefusedDriver> refused_drivers() {
 }
 
 std::string refused_on(const DeviceState& state) {
-  if (state.backend == device::Backend::emulator) return "";
-  if (state.backend == device::Backend::hip)
-    return "--oversubscribe is for NVIDIA GPUs: what AMD's driver does when memory is short was not looked at";
-  const auto version = trace::uvm::parse_driver_version(state.driver);
-  if (!version)
-    return fmt::format(
-        "--oversubscribe is refused, since the driver does not tell its version ('{}') and some hang the "
-        "machine",
-        state.driver);
-  for (const auto& [branch, reason] : kRefusedDrivers) {
-    if (branch == version->branch)
-      return fmt::format("--oversubscribe is refused on driver branch {}: {}; use another driver", branch, reason);
-  }
-  if (!trace::uvm::is_known_branch(version->branch))
-    return fmt::format("--oversubscribe is refused on driver branch {}, which nobody has looked at; use another driver",
-                       version->branch);
   const auto& [processes, mig] = state.occupancy;
+  if (auto refused = refused_driver(state); !refused.empty()) return refused;
   if (!mig)
     return "--oversubscribe is refused, since NVML does not tell whether the GPU is split (MIG); look at its library";
   if (*mig)

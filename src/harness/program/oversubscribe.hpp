@@ -38,7 +38,7 @@ struct DeviceState {
   std::string driver;
   device::Occupancy occupancy;
 };
-/// Why nobody may oversubscribe this device; empty where one may. Of an emulated device nothing is asked.
+/// Why nobody may oversubscribe this device; empty where one may. An emulated device has no driver to refuse.
 std::string refused_on(const DeviceState& state);
 
 /// A driver branch under which nothing is oversubscribed.
