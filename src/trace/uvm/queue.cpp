@@ -87,7 +87,7 @@ PrivatePages::~PrivatePages() {
   munmap(data_, bytes_);
 }
 
-Queue::Queue(System& system, QueueOptions options)
+Queue::Queue(System& system, const QueueOptions& options)
     : system_(system),
       types_(options.moves ? kTypes | bit(Type::migration) : kTypes),
       mask_(static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(options.entries, 2)) - 1)),

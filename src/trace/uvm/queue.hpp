@@ -72,7 +72,7 @@ class PrivatePages {
 class Queue {
  public:
   /// Attaches; nothing is lost from now on. The process must have begun to use CUDA. Throws Unavailable.
-  explicit Queue(System& system, QueueOptions options = {});
+  explicit Queue(System& system, const QueueOptions& options = {});
   /// Ends before any of the memory does that the driver writes to.
   ~Queue();
   Queue(const Queue&) = delete;
