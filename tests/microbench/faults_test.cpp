@@ -7,6 +7,7 @@
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
 #include "harness/measure/uvm_observer.hpp"
+#include "harness/program/oversubscribe.hpp"
 #include "microbench/faults/region.hpp"
 
 namespace isthmus::microbench::faults {
@@ -44,6 +45,25 @@ class Faults : public device::EmulatorTest {
     EXPECT_NE(result.skipped->find(reason), std::string::npos) << *result.skipped;
   }
 };
+
+// The emulated device's managed memory is the host's, so nothing is evicted; every page is looked at all the same.
+TEST_F(Faults, BeyondTheDevicesMemoryEveryPageIsRight) {
+  configure("workers=1,memory=16MiB");
+  expect_skip("regular", {"bytes=20MiB"}, "at most half of the");
+  for (const char* pattern : {"regular", "random", "strided"}) {
+    harness::Request request;
+    request.patterns = {std::string("faults/") + pattern};
+    auto cases = harness::plan(request);
+    harness::set_footprints(cases, 1.25, 16 << 20, std::size_t{8} << 30);
+    harness::RunContext context;
+    context.device = device::info(0);
+    context.sampling.samples = 1;
+    const auto result = harness::run_case(cases.front(), context);
+    ASSERT_EQ(complaint(result), "") << pattern;
+    EXPECT_EQ(result.spec.integer("bytes"), 20 << 20);
+    EXPECT_EQ(result.notes.count("oversubscribe"), 1u);
+  }
+}
 
 // A cold run without the prefetcher: each page faults once, and what moves is the footprint, for faults alone.
 TEST_F(Faults, WithoutThePrefetcherEachPageFaultsOnceAndNothingElseMoves) {

@@ -315,6 +315,8 @@ def cases_of(arguments, backend):
         if given.get("driver_prefetch", "default") != "default":
             case["metrics"].append({**case["metrics"][0], "name": "driver_prefetch_setup", "unit": "s"})
         return [watched(case, arguments.observe)]
+    if arguments.oversubscribe:
+        axes["bytes"] = 96 << 30
     varied = {axis: values for axis, values in entry["varied"].get(size, {}).items() if axis not in given}
     cases = []
     for values in itertools.product(*varied.values()):
@@ -323,8 +325,19 @@ def cases_of(arguments, backend):
         case.update(axes=axes | dict(zip(varied, values)), metrics=metrics)
         if workload.startswith("driver/") and workload.endswith(UNVERIFIED):
             case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
-        cases.append(watched(case, arguments.observe))
+        cases.append(oversubscribed(watched(case, arguments.observe), arguments))
     return cases
+
+
+def oversubscribed(case, arguments):
+    """What is said of more managed memory than the device has; of what would be evicted, one page."""
+    if not arguments.oversubscribe:
+        return case
+    assert arguments.allow_oversubscription
+    case.update(size=None, notes={"oversubscribe": f"{arguments.oversubscribe} times what was free"})
+    evicted = {**next(m for m in case["metrics"] if m["name"] == "uvm_fault_bytes"), "name": "uvm_eviction_bytes"}
+    case["metrics"].append(evicted | {"samples": [4096.0], "median": 4096.0})
+    return case
 
 
 def watched(case, observer):
@@ -516,6 +529,8 @@ def command_line():
     run.add_argument("--staging")
     run.add_argument("--observe")
     run.add_argument("--size")
+    run.add_argument("--oversubscribe")
+    run.add_argument("--allow-oversubscription", action="store_true")
     run.add_argument("--size-sweep", action="store_true")
     run.add_argument("--set", action="append", default=[])
     run.add_argument("--record")

@@ -42,6 +42,7 @@ CAPABILITIES = {
     "ce-batch": "copies submitted in batches",
     "prefetch-batch": "prefetches submitted in batches",
     "discard": "managed pages that can be discarded",
+    "oversubscription": "nobody else uses the host, and its operator lets managed memory exceed the GPU's own",
     "gpu_aware_mpi": "an MPI that takes GPU memory",
     "nsys": "Nsight Systems on the compute nodes",
     "ncu": "Nsight Compute on the compute nodes, and its counters readable",

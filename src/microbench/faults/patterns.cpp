@@ -177,6 +177,7 @@ Workload workload(const char* name, Pattern pattern, const char* summary) {
       .stagings({})
       .metrics({"time", "page_time"})
       .observed({kDriverPrefetchSetup})
+      .oversubscribes("bytes")
       .estimate([](const CaseSpec& spec) { return 20e-6 * static_cast<double>(spec.integer("bytes")) / kPage; });
   auto bytes = bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi);
   bytes.sweep = powers(2 * kMi, 32 * kGi);
