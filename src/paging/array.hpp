@@ -13,8 +13,8 @@
 // Lanes that say no group act alone, wherever they are: a[i] = a[j] + 1. That is the slowest way to fault, because one
 // lane copies the page. A group of lanes copies together and enters a page once for all that want it.
 //
-// What a kernel holds at once is what its launch declares (Pager::launch): a window, a reader or a writer holds one page
-// for its group; everything else holds one for the length of the call.
+// What a kernel holds at once is what its launch declares (Pager::launch): a window, a reader or a writer holds one
+// page for its group; everything else holds one for the length of the call.
 
 #include <type_traits>
 
@@ -35,19 +35,18 @@ class Layout {
   __device__ std::size_t size() const { return region_.bytes / sizeof(T); }
 
   // For cursors.
-  __device__ std::size_t page_of(std::size_t i) const { return i * sizeof(T) >> region_.page_shift; }
-  __device__ std::size_t first_of(std::size_t page) const { return (page << region_.page_shift) / sizeof(T); }
-  __device__ std::size_t last_of(std::size_t page) const {
+  __device__ std::uint32_t page_of(std::size_t i) const {
+    return static_cast<std::uint32_t>(i * sizeof(T) >> region_.page_shift);
+  }
+  __device__ std::size_t first_of(std::uint32_t page) const {
+    return (static_cast<std::size_t>(page) << region_.page_shift) / sizeof(T);
+  }
+  __device__ std::size_t last_of(std::uint32_t page) const {
     const std::size_t end = first_of(page + 1);
     return end < size() ? end : size();
   }
 
  protected:
-  __device__ Page page(std::size_t number) const {
-    const std::size_t offset = number << region_.page_shift, left = region_.bytes - offset;
-    const std::size_t whole = std::size_t{1} << region_.page_shift;
-    return {region_.states + number, region_.memory + offset, static_cast<std::uint32_t>(left < whole ? left : whole)};
-  }
   Region region_;
 };
 
@@ -79,7 +78,7 @@ class Cursor {
     device::LaneMask waiting = device::ballot(lanes_.mask, !done);
     while (waiting != 0) {
       const int next = __ffsll(static_cast<long long>(waiting)) - 1;
-      move(device::shuffle(lanes_.mask, static_cast<unsigned long long>(pages_.page_of(i)), next));
+      move(device::shuffle(lanes_.mask, pages_.page_of(i), next));
       if (!done && i - first_ < count_) {
         action(data_ + (i - first_));
         done = true;
@@ -115,7 +114,7 @@ class Cursor {
   }
 
  private:
-  __device__ void move(std::size_t page) {
+  __device__ void move(std::uint32_t page) {
     release();
     held_ = pages_.take(lanes_, page, access);
     data_ = reinterpret_cast<T*>(held_.data);
@@ -140,9 +139,7 @@ class Array : public detail::Layout<T> {
   using detail::Layout<T>::Layout;
 
   /// The page of element `i`, which is the same for the whole group: at once, and until the end of the scope.
-  __device__ Reader window(std::size_t i, const Lanes& lanes = Lanes::warp()) const {
-    return Reader(*this, lanes, i);
-  }
+  __device__ Reader window(std::size_t i, const Lanes& lanes = Lanes::warp()) const { return Reader(*this, lanes, i); }
   __device__ Reader reader(const Lanes& lanes = Lanes::warp()) const { return Reader(*this, lanes); }
   __device__ Writer writer(const Lanes& lanes = Lanes::warp()) const { return Writer(*this, lanes); }
 
@@ -175,11 +172,11 @@ class Array : public detail::Layout<T> {
  private:
   friend Reader;
   friend Writer;
-  __device__ Held take(const Lanes& lanes, std::size_t number, Access access) const {
-    return enter<Protocol>(this->region_, lanes, this->page(number), access);
+  __device__ Held take(const Lanes& lanes, std::uint32_t page, Access access) const {
+    return enter<Protocol>(this->region_, lanes, page, access);
   }
-  __device__ void give_back(const Lanes& lanes, std::size_t number, const Held& held, Access access) const {
-    leave<Protocol>(lanes, this->region_.states + number, held, access);
+  __device__ void give_back(const Lanes& lanes, std::uint32_t page, const Held& held, Access access) const {
+    leave<Protocol>(lanes, this->region_.states + page, held, access);
   }
 };
 
@@ -192,20 +189,18 @@ class ReadOnlyArray : public detail::Layout<T> {
 
   __host__ __device__ explicit ReadOnlyArray(const ReadOnlyRegion& only) : detail::Layout<T>(only.region) {}
 
-  __device__ Reader window(std::size_t i, const Lanes& lanes = Lanes::warp()) const {
-    return Reader(*this, lanes, i);
-  }
+  __device__ Reader window(std::size_t i, const Lanes& lanes = Lanes::warp()) const { return Reader(*this, lanes, i); }
   __device__ Reader reader(const Lanes& lanes = Lanes::warp()) const { return Reader(*this, lanes); }
   __device__ T read(std::size_t i, const Lanes& lanes) const { return reader(lanes).read(i); }
   __device__ T operator[](std::size_t i) const { return read(i, Lanes::one()); }
 
  private:
   friend Reader;
-  __device__ Held take(const Lanes& lanes, std::size_t number, Access access) const {
-    const Page page = this->page(number);
+  __device__ Held take(const Lanes& lanes, std::uint32_t page, Access access) const {
+    State* word = this->region_.states + page;
     State seen = 0;
     if (lanes.leads()) {
-      seen = device::load_relaxed(page.word);
+      seen = device::load_relaxed(word);
       __threadfence();
     }
     seen = device::shuffle(lanes.mask, seen, lanes.leader);
@@ -213,10 +208,10 @@ class ReadOnlyArray : public detail::Layout<T> {
     if (valid(seen))
       return {this->region_.frames + (static_cast<std::size_t>(frame(seen)) << this->region_.page_shift), false};
     const Held held = enter(this->region_, lanes, page, access);
-    leave(lanes, page.word, held, access);
+    leave(lanes, word, held, access);
     return held;
   }
-  __device__ void give_back(const Lanes&, std::size_t, const Held&, Access) const {}
+  __device__ void give_back(const Lanes&, std::uint32_t, const Held&, Access) const {}
 };
 
 }  // namespace isthmus::paging

@@ -2,8 +2,8 @@
 
 // Entering and leaving a page, by a group of lanes of one warp that want the same: the protocol.
 //
-// There is one wait, in enter(). Each of its turns ends by itself, so lanes of one warp that enter pages each for itself
-// do not hold each other up where a warp runs in lockstep.
+// There is one wait, in enter(). Each of its turns ends by itself, so lanes of one warp that enter pages each for
+// itself do not hold each other up where a warp runs in lockstep.
 
 #include "device/kernel.hpp"
 #include "device/relaxed.hpp"
@@ -31,15 +31,11 @@ struct Lanes {
     const unsigned left = blockDim.x * blockDim.y * blockDim.z - before;
     return Lanes(left >= width ? device::full_warp() : (device::LaneMask{1} << left) - 1);
   }
+  /// The same for blocks that are whole warps: it costs fewer registers.
+  __device__ static Lanes full_warp() { return Lanes(device::full_warp()); }
   /// The calling lane alone.
   __device__ static Lanes one() { return Lanes(device::LaneMask{1} << device::lane()); }
   __device__ bool leads() const { return rank == 0; }
-};
-
-struct Page {
-  State* word;
-  std::byte* memory;
-  std::uint32_t bytes;
 };
 
 /// A page that the group has a reference to; after a failure nothing is held, and `data` is memory that nobody reads.
@@ -56,6 +52,13 @@ __device__ inline void tally(const Table& table, Counter counter, State amount =
 
 __device__ inline std::byte* frame_at(const Table& table, std::uint32_t number) {
   return table.frames + (static_cast<std::size_t>(number) << table.page_shift);
+}
+
+/// Where a page of the region belongs; the last one need not be whole.
+__device__ inline Home home_of(const Region& region, std::uint32_t page) {
+  const std::size_t offset = static_cast<std::size_t>(page) << region.page_shift, left = region.bytes - offset;
+  const std::size_t whole = std::size_t{1} << region.page_shift;
+  return {region.memory + offset, static_cast<std::uint32_t>(left < whole ? left : whole)};
 }
 
 /// The word of the page that has the frame, or had it: null before the first.
@@ -102,7 +105,8 @@ __device__ inline std::uint32_t next_frame(const Table& table, bool ghost, unsig
   if (table.eviction == Eviction::scan_resistant) {
     const std::uint32_t newcomers = table.frame_count - table.protected_count;
     // Now and then only: were the hand to pass all protected frames in one scan, the scan would have them all.
-    if (turn == 0 && ghost && table.protected_count > 0 && device::load_relaxed(table.hands + 1) % kNewcomersATry == 0) {
+    if (turn == 0 && ghost && table.protected_count > 0 &&
+        device::load_relaxed(table.hands + 1) % kNewcomersATry == 0) {
       asks_use = true;
       return atomicAdd(table.hands, 1u) % table.protected_count;
     }
@@ -201,29 +205,32 @@ __device__ inline void clean_ahead(const Table& table, const Lanes& lanes) {
 
 /// The page comes into the frame, which is the group's, and becomes valid.
 template <class Protocol>
-__device__ inline void fetch(const Table& table, const Lanes& lanes, const Page& page, std::uint32_t number,
+__device__ inline void fetch(const Region& region, const Lanes& lanes, std::uint32_t page, std::uint32_t number,
                              bool ghost) {
+  const Table& table = *region.table;
+  State* word = region.states + page;
+  const Home home = home_of(region, page);
   if (lanes.leads()) {
-    table.homes[number] = {page.memory, page.bytes};
-    atomicExch(table.owners + number, reinterpret_cast<State>(page.word));
-    if (Protocol::serve_early) atomicAdd(page.word, fetched(number, ghost));
+    table.homes[number] = home;
+    atomicExch(table.owners + number, reinterpret_cast<State>(word));
+    if (Protocol::serve_early) atomicAdd(word, fetched(number, ghost));
   }
   if (Protocol::serve_early) device::spin_wait();
-  copy_page(lanes, frame_at(table, number), page.memory, page.bytes);
+  copy_page(lanes, frame_at(table, number), home.memory, home.bytes);
   device::sync_warp(lanes.mask);
   if (lanes.leads() && !Protocol::serve_early) {
     if (!Protocol::publish_unfenced) __threadfence();
     if (Protocol::number_late) {
-      atomicAdd(page.word, fetched(0, ghost));
+      atomicAdd(word, fetched(0, ghost));
       device::spin_wait();
-      atomicAdd(page.word, in_frame(number));
+      atomicAdd(word, in_frame(number));
     } else {
-      atomicAdd(page.word, fetched(number, ghost));
+      atomicAdd(word, fetched(number, ghost));
     }
   }
   if (lanes.leads()) {
     tally(table, kFaults);
-    tally(table, kFetchedBytes, page.bytes);
+    tally(table, kFetchedBytes, home.bytes);
   }
 }
 
@@ -240,7 +247,9 @@ enum Turn : unsigned { kAgain, kThere, kFetch, kFailed };
 
 /// Waits for the page or fetches it, and gives its frame; frame_count after a failure.
 template <class Protocol>
-__device__ inline std::uint32_t wait(const Table& table, const Lanes& lanes, const Page& page, Access access) {
+__device__ inline std::uint32_t wait(const Region& region, const Lanes& lanes, std::uint32_t page, Access access) {
+  const Table& table = *region.table;
+  State* word = region.states + page;
   State seen = 0;
   bool fetcher = false, was_ghost = false, counted = false;
   unsigned searched = 0;
@@ -249,25 +258,25 @@ __device__ inline std::uint32_t wait(const Table& table, const Lanes& lanes, con
   unsigned now = kAgain;
   const auto turn = [&]() -> bool {
     if (lanes.leads() && !fetcher) {
-      seen = device::load_relaxed(page.word);
+      seen = device::load_relaxed(word);
       if (may_go_on(seen, access)) {
         now = kThere;
-      } else if (may_fetch(seen) && atomicCAS(page.word, seen, fetching(seen)) == seen) {
+      } else if (may_fetch(seen) && atomicCAS(word, seen, fetching(seen)) == seen) {
         now = kFetch;
         was_ghost = ghost(seen);
       } else if (!counted) {
         counted = true;
         tally(table, kWaits);
-        if (Protocol::leak_reference) atomicAdd(page.word, kReference);
+        if (Protocol::leak_reference) atomicAdd(word, kReference);
       }
     }
     if (lanes.leads() && (now == kAgain || (fetcher && now == kFetch))) {
       const double clock = device::device_seconds();
       if (since < 0) since = clock;
       if (device::load_relaxed(&table.failure->claimed) != 0 || clock - since > table.deadline) {
-        report(table, page.word, device::load_relaxed(page.word), fetcher);
-        if (fetcher) atomicAnd(page.word, ~kBusy);
-        atomicAdd(page.word, -kReference);
+        report(table, word, device::load_relaxed(word), fetcher);
+        if (fetcher) atomicAnd(word, ~kBusy);
+        atomicAdd(word, -kReference);
         now = kFailed;
       }
     }
@@ -275,7 +284,7 @@ __device__ inline std::uint32_t wait(const Table& table, const Lanes& lanes, con
     if (now != kFetch) return now != kAgain;
     fetcher = true;
     if (!find_frame<Protocol>(table, lanes, was_ghost, searched, number)) return false;
-    fetch<Protocol>(table, lanes, page, number, was_ghost);
+    fetch<Protocol>(region, lanes, page, number, was_ghost);
     if (table.clean_ahead != 0) clean_ahead(table, lanes);
     return true;
   };
@@ -297,11 +306,12 @@ __device__ inline std::uint32_t wait(const Table& table, const Lanes& lanes, con
 /// The group gets a reference to the page and the page into a frame, where it stays until leave(). All lanes of the
 /// group call it with the same page.
 template <class Protocol = Sound>
-__device__ inline Held enter(const Region& region, const Lanes& lanes, const Page& page, Access access) {
+__device__ inline Held enter(const Region& region, const Lanes& lanes, std::uint32_t page, Access access) {
+  State* word = region.states + page;
   State seen = 0;
   if (lanes.leads()) {
-    seen = atomicAdd(page.word, kReference);
-    if (region.marks_use && valid(seen) && !used(seen)) atomicOr(page.word, kUsed);
+    seen = atomicAdd(word, kReference);
+    if (region.marks_use && valid(seen) && !used(seen)) atomicOr(word, kUsed);
     if (!Protocol::enter_unfenced) __threadfence();
   }
   seen = device::shuffle(lanes.mask, seen, lanes.leader);
@@ -309,10 +319,10 @@ __device__ inline Held enter(const Region& region, const Lanes& lanes, const Pag
   std::uint32_t number = frame(seen);
   bool failed = false;
   if (!may_go_on(seen, access)) {
-    number = detail::wait<Protocol>(*region.table, lanes, page, access);
+    number = detail::wait<Protocol>(region, lanes, page, access);
     failed = number == region.table->frame_count;
   }
-  if (Protocol::hold_nothing && lanes.leads()) atomicAdd(page.word, -kReference);
+  if (Protocol::hold_nothing && lanes.leads()) atomicAdd(word, -kReference);
   if (Protocol::hold_nothing) device::spin_wait();
   return {region.frames + (static_cast<std::size_t>(number) << region.page_shift), failed};
 }

@@ -17,7 +17,7 @@ __device__ std::uint64_t warps_in_grid() {
 __global__ void prefetch_pages(Array<std::byte> array, std::uint64_t first, std::uint64_t last) {
   auto reader = array.reader();
   for (std::uint64_t page = first + warp_in_grid(); page < last; page += warps_in_grid())
-    reader.move_to(array.first_of(page));
+    reader.move_to(array.first_of(static_cast<std::uint32_t>(page)));
 }
 
 // for (frame = 0; frame < filled; ++frame) write_back(frame);

@@ -20,15 +20,13 @@ constexpr std::size_t kNewcomers = 16;
 
 const Options& checked(const Options& options) {
   if (!std::has_single_bit(options.page_bytes) || options.page_bytes < kLeastPage || options.page_bytes > kMostPage)
-    throw std::invalid_argument(
-        fmt::format("a page of {} bytes cannot be: take a power of two from {} to {}", options.page_bytes, kLeastPage,
-                    kMostPage));
+    throw std::invalid_argument(fmt::format("a page of {} bytes cannot be: take a power of two from {} to {}",
+                                            options.page_bytes, kLeastPage, kMostPage));
   if (options.frames == 0 || options.frames >= kMostFrames)
     throw std::invalid_argument(
         fmt::format("a pager with {} frames cannot be: take from 1 to {}", options.frames, kMostFrames - 1));
   if (!(options.deadline > 0))
-    throw std::invalid_argument(
-        fmt::format("a deadline of {} s cannot be: take more than 0", options.deadline));
+    throw std::invalid_argument(fmt::format("a deadline of {} s cannot be: take more than 0", options.deadline));
   return options;
 }
 
@@ -132,10 +130,10 @@ Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string 
 
 ReadOnlyRegion Pager::read_only(const Region& region) {
   if (pages() > options_.frames)
-    throw device::Error(device::ErrorKind::failure, "Pager::read_only",
-                        fmt::format("{} pages are more than {} frames, so pages leave while they are read", pages(),
-                                    options_.frames),
-                        "give the pager more frames, or use an Array, which counts who reads");
+    throw device::Error(
+        device::ErrorKind::failure, "Pager::read_only",
+        fmt::format("{} pages are more than {} frames, so pages leave while they are read", pages(), options_.frames),
+        "give the pager more frames, or use an Array, which counts who reads");
   never_evicts_ = true;
   return {region};
 }
@@ -152,11 +150,12 @@ void Pager::need_frames(const device::KernelInfo& info, const device::LaunchShap
   if (held <= options_.frames && holders <= kMostReferences) return;
   const auto arithmetic = fmt::format("{} resident blocks × {} {} × {} pages = {}", blocks, lanes ? threads : warps,
                                       lanes ? "lanes" : "warps", holds.pages, held);
-  throw device::Error(device::ErrorKind::failure, "Pager::launch",
-                      fmt::format("{} may hold {} pages at once, but there are {} frames: all could be held, with one "
-                                  "more wanted for ever",
-                                  info.name, arithmetic, options_.frames),
-                      fmt::format("give the pager {} frames, launch fewer or smaller blocks, or hold fewer pages", held));
+  throw device::Error(
+      device::ErrorKind::failure, "Pager::launch",
+      fmt::format("{} may hold {} pages at once, but there are {} frames: all could be held, with one "
+                  "more wanted for ever",
+                  info.name, arithmetic, options_.frames),
+      fmt::format("give the pager {} frames, launch fewer or smaller blocks, or hold fewer pages", held));
 }
 
 device::LaunchShape Pager::shape_for(std::size_t pages) const {

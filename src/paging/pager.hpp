@@ -1,14 +1,14 @@
 #pragma once
 
-// Host side of paging: memory of the host that is larger than the GPU's share of it, fetched page by page by the kernels
-// that need it. docs/decisions/0011-paging.md has the protocol.
+// Host side of paging: memory of the host that is larger than the GPU's share of it, fetched page by page by the
+// kernels that need it. docs/decisions/0011-paging.md has the protocol.
 //
 //   memory::Block edges(memory::Kind::mapped, bytes);
 //   paging::Pager pager({.page_bytes = 64 << 10, .frames = 4096});
 //   const paging::Region region = pager.open(edges, "edges");
-//   pager.launch(stream, ISTHMUS_KERNEL(sum), {.grid = 132, .block = 256}, {.pages = 1}, paging::Array<float>(region), …);
-//   pager.flush(stream);  // what was written reaches the host
-//   pager.check(stream);  // waits; throws if a kernel gave up a wait
+//   pager.launch(stream, ISTHMUS_KERNEL(sum), {.grid = 132, .block = 256}, {.pages = 1}, paging::Array<float>(region),
+//   …); pager.flush(stream);  // what was written reaches the host pager.check(stream);  // waits; throws if a kernel
+//   gave up a wait
 
 #include <cstddef>
 #include <cstdint>
@@ -48,8 +48,8 @@ struct Holds {
   enum class By { warp, lane } by = By::warp;
 };
 
-/// Frames of the device that was selected when it was made, for any number of regions. Kernels that use it run one after
-/// the other. Not for several threads at once.
+/// Frames of the device that was selected when it was made, for any number of regions. Kernels that use it run one
+/// after the other. Not for several threads at once.
 class Pager {
  public:
   /// Throws std::invalid_argument for options that cannot be, device::Error where there is no memory.

@@ -16,7 +16,8 @@ enum class Eviction : unsigned {
   second_chance,
   /// Most frames are protected, the rest a FIFO for newcomers: a page that had to leave (its ghost bit) and is wanted
   /// again takes the place of a protected page that nobody used meanwhile, if there is one just there. After 2Q
-  /// (Johnson and Shasha, VLDB 1994), with CLOCK's bit for its protected queue and a bit a page for its queue of ghosts.
+  /// (Johnson and Shasha, VLDB 1994), with CLOCK's bit for its protected queue and a bit a page for its queue of
+  /// ghosts.
   scan_resistant,
 };
 

@@ -27,7 +27,8 @@ class PagerTest : public device::EmulatorTest {
     return "";
   }
   static void expect_mentions(const std::string& text, std::initializer_list<const char*> words) {
-    for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' is not in: " << text;
+    for (const char* word : words)
+      EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' is not in: " << text;
   }
   static memory::Block numbers(std::size_t pages) {
     memory::Block block(memory::Kind::mapped, pages * kPage);
@@ -228,8 +229,8 @@ TEST_F(PagerTest, AKernelThatCouldHoldAllFramesIsRefusedWithTheArithmetic) {
       pager.check(stream);
     });
   };
-  expect_mentions(launched(4, 128, {.pages = 1}), {"Pager::launch", "hold_two",
-                                                   "4 resident blocks × 4 warps × 1 pages = 16", "15 frames"});
+  expect_mentions(launched(4, 128, {.pages = 1}),
+                  {"Pager::launch", "hold_two", "4 resident blocks × 4 warps × 1 pages = 16", "15 frames"});
   expect_mentions(launched(1, 8, {.pages = 2, .by = Holds::By::lane}), {"1 resident blocks × 8 lanes × 2 pages = 16"});
   EXPECT_EQ(launched(2, 96, {.pages = 2}), "");
   // 100 blocks, of which 16 are resident.

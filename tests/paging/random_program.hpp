@@ -26,8 +26,8 @@ struct Program {
   unsigned steps = 40;
   unsigned threads = 0;  ///< of the grid
   unsigned warp = 32;
-  Word elements = 0;    ///< of each array
-  unsigned lanes = 0;   ///< 1: steps of lanes alone, too
+  Word elements = 0;   ///< of each array
+  unsigned lanes = 0;  ///< 1: steps of lanes alone, too
   unsigned threads_of_block = 0;
 };
 
