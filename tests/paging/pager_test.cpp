@@ -116,6 +116,7 @@ TEST_F(PagerTest, ScansLeaveNothingToFifoAndAlmostHalfToTheScanResistant) {
   EXPECT_EQ(fetched_pages(Eviction::fifo, 64, 32, 4), 256u);
   EXPECT_EQ(fetched_pages(Eviction::second_chance, 64, 32, 4), 256u);
   const auto resistant = fetched_pages(Eviction::scan_resistant, 64, 32, 4);
+  RecordProperty("fetches", static_cast<int>(resistant));
   EXPECT_LE(resistant, 172u);
   EXPECT_GE(resistant, 160u) << "less than the optimum: the count is wrong";
 }
