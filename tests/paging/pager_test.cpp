@@ -156,6 +156,32 @@ TEST_F(PagerTest, ASecondChanceKeepsWhatIsUsedBesideAScan) {
   EXPECT_EQ(fetched_beside_scan(Eviction::scan_resistant), 128u) << "no page of the set left";
 }
 
+// for (pass = 0; pass < passes; ++pass) for (page = begin; page < end; ++page) a[page];
+__global__ void loop_over(Array<unsigned> a, unsigned begin, unsigned end, unsigned passes) {
+  auto reader = a.reader();
+  for (unsigned pass = 0; pass < passes; ++pass) {
+    for (unsigned page = begin; page < end; ++page) reader.move_to(page * (kPage / 4));
+  }
+}
+
+TEST_F(PagerTest, EachEvictionKeepsANewWorkingSetInTheEnd) {
+  for (const auto eviction : {Eviction::fifo, Eviction::second_chance, Eviction::scan_resistant}) {
+    memory::Block block(memory::Kind::mapped, 64 * kPage);
+    Pager pager({.page_bytes = kPage, .frames = 32, .eviction = eviction});
+    const Array<unsigned> array(pager.open(block, "numbers"));
+    device::Stream stream;
+    const auto loop = [&](unsigned begin, unsigned end, unsigned passes) {
+      pager.launch(stream, ISTHMUS_KERNEL(loop_over), {.grid = 1, .block = 32}, {}, array, begin, end, passes);
+      pager.check(stream);
+      return pager.statistics(stream).faults;
+    };
+    EXPECT_EQ(loop(0, 28, 20), 28u);
+    const auto adapted = loop(32, 60, 20);
+    EXPECT_GE(adapted, 56u);
+    EXPECT_EQ(loop(32, 60, 20), adapted) << "after 20 passes nothing of the old set is in the way";
+  }
+}
+
 TEST_F(PagerTest, WhatIsWrittenReachesTheHost) {
   for (const std::uint32_t ahead : {0u, 2u}) {
     const memory::Block block = numbers(10);
