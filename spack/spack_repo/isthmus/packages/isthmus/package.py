@@ -20,6 +20,7 @@ WORKLOADS = {
         ["memory.py", "faults.py"],
     ),
     "microbench": ("seven kernels in every placement and staging: microbench/*", ["transfer_modes.py"]),
+    "paging": ("memory of the host, paged by the GPU: paging/*", []),
     "reference": ("what the vendor's own libraries reach: reference/*", ["reference.py"]),
     "transfer": (
         "from each memory to each other: transfer/*, with +mpi also mpi/*",

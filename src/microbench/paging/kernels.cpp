@@ -1,0 +1,164 @@
+#include "microbench/paging/kernels.hpp"
+
+#include <utility>
+
+#include "paging/array.hpp"
+
+namespace isthmus::microbench::paged {
+namespace {
+
+using paging::Access, paging::Array, paging::Holds, paging::Lanes, paging::ReadOnlyArray;
+using Pair = ulonglong2;
+
+__device__ std::uint64_t warp_in_grid() {
+  return std::uint64_t{blockIdx.x} * (blockDim.x / static_cast<unsigned>(device::warp_size())) +
+         static_cast<unsigned>(device::warp_in_block());
+}
+__device__ std::uint64_t warps_in_grid() {
+  return std::uint64_t{gridDim.x} * (blockDim.x / static_cast<unsigned>(device::warp_size()));
+}
+
+/// Sum of elements [first, last) of a page that begins with element `first`, by this lane.
+__device__ unsigned long long sum_of(const Pair* page, std::size_t count) {
+  const auto width = static_cast<unsigned>(device::warp_size());
+  unsigned long long part = 0;
+#pragma unroll 4
+  for (std::size_t j = static_cast<unsigned>(device::lane()); j < count; j += width) part += page[j].x + page[j].y;
+  return part;
+}
+
+// for (t = 0; t < touched; ++t) for (word of page scattered(t)) sum += word;
+__global__ void __launch_bounds__(kThreads, kBlocksEach)
+    sum_scattered(Array<Pair> a, std::uint64_t pages, std::uint64_t touched, unsigned long long* sum) {
+  unsigned long long part = 0;
+  auto reader = a.reader(Lanes::full_warp());
+  for (std::uint64_t t = warp_in_grid(); t < touched; t += warps_in_grid()) {
+    reader.move_to(a.first_of(static_cast<std::uint32_t>(scattered(t, pages))));
+    part += sum_of(reader.data(), reader.last() - reader.first());
+  }
+  atomicAdd(sum, part);
+}
+
+// for (t = 0; t < touched; ++t) for (word of page scattered(t)) ++word;
+__global__ void __launch_bounds__(kThreads, kBlocksEach)
+    raise_scattered(Array<Pair> a, std::uint64_t pages, std::uint64_t touched, unsigned long long*) {
+  auto writer = a.writer(Lanes::full_warp());
+  const auto width = static_cast<unsigned>(device::warp_size());
+  for (std::uint64_t t = warp_in_grid(); t < touched; t += warps_in_grid()) {
+    writer.move_to(a.first_of(static_cast<std::uint32_t>(scattered(t, pages))));
+    Pair* page = writer.data();
+    const std::size_t count = writer.last() - writer.first();
+#pragma unroll 4
+    for (std::size_t j = static_cast<unsigned>(device::lane()); j < count; j += width) {
+      Pair pair = page[j];
+      ++pair.x, ++pair.y;
+      page[j] = pair;
+    }
+  }
+}
+
+// for (i = 0; i < n; ++i) sum += a[i];  the rival of all that follow
+__global__ void __launch_bounds__(kThreads, kBlocksEach)
+    sweep_pointer(const Pair* __restrict__ a, std::size_t size, std::size_t page, unsigned long long* sum) {
+  unsigned long long part = 0;
+  for (std::size_t first = warp_in_grid() * page; first < size; first += warps_in_grid() * page)
+    part += sum_of(a + first, size - first < page ? size - first : page);
+  atomicAdd(sum, part);
+}
+
+template <class Pages>
+__global__ void __launch_bounds__(kThreads, kBlocksEach)
+    sweep_windows(Pages a, std::size_t page, unsigned long long* sum) {
+  unsigned long long part = 0;
+  for (std::size_t first = warp_in_grid() * page; first < a.size(); first += warps_in_grid() * page) {
+    const auto window = a.window(first, Lanes::full_warp());
+    part += sum_of(window.data(), window.last() - window.first());
+  }
+  atomicAdd(sum, part);
+}
+
+template <class Pages>
+__global__ void __launch_bounds__(kThreads, kBlocksEach - 1)
+    sweep_reader(Pages a, std::size_t page, unsigned long long* sum) {
+  unsigned long long part = 0;
+  const auto width = static_cast<unsigned>(device::warp_size());
+  auto reader = a.reader(Lanes::full_warp());
+  for (std::size_t first = warp_in_grid() * page; first < a.size(); first += warps_in_grid() * page) {
+    const std::size_t last = first + page < a.size() ? first + page : a.size();
+    for (std::size_t i = first; i < last; i += width) {
+      const Pair pair = reader.read(i + static_cast<unsigned>(device::lane()));
+      part += pair.x + pair.y;
+    }
+  }
+  atomicAdd(sum, part);
+}
+
+template <class Pages>
+__global__ void __launch_bounds__(kThreads, kBlocksEach - 1)
+    sweep_elements(Pages a, std::size_t page, unsigned long long* sum) {
+  unsigned long long part = 0;
+  const auto width = static_cast<unsigned>(device::warp_size());
+  for (std::size_t first = warp_in_grid() * page; first < a.size(); first += warps_in_grid() * page) {
+    const std::size_t last = first + page < a.size() ? first + page : a.size();
+    for (std::size_t i = first + static_cast<unsigned>(device::lane()); i < last; i += width) {
+      const Pair pair = a[i];
+      part += pair.x + pair.y;
+    }
+  }
+  atomicAdd(sum, part);
+}
+
+auto kernel_of(const Scattered& work) {
+  return work.access == Access::write ? ISTHMUS_KERNEL(raise_scattered) : ISTHMUS_KERNEL(sum_scattered);
+}
+
+/// Calls `action` with the kernel of the sweep, what a warp or lane of it holds, and its first arguments.
+template <class Action>
+auto with_kernel(const Sweep& work, Action action) {
+  const Array<Pair> counted(work.region);
+  const ReadOnlyArray<Pair> uncounted(paging::ReadOnlyRegion{work.region});
+  const Holds lane{1, Holds::By::lane};
+  switch (work.through) {
+    case Through::window:
+      return action(ISTHMUS_KERNEL(sweep_windows<Array<Pair>>), Holds{}, counted);
+    case Through::read_only_window:
+      return action(ISTHMUS_KERNEL(sweep_windows<ReadOnlyArray<Pair>>), Holds{}, uncounted);
+    case Through::reader:
+      return action(ISTHMUS_KERNEL(sweep_reader<Array<Pair>>), Holds{}, counted);
+    case Through::read_only_reader:
+      return action(ISTHMUS_KERNEL(sweep_reader<ReadOnlyArray<Pair>>), Holds{}, uncounted);
+    case Through::element:
+      return action(ISTHMUS_KERNEL(sweep_elements<Array<Pair>>), lane, counted);
+    case Through::read_only_element:
+      return action(ISTHMUS_KERNEL(sweep_elements<ReadOnlyArray<Pair>>), lane, uncounted);
+    case Through::pointer:
+      break;
+  }
+  return action(ISTHMUS_KERNEL(sweep_pointer), Holds{}, reinterpret_cast<const Pair*>(work.memory),
+                work.region.bytes / sizeof(Pair));
+}
+
+}  // namespace
+
+device::KernelInfo info_of(const Scattered& work, const device::LaunchShape& shape) {
+  return device::kernel_info(kernel_of(work), shape);
+}
+
+void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Scattered& work,
+           unsigned long long* sum) {
+  pager.launch(stream, kernel_of(work), shape, {}, Array<Pair>(work.region), work.pages, work.touched, sum);
+}
+
+device::KernelInfo info_of(const Sweep& work, const device::LaunchShape& shape) {
+  return with_kernel(work, [&](auto kernel, const Holds&, auto&&...) { return device::kernel_info(kernel, shape); });
+}
+
+void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Sweep& work,
+           unsigned long long* sum) {
+  const std::size_t page = (std::size_t{1} << work.region.page_shift) / sizeof(Pair);
+  with_kernel(work, [&](auto kernel, const Holds& holds, auto&&... first) {
+    pager.launch(stream, kernel, shape, holds, first..., page, sum);
+  });
+}
+
+}  // namespace isthmus::microbench::paged

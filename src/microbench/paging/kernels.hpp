@@ -1,0 +1,68 @@
+#pragma once
+
+// Programs whose memory is paged by the GPU: pages in random order, and a sweep over pages that are all there.
+
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "paging/pager.hpp"
+
+namespace isthmus::microbench::paged {
+
+/// Threads of a block, and blocks that fit on a multiprocessor by their registers. One fewer of kernels that look at
+/// each element's page.
+inline constexpr unsigned kThreads = 256, kBlocksEach = 4;
+
+/// The i-th of `count` numbers in an order that is scattered and the same everywhere: rounds that each permute the
+/// numbers of so many bits, again and again until one below `count` comes.
+constexpr std::uint64_t scattered(std::uint64_t i, std::uint64_t count) {
+  const int bits = count > 1 ? std::bit_width(count - 1) : 1;
+  const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
+  do {
+    for (int round = 0; round < 3; ++round) {
+      i = (i * 0x9e3779b97f4a7c15ULL + 0x632be59bd9b4e019ULL) & mask;
+      i ^= i >> ((bits + 1) / 2);
+    }
+  } while (i >= count);
+  return i;
+}
+
+/// Pages `scattered(0)` … of a region, a warp each: they are summed, or one is added to every word of theirs.
+struct Scattered {
+  paging::Region region;
+  std::uint64_t pages = 0, touched = 0;
+  paging::Access access = paging::Access::read;
+};
+device::KernelInfo info_of(const Scattered& work, const device::LaunchShape& shape);
+void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Scattered& work,
+           unsigned long long* sum);
+
+/// How a sweep reaches its memory.
+enum class Through { pointer, window, read_only_window, reader, read_only_reader, element, read_only_element };
+struct Way {
+  Through through;
+  std::string_view name;
+};
+inline constexpr Way kWays[] = {
+    {Through::pointer, "pointer"},
+    {Through::window, "window"},
+    {Through::read_only_window, "read_only_window"},
+    {Through::reader, "reader"},
+    {Through::read_only_reader, "read_only_reader"},
+    {Through::element, "element"},
+    {Through::read_only_element, "read_only_element"},
+};
+
+/// All words are summed, a warp a page.
+struct Sweep {
+  paging::Region region;
+  const std::byte* memory = nullptr;  ///< of Through::pointer
+  Through through = Through::pointer;
+};
+device::KernelInfo info_of(const Sweep& work, const device::LaunchShape& shape);
+void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Sweep& work,
+           unsigned long long* sum);
+
+}  // namespace isthmus::microbench::paged

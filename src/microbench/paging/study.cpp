@@ -1,0 +1,293 @@
+// paging/random: pages in random order through the whole machinery of src/paging.
+// paging/sweep: a sweep over pages that are all there, through each way of access and through a plain pointer.
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memory/parallel.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/paging/kernels.hpp"
+#include "workload/lanes.hpp"
+
+namespace isthmus::microbench::paged {
+namespace {
+
+using namespace workload;
+using Word = unsigned long long;
+
+constexpr std::size_t kGrain = std::size_t{1} << 20;
+
+Word first_word(const Case& c) {
+  return c.seed() * 0x9e3779b97f4a7c15ULL;
+}
+/// Of words `first` to `last`, which count from the first word on.
+Word sum_of_words(const Case& c, std::uint64_t first, std::uint64_t last) {
+  const std::uint64_t n = last - first, a = n % 2 == 0 ? n / 2 : n,
+                      b = n % 2 == 0 ? first + last - 1 : (first + last - 1) / 2;
+  return first_word(c) * n + a * b;
+}
+
+/// Words of the host's memory, each its number and a little more, the pager over them, and a sum on the device.
+class PagedWords {
+ public:
+  PagedWords(Case& c, std::size_t page_bytes, std::size_t frames, paging::Eviction eviction, std::uint32_t clean_ahead)
+      : case_(c),
+        bytes_(c.extent("bytes") / 16 * 16),
+        block_(memory::Kind::mapped, bytes_, {.numa_node = c.numa_node()}),
+        pager({.page_bytes = page_bytes, .frames = frames, .eviction = eviction, .clean_ahead = clean_ahead}),
+        sum_(memory::Kind::device, sizeof(Word)) {
+    memory::parallel_for(words(), kGrain, [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) {
+        const Word word = first_word(c) + i;
+        std::memcpy(block_.data() + i * sizeof word, &word, sizeof word);
+      }
+    });
+    region = pager.open(block_, "words");
+  }
+
+  std::uint64_t words() const { return bytes_ / sizeof(Word); }
+  const memory::Block& block() const { return block_; }
+  Word* sum() const { return reinterpret_cast<Word*>(sum_.data()); }
+  Word found_sum() const {
+    Word value = 0;
+    device::copy(&value, sum_.data(), sizeof value);
+    return value;
+  }
+  void forget_sum(device::Stream& stream) { device::fill_async(sum_.data(), 0, sum_.size(), stream); }
+  /// Words that are not what they were and `raised(page)` more.
+  template <class Raised>
+  double wrong(Raised raised) const {
+    std::atomic<std::uint64_t> wrong = 0;
+    memory::parallel_for(words(), kGrain, [&](std::size_t first, std::size_t last) {
+      std::uint64_t here = 0;
+      for (std::size_t i = first; i < last; ++i) {
+        Word word = 0;
+        std::memcpy(&word, block_.data() + i * sizeof word, sizeof word);
+        here += word != first_word(case_) + i + raised(i * sizeof(Word) / pager.page_bytes()) ? 1 : 0;
+      }
+      wrong += here;
+    });
+    return static_cast<double>(wrong);
+  }
+
+ private:
+  const Case& case_;
+  std::size_t bytes_;
+  memory::Block block_;
+
+ public:
+  paging::Pager pager;
+  paging::Region region{};
+
+ private:
+  memory::Block sum_;
+};
+
+std::size_t page_bytes_of(const Case& c) {
+  const std::size_t bytes = c.extent("page");
+  if (!std::has_single_bit(bytes) || bytes < paging::kLeastPage || bytes > paging::kMostPage)
+    throw Skip("pages are powers of two from 4 KiB to 2 MiB", SkipKind::not_applicable);
+  return bytes;
+}
+
+/// As many blocks as the device holds, or as may each hold their pages.
+template <class Work>
+device::LaunchShape shape_for(const Work& work, const device::DeviceInfo& info, std::size_t frames, std::size_t turns,
+                              bool lanes) {
+  const auto warp = static_cast<std::size_t>(info.warp_size);
+  const std::size_t a_warp = lanes ? warp : 1;
+  if (frames < a_warp) throw Skip("there are fewer frames than lanes of a warp", SkipKind::not_applicable);
+  const std::size_t a_block = std::min<std::size_t>(kThreads / warp, frames / a_warp);
+  const auto each = info_of(work, {.grid = 1, .block = kThreads}).blocks_per_multiprocessor.value_or(1);
+  const auto resident = static_cast<std::size_t>(info.multiprocessors) * static_cast<std::size_t>(each);
+  const std::size_t useful = (turns + a_block - 1) / a_block;
+  return {.grid = static_cast<unsigned>(
+              std::min({resident, frames / (a_block * a_warp), std::max<std::size_t>(useful, 1)})),
+          .block = static_cast<unsigned>(a_block * warp)};
+}
+
+Bound link_bound(const device::DeviceInfo& info) {
+  std::string reason;
+  const auto link = device::link(info.index, -1, &reason);
+  if (!link) return {std::nullopt, reason};
+  return {link->rate, link->text};
+}
+
+std::vector<Metric> time_and_rate(const char* timer, double bytes, const std::string& way, const Bound& rate) {
+  std::vector<Metric> metrics{time_metric("time", timer).moving(bytes, bytes, way),
+                              rate_metric("rate", "B/s", timer, rate).moving(bytes, bytes, way)};
+  metrics[0].bound = {rate.value ? std::optional(bytes / *rate.value) : std::nullopt, rate.source};
+  return metrics;
+}
+
+paging::Eviction eviction_of(const Case& c) {
+  const auto choice = c.choice("eviction");
+  return choice == "fifo"            ? paging::Eviction::fifo
+         : choice == "second_chance" ? paging::Eviction::second_chance
+                                     : paging::Eviction::scan_resistant;
+}
+
+void run_random(Case& c) {
+  const auto info = c.device();
+  const std::size_t page = page_bytes_of(c), bytes = c.extent("bytes") / 16 * 16;
+  if (bytes == 0) throw Skip("16 bytes are the least", SkipKind::not_applicable);
+  const std::size_t pages = (bytes + page - 1) / page;
+  const auto share = [&](const char* axis) {
+    return std::max<std::size_t>(pages * std::min<std::size_t>(c.extent(axis), 100) / 100, 1);
+  };
+  const std::size_t frames = share("frames"), touched = share("touched");
+  const bool writes = c.choice("access") == "write";
+  c.needs(bytes, (frames + 1) * page + pages * sizeof(paging::State));
+
+  const device::Selected on(info.index);
+  PagedWords words(c, page, frames, eviction_of(c), static_cast<std::uint32_t>(c.integer("clean_ahead")));
+  const Scattered work{words.region, pages, touched, writes ? paging::Access::write : paging::Access::read};
+  const auto shape = shape_for(work, info, frames, touched, false);
+  c.kernel(info_of(work, shape), shape);
+
+  std::vector<bool> is_touched(pages);
+  Word expected = 0;
+  double moved = 0;
+  for (std::uint64_t t = 0; t < touched; ++t) {
+    const std::uint64_t number = scattered(t, pages), begin = number * page, end = std::min(begin + page, bytes);
+    is_touched[number] = true;
+    expected += sum_of_words(c, begin / sizeof(Word), end / sizeof(Word));
+    moved += static_cast<double>(end - begin);
+  }
+
+  Word passes = 0;
+  std::vector<Lane> list(1);
+  list[0].device = info.index;
+  list[0].queue = [&](device::Stream& stream) {
+    queue(stream, words.pager, shape, work, words.sum());
+    if (writes) words.pager.flush(stream);
+    ++passes;
+  };
+  workload::Lanes lanes(c, std::move(list));
+  device::Stream& stream = c.stream();
+  paging::Statistics last;
+  c.verify(
+      "every page came once, with every word of it, and what was added reached the host",
+      [&] {
+        const double wrong = words.wrong([&](std::size_t number) { return writes && is_touched[number] ? passes : 0; });
+        const bool sum = writes || words.found_sum() == expected;
+        const bool counts = last.faults == touched && last.evictions == touched - std::min(touched, frames) &&
+                            last.written_back_bytes == (writes ? static_cast<std::uint64_t>(moved) : 0);
+        return wrong + (sum ? 0 : 1) + (counts ? 0 : 1) + static_cast<double>(words.pager.references(stream));
+      },
+      0);
+
+  c.sample(
+      time_and_rate(lanes.timer(), moved, "h2d", link_bound(info)),
+      [&] {
+        words.pager.clear(stream);
+        words.forget_sum(stream);
+        stream.synchronize();
+      },
+      [&] {
+        const double seconds = read(c, lanes).all;
+        words.pager.check(stream);
+        last = words.pager.statistics(stream);
+        return std::vector{seconds, moved / seconds};
+      });
+  c.observe(count_metric("evictions"), static_cast<double>(last.evictions));
+  c.observe(count_metric("written_back", "B"), static_cast<double>(last.written_back_bytes));
+  c.observe(count_metric("waits"), static_cast<double>(last.waits));
+  c.observe(count_metric("table_bytes", "B"), static_cast<double>(words.pager.table_bytes()));
+}
+
+void run_sweep(Case& c) {
+  const auto info = c.device();
+  const std::size_t page = page_bytes_of(c), bytes = c.extent("bytes") / 16 * 16;
+  if (bytes == 0) throw Skip("16 bytes are the least", SkipKind::not_applicable);
+  const std::size_t pages = (bytes + page - 1) / page;
+  const auto through = std::ranges::find(kWays, c.choice("through"), &Way::name)->through;
+  const bool plain = through == Through::pointer;
+  c.needs(bytes, (pages + 1) * page + pages * sizeof(paging::State) + (plain ? bytes : 0));
+
+  const device::Selected on(info.index);
+  PagedWords words(c, page, pages, paging::Eviction::fifo, 0);
+  const memory::Block copy = plain ? memory::Block(memory::Kind::device, bytes) : memory::Block();
+  if (plain) device::copy(copy.data(), words.block().data(), bytes);
+  if (!plain) words.pager.read_only(words.region);
+  const Sweep work{words.region, copy.data(), through};
+  const auto shape =
+      shape_for(work, info, pages, pages, through == Through::element || through == Through::read_only_element);
+  c.kernel(info_of(work, shape), shape);
+
+  std::vector<Lane> list(1);
+  list[0].device = info.index;
+  list[0].queue = [&](device::Stream& stream) { queue(stream, words.pager, shape, work, words.sum()); };
+  workload::Lanes lanes(c, std::move(list));
+  device::Stream& stream = c.stream();
+  if (!plain) words.pager.prefetch(stream, words.region, 0, bytes);
+  words.pager.check(stream);
+  c.verify(
+      "the sum of all words, of which none came again",
+      [&] {
+        const bool sum = words.found_sum() == sum_of_words(c, 0, words.words());
+        const bool counts = words.pager.statistics(stream).faults == (plain ? 0 : pages);
+        return (sum ? 0.0 : 1.0) + (counts ? 0 : 1) + static_cast<double>(words.pager.references(stream));
+      },
+      0);
+
+  const auto needed = static_cast<double>(bytes);
+  c.sample(
+      time_and_rate(lanes.timer(), needed, "",
+                    {info.memory_bandwidth, "peak device memory bandwidth", "the device does not tell its bandwidth"}),
+      [&] {
+        words.forget_sum(stream);
+        stream.synchronize();
+      },
+      [&] {
+        const double seconds = read(c, lanes).all;
+        words.pager.check(stream);
+        return std::vector{seconds, needed / seconds};
+      });
+}
+
+Workload described(const char* name, void (*run)(Case&), const char* summary) {
+  Workload w(name, run);
+  w.version(1)
+      .summary(summary)
+      .source("gpuvm-2024, section 3.3 and Figure 8")
+      .tags({"paging", "gpu"})
+      .stagings({})
+      .metrics({"time", "rate"})
+      .estimate([](const CaseSpec& spec) { return 1e-3 + static_cast<double>(spec.integer("bytes")) / 20e9; })
+      .axis(bytes_axis("bytes", "bytes of the array in the host's memory", 64 * kMi, 16))
+      .axis(bytes_axis("page", "bytes of a page, a power of two from 4 KiB to 2 MiB", 4 * kKi, 4 * kKi)
+                .swept(powers(4 * kKi, 2 * kMi)));
+  w.sizes({"bytes"}, {kMi, 8 * kMi, 64 * kMi, 256 * kMi, kGi, 4 * kGi});
+  return w;
+}
+
+std::vector<Registration> register_all() {
+  std::vector<AxisValue> ways;
+  for (const auto& way : kWays) ways.emplace_back(std::string(way.name));
+  std::vector<Registration> list;
+  list.emplace_back(
+      described("paging/random", run_random, "pages that kernels fetch from the host in random order, each once")
+          .observed({"evictions", "written_back", "waits", "table_bytes"})
+          .axis(number_axis("frames", "frames, in percent of the pages", 25))
+          .axis(number_axis("touched", "pages that are touched, in percent of all", 100))
+          .axis(
+              choice_axis("access", "what is done with a page; write: written back within the time", {"read", "write"}))
+          .axis(choice_axis("eviction", "which page goes where another comes",
+                            {"fifo", "second_chance", "scan_resistant"}))
+          .axis(number_axis("clean_ahead", "frames before the hand at which dirty pages are written back; 0: none", 0,
+                            0)));
+  list.emplace_back(
+      described("paging/sweep", run_sweep, "a sweep over paged memory that is all there, beside a plain pointer")
+          .axis(choice_axis("through", "how the kernel reaches an element", std::move(ways)).usually_all()));
+  return list;
+}
+
+const std::vector<Registration> registrations = register_all();
+
+}  // namespace
+}  // namespace isthmus::microbench::paged

@@ -1,0 +1,18 @@
+#pragma once
+
+// What the pager does on the device by itself.
+
+#include <cstdint>
+
+#include "device/device.hpp"
+#include "device/kernel.hpp"
+#include "paging/table.hpp"
+
+namespace isthmus::paging {
+
+/// Each warp takes pages `first` to `last` in turn.
+void queue_prefetch(device::Stream& stream, const device::LaunchShape& shape, const Region& region, std::uint64_t first,
+                    std::uint64_t last);
+void queue_flush(device::Stream& stream, const device::LaunchShape& shape, const Table* table);
+
+}  // namespace isthmus::paging

@@ -1,0 +1,120 @@
+#pragma once
+
+// Host side of paging: memory of the host that is larger than the GPU's share of it, fetched page by page by the
+// kernels that need it. docs/decisions/0011-paging.md has the protocol.
+//
+//   memory::Block edges(memory::Kind::mapped, bytes);
+//   paging::Pager pager({.page_bytes = 64 << 10, .frames = 4096});
+//   const paging::Region region = pager.open(edges, "edges");
+//   pager.launch(stream, ISTHMUS_KERNEL(sum), {.grid = 132, .block = 256}, {.pages = 1}, paging::Array<float>(region),
+//   …); pager.flush(stream);  // what was written reaches the host pager.check(stream);  // waits; throws if a kernel
+//   gave up a wait
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "device/kernel.hpp"
+#include "memory/block.hpp"
+#include "paging/table.hpp"
+
+namespace isthmus::paging {
+
+inline constexpr std::size_t kLeastPage = std::size_t{4} << 10, kMostPage = std::size_t{2} << 20;
+
+struct Options {
+  std::size_t page_bytes = std::size_t{64} << 10;  ///< a power of two from 4 KiB to 2 MiB
+  std::size_t frames = 0;                          ///< pages that the device's memory holds at once
+  Eviction eviction = Eviction::fifo;
+  /// Dirty pages are written back when the eviction's hand is so many frames before them, by a warp that has just
+  /// fetched a page; 0: when their frame is wanted.
+  std::uint32_t clean_ahead = 0;
+  double deadline = 10;  ///< seconds after which a kernel gives up a wait
+};
+
+/// Since the pager was made, or since clear(). Prefetched pages count as others do.
+struct Statistics {
+  std::uint64_t faults = 0, fetched_bytes = 0;  ///< pages that came
+  std::uint64_t evictions = 0;                  ///< pages that had to go
+  std::uint64_t written_back_bytes = 0;
+  std::uint64_t waits = 0;    ///< times that a page was in another warp's hands
+  std::uint64_t rescued = 0;  ///< victims that were wanted again while they were written back
+};
+
+/// The most that a kernel holds at once.
+struct Holds {
+  unsigned pages = 1;  ///< of one warp, or of each lane
+  enum class By { warp, lane } by = By::warp;
+};
+
+/// Frames of the device that was selected when it was made, for any number of regions. Kernels that use it run one
+/// after the other. Not for several threads at once.
+class Pager {
+ public:
+  /// Throws std::invalid_argument for options that cannot be, device::Error where there is no memory.
+  explicit Pager(const Options& options);
+  Pager(const Pager&) = delete;
+  Pager& operator=(const Pager&) = delete;
+
+  /// All of the block is paged from now on, until the pager goes. The host neither reads nor writes it between a launch
+  /// and the flush() after it. Throws device::Error where kernels cannot reach the block in place.
+  Region open(const memory::Block& block, std::string name);
+  /// The same for memory that was registered by others (device::register_host), by its host address.
+  Region open(void* memory, std::size_t bytes, std::string name);
+  /// For ReadOnlyArray. Throws device::Error unless there is a frame for every page of all regions.
+  ReadOnlyRegion read_only(const Region& region);
+
+  /// Launches a kernel that is given regions. Throws device::Error where its resident warps could hold all frames and
+  /// want one more, which nobody would ever give back.
+  template <class... P, class... A>
+  void launch(device::Stream& stream, device::Kernel<P...> kernel, const device::LaunchShape& shape, const Holds& holds,
+              A&&... arguments) {
+    need_frames(device::kernel_info(kernel, shape), shape, holds);
+    device::launch(stream, kernel, shape, std::forward<A>(arguments)...);
+  }
+
+  /// Queues the fetching of all pages of these bytes.
+  void prefetch(device::Stream& stream, const Region& region, std::size_t offset, std::size_t bytes);
+  /// Queues the writing back of all dirty pages. They stay.
+  void flush(device::Stream& stream);
+  /// Queues a flush, after which no page is there and the statistics begin anew.
+  void clear(device::Stream& stream);
+  /// Waits for the stream. Throws device::Error, timeout, with the page and its state where a wait was given up; what
+  /// kernels have written since the last flush is then lost.
+  void check(device::Stream& stream);
+
+  // Each waits for the stream.
+  Statistics statistics(device::Stream& stream);
+  /// References that were never given back: 0 unless a kernel is wrong.
+  std::uint64_t references(device::Stream& stream);
+
+  std::size_t frames() const noexcept { return options_.frames; }
+  std::size_t page_bytes() const noexcept { return options_.page_bytes; }
+  /// Of device memory, beside the frames.
+  std::size_t table_bytes() const noexcept;
+
+ private:
+  struct Opened {
+    std::string name;
+    Region region;
+    memory::Block states;
+    std::size_t pages;
+  };
+  Region open_at(std::byte* device_address, std::size_t bytes, std::string name);
+  void need_frames(const device::KernelInfo& info, const device::LaunchShape& shape, const Holds& holds) const;
+  void forget(device::Stream& stream);
+  device::LaunchShape shape_for(std::size_t pages) const;
+  std::size_t pages() const;
+  std::string described(const Failure& failure) const;
+
+  Options options_;
+  int device_;
+  device::DeviceInfo info_;
+  device::Stream setup_;
+  memory::Block frames_, table_, owners_, homes_, counts_;
+  bool never_evicts_ = false;  ///< somebody was promised it
+  std::deque<Opened> opened_;
+};
+
+}  // namespace isthmus::paging

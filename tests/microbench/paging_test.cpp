@@ -1,0 +1,47 @@
+// paging/random and paging/sweep: every access, eviction and way, with pages that are not whole, at both warp sizes.
+
+#include "../emulated_machine.hpp"
+#include "catalogue.hpp"
+#include "microbench/paging/kernels.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+class Paging : public device::OnEmulatedMachine {
+ protected:
+  static void expect_pass(const std::string& workload, const std::vector<std::string>& settings, std::size_t cases) {
+    const auto results = run_cases(workload, {}, {}, settings);
+    EXPECT_EQ(results.size(), cases);
+    for (const auto& result : results) EXPECT_EQ(complaint(result), "") << result.spec.label();
+  }
+};
+
+TEST_P(Paging, RandomPagesComeOnceAndGoBack) {
+  expect_pass("paging/random", {"bytes=300016", "access=read,write", "eviction=all", "frames=30"}, 6);
+  expect_pass("paging/random", {"bytes=1MiB", "access=write", "frames=20", "clean_ahead=8", "touched=70"}, 1);
+  expect_pass("paging/random", {"bytes=100016", "page=64KiB", "frames=100"}, 1);
+  expect_pass("paging/random", {"bytes=16", "frames=100"}, 1);
+}
+
+TEST_P(Paging, ASweepSeesEveryWordThroughEachWay) {
+  expect_pass("paging/sweep", {"bytes=300016", "through=all"}, std::size(paged::kWays));
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, Paging, testing::Values("warp=32", "warp=64,order=reverse"));
+
+TEST(Scattered, IsAPermutationThatScatters) {
+  for (const std::uint64_t count : {1ull, 2ull, 3ull, 64ull, 1000ull}) {
+    std::vector<int> seen(count);
+    for (std::uint64_t i = 0; i < count; ++i) ++seen.at(paged::scattered(i, count));
+    EXPECT_EQ(seen, std::vector<int>(count, 1));
+  }
+  int near = 0;
+  for (std::uint64_t i = 0; i + 1 < 4096; ++i) {
+    const auto a = paged::scattered(i, 4096), b = paged::scattered(i + 1, 4096);
+    near += (a > b ? a - b : b - a) < 8 ? 1 : 0;
+  }
+  EXPECT_LT(near, 64) << "neighbours are to lie far apart";
+}
+
+}  // namespace
+}  // namespace isthmus::microbench

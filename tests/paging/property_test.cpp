@@ -1,0 +1,101 @@
+// Random programs with random pages, frames and evictions leave what plain arrays would; with a bug in the protocol
+// they do not.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "../emulated_machine.hpp"
+#include "random_program.hpp"
+
+namespace isthmus::paging {
+namespace {
+
+/// So few frames that pages come and go all the time, on a machine with warps of `warp` lanes.
+Machine random_machine(unsigned seed, unsigned warp, bool lanes) {
+  std::mt19937 random(seed);
+  const auto among = [&](unsigned first, unsigned last) {
+    return std::uniform_int_distribution<unsigned>(first, last)(random);
+  };
+  Machine machine;
+  machine.options.page_bytes = std::size_t{4096} << (among(0, 3) == 0 ? among(1, 3) : 0);
+  machine.options.eviction = static_cast<Eviction>(among(0, 2));
+  machine.options.deadline = 60;
+  machine.blocks = among(2, 4);
+  const unsigned warps = lanes ? 1 : among(1, 3);
+  Program& p = machine.program;
+  p.seed = seed;
+  p.warp = warp;
+  p.lanes = lanes ? 1 : 0;
+  p.steps = lanes ? 12 : 40;
+  p.threads_of_block = warps * warp;
+  p.threads = machine.blocks * p.threads_of_block;
+  const unsigned holders = lanes ? p.threads : machine.blocks * warps;
+  machine.options.frames = holders + among(0, 3);
+  machine.options.clean_ahead = among(0, 1) * among(1, 3);
+  // The last page is not whole, and its end no multiple of 16.
+  const std::size_t pages = machine.options.frames / 2 + among(1, 4);
+  machine.bytes = pages * machine.options.page_bytes - 8 * among(0, 300);
+  p.elements = machine.bytes / sizeof(Word);
+  return machine;
+}
+
+class Programs : public device::OnEmulatedMachine {};
+
+TEST_P(Programs, OfWarpsLeaveWhatPlainArraysWould) {
+  const unsigned warp = device::emulator::configuration().warp_size;
+  for (unsigned seed = 1; seed <= 20; ++seed)
+    ASSERT_EQ(outcome<Sound>(random_machine(seed, warp, false)), "") << "seed " << seed;
+}
+
+TEST_P(Programs, OfLanesAloneLeaveWhatPlainArraysWould) {
+  const unsigned warp = device::emulator::configuration().warp_size;
+  for (unsigned seed = 1; seed <= 10; ++seed)
+    ASSERT_EQ(outcome<Sound>(random_machine(seed, warp, true)), "") << "seed " << seed;
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, Programs,
+                         testing::Values("warp=32,workers=4", "warp=64,workers=4", "warp=32,order=seed:3,workers=4",
+                                         "warp=64,order=reverse,workers=4", "warp=32,lockstep=1,workers=4",
+                                         "warp=64,lockstep=1,workers=4"));
+
+// --- planted bugs ------------------------------------------------------------------------------------
+
+struct ServesEarly : Sound {
+  static constexpr bool serve_early = true;
+};
+struct HoldsNothing : Sound {
+  static constexpr bool hold_nothing = true;
+};
+struct SaysDirtyLate : Sound {
+  static constexpr bool dirty_late = true;
+};
+struct LeaksReference : Sound {
+  static constexpr bool leak_reference = true;
+};
+struct NumbersLate : Sound {
+  static constexpr bool number_late = true;
+};
+
+template <class Bug>
+class Planted : public device::EmulatorTest {};
+using Bugs = testing::Types<ServesEarly, HoldsNothing, SaysDirtyLate, LeaksReference, NumbersLate>;
+TYPED_TEST_SUITE(Planted, Bugs);
+
+TYPED_TEST(Planted, IsFoundWithinTenRepeats) {
+  this->configure("workers=4");
+  std::string found;
+  unsigned seed = 0;
+  while (found.empty() && ++seed <= 10) {
+    Machine machine = random_machine(seed, 32, false);
+    machine.options.deadline = 0.5;
+    found = outcome<TypeParam>(machine);
+  }
+  EXPECT_NE(found, "") << "ten programs did not show it";
+  this->RecordProperty("repeats", static_cast<int>(seed));
+  this->RecordProperty("found", found);
+}
+
+}  // namespace
+}  // namespace isthmus::paging
