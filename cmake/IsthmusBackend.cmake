@@ -19,5 +19,8 @@ function(isthmus_kernel_sources target)
     set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CUDA)
   elseif(ISTHMUS_BACKEND STREQUAL "hip")
     isthmus_hip_sources(${target} ${ARGN})
+  elseif(ISTHMUS_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # What is volatile in a kernel is atomic (docs/decisions/0010-memory-model.md).
+    set_property(SOURCE ${ARGN} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS --param=tsan-distinguish-volatile=1)
   endif()
 endfunction()

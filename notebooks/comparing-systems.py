@@ -46,7 +46,7 @@ def systems(*words):
 # host, two here.
 
 # %%
-command("compare", DATA / "h200", DATA / "cpu-only", "--workload", "latency/malloc-cpu/chase", "--metric", "latency")
+command("compare", DATA / "h200", DATA / "cpu-only", "--workload", "latency/pageable-cpu/chase", "--metric", "latency")
 command(
     "compare", DATA / "h200", DATA / "cpu-only", "--workload", "atomics/cpu/histogram", "--workload", "fault/cpu/*",
     "--metric", "rate",
@@ -54,8 +54,9 @@ command(
 
 # %%
 found = systems(
-    DATA / "h200", DATA / "cpu-only", "--workload", "fault/cpu/anonymous", "--workload", "latency/malloc-cpu/chase",
-    "--workload", "atomics/cpu/histogram", "--workload", "alloc/m*-touched",
+    DATA / "h200", DATA / "cpu-only", "--workload", "fault/cpu/anonymous", "--workload", "latency/pageable-cpu/chase",
+    "--workload", "atomics/cpu/histogram", "--workload", "alloc/pageable-touched",
+    "--workload", "alloc/m*-touched",
     "--metric", "latency", "--metric", "rate", "--metric", "touch",
 )  # fmt: skip
 names = series.labels([each for system in found for each in system.series.values()])

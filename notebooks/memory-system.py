@@ -42,7 +42,7 @@ figure, axes = plots.panels(3, width=15)
 chased = {
     "GPU": {name: f"{start}-gpu0" for name, start in
             {"device": "gpu0", "managed": "managed", "static": "static", "pinned": "pinned"}.items()},
-    "CPU": {name: f"{name}-cpu" for name in ("malloc", "managed", "static", "pinned")},
+    "CPU": {name: f"{name}-cpu" for name in ("pageable", "managed", "static", "pinned")},
 }  # fmt: skip
 latency = {
     (side, name): chases.by("bytes", workload=f"latency/{path}/chase")
@@ -58,7 +58,7 @@ plots.stated(axes[0], {
     int(float(name.removeprefix("gpu-latency-")[:-3]) * {"K": KiB, "M": MiB, "G": GiB}[name[-3]]):
         (each.low, each.high or each.low) for name, each in stated.items()
 }, label="MI300A, stated")  # fmt: skip
-for name in ("device", "pool", "managed", "static", "mapped", "pinned", "malloc"):
+for name in ("device", "pool", "managed", "static", "mapped", "pinned", "pageable"):
     start = "gpu0" if name == "device" else name
     both[name] = {
         reader: value for reader, place in (("GPU", "gpu0"), ("CPU", "cpu"))
@@ -83,8 +83,8 @@ Markdown(
 # %% [markdown]
 # ## Figure 3: triad by allocator
 #
-# 256 MiB on the GPU and 610 MiB on the CPU, as in the paper. What one access of `mapped`, `registered` and `wc`
-# memory costs the GPU here is a way over the link; on the MI300A it is not.
+# 256 MiB on the GPU and 610 MiB on the CPU, as in the paper. What one access of `mapped`, `registered` and
+# `write_combined` memory costs the GPU here is a way over the link; on the MI300A it is not.
 
 # %%
 figure, axes = plots.panels(3, width=16)
@@ -163,7 +163,7 @@ Markdown(
 
 # %%
 figure, axes = plots.panels(1, width=8, height=4)
-kinds = ("malloc", "mmap", "device", "pool", "managed", "pinned", "registered", "vmm")
+kinds = ("pageable", "mmap", "device", "pool", "managed", "pinned", "registered", "vmm")
 lines = {kind: allocating.by("bytes", workload=f"alloc/{kind}") for kind in kinds}
 plots.curves(axes[0], lines, "s", log=True)
 
@@ -228,10 +228,10 @@ rows = published.beside(paper, dict.fromkeys(paper) | {
     "together-gpu-1K": together("gpu_relative", 1024),
     "together-cpu-1M": together("cpu_relative", 1048576),
     "together-gpu-1M": together("gpu_relative", 1048576),
-    "malloc-32B": lines["malloc"][32],
+    "malloc-32B": lines["pageable"][32],
     "device-16KiB": lines["device"][4096],
     "pinned-16KiB": lines["pinned"][4096],
-    "fastest-allocator": lines["malloc"][32] / min(lines[kind][32] for kind in kinds if kind not in ("malloc", "mmap")),
+    "fastest-allocator": lines["pageable"][32] / min(lines[k][32] for k in kinds if k not in ("pageable", "mmap")),
     "fault-gpu-major": managed.value(workload="fault/gpu0/major", metric="rate", at_once=65536),
     "fault-cpu-1": faults.value(workload="fault/cpu/zero-page", metric="rate", threads=1, at_once=4096),
     "fault-cpu-12": faults.value(workload="fault/cpu/zero-page", metric="rate", threads=16, at_once=4096),

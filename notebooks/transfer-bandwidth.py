@@ -112,7 +112,7 @@ Markdown(
 
 # %%
 figure, axes = plots.panels(1, width=10)
-one_way = {kind: max(rate(f"{kind}-gpu0/ce", GiB), rate(f"gpu0-{kind}/ce", GiB)) for kind in (*kinds, "wc")}
+one_way = {kind: max(rate(f"{kind}-gpu0/ce", GiB), rate(f"gpu0-{kind}/ce", GiB)) for kind in (*kinds, "write_combined")}
 both = {kind: rate(f"{kind}-gpu0/ce-duplex", GiB) for kind in one_way}
 plots.bars(axes[0], {
     kind: {
@@ -124,7 +124,7 @@ plots.bars(axes[0], {
 
 # %%
 gains = {kind: both[kind] / one_way[kind] for kind in one_way}
-locked = [gains[kind] for kind in ("pinned", "registered", "wc")]
+locked = [gains[kind] for kind in ("pinned", "registered", "write_combined")]
 Markdown(
     f"Page-locked memory, however it came to be, copies ×{min(locked):.2f} to ×{max(locked):.2f} as much both ways at "
     f"once; pageable ×{gains['pageable']:.2f} and managed memory ×{gains['managed']:.2f}, as Comm|Scope says of "

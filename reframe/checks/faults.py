@@ -12,7 +12,7 @@ from reframe.core.exceptions import SanityError
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 
 import catalogue
-from isthmus_check import IsthmusCheck, stated_backend, stated_gpus
+from isthmus_check import IsthmusCheck, stated_backend, stated_capabilities, stated_gpus
 
 CATALOGUE = catalogue.load()
 WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("faults/")}
@@ -22,6 +22,8 @@ COUNTS = {"uvm_faults", "uvm_pages", "uvm_batches", "uvm_replays", "uvm_fault_by
 WHOLE = ("faults/regular", "faults/random")
 TWO_GPUS = ("faults/peers",)
 PAGE = 4096
+# Those whose managed memory may be more than the GPU's.
+OVERSUBSCRIBED = ("faults/random", "faults/regular", "faults/strided")
 
 
 @rfm.simple_test
@@ -118,3 +120,56 @@ class Faults(IsthmusCheck):
                     f"{pages:.0f} pages faulted and {moved:.0f} bytes moved for them, where all {footprint} bytes "
                     "are touched once and nothing is prefetched"
                 )
+
+
+@rfm.simple_test
+class OversubscribedFaults(IsthmusCheck):
+    """More managed memory than the GPU has. It can hang the GPU: only where a site states that nobody else is there."""
+
+    workload = builtins.parameter(OVERSUBSCRIBED, fmt=lambda name: name.removeprefix("faults/"))
+    ratio = builtins.parameter([1.1, 1.25])
+    size = None
+    mode = None
+    published = ("time", "page_time", "kernel", "uvm_faults", "uvm_eviction_bytes")
+    time_limit = "60m"
+
+    @builtins.run_after("init")
+    def describe(self):
+        workload = WORKLOADS[self.workload]
+        self.descr = f"{workload['summary']}, {self.ratio} times the memory that the GPU has free"
+        self.tags = {"oversubscription", self.workload.rpartition("/")[2]}
+        self.varied = {}
+        self.valid_systems = [p.fullname for p in runtime.runtime().system.partitions if self._allows(p)]
+
+    def _allows(self, partition):
+        return stated_backend(partition) == "cuda" and "oversubscription" in stated_capabilities(partition)
+
+    def request(self):
+        return [self.workload, "--oversubscribe", str(self.ratio), "--allow-oversubscription", "--observe", "uvm"]
+
+    def settled(self):
+        return {"mode": None, "size": None, "placement": None, "staging": None}
+
+    def axes_of(self, point):
+        """How many bytes follows from what is free."""
+        return {axis: value for axis, value in super().axes_of(point).items() if axis != "bytes"}
+
+    def required_metrics(self, point):
+        return set(WORKLOADS[self.workload]["metrics"]) | COUNTS | {"uvm_eviction_bytes"}
+
+    def denied(self, point, case, stated):
+        return stated & {"managed"}
+
+    def record_name(self):
+        return f"{self.workload}-oversubscribed-{self.ratio}"
+
+    def _judge_case(self, case):
+        super()._judge_case(case)
+        if case["skipped"]:
+            return
+        if "oversubscribe" not in case.get("notes", {}):
+            raise SanityError("the record does not say that it was oversubscribed")
+        # A metric that is missing is told of by itself.
+        evicted = [m["samples"] for m in case["metrics"] if m["name"] == "uvm_eviction_bytes"]
+        if not all(map(all, evicted)):
+            raise SanityError(f"the memory is {self.ratio} times what was free, and a sample evicted nothing")

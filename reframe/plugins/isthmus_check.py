@@ -103,6 +103,13 @@ def _refuse_fallback():
         )
 
 
+def _refuse_old_words():
+    """A word that no check asks for any more would leave what it states unmeasured, and unmissed."""
+    for partition in runtime.runtime().system.partitions:
+        if why := capabilities.refused(_stated_words(partition)):
+            raise ReframeError(f"{partition.fullname} {why}")
+
+
 def _left_out() -> str:
     """What the site states that may have left a selection empty."""
     system = runtime.runtime().system
@@ -182,6 +189,7 @@ def _gate_sessions():
         global _started_in
         _started_in = pathlib.Path.cwd()
         _refuse_fallback()
+        _refuse_old_words()
         _refuse_unloaded()
         if not testcases:
             raise ReframeError(
@@ -269,9 +277,13 @@ def stated_backend(partition, environment=None) -> str | None:
     return "gpu" if gpus or "gpu" in features else None
 
 
+def _stated_words(partition) -> set[str]:
+    return set(partition.features) | set(site_setting(partition, "capabilities", []))
+
+
 def stated_capabilities(partition) -> set[str]:
     """Features and capabilities that the site states of a partition, and what follows from them."""
-    stated = set(partition.features) | set(site_setting(partition, "capabilities", []))
+    stated = _stated_words(partition)
     if stated_backend(partition):
         stated.add("gpu")
     return capabilities.with_implied(stated)

@@ -27,9 +27,9 @@ FAMILIES = {
 }
 
 # What a memory of the names is called where a site states it.
-STATED_AS = {"device": set(), "malloc": set(), "static": {"managed", "static"}}
+STATED_AS = {"device": set(), "pageable": set(), "static": {"managed", "static"}}
 # Memory that stays with the host while a GPU uses it.
-ON_HOST = {"mapped", "registered", "wc"}
+ON_HOST = {"mapped", "registered", "write_combined"}
 
 
 def needs(workload: str, axes: dict, native: bool) -> set[str]:
@@ -41,7 +41,7 @@ def needs(workload: str, axes: dict, native: bool) -> set[str]:
     gpus = {word for word in words if re.fullmatch(r"gpu\d+", word)}
     memory = axes.get("memory", "device" if words[0] in gpus else words[0])
     needed = {"gpu"} | STATED_AS.get(memory, {memory}) | ({"peer"} if len(gpus) == 2 else set())
-    if memory == "malloc" and (
+    if memory == "pageable" and (
         family in ("stream", "atomics", "fault")
         or (family == "latency" and words[1] != "cpu")
         or (family == "accounting" and axes["touch"] == "gpu")
@@ -54,6 +54,6 @@ def needs(workload: str, axes: dict, native: bool) -> set[str]:
             needed.add("host_atomics")
         case "atomics", [_, "ping", _], _ if memory not in ON_HOST:
             needed.add("host_atomics")  # else whole pages go to and fro, or none
-        case "fault", [*_, "migration"], "malloc":
+        case "fault", [*_, "migration"], "pageable":
             needed.add("hmm")  # with page tables in common a GPU may as well reach the pages where they are
     return needed

@@ -16,7 +16,7 @@ class Pairs:
     needs: frozenset[str] = frozenset()  #: capabilities that the names do not tell
 
 
-HOST = ("pageable", "pinned", "registered", "wc", "managed")
+HOST = ("pageable", "pinned", "registered", "write_combined", "managed")
 COPIED_AT_HOME = ("pageable", "pinned", "registered", "managed")
 PEER = frozenset({"peer"})
 
@@ -30,18 +30,18 @@ PAIRS = {
     ),
     "host-gpu-kernels": Pairs(
         "kernels that read and write the host's memory",
-        (*(f"{m}-gpu*/sm-read" for m in ("mapped", "registered", "wc")),
-         *(f"gpu*-{m}/sm-write" for m in ("mapped", "registered", "wc")), "mapped-gpu*/sm-read-duplex"),
+        (*(f"{m}-gpu*/sm-read" for m in ("mapped", "registered", "write_combined")),
+         *(f"gpu*-{m}/sm-write" for m in ("mapped", "registered", "write_combined")), "mapped-gpu*/sm-read-duplex"),
     ),
     "managed-faults": Pairs(
         "page faults on managed memory: rates and the time of one",
         ("managed-gpu*/fault", "gpu*-managed/fault", "managed-gpu*/fault-duplex",
          "managed-gpu*/fault-latency", "gpu*-managed/fault-latency"),
     ),
-    "system-faults": Pairs(
-        "page faults on plain memory of the system: rates and the time of one",
-        ("system-gpu*/fault", "gpu*-system/fault", "system-gpu*/fault-duplex",
-         "system-gpu*/fault-latency", "gpu*-system/fault-latency"),
+    "pageable-faults": Pairs(
+        "page faults on pageable memory: rates and the time of one",
+        ("pageable-gpu*/fault", "gpu*-pageable/fault", "pageable-gpu*/fault-duplex",
+         "pageable-gpu*/fault-latency", "gpu*-pageable/fault-latency"),
     ),
     "managed-prefetch": Pairs(
         "explicit prefetches, one by one and batched, and discards",
@@ -82,6 +82,8 @@ PAIRS = {
 
 # Calls that not every runtime has: a skip denies nothing unless the site states them.
 RECENT_CALLS = {"ce-batch", "prefetch-batch", "discard"}
+# Kernels do it: of pageable memory that takes more than copying it, which a site states as `system`.
+BY_KERNELS = {"chase", "fault", "fault-latency", "sm-read", "sm-write"}
 # What a memory of the names is called where a site states it.
 STATED_AS = {"all": "gpu", "node": "numa"}
 
@@ -96,5 +98,7 @@ def needs(workload: str) -> set[str]:
     """What a site may state that together makes this transfer possible."""
     origin, target, way = ends_and_way(workload)
     ends = {STATED_AS.get(kind, kind) for kind in (end.rstrip("0123456789") for end in (origin, target))}
+    if "pageable" in ends and way in BY_KERNELS:
+        ends = ends - {"pageable"} | {"system"}
     between_gpus = ends == {"gpu"} and (origin != target or origin == "all")
     return ends | ({way} & RECENT_CALLS) | (PEER if between_gpus else set())

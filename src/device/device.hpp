@@ -126,6 +126,14 @@ struct MemoryInfo {
 /// Of the selected device.
 MemoryInfo memory_info();
 
+/// Who is on a device.
+struct Occupancy {
+  std::optional<std::vector<unsigned>> processes;  ///< pids of all but this process; nullopt where nobody can tell
+  std::optional<bool> mig;                         ///< whether the GPU is split; nullopt where nobody can tell
+};
+/// Asks no runtime, so this process is not on the device for having asked.
+Occupancy occupancy(int index) noexcept;
+
 /// State of the device as it is now: what may change between two samples.
 struct Telemetry {
   std::optional<int> pcie_generation, pcie_width, pcie_generation_max, pcie_width_max;

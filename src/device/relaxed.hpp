@@ -13,6 +13,7 @@ __device__ inline T load_relaxed(const T* address) {
 #if defined(ISTHMUS_BACKEND_CUDA) || defined(ISTHMUS_BACKEND_HIP)
   return *static_cast<const volatile T*>(address);
 #else
+  const emulator::AtomicTurn turn(address, emulator::Touch::load);
   return __atomic_load_n(address, __ATOMIC_RELAXED);
 #endif
 }
@@ -23,6 +24,7 @@ __device__ inline void store_relaxed(T* address, T value) {
 #if defined(ISTHMUS_BACKEND_CUDA) || defined(ISTHMUS_BACKEND_HIP)
   *static_cast<volatile T*>(address) = value;
 #else
+  const emulator::AtomicTurn turn(address, emulator::Touch::store);
   __atomic_store_n(address, value, __ATOMIC_RELAXED);
 #endif
 }

@@ -19,6 +19,8 @@ void refresh_nvml(Telemetry& telemetry, const std::string& uuid, const std::stri
 /// Bytes of its memory that are in use.
 std::optional<std::size_t> memory_used_nvml(const std::string& uuid, const std::string& pci_bus,
                                             const std::string& library = {}) noexcept;
+/// Who is on the device; what NVML does not tell is nullopt.
+Occupancy occupancy_nvml(const std::string& uuid, const std::string& pci_bus, const std::string& library = {}) noexcept;
 /// "580.159.04", as nvidia-smi prints it.
 std::optional<std::string> nvml_driver_version(const std::string& library = {}) noexcept;
 /// `hex` is "xxxxxxxx-xxxx-…"; whether NVML knows it as a MIG instance ("MIG-…") and not as a whole GPU ("GPU-…").

@@ -53,20 +53,26 @@ std::vector<std::string> throttle_reasons(const Asker& ask) {
   return reasons;
 }
 
+/// nullopt where the library has no such function or does not tell.
+std::optional<std::vector<ProcessInfo>> list_processes(const Asker& ask, const char* name) {
+  unsigned count = 0;
+  const int first = ask.nvml().status(name, ask.device(), &count, static_cast<ProcessInfo*>(nullptr));
+  if (first == nvml::success && count == 0) return std::vector<ProcessInfo>{};
+  if (first != nvml::insufficient_size && first != nvml::success) return std::nullopt;
+  count += 8;  // some may start between the two calls
+  std::vector<ProcessInfo> processes(count);
+  if (!ask.nvml().call(name, ask.device(), &count, processes.data())) return std::nullopt;
+  processes.resize(std::min<std::size_t>(count, processes.size()));
+  return processes;
+}
+
+std::optional<std::vector<ProcessInfo>> compute_processes(const Asker& ask) {
+  auto processes = list_processes(ask, "nvmlDeviceGetComputeRunningProcesses_v3");
+  return processes ? processes : list_processes(ask, "nvmlDeviceGetComputeRunningProcesses_v2");
+}
+
 std::vector<unsigned> foreign_processes(const Asker& ask) {
-  const auto list = [&](const char* name) -> std::optional<std::vector<ProcessInfo>> {
-    unsigned count = 0;
-    const int first = ask.nvml().status(name, ask.device(), &count, static_cast<ProcessInfo*>(nullptr));
-    if (first == nvml::success && count == 0) return std::vector<ProcessInfo>{};
-    if (first != nvml::insufficient_size && first != nvml::success) return std::nullopt;
-    count += 8;  // some may start between the two calls
-    std::vector<ProcessInfo> processes(count);
-    if (!ask.nvml().call(name, ask.device(), &count, processes.data())) return std::nullopt;
-    processes.resize(std::min<std::size_t>(count, processes.size()));
-    return processes;
-  };
-  auto processes = list("nvmlDeviceGetComputeRunningProcesses_v3");
-  if (!processes) processes = list("nvmlDeviceGetComputeRunningProcesses_v2");
+  const auto processes = compute_processes(ask);
   if (!processes) return {};
 
   std::vector<unsigned> pids;
@@ -212,6 +218,31 @@ std::optional<std::size_t> memory_used_nvml(const std::string& uuid, const std::
     return memory.used;
   } catch (...) {
     return std::nullopt;
+  }
+}
+
+Occupancy occupancy_nvml(const std::string& uuid, const std::string& pci_bus, const std::string& library) noexcept {
+  try {
+    Occupancy told;
+    const auto ask = nvml::find(uuid, pci_bus, library);
+    if (!ask) return told;
+    if (const auto processes = compute_processes(*ask)) {
+      told.processes.emplace();
+      for (const auto& process : *processes) told.processes->push_back(process.pid);
+      // A GPU that draws for nobody may not tell who draws.
+      for (const auto& process :
+           list_processes(*ask, "nvmlDeviceGetGraphicsRunningProcesses_v3").value_or(std::vector<ProcessInfo>{}))
+        told.processes->push_back(process.pid);
+      std::erase(*told.processes, static_cast<unsigned>(getpid()));
+    }
+    unsigned current = 0, pending = 0;
+    constexpr int no_function = -1, not_supported = 3;  // of a library, or a chip, that knows no MIG
+    const int answer = ask->nvml().status("nvmlDeviceGetMigMode", ask->device(), &current, &pending);
+    if (answer == nvml::success) told.mig = current != 0;
+    if (answer == no_function || answer == not_supported) told.mig = false;
+    return told;
+  } catch (...) {
+    return {};
   }
 }
 

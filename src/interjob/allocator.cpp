@@ -119,7 +119,7 @@ std::exception_ptr Allocator::fill(Entry& entry, std::vector<void*>& handed_on) 
     addresses.assign(requests.size(), nullptr);
     blocks.resize(requests.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (requests[i].kind == Kind::chunked) {
+      if (requests[i].source == kChunked) {
         blocks[i] = std::make_unique<ChunkedBlock>(*batch_.memory.chunks(), requests[i].bytes);
         addresses[i] = blocks[i]->data();
       } else {
@@ -139,7 +139,7 @@ std::exception_ptr Allocator::fill(Entry& entry, std::vector<void*>& handed_on) 
 void Allocator::grow(Entry& entry, Phase needed, Batch::Lock& lock) {
   auto& memory = batch_.memory;
   for (std::size_t i = 0; i < entry.requests.size(); ++i) {
-    if (entry.requests[i].kind != Kind::chunked || entry.requests[i].from > needed) continue;
+    if (entry.requests[i].source != kChunked || entry.requests[i].from > needed) continue;
     auto& block = *entry.memory.blocks[i];
     while (!block.complete()) {
       if (batch_.lost) std::rethrow_exception(batch_.lost);

@@ -74,7 +74,7 @@ Batch::Batch(std::span<const Job> jobs, const Options& with)
     for (const auto& asked : jobs[i].memory) {
       const auto& request = entry.requests.emplace_back(in_whole_units(asked));
       entry.wanted += device_bytes(request);
-      if (request.kind == Kind::chunked) entry.chunks_wanted += memory.chunks()->in_chunks(request.bytes);
+      if (request.source == kChunked) entry.chunks_wanted += memory.chunks()->in_chunks(request.bytes);
     }
   }
   if (options.pool_keeps) device::set_pool_release_threshold(*options.pool_keeps);

@@ -80,11 +80,12 @@ std::pair<double, const char*> driver_interval(const Costs& c, Mode mode) {
 
 Habits habits_of(std::span<const Request> requests) {
   Habits habits;
-  for (const auto& [kind, bytes, from, until] : requests) {
-    habits.freeing_waits |= kind == Kind::device || kind == Kind::managed;
-    habits.faults |= kind == Kind::managed;
-    habits.handed_on &= kind != Kind::chunked;
-    habits.page_locked |= kind == Kind::pinned;
+  for (const auto& [source, bytes, from, until] : requests) {
+    habits.handed_on &= source != kChunked;
+    if (!source) continue;
+    habits.freeing_waits |= source == Kind::device || is_managed(*source);
+    habits.faults |= is_managed(*source);
+    habits.page_locked |= page_locked(*source);
   }
   return habits;
 }

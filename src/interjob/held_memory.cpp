@@ -12,7 +12,7 @@ HeldMemory::HeldMemory(std::span<const Job> jobs, const Options& options) : limi
   std::size_t largest = 0;
   for (const auto& job : jobs) {
     for (const auto& request : job.memory)
-      if (request.kind == Kind::chunked) largest = std::max(largest, request.bytes);
+      if (request.source == kChunked) largest = std::max(largest, request.bytes);
   }
   if (largest == 0) return;
   // Fewer calls where there is room; under a cap the pieces that a job takes as the one before gives them back.

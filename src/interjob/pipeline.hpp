@@ -91,8 +91,8 @@ struct Result {
 };
 
 /// Runs a batch. Chunked memory is given to one job at a time, in their order. Throws std::invalid_argument where an
-/// option makes no sense, device::Error where streams or events cannot be made, or chunks; what fails within a job is
-/// in its outcome. No other thread may select devices for this one meanwhile.
+/// option or a request makes no sense, device::Error where streams or events cannot be made, or chunks; what fails
+/// within a job is in its outcome. No other thread may select devices for this one meanwhile.
 Result run(std::span<const Job> jobs, const Options& options);
 
 }  // namespace isthmus::interjob

@@ -1,42 +1,40 @@
 #pragma once
 
-// Memory that jobs ask for, by the call that gives it.
+// Memory that jobs ask for.
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
-#include "device/device.hpp"
+#include "memory/kind.hpp"
 
 namespace isthmus::interjob {
 
-enum class Kind {
-  device,   ///< malloc_device
-  pool,     ///< malloc_pooled: stream-ordered
-  pinned,   ///< page-locked host memory
-  managed,  ///< malloc_managed
-  vmm,      ///< malloc_mapped: addresses and memory apart, in one piece
-  chunked,  ///< a ChunkedBlock of the batch: the next job's grows as this job's shrinks
-};
-inline constexpr Kind kKinds[] = {Kind::device, Kind::pool, Kind::pinned, Kind::managed, Kind::vmm, Kind::chunked};
-std::string_view name(Kind) noexcept;
+using memory::Kind;
+
+/// What gives the memory: the call of a kind, any but `registered`, or, for none, a ChunkedBlock of the batch. Chunks
+/// are no kind: no one call gives them, and the next job's memory grows as this job's shrinks.
+using Source = std::optional<Kind>;
+inline constexpr Source kChunked = std::nullopt;
+std::string_view name(Source) noexcept;
 
 enum class Phase { in, kernel, out, finish };
 
 struct Request {
-  Kind kind = Kind::device;
+  Source source = Kind::device;
   std::size_t bytes = 0;
-  /// The first and the last phase that use it. Chunked memory is mapped and unmapped by them; other kinds are there
+  /// The first and the last phase that use it. Chunked memory is mapped and unmapped by them; other memory is there
   /// from the first phase to the last.
   Phase from = Phase::in, until = Phase::finish;
   bool operator==(const Request&) const = default;
 };
 
-/// Bytes of device memory that it takes: none for pinned memory; managed memory may all come to the device. Chunked
+/// Bytes of device memory that it takes: none for host memory; managed memory may all come to the device. Chunked
 /// memory is counted by its pool.
 std::size_t device_bytes(const Request& request) noexcept;
 
-/// The request with its bytes in the whole units that its kind comes in (vmm), as the calls below want it. Throws
-/// device::Error.
+/// The request with its bytes in the whole units that its kind comes in (vmm). Throws std::invalid_argument for
+/// registered memory, device::Error.
 Request in_whole_units(Request request);
 
 /// Not for chunked memory. Pooled memory is usable by what is queued on `stream` from then on. Throws device::Error.

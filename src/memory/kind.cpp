@@ -1,6 +1,8 @@
 #include "memory/kind.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 
 #include "device/mapped_memory.hpp"
 
@@ -10,21 +12,46 @@ namespace {
 
 using device::PointerKind;
 
+template <bool mapped, bool write_combined>
+void* give_pinned(const Request& request) {
+  return device::malloc_pinned(request.bytes, {.mapped = mapped, .write_combined = write_combined});
+}
+void free_pinned(void* pointer, const Request&) {
+  device::free_pinned(pointer);
+}
+void* register_memory(const Request& request) {
+  device::register_host(request.memory, request.bytes, {.mapped = true});
+  return request.memory;
+}
+
 constexpr KindFacts kKinds[] = {
     // kind           name        in words                                         device locked  asks   to the driver
-    {Kind::device, "device", "device memory", true, false, true, PointerKind::device},
-    {Kind::pool, "pool", "device memory, stream-ordered", true, false, true, PointerKind::device},
-    {Kind::vmm, "vmm", "device memory, its addresses reserved first", true, false, true, PointerKind::device},
-    {Kind::managed, "managed", "managed memory", false, false, true, PointerKind::managed},
-    {Kind::static_managed, "static", "a managed variable", false, false, true, PointerKind::managed},
+    {Kind::device, "device", "device memory", true, false, true, PointerKind::device,
+     [](const Request& request) { return device::malloc_device(request.bytes); },
+     [](void* pointer, const Request&) { device::free_device(pointer); }},
+    {Kind::pool, "pool", "device memory, stream-ordered", true, false, true, PointerKind::device,
+     [](const Request& request) { return device::malloc_pooled(request.bytes, *request.stream); },
+     [](void* pointer, const Request& request) { device::free_pooled(pointer, *request.stream); }},
+    {Kind::vmm, "vmm", "device memory, its addresses reserved first", true, false, true, PointerKind::device,
+     [](const Request& request) { return device::malloc_mapped(device::mapped_bytes(request.bytes)); },
+     [](void* pointer, const Request& request) { device::free_mapped(pointer, device::mapped_bytes(request.bytes)); }},
+    {Kind::managed, "managed", "managed memory", false, false, true, PointerKind::managed,
+     [](const Request& request) { return device::malloc_managed(request.bytes); },
+     [](void* pointer, const Request&) { device::free_managed(pointer); }},
+    {Kind::static_managed, "static", "a managed variable", false, false, true, PointerKind::managed,
+     [](const Request& request) { return device::malloc_static_managed(request.bytes); },
+     [](void* pointer, const Request&) { device::free_static_managed(pointer); }},
     {Kind::mapped, "mapped", "host memory, page-locked, with an address for kernels", false, true, true,
-     PointerKind::pinned},
-    {Kind::pinned, "pinned", "host memory, page-locked", false, true, true, PointerKind::pinned},
+     PointerKind::pinned, give_pinned<true, false>, free_pinned},
+    {Kind::pinned, "pinned", "host memory, page-locked", false, true, true, PointerKind::pinned,
+     give_pinned<false, false>, free_pinned},
     {Kind::registered, "registered", "host memory, page-locked after it was touched", false, true, true,
-     PointerKind::pinned},
+     PointerKind::pinned, register_memory, [](void* pointer, const Request&) { device::unregister_host(pointer); }},
     {Kind::write_combined, "write_combined", "host memory, page-locked, not cached by the CPU", false, true, true,
-     PointerKind::pinned},
-    {Kind::pageable, "pageable", "malloc", false, false, false, PointerKind::unregistered},
+     PointerKind::pinned, give_pinned<true, true>, free_pinned},
+    {Kind::pageable, "pageable", "malloc", false, false, false, PointerKind::unregistered,
+     [](const Request& request) { return given(std::malloc(request.bytes), "malloc", request.bytes); },
+     [](void* pointer, const Request&) { std::free(pointer); }},
 };
 
 constexpr bool in_order() {
@@ -49,7 +76,7 @@ std::optional<std::string_view> lack(Kind kind, Reader reader, const device::Dev
     if (on_device(kind) && !info.integrated) return "does not share its memory with the CPU";
     return std::nullopt;
   }
-  if (kind == Kind::pageable && !info.pageable_access) return "cannot read plain malloc memory (no HMM, ATS or XNACK)";
+  if (kind == Kind::pageable && !info.pageable_access) return "cannot read pageable memory (no HMM, ATS or XNACK)";
   if (page_locked(kind) && !info.can_map_host) return "cannot map host memory";
   return std::nullopt;
 }
@@ -68,6 +95,11 @@ const KindFacts& facts(Kind kind) noexcept {
 }
 std::string_view name(Kind kind) noexcept {
   return facts(kind).name;
+}
+Kind kind_named(std::string_view name) {
+  const auto* const found = std::ranges::find(kKinds, name, &KindFacts::name);
+  if (found == std::end(kKinds)) throw std::invalid_argument("no kind of memory is called " + std::string(name));
+  return found->kind;
 }
 bool is_managed(Kind kind) noexcept {
   return facts(kind).pointer_kind == PointerKind::managed;
@@ -98,53 +130,11 @@ void* given(void* pointer, const char* call, std::size_t bytes) {
 }
 
 void* allocate(Kind kind, const Request& request) {
-  switch (kind) {
-    case Kind::device:
-      return device::malloc_device(request.bytes);
-    case Kind::pool:
-      return device::malloc_pooled(request.bytes, *request.stream);
-    case Kind::vmm:
-      return device::malloc_mapped(device::mapped_bytes(request.bytes));
-    case Kind::managed:
-      return device::malloc_managed(request.bytes);
-    case Kind::static_managed:
-      return device::malloc_static_managed(request.bytes);
-    case Kind::mapped:
-      return device::malloc_pinned(request.bytes, {.mapped = true});
-    case Kind::pinned:
-      return device::malloc_pinned(request.bytes);
-    case Kind::registered:
-      device::register_host(request.memory, request.bytes, {.mapped = true});
-      return request.memory;
-    case Kind::write_combined:
-      return device::malloc_pinned(request.bytes, {.mapped = true, .write_combined = true});
-    case Kind::pageable:
-      break;
-  }
-  return given(std::malloc(request.bytes), "malloc", request.bytes);
+  return facts(kind).give(request);
 }
 
 void release(Kind kind, void* pointer, const Request& request) {
-  switch (kind) {
-    case Kind::device:
-      return device::free_device(pointer);
-    case Kind::pool:
-      return device::free_pooled(pointer, *request.stream);
-    case Kind::vmm:
-      return device::free_mapped(pointer, device::mapped_bytes(request.bytes));
-    case Kind::managed:
-      return device::free_managed(pointer);
-    case Kind::static_managed:
-      return device::free_static_managed(pointer);
-    case Kind::mapped:
-    case Kind::pinned:
-    case Kind::write_combined:
-      return device::free_pinned(pointer);
-    case Kind::registered:
-      return device::unregister_host(pointer);
-    case Kind::pageable:
-      return std::free(pointer);
-  }
+  facts(kind).take_back(pointer, request);
 }
 
 }  // namespace isthmus::memory

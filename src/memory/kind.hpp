@@ -25,6 +25,13 @@ enum class Kind {
   pageable,        ///< malloc: kernels reach it by themselves or not at all (HMM, ATS, XNACK)
 };
 
+/// What the call that gives memory is told.
+struct Request {
+  std::size_t bytes = 0;
+  device::Stream* stream = nullptr;  ///< of `pool`: usable by what is queued there from then on
+  void* memory = nullptr;            ///< of `registered`: what is to be page-locked
+};
+
 struct KindFacts {
   Kind kind;
   std::string_view name, words;
@@ -32,10 +39,15 @@ struct KindFacts {
   bool page_locked;                  ///< it lies on the host for good; kernels reach it over the link
   bool asks_device;                  ///< the device's runtime gives it
   device::PointerKind pointer_kind;  ///< what the driver calls it
+  // For who times them; others call allocate() and release() below.
+  void* (*give)(const Request&);
+  void (*take_back)(void* pointer, const Request&);
 };
 std::span<const KindFacts> all_kinds() noexcept;
 const KindFacts& facts(Kind) noexcept;
 std::string_view name(Kind) noexcept;
+/// Throws std::invalid_argument where no kind has the name.
+Kind kind_named(std::string_view name);
 /// Whether its pages may change place between CPU and device.
 bool is_managed(Kind) noexcept;
 bool on_device(Kind) noexcept;
@@ -51,12 +63,6 @@ std::optional<std::string> obstacle(Kind, const device::DeviceInfo&);
 /// Whether CPU and GPU may use it at the same time.
 bool shared_at_once(Kind, const device::DeviceInfo&);
 
-/// What the call that gives memory is told.
-struct Request {
-  std::size_t bytes = 0;
-  device::Stream* stream = nullptr;  ///< of `pool`: usable by what is queued there from then on
-  void* memory = nullptr;            ///< of `registered`: what is to be page-locked
-};
 /// One call, of the selected device. `pageable` is plain malloc. Throws device::Error.
 void* allocate(Kind, const Request&);
 /// One call. Nothing may use the memory any more but, of `pool`, what was queued on the stream. Throws device::Error.

@@ -3,6 +3,7 @@
 // Axes as the microbenchmarks spell them.
 
 #include <cstdint>
+#include <vector>
 
 #include "memory/block.hpp"
 #include "workload/workload.hpp"
@@ -19,6 +20,18 @@ inline workload::Axis node_axis(
   auto axis = number_axis("node", help, -1, -1);
   for (const int node : machine.memory_nodes) axis.listed.emplace_back(node);
   return axis;
+}
+
+/// Values of an axis `memory`: kinds that CPU and GPU may both reach, in its order.
+inline std::vector<memory::Kind> axis_kinds() {
+  std::vector<memory::Kind> kinds;
+  for (const auto& row : memory::all_kinds()) {
+    if (row.kind != memory::Kind::vmm) kinds.push_back(row.kind);
+  }
+  return kinds;
+}
+inline memory::Kind kind_of(const workload::Case& c) {
+  return memory::kind_named(c.choice("memory"));
 }
 
 /// What the axis `pages` asks for: standard, small or huge.

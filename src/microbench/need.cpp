@@ -24,4 +24,8 @@ void need_gpu(int index) {
                (gpus == 1 ? " GPU" : " GPUs"));
 }
 
+void need_kind(Kind kind, Reader reader, const device::DeviceInfo& info) {
+  if (const auto why = memory::obstacle(kind, reader, info)) throw Skip(*why);
+}
+
 }  // namespace isthmus::microbench

@@ -42,6 +42,8 @@ class Case {
   Staging staging() const;
   std::uint64_t seed() const;
   const device::DeviceInfo& device() const;
+  /// Its managed memory is meant to be more than the device has free.
+  bool oversubscribed() const;
 
   // Buffers: declared first, allocated inside measure(). `fill` gives host element i, as T(std::size_t), or all of them
   // at once, as void(std::span<T>).

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ namespace isthmus::workload {
 
 namespace {
 
-/// A group of pages for each page: the driver keeps half a million of them at this size.
-constexpr std::size_t kMostOff = std::size_t{2} << 30;
+/// Each is a range of its own to the driver. With pages of 4 KiB so many are 2 GiB.
+constexpr std::size_t kMostPieces = std::size_t{1} << 19;
 
 struct Value {
   const char* name;
@@ -42,13 +43,19 @@ Axis driver_prefetch_axis() {
                          std::move(values)));
 }
 
+std::size_t most_driver_prefetch_bytes(std::string_view value) {
+  const std::size_t piece = piece_of(value);
+  return piece == 0 ? std::numeric_limits<std::size_t>::max() : kMostPieces * piece;
+}
+
 void need_driver_prefetch(std::string_view value, std::size_t bytes) {
-  if (value == "off" && bytes > kMostOff)
-    throw Skip(fmt::format("driver_prefetch=off is for {} of managed memory at most, and this has {}: each page is a "
-                           "range of its own to the driver; choose a smaller size, or 64KiB",
-                           memory::format_bytes(static_cast<double>(kMostOff)),
-                           memory::format_bytes(static_cast<double>(bytes))),
-               SkipKind::not_applicable);
+  const std::size_t most = most_driver_prefetch_bytes(value);
+  if (value == "off" && bytes > most)
+    throw Skip(
+        fmt::format("driver_prefetch=off is for {} of managed memory at most, and this has {}: each page is a "
+                    "range of its own to the driver; choose a smaller size, or 64KiB",
+                    memory::format_bytes(static_cast<double>(most)), memory::format_bytes(static_cast<double>(bytes))),
+        SkipKind::not_applicable);
 }
 
 struct DriverPrefetch::Settings {

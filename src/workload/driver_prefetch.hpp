@@ -18,6 +18,9 @@ inline constexpr std::string_view kDriverPrefetchDefault = "default";
 /// `driver_prefetch`: default, off, 64KiB, 2MiB.
 Axis driver_prefetch_axis();
 
+/// How many managed bytes the value is for: the driver keeps half a million pieces of their own.
+std::size_t most_driver_prefetch_bytes(std::string_view value);
+
 /// Throws Skip where the driver's prefetcher cannot be set so for so many bytes: off has a group for each page.
 void need_driver_prefetch(std::string_view value, std::size_t bytes);
 

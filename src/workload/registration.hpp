@@ -33,6 +33,7 @@ struct CaseSpec {
   AxisSettings axes;                          ///< every axis of the workload, in its order
   std::vector<std::string> varied;            ///< axes that take several values in this run
   std::optional<std::string> not_applicable;  ///< why this combination is recorded as skipped
+  std::optional<std::string> oversubscribed;  ///< its managed bytes are more than the device has free, and by how much
 
   const AxisValue* find(std::string_view axis) const noexcept;
   std::int64_t integer(std::string_view axis) const;
@@ -88,6 +89,8 @@ class Workload {
   /// The devices it uses, by index, where its name says which: all of them go into the record, the first as the one
   /// that is watched. Those that are not there are left out. Without this it uses the session's.
   Workload& devices(std::vector<int> indices);
+  /// May have more managed memory than the device has (--oversubscribe): `axis` is its bytes, in whole blocks of 2 MiB.
+  Workload& oversubscribes(std::string axis);
   /// A true measurement also on a machine without a GPU: records say emulated: false.
   Workload& native();
   /// Several ranks measure it together, and one process cannot; every other workload is measured by one process.

@@ -244,6 +244,14 @@ int nvmlEventSetWait_v2(EventSet* set, EventData* data, unsigned milliseconds) {
   if (set->gpu != &failing || milliseconds != 0 || set->asked++ % 2 == 0) return timeout;
   return *data = {set->gpu, 8, 79, ~0u, ~0u}, success;
 }
+int nvmlDeviceGetGraphicsRunningProcesses_v3(Gpu* gpu, unsigned* count, Process* processes) {
+  if (gpu != &complete) return not_supported;
+  const unsigned room = *count;
+  *count = 1;
+  if (room < 1) return insufficient_size;
+  processes[0] = {2, 1 << 20, ~0u, ~0u};
+  return success;
+}
 int nvmlDeviceGetComputeRunningProcesses_v3(Gpu* gpu, unsigned* count, Process* processes) {
   if (gpu != &complete) return not_supported;
   const unsigned room = *count;

@@ -263,14 +263,18 @@ TEST_F(GridTest, WorkThatNeverHandsOverEndsAtItsDeadlineToo) {
 // Every lane takes the lock: on hardware whose lanes go in lockstep the winner waits for the losers, who wait for it.
 __global__ void lock_per_lane(int* lock, int* count) {
   spin_until([&] { return atomicCAS(lock, 0, 1) == 0; });
+  __threadfence();
   *count += 1;
+  __threadfence();
   atomicExch(lock, 0);
 }
 
 __global__ void lock_per_warp(int* lock, int* count) {
   if (lane() == 0) {
     spin_until([&] { return atomicCAS(lock, 0, 1) == 0; });
+    __threadfence();
     *count += warp_size();
+    __threadfence();
     atomicExch(lock, 0);
   }
   sync_warp(full_warp());

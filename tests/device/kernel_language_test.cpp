@@ -119,13 +119,14 @@ TEST_F(KernelLanguageTest, ClocksGoOn) {
   EXPECT_GE(at.host()[1] - at.host()[0], 0.005);
 }
 
-// The last block to finish adds up what the others left: fence, count, read.
+// The last block to finish adds up what the others left: fence, count, fence, read.
 __global__ void last_block_sums(int* partial, unsigned* count, int* sum) {
   __shared__ bool last;
   if (threadIdx.x == 0) {
     partial[blockIdx.x] = static_cast<int>(blockIdx.x);
     __threadfence();
     last = atomicInc(count, gridDim.x - 1) == gridDim.x - 1;
+    __threadfence();
   }
   __syncthreads();
   if (last && threadIdx.x == 0) {

@@ -62,6 +62,23 @@ TEST(Nvml, CollectsCriticalErrorsFromTheFirstQuestionOn) {
   EXPECT_EQ(telemetry_nvml("GPU-complete", "", library).xids, std::vector<unsigned>{}) << "each device has its own";
 }
 
+TEST(Nvml, TellsWhoIsOnADevice) {
+  const auto complete = occupancy_nvml("GPU-complete", "", library);
+  EXPECT_EQ(complete.processes, (std::vector<unsigned>{1, 2})) << "those that compute, those that draw, not this one";
+  EXPECT_EQ(complete.mig, false);
+  EXPECT_EQ(occupancy_nvml("MIG-instance", "", library).processes, complete.processes) << "of its GPU";
+}
+
+TEST(Nvml, WhoIsOnADeviceIsUnknownWhereNobodyTells) {
+  const auto mute = occupancy_nvml("GPU-mute", "", library);
+  EXPECT_EQ(mute.processes, std::nullopt) << "which is not nobody";
+  EXPECT_EQ(mute.mig, false) << "a chip that cannot be split";
+  for (const auto& told : {occupancy_nvml("GPU-nobody", "", library), occupancy_nvml("GPU-complete", "", "none.so")}) {
+    EXPECT_EQ(told.processes, std::nullopt);
+    EXPECT_EQ(told.mig, std::nullopt);
+  }
+}
+
 TEST(Nvml, FindsADeviceByItsBusWhenTheUuidIsUnknown) {
   expect_complete(telemetry_nvml("GPU-other", "0000:1b:00.0", library));
 }

@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -56,6 +57,150 @@ class CommandLine(unittest.TestCase):
         for part in parts:
             self.assertIn(part, lines[0])
         self.assertFalse(self.record.exists())
+
+    # --- more managed memory than the device has ---------------------------------------------------
+
+    BEYOND = ("fixture/beyond", "--oversubscribe", "1.25", "--allow-oversubscription", "--observe", "uvm")
+    SHORT = {"ISTHMUS_EMULATOR": "memory=16MiB,workers=1"}
+
+    def watchdogs(self):
+        """Processes that watch some run, by the environment that they were started with: of this test's folder."""
+        found = []
+        for process in Path("/proc").iterdir():
+            try:
+                watches = b"ISTHMUS_WATCHDOG=" in (process / "environ").read_bytes()
+                if watches and (process / "cwd").resolve() == self.folder.resolve():
+                    found.append(int(process.name))
+            except (OSError, ValueError):
+                continue
+        return found
+
+    def wait_until(self, is_so, seconds=20):
+        deadline = time.monotonic() + seconds
+        while not is_so():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+    def kept_events(self):
+        """How many entries of 64 bytes each file of events has."""
+        counts = {}
+        for path in self.folder.glob("*.uvm"):
+            data = path.read_bytes()
+            self.assertEqual(data[:14], b"isthmus.uvm/1\n")
+            at, count = 24 + struct.unpack_from("<I", data, 16)[0], 0
+            while at < len(data):
+                _, entries, packed = struct.unpack_from("<III", data, at)
+                count += entries
+                at += 32 + packed
+            self.assertEqual(at, len(data), "each chunk is whole")
+            counts[path] = count
+        return counts
+
+    def test_oversubscription_takes_a_ratio_of_what_is_free(self):
+        done = self.measure(*self.BEYOND, **self.SHORT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (record,) = self.records()
+        self.assertEqual(record["axes"]["bytes"], 20 << 20)
+        self.assertIsNone(record["size"])
+        self.assertEqual(record["notes"]["oversubscribe"], "1.25 times the 16777216 bytes that were free on the device")
+        self.assertEqual(self.watchdogs(), [])
+        self.assertEqual(self.kept_events(), {}, "the record says it")
+
+    def test_oversubscription_is_refused_in_a_sentence(self):
+        allowed = self.BEYOND[:4]
+        refused = {
+            ("can hang the GPU and the host", "never for shared hosts"): self.BEYOND[:3],
+            ("above 1, where all fits, and at most 4",): (*self.BEYOND[:2], "5", "--allow-oversubscription"),
+            ("takes a ratio such as 1.25, not 'half'",): (*self.BEYOND[:2], "half", "--allow-oversubscription"),
+            ("fixture/saxpy takes no --oversubscribe; choose from fixture/beyond",): ("fixture/saxpy", *allowed[1:]),
+            ("shall have memory=pageable",): (*allowed, "--set", "memory=pageable"),
+            ("leave --processes out",): (*allowed, "--processes", "2"),
+            ("leave --size",): (*allowed, "--size", "tiny"),
+            ("allows nothing without --oversubscribe",): ("fixture/beyond", "--allow-oversubscription"),
+            ("--hang-after is for runs that may hang",): ("fixture/beyond", "--hang-after", "3"),
+            ("--hang-after takes a number of seconds",): (*allowed, "--hang-after", "soon"),
+        }
+        for parts, arguments in refused.items():
+            self.assert_refused(self.measure(*arguments, **self.SHORT), *parts)
+        done = self.measure(*allowed, **self.SHORT, ISTHMUS_HOST_MEMORY="2GiB")
+        self.assert_refused(done, "of host memory for 20 MiB", "2 GiB are available", "choose a smaller ratio")
+        done = self.measure(*allowed, "--set", "driver_prefetch=off", ISTHMUS_EMULATOR="memory=4GiB")
+        self.assert_refused(done, "driver_prefetch=off is for 2 GiB of managed memory at most")
+        done = self.measure(*allowed, ISTHMUS_EMULATOR="memory=16MiB,others=2")
+        self.assert_refused(done, "other processes use the GPU (1, 2); wait until they have ended")
+        self.assertEqual(self.watchdogs(), [])
+
+    def test_oversubscription_without_a_watchdog_is_refused(self):
+        def few_files():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))
+
+        done = subprocess.run(
+            [BENCH, "run", *self.BEYOND, "--record", str(self.record)],
+            capture_output=True, text=True, env={**os.environ, **self.SHORT}, cwd=self.folder, timeout=60,
+            preexec_fn=few_files,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("the process that would end a run that hangs could not be started", done.stderr)
+        self.assertEqual(self.records(), [])
+
+    def test_a_run_that_hangs_is_ended_and_what_it_drained_is_kept(self):
+        begin = time.monotonic()
+        done = self.measure(*self.BEYOND, "--set", "what=well,hangs", "--hang-after", "2", **self.SHORT)
+        self.assertLess(time.monotonic() - begin, 30)
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        (sentence,) = done.stderr.splitlines()
+        for part in ("what=hangs showed no progress for 2 s", "SIGKILL after 1 s", str(self.record), "nvidia-smi"):
+            self.assertIn(part, sentence)
+        self.assertEqual([record["axes"]["what"] for record in self.records()], ["well"])
+        ((path, count),) = self.kept_events().items()
+        self.assertIn(str(path), sentence)
+        self.assertGreater(count, 8, "512 pages make two batches at least, and their replays")
+        self.assertEqual(self.watchdogs(), [])
+
+    def test_events_that_are_drained_are_progress(self):
+        done = self.measure(*self.BEYOND, "--set", "what=slow", "--hang-after", "2", **self.SHORT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (record,) = self.records()
+        self.assertGreater(self.metrics(record)["touch"]["median"], 4)
+
+    def begin_hanging(self, *arguments):
+        process = subprocess.Popen(
+            [BENCH, "run", *self.BEYOND, "--set", "what=hangs", *arguments, "--record", str(self.record)],
+            env={**os.environ, **self.SHORT}, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        self.wait_until(lambda: self.watchdogs() and any(self.kept_events().values()))
+        return process
+
+    def test_a_run_that_is_killed_ends_its_watchdog(self):
+        process = self.begin_hanging("--hang-after", "1000")
+        (watchdog,) = self.watchdogs()
+        self.assertEqual(os.stat(f"/proc/{watchdog}").st_uid, os.getuid())
+        process.kill()
+        process.communicate(timeout=20)  # which lasts as long as any process has its streams
+        self.wait_until(lambda: not self.watchdogs())
+
+    def test_a_signal_to_all_of_a_job_leaves_the_watchdog(self):
+        process = self.begin_hanging("--hang-after", "3")
+        os.killpg(process.pid, signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+        self.assertIn("showed no progress for 3 s", said)
+        self.assertEqual(process.returncode, -signal.SIGTERM, "a second one ends at once")
+
+    def test_a_run_without_its_watchdog_does_not_go_on(self):
+        process = subprocess.Popen(
+            [BENCH, "run", *self.BEYOND, "--set", "what=slow", "--record", str(self.record)],
+            env={**os.environ, **self.SHORT}, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        self.wait_until(lambda: any(self.kept_events().values()))
+        (watchdog,) = self.watchdogs()
+        os.kill(watchdog, signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3, said)
+        self.assertIn("the process that watches this run was ended", said)
 
     # --- bodies -----------------------------------------------------------------------------------
 

@@ -371,6 +371,61 @@ const Registration fresh_registration =
         .native()
         .axis({.name = "what", .help = "how the process ends", .default_value = 0, .minimum = 0});
 
+// --- more managed memory than the device has ----------------------------------------------------------
+
+// Writes the first word of each page.
+__global__ void fixture_touch(std::size_t pages, std::size_t step, std::uint32_t* words) {
+  for (std::size_t i = threadIdx.x; i < pages; i += blockDim.x) words[i * step] = 1;
+}
+
+class ManagedWords {
+ public:
+  explicit ManagedWords(std::size_t bytes) : words_(static_cast<std::uint32_t*>(device::malloc_managed(bytes))) {}
+  ~ManagedWords() { device::free_managed(words_); }
+  ManagedWords(const ManagedWords&) = delete;
+  ManagedWords& operator=(const ManagedWords&) = delete;
+  std::uint32_t* get() const { return words_; }
+
+ private:
+  std::uint32_t* words_;
+};
+
+void beyond(Case& c) {
+  constexpr std::size_t kStep = 4096 / sizeof(std::uint32_t), kTouched = 512;
+  const auto what = c.choice("what");
+  c.needs(c.extent("bytes"), 0);
+  ManagedWords memory(c.extent("bytes"));
+  const auto touch = [&] {
+    for (std::size_t i = 0; i < kTouched; ++i) memory.get()[i * kStep] = 0;
+    launch(c.stream(), ISTHMUS_KERNEL(fixture_touch), {.grid = 1, .block = 64}, kTouched, kStep, memory.get());
+    c.stream().synchronize();
+  };
+  c.sample(time_metric("touch", "clock"), [&] {
+    const double begin = now();
+    touch();
+    // As a driver that hangs would, it heeds no request to end.
+    while (what == "hangs") pause();
+    // Longer than a watchdog has patience in the tests, and never without progress for so long.
+    while (what == "slow" && now() - begin < 5) {
+      usleep(300'000);
+      touch();
+    }
+    return now() - begin;
+  });
+  c.verify("touched", [&] { return memory.get()[0] == 1 ? 0.0 : 1.0; }, 0);
+}
+
+const Registration beyond_registration =
+    Workload("fixture/beyond", beyond)
+        .summary("touches some of its managed memory")
+        .metrics({"touch"})
+        .oversubscribes("bytes")
+        .axis({.name = "bytes", .help = "managed memory", .default_value = 4 << 20, .minimum = 1, .bytes = true})
+        .axis(choice_axis("what", "how it ends", {"well", "hangs", "slow"}))
+        .axis(choice_axis("memory", "whose memory", {"managed", "pageable"}))
+        .axis(how(choice_axis("driver_prefetch", "as in the catalogue", {"default", "off"})))
+        .size("tiny", {{"bytes", 2 << 20}});
+
 // A family: one move for each pair of places, the GPUs first. It never touches a GPU: nothing is moved at all.
 void move(Case& c, int from, int to, int gpus) {
   if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");

@@ -488,25 +488,38 @@ TEST_F(RecordFiles, ResumeKnowsWhatIsSettled) {
   EXPECT_FALSE(settled.contains(case_identity(other, good, c.device, 16)));
 }
 
-TEST_F(RecordFiles, ResumeKnowsRecordsOfVersion1) {
+TEST_F(RecordFiles, ResumeKnowsRecordsOfVersions1And2) {
   const auto c = context();
   const RunIdentity identity{.id = "0123456789", .command = {}, .process = 1, .seed = c.seed};
   const auto spec = spec_of("fixture/saxpy");
   auto record = record_json(identity, run_case(spec, c));
-  EXPECT_EQ(record["schema"], "isthmus.record/2");
+  EXPECT_EQ(record["schema"], "isthmus.record/3");
   EXPECT_EQ(upgraded(record), record);
   const auto settled = [&](const json& line) {
     std::ofstream(path_) << line << '\n';
     return settled_cases(path_);
   };
   const std::set<std::string> here{case_identity(identity, spec, c.device, 16)};
-  record["schema"] = "isthmus.record/1";
-  for (const char* name : {"submission", "host_turns", "tables"}) record.erase(name);
-  EXPECT_EQ(settled(record), here);
-  for (const json& other : {json("isthmus.record/3"), json(1), json(nullptr)}) {
+  for (const json& other : {json("isthmus.record/4"), json(1), json(nullptr)}) {
     record["schema"] = other;
     EXPECT_TRUE(settled(record).empty()) << other;
   }
+  record["schema"] = "isthmus.record/2";
+  EXPECT_EQ(settled(record), here);
+  record["schema"] = "isthmus.record/1";
+  for (const char* name : {"submission", "host_turns", "tables"}) record.erase(name);
+  EXPECT_EQ(settled(record), here);
+}
+
+TEST_F(RecordFiles, ResumeKnowsCasesByTheirOldNames) {
+  auto record = record_of(spec_of("fixture/saxpy"));
+  record["workload"] = "stream/gpu0/triad";
+  record["axes"] = {{"memory", "write_combined"}};
+  const std::set<std::string> here{case_identity(record)};
+  record["schema"] = "isthmus.record/2";
+  record["axes"]["memory"] = "wc";
+  std::ofstream(path_) << record << '\n';
+  EXPECT_EQ(settled_cases(path_), here);
 }
 
 }  // namespace

@@ -208,6 +208,35 @@ TEST_F(UvmObserverTest, WhatIsNotWatchedHasNoFigure) {
   EXPECT_NE(light.notes().at("uvm_source").find("without what moved"), std::string::npos);
 }
 
+TEST_F(UvmObserverTest, AGpuThatIsShortOfMemoryHasFiguresOfItsEvictions) {
+  pass(Part::samples, 0, faults(1));
+  EXPECT_EQ(values("uvm_evictions"), Values{}) << "where nothing was evicted there are none";
+  auto evicting = faults(1);
+  const auto move = [&](Cause cause, std::uint64_t block, std::uint64_t begin) {
+    const bool in = cause == Cause::fault;
+    evicting.events.emplace_back(Migration{.cause = cause,
+                                           .source = static_cast<std::uint8_t>(in ? 0 : 1),
+                                           .destination = static_cast<std::uint8_t>(in ? 1 : 0),
+                                           .address = block * kBlockBytes,
+                                           .bytes = kBlockBytes,
+                                           .begin = begin});
+  };
+  move(Cause::fault, 0, 100);
+  move(Cause::fault, 1, 110);
+  move(Cause::eviction, 0, 120);
+  move(Cause::fault, 0, 130);
+  move(Cause::fault, 1, 140);
+  pass(Part::samples, 1, evicting);
+  EXPECT_EQ(values("uvm_eviction_bytes"), (Values{0, 1.0 * kBlockBytes}));
+  EXPECT_EQ(values("uvm_evictions"), (Values{0, 1}));
+  EXPECT_EQ(values("uvm_returned_blocks"), (Values{0, 1}));
+  EXPECT_EQ(values("uvm_returned_bytes"), (Values{0, 1.0 * kBlockBytes}));
+  EXPECT_EQ(values("uvm_discarded_bytes"), (Values{0, 1.0 * kBlockBytes}));
+  EXPECT_EQ(values("uvm_eviction_age"), Values{}) << "a sample without an eviction has none";
+  pass(Part::samples, 0, evicting);
+  EXPECT_EQ(values("uvm_eviction_age"), (Values{0, 0}));
+}
+
 TEST_F(UvmObserverTest, TheRecordNamesTheSourceAndOthersReplays) {
   auto shared = faults(1);
   shared.foreign_replays = 4;

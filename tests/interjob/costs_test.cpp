@@ -109,8 +109,8 @@ TEST(Judging, FreeingThatWaitsLetsNothingOverlapIt) {
 }
 
 TEST(Judging, HabitsFollowFromTheRequests) {
-  const std::vector<Request> pool{{Kind::pool, 1}}, chunks{{Kind::pool, 1}, {Kind::chunked, 1}},
-      managed{{Kind::managed, 1}}, own_buffers{{Kind::vmm, 1}, {Kind::pinned, 1}}, plain{{Kind::device, 1}};
+  const std::vector<Request> pool{{Kind::pool, 1}}, chunks{{Kind::pool, 1}, {kChunked, 1}}, managed{{Kind::managed, 1}},
+      own_buffers{{Kind::vmm, 1}, {Kind::pinned, 1}}, plain{{Kind::device, 1}};
   EXPECT_TRUE(habits_of(pool).handed_on);
   EXPECT_FALSE(habits_of(chunks).handed_on);
   EXPECT_TRUE(habits_of(managed).faults && habits_of(managed).freeing_waits);

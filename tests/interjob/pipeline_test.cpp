@@ -17,7 +17,7 @@
 namespace isthmus::interjob {
 namespace {
 
-constexpr Kind kDeviceKinds[] = {Kind::device, Kind::pool, Kind::managed, Kind::vmm, Kind::chunked};
+constexpr Source kDeviceSources[] = {Kind::device, Kind::pool, Kind::managed, Kind::vmm, kChunked};
 
 // Few threads: under TSan each costs.
 constexpr device::LaunchShape kShape{.grid = 2, .block = 32};
@@ -35,14 +35,14 @@ __global__ void add_ends(const unsigned* from, std::size_t count, unsigned* to, 
 /// Jobs that send numbers to the device, add their own index there and fetch the sum.
 class Jobs {
  public:
-  explicit Jobs(std::size_t count, Kind kind = Kind::device, std::size_t bytes = 4096) : results_(count) {
-    for (std::size_t i = 0; i < count; ++i) add_job(kind, bytes);
+  explicit Jobs(std::size_t count, Source source = Kind::device, std::size_t bytes = 4096) : results_(count) {
+    for (std::size_t i = 0; i < count; ++i) add_job(source, bytes);
   }
-  void add_job(Kind kind, std::size_t bytes) {
+  void add_job(Source source, std::size_t bytes) {
     const std::size_t i = jobs_.size();
     if (results_.size() <= i) results_.resize(i + 1);
     const std::size_t count = bytes / sizeof(unsigned);
-    Job job{.name = "job " + std::to_string(i), .memory = {{kind, bytes}, {Kind::pinned, bytes}}};
+    Job job{.name = "job " + std::to_string(i), .memory = {{source, bytes}, {Kind::pinned, bytes}}};
     job.in = [=](const Work& work) {
       auto* host = static_cast<unsigned*>(work.memory[1]);
       for (std::size_t k = 0; k < count; ++k) host[k] = static_cast<unsigned>(k);
@@ -69,8 +69,8 @@ class Jobs {
     const std::size_t i = jobs_.size(), count = bytes / sizeof(unsigned), kept = results / sizeof(unsigned);
     if (results_.size() <= i) results_.resize(i + 1);
     Job job{.name = "job " + std::to_string(i),
-            .memory = {{Kind::chunked, bytes, Phase::in, Phase::kernel},
-                       {Kind::chunked, results, Phase::kernel, Phase::finish},
+            .memory = {{kChunked, bytes, Phase::in, Phase::kernel},
+                       {kChunked, results, Phase::kernel, Phase::finish},
                        {Kind::pinned, bytes}}};
     job.in = [=](const Work& work) {
       auto* host = static_cast<unsigned*>(work.memory[2]);
@@ -134,14 +134,14 @@ class Pipeline : public testing::Test {
 
 TEST_F(Pipeline, EveryModeAndKindGivesRightResults) {
   for (const Mode mode : kModes) {
-    for (const Kind kind : kDeviceKinds) {
+    for (const Source source : kDeviceSources) {
       for (const int threads : {1, 3}) {
-        Jobs jobs(12, kind);
+        Jobs jobs(12, source);
         const auto result = run_watched(jobs, {.mode = mode, .depth = 4, .allocating_threads = threads});
         ASSERT_EQ(result.jobs.size(), 12u);
         for (std::size_t i = 0; i < 12; ++i) {
-          EXPECT_EQ(result.jobs[i].error, "") << name(mode) << " " << name(kind);
-          EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << name(mode) << " " << name(kind) << " " << i;
+          EXPECT_EQ(result.jobs[i].error, "") << name(mode) << " " << name(source);
+          EXPECT_EQ(jobs.seen(i), Jobs::Seen::right) << name(mode) << " " << name(source) << " " << i;
           EXPECT_EQ(result.jobs[i].name, "job " + std::to_string(i));
         }
         expect_nothing_held();
@@ -223,8 +223,8 @@ TEST_F(Pipeline, AJobThatFailsCancelsNothingButItself) {
     };
   };
   for (const Mode mode : kModes) {
-    for (const Kind kind : kDeviceKinds) {
-      Jobs jobs(8, kind);
+    for (const Source source : kDeviceSources) {
+      Jobs jobs(8, source);
       jobs[1].in = fail_after(jobs[1].in);
       jobs[2].kernel = fail_after(jobs[2].kernel);
       jobs[3].out = fail_after(jobs[3].out);
@@ -351,6 +351,20 @@ TEST_F(Pipeline, WhateverCallFailsNothingHangsOrLeaks) {
   }
 }
 
+TEST_F(Pipeline, JobsAskForMemoryOfAnyKindButTheirOwn) {
+  for (const auto& row : memory::all_kinds()) {
+    const std::vector<Job> jobs{{.memory = {{row.kind, 4096}}}};
+    if (row.kind == Kind::registered) {
+      EXPECT_THROW(run(jobs, {.mode = Mode::serial}), std::invalid_argument);
+      continue;
+    }
+    const auto result = run(jobs, {.mode = Mode::serial});
+    EXPECT_EQ(result.jobs.front().error, "") << row.name;
+    EXPECT_EQ(result.peak_device_bytes > 0, on_device(row.kind) || is_managed(row.kind)) << row.name;
+    expect_nothing_held();
+  }
+}
+
 TEST_F(Pipeline, ChunkedJobsShareAMemoryThatHoldsNoTwoOfThem) {
   // Inputs go after the kernel, results come before it: 4 of 6 units a job at first, under a cap of 8.
   constexpr std::size_t kUnit = 256 << 10;
@@ -385,7 +399,7 @@ TEST_F(Pipeline, ACapThatPlainOverlapCannotKeepIsRefusedAndChunksFinish) {
     for (std::size_t i = 0; i < 6; ++i) {
       jobs.add_chunked_job(4 * kUnit, 2 * kUnit);
       for (auto& request : jobs[i].memory)
-        if (!chunked && request.kind == Kind::chunked) request.kind = Kind::device;
+        if (!chunked && request.source == kChunked) request.source = Kind::device;
       // So that the next one finds the first still there.
       jobs[i].finish = [before = jobs[i].finish](std::span<void* const> memory) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <stdexcept>
 
 #include "device/emulator/emulator.hpp"
+#include "memory/pages.hpp"
 
 namespace isthmus::memory {
 namespace {
@@ -45,6 +47,42 @@ TEST_F(Kinds, GiveMemoryThatCopiesReach) {
   }
 }
 
+TEST_F(Kinds, AreFoundByTheirNames) {
+  for (const Kind each : kinds()) EXPECT_EQ(kind_named(name(each)), each);
+  for (const char* other : {"malloc", "wc", "system", ""}) EXPECT_THROW(kind_named(other), std::invalid_argument);
+}
+
+TEST_F(Kinds, TakeBackOnlyTheirOwnMemory) {
+  device::Stream stream;
+  const std::size_t page = page_bytes();
+  std::vector<std::byte> spare(3 * page);
+  const auto address = reinterpret_cast<std::uintptr_t>(spare.data());
+  const Request request{.bytes = page, .stream = &stream, .memory = spare.data() + ((page - address % page) % page)};
+  const auto own_call = [](const KindFacts& kind) {  // others of its kind to the driver go back by one
+    return kind.pointer_kind == device::PointerKind::device || kind.kind == Kind::registered;
+  };
+  std::size_t refused = 0;
+  for (const auto& giver : all_kinds()) {
+    if (!giver.asks_device) continue;  // malloc has nobody to refuse a stranger: sanitizers do
+    for (const auto& taker : all_kinds()) {
+      if (!taker.asks_device) continue;
+      void* pointer = allocate(giver.kind, request);
+      stream.synchronize();
+      const bool same = giver.kind == taker.kind ||
+                        (giver.pointer_kind == taker.pointer_kind && !own_call(giver) && !own_call(taker));
+      if (same) {
+        EXPECT_NO_THROW(release(taker.kind, pointer, request)) << giver.name << " " << taker.name;
+      } else {
+        EXPECT_THROW(release(taker.kind, pointer, request), device::Error) << giver.name << " by " << taker.name;
+        ++refused;
+        release(giver.kind, pointer, request);
+      }
+      stream.synchronize();
+    }
+  }
+  EXPECT_GT(refused, 40u);
+}
+
 TEST_F(Kinds, ThatADeviceLacksAreNamed) {
   struct Lack {
     const char* machine;
@@ -54,7 +92,7 @@ TEST_F(Kinds, ThatADeviceLacksAreNamed) {
   for (const auto& [machine, kind, reason] :
        {Lack{"managed=0", Kind::managed, "no managed memory"}, Lack{"map_host=0", Kind::mapped, "map host memory"},
         Lack{"memory_pools=0", Kind::pool, "stream-ordered"},
-        Lack{"pageable_access=0", Kind::pageable, "plain malloc"}}) {
+        Lack{"pageable_access=0", Kind::pageable, "pageable memory"}}) {
     configure(machine);
     const auto found = obstacle(kind, Reader::gpu, device::info(0));
     ASSERT_TRUE(found) << machine;

@@ -9,7 +9,7 @@
 #include "memory/pages.hpp"
 #include "microbench/accounting/counters.hpp"
 #include "microbench/accounting/touch.hpp"
-#include "microbench/kinds.hpp"
+#include "microbench/need.hpp"
 
 namespace isthmus::microbench::accounting {
 namespace {
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Emulators, Accounting,
 
 TEST(Account, OfThisProcessSeesMallocWhenItIsTouched) {
   for (const char* pages : {"small", "huge"}) {
-    const auto results = run_cases("accounting/malloc/cpu", {}, {}, {"bytes=64MiB", std::string("pages=") + pages});
+    const auto results = run_cases("accounting/pageable/cpu", {}, {}, {"bytes=64MiB", std::string("pages=") + pages});
     ASSERT_EQ(results.size(), 1u);
     ASSERT_EQ(complaint(results[0]), "");
     EXPECT_EQ(results[0].find("latency"), nullptr);
@@ -127,7 +127,7 @@ TEST(Account, OfThisProcessSeesMallocWhenItIsTouched) {
     EXPECT_GT(median(results[0], "rollup_rss_touched"), 0.9) << pages;  // a sanitizer has pages beside them
     EXPECT_NEAR(median(results[0], "rollup_rss_allocated"), 0, 0.1) << pages;
   }
-  EXPECT_FALSE(harness::is_emulated(*harness::find_workloads("accounting/malloc/cpu").at(0)));
+  EXPECT_FALSE(harness::is_emulated(*harness::find_workloads("accounting/pageable/cpu").at(0)));
 }
 
 TEST(Account, ThatMeansNothingIsSkippedWithTheReason) {
@@ -137,13 +137,13 @@ TEST(Account, ThatMeansNothingIsSkippedWithTheReason) {
     const char* reason;
   };
   for (const auto& [machine, name, settings, reason] :
-       {Refused{"devices=1", "accounting/malloc/cpu", {"bytes=1048577"}, "no whole pages"},
-        Refused{"devices=1", "accounting/malloc/cpu", {"node=77"}, "NUMA node 77"},
+       {Refused{"devices=1", "accounting/pageable/cpu", {"bytes=1048577"}, "no whole pages"},
+        Refused{"devices=1", "accounting/pageable/cpu", {"node=77"}, "NUMA node 77"},
         Refused{"devices=1", "accounting/device/gpu9", {}, "gpu9 is not there"},
         Refused{"devices=1", "accounting/device/gpu0", {"touch=cpu"}, "does not share its memory"},
         Refused{"managed=0", "accounting/managed/gpu0", {"touch=cpu"}, "no managed memory"},
         Refused{"memory_pools=0", "accounting/pool/gpu0", {}, "stream-ordered"},
-        Refused{"pageable_access=0", "accounting/malloc/gpu0", {"touch=gpu"}, "plain malloc memory"}}) {
+        Refused{"pageable_access=0", "accounting/pageable/gpu0", {"touch=gpu"}, "pageable memory"}}) {
     device::emulator::configure(device::emulator::parse(machine));
     const auto results = run_cases(name, {}, {}, settings);
     ASSERT_EQ(results.size(), 1u) << name;

@@ -22,7 +22,7 @@ TEST(AllocMutants, MemoryOfAnotherKindIsNoticed) {
 }
 
 TEST(AllocMutants, OthersStillPass) {
-  for (const auto& result : run_cases("alloc/malloc", {}, {}, {"bytes=64", "at_once=5"}, {}, 1))
+  for (const auto& result : run_cases("alloc/pageable", {}, {}, {"bytes=64", "at_once=5"}, {}, 1))
     EXPECT_EQ(complaint(result), "");
 }
 

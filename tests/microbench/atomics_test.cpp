@@ -45,7 +45,7 @@ TEST_P(Atomics, OfAGpuWorkInEveryMemory) {
 
 TEST_P(Atomics, OfBothAtOnceAreCountedExactly) {
   expect_pass("atomics/gpu0/shared-histogram",
-              {"type=all", "elements=1,1024", "memory=managed,malloc", "microseconds=2000"}, 16);
+              {"type=all", "elements=1,1024", "memory=managed,pageable", "microseconds=2000"}, 16);
   const auto results = run_cases("atomics/gpu0/shared-histogram", {}, {},
                                  {"type=u64", "elements=1024", "memory=managed", "microseconds=2000"});
   for (const char* metric : {"cpu_rate", "gpu_rate", "cpu_alone", "gpu_alone", "cpu_relative", "gpu_relative"})
@@ -64,7 +64,7 @@ TEST(Atomic, UpdatesWithoutSupportAreSkippedWithTheReason) {
   const std::string shared = "atomics/gpu0/shared-histogram";
   expect_skip(shared, {"type=u64", "elements=1", "memory=mapped"}, "does no atomics on host memory");
   expect_skip(shared, {"type=u64", "elements=1", "memory=device"}, "cannot share device memory");
-  expect_skip(shared, {"type=u64", "elements=1", "memory=malloc"}, "plain malloc");
+  expect_skip(shared, {"type=u64", "elements=1", "memory=pageable"}, "pageable memory");
   expect_skip("atomics/gpu0/ping-pong", {"memory=managed"}, "whole pages of it move");
   device::emulator::configure(device::emulator::parse("concurrent_managed=0"));
   expect_skip(shared, {"type=u64", "elements=1", "memory=managed"}, "at the same time");

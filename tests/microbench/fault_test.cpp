@@ -267,14 +267,14 @@ TEST_P(GpuFaults, TouchEveryPageOnce) {
     for (const char* event : {"major", "minor", "migration", "prefaulted-minor", "prefaulted-migration"}) {
       const auto name = "fault/gpu" + std::to_string(gpu) + "/" + event;
       const bool of_the_other = std::string(event).find(shares ? "migration" : "minor") != std::string::npos;
-      for (const auto& result : run_cases(name, {}, {}, {"at_once=1,300", "memory=managed,malloc", "singles=4"})) {
+      for (const auto& result : run_cases(name, {}, {}, {"at_once=1,300", "memory=managed,pageable", "singles=4"})) {
         if (of_the_other) {  // never one under the name of the other
           ASSERT_TRUE(result.skipped) << result.spec.label();
           EXPECT_EQ(result.skip_kind, harness::SkipKind::not_applicable) << *result.skipped;
           EXPECT_NE(result.skipped->find(shares ? "minor" : "migration"), std::string::npos) << *result.skipped;
           continue;
         }
-        if (!shares && event != std::string("major") && result.spec.choice("memory") == "malloc") {
+        if (!shares && event != std::string("major") && result.spec.choice("memory") == "pageable") {
           // The emulator's kernels reach malloc'd pages where they are, and the case must see that.
           ASSERT_TRUE(result.skipped) << result.spec.label();
           EXPECT_NE(result.skipped->find("none migrated"), std::string::npos) << *result.skipped;
@@ -292,7 +292,7 @@ TEST_P(GpuFaults, TouchEveryPageOnce) {
 TEST_P(GpuFaults, TakeEveryGeometryOfPages) {
   for (const auto& result :
        run_cases("fault/gpu0/major", {}, {},
-                 {"at_once=5,257", "memory=malloc", "apart=0,64KiB", "pages=small,huge", "singles=3"})) {
+                 {"at_once=5,257", "memory=pageable", "apart=0,64KiB", "pages=small,huge", "singles=3"})) {
     if (result.skipped && result.skip_kind == harness::SkipKind::not_applicable) continue;  // 64 KiB and huge pages
     EXPECT_EQ(complaint(result), "") << result.spec.label();
   }
@@ -310,15 +310,15 @@ TEST(GpuFault, WithoutSupportIsSkippedWithTheReason) {
   };
   for (const auto& [machine, memory, reason] : {Lack{"managed=0", "memory=managed", "no managed memory"},
                                                 Lack{"concurrent_managed=0", "memory=managed", "at the same time"},
-                                                Lack{"pageable_access=0", "memory=malloc", "plain malloc memory"}}) {
+                                                Lack{"pageable_access=0", "memory=pageable", "pageable memory"}}) {
     device::emulator::configure(device::emulator::parse(machine));
     expect_skip("fault/gpu0/major", {"at_once=4", memory}, reason);
   }
   device::emulator::configure(device::emulator::parse("pageable_access=1"));
   expect_skip("fault/gpu7/major", {"at_once=4", "memory=managed"}, "gpu7 is not there");
   expect_skip("fault/gpu0/major", {"at_once=4", "memory=managed", "pages=huge"}, "runtime chooses");
-  expect_skip("fault/gpu0/major", {"at_once=4", "memory=malloc", "apart=1000"}, "no whole pages");
-  expect_skip("fault/gpu0/major", {"at_once=4", "memory=malloc", "node=77"}, "NUMA node 77");
+  expect_skip("fault/gpu0/major", {"at_once=4", "memory=pageable", "apart=1000"}, "no whole pages");
+  expect_skip("fault/gpu0/major", {"at_once=4", "memory=pageable", "node=77"}, "NUMA node 77");
   device::emulator::configure({});
   device::emulator::reset();
 }

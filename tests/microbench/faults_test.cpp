@@ -7,6 +7,7 @@
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
 #include "harness/measure/uvm_observer.hpp"
+#include "harness/program/oversubscribe.hpp"
 #include "microbench/faults/region.hpp"
 
 namespace isthmus::microbench::faults {
@@ -44,6 +45,25 @@ class Faults : public device::EmulatorTest {
     EXPECT_NE(result.skipped->find(reason), std::string::npos) << *result.skipped;
   }
 };
+
+// The emulated device's managed memory is the host's, so nothing is evicted; every page is looked at all the same.
+TEST_F(Faults, BeyondTheDevicesMemoryEveryPageIsRight) {
+  configure("workers=1,memory=16MiB");
+  expect_skip("regular", {"bytes=20MiB"}, "at most half of the");
+  for (const char* pattern : {"regular", "random", "strided"}) {
+    harness::Request request;
+    request.patterns = {std::string("faults/") + pattern};
+    auto cases = harness::plan(request);
+    harness::set_footprints(cases, 1.25, 16 << 20, std::size_t{8} << 30);
+    harness::RunContext context;
+    context.device = device::info(0);
+    context.sampling.samples = 1;
+    const auto result = harness::run_case(cases.front(), context);
+    ASSERT_EQ(complaint(result), "") << pattern;
+    EXPECT_EQ(result.spec.integer("bytes"), 20 << 20);
+    EXPECT_EQ(result.notes.count("oversubscribe"), 1u);
+  }
+}
 
 // A cold run without the prefetcher: each page faults once, and what moves is the footprint, for faults alone.
 TEST_F(Faults, WithoutThePrefetcherEachPageFaultsOnceAndNothingElseMoves) {
@@ -158,14 +178,15 @@ TEST_F(Faults, PeersNeedASecondGpuThatTakesFaults) {
   expect_skip("peers", {"bytes=160MiB"}, "at most half of");
 }
 
-TEST_F(Faults, MallocIsReachedWhereTheMachineCan) {
-  expect_skip("regular", {"bytes=2MiB", "memory=small"}, "cannot read plain malloc memory");
+TEST_F(Faults, PageableMemoryIsReachedWhereTheMachineCan) {
+  expect_skip("regular", {"bytes=2MiB", "memory=pageable"}, "cannot read pageable memory");
   configure("pageable_access=1");
-  const auto result =
-      run_cases("faults/random", {}, {}, {"bytes=2MiB", "memory=small", "access=atomic"}, {}, 1).front();
-  EXPECT_EQ(complaint(result), "");
-  expect_skip("regular", {"bytes=2MiB", "memory=small", "driver_prefetch=off"}, "is for managed memory");
-  expect_skip("regular", {"bytes=2MiB", "memory=small", "host_pages=unmapped"}, "mapped on the host");
+  for (const auto& result :
+       run_cases("faults/random", {}, {}, {"bytes=2MiB", "memory=pageable", "pages=all", "access=atomic"}, {}, 1))
+    EXPECT_EQ(complaint(result), "") << result.spec.label();
+  expect_skip("regular", {"bytes=2MiB", "pages=huge"}, "the runtime chooses the pages of managed memory");
+  expect_skip("regular", {"bytes=2MiB", "memory=pageable", "driver_prefetch=off"}, "is for managed memory");
+  expect_skip("regular", {"bytes=2MiB", "memory=pageable", "host_pages=unmapped"}, "mapped on the host");
 }
 
 TEST_F(Faults, WhatIsTooMuchIsRefusedInASentence) {

@@ -86,7 +86,7 @@ TEST_P(InterJob, AWrongResultIsFound) {
     device::fill_async(on[2], 0, sizeof(float), stream);  // the first element
   };
   interjob::JobBatch batch({.recipes = {recipe}, .jobs = 3, .seed = 7});
-  batch.run(isthmus::interjob::Kind::device, {.force = true});
+  batch.run(memory::Kind::device, {.force = true});
   EXPECT_GT(batch.worst(), 1);
 
   // Every job's input differs from its neighbour's.
@@ -95,7 +95,7 @@ TEST_P(InterJob, AWrongResultIsFound) {
     if (calls++ != 1) queue(stream, on);
   };
   interjob::JobBatch again({.recipes = {stale}, .jobs = 3, .depth = 1, .seed = 7});
-  again.run(isthmus::interjob::Kind::device, {.mode = isthmus::interjob::Mode::recycled, .force = true, .depth = 1});
+  again.run(memory::Kind::device, {.mode = isthmus::interjob::Mode::recycled, .force = true, .depth = 1});
   EXPECT_GT(again.worst(), 1);
 }
 

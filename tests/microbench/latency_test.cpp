@@ -8,7 +8,6 @@
 #include "harness/plan/registry.hpp"
 #include "harness/record/host_facts.hpp"
 #include "microbench/chain.hpp"
-#include "microbench/kinds.hpp"
 #include "microbench/latency/follow.hpp"
 #include "microbench/latency/routes.hpp"
 
@@ -130,18 +129,18 @@ TEST(Routes, NameEveryMemoryOfAMachineAndEveryReader) {
   const auto list = routes({2, {0, 1, 8}});
   for (const auto& route : list) names.insert(route.name());
   EXPECT_EQ(names.size(), list.size()) << "a name comes twice";
-  for (const char* expected :
-       {"malloc-cpu", "malloc-gpu1", "registered-cpu", "pinned-gpu0", "wc-cpu", "mapped-gpu1", "managed-cpu",
-        "managed-gpu0", "pool-gpu1", "gpu0-cpu", "gpu1-gpu0", "gpu0-gpu0", "node0-node1", "node8-node0", "node1-node1"})
+  for (const char* expected : {"pageable-cpu", "pageable-gpu1", "registered-cpu", "pinned-gpu0", "write_combined-cpu",
+                               "mapped-gpu1", "managed-cpu", "managed-gpu0", "pool-gpu1", "gpu0-cpu", "gpu1-gpu0",
+                               "gpu0-gpu0", "node0-node1", "node8-node0", "node1-node1"})
     EXPECT_TRUE(names.contains(expected)) << expected;
   EXPECT_FALSE(names.contains("pool-cpu"));
-  EXPECT_FALSE(names.contains("malloc-gpu2"));
+  EXPECT_FALSE(names.contains("pageable-gpu2"));
 }
 
 TEST(Routes, WithoutAGpuInThemAreMeasuredOnAnyMachine) {
   for (const auto& route : routes({1, {0, 1}})) {
     const auto name = route.name();
-    EXPECT_EQ(route.native(), name == "malloc-cpu" || name.starts_with("node")) << name;
+    EXPECT_EQ(route.native(), name == "pageable-cpu" || name.starts_with("node")) << name;
     for (const int gpu : route.gpus()) EXPECT_EQ(gpu, 0) << name;
   }
 }
@@ -195,25 +194,25 @@ TEST_P(Latencies, OfEveryMemoryToEveryReader) {
 }
 
 TEST_P(Latencies, TakePagesStridesAndColdCaches) {
-  expect_latency("latency/malloc-cpu/chase", {"bytes=4MiB", "hops=1000", "pages=all", "stride=64,4KiB,8KiB"}, 9);
-  expect_latency("latency/malloc-gpu0/chase", {"bytes=4MiB", "hops=1000", "pages=all", "stride=all"}, 6);
+  expect_latency("latency/pageable-cpu/chase", {"bytes=4MiB", "hops=1000", "pages=all", "stride=64,4KiB,8KiB"}, 9);
+  expect_latency("latency/pageable-gpu0/chase", {"bytes=4MiB", "hops=1000", "pages=all", "stride=all"}, 6);
   expect_latency("latency/registered-cpu/chase", {"bytes=64KiB", "hops=1000", "cache=all", "node=all"}, 2);
   expect_latency("latency/node0-node0/chase", {"bytes=64KiB", "hops=1000", "cache=flushed"});
 }
 
 TEST_P(Latencies, ThatMeanNothingAreSkippedWithTheReason) {
-  expect_skip("latency/malloc-cpu/chase", {"bytes=64"}, "two places");
-  expect_skip("latency/malloc-cpu/chase", {"bytes=1000"}, "whole strides");
-  expect_skip("latency/malloc-cpu/chase", {"bytes=64KiB", "stride=40"}, "share lines");
+  expect_skip("latency/pageable-cpu/chase", {"bytes=64"}, "two places");
+  expect_skip("latency/pageable-cpu/chase", {"bytes=1000"}, "whole strides");
+  expect_skip("latency/pageable-cpu/chase", {"bytes=64KiB", "stride=40"}, "share lines");
   expect_skip("latency/gpu0-gpu0/chase", {"bytes=64KiB", "stride=64"}, "share lines");
-  expect_skip("latency/malloc-cpu/chase", {"bytes=64KiB", "hops=3000000000"}, "2^31");
-  expect_skip("latency/malloc-cpu/chase", {"bytes=64KiB", "node=77"}, "NUMA node 77");
-  expect_skip("latency/malloc-cpu/chase", {"bytes=64KiB", "processor=1000"}, "processor 1000");
+  expect_skip("latency/pageable-cpu/chase", {"bytes=64KiB", "hops=3000000000"}, "2^31");
+  expect_skip("latency/pageable-cpu/chase", {"bytes=64KiB", "node=77"}, "NUMA node 77");
+  expect_skip("latency/pageable-cpu/chase", {"bytes=64KiB", "processor=1000"}, "processor 1000");
   expect_skip("latency/node9-node0/chase", {"bytes=64KiB"}, "NUMA node 9");
   expect_skip("latency/node0-node9/chase", {"bytes=64KiB"}, "NUMA node 9");
-  expect_skip("latency/malloc-gpu9/chase", {"bytes=64KiB"}, "gpu9 is not there");
+  expect_skip("latency/pageable-gpu9/chase", {"bytes=64KiB"}, "gpu9 is not there");
   expect_skip("latency/gpu9-gpu0/chase", {"bytes=64KiB"}, "gpu9 is not there");
-  expect_skip("latency/malloc-cpu/chase", {"bytes=64TiB"}, "");
+  expect_skip("latency/pageable-cpu/chase", {"bytes=64TiB"}, "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Emulators, Latencies,
@@ -231,7 +230,7 @@ TEST(Latency, WithoutSupportIsSkippedWithTheReason) {
         Lack{"managed=0", "latency/managed-cpu/chase", "no managed memory"},
         Lack{"managed=0", "latency/managed-gpu0/chase", "no managed memory"},
         Lack{"managed=0", "latency/static-gpu0/chase", "no managed memory"},
-        Lack{"pageable_access=0", "latency/malloc-gpu0/chase", "plain malloc memory"},
+        Lack{"pageable_access=0", "latency/pageable-gpu0/chase", "pageable memory"},
         Lack{"map_host=0", "latency/mapped-gpu0/chase", "cannot map host memory"},
         Lack{"memory_pools=0", "latency/pool-gpu0/chase", "stream-ordered"}}) {
     device::emulator::configure(device::emulator::parse(machine));
@@ -264,7 +263,7 @@ TEST(Latency, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {
 }
 
 TEST(Latency, OfTheCpuIsNoEmulation) {
-  for (const char* name : {"latency/malloc-cpu/chase", "latency/node0-node0/chase"})
+  for (const char* name : {"latency/pageable-cpu/chase", "latency/node0-node0/chase"})
     EXPECT_FALSE(harness::is_emulated(*harness::find_workloads(name).at(0))) << name;
   EXPECT_TRUE(harness::is_emulated(*harness::find_workloads("latency/pinned-cpu/chase").at(0)));
 }
@@ -287,7 +286,7 @@ TEST(Latency, OfThisMachineGrowsFromLevelToLevel) {
   std::vector<double> best(sizes.size(), 1);
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const auto results = run_cases("latency/malloc-cpu/chase", {}, {},
+      const auto results = run_cases("latency/pageable-cpu/chase", {}, {},
                                      {"bytes=" + std::to_string(sizes[i]), "hops=200000", "pages=huge"});
       ASSERT_EQ(complaint(results.at(0)), "");
       const auto* latency = results[0].find("latency");

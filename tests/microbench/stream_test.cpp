@@ -9,7 +9,7 @@
 #include "catalogue.hpp"
 #include "harness/plan/registry.hpp"
 #include "memory/processors.hpp"
-#include "microbench/kinds.hpp"
+#include "microbench/axes.hpp"
 #include "microbench/stream/checks.hpp"
 #include "microbench/stream/device_kernels.hpp"
 #include "microbench/stream/host_team.hpp"
@@ -61,12 +61,13 @@ TEST_P(Streams, OfTheCpuWorkOnMemoryOfAGpu) {
   for (const auto& each : kOperations) {
     for (const char* first : {"first_touch=cpu", "first_touch=gpu"})
       expect_pass("stream/gpu0/cpu-" + std::string(each.name),
-                  {"bytes=8KiB", "memory=managed,mapped,registered,malloc", first}, 4);
+                  {"bytes=8KiB", "memory=managed,mapped,registered,pageable", first}, 4);
   }
 }
 
 TEST_P(Streams, WorkWhoeverTouchesFirst) {
-  expect_pass("stream/gpu0/triad", {"bytes=8KiB", "memory=managed,mapped,registered,wc,malloc", "first_touch=cpu"}, 5);
+  expect_pass("stream/gpu0/triad",
+              {"bytes=8KiB", "memory=managed,mapped,registered,write_combined,pageable", "first_touch=cpu"}, 5);
   expect_skip("stream/gpu0/triad", {"bytes=8KiB", "memory=device", "first_touch=cpu"}, "the CPU cannot touch device");
 }
 
@@ -89,7 +90,7 @@ TEST(Stream, WithoutSupportIsSkippedWithTheReason) {
   };
   for (const auto& [machine, kind, reason] :
        {Lack{"managed=0", "managed", "no managed memory"}, Lack{"map_host=0", "mapped", "map host memory"},
-        Lack{"memory_pools=0", "pool", "stream-ordered"}, Lack{"pageable_access=0", "malloc", "plain malloc"}}) {
+        Lack{"memory_pools=0", "pool", "stream-ordered"}, Lack{"pageable_access=0", "pageable", "pageable memory"}}) {
     device::emulator::configure(device::emulator::parse(machine));
     expect_skip("stream/gpu0/copy", {"bytes=8KiB", std::string("memory=") + kind}, reason);
   }

@@ -129,7 +129,7 @@ TEST(Transfer, WithoutSupportIsSkippedWithTheReason) {
         Lack{"managed=0", "transfer/managed-gpu0/ce", "no managed memory"},
         Lack{"managed=0", "transfer/pinned-managed/runtime", "no managed memory"},
         Lack{"concurrent_managed=0", "transfer/managed-gpu0/prefetch", "at the same time"},
-        Lack{"pageable_access=0", "transfer/system-gpu0/fault", "plain malloc memory"},
+        Lack{"pageable_access=0", "transfer/pageable-gpu0/fault", "pageable memory"},
         Lack{"map_host=0", "transfer/mapped-gpu0/sm-read", "mapped host memory"}}) {
     device::emulator::configure(device::emulator::parse(machine));
     const auto results = run_cases(name, {}, {}, {"bytes=64KiB"});
@@ -160,7 +160,7 @@ TEST(Transfer, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {
 
 TEST(Blocks, SeeOneWrongByte) {
   const Pattern pattern{7, 1};
-  for (const End end : {End{Memory::pageable}, End{Memory::write_combined}, gpu(0)}) {
+  for (const End end : {End{Kind::pageable}, End{Kind::write_combined}, gpu(0)}) {
     Block block(end, 1003, {});
     block.poison();
     EXPECT_GT(block.wrong(pattern), 900u) << end.name();
@@ -175,7 +175,7 @@ TEST(Blocks, SeeOneWrongByte) {
 }
 
 TEST(Limits, OfTransfersAtOnceAreThoseOfTheEndsTheyShare) {
-  const End host{Memory::pinned};
+  const End host{Kind::pinned};
   EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}}), 63);
   EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}, {gpu(0), host, 63}}), 126);        // both ways
   EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}, {host, gpu(0), 63}}), 63);         // twice the same way

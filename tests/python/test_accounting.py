@@ -28,7 +28,7 @@ def record(workload, axes, seen, **changes):
     return case | {"workload": workload, "axes": {"bytes": 2**28, **axes}, "emulated": False, "mode": None} | changes
 
 
-ON_DEMAND = record("accounting/malloc/cpu", {"pages": "small"}, {"meminfo_free": (0.0, 1.02), "status_rss": (0, 1)})
+ON_DEMAND = record("accounting/pageable/cpu", {"pages": "small"}, {"meminfo_free": (0.0, 1.02), "status_rss": (0, 1)})
 OF_DEVICE = record(
     "accounting/device/gpu0", {"touch": "gpu"}, {"meminfo_free": (1, 1), "status_rss": (0, 0), "device_free": (1, 1)}
 )
@@ -71,7 +71,7 @@ def test_the_table_tells_agreement_from_disagreement(tmp_path):
 def test_many_allocations_stay_within_80_columns(tmp_path):
     cases = [
         record(f"accounting/{way}/gpu{gpu}", {"touch": touch}, {"meminfo_free": (0.5, 1), "status_rss": (0, 1)})
-        for way in ("malloc", "registered", "managed", "write_combined")
+        for way in ("pageable", "registered", "managed", "write_combined")
         for gpu in (0, 1)
         for touch in ("cpu", "gpu")
     ]
@@ -83,7 +83,7 @@ def test_many_allocations_stay_within_80_columns(tmp_path):
 
 
 def test_several_records_of_one_are_summed_up(tmp_path):
-    cases = [record("accounting/malloc/cpu", {}, {"status_rss": (0, share)}) for share in (0.2, 1.0, 1.0)]
+    cases = [record("accounting/pageable/cpu", {}, {"status_rss": (0, share)}) for share in (0.2, 1.0, 1.0)]
     assert "all" in run(write(tmp_path / "r.jsonl", cases)).stdout
 
 

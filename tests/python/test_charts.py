@@ -61,7 +61,7 @@ def test_hosts_with_other_numbers_of_gpus_are_other_machines(tmp_path):
 def test_a_process_that_uses_one_gpu_of_two_is_on_the_same_machine(tmp_path):
     both, one = hosts_of(2, 1)
     one["run"]["node"], one["workload"] = "n2", "transfer/pinned-gpu0/ce"
-    alone = json.loads(json.dumps(one)) | {"devices": [], "workload": "latency/malloc-cpu/chase"}
+    alone = json.loads(json.dumps(one)) | {"devices": [], "workload": "latency/pageable-cpu/chase"}
     for case in (both, one, alone):
         case["run"]["system"] = "x"
     text = report(write(tmp_path, [both, one, alone]))

@@ -102,12 +102,12 @@ run = functools.partial(commands.run, "levels")
 
 
 def test_the_command_shows_found_beside_reported(tmp_path):
-    cases = [record("latency/malloc-cpu/chase", size, seconds) for size, seconds in curve(*MACHINE)]
+    cases = [record("latency/pageable-cpu/chase", size, seconds) for size, seconds in curve(*MACHINE)]
     path = tmp_path / "sweep.jsonl"
     path.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
     shown = run(path)
     assert shown.returncode == 0, shown.stderr
-    assert "latency/malloc-cpu/chase on" in shown.stdout
+    assert "latency/pageable-cpu/chase on" in shown.stdout
     assert "L1 48KiB" in shown.stdout and "L2 1MiB" in shown.stdout and "L3 32MiB" in shown.stdout
     assert "memory" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
@@ -115,7 +115,7 @@ def test_the_command_shows_found_beside_reported(tmp_path):
 
 def test_curves_that_differ_in_an_axis_are_kept_apart(tmp_path):
     cases = [
-        record("latency/malloc-cpu/chase", size, seconds, axes={"bytes": size, "stride": 64, "pages": pages})
+        record("latency/pageable-cpu/chase", size, seconds, axes={"bytes": size, "stride": 64, "pages": pages})
         for pages in ("small", "huge")
         for size, seconds in curve(*MACHINE)
     ]

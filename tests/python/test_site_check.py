@@ -113,6 +113,8 @@ def gpu(**settings):
 @pytest.mark.parametrize(
     "settings, why",
     [
+        ({"features": ["gpu", "cuda", "wc"]}, "states 'wc', which is now called 'write_combined'; write that"),
+        ({"extras": {"isthmus": {"capabilities": ["malloc"]}}}, "which is now called 'pageable'; write that"),
         ({"features": ["gpu", "cuda", "peeer"]}, "'peeer' is a feature that no check asks for; did you mean 'peer'?"),
         ({"extras": {"isthmus": {"capabilities": ["managd"]}}}, "did you mean 'managed'?"),
         ({"extras": {"isthmus": {"require_refernce": True}}}, "did you mean 'require_reference'?"),

@@ -133,13 +133,13 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
 
 def test_records_of_a_newer_version_are_refused_not_passed_over(tmp_path, capsys):
     write(tmp_path / "good.jsonl", LINE)
-    write(tmp_path / "new.jsonl", json.dumps({**GOOD, "schema": "isthmus.record/3"}))
+    write(tmp_path / "new.jsonl", json.dumps({**GOOD, "schema": "isthmus.record/4"}))
     assert cli.main(["nodes", str(tmp_path)]) == exits.BAD_INPUT
     said = capsys.readouterr().err
-    assert "new.jsonl (isthmus.record/3); this Isthmus reads isthmus.record/2 and earlier" in said
+    assert "new.jsonl (isthmus.record/4); this Isthmus reads isthmus.record/3 and earlier" in said
     assert said.count("\n") == 1
     assert cli.main(["compact", str(tmp_path)]) == 1
-    assert "another schema ('isthmus.record/3')" in capsys.readouterr().err
+    assert "another schema ('isthmus.record/4')" in capsys.readouterr().err
 
 
 def test_records_of_version_1_and_of_this_one_stand_in_one_table(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 
@@ -61,3 +62,16 @@ def test_what_is_no_pair_ends_in_a_sentence(tmp_path):
     for how, says in (({"warnings": [{"code": "uvm_dropped"}]}, "dropped events"), ({"cases": 2}, "are 2 cases")):
         done = run(tmp_path, pairs=2, **how)
         assert done.returncode == 1 and says in done.stderr and done.stderr.count("watching_cost:") == 1
+
+
+@pytest.mark.parametrize("observer", ["uvm", "uvm_batches"])
+def test_the_page_says_what_the_kept_pairs_say(observer):
+    root = SCRIPT.parents[2]
+    said = subprocess.run(
+        [sys.executable, SCRIPT, "--show", root / f"analysis/data/h200/watching/{observer}.json"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    page = " ".join((root / "docs/uvm.md").read_text().split())
+    (kernel, wall), pairs = re.findall(r"plain (\S+) \[(\S+), (\S+)\]", said), re.search(r"(\d+) pairs", said).group(1)
+    assert f"{pairs} pairs of fresh processes" in page and wall[0] in page
+    assert re.search(rf"{kernel[0]} times[^.]*, (95% )?{kernel[1]} to {kernel[2]}", page)

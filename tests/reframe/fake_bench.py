@@ -94,20 +94,18 @@ BETWEEN_GPUS = "ce ce-nopeer ce-batch ce-strided pack sm-read sm-write fault pre
 BOTH_WAYS = "ce-duplex ce-nopeer-duplex sm-read-duplex sm-write-duplex fault-duplex prefetch-duplex"
 COPIED_AT_HOME = ("pageable", "pinned", "registered", "managed")
 TRANSFERS = {
-    "pageable-gpu{g}": "ce ce-duplex",
-    "gpu{g}-pageable": "ce",
+    "pageable-gpu{g}": "ce ce-duplex fault fault-duplex fault-latency",
+    "gpu{g}-pageable": "ce fault fault-latency",
     "pinned-gpu{g}": "ce ce-duplex ce-batch ce-strided pack small-copy",
     "gpu{g}-pinned": "ce ce-batch ce-strided pack small-copy",
     "registered-gpu{g}": "ce ce-duplex sm-read",
     "gpu{g}-registered": "ce sm-write",
-    "wc-gpu{g}": "ce ce-duplex sm-read",
-    "gpu{g}-wc": "ce sm-write",
+    "write_combined-gpu{g}": "ce ce-duplex sm-read",
+    "gpu{g}-write_combined": "ce sm-write",
     "mapped-gpu{g}": "sm-read sm-read-duplex chase",
     "gpu{g}-mapped": "sm-write",
     "managed-gpu{g}": "ce ce-duplex fault fault-duplex prefetch prefetch-duplex prefetch-batch discard fault-latency",
     "gpu{g}-managed": "ce fault prefetch prefetch-batch discard fault-latency",
-    "system-gpu{g}": "fault fault-duplex fault-latency",
-    "gpu{g}-system": "fault fault-latency",
     "gpu{g}-gpu{g}": "ce sm-read chase small-copy",
     "gpu{g}-gpu{h}": f"{BETWEEN_GPUS} {BOTH_WAYS} chase small-copy fault-latency",
     "all-gpu{g}": "ce sm-read",
@@ -158,8 +156,8 @@ def listed_workload(name, metrics, axes, native=False):
     }  # fmt: skip
 
 
-HOST_WAYS = ["malloc", "registered", "pinned", "wc", "mapped", "managed", "static"]
-SHARED = ["managed", "mapped", "registered", "malloc"]
+HOST_WAYS = ["pageable", "registered", "pinned", "write_combined", "mapped", "managed", "static"]
+SHARED = ["managed", "mapped", "registered", "pageable"]
 EVENTS = ["major", "minor", "migration", "prefaulted-minor", "prefaulted-migration"]
 
 
@@ -180,26 +178,28 @@ def memory_listing(gpus, nodes):
     def memory(*ways):
         return axis("memory", ways[0], ways)
 
-    listed = [listed_workload(f"latency/{way}-cpu/chase", ["latency"], [places], way == "malloc") for way in HOST_WAYS]
+    listed = [
+        listed_workload(f"latency/{way}-cpu/chase", ["latency"], [places], way == "pageable") for way in HOST_WAYS
+    ]
     for n, m in itertools.product(range(nodes), range(nodes)):
         listed.append(listed_workload(f"latency/node{n}-node{m}/chase", ["latency"], [places], True))
     listed += [
         listed_workload("stream/cpu/triad", ["time", "rate"], [arrays, threads], True),
         listed_workload("atomics/cpu/histogram", ["rate"], [*bins, threads], True),
         listed_workload("atomics/cpu/ping-pong", ["latency"], [], True),
-        listed_workload("alloc/malloc", alloc, [blocks], True),
-        listed_workload("alloc/malloc-touched", touched, [blocks], True),
+        listed_workload("alloc/pageable", alloc, [blocks], True),
+        listed_workload("alloc/pageable-touched", touched, [blocks], True),
         *(listed_workload(f"alloc/{way}", alloc, [blocks]) for way in ("device", "pool", "vmm", "managed")),
         listed_workload("alloc/managed-gpu-touched", touched, [blocks]),
         listed_workload("fault/cpu/anonymous", ["time", "faulting_p50"], [*pages, axis("pages", "small")], True),
-        listed_workload("accounting/malloc/cpu", counters, [], True),
+        listed_workload("accounting/pageable/cpu", counters, [], True),
     ]
     for g in range(gpus):
         gpu = f"gpu{g}"
         chases = [f"{way}-{gpu}" for way in [*HOST_WAYS, "pool"]] + [f"gpu{h}-{gpu}" for h in range(gpus)]
         listed += [listed_workload(f"latency/{ends}/chase", ["latency"], [places]) for ends in [*chases, f"{gpu}-cpu"]]
         listed += [listed_workload(f"fault/{gpu}/{event}", ["time", "faulting_p50"],
-                                   [at_once, memory("managed", "malloc")]) for event in EVENTS]  # fmt: skip
+                                   [at_once, memory("managed", "pageable")]) for event in EVENTS]  # fmt: skip
         listed += [listed_workload(f"accounting/{way}/{gpu}", [*counters, "device_free_touched"],
                                    touch if way != "device" else []) for way in [*HOST_WAYS, "device"]]  # fmt: skip
         listed += [
@@ -315,6 +315,8 @@ def cases_of(arguments, backend):
         if given.get("driver_prefetch", "default") != "default":
             case["metrics"].append({**case["metrics"][0], "name": "driver_prefetch_setup", "unit": "s"})
         return [watched(case, arguments.observe)]
+    if arguments.oversubscribe:
+        axes["bytes"] = 96 << 30
     varied = {axis: values for axis, values in entry["varied"].get(size, {}).items() if axis not in given}
     cases = []
     for values in itertools.product(*varied.values()):
@@ -323,8 +325,19 @@ def cases_of(arguments, backend):
         case.update(axes=axes | dict(zip(varied, values)), metrics=metrics)
         if workload.startswith("driver/") and workload.endswith(UNVERIFIED):
             case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
-        cases.append(watched(case, arguments.observe))
+        cases.append(oversubscribed(watched(case, arguments.observe), arguments))
     return cases
+
+
+def oversubscribed(case, arguments):
+    """What is said of more managed memory than the device has; of what would be evicted, one page."""
+    if not arguments.oversubscribe:
+        return case
+    assert arguments.allow_oversubscription
+    case.update(size=None, notes={"oversubscribe": f"{arguments.oversubscribe} times what was free"})
+    evicted = {**next(m for m in case["metrics"] if m["name"] == "uvm_fault_bytes"), "name": "uvm_eviction_bytes"}
+    case["metrics"].append(evicted | {"samples": [4096.0], "median": 4096.0})
+    return case
 
 
 def watched(case, observer):
@@ -370,7 +383,7 @@ def record(workload, mode, size, backend):
         for name, unit in UNITS.items()
     ]  # fmt: skip
     return {
-        "schema": "isthmus.record/2",
+        "schema": "isthmus.record/3",
         "run": {
             "id": "00000000", "time": "2026-11-21T00:00:00Z", "git": None, "dirty": None,
             "system": os.environ.get("ISTHMUS_SYSTEM"), "partition": os.environ.get("ISTHMUS_PARTITION"),
@@ -516,6 +529,8 @@ def command_line():
     run.add_argument("--staging")
     run.add_argument("--observe")
     run.add_argument("--size")
+    run.add_argument("--oversubscribe")
+    run.add_argument("--allow-oversubscription", action="store_true")
     run.add_argument("--size-sweep", action="store_true")
     run.add_argument("--set", action="append", default=[])
     run.add_argument("--record")

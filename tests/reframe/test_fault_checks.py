@@ -82,3 +82,40 @@ def test_red(session, fake, why):
 
 def test_a_driver_that_prefetches_is_as_it_should_be_where_it_may(session):
     assert session(select="Faults.*regular.*tiny.*prefetch=default", fake="counts:uvm_prefetch_bytes").green
+
+
+ALONE = {"features": ["gpu", "cuda", "oversubscription"]}
+BEYOND = "OversubscribedFaults.*random.*1.25"
+
+
+def test_nothing_is_oversubscribed_unless_a_site_states_it(session):
+    def found(site):
+        lines = session("-l", select="", site=site).output.splitlines()
+        assert any("- Faults" in line for line in lines) or site == amd, "all checks are listed"
+        return [line for line in lines if "- OversubscribedFaults" in line]
+
+    amd = {"features": ["gpu", "hip", "oversubscription"]}
+    assert not any(found(site) for site in ({}, GPU, amd))
+    assert len(found(ALONE)) == 3 * 2
+
+
+def test_what_is_oversubscribed_evicts(session, tmp_path):
+    outcome = session(select=BEYOND, site=ALONE, fake="gpu:cuda")
+    assert outcome.green, outcome.output
+    assert "P: uvm_eviction_bytes: 4096.0 B" in outcome.output
+    [kept] = (tmp_path / "results").iterdir()
+    [case] = load.read(kept)
+    assert case["notes"]["oversubscribe"] == "1.25 times what was free"
+
+
+@pytest.mark.parametrize(
+    "fake, why",
+    [
+        ("zero_metric:uvm_eviction_bytes", "is 1.25 times what was free, and a sample evicted nothing"),
+        ("missing_metric:uvm_eviction_bytes", "lacks the metric 'uvm_eviction_bytes'"),
+    ],
+)
+def test_what_evicts_nothing_is_red(session, fake, why):
+    outcome = session(select=BEYOND, site=ALONE, fake=f"gpu:cuda,{fake}")
+    assert not outcome.green
+    assert why in outcome.output

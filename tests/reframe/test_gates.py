@@ -455,6 +455,15 @@ def test_empty_selection_says_what_the_site_leaves_out(session, site, select, wh
     assert why in outcome.output
 
 
+@pytest.mark.parametrize("word, new", [("wc", "write_combined"), ("malloc", "pageable")])
+@pytest.mark.parametrize("as_feature", [True, False])
+def test_an_old_word_for_a_memory_is_refused_with_the_new_one(session, word, new, as_feature):
+    site = {"features": ["gpu", word]} if as_feature else GPU | {"extras": {"isthmus": {"capabilities": [word]}}}
+    outcome = session("-r", site=site)
+    assert outcome.returncode != 0
+    assert f"s:p states {word!r}, which is now called {new!r}; write that" in outcome.output
+
+
 def test_a_host_that_the_site_does_not_know_is_refused(session, tmp_path):
     """ReFrame would take a system of its own and measure the login node."""
     session("-l", site=GPU)  # writes the site

@@ -45,18 +45,18 @@ def test_each_family_is_a_tag(session):
 @pytest.mark.parametrize(
     "workload, axes, needed",
     [
-        ("latency/malloc-gpu0/chase", {}, {"gpu", "system"}),
+        ("latency/pageable-gpu0/chase", {}, {"gpu", "system"}),
         ("latency/registered-cpu/chase", {}, {"gpu", "registered"}),
-        ("latency/wc-gpu10/chase", {}, {"gpu", "wc"}),
+        ("latency/write_combined-gpu10/chase", {}, {"gpu", "write_combined"}),
         ("latency/static-cpu/chase", {}, {"gpu", "managed", "static"}),
         ("latency/pool-gpu0/chase", {}, {"gpu", "pool"}),
         ("latency/gpu0-cpu/chase", {}, {"gpu", "unified"}),
         ("latency/gpu0-gpu0/chase", {}, {"gpu"}),
         ("latency/gpu0-gpu12/chase", {}, {"gpu", "peer"}),
         ("stream/gpu0/triad", {"memory": "device"}, {"gpu"}),
-        ("stream/gpu0/triad", {"memory": "wc"}, {"gpu", "wc"}),
+        ("stream/gpu0/triad", {"memory": "write_combined"}, {"gpu", "write_combined"}),
         ("stream/gpu0/cpu-triad", {"memory": "device"}, {"gpu", "unified"}),
-        ("stream/gpu0/cpu-triad", {"memory": "malloc"}, {"gpu", "system"}),
+        ("stream/gpu0/cpu-triad", {"memory": "pageable"}, {"gpu", "system"}),
         ("atomics/gpu0/histogram", {"memory": "device"}, {"gpu"}),
         ("atomics/gpu0/shared-histogram", {"memory": "managed"}, {"gpu", "managed"}),
         ("atomics/gpu0/shared-histogram", {"memory": "mapped"}, {"gpu", "mapped", "host_atomics"}),
@@ -67,10 +67,10 @@ def test_each_family_is_a_tag(session):
         ("alloc/vmm-gpu-touched", {}, {"gpu", "vmm"}),
         ("alloc/managed-touched", {}, {"gpu", "managed"}),
         ("fault/gpu0/major", {"memory": "managed"}, {"gpu", "managed"}),
-        ("fault/gpu0/prefaulted-minor", {"memory": "malloc"}, {"gpu", "system"}),
-        ("fault/gpu0/prefaulted-migration", {"memory": "malloc"}, {"gpu", "system", "hmm"}),
-        ("accounting/malloc/gpu0", {"touch": "gpu"}, {"gpu", "system"}),
-        ("accounting/malloc/gpu0", {"touch": "cpu"}, {"gpu"}),
+        ("fault/gpu0/prefaulted-minor", {"memory": "pageable"}, {"gpu", "system"}),
+        ("fault/gpu0/prefaulted-migration", {"memory": "pageable"}, {"gpu", "system", "hmm"}),
+        ("accounting/pageable/gpu0", {"touch": "gpu"}, {"gpu", "system"}),
+        ("accounting/pageable/gpu0", {"touch": "cpu"}, {"gpu"}),
         ("accounting/device/gpu0", {"touch": "gpu"}, {"gpu"}),
     ],
 )
@@ -81,7 +81,7 @@ def test_what_a_case_needs(workload, axes, needed):
 @pytest.mark.parametrize(
     "workload, axes, needed",
     [
-        ("latency/malloc-cpu/chase", {"pages": "standard"}, set()),
+        ("latency/pageable-cpu/chase", {"pages": "standard"}, set()),
         ("latency/node0-node1/chase", {}, {"numa"}),
         ("alloc/node-touched", {}, {"numa"}),
         ("fault/cpu/shared", {"pages": "huge"}, {"huge_pages"}),
@@ -98,9 +98,9 @@ def test_smoke_without_a_gpu_has_a_variable_for_each_workload(session, tmp_path)
     outcome = session("-r", "-t", "smoke", select="Memory")
     assert outcome.green and "Ran 7/7" in outcome.output  # the list is one of them
     for line in (
-        "malloc_cpu_chase_latency: 0.25 s", "node0_node0_chase_latency: 0.25 s", "cpu_triad_rate: 0.25 B/s",
-        "gpu0_shared_histogram_gpu_rate: 0.25 B/s", "malloc_touched_touch: 0.25 s",
-        "cpu_anonymous_faulting_p50: 0.25 s", "malloc_cpu_meminfo_available_touched: 0.25 1",
+        "pageable_cpu_chase_latency: 0.25 s", "node0_node0_chase_latency: 0.25 s", "cpu_triad_rate: 0.25 B/s",
+        "gpu0_shared_histogram_gpu_rate: 0.25 B/s", "pageable_touched_touch: 0.25 s",
+        "cpu_anonymous_faulting_p50: 0.25 s", "pageable_cpu_meminfo_available_touched: 0.25 1",
     ):  # fmt: skip
         assert outcome.output.count(f"P: {line}") == 1
     shown = [line for line in outcome.output.splitlines() if line.startswith("P: ")]
@@ -125,7 +125,7 @@ def test_of_many_values_the_telling_one_is_shown(session):
     outcome = session("-r", "-t", "default", select="Memory", fake="gpu:cuda", site=GPU)
     assert outcome.green
     for variable in (
-        "malloc_gpu0_chase_latency", "managed_gpu_touched_touch", "gpu0_triad_rate", "cpu_histogram_rate",
+        "pageable_gpu0_chase_latency", "managed_gpu_touched_touch", "gpu0_triad_rate", "cpu_histogram_rate",
         "gpu0_prefaulted_migration_faulting_p50", "pinned_gpu0_meminfo_available_touched",
     ):  # fmt: skip
         assert outcome.output.count(f"P: {variable}: ") == 1
@@ -135,8 +135,8 @@ def test_of_many_values_the_telling_one_is_shown(session):
 @pytest.mark.parametrize(
     "family, fake, site, variable",
     [
-        ("latency", f"lacks:{1 << 30}", {}, "malloc_cpu_chase_latency"),
-        ("alloc", f"lacks:{1 << 20}", {}, "malloc_bytes32_alloc"),
+        ("latency", f"lacks:{1 << 30}", {}, "pageable_cpu_chase_latency"),
+        ("alloc", f"lacks:{1 << 20}", {}, "pageable_bytes32_alloc"),
         ("stream", "gpu:cuda,lacks:device@stream/gpu0/cpu-triad", GPU, "gpu0_cpu_triad_memorymanaged_rate"),
     ],
     ids=["the largest", "the default", "another memory"],
@@ -150,7 +150,7 @@ def test_where_the_telling_value_is_skipped_another_is_shown_by_its_name(session
 def test_every_gpu_and_every_pair_of_them_is_measured(session):
     outcome = session(select=check("latency"), fake="gpu:cuda,sees:2,nodes:2", site=stating("peer", "numa"))
     assert outcome.green
-    for ends in ("malloc_gpu1", "gpu0_gpu1", "gpu1_gpu0", "node0_node1"):
+    for ends in ("pageable_gpu1", "gpu0_gpu1", "gpu1_gpu0", "node0_node1"):
         assert f"P: {ends}_chase_latency:" in outcome.output
 
 
@@ -169,8 +169,8 @@ def test_a_share_may_be_none_or_less(session):
         ("latency", "wrong_result_exit_0@{}", "wrong result"),
         ("latency", "beyond_limit:latency@{}", "latency is 200% of what PCIe 5 x16 allows"),
         ("latency", "emulated@{}", "this is what the CPU does by itself, but the record is emulated"),
-        ("alloc", "missing_metric:touch@alloc/malloc-touched", "alloc/malloc-touched: the record lacks the metric"),
-        ("fault", "missing_point", "0 of fault/gpu0/prefaulted-migration memory=malloc"),
+        ("alloc", "missing_metric:touch@alloc/pageable-touched", "alloc/pageable-touched: the record lacks the metric"),
+        ("fault", "missing_point", "0 of fault/gpu0/prefaulted-migration memory=pageable"),
     ],
 )
 def test_one_bad_case_of_many_is_red_and_named_without_a_gpu(session, family, fake, why):
@@ -206,7 +206,7 @@ def test_fewer_gpus_than_stated_is_red(session):
     [
         ("latency", ["numa"], "latency/node1-node0/chase", "numa"),
         ("latency", [], "latency/mapped-gpu0/chase", "gpu, mapped"),
-        ("latency", ["hmm"], "latency/malloc-gpu0/chase", "gpu, system"),
+        ("latency", ["hmm"], "latency/pageable-gpu0/chase", "gpu, system"),
         ("latency", ["unified"], "latency/gpu0-cpu/chase", "gpu, unified"),
         ("alloc", ["managed"], "alloc/managed-gpu-touched", "gpu, managed"),
         ("fault", ["managed"], "fault/gpu0/migration", "gpu, managed"),

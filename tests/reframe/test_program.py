@@ -152,7 +152,7 @@ def test_memory_that_a_device_lacks_is_a_skip(tmp_path):
         ISTHMUS_EMULATOR="managed=0,concurrent_managed=0,memory_pools=0,map_host=0,virtual_memory=0",
     )  # fmt: skip
     skipped = {c["workload"] for c in load.read(tmp_path / "r.jsonl") if c["skip_kind"] == "unsupported"}
-    for allocator in ("managed", "mapped", "pool", "wc", "vmm"):
+    for allocator in ("managed", "mapped", "pool", "write_combined", "vmm"):
         assert f"alloc/{allocator}" in skipped
     assert "driver/prefetch_call" in skipped
 

@@ -38,7 +38,10 @@ def test_every_pair_is_in_one_class():
     [
         ("pinned-gpu0/ce", {"pinned", "gpu"}),
         ("gpu10-managed/discard", {"managed", "gpu", "discard"}),
-        ("system-gpu0/fault-duplex", {"system", "gpu"}),
+        ("pageable-gpu0/fault-duplex", {"system", "gpu"}),
+        ("gpu0-pageable/fault-latency", {"system", "gpu"}),
+        ("pageable-gpu0/ce-duplex", {"pageable", "gpu"}),
+        ("pageable-pageable/runtime", {"pageable"}),
         ("gpu0-gpu0/ce", {"gpu"}),
         ("gpu0-gpu1/ce-batch", {"gpu", "peer", "ce-batch"}),
         ("all-all/sm-read", {"gpu", "peer"}),
@@ -70,7 +73,7 @@ def test_pairs_of_gpus_where_several_are_stated(session, site, classes):
 def test_each_pair_has_a_variable(session, tmp_path):
     outcome = session(select=TO_GPU)
     assert outcome.green
-    for memory in ("pageable", "pinned", "registered", "wc", "managed"):
+    for memory in ("pageable", "pinned", "registered", "write_combined", "managed"):
         assert f"P: {memory}_gpu0_ce_rate: 0.25 B/s" in outcome.output
     [kept] = (tmp_path / "results").iterdir()
     assert "transfer_host-to-gpu-tiny" in kept.name
@@ -197,11 +200,11 @@ def test_a_program_that_cannot_list_is_red(session):
 def test_a_skipped_pair_has_no_variable(session):
     outcome = session(select=TO_GPU, fake=f"skip:unsupported@{PINNED}")
     assert outcome.green
-    assert "P: wc_gpu0_ce_rate:" in outcome.output and "pinned_gpu0_ce_rate" not in outcome.output
+    assert "P: write_combined_gpu0_ce_rate:" in outcome.output and "pinned_gpu0_ce_rate" not in outcome.output
 
 
 def test_where_all_is_skipped_the_check_is(session):
-    select = "Transfer.*=system-faults.*tiny"
+    select = "Transfer.*=pageable-faults.*tiny"
     outcome = session("-r", "-S", "may_skip_all=yes", select=select, fake="gpu:cuda,skip:unsupported", site=GPU)
     assert outcome.green and "SKIP" in outcome.output and "this device cannot" in outcome.output
 
@@ -209,9 +212,9 @@ def test_where_all_is_skipped_the_check_is(session):
 @pytest.mark.parametrize("word", ["system", "hmm", "ats", "xnack"])
 def test_stated_system_memory_may_not_be_skipped(session, word):
     site = {"features": ["gpu", "cuda"], "extras": {"isthmus": {"capabilities": [word]}}}
-    outcome = session(select="Transfer.*=system-faults.*tiny", fake="gpu:cuda,skip:unsupported", site=site)
+    outcome = session(select="Transfer.*=pageable-faults.*tiny", fake="gpu:cuda,skip:unsupported", site=site)
     assert not outcome.green
-    assert "transfer/system-gpu0/fault: skipped (this device cannot), but s:p states gpu, system" in outcome.output
+    assert "transfer/pageable-gpu0/fault: skipped (this device cannot), but s:p states gpu, system" in outcome.output
 
 
 @pytest.mark.parametrize("stated, green", [(["managed"], True), (["managed", "discard"], False)])

@@ -83,7 +83,7 @@ RECORD = {
         processes=2,
         after=replaced("{ head -n 1 record.jsonl; head -c 700 record.jsonl; echo; tail -n 1 record.jsonl; }"),
     ),
-    "record of a newer version": Fault(after=("sed -i s,isthmus.record/2,isthmus.record/9, record.jsonl",)),
+    "record of a newer version": Fault(after=("sed -i s,isthmus.record/3,isthmus.record/9, record.jsonl",)),
     "bytes that are no text": Fault(after=("printf '\\377\\n' >> record.jsonl",)),
     "empty line": Fault(after=("echo >> record.jsonl",)),
     "key is missing": Fault(after=edited("del r['verify']")),

@@ -1,5 +1,6 @@
 """tests/chain/run on a Slurm of one node of its own, without a GPU: what it leaves, and that it can be red."""
 
+import collections
 import json
 import os
 import subprocess
@@ -43,6 +44,22 @@ def test_jobs_of_a_node_that_was_probed(chain):
     assert (folder / "site-configs/one-gpu/reframe.py").is_file()
     code, said, _ = chain("refer")
     assert code == 1 and "8 jobs" in said
+
+
+def test_jobs_of_several_processes(chain):
+    code, said, folder = chain("--processes", "3", "processes")
+    assert code == 0, said
+    cases = [
+        json.loads(line) for file in folder.glob("records/processes/*.jsonl") for line in file.read_text().splitlines()
+    ]
+    per_job = collections.Counter((case["run"]["job"], case["workload"], str(case["axes"])) for case in cases)
+    assert len({job for job, *_ in per_job}) == 2 and set(per_job.values()) == {3}
+
+
+def test_without_the_programs_to_compare_with_it_is_red(chain):
+    """A node without a GPU has no check of them, either."""
+    code, said, _ = chain("agree")
+    assert code == 1 and "the session 'agree' is red" in said, said
 
 
 def test_a_session_that_nothing_disturbs_is_told(chain):

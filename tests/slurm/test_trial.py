@@ -117,9 +117,9 @@ def test_what_the_c_library_does_is_found(tmp_path, capsys):
     name = "MALLOC_PERTURB_"
     folder = plan(tmp_path / "t", "--from", f"environment.{name}=0", "--to", f"environment.{name}=165",
                   "--setup-before", f"{name}=0", "--setup-after", f"{name}=165", "--jobs", "3",
-                  "--command", f"{HOST} run alloc/malloc --set bytes=64KiB --quiet")  # fmt: skip
+                  "--command", f"{HOST} run alloc/pageable --set bytes=64KiB --quiet")  # fmt: skip
     submit(folder, "both")
     all_done()
     code, said = read(folder, capsys)
     assert code == 1 and said.endswith("verdict: regressed\n")
-    assert "regressed    alloc/malloc small bytes=64KiB alloc\n" in said
+    assert "regressed    alloc/pageable small bytes=64KiB alloc\n" in said

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
+#include <utility>
 
 namespace isthmus::trace::uvm {
 namespace {
@@ -104,6 +106,137 @@ TEST(UvmFigures, TheOrderOfTheEventsSaysNothing) {
     std::shuffle(events.begin(), events.end(), random);
     expect_two_batches(figures_of(events));
   }
+}
+
+// --- a GPU that is short of memory: streams of programs that are known; no GPU ran any of them -----------------------
+
+/// A program that touches blocks in turn on a GPU that has room for eight.
+class Short {
+ public:
+  /// Which of those that are there goes: the first is the one that came first.
+  using Choose = std::function<std::size_t(std::size_t count)>;
+  explicit Short(Choose choose) : choose_(std::move(choose)) {}
+
+  void touch(std::uint64_t block) {
+    if (std::find(there_.begin(), there_.end(), block) != there_.end()) return;
+    if (there_.size() == 8) {
+      const auto at = there_.begin() + static_cast<std::ptrdiff_t>(choose_(there_.size()));
+      move(Cause::eviction, 1, 0, *at * kBlockBytes, kBlockBytes);
+      there_.erase(at);
+    }
+    move(Cause::fault, 0, 1, block * kBlockBytes, kBlockBytes);
+    there_.push_back(block);
+  }
+  void move(Cause cause, std::uint8_t from, std::uint8_t to, std::uint64_t address, std::uint64_t bytes) {
+    events.emplace_back(Migration{.cause = cause,
+                                  .source = from,
+                                  .destination = to,
+                                  .address = address,
+                                  .bytes = bytes,
+                                  .begin = kBase + kUs * now_++});
+  }
+  void host_touches(std::uint64_t address) {
+    events.emplace_back(CpuFault{.address = address, .time = kBase + kUs * now_++});
+  }
+  Evictions evictions() const {
+    const auto found = figures_of(events).evictions;
+    EXPECT_TRUE(found);
+    return found.value_or(Evictions{});
+  }
+  std::vector<Event> events;
+
+ private:
+  Choose choose_;
+  std::vector<std::uint64_t> there_;
+  std::uint64_t now_ = 0;
+};
+
+constexpr auto kOldest = [](std::size_t) { return std::size_t{0}; };
+constexpr auto kYoungest = [](std::size_t count) { return count - 1; };
+
+/// Twelve blocks, twice.
+Short two_sweeps(Short::Choose choose) {
+  Short program(std::move(choose));
+  for (std::uint64_t i = 0; i < 24; ++i) program.touch(i % 12);
+  return program;
+}
+
+TEST(UvmEvictions, WhereNothingIsEvictedThereAreNone) {
+  Short program(kOldest);
+  for (std::uint64_t block = 0; block < 8; ++block) program.touch(block);
+  EXPECT_FALSE(figures_of(program.events).evictions);
+}
+
+TEST(UvmEvictions, HaveAnOrder) {
+  EXPECT_EQ(two_sweeps(kOldest).evictions().age, 0);
+  EXPECT_EQ(two_sweeps(kYoungest).evictions().age, 1);
+  std::mt19937 random(1);
+  Short program([&](std::size_t count) { return random() % count; });
+  for (int i = 0; i < 2000; ++i) program.touch(random() % 40);
+  EXPECT_NEAR(*program.evictions().age, 0.5, 0.05);
+}
+
+TEST(UvmEvictions, WhatComesBackIsCounted) {
+  // Of 24 touches 8 find room, and the second sweep finds none of its 12, each of which had been evicted.
+  const auto program = two_sweeps(kOldest);
+  const auto found = program.evictions();
+  EXPECT_EQ(found.blocks, 16u);
+  EXPECT_EQ(found.returned, 12u);
+  EXPECT_EQ(found.returned_bytes, 12 * kBlockBytes);
+  EXPECT_EQ(found.discarded_bytes, 0u);
+  EXPECT_EQ(figures_of(program.events).of(Cause::eviction), 16 * kBlockBytes);
+}
+
+TEST(UvmEvictions, TheOrderOfTheEventsSaysNothing) {
+  auto program = two_sweeps(kOldest);
+  std::shuffle(program.events.begin(), program.events.end(), std::mt19937(5));
+  EXPECT_EQ(program.evictions().age, 0);
+  EXPECT_EQ(program.evictions().returned, 12u);
+}
+
+TEST(UvmEvictions, ABlockThatLeavesInPiecesIsEvictedOnce) {
+  Short program(kOldest);
+  program.touch(0);
+  program.touch(1);
+  for (std::uint64_t i = 0; i < 4; ++i) program.move(Cause::eviction, 1, 0, i * kBlockBytes / 4, kBlockBytes / 4);
+  EXPECT_EQ(program.evictions().blocks, 1u);
+  EXPECT_EQ(program.evictions().age, 0);
+}
+
+TEST(UvmEvictions, WhatArrivesAgainWithoutHavingLeftWasDiscarded) {
+  Short program(kOldest);
+  for (std::uint64_t block = 0; block < 9; ++block) program.touch(block);
+  program.move(Cause::fault, 0, 1, 5 * kBlockBytes, kBlockBytes / 2);
+  EXPECT_EQ(program.evictions().discarded_bytes, kBlockBytes / 2);
+  program.host_touches(6 * kBlockBytes);  // which may end a copy that the GPU kept for reading
+  program.move(Cause::fault, 0, 1, 6 * kBlockBytes, kBlockBytes);
+  EXPECT_EQ(program.evictions().discarded_bytes, kBlockBytes / 2);
+}
+
+TEST(UvmEvictions, EachGpuHasItsOwnMemory) {
+  Short program(kOldest);
+  program.move(Cause::fault, 0, 1, 0, kBlockBytes);
+  program.move(Cause::fault, 1, 2, 0, kBlockBytes);
+  program.move(Cause::fault, 2, 1, 0, kBlockBytes);
+  program.move(Cause::eviction, 1, 0, 0, kBlockBytes);
+  EXPECT_EQ(program.evictions().blocks, 1u);
+  EXPECT_EQ(program.evictions().discarded_bytes, 0u);
+  EXPECT_FALSE(program.evictions().age) << "there was no other block to choose";
+}
+
+TEST(UvmEvictions, AMoveOverBlocksIsThatOfEach) {
+  Short program(kOldest);
+  program.move(Cause::user, 0, 1, kBlockBytes - kPageBytes, 2 * kPageBytes);
+  program.move(Cause::eviction, 1, 0, kBlockBytes - kPageBytes, 2 * kPageBytes);
+  EXPECT_EQ(program.evictions().blocks, 2u);
+}
+
+TEST(UvmEvictions, WhatNoDriverMovesTakesNoTime) {
+  Short program(kOldest);
+  program.move(Cause::eviction, 1, 0, 0, ~std::uint64_t{0});
+  program.move(Cause::eviction, 1, 0, ~std::uint64_t{0} - kPageBytes, 2 * kPageBytes);
+  program.move(Cause::eviction, 1, 0, kBlockBytes, 0);
+  EXPECT_EQ(program.evictions().blocks, 0u);
 }
 
 TEST(UvmFigures, BatchesOfOneNumberOnTwoGpusAreTwo) {

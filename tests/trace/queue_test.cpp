@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <mutex>
+#include <span>
+#include <vector>
 
 #include "bytes.hpp"
 #include "fake_driver.hpp"
@@ -85,6 +88,42 @@ TEST(UvmQueue, WhatHasRoomStaysInTheQueueUntilItIsAskedFor) {
   const auto taken = queue.take();
   EXPECT_EQ(taken.events.size(), 17u);
   EXPECT_EQ(taken.dropped, 0u);
+}
+
+// A process that is killed asks for nothing any more.
+TEST(UvmQueue, WhatCameIsKeptThoughNobodyAsks) {
+  FakeDriver driver;
+  std::mutex mutex;
+  std::vector<Entry> kept;
+  std::uint64_t dropped = 0;
+  const auto keep = [&](std::span<const Entry> entries, std::uint64_t more) {
+    const std::lock_guard lock(mutex);
+    kept.insert(kept.end(), entries.begin(), entries.end());
+    dropped += more;
+  };
+  const auto count = [&] {
+    const std::lock_guard lock(mutex);
+    return kept.size();
+  };
+  const auto wait_for = [&](std::size_t wanted) {
+    for (int i = 0; i < 10'000 && count() < wanted; ++i) usleep(1000);
+    EXPECT_EQ(count(), wanted);
+  };
+  Queue queue(driver, {.entries = 64, .keep = keep});
+  driver.put(fault_entry(0x1000, 1));
+  wait_for(1);
+  driver.put(fault_entry(0x2000, 1));
+  driver.put(replay_entry(77));  // of another process
+  driver.drop(3, 5);
+  wait_for(2);
+  EXPECT_EQ(decode(kept[1]), Event(decode(fault_entry(0x2000, 1))));
+  const auto taken = queue.take();
+  EXPECT_EQ(taken.events.size(), 2u) << "who asks is given them too";
+  EXPECT_EQ(taken.dropped, 5u);
+  driver.put(fault_entry(0x3000, 1));
+  queue.take();
+  EXPECT_EQ(count(), 3u) << "also what was taken before the thread came";
+  EXPECT_EQ(dropped, 5u);
 }
 
 TEST(UvmQueue, WhatMovesIsNotAskedForWhereNobodyWantsIt) {

@@ -11,7 +11,7 @@ import sys
 from time import time_ns
 
 from isthmus import Error, spelling
-from isthmus.records import load
+from isthmus.records import load, old_names, validate
 from isthmus.records.load import Skipped
 from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
 
@@ -26,6 +26,7 @@ class Compacted:
     files: dict[str, list]  # bytes, time, inode and SHA-256 of each source file, as they were when it was last taken
     parts: list[str]
     outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew, or whose file is gone
+    earlier: bool = False  # a part may have names of an earlier version
 
 
 _AT_ONCE = 2_000_000_000  # ns: an edit so soon after the last one may leave the time of a file as it was
@@ -59,8 +60,8 @@ def manifests(folder) -> list[pathlib.Path]:
     return sorted((pathlib.Path(folder) / load.MANIFESTS).glob("[0-9]*.json"))
 
 
-def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str]]:
-    """Files, parts with their seals, and files that are gone, of a manifest."""
+def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str], bool]:
+    """Files, parts with their seals, and files that are gone, of a manifest; whether this version wrote it."""
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
@@ -79,7 +80,7 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], lis
     for part in parts:
         if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
             raise Error(f"{path.parents[1]}: a manifest names a part outside of it ({spelling.shorten(part)})")
-    return files, parts, gone
+    return files, parts, gone, manifest.get("schema") == validate.SCHEMA
 
 
 def find(folder) -> Compacted | None:
@@ -90,7 +91,8 @@ def find(folder) -> Compacted | None:
     seals: dict[str, list] = {}
     found = manifests(folder)
     for path in found:
-        files, parts, gone = _manifest(path)
+        files, parts, gone, current = _manifest(path)
+        result.earlier |= not current
         for file, known in files.items():
             held.setdefault(file, []).append(list(parts))
             result.files[file] = known
@@ -115,7 +117,11 @@ def find(folder) -> Compacted | None:
 
 def parts(table: Compacted, changed: list[str], wanted) -> str:
     """SQL over the parts, without what is newer elsewhere; `changed` are files to be read raw instead."""
-    names = ", ".join(f'"{name}"' for name in COLUMNS if name in {*columns_of(wanted), "metric_index", *wanted})
+    columns = {name: f'"{name}"' for name in COLUMNS if name in {*columns_of(wanted), "metric_index", *wanted}}
+    if table.earlier:
+        columns["axes"] = f"{old_names.axes_sql('workload', 'axes')} AS axes"
+        columns["workload"] = f"{old_names.workload_sql('workload')} AS workload"
+    names = ", ".join(columns.values())
     paths = list_of(table.folder / part for part in table.parts)
     query = f"SELECT {names} FROM read_parquet({paths}, filename = '_part', hive_partitioning = false)"
     without = []

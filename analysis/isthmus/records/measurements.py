@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from isthmus.records import content
+from isthmus.records import content, old_names, validate
 
 # What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
 # list, the objects of a list, of which only the fields are read that a query needs.
@@ -83,6 +83,11 @@ def tables_with(file: str) -> str:
     )
 
 
+def _of_version(expression: str, converted: str) -> str:
+    """SQL: an expression of a record, converted where the record is of an earlier version."""
+    return f"CASE WHEN schema = '{validate.SCHEMA}' THEN {expression} ELSE {converted} END"
+
+
 # Fields of the fingerprint, in the order in which a difference is told: what stands beside a figure and may explain it.
 FINGERPRINT = {
     "device": _of_all("d.name"),
@@ -136,7 +141,7 @@ _CASE = {
     "process": "run.process",
     "time": "strptime(run.time, '%Y-%m-%dT%H:%M:%SZ')",
     "dirty": "run.dirty",
-    "workload": "workload",
+    "workload": _of_version("workload", old_names.workload_sql("workload")),
     "version": "version",
     "placement": "placement",
     "staging": "staging",
@@ -146,7 +151,7 @@ _CASE = {
     "host_turns": "host_turns",
     "size": "size",
     "preset": "preset",
-    "axes": "axes::VARCHAR",
+    "axes": _of_version("axes::VARCHAR", old_names.axes_sql("workload", "axes::VARCHAR")),
     "ranks": "ranks.count",
     "emulated": "emulated",
     "profiler": "profiler",

@@ -6,7 +6,7 @@ import datetime
 import sys
 
 from isthmus import Error, spelling
-from isthmus.records import agreement, content, load
+from isthmus.records import agreement, content, load, old_names
 from isthmus.records.measurements import COLUMNS, literal
 from isthmus.records.store import Store, open_store
 
@@ -47,6 +47,9 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
     """
     where = []
     if asked.workload:
+        for pattern in asked.workload:
+            if (new := old_names.pattern(pattern)) != pattern:
+                raise Error(f"{spelling.shorten(pattern, 80)!r} is an earlier version's name; write {new!r}")
         where.append(_any_of("workload", asked.workload))
     if asked.metric:
         where.append("(metric IS NULL OR " + _any_of("metric", asked.metric) + ")")

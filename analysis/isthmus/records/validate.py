@@ -19,10 +19,11 @@ import re
 import typing
 
 from isthmus import Error
+from isthmus.records import old_names
 from isthmus.spelling import shorten
 
-SCHEMA = "isthmus.record/2"
-VERSIONS = ("isthmus.record/1", SCHEMA)  # that are read
+SCHEMA = "isthmus.record/3"
+VERSIONS = ("isthmus.record/1", "isthmus.record/2", SCHEMA)  # that are read
 _NEW_IN_2: dict[str, typing.Any] = {"tables": [], "submission": None, "host_turns": None}
 
 LARGEST = 1e30  # of figures: what is beyond is no quantity, and what is reckoned from it soon not finite
@@ -48,11 +49,17 @@ def schema_path() -> pathlib.Path:
     raise RecordError(f"record.schema.json is not in {' nor '.join(map(str, places))}; set ISTHMUS_SCHEMA to its path")
 
 
-def upgrade(record: dict) -> dict:
-    """A record of an earlier version as one of this version; others are given back as they are."""
-    if record.get("schema") != VERSIONS[0]:
+def _with_keys_of_this_version(record: dict) -> dict:
+    """What may be a record of an earlier version, with the keys that the schema asks for; names as they were."""
+    if record.get("schema") not in VERSIONS[:-1]:
         return record
-    return {**_NEW_IN_2, **record, "schema": SCHEMA}
+    return {**(_NEW_IN_2 if record["schema"] == VERSIONS[0] else {}), **record, "schema": SCHEMA}
+
+
+def upgrade(record: dict) -> dict:
+    """A valid record of an earlier version as one of this version; others are given back as they are."""
+    upgraded = _with_keys_of_this_version(record)
+    return record if upgraded is record else old_names.record(upgraded)
 
 
 # --- the schema, bounded ---
@@ -192,10 +199,12 @@ def _decoders() -> _Decoders | None:
         import msgspec
     except ModuleNotFoundError:
         return None
-    second = _schema()
-    first = {**second, "required": [name for name in second["required"] if name not in _NEW_IN_2]}
-    first["properties"] = {**first["properties"], "schema": {"const": VERSIONS[0]}}
-    schemas = dict(zip(VERSIONS, (first, second)))
+    schema = _schema()
+    schemas = {
+        version: {**schema, "properties": {**schema["properties"], "schema": {"const": version}}}
+        for version in VERSIONS
+    }
+    schemas[VERSIONS[0]]["required"] = [name for name in schema["required"] if name not in _NEW_IN_2]
 
     def decoder(kind):
         return msgspec.json.Decoder(kind).decode
@@ -264,7 +273,7 @@ def problem(record) -> str | None:
     if record.get("schema") not in VERSIONS:
         given = shorten(repr(record.get("schema")), 40)
         return f"another schema ({given}), not {SCHEMA} or an earlier one"
-    record = upgrade(record)
+    record = _with_keys_of_this_version(record)
     try:
         _keys(record)
         errors = sorted(_validator().iter_errors(record), key=lambda e: list(map(str, e.absolute_path)))
@@ -344,7 +353,7 @@ _FURTHER: dict[tuple[str, ...], dict[str, dict]] = {
 _MOST_KEPT = 100_000
 _texts: set[str] = set()  # workloads and names of metrics that fulfil their patterns
 _parts: list[dict[bytes, int]] = [{} for _ in _ALIKE]  # good texts of each: their colons
-_likely = [SCHEMA, VERSIONS[0]]  # versions; the first is that of the last record
+_likely = [*reversed(VERSIONS)]  # the first is that of the last record
 
 
 def _with_further(schema: dict, place: tuple[str, ...] = ()) -> dict:
@@ -366,15 +375,15 @@ def _usual(data: bytes):
     decoders = _decoders()
     if decoders is None or b"\\" in data:  # an escape could stand for a colon
         return None
-    try:
+    for version in _likely:
         try:
-            return decoders.usual[_likely[0]](data)
+            record = decoders.usual[version](data)
         except decoders.refusals:
-            record = decoders.usual[_likely[1]](data)
-            _likely.reverse()
-            return record
-    except decoders.refusals:
-        return None
+            continue
+        if version != _likely[0]:
+            _likely.sort(key=lambda other: other != version)
+        return record
+    return None
 
 
 def _shown_usual(record, parts: list[bytes], data: bytes) -> bool:

@@ -19,7 +19,7 @@ import yaml
 
 from isthmus import Error, spelling
 from isthmus.profiles.profile import PROFILED
-from isthmus.records import validate
+from isthmus.records import old_names, validate
 
 #: What an entry may choose cases by, beside `axes`: whole-string regular expressions.
 SELECTORS = (
@@ -171,7 +171,7 @@ def _walk(content, index, above, path, numbers, fingerprints, within) -> list[En
             raise BadReference(f"{path.name}: the level of {index[0]!r} is no mapping, as $index says it is")
         entries = []
         for key, below in content.items():
-            pattern = _pattern(key, f"{path.name}, {index[0]}")
+            pattern = _pattern(key, f"{path.name}, {index[0]}", index[0])
             chosen = {**above, index[0]: [*above.get(index[0], []), pattern]}
             entries += _walk(below, index[1:], chosen, path, numbers, fingerprints, within)
         return entries
@@ -198,8 +198,8 @@ def _referred(item, path: pathlib.Path, where: str) -> pathlib.Path:
     return named
 
 
-def _pattern(value, where: str) -> str:
-    """A selector as a regular expression; null is 'has none'."""
+def _pattern(value, where: str, field: str = "") -> str:
+    """A selector as a regular expression; null is 'has none'. Workloads get the names of this version."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
         raise BadReference(f"{where}: {value!r} is no word or regular expression")
     text = "" if value is None else str(value)
@@ -207,7 +207,7 @@ def _pattern(value, where: str) -> str:
         re.compile(text)
     except re.error as error:
         raise BadReference(f"{where}: {text!r} is no regular expression ({error})") from None
-    return text
+    return old_names.pattern(text) if field == "workload" else text
 
 
 def _entry(item, above, path, where, fingerprints) -> Entry:
@@ -222,7 +222,8 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
         raise BadReference(f"{where}: unknown key {sorted(map(str, unknown))[0]!r}; choose from {choices}")
     if not isinstance(item.get("axes", {}), dict):
         raise BadReference(f"{where}: 'axes' is not a mapping of an axis to its value")
-    chosen = {field: _pattern(item[field], f"{where}, {field}") for field in SELECTORS if field in item}
+    chosen = {field: _pattern(item[field], f"{where}, {field}", field) for field in SELECTORS if field in item}
+    axes = old_names.chosen_axes(chosen.get("workload"), item.get("axes", {}))
     for field, patterns in above.items():
         # All levels must fit: a string that matches each of several patterns.
         terms = [*patterns, *([chosen[field]] if field in chosen else [])]
@@ -230,7 +231,7 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
     metrics = {name: _bound(name, bound, where, fingerprints or {}) for name, bound in item.get("metrics", {}).items()}
     shares = {name: _share(name, share, where) for name, share in item.get("shares", {}).items()}
     return Entry(
-        where, path, chosen, item.get("axes", {}), metrics, shares,
+        where, path, chosen, axes, metrics, shares,
         None if item.get("limit") is None else _pattern(item["limit"], f"{where}, limit"),
         _number(item.get("bytes_least", 0), f"{where}: bytes_least"),
     )  # fmt: skip

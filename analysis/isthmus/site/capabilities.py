@@ -21,7 +21,7 @@ CAPABILITIES = {
     "streamed": "copies in chunks, overlapped with the kernel",
     "mapped": "page-locked memory that kernels read and write where it is",
     "registered": "malloc'd memory that is page-locked afterwards",
-    "wc": "write-combined page-locked memory",
+    "write_combined": "write-combined page-locked memory",
     "pool": "stream-ordered allocation from pools",
     "vmm": "device memory mapped piece by piece (virtual memory management)",
     "managed": "managed memory",
@@ -42,6 +42,7 @@ CAPABILITIES = {
     "ce-batch": "copies submitted in batches",
     "prefetch-batch": "prefetches submitted in batches",
     "discard": "managed pages that can be discarded",
+    "oversubscription": "nobody else uses the host, and its operator lets managed memory exceed the GPU's own",
     "gpu_aware_mpi": "an MPI that takes GPU memory",
     "nsys": "Nsight Systems on the compute nodes",
     "ncu": "Nsight Compute on the compute nodes, and its counters readable",
@@ -49,6 +50,9 @@ CAPABILITIES = {
     "cupti": "CUPTI on the compute nodes",
     "perf": "perf on the compute nodes, and its counters readable",
 }
+
+# Words that a memory is no longer called by.
+OLD = {"malloc": "pageable", "wc": "write_combined"}
 
 # Words of programming environments.
 PROGRAMMING = {"mpi": "a compiler wrapper of MPI, and a launcher that starts ranks"}
@@ -64,6 +68,12 @@ IMPLIED = {
 
 # Words that make no sense without a GPU.
 OF_GPUS = frozenset(CAPABILITIES) - {"numa", "huge_pages", "perf"}
+
+
+def refused(stated) -> str | None:
+    """Why these words cannot be taken, where an old one is among them."""
+    word = next((word for word in sorted(OLD) if word in stated), None)
+    return f"states {word!r}, which is now called {OLD[word]!r}; write that" if word else None
 
 
 def with_implied(stated) -> set[str]:

@@ -333,7 +333,9 @@ class Site:
             if key not in SETTINGS:
                 self.unknown(f"{where} extras", key, SETTINGS, "no setting of the checks")
         stated = {*features, *settings.get("capabilities", [])}
-        for word in sorted(stated - set(capabilities.CAPABILITIES)):
+        if why := capabilities.refused(stated):
+            self.error(where, why)
+        for word in sorted(stated - set(capabilities.CAPABILITIES) - set(capabilities.OLD)):
             self.unknown(where, word, capabilities.CAPABILITIES, "a feature that no check asks for")
         gpus = [device for device in partition.get("devices", []) if device.get("type") == "gpu"]
         self._gpus(where, partition, stated, gpus)

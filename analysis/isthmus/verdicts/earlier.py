@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from isthmus import Error, spelling
-from isthmus.records import measurements, store
+from isthmus.records import measurements, old_names, store
 from isthmus.statistics import series
 from isthmus.verdicts.judging import Boots
 
@@ -61,13 +61,23 @@ def _deviation(value) -> float:
     return float(value)
 
 
+def _key(entry) -> tuple:
+    """The key of a series, with the names of this version."""
+    workload, axes = entry["workload"], entry[AXES]
+    converted = {
+        "workload": old_names.workload(workload) if isinstance(workload, str) else workload,
+        "axes": old_names.axes_text(workload, axes) if isinstance(axes, str) else axes,
+    }
+    return tuple(converted[name] if name in converted else entry[name] for name in measurements.SERIES)
+
+
 def _from_noise(path, read) -> dict[tuple, Any]:
     """What `read` makes of each series of a file that `isthmus noise -o FILE.json` wrote, unless it makes nothing."""
     try:
         entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         if not (isinstance(entries, list) and entries):
             raise ValueError("no series")
-        keys = [tuple(entry[AXES if name == "axes" else name] for name in measurements.SERIES) for entry in entries]
+        keys = [_key(entry) for entry in entries]
         return {key: found for key, entry in zip(keys, entries) if (found := read(entry)) is not None}
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None

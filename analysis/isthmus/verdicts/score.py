@@ -22,7 +22,7 @@ import sys
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
-from isthmus.records import selection
+from isthmus.records import old_names, selection
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import compare
@@ -66,7 +66,7 @@ def load_weights(path) -> dict[str, float]:
         else:
             parsed = json.loads(data)
         weights = parsed["metrics"]
-        items = [(str(name), float(weight)) for name, weight in weights.items()]
+        items = [(old_names.selection(str(name)), float(weight)) for name, weight in weights.items()]
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     except (RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -75,6 +75,12 @@ def load_weights(path) -> dict[str, float]:
     bad = [name for name, weight in items if not (weight > 0 and math.isfinite(weight))]
     if bad or not items:
         raise Error(f"{path}: {f'the weight of {spelling.printable(bad[0])!r}' if bad else 'no weight'} is above zero")
+    names = [name for name, _ in items]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise Error(
+            f"{path}: {spelling.printable(twice)!r} stands twice, once with an earlier version's name; keep one"
+        )
     return dict(items)
 
 

@@ -1,7 +1,9 @@
 #pragma once
 
 // CUDA's atomic functions for host C++, with exactly CUDA's overloads, so that what compiles here compiles there.
-// They order memory (acquire and release), which CUDA's do not: a missing fence is not the emulator's to find.
+// They order no other memory: __threadfence() does.
+
+#include "device/emulator/memory_model.hpp"
 
 namespace isthmus::device::emulator {
 
@@ -12,14 +14,14 @@ T atomic_update(T* address, Next next) {
   __atomic_load(address, &seen, __ATOMIC_RELAXED);
   for (;;) {
     T wanted = next(seen);
-    if (__atomic_compare_exchange(address, &seen, &wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return seen;
+    if (__atomic_compare_exchange(address, &seen, &wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return seen;
   }
 }
 
 template <class T>
 T atomic_exchange(T* address, T value) {
   T old;
-  __atomic_exchange(address, &value, &old, __ATOMIC_ACQ_REL);
+  __atomic_exchange(address, &value, &old, __ATOMIC_RELAXED);
   return old;
 }
 
@@ -27,38 +29,44 @@ T atomic_exchange(T* address, T value) {
 
 #define ISTHMUS_ATOMIC(NAME, TYPE, EXPRESSION)           \
   inline TYPE NAME(TYPE* address, TYPE value) {          \
+    using namespace ::isthmus::device::emulator;         \
+    const AtomicTurn turn(address, Touch::update);       \
     return EXPRESSION;                                   \
   }                                                      \
   inline TYPE NAME##_system(TYPE* address, TYPE value) { \
-    return EXPRESSION;                                   \
+    return NAME(address, value);                         \
   }                                                      \
   inline TYPE NAME##_block(TYPE* address, TYPE value) {  \
-    return EXPRESSION;                                   \
+    return NAME(address, value);                         \
   }
 
 #define ISTHMUS_ATOMIC_UPDATE(NAME, TYPE, NEXT) \
   ISTHMUS_ATOMIC(NAME, TYPE,                    \
                  ::isthmus::device::emulator::atomic_update(address, [&](TYPE old) -> TYPE { return NEXT; }))
 
-#define ISTHMUS_ATOMIC_CAS(TYPE)                                                                     \
-  inline TYPE atomicCAS(TYPE* address, TYPE compare, TYPE value) {                                   \
-    __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); \
-    return compare;                                                                                  \
-  }                                                                                                  \
-  inline TYPE atomicCAS_system(TYPE* address, TYPE compare, TYPE value) {                            \
-    return atomicCAS(address, compare, value);                                                       \
-  }                                                                                                  \
-  inline TYPE atomicCAS_block(TYPE* address, TYPE compare, TYPE value) {                             \
-    return atomicCAS(address, compare, value);                                                       \
+#define ISTHMUS_ATOMIC_CAS(TYPE)                                                                            \
+  inline TYPE atomicCAS(TYPE* address, TYPE compare, TYPE value) {                                          \
+    using namespace ::isthmus::device::emulator;                                                            \
+    AtomicTurn turn(address, Touch::update);                                                                \
+    if (!__atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) { \
+      turn.only_loaded();                                                                                   \
+    }                                                                                                       \
+    return compare;                                                                                         \
+  }                                                                                                         \
+  inline TYPE atomicCAS_system(TYPE* address, TYPE compare, TYPE value) {                                   \
+    return atomicCAS(address, compare, value);                                                              \
+  }                                                                                                         \
+  inline TYPE atomicCAS_block(TYPE* address, TYPE compare, TYPE value) {                                    \
+    return atomicCAS(address, compare, value);                                                              \
   }
 
-ISTHMUS_ATOMIC(atomicAdd, int, __atomic_fetch_add(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicAdd, unsigned, __atomic_fetch_add(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicAdd, unsigned long long, __atomic_fetch_add(address, value, __ATOMIC_ACQ_REL))
+ISTHMUS_ATOMIC(atomicAdd, int, __atomic_fetch_add(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicAdd, unsigned, __atomic_fetch_add(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicAdd, unsigned long long, __atomic_fetch_add(address, value, __ATOMIC_RELAXED))
 ISTHMUS_ATOMIC_UPDATE(atomicAdd, float, old + value)
 ISTHMUS_ATOMIC_UPDATE(atomicAdd, double, old + value)
-ISTHMUS_ATOMIC(atomicSub, int, __atomic_fetch_sub(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicSub, unsigned, __atomic_fetch_sub(address, value, __ATOMIC_ACQ_REL))
+ISTHMUS_ATOMIC(atomicSub, int, __atomic_fetch_sub(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicSub, unsigned, __atomic_fetch_sub(address, value, __ATOMIC_RELAXED))
 ISTHMUS_ATOMIC(atomicExch, int, ::isthmus::device::emulator::atomic_exchange(address, value))
 ISTHMUS_ATOMIC(atomicExch, unsigned, ::isthmus::device::emulator::atomic_exchange(address, value))
 ISTHMUS_ATOMIC(atomicExch, unsigned long long, ::isthmus::device::emulator::atomic_exchange(address, value))
@@ -74,15 +82,15 @@ ISTHMUS_ATOMIC_UPDATE(atomicMax, int, value > old ? value : old)
 ISTHMUS_ATOMIC_UPDATE(atomicMax, unsigned, value > old ? value : old)
 ISTHMUS_ATOMIC_UPDATE(atomicMax, long long, value > old ? value : old)
 ISTHMUS_ATOMIC_UPDATE(atomicMax, unsigned long long, value > old ? value : old)
-ISTHMUS_ATOMIC(atomicAnd, int, __atomic_fetch_and(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicAnd, unsigned, __atomic_fetch_and(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicAnd, unsigned long long, __atomic_fetch_and(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicOr, int, __atomic_fetch_or(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicOr, unsigned, __atomic_fetch_or(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicOr, unsigned long long, __atomic_fetch_or(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicXor, int, __atomic_fetch_xor(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicXor, unsigned, __atomic_fetch_xor(address, value, __ATOMIC_ACQ_REL))
-ISTHMUS_ATOMIC(atomicXor, unsigned long long, __atomic_fetch_xor(address, value, __ATOMIC_ACQ_REL))
+ISTHMUS_ATOMIC(atomicAnd, int, __atomic_fetch_and(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicAnd, unsigned, __atomic_fetch_and(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicAnd, unsigned long long, __atomic_fetch_and(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicOr, int, __atomic_fetch_or(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicOr, unsigned, __atomic_fetch_or(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicOr, unsigned long long, __atomic_fetch_or(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicXor, int, __atomic_fetch_xor(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicXor, unsigned, __atomic_fetch_xor(address, value, __ATOMIC_RELAXED))
+ISTHMUS_ATOMIC(atomicXor, unsigned long long, __atomic_fetch_xor(address, value, __ATOMIC_RELAXED))
 ISTHMUS_ATOMIC_UPDATE(atomicInc, unsigned, old >= value ? 0 : old + 1)
 ISTHMUS_ATOMIC_UPDATE(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
 

@@ -46,6 +46,8 @@ Block::~Block() {
 // --- running a block -------------------------------------------------------------------------------
 
 void Block::run(Grid& launch, std::uint64_t number) {
+  worker_.enter_thread();
+  sanitizer_acquire(&launch.begin_token);
   prepare(launch, number);
   next_turn();  // what came before is not the kernel's
   sanitizer_release(&fork_token_);
@@ -61,6 +63,8 @@ void Block::run(Grid& launch, std::uint64_t number) {
   } else {
     check_shared();
   }
+  sanitizer_release(&launch.end_token);
+  worker_.leave_thread();
 }
 
 void Block::prepare(Grid& launch, std::uint64_t number) {
@@ -76,6 +80,7 @@ void Block::prepare(Grid& launch, std::uint64_t number) {
   predicate_count_ = 0;
   progress_ = spin_progress_ = 0;
   spin_rounds_ = 0;
+  grid_parity_ = 0;
   bulk_.clear();
   random_ = launch.configuration.seed ^ (launch.launch_number * 0x9e3779b97f4a7c15ULL) ^ (number << 20);
   prepare_threads(launch.block.x * launch.block.y * launch.block.z);
@@ -172,6 +177,9 @@ void Block::thread_main(void* argument) {
     self.state = State::running;
     this_thread = &self;
     sanitizer_acquire(&block.fork_token_);
+#if ISTHMUS_TSAN
+    forget_fences(self);
+#endif
     bool threw = false;
     try {
       block.grid_->invoke(block.grid_->closure);
@@ -335,11 +343,17 @@ bool Block::release_grid() {
          "let every thread of the grid reach every grid_sync");
     return false;
   }
-  // TSan: what the threads of this block released must reach the other blocks, through the grid's mutex.
+  // TSan: what the threads of this block released must reach the other blocks.
   void* token = &grid_token_[grid_parity_];
+  void* token_of_grid = &grid_->barrier_token[grid_parity_];
   grid_parity_ ^= 1;
   sanitizer_acquire(token);
-  if (!grid_->wait_at_barrier(index, first->file, first->line)) {
+  sanitizer_release(token_of_grid);
+  worker_.leave_thread();
+  const bool all_there = grid_->wait_at_barrier(index, first->file, first->line);
+  worker_.enter_thread();
+  sanitizer_acquire(token_of_grid);
+  if (!all_there) {
     faulted_ = true;
     return false;
   }
@@ -419,7 +433,11 @@ bool Block::poll_spinners() {
     return false;
   }
   // Whoever is waited for needs the core, or has not started yet.
-  if (spin_rounds_ % 64 == 0) grid_->start_another_block();
+  if (spin_rounds_ % 64 == 0) {
+    worker_.leave_thread();
+    grid_->start_another_block();
+    worker_.enter_thread();
+  }
   if (spin_rounds_ < 256) {
     sched_yield();
   } else {
@@ -525,11 +543,6 @@ void trap(const char* file, int line) {
   Thread& self = current();
   current_block().stop(fmt::format("thread {} called __trap at {}", triple(self.index), place(file, line)), "");
   current_block().abandon(self);
-}
-
-// Under TSan, which knows no fences, the order comes from the atomics, all of which acquire and release here.
-void fence() noexcept {
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 long long ticks() noexcept {

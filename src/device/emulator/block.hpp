@@ -27,6 +27,7 @@ struct PendingCopy {
 };
 
 class Block;
+struct Ordering;
 
 struct Thread : ThreadView {
   Fiber fiber;
@@ -51,7 +52,10 @@ struct Thread : ThreadView {
   std::uint64_t committed = 0;
   std::uint64_t bulk_barrier = 0;
   unsigned bulk_parity = 0;
+  Ordering* ordering = nullptr;  // TSan: what it has fenced
 };
+/// The next block's thread has fenced nothing.
+void forget_fences(Thread& thread);
 
 /// Lanes that meet: one operation, one mask, one place in the source.
 struct Rendezvous {
@@ -109,6 +113,15 @@ class Block : public BlockView {
   /// What an address is that a thread faulted on and that is no allocation's.
   std::string explain(const Thread& self, std::uintptr_t address) const;
   Grid& launch() { return *grid_; }
+  /// Of the block among those that this OS thread has run.
+  std::uint64_t serial() const { return serial_; }
+  /// TSan: works as the block's own fiber from here on.
+  void enter() const { worker_.enter_thread(); }
+  /// Of its dynamic or static shared memory, or of a thread's stack that is the OS thread's.
+  bool is_shared(std::uintptr_t address) const {
+    return address - reinterpret_cast<std::uintptr_t>(shared_) < shared_mapped_ ||
+           address - worker_.stack_bottom() < worker_.stack_top() - worker_.stack_bottom();
+  }
 
   // For who watches the block from another OS thread.
   pthread_t os_thread() const { return os_thread_; }

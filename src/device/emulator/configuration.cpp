@@ -118,12 +118,16 @@ void parse_item(Configuration& c, std::string_view key, std::string_view value) 
     const std::uint64_t queue = parse_count(key, value);
     if (queue < 1 || queue > 1'000'000) refuse(key, value, "1 to 1000000");
     c.queue = static_cast<unsigned>(queue);
+  } else if (key == "others") {
+    const std::uint64_t others = parse_count(key, value);
+    if (others > 1000) refuse(key, value, "at most 1000");
+    c.others = static_cast<unsigned>(others);
   } else if (key == "timeout") {
     c.timeout = parse_seconds(key, value);
   } else if (key == "grace") {
     c.grace = parse_seconds(key, value);
   } else {
-    std::string known = "warp, order, poison, devices, memory, shared, blocks, workers, queue, timeout, grace";
+    std::string known = "warp, order, poison, devices, memory, shared, blocks, workers, queue, others, timeout, grace";
     for (const auto& entry : switches()) known += fmt::format(", {}", entry.first);
     throw Error(ErrorKind::failure, "ISTHMUS_EMULATOR", fmt::format("there is no '{}'", key),
                 fmt::format("choose from {}", known));

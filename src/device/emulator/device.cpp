@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "device/emulator/devices.hpp"
 #include "device/emulator/emulator.hpp"
@@ -80,6 +83,16 @@ DeviceInfo info(int index) {
 MemoryInfo memory_info() {
   injection_point("memory_info");
   return Memory::for_caller().info(selected());
+}
+
+Occupancy occupancy(int) noexcept {
+  try {
+    std::vector<unsigned> processes(configuration().others);
+    std::iota(processes.begin(), processes.end(), 1u);
+    return {.processes = std::move(processes), .mig = false};
+  } catch (...) {
+    return {};
+  }
 }
 
 Telemetry telemetry(int) noexcept {

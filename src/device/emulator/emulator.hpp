@@ -36,6 +36,7 @@ struct Configuration {
   bool lockstep = false;           ///< "lockstep": the lanes of a warp leave a spin_until together
   double timeout = 60;             ///< "timeout": seconds that a block may do nothing but spin, or run without waiting
   double grace = 0.002;            ///< "grace": seconds after which queued work starts though nobody asked for it
+  unsigned others = 0;             ///< "others": processes that are told to be on each device beside this one
   bool managed = true;             ///< "managed"
   bool concurrent_managed = true;  ///< "concurrent_managed"
   bool pageable_access = false;    ///< "pageable_access": kernels may be given malloc'd memory

@@ -16,6 +16,7 @@
 #include "device/emulator/block.hpp"
 #include "device/emulator/memory.hpp"
 #include "device/emulator/paging.hpp"
+#include "device/emulator/sanitizers.hpp"
 
 namespace isthmus::device::emulator {
 namespace {
@@ -26,12 +27,19 @@ constexpr int interruption = SIGURG;
 struct sigaction previous_segv, previous_bus;
 constinit thread_local std::uintptr_t fault_address = 0;
 
+/// What the OS thread knows, asked by a fiber of it, which to TSan is another thread.
+std::string explained(std::uintptr_t address) {
+  const Unordered unordered;
+  const Unseen unseen;
+  return Memory::instance().explain(address);
+}
+
 // Runs on the faulting thread's own stack, outside the handler.
 [[noreturn]] void end_kernel() {
   Thread& self = current();
   Block& block = current_block();
   {
-    std::string what = Memory::instance().explain(fault_address);
+    std::string what = explained(fault_address);
     if (what.empty()) what = block.explain(self, fault_address);
     block.stop(fmt::format("block {}, thread {} accessed {:#x}: {}", triple(block.index), triple(self.index),
                            fault_address, what),
@@ -101,11 +109,18 @@ __attribute__((no_sanitize("thread"))) bool page_came(std::uintptr_t address, [[
       {address, write, access != nullptr, access != nullptr ? access->device() : -1, client});
 }
 
+/// The locks on this way order nothing that a kernel does.
+__attribute__((no_sanitize("thread"))) bool came(std::uintptr_t address, void* context) {
+  const Unordered unordered;
+  const Unseen unseen;
+  return Memory::instance().open_for_thread(address) || page_came(address, context);
+}
+
 // TSan must not see errno kept: it is the OS thread's, and to TSan its fibers are threads.
 __attribute__((no_sanitize("thread"))) void on_fault(int signal, siginfo_t* information, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(information->si_addr);
   const int error = errno;
-  if (signal == SIGSEGV && (Memory::instance().open_for_thread(address) || page_came(address, context))) {
+  if (signal == SIGSEGV && came(address, context)) {
     errno = error;
     return;  // the instruction runs again
   }

@@ -26,13 +26,27 @@ Fiber::~Fiber() {
 
 void Fiber::adopt_thread() {
 #if ISTHMUS_TSAN
-  tsan_fiber_ = __tsan_get_current_fiber();
+  tsan_thread_ = __tsan_get_current_fiber();
+  tsan_fiber_ = __tsan_create_fiber(0);
+  owns_tsan_fiber_ = true;
 #endif
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
     pthread_attr_getstack(&attributes, &stack_, &stack_bytes_);
     pthread_attr_destroy(&attributes);
   }
+}
+
+void Fiber::enter_thread() const {
+#if ISTHMUS_TSAN
+  __tsan_switch_to_fiber(tsan_fiber_, __tsan_switch_to_fiber_no_sync);
+#endif
+}
+
+void Fiber::leave_thread() const {
+#if ISTHMUS_TSAN
+  __tsan_switch_to_fiber(tsan_thread_, __tsan_switch_to_fiber_no_sync);
+#endif
 }
 
 void Fiber::start(void* stack, std::size_t bytes, Entry entry, void* argument) {

@@ -19,8 +19,12 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  /// Stands for the OS thread that calls; it owns no stack.
+  /// Stands for the OS thread that calls; it owns no stack. To TSan it is a thread of its own, so that the locks of the
+  /// OS thread do not order what fibers did.
   void adopt_thread();
+  /// TSan: from here on the OS thread works as this fiber; and as itself.
+  void enter_thread() const;
+  void leave_thread() const;
   /// `entry(argument)` runs on [stack, stack + bytes) at the first switch and must never return.
   void start(void* stack, std::size_t bytes, Entry entry, void* argument);
   /// Leaves `from`, which is the one running, for `to`; returns when somebody switches back.
@@ -42,6 +46,7 @@ class Fiber {
   std::size_t stack_bytes_ = 0;
   bool owns_tsan_fiber_ = false;
   void* tsan_fiber_ = nullptr;
+  void* tsan_thread_ = nullptr;
   void* asan_fake_stack_ = nullptr;
 };
 

@@ -16,6 +16,7 @@
 #include "device/emulator/block.hpp"
 #include "device/emulator/fault_handler.hpp"
 #include "device/emulator/memory.hpp"
+#include "device/emulator/sanitizers.hpp"
 
 namespace isthmus::device::emulator {
 
@@ -111,6 +112,7 @@ FaultPointer Grid::run() {
   // Two at least: blocks that one thread runs in turn are all ordered, and TSan sees no race between them.
   unsigned threads = configuration.workers ? configuration.workers : std::max(2u, std::thread::hardware_concurrency());
   if (cooperative || threads > blocks()) threads = static_cast<unsigned>(blocks());
+  sanitizer_release(&begin_token);
   std::unique_lock lock(mutex_);
   for (unsigned i = 0; i < threads; ++i) {
     try {
@@ -128,6 +130,7 @@ FaultPointer Grid::run() {
   for (double pause = watch(); active_ != 0;) {
     if (!changed_.wait_for(lock, std::chrono::duration<double>(pause), [&] { return active_ == 0; })) pause = watch();
   }
+  sanitizer_acquire(&end_token);
   return fault_;
 }
 

@@ -56,6 +56,8 @@ class Grid {
   std::uint64_t launch_number = 0;
   Configuration configuration;
   const DeviceAccess* access = nullptr;
+  // Addresses that TSan takes for synchronisation objects: what blocks are ordered by, instead of by the mutex.
+  std::uint64_t begin_token = 0, end_token = 0, barrier_token[2] = {};
 
   /// Runs all blocks; null when all went well.
   FaultPointer run();

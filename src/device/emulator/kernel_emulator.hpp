@@ -8,6 +8,7 @@
 
 #include "device/emulator/atomics.hpp"
 #include "device/emulator/cuda_math.hpp"
+#include "device/emulator/memory_model.hpp"
 #include "device/emulator/vector_types.hpp"
 
 #define __global__
@@ -79,7 +80,6 @@ void spin_yield(const char* file, int line);
 /// In lockstep emulation: reports one evaluation of the predicate, true when this lane may go on.
 bool lockstep_turn(bool passed, const char* file, int line);
 bool lockstep() noexcept;
-void fence() noexcept;
 double seconds() noexcept;
 long long ticks() noexcept;
 bool has_async_copy() noexcept;
@@ -118,13 +118,13 @@ inline int __syncthreads_and(int predicate, const char* file = __builtin_FILE(),
   return ::isthmus::device::emulator::barrier("__syncthreads_and", predicate == 0, file, line) == 0;
 }
 inline void __threadfence() {
-  ::isthmus::device::emulator::fence();
+  ::isthmus::device::emulator::fence(::isthmus::device::emulator::Scope::device);
 }
 inline void __threadfence_block() {
-  ::isthmus::device::emulator::fence();
+  ::isthmus::device::emulator::fence(::isthmus::device::emulator::Scope::block);
 }
 inline void __threadfence_system() {
-  ::isthmus::device::emulator::fence();
+  ::isthmus::device::emulator::fence(::isthmus::device::emulator::Scope::device);
 }
 inline long long clock64() {
   return ::isthmus::device::emulator::ticks();
@@ -241,12 +241,14 @@ template <class T>
 T load_acquire(const T* address) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   T value;
+  const emulator::AtomicTurn turn(address, emulator::Touch::load, emulator::AtomicTurn::Order::acquire);
   __atomic_load(address, &value, __ATOMIC_ACQUIRE);
   return value;
 }
 template <class T>
 void store_release(T* address, std::type_identity_t<T> value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  const emulator::AtomicTurn turn(address, emulator::Touch::store, emulator::AtomicTurn::Order::release);
   __atomic_store(address, &value, __ATOMIC_RELEASE);
 }
 template <class T>

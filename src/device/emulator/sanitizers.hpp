@@ -11,7 +11,7 @@
 #endif
 
 // The files that switch fibers are compiled without TSan's instrumentation but talk to its run time.
-#if defined(ISTHMUS_TSAN_RUNTIME)
+#if defined(ISTHMUS_TSAN_RUNTIME) || defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #define ISTHMUS_TSAN 1
 extern "C" {
@@ -19,13 +19,15 @@ void AnnotateIgnoreReadsBegin(const char* file, int line);
 void AnnotateIgnoreReadsEnd(const char* file, int line);
 void AnnotateIgnoreWritesBegin(const char* file, int line);
 void AnnotateIgnoreWritesEnd(const char* file, int line);
+void AnnotateIgnoreSyncBegin(const char* file, int line);
+void AnnotateIgnoreSyncEnd(const char* file, int line);
 }
 #else
 #define ISTHMUS_TSAN 0
 #endif
 
 namespace isthmus::device::emulator {
-namespace {  // the files that define ISTHMUS_TSAN_RUNTIME have other bodies than the rest
+namespace {
 
 /// What happened before release(p) is seen to have happened before what follows acquire(p).
 [[maybe_unused]] inline void sanitizer_release([[maybe_unused]] void* address) {
@@ -57,6 +59,19 @@ class Unseen {
 #endif
   Unseen(const Unseen&) = delete;
   Unseen& operator=(const Unseen&) = delete;
+};
+
+/// The same for locks: while one lives, they order nothing. What they protect must be Unseen, too.
+class Unordered {
+ public:
+#if ISTHMUS_TSAN
+  Unordered() { AnnotateIgnoreSyncBegin(__FILE__, __LINE__); }
+  ~Unordered() { AnnotateIgnoreSyncEnd(__FILE__, __LINE__); }
+#else
+  Unordered() {}
+#endif
+  Unordered(const Unordered&) = delete;
+  Unordered& operator=(const Unordered&) = delete;
 };
 
 }  // namespace

@@ -267,6 +267,14 @@ void load_kernels() {
   ISTHMUS_CALL("load_kernels", DeviceSynchronize);
 }
 
+Occupancy occupancy(int index) noexcept {
+  try {
+    if (gpu::this_backend == Backend::cuda) return occupancy_nvml(device_uuid(index), pci_bus(index));
+  } catch (...) {  // nobody tells
+  }
+  return {};
+}
+
 Telemetry telemetry(int index) noexcept {
   try {
     if (gpu::this_backend == Backend::cuda) return telemetry_nvml(device_uuid(index), pci_bus(index));

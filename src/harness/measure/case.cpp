@@ -50,6 +50,10 @@ const device::DeviceInfo& Case::device() const {
   return *state_.device_info;
 }
 
+bool Case::oversubscribed() const {
+  return state_.spec.oversubscribed.has_value();
+}
+
 device::Stream& Case::stream() {
   if (!state_.stream) state_.stream.emplace();
   return *state_.stream;

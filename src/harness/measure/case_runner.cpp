@@ -202,8 +202,11 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
     return result;
   }
   {
+    std::optional<SignsOfLife> signs;
     Case::State state(spec, result.device, context.seed, sampling_of(spec, context.sampling), result, team);
     state.emulated = is_emulated(*spec.workload);
+    if (context.watchdog != nullptr) state.observers.push_back(&signs.emplace(*context.watchdog));
+    if (spec.oversubscribed) result.notes["oversubscribe"] = *spec.oversubscribed;
     if (uses_device) {
       result.before = device::telemetry(result.device->index);
       state.monitor.see(*result.before);

@@ -6,6 +6,7 @@
 #include "harness/measure/case_state.hpp"
 #include "harness/measure/result.hpp"
 #include "harness/plan/estimate.hpp"
+#include "harness/ranks/watchdog.hpp"
 
 namespace isthmus::harness {
 
@@ -16,7 +17,8 @@ struct RunContext {
   int numa_node = -1;
   std::optional<std::string> governor;
   std::vector<AskedObserver> observers;
-  Ranks* ranks = nullptr;  ///< that run the same cases in step; nullptr: this process is alone
+  Watchdog* watchdog = nullptr;  ///< is told that a case goes on
+  Ranks* ranks = nullptr;        ///< that run the same cases in step; nullptr: this process is alone
 };
 
 /// Runs one case; whatever happens ends up in the result, never in an exception. Of several ranks each has the result

@@ -15,6 +15,7 @@
 
 #include "device/profiler_range.hpp"
 #include "harness/measure/result.hpp"
+#include "harness/ranks/watchdog.hpp"
 
 namespace isthmus::harness {
 
@@ -59,6 +60,17 @@ class TimeAccount final : public Observer {
   double seconds_[5] = {};
   double since_ = 0;
   std::vector<Part> open_;
+};
+
+/// Shows a watchdog that the case goes on.
+class SignsOfLife final : public Observer {
+ public:
+  explicit SignsOfLife(Watchdog& watchdog) : watchdog_(watchdog) {}
+  void begin(const char* reading, Part part, std::size_t sample) override;
+  void end() override { watchdog_.progress(); }
+
+ private:
+  Watchdog& watchdog_;
 };
 
 /// Pieces with a name, for profilers.

@@ -26,6 +26,8 @@ struct Figure {
   /// nullopt: it has no value in this sample.
   std::optional<double> (*of)(const Figures&);
   bool of_moves = false;
+  /// Only where the GPU was short of memory in some sample.
+  bool of_evictions = false;
 };
 
 template <auto Member>
@@ -50,7 +52,17 @@ std::optional<double> latency(const Figures& figures) {
   return figures.times ? (*figures.times).*Member : std::nullopt;
 }
 
+/// What was evicted; where nothing was, a count of it is 0.
+template <auto Member>
+std::optional<double> evicted(const Figures& figures) {
+  return static_cast<double>(figures.evictions.value_or(trace::uvm::Evictions{}).*Member);
+}
+std::optional<double> eviction_age(const Figures& figures) {
+  return figures.evictions ? figures.evictions->age : std::nullopt;
+}
+
 using Times = Figures::Times;
+using trace::uvm::Evictions;
 constexpr Figure kFigures[] = {
     {"uvm_faults", "1", "none", count<&Figures::faults>},
     {"uvm_pages", "1", "none", count<&Figures::pages>},
@@ -64,6 +76,11 @@ constexpr Figure kFigures[] = {
     {"uvm_fault_bytes", "B", "none", bytes<Cause::fault>, true},
     {"uvm_prefetch_bytes", "B", "none", bytes<Cause::prefetch>, true},
     {"uvm_eviction_bytes", "B", "none", bytes<Cause::eviction>, true},
+    {"uvm_evictions", "1", "none", evicted<&Evictions::blocks>, true, true},
+    {"uvm_eviction_age", "1", "none", eviction_age, true, true},
+    {"uvm_returned_blocks", "1", "none", evicted<&Evictions::returned>, true, true},
+    {"uvm_returned_bytes", "B", "none", evicted<&Evictions::returned_bytes>, true, true},
+    {"uvm_discarded_bytes", "B", "none", evicted<&Evictions::discarded_bytes>, true, true},
     {"uvm_user_bytes", "B", "none", bytes<Cause::user>, true},
     {"uvm_cpu_faults", "1", "none", count<&Figures::cpu_faults>},
     {"uvm_throttlings", "1", "none", count<&Figures::throttlings>},
@@ -153,8 +170,12 @@ std::vector<Series> UvmObserver::metrics() {
   if (!failure_.empty()) throw std::runtime_error(std::exchange(failure_, {}));
   std::vector<Series> all;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
+    const bool short_of_memory = std::any_of(groups_[group].begin(), groups_[group].end(), [](const auto& sample) {
+      return sample.second.figures.evictions.has_value();
+    });
     for (const auto& figure : kFigures) {
       if (figure.of_moves && watched_ == Watched::batches) continue;
+      if (figure.of_evictions && !short_of_memory) continue;
       auto series = Series::of(name_of(figure, group), figure.timer, figure.unit);
       series.better = std::nullopt;
       series.stop = Stop::derived;

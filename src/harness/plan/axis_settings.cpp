@@ -6,12 +6,23 @@
 #include <charconv>
 
 #include "harness/plan/names.hpp"
+#include "harness/plan/old_names.hpp"
 #include "memory/host_memory.hpp"
 #include "workload/driver_prefetch.hpp"
 
 namespace isthmus::harness {
 
 namespace {
+
+/// Throws InputError with the new name, where the value of an axis `memory` is an old one.
+void refuse_old_memory(const Workload& workload, const Axis& axis, const std::string& text) {
+  const auto current = current_memory(workload.name(), text);
+  if (axis.name != "memory" || !contains(axis.allowed, current.front().second)) return;
+  const auto settings =
+      mapped(current, [](const auto& setting) { return "--set " + setting.first + "=" + to_text(setting.second); });
+  throw InputError("'" + text + "' is no value of axis memory of " + workload.name() + " any longer; write " +
+                   join(settings, " ") + " now");
+}
 
 AxisValue parse_value(const Workload& workload, const Axis& axis, const std::string& text) {
   const std::string where = "axis " + axis.name + " of " + workload.name();
@@ -34,6 +45,7 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
   }
   if (!axis.allowed.empty()) {
     if (contains(axis.allowed, value)) return value;
+    refuse_old_memory(workload, axis, text);
     throw InputError("'" + text + "' is no value of " + where + "; choose one of " +
                      join(mapped(axis.allowed, to_text), ", "));
   }

@@ -42,6 +42,7 @@ std::string CaseSpec::label() const {
   if (staging) text += (placement ? "×" : " ") + std::string(name(*staging));
   if (size) text += " " + *size;
   if (preset) text += " (" + *preset + ")";
+  if (oversubscribed) text += " oversubscribed";
   for (const auto& axis : varied) {
     const bool left_out = axis == kDriverPrefetch && find(axis) == nullptr;
     text += " " + axis + "=" + (left_out ? std::string(kDriverPrefetchDefault) : to_text(existing(*this, axis)));

@@ -6,6 +6,7 @@
 #include "harness/plan/axis_settings.hpp"
 #include "harness/plan/combinations.hpp"
 #include "harness/plan/names.hpp"
+#include "harness/plan/old_names.hpp"
 #include "harness/plan/registry.hpp"
 
 namespace isthmus::harness {
@@ -14,6 +15,9 @@ std::vector<const Workload*> select_workloads(const std::vector<std::string>& pa
   std::vector<const Workload*> selected;
   for (const auto& pattern : patterns) {
     const auto found = find_workloads(pattern);
+    const auto current = current_workload(pattern);
+    if (found.empty() && current != pattern && !find_workloads(current).empty())
+      throw InputError("no workload matches '" + pattern + "' any longer; it is called '" + current + "' now");
     if (found.empty())
       throw InputError("no workload matches '" + pattern + "'; " + suggestion(pattern, workload_names(pattern)));
     for (const auto* workload : found) {

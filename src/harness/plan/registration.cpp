@@ -56,6 +56,8 @@ void check_registration(const Workload& workload) {
     if (!axes.insert(axis.name).second) refuse("declares axis " + axis.name + " twice");
     check_settings(description, name, {{axis.name, axis.default_value}});
   }
+  if (description.oversubscribed && !axes.contains(*description.oversubscribed))
+    refuse("has its bytes in axis " + *description.oversubscribed + ", which is not declared");
   for (const auto& size : description.sizes)
     check_settings(description, name + ", size " + size.name + ",", size.settings);
   for (const auto& preset : description.presets) {
@@ -133,6 +135,10 @@ Workload& Workload::estimate(std::function<double(const CaseSpec&)> seconds) {
 }
 Workload& Workload::devices(std::vector<int> indices) {
   description_->devices = std::move(indices);
+  return *this;
+}
+Workload& Workload::oversubscribes(std::string axis) {
+  description_->oversubscribed = std::move(axis);
   return *this;
 }
 Workload& Workload::native() {

@@ -17,6 +17,7 @@
 #include "harness/program/list.hpp"
 #include "harness/program/session.hpp"
 #include "harness/ranks/ranks.hpp"
+#include "harness/ranks/watchdog.hpp"
 #include "harness/record/facts_json.hpp"
 #include "workload/fresh_process.hpp"
 
@@ -59,7 +60,7 @@ std::vector<std::string> flatten(const std::vector<std::string>& lists, std::str
 
 /// Text of the numeric options: read here, so that what is wrong with one is said in our own words.
 struct NumberTexts {
-  std::string samples, warmups, least_time, processes, budget, seed, numa, chunks;
+  std::string samples, warmups, least_time, processes, budget, seed, numa, chunks, oversubscribe, hang_after;
 };
 
 std::optional<std::int64_t> integer(const std::string& text, std::string_view option, std::int64_t least,
@@ -94,6 +95,9 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
     options.processes = static_cast<int>(*value);
   if (const auto value = integer(texts.numa, "--numa", 0, 1'000)) options.numa_node = static_cast<int>(*value);
   if (const auto value = integer(texts.seed, "--seed", 0, INT64_MAX)) options.seed = static_cast<std::uint64_t>(*value);
+  auto& oversubscription = options.oversubscription;
+  if (!texts.oversubscribe.empty()) oversubscription.ratio = parse_ratio(texts.oversubscribe);
+  oversubscription.hang_after = seconds(texts.hang_after, "--hang-after");
   sampling.budget = seconds(texts.budget, "--budget");
   sampling.least_time = seconds(texts.least_time, "--min-time");
   if (sampling.samples && sampling.least_time)
@@ -190,6 +194,10 @@ void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
   measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
   measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
   measure->add_option("--observe", words.observers, "uvm, uvm_faults or uvm_batches (docs/uvm.md)");
+  measure->add_option("--oversubscribe", words.numbers.oversubscribe,
+                      "Managed bytes over the GPU's free ones, as 1.25");
+  measure->add_flag("--allow-oversubscription", options.oversubscription.allowed, "Nobody else uses this host");
+  measure->add_option("--hang-after", words.numbers.hang_after, "Seconds without progress that end such a run");
   measure->add_option("--samples", words.numbers.samples, "Exactly N samples (default: adaptive, at most 30)");
   measure->add_option("--min-time", words.numbers.least_time, "Seconds of sampling at least (adaptive)");
   measure->add_option("--warmups", words.numbers.warmups, "Warm-up passes (default 2; none when emulated)");
@@ -274,6 +282,7 @@ int run(CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int command_line(int argc, char** argv) {
+  if (const auto code = run_as_watchdog()) return *code;
   if (const auto code = run_as_fresh_process()) return *code;
   keep_standard_streams_apart();
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then a failure to write, with its sentence

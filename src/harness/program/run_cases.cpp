@@ -68,9 +68,20 @@ std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, 
   return written;
 }
 
+/// The watchdog is told what it would tell.
+void begin_watched(Watchdog& watchdog, EventFile* events, const RecordFile& file, const std::string& stem,
+                   const CaseSpec& spec) {
+  const auto path = fmt::format("{}.{}.uvm", file.path(), stem);
+  if (events != nullptr) events->begin(path, spec.label());
+  watchdog.doing(spec.label());
+  watchdog.kept(fmt::format("the records of the cases before are in {}{}", file.path(),
+                            events != nullptr ? " and the driver's events of this one so far in " + path : ""));
+}
+
 /// What the records in the file left where all placements must leave the same.
 void remember_results(const std::string& path) {
-  for_each_record(path, "\"checksums\"", [&](const json& record) {
+  for_each_record(path, "\"checksums\"", [&](json read) {
+    const auto record = upgraded(std::move(read));
     if (!record_schema_check().violations(record).empty()) return;
     const auto& verify = record.at("verify");
     if (verify.at("status") != "pass" || !verify.contains("checksums") || !verify.at("inputs").is_string()) return;
@@ -83,7 +94,8 @@ void remember_results(const std::string& path) {
 }  // namespace
 
 Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
-                RecordFile* file, const SessionOptions& options, std::vector<json>& records, double process_begin) {
+                RecordFile* file, const SessionOptions& options, std::vector<json>& records, double process_begin,
+                EventFile* events) {
   std::set<std::string> settled;
   if (options.resume && file != nullptr) settled = settled_cases(file->path());
   if (file != nullptr) remember_results(file->path());
@@ -108,6 +120,8 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
       continue;
     }
     progress.begin(i, spec.label());
+    const auto stem = fmt::format("{}-{}-{}", identity.id, identity.process, i);
+    if (context.watchdog != nullptr && file != nullptr) begin_watched(*context.watchdog, events, *file, stem, spec);
     const double begin = now();
     auto result = run_case(spec, context);
     if (!result.skipped) progress.measured(now() - begin);
@@ -118,7 +132,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     result.process_wall = now() - process_begin;
     progress.clear();
     tell(result, options.quiet);
-    const auto tables = write_tables(result, *file, fmt::format("{}-{}-{}", identity.id, identity.process, i));
+    const auto tables = write_tables(result, *file, stem);
     auto record = record_json(identity, result, tables);
     const bool valid = keep(*file, record, spec.label());
     if (!valid || result.failed())
@@ -127,6 +141,10 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
       ++tally.skipped;
     else
       ++tally.passed;
+    if (events != nullptr) {
+      if (const auto problem = events->problem(); !problem.empty()) say(problem);
+      events->end(!valid || result.failed() || result.interrupted);
+    }
     if (valid) records.push_back(std::move(record));
     if (result.device_lost || result.interrupted) {
       tally.ended_early = true;

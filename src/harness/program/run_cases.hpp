@@ -24,9 +24,9 @@ struct Tally {
 };
 
 /// `file` is nullptr on the ranks that write none. `records` gets what was written; `process_begin` is when this
-/// process began to work.
+/// process began to work; `events` gets the driver's events of each case.
 Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
                 RecordFile* file, const SessionOptions& options, std::vector<nlohmann::json>& records,
-                double process_begin);
+                double process_begin, EventFile* events = nullptr);
 
 }  // namespace isthmus::harness

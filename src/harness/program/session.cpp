@@ -51,7 +51,8 @@ struct Prepared {
   std::vector<std::string> notices;
   int processes = 1;
   RunContext context;
-  std::string path;  ///< of the record, on the rank that writes it
+  std::string path;                    ///< of the record, on the rank that writes it
+  std::shared_ptr<Watchdog> watchdog;  ///< where a GPU may hang
 };
 
 void check_for_ranks(const std::vector<CaseSpec>& cases, const SessionOptions& options, int ranks) {
@@ -96,19 +97,40 @@ void check_observers(const SessionOptions& options, bool any_device, const Ranks
 }
 
 /// What was asked to watch each case. Throws device::Error where it cannot, before any work.
-std::vector<AskedObserver> asked_observers(const SessionOptions& options) {
+std::vector<AskedObserver> asked_observers(const SessionOptions& options, trace::uvm::Keep keep) {
   if (options.observers.empty()) return {};
   try {
     using Watched = UvmObserver::Watched;
     const auto watched = contains(options.observers, kUvmFaults)    ? Watched::every_fault
                          : contains(options.observers, kUvmBatches) ? Watched::batches
                                                                     : Watched::moves;
-    const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach(watched != Watched::batches);
+    const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach(watched != Watched::batches, std::move(keep));
     return {{kUvm, [=] { return std::make_unique<UvmObserver>(*source, watched); }}};
   } catch (const trace::uvm::Unavailable& reason) {
     throw device::Error(device::ErrorKind::failure, "--observe uvm", reason.what(),
                         "leave the option out to measure without it");
   }
+}
+
+/// Nobody touches the device before somebody watches; nobody watches a run that must not be.
+void start_watchdog(const SessionOptions& options, Prepared& prepared, Ranks* ranks) {
+  const auto& asked = options.oversubscription;
+  check_oversubscription(asked, options.request, prepared.cases, prepared.processes,
+                         ranks != nullptr ? ranks->size() : 1);
+  if (asked.ratio) prepared.watchdog = std::make_shared<Watchdog>(asked.hang_after.value_or(hang_limit(0)));
+}
+
+/// Once the device is chosen, and before this process is on it.
+void check_device(const device::DeviceInfo& device) {
+  const auto refused = refused_on({device::backend(), device.driver, device::occupancy(device.index)});
+  if (!refused.empty()) throw InputError(refused);
+}
+
+void oversubscribe(const SessionOptions& options, Prepared& prepared) {
+  const auto& asked = options.oversubscription;
+  const std::size_t free = device::memory_info().free;
+  set_footprints(prepared.cases, *asked.ratio, free, memory::available_host_memory());
+  if (!asked.hang_after) prepared.watchdog->set_limit(hang_limit(oversubscribed_bytes(*asked.ratio, free)));
 }
 
 Prepared prepare(const SessionOptions& options, Ranks* ranks) {
@@ -127,9 +149,14 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
       std::any_of(cases.begin(), cases.end(), [](const auto& c) { return !c.workload->description().native; });
 
   check_observers(options, needs_device, ranks);
+  start_watchdog(options, prepared, ranks);
 
   auto& context = prepared.context;
   context.device = choose_device(options.device, needs_device, ranks != nullptr ? ranks->local_rank() : 0);
+  if (prepared.watchdog) {
+    check_device(context.device.value());
+    context.watchdog = prepared.watchdog.get();
+  }
   context.seed = options.seed;
   context.sampling = options.sampling;
   context.numa_node = choose_numa_node(options.numa_node, context.device);
@@ -137,6 +164,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   context.ranks = ranks;
   if (context.device && (options.dry_run || prepared.processes == 1 || prepared.child))
     device::select(context.device->index);
+  if (prepared.watchdog) oversubscribe(options, prepared);
 
   if (!options.dry_run && (ranks == nullptr || ranks->rank() == 0)) {
     const auto& child = prepared.child;
@@ -211,7 +239,7 @@ void dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int 
 }
 
 int measure(const SessionOptions& options, const Prepared& prepared, double process_begin) {
-  const auto& [child, cases, notices, processes, context, path] = prepared;
+  const auto& [child, cases, notices, processes, context, path, watchdog] = prepared;
   const bool writes = context.ranks == nullptr || context.ranks->rank() == 0;
   const bool speaks = writes && !child;
   if (speaks && !options.quiet) {
@@ -223,7 +251,11 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   }
 
   RunContext watched = context;
-  if (processes == 1 || child) watched.observers = asked_observers(options);
+  const auto events =
+      watchdog && !options.observers.empty() ? std::make_shared<EventFile>(*watchdog) : std::shared_ptr<EventFile>();
+  trace::uvm::Keep keep;
+  if (events) keep = [events](auto entries, auto dropped) { events->keep(entries, dropped); };
+  if (processes == 1 || child) watched.observers = asked_observers(options, std::move(keep));
   std::optional<RecordFile> file;
   if (writes) file.emplace(path);
   catch_interrupts();
@@ -241,7 +273,11 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   }
 
   std::vector<json> records;
-  const auto tally = run_cases(cases, watched, identity, file ? &*file : nullptr, options, records, process_begin);
+  const auto tally =
+      run_cases(cases, watched, identity, file ? &*file : nullptr, options, records, process_begin, events.get());
+  if (watchdog && watchdog->lost())
+    say("the process that watches this run was ended by somebody, so the run ended too; what was measured is in " +
+        path);
   if (speaks) {
     if (options.table) fmt::print("{}", table(records, *options.table));
     report(options,

@@ -9,6 +9,7 @@
 
 #include "harness/plan/plan.hpp"
 #include "harness/plan/sampling.hpp"
+#include "harness/program/oversubscribe.hpp"
 #include "harness/program/table.hpp"
 
 namespace isthmus::harness {
@@ -32,6 +33,7 @@ struct SessionOptions {
   std::optional<int> numa_node;
   std::optional<std::string> record;
   std::vector<std::string> observers;  ///< by name
+  Oversubscription oversubscription;
   bool dry_run = false, resume = false, quiet = false;
   std::optional<TableFormat> table;  ///< of what was measured, at the end
   std::vector<std::string> command;  ///< as typed

@@ -17,6 +17,7 @@
 #include "harness/measure/statistics.hpp"
 #include "harness/plan/modes.hpp"
 #include "harness/plan/names.hpp"
+#include "harness/plan/old_names.hpp"
 #include "harness/record/facts_json.hpp"
 #include "harness/record/host_facts.hpp"
 #include "harness/record/job_allocation.hpp"
@@ -29,7 +30,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "isthmus.record/2";
+constexpr const char* kSchema = "isthmus.record/3";
 
 json environment(std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -283,11 +284,22 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
 }
 
 json upgraded(json record) {
-  if (record.value("schema", json()) != "isthmus.record/1") return record;
+  const auto schema = record.value("schema", json());
+  if (schema == "isthmus.record/1") {
+    record.emplace("submission", nullptr);
+    record.emplace("host_turns", nullptr);
+    record.emplace("tables", json::array());
+  } else if (schema != "isthmus.record/2") {
+    return record;
+  }
   record["schema"] = kSchema;
-  record.emplace("submission", nullptr);
-  record.emplace("host_turns", nullptr);
-  record.emplace("tables", json::array());
+  const auto workload = record.value("workload", json());
+  if (!workload.is_string()) return record;
+  record["workload"] = current_workload(workload.get<std::string>());
+  const auto memory = record.value(json::json_pointer("/axes/memory"), json());
+  if (!memory.is_string()) return record;
+  for (const auto& [axis, value] : current_memory(workload.get<std::string>(), memory.get<std::string>()))
+    record["axes"][axis] = to_text(value);
   return record;
 }
 

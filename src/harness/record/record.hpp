@@ -36,7 +36,7 @@ std::string new_run_id();
 /// `tables` are those of the result, as they were written.
 nlohmann::json record_json(const RunIdentity& run, const CaseResult& result, std::span<const TableFile> tables = {});
 
-/// A record of version 1 as one of this version; others as they are. analysis/isthmus/records/validate.py has the same.
+/// A record of version 1 or 2 as one of this version; others as they are. analysis/isthmus/records has the same.
 nlohmann::json upgraded(nlohmann::json record);
 
 /// The fields of a record that say which case it is of. `chunks`: of placement `streamed`.

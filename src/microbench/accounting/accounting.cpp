@@ -13,7 +13,6 @@
 #include "microbench/accounting/counters.hpp"
 #include "microbench/accounting/touch.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/kinds.hpp"
 #include "microbench/need.hpp"
 
 namespace isthmus::microbench::accounting {
@@ -159,7 +158,7 @@ void account(Case& c, Kind kind, int gpu) {
 
 Workload workload(Kind kind, int gpu, const Machine& machine) {
   const std::string toucher = gpu < 0 ? "cpu" : "gpu" + std::to_string(gpu);
-  const std::string memory(axis_name(kind));
+  const std::string memory(name(kind));
   std::vector<std::string> metrics{"ballast"}, observed;
   for (const auto& counter : counters()) {
     if (counter.of_device && gpu < 0) continue;

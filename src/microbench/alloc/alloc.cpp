@@ -14,8 +14,7 @@
 #include "memory/block.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
-#include "memory/placement.hpp"
-#include "microbench/alloc/allocators.hpp"
+#include "microbench/alloc/host_calls.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/calls.hpp"
 #include "microbench/keeping_pool.hpp"
@@ -49,17 +48,35 @@ class DefaultMalloc {
   bool wanted_;
 };
 
+/// Whose calls are timed: those of a kind of memory, or others of the host.
+struct Allocator {
+  Kind kind = Kind::pageable;
+  const HostCall* call = nullptr;  ///< nullptr: the kind's own
+
+  std::string_view name() const { return call != nullptr ? call->name : memory::name(kind); }
+  std::string_view words() const { return call != nullptr ? call->words : memory::facts(kind).words; }
+  bool native() const { return !memory::facts(kind).asks_device; }
+  bool is_malloc() const { return kind == Kind::pageable && call == nullptr; }
+  bool is_huge() const { return name() == "huge"; }
+  bool is_on_node() const { return name() == "node"; }
+  /// Whether alloc/<name>-touched, or -gpu-touched, means something. What is registered was touched before; a GPU need
+  /// not reach page-locked memory that is not mapped, and reaches what is write-combined as it does what is mapped.
+  bool touched_by(Toucher toucher) const {
+    if (toucher == Toucher::gpu) return on_device(kind) || kind == Kind::managed || kind == Kind::mapped;
+    return toucher == Toucher::nobody || (!on_device(kind) && kind != Kind::registered);
+  }
+};
+
 /// Blocks of one allocator, given and taken back in rows.
 class Blocks {
  public:
   Blocks(const Allocator& allocator, std::size_t bytes, std::size_t most, device::Stream* stream, int numa_node)
-      : allocator_(allocator), request_{.bytes = bytes, .stream = stream, .numa_node = std::max(numa_node, 0)} {
+      : allocator_(allocator), request_{.bytes = bytes, .stream = stream}, numa_node_(std::max(numa_node, 0)) {
     live_.reserve(most);
-    if (allocator.name != "registered") return;
+    if (allocator.kind != Kind::registered) return;
     // It is there and touched before it is registered, and no two blocks share a page.
     slot_ = whole_pages(bytes);
-    host_.emplace(memory::Kind::pageable, most * slot_ + memory::page_bytes(),
-                  memory::BlockOptions{.numa_node = numa_node});
+    host_.emplace(Kind::pageable, most * slot_ + memory::page_bytes(), memory::BlockOptions{.numa_node = numa_node});
     host_->touch();
     const auto address = reinterpret_cast<std::uintptr_t>(host_->data());
     first_ = host_->data() + (whole_pages(address) - address);
@@ -74,14 +91,27 @@ class Blocks {
   Blocks& operator=(const Blocks&) = delete;
 
   void allocate(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      request_.memory = first_ == nullptr ? nullptr : first_ + live_.size() * slot_;
-      live_.push_back(allocator_.allocate(request_));
-    }
+    const auto each = [&](const auto& give) {
+      for (std::size_t i = 0; i < count; ++i) {
+        request_.memory = first_ == nullptr ? nullptr : first_ + live_.size() * slot_;
+        live_.push_back(give());
+      }
+    };
+    // Which call it is was decided before the first.
+    if (allocator_.call != nullptr)
+      each([&, give = allocator_.call->allocate] { return give(request_.bytes, numa_node_); });
+    else
+      each([&, give = memory::facts(allocator_.kind).give] { return give(request_); });
   }
   /// In the order in which they were given.
   void release() {
-    for (; next_ < live_.size(); ++next_) allocator_.release(live_[next_], request_);
+    const auto each = [&](const auto& take_back) {
+      for (; next_ < live_.size(); ++next_) take_back(live_[next_]);
+    };
+    if (allocator_.call != nullptr)
+      each([&, release = allocator_.call->release](void* block) { release(block, request_.bytes); });
+    else
+      each([&, take_back = memory::facts(allocator_.kind).take_back](void* block) { take_back(block, request_); });
     live_.clear();
     next_ = 0;
   }
@@ -110,7 +140,7 @@ class Blocks {
     synchronize();
     const std::size_t width = std::min(request_.bytes, sizeof(std::uint64_t));
     const auto move = [&](void* to, const void* from) {
-      if (allocator_.native) {
+      if (allocator_.native()) {
         std::memcpy(to, from, width);
       } else {
         device::copy(to, from, width);
@@ -135,7 +165,8 @@ class Blocks {
         move(&found, end_of(live_[i], last));
         found_wrong += std::memcmp(&found, &word, width) == 0 ? 0 : 1;
       }
-      if (!allocator_.native && device::pointer_info(live_[i]).kind != allocator_.kind) ++found_wrong;
+      if (!allocator_.native() && device::pointer_info(live_[i]).kind != memory::facts(allocator_.kind).pointer_kind)
+        ++found_wrong;
     }
     auto sorted = live_;
     std::ranges::sort(sorted, std::less<>{});
@@ -152,8 +183,9 @@ class Blocks {
     return (bytes + page - 1) / page * page;
   }
 
-  const Allocator& allocator_;
-  AllocationRequest request_;
+  const Allocator allocator_;
+  memory::Request request_;
+  int numa_node_;
   std::size_t slot_ = 0;
   std::optional<memory::Block> host_;
   std::byte* first_ = nullptr;
@@ -172,36 +204,39 @@ std::size_t blocks_at_once(const Case& c) {
 }
 
 /// What a block holds at least.
-std::size_t held(const Allocator& way, std::size_t bytes) {
-  if (way.name == "huge")
+std::size_t held(const Allocator& allocator, std::size_t bytes) {
+  if (allocator.is_huge())
     return (bytes + memory::huge_page_size() - 1) / memory::huge_page_size() * memory::huge_page_size();
-  if (way.name == "vmm") return device::mapped_bytes(bytes);
+  if (allocator.kind == Kind::vmm) return device::mapped_bytes(bytes);
   return bytes;
 }
 
-void run(Case& c, const Allocator& way, Toucher toucher) {
+void run(Case& c, const Allocator& allocator, Toucher toucher) {
   const std::size_t bytes = c.extent("bytes");
-  if (!way.native && way.offered != nullptr && !way.offered(c.device()))
-    throw Skip(fmt::format("this device has no {} memory", way.name));
+  if (!allocator.native()) {
+    if (const auto why = memory::obstacle(allocator.kind, c.device())) throw Skip(*why);
+  }
   int node = c.numa_node();
-  if (way.name == "node") {
+  if (allocator.is_on_node()) {
     need_node(static_cast<int>(c.integer("node")));
     if (memory::highest_numa_node() < 0) throw Skip("the kernel knows no NUMA nodes, so libnuma cannot place memory");
     node = static_cast<int>(c.integer("node"));
   }
-  if (way.name == "huge" && bytes < memory::huge_page_size())
+  if (allocator.is_huge() && bytes < memory::huge_page_size())
     throw Skip(fmt::format("{} bytes are less than a huge page, {} bytes", bytes, memory::huge_page_size()),
                SkipKind::not_applicable);
   const std::size_t most = blocks_at_once(c);
-  const std::size_t all = memory::byte_count(most, held(way, bytes));
-  const bool holds = way.up_front || toucher != Toucher::nobody || !way.native;
-  c.needs(way.on_host && holds ? all : 0, way.on_host ? 0 : all);
+  const std::size_t all = memory::byte_count(most, held(allocator, bytes));
+  const bool on_host = !on_device(allocator.kind);
+  // Pages of the host's own calls are there once they are touched.
+  const bool holds = toucher != Toucher::nobody || !allocator.native();
+  c.needs(on_host && holds ? all : 0, on_host ? 0 : all);
 
   const memory::ScopedThreadNode on_node(c.numa_node());
-  device::Stream* stream = way.native ? nullptr : &c.stream();
-  const DefaultMalloc plain(way.name == "malloc" || way.name == "huge");
-  const KeepingPool keeping(way.name == "pool");
-  Blocks blocks(way, bytes, most, stream, node);
+  device::Stream* stream = allocator.native() ? nullptr : &c.stream();
+  const DefaultMalloc plain(allocator.is_malloc() || allocator.is_huge());
+  const KeepingPool keeping(allocator.kind == Kind::pool);
+  Blocks blocks(allocator, bytes, most, stream, node);
   struct Round {
     double allocate = 0, touch = 0, touch_again = 0, release = 0;
   };
@@ -247,7 +282,7 @@ void run(Case& c, const Allocator& way, Toucher toucher) {
     }
     return values;
   });
-  if (way.name != "huge" || toucher == Toucher::nobody) return;
+  if (!allocator.is_huge() || toucher == Toucher::nobody) return;
   blocks.allocate(1);
   blocks.touch(toucher);
   if (const auto huge = blocks.huge_bytes(); huge && *huge < bytes)
@@ -255,22 +290,23 @@ void run(Case& c, const Allocator& way, Toucher toucher) {
   blocks.release();
 }
 
-Workload workload(const Allocator& way, Toucher toucher) {
+Workload workload(const Allocator& allocator, Toucher toucher) {
   const char* suffix = toucher == Toucher::nobody ? "" : toucher == Toucher::cpu ? "-touched" : "-gpu-touched";
-  Workload w(fmt::format("alloc/{}{}", way.name, suffix), [&way, toucher](Case& c) { run(c, way, toucher); });
+  Workload w(fmt::format("alloc/{}{}", allocator.name(), suffix), [=](Case& c) { run(c, allocator, toucher); });
   std::vector<std::string> metrics{"first", "alloc", "free"};
   if (toucher != Toucher::nobody) metrics = {"first", "first_touch", "alloc", "free", "touch", "touch_again"};
-  const bool huge = way.name == "huge";
+  const bool huge = allocator.is_huge();
   const auto sizes = powers(huge ? 2 * kMi : 2, kGi);
   std::vector<AxisValue> usual{32, 4 * kKi, kMi, 64 * kMi};
   if (huge) usual = {2 * kMi, 64 * kMi};
-  const std::string touched = toucher == Toucher::nobody ? ", untouched"
-                              : toucher == Toucher::cpu  ? ", and touching it by the CPU"
-                                                         : ", and touching it by the GPU";
+  const std::string touched = allocator.kind == Kind::registered ? ""
+                              : toucher == Toucher::nobody       ? ", untouched"
+                              : toucher == Toucher::cpu          ? ", and touching it by the CPU"
+                                                                 : ", and touching it by the GPU";
   w.version(1)
-      .summary(fmt::format("allocating and freeing: {}{}", way.words, touched))
+      .summary(fmt::format("allocating and freeing: {}{}", allocator.words(), touched))
       .source("mi300a-upm-2025, section III-A 5 and Figure 6")
-      .tags({"alloc", std::string(way.name)})
+      .tags({"alloc", std::string(allocator.name())})
       .stagings({})
       .metrics(std::move(metrics))
       .axis(bytes_axis("bytes", "bytes of one allocation", kMi).usually(std::move(usual)).swept(sizes))
@@ -286,19 +322,22 @@ Workload workload(const Allocator& way, Toucher toucher) {
         // As page-locking: 0.4 s a GiB each way, or a touch of each page.
         return 1e-3 + 1e-9 * static_cast<double>(blocks_at_once(spec)) * static_cast<double>(spec.integer("bytes"));
       });
-  if (way.name == "node") w.axis(number_axis("node", "NUMA node of the memory", 0, 0));
-  if (way.native) w.native();
+  if (allocator.is_on_node()) w.axis(number_axis("node", "NUMA node of the memory", 0, 0));
+  if (allocator.native()) w.native();
   return w;
 }
 
 std::vector<Registration> register_all() {
   std::vector<Registration> list;
-  for (const auto& way : allocators()) {
-    list.emplace_back(workload(way, Toucher::nobody));
-    // What is registered was touched before.
-    if (way.by_cpu && way.name != "registered") list.emplace_back(workload(way, Toucher::cpu));
-    if (way.by_gpu && way.name != "wc") list.emplace_back(workload(way, Toucher::gpu));
+  const auto add = [&](const Allocator& allocator) {
+    for (const auto toucher : {Toucher::nobody, Toucher::cpu, Toucher::gpu}) {
+      if (allocator.touched_by(toucher)) list.emplace_back(workload(allocator, toucher));
+    }
+  };
+  for (const auto& row : memory::all_kinds()) {
+    if (row.kind != Kind::static_managed) add({.kind = row.kind});  // there from the start
   }
+  for (const auto& call : host_calls()) add({.call = &call});
   return list;
 }
 

@@ -16,7 +16,6 @@
 #include "microbench/atomics/host_updates.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/cpu_threads.hpp"
-#include "microbench/kinds.hpp"
 #include "microbench/launch_shape.hpp"
 #include "microbench/need.hpp"
 #include "workload/lanes.hpp"
@@ -248,7 +247,7 @@ template <class T>
 void on_gpu(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Kind kind = kind_named(c.choice("memory"));
+  const Kind kind = kind_of(c);
   need_kind(kind, Reader::gpu, info);
   const Order order = order_of(c);
   const std::size_t count = std::size_t{1} << order.bits, bytes = count * sizeof(T);
@@ -295,7 +294,7 @@ void on_gpu(Case& c, int gpu) {
 std::optional<std::string> not_coherent(Kind kind, const device::DeviceInfo& info) {
   if (auto reason = obstacle(kind, Reader::gpu, info)) return reason;
   if (!shared_at_once(kind, info))
-    return info.name + " cannot share " + axis_name(kind) + " memory with the CPU at the same time";
+    return info.name + " cannot share " + std::string(name(kind)) + " memory with the CPU at the same time";
   if (page_locked(kind) && !info.host_native_atomics && !info.integrated)
     return "the link of " + info.name +
            " does no atomics on host memory, so the CPU's would not be atomic to the GPU's";
@@ -383,7 +382,7 @@ template <class T>
 void on_both(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Kind kind = kind_named(c.choice("memory"));
+  const Kind kind = kind_of(c);
   if (auto reason = not_coherent(kind, info)) throw Skip(*reason);
   need_kind(Kind::mapped, Reader::gpu, info);  // for its flags
   const Order order = order_of(c);
@@ -455,7 +454,7 @@ void add_gpu_axes(Workload& w, bool shared) {
   std::vector<AxisValue> kinds;
   for (const Kind kind : axis_kinds()) {
     if (kind == Kind::pool || kind == Kind::pinned || kind == Kind::write_combined) continue;
-    kinds.emplace_back(axis_name(kind));
+    kinds.emplace_back(std::string(name(kind)));
   }
   if (shared) std::rotate(kinds.begin(), kinds.begin() + 1, kinds.end());  // device memory last: few share it
   Axis memory = choice_axis("memory", "way of allocating the bins", kinds);

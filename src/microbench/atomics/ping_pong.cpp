@@ -10,7 +10,6 @@
 #include "microbench/atomics/device_updates.hpp"
 #include "microbench/atomics/family.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/kinds.hpp"
 #include "microbench/need.hpp"
 
 namespace isthmus::microbench::atomics {
@@ -143,11 +142,11 @@ void between_cores(Case& c) {
 void with_gpu(Case& c, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Kind kind = kind_named(c.choice("memory"));
+  const Kind kind = kind_of(c);
   need_kind(kind, Reader::gpu, info);
   const bool coherent = page_locked(kind) || info.integrated || info.host_native_atomics;
   if (!coherent || !shared_at_once(kind, info))
-    throw Skip("the CPU and " + info.name + " do not share lines of " + axis_name(kind) +
+    throw Skip("the CPU and " + info.name + " do not share lines of " + std::string(name(kind)) +
                " memory: whole pages of it move by faults, or none");
   const auto rounds = static_cast<std::uint32_t>(c.extent("rounds"));
   c.needs(memory::page_bytes(), 0);
@@ -228,7 +227,7 @@ std::vector<Workload> ping_pong_workloads(const Machine& machine) {
         "one line between the CPU and gpu" + std::to_string(gpu) + ", one way", 1'000);
     std::vector<AxisValue> kinds;
     for (const Kind kind : {Kind::mapped, Kind::registered, Kind::managed, Kind::pageable, Kind::device})
-      kinds.emplace_back(axis_name(kind));
+      kinds.emplace_back(std::string(name(kind)));
     w.axis(choice_axis("memory", "way of allocating the line", kinds))
         .devices({gpu})
         .metrics({"latency"})

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "memory/block.hpp"
 #include "memory/numa_nodes.hpp"
 #include "microbench/driver/calls.hpp"
-#include "microbench/kinds.hpp"
 
 namespace isthmus::microbench::driver {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::int64_t kKi = 1024, kMi = kKi * kKi;
 void run(Case& c) {
   const auto direction = c.choice("direction");
   const std::size_t bytes = c.extent("bytes");
-  const auto memory_of = [](char end) { return end == 'h' ? Kind::pinned : Kind::device; };
+  const auto memory_of = [](char end) { return end == 'h' ? memory::Kind::pinned : memory::Kind::device; };
   const std::size_t ends_on_host = static_cast<std::size_t>(std::ranges::count(direction, 'h'));
   c.needs((ends_on_host + 2) * bytes, (2 - ends_on_host) * bytes);
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "memory/block.hpp"
 #include "memory/numa_nodes.hpp"
 #include "microbench/driver/calls.hpp"
-#include "microbench/kinds.hpp"
 
 namespace isthmus::microbench::driver {
 namespace {
@@ -23,7 +23,7 @@ void run(Case& c) {
 
   const memory::ScopedThreadNode on_node(c.numa_node());
   device::Stream& stream = c.stream();
-  const memory::Block pages(Kind::managed, bytes);
+  const memory::Block pages(memory::Kind::managed, bytes);
   std::fill_n(pages.data(), bytes, std::byte{kPattern});
   const auto prefetch = [&] { device::prefetch(pages.data(), bytes, place, stream); };
   const auto wait = [&] { stream.synchronize(); };

@@ -212,10 +212,9 @@ class Rounds {
 /// Throws Skip where this GPU cannot have the event, with the name of the one that it has instead.
 void need_event(const GpuEvent& event, const device::DeviceInfo& info, bool managed) {
   const auto who = fmt::format("{} ({})", info.name, info.arch);
-  if (managed && !info.managed) throw Skip(who + " has no managed memory");
+  need_kind(managed ? Kind::managed : Kind::pageable, Reader::gpu, info);
   if (managed && !info.concurrent_managed)
     throw Skip(who + " cannot use managed memory at the same time as the CPU, so it takes no faults on it");
-  if (!managed && !info.pageable_access) throw Skip(who + " cannot read plain malloc memory (no HMM, ATS or XNACK)");
   const auto other = [&](std::string_view with, std::string_view without) {
     std::string name(event.name);
     name.replace(name.find(without), without.size(), with);
@@ -232,7 +231,7 @@ void need_event(const GpuEvent& event, const device::DeviceInfo& info, bool mana
 
 void run(Case& c, const GpuEvent& event, int gpu) {
   need_gpu(gpu);
-  const bool managed = c.choice("memory") == "managed";
+  const bool managed = kind_of(c) == Kind::managed;
   const auto pages = pages_of(c);
   const std::size_t touches = c.extent("at_once"), singles = c.extent("singles");
   const bool huge = pages == memory::Pages::huge;
@@ -327,8 +326,8 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
   w.axis(number_axis("at_once", "pages touched by one kernel, a thread each", 1024)
              .usually({1, 1024, 64 * kKi})
              .swept(powers(1, 8 * kMi)))
-      .axis(choice_axis("memory", "managed, or malloc'd (HMM, ATS, XNACK)", {"managed", "malloc"}).usually_all())
-      .axis(choice_axis("pages", "size of malloc'd pages", {"small", "huge"}))
+      .axis(choice_axis("memory", "managed, or pageable (HMM, ATS, XNACK)", {"managed", "pageable"}).usually_all())
+      .axis(choice_axis("pages", "size of pageable pages", {"small", "huge"}))
       .axis(bytes_axis("apart", "bytes from one touched page to the next; 0: the size of a page", 0, 0))
       .axis(number_axis("singles", "single faults that the percentiles stand on", 100));
   if (event.timed) w.axis(threads_axis("threads of the host that touch the pages first; 0: all"));

@@ -30,11 +30,8 @@ class Copied {
 };
 
 void run(Case& c) {
-  const auto choice = c.choice("memory");
-  const bool managed = choice == "managed";
-  const auto kind = managed              ? memory::Kind::managed
-                    : choice == "pinned" ? memory::Kind::pinned
-                                         : memory::Kind::pageable;
+  const auto kind = kind_of(c);
+  const bool managed = kind == memory::Kind::managed;
   const std::size_t bytes = c.extent("bytes");
   if (bytes % kPage != 0) throw Skip("the bytes are no whole pages of 4 KiB", SkipKind::not_applicable);
   const auto prefetch_value = c.choice(kDriverPrefetch);
@@ -107,7 +104,7 @@ Workload workload() {
       .axis(bytes_axis("bytes", "that are read, a word of each page", 64 * kKi)
                 .usually({4 * kKi, 64 * kKi, 2 * kMi})
                 .swept(powers(4 * kKi, kGi)))
-      .axis(choice_axis("memory", "managed, or copied by the program from page-locked or malloc'd memory",
+      .axis(choice_axis("memory", "managed, or copied by the program from page-locked or pageable memory",
                         {"managed", "pinned", "pageable"})
                 .usually_all())
       .axis(driver_prefetch_axis())

@@ -7,6 +7,7 @@
 #include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/faults/region.hpp"
+#include "microbench/need.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::faults {
@@ -41,20 +42,16 @@ Access access_of(const Case& c) {
   return choice == "read" ? Access::read : choice == "write" ? Access::write : Access::atomic;
 }
 
-bool is_managed(const Case& c) {
-  return c.choice("memory") == "managed";
-}
-
 /// Throws Skip for what means nothing.
 void need_sense(const Case& c) {
-  const bool managed = is_managed(c);
-  if (!managed && !c.device().pageable_access)
-    throw Skip(fmt::format("{} ({}) cannot read plain malloc memory (no HMM, ATS or XNACK)", c.device().name,
-                           c.device().arch));
+  const bool managed = kind_of(c) == Kind::managed;
+  need_kind(kind_of(c), Reader::gpu, c.device());
+  if (managed && pages_of(c) == memory::Pages::huge)
+    throw Skip("the runtime chooses the pages of managed memory", SkipKind::not_applicable);
   if (!managed && c.choice(kDriverPrefetch) != kDriverPrefetchDefault)
-    throw Skip("driver_prefetch is for managed memory, and this is malloc's", SkipKind::not_applicable);
+    throw Skip("driver_prefetch is for managed memory, and this is pageable", SkipKind::not_applicable);
   if (!managed && c.choice("host_pages") == "unmapped")
-    throw Skip("malloc's pages are mapped on the host as long as they are there", SkipKind::not_applicable);
+    throw Skip("pageable memory is mapped on the host as long as it is there", SkipKind::not_applicable);
   need_whole_blocks(c.extent("bytes"));
   if (c.extent("threads_per_page") > kMostSharers)
     throw Skip(fmt::format("a page has words for {} threads at most", kMostSharers), SkipKind::not_applicable);
@@ -71,9 +68,7 @@ class Touching {
         order_(order_of(c, pattern, c.extent("bytes") / kPage)),
         on_device_(order_, c.device()),
         region_(
-            is_managed(c) ? memory::Kind::managed : memory::Kind::pageable,
-            c.choice("memory") == "huge" ? memory::Pages::huge : memory::Pages::small, c.extent("bytes"), sharers_,
-            c.seed(),
+            kind_of(c), pages_of(c), c.extent("bytes"), sharers_, c.seed(),
             c.integer("host_threads") > 0 ? static_cast<unsigned>(c.integer("host_threads")) : memory::host_threads(),
             c.numa_node()),
         prefetch_(c.choice(kDriverPrefetch)) {
@@ -182,6 +177,7 @@ Workload workload(const char* name, Pattern pattern, const char* summary) {
       .stagings({})
       .metrics({"time", "page_time"})
       .observed({kDriverPrefetchSetup})
+      .oversubscribes("bytes")
       .estimate([](const CaseSpec& spec) { return 20e-6 * static_cast<double>(spec.integer("bytes")) / kPage; });
   auto bytes = bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi);
   bytes.sweep = powers(2 * kMi, 32 * kGi);
@@ -200,8 +196,8 @@ Workload workload(const char* name, Pattern pattern, const char* summary) {
       .axis(number_axis("host_threads", "threads of the host that wrote the pages first; 0: all", 1, 0))
       .axis(choice_axis("host_pages", "whether the host's page table has the pages", {"mapped", "unmapped"}))
       .axis(choice_axis("visit", "the GPU's first or second visit of each block", {"first", "second"}))
-      .axis(choice_axis("memory", "managed, or malloc's in small or huge pages (HMM, ATS, XNACK)",
-                        {"managed", "small", "huge"}))
+      .axis(choice_axis("memory", "managed, or pageable (HMM, ATS, XNACK)", {"managed", "pageable"}))
+      .axis(choice_axis("pages", "size of pageable pages", {"small", "huge"}))
       .axis(driver_prefetch_axis());
   const std::pair<const char*, std::int64_t> sizes[] = {{"tiny", 2 * kMi},  {"small", 64 * kMi}, {"medium", kGi},
                                                         {"large", 8 * kGi}, {"super", 24 * kGi}, {"mega", 48 * kGi}};

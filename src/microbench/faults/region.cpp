@@ -21,6 +21,11 @@ namespace {
 constexpr std::size_t kMost = std::size_t{48} << 30;
 constexpr std::size_t kGrain = 1 << 12;  // pages that a thread checks in one go
 
+void need_faults(const device::DeviceInfo& info) {
+  if (!info.managed || !info.concurrent_managed)
+    throw Skip(fmt::format("{} ({}) takes no faults on managed memory", info.name, info.arch));
+}
+
 std::string text(std::size_t bytes) {
   return memory::format_bytes(static_cast<double>(bytes));
 }
@@ -34,8 +39,7 @@ std::uint64_t load(const std::byte* data, std::size_t page, std::size_t slot) {
 }  // namespace
 
 void need_fitting(const device::DeviceInfo& info, std::size_t bytes) {
-  if (!info.managed || !info.concurrent_managed)
-    throw Skip(fmt::format("{} ({}) takes no faults on managed memory", info.name, info.arch));
+  need_faults(info);
   if (bytes > kMost)
     throw Skip(fmt::format("needs {} of managed memory, and faults/* takes at most {}; choose a "
                            "smaller size",
@@ -50,6 +54,10 @@ void need_fitting(const device::DeviceInfo& info, std::size_t bytes) {
 }
 
 void need_managed(Case& c, std::size_t bytes, std::size_t beside) {
+  if (c.oversubscribed()) {
+    need_faults(c.device());
+    return c.needs(bytes, beside);
+  }
   need_fitting(c.device(), bytes);
   c.needs(bytes, bytes + beside);
 }

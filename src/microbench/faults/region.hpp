@@ -25,7 +25,8 @@ namespace isthmus::microbench::faults {
 void need_fitting(const device::DeviceInfo& selected, std::size_t bytes);
 /// Throws workload::Skip where the bytes are no whole blocks of 2 MiB.
 void need_whole_blocks(std::size_t bytes);
-/// The same as need_fitting(), and Case::needs(). `beside`: device memory that is not managed.
+/// The same as need_fitting(), and Case::needs(); where the case is oversubscribed, so many bytes need not fit.
+/// `beside`: device memory that is not managed.
 void need_managed(workload::Case& c, std::size_t bytes, std::size_t beside = 0);
 
 /// In no order.

@@ -125,7 +125,7 @@ void JobBatch::fill(void* to, const std::byte* from, std::size_t bytes) {
   });
 }
 
-pipeline::Job JobBatch::job(std::size_t index, pipeline::Kind kind, For what) {
+pipeline::Job JobBatch::job(std::size_t index, pipeline::Source source, For what) {
   const bool thorough = what == For::checks, calls_only = what == For::calls;
   const std::size_t which = index % wanted_.recipes.size();
   const Recipe& recipe = wanted_.recipes[which];
@@ -133,12 +133,12 @@ pipeline::Job JobBatch::job(std::size_t index, pipeline::Kind kind, For what) {
   const std::size_t operands = recipe.operands.size();
   pipeline::Job job{.name = "job " + std::to_string(index)};
   for (const auto& operand : recipe.operands) {
-    job.memory.push_back({kind, operand.bytes, operand.read ? pipeline::Phase::in : pipeline::Phase::kernel,
+    job.memory.push_back({source, operand.bytes, operand.read ? pipeline::Phase::in : pipeline::Phase::kernel,
                           operand.written ? pipeline::Phase::finish : pipeline::Phase::kernel});
   }
   const bool own_host = wanted_.host == Host::per_job;
   for (const auto& operand : recipe.operands)
-    if (own_host) job.memory.push_back({pipeline::Kind::pinned, operand.bytes});
+    if (own_host) job.memory.push_back({memory::Kind::pinned, operand.bytes});
 
   // Where the results go: jobs that hold memory at the same time never share a slot.
   const auto results = [=, &recipe, &data,
@@ -179,9 +179,9 @@ pipeline::Job JobBatch::job(std::size_t index, pipeline::Kind kind, For what) {
   return job;
 }
 
-pipeline::Result JobBatch::run(pipeline::Kind kind, const pipeline::Options& options, For what, std::size_t first) {
+pipeline::Result JobBatch::run(pipeline::Source source, const pipeline::Options& options, For what, std::size_t first) {
   std::vector<pipeline::Job> jobs;
-  for (std::size_t i = 0; i < std::min(first, wanted_.jobs); ++i) jobs.push_back(job(i, kind, what));
+  for (std::size_t i = 0; i < std::min(first, wanted_.jobs); ++i) jobs.push_back(job(i, source, what));
   ended_ = 0;
   auto result = pipeline::run(jobs, options);
   const auto failed = static_cast<std::size_t>(

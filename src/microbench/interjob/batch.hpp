@@ -47,8 +47,8 @@ class JobBatch {
     checks,  ///< many are
     calls,   ///< jobs take their memory and make their calls, but copy an element each and compute nothing
   };
-  /// Runs the jobs, or the first `jobs` of them, with device memory of a kind.
-  pipeline::Result run(pipeline::Kind kind, const pipeline::Options& options, For what = For::time,
+  /// Runs the jobs, or the first `jobs` of them, with device memory of one source.
+  pipeline::Result run(pipeline::Source source, const pipeline::Options& options, For what = For::time,
                        std::size_t jobs = std::size_t(-1));
   /// The largest error so far over what is allowed, of the jobs that did not fail; infinite where one came to no end.
   double worst() const noexcept { return worst_; }
@@ -61,7 +61,7 @@ class JobBatch {
     std::vector<std::size_t> elements;
     std::vector<double> expected;
   };
-  pipeline::Job job(std::size_t index, pipeline::Kind kind, For what);
+  pipeline::Job job(std::size_t index, pipeline::Source source, For what);
   std::span<const std::size_t> elements(std::size_t index, bool thorough) const;
   void look(std::size_t index, const float* results, bool thorough);
   void fill(void* to, const std::byte* from, std::size_t bytes);

@@ -12,21 +12,21 @@
 #include "microbench/axes.hpp"
 #include "microbench/interjob/batch.hpp"
 #include "microbench/keeping_pool.hpp"
+#include "microbench/need.hpp"
 
 namespace isthmus::microbench::interjob {
 namespace {
 
 using namespace workload;
-using pipeline::Kind;
 using pipeline::Mode;
+using pipeline::Source;
 
 constexpr std::string_view kKernels[] = {"gemv", "saxpy", "conv2d", "gemm"};
-constexpr Kind kAllocations[] = {Kind::device, Kind::pool, Kind::vmm, Kind::chunked, Kind::managed};
+constexpr Source kAllocations[] = {Kind::device, Kind::pool, Kind::vmm, pipeline::kChunked, Kind::managed};
 constexpr std::size_t kTimelineJobs = 16;
 
-template <class Value>
-Value named(const auto& all, std::string_view wanted) {
-  return *std::ranges::find_if(all, [&](Value each) { return name(each) == wanted; });
+Source source_of(std::string_view choice) {
+  return choice == pipeline::name(pipeline::kChunked) ? pipeline::kChunked : memory::kind_named(choice);
 }
 
 Host host_of(std::string_view choice) {
@@ -34,16 +34,9 @@ Host host_of(std::string_view choice) {
 }
 
 std::vector<Mode> modes_of(std::string_view choice) {
-  if (choice != "all") return {named<Mode>(pipeline::kModes, choice)};
+  if (choice != "all")
+    return {*std::ranges::find_if(pipeline::kModes, [&](Mode each) { return name(each) == choice; })};
   return {Mode::overlap_alloc, Mode::overlap_all, Mode::recycled};
-}
-
-void need_kind(const device::DeviceInfo& info, Kind kind) {
-  const bool there = kind == Kind::pool                           ? info.memory_pools
-                     : kind == Kind::managed                      ? info.managed
-                     : kind == Kind::vmm || kind == Kind::chunked ? info.virtual_memory
-                                                                  : true;
-  if (!there) throw Skip(fmt::format("this device has no {} memory", name(kind)));
 }
 
 /// Jobs' spans for a picture: microseconds since the batch began, begin and end of allocate, in, kernel, out, finish
@@ -124,13 +117,13 @@ JobBatch::Wanted wanted(const Case& c, std::string_view jobs) {
 /// The batches of one case, and what is learnt from one to the next.
 class Study {
  public:
-  Study(Case& c, Kind kind, std::size_t cap, JobBatch::Wanted wanted)
+  Study(Case& c, Source source, std::size_t cap, JobBatch::Wanted wanted)
       : c_(c),
-        kind_(kind),
+        source_(source),
         modes_(modes_of(c.choice("mode"))),
         may_fail_(c.choice("room") == "fail"),
         moved_(moved_by(wanted.recipes)),
-        keeping_(kind == Kind::pool),
+        keeping_(source == Kind::pool),
         batch_(std::move(wanted)),
         options_{.mode = Mode::serial,
                  .force = c.integer("force") != 0,
@@ -142,7 +135,7 @@ class Study {
                  .chunk_bytes = static_cast<std::size_t>(c.integer("chunk"))} {}
 
   void check() {
-    for (const Mode mode : modes_) run(mode, kind_, JobBatch::For::checks);
+    for (const Mode mode : modes_) run(mode, source_, JobBatch::For::checks);
     c_.verify(
         fmt::format("every job of every batch: {} elements and, of one batch of each mode, more",
                     JobBatch::kQuickElements),
@@ -176,17 +169,17 @@ class Study {
   }
 
  private:
-  bool beside_device() const { return kind_ != Kind::device; }
+  bool beside_device() const { return source_ != Kind::device; }
   bool predictable() const { return options_.device_limit == 0; }  // jobs that wait for room are not foreseen
 
   pipeline::Ideal ideal(const pipeline::Costs& phases, Mode mode) const {
     return pipeline::ideal(phases, mode, c_.extent("jobs"), options_.depth, options_.allocating_threads);
   }
 
-  pipeline::Result run(Mode mode, Kind of, JobBatch::For what = JobBatch::For::time) {
+  pipeline::Result run(Mode mode, Source of, JobBatch::For what = JobBatch::For::time) {
     auto with = options_;
     with.mode = mode;
-    if (of == kind_ && what == JobBatch::For::time) with.costs = &costs_;
+    if (of == source_ && what == JobBatch::For::time) with.costs = &costs_;
     if (what != JobBatch::For::time) with.force = true;  // or some mode might not be looked at
     auto result = batch_.run(of, with, what);
     failed_[mode] = 0;
@@ -202,20 +195,20 @@ class Study {
     return result;
   }
 
-  /// Every mode once. Gives the seconds of the serial batch in device memory, where that is another kind.
+  /// Every mode once. Gives the seconds of the serial batch in device memory, where that is another source.
   std::optional<double> run_all(std::size_t round) {
     std::optional<double> device_serial;
     // Whoever comes first after another kind of memory finds the device in another state: take turns.
-    std::vector<std::pair<Mode, Kind>> runs{{Mode::serial, kind_}};
+    std::vector<std::pair<Mode, Source>> runs{{Mode::serial, source_}};
     if (beside_device()) runs.emplace_back(Mode::serial, Kind::device);
-    for (const Mode mode : modes_) runs.emplace_back(mode, kind_);
+    for (const Mode mode : modes_) runs.emplace_back(mode, source_);
     std::rotate(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(round % runs.size()), runs.end());
     for (const auto& [mode, of] : runs) {
       auto result = run(mode, of);
-      if (of == kind_ && failed_[mode] > 0)
+      if (of == source_ && failed_[mode] > 0)
         c_.spoil("jobs_failed", fmt::format("{} of {} jobs found no memory, so the batch did less than was asked",
                                             failed_[mode], result.jobs.size()));
-      if (of != kind_) {
+      if (of != source_) {
         device_serial = result.seconds;
       } else {
         last_[mode] = std::move(result);
@@ -270,14 +263,14 @@ class Study {
       list.push_back(best / took);
     }
     if (predictable()) {
-      const auto calls = pipeline::costs_of(run(Mode::serial, kind_, JobBatch::For::calls).jobs);
+      const auto calls = pipeline::costs_of(run(Mode::serial, source_, JobBatch::For::calls).jobs);
       for (const auto& [metric, cost] : kCalls) list.push_back(calls.*cost);
-      list.push_back(run(Mode::overlap_all, kind_, JobBatch::For::calls).seconds);
+      list.push_back(run(Mode::overlap_all, source_, JobBatch::For::calls).seconds);
       auto alone = options_;
       alone.mode = Mode::recycled;
       alone.force = true;
       alone.depth = 1;
-      const auto reusing = batch_.run(kind_, alone, JobBatch::For::time, kReusingJobs);
+      const auto reusing = batch_.run(source_, alone, JobBatch::For::time, kReusingJobs);
       const auto reused = pipeline::costs_of(std::span(reusing.jobs).subspan(1));
       for (const auto& [metric, cost] : kReused) list.push_back(reused.*cost);
     }
@@ -285,7 +278,7 @@ class Study {
   }
 
   Case& c_;
-  Kind kind_;
+  Source source_;
   std::vector<Mode> modes_;
   bool may_fail_;
   Moved moved_;
@@ -298,14 +291,14 @@ class Study {
 };
 
 void run(Case& c, std::string_view jobs) {
-  const auto kind = named<Kind>(kAllocations, c.choice("allocation"));
-  need_kind(c.device(), kind);
+  const auto source = source_of(c.choice("allocation"));
+  need_kind(source.value_or(Kind::vmm), Reader::gpu, c.device());  // chunks are mapped as vmm's memory is
   auto batch = wanted(c, jobs);
   const std::size_t one_job = JobBatch::device_bytes(batch);
   const std::size_t cap = one_job * static_cast<std::size_t>(c.integer("cap")) / 100;
   const std::size_t most = one_job * static_cast<std::size_t>(batch.depth);
   c.needs(JobBatch::host_bytes(batch), cap == 0 ? most : std::min(cap, most));
-  Study study(c, kind, cap, std::move(batch));
+  Study study(c, source, cap, std::move(batch));
   study.check();
   study.sample();
   study.observe();
@@ -332,7 +325,7 @@ std::vector<std::string> other_names() {
 
 Workload workload(std::string_view jobs) {
   std::vector<AxisValue> allocations;
-  for (const Kind kind : kAllocations) allocations.emplace_back(std::string(name(kind)));
+  for (const auto source : kAllocations) allocations.emplace_back(std::string(pipeline::name(source)));
   Workload w(fmt::format("interjob/{}", jobs), [jobs](Case& c) { run(c, jobs); });
   auto allocation = choice_axis("allocation", "device memory of a job", std::move(allocations));
   allocation.usual = {std::string("device"), std::string("pool"), std::string("vmm"), std::string("chunked")};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "microbench/axes.hpp"
+
 namespace isthmus::microbench::latency {
 
 namespace {
@@ -9,7 +11,7 @@ namespace {
 std::string name_of(const From& from) {
   if (from.on_node) return "node" + std::to_string(from.index);
   if (from.kind == Kind::device) return "gpu" + std::to_string(from.index);
-  return axis_name(from.kind);
+  return std::string(name(from.kind));
 }
 
 std::string name_of(const To& to) {

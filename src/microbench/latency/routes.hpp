@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "microbench/kinds.hpp"
+#include "microbench/need.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench::latency {
@@ -13,7 +13,7 @@ namespace isthmus::microbench::latency {
 /// Memory of a kind; `index` is the GPU of device memory, and the NUMA node of `on_node`.
 struct From {
   Kind kind = Kind::pageable;
-  bool on_node = false;  ///< malloc'd on the node that the name says
+  bool on_node = false;  ///< allocated on the node that the name says
   int index = 0;
 };
 
@@ -27,7 +27,7 @@ struct Route {
   From from;
   To to;
 
-  /// "malloc-cpu", "node0-node1", "gpu0-gpu0".
+  /// "pageable-cpu", "node0-node1", "gpu0-gpu0".
   std::string name() const;
   /// In words, for `list`.
   std::string summary() const;

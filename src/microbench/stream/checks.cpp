@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
+#include "memory/block.hpp"
 #include "memory/parallel.hpp"
-#include "microbench/kinds.hpp"
 
 namespace isthmus::microbench::stream {
 
@@ -32,7 +32,7 @@ std::size_t wrong_results(Operation operation, std::uint64_t seed, const double*
   const std::size_t most = std::min(count, kBounce);
   const auto bounce = std::make_unique_for_overwrite<double[]>(most);
   std::optional<memory::Block> near;
-  if (reach == Reach::through_device) near.emplace(Kind::device, most * sizeof(double));
+  if (reach == Reach::through_device) near.emplace(memory::Kind::device, most * sizeof(double));
   std::size_t wrong = 0;
   for (std::size_t done = 0; done < count; done += kBounce) {
     const std::size_t part = std::min(kBounce, count - done), bytes = part * sizeof(double);

@@ -5,7 +5,6 @@
 
 #include "memory/processors.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/kinds.hpp"
 #include "microbench/need.hpp"
 #include "microbench/stream/checks.hpp"
 #include "microbench/stream/device_kernels.hpp"
@@ -46,16 +45,10 @@ class KindArrays {
   Arrays host_, device_;
 };
 
-Kind kind_of(const Case& c, Reader reader, const device::DeviceInfo& info) {
-  const Kind kind = kind_named(c.choice("memory"));
-  need_kind(kind, reader, info);
-  return kind;
-}
-
 bool touched_by_cpu(const Case& c, Kind kind, const device::DeviceInfo& info) {
   if (c.choice("first_touch") != "cpu") return false;
   if (obstacle(kind, Reader::cpu, info))
-    throw Skip("the CPU cannot touch " + axis_name(kind) + " memory of " + info.name, SkipKind::not_applicable);
+    throw Skip("the CPU cannot touch " + std::string(name(kind)) + " memory of " + info.name, SkipKind::not_applicable);
   return true;
 }
 
@@ -65,7 +58,7 @@ void need_memory(Case& c, Kind kind, std::size_t bytes) {
 
 /// What the hardware allows at most, counted as STREAM counts.
 Bound bound(Operation operation, Kind kind, const device::DeviceInfo& info) {
-  if (kind == Kind::pageable && !info.integrated) return "the system decides where malloc'd pages lie";
+  if (kind == Kind::pageable && !info.integrated) return "the system decides where pageable memory lies";
   if (!page_locked(kind) || info.integrated)
     return {info.memory_bandwidth, "peak device memory bandwidth", "the device does not tell its memory bandwidth"};
   std::string reason;
@@ -79,7 +72,8 @@ Bound bound(Operation operation, Kind kind, const device::DeviceInfo& info) {
 void run_on_gpu(Case& c, Operation operation, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Kind kind = kind_of(c, Reader::gpu, info);
+  const Kind kind = kind_of(c);
+  need_kind(kind, Reader::gpu, info);
   const bool by_cpu = touched_by_cpu(c, kind, info);
   const auto node = static_cast<int>(c.integer("node"));
   need_node(node);
@@ -152,7 +146,8 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
 void run_on_cpu(Case& c, Operation operation, int gpu) {
   need_gpu(gpu);
   const auto info = device::info(gpu);
-  const Kind kind = kind_of(c, Reader::cpu, info);
+  const Kind kind = kind_of(c);
+  need_kind(kind, Reader::cpu, info);
   need_kind(kind, Reader::gpu, info);
   const bool by_cpu = touched_by_cpu(c, kind, info);
   const ThreadPlaces places = thread_places(c);
@@ -177,7 +172,7 @@ std::vector<AxisValue> kind_names(bool for_cpu) {
   for (const Kind kind : axis_kinds()) {
     if (kind == Kind::pinned) continue;  // to kernels it is `mapped`, or not there
     // The CPU reads write-combined memory a hundred times as slowly as any other.
-    if (!for_cpu || (kind != Kind::pool && kind != Kind::write_combined)) names.emplace_back(axis_name(kind));
+    if (!for_cpu || (kind != Kind::pool && kind != Kind::write_combined)) names.emplace_back(std::string(name(kind)));
   }
   return names;
 }

@@ -24,7 +24,7 @@ using namespace workload;
 std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
   const auto expand = [&](const End& end) {
     std::vector<End> ends{end};
-    if (end.memory == Memory::all) {
+    if (end.all_gpus()) {
       ends.clear();
       for (int g = 0; g < gpus; ++g) ends.push_back(gpu(g));
     }
@@ -33,7 +33,7 @@ std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
   std::vector<Leg> legs;
   for (const auto& from : expand(path.from)) {
     for (const auto& to : expand(path.to)) {
-      const bool group = path.from.memory == Memory::all || path.to.memory == Memory::all;
+      const bool group = path.from.all_gpus() || path.to.all_gpus();
       if (group && from == to) continue;  // to itself: no link is in the way
       for (std::int64_t k = 0; k < at_once; ++k) {
         legs.push_back({from, to});
@@ -63,12 +63,10 @@ unsigned kernels_beside(const Path& path, const std::vector<Leg>& legs, const Le
 /// Which axes mean something for a path; the others it has not got.
 struct Uses {
   explicit Uses(const Path& path) {
-    const auto either = [&](auto... memories) {
-      return ((path.from.memory == memories || path.to.memory == memories) || ...);
-    };
+    const auto either = [&](const auto& is) { return is(path.from) || is(path.to); };
     const auto by = [&](auto... initiators) { return ((path.initiator == initiators) || ...); };
-    const bool host = either(Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined,
-                             Memory::mapped, Memory::managed, Memory::system);
+    cache = either([](const End& end) { return end.kind != Kind::device; });
+    const bool host = either([](const End& end) { return end.kind != Kind::device && !end.on_node(); });
     order = by(Initiator::sm_read, Initiator::sm_write);
     width = order || by(Initiator::pack);
     box = by(Initiator::ce_strided, Initiator::pack);
@@ -76,8 +74,7 @@ struct Uses {
     touch = by(Initiator::fault);
     grid = width || touch;
     node = host || by(Initiator::ce_nopeer);
-    cache = host || either(Memory::node);
-    pages = either(Memory::pageable, Memory::registered, Memory::system, Memory::node);
+    pages = either([](const End& end) { return end.kind == Kind::pageable || end.kind == Kind::registered; });
     const bool on_host = !path.to.on_gpu() || (path.duplex && !path.from.on_gpu());
     threads = by(Initiator::cpu) || (touch && on_host);
     issuer = by(Initiator::ce, Initiator::ce_batch, Initiator::ce_strided) && !host && path.from != path.to;
@@ -261,18 +258,14 @@ void run(Case& c, const Path& path) {
 }
 
 bool needs_gpu(const Path& path) {
-  const auto on_gpu = [](const End& end) { return end.memory == Memory::gpu || end.memory == Memory::all; };
-  return on_gpu(path.from) || on_gpu(path.to) || path.initiator == Initiator::runtime;
+  return path.from.kind == Kind::device || path.to.kind == Kind::device || path.initiator == Initiator::runtime;
 }
 
 std::vector<std::string> tags_of(const Path& path) {
   std::vector<std::string> tags{"transfer", std::string(name(path.initiator))};
-  const auto is = [&](Memory a, Memory b) {
-    return (path.from.memory == a && path.to.memory == b) || (path.from.memory == b && path.to.memory == a);
-  };
   if (path.duplex) tags.emplace_back("duplex");
-  if (is(Memory::gpu, Memory::gpu) && path.from != path.to) tags.emplace_back("peer");
-  if (path.from.memory == Memory::node) tags.emplace_back("numa");
+  if (path.from.on_gpu() && path.to.on_gpu() && path.from != path.to) tags.emplace_back("peer");
+  if (path.from.on_node()) tags.emplace_back("numa");
   return tags;
 }
 
@@ -283,7 +276,7 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
              .swept(powers(256, 8 * kGi)));
   if (uses.node) w.axis(node_axis(machine));
   if (uses.cache) w.axis(choice_axis("cache", "host memory before each sample", {"flushed", "warm"}));
-  if (uses.pages) w.axis(choice_axis("pages", "pages of malloc'd memory", {"standard", "small", "huge"}));
+  if (uses.pages) w.axis(choice_axis("pages", "pages of pageable memory", {"standard", "small", "huge"}));
   if (uses.at_once) w.axis(number_axis("at_once", "the same transfer so many times at once, each on a stream", 1));
   if (uses.width) w.axis(choice_axis("width", "bytes of one access of the copying kernel", {16, 8, 4}));
   if (uses.grid) {
@@ -329,14 +322,10 @@ Preset paper_preset(const Path& path) {
 /// Seconds that one transfer may take, so that a run can say beforehand how long it will be: rates of a machine with
 /// PCIe 5, rounded down. Not used for anything else.
 double expected_seconds(const Path& path, double bytes) {
-  const auto is = [&](auto... memories) {
-    return ((path.from.memory == memories || path.to.memory == memories) || ...);
-  };
   double rate = 40e9;  // the host's link
-  if (is(Memory::pageable, Memory::node)) rate = 8e9;
+  if (path.from.kind == Kind::pageable || path.to.kind == Kind::pageable) rate = 8e9;
   if (path.initiator == Initiator::fault) rate = 4e9;
-  if (!is(Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined, Memory::mapped, Memory::managed,
-          Memory::system, Memory::node))
+  if (path.from.kind == Kind::device && path.to.kind == Kind::device)
     rate = path.initiator == Initiator::ce_nopeer ? 10e9 : path.initiator == Initiator::fault ? 4e9 : 200e9;
   return 50e-6 + bytes * (path.duplex ? 2 : 1) / rate;
 }

@@ -85,7 +85,7 @@ std::size_t count_wrong(const std::byte* from, std::size_t bytes, const Pattern&
 }
 
 Block::Block(End end, std::size_t bytes, memory::BlockOptions options) : end_(end), bytes_(bytes) {
-  if (end.memory == Memory::managed) {
+  if (end.kind == Kind::managed) {
     const std::size_t page = memory::page_bytes();
     managed_ = std::make_unique<SharedPages>(end, end, (bytes + page - 1) / page * page, options);
     data_ = managed_->data();
@@ -94,8 +94,8 @@ Block::Block(End end, std::size_t bytes, memory::BlockOptions options) : end_(en
   }
   std::optional<device::Selected> on;
   if (end.on_gpu()) on.emplace(end.index);
-  if (end.memory == Memory::node) options.numa_node = end.index;
-  own_ = memory::Block(kind_of(end.memory), bytes, options);
+  if (end.on_node()) options.numa_node = end.index;
+  own_ = memory::Block(end.kind, bytes, options);
   if (!end.on_gpu()) own_.touch();
   data_ = own_.data();
 }

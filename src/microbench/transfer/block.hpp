@@ -66,7 +66,7 @@ class Block {
 
  private:
   bool on_host() const noexcept { return !end_.on_gpu(); }
-  bool write_combined() const noexcept { return own_.kind() == memory::Kind::write_combined; }
+  bool write_combined() const noexcept { return own_.kind() == Kind::write_combined; }
 
   End end_;
   std::size_t bytes_;

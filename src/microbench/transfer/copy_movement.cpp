@@ -124,7 +124,7 @@ class CopyMovement : public Movement {
     destination_->bring_home();
   }
   /// A device may take managed pages away while it copies.
-  bool repeats() const override { return from.memory != Memory::managed && to.memory != Memory::managed; }
+  bool repeats() const override { return from.kind != Kind::managed && to.kind != Kind::managed; }
   std::optional<double> left() const override {
     const auto first = source_->share_away(), second = destination_->share_away();
     return first && second ? std::max(*first, *second) : first ? first : second;
@@ -155,9 +155,7 @@ class CopyMovement : public Movement {
 
  private:
   /// Or copied as pageable memory is, since the runtime may have to fetch its pages first.
-  static bool is_pageable(const End& end) {
-    return end.memory == Memory::pageable || end.memory == Memory::node || end.memory == Memory::managed;
-  }
+  static bool is_pageable(const End& end) { return end.kind == Kind::pageable || end.kind == Kind::managed; }
 
   void prepare_packing() {
     if (from.on_gpu()) packed_source_.emplace(from, settings_.bytes, memory::BlockOptions{});

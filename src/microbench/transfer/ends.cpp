@@ -8,28 +8,6 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-struct MemoryFacts {
-  Memory memory;
-  std::string_view name;
-  memory::Kind kind;
-};
-constexpr std::array<MemoryFacts, 10> kMemories{{
-    {Memory::pageable, "pageable", memory::Kind::pageable},
-    {Memory::pinned, "pinned", memory::Kind::pinned},
-    {Memory::registered, "registered", memory::Kind::registered},
-    {Memory::write_combined, "wc", memory::Kind::write_combined},
-    {Memory::mapped, "mapped", memory::Kind::mapped},
-    {Memory::managed, "managed", memory::Kind::managed},
-    {Memory::system, "system", memory::Kind::pageable},
-    {Memory::node, "node", memory::Kind::pageable},
-    {Memory::gpu, "gpu", memory::Kind::device},
-    {Memory::all, "all", memory::Kind::device},
-}};
-
-const MemoryFacts& facts(Memory memory) {
-  return kMemories[static_cast<std::size_t>(memory)];
-}
-
 struct InitiatorFacts {
   Initiator initiator;
   std::string_view name, words;
@@ -57,26 +35,20 @@ const InitiatorFacts& facts(Initiator initiator) {
   return kInitiators[static_cast<std::size_t>(initiator)];
 }
 
-template <class Row, std::size_t count, class Key>
-constexpr bool in_order(const std::array<Row, count>& rows, Key Row::* key) {
-  for (std::size_t i = 0; i < count; ++i) {
-    if (static_cast<std::size_t>(rows[i].*key) != i) return false;
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kInitiators.size(); ++i) {
+    if (static_cast<std::size_t>(kInitiators[i].initiator) != i) return false;
   }
   return true;
 }
-static_assert(in_order(kMemories, &MemoryFacts::memory) && in_order(kInitiators, &InitiatorFacts::initiator),
-              "the tables are indexed by their first column");
+static_assert(in_order(), "the table is indexed by initiator");
 
 }  // namespace
 
-memory::Kind kind_of(Memory memory) noexcept {
-  return facts(memory).kind;
-}
-
 std::string End::name() const {
-  std::string text(facts(memory).name);
-  if (memory == Memory::node || memory == Memory::gpu) text += std::to_string(index);
-  return text;
+  if (all_gpus()) return "all";
+  if (on_gpu()) return "gpu" + std::to_string(index);
+  return on_node() ? "node" + std::to_string(index) : std::string(memory::name(kind));
 }
 
 std::string_view name(Initiator initiator) noexcept {
@@ -100,8 +72,7 @@ std::vector<int> Path::gpus(const workload::Machine& machine) const {
   };
   for (const auto& end : {from, to}) {
     if (end.on_gpu()) add(end.index);
-    if (end.memory != Memory::all) continue;
-    for (int g = 0; g < machine.gpus; ++g) add(g);
+    for (int g = 0; end.all_gpus() && g < machine.gpus; ++g) add(g);
   }
   return indices;
 }
@@ -118,23 +89,22 @@ std::vector<Path> paths(const workload::Machine& machine) {
 
   for (int g = 0; g < machine.gpus; ++g) {
     // The host's memory and this GPU.
-    for (const auto host :
-         {Memory::pageable, Memory::pinned, Memory::registered, Memory::write_combined, Memory::managed})
+    for (const auto host : {Kind::pageable, Kind::pinned, Kind::registered, Kind::write_combined, Kind::managed})
       each_way({host}, gpu(g), Initiator::ce);
     for (const auto initiator : {Initiator::ce_batch, Initiator::ce_strided, Initiator::pack}) {
-      one_way({Memory::pinned}, gpu(g), initiator);
-      one_way(gpu(g), {Memory::pinned}, initiator);
+      one_way({Kind::pinned}, gpu(g), initiator);
+      one_way(gpu(g), {Kind::pinned}, initiator);
     }
-    for (const auto host : {Memory::mapped, Memory::registered, Memory::write_combined}) {
+    for (const auto host : {Kind::mapped, Kind::registered, Kind::write_combined}) {
       one_way({host}, gpu(g), Initiator::sm_read);
       one_way(gpu(g), {host}, Initiator::sm_write);
-      if (host == Memory::mapped) duplex({host}, gpu(g), Initiator::sm_read);
+      if (host == Kind::mapped) duplex({host}, gpu(g), Initiator::sm_read);
     }
-    for (const auto initiator : {Initiator::fault, Initiator::prefetch}) each_way({Memory::managed}, gpu(g), initiator);
-    each_way({Memory::system}, gpu(g), Initiator::fault);
+    for (const auto initiator : {Initiator::fault, Initiator::prefetch}) each_way({Kind::managed}, gpu(g), initiator);
+    each_way({Kind::pageable}, gpu(g), Initiator::fault);
     for (const auto initiator : {Initiator::prefetch_batch, Initiator::discard}) {
-      one_way({Memory::managed}, gpu(g), initiator);
-      one_way(gpu(g), {Memory::managed}, initiator);
+      one_way({Kind::managed}, gpu(g), initiator);
+      one_way(gpu(g), {Kind::managed}, initiator);
     }
     // Within this GPU, and to every other.
     for (const auto initiator : {Initiator::ce, Initiator::sm_read}) one_way(gpu(g), gpu(g), initiator);
@@ -152,11 +122,11 @@ std::vector<Path> paths(const workload::Machine& machine) {
   }
 
   if (machine.gpus > 1) {
-    const End all{Memory::all};
-    each_way({Memory::pinned}, all, Initiator::ce);
-    one_way({Memory::mapped}, all, Initiator::sm_read);
-    one_way(all, {Memory::mapped}, Initiator::sm_write);
-    duplex({Memory::mapped}, all, Initiator::sm_read);
+    const End all{Kind::device};
+    each_way({Kind::pinned}, all, Initiator::ce);
+    one_way({Kind::mapped}, all, Initiator::sm_read);
+    one_way(all, {Kind::mapped}, Initiator::sm_write);
+    duplex({Kind::mapped}, all, Initiator::sm_read);
     for (int g = 0; g < machine.gpus; ++g) {
       for (const auto initiator : {Initiator::ce, Initiator::sm_read, Initiator::sm_write}) {
         one_way(gpu(g), all, initiator);
@@ -167,12 +137,12 @@ std::vector<Path> paths(const workload::Machine& machine) {
   }
 
   // Within the host.
-  constexpr std::array all_hosts{Memory::pageable, Memory::pinned, Memory::registered, Memory::managed};
+  constexpr std::array all_hosts{Kind::pageable, Kind::pinned, Kind::registered, Kind::managed};
   for (const auto from : all_hosts) {
     for (const auto to : all_hosts) one_way({from}, {to}, Initiator::runtime);
   }
   for (const int from : machine.memory_nodes) {
-    for (const int to : machine.memory_nodes) one_way({Memory::node, from}, {Memory::node, to}, Initiator::cpu);
+    for (const int to : machine.memory_nodes) one_way({Kind::pageable, from}, {Kind::pageable, to}, Initiator::cpu);
   }
   return list;
 }
@@ -181,13 +151,13 @@ std::vector<Path> latency_paths(const workload::Machine& machine) {
   std::vector<Path> list;
   const auto add = [&](End from, End to, Initiator initiator) { list.push_back({from, to, initiator, false}); };
   for (int g = 0; g < machine.gpus; ++g) {
-    add({Memory::mapped}, gpu(g), Initiator::chase);
-    for (const auto shared : {Memory::managed, Memory::system}) {
+    add({Kind::mapped}, gpu(g), Initiator::chase);
+    for (const auto shared : {Kind::managed, Kind::pageable}) {
       add({shared}, gpu(g), Initiator::fault_latency);
       add(gpu(g), {shared}, Initiator::fault_latency);
     }
-    add({Memory::pinned}, gpu(g), Initiator::small_copy);
-    add(gpu(g), {Memory::pinned}, Initiator::small_copy);
+    add({Kind::pinned}, gpu(g), Initiator::small_copy);
+    add(gpu(g), {Kind::pinned}, Initiator::small_copy);
     for (int h = 0; h < machine.gpus; ++h) {
       add(gpu(g), gpu(h), Initiator::chase);
       add(gpu(g), gpu(h), Initiator::small_copy);

@@ -13,33 +13,24 @@
 
 namespace isthmus::microbench::transfer {
 
-enum class Memory {
-  pageable,
-  pinned,
-  registered,
-  write_combined,
-  mapped,
-  managed,  ///< managed pages that lie on the host (or, between two GPUs, on the one that the name says)
-  system,   ///< pageable, and a GPU reaches it by itself (HMM, ATS, XNACK)
-  node,     ///< pageable, of one NUMA node; index is the node
-  gpu,      ///< device memory; index is the device
-  all,      ///< every GPU: one to all, all to one, all to all
-};
-/// What an end is allocated as; `all` has no memory of its own.
-memory::Kind kind_of(Memory memory) noexcept;
+using memory::Kind;
 
+/// Memory of a kind. Managed pages lie on the host or, between two GPUs, on the one that the name says.
 struct End {
-  Memory memory = Memory::pageable;
-  int index = 0;  ///< of `node` and `gpu`
+  Kind kind = Kind::pageable;
+  int index = -1;  ///< the GPU of device memory, -1: every one; of pageable memory its NUMA node, -1: as the case says
 
   bool operator==(const End&) const = default;
-  bool on_gpu() const noexcept { return memory == Memory::gpu; }
+  bool on_gpu() const noexcept { return kind == Kind::device && index >= 0; }
+  bool on_node() const noexcept { return kind == Kind::pageable && index >= 0; }
+  /// One to all, all to one, all to all; it has no memory of its own.
+  bool all_gpus() const noexcept { return kind == Kind::device && index < 0; }
   /// "pinned", "gpu0", "node1", "all".
   std::string name() const;
 };
 
 inline End gpu(int index) {
-  return {Memory::gpu, index};
+  return {Kind::device, index};
 }
 
 enum class Initiator {

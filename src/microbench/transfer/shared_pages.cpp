@@ -1,6 +1,7 @@
 #include "microbench/transfer/shared_pages.hpp"
 
 #include "memory/pages.hpp"
+#include "microbench/need.hpp"
 #include "microbench/transfer/kernels.hpp"
 
 namespace isthmus::microbench::transfer {
@@ -14,18 +15,18 @@ SharedPages::SharedPages(const End& from, const End& to, std::size_t bytes, memo
   if (bytes % page != 0)
     throw Skip(std::to_string(bytes) + " bytes are no whole pages of " + std::to_string(page) + " bytes",
                SkipKind::not_applicable);
-  const auto lacks = [&](const std::string& what) { return Skip(info_.name + " (" + info_.arch + ") " + what); };
-  if (from.memory == Memory::system || to.memory == Memory::system) {
-    if (!info_.pageable_access) throw lacks("cannot read plain malloc memory (no HMM, ATS or XNACK)");
-    block_ = memory::Block(memory::Kind::pageable, bytes, options);
+  if (from.kind == Kind::pageable || to.kind == Kind::pageable) {
+    need_kind(Kind::pageable, Reader::gpu, info_);
+    block_ = memory::Block(Kind::pageable, bytes, options);
     block_.touch();
     sum_.emplace(gpu(info_.index), sizeof(std::uint64_t), memory::BlockOptions{});
     return;
   }
-  if (!info_.managed) throw lacks("has no managed memory");
+  need_kind(Kind::managed, Reader::gpu, info_);
   if (!info_.concurrent_managed)
-    throw lacks("cannot use managed memory at the same time as the CPU, so its pages do not move one by one");
-  block_ = memory::Block(memory::Kind::managed, bytes);
+    throw Skip(info_.name + " (" + info_.arch +
+               ") cannot use managed memory at the same time as the CPU, so its pages do not move one by one");
+  block_ = memory::Block(Kind::managed, bytes);
 }
 
 device::Location SharedPages::place(const End& end) const {

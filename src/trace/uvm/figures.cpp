@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bitset>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -76,10 +77,100 @@ std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> spans
   return total;
 }
 
+/// What is on each GPU, as far as moves tell.
+class EvictionReckoning {
+ public:
+  /// A host that touches a block may end copies on a GPU of which no move tells (read-mostly), so what arrives after
+  /// that counts as new.
+  void touched_by_host(std::uint64_t address) {
+    for (auto& [processor, gpu] : gpus_) gpu.pages.erase(address / kBlockBytes);
+  }
+
+  void moved(const Migration& move) {
+    if (move.bytes > kMostBytes || move.address >= kMostAddress) return;  // no driver moves so much, nor there
+    const std::uint64_t first = move.address / kPageBytes;
+    const std::uint64_t end = std::max((move.address + move.bytes - 1) / kPageBytes + 1, first + 1);
+    for (std::uint64_t page = first; page < end;) {
+      const std::uint64_t block = page / kPagesOfBlock, until = std::min(end, (block + 1) * kPagesOfBlock);
+      Pages pages;
+      for (std::uint64_t each = page; each < until; ++each) pages.set(each % kPagesOfBlock);
+      if (move.source > 0) left(gpus_[move.source], block, pages, move.cause == Cause::eviction);
+      if (move.destination > 0) arrived(gpus_[move.destination], block, pages, move.begin);
+      page = until;
+    }
+  }
+
+  Evictions evictions() && {
+    if (ages_ > 0) found_.age = age_sum_ / static_cast<double>(ages_);
+    return found_;
+  }
+
+ private:
+  static constexpr std::uint64_t kPagesOfBlock = kBlockBytes / kPageBytes;
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40, kMostAddress = std::uint64_t{1} << 57;
+  using Pages = std::bitset<kPagesOfBlock>;
+  using Place = std::pair<std::uint64_t, std::uint64_t>;  // when a block arrived, and which
+  struct Gpu {
+    std::map<std::uint64_t, Pages> pages, gone;  ///< by block; gone: evicted, and not back yet
+    std::map<std::uint64_t, std::uint64_t> arrived;
+    std::vector<Place> order;
+    std::set<std::uint64_t> evicted;
+  };
+
+  /// Where it was in the order of arrival; nullopt where it had left before.
+  static std::optional<std::size_t> leave(Gpu& gpu, std::uint64_t block) {
+    const auto known = gpu.arrived.find(block);
+    if (known == gpu.arrived.end()) return std::nullopt;
+    const auto at = std::lower_bound(gpu.order.begin(), gpu.order.end(), Place(known->second, block));
+    const auto place = static_cast<std::size_t>(at - gpu.order.begin());
+    gpu.order.erase(at);
+    gpu.arrived.erase(known);
+    return place;
+  }
+
+  void left(Gpu& gpu, std::uint64_t block, const Pages& pages, bool evicted) {
+    auto& there = gpu.pages[block];
+    there &= ~pages;
+    if (!evicted) {
+      if (there.none()) leave(gpu, block);
+      return;
+    }
+    gpu.gone[block] |= pages;
+    const auto place = leave(gpu, block);
+    if (!place) return;
+    ++found_.blocks;
+    gpu.evicted.insert(block);
+    if (gpu.order.empty()) return;
+    ++ages_;
+    age_sum_ += static_cast<double>(*place) / static_cast<double>(gpu.order.size());
+  }
+
+  void arrived(Gpu& gpu, std::uint64_t block, const Pages& pages, std::uint64_t when) {
+    auto& there = gpu.pages[block];
+    found_.discarded_bytes += (there & pages).count() * kPageBytes;
+    there |= pages;
+    leave(gpu, block);
+    gpu.arrived[block] = when;
+    const Place place(when, block);
+    gpu.order.insert(std::lower_bound(gpu.order.begin(), gpu.order.end(), place), place);
+    if (const auto gone = gpu.gone.find(block); gone != gpu.gone.end()) {
+      found_.returned_bytes += (gone->second & pages).count() * kPageBytes;
+      gone->second &= ~pages;
+    }
+    if (gpu.evicted.erase(block) > 0) ++found_.returned;
+  }
+
+  std::map<std::uint8_t, Gpu> gpus_;
+  Evictions found_;
+  std::size_t ages_ = 0;
+  double age_sum_ = 0;
+};
+
 class Reckoning {
  public:
   void operator()(const CpuFault& fault) {
     ++found_.cpu_faults;
+    cpu_faults_.emplace_back(fault.time, fault.address);
     see(fault.time);
   }
   void operator()(const FatalFault& fault) {
@@ -133,6 +224,7 @@ class Reckoning {
     join_replays();
     count_batches();
     add_moves();
+    add_evictions();
     add_times();
     found_.began = first_;
     return std::move(found_);
@@ -212,6 +304,20 @@ class Reckoning {
     doubt(impossible, timed, "migrations end before they begin or take over a minute");
   }
 
+  /// In the order of time; moves_ are sorted by now.
+  void add_evictions() {
+    const auto evicts = [](const Migration& move) { return move.cause == Cause::eviction; };
+    if (std::none_of(moves_.begin(), moves_.end(), evicts)) return;
+    std::sort(cpu_faults_.begin(), cpu_faults_.end());
+    EvictionReckoning reckoning;
+    auto fault = cpu_faults_.begin();
+    for (const auto& move : moves_) {
+      for (; fault != cpu_faults_.end() && fault->first < move.begin; ++fault) reckoning.touched_by_host(fault->second);
+      reckoning.moved(move);
+    }
+    found_.evictions = std::move(reckoning).evictions();
+  }
+
   void add_times() {
     Figures::Times times;
     times.transfer = transfer_;
@@ -273,6 +379,7 @@ class Reckoning {
   std::vector<std::uint64_t> pages_;
   std::vector<Replay> replays_;
   std::vector<Migration> moves_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> cpu_faults_;  // when, and where
   std::map<std::pair<std::uint8_t, std::uint64_t>, std::pair<std::vector<std::uint64_t>, std::vector<std::uint64_t>>>
       throttled_;
   double transfer_ = 0;

@@ -37,6 +37,15 @@ struct Moved {
   std::optional<double> seconds;  ///< on the GPU's clock
 };
 
+/// What a GPU that was short of memory gave up. A block is evicted once, however many moves that takes.
+struct Evictions {
+  std::size_t blocks = 0;
+  std::optional<double> age;  ///< mean share of the GPU's other blocks that had arrived longer ago: 0 the oldest first
+  std::size_t returned = 0;   ///< blocks that arrived again
+  std::uint64_t returned_bytes = 0;
+  std::uint64_t discarded_bytes = 0;  ///< arrived again without having left: given up without being written back
+};
+
 struct Figures {
   std::uint64_t began = 0;  ///< the first event's time, nanoseconds on the CPU's clock
   std::size_t faults = 0, pages = 0, replays = 0, cpu_faults = 0, fatal_faults = 0;
@@ -60,6 +69,7 @@ struct Figures {
 
   std::vector<Batch> batches;  ///< in order of their begin
   std::vector<Moved> migrations;
+  std::optional<Evictions> evictions;  ///< none where nothing was evicted
 
   std::uint64_t of(Cause cause) const { return bytes[static_cast<std::size_t>(cause)]; }
 };

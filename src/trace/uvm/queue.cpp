@@ -21,6 +21,7 @@ constexpr std::size_t kBatchesKept = 4096;  // of which a replay may still come:
 // The rest of the queue holds far more than comes in a pause: a million entries, of which a GPU makes some hundred
 // thousand a second.
 constexpr auto kPause = std::chrono::milliseconds(1);
+constexpr auto kKeepEvery = std::chrono::milliseconds(100);
 constexpr std::uint32_t kSpill = 4;  // the thread copies once so much of the queue is full: a quarter
 
 constexpr std::uint64_t bit(Type type) {
@@ -86,10 +87,11 @@ PrivatePages::~PrivatePages() {
   munmap(data_, bytes_);
 }
 
-Queue::Queue(System& system, QueueOptions options)
+Queue::Queue(System& system, const QueueOptions& options)
     : system_(system),
       types_(options.moves ? kTypes | bit(Type::migration) : kTypes),
       mask_(static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(options.entries, 2)) - 1)),
+      keep_(options.keep),
       queue_((std::size_t{mask_} + 1) * kEntryBytes),
       control_(sizeof(Control)),
       arguments_(kArgumentBytes) {
@@ -172,11 +174,14 @@ void Queue::set_types(unsigned long request) {
 }
 
 void Queue::drain_until_stopped() {
+  auto kept = std::chrono::steady_clock::now();
   while (!stopped_) {
-    if (waiting() > mask_ / kSpill) {
+    const bool keeps = keep_ && std::chrono::steady_clock::now() - kept >= kKeepEvery;
+    if (waiting() > (keeps ? 0 : mask_ / kSpill)) {
       const std::lock_guard lock(mutex_);
       drain();
     }
+    if (keeps) kept = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -193,12 +198,18 @@ void Queue::drain() {
   auto& shared = control();
   const std::uint32_t got = std::atomic_ref(shared.get_behind).load(std::memory_order_relaxed) & mask_;
   const std::uint32_t count = waiting(), put = (got + count) & mask_;
+  const std::size_t before = entries_.size();
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::byte* entry = queue_.data() + ((got + i) & mask_) * kEntryBytes;
     if (is_ours(entry)) std::memcpy(entries_.emplace_back().data(), entry, kEntryBytes);
   }
   std::atomic_ref(shared.get_ahead).store(put, std::memory_order_release);
   std::atomic_ref(shared.get_behind).store(put, std::memory_order_release);
+  if (!keep_) return;
+  const auto dropped_now = dropped();
+  const auto came = std::span<const Entry>(entries_).subspan(before);
+  if (!came.empty() || dropped_now > dropped_kept_)
+    keep_(came, dropped_now - std::exchange(dropped_kept_, dropped_now));
 }
 
 /// The driver tells each process of every replay on its GPU. A batch of which no fault was ours is another's.

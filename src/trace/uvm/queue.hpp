@@ -6,11 +6,14 @@
 // each batch. A thread looks whether the queue fills, and only then takes out what is there.
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -28,10 +31,15 @@ struct Unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Gets what came, in the driver's order, and how many entries were dropped since it was last called. Called from the
+/// queue's thread and from those that ask for events, one at a time; must not throw.
+using Keep = std::function<void(std::span<const Entry> entries, std::uint64_t dropped)>;
+
 struct QueueOptions {
   std::size_t entries = std::size_t{1} << 20;  ///< a power of two; 1 GiB touched makes up to 0.7 million
   bool forced = false;                         ///< also where nobody has looked at the driver's branch
   bool moves = true;                           ///< migrations, too
+  Keep keep{};  ///< where there is one, it gets what came ten times a second, though nobody asks
 };
 
 /// What came between two questions, in the driver's order.
@@ -64,7 +72,7 @@ class PrivatePages {
 class Queue {
  public:
   /// Attaches; nothing is lost from now on. The process must have begun to use CUDA. Throws Unavailable.
-  explicit Queue(System& system, QueueOptions options = {});
+  explicit Queue(System& system, const QueueOptions& options = {});
   /// Ends before any of the memory does that the driver writes to.
   ~Queue();
   Queue(const Queue&) = delete;
@@ -93,6 +101,7 @@ class Queue {
   System& system_;
   const std::uint64_t types_;
   const std::uint32_t mask_;
+  const Keep keep_;
   PrivatePages queue_, control_, arguments_;
   int queue_descriptor_ = -1, memory_descriptor_ = -1;
 
@@ -100,7 +109,7 @@ class Queue {
   std::vector<Entry> entries_;
   std::set<std::pair<std::uint8_t, std::uint32_t>> batches_, batches_before_;  ///< the latest in which a fault was ours
   std::pair<std::uint8_t, std::uint32_t> latest_batch_;
-  std::uint64_t foreign_replays_ = 0, dropped_before_ = 0;
+  std::uint64_t foreign_replays_ = 0, dropped_before_ = 0, dropped_kept_ = 0;
 
   std::atomic<bool> stopped_ = false;
   std::thread drainer_;

@@ -13,7 +13,7 @@ TraceFacts with_driver(TraceFacts facts, System& system) {
 
 }  // namespace
 
-Recorder::Recorder(System& system, const std::string& path, TraceFacts facts, QueueOptions options)
+Recorder::Recorder(System& system, const std::string& path, TraceFacts facts, const QueueOptions& options)
     : queue_(system, options), file_(path, with_driver(std::move(facts), system)) {}
 
 void Recorder::step() {

@@ -12,7 +12,7 @@ namespace isthmus::trace::uvm {
 class Recorder {
  public:
   /// Throws Unavailable, and std::runtime_error where the file cannot be written.
-  Recorder(System& system, const std::string& path, TraceFacts facts, QueueOptions options = {});
+  Recorder(System& system, const std::string& path, TraceFacts facts, const QueueOptions& options = {});
   /// Writes what has come; to be called some times a second.
   void step();
   /// What the driver still holds, too, and the mark of an end.

@@ -46,8 +46,8 @@ void test(Queue& queue) {
 
 class Attached final : public Source {
  public:
-  Attached(std::shared_ptr<System> driver, bool moves)
-      : driver_(std::move(driver)), queue_(*driver_, {.forced = is_forced(), .moves = moves}) {
+  Attached(std::shared_ptr<System> driver, bool moves, Keep keep)
+      : driver_(std::move(driver)), queue_(*driver_, {.forced = is_forced(), .moves = moves, .keep = std::move(keep)}) {
     name_ = device::backend() == device::Backend::emulator
                 ? "an emulated driver's event queue"
                 : fmt::format("the driver's event queue ({})", driver_->driver_version());
@@ -112,8 +112,8 @@ bool is_forced() {
   throw std::invalid_argument(fmt::format("ISTHMUS_UVM is '{}'; the only word it takes is force", text));
 }
 
-std::unique_ptr<Source> attach(bool moves) {
-  if (auto driver = driver_of_device()) return std::make_unique<Attached>(std::move(driver), moves);
+std::unique_ptr<Source> attach(bool moves, Keep keep) {
+  if (auto driver = driver_of_device()) return std::make_unique<Attached>(std::move(driver), moves, std::move(keep));
   throw Unavailable(
       "the driver of AMD GPUs has no queue of page faults that this program reads; profile with -S profiler=rocprofv3");
 }

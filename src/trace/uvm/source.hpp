@@ -18,8 +18,9 @@ class Source {
   virtual const std::string& name() const = 0;
 };
 
-/// Of the selected device; without its migrations where they are not wanted. Throws Unavailable.
-std::unique_ptr<Source> attach(bool moves = true);
+/// Of the selected device; without its migrations where they are not wanted; `keep` as QueueOptions has it. Throws
+/// Unavailable.
+std::unique_ptr<Source> attach(bool moves = true, Keep keep = {});
 
 /// Who answers the requests that are made of the selected device's driver: the machine, or an emulated driver; nullptr
 /// where the driver takes none of them.

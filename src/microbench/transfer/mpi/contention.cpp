@@ -50,7 +50,7 @@ std::vector<double> rates(double bytes, const std::vector<double>& seconds) {
 
 void contend(Case& c, const Way& way) {
   auto& team = c.team();
-  const End own_gpu = gpu(device::selected()), pinned{Memory::pinned};
+  const End own_gpu = gpu(device::selected()), pinned{Kind::pinned};
   const Settings settings{.bytes = c.extent("bytes"), .seed = c.seed(), .host = {.numa_node = c.numa_node()}};
   std::vector<Leg> legs{way.in ? Leg{pinned, own_gpu} : Leg{own_gpu, pinned}};
   if (way.duplex) legs.push_back({legs[0].to, legs[0].from});

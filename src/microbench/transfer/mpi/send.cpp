@@ -21,12 +21,12 @@ using namespace workload;
 /// Memory that messages leave or reach, on this rank.
 class Buffer {
  public:
-  Buffer(Memory memory, std::size_t bytes, memory::BlockOptions host) : bytes_(bytes) {
-    if (memory == Memory::managed) {
+  Buffer(Kind kind, std::size_t bytes, memory::BlockOptions host) : bytes_(bytes) {
+    if (kind == Kind::managed) {
       const std::size_t page = memory::page_bytes();
-      pages_.emplace(End{memory}, own_gpu(), (bytes + page - 1) / page * page, host);
+      pages_.emplace(End{kind}, own_gpu(), (bytes + page - 1) / page * page, host);
     } else {
-      block_.emplace(memory == Memory::gpu ? own_gpu() : End{memory}, bytes, host);
+      block_.emplace(kind == Kind::device ? own_gpu() : End{kind}, bytes, host);
     }
   }
   std::byte* data() const { return pages_ ? pages_->data() : block_->data(); }
@@ -46,7 +46,7 @@ class Buffer {
   void settle(bool on_gpu) {
     if (!pages_) return;
     device::Stream stream;
-    pages_->send_to(on_gpu ? own_gpu() : End{Memory::managed}, stream);
+    pages_->send_to(on_gpu ? own_gpu() : End{Kind::managed}, stream);
   }
 
  private:
@@ -58,16 +58,17 @@ class Buffer {
   std::optional<SharedPages> pages_;
 };
 
-struct Kind {
+/// Where the messages of a workload begin and end.
+struct Ends {
   std::string_view name;
-  Memory memory;
+  Kind kind;
   std::string_view direction;
-  bool on_gpu() const { return memory == Memory::gpu || memory == Memory::managed; }
+  bool on_gpu() const { return kind == Kind::device || kind == Kind::managed; }
 };
-constexpr Kind kKinds[] = {{"host", Memory::pageable, "h2h"},
-                           {"pinned", Memory::pinned, "h2h"},
-                           {"gpu", Memory::gpu, "d2d"},
-                           {"managed", Memory::managed, ""}};
+constexpr Ends kEnds[] = {{"host", Kind::pageable, "h2h"},
+                          {"pinned", Kind::pinned, "h2h"},
+                          {"gpu", Kind::device, "d2d"},
+                          {"managed", Kind::managed, ""}};
 
 /// This rank's part in what the pairs do. Nothing here throws: its partner would wait for ever.
 class Conversation {
@@ -129,20 +130,20 @@ class Conversation {
   std::vector<Message> window_;
 };
 
-void send(Case& c, const Kind& kind, bool duplex) {
+void send(Case& c, const Ends& ends, bool duplex) {
   auto& team = c.team();
   const std::size_t bytes = c.extent("bytes"), window = c.extent("window");
   if (bytes > kLargestMessage)
     throw Skip("one message has at most 2147483647 bytes, since MPI counts them in an int", SkipKind::not_applicable);
   const std::size_t held = 2 * memory::byte_count(bytes, window);
-  c.needs(kind.on_gpu() && kind.memory != Memory::managed ? 0 : held * team.on_this_node(), kind.on_gpu() ? held : 0);
-  if (kind.on_gpu()) {
+  c.needs(ends.on_gpu() && ends.kind != Kind::managed ? 0 : held * team.on_this_node(), ends.on_gpu() ? held : 0);
+  if (ends.on_gpu()) {
     if (const auto why = team.messages().refuses_gpu_memory()) throw Skip(*why);
   }
-  const bool resident = kind.memory == Memory::managed && c.choice("resident") == "gpu";
+  const bool resident = ends.kind == Kind::managed && c.choice("resident") == "gpu";
 
   const memory::BlockOptions host{.numa_node = c.numa_node()};
-  Buffer outgoing(kind.memory, bytes * window, host), incoming(kind.memory, bytes * window, host);
+  Buffer outgoing(ends.kind, bytes * window, host), incoming(ends.kind, bytes * window, host);
   for (auto& sentence : incoming.disagreements()) c.warn("placement_disagrees", std::move(sentence));
   const auto pattern_of = [&](int rank) { return Pattern{c.seed(), static_cast<std::uint64_t>(rank)}; };
   outgoing.fill(pattern_of(team.rank()));
@@ -162,7 +163,7 @@ void send(Case& c, const Kind& kind, bool duplex) {
   };
   const auto latency = [&](const char* name) {
     return time_metric(name, "clock", "latency has no known bound")
-        .moving(message, message, std::string(kind.direction));
+        .moving(message, message, std::string(ends.direction));
   };
   // The first message finds the way and, in some memories, registers its buffer.
   c.once(latency("first_latency"), slowest(pair.ping_pong(1)));
@@ -177,7 +178,7 @@ void send(Case& c, const Kind& kind, bool duplex) {
 
   const double in_window = message * static_cast<double>(window) * (duplex ? 2 : 1);
   const auto rate = [&](const char* name, double of) {
-    return rate_metric(name, "B/s", "clock", kPathUnknown).moving(of, of, std::string(kind.direction));
+    return rate_metric(name, "B/s", "clock", kPathUnknown).moving(of, of, std::string(ends.direction));
   };
   std::vector<Metric> metrics{rate("rate", in_window * pairs)};
   if (pairs > 1) metrics.push_back(rate("rate_slowest", in_window));
@@ -204,10 +205,10 @@ void send(Case& c, const Kind& kind, bool duplex) {
   c.verify("every byte arrived", [wrong] { return static_cast<double>(wrong); }, 0);
 }
 
-Workload workload(const Kind& kind, bool duplex) {
-  const std::string name(kind.name);
+Workload workload(const Ends& ends, bool duplex) {
+  const std::string name(ends.name);
   Workload w("mpi/" + name + "-" + name + "/send" + (duplex ? "-duplex" : ""),
-             [kind, duplex](Case& c) { send(c, kind, duplex); });
+             [ends, duplex](Case& c) { send(c, ends, duplex); });
   w.version(1)
       .summary("messages from " + name + " memory of a rank to that of another" + (duplex ? ", both ways at once" : ""))
       .source("isthmus")
@@ -225,16 +226,16 @@ Workload workload(const Kind& kind, bool duplex) {
                 .swept(powers(1, 256 * kMi)))
       .axis(number_axis("window", "messages in flight at once, for the rate", 16))
       .sizes({"bytes"}, {4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi});
-  if (kind.memory == Memory::managed)
+  if (ends.kind == Kind::managed)
     w.axis(choice_axis("resident", "where its pages lie when a sample begins", {"gpu", "host"}));
-  if (kind.memory == Memory::pageable) w.native();
+  if (ends.kind == Kind::pageable) w.native();
   return w;
 }
 
 const std::vector<Registration> registrations = [] {
   std::vector<Registration> list;
-  for (const auto& kind : kKinds) {
-    for (const bool duplex : {false, true}) list.emplace_back(workload(kind, duplex));
+  for (const auto& ends : kEnds) {
+    for (const bool duplex : {false, true}) list.emplace_back(workload(ends, duplex));
   }
   return list;
 }();
