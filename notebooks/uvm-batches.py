@@ -19,7 +19,7 @@ from IPython.display import Markdown
 from isthmus import units
 from isthmus.batches import model, sampling
 from isthmus.figures import plots
-from isthmus.records import load
+from isthmus.records import content, load
 from isthmus.statistics import rank_test
 
 DATA = Path("../analysis/data/h200/faults.jsonl.gz")
@@ -31,12 +31,8 @@ second = load.read(SECOND)  # of another host: Table 3's programs, and what the 
 assert not any(each["emulated"] for each in [*found, *second])
 
 
-def values(record, metric):
-    return next((each["samples"] for each in record["metrics"] if each["name"] == metric), [])
-
-
 def median(record, metric):
-    return float(np.median(values(record, metric)))
+    return float(np.median(content.samples(record, metric)))
 
 
 def chosen(workload, among=found, **axes):
@@ -65,13 +61,13 @@ for record in [*chosen("regular"), *chosen("random"), *chosen("strided")]:
     axes = record["axes"]
     if axes["bytes"] not in (64 * MiB, GiB) or (axes["visit"], axes["host_threads"]) != ("first", 1):
         continue
-    if not values(record, "uvm_pages") or (axes["bytes"], axes["driver_prefetch"]) == (GiB, "default"):
+    if not content.samples(record, "uvm_pages") or (axes["bytes"], axes["driver_prefetch"]) == (GiB, "default"):
         continue
     stride = axes.get("stride", 1)
     pages = axes["bytes"] // 4096 // stride
-    moved = [sum(each) for each in zip(*(values(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
+    moved = [sum(each) for each in zip(*(content.samples(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
     whole = pages * 4096 if axes["driver_prefetch"] == "off" else axes["bytes"]
-    faulted = values(record, "uvm_pages")
+    faulted = content.samples(record, "uvm_pages")
     rows.append([
         record["workload"], f"{axes['bytes'] // MiB} MiB", axes["driver_prefetch"], pages,
         "all" if set(faulted) == {pages} else f"{np.median(faulted):.0f}",
@@ -115,10 +111,10 @@ table3 = {
 rows = []
 for name, of in table3.items():
     theirs = f"{PAPER[name][0]:.2f}", f"{PAPER[name][1]:.2f}"
-    ours = {each: np.mean(values(of[0], f"uvm_batch_{each}")) for each in ("blocks", "faults")}
+    ours = {each: np.mean(content.samples(of[0], f"uvm_batch_{each}")) for each in ("blocks", "faults")}
     blocks = 512 if name == "random" else None
     chance = f"{blocks * (1 - (1 - 1 / blocks) ** ours['faults']):.1f}" if blocks else ""
-    faults = np.mean(values(of[0], "uvm_block_faults"))
+    faults = np.mean(content.samples(of[0], "uvm_block_faults"))
     rows.append([name, f"{ours['blocks']:.2f}", theirs[0], f"{faults:.2f}", theirs[1], f"{ours['faults']:.1f}", chance])
 markdown(["", "blocks / batch", "paper", "faults / block", "paper", "faults / batch", "blocks by chance"], rows)
 
@@ -158,7 +154,7 @@ Markdown(
 rows = []
 for name, of in table3.items():
     for record in of[:1]:
-        kernel = median(record, "time" if values(record, "time") else "kernel")
+        kernel = median(record, "time" if content.samples(record, "time") else "kernel")
         service, between, transfer = (median(record, f"uvm_{each}_time") for each in ("service", "between", "transfer"))
         rows.append([
             name, units.quantity(kernel, "s"), f"{service / kernel:.0%}", f"{between / kernel:.0%}",
@@ -313,14 +309,14 @@ markdown(["kernel", "batches", "measured", "predicted", "error"], rows)
 # %%
 def ratio(over):
     """Geometric mean with its 95% interval."""
-    log = np.log(over)
-    width = rank_test.student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / np.sqrt(len(log))
-    return f"{np.exp(log.mean()):.3f} [{np.exp(log.mean() - width):.3f}, {np.exp(log.mean() + width):.3f}]"
+    middle, low, high = rank_test.ratio_interval(over)
+    return f"{middle:.3f} [{low:.3f}, {high:.3f}]"
 
 
 both = chosen("regular", bytes=GiB, driver_prefetch="default")
 watched, plain = (
-    [values(each, "time")[0] for each in both if bool(values(each, "uvm_faults")) == seen] for seen in (True, False)
+    [content.samples(each, "time")[0] for each in both if bool(content.samples(each, "uvm_faults")) == seen]
+    for seen in (True, False)
 )
 rows = [[f"watched over not, {len(watched)} pairs", ratio(np.array(watched) / np.array(plain))]]
 for name in ("regular", "random"):

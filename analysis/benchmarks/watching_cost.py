@@ -10,7 +10,6 @@ the wall time are kept, and each ratio is of the two processes of a pair. The in
 
 import argparse
 import json
-import math
 import pathlib
 import random
 import statistics
@@ -68,15 +67,6 @@ def pairs(asked):
     return measured
 
 
-def interval(logarithms):
-    from isthmus.statistics import rank_test
-
-    mean = statistics.fmean(logarithms)
-    error = statistics.stdev(logarithms) / math.sqrt(len(logarithms))
-    width = error * rank_test.student_quantile(0.025, len(logarithms) - 1)
-    return tuple(math.exp(value) for value in (mean, mean - width, mean + width))
-
-
 def verdict(low, high):
     if low > 1 / MARGIN and high < MARGIN:
         return "equivalent within 5%"
@@ -86,21 +76,23 @@ def verdict(low, high):
 
 
 def show(path):
+    from isthmus.statistics import rank_test  # wants numpy
+
     kept = json.loads(pathlib.Path(path).read_text())
     found = kept["pairs"]
     print(f"{' '.join(kept['arguments'])}, --observe {kept['observe']}, {len(found)} pairs, seed {kept['seed']}")
     if len(found) < 2:
         fail("an interval needs two pairs; measure more")
     for what in ("kernel", "wall"):
-        over = [math.log(pair["watched"][what] / pair["plain"][what]) for pair in found]
-        ratio, low, high = interval(over)
+        over = [pair["watched"][what] / pair["plain"][what] for pair in found]
+        ratio, low, high = rank_test.ratio_interval(over)
         print(f"{what:6}  watched over plain {ratio:.3f} [{low:.3f}, {high:.3f}]: {verdict(low, high)}")
         by_order = [
             [each for each, pair in zip(over, found, strict=True) if pair["first"] == first]
             for first in ("watched", "plain")
         ]
         if all(by_order):
-            means = [math.exp(statistics.fmean(each)) for each in by_order]
+            means = [statistics.geometric_mean(each) for each in by_order]
             print(f"        {means[0]:.3f} of {len(by_order[0])} watched first, {means[1]:.3f} of the others")
 
 

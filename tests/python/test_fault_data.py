@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from isthmus.batches import model, sampling
-from isthmus.records import load
+from isthmus.records import content, load
 from isthmus.statistics import rank_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -22,12 +22,8 @@ def found():
     return [each for each in load.read(DATA) if each["metrics"]]
 
 
-def values(record, metric):
-    return next((each["samples"] for each in record["metrics"] if each["name"] == metric), [])
-
-
 def median(record, metric):
-    return float(numpy.median(values(record, metric)))
+    return float(numpy.median(content.samples(record, metric)))
 
 
 def chosen(found, workload, **axes):
@@ -36,14 +32,14 @@ def chosen(found, workload, **axes):
 
 
 def moved(record):
-    return [sum(each) for each in zip(*(values(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
+    return [sum(each) for each in zip(*(content.samples(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
 
 
 def test_every_count_is_whole_and_no_record_is_emulated_or_wrong(found):
     assert len(found) == 197 and not any(each["emulated"] for each in found)
     assert all(each["verify"]["status"] == "pass" for each in found)
     codes = {warning["code"] for each in found for warning in each["warnings"]}
-    assert all(values(each, "uvm_replays") == values(each, "uvm_batches") for each in found)
+    assert all(content.samples(each, "uvm_replays") == content.samples(each, "uvm_batches") for each in found)
     assert not codes & {"uvm_dropped", "uvm_clock", "driver_prefetch_on", "faults_wrong"}
 
 
@@ -51,18 +47,20 @@ def test_without_the_prefetcher_the_pages_and_the_bytes_are_the_footprints(found
     samples = collections.Counter()
     for record in [each for each in found if each["axes"].get("driver_prefetch") == "off" and "bytes" in each["axes"]]:
         pages = record["axes"]["bytes"] // 4096 // record["axes"].get("stride", 1)
-        assert set(values(record, "uvm_pages")) == {pages}
-        assert set(values(record, "uvm_fault_bytes")) == {pages * 4096} == set(moved(record))
-        samples[pages] += len(values(record, "uvm_pages"))
+        assert set(content.samples(record, "uvm_pages")) == {pages}
+        assert set(content.samples(record, "uvm_fault_bytes")) == {pages * 4096} == set(moved(record))
+        samples[pages] += len(content.samples(record, "uvm_pages"))
     assert samples[262_144] == 6 and "262,144 of 262,144 in each of six samples" in TEXT
     assert samples[16_384] == 6 and samples[1024] == 3
     [sgemm] = chosen(found, "sgemm")
-    assert values(sgemm, "uvm_pages") == [3 * 8192 * 8192 * 4 / 4096]
+    assert content.samples(sgemm, "uvm_pages") == [3 * 8192 * 8192 * 4 / 4096]
     assert moved(sgemm) == [4 * 8192 * 8192 * 4]  # three matrices to the GPU and one back
 
 
 def test_bytes_by_cause_make_the_footprint_up_with_the_prefetcher_too(found):
-    watched = [each for each in found if values(each, "uvm_pages") and each["axes"].get("driver_prefetch") != "off"]
+    watched = [
+        each for each in found if content.samples(each, "uvm_pages") and each["axes"].get("driver_prefetch") != "off"
+    ]
     assert len(watched) > 90
     for record in watched:
         assert set(moved(record)) == {record["axes"]["bytes"]}
@@ -94,15 +92,15 @@ def test_table_3_is_what_the_page_says(found):
     for name, theirs in paper.items():
         axes = {} if name == "sgemm" else {"bytes": GIB}
         [record] = chosen(found, name, driver_prefetch="off", **axes)
-        said["blocks"].append(f"{name} {numpy.mean(values(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
-        said["faults"].append(f"{name} {numpy.mean(values(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
+        said["blocks"].append(f"{name} {numpy.mean(content.samples(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
+        said["faults"].append(f"{name} {numpy.mean(content.samples(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
     assert ", ".join(said["blocks"]) in TEXT and ", ".join(said["faults"]) in TEXT
     [regular] = chosen(found, "regular", bytes=GIB, driver_prefetch="off")
     [random] = chosen(found, "random", bytes=GIB, driver_prefetch="off")
     times = [median(each, "time") for each in (regular, random)]
     shares = [median(each, "uvm_service_time") / time for each, time in zip((regular, random), times)]
     assert f"{times[0]:.2f} s and {times[1]:.2f} s, {shares[0]:.0%} and {shares[1]:.0%} of it in service" in TEXT
-    faults = numpy.mean(values(random, "uvm_batch_faults"))
+    faults = numpy.mean(content.samples(random, "uvm_batch_faults"))
     by_chance = 512 * (1 - (1 - 1 / 512) ** faults)
     assert f"With the {faults:.0f} faults of a random batch, 512 blocks give {by_chance:.0f} by chance" in TEXT
 
@@ -119,19 +117,15 @@ def test_figure_1_has_57_cases_and_the_ratios_of_the_page(found):
     assert f"{ranges[0]} page-locked memory, {ranges[1]} malloc's" in TEXT
 
 
-def interval(ratios):
-    log = numpy.log(ratios)
-    width = rank_test.student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / len(log) ** 0.5
-    return [float(numpy.exp(each)) for each in (log.mean(), log.mean() - width, log.mean() + width)]
-
-
 def test_watching_costs_what_the_page_says_and_is_not_equivalent_to_nothing(found):
     both = chosen(found, "regular", bytes=GIB, driver_prefetch="default")
-    watched = [each for each in both if values(each, "uvm_faults")]
-    plain = [each for each in both if not values(each, "uvm_faults")]
+    watched = [each for each in both if content.samples(each, "uvm_faults")]
+    plain = [each for each in both if not content.samples(each, "uvm_faults")]
     turns = [each["run"]["time"] for pair in zip(watched, plain, strict=True) for each in pair]
     assert len(watched) == 40 and turns == sorted(turns)  # in turns
-    middle, low, high = interval([values(a, "time")[0] / values(b, "time")[0] for a, b in zip(watched, plain)])
+    middle, low, high = rank_test.ratio_interval(
+        [content.samples(a, "time")[0] / content.samples(b, "time")[0] for a, b in zip(watched, plain)]
+    )
     assert f"takes {middle:.3f} times as long, 95% {low:.3f} to {high:.3f}" in TEXT
     assert high > 1.05
 
@@ -145,7 +139,7 @@ def test_threads_of_the_host_are_told_from_nothing_in_no_case(found):
             for each in of:
                 by[each["axes"]["host_threads"]][each["run"]["id"]] = median(each, "time")
             assert len(by[1]) == 6
-            middle, low, high = interval([by[16][job] / by[1][job] for job in by[1]])
+            middle, low, high = rank_test.ratio_interval([by[16][job] / by[1][job] for job in by[1]])
             assert low < 1 < high
             middles.append(middle)
     assert f"{min(middles):.2f} to {max(middles):.2f} times, four intervals of six jobs" in TEXT

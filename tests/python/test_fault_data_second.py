@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from isthmus.batches import model, sampling
-from isthmus.records import load
+from isthmus.records import content, load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "analysis/data/h200/faults-second.jsonl.gz"
@@ -20,10 +20,6 @@ def found():
     return load.read(DATA)
 
 
-def values(record, metric):
-    return next((each["samples"] for each in record["metrics"] if each["name"] == metric), [])
-
-
 def test_every_count_is_whole_and_no_record_is_emulated_or_wrong(found):
     assert len(found) == 90 and not any(each["emulated"] for each in found)
     assert {each["verify"]["status"] for each in found} == {"pass"}
@@ -35,13 +31,15 @@ def test_table_3_is_what_the_page_says(found):
     blocks, faults, shares, samples = [], [], [], 0
     for name, theirs in PAPER.items():
         [record] = [each for each in found if each["workload"] == f"faults/{name}" and each["preset"]]
-        assert set(values(record, "uvm_pages")) == {PAGES}
-        assert set(values(record, "uvm_fault_bytes")) == {256 * 2**20}
-        assert set(values(record, "uvm_prefetch_bytes")) == {0}
-        samples += len(values(record, "uvm_pages"))
-        blocks.append(f"{name} {numpy.mean(values(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
-        faults.append(f"{name} {numpy.mean(values(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
-        service = numpy.median(values(record, "uvm_service_time")) / numpy.median(values(record, "kernel"))
+        assert set(content.samples(record, "uvm_pages")) == {PAGES}
+        assert set(content.samples(record, "uvm_fault_bytes")) == {256 * 2**20}
+        assert set(content.samples(record, "uvm_prefetch_bytes")) == {0}
+        samples += len(content.samples(record, "uvm_pages"))
+        blocks.append(f"{name} {numpy.mean(content.samples(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
+        faults.append(f"{name} {numpy.mean(content.samples(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
+        service = numpy.median(content.samples(record, "uvm_service_time")) / numpy.median(
+            content.samples(record, "kernel")
+        )
         shares.append(f"{name} {service:.0%}")
     assert samples == 4 and "49,152 of 49,152 in each of four samples" in TEXT and PAGES == 49_152
     assert ", ".join(blocks) in TEXT and ", ".join(faults) in TEXT and ", ".join(shares) in TEXT

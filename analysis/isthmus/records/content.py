@@ -47,3 +47,8 @@ def metrics(record: dict) -> dict[str, dict]:
             raise RecordError(f"{record['workload']}: two metrics are called {metric['name']!r}")
         result[metric["name"]] = metric
     return result
+
+
+def samples(record: dict, metric: str) -> list:
+    """The metric's samples; none where the record has no such metric."""
+    return next((each["samples"] for each in record["metrics"] if each["name"] == metric), [])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -438,6 +439,14 @@ def student_quantile(tail: float, freedom: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _student_tail(middle, freedom) > tail else (low, middle)
     return (low + high) / 2
+
+
+def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """The geometric mean of two ratios or more, and both ends of Student's 95% interval of their logarithms."""
+    log = np.log(np.asarray(ratios, dtype=float))
+    width = student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / math.sqrt(len(log))
+    mean = float(log.mean())
+    return math.exp(mean), math.exp(mean - width), math.exp(mean + width)
 
 
 @dataclasses.dataclass(frozen=True)
