@@ -173,8 +173,12 @@ __device__ inline bool find_frame(const Table& table, const Lanes& lanes, bool g
     gone = atomicCAS(victim.word, victim.state, left(victim.state)) == victim.state;
     if (gone == 0) atomicAnd(victim.word, ~kBusy);  // somebody wants it again: it stays, clean
     tally(table, gone != 0 ? kEvictions : kRescued);
+    // Readers may have come and gone while it was written back: what they read comes before what is fetched now.
+    if (!Protocol::evict_unfenced) __threadfence();
   }
-  return device::shuffle(lanes.mask, gone, lanes.leader) != 0;
+  gone = device::shuffle(lanes.mask, gone, lanes.leader);
+  device::sync_warp(lanes.mask);
+  return gone != 0;
 }
 
 /// Writes back the page in `number` if it is dirty and nobody holds it; it stays.

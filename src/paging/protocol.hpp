@@ -13,6 +13,7 @@ struct Sound {
   static constexpr bool number_late = false;       ///< the frame's number is written after the page has become valid
   static constexpr bool publish_unfenced = false;  ///< no fence between the copy and the state
   static constexpr bool enter_unfenced = false;    ///< no fence between the state and the first access
+  static constexpr bool evict_unfenced = false;    ///< no fence between the end of a write-back and the next fetch
   static constexpr bool leave_unfenced = false;    ///< no fence between the last access and the state
 };
 
