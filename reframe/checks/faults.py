@@ -131,6 +131,7 @@ class OversubscribedFaults(IsthmusCheck):
     size = None
     mode = None
     published = ("time", "page_time", "kernel", "uvm_faults", "uvm_eviction_bytes")
+    exclusive_access = True
     time_limit = "60m"
 
     @builtins.run_after("init")

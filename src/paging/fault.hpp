@@ -316,7 +316,7 @@ __device__ inline Held enter(const Region& region, const Lanes& lanes, std::uint
   if (lanes.leads()) {
     seen = atomicAdd(word, kReference);
     if (region.marks_use && valid(seen) && !used(seen)) atomicOr(word, kUsed);
-    if (!Protocol::enter_unfenced) __threadfence();
+    if (!Protocol::enter_unfenced && may_go_on(seen, access)) __threadfence();  // else wait() has one
   }
   seen = device::shuffle(lanes.mask, seen, lanes.leader);
   device::sync_warp(lanes.mask);

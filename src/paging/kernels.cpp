@@ -22,6 +22,8 @@ __global__ void prefetch_pages(Array<std::byte> array, std::uint64_t first, std:
 
 // for (frame = 0; frame < filled; ++frame) write_back(frame);
 __global__ void flush_frames(const Table* table) {
+  // After a failure some pages may hold what was computed from nothing.
+  if (device::load_relaxed(&table->failure->claimed) != 0) return;
   const Lanes lanes = Lanes::warp();
   const std::uint32_t filled = *table->filled < table->frame_count ? *table->filled : table->frame_count;
   for (std::uint64_t number = warp_in_grid(); number < filled; number += warps_in_grid())

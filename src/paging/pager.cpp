@@ -34,12 +34,12 @@ memory::Block on_device(std::size_t bytes) {
   return {memory::Kind::device, bytes};
 }
 
-/// Counters, the failure, and what says which frame comes next: read together, forgotten together.
+/// Counters, what says which frame comes next, and the failure: read together. Only check() forgets the failure.
 struct Counts {
   State counters[kCounters];
-  Failure failure;
   unsigned filled;
   unsigned hands[2];
+  Failure failure;
 };
 
 std::string words(State state) {
@@ -77,6 +77,7 @@ Pager::Pager(const Options& options)
   table.deadline = options_.deadline;
   device::copy(table_.data(), &table, sizeof table);
   forget(setup_);
+  device::fill_async(counts_.data(), 0, counts_.size(), setup_);
   setup_.synchronize();
 }
 
@@ -147,7 +148,12 @@ void Pager::need_frames(const device::KernelInfo& info, const device::LaunchShap
       std::min(shape.grid.size(), a_multiprocessor * static_cast<std::uint64_t>(info_.multiprocessors));
   const bool lanes = holds.by == Holds::By::lane;
   const std::uint64_t holders = blocks * (lanes ? threads : warps), held = holders * holds.pages;
-  if (held <= options_.frames && holders <= kMostReferences) return;
+  if (held > kMostReferences)  // all may be in one page
+    throw device::Error(device::ErrorKind::failure, "Pager::launch",
+                        fmt::format("{} may hold {} pages at once, and a page counts {} references at most", info.name,
+                                    held, kMostReferences),
+                        "launch fewer or smaller blocks, or hold fewer pages");
+  if (held <= options_.frames) return;
   const auto arithmetic = fmt::format("{} resident blocks × {} {} × {} pages = {}", blocks, lanes ? threads : warps,
                                       lanes ? "lanes" : "warps", holds.pages, held);
   throw device::Error(
@@ -182,7 +188,9 @@ void Pager::flush(device::Stream& stream) {
 
 void Pager::forget(device::Stream& stream) {
   device::fill_async(owners_.data(), 0, owners_.size(), stream);
-  device::fill_async(counts_.data(), 0, counts_.size(), stream);
+  device::fill_async(counts_.data(), 0, offsetof(Counts, failure), stream);
+  // Where accesses go after a failure: an index that is read there is 0.
+  device::fill_async(frames_.data() + options_.frames * options_.page_bytes, 0, options_.page_bytes, stream);
   for (const auto& one : opened_) device::fill_async(one.states.data(), 0, one.states.size(), stream);
 }
 
@@ -208,6 +216,7 @@ void Pager::check(device::Stream& stream) {
   if (failure.claimed == 0) return;
   const std::string page = described(failure);
   forget(stream);
+  device::fill_async(counts_.data(), 0, counts_.size(), stream);
   stream.synchronize();
   throw device::Error(
       device::ErrorKind::timeout, "Pager::check",

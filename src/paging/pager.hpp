@@ -57,8 +57,9 @@ class Pager {
   Pager(const Pager&) = delete;
   Pager& operator=(const Pager&) = delete;
 
-  /// All of the block is paged from now on, until the pager goes. The host neither reads nor writes it between a launch
-  /// and the flush() after it. Throws device::Error where kernels cannot reach the block in place.
+  /// All of the block is paged from now on, until the pager goes. The host reads it after flush() and check() only, and
+  /// writes it after clear() and check() only: pages stay in their frames until then. Regions do not overlap. Throws
+  /// device::Error where kernels cannot reach the block in place.
   Region open(const memory::Block& block, std::string name);
   /// The same for memory that was registered by others (device::register_host), by its host address.
   Region open(void* memory, std::size_t bytes, std::string name);
@@ -76,12 +77,12 @@ class Pager {
 
   /// Queues the fetching of all pages of these bytes.
   void prefetch(device::Stream& stream, const Region& region, std::size_t offset, std::size_t bytes);
-  /// Queues the writing back of all dirty pages. They stay.
+  /// Queues the writing back of all dirty pages that nobody holds. They stay. After a failure nothing is written.
   void flush(device::Stream& stream);
   /// Queues a flush, after which no page is there and the statistics begin anew.
   void clear(device::Stream& stream);
   /// Waits for the stream. Throws device::Error, timeout, with the page and its state where a wait was given up; what
-  /// kernels have written since the last flush is then lost.
+  /// the host's memory has of what kernels wrote since the last flush is then undefined.
   void check(device::Stream& stream);
 
   // Each waits for the stream.

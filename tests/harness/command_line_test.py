@@ -114,6 +114,7 @@ class CommandLine(unittest.TestCase):
             ("takes a ratio such as 1.25, not 'half'",): (*self.BEYOND[:2], "half", "--allow-oversubscription"),
             ("fixture/saxpy takes no --oversubscribe; choose from fixture/beyond",): ("fixture/saxpy", *allowed[1:]),
             ("shall have memory=pageable",): (*allowed, "--set", "memory=pageable"),
+            ("--resume cannot tell its cases",): (*allowed, "--resume"),
             ("leave --processes out",): (*allowed, "--processes", "2"),
             ("leave --size",): (*allowed, "--size", "tiny"),
             ("allows nothing without --oversubscribe",): ("fixture/beyond", "--allow-oversubscription"),

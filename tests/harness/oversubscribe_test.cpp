@@ -71,6 +71,11 @@ TEST_F(Asked, WordsThatGoWithItMeanNothingAlone) {
   EXPECT_TRUE(has(refused(), "--hang-after is for runs that may hang"));
 }
 
+TEST_F(Asked, ALimitThatEndsAnyRunIsRefused) {
+  asked.hang_after = 0.5;
+  EXPECT_TRUE(has(refused(), "--hang-after 0.5 would end any run"));
+}
+
 TEST_F(Asked, SeveralRanksOrProcessesAreRefused) {
   EXPECT_TRUE(has(refused(1, 2), "2 ranks were started"));
   EXPECT_TRUE(has(refused(3), "leave --processes out"));
@@ -196,7 +201,7 @@ TEST_F(Footprints, OfMorePiecesThanTheDriverKeepsAreRefused) {
 
 TEST(OversubscribeLimit, GrowsWithTheFootprint) {
   EXPECT_EQ(hang_limit(0), 120);
-  EXPECT_EQ(hang_limit(100 * kGi), 320);
+  EXPECT_EQ(hang_limit(100 * kGi), 2120);
 }
 
 }  // namespace

@@ -140,6 +140,7 @@ def test_a_table_that_an_earlier_version_compacted_is_converted(tmp_path, monkey
         ("(alloc|latency)/malloc.*", "(alloc|latency)/pageable.*"),
         (r"alloc/\wc", r"alloc/\wc"),
         ("driver/malloc.*", "driver/malloc.*"),
+        ("stream/gpu0/triad|latency/malloc-cpu/chase", "stream/gpu0/triad|latency/pageable-cpu/chase"),
         ("alloc/m*-touched", "alloc/m*-touched"),
     ],
 )

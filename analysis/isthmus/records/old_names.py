@@ -76,8 +76,8 @@ def record(case: dict) -> dict:
 
 def pattern(text: str) -> str:
     """A pattern of workloads, a glob or a regular expression, in this version's names."""
-    family = re.match(r"[a-z0-9_]+(?=/)", text)
-    return text if family and family[0] not in _FAMILIES else _of_words(text)
+    families = set(re.findall(r"[a-z0-9_]+(?=/)", text))
+    return text if families and not families & set(_FAMILIES) else _of_words(text)
 
 
 def chosen_axes(of: str | None, values: dict) -> dict:

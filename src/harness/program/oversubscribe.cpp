@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +26,8 @@ constexpr std::size_t kBlock = std::size_t{2} << 20;
 constexpr double kHostShare = 1.1;                         // the checks have lists of pages, the host has other work
 constexpr std::size_t kHostMargin = std::size_t{2} << 30;  // of the system
 constexpr double kGi = 1 << 30;
-constexpr double kLeastHangLimit = 120, kHangSecondsPerGi = 2;
+constexpr double kLeastHangLimit = 120, kHangSecondsPerGi = 20;  // a page fault takes 20 µs, an eviction more
+constexpr double kLeastHangAfter = 1;                            // signs of life come ten times a second at most
 
 constexpr RefusedDriver kRefusedDrivers[] = {
     {595,
@@ -112,6 +115,13 @@ void check_oversubscription(const Oversubscription& asked, const Request& reques
         fmt::format("--oversubscribe is for one process, and {} ranks were started: together they would want {} times "
                     "the memory; start one",
                     ranks, ranks));
+  if (asked.hang_after && *asked.hang_after < kLeastHangAfter)
+    throw InputError(
+        fmt::format("--hang-after {:g} would end any run; take {:g} s or more", *asked.hang_after, kLeastHangAfter));
+  if (getpid() == 1)
+    throw InputError(
+        "--oversubscribe is refused in a container's first process, since nothing in it can end that one; start the "
+        "container with an init");
   if (processes > 1)
     throw InputError("--oversubscribe is for one process that is watched by another; leave --processes out");
   if (request.preset)
@@ -187,15 +197,23 @@ void set_footprints(std::vector<CaseSpec>& cases, double ratio, std::size_t free
 
 void EventFile::begin(const std::string& path, const std::string& label) {
   const std::lock_guard lock(mutex_);
-  file_.emplace(path, trace::uvm::TraceFacts{{"case", label}, {"source", "isthmus-bench"}});
   path_ = path;
   problem_.clear();
+  try {
+    file_.emplace(path, trace::uvm::TraceFacts{{"case", label}, {"source", "isthmus-bench"}});
+  } catch (const std::exception& failure) {
+    problem_ = failure.what();
+  }
 }
 
 void EventFile::end(bool failed) {
   const std::lock_guard lock(mutex_);
   if (!file_) return;
-  if (failed && problem_.empty()) file_->end();
+  try {
+    if (failed && problem_.empty()) file_->end();
+  } catch (const std::exception& failure) {
+    problem_ = failure.what();
+  }
   file_.reset();
   if (!failed) static_cast<void>(std::remove(path_.c_str()));
 }

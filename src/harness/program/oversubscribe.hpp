@@ -32,7 +32,7 @@ double parse_ratio(const std::string& text);
 void check_oversubscription(const Oversubscription& asked, const Request& request, const std::vector<CaseSpec>& cases,
                             int processes, int ranks);
 
-/// What is known of a device before this process uses it.
+/// What is known of a device before a case of this process uses it.
 struct DeviceState {
   device::Backend backend = device::Backend::cuda;
   std::string driver;
@@ -56,8 +56,8 @@ double hang_limit(std::size_t footprint);
 /// driver's prefetcher is not for so much. `available`: host memory; nullopt where nobody tells.
 void set_footprints(std::vector<CaseSpec>& cases, double ratio, std::size_t free, std::optional<std::size_t> available);
 
-/// The driver's events of the case that runs, on disk as they come, so that they are there however the run ends. Told
-/// what comes, it shows the watchdog progress.
+/// The driver's events of the case that runs, in their file as they come, so that they are there however the process
+/// ends. Told what comes, it shows the watchdog progress.
 class EventFile {
  public:
   explicit EventFile(Watchdog& watchdog) : watchdog_(watchdog) {}

@@ -115,12 +115,15 @@ std::vector<AskedObserver> asked_observers(const SessionOptions& options, trace:
 /// Nobody touches the device before somebody watches; nobody watches a run that must not be.
 void start_watchdog(const SessionOptions& options, Prepared& prepared, Ranks* ranks) {
   const auto& asked = options.oversubscription;
+  if (asked.ratio && options.resume)
+    throw InputError(
+        "--oversubscribe takes another number of bytes each time, so --resume cannot tell its cases; leave it out");
   check_oversubscription(asked, options.request, prepared.cases, prepared.processes,
                          ranks != nullptr ? ranks->size() : 1);
   if (asked.ratio) prepared.watchdog = std::make_shared<Watchdog>(asked.hang_after.value_or(hang_limit(0)));
 }
 
-/// Once the device is chosen, and before this process is on it.
+/// Once the device is chosen, and before anything is allocated there.
 void check_device(const device::DeviceInfo& device) {
   const auto refused = refused_on({device::backend(), device.driver, device::occupancy(device.index)});
   if (!refused.empty()) throw InputError(refused);

@@ -35,6 +35,7 @@ constexpr char kReady = 'r', kProgress = 'p', kLimit = 'l', kDoing = 'd', kKept 
 constexpr double kToStart = 20;         // seconds: the program is loaded anew
 constexpr double kProgressEvery = 0.1;  // messages are not for every event
 constexpr double kLook = 0.2;           // how often the run is looked for
+constexpr double kStopped = 2;          // a look that takes longer was not one
 
 void close_in_run(int& descriptor) {
   if (descriptor >= 0) close(descriptor);
@@ -55,8 +56,14 @@ class Watch {
 
   int until_the_run_ends() {
     while (is_there()) {
-      if (now() - since_ >= limit_) return end_it();
-      if (is_readable(channel_, std::min(kLook, limit_ - (now() - since_))) && !listen()) return EXIT_SUCCESS;
+      const double looked = now();
+      if (is_readable(channel_, std::clamp(limit_ - (looked - since_), 0.0, kLook))) {
+        if (!listen()) return EXIT_SUCCESS;
+      } else if (now() - looked > kStopped) {
+        since_ = now();  // this process was stopped, and the run with it
+      } else if (now() - since_ >= limit_) {
+        return end_it();
+      }
     }
     return EXIT_SUCCESS;
   }
@@ -148,7 +155,8 @@ Watchdog::Watchdog(double limit) {
 }
 
 Watchdog::~Watchdog() {
-  close_in_run(channel_);  // which ends it
+  kill(process_, SIGKILL);  // it may be ending this run, or be stopped
+  close_in_run(channel_);
   wait_for(process_, false);
 }
 
