@@ -7,6 +7,7 @@ import pathlib
 import runpy
 import shutil
 import string
+import sys
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -418,7 +419,9 @@ def test_the_sites_here_have_no_errors(site, capsys, monkeypatch):
             "figures of another machine are no references: analysis/data/published"
         )
     monkeypatch.setattr(site_check, "no_accounting", lambda: None)
+    path = sys.path[:]
     status, shown = check(ROOT, capsys, site)
+    assert [each for each in path if each not in sys.path] == []
     assert status == exits.PASSED, shown
 
 

@@ -171,11 +171,14 @@ class Site:
             from reframe.core.exceptions import ReframeError
         except ModuleNotFoundError:
             return
+        path = sys.path[:]  # ReFrame takes another's entry away where a configuration adds one at the front
         try:
             load_config(str(self.path)).validate()
         # It reads some parts before it checks their shape.
         except (ReframeError, ValueError, TypeError, AttributeError, LookupError) as error:
             self.error("reframe.py", f"ReFrame refuses it: {' '.join(str(error).split())[:300]}")
+        finally:
+            sys.path[:] = path
 
     # --- environments ---
 
