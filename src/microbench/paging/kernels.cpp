@@ -8,7 +8,10 @@ namespace isthmus::microbench::paged {
 namespace {
 
 using paging::Access, paging::Array, paging::Holds, paging::Lanes, paging::ReadOnlyArray;
-using Pair = ulonglong2;
+/// ulonglong2 is not trivially copyable under HIP.
+struct alignas(16) Pair {
+  unsigned long long x, y;
+};
 
 __device__ std::uint64_t warp_in_grid() {
   return std::uint64_t{blockIdx.x} * (blockDim.x / static_cast<unsigned>(device::warp_size())) +
