@@ -57,8 +57,9 @@ constexpr Word value_of(const Program& p, Word thread, unsigned step) {
 }
 
 template <class Protocol>
-__global__ void random_program(Array<Word, Protocol> constant, Array<Word, Protocol> own, Array<Word, Protocol> sums,
-                               Program p, unsigned* wrong) {
+// Of nine warps of 64 lanes at most.
+__global__ void __launch_bounds__(576) random_program(Array<Word, Protocol> constant, Array<Word, Protocol> own,
+                                                      Array<Word, Protocol> sums, Program p, unsigned* wrong) {
   const Lanes lanes = Lanes::warp();
   // A block's last warp may have fewer lanes, so warps are numbered by their first thread.
   const Word thread = Word{blockIdx.x} * blockDim.x + threadIdx.x;
