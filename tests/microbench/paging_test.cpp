@@ -31,13 +31,15 @@ INSTANTIATE_TEST_SUITE_P(Machines, Paging, testing::Values("warp=32", "warp=64,o
 
 TEST(Scattered, IsAPermutationThatScatters) {
   for (const std::uint64_t count : {1ull, 2ull, 3ull, 64ull, 1000ull}) {
+    const paged::Scattered order(count);
     std::vector<int> seen(count);
-    for (std::uint64_t i = 0; i < count; ++i) ++seen.at(paged::scattered(i, count));
+    for (std::uint64_t i = 0; i < count; ++i) ++seen.at(order[i]);
     EXPECT_EQ(seen, std::vector<int>(count, 1));
   }
+  const paged::Scattered order(4096);
   int near = 0;
   for (std::uint64_t i = 0; i + 1 < 4096; ++i) {
-    const auto a = paged::scattered(i, 4096), b = paged::scattered(i + 1, 4096);
+    const auto a = order[i], b = order[i + 1];
     near += (a > b ? a - b : b - a) < 8 ? 1 : 0;
   }
   EXPECT_LT(near, 64) << "neighbours are to lie far apart";

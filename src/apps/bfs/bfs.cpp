@@ -41,7 +41,8 @@ Graph make_graph(std::size_t n, std::uint64_t seed) {
     for (std::size_t v = first; v < last; ++v) {
       const bool second = v % 2 == 1 && v < n;  // of a pair: begins where the first ends
       const auto bits = static_cast<std::uint32_t>(hash(seed, 0, v / 2));
-      g.offsets[v] = second ? (v - 1) * degree + static_cast<unsigned>(std::popcount(bits)) : v * degree;
+      const auto before = static_cast<unsigned>(std::popcount(bits));  // border: on the host
+      g.offsets[v] = second ? (v - 1) * degree + before : v * degree;
     }
   });
   parallel_for(n * degree, grain, [&](std::size_t first, std::size_t last) {

@@ -30,25 +30,25 @@ __device__ unsigned long long sum_of(const Pair* page, std::size_t count) {
   return part;
 }
 
-// for (t = 0; t < touched; ++t) for (word of page scattered(t)) sum += word;
+// for (t = 0; t < touched; ++t) for (word of page order[t]) sum += word;
 __global__ void __launch_bounds__(kThreads, kBlocksEach)
-    sum_scattered(Array<Pair> a, std::uint64_t pages, std::uint64_t touched, unsigned long long* sum) {
+    sum_scattered(Array<Pair> a, Scattered order, std::uint64_t touched, unsigned long long* sum) {
   unsigned long long part = 0;
   auto reader = a.reader(Lanes::full_warp());
   for (std::uint64_t t = warp_in_grid(); t < touched; t += warps_in_grid()) {
-    reader.move_to(a.first_of(static_cast<std::uint32_t>(scattered(t, pages))));
+    reader.move_to(a.first_of(static_cast<std::uint32_t>(order[t])));
     part += sum_of(reader.data(), reader.last() - reader.first());
   }
   atomicAdd(sum, part);
 }
 
-// for (t = 0; t < touched; ++t) for (word of page scattered(t)) ++word;
+// for (t = 0; t < touched; ++t) for (word of page order[t]) ++word;
 __global__ void __launch_bounds__(kThreads, kBlocksEach)
-    raise_scattered(Array<Pair> a, std::uint64_t pages, std::uint64_t touched, unsigned long long*) {
+    raise_scattered(Array<Pair> a, Scattered order, std::uint64_t touched, unsigned long long*) {
   auto writer = a.writer(Lanes::full_warp());
   const auto width = static_cast<unsigned>(device::warp_size());
   for (std::uint64_t t = warp_in_grid(); t < touched; t += warps_in_grid()) {
-    writer.move_to(a.first_of(static_cast<std::uint32_t>(scattered(t, pages))));
+    writer.move_to(a.first_of(static_cast<std::uint32_t>(order[t])));
     Pair* page = writer.data();
     const std::size_t count = writer.last() - writer.first();
 #pragma unroll 4
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach - 1)
   atomicAdd(sum, part);
 }
 
-auto kernel_of(const Scattered& work) {
+auto kernel_of(const Visit& work) {
   return work.access == Access::write ? ISTHMUS_KERNEL(raise_scattered) : ISTHMUS_KERNEL(sum_scattered);
 }
 
@@ -143,13 +143,13 @@ auto with_kernel(const Sweep& work, Action action) {
 
 }  // namespace
 
-device::KernelInfo info_of(const Scattered& work, const device::LaunchShape& shape) {
+device::KernelInfo info_of(const Visit& work, const device::LaunchShape& shape) {
   return device::kernel_info(kernel_of(work), shape);
 }
 
-void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Scattered& work,
+void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Visit& work,
            unsigned long long* sum) {
-  pager.launch(stream, kernel_of(work), shape, {}, Array<Pair>(work.region), work.pages, work.touched, sum);
+  pager.launch(stream, kernel_of(work), shape, {}, Array<Pair>(work.region), work.order, work.touched, sum);
 }
 
 device::KernelInfo info_of(const Sweep& work, const device::LaunchShape& shape) {

@@ -15,28 +15,41 @@ namespace isthmus::microbench::paged {
 /// each element's page.
 inline constexpr unsigned kThreads = 256, kBlocksEach = 4;
 
-/// The i-th of `count` numbers in an order that is scattered and the same everywhere: rounds that each permute the
+/// The numbers below `count` in an order that is scattered and the same everywhere: rounds that each permute the
 /// numbers of so many bits, again and again until one below `count` comes.
-constexpr std::uint64_t scattered(std::uint64_t i, std::uint64_t count) {
-  const int bits = count > 1 ? std::bit_width(count - 1) : 1;
-  const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
-  do {
-    for (int round = 0; round < 3; ++round) {
-      i = (i * 0x9e3779b97f4a7c15ULL + 0x632be59bd9b4e019ULL) & mask;
-      i ^= i >> ((bits + 1) / 2);
-    }
-  } while (i >= count);
-  return i;
-}
+class Scattered {
+ public:
+  Scattered() = default;
+  /// For the host: nvcc drops std::bit_width from a kernel without a word.  border: not called
+  explicit Scattered(std::uint64_t count) : count_(count) {
+    const int bits = count > 1 ? std::bit_width(count - 1) : 1;  // border: the host's
+    mask_ = (std::uint64_t{1} << bits) - 1;
+    shift_ = (bits + 1) / 2;
+  }
+  constexpr std::uint64_t operator[](std::uint64_t i) const {
+    do {
+      for (int round = 0; round < 3; ++round) {
+        i = (i * 0x9e3779b97f4a7c15ULL + 0x632be59bd9b4e019ULL) & mask_;
+        i ^= i >> shift_;
+      }
+    } while (i >= count_);
+    return i;
+  }
 
-/// Pages `scattered(0)` … of a region, a warp each: they are summed, or one is added to every word of theirs.
-struct Scattered {
+ private:
+  std::uint64_t count_ = 1, mask_ = 1;
+  int shift_ = 1;
+};
+
+/// `touched` pages of a region in `order`, a warp each: they are summed, or one is added to every word of theirs.
+struct Visit {
   paging::Region region;
-  std::uint64_t pages = 0, touched = 0;
+  Scattered order;
+  std::uint64_t touched = 0;
   paging::Access access = paging::Access::read;
 };
-device::KernelInfo info_of(const Scattered& work, const device::LaunchShape& shape);
-void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Scattered& work,
+device::KernelInfo info_of(const Visit& work, const device::LaunchShape& shape);
+void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Visit& work,
            unsigned long long* sum);
 
 /// How a sweep reaches its memory.

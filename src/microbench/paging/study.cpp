@@ -145,7 +145,8 @@ void run_random(Case& c) {
 
   const device::Selected on(info.index);
   PagedWords words(c, page, frames, eviction_of(c), static_cast<std::uint32_t>(c.integer("clean_ahead")));
-  const Scattered work{words.region, pages, touched, writes ? paging::Access::write : paging::Access::read};
+  const Scattered order(pages);
+  const Visit work{words.region, order, touched, writes ? paging::Access::write : paging::Access::read};
   const auto shape = shape_for(work, info, frames, touched, false);
   c.kernel(info_of(work, shape), shape);
 
@@ -153,7 +154,7 @@ void run_random(Case& c) {
   Word expected = 0;
   double moved = 0;
   for (std::uint64_t t = 0; t < touched; ++t) {
-    const std::uint64_t number = scattered(t, pages), begin = number * page, end = std::min(begin + page, bytes);
+    const std::uint64_t number = order[t], begin = number * page, end = std::min(begin + page, bytes);
     is_touched[number] = true;
     expected += sum_of_words(c, begin / sizeof(Word), end / sizeof(Word));
     moved += static_cast<double>(end - begin);
