@@ -74,6 +74,16 @@ def test_what_was_clean_is_not_looked_at_again(tree):
     assert tree.tidy("src/one.cpp") == (0, [])
 
 
+def test_a_source_with_planted_bugs_is_looked_at_once_and_without_them(tree):
+    path = tree.root / "build/host/compile_commands.json"
+    entries = json.loads(path.read_text())
+    planted = {**entries[0], "command": entries[0]["command"].replace(" -c ", " -DMUTANT_OF_IT -c ")}
+    path.write_text(json.dumps([planted, *entries]))
+    assert tree.tidy() == (0, BOTH)
+    assert json.loads((tree.root / "build/host/tidy/compile_commands.json").read_text()).count(entries[0]) == 1
+    assert "MUTANT" not in (tree.root / "build/host/tidy/compile_commands.json").read_text()
+
+
 def test_a_tree_elsewhere_with_the_same_texts_is_known(tree, tmp_path):
     tree.tidy()
     (tmp_path / "elsewhere").mkdir()
