@@ -21,12 +21,27 @@ __device__ std::uint64_t warps_in_grid() {
   return std::uint64_t{gridDim.x} * (blockDim.x / static_cast<unsigned>(device::warp_size()));
 }
 
-/// Sum of elements [first, last) of a page that begins with element `first`, by this lane.
-__device__ unsigned long long sum_of(const Pair* page, std::size_t count) {
+/// Calls `action` for elements rank, rank + width, … of a page, so many at a time: all are asked for before the first
+/// is used. A loop whose stride the compiler does not know asks for one after the other, even unrolled.
+template <class Action>
+__device__ void for_each_batch(std::size_t count, Action action) {
+  constexpr unsigned kInFlight = 4;
   const auto width = static_cast<unsigned>(device::warp_size());
+  std::size_t j = static_cast<unsigned>(device::lane());
+  for (; j + (kInFlight - 1) * width < count; j += kInFlight * width) action.template operator()<kInFlight>(j, width);
+  for (; j < count; j += width) action.template operator()<1>(j, width);
+}
+
+/// Sum of the page's elements that are this lane's.
+__device__ unsigned long long sum_of(const Pair* page, std::size_t count) {
   unsigned long long part = 0;
-#pragma unroll 4
-  for (std::size_t j = static_cast<unsigned>(device::lane()); j < count; j += width) part += page[j].x + page[j].y;
+  for_each_batch(count, [&]<unsigned Batch>(std::size_t j, unsigned width) {
+    Pair pair[Batch];
+#pragma unroll
+    for (unsigned k = 0; k < Batch; ++k) pair[k] = page[j + k * width];
+#pragma unroll
+    for (unsigned k = 0; k < Batch; ++k) part += pair[k].x + pair[k].y;
+  });
   return part;
 }
 
@@ -46,17 +61,16 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
 __global__ void __launch_bounds__(kThreads, kBlocksEach)
     raise_scattered(Array<Pair> a, Scattered order, std::uint64_t touched, unsigned long long*) {
   auto writer = a.writer(Lanes::full_warp());
-  const auto width = static_cast<unsigned>(device::warp_size());
   for (std::uint64_t t = warp_in_grid(); t < touched; t += warps_in_grid()) {
     writer.move_to(a.first_of(static_cast<std::uint32_t>(order[t])));
     Pair* page = writer.data();
-    const std::size_t count = writer.last() - writer.first();
-#pragma unroll 4
-    for (std::size_t j = static_cast<unsigned>(device::lane()); j < count; j += width) {
-      Pair pair = page[j];
-      ++pair.x, ++pair.y;
-      page[j] = pair;
-    }
+    for_each_batch(writer.last() - writer.first(), [&]<unsigned Batch>(std::size_t j, unsigned width) {
+      Pair pair[Batch];
+#pragma unroll
+      for (unsigned k = 0; k < Batch; ++k) pair[k] = page[j + k * width];
+#pragma unroll
+      for (unsigned k = 0; k < Batch; ++k) ++pair[k].x, ++pair[k].y, page[j + k * width] = pair[k];
+    });
   }
 }
 
