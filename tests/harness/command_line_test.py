@@ -158,6 +158,7 @@ class CommandLine(unittest.TestCase):
         ((path, count),) = self.kept_events().items()
         self.assertIn(str(path), sentence)
         self.assertGreater(count, 8, "512 pages make two batches at least, and their replays")
+        self.assertIn(b"\ndriver=580.0 (emulated)\n", path.read_bytes()[:500])
         self.assertEqual(self.watchdogs(), [])
 
     def test_events_that_are_drained_are_progress(self):

@@ -15,6 +15,7 @@
 #include "harness/plan/registry.hpp"
 #include "memory/host_memory.hpp"
 #include "trace/uvm/driver.hpp"
+#include "trace/uvm/source.hpp"
 #include "workload/driver_prefetch.hpp"
 
 namespace isthmus::harness {
@@ -200,7 +201,9 @@ void EventFile::begin(const std::string& path, const std::string& label) {
   path_ = path;
   problem_.clear();
   try {
-    file_.emplace(path, trace::uvm::TraceFacts{{"case", label}, {"source", "isthmus-bench"}});
+    trace::uvm::TraceFacts facts{{"case", label}, {"source", "isthmus-bench"}};
+    if (const auto driver = trace::uvm::driver_of_device()) facts["driver"] = driver->driver_version();
+    file_.emplace(path, facts);
   } catch (const std::exception& failure) {
     problem_ = failure.what();
   }
