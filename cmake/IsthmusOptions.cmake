@@ -38,13 +38,16 @@ endif()
 string(REPLACE ";" "," warnings_for_nvcc "${warnings}")
 
 add_library(isthmus_options INTERFACE)
-target_include_directories(isthmus_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_include_directories(isthmus_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include/isthmus>)
+target_compile_features(isthmus_options INTERFACE cxx_std_20)
 target_compile_options(
   isthmus_options
-  INTERFACE $<$<COMPILE_LANGUAGE:CXX,HIP>:${warnings}>
+  INTERFACE # Of our own code; whoever uses what is installed has warnings of their own.
+            "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX,HIP>:${warnings}>>"
             # -lineinfo lets profilers and sanitizers name our lines; it changes no code. No fast-math anywhere.
+            "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_for_nvcc};-lineinfo;$<$<BOOL:${ISTHMUS_WERROR}>:--Werror=all-warnings>>>"
             # Kernels may call constexpr functions, as clang lets them for HIP.
-            $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=${warnings_for_nvcc} -lineinfo $<$<BOOL:${ISTHMUS_WERROR}>:--Werror=all-warnings>>)
+            $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
 if(ISTHMUS_KERNEL_REPORTS)
   target_compile_options(isthmus_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>
                          $<$<COMPILE_LANGUAGE:HIP>:-Rpass-analysis=kernel-resource-usage>)

@@ -6,9 +6,11 @@
 //   memory::Block edges(memory::Kind::mapped, bytes);
 //   paging::Pager pager({.page_bytes = 64 << 10, .frames = 4096});
 //   const paging::Region region = pager.open(edges, "edges");
-//   pager.launch(stream, ISTHMUS_KERNEL(sum), {.grid = 132, .block = 256}, {.pages = 1}, paging::Array<float>(region),
-//   …); pager.flush(stream);  // what was written reaches the host pager.check(stream);  // waits; throws if a kernel
-//   gave up a wait
+//   pager.launch(stream, ISTHMUS_KERNEL(sum), {.grid = 132, .block = 256}, {.pages = 1}, Array<float>(region), …);
+//
+//   pager.flush(stream);  // what was written reaches the host
+//
+//   pager.check(stream);  // waits; throws if a kernel gave up a wait
 
 #include <cstddef>
 #include <cstdint>
