@@ -53,7 +53,7 @@ def identify(gram: numpy.ndarray) -> Identified:
     scale = numpy.sqrt(numpy.diag(gram))
     kept: list[int] = []
     absent, together = [], collections.defaultdict(set)
-    scaled = _scaled(gram, scale)
+    scaled, _ = _scaled(gram, list(range(len(gram))))
     for term in range(len(gram)):
         if scale[term] == 0:
             absent.append(term)
@@ -73,16 +73,17 @@ def identify(gram: numpy.ndarray) -> Identified:
     return Identified(kept, absent, {term: sorted(others) for term, others in together.items()})
 
 
-def _scaled(gram: numpy.ndarray, scale: numpy.ndarray) -> numpy.ndarray:
-    safe = numpy.where(scale > 0, scale, 1.0)
-    return gram / numpy.outer(safe, safe)
+def _scaled(gram: numpy.ndarray, kept: list[int]) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Products of the kept columns, each made as long as 1, and their lengths (1 of one that is 0); of one Gram matrix
+    or many."""
+    scale = numpy.sqrt(numpy.einsum("...ii->...i", gram))[..., kept]
+    scale = numpy.where(scale > 0, scale, 1.0)
+    return gram[..., kept, :][..., kept] / (scale[..., :, None] * scale[..., None, :]), scale
 
 
 def _solve(gram: numpy.ndarray, product: numpy.ndarray, kept: list[int]) -> numpy.ndarray:
     """Coefficients of the kept terms, zero elsewhere; for one Gram matrix or many."""
-    scale = numpy.sqrt(numpy.einsum("...ii->...i", gram))[..., kept]
-    scale = numpy.where(scale > 0, scale, 1.0)
-    small = gram[..., kept, :][..., kept] / (scale[..., :, None] * scale[..., None, :])
+    small, scale = _scaled(gram, kept)
     solved = numpy.linalg.solve(small, (product[..., kept] / scale)[..., None])[..., 0] / scale
     whole = numpy.zeros(product.shape)
     whole[..., kept] = solved
@@ -91,10 +92,8 @@ def _solve(gram: numpy.ndarray, product: numpy.ndarray, kept: list[int]) -> nump
 
 def _told(gram: numpy.ndarray, kept: list[int]) -> numpy.ndarray:
     """Of which draws the kept terms can be told apart, too."""
-    scale = numpy.sqrt(numpy.einsum("...ii->...i", gram))[..., kept]
-    has = (scale > 0).all(axis=-1)
-    safe = numpy.where(scale > 0, scale, 1.0)
-    small = gram[..., kept, :][..., kept] / (safe[..., :, None] * safe[..., None, :])
+    small, _ = _scaled(gram, kept)
+    has = (numpy.einsum("...ii->...i", small) > 0).all(axis=-1)
     return has & (numpy.linalg.eigvalsh(small)[..., 0] > _ALIKE / 10)
 
 
