@@ -39,11 +39,6 @@ _RENAMED = {"levels": ["table", "--view", "levels"], "accounting": ["table", "--
 _OLD_NAMES_UNTIL = "0.2"
 
 
-def _say_renamed(old: str) -> None:
-    new = " ".join(_RENAMED[old])
-    print(f"isthmus {old} is now `isthmus {new}`; the old name goes with version {_OLD_NAMES_UNTIL}", file=sys.stderr)
-
-
 class Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant."""
 
@@ -122,7 +117,8 @@ def main(arguments: list[str] | None = None) -> int:
         given = parser.parse_args([*asked.arguments, *_RENAMED.get(asked.command, [])[1:]])
         status = with_absence(module.run(given), getattr(given, "absent", None))
         if asked.command in _RENAMED:
-            _say_renamed(asked.command)
+            new = " ".join(_RENAMED[asked.command])
+            print(f"{prog} is now `isthmus {new}`; the old name goes with version {_OLD_NAMES_UNTIL}", file=sys.stderr)
         if sys.stdout:  # which `>&-` closes
             sys.stdout.flush()
         return status

@@ -326,7 +326,7 @@ def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
     for name, bound in found.items():
         if profiled and not as_record.is_held(name, bound.unit):
             raise lookup.BadReference(f"a reference for {name!r}: of a profiled run only counts are held to any")
-    return {name: bound.as_tuple() for name, bound in found.items()}
+    return {name: tuple(bound) for name, bound in found.items()}
 
 
 # --- keeping records ---------------------------------------------------------------------------------

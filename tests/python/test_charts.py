@@ -88,7 +88,7 @@ def test_some_megabytes_of_memory_are_no_other_machine(tmp_path):
 
 def test_what_is_drawn_at_one_value_of_the_others_says_so():
     rows = [row(axes={"bytes": 1 << n, "streams": s}) for n in range(3) for s in (1, 2)] + [row(axes={"bytes": 8})]
-    kept, note = charts.at_usual(rows)
+    kept, note = charts.at_commonest(rows)
     assert len({r["axes"]["bytes"] for r in kept}) == len(kept) == 4
     assert "streams=" in note and "3 other figures" in note
 
@@ -99,14 +99,14 @@ def test_series_that_differ_in_anything_do_not_share_a_mark(field):
     rows = [
         row(axes={"bytes": 1 << n}, value=1e9 * (1 + i), **{field: v}) for n in range(3) for i, v in enumerate(values)
     ]
-    kept, note = charts.at_usual(rows)
+    kept, note = charts.at_commonest(rows)
     assert len(kept) == 3 and len({r["value"] for r in kept}) == 1 and field in note
 
 
 def test_choices_leave_something():
     """The commonest of each by itself would be of no row: a=1 b=1 is not there."""
     pairs = [(1, 2), (1, 3), (2, 1), (3, 1)]
-    kept, _ = charts.at_usual([row(axes={"a": a, "b": b}) for a, b in pairs])
+    kept, _ = charts.at_commonest([row(axes={"a": a, "b": b}) for a, b in pairs])
     assert len(kept) == 1
 
 

@@ -212,7 +212,7 @@ def test_counts_of_profiled_runs_are_exact(site, tmp_path):
     assert isthmus("update", records_, "--site", site, "--profiled", "--write") == 0
     for entry in measured(site):
         assert set(entry.metrics) == {"profiled_kernels"} and entry.selectors["profiler"] == "cupti"
-        assert entry.metrics["profiled_kernels"].as_tuple() == (12, 0, 0, "1")
+        assert entry.metrics["profiled_kernels"] == (12, 0, 0, "1")
 
 
 def refused(capsys, *arguments):

@@ -70,11 +70,8 @@ def footprint_of(case: dict) -> Footprint:
 
 # --- declared ---
 
-_KEYS = {
-    "in": "bytes_in", "out": "bytes_out", "touched": "touched", "flops": "flops",
-    "flops_per_shared": "flops_per_shared", "reuse": "reuse", "passes": "passes", "allocations": "allocations",
-    "buffers": "buffers", "blocks": "blocks",
-}  # fmt: skip
+#: Fields of a footprint by how they are declared: `order` says the last.
+_KEYS = {field.name.removeprefix("bytes_"): field.name for field in dataclasses.fields(Footprint)[:-1]}
 
 
 def declared(words: list[str]) -> Footprint:

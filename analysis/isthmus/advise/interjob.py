@@ -18,19 +18,8 @@ import argparse
 from typing import Any
 
 from isthmus import Error, units
+from isthmus.advise import measured, study
 from isthmus.advise.overlap import MODES, Advice, Batch, advise
-from isthmus.advise.study import (
-    NEAR,
-    WELL_PICKED,
-    Miss,
-    batch_of,
-    declared,
-    errors,
-    label,
-    of_study,
-    phases_of,
-    picked_losses,
-)
 from isthmus.advise.timeline import svg
 from isthmus.records import content, load
 from isthmus.tables import output
@@ -46,7 +35,7 @@ def sentence(name: str, advice: Advice) -> str:
     )
 
 
-def table_of_errors(rows: list[Miss]) -> list[str]:
+def table_of_errors(rows: list[study.Miss]) -> list[str]:
     """Predicted beside measured."""
     if not rows:
         return []
@@ -60,16 +49,16 @@ def table_of_errors(rows: list[Miss]) -> list[str]:
     return lines
 
 
-def summary_of_errors(rows: list[Miss], losses: list[float]) -> list[str]:
+def summary_of_errors(rows: list[study.Miss], losses: list[float]) -> list[str]:
     """How many predictions are within 15%, and how well modes were picked."""
     if not rows:
         return ["no record of a forced batch without a cap: nothing to hold predictions against"]
     near = sum(row.near for row in rows)
-    lines = [f"within {NEAR:.0%}: {near} of {len(rows)} ({near / len(rows):.0%})"]
+    lines = [f"within {study.NEAR:.0%}: {near} of {len(rows)} ({near / len(rows):.0%})"]
     if losses:
-        good = sum(loss <= WELL_PICKED for loss in losses)
+        good = sum(loss <= study.WELL_PICKED for loss in losses)
         lines.append(
-            f"mode picked within {WELL_PICKED:.0%} of the best: {good} of {len(losses)}, worst {max(losses):+.0%}"
+            f"mode picked within {study.WELL_PICKED:.0%} of the best: {good} of {len(losses)}, worst {max(losses):+.0%}"
         )
     return lines
 
@@ -86,28 +75,23 @@ def _row(name: str, advice: Advice) -> dict[str, Any]:
             "serial": advice.serial.seconds, "worth": advice.worth, "reason": advice.reason, "axes": {}}  # fmt: skip
 
 
-def table_of_job(name: str, advice: Advice) -> output.Table:
-    """The advice for jobs that were only declared."""
-    return output.of_cases([_row(name, advice)], _COLUMNS, sentence(name, advice))
-
-
 def table_of(cases: list[dict]) -> output.Table:
     """Of each record the advice, unless a cap was on its memory, and each prediction beside what was measured."""
     rows, lines, misses = [], [], []
     for case in cases:
         of = {name: case.get(name) for name in output.CASE if name != "ranks"} | {"axes": case["axes"]}
         if not case["axes"]["cap"]:
-            advice = advise(phases_of(case), batch_of(case))
-            rows.append(_row(label(case), advice) | of | {"mode": advice.best.mode})
-            lines.append(sentence(label(case), advice))
-        found = errors(case)
+            name, advice = study.label(case), advise(study.phases_of(case), study.batch_of(case))
+            rows.append(_row(name, advice) | of | {"mode": advice.best.mode})
+            lines.append(sentence(name, advice))
+        found = study.errors(case)
         misses += found
         rows += [
             of | {"says": "check", "batch": miss.case, "mode": miss.mode, "at_depth": case["axes"]["depth"],
                   "predicted": miss.predicted, "measured": miss.measured, "error": miss.relative}
             for miss in found
         ]  # fmt: skip
-    summary = summary_of_errors(misses, picked_losses(cases))
+    summary = summary_of_errors(misses, study.picked_losses(cases))
     return output.of_cases(rows, _COLUMNS, "\n".join([*lines, "", *table_of_errors(misses), *summary]), summary)
 
 
@@ -140,19 +124,17 @@ def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("records", nargs="+", metavar="RECORDS", help="record files of interjob/*")
     parser.add_argument("--job", nargs="+", metavar="KEY=VALUE", help="a job declared by bytes in, bytes out and flops")
     parser.add_argument("--timeline", metavar="SVG", help="draw the jobs of the first record over time")
     parser.add_argument(
         "--mode", nargs="+", choices=("serial", *MODES), help="the modes to draw (default: all there are)"
     )
-    parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
-    output.add_arguments(parser)
+    measured.add_arguments(parser, "machine, with interjob/*")
 
 
 def run(asked: argparse.Namespace) -> int:
     cases, status = load.read_files(asked.records, asked)
-    cases = content.that_count(of_study(cases), emulated=asked.emulated)
+    cases = content.that_count(study.of_study(cases), emulated=asked.emulated)
     if not cases:
         raise Error("no measured interjob/* record of a real device in these files; --emulated takes the others")
     try:
@@ -160,13 +142,13 @@ def run(asked: argparse.Namespace) -> int:
             notes = cases[0].get("notes", {})
             modes = asked.mode or [mode for mode in ("serial", *MODES) if f"{mode}_timeline" in notes]
             if not modes:
-                raise Error(f"{label(cases[0])} has no timeline")
+                raise Error(f"{study.label(cases[0])} has no timeline")
             output.deliver(svg(cases[0], modes), asked.timeline)
         elif asked.job:
             batch, given = _declaration(asked.job)
-            phases = declared(cases, batch, given["in"], given["out"], given["flops"])
-            name = f"{batch.jobs} such jobs in {batch.allocation} memory"
-            output.write(asked, table_of_job(name, advise(phases, batch)))
+            phases = study.declared(cases, batch, given["in"], given["out"], given["flops"])
+            name, advice = f"{batch.jobs} such jobs in {batch.allocation} memory", advise(phases, batch)
+            output.write(asked, output.of_cases([_row(name, advice)], _COLUMNS, sentence(name, advice)))
         else:
             output.write(asked, table_of(cases))
     except ValueError as error:

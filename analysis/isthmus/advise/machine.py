@@ -16,7 +16,7 @@ from isthmus.advise.measured import counts, medians
 STAGINGS = ("none", "direct", "async", "bulk")
 PHASES = ("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free")
 #: What carries data in and out, and what the buffers are allocated by, for each placement: host memory, device memory.
-WAYS = {
+DATA_PATHS = {
     "pageable": ("pageable-gpu0/ce", "gpu0-pageable/ce", None, "device"),
     "pinned": ("pinned-gpu0/ce", "gpu0-pinned/ce", "pinned", "device"),
     "pool": ("pinned-gpu0/ce", "gpu0-pinned/ce", "pinned", "pool"),
@@ -27,7 +27,7 @@ WAYS = {
     "mapped": ("mapped-gpu0/sm-read", "gpu0-mapped/sm-write", "mapped", None),
 }
 #: Where a placement's own phases were not measured, those of this one: the same kind of host memory.
-ALIKE = {
+SAME_HOST_MEMORY = {
     "pool": "pinned",
     "streamed": "pinned",
     "managed": "managed_in",
@@ -177,24 +177,24 @@ class Machine:
     def placements(self) -> list[str]:
         """Those of which the records know how data goes in and out."""
         return [
-            name for name, ways in WAYS.items()
-            if all(self._copy(name, phase, way) for phase, way in zip(("in", "out"), ways))
+            name for name, paths in DATA_PATHS.items()
+            if all(self._copy(name, phase, path) for phase, path in zip(("in", "out"), paths))
         ]  # fmt: skip
 
-    def _copy(self, placement: str, phase: str, way: str | None) -> Curve | None:
-        """Seconds of a copy: of programs in that placement and of transfers by that way, together."""
-        return self.costs.curve((placement, phase), way)
+    def _copy(self, placement: str, phase: str, path: str | None) -> Curve | None:
+        """Seconds of a copy: of programs in that placement and of transfers along that path, together."""
+        return self.costs.curve((placement, phase), path)
 
     def predict(
         self, footprint: Footprint, placement: str, staging: str, kernel: float | None = None
     ) -> Prediction | None:
         """Phases in a placement and staging; `kernel` where its seconds are known. None where nothing is known."""
-        way_in, way_out, host, device = WAYS[placement]
+        path_in, path_out, host, device = DATA_PATHS[placement]
         seconds = self.kernel(footprint, staging) if kernel is None else kernel
         if seconds is None or placement not in self.placements():
             return None
 
-        copy_in, copy_out = self._copy(placement, "in", way_in), self._copy(placement, "out", way_out)
+        copy_in, copy_out = self._copy(placement, "in", path_in), self._copy(placement, "out", path_out)
         assert copy_in is not None and copy_out is not None  # or it were none of placements()
         moved = {"in": copy_in(footprint.bytes_in), "out": copy_out(footprint.bytes_out)}
         if placement in REMOTE:
@@ -205,7 +205,7 @@ class Machine:
         def called(phase: str, kinds: tuple[str | None, ...], call: str) -> float:
             curve = self.costs.curve((placement, phase))
             if curve is None and (placement != "mapped" or phase != "device_alloc"):
-                curve = self.costs.curve((ALIKE.get(placement), phase))
+                curve = self.costs.curve((SAME_HOST_MEMORY.get(placement), phase))
             if curve is not None and footprint.allocations == 1:
                 return curve(footprint.buffers)
             named = f"{call} of many" if footprint.allocations >= _MANY else call

@@ -18,11 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tuple[list[dict], int]:
-    """The records that the arguments name, that are `wanted` and plausible, and the command's exit code."""
+    """The records that the arguments name, that are `wanted` and plausible, and the command's exit code.
+
+    A line on stderr counts those that no machine can have measured.
+    """
     cases, status = load.read_files(asked.records, asked)
     cases = content.that_count(cases, emulated=asked.emulated)
     cases = [case for case in cases if wanted(case) and not case["profiler"] and len(case["devices"]) == 1]
-    return that_are_plausible(cases), status
+    kept = [case for case in cases if plausible(case)]
+    if len(kept) < len(cases):
+        print(f"{len(cases) - len(kept)} records left out: no machine has such axes and figures", file=sys.stderr)
+    return kept, status
 
 
 def medians(case: dict) -> dict[str, float]:
@@ -58,11 +64,3 @@ def plausible(case: dict) -> bool:
         if (above and value == 0) or not (metric.get("bytes_needed") or 0) < _MOST["B/s"]:
             return False
     return True
-
-
-def that_are_plausible(cases: list[dict]) -> list[dict]:
-    """Without those that no machine can have measured; a line on stderr counts them."""
-    kept = [case for case in cases if plausible(case)]
-    if len(kept) < len(cases):
-        print(f"{len(cases) - len(kept)} records left out: no machine has such axes and figures", file=sys.stderr)
-    return kept

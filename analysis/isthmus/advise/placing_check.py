@@ -8,7 +8,7 @@ import statistics
 
 from isthmus import Error, units
 from isthmus.advise.footprint import PREFIX, footprint_of, of_program
-from isthmus.advise.machine import WAYS, Machine
+from isthmus.advise.machine import DATA_PATHS, Machine
 from isthmus.advise.measured import medians
 from isthmus.tables import output
 
@@ -55,7 +55,7 @@ def check(cases: list[dict]) -> Check:
     and profiled (its kernel is known in direct staging, or in the first there is)."""
     groups = collections.defaultdict(list)
     for case in cases:
-        if case["workload"].startswith(PREFIX) and of_program(case) and case["placement"] in WAYS:
+        if case["workload"].startswith(PREFIX) and of_program(case) and case["placement"] in DATA_PATHS:
             groups[_group(case)].append(case)
     machines = {workload: Machine(cases, without=workload) for workload in {key[0] for key in groups}}
     result = Check([], collections.defaultdict(list))

@@ -156,10 +156,6 @@ def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> 
     return None if counted is None else features | counted
 
 
-def _kernel_seconds(cases: list[dict]) -> float:
-    return statistics.median(measured.medians(case).get("kernel", math.nan) for case in cases)
-
-
 def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[list[Kernel], int]:
     """Every kernel that was measured in both stagings, and how many of these the machine code lacks."""
     groups: dict[tuple, dict[tuple, list[dict]]] = collections.defaultdict(lambda: collections.defaultdict(list))
@@ -174,7 +170,10 @@ def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[li
         if place is None:
             continue
         direct = members[place, "direct"]
-        seconds = {way: _kernel_seconds(members[place, way]) for way in ("direct", "async")}
+        seconds = {
+            way: statistics.median(measured.medians(case).get("kernel", math.nan) for case in members[place, way])
+            for way in ("direct", "async")
+        }
         kernel = main_kernel(direct[-1], mix)
         if kernel is None or not seconds["direct"] >= SHORTEST or not seconds["async"] > 0:
             continue

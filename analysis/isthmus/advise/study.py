@@ -21,17 +21,15 @@ WELL_PICKED = 0.05
 _COUNTS = {"n": 1 << 20, "jobs": 1 << 20, "depth": 1 << 20, "threads": 1 << 10, "cap": 1 << 20}  # the most that is run
 
 
-def _runs(case: dict) -> bool:
+def _can_have_run(case: dict) -> bool:
     """Whether a batch of these axes and times can have run."""
     axes = case["axes"]
     counts = all(isinstance(axes.get(name), int) and axes[name] <= most for name, most in _COUNTS.items())
     if not counts or min(axes[name] for name in ("n", "jobs", "depth", "threads")) < 1:
         return False
     texts = all(isinstance(axes.get(name), str) for name in ("allocation", "host"))
-    times = {
-        name: m["median"] for name, m in content.metrics(case).items() if m["unit"] == "s" and m["median"] is not None
-    }
-    return texts and all(0 <= t < 1e9 and (t or not name.endswith(("_time", "_job"))) for name, t in times.items())
+    times = [(m["name"], m["median"]) for m in case["metrics"] if m["unit"] == "s" and m["median"] is not None]
+    return texts and all(0 <= t < 1e9 and (t or not name.endswith(("_time", "_job"))) for name, t in times)
 
 
 def of_study(cases: list[dict]) -> list[dict]:
@@ -41,7 +39,7 @@ def of_study(cases: list[dict]) -> list[dict]:
         for case in cases
         if case["workload"].startswith(FAMILY) and not case["skipped"] and not case["error"] and case["metrics"]
     ]
-    good = [case for case in measured if _runs(case)]
+    good = [case for case in measured if _can_have_run(case)]
     if len(good) < len(measured):
         print(f"{len(measured) - len(good)} records left out: no batch has such axes and times", file=sys.stderr)
     return good
@@ -145,22 +143,20 @@ def errors(case: dict) -> list[Miss]:
     ]
 
 
-def picked_loss(case: dict) -> float | None:
-    """How much slower the mode that advice picks is than the best that was measured (0: it is the best); None where
-    there is no choice."""
-    found = medians(case)
-    measured = {mode: found[f"{mode}_time"] for mode in ("serial", *MODES) if f"{mode}_time" in found}
-    if len(measured) < 3 or not errors(case):
-        return None
-    overlapped = [mode for mode in measured if mode != "serial"]
-    advice = advise(phases_of(case), batch_of(case), overlapped, [case["axes"]["depth"]])
-    picked = advice.best.mode if advice.worth else "serial"
-    return measured[picked] / min(measured.values()) - 1
-
-
 def picked_losses(cases: list[dict]) -> list[float]:
-    """Of the records that leave a choice."""
-    return [loss for loss in map(picked_loss, cases) if loss is not None]
+    """Of each record that leaves a choice, how much slower the mode that advice picks is than the best that was
+    measured (0: it is the best)."""
+    losses = []
+    for case in cases:
+        found = medians(case)
+        measured = {mode: found[f"{mode}_time"] for mode in ("serial", *MODES) if f"{mode}_time" in found}
+        if len(measured) < 3 or not errors(case):
+            continue
+        overlapped = [mode for mode in measured if mode != "serial"]
+        advice = advise(phases_of(case), batch_of(case), overlapped, [case["axes"]["depth"]])
+        picked = advice.best.mode if advice.worth else "serial"
+        losses.append(measured[picked] / min(measured.values()) - 1)
+    return losses
 
 
 # --- a job that is only declared ---

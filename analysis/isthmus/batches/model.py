@@ -53,7 +53,7 @@ def identify(gram: numpy.ndarray) -> Identified:
     scale = numpy.sqrt(numpy.diag(gram))
     kept: list[int] = []
     absent, together = [], collections.defaultdict(set)
-    scaled = _scaled(gram, scale)
+    scaled, _ = _scaled(gram, list(range(len(gram))))
     for term in range(len(gram)):
         if scale[term] == 0:
             absent.append(term)
@@ -73,33 +73,32 @@ def identify(gram: numpy.ndarray) -> Identified:
     return Identified(kept, absent, {term: sorted(others) for term, others in together.items()})
 
 
-def _scaled(gram: numpy.ndarray, scale: numpy.ndarray) -> numpy.ndarray:
-    safe = numpy.where(scale > 0, scale, 1.0)
-    return gram / numpy.outer(safe, safe)
+def _scaled(gram: numpy.ndarray, kept: list[int]) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Products of the kept columns, each made as long as 1, and their lengths (1 of one that is 0); of one Gram matrix
+    or many."""
+    scale = numpy.sqrt(numpy.einsum("...ii->...i", gram))[..., kept]
+    scale = numpy.where(scale > 0, scale, 1.0)
+    return gram[..., kept, :][..., kept] / (scale[..., :, None] * scale[..., None, :]), scale
 
 
 def _solve(gram: numpy.ndarray, product: numpy.ndarray, kept: list[int]) -> numpy.ndarray:
     """Coefficients of the kept terms, zero elsewhere; for one Gram matrix or many."""
-    scale = numpy.sqrt(numpy.einsum("...ii->...i", gram))[..., kept]
-    scale = numpy.where(scale > 0, scale, 1.0)
-    small = gram[..., kept, :][..., kept] / (scale[..., :, None] * scale[..., None, :])
+    small, scale = _scaled(gram, kept)
     solved = numpy.linalg.solve(small, (product[..., kept] / scale)[..., None])[..., 0] / scale
     whole = numpy.zeros(product.shape)
     whole[..., kept] = solved
     return whole
 
 
-def _told(gram: numpy.ndarray, kept: list[int]) -> numpy.ndarray:
+def _identifiable(gram: numpy.ndarray, kept: list[int]) -> numpy.ndarray:
     """Of which draws the kept terms can be told apart, too."""
-    scale = numpy.sqrt(numpy.einsum("...ii->...i", gram))[..., kept]
-    has = (scale > 0).all(axis=-1)
-    safe = numpy.where(scale > 0, scale, 1.0)
-    small = gram[..., kept, :][..., kept] / (safe[..., :, None] * safe[..., None, :])
+    small, _ = _scaled(gram, kept)
+    has = (numpy.einsum("...ii->...i", small) > 0).all(axis=-1)
     return has & (numpy.linalg.eigvalsh(small)[..., 0] > _ALIKE / 10)
 
 
 @dataclasses.dataclass
-class Left:
+class LeftOut:
     """A pattern that was left out and predicted from the others."""
 
     pattern: str
@@ -138,7 +137,7 @@ class Fit:
     why_no_interval: str
     explained: float  # share of the variance of the batches' service
     rest: float  # seconds a batch that no term explains, mean
-    left: list[Left]
+    left: list[LeftOut]
     explained_left: float | None  # of all patterns left out, together
     sizes: list[tuple[int, int, float, float]]  # bytes of a move, batches, their service, their transfer
     error: numpy.ndarray | None = None  # standard error of each value
@@ -177,7 +176,7 @@ def _intervals(by_job: _Sums, found: Identified, values: numpy.ndarray):
     chance = numpy.random.default_rng(_SEED)
     times = chance.multinomial(jobs, numpy.full(jobs, 1 / jobs), _DRAWS).astype("f8")
     gram = numpy.tensordot(times, by_job.gram, 1)
-    told = _told(gram, found.kept)
+    told = _identifiable(gram, found.kept)
     if told.mean() < 0.95:
         return (
             None,
@@ -187,7 +186,7 @@ def _intervals(by_job: _Sums, found: Identified, values: numpy.ndarray):
     return drawn.std(axis=0, ddof=1) * numpy.sqrt(jobs / (jobs - 1)), ""
 
 
-def _leave_out(samples: list[Sample]) -> tuple[list[Left], float | None]:
+def _leave_out(samples: list[Sample]) -> tuple[list[LeftOut], float | None]:
     """Each pattern predicted from the others."""
     by_pattern = _sums(samples, "pattern")
     if len(by_pattern.names) < 2:
@@ -203,11 +202,11 @@ def _leave_out(samples: list[Sample]) -> tuple[list[Left], float | None]:
         only_here = [TERMS[term] for term in found.absent if features[:, term].any()]
         if only_here or not found.kept:
             note = f"not predicted: no other pattern has {', '.join(only_here) or 'any term'}"
-            left.append(Left(pattern, len(measured), float(measured.sum()), float("nan"), None, note))
+            left.append(LeftOut(pattern, len(measured), float(measured.sum()), float("nan"), None, note))
             continue
         predicted = features @ _solve(gram, product, found.kept)
         explained = _explained(measured, measured - predicted)
-        left.append(Left(pattern, len(measured), float(measured.sum()), float(predicted.sum()), explained))
+        left.append(LeftOut(pattern, len(measured), float(measured.sum()), float(predicted.sum()), explained))
         wrong.append(measured - predicted)
         service.append(measured)
     total = _explained(numpy.concatenate(service), numpy.concatenate(wrong)) if service else None

@@ -40,20 +40,9 @@ class Sample:
     kernel: float | None = None  # seconds of the kernel that made these batches, where a record's sample is one kernel
 
 
-@dataclasses.dataclass
-class _Moves:
-    """Columns of migrations; times in one unit with those of the batches."""
-
-    cause: numpy.ndarray
-    source: numpy.ndarray
-    destination: numpy.ndarray
-    address: numpy.ndarray
-    bytes: numpy.ndarray
-    begin: numpy.ndarray
-    seconds: numpy.ndarray
-
-    def __getitem__(self, name: str) -> numpy.ndarray:
-        return getattr(self, name)
+#: Migrations as columns: cause, source, destination, address, bytes, and begin and seconds in one unit with the times
+#: of the batches.
+_Moves = dict[str, numpy.ndarray]
 
 
 def _mapped_on_host(moves: _Moves) -> numpy.ndarray:
@@ -62,21 +51,21 @@ def _mapped_on_host(moves: _Moves) -> numpy.ndarray:
     The host maps what it touches. What is touched again after an eviction comes as a move only where a GPU faults on
     it, and whether the host touched it in between is not looked at.
     """
-    pages = numpy.where(moves.source == 0, moves.bytes >> PAGE, 0).astype("f8")
-    evictions = numpy.flatnonzero(moves.cause == EVICTION)
+    pages = numpy.where(moves["source"] == 0, moves["bytes"] >> PAGE, 0).astype("f8")
+    evictions = numpy.flatnonzero(moves["cause"] == EVICTION)
     if not len(evictions):
         return pages
-    block = moves.address >> BLOCK
+    block = moves["address"] >> BLOCK
     concerned = numpy.flatnonzero(numpy.isin(block, numpy.unique(block[evictions])))
     evicted: dict[int, numpy.ndarray] = {}
     per_block = 1 << (BLOCK - PAGE)
-    for row in concerned[numpy.argsort(moves.begin[concerned], kind="stable")]:
+    for row in concerned[numpy.argsort(moves["begin"][concerned], kind="stable")]:
         state = evicted.setdefault(int(block[row]), numpy.zeros(per_block, bool))
-        first = int(moves.address[row] >> PAGE) % per_block
-        part = slice(first, first + max(int(moves.bytes[row]) >> PAGE, 1))
-        if moves.cause[row] == EVICTION:
+        first = int(moves["address"][row] >> PAGE) % per_block
+        part = slice(first, first + max(int(moves["bytes"][row]) >> PAGE, 1))
+        if moves["cause"][row] == EVICTION:
             state[part] = True
-        elif moves.source[row] == 0:
+        elif moves["source"][row] == 0:
             pages[row] -= float(state[part].sum())
             state[part] = False
     return numpy.maximum(pages, 0)
@@ -98,8 +87,8 @@ def _first_by(key: numpy.ndarray, when: numpy.ndarray) -> numpy.ndarray:
 
 def _blocks_served(moves: _Moves, of_move: numpy.ndarray, count: int) -> numpy.ndarray:
     """Of each batch the blocks into which pages came that faulted."""
-    coming = numpy.flatnonzero((of_move >= 0) & (moves.cause == FAULT))
-    blocks = numpy.unique(numpy.stack([of_move[coming], moves.address[coming] >> BLOCK]), axis=1)
+    coming = numpy.flatnonzero((of_move >= 0) & (moves["cause"] == FAULT))
+    blocks = numpy.unique(numpy.stack([of_move[coming], moves["address"][coming] >> BLOCK]), axis=1)
     return numpy.bincount(blocks[0], minlength=count)
 
 
@@ -110,10 +99,10 @@ def _sample(facts: tuple[str, str, str], columns: dict, moves: _Moves, of_move, 
     if (of_move >= 0).any():
         columns["blocks"] = _blocks_served(moves, of_move, count)
     columns["pieces"] = columns["blocks"] * pieces
-    columns["bytes"] = _sums(of_move, moves.bytes, count)
+    columns["bytes"] = _sums(of_move, moves["bytes"], count)
     columns["host_pages"] = _sums(of_move, _mapped_on_host(moves), count)
     features = numpy.stack([columns[name].astype("f8") for name in TERMS], axis=1)
-    known = numpy.where(numpy.isfinite(moves.seconds), moves.seconds, 0)
+    known = numpy.where(numpy.isfinite(moves["seconds"]), moves["seconds"], 0)
     return Sample(
         *facts, features=features[chosen], service=columns["service"][chosen],
         transfer=_sums(of_move, known, count)[chosen], moves=_sums(of_move, numpy.ones(len(known)), count)[chosen],
@@ -140,7 +129,7 @@ def of_trace(path: pathlib.Path, *, emulated: bool = False) -> tuple[Sample | No
     seconds = numpy.full(len(events.moves), numpy.nan)
     seconds[has] = took * 1e-9
     names = ("cause", "source", "destination", "address", "bytes", "begin")
-    moves = _Moves(**{name: events.moves[name].astype("i8") for name in names}, seconds=seconds)
+    moves = {name: events.moves[name].astype("i8") for name in names} | {"seconds": seconds}
     of_block = batches.block_batch
     fresh = _first_by(batches.block.astype("i8") * 256 + batches.gpu[of_block], batches.begin[of_block])
     columns = {
@@ -178,7 +167,10 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
     batches = _columns(load.read_table(path, record, "uvm_batches"), _BATCH)
     has_moves = any(table["name"] == "uvm_migrations" for table in record["tables"])
     moved = _columns(load.read_table(path, record, "uvm_migrations") if has_moves else [], _MOVE)
-    facts = (_driver(record), spread.job_of(record), _pattern(record))
+    driver = next((device["driver"] for device in record["devices"] if device.get("driver")), "unknown")
+    axes = [f"{name}={value}" for name, value in sorted(record["axes"].items()) if name not in _SIZES]
+    pattern = " ".join(filter(None, [record["workload"], record["placement"], *axes]))
+    facts = (driver, spread.job_of(record), pattern)
     found = []
     for group, number in sorted(set(zip(batches["group"].tolist(), batches["sample"].tolist()))):
         if not any(number in each for each in dropped):
@@ -209,12 +201,13 @@ def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, piece
         name: numpy.nan_to_num(moved[name]).astype("i8")
         for name in ("cause", "source", "destination", "address", "bytes")
     }
-    moves = _Moves(**whole, begin=moved["begin"], seconds=moved["seconds"])
+    moves = moved | whole
     until = numpy.where(numpy.isfinite(batches["replay"]), batches["replay"], -1.0)
     of_move = tracefile.batch_of_moves(moves, batches["gpu"].astype("i8"), batches["begin"], until)
     # The table names no blocks: those that moves came into for the first time stand for first visits.
-    coming = numpy.flatnonzero((of_move >= 0) & (moves.destination > 0))
-    fresh = coming[_first_by((moves.address[coming] >> BLOCK) * 256 + moves.destination[coming], moves.begin[coming])]
+    coming = numpy.flatnonzero((of_move >= 0) & (moves["destination"] > 0))
+    place = (moves["address"][coming] >> BLOCK) * 256 + moves["destination"][coming]
+    fresh = coming[_first_by(place, moves["begin"][coming])]
     columns = {
         "faults": batches["faults"], "blocks": batches["blocks"], "service": service,
         "first_visits": numpy.bincount(of_move[fresh], minlength=len(service)),
@@ -224,15 +217,6 @@ def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, piece
     gaps = batches["begin"][order][1:] - batches["replay"][order][:-1]
     sample.between = float(numpy.nansum(numpy.maximum(gaps, 0)))
     return sample
-
-
-def _driver(record: dict) -> str:
-    return next((device["driver"] for device in record["devices"] if device.get("driver")), "unknown")
-
-
-def _pattern(record: dict) -> str:
-    axes = [f"{name}={value}" for name, value in sorted(record["axes"].items()) if name not in _SIZES]
-    return " ".join(filter(None, [record["workload"], record["placement"], *axes]))
 
 
 # --- all ---

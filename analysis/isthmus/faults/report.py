@@ -84,10 +84,6 @@ class Content:
     advice: list[tuple[str, str]]  # rule and sentence
     problems: list[str]
 
-    @property
-    def has_times(self) -> bool:
-        return not any("clock jumped" in problem for problem in self.figures.problems)
-
 
 # --- ranges ---
 
@@ -261,8 +257,7 @@ def content(path: str, trace: tracefile.Trace) -> Content:
     events = tracefile.decode(trace.entries)
     batches = tracefile.batches_of(events)
     figures = tracefile.figures_of(events, batches)
-    times = not any("clock jumped" in problem for problem in figures.problems)
-    found = ranges_of(events, batches, times)
+    found = ranges_of(events, batches, figures.has_times)
     problems = [trace.problem] if trace.problem else []
     if trace.dropped:
         problems.append(f"the driver dropped {trace.dropped} events, so no count is whole; record a shorter run")
@@ -325,7 +320,7 @@ def text(found: Content) -> str:
         if (value := getattr(figures, field)) is not None:
             lines.append(f"{name:<18} {value * 1e3:>12.3f} ms")
     lines += [line for sentence in _eviction_lines(found.evictions) for line in output.fold(sentence)]
-    if found.has_times and len(found.trace.entries):
+    if figures.has_times and len(found.trace.entries):
         lines += ["", *charts.sketch(found.events, tracefile.spans_of(found.events))]
     if found.ranges:
         columns = [output.Column(head, i > 0, drop) for i, (head, drop) in enumerate(zip(_RANGE_HEADS, _DROP))]
@@ -405,7 +400,7 @@ def _section(found: Content) -> dict:
         "emulated": _EMULATED if tracefile.is_emulated(found.trace.facts) else "",
         "foreign": found.trace.foreign_replays,
         "plots": charts.all_of(
-            found.events, found.batches, tracefile.spans_of(found.events), times=found.has_times
+            found.events, found.batches, tracefile.spans_of(found.events), times=figures.has_times
         ),
     }  # fmt: skip
 

@@ -19,7 +19,7 @@ from isthmus.tables import matrix
 _PHASES = ("in", "kernel", "out")
 _LINES, _DOTS, _BARS = 24, 60, 90  # at most of one kind
 _PAGE = 930  # pixels: a higher picture would be squeezed on paper, so it becomes several
-_DECADES = 20  # a linear axis holds values of which the largest is at most so many times the smallest
+_MOST_OF_LINEAR = 20  # an axis is linear where the largest value is at most so many times the smallest
 _ROW = 18  # pixels of a line of text
 #: What tells series of one workload apart, beside the axes.
 VARIANT = ("version", "placement", "staging", "size", "preset")
@@ -34,18 +34,12 @@ def figure(title: str, note: str, data: list[dict], **layout) -> dict:
     return {"title": title, "note": note, "data": data, "layout": layout}
 
 
-def _wide(values) -> bool:
-    """Whether values span more than a linear axis can show."""
-    above = [value for value in values if value > 0]
-    return bool(above) and max(above) > _DECADES * min(above)
-
-
 def cut(shown: int, of: int, what: str) -> str:
     """A sentence on what is not shown, or nothing."""
     return f"{shown} of {of} {what} are shown; `isthmus table` has all." if shown < of else ""
 
 
-def at_usual(rows: list[dict]) -> tuple[list[dict], str]:
+def at_commonest(rows: list[dict]) -> tuple[list[dict], str]:
     """Rows at one value of everything but the size, the commonest, and a note that says so.
 
     Each choice is made among the rows that the earlier ones left, so that something is always left. Afterwards one row
@@ -92,7 +86,7 @@ def by_size(rows: list[dict]) -> list[dict]:
     """Rates and latencies over the size, one picture for each family and initiator that has three sizes."""
     plots = []
     for (family, initiator, metric, unit), members in sorted(routes(rows).items()):
-        members, note = at_usual([row for row in members if "bytes" in row["axes"] and row["value"] > 0])
+        members, note = at_commonest([row for row in members if "bytes" in row["axes"] and row["value"] > 0])
         lines: dict[str, dict[int, dict]] = collections.defaultdict(dict)
         for row in members:
             route = matrix.route(row["workload"])
@@ -103,7 +97,7 @@ def by_size(rows: list[dict]) -> list[dict]:
             continue
         shown = dict(list(lines.items())[:_LINES])
         values = [row["value"] for points in shown.values() for row in points.values()]
-        wide = _wide(values)
+        wide = max(values) > _MOST_OF_LINEAR * min(values)
         factor, prefix = (1.0, "") if wide else units.prefix_of(max(values), unit)
         data = [_line(name, points, factor) for name, points in shown.items()]
         y: dict = {"automargin": True}
@@ -117,9 +111,8 @@ def by_size(rows: list[dict]) -> list[dict]:
 
 
 def _decades(values: list[float], unit: str) -> dict:
-    """A logarithmic axis with a tick at 1, 2 and 5 of each decade, or at 1 alone where there are many."""
-    above = [value for value in values if value > 0]
-    low, high = math.floor(math.log10(min(above))), math.ceil(math.log10(max(above)))
+    """A logarithmic axis of values above 0: a tick at 1, 2 and 5 of each decade, or at 1 alone where there are many."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     steps = (1, 2, 5) if high - low < 5 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
     return {"type": "log", "tickvals": ticks, "ticktext": [units.short(tick, unit) for tick in ticks]}

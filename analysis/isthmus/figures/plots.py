@@ -257,11 +257,6 @@ def _lines_of_text(axes, names: list[str], title: str) -> None:
     axes.set_title(title, loc="left")
 
 
-def _half_width(value: float) -> str:
-    """Such as ±0.3%, of a value that has an interval."""
-    return spread.percent(float(value), getattr(value, "spread", None))
-
-
 def heat(axes, cells: dict[tuple[str, str], float], unit: str, *, title: str = "", corner: str = "from \\ to") -> None:
     """A matrix of figures; (row, column) names the cell."""
     if not cells:
@@ -275,7 +270,7 @@ def heat(axes, cells: dict[tuple[str, str], float], unit: str, *, title: str = "
         for j, value in enumerate(row):
             if not math.isnan(value):
                 text = units.quantity(value, unit)
-                if share := _half_width(value):
+                if share := spread.percent(float(value), getattr(value, "spread", None)):
                     text += f"\n{share}"
                 axes.text(j, i, text, ha="center", va="center", color="white" if value > 0.6 * top else "black")
     axes.set_xticks(range(len(columns)), columns)

@@ -123,7 +123,7 @@ def matrices(rows: list[dict]) -> list[dict]:
     """From × to tables at the largest size, one for each family and initiator, of rates and of latencies."""
     result = []
     for (family, initiator, metric, unit), members in charts.routes(rows).items():
-        members, note = charts.at_usual(members)
+        members, note = charts.at_commonest(members)
         size = max(row["axes"].get("bytes", 0) for row in members)
         cells: dict[tuple[str, str], dict] = {}
         for row in members:
@@ -222,13 +222,6 @@ def _warnings(opened: store.Store) -> list[dict]:
 _RESULTS = 200  # changes that the page lists at most
 
 
-def _plots(machine: dict, rows: list[dict]) -> list[dict]:
-    return [
-        *charts.limits(rows), *charts.modes(rows), *charts.by_size(rows),
-        *charts.roofline(rows, machine["memory_bandwidth"], machine["fp32_rate"]),
-    ]  # fmt: skip
-
-
 def _changes(outcome: judging.Outcome | None) -> tuple[list[dict], int]:
     """What the comparison found, cut to _RESULTS, and how much that is."""
     changes = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
@@ -247,8 +240,10 @@ def content(opened: store.Store, outcome: judging.Outcome | None = None) -> dict
     for machine in found:
         rows = by_machine.get(machine["number"], [])
         shares = [row["share"] for row in rows if row["share"]]
+        plots = [*charts.limits(rows), *charts.modes(rows), *charts.by_size(rows)]
+        plots += charts.roofline(rows, machine["memory_bandwidth"], machine["fp32_rate"])
         parts = {
-            "rows": rows, "matrices": matrices(rows), "families": families(rows), "plots": _plots(machine, rows),
+            "rows": rows, "matrices": matrices(rows), "families": families(rows), "plots": plots,
             "series": len(rows), "share": statistics.median(shares) if shares else None,
         }  # fmt: skip
         machines.append(machine | parts)
@@ -361,7 +356,7 @@ def add_arguments(parser) -> None:
 
 def run(asked) -> int:
     if bool(asked.a) != bool(asked.b):
-        raise Error("--from and --to go together")
+        raise Error("--from and --to go together; name both sides, or neither")
     with selection.from_arguments(asked, wanted=WANTED) as opened:
         outcome = None
         if asked.a:

@@ -111,6 +111,6 @@ def add_arguments(parser) -> None:
 
 def run(asked) -> int:
     if not asked.folder.is_dir():
-        raise ProfileError(f"{asked.folder}: no such folder")
+        raise ProfileError(f"{asked.folder}: no such folder; name the one that the profiler wrote")
     output.write(asked, table(read(asked.tool, asked.folder)))
     return exits.PASSED

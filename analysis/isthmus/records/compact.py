@@ -127,14 +127,6 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
     return len(taken), count, skipped
 
 
-def _disagreements(connection, folder: pathlib.Path) -> list[str]:
-    table = compacted.find(folder)
-    if not table or not table.parts:
-        return []
-    connection.execute(f"CREATE VIEW measurements AS {compacted.parts(table, [], agreement.RESULTS)}")
-    return agreement.disagreements(agreement.results(connection.execute))
-
-
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
     """Brings the compacted table of `root` up to date.
 
@@ -142,7 +134,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     """
     root = pathlib.Path(root)
     if not root.is_dir():
-        raise Error(f"{root}: no such folder")
+        raise Error(f"{root}: no such folder; name one with record files")
     folder = pathlib.Path(folder) if folder else root / compacted.COMPACTED
     present = compacted.find(folder)
     found, unreadable = load.find(root)
@@ -170,7 +162,10 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
                 result["records"] += count
                 result["skipped"] += skipped
                 say(f"{result['files']} files, {result['records']} records")
-            result["disagreements"] = _disagreements(connection, folder)
+            table = compacted.find(folder)
+            if table and table.parts:
+                connection.execute(f"CREATE VIEW measurements AS {compacted.parts(table, [], agreement.RESULTS)}")
+                result["disagreements"] = agreement.disagreements(agreement.results(connection.execute))
         except (duckdb.Error, OSError) as error:
             raise Error(f"{folder}: cannot be written ({spelling.shorten(str(error))})") from None
         finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from isthmus.records.validate import RecordError
-
 # Warnings that spoil a whole record where they name no samples: its figures are invalid, not slow.
 FOREIGN = "foreign_processes"
 SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node", FOREIGN)
@@ -40,13 +38,13 @@ def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:
 
 
 def metrics(record: dict) -> dict[str, dict]:
-    """The record's metrics by name; two of one name are refused."""
-    result = {}
-    for metric in record["metrics"]:
-        if metric["name"] in result:
-            raise RecordError(f"{record['workload']}: two metrics are called {metric['name']!r}")
-        result[metric["name"]] = metric
-    return result
+    """The record's metrics by name; no valid record has two of one name."""
+    return {metric["name"]: metric for metric in record["metrics"]}
+
+
+def axes(record: dict) -> dict:
+    """With the number of ranks, which keeps what several processes measured together apart."""
+    return record["axes"] | ({"ranks": record["ranks"]["count"]} if "ranks" in record else {})
 
 
 def samples(record: dict, metric: str) -> list:

@@ -107,10 +107,6 @@ class Machine:
     power_limit: float
 
 
-def _memory_class(count: int) -> int:
-    return round(math.log(count) / 0.06) if count > 0 else 0
-
-
 def machines(found) -> dict[Facts, Machine]:
     """The machine of each of these facts."""
     by_host: dict[tuple, list[Facts]] = collections.defaultdict(list)
@@ -124,9 +120,10 @@ def machines(found) -> dict[Facts, Machine]:
             same = [other for other in alike if other.gpu == gpu]
             most = {name: max(getattr(other, name) for other in same) for name in ("gpus", "links", "pcie_width")}
             device, mig, power = gpu
+            memory_class = round(math.log(each.memory) / 0.06) if each.memory > 0 else 0
             result[each] = Machine(
-                each.system, each.cpu, each.cores, each.numa_nodes, _memory_class(each.memory), device,
-                mig=mig, power_limit=power, **most,
+                each.system, each.cpu, each.cores, each.numa_nodes, memory_class, device, mig=mig, power_limit=power,
+                **most,
             )  # fmt: skip
     return result
 

@@ -7,6 +7,7 @@ records, the folder that was compacted for compacted ones.
 
 from __future__ import annotations
 
+import glob
 import re
 
 from isthmus.records import content, old_names, validate
@@ -202,13 +203,9 @@ def literal(text: object) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
-def _exact(path) -> str:
-    """A path as a DuckDB pattern that means only itself."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
-
-
 def list_of(paths) -> str:
-    return "[" + ", ".join(literal(_exact(path)) for path in paths) + "]"
+    """Paths as a list for DuckDB, which takes each for a pattern: here it means only itself."""
+    return "[" + ", ".join(literal(glob.escape(str(path))) for path in paths) + "]"
 
 
 def _read_columns(used: str) -> dict[str, str]:

@@ -35,9 +35,7 @@ class Store:
     skipped: list[Skipped]
     left_out: dict[str, int]  # records that were not asked for: emulated, profiled
     spoilt: int  # records of which no figure counts, where the column is wanted
-    results: list[agreement.Result] = dataclasses.field(
-        default_factory=list
-    )  # for from_arguments(): what records computed
+    results: list[agreement.Result] = dataclasses.field(default_factory=list)  # of from_arguments() alone
 
     def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
         """Runs a query over `measurements`; parameters stand for its question marks."""

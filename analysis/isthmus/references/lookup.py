@@ -14,6 +14,7 @@ import json
 import math
 import pathlib
 import re
+from typing import NamedTuple
 
 import yaml
 
@@ -27,7 +28,6 @@ SELECTORS = (
     "compiler", "profiler",
 )  # fmt: skip
 _SHARES_ONLY = ("limit", "bytes_least")
-_BOUND = ("value", "lower", "upper", "unit")
 #: What was known when a reference was made; nothing is chosen by it.
 _PROVENANCE = ("n", "nodes", "interval", "date", "fingerprint")
 
@@ -59,17 +59,13 @@ _Loader.add_implicit_resolver(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """What one metric is held to; `lower` and `upper` are fractions of the value, None is open."""
 
     value: float
     lower: float | None
     upper: float | None
     unit: str
-
-    def as_tuple(self) -> tuple:
-        return (self.value, self.lower, self.upper, self.unit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,13 +122,10 @@ def read_yaml(path: pathlib.Path):
     except (OSError, UnicodeDecodeError) as error:
         raise BadReference(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadReference(f"{path.name}: no YAML ({_one_line(error)})") from None
-
-
-def _one_line(error) -> str:
-    mark = getattr(error, "problem_mark", None)
-    text = getattr(error, "problem", None) or str(error)
-    return spelling.shorten(" ".join(f"{text}{f', line {mark.line + 1}' if mark else ''}".split()))
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or str(error)
+        why = spelling.shorten(" ".join(f"{what}{f', line {mark.line + 1}' if mark else ''}".split()))
+        raise BadReference(f"{path.name}: no YAML ({why})") from None
 
 
 def _load_file(path: pathlib.Path, above: dict[str, list[str]], within: tuple) -> list[Entry]:
@@ -266,15 +259,15 @@ def _bound(name, given, where: str, fingerprints: dict) -> Bound:
 
 def _listed(name, given: dict, where: str, fingerprints: dict) -> list:
     """[value, lower, upper, unit] of a bound that names them."""
-    unknown = set(given) - {*_BOUND, *_PROVENANCE}
-    if unknown or not set(_BOUND) <= set(given):
-        word = sorted(map(str, unknown or set(_BOUND) - set(given)))[0]
+    unknown, lacking = set(given) - {*Bound._fields, *_PROVENANCE}, set(Bound._fields) - set(given)
+    if unknown or lacking:
+        word = sorted(map(str, unknown or lacking))[0]
         what = "unknown key" if unknown else "lacks"
         raise BadReference(f"{where}: {name}: {what} {word!r}; write value, lower, upper, unit")
     named = given.get("fingerprint")
     if named is not None and str(named) not in map(str, fingerprints):
         raise BadReference(f"{where}: {name}'s fingerprint {named!r} is not in $fingerprints")
-    return [given[key] for key in _BOUND]
+    return [given[key] for key in Bound._fields]
 
 
 def _refuse_tolerances(name, value: float, lower, upper, where: str) -> None:

@@ -47,10 +47,6 @@ def within(group: dict) -> str:
     return " AND ".join(f"coalesce({key}::VARCHAR, '') = {literal(value)}" for key, value in group.items())
 
 
-def _called(group: dict) -> str:
-    return ", ".join(filter(None, group.values()))
-
-
 def _settings(text: str) -> str:
     """Variables of a runtime that are no matter of which job it was."""
     settings = {
@@ -76,7 +72,8 @@ def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
             shown = " and ".join(spelling.shorten(spelling.printable(value), 40) for value in values[:2])
             field = f"{name}.NAME" if name in measurements.OBJECTS else name
             choice = f"choose with --from {field}=…, or days"
-            raise Error(f"jobs of {_called(group)} differ in {name} ({shown}): they are of no one machine; {choice}")
+            called = ", ".join(filter(None, group.values()))
+            raise Error(f"jobs of {called} differ in {name} ({shown}): they are of no one machine; {choice}")
         if values:
             found[name] = values[0]
     return found
@@ -129,18 +126,14 @@ def _entry(figure: _Figure) -> dict:
     return entry | ({"axes": axes} if axes else {})
 
 
-def _may_be_held(each: series.Series, profiler: str) -> bool:
-    """Of profiled runs only counts."""
-    if profiler:
-        return as_record.is_held(each.metric, each.unit)
-    return not each.metric.startswith(profile.PROFILED)
-
-
 def _figures(opened: store.Store, made: Made, condition: str, group: dict, profiler: str) -> list[_Figure]:
     """The series of a group that have enough jobs; `made` takes what they share, and the series that have not."""
     wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {literal(profiler)}"
     every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
-    every = [each for each in every if _may_be_held(each, profiler)]
+    if profiler:
+        every = [each for each in every if as_record.is_held(each.metric, each.unit)]
+    else:
+        every = [each for each in every if not each.metric.startswith(profile.PROFILED)]
     enough = [each for each in every if each.jobs("A") >= bounds.FEWEST]
     names = series.labels(every)
     made.few |= {names[each.key]: each.jobs("A") for each in every if each.jobs("A") < bounds.FEWEST}

@@ -103,7 +103,7 @@ def _figure(row: dict, where: str) -> Figure:
     if each.expect not in ("value", "context") and each.neutral is None:
         raise Error(f"{where}: {each.expect} than what? neutral is empty")
     if each.high is not None and (each.low is None or each.high < each.low):
-        raise Error(f"{where}: high is below low")
+        raise Error(f"{where}: high is below low; exchange them, or leave high empty")
     return each
 
 

@@ -125,7 +125,8 @@ def gpus(machine: Machine) -> Gpus | None:
     if found.count > 1 and (witness := _peers(machine, found)):
         found.words.add("peer")
         found.notes.append(f"peer: {witness}")
-    mode = _addressing_mode(machine)
+    said = re.search(r"Addressing Mode\s*:\s*(\w+)", machine.ask("nvidia-smi", "-q") or "")
+    mode = said[1].lower() if said else ""
     if mode in ("hmm", "ats"):
         found.words.add(mode)
         found.notes.append(f"{mode}: nvidia-smi, addressing mode")
@@ -205,12 +206,6 @@ def _peers(machine, found: Gpus) -> str | None:
         if not nodes - {node} <= reached:
             return None
     return "the driver's links"
-
-
-def _addressing_mode(machine) -> str | None:
-    answer = machine.ask("nvidia-smi", "-q") or ""
-    found = re.search(r"Addressing Mode\s*:\s*(\w+)", answer)
-    return found.group(1).lower() if found else None
 
 
 def numa_nodes(machine) -> int:

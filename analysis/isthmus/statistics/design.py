@@ -175,10 +175,6 @@ def _apart(jobs: list[Job]) -> np.ndarray:
 # --- the order in time ---
 
 
-def _when(unit: tuple) -> tuple[str, str]:
-    return str(unit[0]), unit[1]
-
-
 class Sequences:
     """Values of units by side and stratum over all series, as rank_test.order() takes them."""
 
@@ -197,7 +193,8 @@ class Sequences:
         """(series, units in the order of time) for each side and stratum; NaN where a series has no such unit."""
         result = []
         for rows in self._rows.values():
-            columns = {unit: i for i, unit in enumerate(sorted({unit for row in rows for unit in row}, key=_when))}
+            units = {(time, job) for row in rows for time, job in row}
+            columns = {unit: i for i, unit in enumerate(sorted(units, key=lambda unit: (str(unit[0]), unit[1])))}
             matrix = np.full((len(rows), len(columns)), np.nan)
             for line, row in zip(matrix, rows):
                 line[[columns[unit] for unit in row]] = list(row.values())

@@ -68,10 +68,6 @@ def _counted(sizes: tuple[tuple[int, int], ...]) -> bool:
     return max(totals) <= _EXACT and sum(totals) <= _EXACT_ALL
 
 
-def _doubled_wins(a: np.ndarray, b: np.ndarray) -> int:
-    return int(2 * np.count_nonzero(a[:, None] < b) + np.count_nonzero(a[:, None] == b))
-
-
 def _normal_moments(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Mean and variance of twice the pairs with a < b, with the correction for ties."""
     n, m = len(a), len(b)
@@ -81,14 +77,10 @@ def _normal_moments(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     return float(n * m), n * m * spread / 3
 
 
-def _convolved(distributions) -> np.ndarray:
-    return functools.reduce(np.convolve, distributions)
-
-
 @functools.lru_cache(maxsize=256)
 def _design(sizes: tuple[tuple[int, int], ...]) -> np.ndarray:
     """Shares of the pairs with a < b over all strata, without ties."""
-    return _convolved(_untied(n, m)[::2] for n, m in sizes)
+    return functools.reduce(np.convolve, (_untied(n, m)[::2] for n, m in sizes))
 
 
 def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
@@ -96,9 +88,9 @@ def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
     Exact given the values, whatever their distribution; normal for more than 64 jobs in a stratum or 400 in all.
     """
-    wins = sum(_doubled_wins(a, b) for a, b in strata)
+    wins = sum(int(np.count_nonzero(a[:, None] < b) + np.count_nonzero(a[:, None] <= b)) for a, b in strata)
     if _counted(tuple((len(a), len(b)) for a, b in strata)):
-        null = _convolved([_stratum(a, b) for a, b in strata])
+        null = functools.reduce(np.convolve, (_stratum(a, b) for a, b in strata))
         low, high = null[: wins + 1].sum(), null[wins:].sum()
         return float(min(1.0, 2 * min(low, high) + 1e-15))
     moments = [_normal_moments(a, b) for a, b in strata]

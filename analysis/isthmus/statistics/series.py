@@ -284,14 +284,11 @@ def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def within(series: Series, side: str) -> list[np.ndarray]:
-    """Values of a side, one per job, by nodes and GPUs; as logarithms where they are all above zero."""
-    groups = list(series.by_place(side).values())
-    return [np.log(x) for x in groups] if all((x > 0).all() for x in groups) else groups
-
-
 def spread(series: Series, sides) -> float:
     """Standard deviation between jobs of a node and GPU, of logarithms where values are above zero; NaN if unknown."""
-    groups = [group for side in sides for group in within(series, side)]
+    groups: list[np.ndarray] = []
+    for side in sides:
+        own = list(series.by_place(side).values())
+        groups += [np.log(x) for x in own] if all((x > 0).all() for x in own) else own
     found = rank_test.spread(groups)
     return 0.0 if math.isclose(found, 0, abs_tol=1e-15) else found

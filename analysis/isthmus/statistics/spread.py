@@ -86,6 +86,11 @@ def fields(spread: Spread | None) -> dict[str, float | str | None]:
     return {"low": low, "high": high, "interval": kind}
 
 
+def ends(value: float, spread: Spread | None) -> tuple[float, float]:
+    """Of the interval; the value twice where there is none."""
+    return (spread.low, spread.high) if spread else (value, value)
+
+
 def relative(value: float | None, spread: Spread | None) -> float | None:
     """Half the interval's width over the value; None where there is no interval, or the value is zero."""
     if value is None or spread is None or value == 0:

@@ -121,15 +121,11 @@ def _levels(points: dict[int, spread.Values], caches: list[tuple[str, int]]) -> 
     levels = find([(size, values.value) for size, values in points.items() if values.value is not None], caches)
     for level in levels:
         inside = [values for size, values in points.items() if level.first <= size <= level.last]
-        ends = [end for values in inside for end in _ends(values)]
+        ends = [
+            end for values in inside if values.value is not None for end in spread.ends(values.value, values.spread)
+        ]
         level.low, level.high = min(ends), max(ends)
     return levels
-
-
-def _ends(values: spread.Values) -> tuple[float, float]:
-    value, sure = values.value, values.spread
-    assert value is not None
-    return (sure.low, sure.high) if sure else (value, value)
 
 
 _COLUMNS = [Column("level", right=False), Column("latency"), Column("±"), Column("flat over", right=False),

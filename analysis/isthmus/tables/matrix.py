@@ -82,13 +82,7 @@ def _route_of(case: dict) -> re.Match:
 
 
 def _group(case: dict) -> str:
-    found = _route_of(case)
-    return f"{found['family']}/{found['initiator']}"
-
-
-def _axes(case: dict) -> dict:
-    """What tells figures of one route apart; what several ranks measured stays apart by their number, too."""
-    return case["axes"] | ({"ranks": case["ranks"]["count"]} if "ranks" in case else {})
+    return "{family}/{initiator}".format(**_route_of(case).groupdict())
 
 
 def _outcome(case: dict) -> str:
@@ -103,11 +97,11 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
     """The matrices in the order of their records; axes that take several values tell them apart."""
     seen: dict[tuple[str, str], set] = {}
     for case in cases:
-        for axis, value in _axes(case).items():
+        for axis, value in content.axes(case).items():
             seen.setdefault((_group(case), axis), set()).add(value)
     matrices: dict[str, _Matrix] = {}
     for case in cases:
-        others = sorted((axis, value) for axis, value in _axes(case).items() if axis != "bytes")
+        others = sorted((axis, value) for axis, value in content.axes(case).items() if axis != "bytes")
         title = _group(case)
         title += "".join(f" {axis}={value}" for axis, value in others if len(seen[_group(case), axis]) > 1)
         matrix = matrices.setdefault(title, _Matrix(title))

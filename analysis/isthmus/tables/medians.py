@@ -52,11 +52,6 @@ class Case:
         return self.of.get("mode") or f"{self.of['placement']}/{self.of['staging']}"
 
     @property
-    def axes(self) -> dict[str, Any]:
-        """With the number of ranks, which keeps what several processes measured together apart."""
-        return self.of["axes"] | ({"ranks": self.of["ranks"]["count"]} if "ranks" in self.of else {})
-
-    @property
     def jobs(self) -> int:
         return len({spread.job_of(each) for each in self.records})
 
@@ -87,8 +82,12 @@ def gather(found: list[dict]) -> list[Case]:
         key = (machine, *(record.get(name) for name in names), record.get("ranks", {}).get("count"), axes)
         case = cases.setdefault(key, Case(machine, titles[machine], record))
         case.records.append(record)
-        if _outcome(record) is None:
-            _add(case, record)
+        if _outcome(record) is not None:
+            continue
+        for name, metric in content.metrics(record).items():
+            unit, values = case.metrics.setdefault(name, (metric["unit"], spread.Values()))
+            if metric["median"] is not None and unit == metric["unit"]:
+                values.add(record, metric)
 
     def place(names: tuple[str, ...], name: str | None) -> int:
         return names.index(name) if name in names else len(names)
@@ -99,17 +98,10 @@ def gather(found: list[dict]) -> list[Case]:
     )
 
 
-def _add(case: Case, record: dict) -> None:
-    for name, metric in content.metrics(record).items():
-        unit, values = case.metrics.setdefault(name, (metric["unit"], spread.Values()))
-        if metric["median"] is not None and unit == metric["unit"]:
-            values.add(record, metric)
-
-
 def varied(cases: list[Case], names: tuple[str, ...] = ()) -> list[str]:
     """Of each case, in what it differs from others of its workload: " device,4096"; `names`: fields beside the axes."""
     seen: dict[str, dict[str, set[str]]] = {}
-    values = [{name: case.of[name] for name in names} | dict(sorted(case.axes.items())) for case in cases]
+    values = [{name: case.of[name] for name in names} | dict(sorted(content.axes(case.of).items())) for case in cases]
     for case, own in zip(cases, values, strict=True):
         alike = seen.setdefault(case.of["workload"], {})
         for name, value in own.items():

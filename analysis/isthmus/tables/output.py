@@ -145,11 +145,13 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: what is no finite number is null, times are ISO 8601."""
+    """A value as JSON has it, and all that it holds: what is no finite number is null, times are ISO 8601."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "item"):  # NumPy's numbers
@@ -192,9 +194,7 @@ def identifier(name: str) -> str:
 
 
 def _parquet(table: Table) -> bytes:
-    from isthmus.records import (
-        store,  # DuckDB: only what writes parquet needs it
-    )
+    from isthmus.records import store  # here: nothing else that is written needs DuckDB
 
     connection, folder = store.connect()
     try:

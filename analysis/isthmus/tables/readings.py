@@ -106,8 +106,7 @@ class Value(float):
 
 def ends(value: float) -> tuple[float, float]:
     """Of the interval of a Value; the value twice where there is none."""
-    sure = getattr(value, "spread", None)
-    return (sure.low, sure.high) if sure else (float(value), float(value))
+    return spread.ends(float(value), getattr(value, "spread", None))
 
 
 @dataclasses.dataclass(frozen=True)

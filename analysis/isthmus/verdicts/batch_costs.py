@@ -143,10 +143,6 @@ def of_store(opened: store.Store, side: str, *, emulated: bool) -> tuple[BatchCo
 # --- for people and programs ---
 
 
-def _quantity(value: float | None, each: Cost) -> str:
-    return model.quantity(value or 0.0, each.unit)
-
-
 def lines(found: BatchCosts) -> list[str]:
     """One sentence each."""
     a, b = found.drivers
@@ -158,8 +154,8 @@ def lines(found: BatchCosts) -> list[str]:
             if each.status != status:
                 continue
             sentence = f"  {words}: {each.term}"
-            if each.a is not None:
-                sentence += f", {_quantity(each.a, each)} to {_quantity(each.b, each)}"
+            if each.a is not None and each.b is not None:
+                sentence += f", {model.quantity(each.a, each.unit)} to {model.quantity(each.b, each.unit)}"
             if each.ratio is not None:
                 sentence += f", ratio {each.ratio:.3g} [{each.low:.3g}, {each.high:.3g}]"
             said.append(sentence + (f": {each.why}" if each.why else ""))
@@ -167,5 +163,4 @@ def lines(found: BatchCosts) -> list[str]:
 
 
 def as_json(found: BatchCosts) -> dict[str, Any]:
-    of_all = dataclasses.asdict(found)
-    return of_all | {"costs": [{name: output.plain(value) for name, value in each.items()} for each in of_all["costs"]]}
+    return output.plain(dataclasses.asdict(found))

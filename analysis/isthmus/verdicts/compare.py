@@ -106,7 +106,7 @@ def _names(paths) -> list[str]:
         names = ["/".join(pathlib.Path(path).resolve().parts[-length:]) for path in paths]
         if len(set(names)) == len(names):
             return names
-    raise Error("a folder is named twice")
+    raise Error("a folder is named twice; name each system once")
 
 
 def _per_unit(each: series.Series) -> tuple[np.ndarray, np.ndarray]:

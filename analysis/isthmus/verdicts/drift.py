@@ -372,11 +372,11 @@ def _differences(opened: store.Store, node: str, near: tuple[Sequence[str], Sequ
     fields = [name for name in measurements.FINGERPRINT if name != "uvm" and (node or name != "boot")]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
     where = f"node = {literal(node)} AND " if node else ""
-    values = []
-    for jobs in near:
-        wanted = ", ".join(map(literal, jobs))
-        values.append(opened.rows(f"SELECT {lists} FROM measurements WHERE {where}job IN ({wanted})")[0])
-    return [name for name in fields if values[0][name] != values[1][name]]
+    before, after = (
+        opened.rows(f"SELECT {lists} FROM measurements WHERE {where}job IN ({', '.join(map(literal, jobs))})")[0]
+        for jobs in near
+    )
+    return [name for name in fields if before[name] != after[name]]
 
 
 # --- what a person reads ---

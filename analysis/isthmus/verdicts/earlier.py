@@ -48,7 +48,7 @@ def load_baseline(folder, name: str) -> list[str]:
         there = f"there is {', '.join(known)}" if known else "none is there"
         raise Error(f"no baseline {name} in {path.parent}; {there}") from None
     except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path}: no baseline ({error})") from None
+        raise Error(f"{path}: no baseline ({error}); keep the jobs anew with --save-baseline") from None
     return jobs
 
 

@@ -153,12 +153,8 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
     if plan.unit == "node":
         return f"unlike nodes: A and B share none; {where}, or jobs of both sides on the same", more
     if plan.unit == "boot":
-        return f"not identifiable: boots, {_of_sides(plan)}; {where}", more
+        return f"not identifiable: boots, {plan.units[0]} against {plan.units[1]}; {where}", more
     return f"too few jobs: {where}", more
-
-
-def _of_sides(plan: design.Design) -> str:
-    return "{} against {}".format(*plan.units)
 
 
 def compare(

@@ -168,10 +168,6 @@ class Fleet:
     units: list[tuple[str, bool]]  # of each series, and whether lower is better
     cases: list[dict[str, Any]] | None = None  # by series: series.Series.case
 
-    @property
-    def residuals(self) -> np.ndarray:
-        return self.values - np.nanmedian(self.values, axis=1, keepdims=True)
-
 
 def _scales(values: np.ndarray) -> np.ndarray:
     """Robust standard deviations between places, by series."""
@@ -189,7 +185,8 @@ def whole(fleet: Fleet) -> tuple[list[str], np.ndarray]:
     weights = 1 / _scales(fleet.values) ** 2
     weights = np.minimum(weights, 4 * np.median(weights))
     known = np.isfinite(fleet.values)
-    sums = np.where(known, fleet.residuals, 0).T @ weights
+    residuals = fleet.values - np.nanmedian(fleet.values, axis=1, keepdims=True)
+    sums = np.where(known, residuals, 0).T @ weights
     totals = known.T @ weights
     by_node: dict[str, list[float]] = {}
     for (node, _), value, total in zip(fleet.places, sums, totals):

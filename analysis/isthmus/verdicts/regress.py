@@ -80,9 +80,6 @@ def run(asked) -> int:
     text = "\n".join([*of_batches, wording.text(found, everything=asked.all)])
     output.write(asked, output.of_cases(rows, wording.COLUMNS, text, [*of_batches, *wording.of_all(found)]))
     if asked.json:
-        try:
-            whole = wording.as_json(found) | {"batches": batch_costs.as_json(batches) if batches else None}
-            pathlib.Path(asked.json).write_text(json.dumps(whole, indent=1), encoding="utf-8")
-        except OSError as error:
-            raise Error(f"{asked.json}: {error.strerror}") from None
+        whole = wording.as_json(found) | {"batches": batch_costs.as_json(batches) if batches else None}
+        output.deliver(json.dumps(whole, indent=1), asked.json)
     return found.exit_code

@@ -49,27 +49,21 @@ def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[
     """Fields of the fingerprint in which the sides differ, but for those that were asked for; and a reboot."""
     asked_fields = set(re.findall(r"(?:^|,)\s*([\w.]+)=", asked))
     with_side = f"(SELECT *, {side} AS side FROM measurements) WHERE side IS NOT NULL"
-    found = _of_fields(opened, with_side, asked_fields)
+    fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS)]
+    lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
+    by_side = {row["side"]: row for row in opened.rows(f"SELECT side, {lists} FROM {with_side} GROUP BY side")}
+    found: dict[str, tuple] = {}
+    for name in fields:
+        values = [[value for value in by_side[s][name] or [] if value not in (None, "")] for s in ("A", "B")]
+        if name not in asked_fields and values[0] != values[1] and all(values):
+            found[name] = tuple(values)
     for column in measurements.OBJECTS:
         found |= _of_settings(opened, with_side, column, asked_fields)
     return found, _reboots(opened, with_side)
 
 
-def _of_fields(opened: store.Store, with_side: str, asked_fields: set[str]) -> dict[str, tuple]:
-    """Values of each side, by field that differs and was not asked for."""
-    fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS)]
-    lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
-    by_side = {row["side"]: row for row in opened.rows(f"SELECT side, {lists} FROM {with_side} GROUP BY side")}
-    found = {}
-    for name in fields:
-        values = [[value for value in by_side[s][name] or [] if value not in (None, "")] for s in ("A", "B")]
-        if name not in asked_fields and values[0] != values[1] and all(values):
-            found[name] = tuple(values)
-    return found
-
-
 def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields: set[str]) -> dict[str, tuple]:
-    """The same for a field that is an object of settings, one of measurements.OBJECTS."""
+    """Values of each side of a field that is an object of settings, one of measurements.OBJECTS, likewise."""
     objects: dict[str, list[dict]] = {"A": [], "B": []}
     for where, text in opened.sql(f"SELECT DISTINCT side, {column} FROM {with_side}").fetchall():
         if text is not None:

@@ -184,7 +184,7 @@ def _nodes(text: str) -> list[str]:
                 f'{node!r} is no node\'s name; write names with commas between, or "$(scontrol show hostnames …)"'
             )
     if len(set(nodes)) < len(nodes):
-        raise Error("a node is named twice")
+        raise Error("a node is named twice; name each once")
     return nodes
 
 
@@ -275,7 +275,7 @@ def _plan(folder: pathlib.Path) -> dict:
     try:
         plan = json.loads(path.read_text(encoding="utf-8"))
         if plan["format"] != 1:
-            raise Error(f"{path}: made by another version of Isthmus")
+            raise ValueError("another version of Isthmus made it")
         kinds: dict[str, type | tuple[type, ...]] = {"from": str, "to": str, "nodes": list, "jobs": int}
         kinds |= {"control": bool, "boots": int, "in_turns": bool, "delta": (int, float, type(None))}
         found = {name: {"boots": 1, "in_turns": False, "delta": None, **plan}[name] for name in kinds}
@@ -288,7 +288,7 @@ def _plan(folder: pathlib.Path) -> dict:
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
     except (RecursionError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path}: no plan of a trial ({error})") from None
+        raise Error(f"{path}: no plan of a trial ({error}); make one with `isthmus trial plan`") from None
 
 
 def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:

@@ -10,20 +10,8 @@ import numpy as np
 from isthmus import Error, spelling
 from isthmus.records import measurements, store
 from isthmus.statistics import design, rank_test, series
-from isthmus.verdicts import surroundings
-from isthmus.verdicts.judging import (
-    CEILING,
-    DELTA,
-    FLOOR,
-    VERDICTS,
-    Boots,
-    Outcome,
-    Result,
-    compare,
-    judge,
-    logs_of,
-    more_of,
-)
+from isthmus.verdicts import judging, surroundings
+from isthmus.verdicts.judging import CEILING, DELTA, FLOOR, VERDICTS, Boots, Outcome, Result
 
 WANTED = (
     *measurements.FINGERPRINT, *measurements.SERIES, "mode", "better", "median", "n_samples", "n_invalid", "node",
@@ -86,7 +74,7 @@ def order_of(every: list[series.Series]) -> rank_test.Order:
         values = [each.all(side) for side in ("A", "B")]
         ratio = all((side > 0).all() for side in values)
         for side, of_side in zip(("A", "B"), values):
-            sequences.add(plan, side, each.of(side), logs_of(of_side, ratio))
+            sequences.add(plan, side, each.of(side), judging.logs_of(of_side, ratio))
     return rank_test.order(sequences.matrices())
 
 
@@ -125,23 +113,25 @@ def outcome(
     compared, sigmas, betters = [], [], []
     for each in shared:
         known = (noise or {}).get(each.key)
-        found = compare(each, names[each.key], delta=delta, noise=known, boots=(boots or {}).get(each.key), turns=turns)
+        found = judging.compare(
+            each, names[each.key], delta=delta, noise=known, boots=(boots or {}).get(each.key), turns=turns
+        )
         found.barred = found.barred or (_barred(order) if order else "")
         compared.append(found)
         sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
         betters.append(each.better)
     for each, floor in surroundings.health(opened, side):
-        compared.append(compare(each, f"{each.workload} {each.metric}", delta=floor, turns=turns))
+        compared.append(judging.compare(each, f"{each.workload} {each.metric}", delta=floor, turns=turns))
         sigmas.append(math.nan)
         betters.append(each.better)
     for result, q in zip(compared, rank_test.adjusted(np.array([result.p for result in compared]))):
         result.q = float(q)
     for result, sigma, better in zip(compared, sigmas, betters):
-        result.verdict = judge(result, better)
+        result.verdict = judging.judge(result, better)
         if result.verdict != "inconclusive" or result.barred:
             result.more = None
         elif result.more is None:
-            result.more = more_of(result, sigma, len(compared))
+            result.more = judging.more_of(result, sigma, len(compared))
     differences, notes = surroundings.differences(opened, side, asked)
     results = compared + _missing(every, names)
     results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))

@@ -8,6 +8,7 @@ from typing import Any
 
 from isthmus import spelling, units
 from isthmus.statistics import rank_test
+from isthmus.tables import output
 from isthmus.verdicts.judging import VERDICTS, Outcome, Result
 
 _SHOWN = {"regressed": 30, "inconclusive": 5, "improved": 10, "changed": 5, "changed-but-small": 3}
@@ -135,19 +136,6 @@ def _more_in_words(found: Outcome) -> list[str]:
 
 def as_json(found: Outcome) -> dict:
     """The outcome for machines; infinite and undefined numbers are null."""
-
-    def plain(value):
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    def dictionary(each):
-        return {name: plain(value) for name, value in dataclasses.asdict(each).items()}
-
-    return {
-        "verdict": found.verdict,
-        "margin": found.margin,
-        "order": dictionary(found.order) if found.order else None,
-        "jobs": found.jobs,
-        "differences": found.differences,
-        "notes": found.notes,
-        "results": [dictionary(each) for each in found.results],
-    }
+    whole = dataclasses.asdict(found)
+    names = ("margin", "order", "jobs", "differences", "notes", "results")
+    return output.plain({"verdict": found.verdict} | {name: whole[name] for name in names})
