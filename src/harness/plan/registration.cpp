@@ -109,8 +109,11 @@ Workload& Workload::axis(Axis axis) {
   description_->axes.push_back(std::move(axis));
   return *this;
 }
-Workload& Workload::size(std::string name, AxisSettings settings) {
-  description_->sizes.push_back({std::move(name), std::move(settings)});
+Workload& Workload::size(const std::string& name, const AxisSettings& settings) {
+  auto& sizes = description_->sizes;
+  auto known = std::ranges::find_if(sizes, [&](const auto& size) { return size.name == name; });
+  if (known == sizes.end()) known = sizes.insert(known, {name, {}});
+  known->settings.insert(known->settings.end(), settings.begin(), settings.end());
   return *this;
 }
 Workload& Workload::preset(Preset preset) {
