@@ -24,7 +24,9 @@ bool is_name(std::string_view text, std::string_view separators = "") {
 }
 
 void check_settings(const Workload::Description& description, const std::string& whose, const AxisSettings& settings) {
+  std::set<std::string> axes;
   for (const auto& [axis, value] : settings) {
+    if (!axes.insert(axis).second) throw std::logic_error(whose + " sets axis " + axis + " twice");
     const auto* declared = description.find_axis(axis);
     if (declared == nullptr) throw std::logic_error(whose + " sets axis " + axis + ", which is not declared");
     const bool known =
