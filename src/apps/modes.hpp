@@ -6,13 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "device/staging.hpp"
+#include "apps/kernels.hpp"
 #include "workload/choices.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
-
-using device::TileStaging;
 
 /// Calls use(Constant<staging>, Constant<depth>) for a staging that is not `none`: the device's way to it, and so many
 /// tile buffers. What runs instead of what was asked goes into the record.

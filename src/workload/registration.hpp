@@ -72,7 +72,8 @@ class Workload {
   Workload& placements(std::span<const memory::Placement> list);  ///< none unless called (reference/*)
   Workload& stagings(std::vector<Staging> list);
   Workload& axis(Axis axis);
-  Workload& size(std::string name, AxisSettings settings);
+  /// What a size sets; of a size that is there already, what else it sets.
+  Workload& size(const std::string& name, const AxisSettings& settings);
   /// tiny, small, medium, large, super and mega in turn, as far as there are values: each sets all the axes to its
   /// value.
   Workload& sizes(const std::vector<std::string>& axes, const std::vector<std::int64_t>& values);
@@ -111,7 +112,7 @@ inline Workload& Workload::sizes(const std::vector<std::string>& axes, const std
   for (std::size_t i = 0; i < values.size(); ++i) {
     AxisSettings settings;
     for (const auto& axis : axes) settings.emplace_back(axis, values[i]);
-    size(name[i], std::move(settings));
+    size(name[i], settings);
   }
   return *this;
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "device/kernel.hpp"
 #include "memory/placement.hpp"
@@ -86,6 +87,14 @@ class Run {
   template <class T>
   void read(const Buffer<T>& buffer, std::size_t first, std::span<T> into) {
     keeper_.read(stream_, buffer.index(), std::min(first, buffer.size()) * sizeof(T), std::as_writable_bytes(into));
+  }
+
+  /// The same as numbers of their own.
+  template <class T>
+  std::vector<T> read(const Buffer<T>& buffer, std::size_t first, std::size_t count) {
+    std::vector<T> values(count);
+    read(buffer, first, std::span(values));
+    return values;
   }
 
   /// A buffer travels in the middle of the body as its placement has it travel at the ends; what travels is counted.

@@ -28,4 +28,9 @@ struct Skip : std::runtime_error {
   std::optional<Shortage> shortage;
 };
 
+/// Skips a case that means nothing for the workload; `why` says what is wrong and what to do.
+inline void refuse_if(bool wrong, const char* why) {
+  if (wrong) throw Skip(why, SkipKind::not_applicable);
+}
+
 }  // namespace isthmus::workload

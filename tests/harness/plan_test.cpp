@@ -344,6 +344,19 @@ TEST(Registry, SizesAndPresetsOfEveryWorkloadFitItsAxes) {
   }
 }
 
+TEST(Registration, ASizeThatIsThereAlreadySetsMore) {
+  const auto workload = Workload("a/b", [](Case&) {})
+                            .axis(number_axis("n", "elements", 4))
+                            .axis(number_axis("m", "others", 4))
+                            .sizes({"n"}, {1, 2})
+                            .size("tiny", {{"m", 3}});
+  const auto& sizes = workload.description().sizes;
+  ASSERT_EQ(sizes.size(), 2u);
+  EXPECT_EQ(sizes[0].name, "tiny");
+  EXPECT_EQ(sizes[0].settings, (AxisSettings{{"n", 1}, {"m", 3}}));
+  EXPECT_EQ(sizes[1].settings, (AxisSettings{{"n", 2}}));
+}
+
 TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
   const auto problem = [](const Workload& workload) -> std::string {
     try {
@@ -364,6 +377,8 @@ TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
   EXPECT_NE(problem(make("a/b").axis(number_axis("N", "", 1))).find("axis 'N'"), std::string::npos);
   EXPECT_NE(problem(make("a/b").axis(number_axis("n", "", 1))).find("axis n twice"), std::string::npos);
   EXPECT_NE(problem(make("a/b").size("tiny", {{"m", 8}})).find("sets axis m, which is not declared"),
+            std::string::npos);
+  EXPECT_NE(problem(make("a/b").size("tiny", {{"n", 8}}).size("tiny", {{"n", 9}})).find("sets axis n twice"),
             std::string::npos);
   EXPECT_NE(problem(make("a/b").size("tiny", {{"n", 0}})).find("sets axis n to 0"), std::string::npos);
   EXPECT_NE(problem(make("a/b").preset({.name = "p", .help = "", .settings = {}, .sizes = {"tiny"}})).find("is none"),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/checks.hpp"
+#include "apps/inputs.hpp"
 #include "apps/modes.hpp"
 #include "workload/workload.hpp"
 
@@ -12,7 +13,6 @@ namespace isthmus::apps {
 namespace {
 
 using namespace workload;
-using device::BulkBarrier;
 
 constexpr unsigned hidden = 16, threads = 256;
 constexpr unsigned lanes = hidden / 4;                      // threads that share the weights of an input, four each
@@ -35,26 +35,19 @@ __host__ __device__ inline float learn(unsigned unit, const double* sums, const 
   return static_cast<float>(eta * own * (1 - own) * delta * double{second_weights[unit]});
 }
 
-/// HIP's float4 cannot be part of what a kernel is given.
-struct Four {
-  float x, y, z, w;
-};
-
 /// Sums up weights times inputs, one part a block.
 struct Forward {
   float* parts;
   Four sum;
   __device__ void begin() { sum = {}; }
-  __device__ void use(std::size_t, const float4& w, float x) {
-    sum = {fmaf(w.x, x, sum.x), fmaf(w.y, x, sum.y), fmaf(w.z, x, sum.z), fmaf(w.w, x, sum.w)};
-  }
+  __device__ void use(std::size_t, const float4& w, float x) { sum = multiply_add(w, x, sum); }
   __device__ void end() {
     __shared__ Four sums[threads / 32][lanes];
     for (int bits = device::warp_size() / 2; bits >= static_cast<int>(lanes); bits /= 2) {
-      sum.x += device::shuffle_xor(device::full_warp(), sum.x, bits);
-      sum.y += device::shuffle_xor(device::full_warp(), sum.y, bits);
-      sum.z += device::shuffle_xor(device::full_warp(), sum.z, bits);
-      sum.w += device::shuffle_xor(device::full_warp(), sum.w, bits);
+      sum.x += exchanged(sum.x, bits);
+      sum.y += exchanged(sum.y, bits);
+      sum.z += exchanged(sum.z, bits);
+      sum.w += exchanged(sum.w, bits);
     }
     if (device::lane() < static_cast<int>(lanes)) sums[device::warp_in_block()][device::lane()] = sum;
     __syncthreads();
@@ -75,10 +68,8 @@ struct Adjust {
   __device__ void begin() { step = reinterpret_cast<const Four*>(steps->of)[threadIdx.x % lanes]; }
   __device__ void use(std::size_t i, const float4& w, float x) {
     const float4 was = first ? make_float4(0, 0, 0, 0) : change[i];
-    const float4 now = make_float4(fmaf(momentum, was.x, step.x * x), fmaf(momentum, was.y, step.y * x),
-                                   fmaf(momentum, was.z, step.z * x), fmaf(momentum, was.w, step.w * x));
-    change[i] = now;
-    weights[i] = make_float4(w.x + now.x, w.y + now.y, w.z + now.z, w.w + now.w);
+    const float4 now = change[i] = multiply_add(was, momentum, times(step, x));
+    weights[i] = sum_of(w, now);
   }
   __device__ void end() {}
 };
@@ -117,23 +108,19 @@ __global__ void __launch_bounds__(threads) backprop_staged(std::size_t n, const 
   float* tiles = device::dynamic_shared<float>();
   constexpr unsigned tile_floats = tile_rows * (hidden + 1);
   device::TilePipeline<staging, depth, threads> pipeline(arrived);
-  const std::size_t all = (n + tile_rows - 1) / tile_rows;
-  const auto first = [](std::uint64_t tile) { return (blockIdx.x + tile * gridDim.x) * tile_rows; };
-  const auto count = [&](std::uint64_t tile) {
-    return n - first(tile) < tile_rows ? static_cast<unsigned>(n - first(tile)) : tile_rows;
-  };
+  const TilesOfBlock<tile_rows> mine{n};
   body.begin();
   pipeline.run(
-      blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0,
+      mine.count(),
       [&](auto& copier, unsigned stage, std::uint64_t tile) {
         float* to = tiles + stage * tile_floats;
-        copier.run(to, reinterpret_cast<const float*>(w) + first(tile) * hidden, count(tile) * hidden);
-        copier.run(to + tile_rows * hidden, x + first(tile), count(tile));
+        copier.run(to, reinterpret_cast<const float*>(w) + mine.first(tile) * hidden, mine.length(tile) * hidden);
+        copier.run(to + tile_rows * hidden, x + mine.first(tile), mine.length(tile));
       },
       [&](unsigned stage, std::uint64_t tile) {
         const float* from = tiles + stage * tile_floats;
-        for (unsigned k = threadIdx.x; k < count(tile) * lanes; k += threads)
-          body.use(first(tile) * lanes + k, reinterpret_cast<const float4*>(from)[k],
+        for (unsigned k = threadIdx.x; k < mine.length(tile) * lanes; k += threads)
+          body.use(mine.first(tile) * lanes + k, reinterpret_cast<const float4*>(from)[k],
                    from[tile_rows * hidden + k / lanes]);
       });
   body.end();
@@ -163,9 +150,7 @@ struct Network {
   std::uint64_t seed;
   std::size_t n;  // inputs, and the bias before them
   float scale() const { return std::exp2(-std::round(std::log2(5 * std::sqrt(static_cast<float>(n))))); }
-  float odd(std::uint64_t stream, std::size_t i) const {
-    return static_cast<float>(2 * static_cast<int>(hash(seed, stream, i) >> 62) - 3);
-  }
+  float odd(std::uint64_t stream, std::size_t i) const { return OddNumbers{seed, stream}(i); }
   float input(std::size_t i) const { return i == 0 ? 1 : odd(0, i); }
   float weight(std::size_t i) const { return odd(1, i) * scale(); }
   float second(std::size_t i) const { return odd(2, i) * 0.25f; }
@@ -196,8 +181,7 @@ std::vector<double> all_steps(const Network& network, std::size_t epochs) {
 
 void backprop(Case& c) {
   const std::size_t epochs = c.extent("epochs"), inputs = c.extent("inputs");
-  if (inputs >> 36 != 0)
-    throw Skip("sums of more inputs are not exact: take fewer than 2^36", SkipKind::not_applicable);
+  refuse_if(inputs >> 36 != 0, "sums of more inputs are not exact: take fewer than 2^36");
   const Network network{c.seed(), inputs + 1};
   auto x = c.input<float>("inputs", network.n, [=](std::size_t i) { return network.input(i); });
   auto w = c.inout<float>("weights", network.n * hidden, [=](std::size_t i) { return network.weight(i); });
@@ -227,9 +211,7 @@ void backprop(Case& c) {
       const double all = static_cast<double>(network.n), read = 4 * all * (hidden + 1), products = 2 * all * hidden;
       pass(forward, {.bytes_read = read, .flops = products}, Forward{.parts = parts.device(), .sum = {}});
       if (on_host) {
-        std::vector<float> each(blocks * hidden), outer(hidden + 1);
-        run.read(parts, 0, std::span(each));
-        run.read(second, 0, std::span(outer));
+        const auto each = run.read(parts, 0, blocks * hidden), outer = run.read(second, 0, hidden + 1);
         double sums[hidden] = {};
         for (std::size_t i = 0; i < each.size(); ++i) sums[i % hidden] += each[i];
         Steps found{};
@@ -246,11 +228,10 @@ void backprop(Case& c) {
     });
   };
   if (c.staging() == Staging::none)
-    return measure(device::Kernel{"forward", backprop_plain<Forward>}, device::Kernel{"adjust", backprop_plain<Adjust>},
-                   0);
+    return measure(Kernel{"forward", backprop_plain<Forward>}, Kernel{"adjust", backprop_plain<Adjust>}, 0);
   with_staging<ring>(c, [&](auto how, auto depth) {
-    measure(device::Kernel{"forward", backprop_staged<how(), depth(), Forward>},
-            device::Kernel{"adjust", backprop_staged<how(), depth(), Adjust>},
+    measure(Kernel{"forward", backprop_staged<how(), depth(), Forward>},
+            Kernel{"adjust", backprop_staged<how(), depth(), Adjust>},
             depth() * tile_rows * (hidden + 1) * sizeof(float));
   });
 }

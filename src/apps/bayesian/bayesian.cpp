@@ -16,7 +16,6 @@ namespace {
 
 using namespace learning;
 using namespace workload;
-using device::BulkBarrier;
 constexpr unsigned threads = 256, at_once = 8;        // of a block; nodes that are scored between two barriers
 constexpr unsigned ring = 2, segments_a_block = 128;  // tiles; runs of scores
 constexpr double unit = 0x1p-19;                      // of logarithms: their sums are exact, in any order
@@ -329,17 +328,13 @@ __global__ void bayesian_accept(unsigned nodes, unsigned round, Verdict verdict,
 
 void bayesian(Case& c) {
   const std::size_t nodes = c.extent("nodes"), rows = c.extent("rows"), rounds = c.extent("rounds");
-  if (nodes < 2) throw Skip("an order of one node cannot change: take 2 nodes and more", SkipKind::not_applicable);
-  if (nodes > most_nodes)
-    throw Skip("nodes are named by a byte and their sets counted in 32 bits: take at most 256",
-               SkipKind::not_applicable);
-  if (rows > most_rows)
-    throw Skip("a node's bits are 19 words in registers: take at most 608 rows", SkipKind::not_applicable);
-  if (rounds >> 31 != 0) throw Skip("rounds are counted in 32 bits: take fewer than 2^31", SkipKind::not_applicable);
+  refuse_if(nodes < 2, "an order of one node cannot change: take 2 nodes and more");
+  refuse_if(nodes > most_nodes, "nodes are named by a byte and their sets counted in 32 bits: take at most 256");
+  refuse_if(rows > most_rows, "a node's bits are 19 words in registers: take at most 608 rows");
+  refuse_if(rounds >> 31 != 0, "rounds are counted in 32 bits: take fewer than 2^31");
   const std::size_t part = (c.extent("part") + 3) / 4 * 4;
-  if (part > c.device().shared_per_block / (2 * ring * sizeof(float)))
-    throw Skip("tiles of so many scores do not fit into half of a block's shared memory: take a smaller part",
-               SkipKind::not_applicable);
+  refuse_if(part > c.device().shared_per_block / (2 * ring * sizeof(float)),
+            "tiles of so many scores do not fit into half of a block's shared memory: take a smaller part");
   const Learning problem{c.seed(), static_cast<unsigned>(nodes), static_cast<unsigned>(rows)};
   const auto sets = problem.sets();
   using Data = std::vector<std::uint8_t>;
@@ -395,8 +390,7 @@ void bayesian(Case& c) {
       Verdict verdict{};
       verdict.worse = problem.worse(round);
       if (on_host) {
-        std::vector<Key> keys(nodes);
-        run.read(found, 0, std::span(keys));
+        const auto keys = run.read(found, 0, nodes);
         verdict.known = true;
         verdict.decide(round == 0, total(keys.data(), count), accepted->first, accepted->second);
       }
@@ -407,7 +401,7 @@ void bayesian(Case& c) {
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(bayesian_best), 0);
   with_staging<ring>(c, [&](auto how, auto depth) {
     if constexpr (how() != TileStaging::bulk)
-      measure(device::Kernel{"bayesian_best_staged", bayesian_best_staged<how(), depth()>},
+      measure(Kernel{"bayesian_best_staged", bayesian_best_staged<how(), depth()>},
               depth() * (part + 4) * sizeof(float));
   });
 }
@@ -421,12 +415,8 @@ const Registration registration =
         .axis(number_axis("rounds", "orders that are tried after the first", 100))
         .axis(how(number_axis("part", "scores that a staging brings at once", 2048)))
         .axis(loop_axis("where an order is accepted"))
-        .size("tiny", {{"nodes", 7}, {"rounds", 5}})
-        .size("small", {{"nodes", 20}})
-        .size("medium", {{"nodes", 30}})
-        .size("large", {{"nodes", 40}})
-        .size("super", {{"nodes", 50}})
-        .size("mega", {{"nodes", 125}});
+        .sizes({"nodes"}, {7, 20, 30, 40, 50, 125})
+        .size("tiny", {{"rounds", 5}});
 
 }  // namespace
 }  // namespace isthmus::apps

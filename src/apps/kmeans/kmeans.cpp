@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/checks.hpp"
+#include "apps/inputs.hpp"
 #include "apps/modes.hpp"
 #include "device/shared_memory.hpp"
 #include "workload/workload.hpp"
@@ -13,7 +14,6 @@ namespace isthmus::apps {
 namespace {
 
 using namespace workload;
-using device::BulkBarrier;
 using Member = std::uint8_t;
 
 constexpr unsigned features = 64, clusters = 5, threads = 256;
@@ -30,9 +30,9 @@ struct Centres {
 };
 
 /// A centre's feature from the sum of its points; a cluster without points keeps what it had.
-__host__ __device__ inline float centre_of(std::int64_t sum, std::int64_t count, float before) {
-  return count == 0 ? before
-                    : static_cast<float>(rint(static_cast<double>(sum) * 32 / static_cast<double>(count)) / 32);
+__host__ __device__ inline float centre_of(const long long* sums, unsigned f, float before) {
+  if (sums[features] == 0) return before;
+  return static_cast<float>(rint(static_cast<double>(sums[f]) * 32 / static_cast<double>(sums[features])) / 32);
 }
 __host__ __device__ inline float half_square_of(const float* centre) {
   float square = 0;
@@ -53,15 +53,14 @@ struct Share {
     }
   }
 
-  /// Four points of each group. The tile has `there` points; read(i) is its i-th float4. Each quarter of a group has
-  /// them in another order, so that every sum of two lanes' parts is of one point and is made once.
-  template <class Read>
-  __device__ void add(unsigned there, Member* member, Read read) {
+  /// Four points of each group, of the `there` points of a tile. Each quarter of a group has them in another order, so
+  /// that every sum of two lanes' parts is of one point and is made once.
+  __device__ void add(unsigned there, Member* member, const float4* points) {
     float4 x[4];
 #pragma unroll
     for (unsigned j = 0; j < 4; ++j) {
       const unsigned at = quarter ^ (j * lanes);
-      x[j] = at < there * lanes ? read(at + threadIdx.x % lanes) : make_float4(0, 0, 0, 0);
+      x[j] = at < there * lanes ? points[at + threadIdx.x % lanes] : make_float4(0, 0, 0, 0);
     }
     // Of the quarter's own point: |x - c|² / 2 is less where |c|² / 2 - x·c is.
     float best = 0;
@@ -72,9 +71,9 @@ struct Share {
 #pragma unroll
       for (unsigned j = 0; j < 4; ++j)
         part[j] = x[j].x * centre[k].x + x[j].y * centre[k].y + x[j].z * centre[k].z + x[j].w * centre[k].w;
-      float dot = part[0] + other(part[2], 8) + other(part[1] + other(part[3], 8), 4);
-      dot += other(dot, 2);
-      dot += other(dot, 1);
+      float dot = part[0] + exchanged(part[2], 8) + exchanged(part[1] + exchanged(part[3], 8), 4);
+      dot += exchanged(dot, 2);
+      dot += exchanged(dot, 1);
       const float distance = half_square[k] - dot;
       if (k == 0 || distance < best) best = distance, nearest = k;
     }
@@ -84,8 +83,8 @@ struct Share {
     for (unsigned k = 0; k < clusters; ++k) count[k] += counts && nearest == k ? 1 : 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      float4& sum = own_sums[other(nearest, 4 * j) * threads + threadIdx.x];
-      sum = make_float4(sum.x + x[j].x, sum.y + x[j].y, sum.z + x[j].z, sum.w + x[j].w);
+      float4& sum = own_sums[exchanged(nearest, 4 * j) * threads + threadIdx.x];
+      sum = sum_of(sum, x[j]);
     }
   }
 
@@ -102,13 +101,9 @@ struct Share {
 #pragma unroll
     for (unsigned k = 0; k < clusters; ++k) {
       unsigned all = count[k];
-      for (int bits = device::warp_size() / 2; bits > 0; bits /= 2) all += other(all, bits);
+      for (int bits = device::warp_size() / 2; bits > 0; bits /= 2) all += exchanged(all, bits);
       if (device::lane() == 0) atomicAdd(sums + k * summed + features, all);
     }
-  }
-  template <class T>
-  static __device__ T other(T value, int bits) {
-    return device::shuffle_xor(device::full_warp(), value, bits);
   }
   float4* own_sums;                                                                // clusters × threads
   unsigned quarter = (threadIdx.x / lanes * 4 + threadIdx.x % lanes / 4) * lanes;  // where its own point begins
@@ -128,7 +123,7 @@ __global__ void __launch_bounds__(threads, resident)
   Share share(centres);
   for (std::size_t first = std::size_t{blockIdx.x} * tile; first < n; first += std::size_t{gridDim.x} * tile) {
     const unsigned there = n - first < tile ? static_cast<unsigned>(n - first) : tile;
-    share.add(there, member + first, [points = x + first * lanes](unsigned i) { return points[i]; });
+    share.add(there, member + first, x + first * lanes);
   }
   share.finish(sums);
 }
@@ -141,20 +136,15 @@ __global__ void __launch_bounds__(threads, resident)
   float4* tiles = device::dynamic_shared<float4>();
   device::TilePipeline<staging, depth, threads> pipeline(arrived);
   Share share(centres);
-  const std::size_t all = (n + tile - 1) / tile;
-  const auto first = [](std::uint64_t number) { return (blockIdx.x + number * gridDim.x) * tile; };
-  const auto there = [&](std::uint64_t number) {
-    return n - first(number) < tile ? static_cast<unsigned>(n - first(number)) : tile;
-  };
+  const TilesOfBlock<tile> mine{n};
   pipeline.run(
-      blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0,
+      mine.count(),
       [&](auto& copier, unsigned stage, std::uint64_t number) {
         copier.run(reinterpret_cast<float*>(tiles + stage * tile * lanes),
-                   reinterpret_cast<const float*>(x) + first(number) * features, there(number) * features);
+                   reinterpret_cast<const float*>(x) + mine.first(number) * features, mine.length(number) * features);
       },
       [&](unsigned stage, std::uint64_t number) {
-        const float4* points = tiles + stage * tile * lanes;
-        share.add(there(number), member + first(number), [=](unsigned i) { return points[i]; });
+        share.add(mine.length(number), member + mine.first(number), tiles + stage * tile * lanes);
       });
   share.finish(sums);
 }
@@ -162,10 +152,8 @@ __global__ void __launch_bounds__(threads, resident)
 /// New centres from the sums, which are 0 again afterwards; or the first points, where there are no sums yet.
 __global__ void kmeans_move(const float* x, long long* sums, bool first, Centres* centres) {
   const unsigned f = threadIdx.x;
-  for (unsigned k = 0; k < clusters; ++k) {
-    long long* own = sums + k * summed;
-    centres->of[k][f] = first ? x[k * features + f] : centre_of(own[f], own[features], centres->of[k][f]);
-  }
+  for (unsigned k = 0; k < clusters; ++k)
+    centres->of[k][f] = first ? x[k * features + f] : centre_of(sums + k * summed, f, centres->of[k][f]);
   __syncthreads();
   for (unsigned i = f; i < clusters * summed; i += features) sums[i] = 0;
   if (f < clusters) centres->half_square[f] = half_square_of(centres->of[f]);
@@ -176,27 +164,20 @@ __global__ void kmeans_keep(Centres found, long long* sums, Centres* centres) {
   if (threadIdx.x < clusters) centres->half_square[threadIdx.x] = found.half_square[threadIdx.x];
 }
 
-/// Whole numbers from -8 to 7, without any clusters in them.
-struct Points {
-  std::uint64_t seed;
-  float operator()(std::size_t i) const { return static_cast<float>(static_cast<int>(hash(seed, 0, i) >> 60) - 8); }
-};
-
 Centres moved(const std::vector<long long>& sums, Centres centres) {
   for (unsigned k = 0; k < clusters; ++k) {
-    const long long* own = &sums[k * summed];
-    for (unsigned f = 0; f < features; ++f) centres.of[k][f] = centre_of(own[f], own[features], centres.of[k][f]);
+    for (unsigned f = 0; f < features; ++f) centres.of[k][f] = centre_of(&sums[k * summed], f, centres.of[k][f]);
     centres.half_square[k] = half_square_of(centres.of[k]);
   }
   return centres;
 }
 
 /// By the definition: squares of differences, in double, which is exact, too.
-void reference(const Points& points, std::size_t iterations, std::span<Member> member) {
+void reference(const WholeNumbers& points, std::size_t iterations, std::span<Member> member) {
   double centre[clusters * features];
   for (unsigned i = 0; i < clusters * features; ++i) centre[i] = points(i);
   for (std::size_t iteration = 0; iteration < iterations; ++iteration) {
-    const auto assign = [&](std::size_t i, auto& sums) {
+    const auto sums = sums_of<double, clusters * summed>(member.size(), 1 << 14, [&](std::size_t i, auto& part) {
       double distance[clusters] = {}, x[features];
       for (unsigned f = 0; f < features; ++f) x[f] = points(i * features + f);
       for (unsigned j = 0; j < clusters * features; ++j) {
@@ -205,10 +186,9 @@ void reference(const Points& points, std::size_t iterations, std::span<Member> m
       }
       const auto nearest = static_cast<unsigned>(std::min_element(distance, distance + clusters) - distance);
       member[i] = static_cast<Member>(nearest);
-      for (unsigned f = 0; f < features; ++f) sums[nearest * summed + f] += x[f];
-      ++sums[nearest * summed + features];
-    };
-    const auto sums = sums_of<double, clusters * summed>(member.size(), 1 << 14, assign);
+      for (unsigned f = 0; f < features; ++f) part[nearest * summed + f] += x[f];
+      ++part[nearest * summed + features];
+    });
     for (unsigned i = 0; i < clusters * features; ++i) {
       const double sum = sums[i / features * summed + i % features], count = sums[i / features * summed + features];
       if (count > 0) centre[i] = std::nearbyint(32 * sum / count) / 32;
@@ -218,9 +198,9 @@ void reference(const Points& points, std::size_t iterations, std::span<Member> m
 
 void kmeans(Case& c) {
   const std::size_t n = c.extent("points"), iterations = c.extent("iterations");
-  if (n < clusters) throw Skip("the first 5 points are the first centres: take 5 and more", SkipKind::not_applicable);
-  if (n >> 40 != 0) throw Skip("a block counts its points in 32 bits: take fewer than 2^40", SkipKind::not_applicable);
-  const Points points{c.seed()};
+  refuse_if(n < clusters, "the first 5 points are the first centres: take 5 and more");
+  refuse_if(n >> 40 != 0, "a block counts its points in 32 bits: take fewer than 2^40");
+  const WholeNumbers points{c.seed(), 0, 4};  // without any clusters in them
   auto x = c.input<float>("points", n * features, points);
   auto member = c.output<Member>("member", n);
   auto centres = c.scratch<Centres>("centres", 1);
@@ -237,9 +217,7 @@ void kmeans(Case& c) {
     c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
       const double all = static_cast<double>(n);
       if (on_host && run.repeat() > 0) {
-        std::vector<long long> found(clusters * summed);
-        run.read(sums, 0, std::span(found));
-        const Centres next = moved(found, run.read(centres));
+        const Centres next = moved(run.read(sums, 0, clusters * summed), run.read(centres));
         run.launch(ISTHMUS_KERNEL(kmeans_keep), {.block = features}, {}, next, sums.device(), centres.device());
       } else {
         run.launch(ISTHMUS_KERNEL(kmeans_move), {.block = features}, {}, x.device(), sums.device(), run.repeat() == 0,
@@ -253,7 +231,7 @@ void kmeans(Case& c) {
   };
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(kmeans_plain), 0);
   with_staging<ring>(c, [&](auto how, auto depth) {
-    measure(device::Kernel{"kmeans_staged", kmeans_staged<how(), depth()>}, depth() * tile * features * sizeof(float));
+    measure(Kernel{"kmeans_staged", kmeans_staged<how(), depth()>}, depth() * tile * features * sizeof(float));
   });
 }
 
@@ -264,12 +242,8 @@ const Registration registration =
         .axis(number_axis("points", "points of 64 features", 1 << 18))
         .axis(number_axis("iterations", "times that points are assigned", 20))
         .axis(loop_axis("where centres follow from the sums"))
-        .size("tiny", {{"points", 1 << 9}, {"iterations", 5}})
-        .size("small", {{"points", 1 << 15}})
-        .size("medium", {{"points", 1 << 18}})
-        .size("large", {{"points", 1 << 21}})
-        .size("super", {{"points", 1 << 23}})
-        .size("mega", {{"points", 1 << 24}});
+        .sizes({"points"}, {1 << 9, 1 << 15, 1 << 18, 1 << 21, 1 << 23, 1 << 24})
+        .size("tiny", {{"iterations", 5}});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/checks.hpp"
+#include "apps/inputs.hpp"
 #include "apps/modes.hpp"
 #include "memory/parallel.hpp"
 #include "workload/workload.hpp"
@@ -14,7 +15,6 @@ namespace isthmus::apps {
 namespace {
 
 using namespace workload;
-using device::BulkBarrier;
 
 /// A squared distance and the reference that it leads to, ordered by both: distances are not negative, so their bits
 /// are ordered as they are.
@@ -299,27 +299,20 @@ __global__ void __launch_bounds__(threads)
   index[query * nearest + lane] = static_cast<unsigned>(mine);
 }
 
-/// Whole numbers from -32 to 31: all that is summed is exact in fp32, in any order.
-struct Points {
-  std::uint64_t seed, stream;
-  std::size_t dims;
-  float operator()(std::size_t i) const { return static_cast<float>(whole(i)); }
-  std::int32_t whole(std::size_t i) const { return static_cast<std::int32_t>(hash(seed, stream, i) >> 58) - 32; }
-  std::vector<std::int32_t> rows(std::size_t n) const {
-    std::vector<std::int32_t> all(n * dims);
-    memory::parallel_for(all.size(), 1 << 16, [&](std::size_t first, std::size_t last) {
-      for (std::size_t i = first; i < last; ++i) all[i] = whole(i);
-    });
-    return all;
-  }
-};
+/// From -32 to 31: all that is summed is exact.
+std::vector<std::int32_t> whole_numbers(const WholeNumbers& points, std::size_t n) {
+  std::vector<std::int32_t> all(n);
+  memory::parallel_for(n, 1 << 16, [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) all[i] = static_cast<std::int32_t>(points(i));
+  });
+  return all;
+}
 
 /// How many queries have a wrong result. Of each, distances must be those of the indices, and in order; of `searched`
 /// of them no reference may be nearer than those found.
-double wrong(const Points& queries, const Points& references, std::size_t n, std::size_t all, std::size_t searched,
-             const float* distance, const unsigned* index) {
-  const std::size_t dims = queries.dims;
-  const auto from = queries.rows(n), to = references.rows(all);
+double wrong(const WholeNumbers& queries, const WholeNumbers& references, std::size_t dims, std::size_t n,
+             std::size_t all, std::size_t searched, const float* distance, const unsigned* index) {
+  const auto from = whole_numbers(queries, n * dims), to = whole_numbers(references, all * dims);
   const auto right_key = [&](std::size_t query, std::size_t r) {  // by the definition, in whole numbers
     std::int32_t sum = 0;
     for (std::size_t l = 0; l < dims; ++l) {
@@ -348,15 +341,11 @@ double wrong(const Points& queries, const Points& references, std::size_t n, std
 
 void knn(Case& c) {
   const std::size_t queries = c.extent("queries"), references = c.extent("references"), dims = c.extent("dims");
-  if (references < nearest)
-    throw Skip("each query has 20 nearest: take 20 references and more", SkipKind::not_applicable);
-  if (queries > std::size_t{1} << 30 || references > std::size_t{1} << 30)
-    throw Skip("a block counts its tiles in 32 bits: take at most 2^30 queries and references",
-               SkipKind::not_applicable);
-  if (dims > 8192)
-    throw Skip("sums of more than 8192 squares are not exact in fp32: take at most 8192 dimensions",
-               SkipKind::not_applicable);
-  const Points query_values{c.seed(), 0, dims}, reference_values{c.seed(), 1, dims};
+  refuse_if(references < nearest, "each query has 20 nearest: take 20 references and more");
+  refuse_if(queries > std::size_t{1} << 30 || references > std::size_t{1} << 30,
+            "a block counts its tiles in 32 bits: take at most 2^30 queries and references");
+  refuse_if(dims > 8192, "sums of more than 8192 squares are not exact in fp32: take at most 8192 dimensions");
+  const WholeNumbers query_values{c.seed(), 0, 6}, reference_values{c.seed(), 1, 6};
   const std::size_t query_tiles = (queries + tile - 1) / tile, reference_tiles = (references + tile - 1) / tile;
   const bool streamed = c.placement()->chunked;
   const auto resident = 2 * static_cast<std::size_t>(c.device().multiprocessors);
@@ -378,7 +367,8 @@ void knn(Case& c) {
   c.verify(
       "distances of all indices, search by the definition",
       [=] {
-        return wrong(query_values, reference_values, queries, references, searched, distance.host(), index.host());
+        return wrong(query_values, reference_values, dims, queries, references, searched, distance.host(),
+                     index.host());
       },
       0);
   c.verify_same(distance);
@@ -419,7 +409,7 @@ void knn(Case& c) {
     if (shared_bytes > c.device().shared_per_block)
       throw Skip("tiles and candidates do not fit into a block's shared memory on this device: take staging none",
                  SkipKind::unsupported);
-    measure(device::Kernel{"knn_staged", knn_staged<how(), buffers()>}, shared_bytes);
+    measure(Kernel{"knn_staged", knn_staged<how(), buffers()>}, shared_bytes);
   });
 }
 
@@ -432,12 +422,9 @@ const Registration registration =
         .axis(number_axis("dims", "dimensions of a point", 128))
         .axis(how(
             number_axis("parts", "that references are cut into, for more blocks; 0: as many as fill the device", 0, 0)))
-        .size("tiny", {{"queries", 64}, {"references", 256}, {"dims", 16}})
-        .size("small", {{"queries", 1024}, {"references", 1024}, {"dims", 64}})
-        .size("medium", {{"queries", 4096}, {"references", 4096}, {"dims", 128}})
-        .size("large", {{"queries", 8192}, {"references", 8192}, {"dims", 128}})
-        .size("super", {{"queries", 16384}, {"references", 16384}, {"dims", 128}})
-        .size("mega", {{"queries", 32768}, {"references", 32768}, {"dims", 512}});
+        .sizes({"queries"}, {64, 1024, 4096, 8192, 16384, 32768})
+        .sizes({"references"}, {256, 1024, 4096, 8192, 16384, 32768})
+        .sizes({"dims"}, {16, 64, 128, 128, 128, 512});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -15,7 +15,6 @@ namespace isthmus::apps {
 namespace {
 
 using namespace workload;
-using device::BulkBarrier;
 
 constexpr double alpha = 0.5, decay = 2 * alpha * alpha;   // a pair's weight is exp(-decay · distance)
 constexpr double decay_of_2 = decay * 1.4426950408889634;  // the same as a power of two
@@ -250,12 +249,8 @@ double unbalanced(const Particles& values, std::size_t particles, const double* 
 
 void lavamd(Case& c) {
   const std::size_t side = c.extent("boxes"), each = c.extent("particles");
-  if (each > most)
-    throw Skip("a box holds at most 110 particles, as the original's block does: take 110 or fewer",
-               SkipKind::not_applicable);
-  if (side > largest)
-    throw Skip("a grid has at most 2^31 - 1 blocks, one a box: take at most 1290 boxes in a direction",
-               SkipKind::not_applicable);
+  refuse_if(each > most, "a box holds at most 110 particles, as the original's block does: take 110 or fewer");
+  refuse_if(side > largest, "a grid has at most 2^31 - 1 blocks, one a box: take at most 1290 boxes in a direction");
   const Particles values{c.seed()};
   const Space space{static_cast<unsigned>(side), static_cast<unsigned>(each)};
   const std::size_t plane = side * side, boxes = plane * side, particles = boxes * each;
@@ -301,8 +296,7 @@ void lavamd(Case& c) {
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(lavamd_plain), 0);
   with_staging<ring>(c, [&](auto how, auto depth) {
     if constexpr (how() != TileStaging::bulk)
-      measure(device::Kernel{"lavamd_staged", lavamd_staged<how(), depth()>},
-              depth() * tile_doubles(space) * sizeof(double));
+      measure(Kernel{"lavamd_staged", lavamd_staged<how(), depth()>}, depth() * tile_doubles(space) * sizeof(double));
   });
 }
 
@@ -312,12 +306,8 @@ const Registration registration =
         .stagings({Staging::none, Staging::direct, Staging::async})
         .axis(number_axis("boxes", "boxes in each direction", 32))
         .axis(number_axis("particles", "particles of a box", 100))
-        .size("tiny", {{"boxes", 3}, {"particles", 20}})
-        .size("small", {{"boxes", 16}})
-        .size("medium", {{"boxes", 32}})
-        .size("large", {{"boxes", 48}})
-        .size("super", {{"boxes", 64}})
-        .size("mega", {{"boxes", 128}});
+        .sizes({"boxes"}, {3, 16, 32, 48, 64, 128})
+        .size("tiny", {{"particles", 20}});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/inputs.hpp"
 #include "device/relaxed.hpp"
 #include "device/staging.hpp"
 #include "memory/parallel.hpp"
@@ -216,18 +217,10 @@ __global__ void __launch_bounds__(twice_threads, 1)
   *reinterpret_cast<float4*>(by_columns + group * pitch + column) = total;
 }
 
-/// -3, -1, 1 or 3: all sums are exact in fp32, in any order, and none of their terms is nothing (NOTES.md).
-struct Whole {
-  std::uint64_t seed, stream;
-  float operator()(std::size_t i) const {
-    return static_cast<float>(2 * static_cast<int>(hash(seed, stream, i) >> 62) - 3);
-  }
-};
-
 /// The matrix, its buffers, and its products with vectors, which are functions of an element's number.
 struct Matrix {
   std::size_t rows, columns;
-  Whole values;
+  OddNumbers values;
   Buffer<float> a, row_parts, column_parts;
 
   explicit Matrix(Case& c)
@@ -306,7 +299,7 @@ struct Matrix {
 // x1 += A·y1, x2 += Aᵀ·y2
 void mvt(Case& c) {
   const Matrix m(c);
-  const Whole y1_values{c.seed(), 1}, y2_values{c.seed(), 2}, x1_values{c.seed(), 3}, x2_values{c.seed(), 4};
+  const OddNumbers y1_values{c.seed(), 1}, y2_values{c.seed(), 2}, x1_values{c.seed(), 3}, x2_values{c.seed(), 4};
   auto y1 = c.input<float>("y1", m.columns, y1_values);
   auto y2 = c.input<float>("y2", m.rows, y2_values);
   auto x1 = c.inout<float>("x1", m.rows, x1_values);
@@ -322,7 +315,7 @@ void mvt(Case& c) {
 // q = A·p, s = Aᵀ·r
 void bicg(Case& c) {
   const Matrix m(c);
-  const Whole p_values{c.seed(), 1}, r_values{c.seed(), 2};
+  const OddNumbers p_values{c.seed(), 1}, r_values{c.seed(), 2};
   auto p = c.input<float>("p", m.columns, p_values);
   auto r = c.input<float>("r", m.rows, r_values);
   auto q = c.output<float>("q", m.rows);
@@ -337,7 +330,7 @@ void bicg(Case& c) {
 // y = Aᵀ·(A·x)
 void atax(Case& c) {
   const Matrix m(c);
-  const Whole x_values{c.seed(), 1};
+  const OddNumbers x_values{c.seed(), 1};
   auto x = c.input<float>("x", m.columns, x_values);
   auto y = c.output<float>("y", m.columns);
   auto ax = c.scratch<float>("A x", m.rows);

@@ -252,8 +252,8 @@ struct Table {
 
 void nw(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols");
-  if (rows > std::size_t{1} << 25 || columns > std::size_t{1} << 25)
-    throw Skip("scores are counted in 32 bits: take at most 33554432 rows and columns", SkipKind::not_applicable);
+  refuse_if(rows > std::size_t{1} << 25 || columns > std::size_t{1} << 25,
+            "scores are counted in 32 bits: take at most 33554432 rows and columns");
   const auto sequence = [&](const char* name, std::uint64_t stream, std::size_t n) {
     return c.shared<Sequence>(name, n, [=, seed = c.seed()] {
       Sequence all(n);
@@ -294,8 +294,7 @@ void nw(Case& c) {
   };
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(nw_plain), c.device().warp_size, 0);
   with_staging<ring>(c, [&](auto how, auto depth) {
-    if constexpr (how() != TileStaging::bulk)
-      measure(device::Kernel{"nw_staged", nw_staged<how(), depth()>}, threads, depth());
+    if constexpr (how() != TileStaging::bulk) measure(Kernel{"nw_staged", nw_staged<how(), depth()>}, threads, depth());
   });
 }
 

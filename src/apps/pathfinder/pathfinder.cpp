@@ -12,7 +12,6 @@ namespace isthmus::apps {
 namespace {
 
 using namespace workload;
-using device::BulkBarrier;
 
 using Cost = std::uint32_t;
 constexpr Cost dearest = 9, infinite = 1u << 30;                    // of a cell; beyond the edges
@@ -162,13 +161,9 @@ void reference(const Wall& wall, std::size_t rows, std::size_t columns, std::spa
 
 void run(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), fused = c.extent("fused");
-  if (rows > infinite / (dearest + 1))
-    throw Skip("costs are counted in 32 bits: take at most 107374182 rows", SkipKind::not_applicable);
-  if (fused > width / 4)
-    throw Skip("a tile has 8192 columns, of which `fused` at either end are halo: take at most 2048",
-               SkipKind::not_applicable);
-  if (columns >> 42 != 0)
-    throw Skip("a grid has too few blocks for so many columns: take fewer than 2^42", SkipKind::not_applicable);
+  refuse_if(rows > infinite / (dearest + 1), "costs are counted in 32 bits: take at most 107374182 rows");
+  refuse_if(fused > width / 4, "a tile has 8192 columns, of which `fused` at either end are halo: take at most 2048");
+  refuse_if(columns >> 42 != 0, "a grid has too few blocks for so many columns: take fewer than 2^42");
   const Wall values{c.seed()};
   auto wall = c.input_matrix<Cost>("wall", rows, columns, values);
   auto result = c.output<Cost>("cost", columns);
@@ -196,7 +191,7 @@ void run(Case& c) {
   };
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(pathfinder_plain), 0);
   with_staging<ahead>(c, [&](auto how, auto depth) {
-    measure(device::Kernel{"pathfinder_staged", pathfinder_staged<how(), depth()>}, depth() * width * sizeof(Cost));
+    measure(Kernel{"pathfinder_staged", pathfinder_staged<how(), depth()>}, depth() * width * sizeof(Cost));
   });
 }
 

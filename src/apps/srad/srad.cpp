@@ -12,7 +12,6 @@ namespace {
 
 using namespace workload;
 using namespace diffusion;
-using device::BulkBarrier;
 
 // A block's tile: each group of 32 lanes goes down `height` rows of 128 columns, four a lane, and writes what lies
 // further than the halo from its rim. A cell depends on those up to one above and to the left, up to two below and to
@@ -263,8 +262,8 @@ __global__ void __launch_bounds__(threads, 6)
 
 void srad(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), steps = c.extent("steps");
-  if (rows > std::size_t{1} << 31 || columns > std::size_t{1} << 31 || rows * columns > std::size_t{1} << 37)
-    throw Skip("sums are counted in 64 bits, 2^26 a cell at most: take at most 2^37 cells", SkipKind::not_applicable);
+  refuse_if(rows > std::size_t{1} << 31 || columns > std::size_t{1} << 31 || rows * columns > std::size_t{1} << 37,
+            "sums are counted in 64 bits, 2^26 a cell at most: take at most 2^37 cells");
   const auto values = uniform(c.seed(), 0, 1, 2.71828f);  // as the original has them after its exp()
   auto image = c.input_matrix<float>("image", rows, columns, values);
   auto result = c.output_matrix<float>("result", rows, columns);
@@ -307,12 +306,11 @@ void srad(Case& c) {
     });
   };
   if (c.staging() == Staging::none)
-    return measure(device::Kernel{"srad_plain", srad_plain<>}, device::Kernel{"srad_plain", srad_plain<Speckle>},
-                   tiles_of(shape), 0);
+    return measure(Kernel{"srad_plain", srad_plain<>}, Kernel{"srad_plain", srad_plain<Speckle>}, tiles_of(shape), 0);
   const auto resident = std::min(tiles_of(shape), static_cast<unsigned>(6 * c.device().multiprocessors));
   with_staging<ring>(c, [&](auto how, auto buffers) {
-    measure(device::Kernel{"srad_staged", srad_staged<how(), buffers()>},
-            device::Kernel{"srad_staged", srad_staged<how(), buffers(), Speckle>}, resident, buffers());
+    measure(Kernel{"srad_staged", srad_staged<how(), buffers()>},
+            Kernel{"srad_staged", srad_staged<how(), buffers(), Speckle>}, resident, buffers());
   });
 }
 

@@ -24,7 +24,9 @@ bool is_name(std::string_view text, std::string_view separators = "") {
 }
 
 void check_settings(const Workload::Description& description, const std::string& whose, const AxisSettings& settings) {
+  std::set<std::string> axes;
   for (const auto& [axis, value] : settings) {
+    if (!axes.insert(axis).second) throw std::logic_error(whose + " sets axis " + axis + " twice");
     const auto* declared = description.find_axis(axis);
     if (declared == nullptr) throw std::logic_error(whose + " sets axis " + axis + ", which is not declared");
     const bool known =
@@ -109,8 +111,11 @@ Workload& Workload::axis(Axis axis) {
   description_->axes.push_back(std::move(axis));
   return *this;
 }
-Workload& Workload::size(std::string name, AxisSettings settings) {
-  description_->sizes.push_back({std::move(name), std::move(settings)});
+Workload& Workload::size(const std::string& name, const AxisSettings& settings) {
+  auto& sizes = description_->sizes;
+  auto known = std::ranges::find_if(sizes, [&](const auto& size) { return size.name == name; });
+  if (known == sizes.end()) known = sizes.insert(known, {name, {}});
+  known->settings.insert(known->settings.end(), settings.begin(), settings.end());
   return *this;
 }
 Workload& Workload::preset(Preset preset) {
