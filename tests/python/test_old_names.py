@@ -242,5 +242,5 @@ def test_noise_that_an_earlier_version_wrote(tmp_path):
         earlier.AXES: '{"bytes":1,"memory":"huge"}',
     }
     path.write_text(json.dumps([series | {"between": 0.1}]), encoding="utf-8")
-    [key] = earlier.load_noise(path)
+    [key] = earlier.load_noise(path)[0]
     assert key[measurements.SERIES.index("axes")] == '{"bytes":1,"memory":"pageable","pages":"huge"}'

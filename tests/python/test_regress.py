@@ -233,7 +233,7 @@ def test_delta_comes_from_a_noise_file(tmp_path):
     quiet = write(tmp_path / "aa", jobs_of(History(between=0.016), 2, 30))
     out = tmp_path / "noise.json"
     assert cli.main(["noise", str(quiet), "-o", str(out)]) == 0
-    (noise,) = earlier_.load_noise(out).values()
+    (noise,) = earlier_.load_noise(out)[0].values()
     folder = write(tmp_path / "r", jobs_of(History(), 1, 8))
     _, _, results = verdicts(folder, "--noise", str(out), tmp_path=tmp_path)
     assert results[TIME]["delta"] == pytest.approx(2.25 * noise) and noise == pytest.approx(0.016, rel=0.25)
@@ -437,7 +437,7 @@ def test_one_boot_a_side_tells_what_earlier_boots_cannot_explain(tmp_path, step,
     earlier = write(tmp_path / "aa", [c for c in in_boots(40, 20, seed=3) if c["devices"][0]["driver"] == "570.1"])
     out = tmp_path / "noise.json"
     assert cli.main(["noise", str(earlier), "-o", str(out)]) == 0
-    (known,) = earlier_.load_boots(out).values()
+    (known,) = earlier_.load_noise(out)[1].values()
     assert known.freedom == 19 and known.spread == pytest.approx(0.01, rel=0.4)
     folder = write(tmp_path / "r", in_boots(8, 1, step=step, boot_sd=0))
     _, _, results = verdicts(folder, "--noise", str(out), "--delta", "0.01", tmp_path=tmp_path)

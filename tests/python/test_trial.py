@@ -38,7 +38,7 @@ def test_noise_is_what_was_put_in(tmp_path, capsys):
     folder, out = write(tmp_path / "r", cases), tmp_path / "noise.json"
     assert cli.main(["noise", str(folder)]) == cli.main(["noise", str(folder), "-o", str(out)]) == 0
     assert "microbench/saxpy pm tiny time" in capsys.readouterr().out
-    (between,) = earlier.load_noise(out).values()
+    (between,) = earlier.load_noise(out)[0].values()
     assert between == pytest.approx(0.01, rel=0.2)
 
 

@@ -44,16 +44,6 @@ class Curve:
         return max(size, min(self._sizes[0], _LATENCY)) * seconds_a_byte
 
 
-def line_through(points: list[tuple[float, float]]) -> Callable[[float], float]:
-    """Least squares through (bytes, seconds), in relative error so that small sizes count; never below zero."""
-    if len({x for x, _ in points}) < 2:
-        x, y = points[0]
-        return lambda bytes_: y * bytes_ / x if x else y
-    sizes, seconds = np.array(points).T
-    slope, start = np.polyfit(sizes, seconds, 1, w=1 / np.maximum(seconds, 1e-9))
-    return lambda bytes_: max(float(slope * bytes_ + start), 0.0)
-
-
 class Costs:
     """Points (bytes, seconds) by what was done."""
 
@@ -74,8 +64,17 @@ class Costs:
         return self._curves[what]
 
     def line(self, what: Hashable) -> Callable[[float], float]:
-        """For a few sizes near each other; something must have been measured."""
-        return line_through(self._points[what])
+        """Seconds of bytes, for a few sizes near each other; something must have been measured.
+
+        Least squares in relative error, so that small sizes count; never below zero.
+        """
+        points = self._points[what]
+        if len({x for x, _ in points}) < 2:
+            x, y = points[0]
+            return lambda bytes_: y * bytes_ / x if x else y
+        sizes, seconds = np.array(points).T
+        slope, start = np.polyfit(sizes, seconds, 1, w=1 / np.maximum(seconds, 1e-9))
+        return lambda bytes_: max(float(slope * bytes_ + start), 0.0)
 
     def best_rate(self, what: Hashable) -> float | None:
         """The most that was done in a second."""

@@ -15,11 +15,6 @@ import jinja2
 from isthmus import __version__, spelling
 
 
-def _json(value) -> str:
-    """JSON that can stand inside a script element."""
-    return json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
-
-
 def _text(package: str, name: str) -> str:
     return (importlib.resources.files(package) / name).read_text(encoding="utf-8")
 
@@ -34,7 +29,8 @@ def render(template: str, plots: list[dict], **values) -> str:
     for number, plot in enumerate(plots, 1):
         plot["id"] = f"plot{number}"
     drawn = {plot["id"]: {"data": plot["data"], "layout": plot["layout"]} for plot in plots}
+    inside_script = json.dumps(drawn, allow_nan=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
     library = _text("plotly", "package_data/plotly.min.js") if plots else ""
     return environment.get_template(template).render(
-        library=library, drawn=_json(drawn), version=__version__, **values
+        library=library, drawn=inside_script, version=__version__, **values
     )  # fmt: skip

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import pathlib
+from collections.abc import Callable
 
 from isthmus import spelling
 from isthmus.profiles.database import Database
@@ -30,10 +31,12 @@ def read(path: pathlib.Path) -> Profile:
     elif path.suffix == ".json":
         _json(profile, path)
     else:
-        reader = next((reader for ending, reader in CSV.items() if path.name.endswith(ending)), None)
-        if reader is None:
+        ending = next(filter(path.name.endswith, CSV), None)
+        if ending is None:
             raise ProfileError(f"{path.name}: no output of rocprofv3 that is known")
-        reader(profile, path)
+        wanted, add = CSV[ending]
+        for row in _rows(path, wanted):
+            add(profile, row, path.name)
     return profile
 
 
@@ -85,45 +88,34 @@ def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> list[dict]:
     return result
 
 
-def _kernel_trace(profile: Profile, path: pathlib.Path) -> None:
-    for row in _rows(path, ("kernel_name", "start_timestamp", "end_timestamp")):
-        shared = row.get("lds_block_size", row.get("group_segment_size"))
-        vgprs = row.get("vgpr_count"), row.get("accum_vgpr_count")
-        _kernel(profile, row["kernel_name"], _span(row, path.name), *vgprs, shared, path.name)
+def _kernel_row(profile: Profile, row: dict, where: str) -> None:
+    shared = row.get("lds_block_size", row.get("group_segment_size"))
+    vgprs = row.get("vgpr_count"), row.get("accum_vgpr_count")
+    _kernel(profile, row["kernel_name"], _span(row, where), *vgprs, shared, where)
 
 
-def _copy_trace(profile: Profile, path: pathlib.Path) -> None:
-    for row in _rows(path, ("direction", "start_timestamp", "end_timestamp")):
-        moved = row.get("bytes", row.get("size"))
-        _copy(profile, row["direction"], moved, _span(row, path.name), path.name)
+def _copy_row(profile: Profile, row: dict, where: str) -> None:
+    _copy(profile, row["direction"], row.get("bytes", row.get("size")), _span(row, where), where)
 
 
-def _api_trace(profile: Profile, path: pathlib.Path) -> None:
-    for row in _rows(path, ("function",)):
-        profile.add_call(row["function"])
+def _counter_row(profile: Profile, row: dict, where: str) -> None:
+    _counter(profile, row["counter_name"], row["counter_value"], where)
+    if row.get("vgpr_count"):
+        accumulation = whole(row.get("accum_vgpr_count") or 0, where)
+        profile.kernel(row["kernel_name"]).registers = whole(row["vgpr_count"], where) + accumulation
 
 
-def _marker_trace(profile: Profile, path: pathlib.Path) -> None:
-    for row in _rows(path, ("function", "start_timestamp", "end_timestamp")):
-        profile.add_phase(row["function"], _span(row, path.name))
-
-
-def _counter_collection(profile: Profile, path: pathlib.Path) -> None:
-    for row in _rows(path, ("kernel_name", "counter_name", "counter_value")):
-        _counter(profile, row["counter_name"], row["counter_value"], path.name)
-        if row.get("vgpr_count"):
-            accumulation = whole(row.get("accum_vgpr_count") or 0, path.name)
-            profile.kernel(row["kernel_name"]).registers = whole(row["vgpr_count"], path.name) + accumulation
-
-
-#: By the end of a file's name.
-CSV = {
-    "kernel_trace.csv": _kernel_trace,
-    "memory_copy_trace.csv": _copy_trace,
-    "hip_api_trace.csv": _api_trace,
-    "marker_api_trace.csv": _marker_trace,
-    "counter_collection.csv": _counter_collection,
-}
+_TIMES = ("start_timestamp", "end_timestamp")
+#: By the end of a file's name: the columns that it must have, and what a row adds to the profile.
+CSV: dict[str, tuple[tuple[str, ...], Callable[[Profile, dict, str], None]]] = {
+    "kernel_trace.csv": (("kernel_name", *_TIMES), _kernel_row),
+    "memory_copy_trace.csv": (("direction", *_TIMES), _copy_row),
+    "hip_api_trace.csv": (("function",), lambda profile, row, where: profile.add_call(row["function"])),
+    "marker_api_trace.csv": (
+        ("function", *_TIMES), lambda profile, row, where: profile.add_phase(row["function"], _span(row, where)),
+    ),
+    "counter_collection.csv": (("kernel_name", "counter_name", "counter_value"), _counter_row),
+}  # fmt: skip
 
 
 # --- rocpd ---

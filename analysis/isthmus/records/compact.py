@@ -178,9 +178,7 @@ def add_arguments(parser) -> None:
     parser.epilog = "example: isthmus compact $ISTHMUS_RESULTS && isthmus nodes $ISTHMUS_RESULTS"
     parser.add_argument("folder", metavar="DIR", help="folder with record files")
     parser.add_argument("-o", "--output", metavar="DIR", help="another place for the table than DIR/compacted")
-    parser.add_argument(
-        "--processes", type=units.count, metavar="N", help="that check files (default: one per core, 8 at most)"
-    )
+    parser.add_argument("--processes", **units.COUNT, help="that check files (default: one per core, 8 at most)")
 
 
 def run(asked) -> int:

@@ -118,7 +118,7 @@ def find(folder) -> Compacted | None:
 def parts(table: Compacted, changed: list[str], wanted) -> str:
     """SQL over the parts, without what is newer elsewhere; `changed` are files to be read raw instead."""
     columns = {name: f'"{name}"' for name in COLUMNS if name in {*columns_of(wanted), "metric_index", *wanted}}
-    if table.earlier:
+    if table.earlier:  # at each query: of a million records, a quarter with old names, 0.3 s of CPU beside 1.1 s
         columns["axes"] = f"{old_names.axes_sql('workload', 'axes')} AS axes"
         columns["workload"] = f"{old_names.workload_sql('workload')} AS workload"
     names = ", ".join(columns.values())

@@ -91,20 +91,9 @@ def facts(case: dict) -> Facts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Machine:
-    """Hosts that are alike; counts are of the host."""
-
-    system: str
-    cpu: str
-    cores: int
-    numa_nodes: int
-    memory_class: int  # hosts of one kind differ by some megabytes: steps of 6%
-    device: str
-    gpus: int
-    links: int
-    pcie_width: int
-    mig: str
-    power_limit: float
+class Machine(Facts):
+    """Hosts that are alike: counts are of the host, no node is named, and memory is in steps of 6%, since hosts of one
+    kind differ by some megabytes."""
 
 
 def machines(found) -> dict[Facts, Machine]:
@@ -120,11 +109,9 @@ def machines(found) -> dict[Facts, Machine]:
             same = [other for other in alike if other.gpu == gpu]
             most = {name: max(getattr(other, name) for other in same) for name in ("gpus", "links", "pcie_width")}
             device, mig, power = gpu
-            memory_class = round(math.log(each.memory) / 0.06) if each.memory > 0 else 0
-            result[each] = Machine(
-                each.system, each.cpu, each.cores, each.numa_nodes, memory_class, device, mig=mig, power_limit=power,
-                **most,
-            )  # fmt: skip
+            memory = round(math.exp(0.06 * round(math.log(each.memory) / 0.06))) if each.memory > 0 else 0
+            of_host = {"node": "", "memory": memory, "device": device, "mig": mig, "power_limit": power, **most}
+            result[each] = Machine(**(dataclasses.asdict(each) | of_host))
     return result
 
 
@@ -134,7 +121,7 @@ def _words(machine: Machine) -> dict[str, str]:
         "cpu": machine.cpu if machine.device else "",
         "cores": f"{machine.cores} cores",
         "numa_nodes": f"{machine.numa_nodes} NUMA nodes",
-        "memory_class": f"{units.quantity(math.exp(0.06 * machine.memory_class), 'B')} of memory",
+        "memory": f"{units.quantity(machine.memory, 'B')} of memory",
         "links": f"{machine.links} links",
         "pcie_width": f"PCIe ×{machine.pcie_width}",
         "mig": "MIG" if machine.mig == "true" else "no MIG",

@@ -230,14 +230,6 @@ def _expressions(wanted) -> str:
     return " ".join([*columns_of(wanted).values(), *metric, "metrics.name"])
 
 
-def _reader(paths, wanted=()) -> str:
-    columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
-    return (
-        f"read_json({list_of(paths)}, format = 'newline_delimited', columns = {{{columns}}}, "
-        "filename = true, auto_detect = false)"
-    )
-
-
 def _selected(columns: dict) -> str:
     return ", ".join(f'{expression} AS "{name}"' for name, expression in columns.items())
 
@@ -250,7 +242,11 @@ def columns_of(wanted) -> dict[str, str]:
 
 def cases_of(paths, wanted) -> str:
     """SQL that reads raw files: a row per record, its metrics as a list `metrics`."""
-    return f"SELECT {_selected(columns_of(wanted))}, metrics FROM {_reader(paths, wanted)}"
+    columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
+    return (
+        f"SELECT {_selected(columns_of(wanted))}, metrics FROM read_json({list_of(paths)}, "
+        f"format = 'newline_delimited', columns = {{{columns}}}, filename = true, auto_detect = false)"
+    )
 
 
 def flat(cases: str, wanted) -> str:

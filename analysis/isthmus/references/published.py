@@ -163,20 +163,13 @@ def markdown(rows: list[Row]) -> str:
     """A table: theirs, ours, and what that comes to."""
     lines = ["| figure | what | theirs | ours | |", "|---|---|---|---|---|"]
     for row in rows:
-        each = row.theirs
+        each, ours = row.theirs, units.quantity(row.ours, row.theirs.unit)
+        sure = spread.percent(row.ours, getattr(row.ours, "spread", None))
         lines.append(
             f"| {each.figure}, {each.place} | {each.what} | {each.text()} ({each.machine}) "
-            f"| {_ours(row)} | {row.verdict} |"
+            f"| {f'{ours} {sure}'.strip()} | {row.verdict} |"
         )
     return "\n".join([*lines, "", MEANING])
-
-
-def _ours(row: Row) -> str:
-    """With its interval, where it has one."""
-    text = units.quantity(row.ours, row.theirs.unit)
-    if row.ours is None:
-        return text
-    return f"{text} {spread.percent(float(row.ours), getattr(row.ours, 'spread', None))}".strip()
 
 
 MEANING = (

@@ -96,7 +96,9 @@ def run(arguments) -> int:
         raise Error(f"--budget {arguments.budget:g} is less than the {cheapest:.3f} node-hours of the cheapest job")
     show(jobs, chosen, others, arguments.per_job)
     if arguments.select:
-        write_selection(arguments.select, chosen)
+        lines = ["# Written by isthmus site budget; scripts/run-checks --select reads it."]
+        lines += [f"/{job.hash}  # {job.name}" for job in chosen]
+        output.deliver("\n".join(dict.fromkeys(lines)) + "\n", str(arguments.select))
     return status
 
 
@@ -318,9 +320,3 @@ def show(jobs, chosen, others, per_job):
     print(f"; at most {most:.2f} by their time limits")
     if others:
         print(f"beside them {others} short jobs that list what there is, {others * per_job / 3600:.2f} node-hours")
-
-
-def write_selection(path: pathlib.Path, chosen):
-    lines = ["# Written by isthmus site budget; scripts/run-checks --select reads it."]
-    lines += [f"/{job.hash}  # {job.name}" for job in chosen]
-    output.deliver("\n".join(dict.fromkeys(lines)) + "\n", str(path))

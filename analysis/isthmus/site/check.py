@@ -266,11 +266,6 @@ class Site:
                 hint = spelling.did_you_mean(name, environments) or "; define it under 'environments'"
                 self.error(where, f"environment {name!r} is not defined for this system{hint}")
 
-    def _is_here(self, system) -> bool:
-        """Whether this machine is one of the system's."""
-        name = socket.gethostname()
-        return any(re.match(pattern, name) for pattern in system.get("hostnames", []) if _compiles(pattern))
-
     def _jobs(self, where, partition, system):
         scheduler, launcher = partition.get("scheduler"), partition.get("launcher")
         local = scheduler in ("local", "ssh")
@@ -286,7 +281,8 @@ class Site:
             self.error(where, "several local jobs at once perturb each other's figures; set max_jobs to 1")
         if not local and not partition.get("time_limit"):
             self.note(where, "no time_limit: a job that sets none runs to the queue's limit")
-        if scheduler == "slurm" and self._is_here(system) and (why := no_accounting()):
+        here = any(re.match(p, socket.gethostname()) for p in system.get("hostnames", []) if _compiles(p))
+        if scheduler == "slurm" and here and (why := no_accounting()):
             self.error(where, f"scheduler 'slurm' needs accounting, but {why}; take 'squeue'")
 
     def _launcher(self, where, partition, environments):

@@ -105,7 +105,8 @@ def write(asked: argparse.Namespace, table: Table) -> None:
     if kind == "text":
         deliver(f"{table.text}\n" if table.text else "", asked.output)
     elif kind == "json":
-        deliver(_json(table), asked.output)
+        objects = ",\n".join(_objects(table, table.columns))
+        deliver(f"[\n{objects}\n]\n" if table.rows else "[]\n", asked.output)
     elif kind == "csv":
         deliver(_csv(table), asked.output)
     else:
@@ -166,10 +167,6 @@ def _objects(table: Table, names: Iterable[str]) -> list[str]:
         json.dumps({name: plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
         for row in table.rows
     ]
-
-
-def _json(table: Table) -> str:
-    return "[\n" + ",\n".join(_objects(table, table.columns)) + "\n]\n" if table.rows else "[]\n"
 
 
 def _csv(table: Table) -> str:

@@ -6,7 +6,6 @@ import json
 import math
 import pathlib
 import re
-from typing import Any
 
 from isthmus import Error, spelling
 from isthmus.records import measurements, old_names, store
@@ -71,31 +70,22 @@ def _key(entry) -> tuple:
     return tuple(converted[name] if name in converted else entry[name] for name in measurements.SERIES)
 
 
-def _from_noise(path, read) -> dict[tuple, Any]:
-    """What `read` makes of each series of a file that `isthmus noise -o FILE.json` wrote, unless it makes nothing."""
+def load_noise(path) -> tuple[dict[tuple, float], dict[tuple, Boots]]:
+    """By series, of a file that `isthmus noise -o FILE.json` wrote: standard deviations between jobs, and how far boots
+    differ, where several were seen on a node. Raises Error."""
     try:
         entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         if not (isinstance(entries, list) and entries):
             raise ValueError("no series")
-        keys = [_key(entry) for entry in entries]
-        return {key: found for key, entry in zip(keys, entries) if (found := read(entry)) is not None}
+        between = {_key(entry): _deviation(entry["between"]) for entry in entries}
+        boots = {
+            _key(entry): Boots(_deviation(entry["boots"]), int(entry["boots_freedom"]))
+            for entry in entries
+            if entry.get("boots") is not None
+        }
+        return between, boots
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     except (AttributeError, RecursionError, ValueError, KeyError, TypeError) as error:
         why = spelling.shorten(str(error), 60)
         raise Error(f"{path}: not what `isthmus noise -o FILE.json` writes ({why})") from None
-
-
-def load_noise(path) -> dict[tuple, float]:
-    """Standard deviations between jobs by series."""
-    return _from_noise(path, lambda entry: _deviation(entry["between"]))
-
-
-def load_boots(path) -> dict[tuple, Boots]:
-    """How far boots differ by series, of those of which several were seen on a node."""
-
-    def read(entry) -> Boots | None:
-        spread, freedom = entry["boots"], entry["boots_freedom"]
-        return None if spread is None else Boots(_deviation(spread), int(freedom))
-
-    return _from_noise(path, read)

@@ -169,12 +169,6 @@ class Fleet:
     cases: list[dict[str, Any]] | None = None  # by series: series.Series.case
 
 
-def _scales(values: np.ndarray) -> np.ndarray:
-    """Robust standard deviations between places, by series."""
-    off = np.abs(values - np.nanmedian(values, axis=1, keepdims=True))
-    return np.maximum(1.4826 * np.nanmedian(off, axis=1), _QUIET)
-
-
 def whole(fleet: Fleet) -> tuple[list[str], np.ndarray]:
     """Nodes, and the mean of each over all series, weighed by how little nodes differ in them; GPUs of a node as one.
 
@@ -182,10 +176,11 @@ def whole(fleet: Fleet) -> tuple[list[str], np.ndarray]:
     """
     if not fleet.values.size:
         return [], np.empty(0)
-    weights = 1 / _scales(fleet.values) ** 2
+    residuals = fleet.values - np.nanmedian(fleet.values, axis=1, keepdims=True)
+    scales = np.maximum(1.4826 * np.nanmedian(np.abs(residuals), axis=1), _QUIET)  # robust standard deviations
+    weights = 1 / scales**2
     weights = np.minimum(weights, 4 * np.median(weights))
     known = np.isfinite(fleet.values)
-    residuals = fleet.values - np.nanmedian(fleet.values, axis=1, keepdims=True)
     sums = np.where(known, residuals, 0).T @ weights
     totals = known.T @ weights
     by_node: dict[str, list[float]] = {}

@@ -112,7 +112,7 @@ _COLUMNS = {
 
 
 def _row(noise: Noise) -> dict[str, Any]:
-    """What earlier.load_noise() and load_boots() read."""
+    """What earlier.load_noise() reads."""
     boots = noise.boots
     return noise.series.case | {
         "series": noise.label, "between": noise.between, "boots": boots and boots.spread,

@@ -37,9 +37,7 @@ def add_arguments(parser) -> None:
         "--baseline", metavar="NAME", help="side A is this baseline; B, without --to, all jobs after it"
     )
     parser.add_argument("--save-baseline", metavar="NAME", help="only keep the jobs of --from under this name")
-    parser.add_argument(
-        "--delta", type=units.share, metavar="SHARE", help="the margin: changes up to this are of no interest, as 2%%"
-    )
+    parser.add_argument("--delta", **units.SHARE, help="the margin: changes up to this are of no interest, as 2%%")
     parser.add_argument(
         "--noise", metavar="FILE", help="of earlier jobs, by `isthmus noise -o FILE.json`: delta is 2.25 sd of each"
     )
@@ -68,7 +66,7 @@ def run(asked) -> int:
         print(f"baseline {asked.save_baseline}: {count} jobs")
         return exits.PASSED
     a, b = _sides_asked(asked, folder)
-    noise, boots = (earlier.load_noise(asked.noise), earlier.load_boots(asked.noise)) if asked.noise else (None, None)
+    noise, boots = earlier.load_noise(asked.noise) if asked.noise else (None, None)
     words = ",".join(filter(None, (asked.a, asked.b)))
     side = two_sides.sides(a, b)
     with selection.from_arguments(asked, wanted={*two_sides.WANTED, *batch_costs.WANTED}, agreeing=True) as opened:

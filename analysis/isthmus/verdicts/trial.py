@@ -203,7 +203,7 @@ def make(asked) -> int:
     """`isthmus trial plan`."""
     nodes = _nodes(asked.nodes)
     _refuse_contradictions(asked)
-    noise = list(earlier.load_noise(asked.noise).values()) if asked.noise else [asked.sd]
+    noise = list(earlier.load_noise(asked.noise)[0].values()) if asked.noise else [asked.sd]
     noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
     metrics = asked.metrics or len(noise)
     delta = asked.delta or min(judging.FLOOR, asked.step / 2)
@@ -398,14 +398,13 @@ def read(asked) -> int:
 
     def compared(a: str, b: str) -> judging.Outcome:
         chosen = f"CASE {side} WHEN '{a}' THEN 'A' WHEN '{b}' THEN 'B' END"
-        noise = earlier.load_noise(asked.noise) if asked.noise else None
         delta = asked.delta or (None if noise or plan["delta"] == judging.FLOOR else plan["delta"])
-        boots = earlier.load_boots(asked.noise) if asked.noise else None
         return two_sides.outcome(
             opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=delta, noise=noise, boots=boots,
             randomised=plan["in_turns"] or plan["boots"] > 1, turns=turns,
         )  # fmt: skip
 
+    noise, boots = earlier.load_noise(asked.noise) if asked.noise else (None, None)
     outcomes, turns, first = {}, {}, "before"
     with selection.from_arguments(asked, paths=[kept], wanted=(*two_sides.WANTED, "file")) as opened:
         missing, empty = _missing(opened, plan, side)
