@@ -19,7 +19,7 @@ int selected_for(const char* api) {
 std::size_t memory_granularity() {
   injection_point("memory_granularity");
   std::size_t bytes = 0;
-  gpu::check("memory_granularity", gpu::granularity_name,
+  gpu::check("memory_granularity", ISTHMUS_DRIVER_NAME(MemGetAllocationGranularity),
              gpu::memory_granularity(&bytes, selected_for("memory_granularity")));
   return bytes;
 }
@@ -27,13 +27,14 @@ std::size_t memory_granularity() {
 void* reserve_addresses(std::size_t bytes, std::size_t alignment) {
   injection_point("reserve_addresses");
   void* addresses = nullptr;
-  gpu::check("reserve_addresses", gpu::reserve_name, gpu::reserve_addresses(&addresses, bytes, alignment));
+  gpu::check("reserve_addresses", ISTHMUS_DRIVER_NAME(MemAddressReserve),
+             gpu::reserve_addresses(&addresses, bytes, alignment));
   return addresses;
 }
 
 void release_addresses(void* addresses, std::size_t bytes) {
   injection_point("release_addresses");
-  gpu::check("release_addresses", gpu::free_addresses_name, gpu::free_addresses(addresses, bytes));
+  gpu::check("release_addresses", ISTHMUS_DRIVER_NAME(MemAddressFree), gpu::free_addresses(addresses, bytes));
 }
 
 PhysicalMemory create_memory(std::size_t bytes) {
@@ -41,28 +42,29 @@ PhysicalMemory create_memory(std::size_t bytes) {
   PhysicalMemory memory;
   memory.bytes = bytes;
   memory.device = selected_for("create_memory");
-  gpu::check("create_memory", gpu::create_name, gpu::create_memory(&memory.handle, bytes, memory.device));
+  gpu::check("create_memory", ISTHMUS_DRIVER_NAME(MemCreate), gpu::create_memory(&memory.handle, bytes, memory.device));
   return memory;
 }
 
 void release_memory(const PhysicalMemory& memory) {
   injection_point("release_memory");
-  gpu::check("release_memory", gpu::release_name, gpu::release_memory(memory.handle));
+  gpu::check("release_memory", ISTHMUS_DRIVER_NAME(MemRelease), gpu::release_memory(memory.handle));
 }
 
 void map_memory(void* address, const PhysicalMemory& memory) {
   injection_point("map_memory");
-  gpu::check("map_memory", gpu::map_name, gpu::map_memory(address, memory.bytes, memory.handle));
+  gpu::check("map_memory", ISTHMUS_DRIVER_NAME(MemMap), gpu::map_memory(address, memory.bytes, memory.handle));
 }
 
 void unmap_memory(void* address, std::size_t bytes) {
   injection_point("unmap_memory");
-  gpu::check("unmap_memory", gpu::unmap_name, gpu::unmap_memory(address, bytes));
+  gpu::check("unmap_memory", ISTHMUS_DRIVER_NAME(MemUnmap), gpu::unmap_memory(address, bytes));
 }
 
 void set_access(void* address, std::size_t bytes, int device, Access access) {
   injection_point("set_access");
-  gpu::check("set_access", gpu::access_name, gpu::set_access(address, bytes, device, access == Access::read_write));
+  gpu::check("set_access", ISTHMUS_DRIVER_NAME(MemSetAccess),
+             gpu::set_access(address, bytes, device, access == Access::read_write));
 }
 
 }  // namespace isthmus::device
