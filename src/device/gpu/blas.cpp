@@ -72,7 +72,7 @@ struct Blas::Library {
     if (handle != nullptr) static_cast<void>(destroy(handle));
   }
   void use(const char* call, Stream& stream) {
-    check_blas(call, names.set_stream, set_stream(handle, stream.native()));
+    check_blas(call, names.set_stream, set_stream(handle, stream.native_handle()));
   }
 };
 

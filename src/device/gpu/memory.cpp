@@ -190,7 +190,7 @@ void require_batch(bool exists, const char* api, const char* since) {
 
 /// The legacy default stream takes no batches, and a stream that was moved from has its handle.
 gpu::NativeStream stream_of_batch(const Stream& stream, const char* api) {
-  if (stream.native() != nullptr) return handle_of(stream);
+  if (stream.native_handle() != nullptr) return handle_of(stream);
   throw Error(ErrorKind::failure, api, "the stream was moved from, and a batch cannot run on the default stream",
               "pass a stream that lives");
 }

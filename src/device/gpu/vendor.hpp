@@ -42,16 +42,16 @@ using Memcpy3D = hipMemcpy3DParms;
 #endif
 
 inline NativeStream handle_of(const Stream& stream) {
-  return static_cast<NativeStream>(stream.native());
+  return static_cast<NativeStream>(stream.native_handle());
 }
 inline NativeEvent handle_of(const Event& event) {
-  return static_cast<NativeEvent>(event.native());
+  return static_cast<NativeEvent>(event.native_handle());
 }
 inline NativeGraph handle_of(const Graph& graph) {
-  return static_cast<NativeGraph>(graph.native());
+  return static_cast<NativeGraph>(graph.native_handle());
 }
 inline NativeExecutableGraph handle_of(const ExecutableGraph& graph) {
-  return static_cast<NativeExecutableGraph>(graph.native());
+  return static_cast<NativeExecutableGraph>(graph.native_handle());
 }
 
 // --- device attributes, under one name -------------------------------------------------------------

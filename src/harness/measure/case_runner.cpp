@@ -13,7 +13,6 @@
 #include "harness/measure/measurement.hpp"
 #include "harness/measure/rank_results.hpp"
 #include "harness/plan/description.hpp"
-#include "harness/ranks/interrupt.hpp"
 #include "workload/driver_prefetch.hpp"
 
 namespace isthmus::harness {

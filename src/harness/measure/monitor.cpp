@@ -7,8 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "harness/plan/names.hpp"
-
 namespace isthmus::harness {
 
 namespace {

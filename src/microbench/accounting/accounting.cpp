@@ -1,7 +1,6 @@
 // accounting/<kind>/<cpu|gpuN>: what each counter of memory in use sees of an allocation, after the call that gives it
 // and after every page of it was touched.
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>

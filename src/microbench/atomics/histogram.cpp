@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <memory>
 #include <thread>
 
 #include "device/ignoring_errors.hpp"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "memory/numa_nodes.hpp"
 #include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/fault/family.hpp"

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "device/ignoring_errors.hpp"
 #include "memory/crew.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/placement.hpp"

@@ -81,10 +81,16 @@ class Touching {
   Touching(const Touching&) = delete;
   Touching& operator=(const Touching&) = delete;
 
-  const char* timer() const { return lanes_->timer(); }
-  std::size_t touches() const { return order_.size(); }
-  const Account& account() const { return account_; }
+  void sample() {
+    faults::sample(case_, account_, prefetch_,
+                   {.timer = lanes_->timer(),
+                    .touches = order_.size(),
+                    .prepare = [this] { prepare(); },
+                    .check = [this] { check(); },
+                    .seconds = [this] { return touch(); }});
+  }
 
+ private:
   /// New pages at the host, as the surrogates have them.
   void prepare() {
     check();
@@ -101,12 +107,10 @@ class Touching {
     prefetch_.set(region_.data(), region_.bytes());
   }
 
-  std::vector<double> touch() {
+  double touch() {
     const auto taken = read(case_, *lanes_);
     touched_ = true;
-    std::vector<double> values{taken.all, taken.all / static_cast<double>(touches())};
-    if (case_.choice(kDriverPrefetch) != kDriverPrefetchDefault) values.push_back(prefetch_.seconds());
-    return values;
+    return taken.all;
   }
 
   /// What the latest sample left; once.
@@ -116,7 +120,6 @@ class Touching {
     account_.check(region_, access_, order_, on_device_.sum());
   }
 
- private:
   void queue(device::Stream& stream) {
     queue_touches(stream, access_,
                   {reinterpret_cast<std::uint64_t*>(region_.data()), on_device_.order(), order_.size(), sharers_,
@@ -156,16 +159,7 @@ void run(Case& c, Pattern pattern) {
   need_driver_prefetch(c.choice(kDriverPrefetch), bytes);
   need_managed(c, bytes, OnDevice::bytes(pages, c.device()));
   c.limit_sampling(10, 1);
-  Touching touching(c, pattern);
-  verify(c, touching.account(), [&] { touching.check(); });
-  std::vector<Metric> metrics;
-  const auto add = [&](const char* name, const char* timer) {
-    metrics.push_back(time_metric(name, timer, "page faults have no known bound"));
-  };
-  add("time", touching.timer());
-  add("page_time", touching.timer());
-  if (c.choice(kDriverPrefetch) != kDriverPrefetchDefault) add(kDriverPrefetchSetup, "clock");
-  c.sample(std::move(metrics), [&] { touching.prepare(); }, [&] { return touching.touch(); });
+  Touching(c, pattern).sample();
 }
 
 Workload workload(const char* name, Pattern pattern, const char* summary) {

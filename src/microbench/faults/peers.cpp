@@ -72,9 +72,16 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  const char* timer() const { return lanes_->timer(); }
-  const Account& account() const { return account_; }
+  void sample() {
+    faults::sample(case_, account_, prefetch_,
+                   {.timer = lanes_->timer(),
+                    .touches = order_.size() * passes_,
+                    .prepare = [this] { prepare(); },
+                    .check = [this] { check(); },
+                    .seconds = [this] { return touch(); }});
+  }
 
+ private:
   /// New pages, which the host writes and the peer has.
   void prepare() {
     check();
@@ -94,13 +101,10 @@ class Peers {
     prefetch_.set(region_.data(), region_.bytes());
   }
 
-  std::vector<double> touch() {
+  double touch() {
     const auto taken = read(case_, *lanes_);
     touched_ = true;
-    const auto touches = static_cast<double>(order_.size() * passes_);
-    std::vector<double> values{taken.all, taken.all / touches};
-    if (case_.choice(kDriverPrefetch) != kDriverPrefetchDefault) values.push_back(prefetch_.seconds());
-    return values;
+    return taken.all;
   }
 
   /// What the latest sample left; once.
@@ -115,7 +119,6 @@ class Peers {
     account_.check(region_, access_, order_, sum);
   }
 
- private:
   void queue(device::Stream& stream, unsigned number) {
     const auto& [info, on_device] = *touchers_[number];
     for (std::size_t pass = 0; pass < passes_; ++pass)
@@ -151,14 +154,7 @@ void run(Case& c) {
   }
   need_managed(c, bytes, beside);
   c.limit_sampling(10, 1);
-  Peers peers(c);
-  verify(c, peers.account(), [&] { peers.check(); });
-  std::vector<Metric> metrics;
-  for (const char* name : {"time", "page_time"})
-    metrics.push_back(time_metric(name, peers.timer(), "page faults have no known bound"));
-  if (c.choice(kDriverPrefetch) != kDriverPrefetchDefault)
-    metrics.push_back(time_metric(kDriverPrefetchSetup, "clock", "none is known"));
-  c.sample(std::move(metrics), [&] { peers.prepare(); }, [&] { return peers.touch(); });
+  Peers(c).sample();
 }
 
 Workload workload() {

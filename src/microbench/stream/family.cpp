@@ -2,8 +2,6 @@
 
 #include "microbench/stream/family.hpp"
 
-#include <algorithm>
-
 #include "microbench/axes.hpp"
 #include "microbench/stream/checks.hpp"
 

@@ -8,11 +8,11 @@
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"
+#include "microbench/need.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/limits.hpp"
 #include "microbench/transfer/movement.hpp"
-#include "microbench/transfer/need.hpp"
 
 namespace isthmus::microbench::transfer {
 

@@ -5,11 +5,11 @@
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/chain.hpp"
+#include "microbench/need.hpp"
 #include "microbench/peer_access.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/kernels.hpp"
-#include "microbench/transfer/need.hpp"
 #include "microbench/transfer/shared_pages.hpp"
 #include "workload/lanes.hpp"
 
