@@ -78,16 +78,16 @@ std::pair<double, const char*> driver_interval(const Costs& c, Mode mode) {
 
 }  // namespace
 
-Habits habits_of(std::span<const Request> requests) {
-  Habits habits;
+MemoryTraits memory_traits_of(std::span<const Request> requests) {
+  MemoryTraits traits;
   for (const auto& [source, bytes, from, until] : requests) {
-    habits.handed_on &= source != kChunked;
+    traits.handed_on &= source != kChunked;
     if (!source) continue;
-    habits.freeing_waits |= source == Kind::device || is_managed(*source);
-    habits.faults |= is_managed(*source);
-    habits.page_locked |= page_locked(*source);
+    traits.freeing_waits |= source == Kind::device || is_managed(*source);
+    traits.faults |= is_managed(*source);
+    traits.page_locked |= page_locked(*source);
   }
-  return habits;
+  return traits;
 }
 
 Costs costs_of(std::span<const Outcome> jobs) {

@@ -418,7 +418,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn("kernel", saxpy["metrics"])
         self.assertEqual(saxpy["presets"][0]["sweep"], [32, 128])
         axis = next(a for a in saxpy["axes"] if a["name"] == "n")
-        self.assertEqual((axis["default"], axis["allowed"], axis["minimum"]), (65536, None, 1))
+        self.assertEqual((axis["default"], axis["choices"], axis["minimum"]), (65536, None, 1))
         document = json.loads(self.run_bench("info", "--json").stdout)
         self.assertIsNone(document["build"]["package"])  # no package manager builds the tests
         self.assertEqual(document["backend"], "emulator")

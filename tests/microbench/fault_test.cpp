@@ -130,7 +130,7 @@ TEST(CpuFaults, ThatCannotBeAreSkippedWithTheReason) {
 
 TEST(CpuFaults, AreRealMeasurementsWithoutADevice) {
   for (const auto* workload : harness::find_workloads("fault/cpu/*"))
-    EXPECT_TRUE(workload->description().native) << workload->name();
+    EXPECT_TRUE(workload->description().cpu_only) << workload->name();
 }
 
 TEST(Region, FaultsOncePerTouchAfterEachRenewal) {
@@ -223,7 +223,7 @@ TEST(Account, ToleratesFewFaultsOfOtherPagesAndSaysSo) {
 TEST(Threads, AreThoseOfTheMachine) {
   const auto numbers = [](unsigned all) {
     std::vector<std::int64_t> list;
-    for (const auto& value : usual_threads(all)) list.push_back(std::get<std::int64_t>(value));
+    for (const auto& value : default_threads(all)) list.push_back(std::get<std::int64_t>(value));
     return list;
   };
   EXPECT_EQ(numbers(1), (std::vector<std::int64_t>{1}));
@@ -240,9 +240,9 @@ TEST(Threads, AreThoseOfTheMachine) {
     break;
   }
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  EXPECT_EQ(threads_axis("").usual, usual_threads(1));
+  EXPECT_EQ(threads_axis("").default_sweep, default_threads(1));
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
-  EXPECT_EQ(threads_axis("").usual, usual_threads(static_cast<unsigned>(CPU_COUNT(&before))));
+  EXPECT_EQ(threads_axis("").default_sweep, default_threads(static_cast<unsigned>(CPU_COUNT(&before))));
 }
 
 TEST(Percentiles, AreTheSmallestValueThatSoManyDoNotExceed) {

@@ -143,7 +143,7 @@ void mark_interrupted(CaseResult& result) {
 std::optional<device::DeviceInfo> device_of(const Workload& workload,
                                             const std::optional<device::DeviceInfo>& session) {
   const auto& description = workload.description();
-  if (!session || description.native) return std::nullopt;
+  if (!session || description.cpu_only) return std::nullopt;
   if (description.devices.empty()) return session;
   const int first = description.devices.front();
   return first == session->index || first >= device::count() ? session : device::info(first);

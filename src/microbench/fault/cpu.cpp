@@ -187,7 +187,7 @@ Workload workload(const EventFacts& event, const Machine& machine) {
       .source("mi300a-upm-2025, section III-A 6 and Figures 7 and 8")
       .tags({"fault", "cpu", std::string(event.name)})
       .stagings({})
-      .native()
+      .cpu_only()
       .metrics({"time", "rate", "time_faulting", "time_present", "faults_per_touch", "p50", "p95", "p99",
                 "faulting_p50", "faulting_p95", "faulting_p99", "present_p50", "present_p95", "present_p99"})
       .estimate([disk](const CaseSpec& spec) {
@@ -195,12 +195,12 @@ Workload workload(const EventFacts& event, const Machine& machine) {
         return disk ? 100e-6 * std::max(touches, 256.0) : 3e-6 * std::max(touches, 4096.0);
       });
   w.axis(number_axis("at_once", "pages touched in one go, by all threads together", disk ? 64 : 1024)
-             .usually(disk ? std::vector<AxisValue>{1, 256} : std::vector<AxisValue>{1, 64, 4 * kKi})
-             .swept(powers(1, disk   ? 4096
-                              : file ? 16 * kKi
-                                     : 4 * kMi)))
+             .with_default_sweep(disk ? std::vector<AxisValue>{1, 256} : std::vector<AxisValue>{1, 64, 4 * kKi})
+             .with_size_sweep(powers(1, disk   ? 4096
+                                        : file ? 16 * kKi
+                                               : 4 * kMi)))
       .axis(threads_axis("threads of the host that touch them; 0: all"));
-  if (event.huge) w.axis(choice_axis("pages", "size of the pages", {"small", "huge"}).usually_all());
+  if (event.huge) w.axis(choice_axis("pages", "size of the pages", {"small", "huge"}).with_default_sweep_of_all());
   w.axis(node_axis(machine, "NUMA node of the pages and of the threads; -1: where the session says"));
   AxisSettings tiny{{"at_once", disk ? 16 : 256}};
   if (event.huge) tiny.emplace_back("pages", "small");  // so many huge pages are not tiny

@@ -11,7 +11,7 @@ namespace isthmus::microbench::fault {
 
 using namespace workload;
 
-std::vector<AxisValue> usual_threads(unsigned all) {
+std::vector<AxisValue> default_threads(unsigned all) {
   std::vector<AxisValue> values;
   unsigned last = 0;
   for (const unsigned threads : {1u, all / 2, all}) {
@@ -22,10 +22,8 @@ std::vector<AxisValue> usual_threads(unsigned all) {
 }
 
 Axis threads_axis(const char* help) {
-  auto axis = number_axis("threads", help, 1, 0);
-  axis.usual = usual_threads(memory::host_threads());
-  axis.listed = axis.usual;
-  return axis;
+  const auto sweep = default_threads(memory::host_threads());
+  return number_axis("threads", help, 1, 0).with_default_sweep(sweep).with_all_values(sweep);
 }
 
 Percentiles percentiles_of(std::vector<double>& seconds) {

@@ -10,7 +10,7 @@ std::vector<workload::Workload> cpu_workloads(const workload::Machine& machine);
 std::vector<workload::Workload> gpu_workloads(const workload::Machine& machine);
 
 /// One thread, half of the machine's `all`, and all of them.
-std::vector<workload::AxisValue> usual_threads(unsigned all);
+std::vector<workload::AxisValue> default_threads(unsigned all);
 /// `threads` of the host, with those values.
 workload::Axis threads_axis(const char* help);
 

@@ -323,9 +323,10 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
       .observed(event.migrates ? std::vector<std::string>{"pages_moved"} : std::vector<std::string>{})
       .estimate([](const CaseSpec& spec) { return 20e-6 + 3e-6 * static_cast<double>(spec.integer("at_once")); });
   w.axis(number_axis("at_once", "pages touched by one kernel, a thread each", 1024)
-             .usually({1, 1024, 64 * kKi})
-             .swept(powers(1, 8 * kMi)))
-      .axis(choice_axis("memory", "managed, or pageable (HMM, ATS, XNACK)", {"managed", "pageable"}).usually_all())
+             .with_default_sweep({1, 1024, 64 * kKi})
+             .with_size_sweep(powers(1, 8 * kMi)))
+      .axis(choice_axis("memory", "managed, or pageable (HMM, ATS, XNACK)", {"managed", "pageable"})
+                .with_default_sweep_of_all())
       .axis(choice_axis("pages", "size of pageable pages", {"small", "huge"}))
       .axis(bytes_axis("apart", "bytes from one touched page to the next; 0: the size of a page", 0, 0))
       .axis(number_axis("singles", "single faults that the percentiles stand on", 100));

@@ -173,20 +173,16 @@ Workload workload(const char* name, Pattern pattern, const char* summary) {
       .observed({kDriverPrefetchSetup})
       .oversubscribes("bytes")
       .estimate([](const CaseSpec& spec) { return 20e-6 * static_cast<double>(spec.integer("bytes")) / kPage; });
-  auto bytes = bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi);
-  bytes.sweep = powers(2 * kMi, 32 * kGi);
-  w.axis(std::move(bytes));
+  w.axis(
+      bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi).with_size_sweep(powers(2 * kMi, 32 * kGi)));
   if (pattern == Pattern::strided)
     w.axis(number_axis("stride", "pages from one touched page to the next", 16));
-  else {
-    auto touched = number_axis("touched", "pages touched of each block's 512, from its first", 512);
-    touched.listed = powers(1, 512);
-    w.axis(std::move(touched));
-  }
-  auto sharers = number_axis("threads_per_page", "threads that touch a page, each a word of its own", 1);
-  sharers.listed = powers(1, kMostSharers);
+  else
+    w.axis(number_axis("touched", "pages touched of each block's 512, from its first", 512)
+               .with_all_values(powers(1, 512)));
   w.axis(choice_axis("access", "what a thread does", {"read", "write", "atomic"}))
-      .axis(std::move(sharers))
+      .axis(number_axis("threads_per_page", "threads that touch a page, each a word of its own", 1)
+                .with_all_values(powers(1, kMostSharers)))
       .axis(number_axis("host_threads", "threads of the host that wrote the pages first; 0: all", 1, 0))
       .axis(choice_axis("host_pages", "whether the host's page table has the pages", {"mapped", "unmapped"}))
       .axis(choice_axis("visit", "the GPU's first or second visit of each block", {"first", "second"}))

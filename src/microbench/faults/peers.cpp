@@ -159,10 +159,6 @@ void run(Case& c) {
 
 Workload workload() {
   Workload w("faults/peers", run);
-  auto bytes = bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi);
-  bytes.sweep = powers(2 * kMi, 32 * kGi);
-  auto passes = number_axis("passes", "kernels in a row, each of which touches every page", 1);
-  passes.listed = powers(1, 64);
   w.version(1)
       .summary("a GPU touches pages that the next GPU has, or both touch the same pages at once")
       .source("uvm-batches-taco2024, between two GPUs")
@@ -173,9 +169,11 @@ Workload workload() {
       .estimate([](const CaseSpec& spec) {
         return 20e-6 * static_cast<double>(spec.integer("bytes") * spec.integer("passes")) / kPage;
       })
-      .axis(std::move(bytes))
+      .axis(bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi)
+                .with_size_sweep(powers(2 * kMi, 32 * kGi)))
       .axis(choice_axis("touching", "the GPU alone; or both, each its own word of every page", {"one", "both"}))
-      .axis(std::move(passes))
+      .axis(
+          number_axis("passes", "kernels in a row, each of which touches every page", 1).with_all_values(powers(1, 64)))
       .axis(choice_axis("order", "in which threads take the pages", {"regular", "random"}))
       .axis(choice_axis("access", "what a thread does", {"read", "write"}))
       .axis(choice_axis("peer_access", "whether the program lets both GPUs reach each other's memory", {"on", "off"}))

@@ -39,11 +39,6 @@ void with_pipeline(Staging staging, std::int64_t depth, Use&& use) {
   }
 }
 
-/// Tile buffers that a staging keeps: depth, or one for `direct`.
-inline std::size_t tile_buffers(Staging staging, std::int64_t depth) {
-  return staging == Staging::direct ? 1 : static_cast<std::size_t>(depth);
-}
-
 constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
 }

@@ -19,10 +19,11 @@ bool has_offset(Operation operation) {
 
 }  // namespace
 
-void add_bytes_axis(Workload& workload, std::int64_t usual) {
-  workload.axis(bytes_axis("bytes", "bytes of one array, of which the operation uses one to three", usual, kPiece * 8)
-                    .usually({usual})
-                    .swept(powers(4 * kKi, 4 * kGi)));
+void add_bytes_axis(Workload& workload, std::int64_t default_bytes) {
+  workload.axis(
+      bytes_axis("bytes", "bytes of one array, of which the operation uses one to three", default_bytes, kPiece * 8)
+          .with_default_sweep({default_bytes})
+          .with_size_sweep(powers(4 * kKi, 4 * kGi)));
 }
 
 void add_sizes(Workload& workload) {
@@ -40,7 +41,7 @@ void add_cpu_axes(Workload& workload, Operation operation, const Machine& machin
   if (facts(operation).writes == 0) return;
   Axis stores = choice_axis("stores", "through the caches (a line is fetched before it is changed) or past them",
                             {"standard", "streaming"});
-  if (several) stores.usual = stores.allowed;
+  if (several) stores.default_sweep = stores.choices;
   workload.axis(std::move(stores));
 }
 

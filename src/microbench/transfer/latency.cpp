@@ -185,18 +185,16 @@ Workload workload(const Path& path, const Machine& machine) {
     return 1e-3;
   });
   switch (path.initiator) {
-    case Initiator::chase: {
+    case Initiator::chase:
       w.source("commscope-icpe2019, section 3.3; mi300a-upm-2025, section III").metrics({"latency"});
-      Axis bytes = bytes_axis("bytes", "memory that the chain goes through", 2 * kMi, 16);
-      bytes.sweep = powers(64 * kKi, 4 * kGi);
-      w.axis(std::move(bytes))
+      w.axis(bytes_axis("bytes", "memory that the chain goes through", 2 * kMi, 16)
+                 .with_size_sweep(powers(64 * kKi, 4 * kGi)))
           .axis(bytes_axis("line", "bytes from one place of the chain to the next in memory", 128, 8))
           .axis(number_axis("hops", "accesses that follow each other", 100'000, 1))
           .axis(number_axis("sms", "multiprocessors that make them in turn; 0: all", 0, 0))
           .size("tiny", {{"bytes", 64 * kKi}, {"hops", 10'000}})
           .size("small", {{"bytes", 2 * kMi}, {"hops", 100'000}});
       break;
-    }
     case Initiator::fault_latency:
       w.source("commscope-icpe2019, section 3.4.3")
           .metrics({"latency"})
