@@ -145,7 +145,7 @@ const ThreadCosts& thread_costs() {
 }
 
 Verdict judge(const Costs& costs, const ThreadCosts& threads, const Options& options, std::size_t jobs) {
-  if (!costs.known()) return {false, "nothing is known of what such a job costs"};
+  if (!costs.known()) return {false, "the cost of such a job is unknown"};
   const double serial = static_cast<double>(jobs) * costs.job;
   const auto seen = costs.overlapped.find(options.mode);
   if (seen != costs.overlapped.end() && seen->second.batches >= kTrials) {

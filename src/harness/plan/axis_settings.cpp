@@ -119,7 +119,7 @@ std::vector<Setting> parse_settings(const std::vector<std::string>& settings) {
   for (const auto& text : settings) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-      throw InputError("'" + text + "' is no setting; write --set axis=value or --set axis=value,value");
+      throw InputError("'" + text + "' is not a setting; write --set axis=value or --set axis=value,value");
     std::string axis = text.substr(0, equals);
     const bool twice = std::any_of(parsed.begin(), parsed.end(), [&](const auto& entry) { return entry.axis == axis; });
     if (twice) throw InputError("axis " + axis + " is set twice; list its values in one --set, as " + axis + "=v1,v2");

@@ -116,7 +116,7 @@ class Bins {
   std::size_t wrong_ = 0;
 };
 
-constexpr const char* kUpdatesUnbounded = "nobody states how many atomic updates the memory takes";
+constexpr const char* kUpdatesUnbounded = "the memory's peak rate of atomic updates is unknown";
 
 int batch_of(double updates) {
   return static_cast<int>(std::clamp(updates, 1.0, 1e9));

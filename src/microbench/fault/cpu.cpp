@@ -34,7 +34,7 @@ void try_once(Event event, memory::Pages pages, Region& region, Toucher& toucher
   const Pass pass = toucher.touch(region);
   if (pages == memory::Pages::huge) {
     const auto huge = region.huge_bytes();
-    if (!huge) throw Skip("the kernel does not tell which memory lies in huge pages");
+    if (!huge) throw Skip("the kernel does not report which memory lies in huge pages");
     if (*huge < region.bytes())
       throw Skip(fmt::format("the kernel gave {} of {} bytes in huge pages (see /sys/kernel/mm/transparent_hugepage)",
                              *huge, region.bytes()));

@@ -135,8 +135,7 @@ class Touching {
     stream.synchronize();
     if (const auto mapped = region_.mapped_on_host(); mapped && *mapped > 0)
       throw Skip(
-          fmt::format("the driver mapped {} of {} pages when it brought them back to the host, so none can be "
-                      "had there unmapped",
+          fmt::format("the driver mapped {} of {} pages when it brought them back to the host, so none stays unmapped",
                       *mapped, region_.pages()));
   }
 

@@ -23,7 +23,7 @@ constexpr std::size_t kGrain = 1 << 12;  // pages that a thread checks in one go
 
 void need_faults(const device::DeviceInfo& info) {
   if (!info.managed || !info.concurrent_managed)
-    throw Skip(fmt::format("{} ({}) takes no faults on managed memory", info.name, info.arch));
+    throw Skip(fmt::format("{} ({}) does not fault on managed memory", info.name, info.arch));
 }
 
 std::string text(std::size_t bytes) {

@@ -47,7 +47,7 @@ void add_cpu_axes(Workload& workload, Operation operation, const Machine& machin
 
 Stores stores_of(const Case& c, Operation operation) {
   if (facts(operation).writes == 0 || c.choice("stores") == "standard") return Stores::standard;
-  if (!has_streaming_stores()) throw Skip("this build has no stores past the caches for this CPU");
+  if (!has_streaming_stores()) throw Skip("this build has no streaming stores (past the caches) for this CPU");
   return Stores::streaming;
 }
 
@@ -65,7 +65,7 @@ Layout layout_of(const Case& c, Operation operation, bool by_cpu) {
 
 std::vector<Metric> metrics(Operation operation, std::size_t count, const std::string& timer, double moved) {
   const double needed = facts(operation).arrays() * sizeof(double) * static_cast<double>(count);
-  const Bound unknown = "nobody tells the peak of the host's memory";
+  const Bound unknown = "the host's peak memory bandwidth is unknown";
   return {time_metric("time", timer, unknown).moving(needed, moved),
           rate_metric("rate", "B/s", timer, unknown).moving(needed, moved)};
 }

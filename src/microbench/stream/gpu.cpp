@@ -60,7 +60,7 @@ void need_memory(Case& c, Kind kind, std::size_t bytes) {
 Bound bound(Operation operation, Kind kind, const device::DeviceInfo& info) {
   if (kind == Kind::pageable && !info.integrated) return "the system decides where pageable memory lies";
   if (!page_locked(kind) || info.integrated)
-    return {info.memory_bandwidth, "peak device memory bandwidth", "the device does not tell its memory bandwidth"};
+    return {info.memory_bandwidth, "peak device memory bandwidth", "the device does not report its memory bandwidth"};
   std::string reason;
   const auto link = device::link(info.index, -1, &reason);
   if (!link) return {std::nullopt, reason};

@@ -230,7 +230,8 @@ void run(Case& c, const Path& path) {
   prepare();
   const auto cold = at_once.run();
   if (!could_flush)
-    c.warn("caches_not_flushed", "this CPU lets no program flush its caches: small copies may read them");
+    c.warn("caches_not_flushed",
+           "this CPU does not let a program flush its caches, so small copies may read from them");
   c.once(time_metric("first_time", at_once.timer()), cold.all);
 
   verify(c, movements);

@@ -41,7 +41,7 @@ void chase(Case& c, const Path& path) {
   need_ends(path);
   const std::size_t bytes = c.extent("bytes"), line = c.extent("line"), hops = c.extent("hops");
   if (line % kWord != 0 || bytes % line != 0 || bytes / line < 2)
-    throw Skip("a chain needs two lines of a multiple of 8 bytes at least, and whole ones", SkipKind::not_applicable);
+    throw Skip("a chain needs at least two whole lines, each a multiple of 8 bytes", SkipKind::not_applicable);
   const memory::BlockOptions host = host_options(c, path);
   c.needs(path.from.on_gpu() ? 0 : bytes, path.from.on_gpu() ? bytes : 0);
   const int reader = path.to.index;
@@ -82,7 +82,7 @@ void fault_latency(Case& c, const Path& path) {
   need_ends(path);
   const std::size_t pages = c.extent("faults"), apart = c.extent("apart");
   if (pages < 2 || apart % memory::page_bytes() != 0)
-    throw Skip("page faults need two pages at least, whole pages apart", SkipKind::not_applicable);
+    throw Skip("page faults need at least two pages, a multiple of the page size apart", SkipKind::not_applicable);
   const memory::BlockOptions host = host_options(c, path);
   const std::size_t bytes = memory::byte_count(pages, apart);
   c.needs(bytes, bytes);

@@ -20,6 +20,6 @@ inline int repetitions(workload::Case& c, double seconds, int most) {
 }
 
 /// Of a rate between ranks.
-inline constexpr const char* kPathUnknown = "what lies between the ranks is not read";
+inline constexpr const char* kPathUnknown = "the link between the ranks is unknown";
 
 }  // namespace isthmus::microbench::transfer
