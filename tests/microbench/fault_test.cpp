@@ -247,14 +247,15 @@ TEST(Threads, AreThoseOfTheMachine) {
 
 TEST(Percentiles, AreTheSmallestValueThatSoManyDoNotExceed) {
   std::vector<double> hundred;
-  for (int i = 100; i >= 1; --i) hundred.push_back(i);
-  const auto of_hundred = percentiles_of(hundred);
-  EXPECT_EQ(of_hundred.p50, 50);
-  EXPECT_EQ(of_hundred.p95, 95);
-  EXPECT_EQ(of_hundred.p99, 99);
-  std::vector<double> one{3};
-  EXPECT_EQ(percentiles_of(one).p50, 3);
-  EXPECT_EQ(percentiles_of(one).p99, 3);
+  for (int i = 100; i > 0; --i) hundred.push_back(i);
+  const std::vector<double> net{45, 90, 94}, faulting{50, 95, 99}, present{5, 5, 5};
+  auto expected = net;
+  expected.insert(expected.end(), faulting.begin(), faulting.end());
+  expected.insert(expected.end(), present.begin(), present.end());
+  EXPECT_EQ(percentiles(hundred, {5}), expected);
+  EXPECT_EQ(percentile_names(),
+            (std::vector<std::string>{"p50", "p95", "p99", "faulting_p50", "faulting_p95", "faulting_p99",
+                                      "present_p50", "present_p95", "present_p99"}));
 }
 
 // --- of a GPU ----------------------------------------------------------------------------------------
