@@ -250,15 +250,17 @@ Status driver_function(const char* name, Function& function) {
 }
 struct DriverMemory {
   Status status = cudaFree(nullptr);  ///< of looking for them; the driver wants to be started first
-  decltype(&cuDeviceGetAttribute) attribute = find<decltype(attribute)>("cuDeviceGetAttribute");
-  decltype(&cuMemGetAllocationGranularity) granularity = find<decltype(granularity)>("cuMemGetAllocationGranularity");
-  decltype(&cuMemAddressReserve) reserve = find<decltype(reserve)>("cuMemAddressReserve");
-  decltype(&cuMemAddressFree) free = find<decltype(free)>("cuMemAddressFree");
-  decltype(&cuMemCreate) create = find<decltype(create)>("cuMemCreate");
-  decltype(&cuMemRelease) release = find<decltype(release)>("cuMemRelease");
-  decltype(&cuMemMap) map = find<decltype(map)>("cuMemMap");
-  decltype(&cuMemUnmap) unmap = find<decltype(unmap)>("cuMemUnmap");
-  decltype(&cuMemSetAccess) access = find<decltype(access)>("cuMemSetAccess");
+#define ISTHMUS_FOUND(name) decltype(&cu##name) name = find<decltype(name)>("cu" #name)
+  ISTHMUS_FOUND(DeviceGetAttribute);
+  ISTHMUS_FOUND(MemGetAllocationGranularity);
+  ISTHMUS_FOUND(MemAddressReserve);
+  ISTHMUS_FOUND(MemAddressFree);
+  ISTHMUS_FOUND(MemCreate);
+  ISTHMUS_FOUND(MemRelease);
+  ISTHMUS_FOUND(MemMap);
+  ISTHMUS_FOUND(MemUnmap);
+  ISTHMUS_FOUND(MemSetAccess);
+#undef ISTHMUS_FOUND
 
  private:
   template <class Function>
@@ -272,14 +274,18 @@ inline const DriverMemory& driver_memory() {
   static const DriverMemory found;
   return found;
 }
-template <class Call>
-Status driver_call(Call call) {
+#define ISTHMUS_DRIVER(name) &::isthmus::device::gpu::DriverMemory::name
+template <class Function, class... Arguments>
+Status driver_call(Function DriverMemory::* function, Arguments... arguments) {
   const DriverMemory& driver = driver_memory();
-  return driver.status != cudaSuccess ? driver.status : static_cast<Status>(call(driver));
+  return driver.status != cudaSuccess ? driver.status : static_cast<Status>((driver.*function)(arguments...));
 }
-inline CUdeviceptr address_of(const void* pointer) {
-  return reinterpret_cast<CUdeviceptr>(pointer);
+using Address = CUdeviceptr;
+using MemoryHandle = CUmemGenericAllocationHandle;
+inline Address address_of(void* pointer) {
+  return reinterpret_cast<Address>(pointer);
 }
+inline constexpr auto least_granularity = CU_MEM_ALLOC_GRANULARITY_MINIMUM;
 inline CUmemAllocationProp memory_of(int device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -287,52 +293,18 @@ inline CUmemAllocationProp memory_of(int device) {
   properties.location.id = device;
   return properties;
 }
-inline bool has_virtual_memory(int device) {
-  int has = 0;
-  const auto status = driver_call([&](const DriverMemory& driver) {
-    return driver.attribute(&has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
-  });
-  return status == cudaSuccess && has != 0;
-}
-inline Status memory_granularity(std::size_t* bytes, int device) {
-  const auto properties = memory_of(device);
-  return driver_call([&](const DriverMemory& driver) {
-    return driver.granularity(bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-  });
-}
-inline Status reserve_addresses(void** pointer, std::size_t bytes, std::size_t alignment) {
-  CUdeviceptr address = 0;
-  const auto status =
-      driver_call([&](const DriverMemory& driver) { return driver.reserve(&address, bytes, alignment, 0, 0); });
-  *pointer = reinterpret_cast<void*>(address);
-  return status;
-}
-inline Status free_addresses(void* pointer, std::size_t bytes) {
-  return driver_call([&](const DriverMemory& driver) { return driver.free(address_of(pointer), bytes); });
-}
-inline Status create_memory(std::uint64_t* handle, std::size_t bytes, int device) {
-  const auto properties = memory_of(device);
-  CUmemGenericAllocationHandle made = 0;
-  const auto status =
-      driver_call([&](const DriverMemory& driver) { return driver.create(&made, bytes, &properties, 0); });
-  *handle = made;
-  return status;
-}
-inline Status release_memory(std::uint64_t handle) {
-  return driver_call([&](const DriverMemory& driver) { return driver.release(handle); });
-}
-inline Status map_memory(void* pointer, std::size_t bytes, std::uint64_t handle) {
-  return driver_call([&](const DriverMemory& driver) { return driver.map(address_of(pointer), bytes, 0, handle, 0); });
-}
-inline Status unmap_memory(void* pointer, std::size_t bytes) {
-  return driver_call([&](const DriverMemory& driver) { return driver.unmap(address_of(pointer), bytes); });
-}
-inline Status set_access(void* pointer, std::size_t bytes, int device, bool allowed) {
+inline CUmemAccessDesc access_of(int device, bool allowed) {
   CUmemAccessDesc access{};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = device;
   access.flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  return driver_call([&](const DriverMemory& driver) { return driver.access(address_of(pointer), bytes, &access, 1); });
+  return access;
+}
+inline bool has_virtual_memory(int device) {
+  int has = 0;
+  const auto status = driver_call(ISTHMUS_DRIVER(DeviceGetAttribute), &has,
+                                  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+  return status == cudaSuccess && has != 0;
 }
 
 inline PointerKind pointer_kind(const cudaPointerAttributes& attributes) {
@@ -449,6 +421,17 @@ inline bool last_prefetch_was_host_node(const void*, std::size_t) {
   return false;
 }
 
+#define ISTHMUS_DRIVER(name) &hip##name
+template <class Function, class... Arguments>
+Status driver_call(Function function, Arguments... arguments) {
+  return function(arguments...);
+}
+using Address = void*;
+using MemoryHandle = hipMemGenericAllocationHandle_t;
+inline Address address_of(void* pointer) {
+  return pointer;
+}
+inline constexpr auto least_granularity = hipMemAllocationGranularityMinimum;
 inline hipMemAllocationProp memory_of(int device) {
   hipMemAllocationProp properties{};
   properties.type = hipMemAllocationTypePinned;
@@ -456,9 +439,12 @@ inline hipMemAllocationProp memory_of(int device) {
   properties.location.id = device;
   return properties;
 }
-inline Status memory_granularity(std::size_t* bytes, int device) {
-  const auto properties = memory_of(device);
-  return hipMemGetAllocationGranularity(bytes, &properties, hipMemAllocationGranularityMinimum);
+inline hipMemAccessDesc access_of(int device, bool allowed) {
+  hipMemAccessDesc access{};
+  access.location.type = hipMemLocationTypeDevice;
+  access.location.id = device;
+  access.flags = allowed ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone;
+  return access;
 }
 inline bool has_virtual_memory(int device) {
 #if HIP_VERSION_MAJOR >= 6
@@ -466,42 +452,11 @@ inline bool has_virtual_memory(int device) {
   const auto status = hipDeviceGetAttribute(&has, hipDeviceAttributeVirtualMemoryManagementSupported, device);
 #else
   std::size_t has = 0;  // older ones are asked for what only devices with it can tell
-  const auto status = memory_granularity(&has, device);
+  const auto properties = memory_of(device);
+  const auto status = hipMemGetAllocationGranularity(&has, &properties, least_granularity);
 #endif
   if (status != hipSuccess) static_cast<void>(hipGetLastError());
   return status == hipSuccess && has != 0;
-}
-inline Status reserve_addresses(void** pointer, std::size_t bytes, std::size_t alignment) {
-  return hipMemAddressReserve(pointer, bytes, alignment, nullptr, 0);
-}
-inline Status free_addresses(void* pointer, std::size_t bytes) {
-  return hipMemAddressFree(pointer, bytes);
-}
-inline hipMemGenericAllocationHandle_t memory_handle(std::uint64_t handle) {
-  return reinterpret_cast<hipMemGenericAllocationHandle_t>(static_cast<std::uintptr_t>(handle));
-}
-inline Status create_memory(std::uint64_t* handle, std::size_t bytes, int device) {
-  const auto properties = memory_of(device);
-  hipMemGenericAllocationHandle_t made{};
-  const auto status = hipMemCreate(&made, bytes, &properties, 0);
-  *handle = reinterpret_cast<std::uintptr_t>(made);
-  return status;
-}
-inline Status release_memory(std::uint64_t handle) {
-  return hipMemRelease(memory_handle(handle));
-}
-inline Status map_memory(void* pointer, std::size_t bytes, std::uint64_t handle) {
-  return hipMemMap(pointer, bytes, 0, memory_handle(handle), 0);
-}
-inline Status unmap_memory(void* pointer, std::size_t bytes) {
-  return hipMemUnmap(pointer, bytes);
-}
-inline Status set_access(void* pointer, std::size_t bytes, int device, bool allowed) {
-  hipMemAccessDesc access{};
-  access.location.type = hipMemLocationTypeDevice;
-  access.location.id = device;
-  access.flags = allowed ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone;
-  return hipMemSetAccess(pointer, bytes, &access, 1);
 }
 
 using PointerAttributes = hipPointerAttribute_t;
