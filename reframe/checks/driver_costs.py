@@ -17,7 +17,7 @@ WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswit
 
 @rfm.simple_test
 class DriverCosts(CatalogueCheck):
-    """One kind of call: at one point (tiny), or over the usual values of its axes (small)."""
+    """One kind of call: at one point (tiny), or over the default sweeps of its axes (small)."""
 
     workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("driver/"))
     size = builtins.parameter([s for s in CATALOGUE["sizes"] if any(s in w["sizes"] for w in WORKLOADS.values())])

@@ -18,7 +18,7 @@ from memory_families import FAMILIES, needs
 
 @rfm.simple_test
 class Memory(ListedCheck):
-    """One family at one size, or over the usual or all sizes."""
+    """One family at one size, or over its default sweeps or all sizes."""
 
     family = builtins.parameter(list(FAMILIES))
     size = builtins.parameter(list(SIZES))
@@ -36,7 +36,7 @@ class Memory(ListedCheck):
             return ("*",)
         listed = self.listing.workloads.items()
         return tuple(
-            name.removeprefix(self.prefix) for name, w in listed if name.startswith(self.prefix) and w["native"]
+            name.removeprefix(self.prefix) for name, w in listed if name.startswith(self.prefix) and w["cpu_only"]
         )
 
     @property
@@ -48,5 +48,5 @@ class Memory(ListedCheck):
 
     def denied(self, point, case, stated):
         """A case needs all of these, so it denies the statement only where all are stated."""
-        needed = needs(point.workload, case["axes"], self.is_native(case))
+        needed = needs(point.workload, case["axes"], self.is_cpu_only(case))
         return needed if needed <= stated else set()

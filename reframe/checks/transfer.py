@@ -16,7 +16,7 @@ from transfer_pairs import FAMILY, PAIRS, needs
 
 @rfm.simple_test
 class Transfer(ListedCheck):
-    """One class of pairs at one size, or over the usual or all sizes."""
+    """One class of pairs at one size, or over its default sweeps or all sizes."""
 
     pairs = builtins.parameter(list(PAIRS))
     size = builtins.parameter(list(SIZES))

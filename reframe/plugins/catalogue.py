@@ -16,9 +16,9 @@ PATH = pathlib.Path(__file__).resolve().parents[1] / "checks" / "catalogue.json"
 
 
 def varied(workload: dict, size: str) -> dict:
-    """Axes of which a run at this size measures every usual value, since the size settles none."""
+    """Axes of which a run at this size measures the whole default sweep, since the size settles none."""
     settled = workload["sizes"][size]
-    return {a["name"]: a["usual"] for a in workload["axes"] if a["usual"] and a["name"] not in settled}
+    return {a["name"]: a["default_sweep"] for a in workload["axes"] if a["default_sweep"] and a["name"] not in settled}
 
 
 def own_readings(workload: dict, sizes: list[str]) -> dict:
@@ -47,7 +47,7 @@ def essence(listing: dict) -> dict:
             "axes": {axis["name"]: axis["default"] for axis in w["axes"]},
             "sizes": {size: w["sizes"][size] for size in sizes if size in w["sizes"]},
             "metrics": w["metrics"],
-            "native": w["native"],
+            "cpu_only": w["cpu_only"],
             **own_readings(w, [size for size in sizes if size in w["sizes"]]),
         }
         for w in sorted(listing["workloads"], key=lambda w: w["name"])

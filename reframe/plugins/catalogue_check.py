@@ -18,10 +18,10 @@ class CatalogueCheck(IsthmusCheck):
         self.descr = f"{workload['summary']}, {self.size} size"
         self.tags = {self.size, self.workload.partition("/")[2], *workload["tags"]}
         self.varied = workload["varied"].get(self.size, {})
-        self.native = workload["native"]
+        self.cpu_only = workload["cpu_only"]
         if self.size == "tiny":
             self.tags.add("smoke")
-        elif not self.native:
+        elif not self.cpu_only:
             self.valid_systems = ["+gpu"]  # larger ones teach nothing on the emulator
         if self.size not in workload["sizes"]:
             self.valid_systems = []

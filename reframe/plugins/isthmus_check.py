@@ -647,7 +647,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     workload: str
     mode: str | None
     size: str
-    native = False
+    cpu_only = False
     #: Whether at least one case was measured.
     has_measured = False
     #: Workloads that leave nothing behind which could be wrong; every other one has to be verified.
@@ -689,9 +689,9 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         """Metrics without which this case has not been measured."""
         return set(self.published) & set(catalogue.find(point.workload).get("metrics", ()))
 
-    def is_native(self, case: dict) -> bool:
+    def is_cpu_only(self, case: dict) -> bool:
         """Whether the CPU measures this case by itself, so that it is no emulation where there is no GPU."""
-        return self.native
+        return self.cpu_only
 
     def denied(self, point: Point, case: dict, stated: set[str]) -> set[str]:
         """What the site states, and this case denies by saying that it is unsupported."""
@@ -706,7 +706,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         return "/".join([metric, *(f"{axis}={value}" for axis, value in point.settings)])
 
     def uses_gpus(self) -> bool:
-        return not self.native
+        return not self.cpu_only
 
     @builtins.run_after("init")
     def note_maintainers(self):
@@ -897,7 +897,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
         gpus = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)
-        on_gpus = not (case["emulated"] or self.is_native(case))
+        on_gpus = not (case["emulated"] or self.is_cpu_only(case))
         for why in (jobs.short_grant(case, gpus), jobs.crowded_ranks(case, on_gpus=on_gpus)):
             if why:
                 raise SanityError(why)
@@ -926,7 +926,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
 
     def _judge_device(self, case):
         """A stated GPU must have done the work: a broken driver may not turn into emulated figures."""
-        if self.is_native(case):
+        if self.is_cpu_only(case):
             if case["emulated"]:
                 raise SanityError("this is what the CPU does by itself, but the record is emulated")
             return

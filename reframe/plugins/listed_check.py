@@ -24,7 +24,7 @@ from isthmus_check import (
     stated_gpus,
 )
 
-#: Per size: how the program is asked for it. The last two measure the usual values of every axis, or run through them.
+#: Per size: how the program is asked for it. The last two measure the default sweep of every axis, or run through them.
 SIZES = {"tiny": ["--size", "tiny"], "default": [], "sweep": ["--size-sweep"]}
 
 
@@ -76,7 +76,7 @@ class Listing(IsthmusProgram):
 
 
 class ListedCheck(IsthmusCheck):
-    """A class of listed workloads at one size, or over the usual or all values of their axes.
+    """A class of listed workloads at one size, or over the default sweeps or all values of their axes.
 
     A subclass has the parameter `size`, one of SIZES, and says which workloads in prefix and patterns().
     """
@@ -140,10 +140,10 @@ class ListedCheck(IsthmusCheck):
     def _values(self, workload: str, axis: dict) -> list:
         """Of an axis in a run of this size, as the program goes through them; none: only one."""
         if axis["name"] == "node" and self._on_each_node():
-            return axis["listed"]
+            return axis["all_values"]
         if self.size == "tiny" and axis["name"] in self.workloads[workload]["sizes"]["tiny"]:
             return []
-        return (self.size == "sweep" and axis["sweep"]) or axis["usual"]
+        return (self.size == "sweep" and axis["size_sweep"]) or axis["default_sweep"]
 
     def points(self):
         points = []
@@ -159,8 +159,8 @@ class ListedCheck(IsthmusCheck):
 
     # What came back.
 
-    def is_native(self, case):
-        return self.workloads[case["workload"]]["native"]
+    def is_cpu_only(self, case):
+        return self.workloads[case["workload"]]["cpu_only"]
 
     def required_metrics(self, point):
         return set(self.workloads[point.workload]["metrics"])

@@ -32,10 +32,10 @@ STATED_AS = {"device": set(), "pageable": set(), "static": {"managed", "static"}
 ON_HOST = {"mapped", "registered", "write_combined"}
 
 
-def needs(workload: str, axes: dict, native: bool) -> set[str]:
+def needs(workload: str, axes: dict, cpu_only: bool) -> set[str]:
     """What a site may state that together makes this case possible; nothing where any machine may lack it."""
     family, *words = re.split("[/-]", workload)
-    if native:
+    if cpu_only:
         numa = {"numa"} if words[0].startswith("node") else set()
         return numa | ({"huge_pages"} if axes.get("pages") == "huge" else set())
     gpus = {word for word in words if re.fullmatch(r"gpu\d+", word)}

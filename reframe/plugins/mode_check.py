@@ -33,7 +33,7 @@ class ModeCheck(IsthmusCheck):
         self.tags.discard("smoke")  # a first run is a matter of size
         if self.time_limit is None:  # -S time_limit=…
             self.time_limit = TIME_LIMITS[self.size]
-        self.native = workload["native"]
+        self.cpu_only = workload["cpu_only"]
         if self.size != "tiny":
             self.valid_systems = ["+gpu"]  # larger ones teach nothing on the emulator
         if not has_mode or self.placement not in workload["placements"] or self.size not in workload["sizes"]:

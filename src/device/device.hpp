@@ -186,46 +186,48 @@ void load_kernels();
 
 class Event;
 
-/// An in-order queue of work of the device that was selected when it was made; does not synchronise with any default
-/// stream.
-class Stream {
+/// An object of the runtime, known by a handle; nothing where it was moved from.
+class RuntimeObject {
  public:
-  Stream();
-  ~Stream();
-  Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Stream& operator=(Stream&& other) noexcept {
+  void* native_handle() const noexcept { return handle_; }
+
+ protected:
+  RuntimeObject() = default;
+  ~RuntimeObject() = default;
+  RuntimeObject(RuntimeObject&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  RuntimeObject& operator=(RuntimeObject&& other) noexcept {
     std::swap(handle_, other.handle_);
     return *this;
   }
+  void* handle_ = nullptr;
+};
+
+/// An in-order queue of work of the device that was selected when it was made; does not synchronise with any default
+/// stream.
+class Stream : public RuntimeObject {
+ public:
+  Stream();
+  ~Stream();
+  Stream(Stream&&) noexcept = default;
+  Stream& operator=(Stream&&) noexcept = default;
   void synchronize();
   /// True when all queued work has finished; does not wait.
   bool idle();
   /// Work queued after this call starts only when `event`, of any device, has happened.
   void wait(const Event& event);
-  void* native() const noexcept { return handle_; }
-
- private:
-  void* handle_ = nullptr;
 };
 
 /// A point in a stream, with its time. Belongs to the device that was selected when it was made, and is recorded on
 /// streams of that device only; any stream may wait for it.
-class Event {
+class Event : public RuntimeObject {
  public:
   Event();
   ~Event();
-  Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Event& operator=(Event&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
+  Event(Event&&) noexcept = default;
+  Event& operator=(Event&&) noexcept = default;
   void record(Stream& stream);
   void synchronize();
   bool done();
-  void* native() const noexcept { return handle_; }
-
- private:
-  void* handle_ = nullptr;
 };
 
 /// Seconds between two events of one device that have both happened; resolution is timer_tick().
@@ -234,41 +236,27 @@ double elapsed(const Event& begin, const Event& end);
 double timer_tick() noexcept;
 
 /// Work captured from a stream, to be launched as a whole.
-class Graph {
+class Graph : public RuntimeObject {
  public:
   /// Captures the kernels, copies (not of pageable memory) and fills that `queue` queues on `stream`; nothing runs.
   /// Until it returns, nothing else may be asked of the stream. If it throws, the capture is dropped and the stream is
   /// as it was before.
   Graph(Stream& stream, const std::function<void()>& queue);
   ~Graph();
-  Graph(Graph&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Graph& operator=(Graph&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
+  Graph(Graph&&) noexcept = default;
+  Graph& operator=(Graph&&) noexcept = default;
   /// Pieces of work in it.
   std::size_t nodes() const;
-  void* native() const noexcept { return handle_; }
-
- private:
-  void* handle_ = nullptr;
 };
 
 /// A graph made ready to run, any number of times but never beside itself.
-class ExecutableGraph {
+class ExecutableGraph : public RuntimeObject {
  public:
   explicit ExecutableGraph(const Graph& graph);
   ~ExecutableGraph();
-  ExecutableGraph(ExecutableGraph&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  ExecutableGraph& operator=(ExecutableGraph&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
+  ExecutableGraph(ExecutableGraph&&) noexcept = default;
+  ExecutableGraph& operator=(ExecutableGraph&&) noexcept = default;
   void launch(Stream& stream);
-  void* native() const noexcept { return handle_; }
-
- private:
-  void* handle_ = nullptr;
 };
 
 /// Holds a stream until released, so that everything queued behind it starts without submission gaps.

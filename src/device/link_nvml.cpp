@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "device/link.hpp"
@@ -62,7 +61,7 @@ std::optional<Link> bundle(const char* kind, const char* name, const std::vector
   Link link{kind, static_cast<int>(rates.size()), 0, ""};
   for (const auto& rate : rates) {
     if (!rate) {
-      reason = fmt::format("the driver does not tell the rate of the {}s", name);
+      reason = fmt::format("the driver does not report the rate of the {}s", name);
       return std::nullopt;
     }
     link.rate += *rate;
@@ -103,7 +102,8 @@ std::optional<Link> between(const Asker& device, const Asker& peer, std::string&
     if (both(&NvLinks::to_switches)) return smaller(&NvLinks::to_switches);
     if (joined && both(&NvLinks::all)) {
       auto link = smaller(&NvLinks::all);
-      if (link) link->text += ", all that are active: the driver tells that NVLink joins the two, but not which links";
+      if (link)
+        link->text += ", all that are active: the driver reports that NVLink joins the two, but not which links";
       return link;
     }
   }

@@ -3,7 +3,6 @@
 // Numbers of 16 bits as bits: rounded to nearest, ties to even, subnormals kept. For the backends whose headers lack
 // them: both on the emulator, bfloat16 on HIP.
 
-#include <bit>
 #include <cstdint>
 
 namespace isthmus::device::detail {

@@ -157,15 +157,15 @@ class TileCopier {
   unsigned bytes_ = 0;
 };
 
-/// The ring of tile buffers of one block. `Threads`, when not 0, is the block's size known to the compiler. The `Held`
-/// tiles before the current one stay in their buffers, too.
-template <TileStaging staging, unsigned Depth, unsigned Threads = 0, unsigned Held = 0>
+/// The ring of tile buffers of one block. `Threads`, when not 0, is the block's size known to the compiler.
+/// `PreviousTiles`: how many before the current one stay in their buffers, too.
+template <TileStaging staging, unsigned Depth, unsigned Threads = 0, unsigned PreviousTiles = 0>
 class TilePipeline {
  public:
-  static_assert(staging == TileStaging::direct ? Depth == 1 && Held == 0 : Depth >= 2 + Held,
+  static_assert(staging == TileStaging::direct ? Depth == 1 && PreviousTiles == 0 : Depth >= 2 + PreviousTiles,
                 "direct has one buffer, the others 2 or more, and one for each tile held");
   static constexpr unsigned stages = Depth;
-  static constexpr unsigned in_flight = Depth - 1 - Held;  ///< tiles on their way while one is computed with
+  static constexpr unsigned in_flight = Depth - 1 - PreviousTiles;  ///< tiles on their way while one is computed with
 
   /// Called by all threads of the block; `arrived` are Depth barriers in shared memory (bulk only, else null).
   __device__ explicit TilePipeline(BulkBarrier* arrived) : arrived_(arrived) {
@@ -198,7 +198,7 @@ class TilePipeline {
         __syncthreads();
         issue(load, free_stage, tile + in_flight, tiles);
         compute(stage, tile);
-        if constexpr (Held == 0) {
+        if constexpr (PreviousTiles == 0) {
           free_stage = stage;
         } else if (++free_stage == Depth) {
           free_stage = 0;

@@ -223,24 +223,24 @@ std::optional<std::size_t> memory_used_nvml(const std::string& uuid, const std::
 
 Occupancy occupancy_nvml(const std::string& uuid, const std::string& pci_bus, const std::string& library) noexcept {
   try {
-    Occupancy told;
+    Occupancy found;
     const auto ask = nvml::find(uuid, pci_bus, library);
-    if (!ask) return told;
+    if (!ask) return found;
     if (const auto processes = compute_processes(*ask)) {
-      told.processes.emplace();
-      for (const auto& process : *processes) told.processes->push_back(process.pid);
+      found.processes.emplace();
+      for (const auto& process : *processes) found.processes->push_back(process.pid);
       // A GPU that draws for nobody may not tell who draws.
       for (const auto& process :
            list_processes(*ask, "nvmlDeviceGetGraphicsRunningProcesses_v3").value_or(std::vector<ProcessInfo>{}))
-        told.processes->push_back(process.pid);
-      std::erase(*told.processes, static_cast<unsigned>(getpid()));
+        found.processes->push_back(process.pid);
+      std::erase(*found.processes, static_cast<unsigned>(getpid()));
     }
     unsigned current = 0, pending = 0;
     constexpr int no_function = -1, not_supported = 3;  // of a library, or a chip, that knows no MIG
     const int answer = ask->nvml().status("nvmlDeviceGetMigMode", ask->device(), &current, &pending);
-    if (answer == nvml::success) told.mig = current != 0;
-    if (answer == no_function || answer == not_supported) told.mig = false;
-    return told;
+    if (answer == nvml::success) found.mig = current != 0;
+    if (answer == no_function || answer == not_supported) found.mig = false;
+    return found;
   } catch (...) {
     return {};
   }

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -251,7 +250,7 @@ std::optional<Link> link_sysfs(const std::string& pci_bus, const std::optional<s
   try {
     if (auto link = xgmi(root, pci_bus, peer_bus)) {
       if (link->rate > 0) return link;
-      reason = "the driver does not tell the rate of xGMI";
+      reason = "the driver does not report the rate of xGMI";
       return std::nullopt;
     }
     const auto end = [&](const std::string& bus) {

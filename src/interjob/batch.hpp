@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "interjob/changes.hpp"
-#include "interjob/chunks.hpp"
 #include "interjob/held_memory.hpp"
 #include "interjob/pipeline.hpp"
 

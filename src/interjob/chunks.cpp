@@ -35,7 +35,7 @@ ChunkPool::~ChunkPool() {
   device::ignoring_errors([this] { trim(); });
 }
 
-ChunkPool::Held ChunkPool::held() const {
+ChunkPool::Usage ChunkPool::usage() const {
   const std::lock_guard lock(mutex_);
   return {used_ * chunk_bytes_, idle_.size() * chunk_bytes_, peak_ * chunk_bytes_};
 }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -32,10 +31,10 @@ class ChunkPool {
   }
   int device() const noexcept { return device_; }
   /// Of memory, in bytes: in blocks, and kept for the next one; the most of both together so far.
-  struct Held {
+  struct Usage {
     std::size_t used = 0, idle = 0, peak = 0;
   };
-  Held held() const;
+  Usage usage() const;
   void set_limit(std::size_t bytes);
   /// Gives the device back what no block uses. Throws device::Error; what could not be released is not kept either.
   void trim();

@@ -78,16 +78,16 @@ std::pair<double, const char*> driver_interval(const Costs& c, Mode mode) {
 
 }  // namespace
 
-Habits habits_of(std::span<const Request> requests) {
-  Habits habits;
+MemoryTraits memory_traits_of(std::span<const Request> requests) {
+  MemoryTraits traits;
   for (const auto& [source, bytes, from, until] : requests) {
-    habits.handed_on &= source != kChunked;
+    traits.handed_on &= source != kChunked;
     if (!source) continue;
-    habits.freeing_waits |= source == Kind::device || is_managed(*source);
-    habits.faults |= is_managed(*source);
-    habits.page_locked |= page_locked(*source);
+    traits.freeing_waits |= source == Kind::device || is_managed(*source);
+    traits.faults |= is_managed(*source);
+    traits.page_locked |= page_locked(*source);
   }
-  return habits;
+  return traits;
 }
 
 Costs costs_of(std::span<const Outcome> jobs) {
@@ -145,7 +145,7 @@ const ThreadCosts& thread_costs() {
 }
 
 Verdict judge(const Costs& costs, const ThreadCosts& threads, const Options& options, std::size_t jobs) {
-  if (!costs.known()) return {false, "nothing is known of what such a job costs"};
+  if (!costs.known()) return {false, "the cost of such a job is unknown"};
   const double serial = static_cast<double>(jobs) * costs.job;
   const auto seen = costs.overlapped.find(options.mode);
   if (seen != costs.overlapped.end() && seen->second.batches >= kTrials) {

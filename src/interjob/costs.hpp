@@ -11,13 +11,13 @@
 namespace isthmus::interjob {
 
 /// How the memory of jobs behaves, beside what its calls take.
-struct Habits {
+struct MemoryTraits {
   bool freeing_waits = false;  ///< for all that the device was given, and nobody else may call the driver meanwhile
   bool faults = false;         ///< where it is new: copies into it and kernels are served one after the other
   bool handed_on = true;       ///< `recycled` hands it on; else it is mapped for each job all the same
   bool page_locked = false;    ///< host memory, whose calls are long and mostly not the driver's
 };
-Habits habits_of(std::span<const Request> requests);
+MemoryTraits memory_traits_of(std::span<const Request> requests);
 
 /// Seconds of one job's phases, run alone, and what was seen of batches of such jobs.
 struct Costs {
@@ -29,7 +29,7 @@ struct Costs {
     int batches = 0;
   };
   std::map<Mode, Seen> overlapped{};
-  Habits memory{};
+  MemoryTraits memory{};
   bool known() const noexcept { return job > 0; }
 };
 

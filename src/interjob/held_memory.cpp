@@ -22,12 +22,12 @@ HeldMemory::HeldMemory(std::span<const Job> jobs, const Options& options) : limi
 
 std::size_t HeldMemory::bytes() const {
   if (!chunks_) return pieces_;
-  const auto chunks = chunks_->held();
+  const auto chunks = chunks_->usage();
   return pieces_ + chunks.used + chunks.idle;
 }
 
 std::size_t HeldMemory::idle() const {
-  std::size_t bytes = chunks_ ? chunks_->held().idle : 0;
+  std::size_t bytes = chunks_ ? chunks_->usage().idle : 0;
   for (const auto& each : kept_) bytes += device_bytes(each.request);
   return bytes;
 }
@@ -58,7 +58,7 @@ void HeldMemory::keep(const Request& request, void* pointer) {
 }
 
 bool HeldMemory::can_drop(bool chunks_too) const {
-  return !kept_.empty() || (chunks_too && chunks_ && chunks_->held().idle > 0);
+  return !kept_.empty() || (chunks_too && chunks_ && chunks_->usage().idle > 0);
 }
 
 void HeldMemory::drop_kept(device::Stream& stream, Lock& lock) {

@@ -153,7 +153,7 @@ void Pipeline::learn(Costs& costs, std::size_t first) const {
   if (!learnt.known()) return;
   learnt.least = costs.least > 0 ? std::min(costs.least, learnt.job) : learnt.job;
   learnt.overlapped = std::move(costs.overlapped);
-  learnt.memory = habits_of(requests);
+  learnt.memory = memory_traits_of(requests);
   costs = std::move(learnt);
 }
 

@@ -2,8 +2,6 @@
 
 // Threads that are there before the clock starts.
 
-#include <sched.h>
-
 #include <atomic>
 #include <barrier>
 #include <cstddef>

@@ -78,12 +78,12 @@ bool flush_host_caches(const std::byte* begin, std::size_t bytes) {
 }
 
 std::size_t host_line_bytes() {
-  constexpr std::size_t kUsual = 64;
-  const long told = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
-  if (told > 0) return static_cast<std::size_t>(told);
+  constexpr std::size_t kMostCommon = 64;
+  const long line_bytes = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
+  if (line_bytes > 0) return static_cast<std::size_t>(line_bytes);
   std::ifstream stream("/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size");
   std::size_t bytes = 0;
-  return stream >> bytes && bytes > 0 ? bytes : kUsual;
+  return stream >> bytes && bytes > 0 ? bytes : kMostCommon;
 }
 
 }  // namespace isthmus::memory

@@ -94,7 +94,7 @@ std::optional<std::size_t> available_host_memory() {
     const auto bytes = parse_bytes(text);
     if (!bytes)
       throw std::invalid_argument("ISTHMUS_HOST_MEMORY is '" + std::string(text) +
-                                  "', which is no number of bytes; write for example 8GiB");
+                                  "', which is not a number of bytes; write for example 8GiB");
     return bytes;
   }
   auto available = proc_bytes("/proc/meminfo", "MemAvailable");

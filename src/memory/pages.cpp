@@ -24,9 +24,9 @@ std::size_t page_bytes() noexcept {
 
 std::size_t huge_page_size() noexcept {
   static const std::size_t bytes = [] {
-    std::size_t told = 0;
-    std::ifstream("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") >> told;
-    return told > 0 ? told : std::size_t{2} << 20;
+    std::size_t size = 0;
+    std::ifstream("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") >> size;
+    return size > 0 ? size : std::size_t{2} << 20;
   }();
   return bytes;
 }
@@ -82,24 +82,24 @@ std::optional<PresentPages> present_pages(const void* begin, std::size_t bytes) 
   PresentPages pages{.present = 0, .all = page_count(begin, bytes)};
   const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) / page_bytes();
   std::vector<std::uint64_t> entries(std::min<std::size_t>(pages.all, 8192));
-  bool told = true;
-  for (std::size_t done = 0; told && done < pages.all;) {
+  bool complete = true;
+  for (std::size_t done = 0; complete && done < pages.all;) {
     const std::size_t wanted = std::min(entries.size(), pages.all - done) * sizeof(std::uint64_t);
     const auto got = pread(file, entries.data(), wanted, static_cast<off_t>((first + done) * sizeof(std::uint64_t)));
-    told = got == static_cast<ssize_t>(wanted);
-    const std::size_t count = told ? wanted / sizeof(std::uint64_t) : 0;
+    complete = got == static_cast<ssize_t>(wanted);
+    const std::size_t count = complete ? wanted / sizeof(std::uint64_t) : 0;
     for (std::size_t i = 0; i < count; ++i) pages.present += entries[i] >> 63;
     done += count;
   }
   close(file);
-  return told ? std::optional(pages) : std::nullopt;
+  return complete ? std::optional(pages) : std::nullopt;
 }
 
 std::optional<std::size_t> mapping_bytes(std::istream& smaps, const void* begin, std::size_t bytes,
                                          std::string_view field) {
   if (!smaps) return std::nullopt;
   const auto first = reinterpret_cast<std::uintptr_t>(begin);
-  bool within = false, some = false, told = false;
+  bool within = false, some = false, has_field = false;
   std::size_t sum = 0;
   for (std::string line; std::getline(smaps, line);) {
     std::uintptr_t from = 0, to = 0;
@@ -108,10 +108,10 @@ std::optional<std::size_t> mapping_bytes(std::istream& smaps, const void* begin,
       some |= within;
     } else if (within && line.size() > field.size() && line.starts_with(field) && line[field.size()] == ':') {
       sum += static_cast<std::size_t>(std::strtoull(line.c_str() + field.size() + 1, nullptr, 10)) << 10;
-      told = true;
+      has_field = true;
     }
   }
-  return some && !told ? std::nullopt : std::optional(sum);
+  return some && !has_field ? std::nullopt : std::optional(sum);
 }
 
 std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, std::string_view field) {

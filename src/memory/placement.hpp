@@ -4,10 +4,8 @@
 // A placement is a run-time choice; a workload sees only host() and device() of each buffer.
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -18,7 +18,7 @@ inline workload::Axis node_axis(
     const workload::Machine& machine,
     const char* help = "NUMA node of host memory and of the thread that copies; -1: the GPU's own") {
   auto axis = number_axis("node", help, -1, -1);
-  for (const int node : machine.memory_nodes) axis.listed.emplace_back(node);
+  for (const int node : machine.memory_nodes) axis.all_values.emplace_back(node);
   return axis;
 }
 

@@ -2,9 +2,6 @@
 
 // How the cost of a call is read: on the host's clock. And the launch that costs least.
 
-#include <string>
-#include <utility>
-
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench {

@@ -14,15 +14,15 @@ using namespace workload;
 void add_thread_axes(Workload& workload, const Machine& machine, bool several) {
   const auto count = static_cast<std::int64_t>(memory::processors().cores.size());
   Axis threads = number_axis("threads", "threads, one a core; 0: as many as there are cores", 0, 0);
-  if (several && count > 1) threads.usual.emplace_back(1);
-  if (several && count > 3) threads.usual.emplace_back(count / 2);
-  if (several) threads.usual.emplace_back(0);
-  for (std::int64_t each = 1; each <= count; ++each) threads.listed.emplace_back(each);
+  if (several && count > 1) threads.default_sweep.emplace_back(1);
+  if (several && count > 3) threads.default_sweep.emplace_back(count / 2);
+  if (several) threads.default_sweep.emplace_back(0);
+  for (std::int64_t each = 1; each <= count; ++each) threads.all_values.emplace_back(each);
   Axis cores = number_axis("cores", "NUMA node whose cores run the threads; -1: that of the memory", -1, -1);
   Axis node = number_axis("node", "NUMA node of the memory; -1: beside each thread", -1, -1);
   for (const int each : machine.memory_nodes) {
-    cores.listed.emplace_back(each);
-    node.listed.emplace_back(each);
+    cores.all_values.emplace_back(each);
+    node.all_values.emplace_back(each);
   }
   workload.axis(std::move(threads))
       .axis(std::move(node))

@@ -24,28 +24,31 @@ struct Axis {
   std::string name{};  ///< lower case
   std::string help{};
   AxisValue default_value{};
-  std::vector<AxisValue> allowed{};  ///< empty: any integer ≥ minimum
+  std::vector<AxisValue> choices{};  ///< empty: any integer ≥ minimum
   std::int64_t minimum = 0;
   bool bytes = false;  ///< a number of bytes: may be written 4KiB, 64MiB, 1GiB
   /// Says how the work is done and not what it is: cases that differ in it only have the same inputs and results.
   bool how = false;
   /// What runs where the user names neither this axis nor a size or preset that sets it; empty: default_value.
-  std::vector<AxisValue> usual{};
-  /// What `--set axis=all` runs where any number is allowed; empty: `sweep`.
-  std::vector<AxisValue> listed{};
-  std::vector<AxisValue> sweep{};  ///< what --size-sweep runs
+  std::vector<AxisValue> default_sweep{};
+  /// What `--set axis=all` runs where there are no choices; empty: size_sweep.
+  std::vector<AxisValue> all_values{};
+  std::vector<AxisValue> size_sweep{};  ///< what --size-sweep runs
 
-  Axis usually(std::vector<AxisValue> values) && {
-    usual = std::move(values);
+  Axis with_default_sweep(std::vector<AxisValue> values) && {
+    default_sweep = std::move(values);
     return std::move(*this);
   }
-  /// All that is allowed.
-  Axis usually_all() && {
-    usual = allowed;
+  Axis with_default_sweep_of_all() && {
+    default_sweep = choices;
     return std::move(*this);
   }
-  Axis swept(std::vector<AxisValue> values) && {
-    sweep = std::move(values);
+  Axis with_all_values(std::vector<AxisValue> values) && {
+    all_values = std::move(values);
+    return std::move(*this);
+  }
+  Axis with_size_sweep(std::vector<AxisValue> values) && {
+    size_sweep = std::move(values);
     return std::move(*this);
   }
 };
@@ -53,7 +56,7 @@ struct Axis {
 using AxisSettings = std::vector<std::pair<std::string, AxisValue>>;
 
 inline Axis number_axis(std::string name, std::string help, std::int64_t value, std::int64_t minimum = 1) {
-  return {.name = std::move(name), .help = std::move(help), .default_value = value, .allowed = {}, .minimum = minimum};
+  return {.name = std::move(name), .help = std::move(help), .default_value = value, .choices = {}, .minimum = minimum};
 }
 
 inline Axis bytes_axis(std::string name, std::string help, std::int64_t value, std::int64_t minimum = 1) {
@@ -63,9 +66,9 @@ inline Axis bytes_axis(std::string name, std::string help, std::int64_t value, s
 }
 
 /// The first value is the default.
-inline Axis choice_axis(std::string name, std::string help, std::vector<AxisValue> allowed) {
-  auto first = allowed.front();
-  return {.name = std::move(name), .help = std::move(help), .default_value = first, .allowed = std::move(allowed)};
+inline Axis choice_axis(std::string name, std::string help, std::vector<AxisValue> choices) {
+  auto first = choices.front();
+  return {.name = std::move(name), .help = std::move(help), .default_value = first, .choices = std::move(choices)};
 }
 
 /// The same axis as one that says how the work is done.

@@ -92,8 +92,8 @@ class Workload {
   Workload& devices(std::vector<int> indices);
   /// May have more managed memory than the device has (--oversubscribe): `axis` is its bytes, in whole blocks of 2 MiB.
   Workload& oversubscribes(std::string axis);
-  /// A true measurement also on a machine without a GPU: records say emulated: false.
-  Workload& native();
+  /// Uses no device, so it is a true measurement on a machine without a GPU, too: records say emulated: false.
+  Workload& cpu_only();
   /// Several ranks measure it together, and one process cannot; every other workload is measured by one process.
   Workload& several_ranks();
 

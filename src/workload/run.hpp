@@ -40,8 +40,8 @@ class RunKeeper {
 
   virtual void read(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into) = 0;
   virtual void fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) = 0;
-  enum class Way { to_device, to_host };
-  virtual void travel(device::Stream& stream, std::size_t buffer, Way way) = 0;
+  enum class Direction { to_device, to_host };
+  virtual void travel(device::Stream& stream, std::size_t buffer, Direction direction) = 0;
 };
 
 /// One pass of the body, or of one chunk of it (placement `streamed`), or one of its repeats.
@@ -100,11 +100,11 @@ class Run {
   /// A buffer travels in the middle of the body as its placement has it travel at the ends; what travels is counted.
   template <class T>
   void to_device(const Buffer<T>& buffer) {
-    keeper_.travel(stream_, buffer.index(), RunKeeper::Way::to_device);
+    keeper_.travel(stream_, buffer.index(), RunKeeper::Direction::to_device);
   }
   template <class T>
   void to_host(const Buffer<T>& buffer) {
-    keeper_.travel(stream_, buffer.index(), RunKeeper::Way::to_host);
+    keeper_.travel(stream_, buffer.index(), RunKeeper::Direction::to_host);
   }
 
  private:

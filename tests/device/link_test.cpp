@@ -49,9 +49,9 @@ TEST(NvmlLink, CountsAllThatGoToSwitchesAndTakesTheSmallerEnd) {
 }
 
 TEST(NvmlLink, SaysWhenItKnowsOnlyThatNvLinkJoinsThem) {
-  expect(
-      ask("GPU-virtual", "GPU-virtual-peer"), "nvlink", 2, 53.124e9,
-      "2 NVLinks of 26.56 GB/s, all that are active: the driver tells that NVLink joins the two, but not which links");
+  expect(ask("GPU-virtual", "GPU-virtual-peer"), "nvlink", 2, 53.124e9,
+         "2 NVLinks of 26.56 GB/s, all that are active: the driver reports that NVLink joins the two, but not which "
+         "links");
 }
 
 TEST(NvmlLink, IsPcieBySlowerEndWhereNvLinkDoesNotJoinThem) {
@@ -70,9 +70,9 @@ TEST(NvmlLink, ToTheHostIsChipToChipOrPcie) {
 TEST(NvmlLink, SaysWhyNobodyCanTell) {
   std::string reason;
   EXPECT_FALSE(ask("GPU-rateless", "GPU-rateless-peer", &reason));
-  EXPECT_EQ(reason, "the driver does not tell the rate of the NVLinks");
+  EXPECT_EQ(reason, "the driver does not report the rate of the NVLinks");
   EXPECT_FALSE(ask("GPU-superchip-rateless", "", &reason));
-  EXPECT_EQ(reason, "the driver does not tell the rate of the C2C links");
+  EXPECT_EQ(reason, "the driver does not report the rate of the C2C links");
   EXPECT_FALSE(ask("GPU-mute", "", &reason));
   EXPECT_EQ(reason, "the link's generation and width could not be read");
   EXPECT_FALSE(ask("GPU-none", "", &reason));
@@ -137,7 +137,7 @@ TEST_F(SysfsLink, ToTheHostIsPcieOrXgmi) {
 TEST_F(SysfsLink, SaysWhyNobodyCanTell) {
   links_of_near("1", "type 11\nnode_from 1\nnode_to 2\nmax_bandwidth 0");
   EXPECT_FALSE(ask(near, far));
-  EXPECT_EQ(reason, "the driver does not tell the rate of xGMI");
+  EXPECT_EQ(reason, "the driver does not report the rate of xGMI");
   EXPECT_FALSE(ask("0000:00:00.0", std::nullopt));
   EXPECT_EQ(reason, "the link's generation and width could not be read");
   EXPECT_FALSE(ask("", far));

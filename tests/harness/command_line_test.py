@@ -114,7 +114,7 @@ class CommandLine(unittest.TestCase):
             ("above 1, where all fits, and at most 4",): (*self.BEYOND[:2], "5", "--allow-oversubscription"),
             ("takes a ratio such as 1.25, not 'half'",): (*self.BEYOND[:2], "half", "--allow-oversubscription"),
             ("fixture/saxpy takes no --oversubscribe; choose from fixture/beyond",): ("fixture/saxpy", *allowed[1:]),
-            ("shall have memory=pageable",): (*allowed, "--set", "memory=pageable"),
+            ("has memory=pageable",): (*allowed, "--set", "memory=pageable"),
             ("--resume cannot tell its cases",): (*allowed, "--resume"),
             ("leave --processes out",): (*allowed, "--processes", "2"),
             ("leave --size",): (*allowed, "--size", "tiny"),
@@ -278,7 +278,7 @@ class CommandLine(unittest.TestCase):
             "verify_scratch": "buffer scratch lies on the device only, so no check sees it",
             "same_scratch": "buffer scratch lies on the device only, so no check sees it",
             "host": "a queued body asks for the host's copy of buffer out",
-            "no_exception": "threw what is no std::exception",
+            "no_exception": "threw something that is not a std::exception",
             "read_far": "buffer out has 512 bytes, and 8 from byte 512 on are asked for",
             "late_repeats": "repeats() comes before measure()",
             "metric_twice": "two metrics are named pages",
@@ -418,7 +418,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn("kernel", saxpy["metrics"])
         self.assertEqual(saxpy["presets"][0]["sweep"], [32, 128])
         axis = next(a for a in saxpy["axes"] if a["name"] == "n")
-        self.assertEqual((axis["default"], axis["allowed"], axis["minimum"]), (65536, None, 1))
+        self.assertEqual((axis["default"], axis["choices"], axis["minimum"]), (65536, None, 1))
         document = json.loads(self.run_bench("info", "--json").stdout)
         self.assertIsNone(document["build"]["package"])  # no package manager builds the tests
         self.assertEqual(document["backend"], "emulator")

@@ -276,9 +276,9 @@ void host_loop(Case& c) {
 
 const Registration host_registration =
     Workload("fixture/host_loop", host_loop)
-        .summary("native work")
+        .summary("work of the CPU alone")
         .metrics({"loop"})
-        .native()
+        .cpu_only()
         .preset({.name = "fixture-repeated", .help = "twice, for a while", .processes = 2, .least_time = 0.05});
 
 void skips(Case&) {
@@ -329,12 +329,12 @@ const Registration own_registration =
         .summary("readings of a workload's own")
         .metrics({"pages"})
         .observed({"seconds", "there", "back"})
-        .native()
+        .cpu_only()
         .axis({.name = "bytes", .help = "host memory", .default_value = 4096, .minimum = 1, .bytes = true})
         .axis({.name = "what",
                .help = "kind of reading",
                .default_value = "one",
-               .allowed = {"one", "several", "unequal", "spoilt", "batched", "unsettled", "coarse", "unlatched"}});
+               .choices = {"one", "several", "unequal", "spoilt", "batched", "unsettled", "coarse", "unlatched"}});
 
 // Readings in processes of their own.
 std::vector<double> in_a_fresh_process(int what) {
@@ -368,7 +368,7 @@ const Registration fresh_registration =
     Workload("fresh/process", fresh_process)
         .summary("readings in fresh processes")
         .metrics({"first", "process", "processes"})
-        .native()
+        .cpu_only()
         .axis({.name = "what", .help = "how the process ends", .default_value = 0, .minimum = 0});
 
 // --- more managed memory than the device has ----------------------------------------------------------
@@ -441,15 +441,15 @@ std::vector<Workload> make_moves(const Machine& machine) {
         .summary("moves nothing")
         .metrics({"rate"})
         .estimate([](const CaseSpec& spec) { return static_cast<double>(spec.integer("bytes")) / 1e9; })
-        .native()
+        .cpu_only()
         .axis({.name = "bytes",
                .help = "bytes of one move",
                .default_value = kib(4),
                .minimum = 1,
                .bytes = true,
-               .usual = {kib(4), kib(64)},
-               .sweep = {kib(4), kib(64), kib(1024)}})
-        .axis({.name = "node", .help = "where", .default_value = -1, .minimum = -1, .listed = {0, 1}})
+               .default_sweep = {kib(4), kib(64)},
+               .size_sweep = {kib(4), kib(64), kib(1024)}})
+        .axis({.name = "node", .help = "where", .default_value = -1, .minimum = -1, .all_values = {0, 1}})
         .size("tiny", {{"bytes", kib(4)}})
         .size("small", {{"bytes", kib(16)}});
   };
@@ -459,7 +459,7 @@ std::vector<Workload> make_moves(const Machine& machine) {
       const auto name = "moves/gpu" + std::to_string(from) + "-gpu" + std::to_string(to) + "/ce";
       list.push_back(move_workload(name, [=](Case& c) {
                        move(c, from, to, device::count());
-                     }).axis({.name = "streams", .help = "streams that move", .default_value = 1, .allowed = {1, 2}}));
+                     }).axis({.name = "streams", .help = "streams that move", .default_value = 1, .choices = {1, 2}}));
     }
   }
   for (const int node : machine.memory_nodes)

@@ -34,7 +34,7 @@ TEST(Oversubscribe, ARatioIsANumberAboveOneAndAtMostFour) {
   for (const char* text : {"", "much", "1.25x", "nan", "inf"})
     EXPECT_TRUE(has(refusal([&] { parse_ratio(text); }), "takes a ratio such as 1.25, not '")) << text;
   for (const char* text : {"1", "0.5", "0", "-2", "4.01", "1e9"})
-    EXPECT_TRUE(has(refusal([&] { parse_ratio(text); }), "out of range: it is above 1")) << text;
+    EXPECT_TRUE(has(refusal([&] { parse_ratio(text); }), "out of range: it must be above 1")) << text;
 }
 
 class Asked : public testing::Test {
@@ -92,7 +92,7 @@ TEST_F(Asked, MemoryThatIsNotManagedIsRefused) {
   request.settings = {"memory=managed"};
   EXPECT_EQ(refused(), "");
   request.settings = {"memory=managed,pageable"};
-  EXPECT_TRUE(has(refused(), "shall have memory=pageable; set memory=managed"));
+  EXPECT_TRUE(has(refused(), "has memory=pageable; set memory=managed"));
 }
 
 TEST_F(Asked, NobodyElseSaysHowManyBytes) {
@@ -120,7 +120,7 @@ TEST(OversubscribeDevice, OneThatOthersUseIsRefused) {
   gpu.occupancy.processes = {4711, 12};
   EXPECT_TRUE(has(refused_on(gpu), "other processes use the GPU (4711, 12)")) << refused_on(gpu);
   gpu.occupancy.processes.reset();
-  EXPECT_TRUE(has(refused_on(gpu), "NVML does not tell who uses the GPU"));
+  EXPECT_TRUE(has(refused_on(gpu), "NVML does not report who uses the GPU"));
 }
 
 TEST(OversubscribeDevice, OneThatIsSplitIsRefused) {
@@ -128,7 +128,7 @@ TEST(OversubscribeDevice, OneThatIsSplitIsRefused) {
   gpu.occupancy.mig = true;
   EXPECT_TRUE(has(refused_on(gpu), "in MIG mode"));
   gpu.occupancy.mig.reset();
-  EXPECT_TRUE(has(refused_on(gpu), "does not tell whether the GPU is split"));
+  EXPECT_TRUE(has(refused_on(gpu), "does not report whether the GPU is split"));
 }
 
 TEST(OversubscribeDevice, EachRefusedDriverHasItsReason) {
@@ -141,9 +141,9 @@ TEST(OversubscribeDevice, EachRefusedDriverHasItsReason) {
   }
   EXPECT_TRUE(has_595);
   gpu.driver = "700.1";
-  EXPECT_TRUE(has(refused_on(gpu), "branch 700, which nobody has looked at"));
+  EXPECT_TRUE(has(refused_on(gpu), "branch 700, which has not been checked"));
   gpu.driver = "CUDA 13.0";
-  EXPECT_TRUE(has(refused_on(gpu), "the driver does not tell its version ('CUDA 13.0')"));
+  EXPECT_TRUE(has(refused_on(gpu), "the driver does not report its version ('CUDA 13.0')"));
 }
 
 TEST(OversubscribeDevice, OthersGpusAreRefusedAndAnEmulatedOneHasNoDriver) {
@@ -189,7 +189,7 @@ TEST_F(Footprints, OfMoreThanTheHostHasAreRefused) {
   // 1.25 × 8 GiB are 10 GiB; with a tenth and 2 GiB more, 13.
   EXPECT_TRUE(has(refused(1.25, 8 * kGi, 13 * kGi - 10 * kMi), "13 GiB of host memory")) << refused(1.25, 8 * kGi, 0);
   EXPECT_EQ(refused(1.25, 8 * kGi, 13 * kGi + 10 * kMi), "");
-  EXPECT_TRUE(has(refused(1.25, 8 * kGi, std::nullopt), "nobody tells how much host memory"));
+  EXPECT_TRUE(has(refused(1.25, 8 * kGi, std::nullopt), "the amount of available host memory"));
 }
 
 TEST_F(Footprints, OfMorePiecesThanTheDriverKeepsAreRefused) {

@@ -94,14 +94,14 @@ const Registration registration =
     Workload("several/steps", steps)
         .summary("exchanges of several ranks")
         .metrics({"first", "second"})
-        .native()
+        .cpu_only()
         .several_ranks()
         .axis({.name = "point", .help = "where", .default_value = std::int64_t{-1}, .minimum = -1})
         .axis({.name = "on", .help = "rank", .default_value = std::int64_t{1}, .minimum = 0})
         .axis({.name = "what",
                .help = "what happens there",
                .default_value = "nothing",
-               .allowed = {"nothing", "fail", "skip", "wrong", "warn", "interrupt", "diverge", "spoil"}});
+               .choices = {"nothing", "fail", "skip", "wrong", "warn", "interrupt", "diverge", "spoil"}});
 
 std::vector<CaseResult> run(std::vector<std::string> settings, std::optional<int> samples = 3) {
   Request request{.patterns = {"several/steps"}};

@@ -53,10 +53,10 @@ TEST_F(Chunks, ABlockKeepsItsAddressesAndContentsWhileItGrows) {
     device::copy(static_cast<std::byte*>(where) + 2 * unit_, pattern.data(), 2 * unit_);
     device::copy(back.data(), where, 4 * unit_);  // over the border of two chunks
     EXPECT_EQ(back, pattern);
-    EXPECT_EQ(pool.held().peak, 10 * unit_);
+    EXPECT_EQ(pool.usage().peak, 10 * unit_);
     EXPECT_EQ(device::memory_info().free, free_ - 10 * unit_);
     first.shrink();
-    EXPECT_EQ(pool.held().idle, 6 * unit_);
+    EXPECT_EQ(pool.usage().idle, 6 * unit_);
     pool.trim();
     EXPECT_EQ(device::memory_info().free, free_ - 4 * unit_);
   }
@@ -121,8 +121,8 @@ TEST_F(Chunks, NothingIsFragmentedWhateverWasDoneBefore) {
             device::copy(&last, at + block->mapped() - sizeof word, sizeof word);
             if (first != word || last != word) ++wrong;
           }
-          const auto held = pool.held();
-          if (held.used + held.idle > kLimit * unit_) ++wrong;
+          const auto usage = pool.usage();
+          if (usage.used + usage.idle > kLimit * unit_) ++wrong;
         }
       };
       {
@@ -130,7 +130,7 @@ TEST_F(Chunks, NothingIsFragmentedWhateverWasDoneBefore) {
         for (unsigned t = 0; t < kThreads; ++t) threads.emplace_back(work, t);
       }
       EXPECT_EQ(wrong, 0u);
-      EXPECT_EQ(pool.held().used, 0u);
+      EXPECT_EQ(pool.usage().used, 0u);
       ChunkedBlock odd(pool, 3 * unit_), rest(pool, (kLimit - 3) * unit_), one(pool, 1);
       EXPECT_TRUE(odd.grow());
       EXPECT_TRUE(rest.grow()) << "all that is left, in one piece";
@@ -158,7 +158,7 @@ TEST_F(Chunks, WhateverCallFailsBlocksStayAsTheyWere) {
         device::set_injection("");
         EXPECT_TRUE(block.grow());
         EXPECT_TRUE(other.grow());
-        EXPECT_EQ(pool.held().used, 6 * unit_);
+        EXPECT_EQ(pool.usage().used, 6 * unit_);
       }
       EXPECT_EQ(device::memory_info().free, free_) << call << " " << nth;
     }
@@ -174,7 +174,7 @@ TEST_F(Chunks, WhateverCallFailsBlocksStayAsTheyWere) {
     EXPECT_THROW(block.grow(), device::Error) << "nobody knows what is mapped there";
     device::unmap_memory(static_cast<std::byte*>(block.data()) + unit_, 3 * unit_);  // as the driver would, some day
   }
-  EXPECT_EQ(pool.held().used, 3 * unit_) << "what was lost stays counted";
+  EXPECT_EQ(pool.usage().used, 3 * unit_) << "what was lost stays counted";
   pool.trim();
   EXPECT_EQ(device::memory_info().free, free_);
 }

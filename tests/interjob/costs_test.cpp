@@ -108,14 +108,14 @@ TEST(Judging, FreeingThatWaitsLetsNothingOverlapIt) {
   EXPECT_FALSE(judge(job, {}, all, 64).overlap);
 }
 
-TEST(Judging, HabitsFollowFromTheRequests) {
+TEST(Judging, MemoryTraitsFollowFromTheRequests) {
   const std::vector<Request> pool{{Kind::pool, 1}}, chunks{{Kind::pool, 1}, {kChunked, 1}}, managed{{Kind::managed, 1}},
       own_buffers{{Kind::vmm, 1}, {Kind::pinned, 1}}, plain{{Kind::device, 1}};
-  EXPECT_TRUE(habits_of(pool).handed_on);
-  EXPECT_FALSE(habits_of(chunks).handed_on);
-  EXPECT_TRUE(habits_of(managed).faults && habits_of(managed).freeing_waits);
-  EXPECT_TRUE(habits_of(own_buffers).page_locked);
-  EXPECT_TRUE(habits_of(plain).freeing_waits && !habits_of(plain).faults);
+  EXPECT_TRUE(memory_traits_of(pool).handed_on);
+  EXPECT_FALSE(memory_traits_of(chunks).handed_on);
+  EXPECT_TRUE(memory_traits_of(managed).faults && memory_traits_of(managed).freeing_waits);
+  EXPECT_TRUE(memory_traits_of(own_buffers).page_locked);
+  EXPECT_TRUE(memory_traits_of(plain).freeing_waits && !memory_traits_of(plain).faults);
 }
 
 TEST(Judging, WhatWasSeenBeatsWhatIsExpected) {

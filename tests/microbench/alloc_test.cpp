@@ -112,7 +112,7 @@ TEST(Allocator, OfTheHostNeedsNoDevice) {
     const auto& name = workload->name();
     const bool host = name.starts_with("alloc/pageable") || name.starts_with("alloc/mmap") ||
                       name.starts_with("alloc/huge") || name.starts_with("alloc/node");
-    EXPECT_EQ(workload->description().native, host) << name;
+    EXPECT_EQ(workload->description().cpu_only, host) << name;
   }
 }
 

@@ -130,7 +130,7 @@ TEST(CpuFaults, ThatCannotBeAreSkippedWithTheReason) {
 
 TEST(CpuFaults, AreRealMeasurementsWithoutADevice) {
   for (const auto* workload : harness::find_workloads("fault/cpu/*"))
-    EXPECT_TRUE(workload->description().native) << workload->name();
+    EXPECT_TRUE(workload->description().cpu_only) << workload->name();
 }
 
 TEST(Region, FaultsOncePerTouchAfterEachRenewal) {
@@ -223,7 +223,7 @@ TEST(Account, ToleratesFewFaultsOfOtherPagesAndSaysSo) {
 TEST(Threads, AreThoseOfTheMachine) {
   const auto numbers = [](unsigned all) {
     std::vector<std::int64_t> list;
-    for (const auto& value : usual_threads(all)) list.push_back(std::get<std::int64_t>(value));
+    for (const auto& value : default_threads(all)) list.push_back(std::get<std::int64_t>(value));
     return list;
   };
   EXPECT_EQ(numbers(1), (std::vector<std::int64_t>{1}));
@@ -240,21 +240,22 @@ TEST(Threads, AreThoseOfTheMachine) {
     break;
   }
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  EXPECT_EQ(threads_axis("").usual, usual_threads(1));
+  EXPECT_EQ(threads_axis("").default_sweep, default_threads(1));
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
-  EXPECT_EQ(threads_axis("").usual, usual_threads(static_cast<unsigned>(CPU_COUNT(&before))));
+  EXPECT_EQ(threads_axis("").default_sweep, default_threads(static_cast<unsigned>(CPU_COUNT(&before))));
 }
 
 TEST(Percentiles, AreTheSmallestValueThatSoManyDoNotExceed) {
   std::vector<double> hundred;
-  for (int i = 100; i >= 1; --i) hundred.push_back(i);
-  const auto of_hundred = percentiles_of(hundred);
-  EXPECT_EQ(of_hundred.p50, 50);
-  EXPECT_EQ(of_hundred.p95, 95);
-  EXPECT_EQ(of_hundred.p99, 99);
-  std::vector<double> one{3};
-  EXPECT_EQ(percentiles_of(one).p50, 3);
-  EXPECT_EQ(percentiles_of(one).p99, 3);
+  for (int i = 100; i > 0; --i) hundred.push_back(i);
+  const std::vector<double> net{45, 90, 94}, faulting{50, 95, 99}, present{5, 5, 5};
+  auto expected = net;
+  expected.insert(expected.end(), faulting.begin(), faulting.end());
+  expected.insert(expected.end(), present.begin(), present.end());
+  EXPECT_EQ(percentiles(hundred, {5}), expected);
+  EXPECT_EQ(percentile_names(),
+            (std::vector<std::string>{"p50", "p95", "p99", "faulting_p50", "faulting_p95", "faulting_p99",
+                                      "present_p50", "present_p95", "present_p99"}));
 }
 
 // --- of a GPU ----------------------------------------------------------------------------------------

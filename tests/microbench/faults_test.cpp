@@ -200,7 +200,7 @@ TEST_F(Faults, WhatIsTooMuchIsRefusedInASentence) {
   ASSERT_TRUE(programs.skipped);
   EXPECT_NE(programs.skipped->find("at most half of"), std::string::npos) << *programs.skipped;
   configure("concurrent_managed=0");
-  expect_skip("regular", {"bytes=2MiB"}, "takes no faults on managed memory");
+  expect_skip("regular", {"bytes=2MiB"}, "does not fault on managed memory");
 }
 
 TEST_F(Faults, LatencyByFaultsAndByCopies) {

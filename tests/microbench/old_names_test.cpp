@@ -52,7 +52,7 @@ TEST(OldNames, AreNobodysNow) {
     EXPECT_EQ(harness::current_workload(workload->name()), workload->name());
     for (const auto& axis : workload->description().axes) {
       if (axis.name != "memory") continue;
-      for (const auto& value : axis.allowed)
+      for (const auto& value : axis.choices)
         EXPECT_EQ(harness::current_memory(workload->name(), std::get<std::string>(value)).front().second, value)
             << workload->name();
     }

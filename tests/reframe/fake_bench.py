@@ -132,7 +132,7 @@ def transfers(gpus, nodes):
 
 def transfer_listing(gpus, nodes):
     bytes_axis = axis("bytes", 1 << 28, [4096, 1 << 30], [256, 4096, 1 << 30])
-    node_axis = axis("node", -1, listed=list(range(nodes)))
+    node_axis = axis("node", -1, all_values=list(range(nodes)))
     return [
         listed_workload(
             name, ["latency"] if way in LATENCIES else ["time", "rate"],
@@ -142,16 +142,22 @@ def transfer_listing(gpus, nodes):
     ]  # fmt: skip
 
 
-def axis(name, default, usual=(), sweep=(), listed=()):
-    return {"name": name, "default": default, "usual": list(usual), "sweep": list(sweep), "listed": list(listed)}
+def axis(name, default, default_sweep=(), size_sweep=(), all_values=()):
+    return {
+        "name": name,
+        "default": default,
+        "default_sweep": list(default_sweep),
+        "size_sweep": list(size_sweep),
+        "all_values": list(all_values),
+    }
 
 
-def listed_workload(name, metrics, axes, native=False):
+def listed_workload(name, metrics, axes, cpu_only=False):
     """As the program lists what it makes for a machine; its size tiny settles how much."""
     settled = {a["name"]: a["default"] for a in axes if a["name"] in ("bytes", "elements", "at_once")}
     return {
         "name": name, "family": name.partition("/")[0] + "/", "version": 1, "summary": "fake", "source": "fake",
-        "tags": [], "placements": [], "stagings": [], "presets": [], "native": native, "sizes": {"tiny": settled},
+        "tags": [], "placements": [], "stagings": [], "presets": [], "cpu_only": cpu_only, "sizes": {"tiny": settled},
         "metrics": metrics, "observed": [], "axes": axes,
     }  # fmt: skip
 
@@ -227,19 +233,19 @@ def listed_cases(arguments, listed, backend):
 
     def values_of(workload, axis):
         if axis["name"] == "node" and "node=all" in arguments.set:
-            return axis["listed"]
+            return axis["all_values"]
         if axis["name"] in given:
             return [type(axis["default"])(given[axis["name"]])]
         settled = workload["sizes"].get(arguments.size, {})
         if axis["name"] in settled:
             return [settled[axis["name"]]]
-        return (arguments.size_sweep and axis["sweep"]) or axis["usual"] or [axis["default"]]
+        return (arguments.size_sweep and axis["size_sweep"]) or axis["default_sweep"] or [axis["default"]]
 
     cases = []
     for name, workload in chosen.items():
         ranges = {axis["name"]: values_of(workload, axis) for axis in workload["axes"]}
         for values in itertools.product(*ranges.values()):
-            case = record(name, None, arguments.size, "host" if workload["native"] else backend)
+            case = record(name, None, arguments.size, "host" if workload["cpu_only"] else backend)
             template = case["metrics"][0]
             case["metrics"] = [{**template, "name": name, "unit": unit_of(name)} for name in workload["metrics"]]
             case["axes"] = dict(zip(ranges, values))
@@ -253,7 +259,7 @@ def listing(gpus=1, nodes=1):
             "name": f"microbench/{name}", "version": 1, "summary": summary, "source": "fake", "tags": ["micro"],
             "placements": ["pageable", "pinned", "managed_in"], "stagings": ["direct", "async"],
             "axes": [], "sizes": {size: {"n": 1 << (10 + 2 * i)} for i, size in enumerate(SIZES)},
-            "presets": [], "metrics": sorted(UNITS), "observed": [], "native": False,
+            "presets": [], "metrics": sorted(UNITS), "observed": [], "cpu_only": False,
         }
         for name, summary in [("saxpy", "y = a x + y"), ("gemm", "C = A B")]
     ]  # fmt: skip

@@ -75,7 +75,7 @@ def test_each_family_is_a_tag(session):
     ],
 )
 def test_what_a_case_needs(workload, axes, needed):
-    assert needs(workload, axes, native=False) == needed
+    assert needs(workload, axes, cpu_only=False) == needed
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_a_case_needs(workload, axes, needed):
     ],
 )
 def test_what_the_cpu_needs(workload, axes, needed):
-    assert needs(workload, axes, native=True) == needed
+    assert needs(workload, axes, cpu_only=True) == needed
 
 
 # --- what is asked for and published ---
@@ -116,8 +116,8 @@ def test_without_a_gpu_more_than_smoke_is_what_the_cpu_does_by_itself(session, t
     outcome = session("-r", "-t", size, select="Memory")
     assert outcome.green and "Ran 7/7" in outcome.output
     cases = [case for path in (tmp_path / "results").iterdir() for case in load.read(path)]
-    native = {w["name"] for w in fake_bench.memory_listing(gpus=1, nodes=1) if w["native"]}
-    assert {case["workload"] for case in cases} == native
+    cpu_only = {w["name"] for w in fake_bench.memory_listing(gpus=1, nodes=1) if w["cpu_only"]}
+    assert {case["workload"] for case in cases} == cpu_only
     assert not any(case["emulated"] for case in cases)
 
 

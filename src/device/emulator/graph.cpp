@@ -20,7 +20,7 @@ struct Executable {
 };
 
 const Nodes& nodes_of(const Graph& graph) {
-  return *static_cast<const Nodes*>(graph.native());
+  return *static_cast<const Nodes*>(graph.native_handle());
 }
 
 }  // namespace

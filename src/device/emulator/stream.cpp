@@ -336,7 +336,7 @@ bool Stream::idle() {
 void Stream::wait(const Event& event) {
   injection_point("stream_wait");
   StreamState& state = emulator::outside_capture(*this, "stream_wait");
-  const auto occurrence = static_cast<EventHandle*>(event.native())->last;
+  const auto occurrence = static_cast<EventHandle*>(event.native_handle())->last;
   if (!occurrence) return;  // never recorded: nothing to wait for, as CUDA has it
   state.submit([occurrence](const FaultPointer&) { return occurrence->wait(); }, StreamState::When::healthy, nullptr,
                StreamState::Role::wait);
@@ -388,8 +388,8 @@ bool Event::done() {
 
 double elapsed(const Event& begin, const Event& end) {
   injection_point("elapsed");
-  const auto& [first_device, first] = *static_cast<EventHandle*>(begin.native());
-  const auto& [second_device, second] = *static_cast<EventHandle*>(end.native());
+  const auto& [first_device, first] = *static_cast<EventHandle*>(begin.native_handle());
+  const auto& [second_device, second] = *static_cast<EventHandle*>(end.native_handle());
   if (first_device != second_device) {
     throw Error(ErrorKind::failure, "elapsed",
                 fmt::format("one event belongs to device {}, the other to device {}", first_device, second_device),

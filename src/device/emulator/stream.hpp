@@ -111,7 +111,7 @@ struct EventHandle {
   std::shared_ptr<Occurrence> last;
 };
 inline StreamState& state_of(const Stream& stream) {
-  return *static_cast<StreamHandle*>(stream.native())->state;
+  return *static_cast<StreamHandle*>(stream.native_handle())->state;
 }
 /// The same, for what a graph cannot hold: throws while the stream is captured.
 StreamState& outside_capture(const Stream& stream, const char* call);

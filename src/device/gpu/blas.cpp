@@ -16,28 +16,15 @@ namespace {
 #if defined(ISTHMUS_BACKEND_CUDA)
 constexpr const char* library_name = "cuBLAS";
 constexpr auto library_files = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
-struct Names {
-  const char* create = "cublasCreate_v2";
-  const char* destroy = "cublasDestroy_v2";
-  const char* set_stream = "cublasSetStream_v2";
-  const char* sgemm = "cublasSgemm_v2";
-  const char* sgemv = "cublasSgemv_v2";
-};
+#define ISTHMUS_BLAS(function) "cublas" #function "_v2"
 constexpr int as_is = 0, transposed = 1;  // cublasOperation_t
 #else
 constexpr const char* library_name = "hipBLAS";
 constexpr auto library_files = {"libhipblas.so.3", "libhipblas.so.2", "libhipblas.so.1", "libhipblas.so.0",
                                 "libhipblas.so"};
-struct Names {
-  const char* create = "hipblasCreate";
-  const char* destroy = "hipblasDestroy";
-  const char* set_stream = "hipblasSetStream";
-  const char* sgemm = "hipblasSgemm";
-  const char* sgemv = "hipblasSgemv";
-};
+#define ISTHMUS_BLAS(function) "hipblas" #function
 constexpr int as_is = 111, transposed = 112;  // hipblasOperation_t
 #endif
-constexpr Names names{};
 
 using Handle = void*;
 using Create = int (*)(Handle*);
@@ -62,34 +49,28 @@ void check_blas(const char* call, const char* function, int status) {
 struct Blas::Library {
   gpu::VendorLibrary file{library_name, library_files, "blas_create"};
   Handle handle = nullptr;
-  Create create = nullptr;
-  Destroy destroy = nullptr;
-  SetStream set_stream = nullptr;
-  Sgemm sgemm = nullptr;
-  Sgemv sgemv = nullptr;
+  Create create = file.look_up<Create>(ISTHMUS_BLAS(Create));
+  Destroy destroy = file.look_up<Destroy>(ISTHMUS_BLAS(Destroy));
+  SetStream set_stream = file.look_up<SetStream>(ISTHMUS_BLAS(SetStream));
+  Sgemm sgemm = file.look_up<Sgemm>(ISTHMUS_BLAS(Sgemm));
+  Sgemv sgemv = file.look_up<Sgemv>(ISTHMUS_BLAS(Sgemv));
 
   ~Library() {
     if (handle != nullptr) static_cast<void>(destroy(handle));
   }
   void use(const char* call, Stream& stream) {
-    check_blas(call, names.set_stream, set_stream(handle, stream.native()));
+    check_blas(call, ISTHMUS_BLAS(SetStream), set_stream(handle, stream.native_handle()));
   }
 };
 
 Blas::Blas() : library_(nullptr) {
   injection_point("blas_create");
   auto library = std::make_unique<Library>();
-  library->file.look_up(library->create, names.create);
-  library->file.look_up(library->destroy, names.destroy);
-  library->file.look_up(library->set_stream, names.set_stream);
-  library->file.look_up(library->sgemm, names.sgemm);
-  library->file.look_up(library->sgemv, names.sgemv);
-  check_blas("blas_create", names.create, library->create(&library->handle));
+  check_blas("blas_create", ISTHMUS_BLAS(Create), library->create(&library->handle));
 #if defined(ISTHMUS_BACKEND_CUDA)
   // The default mode computes in fp32; TF32 and emulated fp32 have to be asked for, or to be set by the environment.
   using SetMathMode = int (*)(Handle, int);
-  SetMathMode set_math_mode = nullptr;
-  library->file.look_up(set_math_mode, "cublasSetMathMode");
+  const auto set_math_mode = library->file.look_up<SetMathMode>("cublasSetMathMode");
   constexpr int default_math = 0;
   check_blas("blas_create", "cublasSetMathMode", set_math_mode(library->handle, default_math));
 #endif
@@ -124,7 +105,7 @@ void Blas::sgemm(Stream& stream, std::int64_t m, std::int64_t n, std::int64_t k,
   const int pitch_a = library_pitch(call, "lda", lda, k), pitch_b = library_pitch(call, "ldb", ldb, n),
             pitch_c = library_pitch(call, "ldc", ldc, n);
   library_->use(call, stream);
-  check_blas(call, names.sgemm,
+  check_blas(call, ISTHMUS_BLAS(Sgemm),
              library_->sgemm(library_->handle, as_is, as_is, columns, rows, depth, &alpha, b, pitch_b, a, pitch_a,
                              &beta, c, pitch_c));
 }
@@ -137,7 +118,7 @@ void Blas::sgemv(Stream& stream, std::int64_t rows, std::int64_t cols, const flo
   const int height = library_extent(call, "rows", rows), width = library_extent(call, "columns", cols),
             pitch = library_pitch(call, "lda", lda, cols);
   library_->use(call, stream);
-  check_blas(call, names.sgemv,
+  check_blas(call, ISTHMUS_BLAS(Sgemv),
              library_->sgemv(library_->handle, transposed, width, height, &one, a, pitch, x, 1, &zero, y, 1));
 }
 

@@ -59,10 +59,10 @@ struct Fft::Plan {
   gpu::VendorLibrary file{library_name, library_files, "fft_create"};
   Handle handle{};
   bool made = false;
-  Destroy destroy = nullptr;
-  SetWorkArea set_work_area = nullptr;
-  SetStream set_stream = nullptr;
-  Execute execute = nullptr;
+  Destroy destroy = file.look_up<Destroy>(ISTHMUS_FFT(Destroy));
+  SetWorkArea set_work_area = file.look_up<SetWorkArea>(ISTHMUS_FFT(SetWorkArea));
+  SetStream set_stream = file.look_up<SetStream>(ISTHMUS_FFT(SetStream));
+  Execute execute = file.look_up<Execute>(ISTHMUS_FFT(ExecC2C));
   std::size_t workspace_bytes = 0;
   void* workspace = nullptr;
 
@@ -77,16 +77,9 @@ Fft::Fft(std::size_t n, std::size_t batch) : plan_(nullptr) {
   library_extent(call, "n", static_cast<std::int64_t>(n));
   library_extent(call, "batch", static_cast<std::int64_t>(batch));
   auto plan = std::make_unique<Plan>();
-  Create create = nullptr;
-  SetAutoAllocation set_auto_allocation = nullptr;
-  MakePlan make_plan = nullptr;
-  plan->file.look_up(create, ISTHMUS_FFT(Create));
-  plan->file.look_up(plan->destroy, ISTHMUS_FFT(Destroy));
-  plan->file.look_up(set_auto_allocation, ISTHMUS_FFT(SetAutoAllocation));
-  plan->file.look_up(make_plan, ISTHMUS_FFT(MakePlanMany64));
-  plan->file.look_up(plan->set_work_area, ISTHMUS_FFT(SetWorkArea));
-  plan->file.look_up(plan->set_stream, ISTHMUS_FFT(SetStream));
-  plan->file.look_up(plan->execute, ISTHMUS_FFT(ExecC2C));
+  const auto create = plan->file.look_up<Create>(ISTHMUS_FFT(Create));
+  const auto set_auto_allocation = plan->file.look_up<SetAutoAllocation>(ISTHMUS_FFT(SetAutoAllocation));
+  const auto make_plan = plan->file.look_up<MakePlan>(ISTHMUS_FFT(MakePlanMany64));
   check_fft(call, ISTHMUS_FFT(Create), create(&plan->handle));
   plan->made = true;
   check_fft(call, ISTHMUS_FFT(SetAutoAllocation), set_auto_allocation(plan->handle, 0));
@@ -128,7 +121,7 @@ void Fft::run(Stream& stream, const std::complex<float>* in, std::complex<float>
   constexpr const char* call = "fft_run";
   injection_point(call);
   need_workspace(plan_->workspace, plan_->workspace_bytes);
-  check_fft(call, ISTHMUS_FFT(SetStream), plan_->set_stream(plan_->handle, stream.native()));
+  check_fft(call, ISTHMUS_FFT(SetStream), plan_->set_stream(plan_->handle, stream.native_handle()));
   check_fft(call, ISTHMUS_FFT(ExecC2C),
             plan_->execute(plan_->handle, const_cast<std::complex<float>*>(in), out,
                            direction == Direction::forward ? forward : backward));

@@ -190,7 +190,7 @@ void require_batch(bool exists, const char* api, const char* since) {
 
 /// The legacy default stream takes no batches, and a stream that was moved from has its handle.
 gpu::NativeStream stream_of_batch(const Stream& stream, const char* api) {
-  if (stream.native() != nullptr) return handle_of(stream);
+  if (stream.native_handle() != nullptr) return handle_of(stream);
   throw Error(ErrorKind::failure, api, "the stream was moved from, and a batch cannot run on the default stream",
               "pass a stream that lives");
 }
@@ -228,34 +228,38 @@ void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
                              stream_of_batch(stream, "copy_batch_async")));
 }
 
-void prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream) {
-  injection_point("prefetch_batch");
-  require_batch(gpu::has_managed_batches, "prefetch_batch", "13.0");
+namespace {
+
+/// `call` gets the ranges as arrays, how many they are, and the stream.
+template <class Call>
+void queue_batch(const char* api, const char* vendor_call, std::span<const MemoryRange> ranges, Stream& stream,
+                 Call call) {
+  injection_point(api);
+  require_batch(gpu::has_managed_batches, api, "13.0");
   RangeArrays all(ranges);
   if (all.bytes.empty()) return;
-  gpu::check("prefetch_batch", "cudaMemPrefetchBatchAsync",
-             gpu::prefetch_batch(all.pointers.data(), all.bytes.data(), all.bytes.size(), to,
-                                 stream_of_batch(stream, "prefetch_batch")));
+  gpu::check(api, vendor_call,
+             call(all.pointers.data(), all.bytes.data(), all.bytes.size(), stream_of_batch(stream, api)));
+}
+
+}  // namespace
+
+void prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream) {
+  queue_batch("prefetch_batch", "cudaMemPrefetchBatchAsync", ranges, stream,
+              [to](void** pointers, std::size_t* bytes, std::size_t count, gpu::NativeStream on) {
+                return gpu::prefetch_batch(pointers, bytes, count, to, on);
+              });
 }
 
 void discard_batch(std::span<const MemoryRange> ranges, Stream& stream) {
-  injection_point("discard_batch");
-  require_batch(gpu::has_managed_batches, "discard_batch", "13.0");
-  RangeArrays all(ranges);
-  if (all.bytes.empty()) return;
-  gpu::check("discard_batch", "cudaMemDiscardBatchAsync",
-             gpu::discard_batch(all.pointers.data(), all.bytes.data(), all.bytes.size(),
-                                stream_of_batch(stream, "discard_batch")));
+  queue_batch("discard_batch", "cudaMemDiscardBatchAsync", ranges, stream, gpu::discard_batch);
 }
 
 void discard_and_prefetch_batch(std::span<const MemoryRange> ranges, Location to, Stream& stream) {
-  injection_point("discard_and_prefetch_batch");
-  require_batch(gpu::has_managed_batches, "discard_and_prefetch_batch", "13.0");
-  RangeArrays all(ranges);
-  if (all.bytes.empty()) return;
-  gpu::check("discard_and_prefetch_batch", "cudaMemDiscardAndPrefetchBatchAsync",
-             gpu::discard_and_prefetch_batch(all.pointers.data(), all.bytes.data(), all.bytes.size(), to,
-                                             stream_of_batch(stream, "discard_and_prefetch_batch")));
+  queue_batch("discard_and_prefetch_batch", "cudaMemDiscardAndPrefetchBatchAsync", ranges, stream,
+              [to](void** pointers, std::size_t* bytes, std::size_t count, gpu::NativeStream on) {
+                return gpu::discard_and_prefetch_batch(pointers, bytes, count, to, on);
+              });
 }
 
 namespace {

@@ -8,10 +8,12 @@
 #include <cuda_runtime_api.h>
 #define ISTHMUS_GPU(name) cuda##name
 #define ISTHMUS_GPU_NAME(name) "cuda" #name
+#define ISTHMUS_DRIVER_NAME(name) "cu" #name  // of a call that is the driver's here and the runtime's in HIP
 #elif defined(ISTHMUS_BACKEND_HIP)
 #include <hip/hip_runtime_api.h>
 #define ISTHMUS_GPU(name) hip##name
 #define ISTHMUS_GPU_NAME(name) "hip" #name
+#define ISTHMUS_DRIVER_NAME(name) "hip" #name
 #else
 #error "src/device/gpu is built for CUDA or HIP only"
 #endif
@@ -40,87 +42,68 @@ using Memcpy3D = hipMemcpy3DParms;
 #endif
 
 inline NativeStream handle_of(const Stream& stream) {
-  return static_cast<NativeStream>(stream.native());
+  return static_cast<NativeStream>(stream.native_handle());
 }
 inline NativeEvent handle_of(const Event& event) {
-  return static_cast<NativeEvent>(event.native());
+  return static_cast<NativeEvent>(event.native_handle());
 }
 inline NativeGraph handle_of(const Graph& graph) {
-  return static_cast<NativeGraph>(graph.native());
+  return static_cast<NativeGraph>(graph.native_handle());
 }
 inline NativeExecutableGraph handle_of(const ExecutableGraph& graph) {
-  return static_cast<NativeExecutableGraph>(graph.native());
+  return static_cast<NativeExecutableGraph>(graph.native_handle());
 }
 
 // --- device attributes, under one name -------------------------------------------------------------
 
 #if defined(ISTHMUS_BACKEND_CUDA)
 using Attribute = cudaDeviceAttr;
-namespace attribute {
-inline constexpr Attribute warp_size = cudaDevAttrWarpSize;
-inline constexpr Attribute multiprocessors = cudaDevAttrMultiProcessorCount;
-inline constexpr Attribute max_threads_per_block = cudaDevAttrMaxThreadsPerBlock;
-inline constexpr Attribute max_threads_per_multiprocessor = cudaDevAttrMaxThreadsPerMultiProcessor;
-inline constexpr Attribute shared_per_block = cudaDevAttrMaxSharedMemoryPerBlock;
-inline constexpr Attribute shared_per_block_optin = cudaDevAttrMaxSharedMemoryPerBlockOptin;
-inline constexpr Attribute shared_per_multiprocessor = cudaDevAttrMaxSharedMemoryPerMultiprocessor;
-inline constexpr Attribute l2_bytes = cudaDevAttrL2CacheSize;
-inline constexpr Attribute clock_khz = cudaDevAttrClockRate;
-inline constexpr Attribute memory_clock_khz = cudaDevAttrMemoryClockRate;
-inline constexpr Attribute memory_bus_bits = cudaDevAttrGlobalMemoryBusWidth;
-inline constexpr Attribute integrated = cudaDevAttrIntegrated;
-inline constexpr Attribute managed = cudaDevAttrManagedMemory;
-inline constexpr Attribute concurrent_managed = cudaDevAttrConcurrentManagedAccess;
-inline constexpr Attribute pageable_access = cudaDevAttrPageableMemoryAccess;
-inline constexpr Attribute host_native_atomics = cudaDevAttrHostNativeAtomicSupported;
-inline constexpr Attribute memory_pools = cudaDevAttrMemoryPoolsSupported;
-inline constexpr Attribute can_map_host = cudaDevAttrCanMapHostMemory;
-inline constexpr Attribute cooperative = cudaDevAttrCooperativeLaunch;
-inline constexpr Attribute capability_major = cudaDevAttrComputeCapabilityMajor;
-inline constexpr Attribute capability_minor = cudaDevAttrComputeCapabilityMinor;
-inline constexpr Attribute grid_x = cudaDevAttrMaxGridDimX;
-inline constexpr Attribute grid_y = cudaDevAttrMaxGridDimY;
-inline constexpr Attribute grid_z = cudaDevAttrMaxGridDimZ;
-inline constexpr Attribute block_x = cudaDevAttrMaxBlockDimX;
-inline constexpr Attribute block_y = cudaDevAttrMaxBlockDimY;
-inline constexpr Attribute block_z = cudaDevAttrMaxBlockDimZ;
-inline constexpr Attribute copy_engines = cudaDevAttrAsyncEngineCount;
-inline constexpr cudaDeviceP2PAttr peer_native_atomics = cudaDevP2PAttrNativeAtomicSupported;
-}  // namespace attribute
+using PeerAttribute = cudaDeviceP2PAttr;
+#define ISTHMUS_ATTRIBUTE(cuda, hip) cudaDevAttr##cuda
+#define ISTHMUS_PEER_ATTRIBUTE(name) cudaDevP2PAttr##name
 #else
 using Attribute = hipDeviceAttribute_t;
-namespace attribute {
-inline constexpr Attribute warp_size = hipDeviceAttributeWarpSize;
-inline constexpr Attribute multiprocessors = hipDeviceAttributeMultiprocessorCount;
-inline constexpr Attribute max_threads_per_block = hipDeviceAttributeMaxThreadsPerBlock;
-inline constexpr Attribute max_threads_per_multiprocessor = hipDeviceAttributeMaxThreadsPerMultiProcessor;
-inline constexpr Attribute shared_per_block = hipDeviceAttributeMaxSharedMemoryPerBlock;
-inline constexpr Attribute shared_per_block_optin = hipDeviceAttributeMaxSharedMemoryPerBlock;  // there is no opt-in
-inline constexpr Attribute shared_per_multiprocessor = hipDeviceAttributeMaxSharedMemoryPerMultiprocessor;
-inline constexpr Attribute l2_bytes = hipDeviceAttributeL2CacheSize;
-inline constexpr Attribute clock_khz = hipDeviceAttributeClockRate;
-inline constexpr Attribute memory_clock_khz = hipDeviceAttributeMemoryClockRate;
-inline constexpr Attribute memory_bus_bits = hipDeviceAttributeMemoryBusWidth;
-inline constexpr Attribute integrated = hipDeviceAttributeIntegrated;
-inline constexpr Attribute managed = hipDeviceAttributeManagedMemory;
-inline constexpr Attribute concurrent_managed = hipDeviceAttributeConcurrentManagedAccess;
-inline constexpr Attribute pageable_access = hipDeviceAttributePageableMemoryAccess;
-inline constexpr Attribute host_native_atomics = hipDeviceAttributeHostNativeAtomicSupported;
-inline constexpr Attribute memory_pools = hipDeviceAttributeMemoryPoolsSupported;
-inline constexpr Attribute can_map_host = hipDeviceAttributeCanMapHostMemory;
-inline constexpr Attribute cooperative = hipDeviceAttributeCooperativeLaunch;
-inline constexpr Attribute capability_major = hipDeviceAttributeComputeCapabilityMajor;
-inline constexpr Attribute capability_minor = hipDeviceAttributeComputeCapabilityMinor;
-inline constexpr Attribute grid_x = hipDeviceAttributeMaxGridDimX;
-inline constexpr Attribute grid_y = hipDeviceAttributeMaxGridDimY;
-inline constexpr Attribute grid_z = hipDeviceAttributeMaxGridDimZ;
-inline constexpr Attribute block_x = hipDeviceAttributeMaxBlockDimX;
-inline constexpr Attribute block_y = hipDeviceAttributeMaxBlockDimY;
-inline constexpr Attribute block_z = hipDeviceAttributeMaxBlockDimZ;
-inline constexpr Attribute copy_engines = hipDeviceAttributeAsyncEngineCount;
-inline constexpr hipDeviceP2PAttr peer_native_atomics = hipDevP2PAttrNativeAtomicSupported;
-}  // namespace attribute
+using PeerAttribute = hipDeviceP2PAttr;
+#define ISTHMUS_ATTRIBUTE(cuda, hip) hipDeviceAttribute##hip
+#define ISTHMUS_PEER_ATTRIBUTE(name) hipDevP2PAttr##name
 #endif
+namespace attribute {
+inline constexpr Attribute warp_size = ISTHMUS_ATTRIBUTE(WarpSize, WarpSize);
+inline constexpr Attribute multiprocessors = ISTHMUS_ATTRIBUTE(MultiProcessorCount, MultiprocessorCount);
+inline constexpr Attribute max_threads_per_block = ISTHMUS_ATTRIBUTE(MaxThreadsPerBlock, MaxThreadsPerBlock);
+inline constexpr Attribute max_threads_per_multiprocessor =
+    ISTHMUS_ATTRIBUTE(MaxThreadsPerMultiProcessor, MaxThreadsPerMultiProcessor);
+inline constexpr Attribute shared_per_block = ISTHMUS_ATTRIBUTE(MaxSharedMemoryPerBlock, MaxSharedMemoryPerBlock);
+inline constexpr Attribute shared_per_block_optin =
+    ISTHMUS_ATTRIBUTE(MaxSharedMemoryPerBlockOptin, MaxSharedMemoryPerBlock);  // HIP has no opt-in
+inline constexpr Attribute shared_per_multiprocessor =
+    ISTHMUS_ATTRIBUTE(MaxSharedMemoryPerMultiprocessor, MaxSharedMemoryPerMultiprocessor);
+inline constexpr Attribute l2_bytes = ISTHMUS_ATTRIBUTE(L2CacheSize, L2CacheSize);
+inline constexpr Attribute clock_khz = ISTHMUS_ATTRIBUTE(ClockRate, ClockRate);
+inline constexpr Attribute memory_clock_khz = ISTHMUS_ATTRIBUTE(MemoryClockRate, MemoryClockRate);
+inline constexpr Attribute memory_bus_bits = ISTHMUS_ATTRIBUTE(GlobalMemoryBusWidth, MemoryBusWidth);
+inline constexpr Attribute integrated = ISTHMUS_ATTRIBUTE(Integrated, Integrated);
+inline constexpr Attribute managed = ISTHMUS_ATTRIBUTE(ManagedMemory, ManagedMemory);
+inline constexpr Attribute concurrent_managed = ISTHMUS_ATTRIBUTE(ConcurrentManagedAccess, ConcurrentManagedAccess);
+inline constexpr Attribute pageable_access = ISTHMUS_ATTRIBUTE(PageableMemoryAccess, PageableMemoryAccess);
+inline constexpr Attribute host_native_atomics =
+    ISTHMUS_ATTRIBUTE(HostNativeAtomicSupported, HostNativeAtomicSupported);
+inline constexpr Attribute memory_pools = ISTHMUS_ATTRIBUTE(MemoryPoolsSupported, MemoryPoolsSupported);
+inline constexpr Attribute can_map_host = ISTHMUS_ATTRIBUTE(CanMapHostMemory, CanMapHostMemory);
+inline constexpr Attribute cooperative = ISTHMUS_ATTRIBUTE(CooperativeLaunch, CooperativeLaunch);
+inline constexpr Attribute capability_major = ISTHMUS_ATTRIBUTE(ComputeCapabilityMajor, ComputeCapabilityMajor);
+inline constexpr Attribute capability_minor = ISTHMUS_ATTRIBUTE(ComputeCapabilityMinor, ComputeCapabilityMinor);
+inline constexpr Attribute grid_x = ISTHMUS_ATTRIBUTE(MaxGridDimX, MaxGridDimX);
+inline constexpr Attribute grid_y = ISTHMUS_ATTRIBUTE(MaxGridDimY, MaxGridDimY);
+inline constexpr Attribute grid_z = ISTHMUS_ATTRIBUTE(MaxGridDimZ, MaxGridDimZ);
+inline constexpr Attribute block_x = ISTHMUS_ATTRIBUTE(MaxBlockDimX, MaxBlockDimX);
+inline constexpr Attribute block_y = ISTHMUS_ATTRIBUTE(MaxBlockDimY, MaxBlockDimY);
+inline constexpr Attribute block_z = ISTHMUS_ATTRIBUTE(MaxBlockDimZ, MaxBlockDimZ);
+inline constexpr Attribute copy_engines = ISTHMUS_ATTRIBUTE(AsyncEngineCount, AsyncEngineCount);
+inline constexpr PeerAttribute peer_native_atomics = ISTHMUS_PEER_ATTRIBUTE(NativeAtomicSupported);
+}  // namespace attribute
+#undef ISTHMUS_ATTRIBUTE
+#undef ISTHMUS_PEER_ATTRIBUTE
 
 // --- calls whose name or shape differs -------------------------------------------------------------
 
@@ -188,8 +171,8 @@ inline Status advise(const void* pointer, std::size_t bytes, cudaMemoryAdvise ad
 #endif
 
 // Modules that are loaded at run time, for the variables in them.
-inline constexpr bool has_libraries = CUDART_VERSION >= 12080;
 #if CUDART_VERSION >= 12080
+inline constexpr bool has_libraries = true;
 using Library = cudaLibrary_t;
 inline Status load_library(Library* library, const char* code) {
   return cudaLibraryLoadData(library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
@@ -200,22 +183,9 @@ inline Status managed_of(void** pointer, std::size_t* bytes, Library library, co
 inline Status unload_library(Library library) {
   return cudaLibraryUnload(library);
 }
-#else
-using Library = void*;
-inline Status load_library(Library*, const char*) {
-  return cudaErrorNotSupported;
-}
-inline Status managed_of(void**, std::size_t*, Library, const char*) {
-  return cudaErrorNotSupported;
-}
-inline Status unload_library(Library) {
-  return cudaErrorNotSupported;
-}
-#endif
 
 // CUDA 12.8 brought batches of copies, CUDA 13.0 those of managed memory and a shorter signature for the first.
-inline constexpr bool has_copy_batch = CUDART_VERSION >= 12080;
-#if CUDART_VERSION >= 12080
+inline constexpr bool has_copy_batch = true;
 inline Status copy_batch(void** destinations, const void** sources, std::size_t* bytes, std::size_t count,
                          NativeStream stream) {
   cudaMemcpyAttributes attributes{};  // one set for all
@@ -229,13 +199,9 @@ inline Status copy_batch(void** destinations, const void** sources, std::size_t*
                               stream);
 #endif
 }
-#else
-inline Status copy_batch(void**, const void**, std::size_t*, std::size_t, NativeStream) {
-  return cudaErrorNotSupported;
-}
 #endif
-inline constexpr bool has_managed_batches = CUDART_VERSION >= 13000;
 #if CUDART_VERSION >= 13000
+inline constexpr bool has_managed_batches = true;
 inline Status prefetch_batch(void** pointers, std::size_t* bytes, std::size_t count, Location to, NativeStream stream) {
   cudaMemLocation place = location(to);
   std::size_t first = 0;
@@ -249,16 +215,6 @@ inline Status discard_and_prefetch_batch(void** pointers, std::size_t* bytes, st
   cudaMemLocation place = location(to);
   std::size_t first = 0;
   return cudaMemDiscardAndPrefetchBatchAsync(pointers, bytes, count, &place, &first, 1, 0, stream);
-}
-#else
-inline Status prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
-  return cudaErrorNotSupported;
-}
-inline Status discard_batch(void**, std::size_t*, std::size_t, NativeStream) {
-  return cudaErrorNotSupported;
-}
-inline Status discard_and_prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
-  return cudaErrorNotSupported;
 }
 #endif
 
@@ -293,47 +249,43 @@ Status driver_function(const char* name, Function& function) {
   return cudaSuccess;
 }
 struct DriverMemory {
-  decltype(&cuDeviceGetAttribute) attribute = nullptr;
-  decltype(&cuMemGetAllocationGranularity) granularity = nullptr;
-  decltype(&cuMemAddressReserve) reserve = nullptr;
-  decltype(&cuMemAddressFree) free = nullptr;
-  decltype(&cuMemCreate) create = nullptr;
-  decltype(&cuMemRelease) release = nullptr;
-  decltype(&cuMemMap) map = nullptr;
-  decltype(&cuMemUnmap) unmap = nullptr;
-  decltype(&cuMemSetAccess) access = nullptr;
-  Status status = cudaSuccess;  ///< of looking for them
-
-  static const DriverMemory& instance() {
-    static const DriverMemory found;
-    return found;
-  }
+  Status status = cudaFree(nullptr);  ///< of looking for them; the driver wants to be started first
+#define ISTHMUS_FOUND(name) decltype(&cu##name) name = find<decltype(name)>("cu" #name)
+  ISTHMUS_FOUND(DeviceGetAttribute);
+  ISTHMUS_FOUND(MemGetAllocationGranularity);
+  ISTHMUS_FOUND(MemAddressReserve);
+  ISTHMUS_FOUND(MemAddressFree);
+  ISTHMUS_FOUND(MemCreate);
+  ISTHMUS_FOUND(MemRelease);
+  ISTHMUS_FOUND(MemMap);
+  ISTHMUS_FOUND(MemUnmap);
+  ISTHMUS_FOUND(MemSetAccess);
+#undef ISTHMUS_FOUND
 
  private:
-  DriverMemory() {
-    const auto find = [&](const char* name, auto& function) {
-      if (status == cudaSuccess) status = driver_function(name, function);
-    };
-    status = cudaFree(nullptr);  // the driver wants to be started first
-    find("cuDeviceGetAttribute", attribute);
-    find("cuMemGetAllocationGranularity", granularity);
-    find("cuMemAddressReserve", reserve);
-    find("cuMemAddressFree", free);
-    find("cuMemCreate", create);
-    find("cuMemRelease", release);
-    find("cuMemMap", map);
-    find("cuMemUnmap", unmap);
-    find("cuMemSetAccess", access);
+  template <class Function>
+  Function find(const char* name) {
+    Function function = nullptr;
+    if (status == cudaSuccess) status = driver_function(name, function);
+    return function;
   }
 };
-template <class Call>
-Status driver_call(Call call) {
-  const DriverMemory& driver = DriverMemory::instance();
-  return driver.status != cudaSuccess ? driver.status : static_cast<Status>(call(driver));
+inline const DriverMemory& driver_memory() {
+  static const DriverMemory found;
+  return found;
 }
-inline CUdeviceptr address_of(const void* pointer) {
-  return reinterpret_cast<CUdeviceptr>(pointer);
+#define ISTHMUS_DRIVER(name) &::isthmus::device::gpu::DriverMemory::name
+template <class Function, class... Arguments>
+Status driver_call(Function DriverMemory::* function, Arguments... arguments) {
+  const DriverMemory& driver = driver_memory();
+  return driver.status != cudaSuccess ? driver.status : static_cast<Status>((driver.*function)(arguments...));
 }
+using Address = CUdeviceptr;
+using MemoryHandle = CUmemGenericAllocationHandle;
+inline Address address_of(void* pointer) {
+  return reinterpret_cast<Address>(pointer);
+}
+inline constexpr auto least_granularity = CU_MEM_ALLOC_GRANULARITY_MINIMUM;
 inline CUmemAllocationProp memory_of(int device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -341,60 +293,18 @@ inline CUmemAllocationProp memory_of(int device) {
   properties.location.id = device;
   return properties;
 }
-inline bool has_virtual_memory(int device) {
-  int has = 0;
-  const auto status = driver_call([&](const DriverMemory& driver) {
-    return driver.attribute(&has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
-  });
-  return status == cudaSuccess && has != 0;
-}
-inline constexpr const char* granularity_name = "cuMemGetAllocationGranularity";
-inline Status memory_granularity(std::size_t* bytes, int device) {
-  const auto properties = memory_of(device);
-  return driver_call([&](const DriverMemory& driver) {
-    return driver.granularity(bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-  });
-}
-inline constexpr const char* reserve_name = "cuMemAddressReserve";
-inline Status reserve_addresses(void** pointer, std::size_t bytes, std::size_t alignment) {
-  CUdeviceptr address = 0;
-  const auto status =
-      driver_call([&](const DriverMemory& driver) { return driver.reserve(&address, bytes, alignment, 0, 0); });
-  *pointer = reinterpret_cast<void*>(address);
-  return status;
-}
-inline constexpr const char* free_addresses_name = "cuMemAddressFree";
-inline Status free_addresses(void* pointer, std::size_t bytes) {
-  return driver_call([&](const DriverMemory& driver) { return driver.free(address_of(pointer), bytes); });
-}
-inline constexpr const char* create_name = "cuMemCreate";
-inline Status create_memory(std::uint64_t* handle, std::size_t bytes, int device) {
-  const auto properties = memory_of(device);
-  CUmemGenericAllocationHandle made = 0;
-  const auto status =
-      driver_call([&](const DriverMemory& driver) { return driver.create(&made, bytes, &properties, 0); });
-  *handle = made;
-  return status;
-}
-inline constexpr const char* release_name = "cuMemRelease";
-inline Status release_memory(std::uint64_t handle) {
-  return driver_call([&](const DriverMemory& driver) { return driver.release(handle); });
-}
-inline constexpr const char* map_name = "cuMemMap";
-inline Status map_memory(void* pointer, std::size_t bytes, std::uint64_t handle) {
-  return driver_call([&](const DriverMemory& driver) { return driver.map(address_of(pointer), bytes, 0, handle, 0); });
-}
-inline constexpr const char* unmap_name = "cuMemUnmap";
-inline Status unmap_memory(void* pointer, std::size_t bytes) {
-  return driver_call([&](const DriverMemory& driver) { return driver.unmap(address_of(pointer), bytes); });
-}
-inline constexpr const char* access_name = "cuMemSetAccess";
-inline Status set_access(void* pointer, std::size_t bytes, int device, bool allowed) {
+inline CUmemAccessDesc access_of(int device, bool allowed) {
   CUmemAccessDesc access{};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = device;
   access.flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  return driver_call([&](const DriverMemory& driver) { return driver.access(address_of(pointer), bytes, &access, 1); });
+  return access;
+}
+inline bool has_virtual_memory(int device) {
+  int has = 0;
+  const auto status = driver_call(ISTHMUS_DRIVER(DeviceGetAttribute), &has,
+                                  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+  return status == cudaSuccess && has != 0;
 }
 
 inline PointerKind pointer_kind(const cudaPointerAttributes& attributes) {
@@ -511,32 +421,17 @@ inline bool last_prefetch_was_host_node(const void*, std::size_t) {
   return false;
 }
 
-inline constexpr bool has_libraries = false;
-using Library = void*;
-inline Status load_library(Library*, const char*) {
-  return hipErrorNotSupported;
+#define ISTHMUS_DRIVER(name) &hip##name
+template <class Function, class... Arguments>
+Status driver_call(Function function, Arguments... arguments) {
+  return function(arguments...);
 }
-inline Status managed_of(void**, std::size_t*, Library, const char*) {
-  return hipErrorNotSupported;
+using Address = void*;
+using MemoryHandle = hipMemGenericAllocationHandle_t;
+inline Address address_of(void* pointer) {
+  return pointer;
 }
-inline Status unload_library(Library) {
-  return hipErrorNotSupported;
-}
-inline constexpr bool has_copy_batch = false;
-inline Status copy_batch(void**, const void**, std::size_t*, std::size_t, NativeStream) {
-  return hipErrorNotSupported;
-}
-inline constexpr bool has_managed_batches = false;
-inline Status prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
-  return hipErrorNotSupported;
-}
-inline Status discard_batch(void**, std::size_t*, std::size_t, NativeStream) {
-  return hipErrorNotSupported;
-}
-inline Status discard_and_prefetch_batch(void**, std::size_t*, std::size_t, Location, NativeStream) {
-  return hipErrorNotSupported;
-}
-
+inline constexpr auto least_granularity = hipMemAllocationGranularityMinimum;
 inline hipMemAllocationProp memory_of(int device) {
   hipMemAllocationProp properties{};
   properties.type = hipMemAllocationTypePinned;
@@ -544,10 +439,12 @@ inline hipMemAllocationProp memory_of(int device) {
   properties.location.id = device;
   return properties;
 }
-inline constexpr const char* granularity_name = "hipMemGetAllocationGranularity";
-inline Status memory_granularity(std::size_t* bytes, int device) {
-  const auto properties = memory_of(device);
-  return hipMemGetAllocationGranularity(bytes, &properties, hipMemAllocationGranularityMinimum);
+inline hipMemAccessDesc access_of(int device, bool allowed) {
+  hipMemAccessDesc access{};
+  access.location.type = hipMemLocationTypeDevice;
+  access.location.id = device;
+  access.flags = allowed ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone;
+  return access;
 }
 inline bool has_virtual_memory(int device) {
 #if HIP_VERSION_MAJOR >= 6
@@ -555,49 +452,11 @@ inline bool has_virtual_memory(int device) {
   const auto status = hipDeviceGetAttribute(&has, hipDeviceAttributeVirtualMemoryManagementSupported, device);
 #else
   std::size_t has = 0;  // older ones are asked for what only devices with it can tell
-  const auto status = memory_granularity(&has, device);
+  const auto properties = memory_of(device);
+  const auto status = hipMemGetAllocationGranularity(&has, &properties, least_granularity);
 #endif
   if (status != hipSuccess) static_cast<void>(hipGetLastError());
   return status == hipSuccess && has != 0;
-}
-inline constexpr const char* reserve_name = "hipMemAddressReserve";
-inline Status reserve_addresses(void** pointer, std::size_t bytes, std::size_t alignment) {
-  return hipMemAddressReserve(pointer, bytes, alignment, nullptr, 0);
-}
-inline constexpr const char* free_addresses_name = "hipMemAddressFree";
-inline Status free_addresses(void* pointer, std::size_t bytes) {
-  return hipMemAddressFree(pointer, bytes);
-}
-inline hipMemGenericAllocationHandle_t memory_handle(std::uint64_t handle) {
-  return reinterpret_cast<hipMemGenericAllocationHandle_t>(static_cast<std::uintptr_t>(handle));
-}
-inline constexpr const char* create_name = "hipMemCreate";
-inline Status create_memory(std::uint64_t* handle, std::size_t bytes, int device) {
-  const auto properties = memory_of(device);
-  hipMemGenericAllocationHandle_t made{};
-  const auto status = hipMemCreate(&made, bytes, &properties, 0);
-  *handle = reinterpret_cast<std::uintptr_t>(made);
-  return status;
-}
-inline constexpr const char* release_name = "hipMemRelease";
-inline Status release_memory(std::uint64_t handle) {
-  return hipMemRelease(memory_handle(handle));
-}
-inline constexpr const char* map_name = "hipMemMap";
-inline Status map_memory(void* pointer, std::size_t bytes, std::uint64_t handle) {
-  return hipMemMap(pointer, bytes, 0, memory_handle(handle), 0);
-}
-inline constexpr const char* unmap_name = "hipMemUnmap";
-inline Status unmap_memory(void* pointer, std::size_t bytes) {
-  return hipMemUnmap(pointer, bytes);
-}
-inline constexpr const char* access_name = "hipMemSetAccess";
-inline Status set_access(void* pointer, std::size_t bytes, int device, bool allowed) {
-  hipMemAccessDesc access{};
-  access.location.type = hipMemLocationTypeDevice;
-  access.location.id = device;
-  access.flags = allowed ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone;
-  return hipMemSetAccess(pointer, bytes, &access, 1);
 }
 
 using PointerAttributes = hipPointerAttribute_t;
@@ -668,6 +527,19 @@ inline bool compiled_bulk_copy(int) {
   return false;
 }
 
+#endif
+
+// What this runtime does not have. It compiles, and nobody calls it: `has_…` is asked first.
+inline constexpr auto not_there = [](const auto&...) { return ISTHMUS_GPU(ErrorNotSupported); };
+#if !defined(CUDART_VERSION) || CUDART_VERSION < 12080
+inline constexpr bool has_libraries = false, has_copy_batch = false;
+using Library = void*;
+inline constexpr auto load_library = not_there, managed_of = not_there, unload_library = not_there,
+                      copy_batch = not_there;
+#endif
+#if !defined(CUDART_VERSION) || CUDART_VERSION < 13000
+inline constexpr bool has_managed_batches = false;
+inline constexpr auto prefetch_batch = not_there, discard_batch = not_there, discard_and_prefetch_batch = not_there;
 #endif
 
 }  // namespace isthmus::device::gpu

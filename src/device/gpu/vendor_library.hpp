@@ -22,8 +22,8 @@ class VendorLibrary {
   void* find(const char* function) const noexcept;
   /// Throws unsupported instead.
   template <class Function>
-  void look_up(Function& function, const char* function_name) const {
-    function = reinterpret_cast<Function>(need(function_name));
+  Function look_up(const char* function_name) const {
+    return reinterpret_cast<Function>(need(function_name));
   }
 
  private:

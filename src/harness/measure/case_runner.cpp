@@ -13,7 +13,6 @@
 #include "harness/measure/measurement.hpp"
 #include "harness/measure/rank_results.hpp"
 #include "harness/plan/description.hpp"
-#include "harness/ranks/interrupt.hpp"
 #include "workload/driver_prefetch.hpp"
 
 namespace isthmus::harness {
@@ -65,7 +64,7 @@ void guarded(CaseResult& result, Body body) {
   } catch (const std::exception& error) {
     result.error = error.what();
   } catch (...) {
-    result.error = "the workload threw what is no std::exception; throw one that says what went wrong";
+    result.error = "the workload threw something that is not a std::exception; throw one that says what went wrong";
   }
 }
 
@@ -106,7 +105,7 @@ void conclude_samples(CaseResult& result) {
   for (const auto& promised : result.spec.workload->description().metrics) {
     if (result.find(promised) != nullptr) continue;
     result.error =
-        fmt::format("metric {} was not measured, and {} promises it", promised, result.spec.workload->name());
+        fmt::format("metric {} was not measured, although {} declares it", promised, result.spec.workload->name());
     return;
   }
 }
@@ -120,7 +119,7 @@ void judge_driver_prefetch(CaseResult& result) {
     const double most = *std::max_element(metric.samples.begin(), metric.samples.end());
     if (most > 0)
       result.warn("driver_prefetch_on",
-                  fmt::format("the driver's prefetcher shall be off, and moved {:.0f} bytes in a sample", most));
+                  fmt::format("the driver's prefetcher was switched off, but moved {:.0f} bytes in a sample", most));
   }
 }
 
@@ -144,7 +143,7 @@ void mark_interrupted(CaseResult& result) {
 std::optional<device::DeviceInfo> device_of(const Workload& workload,
                                             const std::optional<device::DeviceInfo>& session) {
   const auto& description = workload.description();
-  if (!session || description.native) return std::nullopt;
+  if (!session || description.cpu_only) return std::nullopt;
   if (description.devices.empty()) return session;
   const int first = description.devices.front();
   return first == session->index || first >= device::count() ? session : device::info(first);

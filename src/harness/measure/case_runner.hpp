@@ -11,7 +11,7 @@
 namespace isthmus::harness {
 
 struct RunContext {
-  std::optional<device::DeviceInfo> device;  ///< none where all cases are native and there is no device
+  std::optional<device::DeviceInfo> device;  ///< none where all cases are the CPU's alone and there is no device
   std::uint64_t seed = 42;
   SamplingOptions sampling;
   int numa_node = -1;
@@ -29,7 +29,7 @@ CaseResult run_case(const CaseSpec& spec, const RunContext& context);
 Footprint footprint(const CaseSpec& spec, const RunContext& context);
 
 /// The device that a case of this workload is watched on: the first that its name says, where that is there, else the
-/// session's; none for native work.
+/// session's; none for work of the CPU alone.
 std::optional<device::DeviceInfo> device_of(const Workload& workload, const std::optional<device::DeviceInfo>& session);
 
 }  // namespace isthmus::harness

@@ -50,7 +50,7 @@ void set_limits(CaseResult& result, bool emulated, const Monitor& monitor) {
   } else if (result.device->memory_bandwidth) {
     kernel->limit = Limit{*result.device->memory_bandwidth, "peak device memory bandwidth"};
   } else {
-    kernel->limit_reason = "the device does not tell its memory bandwidth";
+    kernel->limit_reason = "the device does not report its memory bandwidth";
   }
 }
 

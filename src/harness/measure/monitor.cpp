@@ -7,8 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "harness/plan/names.hpp"
-
 namespace isthmus::harness {
 
 namespace {
@@ -69,7 +67,7 @@ std::vector<Warning> Monitor::spoilt(std::size_t sample, bool last) {
 
 void warn_about_state(CaseResult& result, const device::Telemetry& before, const device::Telemetry& after) {
   if (after.pcie_width && after.pcie_width_max && *after.pcie_width < *after.pcie_width_max)
-    result.warn("pcie_downtrained", fmt::format("the PCIe link runs {} lanes wide of {}; reseat the card or ask why",
+    result.warn("pcie_downtrained", fmt::format("the PCIe link uses {} of {} lanes; reseat the card or check its slot",
                                                 *after.pcie_width, *after.pcie_width_max));
   // The generation falls when the link idles: only the higher of the two readings says what the case had.
   const auto generation = std::max(before.pcie_generation, after.pcie_generation);

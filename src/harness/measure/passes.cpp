@@ -46,7 +46,8 @@ void Passes::reset() {
   dirty_ = false;
   // On a host whose inputs lay modified in the caches of 16 cores, a 1 MiB copy to the device took 20 to 190 us.
   if (!set_.flush_host_caches())
-    s_.result.warn("caches_not_flushed", "this CPU lets no program flush its caches: small copies may read them");
+    s_.result.warn("caches_not_flushed",
+                   "this CPU does not let a program flush its caches, so small copies may read from them");
 }
 
 void Passes::check_placement() {

@@ -104,7 +104,7 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
     }
   }
   if (result.ended_by_other_rank && !result.error && !result.skipped && !wrong)
-    result.error = "a rank ended before the others did: the ranks went different ways through the case";
+    result.error = "a rank ended before the others did: the ranks did not make the same exchanges in the same order";
   if ((result.error || result.skipped) && !wrong) result.verification = {};
   take_warnings(result, all);
 }

@@ -90,11 +90,11 @@ void Keeper::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value
   set_.fill(stream, buffer, value);
 }
 
-void Keeper::travel(device::Stream& stream, std::size_t buffer, Way way) {
+void Keeper::travel(device::Stream& stream, std::size_t buffer, Direction direction) {
   travels_ = true;
   if (watching_ == Watching::rehearsal) return;
-  (way == Way::to_device ? moved_in_ : moved_out_) +=
-      way == Way::to_device ? set_.copy_in(stream, buffer) : set_.copy_out(stream, buffer);
+  (direction == Direction::to_device ? moved_in_ : moved_out_) +=
+      direction == Direction::to_device ? set_.copy_in(stream, buffer) : set_.copy_out(stream, buffer);
 }
 
 }  // namespace isthmus::harness

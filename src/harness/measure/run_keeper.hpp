@@ -47,7 +47,7 @@ class Keeper final : public RunKeeper {
   void work(const Work& work, device::Stream& stream, const std::function<void()>& queue) override;
   void read(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into) override;
   void fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) override;
-  void travel(device::Stream& stream, std::size_t buffer, Way way) override;
+  void travel(device::Stream& stream, std::size_t buffer, Direction direction) override;
 
  private:
   struct Entry {

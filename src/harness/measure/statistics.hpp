@@ -3,7 +3,6 @@
 // Statistics of the samples of one metric in one process (docs/method.md). All are functions of the samples alone:
 // the bootstrap's seed is fixed, so the same samples always give the same interval.
 
-#include <cstddef>
 #include <optional>
 #include <span>
 #include <utility>

@@ -4,7 +4,6 @@
 // of every fault; `--observe uvm_batches`: without what moved (docs/uvm.md).
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -17,7 +17,7 @@ namespace {
 /// Throws InputError with the new name, where the value of an axis `memory` is an old one.
 void refuse_old_memory(const Workload& workload, const Axis& axis, const std::string& text) {
   const auto current = current_memory(workload.name(), text);
-  if (axis.name != "memory" || !contains(axis.allowed, current.front().second)) return;
+  if (axis.name != "memory" || !contains(axis.choices, current.front().second)) return;
   const auto settings =
       mapped(current, [](const auto& setting) { return "--set " + setting.first + "=" + to_text(setting.second); });
   throw InputError("'" + text + "' is no value of axis memory of " + workload.name() + " any longer; write " +
@@ -26,8 +26,8 @@ void refuse_old_memory(const Workload& workload, const Axis& axis, const std::st
 
 AxisValue parse_value(const Workload& workload, const Axis& axis, const std::string& text) {
   const std::string where = "axis " + axis.name + " of " + workload.name();
-  const bool wants_number = axis.allowed.empty() ? std::holds_alternative<std::int64_t>(axis.default_value)
-                                                 : std::holds_alternative<std::int64_t>(axis.allowed.front());
+  const bool wants_number = axis.choices.empty() ? std::holds_alternative<std::int64_t>(axis.default_value)
+                                                 : std::holds_alternative<std::int64_t>(axis.choices.front());
   AxisValue value = text;
   // 1.5 is no number of bytes, 1.5GiB is one: only what ends with a unit is read as such.
   const auto bytes = axis.bytes && text.ends_with('B') ? memory::parse_bytes(text) : std::nullopt;
@@ -43,11 +43,11 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
                        ", which " + where + " takes");
     value = number;
   }
-  if (!axis.allowed.empty()) {
-    if (contains(axis.allowed, value)) return value;
+  if (!axis.choices.empty()) {
+    if (contains(axis.choices, value)) return value;
     refuse_old_memory(workload, axis, text);
     throw InputError("'" + text + "' is no value of " + where + "; choose one of " +
-                     join(mapped(axis.allowed, to_text), ", "));
+                     join(mapped(axis.choices, to_text), ", "));
   }
   if (const auto* number = std::get_if<std::int64_t>(&value); number != nullptr && *number < axis.minimum)
     throw InputError("'" + text + "' is out of range for " + where + ": it is at least " +
@@ -58,8 +58,10 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
 /// The values of a setting in the order given; `all` stands for the axis's own list.
 std::vector<AxisValue> parse_values(const Workload& workload, const Axis& axis, const std::vector<std::string>& texts) {
   const AxisValue all = std::string("all");
-  if (texts.size() == 1 && AxisValue(texts.front()) == all && !contains(axis.allowed, all)) {
-    const auto& list = !axis.allowed.empty() ? axis.allowed : !axis.listed.empty() ? axis.listed : axis.sweep;
+  if (texts.size() == 1 && AxisValue(texts.front()) == all && !contains(axis.choices, all)) {
+    const auto& list = !axis.choices.empty()      ? axis.choices
+                       : !axis.all_values.empty() ? axis.all_values
+                                                  : axis.size_sweep;
     if (list.empty())
       throw InputError("axis " + axis.name + " of " + workload.name() +
                        " takes any number, so 'all' names none; list the values, as --set " + axis.name + "=v1,v2");
@@ -117,7 +119,7 @@ std::vector<Setting> parse_settings(const std::vector<std::string>& settings) {
   for (const auto& text : settings) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-      throw InputError("'" + text + "' is no setting; write --set axis=value or --set axis=value,value");
+      throw InputError("'" + text + "' is not a setting; write --set axis=value or --set axis=value,value");
     std::string axis = text.substr(0, equals);
     const bool twice = std::any_of(parsed.begin(), parsed.end(), [&](const auto& entry) { return entry.axis == axis; });
     if (twice) throw InputError("axis " + axis + " is set twice; list its values in one --set, as " + axis + "=v1,v2");
@@ -141,10 +143,10 @@ std::vector<AxisRange> ranges_of(const Workload& workload, const Size* named_siz
                          (preset != nullptr && (sets(preset->settings, axis.name) || preset->sweep_axis == axis.name));
     if (setting != settings.end()) {
       ranges.push_back({axis.name, parse_values(workload, axis, setting->values)});
-    } else if (size_sweep && !axis.sweep.empty()) {
-      ranges.push_back({axis.name, axis.sweep});
-    } else if (!axis.usual.empty() && !settled) {
-      ranges.push_back({axis.name, axis.usual});
+    } else if (size_sweep && !axis.size_sweep.empty()) {
+      ranges.push_back({axis.name, axis.size_sweep});
+    } else if (!axis.default_sweep.empty() && !settled) {
+      ranges.push_back({axis.name, axis.default_sweep});
     }
   }
   return ranges;
@@ -225,7 +227,7 @@ void check_size_sweep(const Request& request, const std::vector<const Workload*>
   bool any = false;
   for (const auto* workload : workloads) {
     for (const auto& axis : workload->description().axes) {
-      if (axis.sweep.empty()) continue;
+      if (axis.size_sweep.empty()) continue;
       any = true;
       for (const auto& setting : settings) {
         if (setting.axis == axis.name)

@@ -30,7 +30,7 @@ struct AxisRange {
 };
 
 /// The preset's sweep, and what runs on the axes that no size or preset settles. A size that nobody named gives way to
-/// the usual values.
+/// their default sweeps.
 std::vector<AxisRange> ranges_of(const Workload& workload, const Size* named_size, const Preset* preset,
                                  const std::vector<Setting>& settings, bool size_sweep);
 /// The product of the ranges; the last axis varies fastest.

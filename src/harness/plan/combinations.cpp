@@ -44,11 +44,12 @@ auto stagings_named(const std::vector<std::string>& texts) {
   return named(texts, "staging", all_stagings(), [](Staging each) { return name(each); });
 }
 
-/// What a workload runs with, of all that it offers: what was asked for, else `usual` or its first.
+/// What a workload runs with, of all that it offers: what was asked for, else `preferred` or its first.
 template <class T>
-std::vector<std::optional<T>> chosen(const std::vector<T>& offered, const std::vector<T>& asked, bool all, T usual) {
+std::vector<std::optional<T>> chosen(const std::vector<T>& offered, const std::vector<T>& asked, bool all,
+                                     T preferred) {
   if (offered.empty()) return {std::nullopt};
-  if (asked.empty() && !all) return {contains(offered, usual) ? usual : offered.front()};
+  if (asked.empty() && !all) return {contains(offered, preferred) ? preferred : offered.front()};
   std::vector<std::optional<T>> list;
   if (all) list.assign(offered.begin(), offered.end());
   for (const T value : asked) {

@@ -21,7 +21,7 @@ struct Workload::Description {
   std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
   std::vector<int> devices;                         ///< empty: the session's
   std::optional<std::string> oversubscribed;        ///< the axis of its managed bytes, where those may be too many
-  bool native = false, several_ranks = false;
+  bool cpu_only = false, several_ranks = false;
 
   const Axis* find_axis(std::string_view name) const noexcept;
   const Size* find_size(std::string_view name) const noexcept;

@@ -3,7 +3,6 @@
 // From what was asked on the command line to the list of cases. Everything that can be wrong with the request is found
 // here, before any work.
 
-#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>

@@ -30,9 +30,9 @@ void check_settings(const Workload::Description& description, const std::string&
     const auto* declared = description.find_axis(axis);
     if (declared == nullptr) throw std::logic_error(whose + " sets axis " + axis + ", which is not declared");
     const bool known =
-        declared->allowed.empty()
+        declared->choices.empty()
             ? std::holds_alternative<std::int64_t>(value) && std::get<std::int64_t>(value) >= declared->minimum
-            : std::find(declared->allowed.begin(), declared->allowed.end(), value) != declared->allowed.end();
+            : std::find(declared->choices.begin(), declared->choices.end(), value) != declared->choices.end();
     if (!known)
       throw std::logic_error(whose + " sets axis " + axis + " to " + to_text(value) + ", which it does not take");
   }
@@ -146,8 +146,8 @@ Workload& Workload::oversubscribes(std::string axis) {
   description_->oversubscribed = std::move(axis);
   return *this;
 }
-Workload& Workload::native() {
-  description_->native = true;
+Workload& Workload::cpu_only() {
+  description_->cpu_only = true;
   return *this;
 }
 Workload& Workload::several_ranks() {

@@ -17,7 +17,7 @@ SamplingOptions sampling_of(const CaseSpec& spec, SamplingOptions asked) {
 }
 
 bool is_emulated(const Workload& workload) noexcept {
-  return device::backend() == device::Backend::emulator && !workload.description().native;
+  return device::backend() == device::Backend::emulator && !workload.description().cpu_only;
 }
 
 }  // namespace isthmus::harness

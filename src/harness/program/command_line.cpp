@@ -71,7 +71,8 @@ std::optional<std::int64_t> integer(const std::string& text, std::string_view op
   const long long value = std::strtoll(text.c_str(), &end, 10);
   if (end == text.c_str() || *end != '\0') throw InputError(fmt::format("{} takes an integer, not '{}'", option, text));
   if (errno == ERANGE || value < least || value > most)
-    throw InputError(fmt::format("{} is {}, which is out of range: it goes from {} to {}", option, text, least, most));
+    throw InputError(
+        fmt::format("{} is {}, which is out of range: it must be from {} to {}", option, text, least, most));
   return value;
 }
 
@@ -81,7 +82,8 @@ std::optional<double> seconds(const std::string& text, std::string_view option) 
   const double value = std::strtod(text.c_str(), &end);
   if (end == text.c_str() || *end != '\0' || !std::isfinite(value))
     throw InputError(fmt::format("{} takes a number of seconds, not '{}'", option, text));
-  if (!(value > 0)) throw InputError(fmt::format("{} is {}, which is out of range: it is above zero", option, text));
+  if (!(value > 0))
+    throw InputError(fmt::format("{} is {}, which is out of range: it must be above zero", option, text));
   return value;
 }
 

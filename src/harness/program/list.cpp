@@ -43,12 +43,12 @@ json axis_json(const Axis& axis) {
   return {{"name", axis.name},
           {"help", axis.help},
           {"default", value_json(axis.default_value)},
-          {"allowed", axis.allowed.empty() ? json(nullptr) : values_json(axis.allowed)},
+          {"choices", axis.choices.empty() ? json(nullptr) : values_json(axis.choices)},
           {"minimum", axis.minimum},
           {"bytes", axis.bytes},
-          {"usual", values_json(axis.usual)},
-          {"listed", values_json(axis.listed)},
-          {"sweep", values_json(axis.sweep)}};
+          {"default_sweep", values_json(axis.default_sweep)},
+          {"all_values", values_json(axis.all_values)},
+          {"size_sweep", values_json(axis.size_sweep)}};
 }
 
 json preset_json(const Preset& preset) {
@@ -76,7 +76,7 @@ json workload_json(const Workload& workload) {
                 {"sizes", json::object()},
                 {"presets", mapped(description.presets, preset_json)},
                 {"metrics", json::array()},
-                {"native", description.native},
+                {"cpu_only", description.cpu_only},
                 {"observed", description.observed},
                 {"family", nullptr}};
   if (const auto family = family_of(workload); !family.empty()) entry["family"] = family;
@@ -96,12 +96,12 @@ std::string value_text(const Axis& axis, const AxisValue& value) {
 /// "threads=64", "bytes=4KiB,64MiB" where these run by default; with the range of --size-sweep.
 std::string axis_text(const Axis& axis) {
   std::vector<std::string> values;
-  for (const auto& value : axis.usual) values.push_back(value_text(axis, value));
+  for (const auto& value : axis.default_sweep) values.push_back(value_text(axis, value));
   if (values.empty()) values.push_back(value_text(axis, axis.default_value));
   std::string text = axis.name + "=" + join(values, ",");
-  if (!axis.sweep.empty())
-    text += fmt::format(" ({} to {} by --size-sweep)", value_text(axis, axis.sweep.front()),
-                        value_text(axis, axis.sweep.back()));
+  if (!axis.size_sweep.empty())
+    text += fmt::format(" ({} to {} by --size-sweep)", value_text(axis, axis.size_sweep.front()),
+                        value_text(axis, axis.size_sweep.back()));
   return text;
 }
 

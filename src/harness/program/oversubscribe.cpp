@@ -32,7 +32,7 @@ constexpr double kLeastHangAfter = 1;                            // signs of lif
 
 constexpr RefusedDriver kRefusedDrivers[] = {
     {595,
-     "nobody has tried it, and with HMM it is reported to deadlock the whole machine (NVIDIA/open-gpu-kernel-modules"
+     "it is untested, and with HMM it is reported to deadlock the whole machine (NVIDIA/open-gpu-kernel-modules"
      " issue 1223)"},
 };
 
@@ -57,20 +57,19 @@ void check_case(const CaseSpec& spec) {
                                  able.empty() ? "nothing: this program has no such workload" : join(able, ", ")));
   }
   if (const auto* memory = spec.find("memory"); memory != nullptr && *memory != AxisValue("managed"))
-    throw InputError(
-        fmt::format("--oversubscribe is for managed memory, and {} shall have memory={}; set memory=managed",
-                    spec.workload->name(), to_text(*memory)));
+    throw InputError(fmt::format("--oversubscribe is for managed memory, and {} has memory={}; set memory=managed",
+                                 spec.workload->name(), to_text(*memory)));
 }
 
 /// Empty where the driver is not refused.
 std::string refused_driver(const DeviceState& state) {
   if (state.backend == device::Backend::emulator) return "";
   if (state.backend == device::Backend::hip)
-    return "--oversubscribe is for NVIDIA GPUs: what AMD's driver does when memory is short was not looked at";
+    return "--oversubscribe is for NVIDIA GPUs: what AMD's driver does when memory is short has not been checked";
   const auto version = trace::uvm::parse_driver_version(state.driver);
   if (!version)
     return fmt::format(
-        "--oversubscribe is refused, since the driver does not tell its version ('{}') and some hang the "
+        "--oversubscribe is refused, since the driver does not report its version ('{}') and some versions hang the "
         "machine",
         state.driver);
   for (const auto& [branch, reason] : kRefusedDrivers) {
@@ -78,7 +77,7 @@ std::string refused_driver(const DeviceState& state) {
       return fmt::format("--oversubscribe is refused on driver branch {}: {}; use another driver", branch, reason);
   }
   if (!trace::uvm::is_known_branch(version->branch))
-    return fmt::format("--oversubscribe is refused on driver branch {}, which nobody has looked at; use another driver",
+    return fmt::format("--oversubscribe is refused on driver branch {}, which has not been checked; use another driver",
                        version->branch);
   return "";
 }
@@ -92,7 +91,7 @@ double parse_ratio(const std::string& words) {
     throw InputError(fmt::format("--oversubscribe takes a ratio such as 1.25, not '{}'", words));
   if (!(ratio > 1) || ratio > kMostRatio)
     throw InputError(
-        fmt::format("--oversubscribe is {}, which is out of range: it is above 1, where all fits, and at most "
+        fmt::format("--oversubscribe is {}, which is out of range: it must be above 1, where all fits, and at most "
                     "{:g}",
                     words, kMostRatio));
   return ratio;
@@ -147,10 +146,12 @@ std::string refused_on(const DeviceState& state) {
   const auto& [processes, mig] = state.occupancy;
   if (auto refused = refused_driver(state); !refused.empty()) return refused;
   if (!mig)
-    return "--oversubscribe is refused, since NVML does not tell whether the GPU is split (MIG); look at its library";
+    return "--oversubscribe is refused, since NVML does not report whether the GPU is split (MIG); check the NVML "
+           "library";
   if (*mig)
     return "--oversubscribe is refused on a GPU in MIG mode: whoever has the other instances would hang with it";
-  if (!processes) return "--oversubscribe is refused, since NVML does not tell who uses the GPU; look at its library";
+  if (!processes)
+    return "--oversubscribe is refused, since NVML does not report who uses the GPU; check the NVML library";
   if (!processes->empty())
     return fmt::format("--oversubscribe is refused, since other processes use the GPU ({}); wait until they have ended",
                        fmt::join(*processes, ", "));
@@ -172,7 +173,7 @@ void set_footprints(std::vector<CaseSpec>& cases, double ratio, std::size_t free
   const double bytes = static_cast<double>(footprint), wanted = kHostShare * bytes + kHostMargin;
   if (!available)
     throw InputError(
-        "--oversubscribe is refused, since nobody tells how much host memory there is; set "
+        "--oversubscribe is refused, since the amount of available host memory is unknown; set "
         "ISTHMUS_HOST_MEMORY");
   if (wanted > static_cast<double>(*available))
     throw InputError(

@@ -27,9 +27,8 @@ bool keep(RecordFile& file, const json& record, const std::string& label) {
     return true;
   }
   RecordFile(file.path() + ".invalid").append(line);
-  say(fmt::format(
-      "{}: its record breaks the schema ({}), which is an error of this program; it was put into {}.invalid", label,
-      violations.front(), file.path()));
+  say(fmt::format("{}: its record violates the schema ({}), which is a bug in this program; it was put into {}.invalid",
+                  label, violations.front(), file.path()));
   return false;
 }
 

@@ -3,7 +3,6 @@
 // The cases of a run, one after the other, and a record of each.
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <vector>
 
 #include "harness/measure/case_runner.hpp"

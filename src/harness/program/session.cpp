@@ -149,7 +149,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
     throw InputError(error.what());
   }
   const bool needs_device =
-      std::any_of(cases.begin(), cases.end(), [](const auto& c) { return !c.workload->description().native; });
+      std::any_of(cases.begin(), cases.end(), [](const auto& c) { return !c.workload->description().cpu_only; });
 
   check_observers(options, needs_device, ranks);
   start_watchdog(options, prepared, ranks);

@@ -43,9 +43,9 @@ std::vector<std::string> environment_with(const std::string& variable, const std
 }
 
 struct FileActions {
-  posix_spawn_file_actions_t native{};
-  FileActions() { posix_spawn_file_actions_init(&native); }
-  ~FileActions() { posix_spawn_file_actions_destroy(&native); }
+  posix_spawn_file_actions_t handle{};
+  FileActions() { posix_spawn_file_actions_init(&handle); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&handle); }
   FileActions(const FileActions&) = delete;
   FileActions& operator=(const FileActions&) = delete;
 };
@@ -55,10 +55,10 @@ struct FileActions {
 pid_t start_again(const std::string& variable, const std::string& value, std::optional<int> report) {
   auto arguments = own_arguments(), environment = environment_with(variable, value);
   FileActions actions;
-  if (report) posix_spawn_file_actions_adddup2(&actions.native, *report, kReportDescriptor);
+  if (report) posix_spawn_file_actions_adddup2(&actions.handle, *report, kReportDescriptor);
   pid_t process = 0;
   // Not by fork(): this process may have threads, and gigabytes of page tables to copy.
-  const int failure = posix_spawn(&process, "/proc/self/exe", &actions.native, nullptr, pointers(arguments).data(),
+  const int failure = posix_spawn(&process, "/proc/self/exe", &actions.handle, nullptr, pointers(arguments).data(),
                                   pointers(environment).data());
   if (failure != 0)
     throw std::runtime_error(

@@ -125,7 +125,9 @@ std::vector<std::string> Team::step(Step kind, std::string_view mine) {
   if (kind != Step::end) {
     if (ended_) throw OtherRankEnded{};
     ended_ = astray;
-    if (astray) throw std::logic_error("the ranks are at different steps: they went different ways through the case");
+    if (astray)
+      throw std::logic_error(
+          "the ranks are at different steps: they did not make the same exchanges in the same order");
   }
   return all;
 }
@@ -141,7 +143,8 @@ std::vector<double> Team::exchange(double mine) {
   std::vector<double> values;
   for (const auto& each : exchange(std::string_view(bytes))) {
     if (each.size() != sizeof mine)
-      throw std::logic_error("the ranks exchange different things: they went different ways through the case");
+      throw std::logic_error(
+          "the ranks exchange different things: they did not make the same exchanges in the same order");
     std::memcpy(&values.emplace_back(), each.data(), sizeof mine);
   }
   return values;

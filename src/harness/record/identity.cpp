@@ -52,7 +52,7 @@ std::string case_identity(const json& record) {
 
 std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const std::optional<device::DeviceInfo>& device,
                           std::size_t chunks) {
-  const bool uses_device = device && !spec.workload->description().native;
+  const bool uses_device = device && !spec.workload->description().cpu_only;
   const bool chunked = spec.placement && (*spec.placement)->chunked;
   return identity_text(case_json(spec, run.seed, chunked ? std::optional(chunks) : std::nullopt), run.process,
                        uses_device ? or_null(device->uuid) : json(nullptr), std::max<std::size_t>(run.ranks.size(), 1));

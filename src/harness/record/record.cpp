@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "build_info.hpp"
-#include "harness/measure/case_runner.hpp"
 #include "harness/measure/limits.hpp"
 #include "harness/measure/statistics.hpp"
 #include "harness/plan/modes.hpp"

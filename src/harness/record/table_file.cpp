@@ -16,7 +16,6 @@
 #include <limits>
 #include <set>
 #include <stdexcept>
-#include <utility>
 
 #include "harness/record/record_file.hpp"
 

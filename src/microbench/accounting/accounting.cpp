@@ -1,7 +1,6 @@
 // accounting/<kind>/<cpu|gpuN>: what each counter of memory in use sees of an allocation, after the call that gives it
 // and after every page of it was touched.
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -175,14 +174,14 @@ Workload workload(Kind kind, int gpu, const Machine& machine) {
       .observed(std::move(observed))
       .estimate([](const CaseSpec& spec) { return 0.01 + 1e-9 * static_cast<double>(spec.integer("bytes")); });
   if (gpu < 0) {
-    w.native();
+    w.cpu_only();
   } else {
     w.devices({gpu});
   }
   w.axis(bytes_axis("bytes", "bytes of the allocation: many, for others use memory meanwhile", 256 * kMi, kMi));
   if (gpu >= 0) {
     auto touch = choice_axis("touch", "who writes the pages", {"gpu", "cpu"});
-    if (!on_device(kind)) touch.usual = touch.allowed;
+    if (!on_device(kind)) touch.default_sweep = touch.choices;
     w.axis(std::move(touch));
   }
   if (kind == Kind::pageable || kind == Kind::registered)

@@ -55,7 +55,7 @@ struct Allocator {
 
   std::string_view name() const { return call != nullptr ? call->name : memory::name(kind); }
   std::string_view words() const { return call != nullptr ? call->words : memory::facts(kind).words; }
-  bool native() const { return !memory::facts(kind).asks_device; }
+  bool cpu_only() const { return !memory::facts(kind).asks_device; }
   bool is_malloc() const { return kind == Kind::pageable && call == nullptr; }
   bool is_huge() const { return name() == "huge"; }
   bool is_on_node() const { return name() == "node"; }
@@ -140,7 +140,7 @@ class Blocks {
     synchronize();
     const std::size_t width = std::min(request_.bytes, sizeof(std::uint64_t));
     const auto move = [&](void* to, const void* from) {
-      if (allocator_.native()) {
+      if (allocator_.cpu_only()) {
         std::memcpy(to, from, width);
       } else {
         device::copy(to, from, width);
@@ -165,7 +165,7 @@ class Blocks {
         move(&found, end_of(live_[i], last));
         found_wrong += std::memcmp(&found, &word, width) == 0 ? 0 : 1;
       }
-      if (!allocator_.native() && device::pointer_info(live_[i]).kind != memory::facts(allocator_.kind).pointer_kind)
+      if (!allocator_.cpu_only() && device::pointer_info(live_[i]).kind != memory::facts(allocator_.kind).pointer_kind)
         ++found_wrong;
     }
     auto sorted = live_;
@@ -213,7 +213,7 @@ std::size_t held(const Allocator& allocator, std::size_t bytes) {
 
 void run(Case& c, const Allocator& allocator, Toucher toucher) {
   const std::size_t bytes = c.extent("bytes");
-  if (!allocator.native()) {
+  if (!allocator.cpu_only()) {
     if (const auto why = memory::obstacle(allocator.kind, c.device())) throw Skip(*why);
   }
   int node = c.numa_node();
@@ -229,11 +229,11 @@ void run(Case& c, const Allocator& allocator, Toucher toucher) {
   const std::size_t all = memory::byte_count(most, held(allocator, bytes));
   const bool on_host = !on_device(allocator.kind);
   // Pages of the host's own calls are there once they are touched.
-  const bool holds = toucher != Toucher::nobody || !allocator.native();
+  const bool holds = toucher != Toucher::nobody || !allocator.cpu_only();
   c.needs(on_host && holds ? all : 0, on_host ? 0 : all);
 
   const memory::ScopedThreadNode on_node(c.numa_node());
-  device::Stream* stream = allocator.native() ? nullptr : &c.stream();
+  device::Stream* stream = allocator.cpu_only() ? nullptr : &c.stream();
   const DefaultMalloc plain(allocator.is_malloc() || allocator.is_huge());
   const KeepingPool keeping(allocator.kind == Kind::pool);
   Blocks blocks(allocator, bytes, most, stream, node);
@@ -297,8 +297,8 @@ Workload workload(const Allocator& allocator, Toucher toucher) {
   if (toucher != Toucher::nobody) metrics = {"first", "first_touch", "alloc", "free", "touch", "touch_again"};
   const bool huge = allocator.is_huge();
   const auto sizes = powers(huge ? 2 * kMi : 2, kGi);
-  std::vector<AxisValue> usual{32, 4 * kKi, kMi, 64 * kMi};
-  if (huge) usual = {2 * kMi, 64 * kMi};
+  std::vector<AxisValue> default_sizes{32, 4 * kKi, kMi, 64 * kMi};
+  if (huge) default_sizes = {2 * kMi, 64 * kMi};
   const std::string touched = allocator.kind == Kind::registered ? ""
                               : toucher == Toucher::nobody       ? ", untouched"
                               : toucher == Toucher::cpu          ? ", and touching it by the CPU"
@@ -309,7 +309,9 @@ Workload workload(const Allocator& allocator, Toucher toucher) {
       .tags({"alloc", std::string(allocator.name())})
       .stagings({})
       .metrics(std::move(metrics))
-      .axis(bytes_axis("bytes", "bytes of one allocation", kMi).usually(std::move(usual)).swept(sizes))
+      .axis(bytes_axis("bytes", "bytes of one allocation", kMi)
+                .with_default_sweep(std::move(default_sizes))
+                .with_size_sweep(sizes))
       .axis(number_axis("at_once", "blocks that live at once; 0: up to 100, as many as 64 MiB hold", 0, 0))
       .size("tiny", {{"bytes", huge ? 2 * kMi : 4 * kKi}})
       .size("small", {})
@@ -323,7 +325,7 @@ Workload workload(const Allocator& allocator, Toucher toucher) {
         return 1e-3 + 1e-9 * static_cast<double>(blocks_at_once(spec)) * static_cast<double>(spec.integer("bytes"));
       });
   if (allocator.is_on_node()) w.axis(number_axis("node", "NUMA node of the memory", 0, 0));
-  if (allocator.native()) w.native();
+  if (allocator.cpu_only()) w.cpu_only();
   return w;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <memory>
 #include <thread>
 
 #include "device/ignoring_errors.hpp"
@@ -117,7 +116,7 @@ class Bins {
   std::size_t wrong_ = 0;
 };
 
-constexpr const char* kUpdatesUnbounded = "nobody states how many atomic updates the memory takes";
+constexpr const char* kUpdatesUnbounded = "the memory's peak rate of atomic updates is unknown";
 
 int batch_of(double updates) {
   return static_cast<int>(std::clamp(updates, 1.0, 1e9));
@@ -442,11 +441,11 @@ void on_both(Case& c, int gpu) {
 
 void add_axes(Workload& w) {
   constexpr std::int64_t k1Ki = std::int64_t{1} << 10, k1Mi = std::int64_t{1} << 20, k1Gi = std::int64_t{1} << 30;
-  Axis elements = number_axis("elements", "bins, a power of two", k1Mi);
-  elements.usual = {1, k1Ki, k1Mi};
-  elements.listed = {1, k1Ki, k1Mi, k1Gi};
-  elements.sweep = powers(1, k1Gi);
-  w.axis(choice_axis("type", "of the bins", {"u64", "u32", "f32", "f64"}).usually_all()).axis(std::move(elements));
+  w.axis(choice_axis("type", "of the bins", {"u64", "u32", "f32", "f64"}).with_default_sweep_of_all())
+      .axis(number_axis("elements", "bins, a power of two", k1Mi)
+                .with_default_sweep({1, k1Ki, k1Mi})
+                .with_all_values({1, k1Ki, k1Mi, k1Gi})
+                .with_size_sweep(powers(1, k1Gi)));
   w.sizes({"elements"}, {k1Ki, k1Mi, std::int64_t{1} << 24, std::int64_t{1} << 27, k1Gi});
 }
 
@@ -457,10 +456,9 @@ void add_gpu_axes(Workload& w, bool shared) {
     kinds.emplace_back(std::string(name(kind)));
   }
   if (shared) std::rotate(kinds.begin(), kinds.begin() + 1, kinds.end());  // device memory last: few share it
-  Axis memory = choice_axis("memory", "way of allocating the bins", kinds);
   Axis scope = choice_axis("scope", "of the GPU's atomics", {"system", "device"});
-  if (!shared) scope.usual = scope.allowed;
-  w.axis(std::move(memory))
+  if (!shared) scope.default_sweep = scope.choices;
+  w.axis(choice_axis("memory", "way of allocating the bins", kinds))
       .axis(std::move(scope))
       .axis(number_axis("gpu_threads", "threads of the GPU; 0: as many as are resident", 0, 0))
       .axis(number_axis("block", "threads of a block", shared ? 64 : 256));
@@ -487,7 +485,7 @@ std::vector<Workload> histogram_workloads(const Machine& machine) {
         "atomic updates of bins by threads of the CPU");
     w.axis(number_axis("updates", "of one thread in a sample", std::int64_t{1} << 18));
     add_thread_axes(w, machine, true);
-    w.metrics({"rate"}).native().estimate(
+    w.metrics({"rate"}).cpu_only().estimate(
         [](const CaseSpec& spec) { return 50e-9 * static_cast<double>(spec.integer("updates")); });
     list.push_back(std::move(w));
   }

@@ -190,7 +190,7 @@ void with_gpu(Case& c, int gpu) {
 Axis core_axis(const char* name) {
   Axis axis = number_axis(name, "a core, counted among those this process may use; -1: each", -1, -1);
   for (std::size_t core = 0; core < memory::processors().cores.size(); ++core)
-    axis.listed.emplace_back(static_cast<std::int64_t>(core));
+    axis.all_values.emplace_back(static_cast<std::int64_t>(core));
   return axis;
 }
 
@@ -214,7 +214,7 @@ std::vector<Workload> ping_pong_workloads(const Machine& machine) {
   auto cores = workload("atomics/cpu/ping-pong", between_cores, "one line between two cores, one way", 10'000);
   cores.axis(core_axis("first"))
       .axis(core_axis("second"))
-      .native()
+      .cpu_only()
       .metrics({"latency", "pairs"})
       .estimate([](const CaseSpec& spec) {
         const auto count = static_cast<double>(memory::processors().cores.size());

@@ -41,8 +41,9 @@ void run(Case& c) {
 
 const Registration registration =
     workload("copy_call", run, "submitting one asynchronous copy of page-locked or device memory", {"submit"}, 1e-3)
-        .axis(choice_axis("direction", "from host or device, to host or device", {"h2d", "d2h", "d2d"}).usually_all())
-        .axis(bytes_axis("bytes", "bytes of one copy", 64 * kKi).usually({4, 64 * kKi, kMi}))
+        .axis(choice_axis("direction", "from host or device, to host or device", {"h2d", "d2h", "d2d"})
+                  .with_default_sweep_of_all())
+        .axis(bytes_axis("bytes", "bytes of one copy", 64 * kKi).with_default_sweep({4, 64 * kKi, kMi}))
         .size("tiny", {{"direction", "h2d"}, {"bytes", 4}})
         .size("small", {});
 

@@ -38,7 +38,8 @@ const Registration registration = [] {
   return workload("graph", run, "graphs of empty kernels in a row, by their number",
                   {"capture", "instantiate", "submit", "to_end", "plain_to_end", "device_per_node"}, 1e-2)
       .unverified("kernels that do nothing leave nothing to check")
-      .axis(number_axis("nodes", "kernels in the graph, each after the one before", some).usually({one, some, many}))
+      .axis(number_axis("nodes", "kernels in the graph, each after the one before", some)
+                .with_default_sweep({one, some, many}))
       .size("tiny", {{"nodes", some}})
       .size("small", {});
 }();

@@ -55,11 +55,11 @@ const Registration registration = [] {
       .axis({.name = "argument_bytes",
              .help = "bytes of the kernel's arguments",
              .default_value = least,
-             .allowed = values(Sizes{}),
+             .choices = values(Sizes{}),
              .bytes = true,
-             .usual = {least, some, many, most}})
+             .default_sweep = {least, some, many, most}})
       .axis(choice_axis("grid", "blocks of 256 threads: one, or as many as the device holds at once", {"one", "full"})
-                .usually_all())
+                .with_default_sweep_of_all())
       .size("tiny", {{"argument_bytes", least}, {"grid", "one"}})
       .size("small", {});
 }();

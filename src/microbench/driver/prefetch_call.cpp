@@ -47,8 +47,8 @@ void run(Case& c) {
 
 const Registration registration =
     workload("prefetch_call", run, "prefetches of managed pages that lie there already", {"submit", "to_end"}, 1e-3)
-        .axis(choice_axis("to", "where the pages lie and are sent", {"device", "host"}).usually_all())
-        .axis(bytes_axis("bytes", "bytes of one prefetch", kMi).usually({64 * kKi, kMi, 64 * kMi}))
+        .axis(choice_axis("to", "where the pages lie and are sent", {"device", "host"}).with_default_sweep_of_all())
+        .axis(bytes_axis("bytes", "bytes of one prefetch", kMi).with_default_sweep({64 * kKi, kMi, 64 * kMi}))
         .size("tiny", {{"to", "device"}, {"bytes", 64 * kKi}})
         .size("small", {});
 

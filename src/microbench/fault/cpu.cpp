@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "memory/numa_nodes.hpp"
 #include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/fault/family.hpp"
@@ -35,7 +34,7 @@ void try_once(Event event, memory::Pages pages, Region& region, Toucher& toucher
   const Pass pass = toucher.touch(region);
   if (pages == memory::Pages::huge) {
     const auto huge = region.huge_bytes();
-    if (!huge) throw Skip("the kernel does not tell which memory lies in huge pages");
+    if (!huge) throw Skip("the kernel does not report which memory lies in huge pages");
     if (*huge < region.bytes())
       throw Skip(fmt::format("the kernel gave {} of {} bytes in huge pages (see /sys/kernel/mm/transparent_hugepage)",
                              *huge, region.bytes()));
@@ -118,10 +117,7 @@ void sample_singles(const Faults& f) {
   const std::size_t rounds = (singles + f.touches - 1) / f.touches;
   std::vector<double> faulting(rounds * f.touches), present(faulting.size());
   std::vector<Metric> metrics;
-  for (const char* kind : {"", "faulting_", "present_"}) {
-    for (const char* share : {"p50", "p95", "p99"})
-      metrics.push_back(time_metric(std::string(kind) + share, "clock", kUnbounded));
-  }
+  for (auto& name : percentile_names()) metrics.push_back(time_metric(std::move(name), "clock", kUnbounded));
   f.c.limit_sampling(10, 1);  // percentiles of thousands: more samples tell little
   f.c.sample(std::move(metrics), [&] {
     for (std::size_t i = 0; i < rounds; ++i) {
@@ -134,17 +130,7 @@ void sample_singles(const Faults& f) {
     f.account.size(f.region);
     f.c.batch(static_cast<int>(std::min<std::size_t>(faulting.size(), 1'000'000'000)));  // readings of each percentile
     f.check_disturbance();
-    const auto with = percentiles_of(faulting), without = percentiles_of(present);
-    // What a touch takes without a fault, the clock included, is typically in each.
-    return std::vector{with.p50 - without.p50,
-                       with.p95 - without.p50,
-                       with.p99 - without.p50,
-                       with.p50,
-                       with.p95,
-                       with.p99,
-                       without.p50,
-                       without.p95,
-                       without.p99};
+    return percentiles(faulting, present);
   });
 }
 
@@ -183,25 +169,26 @@ Workload workload(const EventFacts& event, const Machine& machine) {
   Workload w(fmt::format("fault/cpu/{}", event.name), [kind = event.event](Case& c) { run(c, kind); });
   const bool disk = event.event == Event::file_major;
   const bool file = disk || event.event == Event::file;
+  std::vector<std::string> metrics{"time", "rate", "time_faulting", "time_present", "faults_per_touch"};
+  for (auto& name : percentile_names()) metrics.push_back(std::move(name));
   w.version(1)
       .summary(fmt::format("page fault of the CPU: {}", event.words))
       .source("mi300a-upm-2025, section III-A 6 and Figures 7 and 8")
       .tags({"fault", "cpu", std::string(event.name)})
       .stagings({})
-      .native()
-      .metrics({"time", "rate", "time_faulting", "time_present", "faults_per_touch", "p50", "p95", "p99",
-                "faulting_p50", "faulting_p95", "faulting_p99", "present_p50", "present_p95", "present_p99"})
+      .cpu_only()
+      .metrics(std::move(metrics))
       .estimate([disk](const CaseSpec& spec) {
         const auto touches = static_cast<double>(spec.integer("at_once"));
         return disk ? 100e-6 * std::max(touches, 256.0) : 3e-6 * std::max(touches, 4096.0);
       });
   w.axis(number_axis("at_once", "pages touched in one go, by all threads together", disk ? 64 : 1024)
-             .usually(disk ? std::vector<AxisValue>{1, 256} : std::vector<AxisValue>{1, 64, 4 * kKi})
-             .swept(powers(1, disk   ? 4096
-                              : file ? 16 * kKi
-                                     : 4 * kMi)))
+             .with_default_sweep(disk ? std::vector<AxisValue>{1, 256} : std::vector<AxisValue>{1, 64, 4 * kKi})
+             .with_size_sweep(powers(1, disk   ? 4096
+                                        : file ? 16 * kKi
+                                               : 4 * kMi)))
       .axis(threads_axis("threads of the host that touch them; 0: all"));
-  if (event.huge) w.axis(choice_axis("pages", "size of the pages", {"small", "huge"}).usually_all());
+  if (event.huge) w.axis(choice_axis("pages", "size of the pages", {"small", "huge"}).with_default_sweep_of_all());
   w.axis(node_axis(machine, "NUMA node of the pages and of the threads; -1: where the session says"));
   AxisSettings tiny{{"at_once", disk ? 16 : 256}};
   if (event.huge) tiny.emplace_back("pages", "small");  // so many huge pages are not tiny

@@ -11,7 +11,9 @@ namespace isthmus::microbench::fault {
 
 using namespace workload;
 
-std::vector<AxisValue> usual_threads(unsigned all) {
+constexpr double kShares[] = {0.50, 0.95, 0.99};
+
+std::vector<AxisValue> default_threads(unsigned all) {
   std::vector<AxisValue> values;
   unsigned last = 0;
   for (const unsigned threads : {1u, all / 2, all}) {
@@ -22,19 +24,31 @@ std::vector<AxisValue> usual_threads(unsigned all) {
 }
 
 Axis threads_axis(const char* help) {
-  auto axis = number_axis("threads", help, 1, 0);
-  axis.usual = usual_threads(memory::host_threads());
-  axis.listed = axis.usual;
-  return axis;
+  const auto sweep = default_threads(memory::host_threads());
+  return number_axis("threads", help, 1, 0).with_default_sweep(sweep).with_all_values(sweep);
 }
 
-Percentiles percentiles_of(std::vector<double>& seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  const auto at = [&](double share) {  // the smallest value that so many are not above
+std::vector<std::string> percentile_names() {
+  std::vector<std::string> names;
+  for (const std::string kind : {"", "faulting_", "present_"}) {
+    for (const char* share : {"p50", "p95", "p99"}) names.push_back(kind + share);
+  }
+  return names;
+}
+
+std::vector<double> percentiles(std::vector<double> faulting, std::vector<double> present) {
+  std::sort(faulting.begin(), faulting.end());
+  std::sort(present.begin(), present.end());
+  const auto at = [](const std::vector<double>& seconds, double share) {  // the smallest that so many are not above
     const auto rank = static_cast<std::size_t>(share * static_cast<double>(seconds.size()) + 0.999999);
     return seconds[std::clamp<std::size_t>(rank, 1, seconds.size()) - 1];
   };
-  return {at(0.50), at(0.95), at(0.99)};
+  // What a touch takes without a fault, the clock included, is typically in each.
+  std::vector<double> values;
+  for (const double share : kShares) values.push_back(at(faulting, share) - at(present, kShares[0]));
+  for (const double share : kShares) values.push_back(at(faulting, share));
+  for (const double share : kShares) values.push_back(at(present, share));
+  return values;
 }
 
 static const Family family("fault/", all_of<cpu_workloads, gpu_workloads>);

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "device/ignoring_errors.hpp"
 #include "memory/crew.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/placement.hpp"
@@ -293,17 +292,9 @@ void run(Case& c, const GpuEvent& event, int gpu) {
   for (std::size_t i = 0; i < singles; ++i) faulting.push_back(rounds.touch(by_gpu, i, 1, false));
   for (std::size_t i = 0; i < singles; ++i) present.push_back(rounds.touch(by_gpu_again, i, 1, false));
   rounds.check();
-  const auto with = percentiles_of(faulting), without = percentiles_of(present);
-  const auto once = [&](const char* name, double value) { c.once(time_metric(name, timer, kUnbounded), value); };
-  once("p50", with.p50 - without.p50);
-  once("p95", with.p95 - without.p50);
-  once("p99", with.p99 - without.p50);
-  once("faulting_p50", with.p50);
-  once("faulting_p95", with.p95);
-  once("faulting_p99", with.p99);
-  once("present_p50", without.p50);
-  once("present_p95", without.p95);
-  once("present_p99", without.p99);
+  const auto names = percentile_names();
+  const auto values = percentiles(std::move(faulting), std::move(present));
+  for (std::size_t i = 0; i < names.size(); ++i) c.once(time_metric(names[i], timer, kUnbounded), values[i]);
   c.verify("single faults did as those at once", [&] { return static_cast<double>(rounds.wrong()); }, 0);
 }
 
@@ -311,9 +302,7 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
   Workload w(fmt::format("fault/gpu{}/{}", gpu, event.name), [&event, gpu](Case& c) { run(c, event, gpu); });
   std::vector<std::string> metrics{"time", "rate", "time_faulting", "time_present"};
   if (event.timed) metrics.emplace_back("time_prefault");
-  for (const char* kind : {"", "faulting_", "present_"}) {
-    for (const char* share : {"p50", "p95", "p99"}) metrics.push_back(std::string(kind) + share);
-  }
+  for (auto& name : percentile_names()) metrics.push_back(std::move(name));
   w.version(1)
       .summary(fmt::format("page fault of gpu{}: {}", gpu, event.words))
       .source("mi300a-upm-2025, section III-A 6 and Figures 7 and 8")
@@ -324,9 +313,10 @@ Workload workload(const GpuEvent& event, int gpu, const Machine& machine) {
       .observed(event.migrates ? std::vector<std::string>{"pages_moved"} : std::vector<std::string>{})
       .estimate([](const CaseSpec& spec) { return 20e-6 + 3e-6 * static_cast<double>(spec.integer("at_once")); });
   w.axis(number_axis("at_once", "pages touched by one kernel, a thread each", 1024)
-             .usually({1, 1024, 64 * kKi})
-             .swept(powers(1, 8 * kMi)))
-      .axis(choice_axis("memory", "managed, or pageable (HMM, ATS, XNACK)", {"managed", "pageable"}).usually_all())
+             .with_default_sweep({1, 1024, 64 * kKi})
+             .with_size_sweep(powers(1, 8 * kMi)))
+      .axis(choice_axis("memory", "managed, or pageable (HMM, ATS, XNACK)", {"managed", "pageable"})
+                .with_default_sweep_of_all())
       .axis(choice_axis("pages", "size of pageable pages", {"small", "huge"}))
       .axis(bytes_axis("apart", "bytes from one touched page to the next; 0: the size of a page", 0, 0))
       .axis(number_axis("singles", "single faults that the percentiles stand on", 100));

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "device/ignoring_errors.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/faults/region.hpp"
 
@@ -12,22 +11,6 @@ namespace isthmus::microbench::faults {
 namespace {
 
 using namespace workload;
-
-class Copied {
- public:
-  Copied(std::size_t bytes, bool wanted) : data_(wanted ? device::malloc_device(bytes) : nullptr) {}
-  ~Copied() {
-    device::ignoring_errors([this] {
-      if (data_ != nullptr) device::free_device(data_);
-    });
-  }
-  Copied(const Copied&) = delete;
-  Copied& operator=(const Copied&) = delete;
-  void* data() const noexcept { return data_; }
-
- private:
-  void* data_;
-};
 
 void run(Case& c) {
   const auto kind = kind_of(c);
@@ -50,14 +33,14 @@ void run(Case& c) {
   OnDevice on_device(order, device);
   Region region(kind, memory::Pages::small, bytes, 1, c.seed(), 1, c.numa_node());
   DriverPrefetch prefetch(prefetch_value);
-  const Copied copied(bytes, !managed);
+  memory::Block copied;
+  if (!managed) copied = memory::Block(memory::Kind::device, bytes);
   Account account;
   bool touched = false;
   const auto check = [&] {
     prefetch.release();
     if (std::exchange(touched, false)) account.check(region, Access::read, order, on_device.sum());
   };
-  verify(c, account, check);
   device::load_kernels();  // the first launch would load it
   const auto prepare = [&] {
     check();
@@ -72,23 +55,17 @@ void run(Case& c) {
     const double begin = now();
     auto* words = reinterpret_cast<std::uint64_t*>(region.data());
     if (!managed) {
-      words = static_cast<std::uint64_t*>(copied.data());
+      words = reinterpret_cast<std::uint64_t*>(copied.data());
       device::copy_async(words, region.data(), bytes, stream);
     }
     queue_touches(stream, Access::read, {words, on_device.order(), order.size(), 1, on_device.sums()}, device);
     stream.synchronize();
     const double seconds = now() - begin;
     touched = true;
-    std::vector<double> values{seconds, seconds / static_cast<double>(order.size())};
-    if (prefetch_value != kDriverPrefetchDefault) values.push_back(prefetch.seconds());
-    return values;
+    return seconds;
   };
-  std::vector<Metric> metrics;
-  for (const char* name : {"time", "page_time"})
-    metrics.push_back(time_metric(name, "clock", "page faults have no known bound"));
-  if (prefetch_value != kDriverPrefetchDefault)
-    metrics.push_back(time_metric(kDriverPrefetchSetup, "clock", "none is known"));
-  c.sample(std::move(metrics), prepare, read_all);
+  sample(c, account, prefetch,
+         {.timer = "clock", .touches = order.size(), .prepare = prepare, .check = check, .seconds = read_all});
 }
 
 Workload workload() {
@@ -102,11 +79,11 @@ Workload workload() {
       .observed({kDriverPrefetchSetup})
       .estimate([](const CaseSpec& spec) { return 50e-6 + 10e-6 * static_cast<double>(spec.integer("bytes")) / kPage; })
       .axis(bytes_axis("bytes", "that are read, a word of each page", 64 * kKi)
-                .usually({4 * kKi, 64 * kKi, 2 * kMi})
-                .swept(powers(4 * kKi, kGi)))
+                .with_default_sweep({4 * kKi, 64 * kKi, 2 * kMi})
+                .with_size_sweep(powers(4 * kKi, kGi)))
       .axis(choice_axis("memory", "managed, or copied by the program from page-locked or pageable memory",
                         {"managed", "pinned", "pageable"})
-                .usually_all())
+                .with_default_sweep_of_all())
       .axis(driver_prefetch_axis())
       .size("tiny", {{"bytes", 64 * kKi}, {"memory", "managed"}})
       .size("small", {{"bytes", 2 * kMi}})

@@ -81,10 +81,16 @@ class Touching {
   Touching(const Touching&) = delete;
   Touching& operator=(const Touching&) = delete;
 
-  const char* timer() const { return lanes_->timer(); }
-  std::size_t touches() const { return order_.size(); }
-  const Account& account() const { return account_; }
+  void sample() {
+    faults::sample(case_, account_, prefetch_,
+                   {.timer = lanes_->timer(),
+                    .touches = order_.size(),
+                    .prepare = [this] { prepare(); },
+                    .check = [this] { check(); },
+                    .seconds = [this] { return touch(); }});
+  }
 
+ private:
   /// New pages at the host, as the surrogates have them.
   void prepare() {
     check();
@@ -101,12 +107,10 @@ class Touching {
     prefetch_.set(region_.data(), region_.bytes());
   }
 
-  std::vector<double> touch() {
+  double touch() {
     const auto taken = read(case_, *lanes_);
     touched_ = true;
-    std::vector<double> values{taken.all, taken.all / static_cast<double>(touches())};
-    if (case_.choice(kDriverPrefetch) != kDriverPrefetchDefault) values.push_back(prefetch_.seconds());
-    return values;
+    return taken.all;
   }
 
   /// What the latest sample left; once.
@@ -116,7 +120,6 @@ class Touching {
     account_.check(region_, access_, order_, on_device_.sum());
   }
 
- private:
   void queue(device::Stream& stream) {
     queue_touches(stream, access_,
                   {reinterpret_cast<std::uint64_t*>(region_.data()), on_device_.order(), order_.size(), sharers_,
@@ -132,8 +135,7 @@ class Touching {
     stream.synchronize();
     if (const auto mapped = region_.mapped_on_host(); mapped && *mapped > 0)
       throw Skip(
-          fmt::format("the driver mapped {} of {} pages when it brought them back to the host, so none can be "
-                      "had there unmapped",
+          fmt::format("the driver mapped {} of {} pages when it brought them back to the host, so none stays unmapped",
                       *mapped, region_.pages()));
   }
 
@@ -156,16 +158,7 @@ void run(Case& c, Pattern pattern) {
   need_driver_prefetch(c.choice(kDriverPrefetch), bytes);
   need_managed(c, bytes, OnDevice::bytes(pages, c.device()));
   c.limit_sampling(10, 1);
-  Touching touching(c, pattern);
-  verify(c, touching.account(), [&] { touching.check(); });
-  std::vector<Metric> metrics;
-  const auto add = [&](const char* name, const char* timer) {
-    metrics.push_back(time_metric(name, timer, "page faults have no known bound"));
-  };
-  add("time", touching.timer());
-  add("page_time", touching.timer());
-  if (c.choice(kDriverPrefetch) != kDriverPrefetchDefault) add(kDriverPrefetchSetup, "clock");
-  c.sample(std::move(metrics), [&] { touching.prepare(); }, [&] { return touching.touch(); });
+  Touching(c, pattern).sample();
 }
 
 Workload workload(const char* name, Pattern pattern, const char* summary) {
@@ -179,20 +172,16 @@ Workload workload(const char* name, Pattern pattern, const char* summary) {
       .observed({kDriverPrefetchSetup})
       .oversubscribes("bytes")
       .estimate([](const CaseSpec& spec) { return 20e-6 * static_cast<double>(spec.integer("bytes")) / kPage; });
-  auto bytes = bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi);
-  bytes.sweep = powers(2 * kMi, 32 * kGi);
-  w.axis(std::move(bytes));
+  w.axis(
+      bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi).with_size_sweep(powers(2 * kMi, 32 * kGi)));
   if (pattern == Pattern::strided)
     w.axis(number_axis("stride", "pages from one touched page to the next", 16));
-  else {
-    auto touched = number_axis("touched", "pages touched of each block's 512, from its first", 512);
-    touched.listed = powers(1, 512);
-    w.axis(std::move(touched));
-  }
-  auto sharers = number_axis("threads_per_page", "threads that touch a page, each a word of its own", 1);
-  sharers.listed = powers(1, kMostSharers);
+  else
+    w.axis(number_axis("touched", "pages touched of each block's 512, from its first", 512)
+               .with_all_values(powers(1, 512)));
   w.axis(choice_axis("access", "what a thread does", {"read", "write", "atomic"}))
-      .axis(std::move(sharers))
+      .axis(number_axis("threads_per_page", "threads that touch a page, each a word of its own", 1)
+                .with_all_values(powers(1, kMostSharers)))
       .axis(number_axis("host_threads", "threads of the host that wrote the pages first; 0: all", 1, 0))
       .axis(choice_axis("host_pages", "whether the host's page table has the pages", {"mapped", "unmapped"}))
       .axis(choice_axis("visit", "the GPU's first or second visit of each block", {"first", "second"}))

@@ -72,9 +72,16 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  const char* timer() const { return lanes_->timer(); }
-  const Account& account() const { return account_; }
+  void sample() {
+    faults::sample(case_, account_, prefetch_,
+                   {.timer = lanes_->timer(),
+                    .touches = order_.size() * passes_,
+                    .prepare = [this] { prepare(); },
+                    .check = [this] { check(); },
+                    .seconds = [this] { return touch(); }});
+  }
 
+ private:
   /// New pages, which the host writes and the peer has.
   void prepare() {
     check();
@@ -94,13 +101,10 @@ class Peers {
     prefetch_.set(region_.data(), region_.bytes());
   }
 
-  std::vector<double> touch() {
+  double touch() {
     const auto taken = read(case_, *lanes_);
     touched_ = true;
-    const auto touches = static_cast<double>(order_.size() * passes_);
-    std::vector<double> values{taken.all, taken.all / touches};
-    if (case_.choice(kDriverPrefetch) != kDriverPrefetchDefault) values.push_back(prefetch_.seconds());
-    return values;
+    return taken.all;
   }
 
   /// What the latest sample left; once.
@@ -115,7 +119,6 @@ class Peers {
     account_.check(region_, access_, order_, sum);
   }
 
- private:
   void queue(device::Stream& stream, unsigned number) {
     const auto& [info, on_device] = *touchers_[number];
     for (std::size_t pass = 0; pass < passes_; ++pass)
@@ -151,22 +154,11 @@ void run(Case& c) {
   }
   need_managed(c, bytes, beside);
   c.limit_sampling(10, 1);
-  Peers peers(c);
-  verify(c, peers.account(), [&] { peers.check(); });
-  std::vector<Metric> metrics;
-  for (const char* name : {"time", "page_time"})
-    metrics.push_back(time_metric(name, peers.timer(), "page faults have no known bound"));
-  if (c.choice(kDriverPrefetch) != kDriverPrefetchDefault)
-    metrics.push_back(time_metric(kDriverPrefetchSetup, "clock", "none is known"));
-  c.sample(std::move(metrics), [&] { peers.prepare(); }, [&] { return peers.touch(); });
+  Peers(c).sample();
 }
 
 Workload workload() {
   Workload w("faults/peers", run);
-  auto bytes = bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi);
-  bytes.sweep = powers(2 * kMi, 32 * kGi);
-  auto passes = number_axis("passes", "kernels in a row, each of which touches every page", 1);
-  passes.listed = powers(1, 64);
   w.version(1)
       .summary("a GPU touches pages that the next GPU has, or both touch the same pages at once")
       .source("uvm-batches-taco2024, between two GPUs")
@@ -177,9 +169,11 @@ Workload workload() {
       .estimate([](const CaseSpec& spec) {
         return 20e-6 * static_cast<double>(spec.integer("bytes") * spec.integer("passes")) / kPage;
       })
-      .axis(std::move(bytes))
+      .axis(bytes_axis("bytes", "managed bytes: whole blocks of 2 MiB", 64 * kMi)
+                .with_size_sweep(powers(2 * kMi, 32 * kGi)))
       .axis(choice_axis("touching", "the GPU alone; or both, each its own word of every page", {"one", "both"}))
-      .axis(std::move(passes))
+      .axis(
+          number_axis("passes", "kernels in a row, each of which touches every page", 1).with_all_values(powers(1, 64)))
       .axis(choice_axis("order", "in which threads take the pages", {"regular", "random"}))
       .axis(choice_axis("access", "what a thread does", {"read", "write"}))
       .axis(choice_axis("peer_access", "whether the program lets both GPUs reach each other's memory", {"on", "off"}))

@@ -23,7 +23,7 @@ constexpr std::size_t kGrain = 1 << 12;  // pages that a thread checks in one go
 
 void need_faults(const device::DeviceInfo& info) {
   if (!info.managed || !info.concurrent_managed)
-    throw Skip(fmt::format("{} ({}) takes no faults on managed memory", info.name, info.arch));
+    throw Skip(fmt::format("{} ({}) does not fault on managed memory", info.name, info.arch));
 }
 
 std::string text(std::size_t bytes) {
@@ -170,15 +170,26 @@ void Account::check(const Region& region, Access access, std::span<const std::ui
   if (!what.empty() && wrong_++ == 0) reason_ = std::move(what);
 }
 
-void verify(Case& c, const Account& account, const std::function<void()>& last) {
+void sample(Case& c, const Account& account, const DriverPrefetch& prefetch, Sampling sampling) {
   c.verify(
       "each page holds what the host and the GPU wrote, and the GPU read what was there",
-      [&c, &account, last] {
-        last();
+      [&c, &account, check = sampling.check] {
+        check();
         if (account.wrong() > 0) c.warn("faults_wrong", account.reason());
         return static_cast<double>(account.checked() > 0 ? account.wrong() : 1);
       },
       0);
+  std::vector<Metric> metrics;
+  for (const char* name : {"time", "page_time"})
+    metrics.push_back(time_metric(name, sampling.timer, "page faults have no known bound"));
+  const bool prefetch_is_set = c.choice(kDriverPrefetch) != kDriverPrefetchDefault;
+  if (prefetch_is_set) metrics.push_back(time_metric(kDriverPrefetchSetup, "clock", "none is known"));
+  c.sample(std::move(metrics), sampling.prepare, [&] {
+    const double seconds = sampling.seconds();
+    std::vector<double> values{seconds, seconds / static_cast<double>(sampling.touches)};
+    if (prefetch_is_set) values.push_back(prefetch.seconds());
+    return values;
+  });
 }
 
 }  // namespace isthmus::microbench::faults

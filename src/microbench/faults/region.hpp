@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "memory/block.hpp"
@@ -97,7 +96,16 @@ class Account {
   std::string reason_;
 };
 
-/// Declares the check of a case: every sample's words are what they should be, and at least one was looked at.
-void verify(workload::Case& c, const Account& account, const std::function<void()>& last);
+/// What a case samples: `seconds` touches all pages, so many times in all; `check` looks at what the latest sample
+/// left.
+struct Sampling {
+  const char* timer;
+  std::size_t touches;
+  std::function<void()> prepare, check;
+  std::function<double()> seconds;
+};
+/// Samples the time of all touches and of one, and that of setting driver_prefetch where it is set. The case is right
+/// where every sample's words are what they should be, and at least one was looked at.
+void sample(workload::Case& c, const Account& account, const workload::DriverPrefetch& prefetch, Sampling sampling);
 
 }  // namespace isthmus::microbench::faults

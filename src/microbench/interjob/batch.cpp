@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "memory/block.hpp"
 #include "memory/parallel.hpp"
 #include "microbench/calls.hpp"
 

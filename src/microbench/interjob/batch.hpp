@@ -5,11 +5,9 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "interjob/pipeline.hpp"
-#include "memory/block.hpp"
 #include "memory/crew.hpp"
 #include "microbench/interjob/recipe.hpp"
 

@@ -327,14 +327,8 @@ Workload workload(std::string_view jobs) {
   std::vector<AxisValue> allocations;
   for (const auto source : kAllocations) allocations.emplace_back(std::string(pipeline::name(source)));
   Workload w(fmt::format("interjob/{}", jobs), [jobs](Case& c) { run(c, jobs); });
-  auto allocation = choice_axis("allocation", "device memory of a job", std::move(allocations));
-  allocation.usual = {std::string("device"), std::string("pool"), std::string("vmm"), std::string("chunked")};
-  auto batch = number_axis("jobs", "jobs of a batch", 16, 2);
-  batch.listed = {16, 64};
-  auto depth = number_axis("depth", "jobs that hold memory at once, at most", 3);
-  depth.listed = {2, 3, 4};
   Axis force = number_axis("force", "1: overlap whatever it costs; 0: where the library expects a gain", 0, 0);
-  force.allowed = {0, 1};
+  force.choices = {0, 1};
   w.version(1)
       .summary(fmt::format("a batch of {} jobs, one after the other and overlapped", jobs))
       .source("pipelining-taco2025, section 8.3 and Figures 15 and 16")
@@ -342,14 +336,15 @@ Workload workload(std::string_view jobs) {
       .stagings({})
       .metrics(metric_names())
       .observed(other_names())
-      .axis(number_axis("n", "jobs work on n x n elements", 1024).swept(powers(256, 32 * kKi)))
-      .axis(std::move(batch))
-      .axis(std::move(allocation))
+      .axis(number_axis("n", "jobs work on n x n elements", 1024).with_size_sweep(powers(256, 32 * kKi)))
+      .axis(number_axis("jobs", "jobs of a batch", 16, 2).with_all_values({16, 64}))
+      .axis(choice_axis("allocation", "device memory of a job", std::move(allocations))
+                .with_default_sweep({"device", "pool", "vmm", "chunked"}))
       .axis(choice_axis("mode", "what overlaps; all: each mode, in every sample",
                         {"all", "overlap_alloc", "overlap_all", "recycled"}))
       .axis(choice_axis("host", "host memory: page-locked once, page-locked for each job, or pageable",
                         {"pinned", "per-job", "pageable"}))
-      .axis(std::move(depth))
+      .axis(number_axis("depth", "jobs that hold memory at once, at most", 3).with_all_values({2, 3, 4}))
       .axis(number_axis("threads", "threads that allocate", 1))
       .axis(std::move(force))
       .axis(number_axis("cap", "device memory that jobs may hold at once, in percent of one job's; 0: no limit", 0, 0))

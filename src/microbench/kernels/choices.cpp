@@ -55,9 +55,9 @@ Workload micro_workload(const std::string& name, std::function<void(Case&)> func
 
 void add_geometry_axes(Workload& workload, std::vector<AxisValue> allowed_threads) {
   auto threads = number_axis("threads", "threads per block", 256);
-  threads.allowed = std::move(allowed_threads);
+  threads.choices = std::move(allowed_threads);
   auto depth = number_axis("depth", "tile buffers of async and bulk staging (direct has one)", 3, 2);
-  depth.allowed = Depths::allowed();
+  depth.choices = Depths::allowed();
   workload.placements(memory::all_placements())
       .axis(how(std::move(threads)))
       .axis(how(number_axis("blocks", "blocks of the grid; 0 chooses by the device and the work", 0, 0)))
@@ -70,7 +70,7 @@ void add_geometry_axes(Workload& workload, std::vector<AxisValue> allowed_thread
 
 void add_vector_axes(Workload& workload, std::vector<AxisValue> tiles) {
   auto tile = number_axis("tile", "elements of a staged tile; shared_bytes, where given, chooses it instead", 4096);
-  tile.allowed = std::move(tiles);
+  tile.choices = std::move(tiles);
   workload.axis(std::move(tile))
       .axis(number_axis("iterations",
                         "arithmetic passes over an element (default 1: moving data; the paper's presets take the "

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "device/staging.hpp"
@@ -38,11 +37,6 @@ void with_pipeline(Staging staging, std::int64_t depth, Use&& use) {
       }
     });
   }
-}
-
-/// Tile buffers that a staging keeps: depth, or one for `direct`.
-inline std::size_t tile_buffers(Staging staging, std::int64_t depth) {
-  return staging == Staging::direct ? 1 : static_cast<std::size_t>(depth);
 }
 
 constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {

@@ -202,7 +202,7 @@ Workload workload() {
   w.axis({.name = "tile",
           .help = "output rows x columns of a staged tile, which has a halo besides (the original's is 32x32)",
           .default_value = Tile32x128::name,
-          .allowed = Tiles::allowed()});
+          .choices = Tiles::allowed()});
   add_matrix_sizes(w, {"rows", "cols"}, 32, 64);
   add_paper_preset(w, {{"tile", Tile32x32::name}});
   return w;

@@ -308,7 +308,7 @@ Workload workload() {
           .help = "output rows x columns of a staged tile, which has a halo besides; planes follow one another "
                   "(the original's tile is 12x12x12 and a halo)",
           .default_value = Tile16x128::name,
-          .allowed = Tiles::allowed()});
+          .choices = Tiles::allowed()});
   w.sizes({"planes", "rows", "cols"}, {64, 128, 256, 512, 768, 1536});
   add_paper_preset(w, {{"tile", Tile16x16::name}});
   return w;

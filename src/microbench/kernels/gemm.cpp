@@ -286,7 +286,7 @@ Workload workload() {
   w.axis({.name = "tile",
           .help = "rows x columns of C and depth along k of a staged tile (the original's is 32x32x32)",
           .default_value = Tile128x32::name,
-          .allowed = Tiles::allowed()});
+          .choices = Tiles::allowed()});
   add_matrix_sizes(w, {"m", "n", "k"}, 16, 32);
   add_paper_preset(w, {{"tile", Tile32::name}});
   return w;

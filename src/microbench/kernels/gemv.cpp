@@ -173,7 +173,7 @@ Workload workload() {
   w.axis({.name = "tile",
           .help = "columns of a staged tile of A, four rows high",
           .default_value = 1024,
-          .allowed = Tiles::allowed(),
+          .choices = Tiles::allowed(),
           .minimum = 1});
   add_matrix_sizes(w, {"rows", "cols"}, 32, 64);
   add_paper_preset(w, {{"tile", 1024}});

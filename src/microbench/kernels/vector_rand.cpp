@@ -256,7 +256,7 @@ Workload workload() {
   w.axis({.name = "scope",
           .help = "what an out-of-order visit ranges over: the tile, as in the original, or the whole vector",
           .default_value = "tile",
-          .allowed = {"tile", "vector"}});
+          .choices = {"tile", "vector"}});
   add_vector_sizes(w, 8);
   add_paper_preset(w, {{"iterations", 100}, {"reuse", "shared"}, {"tile", 4096}});
   return w;

@@ -126,7 +126,7 @@ Reading reading_of(const Case& c, const Route& route) {
 
 void chase_on_cpu(Case& c, const Route& route) {
   const Shape shape(c, memory::host_line_bytes());
-  if (!route.native()) {
+  if (!route.cpu_only()) {
     if (route.from.kind == Kind::device) need_gpu(route.from.index);
     need_kind(route.from.kind, Reader::cpu, c.device());
   }
@@ -142,7 +142,7 @@ void chase_on_cpu(Case& c, const Route& route) {
   std::byte* data = nullptr;
   {
     const memory::ScopedThreadNode on_node(node);
-    if (route.native()) {  // asks no driver, so that there need not be one
+    if (route.cpu_only()) {  // asks no driver, so that there need not be one
       block = memory::Block(Kind::pageable, shape.bytes, {.numa_node = node, .pages = pages});
       block.touch();
       warn_all(c, block.page_disagreements("the memory"));
@@ -312,20 +312,19 @@ Workload workload(const Route& route, const Machine& machine) {
       .metrics({"latency"})
       .observed(observed_of(route))
       .estimate([route](const CaseSpec& spec) { return seconds_of(route, spec); });
-  if (route.native()) w.native();
+  if (route.cpu_only()) w.cpu_only();
   if (const auto gpus = route.gpus(); !gpus.empty()) w.devices(gpus);
 
   const auto line = static_cast<std::int64_t>(on_cpu ? memory::host_line_bytes() : kGpuLine);
-  Axis stride =
-      bytes_axis("stride", "bytes from one place of the chain to the next in memory; a page each with 4 KiB", line, 8);
-  stride.listed = {line, 4 * kKi};
   // The paper's million; fewer over a link, where each takes more than a microsecond.
   const bool far = !on_cpu && (page_locked(route.from.kind) || route.from.kind == Kind::pageable);
   const std::int64_t hops = far ? 100'000 : 1'000'000;
   w.axis(bytes_axis("bytes", "memory that the chain goes through", 64 * kMi, 16)
-             .usually({16 * kKi, 256 * kKi, 4 * kMi, 64 * kMi, kGi})
-             .swept(powers(kKi, 4 * kGi)))
-      .axis(std::move(stride))
+             .with_default_sweep({16 * kKi, 256 * kKi, 4 * kMi, 64 * kMi, kGi})
+             .with_size_sweep(powers(kKi, 4 * kGi)))
+      .axis(bytes_axis("stride", "bytes from one place of the chain to the next in memory; a page each with 4 KiB",
+                       line, 8)
+                .with_all_values({line, 4 * kKi}))
       .axis(number_axis("hops", "accesses of a sample, each waiting for the last", hops));
   if (on_cpu)
     w.axis(choice_axis("cache", "the chain before each sample: followed on, or dropped from the caches",

@@ -31,7 +31,7 @@ std::string Route::summary() const {
   return "latency of one access of " + name_of(to) + " to " + memory;
 }
 
-bool Route::native() const {
+bool Route::cpu_only() const {
   return from.kind == Kind::pageable && to.reader == Reader::cpu;
 }
 

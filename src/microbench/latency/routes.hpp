@@ -32,7 +32,7 @@ struct Route {
   /// In words, for `list`.
   std::string summary() const;
   /// No GPU has a part in it.
-  bool native() const;
+  bool cpu_only() const;
   std::vector<int> gpus() const;
 };
 

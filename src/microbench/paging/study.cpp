@@ -262,7 +262,7 @@ Workload described(const char* name, void (*run)(Case&), const char* summary) {
       .estimate([](const CaseSpec& spec) { return 1e-3 + static_cast<double>(spec.integer("bytes")) / 20e9; })
       .axis(bytes_axis("bytes", "bytes of the array in the host's memory", 64 * kMi, 16))
       .axis(bytes_axis("page", "bytes of a page, a power of two from 4 KiB to 2 MiB", 4 * kKi, 4 * kKi)
-                .swept(powers(4 * kKi, 2 * kMi)));
+                .with_size_sweep(powers(4 * kKi, 2 * kMi)));
   w.sizes({"bytes"}, {kMi, 8 * kMi, 64 * kMi, 256 * kMi, kGi, 4 * kGi});
   return w;
 }
@@ -284,7 +284,8 @@ std::vector<Registration> register_all() {
                             0)));
   list.emplace_back(
       described("paging/sweep", run_sweep, "a sweep over paged memory that is all there, beside a plain pointer")
-          .axis(choice_axis("through", "how the kernel reaches an element", std::move(ways)).usually_all()));
+          .axis(choice_axis("through", "how the kernel reaches an element", std::move(ways))
+                    .with_default_sweep_of_all()));
   return list;
 }
 

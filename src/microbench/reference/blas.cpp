@@ -122,7 +122,7 @@ void sgemv(Case& c) {
   sample(c,
          rate_metric("kernel_rate", "B/s", "event",
                      {c.device().memory_bandwidth, "peak device memory bandwidth",
-                      "the device does not tell its memory bandwidth"})
+                      "the device does not report its memory bandwidth"})
              .moving(bytes, 0),
          bytes, [&](device::Stream& stream) {
            blas->sgemv(stream, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(cols), a.device(), a.pitch(),

@@ -18,7 +18,7 @@ namespace {
 
 /// The same on every machine, so that records of two have a case in common. STREAM's rules ask for four times all
 /// last-level caches: this is that for up to 1 GiB of them (docs/memory-bandwidth.md).
-constexpr std::int64_t kUsualBytes = 4 * kGi;
+constexpr std::int64_t kDefaultBytes = 4 * kGi;
 
 /// Four times all last-level caches of this machine; whole mebibytes, and no less than 64 of them.
 std::int64_t bytes_beyond_caches() {
@@ -26,7 +26,7 @@ std::int64_t bytes_beyond_caches() {
   return std::max(64 * kMi, (4 * cache + kMi - 1) / kMi * kMi);
 }
 
-/// How an array compares with the caches, in words, since the usual size does not follow them.
+/// How an array compares with the caches, in words, since the default size does not follow them.
 std::string caches_beside(std::size_t bytes) {
   const std::size_t cache = memory::processors().last_level_cache_bytes;
   if (cache == 0) return "unknown: the system does not tell";
@@ -82,8 +82,8 @@ Workload workload(Operation operation, const Machine& machine) {
       .estimate([arrays = operation_facts.arrays()](const CaseSpec& spec) {
         return 20e-6 + arrays * static_cast<double>(spec.integer("bytes")) / 10e9;
       })
-      .native();
-  add_bytes_axis(w, kUsualBytes);
+      .cpu_only();
+  add_bytes_axis(w, kDefaultBytes);
   add_cpu_axes(w, operation, machine, true);
   w.axis(choice_axis("pages", "pages of the arrays", {"standard", "small", "huge"}));
   add_sizes(w);

@@ -2,8 +2,6 @@
 
 #include "microbench/stream/family.hpp"
 
-#include <algorithm>
-
 #include "microbench/axes.hpp"
 #include "microbench/stream/checks.hpp"
 
@@ -21,10 +19,11 @@ bool has_offset(Operation operation) {
 
 }  // namespace
 
-void add_bytes_axis(Workload& workload, std::int64_t usual) {
-  workload.axis(bytes_axis("bytes", "bytes of one array, of which the operation uses one to three", usual, kPiece * 8)
-                    .usually({usual})
-                    .swept(powers(4 * kKi, 4 * kGi)));
+void add_bytes_axis(Workload& workload, std::int64_t default_bytes) {
+  workload.axis(
+      bytes_axis("bytes", "bytes of one array, of which the operation uses one to three", default_bytes, kPiece * 8)
+          .with_default_sweep({default_bytes})
+          .with_size_sweep(powers(4 * kKi, 4 * kGi)));
 }
 
 void add_sizes(Workload& workload) {
@@ -42,13 +41,13 @@ void add_cpu_axes(Workload& workload, Operation operation, const Machine& machin
   if (facts(operation).writes == 0) return;
   Axis stores = choice_axis("stores", "through the caches (a line is fetched before it is changed) or past them",
                             {"standard", "streaming"});
-  if (several) stores.usual = stores.allowed;
+  if (several) stores.default_sweep = stores.choices;
   workload.axis(std::move(stores));
 }
 
 Stores stores_of(const Case& c, Operation operation) {
   if (facts(operation).writes == 0 || c.choice("stores") == "standard") return Stores::standard;
-  if (!has_streaming_stores()) throw Skip("this build has no stores past the caches for this CPU");
+  if (!has_streaming_stores()) throw Skip("this build has no streaming stores (past the caches) for this CPU");
   return Stores::streaming;
 }
 
@@ -66,7 +65,7 @@ Layout layout_of(const Case& c, Operation operation, bool by_cpu) {
 
 std::vector<Metric> metrics(Operation operation, std::size_t count, const std::string& timer, double moved) {
   const double needed = facts(operation).arrays() * sizeof(double) * static_cast<double>(count);
-  const Bound unknown = "nobody tells the peak of the host's memory";
+  const Bound unknown = "the host's peak memory bandwidth is unknown";
   return {time_metric("time", timer, unknown).moving(needed, moved),
           rate_metric("rate", "B/s", timer, unknown).moving(needed, moved)};
 }

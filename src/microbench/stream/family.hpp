@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,7 @@ std::vector<workload::Workload> gpu_workloads(const workload::Machine& machine);
 /// and both kinds of stores.
 void add_cpu_axes(workload::Workload& workload, Operation operation, const workload::Machine& machine, bool several);
 /// Bytes of one array.
-void add_bytes_axis(workload::Workload& workload, std::int64_t usual);
+void add_bytes_axis(workload::Workload& workload, std::int64_t default_bytes);
 void add_sizes(workload::Workload& workload);
 
 /// As the axis of a case says. Throws workload::Skip where this build has none.

@@ -60,7 +60,7 @@ void need_memory(Case& c, Kind kind, std::size_t bytes) {
 Bound bound(Operation operation, Kind kind, const device::DeviceInfo& info) {
   if (kind == Kind::pageable && !info.integrated) return "the system decides where pageable memory lies";
   if (!page_locked(kind) || info.integrated)
-    return {info.memory_bandwidth, "peak device memory bandwidth", "the device does not tell its memory bandwidth"};
+    return {info.memory_bandwidth, "peak device memory bandwidth", "the device does not report its memory bandwidth"};
   std::string reason;
   const auto link = device::link(info.index, -1, &reason);
   if (!link) return {std::nullopt, reason};
@@ -196,7 +196,7 @@ Workload workload(Operation operation, int gpu, bool by_cpu, const Machine& mach
         return 50e-6 + arrays * static_cast<double>(spec.integer("bytes")) / rate;
       });
   add_bytes_axis(w, 512 * kMi);
-  w.axis(choice_axis("memory", "way of allocating the arrays", kind_names(by_cpu)).usually_all())
+  w.axis(choice_axis("memory", "way of allocating the arrays", kind_names(by_cpu)).with_default_sweep_of_all())
       .axis(choice_axis("first_touch", "who touches the arrays first and writes the inputs", {"gpu", "cpu"}));
   if (by_cpu) {
     add_cpu_axes(w, operation, machine, false);

@@ -8,11 +8,11 @@
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"
+#include "microbench/need.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/limits.hpp"
 #include "microbench/transfer/movement.hpp"
-#include "microbench/transfer/need.hpp"
 
 namespace isthmus::microbench::transfer {
 
@@ -60,9 +60,9 @@ unsigned kernels_beside(const Path& path, const std::vector<Leg>& legs, const Le
       std::count_if(legs.begin(), legs.end(), [&](const Leg& each) { return runs_on(each) == runs_on(leg); }));
 }
 
-/// Which axes mean something for a path; the others it has not got.
-struct Uses {
-  explicit Uses(const Path& path) {
+/// Which axes a path has: those that mean something for it.
+struct PathAxes {
+  explicit PathAxes(const Path& path) {
     const auto either = [&](const auto& is) { return is(path.from) || is(path.to); };
     const auto by = [&](auto... initiators) { return ((path.initiator == initiators) || ...); };
     cache = either([](const End& end) { return end.kind != Kind::device; });
@@ -83,36 +83,36 @@ struct Uses {
   bool width, grid, order, box, pieces, touch, node, cache, pages, threads, issuer, at_once;
 };
 
-Settings settings_of(const Case& c, const Uses& uses) {
+Settings settings_of(const Case& c, const PathAxes& has) {
   Settings s;
   s.bytes = c.extent("bytes");
   s.seed = c.seed();
-  if (uses.node) {
+  if (has.node) {
     const auto node = static_cast<int>(c.integer("node"));
     need_node(node);
     s.host.numa_node = node >= 0 ? node : c.numa_node();
   }
-  if (uses.pages) s.host.pages = pages_of(c);
-  if (uses.width) s.geometry.width = static_cast<unsigned>(c.integer("width"));
-  if (uses.grid) {
+  if (has.pages) s.host.pages = pages_of(c);
+  if (has.width) s.geometry.width = static_cast<unsigned>(c.integer("width"));
+  if (has.grid) {
     s.geometry.grid = static_cast<unsigned>(c.integer("grid"));
     s.geometry.threads = static_cast<unsigned>(c.extent("block"));
   }
-  if (uses.order) {
+  if (has.order) {
     s.geometry.order = c.choice("order") == "strided"   ? Order::strided
                        : c.choice("order") == "chunked" ? Order::chunked
                                                         : Order::contiguous;
     s.geometry.stride = c.extent("stride");
   }
-  if (uses.box) {
+  if (has.box) {
     s.row_bytes = c.extent("row");
     s.planes = c.extent("planes");
   }
-  if (uses.pieces) s.pieces = c.extent("pieces");
-  if (uses.threads) s.threads = static_cast<unsigned>(c.integer("threads"));
-  if (uses.touch)
+  if (has.pieces) s.pieces = c.extent("pieces");
+  if (has.threads) s.threads = static_cast<unsigned>(c.integer("threads"));
+  if (has.touch)
     s.touch = c.choice("touch") == "write" ? Touch::write : c.choice("touch") == "page" ? Touch::page : Touch::whole;
-  if (uses.issuer) s.far_issues = c.choice("issuer") == "far";
+  if (has.issuer) s.far_issues = c.choice("issuer") == "far";
   return s;
 }
 
@@ -194,10 +194,10 @@ class Readings {
 
 void run(Case& c, const Path& path) {
   need_ends(path);
-  const Uses uses(path);
-  const Settings settings = settings_of(c, uses);
-  const bool flushed = uses.cache && c.choice("cache") == "flushed";
-  const auto legs = legs_of(path, device::count(), uses.at_once ? c.integer("at_once") : 1);
+  const PathAxes has(path);
+  const Settings settings = settings_of(c, has);
+  const bool flushed = has.cache && c.choice("cache") == "flushed";
+  const auto legs = legs_of(path, device::count(), has.at_once ? c.integer("at_once") : 1);
   const auto needed = footprint_of(path, legs, settings);
   c.needs(needed.host, needed.device);
 
@@ -230,7 +230,8 @@ void run(Case& c, const Path& path) {
   prepare();
   const auto cold = at_once.run();
   if (!could_flush)
-    c.warn("caches_not_flushed", "this CPU lets no program flush its caches: small copies may read them");
+    c.warn("caches_not_flushed",
+           "this CPU does not let a program flush its caches, so small copies may read from them");
   c.once(time_metric("first_time", at_once.timer()), cold.all);
 
   verify(c, movements);
@@ -270,38 +271,38 @@ std::vector<std::string> tags_of(const Path& path) {
 }
 
 void add_axes(Workload& w, const Path& path, const Machine& machine) {
-  const Uses uses(path);
+  const PathAxes has(path);
   w.axis(bytes_axis("bytes", "bytes of one transfer", 256 * kMi)
-             .usually({4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi, 1 * kGi})
-             .swept(powers(256, 8 * kGi)));
-  if (uses.node) w.axis(node_axis(machine));
-  if (uses.cache) w.axis(choice_axis("cache", "host memory before each sample", {"flushed", "warm"}));
-  if (uses.pages) w.axis(choice_axis("pages", "pages of pageable memory", {"standard", "small", "huge"}));
-  if (uses.at_once) w.axis(number_axis("at_once", "the same transfer so many times at once, each on a stream", 1));
-  if (uses.width) w.axis(choice_axis("width", "bytes of one access of the copying kernel", {16, 8, 4}));
-  if (uses.grid) {
+             .with_default_sweep({4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi, 1 * kGi})
+             .with_size_sweep(powers(256, 8 * kGi)));
+  if (has.node) w.axis(node_axis(machine));
+  if (has.cache) w.axis(choice_axis("cache", "host memory before each sample", {"flushed", "warm"}));
+  if (has.pages) w.axis(choice_axis("pages", "pages of pageable memory", {"standard", "small", "huge"}));
+  if (has.at_once) w.axis(number_axis("at_once", "the same transfer so many times at once, each on a stream", 1));
+  if (has.width) w.axis(choice_axis("width", "bytes of one access of the copying kernel", {16, 8, 4}));
+  if (has.grid) {
     w.axis(number_axis("grid", "blocks of the kernel; 0: as many as suit the GPU", 0, 0));
-    w.axis(number_axis("block", "threads of a block", uses.width ? 1024 : 512));
+    w.axis(number_axis("block", "threads of a block", has.width ? 1024 : 512));
   }
-  if (uses.order) {
+  if (has.order) {
     w.axis(choice_axis("order", "in which the kernel takes its elements", {"contiguous", "strided", "chunked"}));
     w.axis(bytes_axis("stride", "bytes between neighbours (strided) or of a thread's run (chunked)", 128, 4));
   }
-  if (uses.box) {
+  if (has.box) {
     w.axis(bytes_axis("row", "bytes of a row of the box; rows lie two rows apart", 512, 8));
     w.axis(number_axis("planes", "planes of the box", 1));
   }
-  if (uses.pieces) w.axis(number_axis("pieces", "copies or ranges of a batch", 64));
-  if (uses.threads) w.axis(number_axis("threads", "threads of the host that fault or copy; 0: all", 1, 0));
-  if (uses.touch)
+  if (has.pieces) w.axis(number_axis("pieces", "copies or ranges of a batch", 64));
+  if (has.threads) w.axis(number_axis("threads", "threads of the host that fault or copy; 0: all", 1, 0));
+  if (has.touch)
     w.axis(
         choice_axis("touch", "of each page: every word read, one read, one byte written", {"whole", "page", "write"}));
-  if (uses.issuer)
+  if (has.issuer)
     w.axis(choice_axis("issuer", "whose stream carries the copy: the source's or the other", {"near", "far"}));
 }
 
 Preset paper_preset(const Path& path) {
-  const Uses uses(path);
+  const PathAxes has(path);
   Preset preset{.name = "paper-commscope",
                 .help =
                     "Comm|Scope: 256 x 256 threads, 4 bytes an access, a byte written a page, all sizes, five "
@@ -313,9 +314,9 @@ Preset paper_preset(const Path& path) {
                 .modes = {},
                 .processes = 5,
                 .least_time = 1};
-  if (uses.grid) preset.settings = {{"grid", 256}, {"block", 256}};
-  if (uses.width) preset.settings.emplace_back("width", 4);
-  if (uses.touch) preset.settings.emplace_back("touch", "write");
+  if (has.grid) preset.settings = {{"grid", 256}, {"block", 256}};
+  if (has.width) preset.settings.emplace_back("width", 4);
+  if (has.touch) preset.settings.emplace_back("touch", "write");
   return preset;
 }
 
@@ -344,7 +345,7 @@ Workload workload(const Path& path, const Machine& machine) {
       .sizes({"bytes"}, {1 * kMi, 16 * kMi, 64 * kMi, 512 * kMi, 4 * kGi})
       .preset(paper_preset(path));
   add_axes(w, path, machine);
-  if (!needs_gpu(path)) w.native();
+  if (!needs_gpu(path)) w.cpu_only();
   return w;
 }
 

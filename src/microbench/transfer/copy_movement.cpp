@@ -7,7 +7,6 @@
 #include "memory/crew.hpp"
 #include "microbench/peer_access.hpp"
 #include "microbench/transfer/movement.hpp"
-#include "microbench/transfer/movement_kinds.hpp"
 
 namespace isthmus::microbench::transfer {
 

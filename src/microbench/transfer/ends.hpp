@@ -3,7 +3,6 @@
 // The two ends of a transfer and what moves the bytes, by the names that the command line and the records use:
 // transfer/<from>-<to>/<initiator>[-duplex].
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,5 +69,8 @@ struct Path {
 /// Everything that can be named on a machine: bandwidth, and latency apart from it.
 std::vector<Path> paths(const workload::Machine& machine);
 std::vector<Path> latency_paths(const workload::Machine& machine);
+
+/// Throws workload::Skip with the reason where a memory that the name speaks of is not there.
+void need_ends(const Path& path);
 
 }  // namespace isthmus::microbench::transfer

@@ -4,8 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "device/kernel.hpp"
 #include "microbench/launch_shape.hpp"

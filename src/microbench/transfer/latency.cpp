@@ -5,11 +5,11 @@
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/chain.hpp"
+#include "microbench/need.hpp"
 #include "microbench/peer_access.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/kernels.hpp"
-#include "microbench/transfer/need.hpp"
 #include "microbench/transfer/shared_pages.hpp"
 #include "workload/lanes.hpp"
 
@@ -41,7 +41,7 @@ void chase(Case& c, const Path& path) {
   need_ends(path);
   const std::size_t bytes = c.extent("bytes"), line = c.extent("line"), hops = c.extent("hops");
   if (line % kWord != 0 || bytes % line != 0 || bytes / line < 2)
-    throw Skip("a chain needs two lines of a multiple of 8 bytes at least, and whole ones", SkipKind::not_applicable);
+    throw Skip("a chain needs at least two whole lines, each a multiple of 8 bytes", SkipKind::not_applicable);
   const memory::BlockOptions host = host_options(c, path);
   c.needs(path.from.on_gpu() ? 0 : bytes, path.from.on_gpu() ? bytes : 0);
   const int reader = path.to.index;
@@ -82,7 +82,7 @@ void fault_latency(Case& c, const Path& path) {
   need_ends(path);
   const std::size_t pages = c.extent("faults"), apart = c.extent("apart");
   if (pages < 2 || apart % memory::page_bytes() != 0)
-    throw Skip("page faults need two pages at least, whole pages apart", SkipKind::not_applicable);
+    throw Skip("page faults need at least two pages, a multiple of the page size apart", SkipKind::not_applicable);
   const memory::BlockOptions host = host_options(c, path);
   const std::size_t bytes = memory::byte_count(pages, apart);
   c.needs(bytes, bytes);
@@ -185,18 +185,16 @@ Workload workload(const Path& path, const Machine& machine) {
     return 1e-3;
   });
   switch (path.initiator) {
-    case Initiator::chase: {
+    case Initiator::chase:
       w.source("commscope-icpe2019, section 3.3; mi300a-upm-2025, section III").metrics({"latency"});
-      Axis bytes = bytes_axis("bytes", "memory that the chain goes through", 2 * kMi, 16);
-      bytes.sweep = powers(64 * kKi, 4 * kGi);
-      w.axis(std::move(bytes))
+      w.axis(bytes_axis("bytes", "memory that the chain goes through", 2 * kMi, 16)
+                 .with_size_sweep(powers(64 * kKi, 4 * kGi)))
           .axis(bytes_axis("line", "bytes from one place of the chain to the next in memory", 128, 8))
           .axis(number_axis("hops", "accesses that follow each other", 100'000, 1))
           .axis(number_axis("sms", "multiprocessors that make them in turn; 0: all", 0, 0))
           .size("tiny", {{"bytes", 64 * kKi}, {"hops", 10'000}})
           .size("small", {{"bytes", 2 * kMi}, {"hops", 100'000}});
       break;
-    }
     case Initiator::fault_latency:
       w.source("commscope-icpe2019, section 3.4.3")
           .metrics({"latency"})

@@ -9,10 +9,10 @@
 namespace isthmus::microbench::transfer {
 
 Bound bound(const End& from, const End& to) {
-  if (!from.on_gpu() && !to.on_gpu()) return "nobody tells the peak of the host's memory";
+  if (!from.on_gpu() && !to.on_gpu()) return "the host's peak memory bandwidth is unknown";
   if (from == to) {
     const auto bandwidth = device::info(from.index).memory_bandwidth;
-    if (!bandwidth) return "the device does not tell its memory bandwidth";
+    if (!bandwidth) return "the device does not report its memory bandwidth";
     return {*bandwidth / 2, "peak device memory bandwidth, half of it to read and half to write"};
   }
   const int device = from.on_gpu() ? from.index : to.index;

@@ -1,7 +1,5 @@
 #include "microbench/transfer/movement.hpp"
 
-#include "microbench/transfer/movement_kinds.hpp"
-
 namespace isthmus::microbench::transfer {
 
 namespace {

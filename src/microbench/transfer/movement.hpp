@@ -69,6 +69,15 @@ EndBytes footprint(const End& from, const End& to, Initiator initiator, const Se
 std::unique_ptr<Movement> make_movement(const End& from, const End& to, Initiator initiator, const Settings& settings,
                                         unsigned number);
 
+/// The two kinds of movement that these choose from.
+EndBytes copy_footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
+std::unique_ptr<Movement> make_copy_movement(const End& from, const End& to, Initiator initiator,
+                                             const Settings& settings, unsigned number);
+
+EndBytes page_footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
+std::unique_ptr<Movement> make_page_movement(const End& from, const End& to, Initiator initiator,
+                                             const Settings& settings, unsigned number);
+
 /// Declares the check of all movements of a case, which must be there for as long as it measures.
 void verify(workload::Case& c, const std::vector<std::unique_ptr<Movement>>& movements);
 

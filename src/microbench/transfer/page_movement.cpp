@@ -7,7 +7,6 @@
 #include "memory/host_cache.hpp"
 #include "memory/pages.hpp"
 #include "microbench/transfer/movement.hpp"
-#include "microbench/transfer/movement_kinds.hpp"
 #include "microbench/transfer/shared_pages.hpp"
 
 namespace isthmus::microbench::transfer {

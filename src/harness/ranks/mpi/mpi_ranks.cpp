@@ -123,7 +123,7 @@ class MpiRanks final : public harness::Ranks {
 #endif
         return without("ROCm");
     }
-    return "nothing is known of this build's GPUs";
+    return "whether this MPI reaches this build's GPUs is unknown";
   }
 
   [[noreturn]] void abort(int exit_code) noexcept override {

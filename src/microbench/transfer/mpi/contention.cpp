@@ -18,7 +18,7 @@ namespace {
 
 using namespace workload;
 
-struct Way {
+struct Variant {
   bool in = true;  ///< to the GPU
   bool duplex = false;
 
@@ -48,12 +48,12 @@ std::vector<double> rates(double bytes, const std::vector<double>& seconds) {
   return list;
 }
 
-void contend(Case& c, const Way& way) {
+void contend(Case& c, const Variant& variant) {
   auto& team = c.team();
   const End own_gpu = gpu(device::selected()), pinned{Kind::pinned};
   const Settings settings{.bytes = c.extent("bytes"), .seed = c.seed(), .host = {.numa_node = c.numa_node()}};
-  std::vector<Leg> legs{way.in ? Leg{pinned, own_gpu} : Leg{own_gpu, pinned}};
-  if (way.duplex) legs.push_back({legs[0].to, legs[0].from});
+  std::vector<Leg> legs{variant.in ? Leg{pinned, own_gpu} : Leg{own_gpu, pinned}};
+  if (variant.duplex) legs.push_back({legs[0].to, legs[0].from});
   const auto each = footprint(legs[0].from, legs[0].to, Initiator::ce, settings);
   c.needs(each.host * legs.size() * team.on_this_node(), each.device * legs.size());
   warn_of_shared_gpus(c);
@@ -89,7 +89,7 @@ void contend(Case& c, const Way& way) {
   };
 
   const double bytes = static_cast<double>(settings.bytes * legs.size());
-  const std::string direction = way.duplex ? "" : way.in ? "h2d" : "d2h";
+  const std::string direction = variant.duplex ? "" : variant.in ? "h2d" : "d2h";
   const auto rate_of = [&](std::string name, double of) {
     return rate_metric(std::move(name), "B/s", "clock", kPathUnknown).moving(of, of, direction);
   };
@@ -117,10 +117,10 @@ void contend(Case& c, const Way& way) {
   });
 }
 
-Workload workload(const Way& way) {
-  return Workload("mpi/" + way.name(), [way](Case& c) { contend(c, way); })
+Workload workload(const Variant& variant) {
+  return Workload("mpi/" + variant.name(), [variant](Case& c) { contend(c, variant); })
       .version(1)
-      .summary(way.summary())
+      .summary(variant.summary())
       .source("isthmus")
       .tags({"mpi", "transfer", "ce"})
       .several_ranks()
@@ -129,8 +129,8 @@ Workload workload(const Way& way) {
       // As if there were three ranks; roughly what PCIe 4 takes, so that a run can say beforehand how long it will be.
       .estimate([](const CaseSpec& spec) { return 5e-3 + 4 * static_cast<double>(spec.integer("bytes")) / 20e9; })
       .axis(bytes_axis("bytes", "bytes of one transfer of a rank", 256 * kMi)
-                .usually({1 * kMi, 32 * kMi, 1 * kGi})
-                .swept(powers(64 * kKi, 4 * kGi)))
+                .with_default_sweep({1 * kMi, 32 * kMi, 1 * kGi})
+                .with_size_sweep(powers(64 * kKi, 4 * kGi)))
       .sizes({"bytes"}, {1 * kMi, 16 * kMi, 64 * kMi, 512 * kMi, 4 * kGi});
 }
 

@@ -222,13 +222,13 @@ Workload workload(const Ends& ends, bool duplex) {
         return 10e-3 + messages * static_cast<double>(spec.integer("bytes")) / 5e9;
       })
       .axis(bytes_axis("bytes", "bytes of one message", 1 * kMi)
-                .usually({8, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi})
-                .swept(powers(1, 256 * kMi)))
+                .with_default_sweep({8, 4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi})
+                .with_size_sweep(powers(1, 256 * kMi)))
       .axis(number_axis("window", "messages in flight at once, for the rate", 16))
       .sizes({"bytes"}, {4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi});
   if (ends.kind == Kind::managed)
     w.axis(choice_axis("resident", "where its pages lie when a sample begins", {"gpu", "host"}));
-  if (ends.kind == Kind::pageable) w.native();
+  if (ends.kind == Kind::pageable) w.cpu_only();
   return w;
 }
 
