@@ -193,7 +193,9 @@ class Managed : public Shared {
 std::unique_ptr<Backing> make_backing(const PlacementFacts& row, const BufferSpec& spec,
                                       const PlacementOptions& options) {
   if (spec.role == Role::scratch) return std::make_unique<Scratch>(row, spec, options);
-  if (row.back != nullptr) return row.back(row, spec, options);
+  if (row.back != nullptr) {
+    if (auto own = row.back(row, spec, options)) return own;
+  }
   if (row.two_memories()) return std::make_unique<Copied>(row, spec, options);
   if (row.managed()) return std::make_unique<Managed>(row, spec, options);
   return std::make_unique<Shared>(row, spec, options);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,8 +18,8 @@ namespace isthmus::memory {
 /// What a kernel must write, and copies that are out of date, hold this until they are written (a NaN for floats).
 inline constexpr std::byte kPoison{0xff};
 
-/// Called from the host thread in this order: allocate_host, (fill), allocate_device, { reset, bring, kernels, fetch
-/// }*, free_device, free_host. Nothing here is timed. All but the noexcept throw device::Error.
+/// Called from the host thread in this order: allocate_host, (fill), allocate_device, prepare, { reset, bring, kernels,
+/// fetch }*, free_device, free_host. Nothing here is timed. All but the noexcept throw device::Error.
 class Backing {
  public:
   Backing(const PlacementFacts& row, BufferSpec spec, PlacementOptions options)
@@ -42,6 +43,8 @@ class Backing {
 
   virtual void allocate_host() = 0;
   virtual void allocate_device(device::Stream& stream) = 0;
+  /// After allocate_device(): what kernels need besides memory, timed apart.
+  virtual void prepare(device::Stream&) {}
   /// Frees on `stream` what is stream-ordered; other memory needs none.
   virtual void free_device(device::Stream* stream) = 0;
   virtual void free_host() = 0;
@@ -50,6 +53,20 @@ class Backing {
   /// does what comes after (Travel::blocking, host_access), the stream has come to its end before.
   virtual void bring(std::size_t offset, std::size_t bytes, device::Stream& stream) = 0;
   virtual void fetch(std::size_t offset, std::size_t bytes, device::Stream& stream) = 0;
+
+  /// False where kernels move it themselves: bring() does nothing then, and fetch() brings what they left behind.
+  virtual bool copied() const noexcept { return true; }
+  /// What kernels are given instead of an address, by the placement's own type; there before any memory is.
+  virtual const void* view() const noexcept { return nullptr; }
+  /// Waits for the stream. Throws device::Error where kernels could not move the data.
+  virtual void check(device::Stream&) {}
+  /// What was counted since reset().
+  struct Count {
+    std::string_view name, unit;
+    double value = 0;
+    double needed = 0;  ///< bytes, of a count of bytes that moved
+  };
+  virtual std::vector<Count> counts(device::Stream&) { return {}; }
 
   /// Queues what puts pages and poison where a sample starts, then, once the stream has come to its end, does the
   /// host's share of it.

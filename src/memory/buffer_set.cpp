@@ -42,6 +42,11 @@ struct BufferSet::Implementation {
     std::size_t units_brought = 0;  ///< of the chunks so far
     Backing* operator->() const { return backing.get(); }
     const BufferSpec& spec() const { return backing->spec(); }
+    void need_address() const {
+      if (backing->view() == nullptr) return;
+      throw std::logic_error("buffer " + spec().name +
+                             " is paged, so only kernels fill it and look at it: give it to them by Run::paged()");
+    }
   };
 
   const PlacementFacts& row;
@@ -112,6 +117,10 @@ void BufferSet::allocate_device(device::Stream& stream) {
   if (self.pooled()) stream.synchronize();
 }
 
+void BufferSet::prepare(device::Stream& stream) {
+  for (auto& part : implementation_->parts) part->prepare(stream);
+}
+
 void BufferSet::free_device(device::Stream& stream) {
   for_all(implementation_->parts, [&](auto& part) { part->free_device(&stream); });
   if (implementation_->pooled()) stream.synchronize();
@@ -126,6 +135,33 @@ std::byte* BufferSet::host(std::size_t buffer) const {
 }
 std::byte* BufferSet::device(std::size_t buffer) const {
   return implementation_->parts.at(buffer)->device();
+}
+
+const void* BufferSet::view(std::size_t buffer) const {
+  return implementation_->parts.at(buffer)->view();
+}
+bool BufferSet::copied(std::size_t buffer) const {
+  return implementation_->parts.at(buffer)->copied();
+}
+
+void BufferSet::check(device::Stream& stream) {
+  for (auto& part : implementation_->parts) part->check(stream);
+}
+
+std::vector<Backing::Count> BufferSet::counts(device::Stream& stream) {
+  std::vector<Backing::Count> sums;
+  for (auto& part : implementation_->parts) {
+    for (const auto& count : part->counts(stream)) {
+      const auto sum = std::ranges::find(sums, count.name, &Backing::Count::name);
+      if (sum == sums.end()) {
+        sums.push_back(count);
+      } else {
+        sum->value += count.value;
+        sum->needed += count.needed;
+      }
+    }
+  }
+  return sums;
 }
 
 void BufferSet::reset(device::Stream& stream) {
@@ -153,7 +189,7 @@ std::size_t BufferSet::copy_in(device::Stream& stream, std::size_t buffer) {
   if (self.row.in == Travel::none) return 0;
   auto& part = self.parts.at(buffer);
   part->bring(0, part.spec().bytes, stream);
-  return part.spec().bytes;
+  return part->copied() ? part.spec().bytes : 0;
 }
 
 std::size_t BufferSet::copy_out(device::Stream& stream) {
@@ -170,17 +206,19 @@ std::size_t BufferSet::copy_out(device::Stream& stream, std::size_t buffer) {
   self.before_fetching(stream);
   auto& part = self.parts.at(buffer);
   part->fetch(0, part.spec().bytes, stream);
-  return part.spec().bytes;
+  return part->copied() ? part.spec().bytes : 0;
 }
 
 void BufferSet::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) {
   const auto& part = implementation_->parts.at(buffer);
+  part.need_address();
   device::fill_async(part->device(), value, part.spec().bytes, stream);
 }
 
 void BufferSet::look(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into) {
   auto& self = *implementation_;
   const auto& part = self.parts.at(buffer);
+  part.need_address();
   if (offset > part.spec().bytes || into.size() > part.spec().bytes - offset)
     throw std::out_of_range("buffer " + part.spec().name + " has " + std::to_string(part.spec().bytes) +
                             " bytes, and " + std::to_string(into.size()) + " from byte " + std::to_string(offset) +

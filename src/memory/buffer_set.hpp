@@ -29,11 +29,21 @@ class BufferSet {
   /// Writes one byte into every page of every host buffer (first touch on the chosen NUMA node).
   void touch_host();
   void allocate_device(device::Stream& stream);
+  /// What kernels need besides memory; nothing in most placements.
+  void prepare(device::Stream& stream);
   void free_device(device::Stream& stream);
   void free_host();
 
   std::byte* host(std::size_t buffer) const;
   std::byte* device(std::size_t buffer) const;
+  /// What kernels are given instead of an address; nullptr where they are given one.
+  const void* view(std::size_t buffer) const;
+  /// Whether copy_in() and copy_out() move the buffer, or its kernels do.
+  bool copied(std::size_t buffer) const;
+  /// Waits for the stream. Throws device::Error where kernels could not move their data.
+  void check(device::Stream& stream);
+  /// What was counted since reset(), summed over the buffers.
+  std::vector<Backing::Count> counts(device::Stream& stream);
 
   /// Puts pages and poison where a sample starts: outputs and stale device copies are overwritten with 0xff bytes
   /// (a NaN for floats), managed pages of inputs go back to the host. Not part of any reading.

@@ -36,7 +36,8 @@ struct PlacementFacts {
   Travel in = Travel::blocking, out = Travel::blocking;
   bool advised = false;  ///< inputs are read-mostly; outputs prefer the device, which keeps them mapped
   bool chunked = false;  ///< work goes chunk by chunk over several streams
-  /// Who makes the memory of a buffer that travels; nullptr: whoever suits the kinds.
+  bool paged = false;    ///< kernels fetch the pages of what a body has paged by themselves; all else is copied
+  /// Who makes the memory of a buffer that travels; nullptr, or what gives nullptr: whoever suits the kinds.
   std::unique_ptr<Backing> (*back)(const PlacementFacts&, const BufferSpec&, const PlacementOptions&) = nullptr;
 
   /// Host and device memory are two allocations, joined by copies.
@@ -94,6 +95,7 @@ struct BufferSpec {
   Role role = Role::input;
   std::size_t bytes = 0;
   Split split{};
+  bool paged = false;  ///< by its kernels, where the placement is for that
 };
 
 struct Range {
@@ -104,9 +106,17 @@ struct Range {
 /// `units` cut into at most `chunks` ranges of nearly equal size, none of them empty.
 std::vector<Range> cut(std::size_t units, std::size_t chunks);
 
+/// Of a placement whose kernels fetch pages.
+struct PagingOptions {
+  std::size_t page_bytes = std::size_t{64} << 10;
+  std::size_t frames = 50;             ///< of each buffer, in percent of its pages
+  std::string_view eviction = "fifo";  ///< lasts as long as what is made by it
+};
+
 struct PlacementOptions {
   int numa_node = -1;  ///< of host memory; -1: where the allocating thread runs
   int device = 0;
+  PagingOptions paging{};
 };
 
 }  // namespace isthmus::memory

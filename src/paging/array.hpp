@@ -108,8 +108,9 @@ class Cursor {
 
   /// Holds nothing until the next access.
   __device__ void release() {
-    if (count_ == 0) return;
+    if (data_ == nullptr) return;  // a page may be held and have no whole element
     pages_.give_back(lanes_, pages_.page_of(first_), held_, access);
+    data_ = nullptr;
     count_ = 0;
   }
 
@@ -125,7 +126,7 @@ class Cursor {
   const Pages& pages_;
   Lanes lanes_;
   Held held_{};
-  T* data_ = nullptr;
+  T* data_ = nullptr;  ///< none: holds nothing
   std::size_t first_ = 0, count_ = 0;
 };
 

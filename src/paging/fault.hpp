@@ -84,6 +84,14 @@ __device__ inline void copy_page(const Lanes& lanes, std::byte* to, const std::b
   for (i = words * sizeof(uint4) + lanes.rank; i < bytes; i += lanes.size) to[i] = from[i];
 }
 
+/// `to` is a multiple of 16.
+__device__ inline void poison_page(const Lanes& lanes, std::byte* to, std::uint32_t bytes) {
+  const uint4 poison = make_uint4(~0u, ~0u, ~0u, ~0u);
+  const std::uint32_t words = bytes / sizeof(uint4);
+  for (std::uint32_t i = lanes.rank; i < words; i += lanes.size) reinterpret_cast<uint4*>(to)[i] = poison;
+  for (std::uint32_t i = words * sizeof(uint4) + lanes.rank; i < bytes; i += lanes.size) to[i] = std::byte{0xff};
+}
+
 /// What one turn of the search for a frame has found.
 enum Find : unsigned { kNothing, kFrame, kDirtyFrame };
 
@@ -220,7 +228,13 @@ __device__ inline void fetch(const Region& region, const Lanes& lanes, std::uint
     if (Protocol::serve_early) atomicAdd(word, fetched(number, ghost));
   }
   if (Protocol::serve_early) device::spin_wait();
-  copy_page(lanes, frame_at(table, number), home.memory, home.bytes);
+  // A page that was written back has to come again.
+  const bool poisoned = region.poisons && device::shuffle(lanes.mask, ghost ? 1u : 0u, lanes.leader) == 0;
+  if (poisoned) {
+    poison_page(lanes, frame_at(table, number), home.bytes);
+  } else {
+    copy_page(lanes, frame_at(table, number), home.memory, home.bytes);
+  }
   device::sync_warp(lanes.mask);
   if (lanes.leads() && !Protocol::serve_early) {
     if (!Protocol::publish_unfenced) __threadfence();
@@ -234,7 +248,7 @@ __device__ inline void fetch(const Region& region, const Lanes& lanes, std::uint
   }
   if (lanes.leads()) {
     tally(table, kFaults);
-    tally(table, kFetchedBytes, home.bytes);
+    if (!poisoned) tally(table, kFetchedBytes, home.bytes);
   }
 }
 
@@ -341,7 +355,7 @@ __device__ inline void leave(const Lanes& lanes, State* word, const Held& held, 
     atomicAdd(word, -kReference);
     device::spin_wait();
   }
-  if (access == Access::write) atomicOr(word, kDirty);
+  if (access == Access::write && !Protocol::never_dirty) atomicOr(word, kDirty);
   if (!Protocol::hold_nothing && !Protocol::dirty_late) atomicAdd(word, -kReference);
 }
 

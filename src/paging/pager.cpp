@@ -50,6 +50,10 @@ std::string words(State state) {
 
 }  // namespace
 
+std::size_t table_bytes_for(std::size_t frames, std::size_t pages) noexcept {
+  return sizeof(Table) + sizeof(Counts) + frames * (sizeof(State) + sizeof(Home)) + pages * sizeof(State);
+}
+
 Pager::Pager(const Options& options)
     : options_(checked(options)),
       device_(device::selected()),
@@ -87,27 +91,33 @@ std::size_t Pager::pages() const {
 }
 
 std::size_t Pager::table_bytes() const noexcept {
-  return table_.size() + owners_.size() + homes_.size() + counts_.size() + pages() * sizeof(State);
+  return table_bytes_for(options_.frames, pages());
 }
 
-Region Pager::open(const memory::Block& block, std::string name) {
+Region Pager::open(const memory::Block& block, std::string name, Contents contents) {
   if (!memory::page_locked(block.kind()))
     throw device::Error(device::ErrorKind::failure, "Pager::open",
                         fmt::format("'{}' is {} memory", name, memory::name(block.kind())),
                         "page memory that is page-locked: mapped, pinned, registered or write_combined");
-  return open_at(block.device_data(), block.size(), std::move(name));
+  return open_at(block.device_data(), block.size(), std::move(name), contents);
 }
 
-Region Pager::open(void* memory, std::size_t bytes, std::string name) {
-  return open_at(static_cast<std::byte*>(device::device_address(memory)), bytes, std::move(name));
+Region Pager::open(void* memory, std::size_t bytes, std::string name, Contents contents) {
+  return open_at(static_cast<std::byte*>(device::device_address(memory)), bytes, std::move(name), contents);
 }
 
-Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string name) {
+Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents) {
   const device::Selected on(device_);
   if (reinterpret_cast<std::uintptr_t>(device_address) % 16 != 0 || bytes == 0)
     throw device::Error(device::ErrorKind::failure, "Pager::open",
                         fmt::format("'{}' has {} bytes at {}", name, bytes, static_cast<void*>(device_address)),
                         "page some memory that begins at a multiple of 16 bytes");
+  for (const auto& one : opened_) {
+    if (device_address >= one.region.memory + one.region.bytes || one.region.memory >= device_address + bytes) continue;
+    throw device::Error(device::ErrorKind::failure, "Pager::open",
+                        fmt::format("'{}' and '{}' have bytes in common", name, one.name),
+                        "page each byte once: two pages would each have a copy of it");
+  }
   const std::size_t count = (bytes + options_.page_bytes - 1) / options_.page_bytes;
   if (never_evicts_ && pages() + count > options_.frames)
     throw device::Error(device::ErrorKind::failure, "Pager::open",
@@ -123,8 +133,10 @@ Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string 
                       device_address,
                       frames_.data(),
                       bytes,
+                      static_cast<std::uint32_t>(options_.frames),
                       static_cast<unsigned>(std::countr_zero(options_.page_bytes)),
-                      options_.eviction != Eviction::fifo};
+                      options_.eviction != Eviction::fifo,
+                      contents == Contents::poison};
   opened_.push_back({std::move(name), region, std::move(states), count});
   return region;
 }

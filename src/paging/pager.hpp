@@ -50,6 +50,9 @@ struct Holds {
   enum class By { warp, lane } by = By::warp;
 };
 
+/// Device memory of so many frames and pages, beside the frames.
+std::size_t table_bytes_for(std::size_t frames, std::size_t pages) noexcept;
+
 /// Frames of the device that was selected when it was made, for any number of regions. Kernels that use it run one
 /// after the other. Not for several threads at once.
 class Pager {
@@ -62,9 +65,9 @@ class Pager {
   /// All of the block is paged from now on, until the pager goes. The host reads it after flush() and check() only, and
   /// writes it after clear() and check() only: pages stay in their frames until then. Regions do not overlap. Throws
   /// device::Error where kernels cannot reach the block in place.
-  Region open(const memory::Block& block, std::string name);
+  Region open(const memory::Block& block, std::string name, Contents contents = Contents::fetched);
   /// The same for memory that was registered by others (device::register_host), by its host address.
-  Region open(void* memory, std::size_t bytes, std::string name);
+  Region open(void* memory, std::size_t bytes, std::string name, Contents contents = Contents::fetched);
   /// For ReadOnlyArray. Throws device::Error unless there is a frame for every page of all regions.
   ReadOnlyRegion read_only(const Region& region);
 
@@ -104,7 +107,7 @@ class Pager {
     memory::Block states;
     std::size_t pages;
   };
-  Region open_at(std::byte* device_address, std::size_t bytes, std::string name);
+  Region open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents);
   void need_frames(const device::KernelInfo& info, const device::LaunchShape& shape, const Holds& holds) const;
   void forget(device::Stream& stream);
   device::LaunchShape shape_for(std::size_t pages) const;

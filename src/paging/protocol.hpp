@@ -9,6 +9,7 @@ struct Sound {
   static constexpr bool serve_early = false;       ///< the page becomes valid before all lanes have copied
   static constexpr bool hold_nothing = false;      ///< the reference is given back before the page is read
   static constexpr bool dirty_late = false;        ///< one who wrote gives the reference back before it says so
+  static constexpr bool never_dirty = false;       ///< one who wrote does not say so
   static constexpr bool leak_reference = false;    ///< one who found the page in another's hands enters it again
   static constexpr bool number_late = false;       ///< the frame's number is written after the page has become valid
   static constexpr bool publish_unfenced = false;  ///< no fence between the copy and the state

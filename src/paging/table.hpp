@@ -62,6 +62,12 @@ struct Table {
   double deadline;            ///< seconds that a wait may take
 };
 
+/// What a page holds when it comes for the first time.
+enum class Contents {
+  fetched,
+  poison,  ///< bytes of 0xff, NaN for floats: kernels write all of it before the host reads it
+};
+
 /// Memory that is paged: what Pager::open() gives and an Array is made of.
 struct Region {
   const Table* table;  ///< in device memory
@@ -69,8 +75,10 @@ struct Region {
   std::byte* memory;   ///< the host's, by the address that kernels use
   std::byte* frames;
   std::size_t bytes;
+  std::uint32_t frame_count;
   unsigned page_shift;
   bool marks_use;  ///< the eviction asks which pages were used
+  bool poisons;    ///< a page that comes for the first time is not fetched (Contents::poison)
 };
 
 /// A region none of whose pages ever has to leave: what Pager::read_only() gives.

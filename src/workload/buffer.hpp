@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <vector>
 
 namespace isthmus::workload {
 
@@ -32,6 +33,15 @@ class Buffer {
   const BufferAddresses* addresses_;
   std::size_t index_, elements_, pitch_;
 };
+
+/// Buffers whose pages the body's kernels fetch by themselves where the placement is for that.
+struct PagedBuffers {
+  std::vector<std::size_t> indices{};
+};
+template <class... T>
+PagedBuffers paged(const Buffer<T>&... buffers) {
+  return {{buffers.index()...}};
+}
 
 /// Rows padded to 128 bytes, so that every row is aligned for 16-byte and bulk copies.
 template <class T>

@@ -103,8 +103,9 @@ class Case {
 
   /// Runs the phased and overlapped readings (docs/method.md) around `body`, which does the device's part of the work
   /// through Run and touches no stream of its own. A queued body is also run without a device, to count what it queues.
-  /// Once per case, after all buffers are declared.
-  void measure(Control control, std::function<void(Run&)> body);
+  /// Once per case, after all buffers are declared. `buffers`: paged(a, b), whose pages kernels can fetch by
+  /// themselves; with none, a placement for that is skipped.
+  void measure(Control control, std::function<void(Run&)> body, const PagedBuffers& buffers = {});
 
   // For workloads with readings of their own.
 

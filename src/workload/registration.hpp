@@ -69,7 +69,10 @@ class Workload {
   Workload& summary(std::string text);
   Workload& source(std::string text);  ///< paper and section
   Workload& tags(std::vector<std::string> tags);
-  Workload& placements(std::span<const memory::Placement> list);  ///< none unless called (reference/*)
+  /// None unless called (reference/*). Those that need more of a workload are left out: paged() adds them.
+  Workload& placements(std::span<const memory::Placement> list);
+  /// Its kernels can fetch pages by themselves, and measure() is told of which buffers: adds the placement for that.
+  Workload& paged();
   Workload& stagings(std::vector<Staging> list);
   Workload& axis(Axis axis);
   /// What a size sets; of a size that is there already, what else it sets.

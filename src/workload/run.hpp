@@ -16,6 +16,10 @@
 #include "workload/buffer.hpp"
 #include "workload/metric.hpp"
 
+namespace isthmus::paging {
+struct Region;
+}
+
 namespace isthmus::workload {
 
 enum class Control {
@@ -40,6 +44,8 @@ class RunKeeper {
 
   virtual void read(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into) = 0;
   virtual void fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) = 0;
+  /// What kernels are given instead of an address.
+  virtual const void* view(std::size_t buffer) const = 0;
   enum class Direction { to_device, to_host };
   virtual void travel(device::Stream& stream, std::size_t buffer, Direction direction) = 0;
 };
@@ -56,6 +62,12 @@ class Run {
   memory::Range chunk() const { return chunk_; }
   /// Which of Case::repeats() this is, from 0.
   std::size_t repeat() const { return repeat_; }
+
+  /// What an Array of a buffer's elements is made of, where its pages are the kernels' to fetch (paging/array.hpp).
+  template <class T>
+  const paging::Region& paged(const Buffer<T>& buffer) const {
+    return *static_cast<const paging::Region*>(keeper_.view(buffer.index()));
+  }
 
   /// Queues a kernel. `traffic` is of this launch. The kernel's registers, shared memory, geometry, launches and time
   /// go into the record by themselves.

@@ -13,9 +13,9 @@ namespace {
 class Mutant : public device::EmulatorTest {
  protected:
   /// A wrong result, or an address that the emulated device does not have.
-  static bool is_caught(const char* machine, const std::vector<std::string>& settings) {
+  static bool is_caught(const char* machine, const std::string& placement, const std::vector<std::string>& settings) {
     configure(machine);
-    const auto results = run_cases(getenv("WORKLOAD"), {"none"}, {"pinned"}, settings);
+    const auto results = run_cases(getenv("WORKLOAD"), {"none"}, {placement}, settings);
     EXPECT_EQ(results.size(), 1u);
     const auto& result = results.at(0);
     RecordProperty("complaint", complaint(result));
@@ -27,8 +27,15 @@ class Mutant : public device::EmulatorTest {
 TEST_F(Mutant, IsCaught) {
   std::istringstream words(getenv("SETTINGS"));
   std::vector<std::string> settings;
-  for (std::string word; words >> word;) settings.push_back(word);
-  EXPECT_TRUE(is_caught("warp=32", settings) || is_caught("warp=64,order=reverse", settings));
+  std::string placement = "pinned";
+  for (std::string word; words >> word;) {
+    if (word.starts_with("placement=")) {
+      placement = word.substr(word.find('=') + 1);
+    } else {
+      settings.push_back(word);
+    }
+  }
+  EXPECT_TRUE(is_caught("warp=32", placement, settings) || is_caught("warp=64,order=reverse", placement, settings));
 }
 
 }  // namespace

@@ -73,6 +73,13 @@ __global__ void hold_two(Array<unsigned> a) {
   if (first[0] + second[kPage / 4] == ~0u) __trap();  // never: after a failure it reads 0
 }
 
+/// Goes behind the last whole element, to a page that has none.
+__global__ void look_behind(Array<unsigned long long> a) {
+  auto reader = a.reader();
+  reader.move_to(a.size());
+  reader.move_to(0);
+}
+
 class Sum {
  public:
   Sum() : memory_(memory::Kind::device, 8) { device::fill_async(memory_.data(), 0, 8, stream); }
@@ -104,6 +111,42 @@ std::uint64_t fetched_pages(Eviction eviction, std::size_t pages, std::size_t fr
   EXPECT_EQ(found.evictions, found.faults - std::min(pages, frames));
   EXPECT_EQ(found.written_back_bytes, 0u);
   return found.faults;
+}
+
+/// Every other element, from `first` on.
+__global__ void store_numbers(Array<unsigned> a, std::size_t first) {
+  auto writer = a.writer();
+  for (std::size_t i = 0; i < a.size(); i = writer.last()) {
+    writer.move_to(i);
+    for (std::size_t j = i + first + 2 * static_cast<unsigned>(device::lane()); j < writer.last();
+         j += 2 * static_cast<unsigned>(device::warp_size()))
+      writer[j] = static_cast<unsigned>(j);
+  }
+}
+
+TEST_F(PagerTest, WhatIsOnlyWrittenIsFetchedWhenItReturns) {
+  constexpr std::size_t kPages = 5;
+  memory::Block block(memory::Kind::mapped, kPages * kPage - 20);
+  std::memset(block.data(), 7, block.size());
+  Pager pager({.page_bytes = kPage, .frames = 2});
+  const Array<unsigned> array(pager.open(block, "numbers", Contents::poison));
+  device::Stream stream;
+  const auto numbers_at = [&](std::size_t i) {
+    unsigned value = 0;
+    std::memcpy(&value, block.data() + 4 * i, 4);
+    return value;
+  };
+  pager.launch(stream, ISTHMUS_KERNEL(store_numbers), {.grid = 1, .block = 32}, {}, array, std::size_t{1});
+  pager.flush(stream);
+  pager.check(stream);
+  EXPECT_EQ(pager.statistics(stream).fetched_bytes, 0u);
+  EXPECT_EQ(pager.statistics(stream).faults, kPages);
+  for (std::size_t i = 0; i < block.size() / 4; ++i) ASSERT_EQ(numbers_at(i), i % 2 == 1 ? i : ~0u) << i;
+  pager.launch(stream, ISTHMUS_KERNEL(store_numbers), {.grid = 1, .block = 32}, {}, array, std::size_t{0});
+  pager.flush(stream);
+  pager.check(stream);
+  EXPECT_EQ(pager.statistics(stream).fetched_bytes, block.size());  // fifo: none of them was there any more
+  for (std::size_t i = 0; i < block.size() / 4; ++i) ASSERT_EQ(numbers_at(i), i);
 }
 
 TEST_F(PagerTest, APageComesOnceWhereThereIsRoom) {
@@ -282,6 +325,16 @@ TEST_F(PagerTest, AStuckKernelEndsAndSaysWhichPageItWantedAndItsState) {
   EXPECT_EQ(sum.host(), 2048ull * 2047 / 2);
 }
 
+TEST_F(PagerTest, APageWithoutAWholeElementIsGivenBack) {
+  const memory::Block block(memory::Kind::mapped, kPage + 4);
+  Pager pager({.page_bytes = kPage, .frames = 2});
+  device::Stream stream;
+  pager.launch(stream, ISTHMUS_KERNEL(look_behind), {.grid = 1, .block = 32}, {},
+               Array<unsigned long long>(pager.open(block, "numbers")));
+  pager.check(stream);
+  EXPECT_EQ(pager.references(stream), 0u);
+}
+
 TEST_F(PagerTest, WhatCannotBeIsRefused) {
   expect_mentions(error_of([] { Pager({.page_bytes = 2048, .frames = 1}); }), {"2048 bytes", "4096"});
   expect_mentions(error_of([] { Pager({.page_bytes = 5000, .frames = 1}); }), {"5000 bytes", "power of two"});
@@ -291,6 +344,11 @@ TEST_F(PagerTest, WhatCannotBeIsRefused) {
   Pager pager({.page_bytes = kPage, .frames = 1});
   const memory::Block pageable(memory::Kind::pageable, kPage);
   expect_mentions(error_of([&] { pager.open(pageable, "plain"); }), {"'plain' is pageable memory", "page-locked"});
+  const memory::Block block(memory::Kind::mapped, 3 * kPage);
+  pager.open(block.data() + kPage, kPage, "middle");
+  for (const std::size_t first : {std::size_t{0}, kPage / 2, kPage, 2 * kPage - 16})
+    expect_mentions(error_of([&] { pager.open(block.data() + first, kPage + 16, "other"); }), {"'other' and 'middle'"});
+  for (const std::size_t first : {std::size_t{0}, 2 * kPage}) pager.open(block.data() + first, kPage, "beside");
 }
 
 TEST_F(PagerTest, TablesTakeAWordAPage) {

@@ -20,6 +20,7 @@ CAPABILITIES = {
     "pinned": "page-locked host memory",
     "streamed": "copies in chunks, overlapped with the kernel",
     "mapped": "page-locked memory that kernels read and write where it is",
+    "paged": "page-locked memory of which kernels fetch pages by themselves",
     "registered": "malloc'd memory that is page-locked afterwards",
     "write_combined": "write-combined page-locked memory",
     "pool": "stream-ordered allocation from pools",

@@ -8,6 +8,8 @@
 #include "device/relaxed.hpp"
 #include "device/staging.hpp"
 #include "memory/parallel.hpp"
+#include "paging/array.hpp"
+#include "workload/paged.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -37,24 +39,30 @@ __device__ inline float4 four(const float* x, std::size_t i, std::size_t n) {
 //
 // A block has a tile of the matrix, a thread four of its columns. What it sums goes to parts: by_rows[tile][i] and
 // by_columns[tile][j], which add_parts sums up, always in the same order.
-template <bool rows_too, bool columns_too>
-__global__ void __launch_bounds__(threads, 4)
-    multiply_tile(std::size_t rows, std::size_t columns, std::size_t pitch, const float* __restrict__ a,
-                  const float* __restrict__ right, const float* __restrict__ left, float* by_rows, float* by_columns) {
+//
+// `cells` say which tile it is, and give the four that lie so many numbers behind its corner. A warp that fetches pages
+// reads `together`, with the lanes that have nothing there.
+template <bool rows_too, bool columns_too, unsigned rows_in_flight, class Cells>
+__device__ __forceinline__ void multiply_cells(Cells& cells, std::size_t rows, std::size_t columns, std::size_t pitch,
+                                               const float* __restrict__ right, const float* __restrict__ left,
+                                               float* by_rows, float* by_columns) {
   __shared__ float sums[threads / 32][tile_rows];  // of each warp and row
-  const std::size_t column = std::size_t{blockIdx.x} * tile_columns + threadIdx.x * 4;
-  const std::size_t first = std::size_t{blockIdx.y} * tile_rows;
+  const std::size_t column = std::size_t{cells.across()} * tile_columns + threadIdx.x * 4;
+  const std::size_t first = std::size_t{cells.down()} * tile_rows;
   const unsigned count = rows - first < tile_rows ? static_cast<unsigned>(rows - first) : tile_rows;
   const bool inside = column < columns;  // rows are padded with zeros to whole vectors
   const float4 factors = rows_too ? four(right, column, columns) : make_float4(0, 0, 0, 0);
-  const float* corner = a + first * pitch + column;
+  cells.start(first * pitch, column);
   float4 total = make_float4(0, 0, 0, 0);
   for (unsigned row = 0; row < count; row += rows_in_flight) {
     float4 values[rows_in_flight];
 #pragma unroll
     for (unsigned j = 0; j < rows_in_flight; ++j) {
-      values[j] = inside && row + j < count ? *reinterpret_cast<const float4*>(corner + (row + j) * pitch)
-                                            : make_float4(0, 0, 0, 0);
+      if constexpr (Cells::together) {
+        values[j] = cells.read(inside && row + j < count, (row + j) * pitch);
+      } else {
+        values[j] = inside && row + j < count ? cells[(row + j) * pitch] : make_float4(0, 0, 0, 0);
+      }
     }
 #pragma unroll
     for (unsigned j = 0; j < rows_in_flight; ++j) {
@@ -69,7 +77,7 @@ __global__ void __launch_bounds__(threads, 4)
     }
   }
   if constexpr (columns_too) {
-    if (inside) *reinterpret_cast<float4*>(by_columns + blockIdx.y * pitch + column) = total;
+    if (inside) *reinterpret_cast<float4*>(by_columns + cells.down() * pitch + column) = total;
   }
   if constexpr (rows_too) {
     __syncthreads();
@@ -77,8 +85,59 @@ __global__ void __launch_bounds__(threads, 4)
       float sum = 0;
       for (unsigned warp = 0; warp < threads / static_cast<unsigned>(device::warp_size()); ++warp)
         sum += sums[warp][row];
-      by_rows[blockIdx.x * rows + first + row] = sum;
+      by_rows[cells.across() * rows + first + row] = sum;
     }
+  }
+}
+
+/// Of a matrix that lies at an address.
+struct Near {
+  static constexpr bool together = false;
+  const float* corner;
+  __device__ static unsigned across() { return blockIdx.x; }
+  __device__ static unsigned down() { return blockIdx.y; }
+  __device__ __forceinline__ void start(std::size_t row, std::size_t column) { corner = corner + row + column; }
+  __device__ __forceinline__ const float4& operator[](std::size_t at) const {
+    return *reinterpret_cast<const float4*>(corner + at);
+  }
+};
+template <bool rows_too, bool columns_too>
+__global__ void __launch_bounds__(threads, 4)
+    multiply_tile(std::size_t rows, std::size_t columns, std::size_t pitch, const float* __restrict__ a,
+                  const float* __restrict__ right, const float* __restrict__ left, float* by_rows, float* by_columns) {
+  Near cells{a};
+  multiply_cells<rows_too, columns_too, rows_in_flight>(cells, rows, columns, pitch, right, left, by_rows, by_columns);
+}
+
+/// Of one whose pages its kernels fetch. float4 is not trivially copyable under HIP.
+struct alignas(16) Four {
+  float x, y, z, w;
+};
+struct Far {
+  static constexpr bool together = true;
+  paging::Array<Four>::Reader& reader;
+  unsigned tile_across, tile_down;
+  std::size_t corner;
+  __device__ unsigned across() const { return tile_across; }
+  __device__ unsigned down() const { return tile_down; }
+  __device__ __forceinline__ void start(std::size_t row, std::size_t column) { corner = row + column; }
+  __device__ __forceinline__ float4 read(bool there, std::size_t at) const {
+    const Four four = reader.read(there ? (corner + at) / 4 : ~std::size_t{0});
+    return make_float4(four.x, four.y, four.z, four.w);
+  }
+};
+// A block takes tiles in turn. One row at a time: each is on pages of its own.
+template <bool rows_too, bool columns_too>
+__global__ void __launch_bounds__(threads, 2)
+    multiply_pages(std::size_t rows, std::size_t columns, std::size_t pitch, paging::Array<Four> a,
+                   const float* __restrict__ right, const float* __restrict__ left, float* by_rows, float* by_columns) {
+  auto reader = a.reader(paging::Lanes::full_warp());
+  const auto across = static_cast<unsigned>((columns + tile_columns - 1) / tile_columns),
+             down = static_cast<unsigned>((rows + tile_rows - 1) / tile_rows);
+  for (std::size_t tile = blockIdx.x; tile < std::size_t{across} * down; tile += gridDim.x) {
+    Far cells{reader, static_cast<unsigned>(tile % across), static_cast<unsigned>(tile / across), 0};
+    multiply_cells<rows_too, columns_too, 1>(cells, rows, columns, pitch, right, left, by_rows, by_columns);
+    if constexpr (rows_too) __syncthreads();  // the sums are read
   }
 }
 
@@ -220,12 +279,16 @@ __global__ void __launch_bounds__(twice_threads, 1)
 /// The matrix, its buffers, and its products with vectors, which are functions of an element's number.
 struct Matrix {
   std::size_t rows, columns;
+  bool paged;
+  device::DeviceInfo info;
   OddNumbers values;
   Buffer<float> a, row_parts, column_parts;
 
   explicit Matrix(Case& c)
       : rows(c.extent("rows")),
         columns(c.extent("cols")),
+        paged(c.placement()->paged),
+        info(c.device()),
         values{c.seed(), 0},
         a(c.input_matrix<float>("A", rows, columns, values)),
         row_parts(c.scratch<float>("row parts", tiles(columns, tile_columns) * rows)),
@@ -259,17 +322,27 @@ struct Matrix {
     const auto across = tiles(columns, tile_columns), down = tiles(rows, tile_rows);
     const auto high = static_cast<double>(rows), wide = static_cast<double>(columns), cells = high * wide,
                products = (right != nullptr ? 1.0 : 0) + (left != nullptr ? 1.0 : 0);
-    run.launch(tile, {.grid = {static_cast<unsigned>(across), static_cast<unsigned>(down)}, .block = threads},
-               {.bytes_read = 4 * cells, .flops = 2 * cells * products}, rows, columns, a.pitch(), a.device(), right,
-               left, row_parts.device(), column_parts.device());
+    const Traffic traffic{.bytes_read = 4 * cells, .flops = 2 * cells * products};
+    if (paged) {
+      const auto kernel = right == nullptr  ? device::Kernel{"multiply_pages<columns>", multiply_pages<false, true>}
+                          : left == nullptr ? device::Kernel{"multiply_pages<rows>", multiply_pages<true, false>}
+                                            : device::Kernel{"multiply_pages<both>", multiply_pages<true, true>};
+      const auto& pages = run.paged(a);
+      run.launch(kernel, within_frames({.grid = static_cast<unsigned>(across * down), .block = threads}, info, {pages}),
+                 traffic, rows, columns, a.pitch(), paging::Array<Four>(pages), right, left, row_parts.device(),
+                 column_parts.device());
+    } else {
+      run.launch(tile, {.grid = {static_cast<unsigned>(across), static_cast<unsigned>(down)}, .block = threads},
+                 traffic, rows, columns, a.pitch(), a.device(), right, left, row_parts.device(), column_parts.device());
+    }
     if (right != nullptr) add_up(run, rows, across, rows, row_parts, by_rows, kept);
     if (left != nullptr) add_up(run, columns, down, a.pitch(), column_parts, by_columns, kept);
   }
 
   /// Groups of blocks that share rows, all at work at once; 0 where Aᵀ·(A·x) takes two readings of the matrix.
-  unsigned groups(const device::DeviceInfo& info) const {
+  unsigned groups() const {
     const int blocks = info.max_resident_blocks > 0 ? info.max_resident_blocks : info.multiprocessors;
-    if (!info.cooperative || !info.async_shared_copy || info.shared_per_block < ring_bytes + 1024) return 0;
+    if (paged || !info.cooperative || !info.async_shared_copy || info.shared_per_block < ring_bytes + 1024) return 0;
     return static_cast<unsigned>(
         std::min(static_cast<std::size_t>(blocks) / tiles(columns, tile_columns), tiles(rows, tile_rows)));
   }
@@ -308,8 +381,9 @@ void mvt(Case& c) {
   c.verify(x2, [=](std::size_t j) { return x2_values(j) + m.column_times(j, y2_values); }, {}, "sums of whole numbers");
   c.verify_same(x1);
   c.verify_same(x2);
-  c.measure(Control::queued,
-            [=](Run& run) { m.multiply(run, y1.device(), x1.device(), y2.device(), x2.device(), true); });
+  c.measure(
+      Control::queued, [=](Run& run) { m.multiply(run, y1.device(), x1.device(), y2.device(), x2.device(), true); },
+      paged(m.a));
 }
 
 // q = A·p, s = Aᵀ·r
@@ -324,7 +398,9 @@ void bicg(Case& c) {
   c.verify(s, [=](std::size_t j) { return m.column_times(j, r_values); }, {}, "sums of whole numbers");
   c.verify_same(q);
   c.verify_same(s);
-  c.measure(Control::queued, [=](Run& run) { m.multiply(run, p.device(), q.device(), r.device(), s.device(), false); });
+  c.measure(
+      Control::queued, [=](Run& run) { m.multiply(run, p.device(), q.device(), r.device(), s.device(), false); },
+      paged(m.a));
 }
 
 // y = Aᵀ·(A·x)
@@ -345,12 +421,15 @@ void atax(Case& c) {
       y, [=](std::size_t j) { return m.column_times(j, [&](std::size_t i) { return (*right_ax)[i]; }); }, {},
       "sums of whole numbers");
   c.verify_same(y);
-  const unsigned groups = m.groups(c.device());
-  c.measure(Control::queued, [=](Run& run) {
-    if (groups > 0) return m.multiply_both(run, groups, x.device(), y.device());
-    m.multiply(run, x.device(), ax.device(), nullptr, nullptr, false);
-    m.multiply(run, nullptr, nullptr, ax.device(), y.device(), false);
-  });
+  const unsigned groups = m.groups();
+  c.measure(
+      Control::queued,
+      [=](Run& run) {
+        if (groups > 0) return m.multiply_both(run, groups, x.device(), y.device());
+        m.multiply(run, x.device(), ax.device(), nullptr, nullptr, false);
+        m.multiply(run, nullptr, nullptr, ax.device(), y.device(), false);
+      },
+      paged(m.a));
 }
 
 Workload workload(const std::string& name, void (*function)(Case&), const std::string& summary) {
@@ -360,6 +439,7 @@ Workload workload(const std::string& name, void (*function)(Case&), const std::s
       .source("gpuvm-2024, transfer-bound set (PolyBench)")
       .tags({"app"})
       .placements(memory::all_placements())
+      .paged()
       .stagings({Staging::none})
       .axis(number_axis("rows", "rows of A", 4096))
       .axis(number_axis("cols", "columns of A", 4096));

@@ -13,10 +13,10 @@ namespace isthmus::workload {
 
 using namespace harness;
 
-void Case::measure(Control control, std::function<void(Run&)> body) {
+void Case::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& buffers) {
   const Watched at_work(state_, "", Part::overhead);
   if (state_.measured) throw std::logic_error("a case measures once");
-  state_.measure(control, std::move(body));
+  state_.measure(control, std::move(body), buffers);
 }
 
 void Case::needs(std::size_t host_bytes, std::size_t device_bytes) {

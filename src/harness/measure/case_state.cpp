@@ -38,6 +38,9 @@ std::byte* made_up_address(std::size_t buffer) {
 std::byte* Case::State::device(std::size_t buffer) const {
   if (rehearsing) return made_up_address(buffer);
   std::byte* address = set ? set->device(buffer) : nullptr;
+  if (set && set->view(buffer) != nullptr)
+    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+                           " is paged, so it has no address for kernels: give them Run::paged()");
   if (address == nullptr)
     throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
                            " has no address before measure(): ask for it inside the body");

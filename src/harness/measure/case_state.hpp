@@ -117,7 +117,9 @@ struct Case::State final : BufferAddresses {
   /// Throws Skip (memory) where the buffers do not fit.
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
   void fill(std::size_t buffer);
-  void measure(Control control, std::function<void(Run&)> body);
+  void measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged);
+  /// What the axes say of a placement whose kernels fetch pages. Throws Skip for pages that cannot be.
+  memory::PagingOptions paging() const;
 };
 
 }  // namespace isthmus::workload

@@ -6,8 +6,6 @@
 #include <mutex>
 #include <utility>
 
-#include "workload/driver_prefetch.hpp"
-
 namespace isthmus::harness {
 
 std::string inputs_name(const CaseSpec& spec, std::uint64_t seed) {
@@ -15,7 +13,7 @@ std::string inputs_name(const CaseSpec& spec, std::uint64_t seed) {
   auto name = fmt::format("{} version={} seed={}", spec.workload->name(), description.version, seed);
   for (const auto& [axis, value] : spec.axes) {
     const auto* declared = description.find_axis(axis);
-    const bool how = declared != nullptr ? declared->how : axis == workload::kDriverPrefetch;
+    const bool how = declared == nullptr || declared->how;  // those that placements bring say how
     if (!how) name += fmt::format(" {}={}", axis, to_text(value));
   }
   return name;

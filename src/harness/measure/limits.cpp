@@ -44,7 +44,8 @@ void set_limits(CaseResult& result, bool emulated, const Monitor& monitor) {
   auto* kernel = result.find("kernel_rate");
   if (kernel == nullptr) return;
   const auto placement = *result.spec.placement;
-  const bool data_on_device = placement->two_memories() || placement->in == memory::Travel::prefetch;
+  const bool data_on_device =
+      (placement->two_memories() && !placement->paged) || placement->in == memory::Travel::prefetch;
   if (!data_on_device) {
     kernel->limit_reason = "data travels while the kernel runs, so several limits hold at once";
   } else if (result.device->memory_bandwidth) {

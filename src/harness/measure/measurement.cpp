@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "harness/measure/inputs.hpp"
 #include "harness/measure/sampler.hpp"
 #include "harness/plan/modes.hpp"
 #include "harness/ranks/interrupt.hpp"
+#include "paging/pager.hpp"
+#include "workload/paged.hpp"
 
 namespace isthmus::harness {
 
@@ -76,16 +79,20 @@ void Measurement::allocate() {
     for (std::size_t i = 0; i < s_.buffers.size(); ++i) s_.fill(i);
     passes_.allocated();
   }
-  const double device = clocked(s_, "device_alloc", [&] {
+  double allocated = clocked(s_, "device_alloc", [&] {
     set.allocate_device(stream);
     stream.synchronize();
   });
+  if (placement_->paged) {
+    a.paging = clocked(s_, "device_alloc", [&] { set.prepare(stream); });
+    allocated += *a.paging;
+  }
   // Managed memory is the device runtime's on both sides; what it costs counts as device allocation.
   if (placement_->host_memory_is_devices()) {
-    a.device = host + device;
+    a.device = host + allocated;
   } else {
     a.host = host;
-    if (placement_->two_memories()) a.device = device;
+    if (placement_->two_memories()) a.device = allocated;
   }
   set_driver_prefetch(a);
   a.graph = body_.capture(stream);
@@ -268,7 +275,17 @@ std::optional<std::string_view> Case::State::driver_prefetch() const {
   return value == kDriverPrefetchDefault ? std::nullopt : std::optional(value);
 }
 
-void Case::State::measure(Control control, std::function<void(Run&)> body) {
+memory::PagingOptions Case::State::paging() const {
+  const auto page = static_cast<std::size_t>(spec.integer(kPageAxis));
+  if (!std::has_single_bit(page) || page > paging::kMostPage)
+    throw Skip(fmt::format("pages are powers of two from 4 KiB to 2 MiB, and {} is {}", kPageAxis, page),
+               SkipKind::not_applicable);
+  return {.page_bytes = page,
+          .frames = static_cast<std::size_t>(spec.integer(kFramesAxis)),
+          .eviction = spec.choice(kEvictionAxis)};
+}
+
+void Case::State::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged) {
   if (!spec.placement)
     throw std::logic_error(spec.workload->name() + " calls measure() but is registered without placements");
   if (spec.placement && (*spec.placement)->chunked && control == Control::waits)
@@ -276,6 +293,9 @@ void Case::State::measure(Control control, std::function<void(Run&)> body) {
                SkipKind::not_applicable);
   if (spec.placement && (*spec.placement)->chunked && chunk_units == 0)
     throw Skip(spec.workload->name() + " cannot be cut into chunks", SkipKind::not_applicable);
+  const bool pages = (*spec.placement)->paged;
+  if (pages && paged.indices.empty())
+    throw Skip(spec.workload->name() + " has no kernels that fetch pages by themselves", SkipKind::not_applicable);
   for (const auto name : measured_metrics()) {
     if (result.find(name) != nullptr)
       throw std::logic_error(
@@ -283,9 +303,11 @@ void Case::State::measure(Control control, std::function<void(Run&)> body) {
   }
   std::vector<memory::BufferSpec> specs;
   for (const auto& buffer : buffers) specs.push_back(buffer.spec);
+  for (const auto index : paged.indices) specs.at(index).paged = pages;
   set = std::make_unique<memory::BufferSet>(
       *spec.placement, std::move(specs),
-      memory::PlacementOptions{result.numa_node, device_info ? device_info->index : 0});
+      memory::PlacementOptions{result.numa_node, device_info ? device_info->index : 0,
+                               pages ? this->paging() : memory::PagingOptions{}});
   const auto inputs = inputs_name(spec, seed);
   std::size_t shared_bytes = 0, there_already = 0;
   for (const auto& input : shared_inputs) {

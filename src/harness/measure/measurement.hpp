@@ -13,6 +13,7 @@ namespace isthmus::harness {
 /// What one allocation cycle took; absent where the placement has no such step.
 struct Allocation {
   std::optional<double> host, device, graph, driver_prefetch;
+  std::optional<double> paging;  ///< of `device`: what kernels need to fetch pages
   double touch = 0;
   double host_free = 0, device_free = 0;
   Pass pass;  ///< a warm one of this cycle
@@ -45,6 +46,7 @@ class Measurement {
 
   void report_allocation();
   void report_totals();
+  void report_counts();
   void report_work();
   void report_rates();
   void report_overlap();

@@ -17,7 +17,8 @@ Passes::Passes(Case::State& state, Body& body, bool latched)
       timer_(stream_, state.sampling.latch_timeout) {
   for (const auto& buffer : s_.buffers) {
     const auto role = buffer.spec.role;
-    if (role == memory::Role::input || role == memory::Role::inout) in_bytes_ += buffer.spec.bytes;
+    const bool copied = set_.copied(static_cast<std::size_t>(&buffer - s_.buffers.data()));
+    if (copied && (role == memory::Role::input || role == memory::Role::inout)) in_bytes_ += buffer.spec.bytes;
     if (role == memory::Role::output || role == memory::Role::inout) out_bytes_ += buffer.spec.bytes;
     has_inout_ |= role == memory::Role::inout;
   }
@@ -115,11 +116,18 @@ Pass Passes::phased(Part part, std::size_t sample) {
     pass.out = travel("out", latch_copies_, next_out(), batches_.out, pass.out_clock,
                       [&] { out_moved_ = set_.copy_out(stream_); });
   }
+  set_.check(stream_);
   return pass;
 }
 
 double Passes::overlapped(Part part, std::size_t sample, bool& spoilt) {
   reset();
+  const double seconds = queue_at_once(part, sample, spoilt);
+  set_.check(stream_);
+  return seconds;
+}
+
+double Passes::queue_at_once(Part part, std::size_t sample, bool& spoilt) {
   const Watched whole(s_, "overlapped", part, sample);
   dirty_ = true;
   const auto queue = [&] {
@@ -185,12 +193,12 @@ int Passes::batch_for(std::optional<double> seconds, bool repeatable) const {
 }
 
 void Passes::choose_batches(const Pass& pass) {
-  // A second prefetch or page fault finds everything in place; only copies and kernels on two copies repeat.
-  const bool copies = placement_->two_memories();
+  // A second prefetch or fault of a page finds everything in place; only copies and kernels on two copies repeat.
+  const bool copies = placement_->two_memories() && !placement_->paged;
   const auto most = static_cast<int>(std::min<std::size_t>(body_.most_batch(), 1 << 20));
   batches_.in = batch_for(pass.in, copies);
   batches_.out = batch_for(pass.out, copies && !out_by_clock_);
-  const bool repeatable = copies || (memory::page_locked(placement_->host) && !has_inout_);
+  const bool repeatable = copies || (!placement_->paged && memory::page_locked(placement_->host) && !has_inout_);
   const bool alone = body_.waits() || body_.repeats() > 1;  // one pass is long, or looked at piece by piece
   batches_.kernel = std::min(most, batch_for(pass.kernel, repeatable && !alone));
   const double whole = pass.in.value_or(0) + pass.kernel.value_or(0) + pass.out.value_or(0);

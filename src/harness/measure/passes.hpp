@@ -56,6 +56,7 @@ class Passes {
   void reset();
   void check_placement();
   double kernel_phase(Pass& pass);
+  double queue_at_once(Part part, std::size_t sample, bool& spoilt);
   double streamed(bool& spoilt);
   int batch_for(std::optional<double> seconds, bool repeatable) const;
   // Only copies between two allocations run on a copy engine; everything else is left to start as it does.

@@ -33,12 +33,25 @@ void add_rate(CaseResult& result, std::string_view name, std::string_view of, do
 }  // namespace
 
 void Measurement::finish() {
+  report_counts();
   free();
   report_allocation();
   report_totals();
   report_work();
   report_rates();
   report_overlap();
+}
+
+/// Of the last pass.
+void Measurement::report_counts() {
+  for (const auto& count : s_.set->counts(*s_.stream)) {
+    auto& series = s_.result.add(count.name, "none", count.unit);
+    series.samples = {count.value};
+    series.stop = Stop::derived;
+    if (count.needed <= 0) continue;
+    series.bytes_needed = count.needed;
+    series.bytes_moved = count.value;
+  }
 }
 
 void Measurement::report_allocation() {
@@ -55,6 +68,7 @@ void Measurement::report_allocation() {
   report("host_alloc", [](const Allocation& a) { return a.host; });
   report("host_touch", [](const Allocation& a) { return std::optional(a.touch); });
   report("device_alloc", [](const Allocation& a) { return a.device; });
+  report("paging_setup", [](const Allocation& a) { return a.paging; });
   report(workload::kDriverPrefetchSetup, [](const Allocation& a) { return a.driver_prefetch; });
   report("graph_build", [](const Allocation& a) { return a.graph; });
   report("free", [](const Allocation& a) { return std::optional(a.free()); });

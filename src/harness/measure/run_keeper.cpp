@@ -90,6 +90,12 @@ void Keeper::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value
   set_.fill(stream, buffer, value);
 }
 
+const void* Keeper::view(std::size_t buffer) const {
+  const void* view = set_.view(buffer);
+  if (view == nullptr) throw std::logic_error("a body asks for a buffer's pages that measure() was not told of");
+  return view;
+}
+
 void Keeper::travel(device::Stream& stream, std::size_t buffer, Direction direction) {
   travels_ = true;
   if (watching_ == Watching::rehearsal) return;

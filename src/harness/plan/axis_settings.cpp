@@ -9,10 +9,13 @@
 #include "harness/plan/old_names.hpp"
 #include "memory/host_memory.hpp"
 #include "workload/driver_prefetch.hpp"
+#include "workload/paged.hpp"
 
 namespace isthmus::harness {
 
 namespace {
+
+using memory::Placement;
 
 /// Throws InputError with the new name, where the value of an axis `memory` is an old one.
 void refuse_old_memory(const Workload& workload, const Axis& axis, const std::string& text) {
@@ -87,20 +90,27 @@ bool assign(AxisSettings& axes, std::string_view name, const AxisValue& value) {
   return false;
 }
 
-/// An axis that every workload with a managed placement has beside its own. It is in a case's settings only where it
-/// changes something, so that cases without it are the same as ever.
-const Axis* extra_axis(const Workload& workload) {
-  static const Axis axis = driver_prefetch_axis();
-  const auto& description = workload.description();
-  const bool managed = std::ranges::any_of(description.placements, [](auto placement) { return placement->managed(); });
-  return managed && description.find_axis(kDriverPrefetch) == nullptr ? &axis : nullptr;
+const std::vector<Axis>& page_axes() {
+  static const std::vector<Axis> axes = paging_axes();
+  return axes;
+}
+bool is_page_axis(std::string_view name) {
+  return std::ranges::find(page_axes(), name, &Axis::name) != page_axes().end();
 }
 
-/// The workload's own axes and that one.
+/// The workload's own axes, and those that every workload with such a placement has beside them. These are in a case's
+/// settings only where they change something, so that cases without them are the same as ever.
 std::vector<const Axis*> axes_of(const Workload& workload) {
+  static const Axis driver_prefetch = driver_prefetch_axis();
+  const auto& description = workload.description();
+  const auto has = [&](auto asks) { return std::ranges::any_of(description.placements, asks); };
   std::vector<const Axis*> axes;
-  for (const auto& axis : workload.description().axes) axes.push_back(&axis);
-  if (const auto* extra = extra_axis(workload)) axes.push_back(extra);
+  for (const auto& axis : description.axes) axes.push_back(&axis);
+  const auto add = [&](const Axis& axis) {
+    if (description.find_axis(axis.name) == nullptr) axes.push_back(&axis);
+  };
+  if (has([](Placement placement) { return placement->managed(); })) add(driver_prefetch);
+  if (has([](Placement placement) { return placement->paged; })) std::ranges::for_each(page_axes(), add);
   return axes;
 }
 
@@ -167,8 +177,10 @@ std::vector<AxisSettings> points_of(const std::vector<AxisRange>& ranges) {
   return points;
 }
 
-void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisSettings& point) {
-  for (const auto& axis : spec.workload->description().axes) spec.axes.emplace_back(axis.name, axis.default_value);
+void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisSettings& point, bool beside_paged) {
+  const auto add = [&](const Axis& axis) { spec.axes.emplace_back(axis.name, axis.default_value); };
+  std::ranges::for_each(spec.workload->description().axes, add);
+  if (spec.placement && (*spec.placement)->paged) std::ranges::for_each(page_axes(), add);
   const auto apply = [&](const AxisSettings& values) {
     for (const auto& [axis, value] : values) assign(spec.axes, axis, value);
   };
@@ -176,6 +188,11 @@ void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const A
   if (preset != nullptr) apply(preset->settings);
   for (const auto& [axis, value] : point) {
     if (assign(spec.axes, axis, value) || value == AxisValue(std::string(kDriverPrefetchDefault))) continue;
+    if (is_page_axis(axis)) {
+      if (!beside_paged && !spec.not_applicable)
+        spec.not_applicable = fmt::format("axis {} is for placement paged, which is not among those asked for", axis);
+      continue;
+    }
     spec.axes.emplace_back(axis, value);
     if (spec.placement && !(*spec.placement)->managed() && !spec.not_applicable)
       spec.not_applicable = fmt::format("axis {} is for managed memory, of which placement {} has none", axis,

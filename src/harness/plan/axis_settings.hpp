@@ -35,7 +35,8 @@ std::vector<AxisRange> ranges_of(const Workload& workload, const Size* named_siz
                                  const std::vector<Setting>& settings, bool size_sweep);
 /// The product of the ranges; the last axis varies fastest.
 std::vector<AxisSettings> points_of(const std::vector<AxisRange>& ranges);
-/// Axis values of one case: default, then size, preset, and last this point of the ranges.
-void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisSettings& point);
+/// Axis values of one case: default, then size, preset, and last this point of the ranges. `beside_paged`: the axes of
+/// pages mean another placement of the same request, so that this case runs without them.
+void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisSettings& point, bool beside_paged);
 
 }  // namespace isthmus::harness

@@ -44,7 +44,8 @@ std::string CaseSpec::label() const {
   if (preset) text += " (" + *preset + ")";
   if (oversubscribed) text += " oversubscribed";
   for (const auto& axis : varied) {
-    const bool left_out = axis == kDriverPrefetch && find(axis) == nullptr;
+    if (find(axis) == nullptr && axis != kDriverPrefetch) continue;  // of another placement
+    const bool left_out = find(axis) == nullptr;
     text += " " + axis + "=" + (left_out ? std::string(kDriverPrefetchDefault) : to_text(existing(*this, axis)));
   }
   return text;

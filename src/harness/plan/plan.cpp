@@ -1,5 +1,6 @@
 #include "harness/plan/plan.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -51,6 +52,8 @@ std::vector<CaseSpec> cases_of(const Workload& workload, const Request& request,
   const auto& modes = preset != nullptr && nothing_named ? preset->modes : request.modes;
   const auto& sizes = preset != nullptr && request.sizes.empty() ? preset->sizes : request.sizes;
   const auto chosen = combinations(workload, request, modes);
+  const bool beside_paged = std::ranges::any_of(
+      chosen, [](const auto& combination) { return combination.placement && (*combination.placement)->paged; });
   std::vector<CaseSpec> cases;
   for (const auto& size : sizes_of(workload, sizes)) {
     const auto* named_size = sizes.empty() ? nullptr : size.size;
@@ -69,7 +72,7 @@ std::vector<CaseSpec> cases_of(const Workload& workload, const Request& request,
         spec.placement = combination.placement;
         spec.staging = combination.staging;
         spec.not_applicable = size.not_applicable ? size.not_applicable : combination.not_applicable;
-        settle_axes(spec, size.size, preset, point);
+        settle_axes(spec, size.size, preset, point, beside_paged);
         // Two sizes, or two points of a preset, are one case where a setting makes them the same.
         if (!contains(cases, spec)) cases.push_back(std::move(spec));
       }

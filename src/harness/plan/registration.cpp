@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 
 #include "harness/plan/description.hpp"
+#include "paging/placement.hpp"
 
 namespace isthmus::workload {
 
@@ -100,7 +102,13 @@ Workload& Workload::tags(std::vector<std::string> tags) {
   return *this;
 }
 Workload& Workload::placements(std::span<const memory::Placement> list) {
-  description_->placements.assign(list.begin(), list.end());
+  description_->placements.clear();
+  std::ranges::copy_if(list, std::back_inserter(description_->placements),
+                       [](const auto& placement) { return !placement->paged; });
+  return *this;
+}
+Workload& Workload::paged() {
+  description_->placements.push_back(paging::placement());
   return *this;
 }
 Workload& Workload::stagings(std::vector<Staging> list) {

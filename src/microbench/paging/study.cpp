@@ -11,6 +11,7 @@
 #include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/paging/kernels.hpp"
+#include "paging/placement.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::paged {
@@ -125,10 +126,7 @@ std::vector<Metric> time_and_rate(const char* timer, double bytes, const std::st
 }
 
 paging::Eviction eviction_of(const Case& c) {
-  const auto choice = c.choice("eviction");
-  return choice == "fifo"            ? paging::Eviction::fifo
-         : choice == "second_chance" ? paging::Eviction::second_chance
-                                     : paging::Eviction::scan_resistant;
+  return paging::eviction_named(c.choice("eviction"));
 }
 
 void run_random(Case& c) {

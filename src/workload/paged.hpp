@@ -1,0 +1,29 @@
+#pragma once
+
+// Buffers whose pages the kernels fetch by themselves, where the placement is `paged` (docs/placements.md).
+
+#include <initializer_list>
+#include <vector>
+
+#include "device/kernel.hpp"
+#include "paging/table.hpp"
+#include "workload/axis.hpp"
+
+namespace isthmus::workload {
+
+/// Axes of every workload that has the placement; in a case's settings only where its placement is that.
+inline constexpr const char* kPageAxis = "page";
+inline constexpr const char* kFramesAxis = "frames";
+inline constexpr const char* kEvictionAxis = "eviction";
+std::vector<Axis> paging_axes();
+
+/// The shape with as many blocks, in a row, as may hold a page of each region with each of their warps at once. With
+/// more, all frames could be held and one more be wanted for ever. Throws Skip where that is less than one block.
+device::LaunchShape within_frames(device::LaunchShape shape, const device::DeviceInfo& info,
+                                  std::initializer_list<paging::Region> regions);
+
+/// The same for kernels of which each warp takes pages of `region` in turn, with blocks of so many threads.
+device::LaunchShape warp_a_page(const paging::Region& region, unsigned threads, const device::DeviceInfo& info,
+                                std::initializer_list<paging::Region> regions);
+
+}  // namespace isthmus::workload

@@ -1,0 +1,175 @@
+// The placement `paged`: programs whose kernels fetch pages leave what they leave in every other placement, and what is
+// wrong or missing is seen.
+
+#include "paging/placement.hpp"
+#include "../emulated_machine.hpp"
+#include "../microbench/catalogue.hpp"
+#include "paging/array.hpp"
+#include "workload/paged.hpp"
+
+namespace isthmus::microbench {
+namespace {
+
+using namespace workload;
+using harness::CaseResult;
+
+/// The page is written and nobody is told: what it held is lost.
+struct NeverDirty : paging::Sound {
+  static constexpr bool never_dirty = true;
+};
+
+// for (i = 0; i < n; ++i) a[i] += b[i];
+template <class Protocol>
+__global__ void add_to(paging::Array<unsigned, Protocol> a, paging::Array<unsigned, Protocol> b) {
+  const auto lanes = paging::Lanes::full_warp();
+  auto reader = b.reader(lanes);
+  auto writer = a.writer(lanes);
+  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
+  const auto lane = static_cast<unsigned>(device::lane());
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i - lane < a.size(); i += threads) {
+    const unsigned value = reader.read(i);
+    writer.visit(i, [&](unsigned* element) { *element += value; });
+  }
+}
+
+template <class Protocol>
+void add_to_itself(Case& c) {
+  constexpr unsigned kThreads = 128;
+  const std::size_t n = c.extent("n");
+  auto a = c.inout<unsigned>("a", n, [](std::size_t i) { return static_cast<unsigned>(i); });
+  auto b = c.input<unsigned>("b", n, [](std::size_t i) { return static_cast<unsigned>(3 * i + 1); });
+  c.verify(a, [](std::size_t i) { return static_cast<unsigned>(4 * i + 1); }, {});
+  const auto info = c.device();
+  c.measure(
+      Control::queued,
+      [=](Run& run) {
+        const auto &as = run.paged(a), &bs = run.paged(b);
+        run.launch(ISTHMUS_KERNEL(add_to<Protocol>), within_frames({.grid = 4, .block = kThreads}, info, {as, bs}), {},
+                   paging::Array<unsigned, Protocol>(as), paging::Array<unsigned, Protocol>(bs));
+      },
+      paged(a, b));
+}
+
+void asks_for_no_pages(Case& c) {
+  auto a = c.output<unsigned>("a", c.extent("n"));
+  c.verify(a, [](std::size_t) { return 0u; }, {});
+  c.measure(Control::queued, [=](Run& run) { run.fill(a, 0); });
+}
+
+Workload described(const char* name, void (*run)(Case&)) {
+  return Workload(name, run)
+      .summary("of a test")
+      .paged()
+      .stagings({Staging::none})
+      .axis(number_axis("n", "words", 9000));
+}
+const Registration registrations[] = {described("paged/sound", add_to_itself<paging::Sound>),
+                                      described("paged/never_dirty", add_to_itself<NeverDirty>),
+                                      described("paged/none", asks_for_no_pages)};
+
+double value_of(const CaseResult& result, std::string_view metric) {
+  const auto* found = result.find(metric);
+  EXPECT_NE(found, nullptr) << metric << " of " << result.spec.label();
+  return found == nullptr || found->samples.empty() ? -1 : found->samples.back();
+}
+
+class PagedPlacement : public device::OnEmulatedMachine {
+ protected:
+  static std::vector<CaseResult> run_paged(const std::string& workload, std::vector<std::string> settings,
+                                           const std::vector<std::string>& placements = {"paged"}) {
+    return run_cases(workload, {"none"}, placements, std::move(settings));
+  }
+  static CaseResult only(const std::string& workload, std::vector<std::string> settings,
+                         const std::vector<std::string>& placements = {"paged"}) {
+    auto results = run_paged(workload, std::move(settings), placements);
+    EXPECT_EQ(results.size(), 1u);
+    return std::move(results.at(0));
+  }
+};
+
+TEST_P(PagedPlacement, LeavesWhatOtherPlacementsLeave) {
+  for (const auto& [name, settings] : std::initializer_list<std::pair<const char*, std::vector<std::string>>>{
+           {"apps/va", {"n=70001"}},
+           {"apps/mvt", {"rows=67", "cols=1029"}},
+           {"apps/bicg", {"rows=259", "cols=260"}},
+           {"apps/atax", {"rows=67", "cols=2050"}}}) {
+    auto all = settings;
+    all.insert(all.end(), {"page=4KiB", "frames=12,100", "eviction=all"});
+    const auto results = run_paged(name, all, {"pinned", "paged"});
+    EXPECT_EQ(results.size(), 7u) << name;  // pinned has no frames
+    for (const auto& result : results) EXPECT_EQ(complaint(result), "") << result.spec.label();
+  }
+}
+
+TEST_P(PagedPlacement, CountsWhatMoves) {
+  const auto few = only("apps/va", {"n=262144", "page=4KiB", "frames=25"});
+  ASSERT_EQ(complaint(few), "");
+  constexpr double kVector = 4 * 262144, kPages = kVector / 4096;
+  // Nothing of the sum is fetched: each page of it is written once, by one warp.
+  EXPECT_EQ(value_of(few, "fetches"), 3 * kPages);
+  EXPECT_EQ(value_of(few, "fetched"), 2 * kVector);
+  EXPECT_EQ(few.find("fetched")->bytes_needed, 2 * kVector);
+  EXPECT_EQ(value_of(few, "evictions"), 3 * kPages * 3 / 4);
+  EXPECT_EQ(value_of(few, "written_back"), kVector);
+  EXPECT_EQ(few.find("written_back")->bytes_needed, kVector);
+  EXPECT_GT(value_of(few, "table_bytes"), 3 * kPages * 8);
+  EXPECT_GE(value_of(few, "paging_setup"), 0);
+  EXPECT_EQ(few.find("in"), nullptr);  // what no copy brings has no time of its own
+  EXPECT_LT(few.peak_device_bytes, 0.3 * 3 * kVector);
+}
+
+TEST_P(PagedPlacement, AMatrixReadTwiceComesTwiceWhereHalfOfItHasRoom) {
+  const auto half = only("apps/atax", {"rows=512", "cols=256", "page=4KiB", "frames=50"});
+  const auto all = only("apps/atax", {"rows=512", "cols=256", "page=4KiB", "frames=100"});
+  ASSERT_EQ(complaint(half) + complaint(all), "");
+  EXPECT_EQ(value_of(all, "fetches"), 128);
+  EXPECT_EQ(value_of(all, "evictions"), 0);
+  EXPECT_GT(value_of(half, "fetches"), 170);
+  EXPECT_EQ(value_of(half, "written_back"), 0);
+}
+
+TEST_P(PagedPlacement, WritesWhereItReads) {
+  for (const char* eviction : {"eviction=fifo", "eviction=second_chance", "eviction=scan_resistant"})
+    EXPECT_EQ(complaint(only("paged/sound", {"n=9001", "page=4KiB", "frames=50", eviction})), "") << eviction;
+}
+
+TEST_P(PagedPlacement, ALostDirtyBitTurnsTheCaseRed) {
+  for (const char* frames : {"frames=50", "frames=100"}) {
+    const auto result = only("paged/never_dirty", {"page=4KiB", frames});
+    EXPECT_EQ(result.verification.verdict, harness::Verdict::fail) << complaint(result);
+  }
+}
+
+TEST_P(PagedPlacement, TooFewFramesAreRefusedWithTheArithmetic) {
+  const auto result = only("apps/va", {"n=262144", "page=256KiB", "frames=25"});
+  const std::string warps = std::string(GetParam()).starts_with("warp=64") ? "4 warps" : "8 warps";
+  const auto why = result.skipped.value_or(complaint(result));
+  for (const auto& words : {warps, std::string("1 frames of 262144 bytes"), std::string("set more frames")})
+    EXPECT_NE(why.find(words), std::string::npos) << why;
+}
+
+TEST_P(PagedPlacement, RefusesPagesThatCannotBe) {
+  for (const char* page : {"page=5000", "page=4MiB"}) {
+    const auto result = only("apps/va", {"n=9000", page});
+    EXPECT_NE(result.skipped.value_or("").find("powers of two"), std::string::npos) << complaint(result);
+  }
+}
+
+TEST_P(PagedPlacement, IsForThoseThatSaySo) {
+  EXPECT_EQ(only("apps/bfs", {"vertices=33"}).skipped, "apps/bfs has no placement paged");
+  const auto none = only("paged/none", {});
+  EXPECT_EQ(none.skipped, "paged/none has no kernels that fetch pages by themselves");
+}
+
+TEST_P(PagedPlacement, ItsAxesMeanNoOtherPlacement) {
+  const auto alone = only("apps/va", {"n=9000", "frames=25"}, {"pinned"});
+  EXPECT_NE(alone.skipped.value_or("").find("is for placement paged"), std::string::npos) << complaint(alone);
+  const auto plain = only("apps/va", {"n=9000"}, {"pinned"});
+  EXPECT_EQ(plain.spec.find(kFramesAxis), nullptr);
+  EXPECT_EQ(only("apps/va", {"n=262144"}).spec.integer(kFramesAxis), 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, PagedPlacement, testing::Values("warp=32", "warp=64,order=reverse"));
+
+}  // namespace
+}  // namespace isthmus::microbench
