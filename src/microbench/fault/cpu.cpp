@@ -192,7 +192,7 @@ Workload workload(const EventFacts& event, const Machine& machine) {
   w.axis(node_axis(machine, "NUMA node of the pages and of the threads; -1: where the session says"));
   AxisSettings tiny{{"at_once", disk ? 16 : 256}};
   if (event.huge) tiny.emplace_back("pages", "small");  // so many huge pages are not tiny
-  w.size("tiny", std::move(tiny)).size("small", {{"at_once", disk ? 64 : 4096}});
+  w.size("tiny", tiny).size("small", {{"at_once", disk ? 64 : 4096}});
   const auto all = memory::host_threads();
   AxisSettings few{{"threads", 1}}, many{{"threads", all}};
   if (event.huge) {
