@@ -17,7 +17,7 @@
 #include <deque>
 #include <string>
 
-#include "device/kernel.hpp"
+#include "device/launch.hpp"
 #include "memory/block.hpp"
 #include "paging/table.hpp"
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/kernel.hpp"
+#include "device/launch.hpp"
 #include "memory/placement.hpp"
 #include "workload/buffer.hpp"
 #include "workload/metric.hpp"

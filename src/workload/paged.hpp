@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "device/kernel.hpp"
+#include "device/launch.hpp"
 #include "paging/table.hpp"
 #include "workload/axis.hpp"
 

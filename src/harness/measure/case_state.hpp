@@ -15,7 +15,7 @@
 #include "harness/plan/sampling.hpp"
 #include "harness/ranks/ranks.hpp"
 #include "memory/buffer_set.hpp"
-#include "workload/workload.hpp"
+#include "workload/registration.hpp"
 
 namespace isthmus::harness {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "workload/workload.hpp"
+#include "workload/registration.hpp"
 
 namespace isthmus::harness {
 

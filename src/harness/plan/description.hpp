@@ -2,7 +2,7 @@
 
 // What a registration says; known to the harness only.
 
-#include "workload/workload.hpp"
+#include "workload/registration.hpp"
 
 namespace isthmus::workload {
 

@@ -17,7 +17,7 @@
 #include <stdexcept>
 
 #include "harness/ranks/process.hpp"
-#include "workload/workload.hpp"
+#include "workload/registration.hpp"
 
 namespace isthmus::workload {
 
