@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "harness/plan/names.hpp"
-#include "harness/program/matrix.hpp"
 
 namespace isthmus::harness {
 namespace {
@@ -84,87 +83,30 @@ bool has_line(const std::string& text, const std::string& wanted) {
   return std::find(lines.begin(), lines.end(), wanted) != lines.end();
 }
 
-TEST(Routes, AreReadFromNames) {
-  const auto route = route_of("transfer/pinned-gpu0/ce-duplex");
-  ASSERT_TRUE(route);
-  EXPECT_EQ(route->family, "transfer");
-  EXPECT_EQ(route->from, "pinned");
-  EXPECT_EQ(route->to, "gpu0");
-  EXPECT_EQ(route->initiator, "ce");
-  EXPECT_TRUE(route->duplex);
-  EXPECT_EQ(route_of("transfer/gpu0-gpu1/sm-read")->initiator, "sm-read");
-  for (const char* name : {"microbench/saxpy", "reference/device_copy", "a/b/c", "a/-b/c", "a/b-/c", "a/b-c/d/e"})
-    EXPECT_FALSE(route_of(name)) << name;
-}
-
-TEST(Matrices, OneGpu) {
-  const auto text = table(machine(1));
+TEST(Readings, AreRowsOf80ColumnsWithTheirShareOfTheLimit) {
+  auto records = machine(4);
+  records.front()["axes"]["streams"] = 2;
+  const auto text = table(records);
   expect_narrow(text);
-  EXPECT_TRUE(has_line(text, "transfer/ce at 1GiB: rate in GB/s (share of its limit)")) << text;
-  EXPECT_NE(text.find("55.5 (88%)"), std::string::npos);
-  EXPECT_NE(text.find("transfer/ce-duplex at 1GiB: rate of both directions in GB/s"), std::string::npos);
-  EXPECT_NE(text.find("transfer/pointer-chase at 1MiB: latency in µs"), std::string::npos);
-  EXPECT_NE(text.find("pinned→gpu0/ce"), std::string::npos);
+  EXPECT_TRUE(has_line(text, "transfer/pinned-gpu1/ce 1GiB -      rate                 55.5 GB/s   88% pass")) << text;
+  EXPECT_TRUE(has_line(text, "pinned-gpu3/pointer-chase    -      latency                1.23 µs       pass")) << text;
+  EXPECT_NE(text.find("gpu0-gpu1/ce 1GiB "), std::string::npos) << text;
+  EXPECT_NE(text.find(" skipped"), std::string::npos);
 }
 
-TEST(Matrices, FourGpus) {
-  const auto text = table(machine(4));
-  expect_narrow(text);
-  EXPECT_NE(text.find("Skipped: 18 of"), std::string::npos) << text;
-  EXPECT_NE(text.find("   3 × gpu0 has no peer access to gpu1"), std::string::npos) << text;
-}
-
-TEST(Matrices, ManyColumnsWrapIntoBlocks) {
-  const auto text = table(machine(12));
-  expect_narrow(text);
-  EXPECT_LT(text.find("  gpu2"), text.find("  gpu10")) << "numbers are ordered as numbers";
-}
-
-TEST(Matrices, OtherAxesTellMatricesApartAndProcessesAreOneCell) {
+TEST(Readings, NameOnlyTheAxesInWhichAWorkloadsRecordsDiffer) {
   std::vector<json> records;
   for (const int streams : {1, 2}) {
-    for (const double rate : {40e9, 50e9, 60e9}) {
-      records.push_back(record("transfer/pinned-gpu0/ce", 1 << 20, "rate", "B/s", rate * streams));
-      records.back()["axes"].update({{"streams", streams}, {"order", "same"}});
-    }
+    records.push_back(record("transfer/pinned-gpu0/ce", 1 << 20, "rate", "B/s", 50e9 * streams));
+    records.back()["axes"].update({{"streams", streams}, {"order", "same"}});
   }
+  records.push_back(record("transfer/gpu0-pinned/ce", 2 << 20, "rate", "B/s", 50e9));
   records.push_back(without_figures(records.front(), "error", "the cable was pulled"));
-  records.back()["axes"]["bytes"] = 2 << 20;
   const auto text = table(records);
-  EXPECT_NE(text.find("transfer/ce streams=2 at 1MiB: rate in GB/s"), std::string::npos) << text;
-  EXPECT_EQ(text.find("order"), std::string::npos);
-  EXPECT_TRUE(has_line(text, "pinned      100")) << text;
-  EXPECT_NE(text.find("50.0"), std::string::npos);
+  EXPECT_NE(text.find("transfer/pinned-gpu0/ce 2 "), std::string::npos) << text;
+  EXPECT_EQ(text.find("MiB"), std::string::npos);
+  EXPECT_EQ(text.find("same"), std::string::npos);
   EXPECT_NE(text.find("FAILED"), std::string::npos);
-  EXPECT_NE(text.find("   1 × the cable was pulled"), std::string::npos);
-}
-
-TEST(TableFormats, SayTheSameAsRows) {
-  auto records = machine(1);
-  records.push_back(without_figures(records.front(), "skipped", "no \"peer\", really"));
-  records.front()["axes"]["streams"] = 2;
-  const auto rows = json::parse(table(records, TableFormat::json))["rows"];
-  ASSERT_EQ(rows.size(), records.size());
-  EXPECT_EQ(rows[0]["from"], "pinned");
-  EXPECT_EQ(rows[0]["duplex"], false);
-  EXPECT_EQ(rows[0]["bytes"], 4096);
-  EXPECT_EQ(rows[0]["axes"], json({{"streams", 2}}));
-  EXPECT_EQ(rows[0]["limit"], 63e9);
-  EXPECT_EQ(rows[rows.size() - 1]["status"], "skipped");
-  const auto lines = split(table(records, TableFormat::csv), '\n');
-  ASSERT_EQ(lines.size(), records.size() + 2);
-  EXPECT_EQ(lines[0],
-            "workload,placement,staging,size,from,to,initiator,duplex,bytes,streams,metric,unit,median,limit,share,"
-            "status,reason");
-  EXPECT_TRUE(lines[1].starts_with("transfer/pinned-gpu0/ce,,,,pinned,gpu0,ce,false,4096,2,rate,B/s,")) << lines[1];
-  EXPECT_TRUE(lines[1].ends_with(",ok,")) << lines[1];
-  EXPECT_TRUE(lines[records.size()].ends_with(",,,,,skipped,\"no \"\"peer\"\", really\"")) << lines[records.size()];
-}
-
-TEST(TableFormats, WorkloadsWithoutRoutesHaveRowsToo) {
-  const auto rows = json::parse(table({record("reference/copy", 4096, "rate", "B/s", 1e9)}, TableFormat::json))["rows"];
-  EXPECT_TRUE(rows[0]["from"].is_null());
-  EXPECT_EQ(rows[0]["metric"], "rate");
 }
 
 /// `isthmus` spells them alike: its tests read the same file.

@@ -1,7 +1,7 @@
 """Tables of workloads that are named by where they move data: <family>/<from>-<to>/<initiator>[-duplex].
 
-As `isthmus-bench run --table` prints one run, here over jobs: a matrix from × to for each initiator at the largest
-size, then each route by size, then what was skipped or failed and why.
+Over jobs: a matrix from × to for each initiator at the largest size, then each route by size, then what was skipped or
+failed and why.
 """
 
 from __future__ import annotations

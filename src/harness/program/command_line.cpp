@@ -106,14 +106,6 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
     throw InputError("--samples and --min-time both say when to stop sampling; give one of them");
 }
 
-TableFormat parse_table_format(const std::string& text) {
-  if (text == "text") return TableFormat::text;
-  if (text == "json") return TableFormat::json;
-  if (text == "csv") return TableFormat::csv;
-  throw InputError(fmt::format("there is no table format '{}'; {}", text,
-                               suggestion(text, std::vector<std::string>{"text", "json", "csv"})));
-}
-
 /// What ISTHMUS_INJECT asks for, checked before any work.
 void apply_injection() {
   const char* text = std::getenv("ISTHMUS_INJECT");
@@ -180,8 +172,6 @@ std::string problem(const CLI::App& app, int argc, char** argv, const CLI::Parse
 struct RunWords {
   NumberTexts numbers;
   std::vector<std::string> modes, placements, stagings, sizes, observers;
-  bool as_table = false;
-  std::optional<std::string> table_format;
 };
 
 void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
@@ -218,8 +208,7 @@ void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
       ->check(CLI::PositiveNumber);
   measure->add_flag("--dry-run", options.dry_run, "Say what would run, how large and how long it is");
   measure->add_flag("--resume", options.resume, "Leave out cases that the record file holds already");
-  measure->add_flag("--table", words.as_table, "Print medians at the end");
-  measure->add_option("--table-format", words.table_format, "The table as text, json or csv");
+  measure->add_flag("--table", options.table, "Print medians at the end");
   measure->add_flag("--quiet", options.quiet, "Print failures only");
 }
 
@@ -230,11 +219,6 @@ void read_words(const RunWords& words, SessionOptions& options) {
   options.request.stagings = flatten(words.stagings, "--staging");
   options.request.sizes = flatten(words.sizes, "--size");
   options.observers = flatten(words.observers, "--observe");
-  if (words.table_format) {
-    options.table = parse_table_format(*words.table_format);
-  } else if (words.as_table) {
-    options.table = TableFormat::text;
-  }
   apply_numbers(words.numbers, options);
 }
 

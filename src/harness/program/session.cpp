@@ -33,15 +33,10 @@ namespace {
 
 using nlohmann::json;
 
-/// What is no table goes to stdout too, unless a program reads the table there.
 void report(const SessionOptions& options, std::string_view sentence) {
   if (options.quiet) return;
-  if (options.table.value_or(TableFormat::text) == TableFormat::text) {
-    fmt::print("{}\n", printable(sentence));
-    std::fflush(stdout);  // before processes share it
-  } else {
-    say(sentence);
-  }
+  fmt::print("{}\n", printable(sentence));
+  std::fflush(stdout);  // before processes share it
 }
 
 /// What is known before any work.
@@ -266,7 +261,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
   if (processes > 1 && !child) {
     const int code = run_processes(processes, identity.id, path);
-    if (options.table) fmt::print("{}", table(records_of_run(path, identity.id), *options.table));
+    if (options.table) fmt::print("{}", table(records_of_run(path, identity.id)));
     report(options, fmt::format("{} processes; records in {}", processes, path));
     return code;
   }
@@ -282,7 +277,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     say("the process that watches this run was ended by somebody, so the run ended too; what was measured is in " +
         path);
   if (speaks) {
-    if (options.table) fmt::print("{}", table(records, *options.table));
+    if (options.table) fmt::print("{}", table(records));
     report(options,
            fmt::format("{} passed, {} skipped, {} failed{}; records in {}", tally.passed, tally.skipped, tally.failed,
                        tally.resumed > 0 ? fmt::format(", {} done before", tally.resumed) : "", path));

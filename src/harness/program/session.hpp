@@ -35,7 +35,7 @@ struct SessionOptions {
   std::vector<std::string> observers;  ///< by name
   Oversubscription oversubscription;
   bool dry_run = false, resume = false, quiet = false;
-  std::optional<TableFormat> table;  ///< of what was measured, at the end
+  bool table = false;                ///< of what was measured, at the end
   std::vector<std::string> command;  ///< as typed
 };
 

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "harness/plan/names.hpp"
-#include "harness/program/matrix.hpp"
+#include "memory/host_memory.hpp"
 
 namespace isthmus::harness {
 
@@ -37,58 +39,39 @@ const json* find_metric(const json& record, std::string_view name) {
   return nullptr;
 }
 
+std::string outcome_of(const json& record) {
+  if (!record.at("error").is_null()) return "FAILED";
+  if (!record.at("skipped").is_null()) return "skipped";
+  const auto status = record.at("verify").at("status").get<std::string>();
+  return status == "fail" ? "WRONG" : status == "not_applicable" ? "ok" : status;
+}
+
+}  // namespace
+
+std::string format_quantity(double value, const std::string& unit) {
+  if (unit == "1") return fmt::format("{:.3g}", value);
+  constexpr double kRoundsUp = 0.9995;  // of a prefix: what three digits would show as the next one counts as that
+  constexpr std::pair<double, const char*> kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"},  {1e6, "M"},
+                                                          {1e3, "k"},  {1, ""},     {1e-3, "m"}, {1e-6, "µ"},
+                                                          {1e-9, "n"}, {1e-12, "p"}};
+  const auto prefix = std::ranges::find_if(kPrefixes, [&](const auto& each) {
+    const bool seconds_have_none = unit == "s" && each.first > 1;
+    return !seconds_have_none && std::abs(value) >= each.first * kRoundsUp;
+  });
+  const std::string shown = unit == "1/s" ? "/s" : unit;  // 5.00 M/s
+  if (prefix == std::end(kPrefixes)) return fmt::format("{:.3g} {}", value, shown);
+  const double scaled = value / prefix->first;
+  const int decimals = std::abs(scaled) >= 99.95 ? 0 : std::abs(scaled) >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f} {}{}", scaled, decimals, prefix->second, shown);
+}
+
+namespace {
+
 std::string median_of(const json* metric) {
   if (metric == nullptr) return "-";
   const auto& value = metric->at("median");
   return value.is_number() ? format_quantity(value.get<double>(), metric->at("unit").get<std::string>()) : "invalid";
 }
-
-}  // namespace
-
-std::string status_of(const json& record) {
-  if (!record.at("error").is_null()) return "failed";
-  if (!record.at("skipped").is_null()) return "skipped";
-  return record.at("verify").at("status") == "fail" ? "wrong" : "ok";
-}
-
-json reason_of(const json& record) {
-  const auto status = status_of(record);
-  if (status == "ok") return nullptr;
-  return status == "wrong" ? record.at("verify").at("detail") : record.at(status == "failed" ? "error" : "skipped");
-}
-
-std::string outcome_of(const json& record) {
-  const auto status = status_of(record);
-  if (status == "failed") return "FAILED";
-  if (status == "wrong") return "WRONG";
-  return status == "ok" && record.at("verify").at("status") != "not_applicable" ? record.at("verify").at("status")
-                                                                                : json(status);
-}
-
-constexpr double kRoundsUp = 0.9995;  // of a prefix: what three digits would show as the next one counts as that
-
-UnitPrefix prefix_for(double value, const std::string& unit) {
-  constexpr UnitPrefix kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"},  {1e6, "M"},  {1e3, "k"},
-                                      {1, ""},     {1e-3, "m"}, {1e-6, "µ"}, {1e-9, "n"}, {1e-12, "p"}};
-  if (unit == "1") return {};
-  for (const auto& prefix : kPrefixes) {
-    if (unit == "s" && prefix.factor > 1) continue;
-    if (std::abs(value) >= prefix.factor * kRoundsUp) return prefix;
-  }
-  return {};
-}
-
-std::string format_quantity(double value, const std::string& unit) {
-  if (unit == "1") return fmt::format("{:.3g}", value);
-  const auto [factor, prefix] = prefix_for(value, unit);
-  const std::string shown = unit == "1/s" ? "/s" : unit;                                    // 5.00 M/s
-  if (std::abs(value) < factor * kRoundsUp) return fmt::format("{:.3g} {}", value, shown);  // below every prefix
-  const double scaled = value / factor;
-  const int decimals = std::abs(scaled) >= 99.95 ? 0 : std::abs(scaled) >= 9.995 ? 1 : 2;
-  return fmt::format("{:.{}f} {}{}", scaled, decimals, prefix, shown);
-}
-
-namespace {
 
 /// Cases with phases: one row each.
 std::string phases_text(const std::vector<const json*>& records) {
@@ -104,152 +87,73 @@ std::string phases_text(const std::vector<const json*>& records) {
   return text;
 }
 
-/// Values of the axes in which the records of this one's workload differ: " device,4096".
-std::string varied_values(const json& record, const std::vector<const json*>& records) {
+/// (workload, axis) for each axis in which the records of a workload differ.
+using Varied = std::set<std::pair<std::string, std::string>>;
+Varied varied_axes(const std::vector<const json*>& records) {
+  Varied varied;
+  std::map<Varied::value_type, const json*> first;
+  for (const json* record : records) {
+    for (const auto& [axis, value] : record->at("axes").items()) {
+      const auto known = first.emplace(std::pair(record->at("workload").get<std::string>(), axis), &value).first;
+      if (*known->second != value) varied.insert(known->first);
+    }
+  }
+  return varied;
+}
+
+/// The record's values of these axes: " device,4KiB".
+std::string varied_values(const json& record, const Varied& varied) {
   std::string text;
   for (const auto& [axis, value] : record.at("axes").items()) {
-    const bool varies = std::any_of(records.begin(), records.end(), [&, &name = axis, &own = value](const json* other) {
-      return other->at("workload") == record.at("workload") && other->at("axes").value(name, own) != own;
-    });
-    if (!varies) continue;
-    text += (text.empty() ? " " : ",") + (value.is_string() ? value.get<std::string>() : value.dump());
+    if (!varied.contains({record.at("workload").get<std::string>(), axis})) continue;
+    text += text.empty() ? " " : ",";
+    if (value.is_string())
+      text += value.get<std::string>();
+    else
+      text += axis == "bytes" ? memory::exact_bytes(value.get<std::int64_t>()) : value.dump();
   }
   return text;
 }
 
-/// Cases that measure in a way of their own: one row per metric.
+std::string share_of(const json& metric) {
+  const auto& share = metric.at("share");
+  return share.is_number() ? fmt::format("{:.0f}%", 100 * share.get<double>()) : "";
+}
+
+/// Cases that measure in a way of their own: one row per metric, with its share of the limit.
 std::string readings_text(const std::vector<const json*>& records) {
-  std::string text = fmt::format("{:<30} {:<6} {:<22} {:>11}\n", "workload", "size", "metric", "median");
+  std::string text = fmt::format("{:<28} {:<6} {:<19} {:>10} {:>5}\n", "workload", "size", "metric", "median", "share");
+  const auto varied = varied_axes(records);
   for (const json* record : records) {
-    const auto values = varied_values(*record, records);
-    const std::size_t room = values.size() < 30 ? 30 - values.size() : 0;
+    const auto values = varied_values(*record, varied);
+    const std::size_t room = values.size() < 28 ? 28 - values.size() : 0;
     const auto name = short_name(record->at("workload").get<std::string>(), room);
     const std::string head =
-        fmt::format("{:<30} {:<6}", cut_to(name + values, 30), cut_to(text_of(record->at("size")), 6));
+        fmt::format("{:<28} {:<6}", cut_to(name + values, 28), cut_to(text_of(record->at("size")), 6));
     if (record->at("metrics").empty())
-      text += fmt::format("{} {:<22} {:>11} {}\n", head, "-", "-", outcome_of(*record));
+      text += fmt::format("{} {:<19} {:>10} {:>5} {}\n", head, "-", "-", "", outcome_of(*record));
     for (const auto& metric : record->at("metrics"))
-      text += fmt::format("{} {:<22} {:>11} {}\n", head, cut_to(metric.at("name").get<std::string>(), 22),
-                          median_of(&metric), outcome_of(*record));
-  }
-  return text;
-}
-
-std::string text_table(const std::vector<json>& records) {
-  std::vector<const json*> with_phases, with_routes, others;
-  bool emulated = false;
-  for (const auto& record : records) {
-    emulated |= record.at("emulated").get<bool>();
-    if (!record.at("placement").is_null()) {
-      with_phases.push_back(&record);
-    } else if (route_of(record.at("workload").get<std::string>())) {
-      with_routes.push_back(&record);
-    } else {
-      others.push_back(&record);
-    }
-  }
-  std::vector<std::string> parts;
-  if (!with_phases.empty()) parts.push_back(phases_text(with_phases));
-  if (!others.empty()) parts.push_back(readings_text(others));
-  if (!with_routes.empty()) parts.push_back(matrices(with_routes));
-  auto text = join(parts, "\n");
-  if (emulated) text += "Device times are emulated: they say nothing about any hardware.\n";
-  return text;
-}
-
-/// One object per metric of each record, and one for a record that has none.
-std::vector<json> rows_of(const std::vector<json>& records) {
-  std::vector<json> rows;
-  for (const auto& record : records) {
-    auto axes = record.at("axes");
-    json bytes = nullptr;
-    if (const auto found = axes.find("bytes"); found != axes.end()) {
-      bytes = *found;
-      axes.erase(found);
-    }
-    json common = {{"workload", record.at("workload")},
-                   {"placement", record.at("placement")},
-                   {"staging", record.at("staging")},
-                   {"size", record.at("size")},
-                   {"from", nullptr},
-                   {"to", nullptr},
-                   {"initiator", nullptr},
-                   {"duplex", nullptr},
-                   {"bytes", bytes},
-                   {"axes", axes},
-                   {"metric", nullptr},
-                   {"unit", nullptr},
-                   {"median", nullptr},
-                   {"limit", nullptr},
-                   {"share", nullptr},
-                   {"status", status_of(record)},
-                   {"reason", reason_of(record)}};
-    if (const auto route = route_of(record.at("workload").get<std::string>()))
-      common.update(
-          {{"from", route->from}, {"to", route->to}, {"initiator", route->initiator}, {"duplex", route->duplex}});
-    for (const auto& metric : record.at("metrics")) {
-      auto row = common;
-      const auto& limit = metric.at("limit");
-      row.update({{"metric", metric.at("name")},
-                  {"unit", metric.at("unit")},
-                  {"median", metric.at("median")},
-                  {"limit", limit.is_null() ? json(nullptr) : limit.at("value")},
-                  {"share", metric.at("share")}});
-      rows.push_back(std::move(row));
-    }
-    if (record.at("metrics").empty()) rows.push_back(std::move(common));
-  }
-  return rows;
-}
-
-/// As RFC 4180 has it; null is empty.
-std::string csv_field(const json& value) {
-  if (value.is_null()) return "";
-  if (!value.is_string()) return value.dump();
-  auto text = value.get<std::string>();
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-std::string csv_table(const std::vector<json>& records) {
-  const auto rows = rows_of(records);
-  std::vector<std::string> axes;
-  for (const auto& row : rows) {
-    for (const auto& [axis, value] : row.at("axes").items()) {
-      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
-    }
-  }
-  const std::vector<std::string> before = {"workload", "placement", "staging", "size", "from",
-                                           "to",       "initiator", "duplex",  "bytes"},
-                                 after = {"metric", "unit", "median", "limit", "share", "status", "reason"};
-  auto heads = before;
-  heads.insert(heads.end(), axes.begin(), axes.end());
-  heads.insert(heads.end(), after.begin(), after.end());
-  auto text = join(heads, ",") + "\n";
-  for (const auto& row : rows) {
-    std::vector<std::string> fields;
-    for (const auto& name : before) fields.push_back(csv_field(row.at(name)));
-    for (const auto& axis : axes) fields.push_back(csv_field(row.at("axes").value(axis, json(nullptr))));
-    for (const auto& name : after) fields.push_back(csv_field(row.at(name)));
-    text += join(fields, ",") + "\n";
+      text += fmt::format("{} {:<19} {:>10} {:>5} {}\n", head, cut_to(metric.at("name").get<std::string>(), 19),
+                          median_of(&metric), share_of(metric), outcome_of(*record));
   }
   return text;
 }
 
 }  // namespace
 
-std::string table(const std::vector<json>& records, TableFormat format) {
-  switch (format) {
-    case TableFormat::text:
-      return text_table(records);
-    case TableFormat::json:
-      return json{{"rows", rows_of(records)}}.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-    case TableFormat::csv:
-      return csv_table(records);
+std::string table(const std::vector<json>& records) {
+  std::vector<const json*> with_phases, others;
+  bool emulated = false;
+  for (const auto& record : records) {
+    emulated |= record.at("emulated").get<bool>();
+    (record.at("placement").is_null() ? others : with_phases).push_back(&record);
   }
-  return "";
+  std::vector<std::string> parts;
+  if (!with_phases.empty()) parts.push_back(phases_text(with_phases));
+  if (!others.empty()) parts.push_back(readings_text(others));
+  auto text = join(parts, "\n");
+  if (emulated) text += "Device times are emulated: they say nothing about any hardware.\n";
+  return text;
 }
 
 }  // namespace isthmus::harness
