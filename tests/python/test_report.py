@@ -96,10 +96,11 @@ def test_hostile_strings_are_only_text(tmp_path):
     assert "\x1b" not in re.sub(r"<title>.*?</title>|<h1>.*?</h1>", "", text)
 
 
-def test_the_terminal_has_tables(capsys):
+def test_the_terminal_has_a_summary(capsys):
     assert cli.main(["report", str(ROOT / "analysis/data/h200")]) == 0
     said = capsys.readouterr().out
-    assert "NVIDIA H200" in said and "transfer/ce: rate at 1GiB" in said and "timer_coarse" in said
+    assert re.search(r"(?m)^NVIDIA H200 +1 +\d+ +\d+ +0 +\d+ +0\.\d+% +\d+%$", said) and "timer_coarse" in said
+    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_hostile_strings_do_not_steer_the_terminal(tmp_path, capsys):
@@ -108,7 +109,7 @@ def test_hostile_strings_do_not_steer_the_terminal(tmp_path, capsys):
         case["devices"][0]["name"] = EVIL + "[bold red]"
     assert cli.main(["report", str(write(tmp_path / "r", cases))]) == 0
     said = capsys.readouterr().out
-    assert "\x1b" not in said and "[bold red]" in re.sub(r"[\s│┃]", "", said).replace("[boldred]", "[bold red]")
+    assert "\x1b" not in said and "[bold red]" in said
 
 
 def test_a_comparison_is_part_of_the_page(tmp_path):

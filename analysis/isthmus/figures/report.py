@@ -1,8 +1,7 @@
-"""All records on one self-contained HTML page, or as tables on the terminal: summary, matrices, modes, limits,
-regressions, provenance, warnings.
+"""All records on one self-contained HTML page: summary, matrices, modes, limits, regressions, provenance, warnings.
 
 It needs no network: the plotting library is in the page, and the page forbids itself to load anything. Everything that
-comes from a record is escaped.
+comes from a record is escaped. Without a page the summary alone is shown, as text or for programs.
 """
 
 from __future__ import annotations
@@ -10,10 +9,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import statistics
-
-import rich.console
-import rich.table
-import rich.text
 
 from isthmus import Error, exits, spelling, units
 from isthmus.figures import charts, pages
@@ -262,90 +257,44 @@ def content(opened: store.Store, outcome: judging.Outcome | None = None) -> dict
     }
 
 
-#: Columns of a row after those of the case.
-_MORE = {
-    "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR", "jobs": "BIGINT",
-    "share": "DOUBLE", "limit_source": "VARCHAR", "machine": "VARCHAR",
-}  # fmt: skip
-
-
-def rows_of(found: dict) -> output.Table:
-    """For programs: every series of every machine."""
-    rows = []
-    for machine in found["machines"]:
-        for row in machine["rows"]:
-            axes = {axis: value for axis, value in row["axes"].items() if axis != "ranks"}
-            rows.append({name: row.get(name) for name in (*output.CASE, *_MORE)} | spread.fields(row["spread"]) | {
-                "axes": axes, "machine": machine["title"], "limit_source": row["source"],
-            })  # fmt: skip
-    return output.of_cases(rows, _MORE, "")
-
-
 def page(found: dict, title: str) -> str:
     """The page as text."""
     plots = [plot for machine in found["machines"] for plot in machine["plots"]]
     return pages.render("figures/report.html.jinja", plots, title=title, **found)
 
 
-def _summary(found: dict) -> rich.table.Table:
-    heads = ["hardware", ">nodes", ">jobs", ">records", ">failed", ">skipped", ">invalid", ">of limits"]
-    rows = [
-        [m["title"], m["nodes"], m["jobs"], m["records"], m["failed"], m["skipped"],
-         f"{m['invalid'] / m['samples']:.2%}" if m["samples"] else "-", f"{m['share']:.0%}" if m["share"] else "-"]
-        for m in found["machines"]
+_SUMMARY = {
+    "hardware": "VARCHAR", "nodes": "BIGINT", "jobs": "BIGINT", "records": "BIGINT", "failed": "BIGINT",
+    "skipped": "BIGINT", "invalid": "DOUBLE", "share": "DOUBLE",
+}  # fmt: skip
+
+
+def summary(found: dict) -> output.Table:
+    """A row for each kind of machine: what was measured on it, and how near to its limits; warnings are notes."""
+    rows = []
+    for machine in found["machines"]:
+        invalid = machine["invalid"] / machine["samples"] if machine["samples"] else None
+        rows.append({name: machine.get(name) for name in _SUMMARY} | {"hardware": machine["title"], "invalid": invalid})
+    heads = [output.Column("of limits" if name == "share" else name) for name in _SUMMARY]
+    cells = [
+        [*map(str, list(row.values())[:-2]), f"{row['invalid']:.2%}" if row["invalid"] is not None else "-",
+         f"{row['share']:.0%}" if row["share"] else "-"] for row in rows
     ]  # fmt: skip
-    return _grid(heads, rows)
-
-
-def terminal(found: dict, width: int | None = None) -> str:
-    """Summary, matrices, regressions and warnings for a terminal; as wide as it is, or as `width`."""
-    console = rich.console.Console(width=width, markup=False, highlight=False, emoji=False)
-    with console.capture() as captured:
-        console.print(_summary(found))
-        for machine in found["machines"]:
-            for each in machine["matrices"]:
-                rows = [
-                    [start, *(f"{c['text']} {c['spread']} {c['share']}".strip() if c else "-" for c in cells)]
-                    for start, cells in each["rows"]
-                ]
-                heads = ["from \\ to", *(f">{column}" for column in each["columns"])]
-                console.print(_grid(heads, rows, f"{machine['title']}: {each['title']}"))
-                if each["note"]:
-                    console.print(rich.text.Text(spelling.printable(each["note"])))
-        if any(machine["matrices"] for machine in found["machines"]):
-            console.print(rich.text.Text(found["meaning"]))
-        if found["outcome"]:
-            rows = [[r["verdict"], r["label"], r["text"]] for r in found["results"][:_LINES]]
-            console.print(_grid(["verdict", "series", "change"], rows, f"the change: {found['outcome'].verdict}"))
-            more = max(len(found["results"]) - _LINES, 0) + found["more_results"]
-            if more:
-                console.print(rich.text.Text(f"{more} more: `isthmus regress` lists all."))
-        if found["warnings"]:
-            rows = [[w["code"], w["records"], w["nodes"]] for w in found["warnings"]]
-            console.print(_grid(["warning", ">records", ">nodes"], rows))
-    return captured.get().rstrip("\n")
-
-
-_LINES = 40  # changes on the terminal at most
-
-
-def _grid(heads: list[str], rows: list[list], title: str | None = None) -> rich.table.Table:
-    """A table; a head that begins with > is of numbers."""
-    grid = rich.table.Table(title=title and rich.text.Text(spelling.printable(title)), title_justify="left")
-    for head in heads:
-        name = rich.text.Text(spelling.printable(head.removeprefix(">")))
-        grid.add_column(name, justify="right" if head.startswith(">") else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(rich.text.Text(spelling.printable(str(cell))) for cell in row))
-    return grid
+    notes = [
+        f"warning {each['code']}: {each['records']} records of {each['nodes']} nodes" for each in found["warnings"]
+    ]
+    if found["outcome"]:
+        notes.append(f"the change: {found['outcome'].verdict}; `isthmus regress` lists all series")
+    lines = [*output.lay_out(heads, cells), *(line for note in notes for line in output.fold(note))]
+    return output.Table(_SUMMARY, rows, "\n".join(lines), notes)
 
 
 def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus report results\n  isthmus report results -o report.html\n"
         "  isthmus report results -o report.html --from driver=570 --to driver=580\n"
-        "  isthmus report results --format csv -o series.csv\n"
-        "-o FILE without --format writes the page, unless it ends in .json, .csv or .parquet."
+        "-o FILE without --format writes the page, unless it ends in .json, .csv or .parquet. Other formats have the\n"
+        "summary; `isthmus table` has every figure."
     )
     selection.add_arguments(parser)
     output.add_arguments(parser, (*output.FORMATS, "html"))
@@ -363,13 +312,12 @@ def run(asked) -> int:
             sides = two_sides.sides(series.condition(asked.a), series.condition(asked.b))
             outcome = two_sides.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
         found = content(opened, outcome)
-    kind = output.format_of(asked, "text" if asked.output == "-" else "html")
-    if kind in ("json", "csv", "parquet"):
-        output.write(asked, rows_of(found))
+    if output.format_of(asked, "text" if asked.output == "-" else "html") != "html":
+        output.write(asked, summary(found))
         return exits.PASSED
-    text = page(found, asked.title) if kind == "html" else terminal(found) + "\n"
+    text = page(found, asked.title)
     output.deliver(text, asked.output)
-    if kind == "html" and asked.output != "-":
+    if asked.output != "-":
         size, count = len(text.encode()) / 1e6, sum(machine["records"] for machine in found["machines"])
         print(f"{asked.output}: {size:.1f} MB, {count} records")
     return exits.PASSED
