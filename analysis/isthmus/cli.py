@@ -25,18 +25,12 @@ COMMANDS = {
     "advise": ("isthmus.advise.command", "where buffers should live, and when overlapping batches of jobs is worth it"),
     "report": ("isthmus.figures.report", "one HTML page of everything"),
     "table": ("isthmus.tables.medians", "medians of a few record files"),
-    "levels": ("isthmus.tables.medians", "now `table --view levels`"),
     "references": ("isthmus.references.command", "what a site's figures are held to: make it from records, check it"),
     "faults": ("isthmus.faults.command", "page faults of any CUDA program, as the driver reports them"),
     "profile": ("isthmus.profiles.command", "what a profiler's output says, in the words of a record"),
-    "accounting": ("isthmus.tables.medians", "now `table --view accounting`"),
     "night": ("isthmus.verdicts.night", "one summary of a night's sessions for other programs: JSON and JUnit"),
     "site": ("isthmus.site.command", "a site's configuration: its mistakes, a first version, its node-hours"),
 }
-
-#: Old names of commands with what they are now, and the version with which the old names go.
-_RENAMED = {"levels": ["table", "--view", "levels"], "accounting": ["table", "--view", "accounting"]}
-_OLD_NAMES_UNTIL = "0.2"
 
 
 class Parser(argparse.ArgumentParser):
@@ -114,11 +108,8 @@ def main(arguments: list[str] | None = None) -> int:
         module.add_arguments(parser)
         if "exit codes:" not in (parser.epilog or ""):
             parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))
-        given = parser.parse_args([*asked.arguments, *_RENAMED.get(asked.command, [])[1:]])
+        given = parser.parse_args(asked.arguments)
         status = with_absence(module.run(given), getattr(given, "absent", None))
-        if asked.command in _RENAMED:
-            new = " ".join(_RENAMED[asked.command])
-            print(f"{prog} is now `isthmus {new}`; the old name goes with version {_OLD_NAMES_UNTIL}", file=sys.stderr)
         if sys.stdout:  # which `>&-` closes
             sys.stdout.flush()
         return status

@@ -310,8 +310,8 @@ def commands(folder: pathlib.Path, aside: pathlib.Path) -> list[list[str]]:
         ["score", f"{where}/one", f"{where}/other", "--weights", f"{out}/weights.json", "--reference", "one"],
         ["report", where, "-o", f"{out}/report.html"],
         ["table", where],
-        ["levels", where],
-        ["accounting", where],
+        ["table", where, "--view", "levels"],
+        ["table", where, "--view", "accounting"],
         ["advise", "interjob", where],
         ["advise", "placement", f"{where}/machine", "--check", "--all"],
         ["advise", "staging", f"{where}/machine", "--all"],
@@ -379,6 +379,7 @@ def drive(
         started = time.monotonic()
         code, _, _, wrong = called(command, seconds)
         name = " ".join(command[:2] if command[0] in ("advise", "references") else command[:1])
+        name = command[-1] if "--view" in command else name
         times[name] = max(times.get(name, 0), time.monotonic() - started)
         codes.setdefault(name, []).append(code)
         if wrong:

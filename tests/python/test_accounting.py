@@ -34,7 +34,7 @@ OF_DEVICE = record(
 )
 
 
-run = functools.partial(commands.run, "accounting")
+run = functools.partial(commands.run, "table", "--view", "accounting")
 
 
 def write(path, cases):

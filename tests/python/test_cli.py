@@ -75,7 +75,7 @@ def test_a_misspelt_option_is_told_by_every_command(command, capsys):
 
 TAKE_RECORDS = [
     ["regress", "--from=driver=1", "--to=driver=2"], ["noise"], ["drift"], ["nodes"], ["compare"],
-    ["score", "--reference=x", f"--weights={ROOT}/weights.toml"], ["report"], ["table"], ["levels"], ["accounting"],
+    ["score", "--reference=x", f"--weights={ROOT}/weights.toml"], ["report"], ["table"],
     ["advise", "interjob"], ["advise", "placement", "--check"], ["advise", "staging"],
     ["references", "update", "--site=example-slurm"],
 ]  # fmt: skip
@@ -129,8 +129,8 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments, tmp_path, caps
 @pytest.mark.parametrize(
     "command, name",
     [
-        (["levels"], "latency.jsonl.gz"),
-        (["accounting"], "accounting.jsonl.gz"),
+        (["table", "--view", "levels"], "latency.jsonl.gz"),
+        (["table", "--view", "accounting"], "accounting.jsonl.gz"),
         (["advise", "interjob"], "interjob.jsonl.gz"),
         (["advise", "placement", "--program", "in=1GiB", "flops=1e9"], "medium.jsonl"),
         (["advise", "staging"], "super.jsonl"),
@@ -205,14 +205,3 @@ def test_a_missing_package_is_named(monkeypatch, capsys):
     assert capsys.readouterr().err == (
         "isthmus table: numpy is not installed; `pip install 'isthmus[analysis]'` brings it\n"
     )
-
-
-@pytest.mark.parametrize("old, file", [("levels", "latency-fig2.jsonl.gz"), ("accounting", "accounting.jsonl.gz")])
-def test_an_old_name_gives_the_same_and_names_the_new_one(old, file, capsys):
-    path = str(EXAMPLE.with_name(file))
-    assert cli.main([old, path]) == 0
-    before = capsys.readouterr()
-    assert f"isthmus {old} is now `isthmus table --view {old}`" in before.err and before.err.count("\n") == 1
-    assert cli.main(["table", path, "--view", old]) == 0
-    after = capsys.readouterr()
-    assert after.out == before.out and after.err == ""

@@ -98,7 +98,7 @@ def record(workload, size, seconds, **changes):
     return case | changes
 
 
-run = functools.partial(commands.run, "levels")
+run = functools.partial(commands.run, "table", "--view", "levels")
 
 
 def test_the_command_shows_found_beside_reported(tmp_path):

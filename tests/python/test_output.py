@@ -33,11 +33,8 @@ def tables(tmp_path, *words):
 
 COMMANDS = [
     ["table", EXAMPLE],
-    ["report", EXAMPLE],
     ["table", ROOT / "analysis/data/h200/latency-fig2.jsonl.gz", "--view", "levels"],
     ["table", ROOT / "analysis/data/h200/accounting.jsonl.gz", "--view", "accounting"],
-    ["levels", ROOT / "analysis/data/h200/latency-fig2.jsonl.gz"],
-    ["accounting", ROOT / "analysis/data/h200/accounting.jsonl.gz"],
 ]
 
 
