@@ -304,7 +304,7 @@ def commands(folder: pathlib.Path, aside: pathlib.Path) -> list[list[str]]:
         ["drift", where, "-o", f"{out}/drift.parquet"],
         ["nodes", where],
         ["nodes", where, "-o", f"{out}/nodes.csv"],
-        ["nodes", where, "--list"],
+        ["nodes", where, "--drain"],
         ["compare", where, "--by", "kernel"],
         ["compare", f"{where}/one", f"{where}/other", "-o", f"{out}/compare.parquet"],
         ["score", f"{where}/one", f"{where}/other", "--weights", f"{out}/weights.json", "--reference", "one"],

@@ -372,7 +372,7 @@ def gates(folder, tmp_path):
         ["regress", folder, *SIDES], ["noise", folder, "--from", "driver=570"], ["drift", folder], ["nodes", folder],
         ["compare", other, folder], ["score", other, folder, "--weights", weights, "--reference", "other"],
         ["report", folder, "-o", tmp_path / "x.html"], ["table", folder], ["references", "check", folder, *site],
-        ["nodes", folder, "--list"],
+        ["nodes", folder, "--drain"],
     ]  # fmt: skip
 
 
@@ -384,7 +384,7 @@ def test_every_command_says_first_what_it_could_not_read_and_does_not_pass(folde
         assert now != exits.PASSED, command
         assert now == (code or exits.UNDECIDED) or code == exits.UNDECIDED, command
         assert "line 1: cut short" in err and " files skipped" in err, command
-        if "--list" not in command:
+        if "--drain" not in command:
             assert " could not be read, the first " in out.splitlines()[0], command
 
 

@@ -261,7 +261,7 @@ def test_records_of_no_partition_or_another(site, tmp_path, capsys):
 
 
 def test_unknown_site(tmp_path, capsys):
-    assert "is no site; there are" in refused(capsys, "update", kept(tmp_path), "--site", "nowhere")
+    assert "there is no site 'nowhere' in" in refused(capsys, "update", kept(tmp_path), "--site", "nowhere")
     assert "no reframe.py" in refused(capsys, "check", "--site", tmp_path)
 
 

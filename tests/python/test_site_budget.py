@@ -93,6 +93,7 @@ def records_of(tmp_path, name, *, wall=10.0, whole=None, changes=None, **run):
     command = ["bench", "run", "transfer/*/chase", "--record", "r"]
     record["run"] |= {"system": "s", "partition": "p", "command": command, "wall": wall} | run
     record |= changes or {}
+    record["run"]["id"] += name
     lines = []
     for after in (1, 2):
         record["run"].pop("process_wall", None)
@@ -128,9 +129,10 @@ def test_profiled_and_emulated_times_are_no_measure(tmp_path):
 
 def test_a_file_that_cannot_be_taken_is_named(tmp_path, capsys):
     (tmp_path / "bad.jsonl").write_text("{")
-    found, status = site_budget.durations(site_budget.files_of([tmp_path]))
-    assert status == exits.FOUND and found == {}
-    assert "bad.jsonl:1: cut short" in capsys.readouterr().err
+    good = records_of(tmp_path, "good.jsonl")
+    found, status = site_budget.durations([tmp_path])
+    assert status == exits.UNDECIDED and found == site_budget.durations([good])[0] != {}
+    assert "bad.jsonl: line 1: cut short" in capsys.readouterr().err
 
 
 def test_the_limit_is_the_last_resort_and_nothing_is_an_error():

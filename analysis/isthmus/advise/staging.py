@@ -7,8 +7,6 @@ kernel (scripts/instruction-mix). A rule learns its thresholds from the other wo
 workloads left out one by one, each counted once however many records it has.
 
     isthmus advise staging DIR                          the rules, their hit rates, and the answer
-    isthmus advise staging DIR --like RECORD.jsonl      what they say of the kernel of this file's first record that
-                                                        ran in direct staging
     isthmus advise staging DIR --all                    with every kernel and its figures
     isthmus advise staging DIR --instructions FILE      what scripts/instruction-mix wrote, where it is not in DIR
 
@@ -31,9 +29,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from isthmus import Error, spelling
+from isthmus import Error
 from isthmus.advise import measured
-from isthmus.records import load
 from isthmus.tables import output
 
 PAPERS = "flops a shared access, and shared accesses: the paper's"  # a rule of that name
@@ -67,11 +64,11 @@ class Kernel:
     where: str  # size or preset, and what else tells it from the workload's others
     name: str
     features: dict[str, float]
-    ratio: float | None = None  # kernel time, asynchronous over direct
+    ratio: float  # kernel time, asynchronous over direct
 
     @property
     def pays(self) -> bool:
-        return self.ratio is not None and self.ratio <= PAYS
+        return self.ratio <= PAYS
 
 
 # --- what the records and the machine code say ---
@@ -255,7 +252,7 @@ def _linear(names: Sequence[str], words: str) -> Rule:
             return np.array([math.log2(1e-3 + features[name]) for name in names])
 
         points = np.stack([raw(each.features) for each in kernels])
-        target = np.array([math.log(each.ratio or 1.0) for each in kernels])
+        target = np.array([math.log(each.ratio) for each in kernels])
         weight = weights(kernels)
         middle, spread = points.mean(axis=0), points.std(axis=0)
         spread[spread == 0] = 1
@@ -305,7 +302,7 @@ def _without(kernels: Sequence[Kernel], workload: str) -> list[Kernel]:
 
 def _judge(kernels: Sequence[Kernel], says: Callable[[Kernel], bool]) -> tuple[float, float]:
     weight, answers = weights(kernels), [says(each) for each in kernels]
-    ratios = np.array([each.ratio or 1.0 for each in kernels])
+    ratios = np.array([each.ratio for each in kernels])
     hits = np.array([answer == each.pays for answer, each in zip(answers, kernels, strict=True)])
     lost = np.where(answers, ratios, 1.0) / np.minimum(ratios, 1.0) - 1
     return float((hits * weight).sum() / weight.sum()), float((lost * weight).sum() / weight.sum())
@@ -384,19 +381,17 @@ def answer(found: Findings) -> str:
 
 _COLUMNS = {
     "kind": "VARCHAR", "name": "VARCHAR", "workload": "VARCHAR", "case": "VARCHAR", "hits": "DOUBLE", "lost": "DOUBLE",
-    "when": "VARCHAR", "ratio": "DOUBLE", "says": "BOOLEAN", **dict.fromkeys([*LAUNCH, *MIX], "DOUBLE"),
+    "when": "VARCHAR", "ratio": "DOUBLE", **dict.fromkeys([*LAUNCH, *MIX], "DOUBLE"),
 }  # fmt: skip
 
 
-def table_of(found: Findings, like: Kernel | None, everything: bool) -> output.Table:
-    """Rules with their rates; with `like` what each says of it."""
-    asked = (ALWAYS, NEVER, *rules_for(found.kernels)) if like else ()
-    says = {rule.name: rule.fit(found.kernels)[0](like.features) for rule in asked if like}
+def table_of(found: Findings, everything: bool) -> output.Table:
+    """Rules with their rates, and every kernel."""
+    rules = (*found.rates, found.picked)
     rows: list[dict] = [
-        {"kind": "rule", "name": rate.name, "hits": rate.hits, "lost": rate.lost, "when": rate.when or None,
-         "says": says.get(rate.name)}
-        for rate in (*found.rates, found.picked)
-    ]  # fmt: skip
+        {"kind": "rule", "name": rate.name, "hits": rate.hits, "lost": rate.lost, "when": rate.when or None}
+        for rate in rules
+    ]
     paying = {name: [k.pays for k in found.kernels if k.workload == name] for name in found.workloads}
     some = sum(any(each) for each in paying.values())
     lines = output.fold(
@@ -404,16 +399,9 @@ def table_of(found: Findings, like: Kernel | None, everything: bool) -> output.T
         f"staging. Asynchronous copies save {1 - PAYS:.0%} or more of {some} workloads' kernels, of "
         f"{sum(all(each) for each in paying.values())} in every case."
     )
-    if like:
-        lines += output.fold(f"like {like.workload} {like.where}, kernel {like.name}")
     columns = [output.Column("pays by", right=False), output.Column("hits"), output.Column("time lost"),
-               output.Column("here" if like else "when", right=False)]  # fmt: skip
-    if like:
-        columns.append(output.Column("when", right=False))
-    cells = []
-    for row in rows:
-        mine = [] if not like else ["" if row["says"] is None else "pays" if row["says"] else "does not"]
-        cells.append([row["name"], f"{row['hits']:.0%}", f"{row['lost']:.1%}", *mine, row["when"] or ""])
+               output.Column("when", right=False)]  # fmt: skip
+    cells = [[rate.name, f"{rate.hits:.0%}", f"{rate.lost:.1%}", rate.when] for rate in rules]
     lines += output.lay_out(columns, cells)
     lines += output.fold(
         "hits: of the workloads, each left out of what the rule learnt; time lost: over the better staging; picked: "
@@ -423,7 +411,7 @@ def table_of(found: Findings, like: Kernel | None, everything: bool) -> output.T
     if "flops_per_shared" not in found.kernels[0].features:
         lines += output.fold(f"No instruction mix: {DEFAULT} is not in these folders (scripts/instruction-mix).")
     lines += output.fold(answer(found))
-    kernels = sorted(found.kernels, key=lambda each: (each.workload, each.ratio or 1.0))
+    kernels = sorted(found.kernels, key=lambda each: (each.workload, each.ratio))
     for each in kernels:
         rows.append(
             {"kind": "kernel", "name": each.name, "workload": each.workload, "case": each.where, "ratio": each.ratio,
@@ -437,7 +425,6 @@ def table_of(found: Findings, like: Kernel | None, everything: bool) -> output.T
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--like", metavar="FILE", help="what the rules say of the kernel of this file's first record")
     parser.add_argument("--instructions", metavar="FILE", help=f"of scripts/instruction-mix (DIR/{DEFAULT})")
     parser.add_argument("--all", action="store_true", help="every kernel, too")
     measured.add_arguments(parser, "GPU")
@@ -458,19 +445,7 @@ def run(asked: argparse.Namespace) -> int:
     if not cases:
         raise Error("no record with a GPU counts: nothing can be learnt")
     found, lacking = find(cases, mix)
-    notes = []
-    if lacking:
-        notes.append(f"{lacking} kernels left out: the instruction mix has none of their name")
-    like = None
-    if asked.like:
-        case = next((c for c in load.read(asked.like) if c["staging"] == "direct" and c["devices"]), None)
-        kernel = main_kernel(case, mix) if case else None
-        if case is None or kernel is None:
-            raise Error(f"{asked.like}: no record in direct staging names its kernel")
-        features = features_of(case, kernel, mix)
-        if features is None:
-            raise Error(f"{asked.like}: the instruction mix has no kernel {spelling.printable(kernel['name'])}")
-        like = Kernel(spelling.printable(case["workload"]), str(case["size"] or ""), kernel["name"], features)
-    table = table_of(found, like, asked.all)
+    notes = [f"{lacking} kernels left out: the instruction mix has none of their name"] if lacking else []
+    table = table_of(found, asked.all)
     output.write(asked, dataclasses.replace(table, text="\n".join([*notes, table.text]), notes=notes))
     return status

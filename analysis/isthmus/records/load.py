@@ -246,7 +246,7 @@ def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
 
 def _for_people(asked) -> bool:
     """Whether a command's output is text for people, rather than a list or table for a program."""
-    if getattr(asked, "list", False):
+    if getattr(asked, "drain", False):
         return False
     if hasattr(asked, "format"):
         return asked.format in (None, "text")

@@ -41,7 +41,7 @@ def configuration_of(root: pathlib.Path, site: str) -> pathlib.Path:
     if not path.is_file():
         known = sites(root)
         hint = spelling.did_you_mean(site, known) or f"; choose from {', '.join(known) or 'none'}"
-        raise Error(f"there is no site {site!r} in {root / 'site-configs'}{hint}")
+        raise Error(f"there is no site {spelling.shorten(site, 40)!r} in {root / 'site-configs'}{hint}")
     return path
 
 
@@ -73,13 +73,7 @@ def site_folder(site: str) -> pathlib.Path:
         if (named / "reframe.py").is_file():
             return named
         raise Error(f"{site}: no reframe.py in there, so it is no site's folder")
-    homes = [OWN / "site-configs", pathlib.Path("site-configs").resolve()]
-    for home in homes:
-        if (home / site / "reframe.py").is_file():
-            return home / site
-    there = sorted({path.parent.name for home in homes for path in home.glob("*/reframe.py")})
-    hint = spelling.did_you_mean(site, there)
-    raise Error(f"{spelling.shorten(site, 40)!r} is no site; there are {', '.join(there) or 'none'}{hint}")
+    return configuration_of(root_of(None), site).parent
 
 
 def partitions(folder: pathlib.Path) -> list[dict]:

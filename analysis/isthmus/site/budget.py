@@ -28,7 +28,7 @@ import sys
 import tempfile
 
 from isthmus import Error, exits, spelling
-from isthmus.records import load, validate
+from isthmus.records import load
 from isthmus.references import site_tree
 from isthmus.site import check
 from isthmus.tables import output
@@ -87,7 +87,7 @@ def run(arguments) -> int:
     if bench:
         check.listing(bench)  # one sentence, before ReFrame starts, where it is no isthmus-bench
     jobs, others = dry_run(root, path, bench, arguments)
-    measured, status = durations(files_of(arguments.records))
+    measured, status = durations(arguments.records)
     for job in jobs:
         time(job, measured, lambda job: estimate(bench, job.command, job.gpus))
     chosen = choose(jobs, arguments.per_job, arguments.budget)
@@ -201,33 +201,19 @@ def measuring(words) -> tuple[str, ...]:
 # --- how long they take ---
 
 
-def files_of(paths) -> list[pathlib.Path]:
-    found = []
-    for path in map(pathlib.Path, paths):
-        found += sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
-    return found
-
-
 def durations(paths) -> tuple[dict[tuple, list[float]], int]:
     """Seconds of past jobs by (system, partition, command), and an exit code; a file that cannot be taken is named."""
-    found: dict[tuple, list[float]] = collections.defaultdict(list)
-    status = exits.PASSED
-    for path in paths:
-        try:
-            cases = load.read(path)
-        except validate.RecordError as error:
-            print(error, file=sys.stderr)
-            status = exits.FOUND
+    cases, status = load.read_files(paths) if paths else ([], exits.PASSED)
+    walls: dict[tuple, dict[int, list]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    for case in cases:
+        run = case["run"]
+        if case["emulated"] or case["profiler"] or "run" not in run["command"]:
             continue
-        walls: dict[tuple, dict[tuple, list]] = collections.defaultdict(lambda: collections.defaultdict(list))
-        for case in cases:
-            run = case["run"]
-            if case["emulated"] or case["profiler"] or "run" not in run["command"]:
-                continue
-            key = (run["system"], run["partition"], measuring(run["command"][run["command"].index("run") :]))
-            walls[key][(run["id"], run["process"])].append((run.get("process_wall"), run["wall"] or 0))
-        for key, processes in walls.items():
-            found[key].append(sum(_process_seconds(each) for each in processes.values()))
+        key = (run["system"], run["partition"], measuring(run["command"][run["command"].index("run") :]))
+        walls[key, run["id"]][run["process"]].append((run.get("process_wall"), run["wall"] or 0))
+    found: dict[tuple, list[float]] = collections.defaultdict(list)
+    for (key, _), processes in walls.items():
+        found[key].append(sum(map(_process_seconds, processes.values())))
     return found, status
 
 

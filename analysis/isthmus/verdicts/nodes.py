@@ -453,11 +453,6 @@ def _drained(reasons: list[Reason]) -> dict[str, Reason]:
     return found
 
 
-def names(reasons: list[Reason]) -> list[str]:
-    """Names of the nodes as a scheduler's command takes them."""
-    return sorted(_drained(reasons))
-
-
 def drain_lines(reasons: list[Reason]) -> list[str]:
     """For a site's script: node, tab, kind and reason in one printable line without quotes."""
     lines = []
@@ -517,9 +512,7 @@ def add_arguments(parser) -> None:
     selection.add_arguments(parser)
     parser.add_argument("--floor", **units.SHARE, default=FLOOR, help="smallest difference that is reported (0.03)")
     parser.add_argument("--expect", metavar="N1,N2,…", help="nodes that must be in the records")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--list", action="store_true", help="only the nodes' names, separated by commas")
-    form.add_argument("--drain", action="store_true", help="only nodes to be drained: NODE, tab, reason; a line each")
+    parser.add_argument("--drain", action="store_true", help="only nodes to be drained: NODE, tab, reason; a line each")
     output.add_arguments(parser)
 
 
@@ -528,17 +521,11 @@ def run(asked) -> int:
     for node in expected:
         if not spelling.is_node_name(node):
             raise Error(f"{node!r} is no node's name; write names with commas between")
-    if (asked.list or asked.drain) and output.format_of(asked) != "text":
-        raise Error("--list and --drain are text; leave out --format, which has them as columns node and drain")
+    if asked.drain and output.format_of(asked) != "text":
+        raise Error("--drain is text; leave out --format, which has it as columns node and drain")
     with selection.from_arguments(asked, wanted=(*two_sides.WANTED, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
-    if asked.list:
-        shown = ",".join(names(found.reasons))  # nothing, not an empty line: no command must be given an empty name
-    elif asked.drain:
-        shown = "\n".join(drain_lines(found.reasons))
-    else:
-        shown = text(found)
-    output.write(asked, table_of(found, shown))
+    output.write(asked, table_of(found, "\n".join(drain_lines(found.reasons)) if asked.drain else text(found)))
     if found.reasons:
         return exits.FOUND
     return exits.PASSED if found.compared else exits.UNDECIDED
