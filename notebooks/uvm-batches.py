@@ -275,7 +275,7 @@ rows = []
 for term, name in enumerate(sampling.TERMS):
     row = [name]
     for fit in fits:
-        known = fit.status(term) == "told"
+        known = fit.status(term) == "identified"
         row.append(f"{fit.values[term]:.3g}" if known else "with " + fit.partners(term) if fit.values[term] == 0 else (
             f"{fit.values[term]:.3g} together with {fit.partners(term)}"
         ))  # fmt: skip

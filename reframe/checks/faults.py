@@ -16,7 +16,7 @@ from isthmus_check import IsthmusCheck, stated_backend, stated_capabilities, sta
 
 CATALOGUE = catalogue.load()
 WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("faults/")}
-# What the queue tells of each sample, whatever happens in it.
+# What the queue reports of each sample, whatever happens in it.
 COUNTS = {"uvm_faults", "uvm_pages", "uvm_batches", "uvm_replays", "uvm_fault_bytes", "uvm_prefetch_bytes"}
 # Those of which each page is touched, once.
 WHOLE = ("faults/regular", "faults/random")
@@ -170,7 +170,7 @@ class OversubscribedFaults(IsthmusCheck):
             return
         if "oversubscribe" not in case.get("notes", {}):
             raise SanityError("the record does not say that it was oversubscribed")
-        # A metric that is missing is told of by itself.
+        # A metric that is missing has a sentence of its own.
         evicted = [m["samples"] for m in case["metrics"] if m["name"] == "uvm_eviction_bytes"]
         if not all(map(all, evicted)):
             raise SanityError(f"the memory is {self.ratio} times what was free, and a sample evicted nothing")

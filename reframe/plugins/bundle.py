@@ -76,7 +76,7 @@ class Bundle(IsthmusCheck):
 
     #: One or more selections of tags, separated by commas: -S checks='smoke,transfer default'.
     checks = builtins.variable(typ.List[str], value=["smoke"])
-    #: No check may take longer, whatever its own time limit is: the others shall have their turn.
+    #: No check may take longer, whatever its own time limit is: the others must have their turn.
     check_seconds = builtins.variable(int, type(None), value=None)
     listing = builtins.fixture(Listing, scope="environment")
     mode, size, workload = None, "", "bundle"

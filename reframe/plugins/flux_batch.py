@@ -77,14 +77,14 @@ class FluxBatchScheduler(JobScheduler):
         if not jobs:
             return
         answer = osext.run_command(f"{_POLL} {' '.join(job.jobid for job in jobs)}").stdout
-        told = {_plain(words[0]): words[1:] for line in answer.splitlines() if len(words := line.split("|")) == 5}
+        known = {_plain(words[0]): words[1:] for line in answer.splitlines() if len(words := line.split("|")) == 5}
         for job in jobs:
-            job.unknown = 0 if job.jobid in told else job.unknown + 1
+            job.unknown = 0 if job.jobid in known else job.unknown + 1
             if job.unknown > _PATIENCE:
                 raise JobSchedulerError(f"flux jobs does not know {job.jobid}")
             if job.unknown:
                 continue
-            job.take(*told[job.jobid])
+            job.take(*known[job.jobid])
             waited = time.time() - job.submit_time
             if job.state in _WAITING and job.max_pending_time and waited >= job.max_pending_time:
                 self.cancel(job)

@@ -665,7 +665,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     # What is asked for; a subclass may ask otherwise.
 
     def request(self) -> list[str]:
-        """What the program shall run."""
+        """What the program is to run."""
         return [self.workload, "--size", self.size, *(["--mode", self.mode] if self.mode else [])]
 
     def points(self) -> list[Point]:
@@ -817,9 +817,9 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         """Keeps the record; where other jobs ran on the node, it says so of itself."""
         contents = None
         if others := jobs.others(self.stagedir):
-            told = f"other jobs ran on the node ({', '.join(others)})"
+            message = f"other jobs ran on the node ({', '.join(others)})"
             for case in cases:
-                case["warnings"].append({"code": "shared_node", "message": told, "samples": None})
+                case["warnings"].append({"code": "shared_node", "message": message, "samples": None})
             contents = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases).encode()
         kept = self._keep_record(path, contents)
         profilers.keep(pathlib.Path(self.stagedir), kept)
@@ -845,7 +845,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             varied = axes.get(case["workload"], ())
             point = Point(case["workload"], tuple((axis, case["axes"].get(axis)) for axis in varied))
             if point not in points:
-                raise SanityError(f"a record of {point}, which nobody asked for")
+                raise SanityError(f"a record of {point}, which was not asked for")
             points[point].append(case)
         return points
 
@@ -862,8 +862,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 raise SanityError(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
             numbers = sorted(case["run"]["process"] for case in found)
             if numbers != list(range(1, self.processes + 1)):
-                told = ", ".join(map(str, numbers))
-                raise SanityError(f"the records of {point} are of processes {told}: another's is lost")
+                shown = ", ".join(map(str, numbers))
+                raise SanityError(f"the records of {point} are of processes {shown}: another's is lost")
         runs = sorted({case["run"]["id"] for found in points.values() for case in found})
         if len(runs) > 1:
             raise SanityError(f"the records are of {len(runs)} runs ({', '.join(runs)}), this job made one: another's")
@@ -893,7 +893,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         if ranks["count"] != self.num_tasks:
             raise SanityError(f"the record is of {ranks['count']} ranks, {self.num_tasks} were started")
         if len(ranks["each"]) != self.num_tasks:
-            raise SanityError(f"the record tells of {len(ranks['each'])} ranks where {self.num_tasks} ran: one is lost")
+            raise SanityError(f"the record has {len(ranks['each'])} ranks where {self.num_tasks} ran: one is lost")
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
         gpus = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)
@@ -974,7 +974,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         return reasons[0]
 
     def _judge_memory(self, case):
-        """A case that fits into the memory that the site states: somebody else holds it."""
+        """A case that fits into the memory that the site states: another process holds it."""
         if not (short := case.get("short_of")):
             return
         memory, needed = short["memory"], short["needed"]

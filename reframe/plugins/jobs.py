@@ -116,9 +116,9 @@ def others(stagedir) -> list[str]:
 def foreign(case: dict, job, system: str, partition: str) -> str | None:
     """Why a record is not of this job: another's, another node's, or of another time."""
     run = case["run"]
-    for what, told, own in (("system", run["system"], system), ("partition", run.get("partition"), partition)):
-        if told != own:
-            return f"the record is of {what} {told}, this session is of {own}: an earlier or another session's"
+    for what, recorded, own in (("system", run["system"], system), ("partition", run.get("partition"), partition)):
+        if recorded != own:
+            return f"the record is of {what} {recorded}, this session is of {own}: an earlier or another session's"
     of_batch = job.scheduler.registered_name != "local"
     granted = str(job.jobid) if in_slurm(job) else None if of_batch else _own_job()
     if run["job"] != granted and (in_slurm(job) or not of_batch):
@@ -220,10 +220,10 @@ def complaint(text: str) -> str:
     """Of a job's standard error the line in which the program, else whatever started it, says what went wrong."""
     lines = [line.strip() for line in text.splitlines()]
     own = [line for line in lines if line.startswith("isthmus-bench: ")]
-    told = [line for line in lines if _WRONG.search(line)]
+    complaints = [line for line in lines if _WRONG.search(line)]
     # Of several ranks one may have been killed.
-    killed = [line for line in told if ": task" in line and "Exited with" not in line and _ECHO.match(line)]
-    wrong = own[-1:] or [line for line in told if not _ECHO.match(line)] or killed
+    killed = [line for line in complaints if ": task" in line and "Exited with" not in line and _ECHO.match(line)]
+    wrong = own[-1:] or [line for line in complaints if not _ECHO.match(line)] or killed
     return spelling.printable(spelling.shorten(wrong[0], 200)) if wrong else ""
 
 
@@ -265,16 +265,16 @@ def wait_for_end(job) -> None:
 
 
 def _wait_for(ids: list[str]) -> None:
-    """Until no job of these is in the queue, or ten times in a row nobody could say."""
+    """Until no job of these is in the queue, or ten times in a row there was no answer."""
     fails = 0
     while fails < 10:
-        told = subprocess.run(
+        answer = subprocess.run(
             ["squeue", "-h", "-j", ",".join(ids), "-o", "%A"],
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        if "Invalid job id" in told.stderr or (told.returncode == 0 and not told.stdout.strip()):
+        if "Invalid job id" in answer.stderr or (answer.returncode == 0 and not answer.stdout.strip()):
             return
-        fails = fails + 1 if told.returncode else 0
+        fails = fails + 1 if answer.returncode else 0
         time.sleep(1)
 
 
@@ -318,8 +318,8 @@ def _asked_state(job) -> tuple[str, str]:
     while (MinJobAge)."""
     state = re.split(r"[ ,]", job.state or "")[0]
     if in_slurm(job) and job.scheduler.registered_name == "squeue" and job.jobid:
-        told = _asked("scontrol", "show", "job", "-o", str(job.jobid))
-        if found := re.search(r"\bJobState=(\w+)", told):
-            nodes = re.search(r"\bNodeList=([^\s(]+)", told)
+        answer = _asked("scontrol", "show", "job", "-o", str(job.jobid))
+        if found := re.search(r"\bJobState=(\w+)", answer):
+            nodes = re.search(r"\bNodeList=([^\s(]+)", answer)
             return found[1], nodes[1] if nodes else ""
     return state, ",".join(job.nodelist or []) if state != "PENDING" else ""

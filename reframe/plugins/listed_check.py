@@ -91,7 +91,7 @@ class ListedCheck(IsthmusCheck):
     largest = frozenset()
     #: Axes of which it shows every value.
     apart = frozenset()
-    #: Whether host memory shall be on each NUMA node in turn, where the site states several.
+    #: Whether host memory is to be on each NUMA node in turn, where the site states several.
     on_each_node = False
 
     def patterns(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ _LOG = "log"
 # What a profiler says where it may not count; that is the machine's policy, so a skip.
 _REFUSED = {
     "ERR_NVGPUCTRPERM": ncu.PERMISSION,
-    "perf_event_paranoid": "the kernel lets nobody count here; an administrator can lower kernel.perf_event_paranoid",
+    "perf_event_paranoid": "the kernel allows no counting here; an administrator can lower kernel.perf_event_paranoid",
     "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES": ncu.PERMISSION,
 }
 

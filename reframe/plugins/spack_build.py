@@ -38,7 +38,7 @@ def environment_of(environ, system: str) -> pathlib.Path:
 
 
 def may_use_mpi(environment: pathlib.Path) -> bool:
-    """Whether Spack is told of an MPI; without packages.yaml the user's own Spack configuration has what is installed.
+    """Whether Spack is given an MPI; without packages.yaml the user's own Spack configuration has what is installed.
 
     Else Spack would build one, which the site's launcher does not know. The checks of several ranks then are skipped,
     for the program says that it has no MPI.

@@ -98,15 +98,15 @@ def apart(ours: float, theirs: list[float]) -> float:
 
 def disagreement(same: Same, name: str, ours: float, theirs: list[float]) -> str | None:
     """Why a figure of ours and theirs are not the same, in one sentence; None where they are."""
-    told = " and ".join(f"{value:.4g}" for value in theirs)
+    said = " and ".join(f"{value:.4g}" for value in theirs)
     if not all(math.isfinite(value) and value > 0 for value in [ours, *theirs]):
-        return f"{same.metric} of {same.workload} is {ours:.4g}, {name}'s {same.theirs} {told}: no figures to compare"
+        return f"{same.metric} of {same.workload} is {ours:.4g}, {name}'s {same.theirs} {said}: no figures to compare"
     if max(theirs) / min(theirs) - 1 > AGREE:
-        return f"{name}'s {same.theirs} is {told}, before and after: it does not agree with itself, look for other work"
+        return f"{name}'s {same.theirs} is {said}, before and after: it does not agree with itself, look for other work"
     share = apart(ours, theirs)
     if share <= AGREE:
         return None
     return (
-        f"{same.metric} of {same.workload} is {ours:.4g}, {name}'s {same.theirs} {told} before and after: "
+        f"{same.metric} of {same.workload} is {ours:.4g}, {name}'s {same.theirs} {said} before and after: "
         f"{share:.1%} apart, {AGREE:.0%} is allowed"
     )

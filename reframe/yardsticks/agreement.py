@@ -134,8 +134,8 @@ class Yardstick(IsthmusCheck):
         for same in self.yard.same:
             metric = content.metrics(cases[same.workload])[same.metric]
             ours = max(metric["samples"]) if same.best else metric["median"]
-            told = [figures.get(same.theirs, float("nan")) for figures in theirs]
-            if why := yardsticks.disagreement(same, self.beside, ours, told):
+            reported = [figures.get(same.theirs, float("nan")) for figures in theirs]
+            if why := yardsticks.disagreement(same, self.beside, ours, reported):
                 raise SanityError(why)
         return True
 

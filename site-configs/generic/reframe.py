@@ -22,7 +22,7 @@ def detected_backend():
 
 
 def visible_gpus():
-    """How many NVIDIA GPUs a process sees here; 0 where nothing tells."""
+    """How many NVIDIA GPUs a process sees here; 0 where nothing says so."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return len(list(filter(None, chosen.split(","))))

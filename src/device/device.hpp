@@ -47,7 +47,7 @@ class Error : public std::runtime_error {
 
 // --- devices -------------------------------------------------------------------------------------
 
-/// What a device is and what it can do. A null optional means that nobody could tell.
+/// What a device is and what it can do. A null optional means unknown.
 struct DeviceInfo {
   int index = 0;
   std::string name;
@@ -128,8 +128,8 @@ MemoryInfo memory_info();
 
 /// Who is on a device.
 struct Occupancy {
-  std::optional<std::vector<unsigned>> processes;  ///< pids of all but this process; nullopt where nobody can tell
-  std::optional<bool> mig;                         ///< whether the GPU is split; nullopt where nobody can tell
+  std::optional<std::vector<unsigned>> processes;  ///< pids of all but this process; nullopt where unknown
+  std::optional<bool> mig;                         ///< whether the GPU is split; nullopt where unknown
 };
 /// Asks no runtime, so this process is not on the device for having asked.
 Occupancy occupancy(int index) noexcept;
@@ -157,7 +157,7 @@ Telemetry telemetry(int index) noexcept;
 void refresh(Telemetry& telemetry, int index) noexcept;
 
 /// Bytes of the device's memory that the driver says are in use, whoever uses them (NVML, or amdgpu's files); nullopt
-/// where nobody tells. memory_info() asks the runtime instead.
+/// where unknown. memory_info() asks the runtime instead.
 std::optional<std::size_t> driver_memory_used(int index) noexcept;
 
 /// The link between two devices, or between a device and the host, as it is now.
@@ -167,7 +167,7 @@ struct Link {
   double rate = 0;   ///< B/s in one direction, all of them together, after line coding
   std::string text;  ///< "18 NVLinks of 26.56 GB/s", "PCIe 5 x16"
 };
-/// `peer` -1 is the host. Asks the sources of Telemetry; where nobody can tell it is null, and `reason` one sentence.
+/// `peer` -1 is the host. Asks the sources of Telemetry; what is unknown is null, and `reason` one sentence.
 /// Between two devices on PCIe it is the slower of their ends, whatever lies between those.
 std::optional<Link> link(int device, int peer, std::string* reason = nullptr) noexcept;
 /// Bytes per second of a PCIe link in one direction after line coding, before any protocol overhead; nullopt for a

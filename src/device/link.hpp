@@ -1,7 +1,7 @@
 #pragma once
 
 // Where Link comes from. Vendor-neutral code, built in every backend: both sources are tested without a GPU.
-// Without a peer the link is the one to the host. Where nobody can tell, `reason` says why in one sentence.
+// Without a peer the link is the one to the host. Where it is unknown, `reason` says why in one sentence.
 
 #include <filesystem>
 #include <optional>
@@ -23,7 +23,7 @@ std::optional<Link> link_nvml(const LinkEnd& device, const std::optional<LinkEnd
 std::optional<Link> link_sysfs(const std::string& pci_bus, const std::optional<std::string>& peer_bus,
                                std::string& reason, const std::filesystem::path& root = "/") noexcept;
 
-/// "PCIe 5 x16", from what a device tells of its own end.
+/// "PCIe 5 x16", from what a device reports of its own end.
 std::optional<Link> pcie_link(std::optional<int> generation, std::optional<int> width, std::string& reason);
 /// The one that limits a path over both; null where either is.
 std::optional<Link> slower(const std::optional<Link>& one, const std::optional<Link>& other);

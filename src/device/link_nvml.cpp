@@ -28,7 +28,7 @@ bool same_place(const PciInfo& a, const PciInfo& b) {
   return a.domain == b.domain && a.bus == b.bus && a.device == b.device;
 }
 
-/// The active NVLinks of one GPU, by where they go; in a virtual machine nobody may tell.
+/// The active NVLinks of one GPU, by where they go; in a virtual machine they may be unknown.
 struct NvLinks {
   Links all, to_the_peer, to_switches;
 };
@@ -55,7 +55,7 @@ NvLinks nvlinks(const Asker& ask, const Asker& peer) {
   return links;
 }
 
-/// Links of one kind together. Their rates are told by the driver, in B/s.
+/// Links of one kind together. The driver reports their rates, in B/s.
 std::optional<Link> bundle(const char* kind, const char* name, const std::vector<std::optional<double>>& rates,
                            std::string& reason) {
   Link link{kind, static_cast<int>(rates.size()), 0, ""};

@@ -141,7 +141,7 @@ class Asker {
   Device device_;
 };
 
-/// An active NVLink; its rate is in B/s and one direction, null where nobody tells.
+/// An active NVLink; its rate is in B/s and one direction, null where unknown.
 struct NvLink {
   unsigned number;
   std::optional<double> rate;

@@ -31,7 +31,7 @@ Telemetry telemetry_sysfs(const std::string& pci_bus, const std::filesystem::pat
 /// Bytes of its VRAM (of an APU: of the part that is set aside for it) that are in use.
 std::optional<std::size_t> memory_used_sysfs(const std::string& pci_bus,
                                              const std::filesystem::path& root = "/") noexcept;
-/// NUMA node of a PCI device; -1 where nobody could tell.
+/// NUMA node of a PCI device; -1 where unknown.
 int numa_node_sysfs(const std::string& pci_bus, const std::filesystem::path& root = "/") noexcept;
 
 }  // namespace isthmus::device

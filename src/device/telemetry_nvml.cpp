@@ -1,4 +1,4 @@
-// What NVML tells of a device.
+// What NVML reports of a device.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -229,7 +229,7 @@ Occupancy occupancy_nvml(const std::string& uuid, const std::string& pci_bus, co
     if (const auto processes = compute_processes(*ask)) {
       found.processes.emplace();
       for (const auto& process : *processes) found.processes->push_back(process.pid);
-      // A GPU that draws for nobody may not tell who draws.
+      // A GPU that draws for nobody may not report who draws.
       for (const auto& process :
            list_processes(*ask, "nvmlDeviceGetGraphicsRunningProcesses_v3").value_or(std::vector<ProcessInfo>{}))
         found.processes->push_back(process.pid);

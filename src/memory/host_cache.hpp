@@ -8,7 +8,7 @@ namespace isthmus::memory {
 /// whoever wrote it last. False, and nothing done, where a program may not do that on this CPU.
 bool flush_host_caches(const std::byte* begin, std::size_t bytes);
 
-/// Bytes of a line of the first-level data cache, 64 where nobody could tell.
+/// Bytes of a line of the first-level data cache, 64 where unknown.
 std::size_t host_line_bytes();
 
 }  // namespace isthmus::memory

@@ -20,7 +20,7 @@ std::string exact_bytes(std::int64_t bytes);
 std::optional<std::size_t> proc_bytes(const char* file, std::string_view field);
 
 /// Host memory this process may still take: ISTHMUS_HOST_MEMORY where set, else the smaller of MemAvailable and what
-/// the control groups (Slurm's limits) leave; nullopt where nobody says. Throws std::invalid_argument for an
+/// the control groups (Slurm's limits) leave; nullopt where unknown. Throws std::invalid_argument for an
 /// ISTHMUS_HOST_MEMORY that is no number.
 std::optional<std::size_t> available_host_memory();
 

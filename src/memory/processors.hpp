@@ -39,7 +39,7 @@ struct Core {
 
 struct Processors {
   std::vector<Core> cores;                 ///< in the machine's order; only those this process may use
-  std::size_t last_level_cache_bytes = 0;  ///< all last-level caches of those cores together; 0: nobody tells
+  std::size_t last_level_cache_bytes = 0;  ///< all last-level caches of those cores together; 0: unknown
   std::size_t cache_line_bytes = 64;
 
   /// Cores of a node; all of them for -1 and for a node that has memory only.

@@ -133,7 +133,7 @@ class Case {
   /// A stream for readings of one's own.
   device::Stream& stream();
   bool emulated() const;  ///< device times mean nothing here
-  /// Whether a latch shall hold streams until all is queued, and after how many seconds it gives up. Where none shall
+  /// Whether a latch is to hold streams until all is queued, and after how many seconds it gives up. Where none shall
   /// (--no-latch), asking makes the record say so.
   bool latch() const;
   double latch_timeout() const;
@@ -144,7 +144,7 @@ class Case {
   /// how long they took. 1 on an emulated device.
   int batch_for(std::string_view timer, int most, const std::function<double(int)>& seconds_of) const;
   int largest_batch() const;
-  int numa_node() const;  ///< where host memory shall lie; -1: anywhere
+  int numa_node() const;  ///< where host memory is to lie; -1: anywhere
   /// The ranks that run this case with this one (several_ranks()). No exchange before needs(): --dry-run ends there.
   Team& team();
 

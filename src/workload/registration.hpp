@@ -83,7 +83,7 @@ class Workload {
   Workload& preset(Preset preset);
   /// Names of the metrics that the workload samples by itself (measure()'s need not be listed).
   Workload& metrics(std::vector<std::string> names);
-  /// Names of metrics that a case has only where the machine tells them, such as how many pages moved.
+  /// Names of metrics that a case has only where the machine reports them, such as how many pages moved.
   Workload& observed(std::vector<std::string> names);
   /// Verification not needed, and why (launch costs and the like).
   Workload& unverified(std::string reason);

@@ -53,7 +53,7 @@ class Ranks {
 struct OtherRankEnded {};
 
 /// The ranks of one case, kept in step. All that they agree on goes through exchange(), in which a rank that has failed
-/// takes part once more, when its case ends: so nobody waits for it, and the others learn of it at the exchange they
+/// takes part once more, when its case ends: so no rank waits for it, and the others learn of it at the exchange they
 /// are at. Hence the rules of a workload: all ranks make the same exchanges in the same order, none in a check of
 /// verify() (a rank on which one has failed checks no more), and between start() and the last message that a partner
 /// waits for nothing is called that may throw.

@@ -99,7 +99,7 @@ def test_regress_says_it_in_words_and_for_programs(tmp_path, capsys):
     assert "cost of a batch of page faults, driver 580.159.04 to 590.10 (95% over all 6 terms)" in said
     assert " changed: faults, 400 ns/fault to 800 ns/fault, ratio 2 [" in said
     assert said.count(" changed: ") == 1
-    assert "not known to differ: blocks" in said and "cannot be told: host_pages: the batches of side A" in said
+    assert "not known to differ: blocks" in said and "unknown: host_pages: the batches of side A" in said
     batches = json.loads(kept.read_text())["batches"]
     status = {each["term"]: each["status"] for each in batches["costs"]}
     assert batches["drivers"] == ["580.159.04", "590.10"] and status["faults"] == "changed"

@@ -154,7 +154,7 @@ def test_the_model_explains_most_of_what_is_left_out(found):
     assert f"| {fit.explained:.1%} |" in TEXT and f"| {fit.explained_left:.1%} |" in TEXT
     for name, scale, digits in (("blocks", 1e6, "µs"), ("first_visits", 1e6, "µs"), ("pieces", 1e9, "ns")):
         term = sampling.TERMS.index(name)
-        assert fit.status(term) == "told" and fit.low[term] > 0
+        assert fit.status(term) == "identified" and fit.low[term] > 0
         value, low, high = (f"{each[term] * scale:#.3g}" for each in (fit.values, fit.low, fit.high))
         assert f"| {value} {digits} | {low} to {high} |" in TEXT, name
     faults = sampling.TERMS.index("faults")

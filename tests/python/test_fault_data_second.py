@@ -54,7 +54,7 @@ def test_the_model_says_what_the_page_says():
     terms = (("faults", 1e9, "ns"), ("blocks", 1e6, "µs"), ("first_visits", 1e6, "µs"), ("pieces", 1e9, "ns"))
     for name, scale, unit in terms:
         term = sampling.TERMS.index(name)
-        assert fit.status(term) == "told" and fit.low[term] > 0
+        assert fit.status(term) == "identified" and fit.low[term] > 0
         value, low, high = (f"{each[term] * scale:#.3g}".rstrip(".") for each in (fit.values, fit.low, fit.high))
         assert f"| {value} {unit} | {low} to {high} |" in TEXT, name
     errors = [abs(kernel.error) for kernel in fit.kernels]

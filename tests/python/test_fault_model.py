@@ -98,7 +98,7 @@ def test_what_goes_together_is_refused_with_its_partner():
     assert fit.status(2) == fit.status(4) == "together"
     assert fit.partners(4) == "bytes" and fit.partners(2) == "host_pages"
     assert fit.values[2] == pytest.approx(TRUE[2] + TRUE[4] / 4096, rel=0.15)
-    assert [fit.status(term) for term in (0, 1, 3)] == ["told"] * 3
+    assert [fit.status(term) for term in (0, 1, 3)] == ["identified"] * 3
     text = model._text([fit], [], [], [])
     assert text.count("not identifiable") == 2 and "cannot be told from bytes" in text
     rows = {row["term"]: row for row in model._rows_of_fit(fit) if row["says"] == "coefficient"}

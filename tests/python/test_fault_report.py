@@ -245,8 +245,8 @@ def test_each_kind_of_broken_file_is_one_sentence(tmp_path, capsys):
         (whole + b"x", "goes on behind its end"),
         (whole[:300] + b"\0\0\0\0" + whole[304:], "is spoilt"),
         (packed([rows], dropped=3), "the driver dropped 3 events"),
-        (packed([rows], facts={"driver": "610.10"}), "nobody has looked at the events of driver branch 610"),
-        (packed([rows], facts={}), "a driver that does not tell its version"),
+        (packed([rows], facts={"driver": "610.10"}), "the events of driver branch 610"),
+        (packed([rows], facts={}), "a driver of unknown version"),
         (packed([rows, nonsense]), "2 events hold an address, size or time that no machine has"),
     ]
     for data, words in cases:

@@ -63,7 +63,7 @@ def test_red(ranks, fake, why):
 
 def test_a_rank_that_the_record_leaves_out_is_red(ranks):
     outcome = ranks("-r", "-S", "ranks=2", "-S", "nodes=2", fake="ranks:4,rank_lost")
-    assert not outcome.green and "the record tells of 3 ranks where 4 ran: one is lost" in outcome.output
+    assert not outcome.green and "the record has 3 ranks where 4 ran: one is lost" in outcome.output
 
 
 def test_a_skip_is_red_only_where_mpi_is_stated_to_take_gpu_memory(ranks):

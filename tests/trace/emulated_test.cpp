@@ -272,8 +272,8 @@ TEST(UvmSelfTest, OneFaultAtTheAddressAndItsReplay) {
     const auto problem = self_test_problem(taken, kAddress);
     EXPECT_NE(problem.find(why), std::string::npos) << problem;
   };
-  refused({.events = {replay}}, "no fault is told");
-  refused({.events = {GpuFault{.address = kAddress + kPageBytes, .batch = 3}, replay}}, "no fault is told");
+  refused({.events = {replay}}, "no fault is reported");
+  refused({.events = {GpuFault{.address = kAddress + kPageBytes, .batch = 3}, replay}}, "no fault is reported");
   refused({.events = {fault, GpuFault{.address = kAddress + kPageBytes, .batch = 3}, replay}}, "beside its address");
   refused({.events = {fault}}, "no replay");
   refused({.events = {fault, Replay{.batch = 4}}}, "no replay");

@@ -87,7 +87,7 @@ TEST(RangeGroups, AreRefusedInASentence) {
   EXPECT_EQ(refusal(unknown, true), "") << "forced";
   FakeDriver silent;
   silent.version = "";
-  expect(silent, "does not tell its version");
+  expect(silent, "the driver's version is unknown");
 }
 
 TEST(RangeGroups, WhatWasSetBeforeAFailureIsTakenBack) {

@@ -146,7 +146,7 @@ class Fit:
     def status(self, term: int) -> str:
         if term in self.found.absent:
             return "absent"
-        return "together" if term in self.found.together else "told"
+        return "together" if term in self.found.together else "identified"
 
     def partners(self, term: int) -> str:
         return ", ".join(TERMS[other] for other in self.found.together.get(term, []))
@@ -176,13 +176,13 @@ def _intervals(by_job: _Sums, found: Identified, values: numpy.ndarray):
     chance = numpy.random.default_rng(_SEED)
     times = chance.multinomial(jobs, numpy.full(jobs, 1 / jobs), _DRAWS).astype("f8")
     gram = numpy.tensordot(times, by_job.gram, 1)
-    told = _identifiable(gram, found.kept)
-    if told.mean() < 0.95:
+    usable = _identifiable(gram, found.kept)
+    if usable.mean() < 0.95:
         return (
             None,
             "no intervals, since a few jobs alone tell some coefficients apart: measure such patterns in more jobs",
         )
-    drawn = _solve(gram[told], (times @ by_job.product)[told], found.kept)
+    drawn = _solve(gram[usable], (times @ by_job.product)[usable], found.kept)
     return drawn.std(axis=0, ddof=1) * numpy.sqrt(jobs / (jobs - 1)), ""
 
 
@@ -313,7 +313,7 @@ def changes(found: list[Fit]) -> tuple[list[Change], list[str]]:
         if unclear:
             notes.append(f"{name} are not compared by {', '.join(unclear)}: they cannot be told from others")
         for term, title in enumerate(TERMS):
-            if before.status(term) != "told" or after.status(term) != "told":
+            if before.status(term) != "identified" or after.status(term) != "identified":
                 continue
             difference = float(after.values[term] - before.values[term])
             error = float(numpy.hypot(before.error[term], after.error[term]))
@@ -341,7 +341,7 @@ def _coefficient_lines(found: Fit) -> list[str]:
     rows, said = [], []
     for term, title in enumerate(TERMS):
         status = found.status(term)
-        if status == "told":
+        if status == "identified":
             sure = "-"
             if found.low is not None and found.high is not None:
                 sure = f"[{_quantity(found.low[term], title)}, {_quantity(found.high[term], title)}]"
@@ -447,7 +447,7 @@ def _rows_of_fit(found: Fit) -> list[dict]:
     for term, title in enumerate(TERMS):
         status = found.status(term)
         row = {"says": "coefficient", "term": title, "status": status, "unit": UNITS[title]}
-        if status == "told":
+        if status == "identified":
             row |= {"value": found.values[term]}
             if found.low is not None and found.high is not None:
                 row |= {"low": found.low[term], "high": found.high[term]}
@@ -507,5 +507,5 @@ def run(asked) -> int:
     named, notes = changes(found)
     shown = output.Table(_COLUMNS, _rows(found, named), _text(found, named, notes, left_out), notes)
     output.write(asked, shown)
-    is_told = any(each.status(term) == "told" for each in found for term in range(len(TERMS)))
-    return exits.with_absence(exits.PASSED if is_told else exits.UNDECIDED, absent)
+    is_known = any(each.status(term) == "identified" for each in found for term in range(len(TERMS)))
+    return exits.with_absence(exits.PASSED if is_known else exits.UNDECIDED, absent)

@@ -33,7 +33,7 @@ READ = 1  # of the kinds of access
 FAULT, PREFETCH, EVICTION = 2, 3, 4  # of the causes
 BY_FAULT = (FAULT, PREFETCH)  # the prefetcher brings what lies beside a fault
 CAUSES = {1: "asked", 2: "fault", 3: "prefetcher", 4: "eviction", 5: "access counter"}
-#: Driver branches that somebody looked at; src/trace/uvm/driver.cpp has the same.
+#: Driver branches whose events were examined; src/trace/uvm/driver.cpp has the same.
 KNOWN_BRANCHES = (515, 520, 525, 530, 535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595)
 
 
@@ -142,14 +142,14 @@ def is_emulated(facts: dict[str, str]) -> bool:
 
 
 def branch_problem(facts: dict[str, str]) -> str:
-    """A sentence where nobody looked at this driver's events, else nothing."""
-    told = facts.get("driver", "")
-    found = re.search(r"(?<![\d.])(\d{3,4})\.\d", told)
+    """A sentence where this driver's events were not examined, else nothing."""
+    driver = facts.get("driver", "")
+    found = re.search(r"(?<![\d.])(\d{3,4})\.\d", driver)
     if found and int(found[1]) in KNOWN_BRANCHES:
         return ""
-    name = f"driver branch {found[1]}" if found else f"a driver that does not tell its version ('{told[:40]}')"
+    name = f"driver branch {found[1]}" if found else f"a driver of unknown version ('{driver[:40]}')"
     return (
-        f"nobody has looked at the events of {name}, so they may mean something else: hold the bytes that moved "
+        f"the events of {name} were not examined, so they may mean something else: hold the bytes that moved "
         "against those that the program has before believing them"
     )
 

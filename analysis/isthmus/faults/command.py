@@ -1,4 +1,4 @@
-"""Page faults of any CUDA program, as the NVIDIA driver tells them.
+"""Page faults of any CUDA program, as the NVIDIA driver reports them.
 
 run     runs a program with libisthmus-uvm.so preloaded: each process leaves PREFIX.<pid>.uvm
 report  what happened, where and why, and what to do about it: text, or one page
@@ -43,8 +43,8 @@ def _library(asked: pathlib.Path | None) -> pathlib.Path:
     name = "libisthmus-uvm.so"
     bench = shutil.which("isthmus-bench")
     beside = pathlib.Path(bench).resolve().parent if bench else None
-    told = os.environ.get("ISTHMUS_UVM_LIBRARY")
-    candidates = [asked] if asked else [pathlib.Path(told)] if told else []
+    given = os.environ.get("ISTHMUS_UVM_LIBRARY")
+    candidates = [asked] if asked else [pathlib.Path(given)] if given else []
     if not candidates and beside:
         candidates = [beside / name, beside.parent / "lib" / name]
     for candidate in candidates:
@@ -114,7 +114,7 @@ def add_arguments(parser) -> None:
     modelling = parts.add_parser(
         "model", help="what a batch costs the driver", description=model.__doc__, formatter_class=form,
         epilog="examples:\n  isthmus faults model results\n  isthmus faults model *.uvm --format csv -o model.csv\n\n"
-        "exit code 3: no coefficient can be told, or files could not be read",
+        "exit code 3: no coefficient can be estimated, or files could not be read",
     )  # fmt: skip
     model.add_arguments(modelling)
 

@@ -30,7 +30,7 @@ def say_spoilt(number: int) -> None:
 
 
 def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:
-    """Without the emulated, unless they are asked for, and without those that are spoilt, whose number is told."""
+    """Without the emulated, unless they are asked for, and without those that are spoilt, whose number is printed."""
     cases = [case for case in cases if emulated or not case["emulated"]]
     good = [case for case in cases if not spoiling(case)]
     say_spoilt(len(cases) - len(good))

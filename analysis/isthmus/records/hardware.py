@@ -139,9 +139,9 @@ def titles(found: list[Machine]) -> dict[Machine, str]:
     for machine in found:
         alike = [other for other in found if names[other] == names[machine]]
         words = _words(machine)
-        told = [
+        differing = [
             words[field] for field in words
             if words[field] and len({getattr(other, field) for other in alike}) > 1
         ]  # fmt: skip
-        result[machine] = ", ".join([names[machine], *told])
+        result[machine] = ", ".join([names[machine], *differing])
     return result

@@ -200,7 +200,7 @@ def checker(paths, processes: int | None = None):
 def read_files(paths, asked=None) -> tuple[list[dict], int]:
     """Records of files and folders for a command, their texts printable, and its exit code.
 
-    What cannot be taken is told before anything else; `asked` are the command's arguments. Raises Error where that
+    What cannot be taken is named before anything else; `asked` are the command's arguments. Raises Error where that
     leaves no record.
     """
     cases, absent, total = [], [], 0

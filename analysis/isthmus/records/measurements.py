@@ -89,7 +89,7 @@ def _of_version(expression: str, converted: str) -> str:
     return f"CASE WHEN schema = '{validate.SCHEMA}' THEN {expression} ELSE {converted} END"
 
 
-# Fields of the fingerprint, in the order in which a difference is told: what stands beside a figure and may explain it.
+# Fields of the fingerprint, in the order in which differences are named: what may explain a figure.
 FINGERPRINT = {
     "device": _of_all("d.name"),
     "arch": _of_all("d.arch"),

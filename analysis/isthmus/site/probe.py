@@ -118,7 +118,7 @@ class Gpus:
 
 
 def gpus(machine: Machine) -> Gpus | None:
-    """The GPUs of this node, by the best witness; None where nobody sees one."""
+    """The GPUs of this node, by the best witness; None where none is seen."""
     found = _by_bench(machine) or _by_nvidia_smi(machine) or _by_kfd(machine)
     if found is None:
         return None

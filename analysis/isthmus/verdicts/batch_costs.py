@@ -146,10 +146,11 @@ def of_store(opened: store.Store, side: str, *, emulated: bool) -> tuple[BatchCo
 def lines(found: BatchCosts) -> list[str]:
     """One sentence each."""
     a, b = found.drivers
-    said = [f"cost of a batch of page faults, driver {a} to {b} (95% over all {len(TERMS)} terms):"]
+    head = f"cost of a batch of page faults, driver {a} to {b} (95% over all {len(TERMS)} terms)"
     if found.why:
-        return output.fold(f"{said[0]} cannot be told: {found.why}")
-    for status, words in (("changed", "changed"), ("alike", "not known to differ"), ("unknown", "cannot be told")):
+        return output.fold(f"{head} is unknown: {found.why}")
+    said = [f"{head}:"]
+    for status, words in (("changed", "changed"), ("alike", "not known to differ"), ("unknown", "unknown")):
         for each in found.costs:
             if each.status != status:
                 continue

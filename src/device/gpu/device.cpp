@@ -270,7 +270,7 @@ void load_kernels() {
 Occupancy occupancy(int index) noexcept {
   try {
     if (gpu::this_backend == Backend::cuda) return occupancy_nvml(device_uuid(index), pci_bus(index));
-  } catch (...) {  // nobody tells
+  } catch (...) {  // unknown
   }
   return {};
 }

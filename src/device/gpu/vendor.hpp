@@ -529,7 +529,7 @@ inline bool compiled_bulk_copy(int) {
 
 #endif
 
-// What this runtime does not have. It compiles, and nobody calls it: `has_…` is asked first.
+// What this runtime does not have. It compiles and is never called: `has_…` is asked first.
 inline constexpr auto not_there = [](const auto&...) { return ISTHMUS_GPU(ErrorNotSupported); };
 #if !defined(CUDART_VERSION) || CUDART_VERSION < 12080
 inline constexpr bool has_libraries = false, has_copy_batch = false;

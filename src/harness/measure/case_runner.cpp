@@ -89,7 +89,7 @@ void conclude_verification(CaseResult& result, Case::State& state) {
 }
 
 /// A case is a failure where a metric that it promises has no sample that counts. What was seen once and what follows
-/// from others is promised by nobody.
+/// from others is not promised.
 void conclude_samples(CaseResult& result) {
   if (result.error || result.skipped || result.interrupted || result.ended_by_other_rank || result.failed()) return;
   for (const auto& metric : result.metrics) {
@@ -110,7 +110,7 @@ void conclude_samples(CaseResult& result) {
   }
 }
 
-/// Where the driver's prefetcher shall be off and somebody looked, it has moved nothing.
+/// Where the driver's prefetcher is to be off and was watched, it has moved nothing.
 void judge_driver_prefetch(CaseResult& result) {
   const auto* value = result.spec.find(kDriverPrefetch);
   if (value == nullptr || *value != AxisValue("off")) return;

@@ -17,7 +17,7 @@ struct RunContext {
   int numa_node = -1;
   std::optional<std::string> governor;
   std::vector<AskedObserver> observers;
-  Watchdog* watchdog = nullptr;  ///< is told that a case goes on
+  Watchdog* watchdog = nullptr;  ///< hears that a case goes on
   Ranks* ranks = nullptr;        ///< that run the same cases in step; nullptr: this process is alone
 };
 

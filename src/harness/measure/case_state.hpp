@@ -108,7 +108,7 @@ struct Case::State final : BufferAddresses {
   }
   bool over_budget(double share = 1) const { return budget() && elapsed() > share * *budget(); }
 
-  /// Whether streams shall be held; where not, the record says so.
+  /// Whether streams are to be held; where not, the record says so.
   bool wants_latch();
   /// Notes where a sample of the metric is so short that its timer is too coarse for it.
   void judge_ticks(harness::Series& metric);

@@ -92,7 +92,7 @@ void Keeper::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value
 
 const void* Keeper::view(std::size_t buffer) const {
   const void* view = set_.view(buffer);
-  if (view == nullptr) throw std::logic_error("a body asks for a buffer's pages that measure() was not told of");
+  if (view == nullptr) throw std::logic_error("a body asks for pages of a buffer that was not given to measure()");
   return view;
 }
 

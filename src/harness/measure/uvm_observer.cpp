@@ -127,7 +127,7 @@ void UvmObserver::end() {
     sample_depth_ = 0;
     try {
       if (has_kernel_) keep(source_.take());
-    } catch (const std::exception& failure) {  // this runs in destructors: spoilt() tells
+    } catch (const std::exception& failure) {  // this runs in destructors: spoilt() says so
       failure_ = failure.what();
     }
   }

@@ -17,7 +17,7 @@ struct Footprint {
   std::optional<std::string> skipped;  ///< why it would not run
 };
 
-/// Seconds of one case, none of one that will not run; nullopt where nobody can tell. Without a footprint only a
+/// Seconds of one case, none of one that will not run; nullopt where unknown. Without a footprint only a
 /// workload's own estimate() says how long it takes: finding the footprint runs the workload's declarations, which may
 /// take a while by itself.
 std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptions& sampling,

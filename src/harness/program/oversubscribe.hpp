@@ -38,7 +38,7 @@ struct DeviceState {
   std::string driver;
   device::Occupancy occupancy;
 };
-/// Why nobody may oversubscribe this device; empty where one may. An emulated device has no driver to refuse.
+/// Why this device may not be oversubscribed; empty where it may. An emulated device has no driver to refuse.
 std::string refused_on(const DeviceState& state);
 
 /// A driver branch under which nothing is oversubscribed.
@@ -53,7 +53,7 @@ std::size_t oversubscribed_bytes(double ratio, std::size_t free);
 /// Seconds without progress that a run may have: the host writes all of it between two signs of life.
 double hang_limit(std::size_t footprint);
 /// Gives each case its footprint. Throws InputError where the host has no room for it, or where a case's setting of the
-/// driver's prefetcher is not for so much. `available`: host memory; nullopt where nobody tells.
+/// driver's prefetcher is not for so much. `available`: host memory; nullopt where unknown.
 void set_footprints(std::vector<CaseSpec>& cases, double ratio, std::size_t free, std::optional<std::size_t> available);
 
 /// The driver's events of the case that runs, in their file as they come, so that they are there however the process

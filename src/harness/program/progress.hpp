@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run tells while it goes on.
+// What a run says while it goes on.
 
 #include <cstddef>
 #include <optional>
@@ -16,7 +16,7 @@ void say(std::string_view sentence);
 /// Guesses from what was done how long the rest takes.
 class TimeLeft {
  public:
-  /// Seconds of each case, as far as they can be told beforehand.
+  /// Seconds of each case, as far as they are known beforehand.
   explicit TimeLeft(std::vector<std::optional<double>> estimates) : estimates_(std::move(estimates)) {}
   /// What comes before `next` is over.
   void begin(std::size_t next) { next_ = next; }

@@ -32,7 +32,7 @@ bool keep(RecordFile& file, const json& record, const std::string& label) {
   return false;
 }
 
-/// Tells what happened to a case that did not pass.
+/// Says what happened to a case that did not pass.
 void tell(const CaseResult& result, bool quiet) {
   const std::string label = result.spec.label();
   if (result.error) {
@@ -53,7 +53,7 @@ Next agree(Ranks& ranks, Next own) {
   return end ? Next::end : static_cast<Next>(all.front().at(0));
 }
 
-/// A table that cannot be written is told of in the record: what was measured is kept.
+/// The record says which table cannot be written: what was measured is kept.
 std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, const std::string& stem) {
   std::vector<TableFile> written;
   for (const auto& table : result.tables) {
@@ -67,7 +67,7 @@ std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, 
   return written;
 }
 
-/// The watchdog is told what it would tell.
+/// Gives the watchdog what it says where it ends this run.
 void begin_watched(Watchdog& watchdog, EventFile* events, const RecordFile& file, const std::string& stem,
                    const CaseSpec& spec) {
   const auto path = fmt::format("{}.{}.uvm", file.path(), stem);

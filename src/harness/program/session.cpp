@@ -107,7 +107,7 @@ std::vector<AskedObserver> asked_observers(const SessionOptions& options, trace:
   }
 }
 
-/// Nobody touches the device before somebody watches; nobody watches a run that must not be.
+/// The device is touched only once it is watched, and a run that must not be watched is not.
 void start_watchdog(const SessionOptions& options, Prepared& prepared, Ranks* ranks) {
   const auto& asked = options.oversubscription;
   if (asked.ratio && options.resume)
@@ -274,8 +274,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   const auto tally =
       run_cases(cases, watched, identity, file ? &*file : nullptr, options, records, process_begin, events.get());
   if (watchdog && watchdog->lost())
-    say("the process that watches this run was ended by somebody, so the run ended too; what was measured is in " +
-        path);
+    say("the process that watches this run was killed, so the run ended too; what was measured is in " + path);
   if (speaks) {
     if (options.table) fmt::print("{}", table(records));
     report(options,

@@ -38,7 +38,7 @@ std::map<std::string, FreshProcess::Body>& bodies() {
 
 std::string report_of(const std::string& name, int argument) {
   const auto body = bodies().find(name);
-  if (body == bodies().end()) return fmt::format("{} nobody has registered '{}'", kFailed, name);
+  if (body == bodies().end()) return fmt::format("{} no work is registered as '{}'", kFailed, name);
   try {
     std::string report(kDone);
     for (const double value : body->second(argument)) report += fmt::format(" {}", value);

@@ -41,7 +41,7 @@ class Alone final : public Ranks {
   [[noreturn]] void abort(int exit_code) noexcept override { std::_Exit(exit_code); }
 
  private:
-  [[noreturn]] static void no_partner() { throw std::logic_error("a process by itself has nobody to send to"); }
+  [[noreturn]] static void no_partner() { throw std::logic_error("a process by itself has no partner to send to"); }
 };
 
 std::unique_ptr<Ranks> (*&library())() {

@@ -44,7 +44,7 @@ std::optional<std::string> os_name() {
   return std::nullopt;
 }
 
-/// Whether translation is on, and what the kernel was told about it.
+/// Whether translation is on, and the kernel's options for it.
 std::optional<std::string> iommu_state() {
   std::error_code ignored;
   std::string state;

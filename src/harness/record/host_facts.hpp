@@ -18,7 +18,7 @@ struct CacheFacts {
   bool operator==(const CacheFacts&) const = default;
 };
 
-/// The host side of the fingerprint. Null: nobody could tell.
+/// The host side of the fingerprint. Null: unknown.
 struct HostFacts {
   std::string cpu, kernel;
   int numa_nodes = 1;
@@ -29,7 +29,7 @@ struct HostFacts {
   std::optional<std::map<std::string, std::string>> uvm_parameters;
   std::optional<bool> numa_balancing;
   std::optional<int> processors_allowed;  ///< of this process (cgroups, affinity)
-  std::vector<CacheFacts> caches;         ///< by level; empty where nobody could tell
+  std::vector<CacheFacts> caches;         ///< by level; empty where unknown
 };
 
 /// Asked once; later calls return the same.

@@ -113,11 +113,11 @@ void account(Case& c, Kind kind, int gpu) {
 
   const Watched nothing{.node = node, .device = gpu};
   std::vector<Metric> metrics;
-  std::vector<std::size_t> told;  // counters that are
+  std::vector<std::size_t> reported;  // counters that this machine has
   const auto first = read_all(nothing);
   for (std::size_t i = 0; i < first.size(); ++i) {
     if (!first[i]) continue;
-    told.push_back(i);
+    reported.push_back(i);
     for (const char* when : {"_allocated", "_touched"})
       metrics.push_back(amount_metric(std::string(counters()[i].name) + when, "1", std::nullopt, "none",
                                       "a counter may see anything"));
@@ -139,7 +139,7 @@ void account(Case& c, Kind kind, int gpu) {
     wrong += subject.wrong();
     disagreements = subject.disagreements();
     std::vector<double> shares;
-    for (const auto i : told) {
+    for (const auto i : reported) {
       if (!allocated[i] || !touched[i])
         throw std::runtime_error(std::string(counters()[i].words) + " could be read before and no longer");
       shares.push_back(*allocated[i] / static_cast<double>(bytes));

@@ -10,7 +10,7 @@
 
 namespace isthmus::microbench::accounting {
 
-/// What is being watched: an allocation, the node it shall lie on (-1: any), the device it is made by (-1: none).
+/// What is being watched: an allocation, the node it is to lie on (-1: any), the device it is made by (-1: none).
 struct Watched {
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
@@ -23,11 +23,11 @@ struct Counter {
   int sign;                ///< 1: counts what is used; -1: what is free
   bool of_device;          ///< asks a device
   std::optional<std::size_t> (*read)(const Watched& watched);
-  bool everywhere = true;  ///< told wherever what it asks is
+  bool everywhere = true;  ///< reported wherever what it asks is
 };
 std::span<const Counter> counters() noexcept;
 
-/// All counters at one moment, in the order of counters(); nullopt for one that nobody tells here.
+/// All counters at one moment, in the order of counters(); nullopt for one that is unknown here.
 using Reading = std::vector<std::optional<double>>;
 Reading read_all(const Watched& watched);
 /// How many more bytes than before are in use by each counter.

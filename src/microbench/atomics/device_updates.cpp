@@ -6,7 +6,7 @@ namespace {
 
 // for (k = start; k < start + updates; ++k) ++bins[order.bin(k)];
 //
-// A block's updates are one run, cut into chunks; after each it asks whether it shall stop.
+// A block's updates are one run, cut into chunks; after each it asks whether it is to stop.
 template <class T, bool system_scope>
 __global__ void update_bins(T* bins, Order order, std::uint64_t first_run, std::uint64_t chunks, unsigned per_thread,
                             std::uint32_t* flags, unsigned long long* chunks_done) {

@@ -234,7 +234,7 @@ Cut cut_of(const Case& c, const device::DeviceInfo& info) {
   if (block > static_cast<unsigned>(info.max_threads_per_block))
     throw Skip("a block of this device has at most " + std::to_string(info.max_threads_per_block) + " threads",
                SkipKind::not_applicable);
-  // No more blocks than are resident: all of them shall run at once.
+  // No more blocks than are resident: all of them must run at once.
   cut.shape = threads > 0 ? shape_for({.threads = static_cast<unsigned>(std::min<std::uint64_t>(block, threads)),
                                        .grid = static_cast<unsigned>(std::max<std::uint64_t>(1, threads / block))},
                                       threads, info)
@@ -300,7 +300,7 @@ std::optional<std::string> not_coherent(Kind kind, const device::DeviceInfo& inf
   return std::nullopt;
 }
 
-/// Updates by a GPU that go on until it is told to stop.
+/// Updates by a GPU that go on until they are stopped.
 template <class T>
 class DeviceSide {
  public:

@@ -144,7 +144,7 @@ class Rounds {
   std::size_t checked() const { return checked_; }
   std::size_t wrong() const { return wrong_; }
   const std::string& reason() const { return reason_; }
-  /// Share of the pages that left the CPU's page table for the GPU; nullopt where nobody can tell.
+  /// Share of the pages that left the CPU's page table for the GPU; nullopt where unknown.
   std::optional<double> moved() const { return moved_; }
 
  private:

@@ -64,7 +64,7 @@ class Region {
   std::uint64_t word(std::size_t index) const noexcept;
   /// Whether the page of touch `index` holds its word, seen another way than by the touched mapping where there is one.
   bool holds(std::size_t index) const;
-  /// Base pages of the region that are there, and how many shall be after the touches: a huge page counts as those it
+  /// Base pages of the region that are there, and how many are to be after the touches: a huge page counts as those it
   /// is made of, and a read of a file maps neighbours beside the page asked for. nullopt where the kernel does not
   /// tell.
   std::optional<std::size_t> present() const;

@@ -42,7 +42,7 @@ class Region {
   void renew();
   /// By all of the host's threads, page after page.
   void write_by_host();
-  /// Pages that the host's page table has; nullopt where nobody can tell.
+  /// Pages that the host's page table has; nullopt where unknown.
   std::optional<std::size_t> mapped_on_host() const;
 
   std::byte* data() const noexcept { return block_.data(); }

@@ -99,7 +99,7 @@ struct Reading {
   int processor, memory_node;
 };
 
-/// Who reads on the CPU, and on which node the memory shall lie.
+/// Who reads on the CPU, and on which node the memory is to lie.
 Reading reading_of(const Case& c, const Route& route) {
   const auto all = memory::usable_processors(-1);
   const auto processor_near = [&](int node) {

@@ -47,7 +47,7 @@ class Movement {
   /// Poisons the far end, moves once more and compares: bytes that are wrong.
   virtual std::size_t check() = 0;
   virtual std::vector<std::string> disagreements() const { return {}; }
-  /// Share of the pages that left their place in the last movement; nullopt where nobody can tell.
+  /// Share of the pages that left their place in the last movement; nullopt where unknown.
   virtual std::optional<double> left() const { return std::nullopt; }
   /// Whether they should have.
   virtual bool moves_pages() const { return false; }

@@ -63,11 +63,11 @@ DriverVersion version_of(System& system, bool forced) {
   if (forced) return {};
   if (!version)
     refuse(
-        fmt::format("the driver does not tell its version ('{}'), and its branches differ; "
+        fmt::format("the driver's version is unknown ('{}'), and its branches differ; "
                     "ISTHMUS_UVM=force tries all the same",
                     text));
   refuse(
-      fmt::format("nobody has looked at the queue of driver branch {}; ISTHMUS_UVM=force tries all the same, and the "
+      fmt::format("the queue of driver branch {} was not examined; ISTHMUS_UVM=force tries all the same, and the "
                   "first page touched shows whether it can be read",
                   version->branch));
 }

@@ -23,9 +23,9 @@ void check_version(System& system, bool forced) {
   if (forced) return;
   const auto text = system.driver_version();
   const auto version = parse_driver_version(text);
-  if (!version) refuse(fmt::format("the driver does not tell its version ('{}')", text));
+  if (!version) refuse(fmt::format("the driver's version is unknown ('{}')", text));
   if (!is_known_branch(version->branch))
-    refuse(fmt::format("nobody has looked at range groups of driver branch {} (ISTHMUS_UVM=force tries all the same)",
+    refuse(fmt::format("range groups of driver branch {} were not examined (ISTHMUS_UVM=force tries all the same)",
                        version->branch));
 }
 

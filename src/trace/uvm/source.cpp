@@ -82,12 +82,12 @@ std::string self_test_problem(const Taken& taken, std::uint64_t address) {
   }
   constexpr const char* kTry = "; report the driver's version, and leave the observer out until then";
   if (taken.dropped > 0) return fmt::format("{} events were dropped while one page was touched{}", taken.dropped, kTry);
-  if (there == 0) return fmt::format("one page was touched and no fault is told at its address{}", kTry);
+  if (there == 0) return fmt::format("one page was touched and no fault is reported at its address{}", kTry);
   if (elsewhere > 0)
-    return fmt::format("one page was touched and {} faults are told beside its address{}", elsewhere, kTry);
+    return fmt::format("one page was touched and {} faults are reported beside its address{}", elsewhere, kTry);
   for (const auto batch : batches) {
     if (!replayed.contains(batch))
-      return fmt::format("the fault of one page was told and no replay of its batch{}", kTry);
+      return fmt::format("the fault of one page was reported and no replay of its batch{}", kTry);
   }
   return {};
 }
