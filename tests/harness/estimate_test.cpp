@@ -37,15 +37,15 @@ TEST(Estimate, OfOwnReadingsGrowsWithSizeAndSamples) {
   EXPECT_GT(*estimate_seconds(move_of("1TiB"), sampling), 1000) << "a count that was asked for is given";
   sampling.budget = 20;
   EXPECT_EQ(*estimate_seconds(move_of("1TiB"), sampling), 20);
-  const Footprint none;
+  const CaseFootprint none;
   EXPECT_LT(*estimate_seconds(move_of("1000000000"), sampling, none), 3.2) << "nothing is page-locked";
 }
 
 TEST(Estimate, IsNoneWhereNobodyKnows) {
   const auto saxpy = plan({.patterns = {"fixture/saxpy"}}).front();
   EXPECT_FALSE(estimate_seconds(saxpy, {}));
-  EXPECT_TRUE(estimate_seconds(saxpy, {}, Footprint{}));
-  EXPECT_FALSE(estimate_seconds(plan({.patterns = {"fixture/host_loop"}}).front(), {}, Footprint{}));
+  EXPECT_TRUE(estimate_seconds(saxpy, {}, CaseFootprint{}));
+  EXPECT_FALSE(estimate_seconds(plan({.patterns = {"fixture/host_loop"}}).front(), {}, CaseFootprint{}));
 }
 
 TEST(Estimate, TheSumSaysWhatItLeavesOut) {

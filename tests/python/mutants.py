@@ -313,8 +313,8 @@ def commands(folder: pathlib.Path, aside: pathlib.Path) -> list[list[str]]:
         ["table", where, "--view", "levels"],
         ["table", where, "--view", "accounting"],
         ["advise", "interjob", where],
-        ["advise", "placement", f"{where}/machine", "--check", "--all"],
-        ["advise", "staging", f"{where}/machine", "--all"],
+        ["advise", "placement", f"{where}/machine", "--check", "--format", "csv"],
+        ["advise", "staging", f"{where}/machine", "--format", "csv"],
         ["references", "update", *known, "--site", str(site), "--system", "s", "--write"],
         ["references", "check", where, "--site", str(site)],
     ]

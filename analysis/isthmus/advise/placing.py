@@ -132,8 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--program", nargs="+", metavar="KEY=VALUE", help="a declared program, or a TOML file of one")
     what.add_argument("--like", metavar="FILE", help="the program of the first record of this file that has phases")
-    what.add_argument("--check", action="store_true", help="hold predictions against the measured programs")
-    parser.add_argument("--all", action="store_true", help="with --check: every prediction")
+    what.add_argument("--check", action="store_true", help="hold predictions against what was measured")
     parser.add_argument("--passes", type=float, metavar="N", help="with --like: transfers for each allocation")
     measured.add_arguments(parser, "machine")
 
@@ -143,7 +142,7 @@ def run(asked: argparse.Namespace) -> int:
     machine = Machine(cases)
     found = check(cases)
     if asked.check:
-        output.write(asked, table_of_check(found, asked.all))
+        output.write(asked, table_of_check(found))
         return status
     kernels, head = None, ""
     if asked.like:

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import statistics
 
-from isthmus import Error, units
+from isthmus import Error
 from isthmus.advise.footprint import PREFIX, footprint_of, of_program
 from isthmus.advise.machine import DATA_PATHS, Machine
 from isthmus.advise.measured import medians
@@ -136,22 +136,14 @@ def _checked(found: Check) -> list[str]:
     )
 
 
-def table_of_check(found: Check, everything: bool = False) -> output.Table:
+def table_of_check(found: Check) -> output.Table:
     """How far predictions are off, and what picking by them costs; a row for each prediction."""
     if not found.misses:
         raise Error("no record of a microbenchmark: there is nothing to hold predictions against")
-    lines = _checked(found)
-    if everything:
-        names = ("workload", "size", "placement", "staging", "what", "measured", "predicted", "off")
-        rows = [
-            [miss.workload.removeprefix(PREFIX), miss.size, miss.placement, miss.staging, WORDS[miss.what],
-             *map(units.duration, (miss.measured, miss.predicted)), f"{miss.relative:+.0%}"] for miss in found.misses
-        ]  # fmt: skip
-        lines += ["", *output.lay_out([output.Column(name, right=i > 4) for i, name in enumerate(names)], rows)]
-    plain = [
+    rows = [
         {"workload": miss.workload, "metric": miss.what, "placement": miss.placement, "staging": miss.staging,
          "size": miss.size, "axes": {}, "unit": "s", "measured": miss.measured, "predicted": miss.predicted,
          "relative": miss.relative} for miss in found.misses
     ]  # fmt: skip
     more = {"unit": "VARCHAR", "measured": "DOUBLE", "predicted": "DOUBLE", "relative": "DOUBLE"}
-    return output.of_cases(plain, more, "\n".join(lines))
+    return output.of_cases(rows, more, "\n".join(_checked(found)))

@@ -7,7 +7,7 @@ kernel (scripts/instruction-mix). A rule learns its thresholds from the other wo
 workloads left out one by one, each counted once however many records it has.
 
     isthmus advise staging DIR                          the rules, their hit rates, and the answer
-    isthmus advise staging DIR --all                    with every kernel and its figures
+    isthmus advise staging DIR --format csv             with every kernel and its figures
     isthmus advise staging DIR --instructions FILE      what scripts/instruction-mix wrote, where it is not in DIR
 
 picked           the rule that hit best among the other workloads, taken for the one left out: what following this table
@@ -385,7 +385,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def table_of(found: Findings, everything: bool) -> output.Table:
+def table_of(found: Findings) -> output.Table:
     """Rules with their rates, and every kernel."""
     rules = (*found.rates, found.picked)
     rows: list[dict] = [
@@ -411,22 +411,15 @@ def table_of(found: Findings, everything: bool) -> output.Table:
     if "flops_per_shared" not in found.kernels[0].features:
         lines += output.fold(f"No instruction mix: {DEFAULT} is not in these folders (scripts/instruction-mix).")
     lines += output.fold(answer(found))
-    kernels = sorted(found.kernels, key=lambda each: (each.workload, each.ratio))
-    for each in kernels:
-        rows.append(
-            {"kind": "kernel", "name": each.name, "workload": each.workload, "case": each.where, "ratio": each.ratio,
-             **each.features}
-        )  # fmt: skip
-    if everything:
-        columns = [output.Column("kernel"), output.Column("asynchronous over direct")]
-        lines += ["", *output.lay_out(columns, [[f"{k.workload} {k.where}", f"{k.ratio:.3f}"] for k in kernels])]
-        lines += output.fold("--format csv has what was known of each.")
+    rows += [
+        {"kind": "kernel", "name": each.name, "workload": each.workload, "case": each.where, "ratio": each.ratio,
+         **each.features} for each in sorted(found.kernels, key=lambda each: (each.workload, each.ratio))
+    ]  # fmt: skip
     return output.Table(_COLUMNS, rows, "\n".join(lines))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--instructions", metavar="FILE", help=f"of scripts/instruction-mix (DIR/{DEFAULT})")
-    parser.add_argument("--all", action="store_true", help="every kernel, too")
     measured.add_arguments(parser, "GPU")
 
 
@@ -446,6 +439,6 @@ def run(asked: argparse.Namespace) -> int:
         raise Error("no record with a GPU counts: nothing can be learnt")
     found, lacking = find(cases, mix)
     notes = [f"{lacking} kernels left out: the instruction mix has none of their name"] if lacking else []
-    table = table_of(found, asked.all)
+    table = table_of(found)
     output.write(asked, dataclasses.replace(table, text="\n".join([*notes, table.text]), notes=notes))
     return status

@@ -76,22 +76,20 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
     names = measurements.SERIES_COLUMNS
     rows = opened.rows(
         f"SELECT machine, {names}, any_value(mode) AS mode, median(value) AS value, median(share) AS share, "
-        "any_value(source) AS source, list(value ORDER BY job) AS of_jobs, list(low ORDER BY job)[1] AS low, "
-        "list(high ORDER BY job)[1] AS high, list(many ORDER BY job)[1] AS many, list(mad ORDER BY job)[1] AS mad, "
-        "list(samples ORDER BY job)[1] AS samples "
-        f"FROM (SELECT machine, {names}, any_value(mode) AS mode, job, median(median) AS value, count(*) AS many, "
-        "median(share) AS share, any_value(limit_source) AS source, any_value(mad) AS mad, "
-        "any_value(n_samples - n_invalid) AS samples, "
-        "CASE WHEN count(*) > 1 THEN min(median) ELSE any_value(within_low) END AS low, "
-        "CASE WHEN count(*) > 1 THEN max(median) ELSE any_value(within_high) END AS high FROM measured "
-        f"WHERE metric IS NOT NULL AND {series.COUNTS} GROUP BY machine, {names}, job) "
+        "any_value(source) AS source, list(medians ORDER BY job) AS of_jobs, any_value(low) AS low, "
+        "any_value(high) AS high, any_value(mad) AS mad, any_value(samples) AS samples "
+        f"FROM (SELECT machine, {names}, any_value(mode) AS mode, job, median(median) AS value, "
+        "list(median) AS medians, median(share) AS share, any_value(limit_source) AS source, any_value(mad) AS mad, "
+        "any_value(n_samples - n_invalid) AS samples, any_value(within_low) AS low, any_value(within_high) AS high "
+        f"FROM measured WHERE metric IS NOT NULL AND {series.COUNTS} GROUP BY machine, {names}, job) "
         f"GROUP BY machine, {names} ORDER BY ALL"
     )
     result: dict[int, list[dict]] = collections.defaultdict(list)
     for row in rows:
         row["key"] = tuple(row[name] for name in measurements.SERIES)
         row["jobs"] = len(row["of_jobs"])
-        row["spread"] = _spread(row)
+        alone = spread.of_record(row["value"], (row["low"], row["high"]), row["mad"], row["samples"])
+        row["spread"] = spread.of_jobs(row["of_jobs"], alone)
         row["axes"] = series.axes_of(row["axes"])
         if row["ranks"]:  # what several processes measured together stays apart by their number
             row["axes"]["ranks"] = row["ranks"]
@@ -100,15 +98,6 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
         for row, label in zip(members, charts.labels(members), strict=True):
             row["label"] = label
     return result
-
-
-def _spread(row: dict) -> spread.Spread | None:
-    """Of a series; its jobs' values, or what its one job says."""
-    if row["jobs"] > 1:
-        return spread.over_jobs(row["of_jobs"])
-    if row["many"] > 1:
-        return spread.Spread(row["low"], row["high"], "process", 1)
-    return spread.of_record(row["value"], (row["low"], row["high"]), row["mad"], row["samples"])
 
 
 # --- parts of the page ---

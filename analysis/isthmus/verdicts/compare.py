@@ -52,17 +52,14 @@ class Cell:
 def _alone(opened: store.Store, side: str) -> dict[tuple, spread.Spread | None]:
     """Of each series: the range of its records, or what its only record says of itself."""
     expressions = {
-        "records": "count(*)", "low": "min(median)", "high": "max(median)", "within_low": "any_value(within_low)",
-        "within_high": "any_value(within_high)", "mad": "any_value(mad)", "samples": "min(n_samples - n_invalid)",
+        "medians": "list(median)", "low": "any_value(within_low)", "high": "any_value(within_high)",
+        "mad": "any_value(mad)", "samples": "min(n_samples - n_invalid)",
     }  # fmt: skip
     fields = ", ".join(f"{name} := {expression}" for name, expression in expressions.items())
     result: dict[tuple, spread.Spread | None] = {}
     for key, of in series.per_series(opened, f"struct_pack({fields})", f"({side}) = 'A'").items():
-        if of["records"] > 1:
-            result[key] = spread.Spread(of["low"], of["high"], "process", 1)
-        else:
-            within = (of["within_low"], of["within_high"])
-            result[key] = spread.of_record(of["low"], within, of["mad"], of["samples"])
+        alone = spread.of_record(of["medians"][0], (of["low"], of["high"]), of["mad"], of["samples"])
+        result[key] = spread.of_jobs([of["medians"]], alone)
     return result
 
 

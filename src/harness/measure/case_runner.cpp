@@ -270,8 +270,8 @@ CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
   return result;
 }
 
-Footprint footprint(const CaseSpec& spec, const RunContext& context) {
-  Footprint found;
+CaseFootprint footprint(const CaseSpec& spec, const RunContext& context) {
+  CaseFootprint found;
   if (const auto skip = reason_to_skip(spec, context)) {
     found.skipped = skip->what();
     return found;

@@ -26,7 +26,7 @@ struct RunContext {
 CaseResult run_case(const CaseSpec& spec, const RunContext& context);
 
 /// From its declarations alone.
-Footprint footprint(const CaseSpec& spec, const RunContext& context);
+CaseFootprint footprint(const CaseSpec& spec, const RunContext& context);
 
 /// The device that a case of this workload is watched on: the first that its name says, where that is there, else the
 /// session's; none for work of the CPU alone.

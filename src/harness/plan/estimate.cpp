@@ -32,7 +32,8 @@ double bytes_on_axes(const CaseSpec& spec) {
   return bytes;
 }
 
-double own_readings(const CaseSpec& spec, const SamplingOptions& sampling, const std::optional<Footprint>& footprint) {
+double own_readings(const CaseSpec& spec, const SamplingOptions& sampling,
+                    const std::optional<CaseFootprint>& footprint) {
   const bool emulated = is_emulated(*spec.workload);
   const double once = spec.workload->description().estimate(spec);
   const int operations = (emulated ? sampling.samples.value_or(1) : usual_samples(once, sampling)) +
@@ -41,7 +42,7 @@ double own_readings(const CaseSpec& spec, const SamplingOptions& sampling, const
   return kCaseSeconds + host * kPageLockingSeconds + operations * once;
 }
 
-double phases(const CaseSpec& spec, const SamplingOptions& sampling, const Footprint& footprint) {
+double phases(const CaseSpec& spec, const SamplingOptions& sampling, const CaseFootprint& footprint) {
   const double bytes = static_cast<double>(std::max(footprint.host_bytes, footprint.device_bytes));
   if (is_emulated(*spec.workload)) {
     const double work = footprint.traffic.bytes_read + footprint.traffic.bytes_written + footprint.traffic.flops;
@@ -59,7 +60,7 @@ double phases(const CaseSpec& spec, const SamplingOptions& sampling, const Footp
 }  // namespace
 
 std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptions& asked,
-                                       const std::optional<Footprint>& footprint) {
+                                       const std::optional<CaseFootprint>& footprint) {
   if (spec.not_applicable) return 0;
   const auto sampling = sampling_of(spec, asked);
   std::optional<double> seconds;

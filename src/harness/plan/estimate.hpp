@@ -11,7 +11,7 @@
 namespace isthmus::harness {
 
 /// What a case would take, from its declarations alone.
-struct Footprint {
+struct CaseFootprint {
   std::size_t host_bytes = 0, device_bytes = 0;
   Traffic traffic;
   std::optional<std::string> skipped;  ///< why it would not run
@@ -21,7 +21,7 @@ struct Footprint {
 /// workload's own estimate() says how long it takes: finding the footprint runs the workload's declarations, which may
 /// take a while by itself.
 std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptions& sampling,
-                                       const std::optional<Footprint>& footprint = std::nullopt);
+                                       const std::optional<CaseFootprint>& footprint = std::nullopt);
 
 /// The sum over cases, and for how many of them nothing is known.
 struct Estimate {
