@@ -1,6 +1,6 @@
 #include "microbench/empty_kernel.hpp"
 
-#include "microbench/calls.hpp"
+#include "microbench/call_cost.hpp"
 
 namespace isthmus::microbench {
 

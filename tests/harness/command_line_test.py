@@ -202,7 +202,7 @@ class CommandLine(unittest.TestCase):
         os.kill(watchdog, signal.SIGKILL)
         _, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 3, said)
-        self.assertIn("the process that watches this run was ended", said)
+        self.assertIn("the process that watches this run was killed", said)
 
     # --- bodies -----------------------------------------------------------------------------------
 

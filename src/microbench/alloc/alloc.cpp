@@ -16,7 +16,7 @@
 #include "memory/pages.hpp"
 #include "microbench/alloc/host_calls.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/calls.hpp"
+#include "microbench/call_cost.hpp"
 #include "microbench/keeping_pool.hpp"
 #include "microbench/need.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "microbench/calls.hpp"
+#include "microbench/call_cost.hpp"
 
 namespace isthmus::microbench::driver {
 

@@ -8,7 +8,7 @@
 
 #include "memory/block.hpp"
 #include "memory/parallel.hpp"
-#include "microbench/calls.hpp"
+#include "microbench/call_cost.hpp"
 
 namespace isthmus::microbench::interjob {
 
