@@ -355,7 +355,8 @@ def called(command: list[str], seconds: float) -> tuple[int | None, str, str, st
             wrong = traceback.format_exc()
     said = out.getvalue() + err.getvalue()
     steering = sorted(
-        {c for c in said if not c.isprintable() and c != "\n"} - ({"\t"} if command[0] == "references" else set())
+        {c for c in said if not c.isprintable() and c != "\n"}
+        - ({"\t"} if command[0] == "references" or "--drain" in command else set())
     )
     if not wrong and steering:
         line = next(line for line in said.split("\n") if steering[0] in line)

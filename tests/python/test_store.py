@@ -398,24 +398,18 @@ def test_several_may_compact_at_once(tmp_path):
     assert counts(tmp_path / "compacted")["records"] == 12
 
 
+OURS = {"files": {}, "columns": measurements.COLUMNS, "schema": validate.SCHEMA}
+
+
 @pytest.mark.parametrize(
     "manifest, why",
     [
         ("{", "no manifest of a compacted table"),
-        (
-            json.dumps({"files": {}, "parts": {"../x.parquet": [0, 0, 0, ""]}, "columns": measurements.COLUMNS}),
-            "outside of it",
-        ),
-        (
-            json.dumps({"files": {}, "parts": {"/etc/x.parquet": [0, 0, 0, ""]}, "columns": measurements.COLUMNS}),
-            "outside of it",
-        ),
-        (json.dumps({"files": {}, "parts": {"x.parquet": [0, 0, 0, ""]}, "columns": measurements.COLUMNS}), "is gone"),
-        (json.dumps({"files": {}, "parts": {}, "columns": ["x"]}), "another version of Isthmus"),
-        (
-            json.dumps({"files": {}, "parts": ["x.parquet"], "columns": measurements.COLUMNS}),
-            "another version of Isthmus",
-        ),
+        (json.dumps(OURS | {"parts": {"../x.parquet": [0, 0, 0, ""]}}), "outside of it"),
+        (json.dumps(OURS | {"parts": {"/etc/x.parquet": [0, 0, 0, ""]}}), "outside of it"),
+        (json.dumps(OURS | {"parts": {"x.parquet": [0, 0, 0, ""]}}), "is gone"),
+        (json.dumps(OURS | {"parts": {}, "columns": ["x"]}), "another version of Isthmus"),
+        (json.dumps(OURS | {"parts": ["x.parquet"], "schema": validate.VERSIONS[1]}), "another version of Isthmus"),
     ],
 )
 def test_a_broken_manifest_is_a_sentence(tmp_path, manifest, why):

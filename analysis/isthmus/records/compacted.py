@@ -11,7 +11,7 @@ import sys
 from time import time_ns
 
 from isthmus import Error, spelling
-from isthmus.records import load, old_names, validate
+from isthmus.records import load, validate
 from isthmus.records.load import Skipped
 from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
 
@@ -26,7 +26,6 @@ class Compacted:
     files: dict[str, list]  # bytes, time, inode and SHA-256 of each source file, as they were when it was last taken
     parts: list[str]
     outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew, or whose file is gone
-    earlier: bool = False  # a part may have names of an earlier version
 
 
 _AT_ONCE = 2_000_000_000  # ns: an edit so soon after the last one may leave the time of a file as it was
@@ -60,27 +59,24 @@ def manifests(folder) -> list[pathlib.Path]:
     return sorted((pathlib.Path(folder) / load.MANIFESTS).glob("[0-9]*.json"))
 
 
-def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str], bool]:
-    """Files, parts with their seals, and files that are gone, of a manifest; whether this version wrote it."""
+def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str]]:
+    """Files, parts with their seals, and files that are gone, of a manifest."""
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
-        parts = manifest["parts"]
-        if isinstance(parts, list):  # an earlier version's, without seals
-            parts = {name: [] for name in parts}
-        parts = dict(parts)
+        ours = manifest["columns"] == list(COLUMNS) and manifest.get("schema") == validate.SCHEMA
+        parts = dict(manifest["parts"]) if ours else {}
         if not all(isinstance(name, str) for name in (*files, *parts, *gone)):
             raise TypeError("a name is no text")
-        written = manifest["columns"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Error(f"{path}: no manifest of a compacted table ({error}); remove it and compact again") from None
     known = [*files.values(), *parts.values()]
-    if written != list(COLUMNS) or not all(isinstance(each, list) and len(each) == 4 for each in known):
+    if not ours or not all(isinstance(each, list) and len(each) == 4 for each in known):
         raise Error(f"{path.parents[1]}: compacted by another version of Isthmus; remove this folder and compact again")
     for part in parts:
         if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
             raise Error(f"{path.parents[1]}: a manifest names a part outside of it ({spelling.shorten(part)})")
-    return files, parts, gone, manifest.get("schema") == validate.SCHEMA
+    return files, parts, gone
 
 
 def find(folder) -> Compacted | None:
@@ -91,8 +87,7 @@ def find(folder) -> Compacted | None:
     seals: dict[str, list] = {}
     found = manifests(folder)
     for path in found:
-        files, parts, gone, current = _manifest(path)
-        result.earlier |= not current
+        files, parts, gone = _manifest(path)
         for file, known in files.items():
             held.setdefault(file, []).append(list(parts))
             result.files[file] = known
@@ -117,11 +112,7 @@ def find(folder) -> Compacted | None:
 
 def parts(table: Compacted, changed: list[str], wanted) -> str:
     """SQL over the parts, without what is newer elsewhere; `changed` are files to be read raw instead."""
-    columns = {name: f'"{name}"' for name in COLUMNS if name in {*columns_of(wanted), "metric_index", *wanted}}
-    if table.earlier:  # at each query: of a million records, a quarter with old names, 0.3 s of CPU beside 1.1 s
-        columns["axes"] = f"{old_names.axes_sql('workload', 'axes')} AS axes"
-        columns["workload"] = f"{old_names.workload_sql('workload')} AS workload"
-    names = ", ".join(columns.values())
+    names = ", ".join(f'"{name}"' for name in COLUMNS if name in {*columns_of(wanted), "metric_index", *wanted})
     paths = list_of(table.folder / part for part in table.parts)
     query = f"SELECT {names} FROM read_parquet({paths}, filename = '_part', hive_partitioning = false)"
     without = []

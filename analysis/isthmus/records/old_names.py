@@ -2,10 +2,9 @@
 
 Records of versions 1 and 2 said `wc`, `malloc` and `system` where memory::name() has write_combined and pageable, and
 of faults/* the kind of memory and the size of its pages in one word. Converted are a record's workload and its axes,
-and whatever else chooses records by them: compacted tables, references, weights, files of `isthmus noise`. Sentences
-(skipped, error, notes, warnings), run.command and names of files stay as they were written. Every conversion leaves
-names of this version as they are. src/harness/plan/old_names.cpp has the same rules; tests/data/old_names.json holds
-both to them.
+and whatever else chooses records by them: references, weights, files of `isthmus noise`. Sentences (skipped, error,
+notes, warnings), run.command and names of files stay as they were written. Every conversion leaves names of this
+version as they are. src/harness/plan/old_names.cpp has the same rules; tests/data/old_names.json holds both to them.
 """
 
 from __future__ import annotations
