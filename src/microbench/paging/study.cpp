@@ -32,7 +32,8 @@ Word sum_of_words(const Case& c, std::uint64_t first, std::uint64_t last) {
   return first_word(c) * n + a * b;
 }
 
-/// Words of the host's memory, each its number and a little more, the pager over them, and a sum on the device.
+/// Words of the host's memory, each its number and a little more, the pager over them, and on the device a sum and the
+/// number of the next page.
 class PagedWords {
  public:
   PagedWords(Case& c, std::size_t page_bytes, std::size_t frames, paging::Eviction eviction, std::uint32_t clean_ahead)
@@ -40,7 +41,7 @@ class PagedWords {
         bytes_(c.extent("bytes") / 16 * 16),
         block_(memory::Kind::mapped, bytes_, {.numa_node = c.numa_node()}),
         pager({.page_bytes = page_bytes, .frames = frames, .eviction = eviction, .clean_ahead = clean_ahead}),
-        sum_(memory::Kind::device, sizeof(Word)) {
+        sum_and_next_(memory::Kind::device, 2 * sizeof(Word)) {
     memory::parallel_for(words(), kGrain, [&](std::size_t first, std::size_t last) {
       for (std::size_t i = first; i < last; ++i) {
         const Word word = first_word(c) + i;
@@ -52,13 +53,14 @@ class PagedWords {
 
   std::uint64_t words() const { return bytes_ / sizeof(Word); }
   const memory::Block& block() const { return block_; }
-  Word* sum() const { return reinterpret_cast<Word*>(sum_.data()); }
+  Word* sum() const { return reinterpret_cast<Word*>(sum_and_next_.data()); }
+  Word* next() const { return sum() + 1; }
   Word found_sum() const {
     Word value = 0;
-    device::copy(&value, sum_.data(), sizeof value);
+    device::copy(&value, sum(), sizeof value);
     return value;
   }
-  void forget_sum(device::Stream& stream) { device::fill_async(sum_.data(), 0, sum_.size(), stream); }
+  void forget_sum(device::Stream& stream) { device::fill_async(sum(), 0, sizeof(Word), stream); }
   /// Words that are not what they were and `raised(page)` more.
   template <class Raised>
   double wrong(Raised raised) const {
@@ -85,7 +87,7 @@ class PagedWords {
   paging::Region region{};
 
  private:
-  memory::Block sum_;
+  memory::Block sum_and_next_;
 };
 
 std::size_t page_bytes_of(const Case& c) {
@@ -145,7 +147,8 @@ void run_random(Case& c) {
   PagedWords words(c, page, frames, eviction_of(c), static_cast<std::uint32_t>(c.integer("clean_ahead")));
   const Scattered order(pages);
   const Visit work{words.region, order, touched, writes ? paging::Access::write : paging::Access::read};
-  const auto shape = shape_for(work, info, frames, touched, false);
+  // Where pages have to go, half of the frames are left to whoever searches for one.
+  const auto shape = shape_for(work, info, frames < touched ? (frames + 1) / 2 : frames, touched, false);
   c.kernel(info_of(work, shape), shape);
 
   std::vector<bool> is_touched(pages);
@@ -162,7 +165,7 @@ void run_random(Case& c) {
   std::vector<Lane> list(1);
   list[0].device = info.index;
   list[0].queue = [&](device::Stream& stream) {
-    queue(stream, words.pager, shape, work, words.sum());
+    queue(stream, words.pager, shape, work, words.sum(), words.next());
     if (writes) words.pager.flush(stream);
     ++passes;
   };
