@@ -148,6 +148,14 @@ TEST_P(PagedPlacement, TwoPassesStandBesideTheirOptimum) {
   }
 }
 
+// A warp of a block that runs ahead of the others has them fetch its pages again: five times the optimum.
+TEST_P(PagedPlacement, AnEvictionThatResistsScansComesNearTheOptimum) {
+  const auto result =
+      only("apps/mvt", {"rows=2048", "cols=1024", "page=4KiB", "frames=50", "passes=two", "eviction=scan_resistant"});
+  ASSERT_EQ(complaint(result), "");
+  EXPECT_LE(value_of(result, "fetches"), 1.1 * value_of(result, "optimal_fetches"));
+}
+
 TEST_P(PagedPlacement, AQueryFetchesNoPageThatHasNothingForIt) {
   constexpr double kPage = 4096, kTrips = 1 << 16, kPages = kTrips * 8 / kPage;
   const std::vector<std::string> table{"trips=65536", "page=4KiB", "frames=50", "layout=clustered", "selectivity=100"};

@@ -21,6 +21,7 @@ using namespace workload;
 
 constexpr unsigned threads = 256, rows_in_flight = 4;
 constexpr unsigned tile_rows = 256, tile_columns = 4 * threads;
+constexpr unsigned rows_together = 8;  // where warps share pages: one that runs ahead would have them fetched again
 
 __device__ inline float dot(const float4& a, const float4& b, float sum) {
   return a.x * b.x + (a.y * b.y + (a.z * b.z + (a.w * b.w + sum)));
@@ -57,6 +58,9 @@ __device__ __forceinline__ void multiply_cells(Cells& cells, std::size_t rows, s
   cells.start(first * pitch, column);
   float4 total = make_float4(0, 0, 0, 0);
   for (unsigned row = 0; row < count; row += rows_in_flight) {
+    if constexpr (Cells::together) {
+      if (row % rows_together == 0) __syncthreads();
+    }
     float4 values[rows_in_flight];
 #pragma unroll
     for (unsigned j = 0; j < rows_in_flight; ++j) {
