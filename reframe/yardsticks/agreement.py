@@ -1,9 +1,11 @@
 """Our figures beside those of programs that others trust: nvbandwidth, BabelStream, the OSU micro-benchmarks.
 
-One job runs theirs, ours, and theirs again. docs/yardsticks.md says where the programs come from.
+One job runs theirs, ours, and theirs again. What theirs printed is kept beside our record. docs/yardsticks.md says
+where the programs come from.
 """
 
 import pathlib
+import shutil
 import sys
 import typing
 
@@ -124,6 +126,14 @@ class Yardstick(IsthmusCheck):
         start = f"{self.job.launcher.run_command(self.job)} " if self.yard.ranks > 1 else ""
         for place, commands in ((BEFORE, self.prerun_cmds), (AFTER, self.postrun_cmds)):
             commands.append(f"{start}{self.yard.command} > {place} 2>&1")
+
+    def _keep_record(self, path, contents=None):
+        """Before anything is judged: NAME.theirs-before.out and NAME.theirs-after.out beside NAME.jsonl."""
+        kept = super()._keep_record(path, contents)
+        for place in (BEFORE, AFTER):
+            if (said := path.parent / place).exists():
+                shutil.copyfile(said, kept.with_suffix(f".{place}"))
+        return kept
 
     @builtins.sanity_function
     def judge(self):

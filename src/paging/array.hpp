@@ -10,14 +10,16 @@
 //       i = window.last();
 //     }
 //
-// Lanes that say no group act alone, wherever they are: a[i] = a[j] + 1. That is the slowest way to fault, because one
-// lane copies the page. A group of lanes copies together and enters a page once for all that want it.
+// A group of lanes enters a page once for all of it that want the page, and copies it together. Lanes may say no group,
+// wherever they are: a[i] = a[j] + 1. The group is then whoever came there together, which is chance, and a page is
+// held for the length of the call only.
 //
 // What a kernel holds at once is what its launch declares (Pager::launch): a window, a reader or a writer holds one
 // page for its group; everything else holds one for the length of the call.
 
 #include <type_traits>
 
+#include "device/lanes_here.hpp"
 #include "paging/fault.hpp"
 
 namespace isthmus::paging {
@@ -47,6 +49,12 @@ class Layout {
   }
 
  protected:
+  /// The lanes that are here with the caller, and at the same array.
+  template <class Place>
+  __device__ Lanes lanes_here() const {
+    return Lanes(device::match_any(device::lanes_here<Place>(), reinterpret_cast<std::uintptr_t>(region_.states)));
+  }
+
   Region region_;
 };
 
@@ -153,13 +161,13 @@ class Array : public detail::Layout<T> {
     writer(lanes).visit(i, action);
   }
 
-  /// An element, for a lane alone.
+  /// An element, for whichever lanes come.
   class Reference {
    public:
     __device__ Reference(const Array& array, std::size_t i) : array_(array), i_(i) {}
-    __device__ operator T() const { return array_.read(i_, Lanes::one()); }
+    __device__ operator T() const { return array_.read(i_, array_.template lanes_here<const Reference>()); }
     __device__ const Reference& operator=(T value) const {
-      array_.store(i_, value, Lanes::one());
+      array_.store(i_, value, array_.template lanes_here<Reference>());
       return *this;
     }
     __device__ const Reference& operator=(const Reference& other) const { return *this = static_cast<T>(other); }
@@ -193,7 +201,7 @@ class ReadOnlyArray : public detail::Layout<T> {
   __device__ Reader window(std::size_t i, const Lanes& lanes = Lanes::warp()) const { return Reader(*this, lanes, i); }
   __device__ Reader reader(const Lanes& lanes = Lanes::warp()) const { return Reader(*this, lanes); }
   __device__ T read(std::size_t i, const Lanes& lanes) const { return reader(lanes).read(i); }
-  __device__ T operator[](std::size_t i) const { return read(i, Lanes::one()); }
+  __device__ T operator[](std::size_t i) const { return read(i, this->template lanes_here<ReadOnlyArray>()); }
 
  private:
   friend Reader;

@@ -86,8 +86,24 @@ TEST_P(Programs, Va) {
   expect_pass("apps/va", {"pinned", "streamed", "mapped"}, {"n=1,3,4095,4096,65537"}, 15);
 }
 
+TEST_P(Programs, Query) {
+  for (const char* layout : {"layout=scattered", "layout=clustered"}) {
+    expect_pass("apps/query", placements, {"trips=5003", "query=all", "selectivity=100", layout}, placements.size());
+    expect_pass("apps/query", {"pinned", "streamed", "mapped"},
+                {"trips=1,255,70001", "selectivity=0,8,10000", "predicate=all", "width=all", layout}, 108);
+  }
+  expect_pass("apps/query", {"pinned", "streamed"}, {"trips=66001", "query=all", "width=4", "selectivity=2500"}, 2);
+  expect_pass("apps/query", {"pinned"}, {"trips=3001", "query=Q1,Q2,Q3,Q4,Q5", "selectivity=500"}, 5);
+}
+
+TEST_P(Programs, QueryRefusesWhatMakesNoSense) {
+  expect_skip("apps/query", "selectivity=10001", "10,000");
+  expect_skip("apps/query", "trips=1099511627776", "2^40");
+}
+
 TEST_P(Programs, ProductsOfAMatrixAndVectors) {
   for (const char* name : {"apps/mvt", "apps/atax", "apps/bicg"}) {
+    expect_pass(name, {"pinned", "mapped"}, {"rows=300", "cols=1029", "passes=two"}, 2);
     expect_pass(name, placements, {"rows=259", "cols=1029"}, placements.size());
     expect_pass(name, {"pinned", "mapped"}, {"rows=1,2,255,513", "cols=1,3,127,2050"}, 32);
   }

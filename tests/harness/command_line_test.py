@@ -689,7 +689,8 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.measure("fixture/saxpy", "--size", "tiny", "--resume").returncode, 0)
 
     def test_output_that_goes_nowhere_is_an_error(self):
-        for arguments in (["info"], ["list"], ["--help"], ["run", "fixture/saxpy", "--size", "tiny", "--dry-run"]):
+        run = ["run", "fixture/saxpy", "--size", "tiny", "--record", str(self.record)]
+        for arguments in (["info"], ["list"], ["--help"], [*run, "--dry-run"], [*run, "--table"]):
             with self.subTest(arguments=arguments), open("/dev/full", "w") as full:
                 done = subprocess.run([BENCH, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
                 self.assertEqual(done.returncode, 1, done.stderr)

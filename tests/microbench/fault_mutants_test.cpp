@@ -3,6 +3,7 @@
 #include "catalogue.hpp"
 #include "device/emulator/emulator.hpp"
 #include "harness/plan/registry.hpp"
+#include "planted.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -15,12 +16,9 @@ TEST(FaultMutants, AreAllCaught) {
 #if defined(MUTANT_NO_RENEWAL)
     if (on_gpu) continue;  // managed memory of the emulator is never untouched; the CPU's is the same code otherwise
 #endif
-#if defined(MUTANT_NO_KERNEL)
-    if (!on_gpu) continue;
-#endif
-#if defined(MUTANT_LAST_PAGE)
-    if (on_gpu && workload->name().find("prefaulted") == std::string::npos) continue;  // no thread of the CPU touches
-#endif
+    if (!on_gpu && planted("NO_KERNEL")) continue;
+    // No thread of the CPU touches.
+    if (on_gpu && planted("LAST_PAGE") && workload->name().find("prefaulted") == std::string::npos) continue;
     // A region that is larger than what is touched of it: the kernel would map the rest of a file's window beside.
     if (workload->name() == "fault/cpu/file") continue;
     for (const auto& result : run_cases(

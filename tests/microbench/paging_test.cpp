@@ -23,6 +23,19 @@ TEST_P(Paging, RandomPagesComeOnceAndGoBack) {
   expect_pass("paging/random", {"bytes=16", "frames=100"}, 1);
 }
 
+TEST_P(Paging, SeveralPassesStandBesideTheirOptimum) {
+  const auto results = run_cases("paging/random", {}, {},
+                                 {"bytes=300016", "frames=50", "passes=4", "eviction=all", "access=read,write"});
+  ASSERT_EQ(results.size(), 6u);
+  for (const auto& result : results) {
+    ASSERT_EQ(complaint(result), "") << result.spec.label();
+    // 74 pages, of which 37 have room.
+    EXPECT_EQ(result.find("optimal_fetches")->samples.at(0), 74 + 3 * 37);
+    EXPECT_LE(result.find("fetches")->samples.at(0), 4 * 74);
+  }
+  expect_pass("paging/random", {"bytes=300016", "frames=100", "passes=3", "access=write", "touched=60"}, 1);
+}
+
 TEST_P(Paging, ASweepSeesEveryWordThroughEachWay) {
   expect_pass("paging/sweep", {"bytes=300016", "through=all"}, std::size(paged::kWays));
 }

@@ -92,7 +92,14 @@ TEST_P(PagedPlacement, LeavesWhatOtherPlacementsLeave) {
            {"apps/va", {"n=70001"}},
            {"apps/mvt", {"rows=67", "cols=1029"}},
            {"apps/bicg", {"rows=259", "cols=260"}},
-           {"apps/atax", {"rows=67", "cols=2050"}}}) {
+           {"apps/mvt", {"rows=67", "cols=1029", "passes=two"}},
+           {"apps/bicg", {"rows=259", "cols=260", "passes=two"}},
+           {"apps/atax", {"rows=67", "cols=2050"}},
+           {"apps/kmeans", {"points=1609", "iterations=3"}},
+           {"apps/kmeans", {"points=1201", "iterations=2", "loop=host"}},
+           {"apps/query", {"trips=40001", "selectivity=8"}},
+           {"apps/query", {"trips=80001", "query=Q3", "width=4", "selectivity=300", "layout=clustered"}},
+           {"apps/query", {"trips=40001", "query=all", "predicate=resident", "selectivity=5000"}}}) {
     auto all = settings;
     all.insert(all.end(), {"page=4KiB", "frames=12,100", "eviction=all"});
     const auto results = run_paged(name, all, {"pinned", "paged"});
@@ -126,6 +133,50 @@ TEST_P(PagedPlacement, AMatrixReadTwiceComesTwiceWhereHalfOfItHasRoom) {
   EXPECT_EQ(value_of(all, "evictions"), 0);
   EXPECT_GT(value_of(half, "fetches"), 170);
   EXPECT_EQ(value_of(half, "written_back"), 0);
+}
+
+TEST_P(PagedPlacement, TwoPassesStandBesideTheirOptimum) {
+  for (const char* name : {"apps/mvt", "apps/bicg", "apps/atax"}) {
+    const auto half = only(name, {"rows=512", "cols=256", "page=4KiB", "frames=50", "passes=two"});
+    const auto all = only(name, {"rows=512", "cols=256", "page=4KiB", "frames=100", "passes=two"});
+    ASSERT_EQ(complaint(half) + complaint(all), "");
+    EXPECT_EQ(value_of(half, "optimal_fetches"), 192);  // 128 pages once, and again what had no room
+    EXPECT_GE(value_of(half, "fetches"), 192);
+    EXPECT_EQ(value_of(all, "optimal_fetches"), 128);
+    EXPECT_EQ(value_of(all, "fetches"), 128);
+    EXPECT_EQ(only(name, {"rows=67", "cols=256", "passes=two"}, {"pinned"}).find("optimal_fetches"), nullptr);
+  }
+}
+
+// A warp of a block that runs ahead of the others has them fetch its pages again: five times the optimum.
+TEST_P(PagedPlacement, AnEvictionThatResistsScansComesNearTheOptimum) {
+  const auto result =
+      only("apps/mvt", {"rows=2048", "cols=1024", "page=4KiB", "frames=50", "passes=two", "eviction=scan_resistant"});
+  ASSERT_EQ(complaint(result), "");
+  EXPECT_LE(value_of(result, "fetches"), 1.1 * value_of(result, "optimal_fetches"));
+}
+
+TEST_P(PagedPlacement, AQueryFetchesNoPageThatHasNothingForIt) {
+  constexpr double kPage = 4096, kTrips = 1 << 16, kPages = kTrips * 8 / kPage;
+  const std::vector<std::string> table{"trips=65536", "page=4KiB", "frames=50", "layout=clustered", "selectivity=100"};
+  const auto with = [&](std::initializer_list<std::string> more) {
+    auto all = table;
+    all.insert(all.end(), more);
+    const auto result = only("apps/query", all);
+    EXPECT_EQ(complaint(result), "");
+    return value_of(result, "fetches");
+  };
+  // 655 trips in the middle are on two or three of 128 pages.
+  EXPECT_LE(with({"predicate=resident"}), 3);
+  EXPECT_GE(with({"predicate=resident"}), 2);
+  EXPECT_LE(with({"predicate=resident", "query=all"}), 15);
+  EXPECT_LE(with({}), kPages + 3);
+  EXPECT_GE(with({}), kPages + 2);
+}
+
+TEST_P(PagedPlacement, PointsThatArePagedAreNotStaged) {
+  for (const auto& result : run_cases("apps/kmeans", {"direct", "async"}, {"paged"}, {"points=1609"}))
+    EXPECT_NE(result.skipped.value_or("").find("take staging none"), std::string::npos) << complaint(result);
 }
 
 TEST_P(PagedPlacement, WritesWhereItReads) {

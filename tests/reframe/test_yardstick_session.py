@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import yardsticks
 
 from conftest import ROOT
 
@@ -30,7 +31,7 @@ def yardstick(session, tmp_path):
             (tools / "nvbandwidth").write_text(script)
             (tools / "nvbandwidth").chmod(0o755)
         return session("-r", checks=YARDSTICKS, select="Yardstick.*nvbandwidth", site=SITE, fake=fake,
-                       PATH=f"{tools}:{os.environ['PATH']}")  # fmt: skip
+                       ISTHMUS_RESULTS=tmp_path / "results", PATH=f"{tools}:{os.environ['PATH']}")  # fmt: skip
 
     return run
 
@@ -52,6 +53,16 @@ def test_figures_that_agree_are_green_and_nothing_else(yardstick, settings, why)
     outcome = yardstick(**settings)
     assert outcome.green == (why is None)
     assert why is None or why in outcome.output
+
+
+@pytest.mark.parametrize("after", [QUARTER, "2.6e-10"])
+def test_what_theirs_printed_is_kept_beside_our_record(yardstick, tmp_path, after):
+    """Red or green: else nobody could say afterwards which figures agreed, or by how much they did not."""
+    yardstick(after=after)
+    [record] = (tmp_path / "results").glob("*.jsonl")
+    for place, value in (("before", QUARTER), ("after", after)):
+        printed = record.with_suffix(f".theirs-{place}.out").read_text(encoding="utf-8")
+        assert yardsticks.nvbandwidth(printed)["host_to_device_memcpy_ce"] == pytest.approx(float(value) * 1e9)
 
 
 def test_ranks_of_theirs_are_started_as_ours(session, tmp_path):

@@ -46,14 +46,17 @@ def test_jobs_of_a_node_that_was_probed(chain):
     assert code == 1 and "8 jobs" in said
 
 
-def test_jobs_of_several_processes(chain):
-    code, said, folder = chain("--processes", "3", "processes")
+def test_jobs_of_several_processes(chain, tmp_path):
+    two = tmp_path / "checks.txt"
+    two.write_text("# of these only the first\nMemory.*%family=latency%size=tiny\nMemory.*%family=atomics%size=tiny\n")
+    code, said, folder = chain("--select", two, "--first", "1", "--processes", "3", "processes")
     assert code == 0, said
     cases = [
         json.loads(line) for file in folder.glob("records/processes/*.jsonl") for line in file.read_text().splitlines()
     ]
     per_job = collections.Counter((case["run"]["job"], case["workload"], str(case["axes"])) for case in cases)
     assert len({job for job, *_ in per_job}) == 2 and set(per_job.values()) == {3}
+    assert {workload.split("/")[0] for _, workload, _ in per_job} == {"latency"}
 
 
 def test_without_the_programs_to_compare_with_it_is_red(chain):

@@ -8,6 +8,8 @@
 #include "apps/inputs.hpp"
 #include "apps/modes.hpp"
 #include "device/shared_memory.hpp"
+#include "paging/array.hpp"
+#include "workload/paged.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -21,6 +23,7 @@ constexpr unsigned lanes = features / 4;  // a group: threads that share four po
 constexpr unsigned groups = threads / lanes, tile = 4 * groups, ring = 2;
 // Blocks of a multiprocessor: four, or as many as have room for their sums and the KiB that a block takes besides.
 constexpr unsigned resident = std::min<unsigned>(4, device::least_shared_bytes / (clusters * threads * 16 + 1024));
+constexpr unsigned resident_paged = 2;
 constexpr unsigned summed = features + 1;  // of a cluster: its features, and how many points it has
 
 /// Centres in five binary places, and half the square of each: all that follows is exact (NOTES.md).
@@ -149,6 +152,33 @@ __global__ void __launch_bounds__(threads, resident)
   share.finish(sums);
 }
 
+/// Four features; float4 is not trivially copyable under HIP.
+struct alignas(16) Four {
+  float x, y, z, w;
+};
+
+// The same, a warp a page, which is whole points: it shares out a warp's points of a tile as a block does a tile's.
+__global__ void __launch_bounds__(threads, resident_paged)
+    kmeans_paged(paging::Array<Four> x, const Centres* centres, Member* member, unsigned long long* sums) {
+  Share share(centres);
+  const auto lane = static_cast<unsigned>(device::lane()), width = static_cast<unsigned>(device::warp_size());
+  const unsigned warps = threads / width, piece = width / lanes * 4;
+  share.quarter = (lane / lanes * 4 + lane % lanes / 4) * lanes;
+  auto reader = x.reader(paging::Lanes::full_warp());
+  for (std::size_t page = std::size_t{blockIdx.x} * warps + static_cast<unsigned>(device::warp_in_block());;
+       page += std::size_t{gridDim.x} * warps) {
+    const std::size_t begin = x.first_of(static_cast<std::uint32_t>(page));
+    if (begin >= x.size()) break;
+    reader.move_to(begin);
+    const auto points = static_cast<unsigned>((reader.last() - begin) / lanes);
+    for (unsigned i = 0; i < points; i += piece)
+      share.add(points - i < piece ? points - i : piece, member + begin / lanes + i,
+                reinterpret_cast<const float4*>(reader.data()) + std::size_t{i} * lanes);
+  }
+  reader.release();
+  share.finish(sums);
+}
+
 /// New centres from the sums, which are 0 again afterwards; or the first points, where there are no sums yet.
 __global__ void kmeans_move(const float* x, long long* sums, bool first, Centres* centres) {
   const unsigned f = threadIdx.x;
@@ -169,6 +199,13 @@ Centres moved(const std::vector<long long>& sums, Centres centres) {
     for (unsigned f = 0; f < features; ++f) centres.of[k][f] = centre_of(&sums[k * summed], f, centres.of[k][f]);
     centres.half_square[k] = half_square_of(centres.of[k]);
   }
+  return centres;
+}
+
+Centres first_of(const WholeNumbers& points) {
+  Centres centres;
+  for (unsigned i = 0; i < clusters * features; ++i) centres.of[i / features][i % features] = points(i);
+  for (unsigned k = 0; k < clusters; ++k) centres.half_square[k] = half_square_of(centres.of[k]);
   return centres;
 }
 
@@ -209,25 +246,50 @@ void kmeans(Case& c) {
   c.verify_same(member);
   c.repeats(iterations);
 
-  const bool on_host = c.choice("loop") == "host";
+  const bool on_host = c.choice("loop") == "host", pages = c.placement()->paged;
+  refuse_if(pages && c.staging() != Staging::none,
+            "a warp works on a page where its frame is: take staging none where points are paged");
   // A block's sums are below 2^24, and so exact in fp32; one wave, as far as that lets us.
-  const std::size_t tiles = (n + tile - 1) / tile, wave = resident * static_cast<unsigned>(c.device().multiprocessors);
-  const auto blocks = static_cast<unsigned>(std::min(tiles, std::max(wave, n >> 17)));
+  constexpr unsigned most_points = 1 << 17;
+  const auto info = c.device();
+  const auto wave = static_cast<std::size_t>(info.multiprocessors) * (pages ? resident_paged : resident);
+  const std::size_t tiles = (n + tile - 1) / tile, wanted = std::max(wave, n / most_points);
+  const auto blocks = static_cast<unsigned>(std::min(tiles, wanted));
+  const auto paged_shape = [=](const paging::Region& region) {
+    auto shape = warp_a_page(region, threads, info, {region});
+    shape.grid = static_cast<unsigned>(std::min<std::size_t>(shape.grid.x, wanted));
+    refuse_if(n / shape.grid.x > 8 * most_points,
+              "so few blocks, one for the frames of its warps, would sum up more points than fp32 counts exactly: set "
+              "more frames or a smaller page");
+    return shape;
+  };
   const auto measure = [&](auto assign, std::size_t shared_bytes) {
-    c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
-      const double all = static_cast<double>(n);
-      if (on_host && run.repeat() > 0) {
-        const Centres next = moved(run.read(sums, 0, clusters * summed), run.read(centres));
-        run.launch(ISTHMUS_KERNEL(kmeans_keep), {.block = features}, {}, next, sums.device(), centres.device());
-      } else {
-        run.launch(ISTHMUS_KERNEL(kmeans_move), {.block = features}, {}, x.device(), sums.device(), run.repeat() == 0,
-                   centres.device());
-      }
-      run.launch(assign, {.grid = blocks, .block = threads, .shared_bytes = shared_bytes},
-                 {.bytes_read = 4 * all * features, .bytes_written = all, .flops = all * features * (2 * clusters + 1)},
-                 n, reinterpret_cast<const float4*>(x.device()), centres.device(), member.device(),
-                 reinterpret_cast<unsigned long long*>(sums.device()));
-    });
+    c.measure(
+        on_host ? Control::waits : Control::queued,
+        [=](Run& run) {
+          const double all = static_cast<double>(n);
+          const Traffic traffic{
+              .bytes_read = 4 * all * features, .bytes_written = all, .flops = all * features * (2 * clusters + 1)};
+          auto* all_sums = reinterpret_cast<unsigned long long*>(sums.device());
+          if (run.repeat() == 0 && pages) {
+            run.launch(ISTHMUS_KERNEL(kmeans_keep), {.block = features}, {}, first_of(points), sums.device(),
+                       centres.device());
+          } else if (on_host && run.repeat() > 0) {
+            const Centres next = moved(run.read(sums, 0, clusters * summed), run.read(centres));
+            run.launch(ISTHMUS_KERNEL(kmeans_keep), {.block = features}, {}, next, sums.device(), centres.device());
+          } else {
+            run.launch(ISTHMUS_KERNEL(kmeans_move), {.block = features}, {}, pages ? nullptr : x.device(),
+                       sums.device(), run.repeat() == 0, centres.device());
+          }
+          if (pages) {
+            const auto& region = run.paged(x);
+            return run.launch(ISTHMUS_KERNEL(kmeans_paged), paged_shape(region), traffic, paging::Array<Four>(region),
+                              centres.device(), member.device(), all_sums);
+          }
+          run.launch(assign, {.grid = blocks, .block = threads, .shared_bytes = shared_bytes}, traffic, n,
+                     reinterpret_cast<const float4*>(x.device()), centres.device(), member.device(), all_sums);
+        },
+        paged(x));
   };
   if (c.staging() == Staging::none) return measure(ISTHMUS_KERNEL(kmeans_plain), 0);
   with_staging<ring>(c, [&](auto how, auto depth) {
@@ -238,6 +300,7 @@ void kmeans(Case& c) {
 const Registration registration =
     paper_program("apps/kmeans", kmeans, "Rodinia's kmeans", {{"loop", "host"}})
         .summary("k-means: 5 clusters of points of 64 features, assignment and sums in one pass")
+        .paged()
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
         .axis(number_axis("points", "points of 64 features", 1 << 18))
         .axis(number_axis("iterations", "times that points are assigned", 20))

@@ -9,6 +9,8 @@
 #include "device/staging.hpp"
 #include "memory/parallel.hpp"
 #include "paging/array.hpp"
+#include "paging/optimum.hpp"
+#include "paging/placement.hpp"
 #include "workload/paged.hpp"
 #include "workload/workload.hpp"
 
@@ -19,6 +21,7 @@ using namespace workload;
 
 constexpr unsigned threads = 256, rows_in_flight = 4;
 constexpr unsigned tile_rows = 256, tile_columns = 4 * threads;
+constexpr unsigned rows_together = 8;  // where warps share pages: one that runs ahead would have them fetched again
 
 __device__ inline float dot(const float4& a, const float4& b, float sum) {
   return a.x * b.x + (a.y * b.y + (a.z * b.z + (a.w * b.w + sum)));
@@ -55,6 +58,9 @@ __device__ __forceinline__ void multiply_cells(Cells& cells, std::size_t rows, s
   cells.start(first * pitch, column);
   float4 total = make_float4(0, 0, 0, 0);
   for (unsigned row = 0; row < count; row += rows_in_flight) {
+    if constexpr (Cells::together) {
+      if (row % rows_together == 0) __syncthreads();
+    }
     float4 values[rows_in_flight];
 #pragma unroll
     for (unsigned j = 0; j < rows_in_flight; ++j) {
@@ -279,7 +285,7 @@ __global__ void __launch_bounds__(twice_threads, 1)
 /// The matrix, its buffers, and its products with vectors, which are functions of an element's number.
 struct Matrix {
   std::size_t rows, columns;
-  bool paged;
+  bool paged, twice;  ///< a pass over the matrix for each product
   device::DeviceInfo info;
   OddNumbers values;
   Buffer<float> a, row_parts, column_parts;
@@ -288,6 +294,7 @@ struct Matrix {
       : rows(c.extent("rows")),
         columns(c.extent("cols")),
         paged(c.placement()->paged),
+        twice(c.choice("passes") == "two"),
         info(c.device()),
         values{c.seed(), 0},
         a(c.input_matrix<float>("A", rows, columns, values)),
@@ -314,6 +321,15 @@ struct Matrix {
     return sum;
   }
 
+  /// Beside the fetches of a paged case: the fewest that so many passes could do with.
+  void observe_optimum(Case& c, unsigned passes) const {
+    if (!paged) return;
+    const std::size_t pages = paging::pages_of(a.size() * sizeof(float), c.extent(kPageAxis)),
+                      frames = paging::frames_of(pages, c.extent(kFramesAxis));
+    c.observe(count_metric("optimal_fetches"),
+              static_cast<double>(paging::optimal_fetches(paging::passes_over(pages, passes), frames)));
+  }
+
   /// A·right goes to by_rows, left·A to by_columns; a vector that is nullptr is left out. What they hold is kept.
   void multiply(Run& run, const float* right, float* by_rows, const float* left, float* by_columns, bool kept) const {
     const auto tile = right == nullptr  ? device::Kernel{"multiply_tile<columns>", multiply_tile<false, true>}
@@ -338,11 +354,19 @@ struct Matrix {
     if (right != nullptr) add_up(run, rows, across, rows, row_parts, by_rows, kept);
     if (left != nullptr) add_up(run, columns, down, a.pitch(), column_parts, by_columns, kept);
   }
+  /// Both, in one pass or two.
+  void multiply_by_both(Run& run, const float* right, float* by_rows, const float* left, float* by_columns,
+                        bool kept) const {
+    if (!twice) return multiply(run, right, by_rows, left, by_columns, kept);
+    multiply(run, right, by_rows, nullptr, nullptr, kept);
+    multiply(run, nullptr, nullptr, left, by_columns, kept);
+  }
 
   /// Groups of blocks that share rows, all at work at once; 0 where Aᵀ·(A·x) takes two readings of the matrix.
   unsigned groups() const {
     const int blocks = info.max_resident_blocks > 0 ? info.max_resident_blocks : info.multiprocessors;
-    if (paged || !info.cooperative || !info.async_shared_copy || info.shared_per_block < ring_bytes + 1024) return 0;
+    if (paged || twice || !info.cooperative || !info.async_shared_copy || info.shared_per_block < ring_bytes + 1024)
+      return 0;
     return static_cast<unsigned>(
         std::min(static_cast<std::size_t>(blocks) / tiles(columns, tile_columns), tiles(rows, tile_rows)));
   }
@@ -382,8 +406,9 @@ void mvt(Case& c) {
   c.verify_same(x1);
   c.verify_same(x2);
   c.measure(
-      Control::queued, [=](Run& run) { m.multiply(run, y1.device(), x1.device(), y2.device(), x2.device(), true); },
-      paged(m.a));
+      Control::queued,
+      [=](Run& run) { m.multiply_by_both(run, y1.device(), x1.device(), y2.device(), x2.device(), true); }, paged(m.a));
+  m.observe_optimum(c, m.twice ? 2 : 1);
 }
 
 // q = A·p, s = Aᵀ·r
@@ -399,8 +424,9 @@ void bicg(Case& c) {
   c.verify_same(q);
   c.verify_same(s);
   c.measure(
-      Control::queued, [=](Run& run) { m.multiply(run, p.device(), q.device(), r.device(), s.device(), false); },
-      paged(m.a));
+      Control::queued,
+      [=](Run& run) { m.multiply_by_both(run, p.device(), q.device(), r.device(), s.device(), false); }, paged(m.a));
+  m.observe_optimum(c, m.twice ? 2 : 1);
 }
 
 // y = Aᵀ·(A·x)
@@ -430,6 +456,7 @@ void atax(Case& c) {
         m.multiply(run, nullptr, nullptr, ax.device(), y.device(), false);
       },
       paged(m.a));
+  m.observe_optimum(c, 2);
 }
 
 Workload workload(const std::string& name, void (*function)(Case&), const std::string& summary) {
@@ -442,7 +469,11 @@ Workload workload(const std::string& name, void (*function)(Case&), const std::s
       .paged()
       .stagings({Staging::none})
       .axis(number_axis("rows", "rows of A", 4096))
-      .axis(number_axis("cols", "columns of A", 4096));
+      .axis(number_axis("cols", "columns of A", 4096))
+      .axis(how(choice_axis("passes",
+                            "over A: as few as the kernels can do with, or one for each product as in the paper",
+                            {"fewest", "two"})))
+      .observed({"optimal_fetches"});
   for (const auto& [size, n] :
        {std::pair{"tiny", 512}, {"small", 1024}, {"medium", 4096}, {"large", 8192}, {"super", 16384}, {"mega", 32768}})
     w.size(size, {{"rows", n}, {"cols", n}});

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "workload/clock.hpp"
+
 namespace isthmus::harness {
 
 namespace {

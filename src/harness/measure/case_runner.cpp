@@ -13,6 +13,7 @@
 #include "harness/measure/measurement.hpp"
 #include "harness/measure/rank_results.hpp"
 #include "harness/plan/description.hpp"
+#include "workload/clock.hpp"
 #include "workload/driver_prefetch.hpp"
 
 namespace isthmus::harness {

@@ -10,6 +10,7 @@
 #include "harness/plan/modes.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "paging/pager.hpp"
+#include "workload/clock.hpp"
 #include "workload/paged.hpp"
 
 namespace isthmus::harness {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "workload/clock.hpp"
+
 namespace isthmus::harness {
 
 using memory::Travel;

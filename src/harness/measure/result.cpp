@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "workload/clock.hpp"
+
 namespace isthmus::harness {
 
 double timer_tick(std::string_view timer) {

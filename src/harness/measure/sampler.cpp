@@ -9,6 +9,7 @@
 
 #include "harness/measure/statistics.hpp"
 #include "harness/plan/names.hpp"
+#include "workload/clock.hpp"
 
 namespace isthmus::harness {
 

@@ -11,6 +11,7 @@
 #include "harness/program/progress.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/record/schema_check.hpp"
+#include "workload/clock.hpp"
 
 namespace isthmus::harness {
 

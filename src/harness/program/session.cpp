@@ -18,6 +18,7 @@
 #include "harness/record/job_allocation.hpp"
 #include "memory/host_memory.hpp"
 #include "memory/processors.hpp"
+#include "workload/clock.hpp"
 
 namespace isthmus::harness {
 

@@ -45,12 +45,20 @@ __device__ unsigned long long sum_of(const Pair* page, std::size_t count) {
   return part;
 }
 
+/// Warps take pages as they come to it: one that had to search for a frame takes fewer. With as many for each, the last
+/// ones would keep the link waiting.
+__device__ std::uint64_t take_next(unsigned long long* next) {
+  const unsigned long long taken = device::lane() == 0 ? atomicAdd(next, 1ull) : 0;
+  return device::shuffle(device::full_warp(), taken, 0);
+}
+
 // for (t = 0; t < touched; ++t) for (word of page order[t]) sum += word;
 __global__ void __launch_bounds__(kThreads, kBlocksEach)
-    sum_scattered(Array<Pair> a, Scattered order, std::uint64_t touched, unsigned long long* sum) {
+    sum_scattered(Array<Pair> a, Scattered order, std::uint64_t touched, unsigned long long* sum,
+                  unsigned long long* next) {
   unsigned long long part = 0;
   auto reader = a.reader(Lanes::full_warp());
-  for (std::uint64_t t = warp_in_grid(); t < touched; t += warps_in_grid()) {
+  for (std::uint64_t t = take_next(next); t < touched; t = take_next(next)) {
     reader.move_to(a.first_of(static_cast<std::uint32_t>(order[t])));
     part += sum_of(reader.data(), reader.last() - reader.first());
   }
@@ -59,9 +67,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
 
 // for (t = 0; t < touched; ++t) for (word of page order[t]) ++word;
 __global__ void __launch_bounds__(kThreads, kBlocksEach)
-    raise_scattered(Array<Pair> a, Scattered order, std::uint64_t touched, unsigned long long*) {
+    raise_scattered(Array<Pair> a, Scattered order, std::uint64_t touched, unsigned long long*,
+                    unsigned long long* next) {
   auto writer = a.writer(Lanes::full_warp());
-  for (std::uint64_t t = warp_in_grid(); t < touched; t += warps_in_grid()) {
+  for (std::uint64_t t = take_next(next); t < touched; t = take_next(next)) {
     writer.move_to(a.first_of(static_cast<std::uint32_t>(order[t])));
     Pair* page = writer.data();
     for_each_batch(writer.last() - writer.first(), [&]<unsigned Batch>(std::size_t j, unsigned width) {
@@ -162,8 +171,9 @@ device::KernelInfo info_of(const Visit& work, const device::LaunchShape& shape) 
 }
 
 void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Visit& work,
-           unsigned long long* sum) {
-  pager.launch(stream, kernel_of(work), shape, {}, Array<Pair>(work.region), work.order, work.touched, sum);
+           unsigned long long* sum, unsigned long long* next) {
+  device::fill_async(next, 0, sizeof *next, stream);
+  pager.launch(stream, kernel_of(work), shape, {}, Array<Pair>(work.region), work.order, work.touched, sum, next);
 }
 
 device::KernelInfo info_of(const Sweep& work, const device::LaunchShape& shape) {

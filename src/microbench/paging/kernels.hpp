@@ -49,8 +49,9 @@ struct Visit {
   paging::Access access = paging::Access::read;
 };
 device::KernelInfo info_of(const Visit& work, const device::LaunchShape& shape);
+/// `next` counts the pages of `order` that warps have taken.
 void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Visit& work,
-           unsigned long long* sum);
+           unsigned long long* sum, unsigned long long* next);
 
 /// How a sweep reaches its memory.
 enum class Through { pointer, window, read_only_window, reader, read_only_reader, element, read_only_element };
