@@ -1,4 +1,4 @@
-"""Whole programs: every one × transfer mode × size, one check each."""
+"""Whole programs: every one × transfer mode × size, one check each; and those whose kernels fetch pages themselves."""
 
 import pathlib
 import sys
@@ -9,7 +9,8 @@ import reframe.core.builtins as builtins
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 
 import catalogue
-from mode_check import MODES, ModeCheck
+from catalogue_check import CatalogueCheck, pages
+from mode_check import MODES, TIME_LIMITS, ModeCheck
 
 CATALOGUE = catalogue.load()
 WORKLOADS = sorted(w["name"] for w in CATALOGUE["workloads"] if w["name"].startswith("apps/"))
@@ -21,6 +22,12 @@ SUITES = {
 }
 SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
 NO_FLOPS = {"bayesian", "bfs", "query"}  # programs that do no floating-point work
+# What a program in placement paged says of its pages.
+PAGED = {"fetches", "fetched", "evictions", "written_back", "waits", "table_bytes", "paging_setup"}
+
+
+def suites(program):
+    return {suite for suite, names in SUITES.items() if program in names}
 
 
 @rfm.simple_test
@@ -34,7 +41,7 @@ class Application(ModeCheck):
     @builtins.run_after("init")
     def tag(self):
         self.name_of_program = self.workload.removeprefix("apps/")
-        self.tags |= {suite for suite, names in SUITES.items() if self.name_of_program in names}
+        self.tags |= suites(self.name_of_program)
         if self.size == "tiny" and self.mode in SMOKE[self.is_staged]:
             self.tags.add("smoke")
         if self.size == "large":
@@ -43,3 +50,40 @@ class Application(ModeCheck):
     def required_metrics(self, point):
         lacking = {"kernel_flop_rate"} if self.name_of_program in NO_FLOPS else set()
         return super().required_metrics(point) - lacking
+
+
+@rfm.simple_test
+class PagedApplication(CatalogueCheck):
+    """One program in placement paged at one size: small and large pages, room for all of them and for a quarter."""
+
+    workload = builtins.parameter(
+        [name for name in WORKLOADS if "paged" in catalogue.find(name)["placements"]],
+        fmt=lambda name: name.removeprefix("apps/"),
+    )
+    size = builtins.parameter(CATALOGUE["sizes"])
+    published = (*ModeCheck.published, "fetched")
+
+    @builtins.run_after("init")
+    def tag(self):
+        self.descr += ", pages fetched by its kernels"
+        self.tags |= {"paging"} | suites(self.workload.removeprefix("apps/"))
+        if self.size == "large":
+            self.tags.add("default")
+        if self.time_limit is None:
+            self.time_limit = TIME_LIMITS[self.size]
+
+    def asked(self):
+        return {"page": pages(self.size), "frames": [100, 25]}
+
+    def request(self):
+        return [*super().request(), "--placement", "paged", "--staging", "none"]
+
+    def settled(self):
+        return super().settled() | {"placement": "paged", "staging": "none"}
+
+    def record_name(self):
+        return f"{self.workload}-paged-{self.size}"
+
+    def required_metrics(self, point):
+        """Pages come while the kernel runs, and there may be nothing else to copy."""
+        return {"kernel", "kernel_rate", "kernel_flop_rate", "overlapped", "wall", *PAGED}

@@ -1,9 +1,16 @@
 """Checks of one workload of the catalogue at one size."""
 
+import itertools
+
 import reframe.core.builtins as builtins
 
 import catalogue
 from isthmus_check import IsthmusCheck
+
+
+def pages(size: str) -> list[int]:
+    """Bytes of a page where the GPU pages: at tiny a quarter of the large ones is too few for a block of warps."""
+    return [4096] if size == "tiny" else [4096, 65536]
 
 
 class CatalogueCheck(IsthmusCheck):
@@ -17,7 +24,7 @@ class CatalogueCheck(IsthmusCheck):
         workload = catalogue.find(self.workload)
         self.descr = f"{workload['summary']}, {self.size} size"
         self.tags = {self.size, self.workload.partition("/")[2], *workload["tags"]}
-        self.varied = workload["varied"].get(self.size, {})
+        self.varied = workload.get("varied", {}).get(self.size, {}) | self.asked()
         self.cpu_only = workload["cpu_only"]
         if self.size == "tiny":
             self.tags.add("smoke")
@@ -25,6 +32,14 @@ class CatalogueCheck(IsthmusCheck):
             self.valid_systems = ["+gpu"]  # larger ones teach nothing on the emulator
         if self.size not in workload["sizes"]:
             self.valid_systems = []
+
+    def asked(self) -> dict[str, list]:
+        """Axes whose values this check names, beside those that the program sweeps by itself."""
+        return {}
+
+    def request(self):
+        named = [f"{axis}={','.join(map(str, values))}" for axis, values in self.asked().items()]
+        return [*super().request(), *itertools.chain.from_iterable(("--set", each) for each in named)]
 
     def required_metrics(self, point):
         return set(catalogue.find(self.workload)["metrics"])

@@ -1035,7 +1035,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         if name.startswith(profile.PROFILED):
             return
         if name in (self.published or (name,)) and value <= 0 and metric["unit"] != "1":  # a share may be none
-            raise SanityError(f"{name} is {value} {metric['unit']}: nothing takes no time")
+            why = "nothing takes no time" if metric["unit"] == "s" else "nothing was moved"
+            raise SanityError(f"{name} is {value} {metric['unit']}: {why}")
         share, limit = metric.get("share"), metric.get("limit")
         if share is not None and share > LIMIT_SLACK and not case["emulated"]:
             source = limit["source"] if limit else "its limit"

@@ -304,35 +304,55 @@ def in_catalogue(workload):
     return entry
 
 
+PAGED_AXES = {"page": 65536, "frames": 50, "eviction": "fifo"}
+PAGED_COUNTS = {"fetches": "1", "fetched": "B", "evictions": "1", "written_back": "B", "waits": "1", "table_bytes": "B",
+                "paging_setup": "s"}  # fmt: skip
+
+
+def combinations(axes, given, swept=()):
+    """The axes of each case: every combination of the values that were asked for, or are swept."""
+    asked = {name: [type(axes[name])(each) for each in text.split(",")] for name, text in given.items()}
+    varied = {**{name: [value] for name, value in axes.items()}, **dict(swept), **asked}
+    return [dict(zip(varied, values)) for values in itertools.product(*varied.values())]
+
+
 def cases_of(arguments, backend):
-    """One case, or all points of a workload that the committed catalogue says measures by itself."""
+    """The cases of a workload of the committed catalogue, at all values that were asked for, or that it sweeps."""
     workload, size = arguments.pattern[0], arguments.size
     entry = in_catalogue(workload)
     given = dict(word.split("=") for word in arguments.set)
     axes = entry["axes"] | entry["sizes"].get(size, {})
-    axes |= {axis: type(axes[axis])(value) for axis, value in given.items()}
     if "varied" not in entry:
-        case = record(workload, arguments.mode, size, backend) | {"axes": axes}
-        if arguments.placement:
-            case.update(mode=None, placement=arguments.placement, staging=arguments.staging)
-        if "kernel_flop_rate" in entry["metrics"]:
-            rate = next(m for m in case["metrics"] if m["name"] == "kernel_rate")
-            case["metrics"].append({**rate, "name": "kernel_flop_rate", "unit": "FLOP/s"})
-        if given.get("driver_prefetch", "default") != "default":
-            case["metrics"].append({**case["metrics"][0], "name": "driver_prefetch_setup", "unit": "s"})
-        return [watched(case, arguments.observe)]
+        axes |= PAGED_AXES if arguments.placement == "paged" else {}
+        return [program(arguments, backend, entry, each) for each in combinations(axes, given)]
     if arguments.oversubscribe:
         axes["bytes"] = 96 << 30
-    varied = {axis: values for axis, values in entry["varied"].get(size, {}).items() if axis not in given}
     cases = []
-    for values in itertools.product(*varied.values()):
+    for each in combinations(axes, given, entry["varied"].get(size, {})):
         case = record(workload, None, size, backend)
         metrics = [{**case["metrics"][0], "name": name, "unit": "s"} for name in entry["metrics"] + entry["observed"]]
-        case.update(axes=axes | dict(zip(varied, values)), metrics=metrics)
+        case.update(axes=each, metrics=metrics)
         if workload.startswith("driver/") and workload.endswith(UNVERIFIED):
             case["verify"].update(status="not_applicable", method=None, error=None, tolerance=None)
         cases.append(oversubscribed(watched(case, arguments.observe), arguments))
     return cases
+
+
+def program(arguments, backend, entry, axes):
+    """A case of a workload with placements."""
+    case = record(entry["name"], arguments.mode, arguments.size, backend) | {"axes": axes}
+    if arguments.placement:
+        case.update(mode=None, placement=arguments.placement, staging=arguments.staging)
+    if "kernel_flop_rate" in entry["metrics"]:
+        rate = next(m for m in case["metrics"] if m["name"] == "kernel_rate")
+        case["metrics"].append({**rate, "name": "kernel_flop_rate", "unit": "FLOP/s"})
+    if axes.get("driver_prefetch", "default") != "default":
+        case["metrics"].append({**case["metrics"][0], "name": "driver_prefetch_setup", "unit": "s"})
+    if case["placement"] == "paged":  # its pages come while the kernel runs
+        copied = [m for m in case["metrics"] if m["name"] not in ("in", "in_rate", "out_rate")]
+        counts = [{**copied[0], "name": name, "unit": unit} for name, unit in PAGED_COUNTS.items()]
+        case["metrics"] = copied + counts
+    return watched(case, arguments.observe)
 
 
 def oversubscribed(case, arguments):

@@ -147,6 +147,11 @@ def curves(
     _legend(axes, len(lines))
 
 
+def _of_bar(value: float) -> str:
+    """A bare number over a bar: 0.93, 2.1, 114."""
+    return f"{value:.2g}" if abs(value) < 99.5 else f"{value:.0f}"
+
+
 def bars(
     axes,
     groups: dict[str, dict[str, float]],
@@ -164,7 +169,7 @@ def bars(
             error_kw=_WHISKERS,
         )  # fmt: skip
         if len(names) * len(groups) <= 16:
-            labels = [f"{h:.2g}" if unit == "1" else units.quantity(h, unit) for h in heights]
+            labels = [_of_bar(h) if unit == "1" else units.quantity(h, unit) for h in heights]
             axes.bar_label(drawn, labels, fontsize=7, padding=1)
     axes.set_xticks(range(len(groups)), list(groups))
     if line is not None:

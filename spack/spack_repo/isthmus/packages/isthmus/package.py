@@ -20,7 +20,7 @@ WORKLOADS = {
         ["memory.py", "faults.py"],
     ),
     "microbench": ("seven kernels in every placement and staging: microbench/*", ["transfer_modes.py"]),
-    "paging": ("memory of the host, paged by the GPU: paging/*", []),
+    "paging": ("memory of the host, paged by the GPU: paging/*", ["paging.py"]),
     "reference": ("what the vendor's own libraries reach: reference/*", ["reference.py"]),
     "transfer": (
         "from each memory to each other: transfer/*, with +mpi also mpi/*",
@@ -141,7 +141,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     for group in WORKLOADS:
         conflicts(f"~{group}", when="+tests", msg=f"the tests are of all workloads: +tests needs +{group}")
     conflicts(
-        "~apps~driver~interjob~memory~microbench~reference~transfer",
+        "~apps~driver~interjob~memory~microbench~paging~reference~transfer",
         msg="nothing is left to measure: choose a group of workloads",
     )
     conflicts("%gcc@:10", msg="C++20 is needed: GCC 11 or newer")

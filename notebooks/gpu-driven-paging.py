@@ -1,0 +1,316 @@
+# %% [markdown]
+# # Paging by the GPU
+#
+# Kernels that fetch pages of the host's memory themselves ([how](../docs/paging.md)), on one NVIDIA H200 host (PCIe 5,
+# driver 580.159.04), beside Figures 8, 13, 14 and 16 of "GPUVM: GPU-driven Unified Virtual Memory" (2024). The paper's
+# machine has a V100 behind PCIe 3, and network cards fetch its pages. So its rates only stand beside ours; what is
+# compared are ratios.
+#
+# The records are in [`analysis/data/h200`](../analysis/data/README.md), the paper's figures in
+# [`published/gpuvm.csv`](../analysis/data/published/gpuvm.csv). Nothing was read off a picture: where the text states
+# no figure, none stands here.
+
+# %%
+import os
+from pathlib import Path
+
+from IPython.display import Markdown
+
+from isthmus import units
+from isthmus.figures import plots
+from isthmus.records import load
+from isthmus.references import published
+from isthmus.tables import readings
+
+DATA = Path("../analysis/data/h200")
+PROGRAMS_FILE = DATA / "paged-programs.jsonl.gz"
+PAGES = {4096: "4 KiB", 65536: "64 KiB", 2097152: "2 MiB"}
+PROGRAMS = ("va", "mvt", "atax", "bicg")
+ROOM = (100, 50, 25)  # frames, in percent of the pages
+
+paging = readings.example(DATA / "paging.jsonl.gz").where(size="super")
+rates = paging.where(workload="paging/random", metric="rate", clean_ahead=0)
+programs = readings.example(PROGRAMS_FILE).where(size="super", staging="none")
+transfers = readings.example(DATA / "transfer.jsonl.gz").where(metric="rate", bytes=2**30)
+link = transfers.value(workload="transfer/mapped-gpu0/sm-read")
+
+
+def table(head, rows):
+    return Markdown("\n".join(f"| {' | '.join(map(str, row))} |" for row in [head, ["---"] * len(head), *rows]))
+
+
+def shown(value, unit="s"):
+    return units.quantity(value, unit) if value is not None else "-"
+
+
+# %% [markdown]
+# ## Figure 8: rate by size of a page
+#
+# 1 GiB in random order, each page once. The line is what kernels reach that read page-locked memory in order. The
+# paper's 6.5 GB/s are one network card's share of PCIe 3.
+
+# %%
+read = rates.where(access="read", touched=100)
+kinds = {
+    "room for all": read.by("page", frames=100, eviction="fifo"),
+    "a quarter, FIFO": read.by("page", frames=25, eviction="fifo"),
+    "a quarter, second chance": read.by("page", frames=25, eviction="second_chance"),
+    "a quarter, scan-resistant": read.by("page", frames=25, eviction="scan_resistant"),
+}
+lines = {"room for all": kinds["room for all"], "room for a quarter": kinds["a quarter, second chance"]}
+figure, axes = plots.panels(1, width=9, height=4)
+plots.curves(axes[0], lines, "B/s", title="pages in random order, read")
+if link:
+    axes[0].axhline(link, color="black", linewidth=0.8, linestyle="--", label="kernel reads in order")
+plots.stated(axes[0], {4096: (6.5e9, 6.5e9)}, label="the paper: V100, PCIe 3, one NIC")
+legend = axes[0].legend(loc="center right")
+
+# %%
+rows = [
+    [name, PAGES[page], shown(rate, "B/s"), f"{rate / link:.2f}" if link else "-"]
+    for name, of in kinds.items() for page, rate in of.items()
+]  # fmt: skip
+few = paging.where(workload="paging/random", metric="time", touched=5)
+rows += [
+    [f"5% of them, room for all, in {shown(time)}", PAGES[page], shown(rates.value(touched=5, page=page), "B/s"), ""]
+    for page, time in few.by("page").items()
+]
+table(["", "page", "rate", "of kernel reads in order"], rows)
+
+# %% [markdown]
+# Small pages cost nothing here, as in the paper. With evictions 7 to 8% go, with any eviction. Pages of 2 MiB were
+# measured with a quarter of the frames only; they lose more.
+#
+# ## What is written goes back
+#
+# The same with each page changed and written back within the time. The rate is of the bytes one way; as many go the
+# other way. With room for all, the pages come first and go back in a kernel of its own. With a quarter, both happen at
+# once.
+
+# %%
+groups = {}
+for page in (4096, 65536):
+    for frames in (100, 25):
+        of = rates.where(page=page, frames=frames, touched=100, eviction="fifo").by("access")
+        groups[f"{PAGES[page]}, {'room for all' if frames == 100 else 'a quarter'}"] = {
+            "read": of.get("read"), "written back, too": of.get("write")
+        }  # fmt: skip
+groups = {name: {key: value for key, value in of.items() if value} for name, of in groups.items()}
+figure, axes = plots.panels(1, width=9, height=3.8)
+plots.bars(axes[0], groups, "B/s", title="bytes to the GPU a second, 1 GiB in random order", line=link)
+
+# %%
+duplex = transfers.value(workload="transfer/mapped-gpu0/sm-read-duplex")
+best = max((of["written back, too"] for of in groups.values() if "written back, too" in of), default=None)
+Markdown(
+    f"Kernels that read and write the host's memory at once reach {shown(duplex, 'B/s')} both ways together. Paging "
+    f"with a quarter of the frames moves {shown(2 * best if best else None, 'B/s')} both ways, "
+    f"{float(2 * best / duplex):.2f} of it."
+    if best and duplex
+    else "No record of both ways at once."
+)
+
+# %% [markdown]
+# ## Sweeps over memory that is all there
+#
+# 1 GiB with every page on the GPU: what the table and the counts cost. The line is a plain pointer's time.
+
+# %%
+sweep = paging.where(workload="paging/sweep", metric="time")
+WAYS = ("pointer", "window", "read_only_window", "reader", "read_only_reader", "element", "read_only_element")
+found = {page: sweep.by("through", page=page) for page in (4096, 65536)}
+groups = {
+    way.replace("read_only_", "read-only\n"): {PAGES[page]: of[way] for page, of in found.items() if way in of}
+    for way in WAYS
+}
+pointer = found[4096].get("pointer")
+figure, axes = plots.panels(1, width=11, height=4)
+plots.bars(axes[0], groups, "s", title="a sweep over 1 GiB", log=True, line=pointer)
+
+# %%
+rows = [
+    [way.replace("_", " "), *(f"{shown(of.get(way))} ({of[way] / of['pointer']:.2f})" for of in found.values())]
+    for way in WAYS if all(way in of for of in found.values())
+]  # fmt: skip
+table(["time (over the pointer)", *(f"pages of {PAGES[page]}" for page in found)], rows)
+
+# %% [markdown]
+# ## Figure 13: programs in every placement
+#
+# At super: va has three vectors of 1 GiB, the others a matrix of 1 GiB. A pass is what comes in, the kernels, and
+# what goes out (`overlapped`). Managed memory is read on by its kernel; what the host reads back is in `out`. mvt, atax
+# and bicg cannot be streamed. Pages are of 4 KiB.
+
+# %%
+PLACEMENTS = ("pinned", "streamed", "mapped", "managed_in", "managed_demand", "managed_advise")
+
+
+def passes(program, metric="overlapped"):
+    of = programs.where(workload=f"apps/{program}", metric=metric)
+    by = {each: of.value(placement=each) for each in PLACEMENTS}
+    by |= {f"paged, {room}%": of.value(placement="paged", page=4096, frames=room) for room in ROOM}
+    return {name: value for name, value in by.items() if value is not None}
+
+
+figure, axes = plots.panels(2, rows=2, width=13, height=3.4)
+for axis, program in zip(axes, PROGRAMS, strict=True):
+    of = dict(reversed(passes(program).items()))
+    plots.lying(axis, {name: {"a pass": value} for name, value in of.items()}, title=f"{program}, a pass")
+    for y, value in enumerate(of.values()):
+        axis.text(readings.ends(value)[1], y, f" {shown(value)}", va="center", fontsize=8)
+    axis.margins(x=0.15)
+    axis.set_xticks([])
+    axis.tick_params(axis="y", labelsize=8)
+
+# %%
+COMES = {"va": 2 * 2**30}  # bytes of the inputs that have to come; the others' matrix
+rows = []
+for program in PROGRAMS:
+    for name, value in passes(program).items():
+        rate = COMES.get(program, 2**30) / value
+        rows.append([program, name, shown(value), shown(passes(program, "kernel").get(name)), shown(rate, "B/s"),
+                     f"{rate / link:.0%}" if link else "-"])  # fmt: skip
+table(["program", "placement", "a pass", "kernel", "inputs over a pass", "of kernel reads in order"], rows)
+
+# %% [markdown]
+# Nothing is read twice by va, mvt and bicg, so reading in place (`mapped`) takes as long as paging does, with no table
+# and fewer registers. What paging adds is that a page that is needed again is there. atax reads its matrix twice in
+# `paged`: with room for all it moves once, with less twice.
+#
+# ## Figure 14: less room
+#
+# `kernel` with frames for half and for a quarter of the pages, over that with room for all. The paper: up to 2. UVM
+# with less memory than its data was not measured: a driver that evicts can stop a host that others share.
+
+# %%
+figure, axes = plots.panels(2, width=13, height=3.8)
+paged = programs.where(placement="paged", metric="kernel")
+for axis, page in zip(axes, (4096, 65536), strict=True):
+    groups = {}
+    for program in PROGRAMS:
+        of = paged.by("frames", workload=f"apps/{program}", page=page)
+        groups[program] = {f"{room}%": of[room] / of[100] for room in ROOM if {room, 100} <= set(of)}
+    plots.bars(axis, groups, "1", title=f"kernel over room for all, pages of {PAGES[page]}", line=1)
+
+# %%
+rows = []
+for program in PROGRAMS:
+    for page in (4096, 65536):
+        of = programs.where(workload=f"apps/{program}", placement="paged", page=page)
+        for room in ROOM:
+            case = of.where(frames=room)
+            at = {name: case.value(metric=name) for name in ("kernel", "fetched", "written_back", "evictions")}
+            if None in at.values():
+                continue
+            again = at["fetched"] / COMES.get(program, 2**30)
+            rows.append([program, PAGES[page], f"{room}%", shown(at["kernel"]), f"{float(again):.2f}",
+                         shown(at["fetched"] / at["kernel"], "B/s"), f"{at['evictions']:.0f}",
+                         f"{at['written_back'] / 2**30:.2f} GiB"])  # fmt: skip
+table(["program", "page", "room", "kernel", "fetched / inputs", "fetched a second", "evictions", "written back"], rows)
+
+# %% [markdown]
+# ## What large pages cost here
+#
+# A row of the matrix is 64 KiB, and a tile of a block has 4 KiB of it. So a small page is one block's: its other seven
+# warps find it on its way and wait. A large page is that of 16 blocks, so of 128 warps, and one of them fetches it.
+# Blocks side by side work on the same rows, so few pages are on their way at any time. The counts say so: `waits` a
+# page would be 7 and 127.
+
+# %%
+rows = []
+for program in ("mvt", "atax", "bicg"):
+    times = {}
+    for page in (4096, 65536):
+        of = programs.where(workload=f"apps/{program}", placement="paged", page=page, frames=100)
+        times[page] = {name: of.value(metric=name) for name in ("kernel", "waits", "fetches")}
+    if None in [value for of in times.values() for value in of.values()]:
+        continue
+    small, large = times[4096], times[65536]
+    rows.append([program, shown(small["kernel"]), shown(large["kernel"]), f"{large['kernel'] / small['kernel']:.1f}",
+                 f"{small['waits'] / small['fetches']:.1f}", f"{large['waits'] / large['fetches']:.1f}"])  # fmt: skip
+table(["room for all", "4 KiB", "64 KiB", "over", "waits a page, 4 KiB", "64 KiB"], rows)
+
+# %% [markdown]
+# With less room a large page takes up to 4 times as long as small ones do. va has no such rows: each warp has its own
+# pages, waits for none, and takes as long with either while there is room for all.
+#
+# ## Figure 16: registers
+#
+# Of the kernel that does the work, as the compiler made it for sm_90. The paper's text states that nothing spills, and
+# no numbers.
+
+# %%
+source = os.environ.get(readings.DATA) or PROGRAMS_FILE
+registers, spilled = {}, 0
+for record in load.read_files([source])[0]:
+    program = record["workload"].removeprefix("apps/")
+    kernels = [each for each in record["kernels"] if each["kind"] == "kernel" and "registers" in each]
+    if program in PROGRAMS and kernels and record["placement"] in ("pinned", "paged"):
+        most = max(kernels, key=lambda each: each["registers"])
+        registers.setdefault(program, {})[record["placement"]] = most["registers"]
+        spilled += sum(each["local_bytes"] or 0 for each in kernels)
+figure, axes = plots.panels(1, width=9, height=3.6)
+groups = {p: {"plain": of["pinned"], "paged": of["paged"]} for p, of in registers.items() if len(of) == 2}
+plots.bars(axes[0], groups, "1", title="registers a thread")
+
+# %%
+tables = programs.where(placement="paged", metric="table_bytes")
+setup = programs.where(placement="paged", metric="paging_setup")
+rows = [
+    [program, PAGES[page], *(f"{tables.value(**case) / 2**20:.2f} MiB" for case in cases),
+     " to ".join(shown(f(setup.value(**case) for case in cases)) for f in (min, max))]
+    for program in PROGRAMS for page in (4096, 65536)
+    if len(cases := [{"workload": f"apps/{program}", "page": page, "frames": room} for room in ROOM]) == 3
+    and all(tables.value(**case) is not None for case in cases)
+]  # fmt: skip
+table(["tables on the GPU", "page", *(f"{room}%" for room in ROOM), "set-up"], rows)
+
+# %%
+Markdown(
+    f"Bytes of local memory in all these kernels: {spilled}. The paper has up to 8 MB of tables; here they are a share "
+    "of the pages, so smaller with larger pages."
+)
+
+# %% [markdown]
+# ## Beside the paper
+#
+# UVM is the faster of `managed_demand` and `managed_advise`, and GPUVM is `paged` with 4 KiB and room for all; both are
+# kernels. Less room is a quarter of the frames.
+
+
+# %%
+def uvm_over_paged(program):
+    of = passes(program, "kernel")
+    uvm = [of[each] for each in ("managed_demand", "managed_advise") if each in of]
+    return min(uvm) / of["paged, 100%"] if uvm and "paged, 100%" in of else None
+
+
+def less_room(program):
+    of = passes(program, "kernel")
+    return of["paged, 25%"] / of["paged, 100%"] if {"paged, 25%", "paged, 100%"} <= set(of) else None
+
+
+small_pages = kinds["room for all"]
+va = passes("va", "kernel").get("managed_demand")
+ours = {
+    "rate-one-nic": small_pages.get(4096),
+    "rate-uvm": COMES["va"] / va if va else None,
+    "rate-small-pages": small_pages[4096] / small_pages[65536] if {4096, 65536} <= set(small_pages) else None,
+    "mvt-one-nic": uvm_over_paged("mvt"),
+    "va": uvm_over_paged("va"),
+    **{f"{program}-two-nics": uvm_over_paged(program) for program in ("mvt", "atax", "bicg")},
+    **{f"{program}-limited": less_room(program) for program in ("mvt", "atax", "bicg")},
+}
+figures = published.load("../analysis/data/published/gpuvm.csv")
+rows = published.beside(figures, dict.fromkeys(figures) | ours)
+Markdown(published.markdown(rows))
+
+# %%
+figure, axes = plots.panels(1, width=11, height=3.4)
+plots.beside(axes[0], rows)
+
+# %%
+Markdown(
+    f"{published.sentence(rows)} Graphs, queries and Subway are not measured here yet, nor is anything with less GPU "
+    "memory than managed data."
+)

@@ -1,0 +1,45 @@
+"""Memory of the host, paged by the GPU: pages in random order, and sweeps beside a plain pointer.
+
+Programs in the placement `paged` are in applications.py: a build without programs has no such checks.
+"""
+
+import pathlib
+import sys
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+
+import catalogue
+from catalogue_check import CatalogueCheck, pages
+
+CATALOGUE = catalogue.load()
+WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("paging/")}
+
+
+@rfm.simple_test
+class Paging(CatalogueCheck):
+    """Small and large pages; in random order with room for a quarter and for all of them, read and written."""
+
+    workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("paging/"))
+    size = builtins.parameter(CATALOGUE["sizes"])
+    published = ("time", "rate")
+    time_limit = "20m"
+
+    @builtins.run_after("init")
+    def tag(self):
+        if self.size == "large":
+            self.tags.add("default")
+
+    def asked(self):
+        random = {"frames": [25, 100], "access": ["read", "write"]} if self.workload == "paging/random" else {}
+        return {"page": pages(self.size), **random}
+
+    def required_metrics(self, point):
+        """The counts, too: what was evicted and written back is half of the answer."""
+        return super().required_metrics(point) | set(WORKLOADS[point.workload]["observed"])
+
+    def denied(self, point, case, stated):
+        """The pages lie in memory that the host maps for the GPU."""
+        return stated & {"mapped"}
