@@ -15,6 +15,7 @@
 #include "harness/plan/sampling.hpp"
 #include "harness/ranks/ranks.hpp"
 #include "memory/buffer_set.hpp"
+#include "workload/clock.hpp"
 #include "workload/registration.hpp"
 
 namespace isthmus::harness {

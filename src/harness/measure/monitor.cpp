@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "workload/clock.hpp"
+
 namespace isthmus::harness {
 
 namespace {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "workload/clock.hpp"
+
 namespace isthmus::harness {
 
 void TimeAccount::book() {
