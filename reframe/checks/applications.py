@@ -17,10 +17,10 @@ WORKLOADS = sorted(w["name"] for w in CATALOGUE["workloads"] if w["name"].starts
 # Papers that measured a program; a tag each.
 SUITES = {
     "pipelining": {"backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad"},
-    "gpuvm": {"atax", "bfs", "bicg", "mvt", "va"},
+    "gpuvm": {"atax", "bfs", "bicg", "cc", "mvt", "sssp", "va"},
 }
 SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
-NO_FLOPS = {"bayesian", "bfs"}  # programs that do no floating-point work
+NO_FLOPS = {"bayesian", "bfs", "cc", "sssp"}  # programs that do no floating-point work
 
 
 @rfm.simple_test

@@ -25,7 +25,7 @@ constexpr std::size_t piece_bytes = std::size_t{1} << 22;  // that a thread read
 class GraphFile {
  public:
   explicit GraphFile(const std::string& path) : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status {};
+    struct stat status{};
     if (file_ < 0 || fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
       const std::string why = file_ < 0 ? std::strerror(errno) : "it is no file";
       close_file();
