@@ -71,7 +71,7 @@ class GraphFile {
       }
     });
     return graph;
-  }
+  }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the graph that is returned owns them
 
  private:
   [[noreturn]] void fail(const std::string& what, const std::string& instead) const {

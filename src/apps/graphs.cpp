@@ -200,7 +200,7 @@ Graph rows_of(const GraphShape& shape, const EndsOf& ends) {
   });
   graph.offsets[n] = shape.edges;
   return graph;
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the graph that is returned owns them
 
 /// The root of a vertex in a forest whose parents are never larger than their children, and which others change.
 Vertex root_of(Vertex* parent, Vertex v) {
