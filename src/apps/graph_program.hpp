@@ -350,7 +350,7 @@ void with_graph(workload::Case& c, const Use& use) {
 
 /// Serial references run up to so many edges.
 inline bool is_small(const GraphShape& shape) {
-  return shape.edges <= std::size_t{1} << 19;
+  return shape.edges <= std::size_t{1} << 17;
 }
 
 /// Where the search with this number begins: a vertex with two edges at least, where there is one.

@@ -281,10 +281,10 @@ TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   }
 }
 
-// Above 2^19 edges, 2^26 cell-steps, 512 rows and 2^26 products no serial reference runs, only the checks that
+// Above 2^17 edges, 2^26 cell-steps, 512 rows and 2^26 products no serial reference runs, only the checks that
 // scale.
 TEST_P(Programs, SizesThatHaveNoSerialReference) {
-  for (const auto& program : graph_programs) expect_pass(program, {"pinned"}, {"scale=15"}, 1);
+  for (const auto& program : graph_programs) expect_pass(program, {"pinned"}, {"scale=13"}, 1);
   expect_pass("apps/hotspot", {"pinned"}, {"rows=1030", "cols=1033", "steps=64"}, 1);
   expect_pass("apps/lud", {"pinned"}, {"n=1000"}, 1);
   expect_pass("apps/fft", {"pinned"}, {"n=100003", "direction=all"}, 2);
