@@ -18,10 +18,10 @@ WORKLOADS = sorted(w["name"] for w in CATALOGUE["workloads"] if w["name"].starts
 # Papers that measured a program; a tag each.
 SUITES = {
     "pipelining": {"backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad"},
-    "gpuvm": {"atax", "bfs", "bicg", "mvt", "query", "va"},
+    "gpuvm": {"atax", "bfs", "bicg", "cc", "mvt", "query", "sssp", "va"},
 }
 SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
-NO_FLOPS = {"bayesian", "bfs", "query"}  # programs that do no floating-point work
+NO_FLOPS = {"bayesian", "bfs", "cc", "query", "sssp"}  # programs that do no floating-point work
 # What a program in placement paged says of its pages.
 PAGED = {"fetches", "fetched", "evictions", "written_back", "waits", "table_bytes", "paging_setup"}
 

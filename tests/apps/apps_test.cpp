@@ -1,5 +1,9 @@
 // The programs at odd small shapes, in every placement, at both warp sizes and fiber orders.
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
 
@@ -30,19 +34,66 @@ class Programs : public device::OnEmulatedMachine {
   }
 };
 
-TEST_P(Programs, Bfs) {
-  for (const char* vertices : {"vertices=1", "vertices=2", "vertices=33", "vertices=4099"})
-    expect_pass("apps/bfs", placements, {vertices}, placements.size());
+const std::vector<std::string> graph_programs = {"apps/bfs", "apps/cc", "apps/sssp"};
+
+TEST_P(Programs, OnGraphs) {
+  for (const auto& program : graph_programs) {
+    expect_pass(program, placements, {"graph=kronecker", "scale=7"}, placements.size());
+    expect_pass(program, {"pinned", "mapped"},
+                {"graph=uniform,kronecker,friendster-like,moliere-like", "scale=0,1,6", "balance=vertex,edge"}, 48);
+    // Rows of more than one piece.
+    expect_pass(program, {"pinned"}, {"graph=moliere-like", "scale=9", "balance=edge"}, 1);
+  }
 }
 
-TEST_P(Programs, BfsWithoutRoomForDiscoveries) {
-  expect_pass("apps/bfs", {"pinned", "mapped"}, {"vertices=7001", "kept=0,1,100"}, 6);
+TEST_P(Programs, OnGraphsInPages) {
+  for (const auto& program : graph_programs)
+    expect_pass(program, {"paged"},
+                {"graph=uniform,kronecker", "scale=9", "balance=vertex,edge", "page=4KiB", "frames=40,100"}, 8);
 }
 
-// 2^32 + 1 once ran as 1.
-TEST_P(Programs, BfsSkipsMoreDiscoveriesThanABlockHolds) {
-  for (const auto& result : run_cases("apps/bfs", {"none"}, {"pinned"}, {"vertices=100", "kept=100000,4294967297"}))
-    EXPECT_NE(result.skipped.value_or("").find("shared memory"), std::string::npos) << complaint(result);
+TEST_P(Programs, OnGraphsSeveralTimes) {
+  expect_pass("apps/bfs", {"pinned"}, {"scale=7", "sources=3"}, 1);
+  expect_pass("apps/cc", {"pinned"}, {"scale=7", "passes=2"}, 1);
+  expect_pass("apps/sssp", {"pinned"}, {"scale=7", "sources=2", "delta=1,1000000"}, 2);
+  for (const auto& [program, times] : {std::pair{"apps/bfs", "sources=2"}, {"apps/cc", "passes=2"}})
+    expect_pass(program, {"paged"}, {"scale=8", times, "page=4KiB", "frames=50,100"}, 2);
+}
+
+TEST_P(Programs, OnGraphsRefuseWhatTheyCannotNumber) {
+  for (const auto& program : graph_programs) expect_skip(program, "scale=31", "at most 30");
+}
+
+// Rings of eight, one way only, and vertices without edges: what no generator here makes.
+TEST_P(Programs, OnAGraphFromAFile) {
+  for (const bool weighted : {false, true}) {
+    const std::string path = testing::TempDir() + (weighted ? "rings.wsg" : "rings.sg");
+    std::ofstream file(path, std::ios::binary);
+    const auto write = [&](auto value) { file.write(reinterpret_cast<const char*>(&value), sizeof value); };
+    constexpr std::int64_t edges = 3000, vertices = 3500;
+    write(char{1});
+    write(edges);
+    write(vertices);
+    for (int direction = 0; direction < 2; ++direction) {
+      for (std::int64_t v = 0; v <= vertices; ++v) write(std::min(v, edges));
+      for (std::int64_t v = 0; v < edges; ++v) {
+        write(static_cast<std::int32_t>(v / 8 * 8 + (v + (direction == 0 ? 1 : 7)) % 8));
+        if (weighted) write(static_cast<std::int32_t>(1 + v % 7));
+      }
+    }
+    file.close();
+    setenv("ISTHMUS_GRAPH", path.c_str(), 1);
+    for (const auto& program : graph_programs) {
+      expect_pass(program, {"pinned"}, {"graph=file", "balance=vertex,edge"}, 2);
+      expect_pass(program, {"paged"}, {"graph=file", "page=4KiB"}, 1);
+    }
+    std::filesystem::remove(path);
+    const auto gone = run_cases("apps/bfs", {"none"}, {"pinned"}, {"graph=file"});
+    ASSERT_EQ(gone.size(), 1u);
+    EXPECT_NE(gone[0].error.value_or("").find("No such file"), std::string::npos) << complaint(gone[0]);
+  }
+  unsetenv("ISTHMUS_GRAPH");
+  for (const auto& program : graph_programs) expect_skip(program, "graph=file", "set ISTHMUS_GRAPH");
 }
 
 // A window to check depends on no more than the chip: this took the check ten minutes and more.
@@ -246,10 +297,10 @@ TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   }
 }
 
-// Above 2^20 vertices, 2^26 cell-steps, 512 rows and 2^26 products no serial reference runs, only the checks that
+// Above 2^17 edges, 2^26 cell-steps, 512 rows and 2^26 products no serial reference runs, only the checks that
 // scale.
 TEST_P(Programs, SizesThatHaveNoSerialReference) {
-  expect_pass("apps/bfs", {"pinned"}, {"vertices=1048577"}, 1);
+  for (const auto& program : graph_programs) expect_pass(program, {"pinned"}, {"scale=13"}, 1);
   expect_pass("apps/hotspot", {"pinned"}, {"rows=1030", "cols=1033", "steps=64"}, 1);
   expect_pass("apps/lud", {"pinned"}, {"n=1000"}, 1);
   expect_pass("apps/fft", {"pinned"}, {"n=100003", "direction=all"}, 2);

@@ -207,7 +207,7 @@ TEST_P(PagedPlacement, RefusesPagesThatCannotBe) {
 }
 
 TEST_P(PagedPlacement, IsForThoseThatSaySo) {
-  EXPECT_EQ(only("apps/bfs", {"vertices=33"}).skipped, "apps/bfs has no placement paged");
+  EXPECT_EQ(only("apps/lud", {"n=33"}).skipped, "apps/lud has no placement paged");
   const auto none = only("paged/none", {});
   EXPECT_EQ(none.skipped, "paged/none has no kernels that fetch pages by themselves");
 }

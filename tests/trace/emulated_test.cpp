@@ -367,7 +367,7 @@ TEST_F(UvmObserved, ProgramsAreRightWhileTheirPagesMove) {
   configure("workers=3");
   for (const char* placement : {"managed_in", "managed", "managed_demand", "managed_advise"}) {
     for (const auto& [workload, setting] :
-         {std::pair{"apps/bfs", "vertices=1001"}, std::pair{"apps/lud", "n=67"}, std::pair{"apps/fft", "n=1000"}}) {
+         {std::pair{"apps/bfs", "scale=8"}, std::pair{"apps/lud", "n=67"}, std::pair{"apps/fft", "n=1000"}}) {
       const auto result = observed(workload, placement, {setting});
       EXPECT_EQ(microbench::complaint(result), "") << workload << " " << placement;
       EXPECT_NE(result.find("uvm_faults"), nullptr);

@@ -44,7 +44,8 @@ Environment: ISTHMUS_RESULTS (folder of records), ISTHMUS_HOST_MEMORY (bytes
 that may be used, as 8GiB), ISTHMUS_SYSTEM, ISTHMUS_PARTITION, ISTHMUS_PROFILER
 (names written into records; the last also switches latches and batches off and
 names phases for the profiler), ISTHMUS_UVM (force: --observe uvm on any driver
-branch), ISTHMUS_INJECT, ISTHMUS_EMULATOR (tests).)";
+branch), ISTHMUS_GRAPH (the file of graph=file), ISTHMUS_INJECT,
+ISTHMUS_EMULATOR (tests).)";
 
 /// Values of comma lists that may also be repeated.
 std::vector<std::string> flatten(const std::vector<std::string>& lists, std::string_view option) {

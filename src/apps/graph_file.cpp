@@ -1,0 +1,152 @@
+// Graphs from files of the GAP benchmark suite: one byte (directed or not), the number of directed edges and of
+// vertices, then offsets of 64 bits and targets of 32; in a .wsg each target is followed by its weight. A directed
+// graph has the same once more for the edges into each vertex, which nobody here needs. No number is aligned.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+#include "apps/graphs.hpp"
+
+namespace isthmus::apps {
+
+namespace {
+
+using memory::parallel_for;
+
+constexpr std::size_t header_bytes = 1 + 2 * sizeof(std::int64_t);
+constexpr std::size_t piece_bytes = std::size_t{1} << 22;  // that a thread reads at once
+
+class GraphFile {
+ public:
+  explicit GraphFile(const std::string& path) : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat status{};
+    if (file_ < 0 || fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
+      const std::string why = file_ < 0 ? std::strerror(errno) : "it is no file";
+      close_file();
+      fail(why, "name a file that can be read");
+    }
+    try {
+      read_header(static_cast<std::uint64_t>(status.st_size));
+    } catch (...) {
+      close_file();
+      throw;
+    }
+  }
+  ~GraphFile() { close_file(); }
+  GraphFile(const GraphFile&) = delete;
+  GraphFile& operator=(const GraphFile&) = delete;
+
+  const GraphShape& shape() const { return shape_; }
+
+  Graph load() const {
+    Graph graph{shape_, std::make_unique_for_overwrite<std::uint64_t[]>(shape_.vertices + 1),
+                std::make_unique_for_overwrite<Vertex[]>(shape_.edges),
+                shape_.weighted ? std::make_unique_for_overwrite<Weight[]>(shape_.edges) : nullptr};
+    read_array(header_bytes, graph.offsets.get(), shape_.vertices + 1);
+    check_offsets(graph);
+    const std::uint64_t begin = header_bytes + (shape_.vertices + 1) * sizeof(std::uint64_t);
+    parallel_for(shape_.edges, piece_bytes / 8, [&](std::size_t first, std::size_t last) {
+      std::vector<std::uint32_t> words;
+      for (std::size_t e = first; e < last; e += piece_bytes / 8) {
+        const std::size_t count = std::min(piece_bytes / 8, last - e), numbers = edge_bytes() / sizeof(Vertex);
+        words.resize(count * numbers);
+        read(begin + e * edge_bytes(), words.data(), words.size() * sizeof words[0]);
+        for (std::size_t i = 0; i < count; ++i) {
+          graph.edges[e + i] = words[i * numbers];
+          if (words[i * numbers] >= shape_.vertices)
+            fail(fmt::format("edge {} ends at vertex {} of {}", e + i, words[i * numbers], shape_.vertices),
+                 "write it anew with GAP's converter");
+          if (!shape_.weighted) continue;
+          graph.weights[e + i] = words[2 * i + 1];
+          if (graph.weights[e + i] - 1 >= unreached)
+            fail(fmt::format("edge {} weighs {}", e + i, static_cast<std::int32_t>(words[2 * i + 1])),
+                 fmt::format("take weights from 1 to {}, by which every shortest way ends", unreached));
+        }
+      }
+    });
+    return graph;
+  }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the graph that is returned owns them
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& instead) const {
+    throw std::runtime_error(fmt::format("the graph {} cannot be used: {}; {}", path_, what, instead));
+  }
+  void close_file() {
+    if (file_ >= 0) close(file_);
+    file_ = -1;
+  }
+  std::size_t edge_bytes() const { return shape_.weighted ? 2 * sizeof(Vertex) : sizeof(Vertex); }
+
+  void read(std::uint64_t offset, void* into, std::size_t bytes) const {
+    for (std::size_t done = 0; done < bytes;) {
+      const ssize_t got =
+          pread(file_, static_cast<std::byte*>(into) + done, bytes - done, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) fail(got < 0 ? std::strerror(errno) : "it became shorter meanwhile", "read it from another disk");
+      done += static_cast<std::size_t>(got);
+    }
+  }
+  template <class T>
+  void read_array(std::uint64_t offset, T* into, std::size_t count) const {
+    parallel_for(count, piece_bytes / sizeof(T), [&](std::size_t first, std::size_t last) {
+      read(offset + first * sizeof(T), into + first, (last - first) * sizeof(T));
+    });
+  }
+
+  void read_header(std::uint64_t bytes) {
+    const std::string layout = "take a .sg or .wsg file that GAP's converter wrote";
+    if (!path_.ends_with(".sg") && !path_.ends_with(".wsg")) fail("its name says no layout", layout);
+    shape_.weighted = path_.ends_with(".wsg");
+    if (bytes < header_bytes) fail(fmt::format("it has {} bytes and a header has {}", bytes, header_bytes), layout);
+    unsigned char directed = 0;
+    std::uint64_t counts[2];
+    read(0, &directed, 1);
+    read(1, counts, sizeof counts);
+    shape_.edges = counts[0];
+    shape_.vertices = counts[1];
+    if (directed > 1) fail(fmt::format("its first byte is {} and not 0 or 1", directed), layout);
+    if (shape_.vertices == 0 || shape_.vertices >= most_vertices)
+      fail(fmt::format("its header says {} vertices", shape_.vertices),
+           fmt::format("take a graph of 1 to {} vertices", most_vertices - 1));
+    if (shape_.edges == 0 || shape_.edges >> 48 != 0)
+      fail(fmt::format("its header says {} edges", shape_.edges), "take a graph of 1 to 2^48 - 1 edges");
+    const std::uint64_t once = (shape_.vertices + 1) * sizeof(std::uint64_t) + shape_.edges * edge_bytes();
+    const std::uint64_t wanted = header_bytes + (directed != 0 ? 2 : 1) * once;
+    if (bytes != wanted)
+      fail(fmt::format("its header says {} bytes and it has {}", wanted, bytes), "copy it again, or write it anew");
+  }
+
+  void check_offsets(const Graph& graph) const {
+    const auto wrong = [&](const std::string& what) { fail(what, "write it anew with GAP's converter"); };
+    if (graph.offsets[0] != 0) wrong(fmt::format("its first row begins at edge {}", graph.offsets[0]));
+    if (graph.offsets[shape_.vertices] != shape_.edges)
+      wrong(fmt::format("its rows end at edge {} of {}", graph.offsets[shape_.vertices], shape_.edges));
+    parallel_for(shape_.vertices, piece_bytes, [&](std::size_t first, std::size_t last) {
+      for (std::size_t v = first; v < last; ++v)
+        if (graph.offsets[v] > graph.offsets[v + 1])
+          wrong(fmt::format("the row of vertex {} ends before it begins", v));
+    });
+  }
+
+  std::string path_;
+  int file_;
+  GraphShape shape_{};
+};
+
+}  // namespace
+
+GraphShape shape_of_file(const std::string& path) {
+  return GraphFile(path).shape();
+}
+
+Graph load_graph(const std::string& path) {
+  return GraphFile(path).load();
+}
+
+}  // namespace isthmus::apps

@@ -1,0 +1,366 @@
+#pragma once
+
+// What the programs on graphs share. Edges lie where the placement says; all that is known of vertices lies on the
+// device. A step gathers the vertices whose edges it wants, in their order, and a kernel goes through these edges.
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "apps/graphs.hpp"
+#include "device/relaxed.hpp"
+#include "paging/array.hpp"
+#include "workload/paged.hpp"
+#include "workload/workload.hpp"
+
+namespace isthmus::apps {
+
+constexpr unsigned threads = 128;
+constexpr unsigned resident = 8, resident_of_pages = 5;  // blocks of a multiprocessor that go through edges
+constexpr unsigned longest_piece = 10;                   // of balance=edge, log2 of its edges
+constexpr unsigned line_bytes = 128;
+
+/// An edge with its weight, as GAP's .wsg files have them.
+struct alignas(8) WeightedEdge {
+  Vertex to;
+  Weight weight;
+};
+
+/// Some of a vertex's edges: those between multiples of a number of edges, counted from the one its row begins in.
+struct Piece {
+  Vertex vertex;
+  std::uint32_t number;
+};
+
+struct Counts {
+  unsigned long long pieces, edges, least;  ///< least: of the distances of vertices that have to wait
+};
+inline constexpr unsigned long long nothing_waits = ~0ULL;
+
+__device__ inline Counts no_counts() {
+  return {0, 0, nothing_waits};
+}
+
+/// What a kernel goes through, by portions of some consecutive pieces.
+struct Frontier {
+  const std::uint64_t* rows;
+  const Piece* pieces;
+  std::uint64_t count;
+  unsigned portion, piece_shift;
+};
+
+/// The sum of a value over the lanes up to this one.
+__device__ inline unsigned sum_up_to(unsigned value) {
+  const auto lane = static_cast<unsigned>(device::lane()), width = static_cast<unsigned>(device::warp_size());
+  for (unsigned step = 1; step < width; step *= 2) {
+    const unsigned before = device::shuffle_up(device::full_warp(), value, static_cast<int>(step));
+    if (lane >= step) value += before;
+  }
+  return value;
+}
+
+/// Edges that lie at an address. A paging::Array's reader has the same.
+template <class Edge>
+struct Near {
+  const Edge* edges;
+  __device__ void move_to(std::uint64_t) {}
+  __device__ static std::uint64_t first() { return 0; }
+  __device__ static std::uint64_t last() { return ~std::uint64_t{0}; }
+  __device__ const Edge& operator[](std::uint64_t e) const { return edges[e]; }
+};
+
+// for (piece : pieces)
+//   for (own = start(piece.vertex), e = first(piece); e < last(piece); ++e) visit(own, edges[e]);
+//
+// A warp takes as many pieces as it has lanes. Its lanes read their edges line by line of 128 bytes; rows of which one
+// follows on the other are read as one. Of edges whose pages it fetches it takes the pieces page by page.
+//
+// visit(own, owner, is, edge): of `in_flight` edges each lane gets the edge, whether there is one, and the lane that
+// has its vertex; all lanes call it, with what `start` gave their own vertex.
+template <class Edge, unsigned in_flight, class Edges, class Start, class Visit>
+__device__ __forceinline__ void for_edges(const Frontier& frontier, Edges& edges, Start start, Visit visit) {
+  constexpr std::uint64_t line = line_bytes / sizeof(Edge);
+  const auto full = device::full_warp();
+  const auto lane = static_cast<unsigned>(device::lane()), width = static_cast<unsigned>(device::warp_size());
+  const std::uint64_t warps = std::uint64_t{gridDim.x} * (blockDim.x / width);
+  const std::uint64_t warp =
+      std::uint64_t{blockIdx.x} * (blockDim.x / width) + static_cast<unsigned>(device::warp_in_block());
+  for (std::uint64_t at = warp * frontier.portion; at < frontier.count; at += warps * frontier.portion) {
+    const std::uint64_t end = at + frontier.portion < frontier.count ? at + frontier.portion : frontier.count;
+    for (std::uint64_t base = at; base < end; base += width) {
+      const bool mine = base + lane < end;
+      const Piece piece = mine ? frontier.pieces[base + lane] : Piece{0, 0};
+      std::uint64_t first = mine ? frontier.rows[piece.vertex] : 0;
+      std::uint64_t last = mine ? frontier.rows[piece.vertex + std::size_t{1}] : 0;
+      const std::uint64_t cut = (first >> frontier.piece_shift) + piece.number;
+      if (piece.number > 0) first = cut << frontier.piece_shift;
+      if (const std::uint64_t next = (cut + 1) << frontier.piece_shift; last > next) last = next;
+      const auto own = start(mine, piece.vertex);
+      for (auto waiting = device::ballot(full, first < last); waiting != 0;
+           waiting = device::ballot(full, first < last)) {
+        edges.move_to(device::shuffle(full, first, __ffsll(static_cast<long long>(waiting)) - 1));
+        const bool here = first < last && first >= edges.first() && first < edges.last();
+        const std::uint64_t there = last < edges.last() ? last : edges.last();
+        constexpr std::uint64_t most = std::uint64_t{1} << 24;  // so that a warp's sum has 32 bits
+        const unsigned length = !here ? 0 : static_cast<unsigned>(there - first < most ? there - first : most);
+        // The lines of all rows, one after the other: where in them this row's edges are.
+        const std::uint64_t before = device::shuffle_up(full, here ? first + length : ~std::uint64_t{0}, 1);
+        const bool follows = here && lane > 0 && before == first;
+        const bool followed = device::shuffle_down(full, follows ? 1u : 0u, 1) != 0 && lane + 1 < width;
+        const unsigned gap = follows ? 0 : static_cast<unsigned>(first % line);
+        const unsigned rest = followed ? 0 : static_cast<unsigned>(-(first + length) % line);
+        const unsigned ends = sum_up_to(here ? gap + length + rest : 0);
+        const unsigned begins = here ? ends - rest - length : ends;
+        const std::uint64_t offset = first - begins;
+        const unsigned all = device::shuffle(full, ends, static_cast<int>(width) - 1);
+        for (unsigned place = 0; place < all; place += in_flight * width) {
+          Edge edge[in_flight];
+          bool is[in_flight];
+          unsigned owner[in_flight];
+#pragma unroll
+          for (unsigned j = 0; j < in_flight; ++j) {
+            const unsigned k = place + j * width + lane;
+            owner[j] = 0;  // the first row that ends after k
+            for (unsigned half = width / 2; half > 0; half /= 2)
+              owner[j] += device::shuffle(full, ends, static_cast<int>(owner[j] + half - 1)) <= k ? half : 0;
+            const auto of = static_cast<int>(owner[j]);
+            is[j] = k - device::shuffle(full, begins, of) < device::shuffle(full, length, of);
+            const std::uint64_t e = device::shuffle(full, offset, of) + k;
+            if (is[j]) edge[j] = edges[e];
+          }
+          visit(own, owner, is, edge);
+        }
+        if (here) first += length;
+      }
+    }
+  }
+}
+
+// for (v = 0; v < n; ++v)
+//   if (choice.takes(v)) for (number = 0; number < pieces_of(v); ++number) pieces[count++] = {v, number};
+//
+// Nearly in the order of vertices, so that rows which lie side by side are read one after the other. All lanes call
+// takes(v, inside), with one vertex each, the first a multiple of the warp's width.
+template <class Choice>
+__global__ void __launch_bounds__(threads)
+    gather_frontier(std::uint64_t n, const std::uint64_t* rows, unsigned piece_shift, Choice choice, Piece* pieces,
+                    Counts* counts) {
+  constexpr unsigned turns = 32;
+  const auto full = device::full_warp();
+  const auto lane = static_cast<unsigned>(device::lane()), width = static_cast<unsigned>(device::warp_size());
+  const auto pieces_of = [&](std::uint64_t v) -> unsigned {
+    const std::uint64_t first = rows[v], last = rows[v + 1];
+    return first == last ? 0 : static_cast<unsigned>(((last - 1) >> piece_shift) - (first >> piece_shift)) + 1;
+  };
+  const std::uint64_t step = std::uint64_t{gridDim.x} * (threads / width) * turns * width;
+  const std::uint64_t warp =
+      std::uint64_t{blockIdx.x} * (threads / width) + static_cast<unsigned>(device::warp_in_block());
+  for (std::uint64_t begin = warp * turns * width; begin < n; begin += step) {
+    unsigned taken = 0, own = 0;
+    unsigned long long edges = 0;
+    for (unsigned turn = 0; turn < turns; ++turn) {
+      const std::uint64_t v = begin + turn * width + lane;
+      if (!choice.takes(v, v < n)) continue;
+      taken |= 1u << turn;
+      own += pieces_of(v);
+      edges += rows[v + 1] - rows[v];
+    }
+    const unsigned all = device::shuffle(full, sum_up_to(own), static_cast<int>(width) - 1);
+    for (unsigned half = width / 2; half > 0; half /= 2)
+      edges += device::shuffle_xor(full, edges, static_cast<int>(half));
+    if (all == 0) continue;
+    unsigned long long room = 0;
+    if (lane == 0) {
+      room = atomicAdd(&counts->pieces, static_cast<unsigned long long>(all));
+      atomicAdd(&counts->edges, edges);
+    }
+    room = device::shuffle(full, room, 0);
+    for (unsigned turn = 0; turn < turns; ++turn) {
+      const bool takes = (taken >> turn & 1) != 0;
+      if (!device::any(full, takes)) continue;
+      const std::uint64_t v = begin + turn * width + lane;
+      const unsigned count = takes ? pieces_of(v) : 0;
+      const unsigned up_to = sum_up_to(count);
+      for (unsigned number = 0; number < count; ++number)
+        pieces[room + up_to - count + number] = {static_cast<Vertex>(v), number};
+      room += device::shuffle(full, up_to, static_cast<int>(width) - 1);
+    }
+  }
+  choice.finish(counts);
+}
+
+// for (i = 0; i < n; ++i) to[i] = from[i];
+template <class T>
+__global__ void __launch_bounds__(threads) copy_elements(std::uint64_t n, const T* from, T* to) {
+  for (std::uint64_t i = std::uint64_t{blockIdx.x} * threads + threadIdx.x; i < n;
+       i += std::uint64_t{gridDim.x} * threads)
+    to[i] = from[i];
+}
+
+static __global__ void no_frontier(Counts* counts) {
+  *counts = no_counts();
+}
+
+/// The axes of a program on graphs, and its sizes.
+inline workload::Workload graph_program(const std::string& name, std::function<void(workload::Case&)> function) {
+  using namespace workload;
+  Workload program(name, std::move(function));
+  program.source("gpuvm-2024, graph workloads; graphs of GAP's kinds, by our own generators (docs/graphs.md)")
+      .tags({"app"})
+      .placements(memory::all_placements())
+      .paged()
+      .stagings({Staging::none})
+      .axis(choice_axis("graph",
+                        "GAP's two kinds, stand-ins for two of the paper's, or the file that ISTHMUS_GRAPH names",
+                        {"uniform", "kronecker", "friendster-like", "moliere-like", "file"}))
+      .axis(number_axis("scale", "log2 of the vertices; stand-ins have the published size at 27, half of it at 26", 20,
+                        0))
+      .axis(how(
+          choice_axis("balance", "a lane's work: all edges of a vertex, or at most 1,024 of them", {"vertex", "edge"})))
+      .sizes({"scale"}, {10, 16, 20, 22, 24, 27});
+  return program;
+}
+
+/// A graph in a case, and how a program goes through it.
+template <class Edge>
+struct GraphCase {
+  static constexpr bool weighted = sizeof(Edge) > sizeof(Vertex);
+
+  std::string name;  ///< tells a file from others
+  GraphShape shape;
+  workload::Shared<Graph> graph;
+  workload::Buffer<std::uint64_t> offsets, rows;  ///< rows: the offsets on the device
+  workload::Buffer<Edge> edges;
+  workload::Buffer<Piece> pieces;
+  workload::Buffer<Counts> counts;
+  unsigned piece_shift;
+  bool pages;
+  device::DeviceInfo info;
+
+  GraphCase(workload::Case& c, std::string name_, const GraphShape& shape_, std::function<Graph()> make)
+      : name(std::move(name_)),
+        shape(shape_),
+        // While one is made it takes two bytes an edge more.
+        graph(c.shared<Graph>("graph" + name,
+                              (shape.vertices + 1) * sizeof(std::uint64_t) + shape.edges * (shape.weighted ? 8 : 6),
+                              std::move(make))),
+        offsets(c.input<std::uint64_t>("offsets", shape.vertices + 1,
+                                       [graph_ = graph](std::size_t v) { return graph_->offsets[v]; })),
+        rows(c.scratch<std::uint64_t>("rows", shape.vertices + 1)),
+        edges(c.input<Edge>("edges", shape.edges,
+                            [graph_ = graph](std::size_t e) {
+                              if constexpr (weighted) {
+                                return Edge{graph_->edges[e], graph_->weights[e]};
+                              } else {
+                                return graph_->edges[e];
+                              }
+                            })),
+        pieces(c.scratch<Piece>("pieces", shape.vertices + (shape.edges >> longest_piece))),
+        counts(c.scratch<Counts>("counts", 1)),
+        piece_shift(c.choice("balance") == "edge" ? longest_piece : 62),
+        pages(c.placement()->paged),
+        info(c.device()) {}
+
+  /// Once a pass: what is known of vertices comes to the device.
+  void prepare(workload::Run& run) const {
+    copy(run, offsets, rows);
+    run.launch(ISTHMUS_KERNEL(no_frontier), {}, {}, counts.device());
+  }
+  template <class T>
+  void copy(workload::Run& run, const workload::Buffer<T>& from, const workload::Buffer<T>& to) const {
+    const auto bytes = static_cast<double>(from.size() * sizeof(T));
+    run.launch(device::Kernel{"copy_elements", copy_elements<T>}, {.grid = blocks(from.size(), 1), .block = threads},
+               {.bytes_read = bytes, .bytes_written = bytes}, from.size(), from.device(), to.device());
+  }
+  /// So many blocks of threads that have `each` of n elements, but not more than are at work at once.
+  unsigned blocks(std::uint64_t n, unsigned each) const {
+    const std::uint64_t all = (n + std::uint64_t{threads} * each - 1) / (std::uint64_t{threads} * each);
+    return static_cast<unsigned>(std::min<std::uint64_t>(all, static_cast<unsigned>(info.multiprocessors) * 16));
+  }
+  /// Waits for the frontier: the vertices that `choice` takes.
+  template <class Choice>
+  Counts gather(workload::Run& run,
+                device::Kernel<std::uint64_t, const std::uint64_t*, unsigned, Choice, Piece*, Counts*> kernel,
+                const Choice& choice) const {
+    run.launch(kernel, {.grid = blocks(shape.vertices, 32), .block = threads},
+               {.bytes_read = static_cast<double>(shape.vertices) / 8}, shape.vertices, rows.device(), piece_shift,
+               choice, pieces.device(), counts.device());
+    return run.read(counts);
+  }
+  /// Launches one of two kernels that go through the frontier: for edges at an address, or for edges in pages.
+  template <class... P, class... A>
+  void expand(workload::Run& run, const Counts& found, device::Kernel<Frontier, Counts*, const Edge*, P...> plain,
+              device::Kernel<Frontier, Counts*, paging::Array<Edge>, P...> paged, A... arguments) const {
+    const auto width = static_cast<unsigned>(info.warp_size);
+    device::LaunchShape launch{
+        .grid = static_cast<unsigned>(info.multiprocessors) * (pages ? resident_of_pages : resident), .block = threads};
+    if (pages) {
+      // Of few frames a block of one warp gets along with one.
+      launch.block = std::min(threads, run.paged(edges).frame_count * width);
+      launch = workload::within_frames(launch, info, {run.paged(edges)});
+    }
+    // Of few pieces each warp gets its share at once. Of many it gets some portions, and none is much of a page.
+    const std::uint64_t a_block = launch.block.size() / width, warps = launch.grid.size() * a_block;
+    const std::uint64_t share = (found.pieces + warps - 1) / warps;
+    const auto portion = static_cast<unsigned>(
+        share < width ? share : std::clamp<std::uint64_t>(share / (std::uint64_t{4} * width), 1, 16) * width);
+    const std::uint64_t wanted = (found.pieces + portion * a_block - 1) / (portion * a_block);
+    launch.grid = static_cast<unsigned>(std::min(launch.grid.size(), wanted));
+    const Frontier frontier{rows.device(), pieces.device(), found.pieces, portion, piece_shift};
+    const workload::Traffic traffic{.bytes_read = static_cast<double>(found.edges * sizeof(Edge) + found.pieces * 24)};
+    if (pages)
+      return run.launch(paged, launch, traffic, frontier, counts.device(), paging::Array<Edge>(run.paged(edges)),
+                        arguments...);
+    run.launch(plain, launch, traffic, frontier, counts.device(), edges.device(), arguments...);
+  }
+};
+
+/// The graph that a case asks for; where `weights` are wanted, with those of its file.
+template <bool weights, class Use>
+void with_graph(workload::Case& c, const Use& use) {
+  using namespace workload;
+  const auto name = c.choice("graph");
+  if (name == "file") {
+    const char* path = std::getenv("ISTHMUS_GRAPH");
+    if (path == nullptr || *path == '\0')
+      throw Skip("no graph is named: set ISTHMUS_GRAPH to a .sg or .wsg file of the GAP benchmark suite",
+                 SkipKind::not_applicable);
+    const GraphShape shape = shape_of_file(path);
+    const auto written = std::filesystem::last_write_time(path).time_since_epoch().count();
+    const auto label = " of " + std::filesystem::path(path).filename().string() + " " + std::to_string(shape.edges) +
+                       " " + std::to_string(written);
+    c.note("graph_file", std::filesystem::path(path).filename().string());
+    const auto make = [path = std::string(path)] { return load_graph(path); };
+    if constexpr (weights) {
+      if (shape.weighted) return use(GraphCase<WeightedEdge>(c, label, shape, make));
+    }
+    return use(GraphCase<Vertex>(c, label, shape, make));
+  }
+  const auto scale = static_cast<int>(std::min<std::int64_t>(c.integer("scale"), 64));
+  refuse_if(scale > 30, "vertices are numbered in 31 bits: take a scale of at most 30");
+  const GraphKind kind = name == "uniform"           ? GraphKind::uniform
+                         : name == "kronecker"       ? GraphKind::kronecker
+                         : name == "friendster-like" ? GraphKind::friendster
+                                                     : GraphKind::moliere;
+  const auto make = [kind, scale, seed = c.seed()] { return make_graph(kind, scale, seed); };
+  use(GraphCase<Vertex>(c, "", shape_of(kind, scale), make));
+}
+
+/// Serial references run up to so many edges.
+inline bool is_small(const GraphShape& shape) {
+  return shape.edges <= std::size_t{1} << 17;
+}
+
+/// Where the search with this number begins: a vertex with two edges at least, where there is one.
+inline Vertex source_of(const Graph& graph, std::uint64_t seed, std::size_t number) {
+  const std::size_t n = graph.shape.vertices, drawn = workload::hash(seed, 17, number) % n;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t v = (drawn + i) % n;
+    if (graph.offsets[v + 1] - graph.offsets[v] >= 2) return static_cast<Vertex>(v);
+  }
+  return static_cast<Vertex>(drawn);
+}
+
+}  // namespace isthmus::apps

@@ -1,0 +1,122 @@
+#pragma once
+
+// Graphs, the input of several programs: made from the seed, or read from a file of the GAP benchmark suite.
+// docs/graphs.md says what they are.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memory/parallel.hpp"
+
+namespace isthmus::apps {
+
+using Vertex = std::uint32_t;
+using Weight = std::uint32_t;
+inline constexpr std::uint64_t most_vertices = std::uint64_t{1} << 31;  ///< fewer than this
+
+/// What is known of a graph before it is made.
+struct GraphShape {
+  std::size_t vertices = 0, edges = 0;  ///< directed edges: each end of an undirected one counts
+  bool weighted = false;
+};
+
+/// Compressed rows: the edges of v are [offsets[v], offsets[v + 1]).
+struct Graph {
+  GraphShape shape{};
+  std::unique_ptr<std::uint64_t[]> offsets{};
+  std::unique_ptr<Vertex[]> edges{};
+  std::unique_ptr<Weight[]> weights{};  ///< of a weighted graph, one an edge
+};
+
+/// The least and the most that an edge without a weight of its own may weigh, as in GAP.
+inline constexpr Weight least_weight = 1, most_weight = 255;
+
+enum class GraphKind {
+  uniform,     ///< both ends of an edge are any vertex, as in GAP's uniform random graph
+  kronecker,   ///< R-MAT with .57, .19, .19, .05, as in GAP's Kronecker graph
+  friendster,  ///< stand-ins: as many vertices and edges, and a largest degree like that of the graph with this name
+  moliere,
+};
+
+/// At `scale` 27 the graphs have the sizes that were published; each step less halves them.
+GraphShape shape_of(GraphKind kind, int scale);
+/// Undirected, rows sorted; loops and double edges stay in, so the shape is known beforehand. The same on any machine.
+Graph make_graph(GraphKind kind, int scale, std::uint64_t seed);
+
+/// Of a file in the layout of GAP's .sg, or .wsg where it is called so. Throw std::runtime_error, a sentence each.
+GraphShape shape_of_file(const std::string& path);
+Graph load_graph(const std::string& path);
+
+/// Components that hang together along edges in either direction, found on all of the host's processors.
+std::size_t count_components(const Graph& graph);
+
+// Serial references.
+inline constexpr std::uint32_t unreached = 0x7f7f7f7f;  ///< a distance; what a fill with 0x7f leaves
+
+/// Distances from the source (Dijkstra), weight(from, edge) being that of an edge.
+template <class WeightOf>
+void distances_from(const Graph& graph, Vertex source, const WeightOf& weight, std::uint32_t* distance) {
+  using Reached = std::pair<std::uint32_t, Vertex>;
+  std::priority_queue<Reached, std::vector<Reached>, std::greater<>> next;
+  std::fill_n(distance, graph.shape.vertices, unreached);
+  const auto reach = [&](Vertex v, std::uint64_t there) {
+    if (there >= distance[v]) return;
+    distance[v] = static_cast<std::uint32_t>(there);
+    next.emplace(distance[v], v);
+  };
+  for (reach(source, 0); !next.empty();) {
+    const auto [so_far, v] = next.top();
+    next.pop();
+    if (so_far != distance[v]) continue;
+    for (auto e = graph.offsets[v]; e < graph.offsets[v + std::size_t{1}]; ++e)
+      reach(graph.edges[e], std::uint64_t{so_far} + weight(v, e));
+  }
+}
+/// The smallest vertex that hangs together with each.
+void smallest_of_component(const Graph& graph, std::uint32_t* label);
+
+/// What breaks the definition of distances, in one sweep over the edges: a source that is not at 0, an edge that would
+/// make a distance smaller, and a vertex that no edge explains. Every weight is at least 1.
+template <class WeightOf>
+double count_distance_errors(const Graph& graph, Vertex source, const WeightOf& weight, const std::uint32_t* distance) {
+  constexpr std::size_t grain = 1 << 14;
+  const std::size_t n = graph.shape.vertices;
+  std::atomic<std::size_t> errors = distance[source] == 0 ? 0 : 1;
+  std::vector<unsigned char> explained(n);
+  const auto explain = [&](Vertex v) { std::atomic_ref(explained[v]).store(1, std::memory_order_relaxed); };
+  explain(source);
+  memory::parallel_for(n, grain, [&](std::size_t first, std::size_t last) {
+    std::size_t found = 0;
+    for (std::size_t v = first; v < last; ++v) {
+      if (distance[v] > unreached) ++found;
+      if (distance[v] >= unreached) continue;
+      for (auto e = graph.offsets[v]; e < graph.offsets[v + 1]; ++e) {
+        const Vertex to = graph.edges[e];
+        const std::uint64_t there = std::uint64_t{distance[v]} + weight(static_cast<Vertex>(v), e);
+        if (distance[to] > there) ++found;
+        if (distance[to] == there) explain(to);
+      }
+    }
+    errors += found;
+  });
+  memory::parallel_for(n, grain, [&](std::size_t first, std::size_t last) {
+    std::size_t found = 0;
+    for (std::size_t v = first; v < last; ++v) found += (distance[v] != unreached) != (explained[v] != 0) ? 1 : 0;
+    errors += found;
+  });
+  return static_cast<double>(errors);
+}
+
+/// What breaks the definition of components: an edge whose ends have other labels, a label that is not that of a vertex
+/// which has it, and another number of labels than there are components.
+double count_component_errors(const Graph& graph, std::size_t components, const std::uint32_t* label);
+
+}  // namespace isthmus::apps
