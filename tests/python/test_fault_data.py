@@ -12,7 +12,8 @@ from isthmus.statistics import rank_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "analysis/data/h200/faults.jsonl.gz"
-TEXT = " ".join((ROOT / "docs/uvm.md").read_text(encoding="utf-8").split())
+PAGE = (ROOT / "docs/uvm.md").read_text(encoding="utf-8")
+TEXT = " ".join(PAGE.split())
 MIB, GIB = 2**20, 2**30
 CAUSES = ("fault", "prefetch", "user", "eviction")
 
@@ -173,3 +174,20 @@ def test_tables_are_small_and_each_belongs_to_a_record():
 def test_the_picture_of_a_programs_page_is_small():
     assert (ROOT / "docs/pictures/faults.png").stat().st_size <= 300_000
     assert "(pictures/faults.png)" in TEXT
+
+
+def test_how_far_counts_differ_from_process_to_process():
+    for column, name in enumerate(("faults", "faults-second")):
+        cases = collections.defaultdict(list)
+        for each in load.read(DATA.with_name(f"{name}.jsonl.gz")):
+            if each["profiler"] == "uvm" and not each["skipped"]:
+                cases[each["workload"], each["placement"], str(sorted(each["axes"].items()))].append(each)
+        for metric in ("batches", "faults", "pages", "fault_bytes", "prefetch_bytes"):
+            spreads = []
+            for records in cases.values():
+                values = [median(each, f"uvm_{metric}") for each in records]
+                if len(values) >= 4 and sum(values) > 0:
+                    spreads.append(numpy.std(values, ddof=1) / numpy.mean(values))
+            assert len(spreads) == (9, 15 if metric == "prefetch_bytes" else 18)[column]
+            [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `uvm_{metric}` |") and "%" in line]
+            assert row.split("|")[2 + column].strip() == f"{numpy.median(spreads):.1%}, {max(spreads):.1%}"
