@@ -30,6 +30,10 @@ def suites(program):
     return {suite for suite, names in SUITES.items() if program in names}
 
 
+def lacking(program):
+    return {"kernel_flop_rate"} if program in NO_FLOPS else set()
+
+
 @rfm.simple_test
 class Application(ModeCheck):
     """One program in one transfer mode at one size."""
@@ -48,8 +52,7 @@ class Application(ModeCheck):
             self.tags.add("default")
 
     def required_metrics(self, point):
-        lacking = {"kernel_flop_rate"} if self.name_of_program in NO_FLOPS else set()
-        return super().required_metrics(point) - lacking
+        return super().required_metrics(point) - lacking(self.name_of_program)
 
 
 @rfm.simple_test
@@ -86,4 +89,5 @@ class PagedApplication(CatalogueCheck):
 
     def required_metrics(self, point):
         """Pages come while the kernel runs, and there may be nothing else to copy."""
-        return {"kernel", "kernel_rate", "kernel_flop_rate", "overlapped", "wall", *PAGED}
+        always = {"kernel", "kernel_rate", "kernel_flop_rate", "overlapped", "wall", *PAGED}
+        return always - lacking(self.workload.removeprefix("apps/"))
