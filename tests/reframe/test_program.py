@@ -319,7 +319,9 @@ def test_smoke_session_of_the_real_program(tmp_path):
     modes = len(WORKLOADS) * len(catalogue.load()["modes"])
     watched = 2 * (len(FAULTS) - 1)  # with the driver's prefetcher and without; faults/peers needs two GPUs
     in_two_memories = 2 * len(PROGRAMS)
-    assert len(files) == modes + len(DRIVER) + transfers + len(FAMILIES) + len(BATCHES) + watched + in_two_memories
+    paged = sum("paged" in w["placements"] or w["name"].startswith("paging/") for w in catalogue.load()["workloads"])
+    others = len(DRIVER) + transfers + len(FAMILIES) + len(BATCHES)
+    assert len(files) == modes + others + watched + in_two_memories + paged
     assert all(case["run"]["system"] == "this-machine" for case in cases)
     has_what_the_list_says(
         [case for case in cases if of_the_memory_system(case["workload"])],
