@@ -34,7 +34,13 @@ COMMANDS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant."""
+    """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant.
+
+    Descriptions stand as they are written; parsers of parts of a command are Parsers, too.
+    """
+
+    def __init__(self, *args, **words):
+        super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter} | words)
 
     def parse_known_args(self, args=None, namespace=None):
         self._given = list(sys.argv[1:] if args is None else args)
@@ -75,7 +81,6 @@ def _parser() -> Parser:
         + "".join(f"  {name:<{width}}  {does}\n" for name, (_, does) in COMMANDS.items())
         + "\n`isthmus COMMAND --help` has the rest.\n"
         + EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"isthmus {__version__}")
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
@@ -104,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
         asked = _parser().parse_args(arguments)
         prog = f"isthmus {asked.command}"
         module = _load(asked.command)
-        parser = Parser(prog=prog, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser = Parser(prog=prog, description=module.__doc__)
         module.add_arguments(parser)
         if "exit codes:" not in (parser.epilog or ""):
             parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))

@@ -14,10 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     topics = parser.add_subparsers(dest="topic", metavar="TOPIC", required=True)
     for name, module in TOPICS.items():
         summary, _, _ = (module.__doc__ or "").partition("\n")
-        topic = topics.add_parser(
-            name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        module.add_arguments(topic)
+        module.add_arguments(topics.add_parser(name, help=summary, description=module.__doc__))
 
 
 def run(asked: argparse.Namespace) -> int:

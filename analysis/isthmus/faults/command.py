@@ -87,9 +87,9 @@ def _traces(prefix: str) -> list[pathlib.Path]:
     return sorted(base.parent.glob(f"{base.name}.*.uvm")) if base.parent.is_dir() else []
 
 
-def _add_run(parts, form) -> None:
+def _add_run(parts) -> None:
     running = parts.add_parser(
-        "run", help="run a program and record its page faults", formatter_class=form,
+        "run", help="run a program and record its page faults",
         epilog="example: isthmus faults run -o solver -- ./solver --steps 10\n\n"
         "Ends with the program's exit code; 3 where that is 0 and nothing was recorded.",
     )  # fmt: skip
@@ -101,10 +101,9 @@ def _add_run(parts, form) -> None:
 
 def add_arguments(parser) -> None:
     parts = parser.add_subparsers(dest="part", required=True, metavar="run|report|model")
-    form = argparse.RawDescriptionHelpFormatter
-    _add_run(parts, form)
+    _add_run(parts)
     reporting = parts.add_parser(
-        "report", help="show what was recorded", description=report.__doc__, formatter_class=form,
+        "report", help="show what was recorded", description=report.__doc__,
         epilog="examples:\n  isthmus faults report faults.4711.uvm\n"
         "  isthmus faults report faults.4711.uvm -o page.html\n\n"
         "-o FILE without --format writes the page, unless it ends in .json, .csv or .parquet.\n"
@@ -112,7 +111,7 @@ def add_arguments(parser) -> None:
     )  # fmt: skip
     report.add_arguments(reporting)
     modelling = parts.add_parser(
-        "model", help="what a batch costs the driver", description=model.__doc__, formatter_class=form,
+        "model", help="what a batch costs the driver", description=model.__doc__,
         epilog="examples:\n  isthmus faults model results\n  isthmus faults model *.uvm --format csv -o model.csv\n\n"
         "exit code 3: no coefficient can be estimated, or files could not be read",
     )  # fmt: skip

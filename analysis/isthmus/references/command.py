@@ -7,7 +7,6 @@ reference needs 8 jobs or more; spread them over some days. docs/references.md e
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import os
@@ -178,7 +177,7 @@ def add_arguments(parser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     does = {"update": "make references from kept records", "check": "say what has none, and what cannot hold"}
     for name, text in does.items():
-        action = actions.add_parser(name, help=text, description=text, formatter_class=argparse.HelpFormatter)
+        action = actions.add_parser(name, help=text, description=text)
         action.add_argument("--site", required=True, help="its folder in site-configs/, or a path")
         if name == "update":
             selection.add_arguments(action)

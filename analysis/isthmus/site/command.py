@@ -7,8 +7,6 @@ budget  the node-hours of a set of checks beforehand, and the part of it that a 
 
 from __future__ import annotations
 
-import argparse
-
 from isthmus.site import budget, check, probe
 
 PARTS = {
@@ -21,11 +19,7 @@ PARTS = {
 def add_arguments(parser):
     parts = parser.add_subparsers(dest="part", required=True, metavar="check|probe|budget")
     for name, (part, does) in PARTS.items():
-        part.add_arguments(
-            parts.add_parser(
-                name, help=does, description=part.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-            )
-        )
+        part.add_arguments(parts.add_parser(name, help=does, description=part.__doc__))
 
 
 def run(arguments) -> int:
