@@ -15,6 +15,8 @@ from collections.abc import Callable, Hashable
 
 import numpy as np
 
+from isthmus.groups import grouped
+
 _LATENCY = 2**24  # bytes below which time no longer follows them
 
 
@@ -25,10 +27,8 @@ class Curve:
     points: list[tuple[float, float]]
 
     def __post_init__(self):
-        cells = collections.defaultdict(list)
-        for size, seconds in self.points:
-            if size > 0 and seconds / size > 0:
-                cells[round(2 * math.log2(size))].append((size, seconds))
+        there = [(size, seconds) for size, seconds in self.points if size > 0 and seconds / size > 0]
+        cells = grouped((round(2 * math.log2(size)), (size, seconds)) for size, seconds in there)
         found = sorted(cells.values())
         self._sizes = [statistics.geometric_mean(size for size, _ in cell) for cell in found]
         self._logs = [math.log(statistics.median(seconds / size for size, seconds in cell)) for cell in found]

@@ -20,6 +20,7 @@ import numpy
 from isthmus import Error, exits, units
 from isthmus.batches import sampling
 from isthmus.batches.sampling import TERMS, Sample
+from isthmus.groups import grouped
 from isthmus.records import load
 from isthmus.statistics import rank_test
 from isthmus.tables import output
@@ -160,9 +161,7 @@ class _Sums(NamedTuple):
 
 def _sums(samples: list[Sample], name: str) -> _Sums:
     """Products of the columns with each other and with the service, by job or by pattern."""
-    groups: dict[str, list[Sample]] = collections.defaultdict(list)
-    for sample in samples:
-        groups[getattr(sample, name)].append(sample)
+    groups = grouped((getattr(sample, name), sample) for sample in samples)
     gram = [sum(each.features.T @ each.features for each in members) for members in groups.values()]
     product = [sum(each.features.T @ each.service for each in members) for members in groups.values()]
     return _Sums(numpy.array(gram), numpy.array(product), list(groups))
@@ -276,10 +275,7 @@ def fit(driver: str, samples: list[Sample]) -> Fit:
 
 def fits(samples: list[Sample]) -> list[Fit]:
     """One for each driver version, in order of the versions."""
-    groups: dict[str, list[Sample]] = collections.defaultdict(list)
-    for sample in samples:
-        if len(sample.service):
-            groups[sample.driver].append(sample)
+    groups = grouped((sample.driver, sample) for sample in samples if len(sample.service))
     order = sorted(groups, key=lambda name: ([int(part) for part in re.findall(r"\d+", name)], name))
     return [fit(driver, groups[driver]) for driver in order]
 

@@ -7,6 +7,7 @@ import math
 import pathlib
 
 from isthmus import Error, spelling
+from isthmus.groups import grouped
 
 #: Metrics of a record that a profiler's figures become begin so.
 PROFILED = "profiled_"
@@ -121,9 +122,7 @@ def _covered(spans) -> float:
 
 def busy(spans) -> tuple[float, float, float]:
     """Seconds in which anything ran; those of each kind by itself, added; the longest of these."""
-    kinds: dict[str, list] = {}
-    for kind, begin, end in spans:
-        kinds.setdefault(kind, []).append((begin, end))
+    kinds = grouped((kind, (begin, end)) for kind, begin, end in spans)
     alone = [_covered(each) for each in kinds.values()]
     return _covered((begin, end) for _, begin, end in spans), sum(alone), max(alone)
 

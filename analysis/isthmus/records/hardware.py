@@ -7,11 +7,11 @@ that its process used, and a record of the CPU alone names none; both belong to 
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 
 from isthmus import units
+from isthmus.groups import grouped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +98,8 @@ class Machine(Facts):
 
 def machines(found) -> dict[Facts, Machine]:
     """The machine of each of these facts."""
-    by_host: dict[tuple, list[Facts]] = collections.defaultdict(list)
-    for each in found:
-        by_host[each.host].append(each)
     result = {}
-    for alike in by_host.values():
+    for alike in grouped((each.host, each) for each in found).values():
         kinds = {each.gpu for each in alike if each.device}
         for each in alike:
             gpu = each.gpu if each.device or len(kinds) != 1 else next(iter(kinds))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, spelling, units
+from isthmus.groups import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test
@@ -143,25 +144,19 @@ class Series:
 
     def by_node(self, side: str) -> dict[tuple[str, ...], np.ndarray]:
         """One value per job, by the node or nodes that it ran on."""
-        return _grouped(self.of(side), lambda job: job.nodes)
+        return _arrays((job.nodes, job.value) for job in self.of(side))
 
     def by_place(self, side: str) -> dict[frozenset, np.ndarray]:
         """One value per job, by the nodes and GPUs that it ran on."""
-        return _grouped(self.of(side), lambda job: frozenset(job.places))
+        return _arrays((frozenset(job.places), job.value) for job in self.of(side))
 
 
-def _grouped(jobs: list[Job], key) -> dict:
-    groups: dict = {}
-    for job in jobs:
-        groups.setdefault(key(job), []).append(job.value)
-    return {name: np.array(values, float) for name, values in groups.items()}
+def _arrays(pairs) -> dict:
+    return {name: np.array(values, float) for name, values in grouped(pairs).items()}
 
 
 def jobs_of(rows) -> list[Job]:
     """Jobs, in the order of time, from rows (job, node, gpus, boot, time, value), one for each place of a job."""
-    found: dict[str, list] = {}
-    for row in rows:
-        found.setdefault(row[0], []).append(row)
     jobs = [
         Job(
             name,
@@ -169,7 +164,7 @@ def jobs_of(rows) -> list[Job]:
             frozenset((node, boot) for _, node, _, boot, _, _ in places),
             min(place[4] for place in places),
         )
-        for name, places in found.items()
+        for name, places in grouped((row[0], row) for row in rows).items()
     ]
     return sorted(jobs, key=lambda job: (job.time, job.name))
 
@@ -226,12 +221,10 @@ def components(sets: list[frozenset]) -> list[int]:
 
 def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:
     """Values of jobs by nodes; nodes that a job had together count as one."""
-    groups: dict[int, list[Job]] = {}
-    for label, job in zip(components([frozenset(job.nodes) for job in jobs]), jobs):
-        groups.setdefault(label, []).append(job)
+    labels = components([frozenset(job.nodes) for job in jobs])
     return {
         tuple(sorted({node for job in members for node in job.nodes})): [job.value for job in members]
-        for members in groups.values()
+        for members in grouped(zip(labels, jobs)).values()
     }
 
 
@@ -240,14 +233,12 @@ def boots(series: Series, side: str) -> list[np.ndarray]:
     jobs = [job for job in series.of(side) if job.boots and all(boot is not None for _, boot in job.boots)]
     values = np.array([job.value for job in jobs])
     values = np.log(values) if len(values) and (values > 0).all() else values
-    members: dict[int, list[int]] = {}
-    for i, label in enumerate(components([job.boots for job in jobs])):
-        members.setdefault(label, []).append(i)
-    groups: dict[tuple, list[float]] = {}
-    for those in members.values():
-        nodes = tuple(sorted({node for i in those for node in jobs[i].nodes}))
-        groups.setdefault(nodes, []).append(float(values[those].mean()))
-    return [np.array(means) for means in groups.values()]
+    members = grouped((label, i) for i, label in enumerate(components([job.boots for job in jobs])))
+    means = grouped(
+        (tuple(sorted({node for i in those for node in jobs[i].nodes})), float(values[those].mean()))
+        for those in members.values()
+    )
+    return [np.array(each) for each in means.values()]
 
 
 # --- names ---

@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 from typing import Any
 
+from isthmus.groups import grouped
 from isthmus.records import content, hardware, load
 from isthmus.statistics import spread
 from isthmus.tables import matrix, output
@@ -186,10 +187,7 @@ def table(found: list[dict]) -> str:
 
 
 def _warnings(found: list[dict]) -> list[str]:
-    warnings: dict[str, list[str]] = {}
-    for record in found:
-        for warning in record["warnings"]:
-            warnings.setdefault(warning["code"], []).append(warning["message"])
+    warnings = grouped((each["code"], each["message"]) for record in found for each in record["warnings"])
     lines = []
     for code, messages in sorted(warnings.items()):
         lines += output.fold(f"Warning {code} in {len(messages)} of {len(found)} records: {messages[0]}")

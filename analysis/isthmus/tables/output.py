@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from isthmus import Error, spelling
+from isthmus.groups import grouped
 from isthmus.records.measurements import literal
 
 FORMATS = ("text", "json", "csv", "parquet")
@@ -45,10 +46,7 @@ class Table:
 
 def axis_columns(axes: Iterable[dict[str, Any]], taken: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Of each axis the name of its column and its type; an axis called like another column, or "", is `axis_NAME`."""
-    values: dict[str, list] = {}
-    for each in axes:
-        for name, value in each.items():
-            values.setdefault(name, []).append(value)
+    values = grouped((name, value) for each in axes for name, value in each.items())
     taken = set(taken)
     return {
         name: (f"axis_{name}" if name in taken or not name else name, _type_of(found))

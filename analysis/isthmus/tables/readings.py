@@ -14,6 +14,7 @@ import os
 import statistics
 
 from isthmus import Error, spelling
+from isthmus.groups import grouped
 from isthmus.records import measurements, store
 from isthmus.records.load import say_absent
 from isthmus.statistics import series, spread
@@ -169,9 +170,7 @@ class Readings:
 
     def _one(self, where: str, wanted: dict) -> Value:
         self._alike(where, wanted)
-        jobs: dict[str, list[float]] = {}
-        for each in self.found:
-            jobs.setdefault(each.job, []).append(each.median)
+        jobs = grouped((each.job, each.median) for each in self.found)
         value = statistics.median(map(statistics.median, jobs.values()))
         return Value(value, spread.of_jobs(list(jobs.values()), self.found[0].alone))
 

@@ -9,7 +9,6 @@ before is reported at its first job.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from isthmus import exits, spelling
+from isthmus.groups import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series
@@ -210,10 +210,9 @@ def _histories(every: list[series.Series]) -> list[_History]:
     labels = series.labels(every)
     found = []
     for each in every:
-        places: dict[tuple[str, str], list[tuple]] = {}
-        for job in each.of("A"):
-            for place, value in job.places.items():
-                places.setdefault(place, []).append((job.time, job.name, value))
+        places = grouped(
+            (place, (job.time, job.name, value)) for job in each.of("A") for place, value in job.places.items()
+        )
         sign = {"higher": 1, "lower": -1}.get(each.better or "", 0)
         for (node, gpus), jobs in places.items():
             jobs.sort(key=lambda job: job[:2])
@@ -230,10 +229,9 @@ def _histories(every: list[series.Series]) -> list[_History]:
 
 def _mean_of_jobs(parts: list[_History], label: str, node: str) -> _History | None:
     """Series of one node together: each job's mean, of jobs that have half of the series at least."""
-    values: dict[tuple, list[float]] = collections.defaultdict(list)
-    for part in parts:
-        for time, job, z in zip(part.times, part.jobs, part.z):
-            values[time, job].append(part.sign * z)
+    values = grouped(
+        ((time, job), part.sign * z) for part in parts for time, job, z in zip(part.times, part.jobs, part.z)
+    )
     merged: dict[str, list] = {}
     for (time, job), those in values.items():
         known = merged.setdefault(job, [time, []])
@@ -269,10 +267,8 @@ def _together(kept: list[tuple], parts: list[_History], label: str, node: str) -
 def _pooled(single: list[_History]) -> list[_History]:
     """What is watched beside each series: each node over its series, each series over its nodes, and all of it."""
     judged = [history for history in single if history.sign]
-    nodes, labels = collections.defaultdict(list), collections.defaultdict(list)
-    for history in judged:
-        nodes[history.node].append(history)
-        labels[history.label].append(history)
+    nodes = grouped((history.node, history) for history in judged)
+    labels = grouped((history.label, history) for history in judged)
     means = [_mean_of_jobs(p, f"{len(p)} series together", node) for node, p in nodes.items() if len(p) > 1]
     of_nodes = [history for history in means if history]
     of_labels = [_mean_of_turns(p, label) for label, p in labels.items() if len({h.node for h in p}) > 1]

@@ -16,6 +16,7 @@ import sys
 from xml.etree import ElementTree
 
 from isthmus import Error, exits, spelling
+from isthmus.groups import grouped
 from isthmus.tables import output
 
 SCHEMA = "isthmus.night/1"
@@ -169,9 +170,7 @@ def _why_red(checks: list[dict], counts: dict) -> str:
 def junit(summary: dict) -> str:
     """The summary as JUnit: what CI servers draw. Paths of records are properties and in the output of each test."""
     suites = ElementTree.Element("testsuites", name="isthmus")
-    by_partition: dict[str, list[dict]] = {}
-    for check in summary["checks"]:
-        by_partition.setdefault(f"{check['system']}:{check['partition']}", []).append(check)
+    by_partition = grouped((f"{check['system']}:{check['partition']}", check) for check in summary["checks"])
     for place, checks in by_partition.items():
         suite = ElementTree.SubElement(
             suites,

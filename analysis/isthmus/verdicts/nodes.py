@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
+from isthmus.groups import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
@@ -241,10 +242,7 @@ _CASE = tuple(name for name in measurements.SERIES if name not in ("metric", "un
 
 def _by_equals(rows: list[tuple]) -> list[list[tuple]]:
     """Rows that begin with _EQUAL, without these, for each set of equals."""
-    groups: dict[tuple, list[tuple]] = collections.defaultdict(list)
-    for row in rows:
-        groups[row[: len(_EQUAL)]].append(row[len(_EQUAL) :])
-    return list(groups.values())
+    return list(grouped((row[: len(_EQUAL)], row[len(_EQUAL) :]) for row in rows).values())
 
 
 def _fleets(opened: store.Store) -> list[Fleet]:
@@ -265,9 +263,7 @@ def _fleets(opened: store.Store) -> list[Fleet]:
 
 def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[str, Any]]) -> Fleet:
     width = len(measurements.SERIES)
-    by_series: dict[tuple, list[tuple]] = collections.defaultdict(list)
-    for row in rows:
-        by_series[row[:width]].append(row[width:])
+    by_series = grouped((row[:width], row[width:]) for row in rows)
     positive = {key: found for key, found in by_series.items() if all(each[2] > 0 for each in found)}
     places = sorted({each[:2] for found in positive.values() for each in found})
     index = {place: i for i, place in enumerate(places)}

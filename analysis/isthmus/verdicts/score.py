@@ -22,6 +22,7 @@ import sys
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
+from isthmus.groups import grouped
 from isthmus.records import old_names, selection
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
@@ -149,10 +150,9 @@ class _Estimate:
 
 def _cells(each: series.Series) -> dict[tuple[str, str], float]:
     """Logarithms by (node, job): a job's GPUs of a node count as one value."""
-    cells: dict[tuple[str, str], list[float]] = {}
-    for job in each.of("A"):
-        for (node, _), value in job.places.items():
-            cells.setdefault((node, job.name), []).append(math.log(value))
+    cells = grouped(
+        ((node, job.name), math.log(value)) for job in each.of("A") for (node, _), value in job.places.items()
+    )
     return {cell: float(np.mean(values)) for cell, values in cells.items()}
 
 
@@ -176,9 +176,7 @@ def estimate(system: compare.System, counted: list[Term], weights: np.ndarray) -
     parts: dict[tuple[str, str], float] = {}
     for term, weight in zip(counted, weights):
         cells = _cells(system.series[term.key])
-        by_node: dict[str, list[float]] = {}
-        for (node, _), value in cells.items():
-            by_node.setdefault(node, []).append(term.sign * value)
+        by_node = grouped((node, term.sign * value) for (node, _), value in cells.items())
         means = {node: float(np.mean(values)) for node, values in by_node.items()}
         middle = float(np.mean(list(means.values())))
         logs.append(middle)
