@@ -266,8 +266,7 @@ def heat(axes, cells: dict[tuple[str, str], float], unit: str, *, title: str = "
     """A matrix of figures; (row, column) names the cell."""
     if not cells:
         return
-    rows = sorted({row for row, _ in cells}, key=matrix.order)
-    columns = sorted({column for _, column in cells}, key=matrix.order)
+    rows, columns = matrix.sides(cells)
     values = [[cells.get((row, column), math.nan) for column in columns] for row in rows]
     axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
     top = max((v for row in values for v in row if not math.isnan(v)), default=1)

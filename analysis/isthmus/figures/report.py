@@ -119,8 +119,7 @@ def matrices(rows: list[dict]) -> list[dict]:
                     "text": units.quantity(row["value"], unit), "share": share, "fill": row["share"] or 0,
                     "spread": spread.percent(row["value"], row["spread"]),
                 }  # fmt: skip
-        starts = sorted({start for start, _ in cells}, key=matrix.order)
-        ends = sorted({end for _, end in cells}, key=matrix.order)
+        starts, ends = matrix.sides(cells)
         at = f" at {units.byte_text(size)}" if size else ""
         result.append(
             {
@@ -153,8 +152,8 @@ def families(rows: list[dict]) -> list[dict]:
         names = [*known, *(metric for metric, _ in counts.most_common() if metric not in _TELLING)]
         columns = names[:_COLUMNS]
         lines = [
-            (name, [_cell(found[metric]) if metric in found else None for metric in columns])
-            for name, found in zip(_case_names(list(cases)), cases.values(), strict=True)
+            (_case_name(found), [_cell(found[metric]) if metric in found else None for metric in columns])
+            for found in cases.values()
         ]
         notes = [charts.cut(min(len(lines), _CASES), len(lines), "cases")]
         notes += [f"Measured, too: {', '.join(names[_COLUMNS:])}."] if names[_COLUMNS:] else []
@@ -163,23 +162,10 @@ def families(rows: list[dict]) -> list[dict]:
     return result
 
 
-def _case_names(keys: list[tuple]) -> list[str]:
-    """Of each case its workload and everything in which cases of that workload differ."""
-    seen: dict[tuple, set] = collections.defaultdict(set)
-    for workload, variant, axes in keys:
-        for name, value in (*zip(charts.VARIANT, variant), *axes):
-            seen[workload, name].add(value)
-    names = []
-    for workload, variant, axes in keys:
-        words = [workload]
-        for name, value in zip(charts.VARIANT, variant):
-            if value and (len(seen[workload, name]) > 1 or name == "size"):
-                words.append(f"version {value}" if name == "version" else str(value))
-        for axis, value in axes:
-            if len(seen[workload, axis]) > 1 or axis == "bytes":
-                words.append(f"{axis}={units.byte_text(value) if axis == 'bytes' else value}")
-        names.append(" ".join(words))
-    return names
+def _case_name(found: dict[str, dict]) -> str:
+    """What the names of a case's series have in common: all but the metric."""
+    metric, row = next(iter(found.items()))
+    return row["label"].removesuffix(f" {metric}")
 
 
 def _cell(row: dict) -> str:

@@ -244,6 +244,9 @@ def boots(series: Series, side: str) -> list[np.ndarray]:
 # --- names ---
 
 
+_COUNTS = ("ranks", "version")  # numbers that say nothing without their name
+
+
 def labels(all_series: list[Series]) -> dict[tuple, str]:
     """A name for each series: what tells it from the others of its workload, then the metric."""
     seen: dict[str, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
@@ -265,7 +268,7 @@ def labels(all_series: list[Series]) -> dict[tuple, str]:
             if name == "bytes=" and isinstance(value, int):
                 value = units.byte_text(value)
             words.append(
-                f"{name}{value}" if name.endswith("=") else f"{name}={value}" if name == "ranks" else str(value)
+                f"{name}{value}" if name.endswith("=") else f"{name}={value}" if name in _COUNTS else str(value)
             )
         result[series.key] = spelling.printable(" ".join([*words, series.metric]))
     return result

@@ -10,6 +10,7 @@ import dataclasses
 import re
 import statistics
 import textwrap
+from collections.abc import Iterable
 
 from isthmus import units
 from isthmus.records import content
@@ -75,6 +76,12 @@ def order(place: str):
     return place == "all", stem, int(number or -1)
 
 
+def sides(cells: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Rows and columns of a matrix of these (from, to), in order."""
+    cells = list(cells)
+    return sorted({start for start, _ in cells}, key=order), sorted({end for _, end in cells}, key=order)
+
+
 def _route_of(case: dict) -> re.Match:
     found = route(case["workload"])
     assert found is not None  # matrices() takes no others
@@ -133,8 +140,7 @@ def _matrix(matrix: _Matrix) -> list[str]:
         both = " of both directions" if matrix.title.split()[0].endswith("-duplex") else ""
         share = " (share of its limit)" if any(reading.values.shares for reading in readings.values()) else ""
         heading += f": {matrix.metric}{both} in {prefix}{matrix.unit}{share}"
-    rows = sorted({start for start, _ in readings}, key=order)
-    columns = sorted({end for _, end in readings}, key=order)
+    rows, columns = sides(readings)
     cells = [[readings[a, b].text(factor, True) if (a, b) in readings else "-" for b in columns] for a in rows]
     return [
         *textwrap.wrap(heading, output.WIDTH, break_on_hyphens=False),

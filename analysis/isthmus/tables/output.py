@@ -139,6 +139,8 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
+    except FileNotFoundError as error:
+        raise Error(f"{path}: {error.strerror}; name a file in a folder that is there") from None
     except OSError as error:
         raise Error(f"{path}: {error.strerror or error}") from None
 

@@ -41,21 +41,12 @@ def run(arguments) -> int:
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         which = " ".join(map(str, arguments.reports))
         raise Error(f"{which}: a field of a report is not as ReFrame 4.10 writes it ({error})") from None
-    if arguments.json:
-        _write(arguments.json, text)
     if arguments.junit:
-        _write(arguments.junit, drawn)
-    if not arguments.json and not arguments.junit:
-        sys.stdout.write(text)
+        output.deliver(drawn, arguments.junit)
+    if arguments.json or not arguments.junit:
+        output.deliver(text, arguments.json or "-")
     print(f"{summary['verdict']}: {summary['why']}", file=sys.stderr)
     return exits.PASSED if summary["verdict"] == "green" else exits.FOUND
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        pathlib.Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}; name a file in a folder that is there") from None
 
 
 def load(path) -> dict:
