@@ -16,8 +16,8 @@ HeldMemory::HeldMemory(std::span<const Job> jobs, const Options& options) : limi
   }
   if (largest == 0) return;
   // Fewer calls where there is room; under a cap the pieces that a job takes as the one before gives them back.
-  const std::size_t usual = std::min(largest / (limit_ > 0 ? 16 : 4), largest_chunk);
-  chunks_ = std::make_unique<ChunkPool>(options.chunk_bytes > 0 ? options.chunk_bytes : usual);
+  const std::size_t default_bytes = std::min(largest / (limit_ > 0 ? 16 : 4), largest_chunk);
+  chunks_ = std::make_unique<ChunkPool>(options.chunk_bytes > 0 ? options.chunk_bytes : default_bytes);
 }
 
 std::size_t HeldMemory::bytes() const {

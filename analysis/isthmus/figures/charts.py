@@ -54,13 +54,13 @@ def at_commonest(rows: list[dict]) -> tuple[list[dict], str]:
         if name in VARIANT:  # here "none" is a value, too
             counts = collections.Counter(_value(row, name) for row in rows)
         # What no preset set comes first.
-        usual = max(counts, key=lambda value: (name == "preset" and value is None, counts[value], str(value)))
+        commonest = max(counts, key=lambda value: (name == "preset" and value is None, counts[value], str(value)))
         if name in VARIANT:
-            kept = [row for row in rows if _value(row, name) == usual]
+            kept = [row for row in rows if _value(row, name) == commonest]
         else:
-            kept = [row for row in rows if _value(row, name) in (usual, None)]
+            kept = [row for row in rows if _value(row, name) in (commonest, None)]
         if len(kept) < len(rows):
-            chosen[name] = usual
+            chosen[name] = commonest
         rows = kept
     if not chosen:
         return rows, ""

@@ -364,9 +364,9 @@ def host_pattern(host: str | None) -> str:
     return re.sub(r"\d+", r"\\d+", host.replace(".", r"\."))
 
 
-def _limit(allowed: str | None) -> str:
+def _limit(longest: str | None) -> str:
     """ReFrame's way of writing: an hour, or what the partition allows where that is less."""
-    days, _, clock = (allowed or "").rpartition("-")
+    days, _, clock = (longest or "").rpartition("-")
     parts = [int(part) for part in clock.split(":") if part.isdigit()]
     minutes = 60
     if parts and not days:

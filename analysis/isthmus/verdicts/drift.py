@@ -121,7 +121,7 @@ def change_point(values: np.ndarray, alike: float | None = None, *, quiet: float
         return None
     z = _standard(values, quiet)
     if alike is None:
-        alike = allowed(autocorrelation(z), len(z))
+        alike = allowance(autocorrelation(z), len(z))
     evidence, ends = log_evidence(z, alike)
     weighted = evidence + np.log(_weights(evidence.shape[1]))
     peak = weighted.max(axis=1)
@@ -136,7 +136,7 @@ def change_point(values: np.ndarray, alike: float | None = None, *, quiet: float
     return place, min(1.0, 2 * p)
 
 
-def allowed(measured: float, jobs: float) -> float:
+def allowance(measured: float, jobs: float) -> float:
     """The autocorrelation to allow for, given one that was measured over so many jobs, with a margin for its error."""
     return min(max(measured + _MARGIN / math.sqrt(jobs), 0.0), _MOST_ALIKE)
 
@@ -294,10 +294,10 @@ def _allow(single: list[_History], pooled: list[_History]) -> None:
     own = differ / (differ + noise)
     for history, value, weight, count in zip(single, measured, own, jobs):
         effective = 1 / ((1 - weight) / worth + weight / count)
-        history.alike = allowed(common + weight * (value - common), max(effective, count))
+        history.alike = allowance(common + weight * (value - common), max(effective, count))
     for history in pooled:
         at_least = max(common, autocorrelation(history.z))
-        history.alike = allowed(at_least, len(history.jobs))
+        history.alike = allowance(at_least, len(history.jobs))
 
 
 def _independent(history: _History) -> float:

@@ -480,17 +480,17 @@ void Block::stop_overdue(const Thread& self) {
 void Block::report_deadlock() {
   // One thread of each kind of waiting tells the story.
   std::string waits;
-  std::vector<const Thread*> told;
+  std::vector<const Thread*> described;
   for (unsigned i = 0; i < size_; ++i) {
     const Thread& thread = *threads_[i];
     if (thread.state == State::finished) continue;
     bool known = false;
-    for (const Thread* other : told) {
+    for (const Thread* other : described) {
       known = known || (other->state == thread.state && same_place(*other, thread.file, thread.line) &&
                         (thread.state != State::warp || other->mask == thread.mask));
     }
-    if (known || told.size() == 4) continue;
-    told.push_back(&thread);
+    if (known || described.size() == 4) continue;
+    described.push_back(&thread);
     waits += (waits.empty() ? "" : ", ") + describe(thread);
     if (thread.state == State::warp) waits += fmt::format(" with mask {:#x}", thread.mask);
     if (thread.state == State::bulk) {

@@ -32,8 +32,8 @@ struct OpenBatch {
 };
 
 /// Drivers before the second kind of client leave the kind of a replay at 0.
-Client kind_of(Client told) {
-  return told == Client::hub ? Client::hub : Client::gpc;
+Client kind_of(Client stated) {
+  return stated == Client::hub ? Client::hub : Client::gpc;
 }
 
 Spread spread_of(const std::vector<double>& values) {
