@@ -44,13 +44,13 @@ def test_terms_that_go_together_on_both_sides_are_compared_together():
     found = compared(samples(patterns=patterns), samples(patterns=patterns, coefficients=changed, driver="590.2"))
     assert found["bytes and host_pages"].status == "changed"
     assert found["host_pages"].status == "unknown" and "cannot tell it from bytes" in found["host_pages"].why
-    assert "no batch of side A has any pieces" in found["pieces"].why
+    assert "no batch with 580.1 has any pieces" in found["pieces"].why
 
 
 def test_what_cannot_be_told_is_said():
     whole = samples(8)
     found = compared(whole, samples(8, patterns=("regular", "random"), driver="590.2"))
-    assert found["pieces"].why == "no batch of side B has any pieces"
+    assert found["pieces"].why == "no batch with 590.2 has any pieces"
     assert "on one side than on the other" in found["bytes"].why
     few = batch_costs.of_samples({"A": whole, "B": samples(3, driver="590.2")})
     assert not few.costs and few.why.startswith("side B: intervals need 6 jobs")
@@ -65,9 +65,9 @@ def test_what_cannot_be_told_is_said():
 def test_a_ratios_bounds_are_those_of_fieller():
     chance = numpy.random.default_rng(1)
     a, b = chance.normal(10, 1, 400_000), chance.normal(20, 1, 400_000)
-    low, high = batch_costs._bounds(10.0, 20.0, (1.0, 1.0), 1.96)
+    low, high = model._bounds(10.0, 20.0, (1.0, 1.0), 1.96)
     assert numpy.quantile(b / a, [0.025, 0.975]) == pytest.approx([low, high], rel=0.02)
-    assert batch_costs._bounds(1.0, 2.0, (1.0, 1.0), 1.96) is None
+    assert model._bounds(1.0, 2.0, (1.0, 1.0), 1.96) is None
 
 
 def write(folder, *, changed, jobs=6, profiler="uvm"):
@@ -99,7 +99,7 @@ def test_regress_says_it_in_words_and_for_programs(tmp_path, capsys):
     assert "cost of a batch of page faults, driver 580.159.04 to 590.10 (95% over all 6 terms)" in said
     assert " changed: faults, 400 ns/fault to 800 ns/fault, ratio 2 [" in said
     assert said.count(" changed: ") == 1
-    assert "not known to differ: blocks" in said and "unknown: host_pages: the batches of side A" in said
+    assert "not known to differ: blocks" in said and "unknown: host_pages: the batches with 580.159.04" in said
     batches = json.loads(kept.read_text())["batches"]
     status = {each["term"]: each["status"] for each in batches["costs"]}
     assert batches["drivers"] == ["580.159.04", "590.10"] and status["faults"] == "changed"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import math
 import re
 from typing import NamedTuple
 
@@ -284,39 +285,82 @@ def fits(samples: list[Sample]) -> list[Fit]:
 
 
 @dataclasses.dataclass
-class Change:
-    """A coefficient that is another one with the later driver."""
+class Cost:
+    """A coefficient with two drivers; `ratio` and its interval are B over A, at 95% over all terms."""
 
-    term: str
-    before: str
-    after: str
-    values: tuple[float, float]
-    low: float  # of the difference, at 95% over all comparisons
-    high: float
+    term: str  # more than one, where the batches of both sides cannot tell them apart in the same way
+    status: str  # changed, alike, unknown
+    a: float | None = None
+    b: float | None = None
+    unit: str = ""
+    difference: tuple[float, float] = (math.nan, math.nan)  # the interval of b - a
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
 
 
-def changes(found: list[Fit]) -> tuple[list[Change], list[str]]:
-    """What differs between each driver and the next, and what could not be compared."""
+def _bounds(a: float, b: float, errors: tuple[float, float], quantile: float) -> tuple[float, float] | None:
+    """Of b / a by Fieller's theorem: it leaves out 1 where the interval of b - a leaves out 0. None: unbounded."""
+    weight = (quantile * errors[0] / a) ** 2
+    if a <= 0 or weight >= 1:
+        return None
+    ratio = b / a
+    half = quantile / a * math.sqrt((1 - weight) * errors[1] ** 2 + (ratio * errors[0]) ** 2)
+    return (ratio - half) / (1 - weight), (ratio + half) / (1 - weight)
+
+
+def _unclear(term: int, fits: tuple[Fit, Fit]) -> str:
+    """Why the coefficients of both sides are not of the same thing; empty where they are."""
+    title = TERMS[term]
+    for fit in fits:
+        if fit.status(term) == "absent":
+            return f"no batch with {fit.driver} has any {title}"
+        if fit.status(term) == "together" and term not in fit.found.kept:
+            return f"the batches with {fit.driver} cannot tell it from {fit.partners(term)}"
+    if fits[0].partners(term) != fits[1].partners(term):
+        return "it goes together with other terms on one side than on the other"
+    return ""
+
+
+def costs(before: Fit, after: Fit, comparisons: int = 1) -> list[Cost]:
+    """One for each term, where both have intervals; sure over all terms of so many comparisons together."""
+    if before.error is None or after.error is None:
+        return []
+    quantile = rank_test.student_quantile(
+        (1 - _CONFIDENCE) / 2 / len(TERMS) / comparisons, min(before.jobs, after.jobs) - 1
+    )
+    found = []
+    for term, title in enumerate(TERMS):
+        if why := _unclear(term, (before, after)):
+            found.append(Cost(title, "unknown", why=why))
+            continue
+        partners = before.partners(term)
+        a, b = float(before.values[term]), float(after.values[term])
+        errors = float(before.error[term]), float(after.error[term])
+        width = quantile * math.hypot(*errors)
+        status, difference = "changed" if abs(b - a) > width else "alike", (b - a - width, b - a + width)
+        cost = Cost(" and ".join(filter(None, (title, partners))), status, a, b, UNITS[title], difference)
+        bounds = _bounds(a, b, errors, quantile)
+        if bounds is None:
+            cost.why = f"that with {before.driver} is not known to differ from 0, so the ratio has no bounds"
+            cost.status = status if status == "changed" else "unknown"
+        else:
+            cost.ratio, (cost.low, cost.high) = b / a, bounds
+        found.append(cost)
+    return found
+
+
+def changes(found: list[Fit]) -> tuple[list[tuple[str, str, Cost]], list[str]]:
+    """What differs between each driver and the next, with both, and what could not be compared."""
     pairs = list(itertools.pairwise(found))
-    tail = (1 - _CONFIDENCE) / 2 / max(len(TERMS) * len(pairs), 1)
     named, notes = [], []
     for before, after in pairs:
         name = f"{before.driver} and {after.driver}"
-        if before.error is None or after.error is None:
-            notes.append(f"{name} are not compared: one has no intervals")
-            continue
-        unclear = [TERMS[term] for term in range(len(TERMS)) if "together" in (before.status(term), after.status(term))]
-        if unclear:
-            notes.append(f"{name} are not compared by {', '.join(unclear)}: they cannot be told from others")
-        for term, title in enumerate(TERMS):
-            if before.status(term) != "identified" or after.status(term) != "identified":
-                continue
-            difference = float(after.values[term] - before.values[term])
-            error = float(numpy.hypot(before.error[term], after.error[term]))
-            width = error * rank_test.student_quantile(tail, min(before.jobs, after.jobs) - 1)
-            if abs(difference) > width:
-                values = (float(before.values[term]), float(after.values[term]))
-                named.append(Change(title, before.driver, after.driver, values, difference - width, difference + width))
+        compared = costs(before, after, len(pairs))
+        notes += [] if compared else [f"{name} are not compared: one has no intervals"]
+        notes += [f"{name} are not compared by {each.term}: {each.why}" for each in compared if each.a is None]
+        named += [(before.driver, after.driver, each) for each in compared if each.status == "changed"]
     return named, notes
 
 
@@ -394,7 +438,7 @@ def _kernel_lines(found: Fit) -> list[str]:
     return ["", *output.lay_out(columns, rows), *output.fold(said)]
 
 
-def _text(found: list[Fit], named: list[Change], notes: list[str], left_out: list[str]) -> str:
+def _text(found: list[Fit], named: list[tuple[str, str, Cost]], notes: list[str], left_out: list[str]) -> str:
     lines: list[str] = []
     for each in found:
         jobs = "1 job" if each.jobs == 1 else f"{each.jobs} jobs"
@@ -414,11 +458,11 @@ def _text(found: list[Fit], named: list[Change], notes: list[str], left_out: lis
             ]  # fmt: skip
             lines += ["", *output.lay_out(columns, rows)]
         lines.append("")
-    for change in named:
-        before, after = (_quantity(value, change.term) for value in change.values)
-        low, high = (_quantity(value, change.term) for value in (change.low, change.high))
+    for before, after, cost in named:
+        assert cost.a is not None and cost.b is not None  # or it were not known to have changed
+        a, b, low, high = (quantity(value, cost.unit) for value in (cost.a, cost.b, *cost.difference))
         lines += output.fold(
-            f"{change.term} changed from driver {change.before} to {change.after}: {before} to {after} "
+            f"{cost.term} changed from driver {before} to {after}: {a} to {b} "
             f"(difference [{low}, {high}], 95% over all comparisons)"
         )
     compared = len(found) > 1 and any(each.error is not None for each in found)
@@ -472,13 +516,13 @@ def _rows_of_fit(found: Fit) -> list[dict]:
     return [{"driver": found.driver} | row for row in rows]
 
 
-def _rows(found: list[Fit], named: list[Change]) -> list[dict]:
+def _rows(found: list[Fit], named: list[tuple[str, str, Cost]]) -> list[dict]:
     rows = [row for each in found for row in _rows_of_fit(each)]
-    for change in named:
+    for before, after, each in named:
+        low, high = each.difference
         rows.append({
-            "driver": change.after, "says": "change", "term": change.term, "unit": UNITS[change.term],
-            "value": change.values[1] - change.values[0], "low": change.low, "high": change.high,
-            "note": f"against {change.before}",
+            "driver": after, "says": "change", "term": each.term, "unit": each.unit, "value": (low + high) / 2,
+            "low": low, "high": high, "note": f"against {before}",
         })  # fmt: skip
     return rows
 

@@ -6,33 +6,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
 from typing import Any
 
 from isthmus.batches import model, sampling
 from isthmus.batches.sampling import TERMS, Sample
 from isthmus.records import load, store, validate
-from isthmus.statistics import rank_test, spread
+from isthmus.statistics import spread
 from isthmus.tables import output
 
-_CONFIDENCE = 0.95
 #: Columns that say which records are meant, beside those of the sides.
 WANTED = ("file", "job", "driver", "workload", "profiler")
-
-
-@dataclasses.dataclass
-class Cost:
-    """A coefficient on both sides; `ratio` and its interval are B over A, at 95% over all terms."""
-
-    term: str  # more than one, where the batches of both sides cannot tell them apart in the same way
-    status: str  # changed, alike, unknown
-    a: float | None = None
-    b: float | None = None
-    unit: str = ""
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    why: str = ""
 
 
 @dataclasses.dataclass
@@ -40,59 +23,8 @@ class BatchCosts:
     """What can be said of all terms; `why` is a sentence where nothing can."""
 
     drivers: tuple[str, str]
-    costs: list[Cost]
+    costs: list[model.Cost]
     why: str = ""
-
-
-# --- two fits ---
-
-
-def _bounds(a: float, b: float, errors: tuple[float, float], quantile: float) -> tuple[float, float] | None:
-    """Of b / a by Fieller's theorem: it leaves out 1 where the interval of b - a leaves out 0. None: unbounded."""
-    weight = (quantile * errors[0] / a) ** 2
-    if a <= 0 or weight >= 1:
-        return None
-    ratio = b / a
-    half = quantile / a * math.sqrt((1 - weight) * errors[1] ** 2 + (ratio * errors[0]) ** 2)
-    return (ratio - half) / (1 - weight), (ratio + half) / (1 - weight)
-
-
-def _unclear(term: int, fits: tuple[model.Fit, model.Fit]) -> str:
-    """Why the coefficients of both sides are not of the same thing; empty where they are."""
-    title = TERMS[term]
-    for side, fit in zip("AB", fits):
-        if fit.status(term) == "absent":
-            return f"no batch of side {side} has any {title}"
-        if fit.status(term) == "together" and term not in fit.found.kept:
-            return f"the batches of side {side} cannot tell it from {fit.partners(term)}"
-    if fits[0].partners(term) != fits[1].partners(term):
-        return "it goes together with other terms on one side than on the other"
-    return ""
-
-
-def costs(before: model.Fit, after: model.Fit) -> list[Cost]:
-    """One for each term, where both have intervals."""
-    if before.error is None or after.error is None:
-        return []
-    quantile = rank_test.student_quantile((1 - _CONFIDENCE) / 2 / len(TERMS), min(before.jobs, after.jobs) - 1)
-    found = []
-    for term, title in enumerate(TERMS):
-        if why := _unclear(term, (before, after)):
-            found.append(Cost(title, "unknown", why=why))
-            continue
-        partners = before.partners(term)
-        a, b = float(before.values[term]), float(after.values[term])
-        errors = float(before.error[term]), float(after.error[term])
-        status = "changed" if abs(b - a) > quantile * math.hypot(*errors) else "alike"
-        cost = Cost(" and ".join(filter(None, (title, partners))), status, a, b, model.UNITS[title])
-        bounds = _bounds(a, b, errors, quantile)
-        if bounds is None:
-            cost.why = "side A's own is not known to differ from 0, so the ratio has no bounds"
-            cost.status = status if status == "changed" else "unknown"
-        else:
-            cost.ratio, (cost.low, cost.high) = b / a, bounds
-        found.append(cost)
-    return found
 
 
 def of_samples(sides: dict[str, list[Sample]]) -> BatchCosts | None:
@@ -111,7 +43,7 @@ def of_samples(sides: dict[str, list[Sample]]) -> BatchCosts | None:
         if fit.error is None:
             found.why = f"side {side}: {fit.why_no_interval}"
             return found
-    found.costs = costs(*fits)
+    found.costs = model.costs(fits[0], fits[1])
     return found
 
 
