@@ -23,6 +23,13 @@ def row(workload="transfer/pinned-gpu0/ce", value=1e9, *, metric="rate", unit="B
     return found
 
 
+def test_versions_of_a_workload_are_named_as_such():
+    assert charts.labels([row("alloc/pool", version=number) for number in (1, 2)]) == [
+        "alloc/pool version=1 rate",
+        "alloc/pool version=2 rate",
+    ]
+
+
 def report(folder, *arguments):
     out = folder / "report.html"
     assert cli.main(["report", str(folder), *arguments, "-o", str(out)]) == 0

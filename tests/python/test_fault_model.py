@@ -92,6 +92,15 @@ def test_no_change_is_named_where_there_is_none():
     assert false <= 4  # 5% each is meant
 
 
+def test_what_goes_together_with_both_drivers_is_compared_together():
+    patterns = ("regular", "random")  # in which all that moves is mapped on the host
+    changed = TRUE * [1, 1, 1, 1, 3, 1]
+    later = samples(patterns=patterns, coefficients=changed, driver="590.2", seed=2)
+    named, notes = model.changes(model.fits(samples(patterns=patterns) + later))
+    assert [each.term for *_, each in named] == ["bytes and host_pages"]
+    assert "580.1 and 590.2 are not compared by host_pages: the batches with 580.1 cannot tell it from bytes" in notes
+
+
 def test_what_goes_together_is_refused_with_its_partner():
     patterns = ("regular", "random")  # in which all that moves is mapped on the host
     [fit] = model.fits(samples(patterns=patterns))
