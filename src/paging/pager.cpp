@@ -102,10 +102,13 @@ std::size_t Pager::table_bytes() const noexcept {
 }
 
 Region Pager::open(const memory::Block& block, std::string name, Contents contents) {
+  if (block.kind() == memory::Kind::device && block.device() != device_)
+    return open_at(block.data(), block.size(), std::move(name), contents,
+                   std::make_unique<device::PeerAccess>(device_, block.device()));
   if (!memory::page_locked(block.kind()))
-    throw device::Error(device::ErrorKind::failure, "Pager::open",
-                        fmt::format("'{}' is {} memory", name, memory::name(block.kind())),
-                        "page memory that is page-locked: mapped, pinned, registered or write_combined");
+    throw device::Error(
+        device::ErrorKind::failure, "Pager::open", fmt::format("'{}' is {} memory", name, memory::name(block.kind())),
+        "page memory that is page-locked (mapped, pinned, registered or write_combined) or another device's");
   return open_at(block.device_data(), block.size(), std::move(name), contents);
 }
 
@@ -113,7 +116,8 @@ Region Pager::open(void* memory, std::size_t bytes, std::string name, Contents c
   return open_at(static_cast<std::byte*>(device::device_address(memory)), bytes, std::move(name), contents);
 }
 
-Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents) {
+Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents,
+                      std::unique_ptr<device::PeerAccess> access) {
   const device::Selected on(device_);
   if (reinterpret_cast<std::uintptr_t>(device_address) % 16 != 0 || bytes == 0)
     throw device::Error(device::ErrorKind::failure, "Pager::open",
@@ -144,7 +148,7 @@ Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string 
                       static_cast<unsigned>(std::countr_zero(options_.page_bytes)),
                       options_.eviction != Eviction::fifo,
                       contents == Contents::poison};
-  opened_.push_back({std::move(name), region, std::move(states), count});
+  opened_.push_back({std::move(access), std::move(name), region, std::move(states), count});
   return region;
 }
 

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "device/launch.hpp"
+#include "device/peer_access.hpp"
 #include "memory/block.hpp"
 #include "paging/server.hpp"
 #include "paging/table.hpp"
@@ -78,8 +79,8 @@ class Pager {
   Pager& operator=(const Pager&) = delete;
 
   /// All of the block is paged from now on, until the pager goes. The host reads it after flush() and check() only, and
-  /// writes it after clear() and check() only: pages stay in their frames until then. Regions do not overlap. Throws
-  /// device::Error where kernels cannot reach the block in place.
+  /// writes it after clear() and check() only: pages stay in their frames until then. Regions do not overlap. The block
+  /// may be another device's memory. Throws device::Error where kernels cannot reach it in place.
   Region open(const memory::Block& block, std::string name, Contents contents = Contents::fetched);
   /// The same for memory that was registered by others (device::register_host), by its host address.
   Region open(void* memory, std::size_t bytes, std::string name, Contents contents = Contents::fetched);
@@ -121,12 +122,14 @@ class Pager {
 
  private:
   struct Opened {
+    std::unique_ptr<device::PeerAccess> access;  ///< to the device whose memory it is
     std::string name;
     Region region;
     memory::Block states;
     std::size_t pages;
   };
-  Region open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents);
+  Region open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents,
+                 std::unique_ptr<device::PeerAccess> access = nullptr);
   void wait_for(device::Stream& stream);
   void need_frames(const device::KernelInfo& info, const device::LaunchShape& shape, const Holds& holds) const;
   void forget(device::Stream& stream);

@@ -36,6 +36,28 @@ TEST_P(Paging, SeveralPassesStandBesideTheirOptimum) {
   expect_pass("paging/random", {"bytes=300016", "frames=100", "passes=3", "access=write", "touched=60"}, 1);
 }
 
+TEST_P(Paging, PagesComeThroughEachTransportAndFromAPeer) {
+  const std::vector<std::string> few = {"bytes=300016", "frames=30", "access=read,write", "queues=2", "depth=3"};
+  auto alone = few;
+  alone.emplace_back("transport=relay");
+  for (const auto& result : run_cases("paging/random", {}, {}, alone))
+    EXPECT_NE(complaint(result).find("second GPU"), std::string::npos) << "there is one device";
+  configure(std::string(GetParam()) + ",devices=2");
+  auto each = few;
+  each.emplace_back("transport=all");
+  const auto results = run_cases("paging/random", {}, {}, each);
+  ASSERT_EQ(results.size(), 8u);
+  for (const auto& result : results) {
+    ASSERT_EQ(complaint(result), "") << result.spec.label();
+    const auto transport = result.spec.choice("transport");
+    const double served = result.find("served")->samples.at(0);
+    EXPECT_EQ(served == 0, transport == "pull") << result.spec.label();
+    if (transport == "relay" || transport == "proxy") EXPECT_EQ(served, 300016) << result.spec.label();
+  }
+  each.back() = "backing=peer";
+  expect_pass("paging/random", each, 2);
+}
+
 TEST_P(Paging, ASweepSeesEveryWordThroughEachWay) {
   expect_pass("paging/sweep", {"bytes=300016", "through=all"}, std::size(paged::kWays));
 }
