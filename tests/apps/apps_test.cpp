@@ -278,6 +278,16 @@ TEST_P(Programs, NwRefusesWhatItCannotCount) {
   expect_skip("apps/nw", "cols=33554433", "32 bits");
 }
 
+TEST_P(Programs, Nn) {
+  expect_pass("apps/nn", placements, {"records=3001", "loop=all"}, 2 * placements.size());
+  expect_pass("apps/nn", {"pinned", "streamed"}, {"records=10,11,2047,2048,2049,70001,300000"}, 14);
+}
+
+TEST_P(Programs, NnRefusesWhatMakesNoSense) {
+  expect_skip("apps/nn", "records=9", "ten nearest");
+  expect_skip("apps/nn", "records=4294967297", "2^32");
+}
+
 TEST_P(Programs, Knn) {
   expect_pass("apps/knn", placements, {"queries=5", "references=150", "dims=33"}, 4 * placements.size(), all_stagings);
   expect_pass("apps/knn", {"pinned", "streamed"}, {"queries=130", "references=40", "dims=3"}, 8, all_stagings);
