@@ -198,6 +198,11 @@ TEST_P(Programs, Srad) {
   expect_pass("apps/srad", {"pinned", "managed"}, {"rows=70", "cols=130", "steps=3", "loop=all"}, 16, all_stagings);
 }
 
+TEST_P(Programs, SradVersion1) {
+  expect_pass("apps/srad_v1", placements, {"rows=70", "cols=130", "steps=3", "loop=all"}, 2 * placements.size());
+  expect_pass("apps/srad_v1", {"pinned"}, {"rows=1,2,129", "cols=1,3,250", "steps=1,4", "submission=stream,graph"}, 36);
+}
+
 TEST_P(Programs, SradAndKmeansWhereABlockHasManyTiles) {
   configure(std::string(GetParam()) + ",blocks=1");
   expect_pass("apps/srad", {"pinned"}, {"rows=280", "cols=970", "steps=2"}, 4, all_stagings);
