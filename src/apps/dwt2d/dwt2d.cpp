@@ -90,20 +90,25 @@ class Column {
   T even_[stages] = {}, odd_[stages] = {};
 };
 
-template <class T>
-__device__ inline void write_two(T* to, T first, T second, int count, bool aligned) {
-  if (aligned && count == 2) {
+/// Two samples of a band, or as many of them as it has.
+struct InVectors {
+  template <class T>
+  __device__ static void write(T* to, T first, T second, int) {
     *reinterpret_cast<Two<T>*>(to) = {{first, second}};
-  } else {
+  }
+};
+struct OneByOne {
+  template <class T>
+  __device__ static void write(T* to, T first, T second, int count) {
     if (count > 0) to[0] = first;
     if (count > 1) to[1] = second;
   }
-}
+};
 
 // for (r = 0; r < rows; ++r) x[r][…] = transformed(x[r][…]);             what is even comes first, and then what is odd
 // for (c = 0; c < columns; ++c) x[…][c] = transformed(x[…][c]);
 template <class Wavelet>
-__global__ void __launch_bounds__(threads, 8) dwt2d_level(Level<typename Wavelet::Value> level) {
+__global__ void __launch_bounds__(threads, 7) dwt2d_level(Level<typename Wavelet::Value> level) {
   using T = typename Wavelet::Value;
   const int lane = static_cast<int>(threadIdx.x) % lanes, group = static_cast<int>(threadIdx.x) / lanes;
   const int column = (static_cast<int>(blockIdx.x) * (threads / lanes) + group) * stride + (lane - 1) * own;
@@ -115,29 +120,46 @@ __global__ void __launch_bounds__(threads, 8) dwt2d_level(Level<typename Wavelet
   const bool writes = lane > 0 && lane + 1 < lanes;
   const int low_count = writes ? min(max(low_columns - column / 2, 0), 2) : 0;
   const int high_count = writes ? min(max(level.columns / 2 - column / 2, 0), 2) : 0;
-  const bool aligned = low_columns % 2 == 0;
+  const bool in_vectors = low_count == 2 && high_count == 2 && low_columns % 2 == 0;
   int at[own];
 #pragma unroll
   for (int k = 0; k < own; ++k) at[k] = reflected(column + k, level.columns);
-  const auto read = [&](int r) {
-    if (r < 0 || r >= level.rows) r = reflected(r, level.rows);
-    const T* row = level.from.row(r);
-    if (whole) return *reinterpret_cast<const Four<T>*>(row + column);
-    Four<T> four;
+  const auto read = [&]<int count>(Four<T>(&rows)[count], int first) {
+    const T* row[count];
 #pragma unroll
-    for (int k = 0; k < own; ++k) four.of[k] = row[at[k]];
-    return four;
+    for (int j = 0; j < count; ++j) {
+      const int r = first + j;
+      row[j] = level.from.row(r >= 0 && r < level.rows ? r : reflected(r, level.rows));
+    }
+    if (whole) {
+#pragma unroll
+      for (int j = 0; j < count; ++j) rows[j] = *reinterpret_cast<const Four<T>*>(row[j] + column);
+    } else {
+#pragma unroll
+      for (int j = 0; j < count; ++j) {
+#pragma unroll
+        for (int k = 0; k < own; ++k) rows[j].of[k] = row[j][at[k]];
+      }
+    }
+  };
+  const auto write = [&](auto how, int pair, const T(&low)[own], const T(&high)[own]) {
+    how.write(level.low.row(pair) + column / 2, Wavelet::scaled_low(low[0]), Wavelet::scaled_low(low[2]), low_count);
+    how.write(level.to.row(pair) + low_columns + column / 2, low[1], low[3], high_count);
+    if (2 * pair + 1 >= level.rows) return;
+    T* row = level.to.row(low_rows + pair) + column / 2;
+    how.write(row, high[0], high[2], low_count);
+    how.write(row + low_columns, Wavelet::scaled_high(high[1]), Wavelet::scaled_high(high[3]), high_count);
   };
 
   Column<Wavelet> columns[own];
-  Four<T> first = read(top);
-  lift_across<Wavelet>(first.of);
+  Four<T> first[1];
+  read(first, top);
+  lift_across<Wavelet>(first[0].of);
 #pragma unroll
-  for (int k = 0; k < own; ++k) columns[k].begin(first.of[k]);
+  for (int k = 0; k < own; ++k) columns[k].begin(first[0].of[k]);
   for (int step = 0; step < steps; step += ahead) {
     Four<T> rows[2 * ahead];
-#pragma unroll
-    for (int j = 0; j < 2 * ahead; ++j) rows[j] = read(top + 2 * step + 1 + j);
+    read(rows, top + 2 * step + 1);
 #pragma unroll
     for (int j = 0; j < ahead; ++j) {
       T(&high)[own] = rows[2 * j].of, (&low)[own] = rows[2 * j + 1].of;
@@ -147,14 +169,11 @@ __global__ void __launch_bounds__(threads, 8) dwt2d_level(Level<typename Wavelet
       for (int k = 0; k < own; ++k) columns[k].step(high[k], low[k]);
       const int pair = first_pair + step + j - Column<Wavelet>::behind;
       if (pair < first_pair || step + j >= steps) continue;
-      write_two(level.low.row(pair) + column / 2, Wavelet::scaled_low(low[0]), Wavelet::scaled_low(low[2]), low_count,
-                true);
-      write_two(level.to.row(pair) + low_columns + column / 2, low[1], low[3], high_count, aligned);
-      if (2 * pair + 1 >= level.rows) continue;
-      T* row = level.to.row(low_rows + pair);
-      write_two(row + column / 2, high[0], high[2], low_count, true);
-      write_two(row + low_columns + column / 2, Wavelet::scaled_high(high[1]), Wavelet::scaled_high(high[3]),
-                high_count, aligned);
+      if (in_vectors) {
+        write(InVectors{}, pair, low, high);
+      } else if (low_count > 0) {  // it has the odd sample
+        write(OneByOne{}, pair, low, high);
+      }
     }
   }
 }
