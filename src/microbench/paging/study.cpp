@@ -10,7 +10,7 @@
 
 #include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/paging/kernels.hpp"
+#include "microbench/paging/study.hpp"
 #include "paging/optimum.hpp"
 #include "paging/placement.hpp"
 #include "workload/lanes.hpp"
@@ -20,19 +20,8 @@ namespace isthmus::microbench::paged {
 namespace {
 
 using namespace workload;
-using Word = unsigned long long;
 
 constexpr std::size_t kGrain = std::size_t{1} << 20;
-
-Word first_word(const Case& c) {
-  return c.seed() * 0x9e3779b97f4a7c15ULL;
-}
-/// Of words `first` to `last`, which count from the first word on.
-Word sum_of_words(const Case& c, std::uint64_t first, std::uint64_t last) {
-  const std::uint64_t n = last - first, a = n % 2 == 0 ? n / 2 : n,
-                      b = n % 2 == 0 ? first + last - 1 : (first + last - 1) / 2;
-  return first_word(c) * n + a * b;
-}
 
 /// Words of the host's memory or of a peer's, each its number and a little more, the pager over them, and on the device
 /// a sum and the number of the next page.
@@ -97,43 +86,6 @@ class PagedWords {
  private:
   memory::Block sum_and_next_;
 };
-
-std::size_t page_bytes_of(const Case& c) {
-  const std::size_t bytes = c.extent("page");
-  if (!std::has_single_bit(bytes) || bytes < paging::kLeastPage || bytes > paging::kMostPage)
-    throw Skip("pages are powers of two from 4 KiB to 2 MiB", SkipKind::not_applicable);
-  return bytes;
-}
-
-/// As many blocks as the device holds, or as may each hold their pages.
-template <class Work>
-device::LaunchShape shape_for(const Work& work, const device::DeviceInfo& info, std::size_t frames, std::size_t turns,
-                              bool lanes) {
-  const auto warp = static_cast<std::size_t>(info.warp_size);
-  const std::size_t a_warp = lanes ? warp : 1;
-  if (frames < a_warp) throw Skip("there are fewer frames than lanes of a warp", SkipKind::not_applicable);
-  const std::size_t a_block = std::min<std::size_t>(kThreads / warp, frames / a_warp);
-  const auto each = info_of(work, {.grid = 1, .block = kThreads}).blocks_per_multiprocessor.value_or(1);
-  const auto resident = static_cast<std::size_t>(info.multiprocessors) * static_cast<std::size_t>(each);
-  const std::size_t useful = (turns + a_block - 1) / a_block;
-  return {.grid = static_cast<unsigned>(
-              std::min({resident, frames / (a_block * a_warp), std::max<std::size_t>(useful, 1)})),
-          .block = static_cast<unsigned>(a_block * warp)};
-}
-
-Bound link_bound(const device::DeviceInfo& info) {
-  std::string reason;
-  const auto link = device::link(info.index, -1, &reason);
-  if (!link) return {std::nullopt, reason};
-  return {link->rate, link->text};
-}
-
-std::vector<Metric> time_and_rate(const char* timer, double bytes, const std::string& way, const Bound& rate) {
-  std::vector<Metric> metrics{time_metric("time", timer).moving(bytes, bytes, way),
-                              rate_metric("rate", "B/s", timer, rate).moving(bytes, bytes, way)};
-  metrics[0].bound = {rate.value ? std::optional(bytes / *rate.value) : std::nullopt, rate.source};
-  return metrics;
-}
 
 /// The link that pages come over, or the two.
 Bound pages_bound(const device::DeviceInfo& info, paging::Transport transport, bool from_peer, int other) {
