@@ -1,4 +1,4 @@
-"""Memory of the host, paged by the GPU: pages in random order, and sweeps beside a plain pointer.
+"""Memory of the host, paged by the GPU: pages in random order, sweeps beside a plain pointer, patterns beside rivals.
 
 Programs in the placement `paged` are in applications.py: a build without programs has no such checks.
 """
@@ -37,8 +37,9 @@ class Paging(CatalogueCheck):
         return {"page": pages(self.size), **random}
 
     def required_metrics(self, point):
-        """The counts, too: what was evicted and written back is half of the answer."""
-        return super().required_metrics(point) | set(WORKLOADS[point.workload]["observed"])
+        """The counts, too: what was evicted and written back is half of the answer. A pattern's rivals have none."""
+        counts = set() if point.workload == "paging/pattern" else set(WORKLOADS[point.workload]["observed"])
+        return super().required_metrics(point) | counts
 
     def denied(self, point, case, stated):
         """The pages lie in memory that the host maps for the GPU."""

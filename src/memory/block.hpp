@@ -43,6 +43,7 @@ class Block {
   Kind kind() const noexcept { return kind_; }
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return bytes_; }
+  int device() const noexcept { return device_; }  ///< whose it is, where it is a device's memory
   explicit operator bool() const noexcept { return data_ != nullptr; }
   /// The address by which kernels reach it; pageable memory has its own (HMM, ATS, XNACK). Throws device::Error,
   /// unsupported, for pinned memory that the driver has not mapped.
@@ -63,7 +64,7 @@ class Block {
   Kind kind_ = Kind::pageable;
   BlockOptions options_;
   std::size_t bytes_ = 0;
-  int device_ = -1;  ///< whose memory it is; -1: the host's
+  int device_ = -1;
   std::byte* data_ = nullptr;
   std::optional<device::Stream> own_stream_;  ///< of pooled memory
 };

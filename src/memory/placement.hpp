@@ -110,7 +110,8 @@ std::vector<Range> cut(std::size_t units, std::size_t chunks);
 struct PagingOptions {
   std::size_t page_bytes = std::size_t{64} << 10;
   std::size_t frames = 50;             ///< of each buffer, in percent of its pages
-  std::string_view eviction = "fifo";  ///< lasts as long as what is made by it
+  std::string_view eviction = "fifo";  ///< lasts as long as what is made by it, like the next
+  std::string_view transport = "pull";
 };
 
 struct PlacementOptions {

@@ -215,9 +215,68 @@ __device__ inline void clean_ahead(const Table& table, const Lanes& lanes) {
   clean_frame(table, lanes, device::shuffle(lanes.mask, number, lanes.leader));
 }
 
-/// The page comes into the frame, which is the group's, and becomes valid.
+/// By the leader: nobody else has said so yet.
+__device__ inline void report(const Table& table, const State* word, State state, WaitedFor what) {
+  if (atomicCAS(&table.failure->claimed, State{0}, State{1}) != 0) return;
+  table.failure->word = word;
+  table.failure->state = state;
+  table.failure->what = what;
+}
+
+/// How a page has come.
+enum Came : unsigned { kBeside, kThrough, kNotAtAll };
+
+/// By the leader: sends for the page through the channel and waits until it is there. kBeside: it is not sent for.
+/// Apart, so that kernels need no registers for it where they do nothing else than hold pages.
+__device__ inline unsigned send_for(const Table& table, std::byte* to, const std::byte* from, std::uint32_t bytes) {
+  const Channel& channel = table.channel;
+  const double since = device::device_seconds();
+  Submission mine{};
+  bool claimed = false;
+  unsigned came = kThrough;
+  const auto turn = [&]() -> bool {
+    if (!claimed) {
+      claimed = claim(channel, mine);
+      if (claimed) submit(channel, mine, to, from, bytes);
+      if (!claimed && channel.shares) {
+        came = kBeside;
+        return true;
+      }
+    } else if (poll(channel, mine)) {
+      return true;
+    }
+    if (device::load_relaxed(&table.failure->claimed) == 0 && device::device_seconds() - since <= table.deadline)
+      return false;
+    came = kNotAtAll;
+    return true;
+  };
+  device::spin_until(turn);
+  return came;
+}
+
+/// The bytes of a page, by whoever brings them; false after a failure.
+__device__ inline bool bring_page(const Table& table, const Lanes& lanes, std::byte* to, const Home& home) {
+  const Channel& channel = table.channel;
+  unsigned came = kBeside;
+  if (channel.slots != 0) {
+    if (lanes.leads()) came = send_for(table, to, home.memory, home.bytes);
+    came = device::shuffle(lanes.mask, came, lanes.leader);
+    device::sync_warp(lanes.mask);
+  }
+  if (came == kBeside) {
+    if (channel.shares && lanes.leads()) atomicAdd(channel.in_flight + 1, 1u);
+    copy_page(lanes, to, home.memory, home.bytes);
+    device::sync_warp(lanes.mask);
+    if (channel.shares && lanes.leads()) atomicAdd(channel.in_flight + 1, ~0u);
+  } else if (came == kThrough && lanes.leads()) {
+    tally(table, kServedBytes, home.bytes);
+  }
+  return came != kNotAtAll;
+}
+
+/// The page comes into the frame, which is the group's, and becomes valid. False after a failure.
 template <class Protocol>
-__device__ inline void fetch(const Region& region, const Lanes& lanes, std::uint32_t page, std::uint32_t number,
+__device__ inline bool fetch(const Region& region, const Lanes& lanes, std::uint32_t page, std::uint32_t number,
                              bool ghost) {
   const Table& table = *region.table;
   State* word = region.states + page;
@@ -232,10 +291,10 @@ __device__ inline void fetch(const Region& region, const Lanes& lanes, std::uint
   const bool poisoned = region.poisons && device::shuffle(lanes.mask, ghost ? 1u : 0u, lanes.leader) == 0;
   if (poisoned) {
     poison_page(lanes, frame_at(table, number), home.bytes);
-  } else {
-    copy_page(lanes, frame_at(table, number), home.memory, home.bytes);
+    device::sync_warp(lanes.mask);
+  } else if (!bring_page(table, lanes, frame_at(table, number), home)) {
+    return false;
   }
-  device::sync_warp(lanes.mask);
   if (lanes.leads() && !Protocol::serve_early) {
     if (!Protocol::publish_unfenced) __threadfence();
     if (Protocol::number_late) {
@@ -250,14 +309,7 @@ __device__ inline void fetch(const Region& region, const Lanes& lanes, std::uint
     tally(table, kFaults);
     if (!poisoned) tally(table, kFetchedBytes, home.bytes);
   }
-}
-
-/// By the leader: nobody else has said so yet.
-__device__ inline void report(const Table& table, const State* word, State state, bool wants_frame) {
-  if (atomicCAS(&table.failure->claimed, State{0}, State{1}) != 0) return;
-  table.failure->word = word;
-  table.failure->state = state;
-  table.failure->wants_frame = wants_frame;
+  return true;
 }
 
 /// What the leader says after a turn of waiting.
@@ -292,7 +344,7 @@ __device__ inline std::uint32_t wait(const Region& region, const Lanes& lanes, s
       const double clock = device::device_seconds();
       if (since < 0) since = clock;
       if (device::load_relaxed(&table.failure->claimed) != 0 || clock - since > table.deadline) {
-        report(table, word, device::load_relaxed(word), fetcher);
+        report(table, word, device::load_relaxed(word), fetcher ? WaitedFor::frame : WaitedFor::work);
         if (fetcher) atomicAnd(word, ~kBusy);
         atomicAdd(word, -kReference);
         now = kFailed;
@@ -302,7 +354,15 @@ __device__ inline std::uint32_t wait(const Region& region, const Lanes& lanes, s
     if (now != kFetch) return now != kAgain;
     fetcher = true;
     if (!find_frame<Protocol>(table, lanes, was_ghost, searched, number)) return false;
-    fetch<Protocol>(region, lanes, page, number, was_ghost);
+    if (!fetch<Protocol>(region, lanes, page, number, was_ghost)) {
+      now = kFailed;
+      if (lanes.leads()) {
+        report(table, word, device::load_relaxed(word), WaitedFor::server);
+        atomicAnd(word, ~kBusy);
+        atomicAdd(word, -kReference);
+      }
+      return true;
+    }
     if (table.clean_ahead != 0) clean_ahead(table, lanes);
     return true;
   };

@@ -17,6 +17,8 @@ namespace {
 
 /// One in so many frames is for newcomers.
 constexpr std::size_t kNewcomers = 16;
+/// A block of a relay has a warp for each page.
+constexpr std::size_t kMostDepth = 32;
 
 const Options& checked(const Options& options) {
   if (!std::has_single_bit(options.page_bytes) || options.page_bytes < kLeastPage || options.page_bytes > kMostPage)
@@ -27,6 +29,9 @@ const Options& checked(const Options& options) {
         fmt::format("a pager with {} frames cannot be: take from 1 to {}", options.frames, kMostFrames - 1));
   if (!(options.deadline > 0))
     throw std::invalid_argument(fmt::format("a deadline of {} s cannot be: take more than 0", options.deadline));
+  if (options.queues == 0 || options.depth == 0 || options.queues > 1024 || options.depth > kMostDepth)
+    throw std::invalid_argument(fmt::format("{} queues of {} pages cannot be: take 1 to 1024 of 1 to {}",
+                                            options.queues, options.depth, kMostDepth));
   return options;
 }
 
@@ -62,7 +67,8 @@ Pager::Pager(const Options& options)
       table_(on_device(sizeof(Table))),
       owners_(on_device(options.frames * sizeof(State))),
       homes_(on_device(options.frames * sizeof(Home))),
-      counts_(on_device(sizeof(Counts))) {
+      counts_(on_device(sizeof(Counts))),
+      server_(server_for(options_)) {
   auto* counts = reinterpret_cast<Counts*>(counts_.data());
   Table table{};
   table.owners = reinterpret_cast<State*>(owners_.data());
@@ -79,6 +85,7 @@ Pager::Pager(const Options& options)
   table.eviction = options_.eviction;
   table.clean_ahead = options_.clean_ahead;
   table.deadline = options_.deadline;
+  if (server_) table.channel = server_->channel();
   device::copy(table_.data(), &table, sizeof table);
   forget(setup_);
   device::fill_async(counts_.data(), 0, counts_.size(), setup_);
@@ -95,10 +102,13 @@ std::size_t Pager::table_bytes() const noexcept {
 }
 
 Region Pager::open(const memory::Block& block, std::string name, Contents contents) {
+  if (block.kind() == memory::Kind::device && block.device() != device_)
+    return open_at(block.data(), block.size(), std::move(name), contents,
+                   std::make_unique<device::PeerAccess>(device_, block.device()));
   if (!memory::page_locked(block.kind()))
-    throw device::Error(device::ErrorKind::failure, "Pager::open",
-                        fmt::format("'{}' is {} memory", name, memory::name(block.kind())),
-                        "page memory that is page-locked: mapped, pinned, registered or write_combined");
+    throw device::Error(
+        device::ErrorKind::failure, "Pager::open", fmt::format("'{}' is {} memory", name, memory::name(block.kind())),
+        "page memory that is page-locked (mapped, pinned, registered or write_combined) or another device's");
   return open_at(block.device_data(), block.size(), std::move(name), contents);
 }
 
@@ -106,7 +116,8 @@ Region Pager::open(void* memory, std::size_t bytes, std::string name, Contents c
   return open_at(static_cast<std::byte*>(device::device_address(memory)), bytes, std::move(name), contents);
 }
 
-Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents) {
+Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents,
+                      std::unique_ptr<device::PeerAccess> access) {
   const device::Selected on(device_);
   if (reinterpret_cast<std::uintptr_t>(device_address) % 16 != 0 || bytes == 0)
     throw device::Error(device::ErrorKind::failure, "Pager::open",
@@ -137,7 +148,7 @@ Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string 
                       static_cast<unsigned>(std::countr_zero(options_.page_bytes)),
                       options_.eviction != Eviction::fifo,
                       contents == Contents::poison};
-  opened_.push_back({std::move(name), region, std::move(states), count});
+  opened_.push_back({std::move(access), std::move(name), region, std::move(states), count});
   return region;
 }
 
@@ -185,11 +196,23 @@ device::LaunchShape Pager::shape_for(std::size_t pages) const {
   return {.grid = static_cast<unsigned>(warps / a_block), .block = static_cast<unsigned>(a_block * warp)};
 }
 
+void Pager::serve() {
+  if (!server_) return;
+  const device::Selected on(device_);
+  server_->begin();
+}
+
+void Pager::wait_for(device::Stream& stream) {
+  stream.synchronize();
+  if (server_) server_->end();
+}
+
 void Pager::prefetch(device::Stream& stream, const Region& region, std::size_t offset, std::size_t bytes) {
   const device::Selected on(device_);
   const std::size_t end = std::min(region.bytes, offset + bytes);
   if (offset >= end) return;
   const std::uint64_t first = offset / options_.page_bytes, last = (end - 1) / options_.page_bytes + 1;
+  serve();
   queue_prefetch(stream, shape_for(last - first), region, first, last);
 }
 
@@ -221,7 +244,7 @@ std::string Pager::described(const Failure& failure) const {
 }
 
 void Pager::check(device::Stream& stream) {
-  stream.synchronize();
+  wait_for(stream);
   Counts counts;
   device::copy(&counts, counts_.data(), sizeof counts);
   const Failure& failure = counts.failure;
@@ -230,16 +253,24 @@ void Pager::check(device::Stream& stream) {
   forget(stream);
   device::fill_async(counts_.data(), 0, counts_.size(), stream);
   stream.synchronize();
-  throw device::Error(
-      device::ErrorKind::timeout, "Pager::check",
-      fmt::format("a warp waited {} s for {} {} ({}) and gave up", options_.deadline,
-                  failure.wants_frame != 0 ? "a frame for" : "another warp's work on", page, words(failure.state)),
-      failure.wants_frame != 0 ? "look for a kernel that holds more pages than its launch says"
-                               : "look for a warp that left a page half done, or raise the deadline");
+  struct Wait {
+    const char *what, *hint;
+  };
+  static constexpr Wait kWaits[] = {
+      {"another warp's work on", "look for a warp that left a page half done, or raise the deadline"},
+      {"a frame for", "look for a kernel that holds more pages than its launch says"},
+      {"a relay or proxy to bring",
+       "call Pager::serve before kernels that Pager::launch does not launch, or raise the "
+       "deadline"}};
+  const Wait& wait = kWaits[static_cast<unsigned>(failure.what)];
+  throw device::Error(device::ErrorKind::timeout, "Pager::check",
+                      fmt::format("a warp waited {} s for {} {} ({}) and gave up", options_.deadline, wait.what, page,
+                                  words(failure.state)),
+                      wait.hint);
 }
 
 Statistics Pager::statistics(device::Stream& stream) {
-  stream.synchronize();
+  wait_for(stream);
   Counts counts;
   device::copy(&counts, counts_.data(), sizeof counts);
   const State* of = counts.counters;
@@ -248,11 +279,12 @@ Statistics Pager::statistics(device::Stream& stream) {
           .evictions = of[kEvictions],
           .written_back_bytes = of[kWrittenBack],
           .waits = of[kWaits],
-          .rescued = of[kRescued]};
+          .rescued = of[kRescued],
+          .served_bytes = of[kServedBytes]};
 }
 
 std::uint64_t Pager::references(device::Stream& stream) {
-  stream.synchronize();
+  wait_for(stream);
   std::uint64_t sum = 0;
   for (const auto& one : opened_) {
     std::vector<State> states(one.pages);

@@ -15,15 +15,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 
 #include "device/launch.hpp"
+#include "device/peer_access.hpp"
 #include "memory/block.hpp"
+#include "paging/server.hpp"
 #include "paging/table.hpp"
 
 namespace isthmus::paging {
 
 inline constexpr std::size_t kLeastPage = std::size_t{4} << 10, kMostPage = std::size_t{2} << 20;
+
+/// Who brings a page.
+enum class Transport : unsigned {
+  pull,            ///< the warp that wants it
+  relay,           ///< a second GPU, over a link of its own and the one between the GPUs
+  pull_and_relay,  ///< either, whichever has fewer pages on the way
+  proxy,           ///< threads of the host, with the device's copy engines
+};
 
 struct Options {
   std::size_t page_bytes = std::size_t{64} << 10;  ///< a power of two from 4 KiB to 2 MiB
@@ -33,6 +44,10 @@ struct Options {
   /// fetched a page; 0: when their frame is wanted.
   std::uint32_t clean_ahead = 0;
   double deadline = 10;  ///< seconds after which a kernel gives up a wait
+  Transport transport = Transport::pull;
+  int relay_device = -1;    ///< the second GPU; -1: the one after the selected
+  std::size_t queues = 32;  ///< of a relay blocks, of a proxy threads of the host
+  std::size_t depth = 16;   ///< pages on the way in each; of a relay at most 32
 };
 
 /// Since the pager was made, or since clear(). Prefetched pages count as others do.
@@ -40,8 +55,9 @@ struct Statistics {
   std::uint64_t faults = 0, fetched_bytes = 0;  ///< pages that came
   std::uint64_t evictions = 0;                  ///< pages that had to go
   std::uint64_t written_back_bytes = 0;
-  std::uint64_t waits = 0;    ///< times that a page was in another warp's hands
-  std::uint64_t rescued = 0;  ///< victims that were wanted again while they were written back
+  std::uint64_t waits = 0;         ///< times that a page was in another warp's hands
+  std::uint64_t rescued = 0;       ///< victims that were wanted again while they were written back
+  std::uint64_t served_bytes = 0;  ///< of those fetched, by a relay or a proxy
 };
 
 /// The most that a kernel holds at once.
@@ -63,8 +79,8 @@ class Pager {
   Pager& operator=(const Pager&) = delete;
 
   /// All of the block is paged from now on, until the pager goes. The host reads it after flush() and check() only, and
-  /// writes it after clear() and check() only: pages stay in their frames until then. Regions do not overlap. Throws
-  /// device::Error where kernels cannot reach the block in place.
+  /// writes it after clear() and check() only: pages stay in their frames until then. Regions do not overlap. The block
+  /// may be another device's memory. Throws device::Error where kernels cannot reach it in place.
   Region open(const memory::Block& block, std::string name, Contents contents = Contents::fetched);
   /// The same for memory that was registered by others (device::register_host), by its host address.
   Region open(void* memory, std::size_t bytes, std::string name, Contents contents = Contents::fetched);
@@ -77,9 +93,13 @@ class Pager {
   void launch(device::Stream& stream, device::Kernel<P...> kernel, const device::LaunchShape& shape, const Holds& holds,
               A&&... arguments) {
     need_frames(device::kernel_info(kernel, shape), shape, holds);
+    serve();
     device::launch(stream, kernel, shape, std::forward<A>(arguments)...);
   }
 
+  /// Lets the relay or the proxy work until the next check(), statistics() or references(). launch() and prefetch() do
+  /// that by themselves.
+  void serve();
   /// Queues the fetching of all pages of these bytes.
   void prefetch(device::Stream& stream, const Region& region, std::size_t offset, std::size_t bytes);
   /// Queues the writing back of all dirty pages that nobody holds. They stay. After a failure nothing is written.
@@ -102,12 +122,15 @@ class Pager {
 
  private:
   struct Opened {
+    std::unique_ptr<device::PeerAccess> access;  ///< to the device whose memory it is
     std::string name;
     Region region;
     memory::Block states;
     std::size_t pages;
   };
-  Region open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents);
+  Region open_at(std::byte* device_address, std::size_t bytes, std::string name, Contents contents,
+                 std::unique_ptr<device::PeerAccess> access = nullptr);
+  void wait_for(device::Stream& stream);
   void need_frames(const device::KernelInfo& info, const device::LaunchShape& shape, const Holds& holds) const;
   void forget(device::Stream& stream);
   device::LaunchShape shape_for(std::size_t pages) const;
@@ -121,6 +144,7 @@ class Pager {
   memory::Block frames_, table_, owners_, homes_, counts_;
   bool never_evicts_ = false;  ///< somebody was promised it
   std::deque<Opened> opened_;
+  std::unique_ptr<Server> server_;
 };
 
 }  // namespace isthmus::paging

@@ -43,9 +43,11 @@ class Paged final : public memory::Backing {
   void prepare(device::Stream&) override {
     pager_.emplace(Options{.page_bytes = std::size_t{1} << planned_.page_shift,
                            .frames = planned_.frame_count,
-                           .eviction = eviction_named(options_.paging.eviction)});
+                           .eviction = eviction_named(options_.paging.eviction),
+                           .transport = transport_named(options_.paging.transport)});
     // Nothing of an output is there to be fetched.
     region_ = pager_->open(block_, spec_.name, spec_.role == Role::output ? Contents::poison : Contents::fetched);
+    pager_->serve();
   }
   void free_device(device::Stream*) override {
     region_ = planned_;
@@ -54,7 +56,10 @@ class Paged final : public memory::Backing {
 
   void bring(std::size_t, std::size_t, device::Stream&) override {}
   void fetch(std::size_t, std::size_t, device::Stream& stream) override { pager_->flush(stream); }
-  void reset(device::Stream& stream) override { pager_->clear(stream); }
+  void reset(device::Stream& stream) override {
+    pager_->clear(stream);
+    pager_->serve();  // until check(): a program's kernels are not launched by the pager
+  }
   void reset_on_host() override {
     if (spec_.role == Role::output) memory::fill_host(host_, spec_.bytes, memory::kPoison);
   }
@@ -71,6 +76,7 @@ class Paged final : public memory::Backing {
                       out = spec_.role == Role::input ? 0 : spec_.bytes;
     return {{"fetches", "1", number(found.faults)},
             {"fetched", "B", number(found.fetched_bytes), number(in)},
+            {"served", "B", number(found.served_bytes)},
             {"evictions", "1", number(found.evictions)},
             {"written_back", "B", number(found.written_back_bytes), number(out)},
             {"waits", "1", number(found.waits)},
@@ -112,10 +118,24 @@ memory::Placement placement() {
   return *memory::parse_placement("paged");
 }
 
+namespace {
+
+template <class Names, class Name>
+const auto& row_named(const Names& names, Name name, const char* what, std::string_view wanted) {
+  const auto* const found = std::ranges::find(names, wanted, name);
+  if (found == std::end(names))
+    throw std::invalid_argument(std::string("no ") + what + " is called " + std::string(wanted));
+  return *found;
+}
+
+}  // namespace
+
 Eviction eviction_named(std::string_view name) {
-  const auto* const found = std::ranges::find(kEvictionNames, name, &EvictionName::name);
-  if (found == std::end(kEvictionNames)) throw std::invalid_argument("no eviction is called " + std::string(name));
-  return found->eviction;
+  return row_named(kEvictionNames, &EvictionName::name, "eviction", name).eviction;
+}
+
+Transport transport_named(std::string_view name) {
+  return row_named(kTransportNames, &TransportName::name, "transport", name).transport;
 }
 
 std::size_t pages_of(std::size_t bytes, std::size_t page_bytes) {

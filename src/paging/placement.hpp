@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "memory/placement.hpp"
-#include "paging/table.hpp"
+#include "paging/pager.hpp"
 
 namespace isthmus::paging {
 
@@ -23,8 +23,19 @@ inline constexpr EvictionName kEvictionNames[] = {
     {Eviction::second_chance, "second_chance"},
     {Eviction::scan_resistant, "scan_resistant"},
 };
-/// Throws std::invalid_argument for a name that is none.
+struct TransportName {
+  Transport transport;
+  std::string_view name;
+};
+inline constexpr TransportName kTransportNames[] = {
+    {Transport::pull, "pull"},
+    {Transport::relay, "relay"},
+    {Transport::pull_and_relay, "pull_and_relay"},
+    {Transport::proxy, "proxy"},
+};
+/// They throw std::invalid_argument for a name that is none.
 Eviction eviction_named(std::string_view name);
+Transport transport_named(std::string_view name);
 
 /// So many pages of memory, and the frames that a share of them in percent gives: one at least.
 std::size_t pages_of(std::size_t bytes, std::size_t page_bytes);

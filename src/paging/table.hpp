@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "paging/channel.hpp"
 #include "paging/state.hpp"
 
 namespace isthmus::paging {
@@ -28,6 +29,7 @@ enum Counter : unsigned {
   kWrittenBack,   ///< bytes that were written back
   kWaits,         ///< times that a page was in another's hands
   kRescued,       ///< victims that were wanted again while they were written back
+  kServedBytes,   ///< of those that came, bytes that came through the channel
   kCounters
 };
 
@@ -37,12 +39,14 @@ struct Home {
   std::uint32_t bytes;
 };
 
+enum class WaitedFor : unsigned { work, frame, server };  ///< another's work on the page, a frame for it, its transport
+
 /// The first wait that was given up.
 struct Failure {
-  State claimed;         ///< 0: none
-  const State* word;     ///< of the page
-  State state;           ///< its state then
-  unsigned wants_frame;  ///< waited for a frame, not for another's work on the page
+  State claimed;      ///< 0: none
+  const State* word;  ///< of the page
+  State state;        ///< its state then
+  WaitedFor what;
 };
 
 /// Frames and the order in which they are given again.
@@ -60,6 +64,7 @@ struct Table {
   Eviction eviction;
   std::uint32_t clean_ahead;  ///< so many frames before the hand, dirty pages are written back; 0: when they must go
   double deadline;            ///< seconds that a wait may take
+  Channel channel;            ///< through which pages come, too
 };
 
 /// What a page holds when it comes for the first time.

@@ -15,6 +15,8 @@ namespace isthmus::workload {
 inline constexpr const char* kPageAxis = "page";
 inline constexpr const char* kFramesAxis = "frames";
 inline constexpr const char* kEvictionAxis = "eviction";
+inline constexpr const char* kTransportAxis = "transport";
+Axis transport_axis();
 std::vector<Axis> paging_axes();
 
 /// The shape with as many blocks, in a row, as may hold a page of each region with each of their warps at once. With

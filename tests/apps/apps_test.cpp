@@ -116,6 +116,19 @@ TEST_P(Programs, HotspotInEveryWayOfFusing) {
   }
 }
 
+TEST_P(Programs, Dwt2d) {
+  expect_pass("apps/dwt2d", placements, {"rows=37", "cols=131", "filter=all", "form=all"}, 4 * placements.size());
+  expect_pass("apps/dwt2d", {"pinned"},
+              {"rows=1,2,3,99", "cols=1,2,5,482", "filter=all", "levels=1,2,4", "components=1"}, 96);
+  expect_pass("apps/dwt2d", {"streamed"}, {"rows=50", "cols=33", "components=1,5", "filter=all", "form=all"}, 8);
+}
+
+TEST_P(Programs, Dwt2dRefusesWhatItCannotCount) {
+  expect_skip("apps/dwt2d", "rows=4194305", "2^22");
+  expect_skip("apps/dwt2d", "levels=17", "at most 16");
+  expect_skip("apps/dwt2d", "components=65536", "65535");
+}
+
 TEST_P(Programs, Lud) {
   expect_pass("apps/lud", placements, {"n=131"}, placements.size());
   for (const char* n : {"n=1", "n=2", "n=64", "n=65", "n=257"}) expect_pass("apps/lud", {"pinned", "mapped"}, {n}, 2);
@@ -183,6 +196,11 @@ TEST_P(Programs, Srad) {
   expect_pass("apps/srad", {"pinned"}, {"rows=1,129", "cols=1,250", "steps=1,4", "roi=0,50"}, 64, all_stagings);
   expect_pass("apps/srad", {"pinned"}, {"rows=94,600", "cols=481", "steps=2"}, 8, all_stagings);
   expect_pass("apps/srad", {"pinned", "managed"}, {"rows=70", "cols=130", "steps=3", "loop=all"}, 16, all_stagings);
+}
+
+TEST_P(Programs, SradVersion1) {
+  expect_pass("apps/srad_v1", placements, {"rows=70", "cols=130", "steps=3", "loop=all"}, 2 * placements.size());
+  expect_pass("apps/srad_v1", {"pinned"}, {"rows=1,2,129", "cols=1,3,250", "steps=1,4", "submission=stream,graph"}, 36);
 }
 
 TEST_P(Programs, SradAndKmeansWhereABlockHasManyTiles) {
@@ -265,6 +283,16 @@ TEST_P(Programs, NwRefusesWhatItCannotCount) {
   expect_skip("apps/nw", "cols=33554433", "32 bits");
 }
 
+TEST_P(Programs, Nn) {
+  expect_pass("apps/nn", placements, {"records=3001", "loop=all"}, 2 * placements.size());
+  expect_pass("apps/nn", {"pinned", "streamed"}, {"records=10,11,2047,2048,2049,70001,300000"}, 14);
+}
+
+TEST_P(Programs, NnRefusesWhatMakesNoSense) {
+  expect_skip("apps/nn", "records=9", "ten nearest");
+  expect_skip("apps/nn", "records=4294967297", "2^32");
+}
+
 TEST_P(Programs, Knn) {
   expect_pass("apps/knn", placements, {"queries=5", "references=150", "dims=33"}, 4 * placements.size(), all_stagings);
   expect_pass("apps/knn", {"pinned", "streamed"}, {"queries=130", "references=40", "dims=3"}, 8, all_stagings);
@@ -297,11 +325,12 @@ TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   }
 }
 
-// Above 2^17 edges, 2^26 cell-steps, 512 rows and 2^26 products no serial reference runs, only the checks that
-// scale.
+// Above 2^17 edges, 2^26 cell-steps, 2^20 samples, 512 rows and 2^26 products no serial reference runs, only the checks
+// that scale.
 TEST_P(Programs, SizesThatHaveNoSerialReference) {
   for (const auto& program : graph_programs) expect_pass(program, {"pinned"}, {"scale=13"}, 1);
   expect_pass("apps/hotspot", {"pinned"}, {"rows=1030", "cols=1033", "steps=64"}, 1);
+  expect_pass("apps/dwt2d", {"pinned"}, {"rows=1031", "cols=1034", "filter=all", "components=1"}, 2);
   expect_pass("apps/lud", {"pinned"}, {"n=1000"}, 1);
   expect_pass("apps/fft", {"pinned"}, {"n=100003", "direction=all"}, 2);
   expect_pass("apps/fft", {"pinned"}, {"n=4096", "batch=33"}, 1);

@@ -391,6 +391,67 @@ TEST_F(PagerTest, WhatCannotBeIsRefused) {
   for (const std::size_t first : {std::size_t{0}, 2 * kPage}) pager.open(block.data() + first, kPage, "beside");
 }
 
+/// How pages come that others bring: all of them, some, and none by the warps themselves.
+TEST_F(PagerTest, PagesComeThroughARelayAndAProxy) {
+  configure("devices=2");
+  for (const auto transport : {Transport::pull, Transport::relay, Transport::pull_and_relay, Transport::proxy}) {
+    const memory::Block block = numbers(40);
+    Pager pager({.page_bytes = kPage, .frames = 16, .transport = transport, .queues = 2, .depth = 2});
+    const Region region = pager.open(block, "numbers");
+    for (int round = 0; round < 2; ++round) {
+      Sum sum;
+      pager.launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 2, .block = 64}, {},
+                   Array<unsigned>(region), 2u, sum.device());
+      pager.launch(sum.stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 32}, {}, Array<unsigned>(region));
+      pager.flush(sum.stream);
+      pager.check(sum.stream);
+      const unsigned long long n = block.size() / 4;
+      const auto raised = static_cast<unsigned long long>(round);
+      EXPECT_EQ(sum.host(), 8 * (n * (n - 1) / 2 + raised * n)) << "each of 4 warps reads all twice";
+      const auto found = pager.statistics(sum.stream);
+      EXPECT_EQ(pager.references(sum.stream), 0u);
+      EXPECT_EQ(found.fetched_bytes, found.faults * kPage);
+      const bool others = transport == Transport::relay || transport == Transport::proxy;
+      EXPECT_LE(found.served_bytes, transport == Transport::pull ? 0 : found.fetched_bytes);
+      EXPECT_GE(found.served_bytes, others ? found.fetched_bytes : transport == Transport::pull ? 0 : 1);
+      for (std::size_t i = 0; i < n; ++i) {
+        unsigned value = 0;
+        std::memcpy(&value, block.data() + 4 * i, 4);
+        ASSERT_EQ(value, i + raised + 1);
+      }
+      pager.clear(sum.stream);
+      pager.check(sum.stream);
+    }
+  }
+}
+
+TEST_F(PagerTest, ARelayNeedsASecondDevice) {
+  expect_mentions(error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay}); }),
+                  {"gpu0 of 1 cannot relay pages to gpu0", "the transport pull"});
+  configure("devices=2");
+  expect_mentions(
+      error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .depth = 33}); }),
+      {"32 queues of 33 pages", "1 to 32"});
+}
+
+TEST_F(PagerTest, WhoAsksWhereNobodyServesGivesUp) {
+  const memory::Block block = numbers(2);
+  Pager pager(
+      {.page_bytes = kPage, .frames = 2, .deadline = 0.2, .transport = Transport::proxy, .queues = 1, .depth = 1});
+  const Region region = pager.open(block, "numbers");
+  Sum sum;
+  device::launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 1, .block = 32},
+                 Array<unsigned>(region), 1u, sum.device());
+  expect_mentions(error_of([&] { pager.check(sum.stream); }),
+                  {"waited 0.2 s for a relay or proxy to bring page 0 of 'numbers'", "Pager::serve"});
+  // What was asked for then is not brought later.
+  Sum other;
+  pager.launch(other.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 1, .block = 32}, {},
+               Array<unsigned>(region), 1u, other.device());
+  pager.check(other.stream);
+  EXPECT_EQ(other.host(), 2048ull * 2047 / 2);
+}
+
 TEST_F(PagerTest, TablesTakeAWordAPage) {
   const memory::Block block = numbers(100);
   Pager pager({.page_bytes = kPage, .frames = 10});

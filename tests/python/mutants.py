@@ -313,6 +313,7 @@ def commands(folder: pathlib.Path, aside: pathlib.Path) -> list[list[str]]:
         ["table", where, "--view", "levels"],
         ["table", where, "--view", "accounting"],
         ["advise", "interjob", where],
+        ["advise", "paging", f"{where}/machine", "--check", "--format", "csv"],
         ["advise", "placement", f"{where}/machine", "--check", "--format", "csv"],
         ["advise", "staging", f"{where}/machine", "--format", "csv"],
         ["references", "update", *known, "--site", str(site), "--system", "s", "--write"],

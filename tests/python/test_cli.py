@@ -76,7 +76,7 @@ def test_a_misspelt_option_is_told_by_every_command(command, capsys):
 TAKE_RECORDS = [
     ["regress", "--from=driver=1", "--to=driver=2"], ["noise"], ["drift"], ["nodes"], ["compare"],
     ["score", "--reference=x", f"--weights={ROOT}/weights.toml"], ["report"], ["table"],
-    ["advise", "interjob"], ["advise", "placement", "--check"], ["advise", "staging"],
+    ["advise", "interjob"], ["advise", "paging", "--check"], ["advise", "placement", "--check"], ["advise", "staging"],
     ["references", "update", "--site=example-slurm"],
 ]  # fmt: skip
 

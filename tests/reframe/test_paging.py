@@ -15,6 +15,7 @@ GPU = {"features": ["gpu", "cuda"]}
 PROGRAMS = {"va", "mvt", "atax", "bicg", "bfs", "cc", "sssp", "query", "kmeans"}
 OF_PAPER = PROGRAMS - {"kmeans"}  # the GPUVM paper
 RANDOM, SWEEP = {"select": "Paging.*random.*tiny"}, {"select": "Paging.*sweep.*tiny"}
+PATTERN = {"select": "Paging.*pattern.*tiny"}
 
 
 def listed(session, *options, **site):
@@ -28,10 +29,13 @@ def kept(tmp_path):
     return [case for path in (tmp_path / "results").iterdir() for case in load.read(path)]
 
 
-def test_smoke_has_both_workloads_and_every_program_that_pages(session):
+def test_smoke_has_all_workloads_and_every_program_that_pages(session):
     with_pages = {w["name"] for w in catalogue.load()["workloads"] if "paged" in w["placements"]}
     assert with_pages == {f"apps/{name}" for name in PROGRAMS}
-    wanted = {("Paging", "random"), ("Paging", "sweep"), *(("PagedApplication", name) for name in PROGRAMS)}
+    wanted = {
+        *(("Paging", name) for name in ("pattern", "random", "sweep")),
+        *(("PagedApplication", name) for name in PROGRAMS),
+    }
     assert set(listed(session, "-t", "smoke")) == {(*each, "tiny") for each in wanted}
     on_gpu = listed(session, "-t", "default", site=GPU)
     assert set(on_gpu) == {(*each, "large") for each in wanted}
@@ -65,6 +69,14 @@ def test_a_sweep_has_every_way_beside_the_pointer(session, tmp_path):
     assert len(kept(tmp_path)) == 7
 
 
+def test_a_pattern_has_every_way(session, tmp_path):
+    outcome = session(**PATTERN)
+    assert outcome.green
+    for way in ("copy", "streamed", "mapped", "managed", "paged"):
+        assert f"P: time/way={way}/page=4096: 0.25 s" in outcome.output
+    assert len(kept(tmp_path)) == 5
+
+
 def test_a_program_pages_with_room_for_all_and_for_a_quarter(session, tmp_path):
     outcome = session(**PROGRAM)
     assert outcome.green
@@ -79,9 +91,12 @@ def test_a_program_pages_with_room_for_all_and_for_a_quarter(session, tmp_path):
     [
         (RANDOM, "wrong_result", "wrong result"),
         (SWEEP, "wrong_result_exit_0", "wrong result"),
+        (PATTERN, "wrong_result", "wrong result"),
         (PROGRAM, "wrong_result", "wrong result"),
         (RANDOM, "missing_point", "3 records where 4"),
         (SWEEP, "missing_point", "6 records where 7"),
+        (PATTERN, "missing_point", "4 records where 5"),
+        (PATTERN, "missing_metric:useful", "lacks the metric 'useful'"),
         (PROGRAM, "missing_point", "1 records where 2"),
         (RANDOM, "other_axis:page", "page=1 frames=25 access=read, which was not asked for"),
         (PROGRAM, "other_axis:page", "page=1 frames=100, which was not asked for"),
@@ -101,6 +116,10 @@ def test_red(session, check, fake, why):
     outcome = session(**check, fake=fake)
     assert not outcome.green
     assert why in outcome.output
+
+
+def test_a_pattern_by_a_rival_has_no_counts_of_paging(session):
+    assert session(**PATTERN, fake="missing_metric:fetches").green
 
 
 def test_nothing_evicted_or_written_back_is_no_fault(session):

@@ -1,13 +1,13 @@
-"""Advice from what a machine measured: `isthmus advise interjob|placement|staging RECORDS…`."""
+"""Advice from what a machine measured: `isthmus advise interjob|paging|placement|staging RECORDS…`."""
 
 from __future__ import annotations
 
 import argparse
 
-from isthmus.advise import interjob, placing, staging
+from isthmus.advise import interjob, paging, placing, staging
 
 #: What is asked about: its module, whose documentation says how.
-TOPICS = {"interjob": interjob, "placement": placing, "staging": staging}
+TOPICS = {"interjob": interjob, "paging": paging, "placement": placing, "staging": staging}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 A topic adds what it knows of a machine (copies, prefetches, calls that allocate and free, kernels) as points, and asks
 for the cost of another size: along a curve where many sizes were measured, along a line where few were, or at the best
-rate.
+rate. What goes with several amounts at once (bytes, pages, kernels) is a sum of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -79,3 +79,55 @@ class Costs:
     def best_rate(self, what: Hashable) -> float | None:
         """The most that was done in a second."""
         return max((size / seconds for size, seconds in self._points.get(what, ()) if seconds > 0), default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """Seconds that go with several amounts at once, so many for each; of those in `either`, only what takes longest."""
+
+    each: dict[str, float]
+    either: tuple[str, ...] = ()
+
+    def parts(self, amounts: Mapping[str, float]) -> dict[str, float]:
+        """Seconds by amount."""
+        found = {name: seconds * amounts[name] for name, seconds in self.each.items()}
+        longest = max(self.either, key=found.__getitem__, default=None)
+        return {name: seconds for name, seconds in found.items() if name not in self.either or name == longest}
+
+    def __call__(self, amounts: Mapping[str, float]) -> float:
+        return sum(self.parts(amounts).values())
+
+
+def fit_sum(points: Sequence[tuple[Mapping[str, float], float]], either: tuple[str, ...] = ()) -> Sum:
+    """The sum that is nearest to points (amounts, seconds above 0), of which there must be one: least squares in
+    relative error. Nothing costs less than nothing."""
+    names = list(points[0][0])
+    seconds = np.array([taken for _, taken in points])
+    shares = np.array([[amounts[name] for name in names] for amounts, _ in points]) / seconds[:, None]
+    rivals = [names.index(name) for name in either]
+    counted = np.ones_like(shares)  # which amounts each point is said to be made of: all, then the longest rival alone
+    found = _least_squares(shares)
+    for _ in range(30):
+        before = counted
+        counted = np.ones_like(shares)
+        if rivals:
+            longest = np.argmax((shares * found)[:, rivals], axis=1)
+            counted[:, rivals] = np.eye(len(rivals))[longest]
+        if (counted == before).all():
+            break
+        found = _least_squares(shares * counted)
+    return Sum(dict(zip(names, found.tolist())), either)
+
+
+def _least_squares(shares: np.ndarray) -> np.ndarray:
+    """Factors, none below zero, that bring the sum of each row near 1."""
+    size = np.linalg.norm(shares, axis=0)
+    kept = [column for column in range(shares.shape[1]) if size[column] > 0]
+    found = np.zeros(shares.shape[1])
+    while kept:
+        factors = np.linalg.lstsq(shares[:, kept] / size[kept], np.ones(len(shares)), rcond=None)[0]
+        if (factors >= 0).all():
+            found[kept] = factors / size[kept]
+            break
+        kept.pop(int(np.argmin(factors)))
+    return found

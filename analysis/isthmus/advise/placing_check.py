@@ -109,11 +109,16 @@ WORDS = {
 }  # fmt: skip
 
 
+#: Columns of line_of_errors().
+ERRORS = [output.Column("predicted"), output.Column("records"), output.Column("median error"),
+          output.Column("in 15%"), output.Column("in 30%"), output.Column("worst", right=False)]  # fmt: skip
+
+
 def _within(off: list[float], limit: float) -> str:
     return f"{sum(x <= limit for x in off) / len(off):.0%}"
 
 
-def _line_of_check(words: str, misses: list[Miss]) -> list[str]:
+def line_of_errors(words: str, misses: list[Miss]) -> list[str]:
     off = sorted(abs(miss.relative) for miss in misses)
     worst = max(misses, key=lambda miss: abs(miss.relative))
     name = f"{worst.relative:+.0%} {worst.workload.removeprefix(PREFIX)} {worst.size} {worst.placement}"
@@ -121,10 +126,8 @@ def _line_of_check(words: str, misses: list[Miss]) -> list[str]:
 
 
 def _checked(found: Check) -> list[str]:
-    columns = [output.Column("predicted"), output.Column("records"), output.Column("median error"),
-               output.Column("in 15%"), output.Column("in 30%"), output.Column("worst", right=False)]  # fmt: skip
     by_what = {what: [miss for miss in found.misses if miss.what == what] for what in WORDS}
-    lines = output.lay_out(columns, [_line_of_check(WORDS[w], misses) for w, misses in by_what.items() if misses])
+    lines = output.lay_out(ERRORS, [line_of_errors(WORDS[w], misses) for w, misses in by_what.items() if misses])
     for what, losses in found.losses.items():
         good = sum(loss <= 0.05 for _, loss in losses)
         name, worst = max(losses, key=lambda pair: pair[1])

@@ -8,6 +8,7 @@
 #include "apps/checks.hpp"
 #include "apps/inputs.hpp"
 #include "apps/modes.hpp"
+#include "apps/nearest.hpp"
 #include "memory/parallel.hpp"
 #include "workload/workload.hpp"
 
@@ -15,22 +16,6 @@ namespace isthmus::apps {
 namespace {
 
 using namespace workload;
-
-/// A squared distance and the reference that it leads to, ordered by both: distances are not negative, so their bits
-/// are ordered as they are.
-using Key = unsigned long long;
-constexpr Key none = 0x7f7fffffffffffffULL;  // the largest number
-__host__ __device__ inline Key key_of(float distance, std::size_t reference) {
-  unsigned bits = 0;
-  __builtin_memcpy(&bits, &distance, sizeof bits);
-  return Key{bits} << 32 | static_cast<unsigned>(reference);
-}
-__host__ __device__ inline float distance_of(Key key) {
-  const auto bits = static_cast<unsigned>(key >> 32);
-  float distance = 0;
-  __builtin_memcpy(&distance, &bits, sizeof bits);
-  return distance;
-}
 
 constexpr unsigned nearest = 20;                           // of each query
 constexpr unsigned threads = 256, tile = 128, depth = 32;  // queries and references of a tile, dimensions of a step
@@ -53,13 +38,6 @@ struct Found {
   unsigned count[tile];
   float limit[tile];  // what the last of the best has
 };
-
-/// `key` in its place among those of the lanes, which are in order; the last one drops out.
-__device__ inline Key inserted(Key mine, Key key) {
-  const Key before = device::shuffle_up(device::full_warp(), mine, 1);
-  if (mine <= key) return mine;
-  return device::lane() > 0 && before > key ? before : key;
-}
 
 // A thread has eight queries and eight references of a tile: 32 threads a patch of 8 × 4.
 struct Place {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What apps/srad computes: formulas that the host and the device share, the serial reference, and how far the formulas
-// are from the original's.
+// What apps/srad and apps/srad_v1 compute: formulas that the host and the device share, the serial reference, and how
+// far the formulas are from the original's.
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/checks.hpp"
 #include "device/reciprocal.hpp"
 #include "memory/parallel.hpp"
 #include "workload/worst.hpp"
@@ -57,6 +58,31 @@ __host__ __device__ inline float updated(float own, float begun, float d_below, 
   return fmaf(speckle.rate, fmaf(c_below, d_below, begun), own);
 }
 
+// Version 1 begins with e to the power of each pixel's share of 255, and ends with 255 times the logarithm. Both are
+// series in fused multiply-adds: a library's have other bits on each machine.
+constexpr float root_of_e = 1.64872127f;
+__host__ __device__ inline float intensity_of(float pixel) {  // from 0 to 255: around the middle
+  const float x = fmaf(pixel, 1 / 255.0f, -0.5f);
+  float value = 4.0890905e-5f;  // root_of_e / 8!
+  value = fmaf(value, x, 3.2712724e-4f);
+  value = fmaf(value, x, 2.28989065e-3f);
+  value = fmaf(value, x, 0.0137393439f);
+  value = fmaf(value, x, 0.0686967196f);
+  value = fmaf(value, x, 0.274786878f);
+  value = fmaf(value, x, 0.824360635f);
+  return fmaf(fmaf(value, x, root_of_e), x, root_of_e);
+}
+__host__ __device__ inline float pixel_of(float intensity) {  // from 1 to e: the series of the inverse tanh
+  const float t = (intensity - root_of_e) * device::reciprocal(intensity + root_of_e), square = t * t;
+  float value = 1 / 11.0f;
+  value = fmaf(value, square, 1 / 9.0f);
+  value = fmaf(value, square, 1 / 7.0f);
+  value = fmaf(value, square, 1 / 5.0f);
+  value = fmaf(value, square, 1 / 3.0f);
+  value = fmaf(value, square, 1.0f);
+  return fmaf(510 * t, value, 127.5f);
+}
+
 struct Image {
   std::int64_t rows, columns;
   std::size_t pitch;
@@ -85,13 +111,13 @@ void reference(const Image& image, const Values& values, std::size_t steps, std:
   };
   each(from, [&](float, const Differences&, std::size_t i, auto...) { return values(i); });
   for (std::size_t step = 0; step < steps; ++step, std::swap(from, to)) {
-    Sum sum = 0, squares = 0;
-    for (std::int64_t k = 0; k < image.roi_rows * image.roi_columns; ++k) {
-      const float value = from[static_cast<std::size_t>(k / image.roi_columns * image.columns + k % image.roi_columns)];
-      sum += counted(value);
-      squares += counted(value * value);
-    }
-    const Speckle now = speckle_of(sum, squares, image.roi_cells());
+    const auto sums = sums_of<Sum, 2>(static_cast<std::size_t>(image.roi_rows), 16, [&](std::size_t r, auto& part) {
+      for (const float value : from.subspan(r * columns, static_cast<std::size_t>(image.roi_columns))) {
+        part[0] += counted(value);
+        part[1] += counted(value * value);
+      }
+    });
+    const Speckle now = speckle_of(sums[0], sums[1], image.roi_cells());
     each(coefficients, [&](float own, const Differences& d, auto...) { return coefficient_of(own, d, now); });
     each(to, [&](float own, const Differences& d, std::size_t i, std::size_t below, std::size_t right) {
       return updated(own, begun(d, coefficients[i], coefficients[right]), d.below, coefficients[below], now);
@@ -120,6 +146,19 @@ double formula_error(const Values& values) {
     error = workload::worst(error, std::abs(coefficient_of(own, d, speckle) / double{part} - c));
     error = workload::worst(
         error, std::abs(updated(own, begun(d, f(c) * part, right * part), d.below, below * part, speckle) - next));
+  }
+  return error;
+}
+
+/// How far version 1's first and last step are from exp() and log() in double, in pixels.
+inline double series_error() {
+  double error = 0;
+  for (int k = 0; k <= 2550; ++k) {
+    const float pixel = 0.1f * static_cast<float>(k);
+    const double intensity = std::exp(pixel / 255.0);
+    error = workload::worst(error, 255 * std::abs(intensity_of(pixel) - intensity));
+    const auto rounded = static_cast<float>(intensity);
+    error = workload::worst(error, std::abs(pixel_of(rounded) - 255 * std::log(double{rounded})));
   }
   return error;
 }

@@ -71,6 +71,32 @@ __global__ void __launch_bounds__(threads) srad_statistics(Image image, const fl
   add_statistics(sum, squares, sums);
 }
 
+// Version 1: the pixels' intensities and their statistics, and back again.
+__global__ void __launch_bounds__(threads)
+    srad_extract(Image image, const float* __restrict__ pixels, float* __restrict__ to, Sum* sums) {
+  Sum sum = 0, squares = 0;
+  for (std::int64_t r = blockIdx.x; r < image.rows; r += gridDim.x) {
+#pragma unroll 4
+    for (std::int64_t c = threadIdx.x; c < image.columns; c += threads) {
+      const std::size_t at = static_cast<std::size_t>(r) * image.pitch + static_cast<std::size_t>(c);
+      const float value = intensity_of(pixels[at]);
+      to[at] = value;
+      sum += counted(value);
+      squares += counted(value * value);
+    }
+  }
+  add_statistics(sum, squares, sums);
+}
+__global__ void __launch_bounds__(threads) srad_compress(Image image, float* values) {
+  for (std::int64_t r = blockIdx.x; r < image.rows; r += gridDim.x) {
+#pragma unroll 4
+    for (std::int64_t c = threadIdx.x; c < image.columns; c += threads) {
+      const std::size_t at = static_cast<std::size_t>(r) * image.pitch + static_cast<std::size_t>(c);
+      values[at] = pixel_of(values[at]);
+    }
+  }
+}
+
 /// From the statistics of the image that comes in, or as the host has made it of them.
 __device__ inline Speckle speckle_now(const Image& image, const Sum* sums) {
   __shared__ Speckle speckle;
@@ -260,21 +286,38 @@ __global__ void __launch_bounds__(threads, 6)
       });
 }
 
-void srad(Case& c) {
+/// Of 8 bits, as a file has them.
+struct Pixels {
+  std::uint64_t seed;
+  float operator()(std::size_t i) const { return static_cast<float>(hash(seed, 0, i) >> 56); }
+};
+
+/// Version 2 of `values`, or version 1 of pixels: over all of the image, and from exponential to logarithm.
+template <class Values>
+void diffuse(Case& c, const Values& values) {
+  constexpr bool pixels = std::is_same_v<Values, Pixels>;
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), steps = c.extent("steps");
   refuse_if(rows > std::size_t{1} << 31 || columns > std::size_t{1} << 31 || rows * columns > std::size_t{1} << 37,
             "sums are counted in 64 bits, 2^26 a cell at most: take at most 2^37 cells");
-  const auto values = uniform(c.seed(), 0, 1, 2.71828f);  // as the original has them after its exp()
   auto image = c.input_matrix<float>("image", rows, columns, values);
   auto result = c.output_matrix<float>("result", rows, columns);
   auto other = c.scratch<float>("other", result.size());
   auto sums = c.scratch<Sum>("statistics", 2 * (steps + 1));
-  const auto side = c.integer("roi") == 0 ? std::max(rows, columns) : c.extent("roi");
+  const auto side = pixels || c.integer("roi") == 0 ? std::max(rows, columns) : c.extent("roi");
   const Image shape{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), image.pitch(),
                     static_cast<std::int64_t>(std::min(rows, side)),
                     static_cast<std::int64_t>(std::min(columns, side))};
-  c.verify_all(result, [=](std::span<float> expected) { reference(shape, values, steps, expected); });
-  c.verify("the original's formulas in double", [=] { return formula_error(values); }, 0x1p-15);
+  c.verify_all(result, [=](std::span<float> expected) {
+    if constexpr (pixels) {
+      reference(shape, [=](std::size_t i) { return intensity_of(values(i)); }, steps, expected);
+      for (float& value : expected) value = pixel_of(value);
+    } else {
+      reference(shape, values, steps, expected);
+    }
+  });
+  const Uniform intensities = uniform(c.seed(), 0, 1, 2.71828f);
+  c.verify("the original's formulas in double", [=] { return formula_error(intensities); }, 0x1p-15);
+  if constexpr (pixels) c.verify("exp and log in double", [] { return series_error(); }, 0x1p-13);
   c.verify_same(result);
   c.repeats(steps);
 
@@ -285,33 +328,60 @@ void srad(Case& c) {
         .grid = blocks, .block = threads, .shared_bytes = chunks_held * width * chunk * sizeof(float)};
     c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
       const std::size_t step = run.repeat();
-      if (step == 0) {
-        run.fill(sums, 0);
-        run.launch(ISTHMUS_KERNEL(srad_statistics),
-                   {.grid = static_cast<unsigned>(std::min<std::int64_t>(shape.roi_rows, 1024)), .block = threads},
-                   {.bytes_read = 4 * shape.roi_cells(), .flops = 4 * shape.roi_cells()}, shape, image.device(),
-                   sums.device());
-      }
       float* const buffers[] = {other.device(), result.device()};  // the last step ends in the second
       const bool last = (steps - step) % 2 == 1;
-      const auto advance = [&](auto how, auto... known) {
-        run.launch(how, launch, {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 32 * cells}, shape,
-                   step == 0 ? image.device() : buffers[last ? 0 : 1], buffers[last ? 1 : 0], sums.device() + 2 * step,
-                   known...);
+      const auto by_rows = [](std::int64_t high) {
+        return device::LaunchShape{.grid = static_cast<unsigned>(std::min<std::int64_t>(high, 1024)), .block = threads};
       };
-      if (!on_host) return advance(kernel);
-      Sum now[2];
-      run.read(sums, 2 * step, std::span<Sum>(now));
-      advance(kernel_told, speckle_of(now[0], now[1], shape.roi_cells()));
+      const float* from = buffers[last ? 0 : 1];
+      if (step == 0) {
+        run.fill(sums, 0);
+        if constexpr (pixels) {
+          run.launch(ISTHMUS_KERNEL(srad_extract), by_rows(shape.rows),
+                     {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 21 * cells}, shape, image.device(),
+                     buffers[last ? 0 : 1], sums.device());
+        } else {
+          run.launch(ISTHMUS_KERNEL(srad_statistics), by_rows(shape.roi_rows),
+                     {.bytes_read = 4 * shape.roi_cells(), .flops = 4 * shape.roi_cells()}, shape, image.device(),
+                     sums.device());
+          from = image.device();
+        }
+      }
+      const auto advance = [&](auto how, auto... known) {
+        run.launch(how, launch, {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 32 * cells}, shape, from,
+                   buffers[last ? 1 : 0], sums.device() + 2 * step, known...);
+      };
+      if (on_host) {
+        Sum now[2];
+        run.read(sums, 2 * step, std::span<Sum>(now));
+        advance(kernel_told, speckle_of(now[0], now[1], shape.roi_cells()));
+      } else {
+        advance(kernel);
+      }
+      if constexpr (pixels) {
+        if (step + 1 == steps)
+          run.launch(ISTHMUS_KERNEL(srad_compress), by_rows(shape.rows),
+                     {.bytes_read = 4 * cells, .bytes_written = 4 * cells, .flops = 20 * cells}, shape,
+                     result.device());
+      }
     });
   };
   if (c.staging() == Staging::none)
     return measure(Kernel{"srad_plain", srad_plain<>}, Kernel{"srad_plain", srad_plain<Speckle>}, tiles_of(shape), 0);
-  const auto resident = std::min(tiles_of(shape), static_cast<unsigned>(6 * c.device().multiprocessors));
-  with_staging<ring>(c, [&](auto how, auto buffers) {
-    measure(Kernel{"srad_staged", srad_staged<how(), buffers()>},
-            Kernel{"srad_staged", srad_staged<how(), buffers(), Speckle>}, resident, buffers());
-  });
+  if constexpr (!pixels) {
+    const auto resident = std::min(tiles_of(shape), static_cast<unsigned>(6 * c.device().multiprocessors));
+    with_staging<ring>(c, [&](auto how, auto buffers) {
+      measure(Kernel{"srad_staged", srad_staged<how(), buffers()>},
+              Kernel{"srad_staged", srad_staged<how(), buffers(), Speckle>}, resident, buffers());
+    });
+  }
+}
+
+void srad(Case& c) {
+  diffuse(c, uniform(c.seed(), 0, 1, 2.71828f));  // as the original has them after its exp()
+}
+void srad_v1(Case& c) {
+  diffuse(c, Pixels{c.seed()});
 }
 
 const Registration registration =
@@ -325,6 +395,22 @@ const Registration registration =
                           128, 0))
         .axis(loop_axis("where the speckle follows from the sums"))
         .sizes({"rows", "cols"}, {512, 1024, 4096, 8192, 20480, 40960});
+
+const Registration registration_of_version_1 =
+    Workload("apps/srad_v1", srad_v1)
+        .version(1)
+        .summary("speckle-reducing diffusion of an image of pixels, with the statistics of all of it in each step")
+        .source("mi300a-upm-2025, Table II (Rodinia's srad, version 1)")
+        .tags({"app"})
+        .placements(memory::all_placements())
+        .stagings({Staging::none})
+        .axis(number_axis("rows", "rows of the image", 2048))
+        .axis(number_axis("cols", "columns of the image", 2048))
+        .axis(number_axis("steps", "steps of diffusion", 100))
+        .axis(loop_axis("where the speckle follows from the sums"))
+        .axis(submission_axis())
+        .sizes({"rows", "cols"}, {128, 1024, 2048, 4096, 8192, 16384})
+        .sizes({"steps"}, {5, 100, 100, 100, 100, 100});
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -283,7 +283,8 @@ memory::PagingOptions Case::State::paging() const {
                SkipKind::not_applicable);
   return {.page_bytes = page,
           .frames = static_cast<std::size_t>(spec.integer(kFramesAxis)),
-          .eviction = spec.choice(kEvictionAxis)};
+          .eviction = spec.choice(kEvictionAxis),
+          .transport = spec.choice(kTransportAxis)};
 }
 
 void Case::State::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged) {

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "device/peer_access.hpp"
 #include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/faults/region.hpp"
 #include "microbench/need.hpp"
-#include "microbench/peer_access.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::faults {
@@ -134,7 +134,7 @@ class Peers {
   std::size_t passes_;
   Access access_;
   std::vector<std::uint32_t> order_;
-  std::optional<PeerAccess> access_to_peer_;
+  std::optional<device::PeerAccess> access_to_peer_;
   Region region_;
   DriverPrefetch prefetch_;
   std::vector<std::unique_ptr<Toucher>> touchers_;

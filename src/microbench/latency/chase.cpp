@@ -5,6 +5,7 @@
 #include <climits>
 #include <vector>
 
+#include "device/peer_access.hpp"
 #include "memory/host_cache.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
@@ -14,7 +15,6 @@
 #include "microbench/latency/follow.hpp"
 #include "microbench/latency/routes.hpp"
 #include "microbench/need.hpp"
-#include "microbench/peer_access.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::latency {
@@ -211,7 +211,7 @@ void chase_on_gpu(Case& c, const Route& route) {
   const bool moves = is_managed(route.from.kind);
   c.needs(building + (on_gpu ? 0 : shape.bytes), on_gpu || moves ? shape.bytes : 0);
 
-  const PeerAccess peer(owner, reader);
+  const device::PeerAccess peer(owner, reader);
   const device::Selected on(owner);
   const memory::ScopedThreadNode on_node(host.numa_node);
   const Chain chain(shape.slots, c.seed());

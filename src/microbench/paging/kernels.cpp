@@ -2,55 +2,13 @@
 
 #include <utility>
 
+#include "microbench/paging/pairs.hpp"
 #include "paging/array.hpp"
 
 namespace isthmus::microbench::paged {
 namespace {
 
 using paging::Access, paging::Array, paging::Holds, paging::Lanes, paging::ReadOnlyArray;
-/// ulonglong2 is not trivially copyable under HIP.
-struct alignas(16) Pair {
-  unsigned long long x, y;
-};
-
-__device__ std::uint64_t warp_in_grid() {
-  return std::uint64_t{blockIdx.x} * (blockDim.x / static_cast<unsigned>(device::warp_size())) +
-         static_cast<unsigned>(device::warp_in_block());
-}
-__device__ std::uint64_t warps_in_grid() {
-  return std::uint64_t{gridDim.x} * (blockDim.x / static_cast<unsigned>(device::warp_size()));
-}
-
-/// Calls `action` for elements rank, rank + width, … of a page, so many at a time: all are asked for before the first
-/// is used. A loop whose stride the compiler does not know asks for one after the other, even unrolled.
-template <class Action>
-__device__ void for_each_batch(std::size_t count, Action action) {
-  constexpr unsigned kInFlight = 4;
-  const auto width = static_cast<unsigned>(device::warp_size());
-  std::size_t j = static_cast<unsigned>(device::lane());
-  for (; j + (kInFlight - 1) * width < count; j += kInFlight * width) action.template operator()<kInFlight>(j, width);
-  for (; j < count; j += width) action.template operator()<1>(j, width);
-}
-
-/// Sum of the page's elements that are this lane's.
-__device__ unsigned long long sum_of(const Pair* page, std::size_t count) {
-  unsigned long long part = 0;
-  for_each_batch(count, [&]<unsigned Batch>(std::size_t j, unsigned width) {
-    Pair pair[Batch];
-#pragma unroll
-    for (unsigned k = 0; k < Batch; ++k) pair[k] = page[j + k * width];
-#pragma unroll
-    for (unsigned k = 0; k < Batch; ++k) part += pair[k].x + pair[k].y;
-  });
-  return part;
-}
-
-/// Warps take pages as they come to it: one that had to search for a frame takes fewer. With as many for each, the last
-/// ones would keep the link waiting.
-__device__ std::uint64_t take_next(unsigned long long* next) {
-  const unsigned long long taken = device::lane() == 0 ? atomicAdd(next, 1ull) : 0;
-  return device::shuffle(device::full_warp(), taken, 0);
-}
 
 // for (t = 0; t < touched; ++t) for (word of page order[t]) sum += word;
 __global__ void __launch_bounds__(kThreads, kBlocksEach)

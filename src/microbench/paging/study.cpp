@@ -10,38 +10,28 @@
 
 #include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/paging/kernels.hpp"
+#include "microbench/paging/study.hpp"
 #include "paging/optimum.hpp"
 #include "paging/placement.hpp"
 #include "workload/lanes.hpp"
+#include "workload/paged.hpp"
 
 namespace isthmus::microbench::paged {
 namespace {
 
 using namespace workload;
-using Word = unsigned long long;
 
 constexpr std::size_t kGrain = std::size_t{1} << 20;
 
-Word first_word(const Case& c) {
-  return c.seed() * 0x9e3779b97f4a7c15ULL;
-}
-/// Of words `first` to `last`, which count from the first word on.
-Word sum_of_words(const Case& c, std::uint64_t first, std::uint64_t last) {
-  const std::uint64_t n = last - first, a = n % 2 == 0 ? n / 2 : n,
-                      b = n % 2 == 0 ? first + last - 1 : (first + last - 1) / 2;
-  return first_word(c) * n + a * b;
-}
-
-/// Words of the host's memory, each its number and a little more, the pager over them, and on the device a sum and the
-/// number of the next page.
+/// Words of the host's memory or of a peer's, each its number and a little more, the pager over them, and on the device
+/// a sum and the number of the next page.
 class PagedWords {
  public:
-  PagedWords(Case& c, std::size_t page_bytes, std::size_t frames, paging::Eviction eviction, std::uint32_t clean_ahead)
+  PagedWords(Case& c, const paging::Options& options, int peer = -1)
       : case_(c),
         bytes_(c.extent("bytes") / 16 * 16),
         block_(memory::Kind::mapped, bytes_, {.numa_node = c.numa_node()}),
-        pager({.page_bytes = page_bytes, .frames = frames, .eviction = eviction, .clean_ahead = clean_ahead}),
+        pager(options),
         sum_and_next_(memory::Kind::device, 2 * sizeof(Word)) {
     memory::parallel_for(words(), kGrain, [&](std::size_t first, std::size_t last) {
       for (std::size_t i = first; i < last; ++i) {
@@ -49,7 +39,12 @@ class PagedWords {
         std::memcpy(block_.data() + i * sizeof word, &word, sizeof word);
       }
     });
-    region = pager.open(block_, "words");
+    if (peer >= 0) {
+      const device::Selected on(peer);
+      at_peer_ = memory::Block(memory::Kind::device, bytes_);
+      device::copy(at_peer_.data(), block_.data(), bytes_);
+    }
+    region = pager.open(at_peer_ ? at_peer_ : block_, "words");
   }
 
   std::uint64_t words() const { return bytes_ / sizeof(Word); }
@@ -65,6 +60,7 @@ class PagedWords {
   /// Words that are not what they were and `raised(page)` more.
   template <class Raised>
   double wrong(Raised raised) const {
+    if (at_peer_) device::copy(block_.data(), at_peer_.data(), bytes_);
     std::atomic<std::uint64_t> wrong = 0;
     memory::parallel_for(words(), kGrain, [&](std::size_t first, std::size_t last) {
       std::uint64_t here = 0;
@@ -81,7 +77,7 @@ class PagedWords {
  private:
   const Case& case_;
   std::size_t bytes_;
-  memory::Block block_;
+  memory::Block block_, at_peer_;
 
  public:
   paging::Pager pager;
@@ -91,45 +87,18 @@ class PagedWords {
   memory::Block sum_and_next_;
 };
 
-std::size_t page_bytes_of(const Case& c) {
-  const std::size_t bytes = c.extent("page");
-  if (!std::has_single_bit(bytes) || bytes < paging::kLeastPage || bytes > paging::kMostPage)
-    throw Skip("pages are powers of two from 4 KiB to 2 MiB", SkipKind::not_applicable);
-  return bytes;
-}
-
-/// As many blocks as the device holds, or as may each hold their pages.
-template <class Work>
-device::LaunchShape shape_for(const Work& work, const device::DeviceInfo& info, std::size_t frames, std::size_t turns,
-                              bool lanes) {
-  const auto warp = static_cast<std::size_t>(info.warp_size);
-  const std::size_t a_warp = lanes ? warp : 1;
-  if (frames < a_warp) throw Skip("there are fewer frames than lanes of a warp", SkipKind::not_applicable);
-  const std::size_t a_block = std::min<std::size_t>(kThreads / warp, frames / a_warp);
-  const auto each = info_of(work, {.grid = 1, .block = kThreads}).blocks_per_multiprocessor.value_or(1);
-  const auto resident = static_cast<std::size_t>(info.multiprocessors) * static_cast<std::size_t>(each);
-  const std::size_t useful = (turns + a_block - 1) / a_block;
-  return {.grid = static_cast<unsigned>(
-              std::min({resident, frames / (a_block * a_warp), std::max<std::size_t>(useful, 1)})),
-          .block = static_cast<unsigned>(a_block * warp)};
-}
-
-Bound link_bound(const device::DeviceInfo& info) {
-  std::string reason;
-  const auto link = device::link(info.index, -1, &reason);
-  if (!link) return {std::nullopt, reason};
-  return {link->rate, link->text};
-}
-
-std::vector<Metric> time_and_rate(const char* timer, double bytes, const std::string& way, const Bound& rate) {
-  std::vector<Metric> metrics{time_metric("time", timer).moving(bytes, bytes, way),
-                              rate_metric("rate", "B/s", timer, rate).moving(bytes, bytes, way)};
-  metrics[0].bound = {rate.value ? std::optional(bytes / *rate.value) : std::nullopt, rate.source};
-  return metrics;
-}
-
-paging::Eviction eviction_of(const Case& c) {
-  return paging::eviction_named(c.choice("eviction"));
+/// The link that pages come over, or the two.
+Bound pages_bound(const device::DeviceInfo& info, paging::Transport transport, bool from_peer, int other) {
+  if (from_peer) {
+    std::string reason;
+    const auto link = device::link(info.index, other, &reason);
+    return link ? Bound{link->rate, link->text} : Bound{std::nullopt, reason};
+  }
+  const Bound own = link_bound(info);
+  if (transport != paging::Transport::relay && transport != paging::Transport::pull_and_relay) return own;
+  const Bound others = link_bound(device::info(other));
+  if (transport == paging::Transport::relay || !others.value) return others;
+  return own.value ? Bound{*own.value + *others.value, own.source + " and " + others.source} : own;
 }
 
 void run_random(Case& c) {
@@ -146,7 +115,20 @@ void run_random(Case& c) {
   c.needs(bytes, (frames + 1) * page + pages * sizeof(paging::State));
 
   const device::Selected on(info.index);
-  PagedWords words(c, page, frames, eviction_of(c), static_cast<std::uint32_t>(c.integer("clean_ahead")));
+  const auto transport = paging::transport_named(c.choice(kTransportAxis));
+  const bool from_peer = c.choice("backing") == "peer";
+  const int other = (info.index + 1) % device::count();
+  if (from_peer && other == info.index) throw Skip("there is no second GPU for the memory to be of");
+  PagedWords words(c,
+                   {.page_bytes = page,
+                    .frames = frames,
+                    .eviction = paging::eviction_named(c.choice("eviction")),
+                    .clean_ahead = static_cast<std::uint32_t>(c.integer("clean_ahead")),
+                    .transport = transport,
+                    .relay_device = other,
+                    .queues = c.extent("queues"),
+                    .depth = c.extent("depth")},
+                   from_peer ? other : -1);
   const Scattered order(pages);
   const Visit work{words.region, order, touched, writes ? paging::Access::write : paging::Access::read};
   // Where pages have to go, half of the frames are left to whoever searches for one.
@@ -195,7 +177,7 @@ void run_random(Case& c) {
       0);
 
   c.sample(
-      time_and_rate(lanes.timer(), moved, "h2d", link_bound(info)),
+      time_and_rate(lanes.timer(), moved, from_peer ? "" : "h2d", pages_bound(info, transport, from_peer, other)),
       [&] {
         words.pager.clear(stream);
         words.forget_sum(stream);
@@ -211,6 +193,7 @@ void run_random(Case& c) {
   c.observe(count_metric("optimal_fetches"), static_cast<double>(optimal));
   c.observe(count_metric("evictions"), static_cast<double>(last.evictions));
   c.observe(count_metric("written_back", "B"), static_cast<double>(last.written_back_bytes));
+  c.observe(count_metric("served", "B"), static_cast<double>(last.served_bytes));
   c.observe(count_metric("waits"), static_cast<double>(last.waits));
   c.observe(count_metric("table_bytes", "B"), static_cast<double>(words.pager.table_bytes()));
 }
@@ -225,7 +208,7 @@ void run_sweep(Case& c) {
   c.needs(bytes, (pages + 1) * page + pages * sizeof(paging::State) + (plain ? bytes : 0));
 
   const device::Selected on(info.index);
-  PagedWords words(c, page, pages, paging::Eviction::fifo, 0);
+  PagedWords words(c, {.page_bytes = page, .frames = pages});
   const memory::Block copy = plain ? memory::Block(memory::Kind::device, bytes) : memory::Block();
   if (plain) device::copy(copy.data(), words.block().data(), bytes);
   if (!plain) words.pager.read_only(words.region);
@@ -287,7 +270,7 @@ std::vector<Registration> register_all() {
   std::vector<Registration> list;
   list.emplace_back(
       described("paging/random", run_random, "pages that kernels fetch from the host in random order, once a pass")
-          .observed({"fetches", "optimal_fetches", "evictions", "written_back", "waits", "table_bytes"})
+          .observed({"fetches", "optimal_fetches", "evictions", "written_back", "served", "waits", "table_bytes"})
           .axis(number_axis("frames", "frames, in percent of the pages", 25))
           .axis(number_axis("touched", "pages that are touched, in percent of all", 100))
           .axis(number_axis("passes", "times that they are touched, always in the same order", 1))
@@ -295,6 +278,10 @@ std::vector<Registration> register_all() {
               choice_axis("access", "what is done with a page; write: written back within the time", {"read", "write"}))
           .axis(choice_axis("eviction", "which page goes where another comes",
                             {"fifo", "second_chance", "scan_resistant"}))
+          .axis(transport_axis())
+          .axis(number_axis("queues", "blocks of a relay, or threads of a proxy", 32))
+          .axis(number_axis("depth", "pages that are on the way in each of them", 16))
+          .axis(choice_axis("backing", "whose memory is paged: the host's, or a second GPU's", {"host", "peer"}))
           .axis(number_axis("clean_ahead", "frames before the hand at which dirty pages are written back; 0: none", 0,
                             0)));
   list.emplace_back(

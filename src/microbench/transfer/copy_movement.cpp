@@ -4,8 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include "device/peer_access.hpp"
 #include "memory/crew.hpp"
-#include "microbench/peer_access.hpp"
 #include "microbench/transfer/movement.hpp"
 
 namespace isthmus::microbench::transfer {
@@ -269,7 +269,7 @@ class CopyMovement : public Movement {
   int gpu_;
   Box box_;
   std::optional<device::DeviceInfo> info_, far_info_;
-  std::optional<PeerAccess> peer_;
+  std::optional<device::PeerAccess> peer_;
   std::optional<Block> source_, destination_, packed_source_, packed_destination_;
   std::vector<device::CopyItem> batch_;
   std::optional<device::Stream> far_stream_;

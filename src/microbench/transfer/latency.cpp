@@ -1,12 +1,12 @@
 // transfer/*: latency apart from bandwidth. A chain of dependent accesses cannot overlap them, so the time of the whole
 // chain over its hops is what one access, or one page fault, takes.
 
+#include "device/peer_access.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/chain.hpp"
 #include "microbench/need.hpp"
-#include "microbench/peer_access.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/kernels.hpp"
@@ -47,7 +47,7 @@ void chase(Case& c, const Path& path) {
   const int reader = path.to.index;
   const auto all_sms = static_cast<unsigned>(device::info(reader).multiprocessors);
   const auto sms = c.integer("sms") > 0 ? std::min(static_cast<unsigned>(c.integer("sms")), all_sms) : all_sms;
-  const PeerAccess peer(path.from.on_gpu() ? path.from.index : reader, reader);
+  const device::PeerAccess peer(path.from.on_gpu() ? path.from.index : reader, reader);
 
   const Chain chain(bytes / line, c.seed());
   std::vector<std::uint64_t> image(bytes / kWord);
@@ -133,7 +133,7 @@ void small_copy(Case& c, const Path& path) {
   const memory::BlockOptions host = host_options(c, path);
   c.needs(2 * bytes, 2 * bytes);
   const int issuer = path.from.on_gpu() ? path.from.index : path.to.index;
-  const PeerAccess peer(issuer, path.to.on_gpu() ? path.to.index : issuer);
+  const device::PeerAccess peer(issuer, path.to.on_gpu() ? path.to.index : issuer);
   const device::Selected on(issuer);
   const Pattern pattern{c.seed(), 0};
   Block from(path.from, bytes, host), to(path.to, bytes, host);

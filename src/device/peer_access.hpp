@@ -2,12 +2,12 @@
 
 #include "device/device.hpp"
 
-namespace isthmus::microbench {
+namespace isthmus::device {
 
-/// Two devices reach each other's memory as long as one of these exists.
+/// Two devices reach each other's memory as long as one of these exists. Not for several threads at once.
 class PeerAccess {
  public:
-  /// Throws workload::Skip where they cannot.
+  /// Throws Error, unsupported, where they cannot.
   PeerAccess(int device, int peer);
   ~PeerAccess();  ///< never throws
   PeerAccess(const PeerAccess&) = delete;
@@ -17,4 +17,4 @@ class PeerAccess {
   int device_, peer_;
 };
 
-}  // namespace isthmus::microbench
+}  // namespace isthmus::device

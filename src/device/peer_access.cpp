@@ -1,12 +1,14 @@
-#include "microbench/peer_access.hpp"
+#include "device/peer_access.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "device/ignoring_errors.hpp"
-#include "workload/workload.hpp"
 
-namespace isthmus::microbench {
+namespace isthmus::device {
 
 namespace {
 
@@ -22,8 +24,8 @@ std::pair<int, int> key(int device, int peer) {
 
 void set(int device, int peer, bool open) {
   for (const auto& [from, to] : {std::pair{device, peer}, std::pair{peer, device}}) {
-    const device::Selected on(from);
-    open ? device::enable_peer_access(to) : device::disable_peer_access(to);
+    const Selected on(from);
+    open ? enable_peer_access(to) : disable_peer_access(to);
   }
 }
 
@@ -31,15 +33,16 @@ void set(int device, int peer, bool open) {
 
 PeerAccess::PeerAccess(int device, int peer) : device_(device), peer_(peer) {
   if (device == peer) return;
-  if (!device::peer_info(device, peer).access || !device::peer_info(peer, device).access)
-    throw workload::Skip("gpu" + std::to_string(device) + " and gpu" + std::to_string(peer) +
-                         " have no peer access to each other");
+  if (!peer_info(device, peer).access || !peer_info(peer, device).access)
+    throw Error(ErrorKind::unsupported, "PeerAccess",
+                fmt::format("gpu{} and gpu{} have no peer access to each other", device, peer),
+                "take two GPUs of which each reaches the other's memory");
   if (holders()[key(device, peer)]++ == 0) set(device, peer, true);
 }
 
 PeerAccess::~PeerAccess() {
   if (device_ == peer_ || --holders()[key(device_, peer_)] > 0) return;
-  device::ignoring_errors([this] { set(device_, peer_, false); });
+  ignoring_errors([this] { set(device_, peer_, false); });
 }
 
-}  // namespace isthmus::microbench
+}  // namespace isthmus::device

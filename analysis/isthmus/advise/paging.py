@@ -1,0 +1,119 @@
+"""Which way a large array should take to the GPU: `isthmus advise paging RECORDS…` ranks copying it whole, streaming
+it, reading it in place, the driver's page faults, and paging by the GPU.
+
+What each of them takes is learnt from paging/pattern records of the machine (docs/paging.md has the sweep). The program
+is declared by what it reads:
+
+    isthmus advise paging DIR --program bytes=4GiB touched=50000 [page=4KiB use=128 passes=4 room=1GiB
+                                order=in_order fetches=120000]
+    isthmus advise paging DIR --check          the error: half of the patterns from the other half, and programs
+                                               (records of placements pinned, mapped, … and paged) from all patterns
+
+bytes    of the array, in the host's memory
+page     bytes of a page (4KiB)
+touched  pages of which something is read (all)
+use      bytes that are read of a touched page (the whole page)
+passes   how often all of this is read (1)
+room     bytes that the device has for it (enough)
+order    of the touched pages: scattered, or in_order, which can be streamed where all are touched
+fetches  pages that came when it was paged, if that was counted (as few as can be)
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from isthmus import Error, spelling, units
+from isthmus.advise import measured
+from isthmus.advise.paging_check import check, learn, multiprocessors_of, points_of, table_of_check
+from isthmus.advise.ways import COUNTS, Map, Program
+from isthmus.tables import output
+
+_KEYS = ("bytes", "page", "touched", "use", "passes", "room", "fetches")
+
+
+def declared(words: list[str]) -> Program:
+    """`bytes=4GiB touched=50000 …`. Raises Error."""
+    given: dict[str, float] = {}
+    in_order = False
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "order" and value in ("in_order", "scattered"):
+            in_order = value == "in_order"
+            continue
+        try:
+            if key not in _KEYS or key in given:
+                raise ValueError
+            given[key] = units.amount(value)
+            if given[key] <= 0:
+                raise ValueError
+        except ValueError:
+            raise Error(
+                f"{spelling.printable(spelling.shorten(word, 60))!r} is not understood; a program is "
+                f"{' '.join(f'{key}=N' for key in _KEYS)} order=in_order|scattered, each above 0"
+            ) from None
+    if "bytes" not in given:
+        raise Error("a program reads an array; declare bytes=BYTES")
+    size, page = given["bytes"], given.get("page", 4096.0)
+    pages = math.ceil(size / page)
+    touched = given.get("touched", pages)
+    if touched > pages:
+        raise Error(f"touched={touched:g} pages are more than the array's {pages}; declare fewer, or a smaller page")
+    room = given.get("room", size)
+    share = 1.0 if room >= size else min(room / (touched * page), 1 - 1e-9)  # no copy of all, though what is read fits
+    return Program(size, page, touched, min(given.get("use", page), page), max(given.get("passes", 1.0), 1.0), share,
+                   in_order, given.get("fetches"))  # fmt: skip
+
+
+def costs_of(machine: Map) -> list[str]:
+    """What one of each amount takes."""
+    lines = []
+    for way, cost in machine.costs.items():
+        said = [
+            f"{units.duration(seconds)} {COUNTS[name]}" if name in COUNTS
+            else f"{name.replace('_', ' ')} {units.quantity(1 / seconds, 'B/s')}"
+            for name, seconds in cost.each.items() if seconds > 0
+        ]  # fmt: skip
+        lines += output.fold(f"{way}: {', '.join(said)}")
+    return lines
+
+
+_RANKED = {"way": "VARCHAR", "seconds": "DOUBLE", "largest": "VARCHAR", "of_largest": "DOUBLE"}
+
+
+def table_of(machine: Map, program: Program) -> output.Table:
+    """The ways that are possible, the fastest first; seconds."""
+    rows, cells = [], []
+    for way, seconds in machine.rank(program):
+        parts = machine.parts(program, way)
+        largest = max(parts, key=parts.__getitem__)
+        rows.append({"way": way, "seconds": seconds, "largest": largest, "of_largest": parts[largest]})
+        cells.append([way, units.duration(seconds), f"{largest.replace('_', ' ')} {units.duration(parts[largest])}"])
+    if not rows:
+        raise Error("no way that is possible for this program was measured; measure the sweep in docs/paging.md")
+    columns = [output.Column("way"), output.Column("expected"), output.Column("most of it", right=False)]
+    return output.Table(_RANKED, rows, "\n".join([*output.lay_out(columns, cells), *costs_of(machine)]))
+
+
+# --- the command ---
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--program", nargs="+", metavar="KEY=VALUE", help="a declared program")
+    what.add_argument("--check", action="store_true", help="hold predictions against what was measured")
+    measured.add_arguments(parser, "machine, with paging/pattern")
+
+
+def run(asked: argparse.Namespace) -> int:
+    cases, status = measured.read(asked)
+    cases = [case for case in cases if measured.counts(case)]
+    if asked.check:
+        output.write(asked, table_of_check(check(cases)))
+        return status
+    points = points_of(cases)
+    if not points:
+        raise Error("no record of paging/pattern in these files; measure the sweep in docs/paging.md")
+    output.write(asked, table_of(learn(points, multiprocessors_of(cases)), declared(asked.program)))
+    return status

@@ -1,0 +1,150 @@
+"""What each way of bytes to the GPU costs a program that reads some pages of a large array, from what it counts.
+
+Of a program is known how many pages it touches, how much of each it reads, how often, and what has room on the device.
+From that follow the amounts that each way has to do with (bytes over the link, blocks that the driver moves, pages that
+come and go). What one of each takes is learnt from records of paging/pattern of one machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from isthmus.advise.costs import Sum, fit_sum
+
+KIB, MIB = 2**10, 2**20
+#: Bytes that a warp asks for at once, and what the driver moves and manages (CUDA's page faults).
+LINE, BLOCK, REGION = 128, 64 * KIB, 2 * MIB
+#: Warps that a multiprocessor holds of a kernel with 64 registers.
+WARPS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What a program reads of an array in the host's memory."""
+
+    bytes: float
+    page: float  # bytes
+    touched: float  # pages
+    use: float  # bytes of a touched page
+    passes: float = 1
+    room: float = 1  # of the touched pages, a share; 1: the whole array has room
+    in_order: bool = False
+    fetches: float | None = None  # pages that came, where that was counted
+
+    @property
+    def pages(self) -> float:
+        return max(math.ceil(self.bytes / self.page), self.touched)
+
+    @property
+    def frames(self) -> float:
+        return max(math.ceil(self.room * self.touched), 1)
+
+    @property
+    def visits(self) -> float:
+        return self.passes * self.touched
+
+    @property
+    def fetched(self) -> float:
+        """As the best eviction would, unless it was counted."""
+        fewest = self.touched + (self.passes - 1) * (self.touched - self.frames)
+        return self.fetches if self.fetches is not None else fewest
+
+    def granules(self, size: float) -> float:
+        """Aligned pieces of so many bytes that are touched."""
+        if self.page >= size:
+            return self.touched * math.ceil(self.use / size)
+        density, together = self.touched / self.pages, size / self.page
+        share = min(density * together, 1) if self.in_order else 1 - (1 - density) ** together
+        return math.ceil(self.bytes / size) * share
+
+    def turns(self, warps: float) -> float:
+        """Pages that a warp visits one after the other in all passes, where so many are at work."""
+        return self.passes * math.ceil(self.touched / max(min(warps, self.touched), 1))
+
+
+def ways_of(program: Program) -> list[str]:
+    """Those that are possible."""
+    whole = program.in_order and program.touched >= program.pages
+    return [
+        way
+        for way, possible in (
+            ("copy", program.room >= 1), ("streamed", whole), ("mapped", True), ("managed", program.room >= 1),
+            ("paged", True),
+        ) if possible
+    ]  # fmt: skip
+
+
+#: Of each way, amounts of which only what takes longest counts: all bytes at the link's or the memory's rate, or those
+#: of one warp at the rate of one.
+EITHER = {
+    "copy": ("read", "read_by_a_warp"),
+    "streamed": ("read", "read_by_a_warp"),
+    "mapped": ("lines", "lines_of_a_warp"),
+    "managed": (),
+    "paged": ("fetched", "fetched_by_a_warp"),
+}
+
+
+def amounts(program: Program, way: str, multiprocessors: int) -> dict[str, float]:
+    """What the way has to do with: bytes, or how many."""
+    warps = WARPS * multiprocessors
+    read = program.visits * program.use
+    read_by_a_warp = program.turns(warps) * program.use
+    if way == "copy":
+        return {"kernels": program.passes, "copied": program.bytes, "visits": program.visits, "read": read,
+                "read_by_a_warp": read_by_a_warp}  # fmt: skip
+    if way == "streamed":
+        stays = program.room >= 1
+        later = (program.passes - 1) / program.passes if stays else 0  # what comes is read while the next one comes
+        return {"kernels": program.passes, "streamed": program.bytes * (1 if stays else program.passes),
+                "read": later * read, "read_by_a_warp": later * read_by_a_warp}  # fmt: skip
+    if way == "mapped":
+        lines = math.ceil(program.use / LINE) * LINE
+        return {"kernels": program.passes, "visits": program.visits, "lines": program.visits * lines,
+                "lines_of_a_warp": program.turns(warps) * lines}  # fmt: skip
+    if way == "managed":
+        blocks, regions = program.granules(BLOCK), program.granules(REGION)
+        # Where more than half of a region is wanted, the driver moves all of it.
+        moved = regions * REGION if blocks * BLOCK > regions * REGION / 2 else blocks * BLOCK
+        return {"kernels": program.passes, "migrated": moved, "blocks": blocks, "regions": regions, "read": read}
+    evicting = program.frames < program.touched
+    frames = program.frames / 2 if evicting else program.frames
+    share = program.fetched / program.visits
+    return {
+        "kernels": program.passes, "visits": program.visits, "fetches": program.fetched,
+        "evicted": max(program.fetched - program.frames, 0) * program.page, "read": read,
+        "fetched": program.fetched * program.page,
+        "fetched_by_a_warp": program.turns(min(frames, warps)) * share * program.page,
+    }  # fmt: skip
+
+
+#: Amounts that are no bytes.
+COUNTS = {"kernels": "a kernel", "visits": "a visit of a page", "blocks": "a block of 64 KiB that faults",
+          "regions": "a region of 2 MiB that faults", "fetches": "a page that comes"}  # fmt: skip
+
+
+class Map:
+    """What each way of a machine takes, learnt from (program, way, seconds)."""
+
+    def __init__(self, measured: Sequence[tuple[Program, str, float]], multiprocessors: int) -> None:
+        self.multiprocessors = multiprocessors
+        self.costs: dict[str, Sum] = {}
+        for way, either in EITHER.items():
+            points = [
+                (amounts(program, way, multiprocessors), seconds) for program, of, seconds in measured if of == way
+            ]
+            if points:
+                self.costs[way] = fit_sum(points, either)
+
+    def parts(self, program: Program, way: str) -> dict[str, float]:
+        return self.costs[way].parts(amounts(program, way, self.multiprocessors))
+
+    def seconds(self, program: Program, way: str) -> float:
+        return self.costs[way](amounts(program, way, self.multiprocessors))
+
+    def rank(self, program: Program) -> list[tuple[str, float]]:
+        """The ways that are possible and known, and their seconds; the fastest first."""
+        found = [(way, self.seconds(program, way)) for way in ways_of(program) if way in self.costs]
+        return sorted(found, key=lambda each: each[1])

@@ -1,0 +1,341 @@
+// paging/pattern: some pages of an array of the host's, some of each, several times, by every way that bytes can take:
+// copied whole, streamed, read in place, by the driver's page faults, paged. docs/paging.md has the map.
+
+#include "microbench/paging/pattern.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memory/parallel.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/need.hpp"
+#include "microbench/paging/study.hpp"
+#include "paging/placement.hpp"
+#include "workload/lanes.hpp"
+
+namespace isthmus::microbench::paged {
+namespace {
+
+using namespace workload;
+
+constexpr std::size_t kGrain = std::size_t{1} << 20, kChunks = 16;
+
+struct Asked {
+  explicit Asked(const Case& c)
+      : way(c.choice("way")),
+        page(page_bytes_of(c)),
+        bytes(c.extent("bytes") / 16 * 16),
+        percent(c.extent("frames")),
+        passes(static_cast<unsigned>(c.extent("passes"))) {
+    const std::size_t pages = paging::pages_of(bytes, page), use = c.extent("use") / 16 * 16;
+    pattern.pages = pages;
+    pattern.touched = paging::frames_of(pages, c.extent("density"));
+    pattern.page_words = page / sizeof(Word);
+    pattern.used_words = std::min(use, page) / sizeof(Word);
+    pattern.words = bytes / sizeof(Word);
+    pattern.scattered = c.choice("order") == "scattered";
+    pattern.order = Scattered(pages);
+    frames = paging::frames_of(pattern.touched, percent);
+    refuse_if(percent < 100 && (way == "copy" || way == "managed"),
+              "this way needs room for all; ask for frames=100, or for streamed, mapped or paged");
+    refuse_if(way == "streamed" && (pattern.scattered || pattern.touched < pages),
+              "only all pages in order can be streamed; ask for order=in_order and density=100");
+  }
+  /// Chunks of a stream that the device has room for.
+  std::size_t slots() const {
+    return percent < 100 ? std::clamp(kChunks * percent / 100, std::size_t{2}, kChunks) : kChunks;
+  }
+  std::size_t chunk_pages() const { return (pattern.pages + kChunks - 1) / kChunks; }
+  std::size_t device_bytes() const {
+    if (way == "streamed") return slots() * chunk_pages() * page;
+    if (way == "paged") return (frames + 1) * page + paging::table_bytes_for(frames, pattern.pages);
+    return way == "mapped" ? 0 : bytes;
+  }
+
+  std::string way;
+  std::size_t page, bytes, frames = 0;
+  std::size_t percent;
+  unsigned passes;
+  Pattern pattern;
+};
+
+/// Where a kernel adds, and the number of the next turn.
+struct Results {
+  Word *sum, *next;
+};
+
+/// One way of reaching the array.
+class Reached {
+ public:
+  virtual ~Reached() = default;
+  virtual device::KernelInfo kernel() const = 0;
+  virtual const device::LaunchShape& shape() const = 0;
+  /// As if nobody had read yet.
+  virtual void forget(device::Stream&) {}
+  virtual void queue(device::Stream& stream, const Results& results) = 0;
+  /// After a sample: whether the counts are those of one.
+  virtual bool counts_are_right(device::Stream&) { return true; }
+  /// Bytes that came; before the first sample, that have to come at the least; nullopt where nobody knows.
+  virtual std::optional<double> moved() const { return std::nullopt; }
+  virtual void observe(Case&) const {}
+};
+
+device::LaunchShape shape_of(const PlainTurns& work, const device::DeviceInfo& info) {
+  const std::size_t turns = work.last - work.first;
+  return shape_for(work, info, turns, turns, false);
+}
+
+/// By an address: of a copy, of the host's memory in place, or of managed memory.
+class ByAddress : public Reached {
+ public:
+  ByAddress(const Asked& asked, const device::DeviceInfo& info, const memory::Block& array, int node)
+      : asked_(asked),
+        array_(array),
+        copy_(asked.way == "copy" ? memory::Block(memory::Kind::device, asked.bytes) : memory::Block()),
+        node_(node),
+        turns_{asked.pattern, 0, asked.pattern.touched, copy_ ? copy_.data() : array.device_data(), 0},
+        shape_(shape_of(turns_, info)) {}
+
+  device::KernelInfo kernel() const override { return info_of(turns_, shape_); }
+  const device::LaunchShape& shape() const override { return shape_; }
+  void forget(device::Stream& stream) override {
+    if (asked_.way == "managed") device::prefetch(array_.data(), array_.size(), device::Location::host(node_), stream);
+  }
+  void queue(device::Stream& stream, const Results& results) override {
+    if (copy_) device::copy_async(copy_.data(), array_.data(), array_.size(), stream);
+    for (unsigned pass = 0; pass < asked_.passes; ++pass)
+      paged::queue(stream, shape_, turns_, results.sum, results.next);
+  }
+  std::optional<double> moved() const override {
+    return copy_ ? std::optional(static_cast<double>(array_.size())) : std::nullopt;
+  }
+
+ private:
+  const Asked& asked_;
+  const memory::Block& array_;
+  memory::Block copy_;
+  int node_;
+  PlainTurns turns_;
+  device::LaunchShape shape_;
+};
+
+/// Chunk by chunk, each used as it comes. Where there is room for all of them, later passes find them there.
+class Streamed : public Reached {
+ public:
+  Streamed(const Asked& asked, const device::DeviceInfo& info, const memory::Block& array)
+      : asked_(asked),
+        array_(array),
+        ring_(memory::Kind::device, asked.device_bytes()),
+        copied_(asked.slots()),
+        used_(asked.slots()),
+        shape_(shape_of(turns_of(0, 0), info)),
+        all_{asked.pattern, 0, asked.pattern.touched, ring_.data(), 0},
+        shape_of_all_(shape_of(all_, info)) {}
+
+  device::KernelInfo kernel() const override { return info_of(all_, shape_); }
+  const device::LaunchShape& shape() const override { return shape_; }
+  void queue(device::Stream& stream, const Results& results) override {
+    begin_.record(stream);
+    copies_.wait(begin_);
+    std::size_t number = 0;
+    for (unsigned pass = 0; pass < asked_.passes; ++pass) {
+      if (pass > 0 && stays()) {
+        paged::queue(stream, shape_of_all_, all_, results.sum, results.next);
+        continue;
+      }
+      for (std::size_t chunk = 0; chunk < chunks(); ++chunk, ++number) {
+        const std::size_t slot = number % copied_.size(), offset = chunk * chunk_bytes();
+        if (number >= copied_.size()) copies_.wait(used_[slot]);
+        device::copy_async(ring_.data() + slot * chunk_bytes(), array_.data() + offset,
+                           std::min(chunk_bytes(), array_.size() - offset), copies_);
+        copied_[slot].record(copies_);
+        stream.wait(copied_[slot]);
+        paged::queue(stream, shape_, turns_of(chunk, slot), results.sum, results.next);
+        used_[slot].record(stream);
+      }
+    }
+  }
+  std::optional<double> moved() const override {
+    return static_cast<double>(array_.size()) * (stays() ? 1 : asked_.passes);
+  }
+
+ private:
+  std::size_t chunk_bytes() const { return asked_.chunk_pages() * asked_.page; }
+  std::size_t chunks() const { return (asked_.pattern.pages + asked_.chunk_pages() - 1) / asked_.chunk_pages(); }
+  bool stays() const { return copied_.size() >= chunks(); }
+  PlainTurns turns_of(std::size_t chunk, std::size_t slot) const {
+    const std::uint64_t first = chunk * asked_.chunk_pages(),
+                        last = std::min<std::uint64_t>(first + asked_.chunk_pages(), asked_.pattern.pages);
+    return {asked_.pattern, first, last, ring_.data() + slot * chunk_bytes(), first};
+  }
+
+  const Asked& asked_;
+  const memory::Block& array_;
+  memory::Block ring_;
+  std::vector<device::Event> copied_, used_;  ///< of each slot
+  device::LaunchShape shape_;
+  PlainTurns all_;
+  device::LaunchShape shape_of_all_;
+  device::Stream copies_;
+  device::Event begin_;
+};
+
+/// Paged by the GPU.
+class Paged : public Reached {
+ public:
+  Paged(const Asked& asked, const device::DeviceInfo& info, const memory::Block& array)
+      : asked_(asked),
+        pager_({.page_bytes = asked.page, .frames = asked.frames, .eviction = paging::Eviction::scan_resistant}),
+        turns_{asked.pattern, pager_.open(array, "array")},
+        // Where pages have to go, half of the frames are left to whoever searches for one.
+        shape_(shape_for(turns_, info, all_stay() ? asked.frames : (asked.frames + 1) / 2, asked.pattern.touched,
+                         false)) {}
+
+  device::KernelInfo kernel() const override { return info_of(turns_, shape_); }
+  const device::LaunchShape& shape() const override { return shape_; }
+  void forget(device::Stream& stream) override { pager_.clear(stream); }
+  void queue(device::Stream& stream, const Results& results) override {
+    for (unsigned pass = 0; pass < asked_.passes; ++pass)
+      paged::queue(stream, pager_, shape_, turns_, results.sum, results.next);
+  }
+  bool counts_are_right(device::Stream& stream) override {
+    pager_.check(stream);
+    seen_ = pager_.statistics(stream);
+    return pager_.references(stream) == 0 && seen_->faults >= least_fetches() &&
+           seen_->faults <= asked_.pattern.touched * asked_.passes && seen_->evictions == seen_->faults - asked_.frames;
+  }
+  std::optional<double> moved() const override {
+    return static_cast<double>(seen_ ? seen_->fetched_bytes : least_fetches() * asked_.page);
+  }
+  void observe(Case& c) const override {
+    c.observe(count_metric("fetches"), static_cast<double>(seen_->faults));
+    c.observe(count_metric("evictions"), static_cast<double>(seen_->evictions));
+  }
+
+ private:
+  bool all_stay() const { return asked_.frames == asked_.pattern.touched; }
+  std::uint64_t least_fetches() const {
+    return asked_.pattern.touched + (asked_.passes - 1) * (asked_.pattern.touched - asked_.frames);
+  }
+
+  const Asked& asked_;
+  paging::Pager pager_;
+  PagedTurns turns_;
+  device::LaunchShape shape_;
+  std::optional<paging::Statistics> seen_;
+};
+
+std::unique_ptr<Reached> reach(const Asked& asked, const device::DeviceInfo& info, const memory::Block& array,
+                               int node) {
+  if (asked.way == "paged") return std::make_unique<Paged>(asked, info, array);
+  if (asked.way == "streamed") return std::make_unique<Streamed>(asked, info, array);
+  return std::make_unique<ByAddress>(asked, info, array, node);
+}
+
+memory::Block filled_array(Case& c, const Asked& asked) {
+  memory::Block array(asked.way == "managed" ? memory::Kind::managed : memory::Kind::mapped, asked.bytes,
+                      {.numa_node = c.numa_node()});
+  memory::parallel_for(asked.pattern.words, kGrain, [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) {
+      const Word word = first_word(c) + i;
+      std::memcpy(array.data() + i * sizeof word, &word, sizeof word);
+    }
+  });
+  return array;
+}
+
+std::vector<Metric> metrics_of(const char* timer, double useful, double wanted, double moved, const Bound& link) {
+  std::vector<Metric> metrics{time_metric("time", timer).moving(useful, moved, "h2d"),
+                              rate_metric("rate", "B/s", timer).moving(useful, moved, "h2d")};
+  metrics[0].bound = {link.value ? std::optional(useful / *link.value) : std::nullopt, link.source};
+  metrics[1].bound = {link.value ? std::optional(wanted / useful * *link.value) : std::nullopt,
+                      wanted > useful ? link.source + ", each byte once" : link.source};
+  return metrics;
+}
+
+void run(Case& c) {
+  const Asked asked(c);
+  const auto info = c.device();
+  c.needs(asked.way == "managed" ? 0 : asked.bytes, asked.device_bytes());
+  need_kind(asked.way == "managed" ? memory::Kind::managed : memory::Kind::mapped, memory::Reader::gpu, info);
+
+  const device::Selected on(info.index);
+  const memory::Block array = filled_array(c, asked);
+  const memory::Block sum_and_next(memory::Kind::device, 2 * sizeof(Word));
+  auto* const sum = reinterpret_cast<Word*>(sum_and_next.data());
+  const auto reached = reach(asked, info, array, c.numa_node());
+  c.kernel(reached->kernel(), reached->shape());
+
+  double useful = 0;
+  Word expected = 0;
+  for (std::uint64_t turn = 0; turn < asked.pattern.touched; ++turn) {
+    const std::uint64_t first = asked.pattern.first_word(turn), last = asked.pattern.last_word(turn);
+    expected += asked.passes * sum_of_words(c, first, last);
+    useful += static_cast<double>((last - first) * sizeof(Word));
+  }
+  const double wanted = useful * asked.passes;
+
+  std::vector<Lane> list(1);
+  list[0].device = info.index;
+  list[0].queue = [&](device::Stream& stream) { reached->queue(stream, {sum, sum + 1}); };
+  workload::Lanes lanes(c, std::move(list));
+  device::Stream& stream = c.stream();
+  double wrong = 0;
+  c.verify("the sum of what every sample read", [&] { return wrong; }, 0);
+  c.sample(
+      metrics_of(lanes.timer(), useful, wanted, reached->moved().value_or(0), link_bound(info)),
+      [&] {
+        reached->forget(stream);
+        device::fill_async(sum, 0, sizeof *sum, stream);
+        stream.synchronize();
+      },
+      [&] {
+        const double seconds = read(c, lanes).all;
+        const bool counts = reached->counts_are_right(stream);
+        Word found = 0;
+        device::copy(&found, sum, sizeof found);
+        wrong += counts && found == expected ? 0 : 1;
+        return std::vector{seconds, wanted / seconds};
+      });
+  c.observe(count_metric("pages_touched"), static_cast<double>(asked.pattern.touched));
+  c.observe(count_metric("useful", "B"), useful);
+  if (const auto moved = reached->moved()) c.observe(count_metric("moved", "B"), *moved);
+  reached->observe(c);
+}
+
+const Registration registration =
+    Workload("paging/pattern", run)
+        .version(1)
+        .summary("some pages of the host's memory, some of each, by every way that bytes can take to the GPU")
+        .source("gpuvm-2024, its rivals on one pattern of accesses")
+        .tags({"paging", "gpu"})
+        .stagings({})
+        .metrics({"time", "rate", "pages_touched", "useful"})
+        .observed({"moved", "fetches", "evictions"})
+        .estimate([](const CaseSpec& spec) {
+          const double rate = spec.choice("way") == "managed" ? 5e9 : 20e9;
+          return 1e-3 + static_cast<double>(spec.integer("bytes")) / rate;
+        })
+        .axis(bytes_axis("bytes", "bytes of the array in the host's memory", 64 * kMi, 16))
+        .axis(bytes_axis("page", "bytes of a page, a power of two from 4 KiB to 2 MiB", 4 * kKi, 4 * kKi)
+                  .with_size_sweep(powers(4 * kKi, 2 * kMi)))
+        .axis(number_axis("density", "pages that are touched, in percent of all", 100))
+        .axis(bytes_axis("use", "bytes that are read of a touched page, from its beginning; more than a page: all",
+                         2 * kMi, 16))
+        .axis(number_axis("passes", "times that all of this is read, by a kernel each", 1))
+        .axis(
+            number_axis("frames", "room on the device, in percent of the touched pages; 100: for the array, too", 100))
+        .axis(choice_axis("order", "of the touched pages", {"in_order", "scattered"}))
+        .axis(how(choice_axis("way",
+                              "copy: the whole array first; streamed: in chunks, each used as it comes; mapped: read "
+                              "in place; managed: by the driver's page faults; paged: by the GPU",
+                              {"copy", "streamed", "mapped", "managed", "paged"})
+                      .with_default_sweep_of_all()))
+        .sizes({"bytes"}, {kMi, 8 * kMi, 64 * kMi, 256 * kMi, kGi, 4 * kGi});
+
+}  // namespace
+}  // namespace isthmus::microbench::paged

@@ -1,0 +1,67 @@
+#pragma once
+
+// What the studies of paging share: words that say where they belong, the shape of a launch, and what is measured.
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "microbench/paging/kernels.hpp"
+#include "workload/workload.hpp"
+
+namespace isthmus::microbench::paged {
+
+using Word = unsigned long long;
+
+inline Word first_word(const workload::Case& c) {
+  return c.seed() * 0x9e3779b97f4a7c15ULL;
+}
+/// Of words `first` to `last`, which count from the first word on.
+inline Word sum_of_words(const workload::Case& c, std::uint64_t first, std::uint64_t last) {
+  const std::uint64_t n = last - first, a = n % 2 == 0 ? n / 2 : n,
+                      b = n % 2 == 0 ? first + last - 1 : (first + last - 1) / 2;
+  return first_word(c) * n + a * b;
+}
+
+inline std::size_t page_bytes_of(const workload::Case& c) {
+  const std::size_t bytes = c.extent("page");
+  if (!std::has_single_bit(bytes) || bytes < paging::kLeastPage || bytes > paging::kMostPage)
+    throw workload::Skip("pages are powers of two from 4 KiB to 2 MiB", workload::SkipKind::not_applicable);
+  return bytes;
+}
+
+/// As many blocks as the device holds, or as may each hold their pages.
+template <class Work>
+device::LaunchShape shape_for(const Work& work, const device::DeviceInfo& info, std::size_t frames, std::size_t turns,
+                              bool lanes) {
+  const auto warp = static_cast<std::size_t>(info.warp_size);
+  const std::size_t a_warp = lanes ? warp : 1;
+  if (frames < a_warp)
+    throw workload::Skip("there are fewer frames than lanes of a warp", workload::SkipKind::not_applicable);
+  const std::size_t a_block = std::min<std::size_t>(kThreads / warp, frames / a_warp);
+  const auto each = info_of(work, {.grid = 1, .block = kThreads}).blocks_per_multiprocessor.value_or(1);
+  const auto resident = static_cast<std::size_t>(info.multiprocessors) * static_cast<std::size_t>(each);
+  const std::size_t useful = (turns + a_block - 1) / a_block;
+  return {.grid = static_cast<unsigned>(
+              std::min({resident, frames / (a_block * a_warp), std::max<std::size_t>(useful, 1)})),
+          .block = static_cast<unsigned>(a_block * warp)};
+}
+
+inline workload::Bound link_bound(const device::DeviceInfo& info) {
+  std::string reason;
+  const auto link = device::link(info.index, -1, &reason);
+  if (!link) return {std::nullopt, reason};
+  return {link->rate, link->text};
+}
+
+inline std::vector<workload::Metric> time_and_rate(const char* timer, double bytes, const std::string& way,
+                                                   const workload::Bound& rate) {
+  std::vector<workload::Metric> metrics{workload::time_metric("time", timer).moving(bytes, bytes, way),
+                                        workload::rate_metric("rate", "B/s", timer, rate).moving(bytes, bytes, way)};
+  metrics[0].bound = {rate.value ? std::optional(bytes / *rate.value) : std::nullopt, rate.source};
+  return metrics;
+}
+
+}  // namespace isthmus::microbench::paged

@@ -1,0 +1,35 @@
+#pragma once
+
+// Pages that threads of the host fetch for the kernels, with the device's copy engines.
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "paging/server.hpp"
+
+namespace isthmus::paging {
+
+struct Options;
+
+/// A thread for each queue looks through its slots in turn, and queues the copies of all requests that it finds by one
+/// call.
+class Proxy final : public Server {
+ public:
+  explicit Proxy(const Options& options);
+  ~Proxy() override;
+
+ private:
+  class Queue;
+  void start() override;
+  void stop() override;
+  void forget_requests() override;
+
+  memory::Block requests_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+};
+
+}  // namespace isthmus::paging

@@ -1,0 +1,122 @@
+#include "paging/relay.hpp"
+
+#include <fmt/format.h>
+
+#include "device/ignoring_errors.hpp"
+#include "paging/fault.hpp"
+#include "paging/pager.hpp"
+
+namespace isthmus::paging {
+
+namespace {
+
+/// After so many deadlines without a request a relay ends by itself: its client is gone.
+constexpr double kIdleDeadlines = 10;
+
+/// The GPU that was asked for, or the one after the selected.
+int relay_device(const Options& options) {
+  const int count = device::count(), client = device::selected();
+  const int other = options.relay_device >= 0 ? options.relay_device : (client + 1) % count;
+  if (device::backend() == device::Backend::hip)
+    throw device::Error(device::ErrorKind::unsupported, "Relay",
+                        "HIP keeps what a GPU writes into another's memory in caches until its kernel ends",
+                        "take the transport pull");
+  if (other == client || other >= count)
+    throw device::Error(device::ErrorKind::unsupported, "Relay",
+                        fmt::format("gpu{} of {} cannot relay pages to gpu{}", other, count, client),
+                        "take a second GPU of this host, or the transport pull");
+  return other;
+}
+
+// for (each request of this warp's slot) copy its page;
+__global__ void relay_pages(Channel channel, const std::uint32_t* ended, double patience) {
+  const Lanes lanes = Lanes::full_warp();
+  const unsigned slot = blockIdx.x * (blockDim.x / static_cast<unsigned>(device::warp_size())) +
+                        static_cast<unsigned>(device::warp_in_block());
+  const Request* request = channel.requests + slot;
+  std::uint32_t answered = 0;
+  double since = device::device_seconds();
+  const auto turn = [&]() -> bool {
+    enum What : unsigned { kNothing, kPage, kEnd };
+    unsigned what = kNothing;
+    std::uint32_t number = 0;
+    unsigned long long from = 0, to = 0;
+    std::uint32_t bytes = 0;
+    if (lanes.leads()) {
+      number = device::load_acquire(&request->number);
+      if (number != answered) {
+        what = kPage;
+        from = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->from));
+        to = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->to));
+        bytes = device::load_relaxed(&request->bytes);
+      } else if (device::load_acquire(ended) != 0 || device::device_seconds() - since > patience) {
+        what = kEnd;
+      }
+    }
+    what = device::shuffle(lanes.mask, what, lanes.leader);
+    if (what != kPage) return what == kEnd;
+    from = device::shuffle(lanes.mask, from, lanes.leader);
+    to = device::shuffle(lanes.mask, to, lanes.leader);
+    bytes = device::shuffle(lanes.mask, bytes, lanes.leader);
+    detail::copy_page(lanes, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), bytes);
+    device::sync_warp(lanes.mask);
+    if (lanes.leads()) {
+      __threadfence_system();
+      device::store_release(channel.served + slot, number);
+      answered = number;
+      since = device::device_seconds();
+    }
+    return false;
+  };
+  device::spin_until(turn);
+}
+
+}  // namespace
+
+Relay::Relay(const Options& options)
+    : Server(options.queues * options.depth, options.transport == Transport::pull_and_relay),
+      device_(relay_device(options)),
+      access_(device::selected(), device_),
+      queues_(options.queues),
+      depth_(options.depth),
+      deadline_(options.deadline) {
+  const device::Selected on(device_);
+  requests_ = memory::Block(memory::Kind::device, queues_ * depth_ * sizeof(Request));
+  ended_ = memory::Block(memory::Kind::device, sizeof(std::uint32_t));
+  stream_.emplace();
+  beside_it_.emplace();
+  look_at(reinterpret_cast<Request*>(requests_.data()));
+  // Loaded here: loading may wait for kernels that run.
+  device::kernel_info(ISTHMUS_KERNEL(relay_pages), {.grid = 1, .block = 32});
+}
+
+Relay::~Relay() {
+  device::ignoring_errors([this] { end(); });
+  const device::Selected on(device_);
+  requests_.free();
+  ended_.free();
+  stream_.reset();
+  beside_it_.reset();
+}
+
+void Relay::forget_requests() {
+  const device::Selected on(device_);
+  device::fill_async(requests_.data(), 0, requests_.size(), *stream_);
+  device::fill_async(ended_.data(), 0, ended_.size(), *stream_);
+  stream_->synchronize();
+}
+
+void Relay::start() {
+  const device::Selected on(device_);
+  const auto warp = static_cast<std::size_t>(device::info(device_).warp_size);
+  device::launch(*stream_, ISTHMUS_KERNEL(relay_pages),
+                 {.grid = static_cast<unsigned>(queues_), .block = static_cast<unsigned>(depth_ * warp)}, channel(),
+                 reinterpret_cast<const std::uint32_t*>(ended_.data()), kIdleDeadlines * deadline_);
+}
+
+void Relay::stop() {
+  device::fill_async(ended_.data(), 0xff, ended_.size(), *beside_it_);
+  stream_->synchronize();
+}
+
+}  // namespace isthmus::paging

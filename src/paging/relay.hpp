@@ -1,0 +1,33 @@
+#pragma once
+
+// Pages that a second GPU fetches over its own link and writes into the first one's memory.
+
+#include <optional>
+
+#include "device/peer_access.hpp"
+#include "paging/server.hpp"
+
+namespace isthmus::paging {
+
+struct Options;
+
+/// While its kernel works on the second GPU, nothing may wait for that device, and no memory of it be freed.
+class Relay final : public Server {
+ public:
+  explicit Relay(const Options& options);
+  ~Relay() override;
+
+ private:
+  void start() override;
+  void stop() override;
+  void forget_requests() override;
+
+  int device_;
+  device::PeerAccess access_;
+  std::size_t queues_, depth_;
+  double deadline_;
+  memory::Block requests_, ended_;                    ///< the second GPU's
+  std::optional<device::Stream> stream_, beside_it_;  ///< of the kernel, and of what ends it
+};
+
+}  // namespace isthmus::paging

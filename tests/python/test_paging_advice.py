@@ -1,0 +1,319 @@
+"""Advice on ways to the GPU: planted costs are found, wrong picks are counted, and what cannot be is one sentence."""
+
+import copy
+import dataclasses
+import json
+import math
+import pathlib
+import random
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus import cli, exits
+from isthmus.advise import costs, paging, paging_check, ways
+from isthmus.advise.ways import Program
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/reframe"))
+import fake_bench  # noqa: E402
+
+KIB, MIB = 2**10, 2**20
+GB = 1e9
+CORES = 100
+KERNEL = {"name": "k", "registers": 64, "shared_bytes": 0, "occupancy": 0.5}
+#: What one of each amount takes on the machine that is planted.
+TRUTH = {
+    "copy": {"kernels": 3e-6, "copied": 1 / (55 * GB), "visits": 1e-9, "read": 1 / (3000 * GB),
+             "read_by_a_warp": 1 / (5 * GB)},
+    "streamed": {"kernels": 2e-4, "streamed": 1 / (54 * GB), "read": 1 / (3000 * GB), "read_by_a_warp": 1 / (5 * GB)},
+    "mapped": {"kernels": 3e-6, "visits": 1e-9, "lines": 1 / (50 * GB), "lines_of_a_warp": 1 / (2 * GB)},
+    "managed": {"kernels": 3e-6, "migrated": 1 / (20 * GB), "blocks": 1e-6, "regions": 2e-5, "read": 1 / (3000 * GB)},
+    "paged": {"kernels": 3e-6, "visits": 2e-9, "fetches": 2e-9, "evicted": 1 / (500 * GB), "read": 1 / (2000 * GB),
+              "fetched": 1 / (51 * GB), "fetched_by_a_warp": 1 / (2 * GB)},
+}  # fmt: skip
+
+
+def planted(program, way, truth=TRUTH):
+    return costs.Sum(truth[way], ways.EITHER[way])(ways.amounts(program, way, CORES))
+
+
+def grid():
+    for page in (4 * KIB, 64 * KIB, 2 * MIB):
+        for density in (3, 20, 100):
+            for use in (128, KIB, page):
+                for passes in (1, 4):
+                    for frames in (50, 100):
+                        yield page, density, use, passes, frames
+
+
+def record(workload, axes, metrics, **changes):
+    case = copy.deepcopy(fake_bench.record("microbench/saxpy", "pm", "tiny", "cuda"))
+    like = case["metrics"][0] | {"limit": None, "share": None, "bytes_needed": None}
+    case["metrics"] = [
+        like | {"name": name, "median": value, "samples": [value], "unit": unit}
+        for name, (value, unit) in metrics.items()
+    ]
+    case |= {"workload": workload, "axes": axes, "emulated": False, "mode": None, "placement": None, "staging": None}
+    case["devices"][0] |= {"multiprocessors": CORES, "name": "Simple GPU"}
+    return case | changes
+
+
+def pattern(program, way, seconds):
+    axes = {"bytes": int(program.bytes), "page": int(program.page), "density": 7, "use": int(program.use),
+            "passes": int(program.passes), "frames": round(100 * program.room), "way": way,
+            "order": "in_order" if program.in_order else "scattered"}  # fmt: skip
+    axes["density"] = max(round(100 * program.touched / program.pages), 1)
+    return record(paging_check.PATTERN, axes, {
+        "time": (seconds, "s"), "pages_touched": (program.touched, "1"), "useful": (program.touched * program.use, "B"),
+    })  # fmt: skip
+
+
+def records(truth=TRUTH, noise=0.0, size=512 * MIB):
+    chance = random.Random(3)
+    for page, density, use, passes, frames in grid():
+        touched = max(size // page * density // 100, 1)
+        program = Program(size, page, touched, use, passes, frames / 100, density == 100)
+        for way in ways.ways_of(program):
+            if way != "mapped" or frames == 100:  # read in place whatever has room
+                yield pattern(program, way, planted(program, way, truth) * (1 + noise * chance.uniform(-1, 1)))
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return list(records())
+
+
+def write(folder, cases):
+    folder.mkdir(exist_ok=True)
+    (folder / "r.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    return str(folder)
+
+
+# --- sums ---
+
+
+def test_a_planted_cost_is_found_in_each_way(cases):
+    machine = paging_check.learn(paging_check.points_of(cases), CORES)
+    for way, truth in TRUTH.items():
+        found = machine.costs[way].each
+        for name in ("copied", "streamed", "lines", "migrated", "regions", "fetched"):
+            if name in truth:
+                assert found[name] == pytest.approx(truth[name], rel=0.05), (way, name)
+
+
+def test_of_rivals_only_the_longest_counts():
+    truth = costs.Sum({"call": 1.0, "all": 2.0, "one": 5.0}, ("all", "one"))
+    assert truth.parts({"call": 1, "all": 10, "one": 1}) == {"call": 1.0, "all": 20.0}
+    points = [{"call": c, "all": a, "one": o} for c in (1, 7) for a in (1, 10, 100) for o in (1, 10, 100)]
+    assert costs.fit_sum([(p, truth(p)) for p in points], ("all", "one")).each == pytest.approx(truth.each)
+
+
+@given(
+    st.lists(st.floats(0, 1e3), min_size=3, max_size=3),
+    st.lists(st.tuples(*[st.floats(0, 1e6)] * 3, st.floats(1e-6, 1e6)), min_size=1, max_size=20),
+)
+def test_nothing_costs_less_than_nothing_whatever_was_measured(truth, measured):
+    points = [(dict(zip("abc", amounts)), seconds) for *amounts, seconds in measured]
+    for either in ((), ("a", "b")):
+        found = costs.fit_sum(points, either)
+        assert all(each >= 0 for each in found.each.values()) and found.each.keys() == {*"abc"}
+    if sum(truth) > 0:  # what is made of three costs is told from them
+        made = [(amounts, costs.Sum(dict(zip("abc", truth)))(amounts)) for amounts, _ in points]
+        made = [(amounts, seconds) for amounts, seconds in made if seconds > 1e-3]
+        if made:
+            again = costs.fit_sum(made)
+            assert all(again(amounts) <= 3.01 * seconds for amounts, seconds in made)
+
+
+# --- counts ---
+
+
+@given(
+    st.sampled_from([4 * KIB, 64 * KIB, 2 * MIB]), st.integers(1, 2**14), st.floats(0.001, 1), st.floats(0, 1),
+    st.integers(1, 5), st.floats(0.01, 1), st.booleans(),
+)  # fmt: skip
+def test_amounts_are_those_of_some_program(page, pages, density, used, passes, room, in_order):
+    touched = max(int(pages * density), 1)
+    program = Program(pages * page, page, touched, max(used * page, 16), passes, room, in_order)
+    for way in ways.ways_of(program):
+        found = ways.amounts(program, way, CORES)
+        assert all(value >= 0 for value in found.values()), (way, found)
+        assert found.keys() == TRUTH[way].keys()
+    paged = ways.amounts(program, "paged", CORES)
+    assert touched <= paged["fetches"] <= touched * passes
+    more = ways.amounts(dataclasses.replace(program, room=1), "paged", CORES)
+    assert more["fetches"] == touched and more["evicted"] == 0
+    migrated = ways.amounts(program, "managed", CORES)["migrated"]
+    assert program.touched * min(program.use, 16) <= migrated <= pages * page + 2 * MIB
+
+
+def test_blocks_of_scattered_pages_are_those_of_chance():
+    chance, pages, touched = random.Random(1), 2**16, 2**11
+    blocks = {page // 16 for page in chance.sample(range(pages), touched)}
+    program = Program(pages * 4 * KIB, 4 * KIB, touched, 128)
+    assert program.granules(64 * KIB) == pytest.approx(len(blocks), rel=0.03)
+
+
+# --- checks ---
+
+
+def test_a_machine_that_is_as_the_model_says_is_picked_right(cases):
+    found = paging_check.check(cases)
+    assert len(found) == len(list(grid())) and all(pick.of_pattern for pick in found)
+    assert paging_check.good_share(found) > 0.97
+    assert {pick.best for pick in found} >= {"copy", "streamed", "mapped", "paged"}
+
+
+def test_noise_of_some_percent_does_not_change_that():
+    assert paging_check.good_share(paging_check.check(list(records(noise=0.03)))) > 0.9
+
+
+def test_a_wrong_pick_is_counted(cases):
+    """One pattern takes ten times what the others say: who picks by them loses."""
+    spoilt = copy.deepcopy(cases)
+    right = next(pick for pick in paging_check.check(cases) if pick.way == "paged" and pick.loss == 0)
+    before = {pick.point.label: pick.loss for pick in paging_check.check(cases)}
+    for case in spoilt:
+        same = {name: case["axes"][name] for name in ("page", "density", "use", "passes", "frames")}
+        if case["axes"]["way"] == "paged" and all(
+            f"{name}={value}" in right.point.label for name, value in same.items()
+        ):
+            case["metrics"][0]["median"] *= 10
+    after = {pick.point.label: pick for pick in paging_check.check(spoilt)}[right.point.label]
+    assert before[right.point.label] == 0 and after.way == "paged" and after.loss > paging_check.NEAR
+    assert after.loss == after.point.seconds["paged"] / after.point.seconds[after.best] - 1
+    text = paging_check.table_of_check(paging_check.check(spoilt)).text
+    assert "worst" in text and f"of {len(before)} (" in text
+
+
+def test_no_pattern_predicts_itself(cases):
+    """A half whose copies take twice as long is predicted by the other half, which does not."""
+    points = paging_check.points_of(cases)
+    odd = {point.label.rpartition(" ")[0] for point in points if point.half == 1}
+    changed = copy.deepcopy(cases)
+    for case in changed:
+        key = " ".join(f"{n}={v}" for n, v in sorted(case["axes"].items()) if n not in ("way", "frames"))
+        if key in odd and case["axes"]["way"] == "copy":
+            case["metrics"][0]["median"] *= 2
+    for pick in paging_check.check(changed):
+        if "copy" in pick.predicted:
+            ratio = pick.predicted["copy"] / pick.point.seconds["copy"]
+            assert ratio == pytest.approx(0.5 if pick.point.half == 1 else 2, rel=0.1)
+
+
+def program_records(truth):
+    """A program that is copied, read in place and paged, as the planted machine would have it."""
+    page, pages = 4 * KIB, 2**18
+    made = []
+    for name, touched, passes in (("few", pages // 20, 3), ("all", pages, 3)):
+        program = Program(page * pages, page, touched, page, passes)
+        for placement, way in (("pinned", "copy"), ("mapped", "mapped"), ("paged", "paged")):
+            axes = {"n": 5} | ({"page": page, "frames": 100, "eviction": "fifo"} if way == "paged" else {})
+            metrics = {"overlapped": (planted(program, way, truth), "s"), "in": (1e-3, "s")}
+            if way == "paged":
+                metrics |= {"fetches": (touched, "1")}
+            case = record(f"apps/{name}", axes, metrics, placement=placement)
+            case["kernels"] = [KERNEL | {"bytes_read": 1.0 * passes * page * touched}]
+            case["metrics"][1]["bytes_needed"] = 0.0 if way == "paged" else program.bytes
+            made.append(case)
+    return made
+
+
+def test_programs_are_predicted_from_their_own_counts(cases):
+    found = [pick for pick in paging_check.check(cases + program_records(TRUTH)) if not pick.of_pattern]
+    assert {(pick.point.label.partition(" ")[0], pick.way, pick.best) for pick in found} == {
+        ("apps/few", "paged", "paged"), ("apps/all", "copy", "copy"),
+    }  # fmt: skip
+    slow = copy.deepcopy(TRUTH)
+    slow["paged"]["fetched"] *= 40
+    lost = [pick for pick in paging_check.check(cases + program_records(slow)) if not pick.of_pattern]
+    assert [pick.loss > 1 for pick in lost if "few" in pick.point.label] == [True]
+
+
+def test_a_program_whose_record_does_not_tell_is_left_out(cases):
+    written = program_records(TRUTH)
+    for case in written:
+        case["metrics"].append(case["metrics"][1] | {"name": "out", "bytes_needed": 1e9})
+    resident = program_records(TRUTH)
+    for case in resident:
+        case["kernels"][0]["bytes_read"] *= 1000
+    relayed = program_records(TRUTH)
+    for case in relayed:
+        case["axes"] |= {"transport": "relay"} if case["placement"] == "paged" else {}
+    for more in (written, resident, relayed):
+        assert all(pick.of_pattern for pick in paging_check.check(cases + more))
+
+
+# --- the command ---
+
+
+def test_a_program_is_advised(cases, tmp_path, capsys):
+    folder = write(tmp_path / "r", cases)
+    assert (
+        cli.main(
+            ["advise", "paging", folder, "--program", "bytes=1GiB", "touched=5000", "passes=4", "--format", "json"]
+        )
+        == 0
+    )
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["way"] for row in rows][0] == "paged" and {row["way"] for row in rows} == {*TRUTH} - {"streamed"}
+    program = Program(2**30, 4096, 5000, 4096, 4)
+    assert {row["way"]: row["seconds"] for row in rows} == pytest.approx(
+        {row["way"]: planted(program, row["way"]) for row in rows}, rel=0.1
+    )
+    words = ["bytes=1GiB", "order=in_order", "room=256MiB", "passes=4", "page=64KiB"]
+    assert cli.main(["advise", "paging", folder, "--program", *words]) == 0
+    said = capsys.readouterr().out
+    assert "streamed" in said and "managed:" in said and "copied 55.0 GB/s" in said
+    assert cli.main(["advise", "paging", folder, "--check"]) == 0
+    assert "picked within 10% of the best" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["touched=5"], "declare bytes=BYTES"),
+        (["bytes=1GiB", "bytes=2GiB"], "'bytes=2GiB' is not understood"),
+        (["bytes=1GiB", "use=0"], "'use=0' is not understood"),
+        (["bytes=1GiB", "order=random"], "order=in_order|scattered"),
+        (["bytes=1MiB", "touched=300"], "touched=300 pages are more than the array's 256"),
+    ],
+)
+def test_a_program_that_cannot_be_is_one_sentence(words, sentence, cases, tmp_path, capsys):
+    folder = write(tmp_path / "r", cases[:40])
+    assert cli.main(["advise", "paging", folder, "--program", *words]) == exits.BAD_INPUT
+    said = capsys.readouterr().err.splitlines()
+    assert sentence in said[-1]
+
+
+def test_without_patterns_nothing_is_advised(cases, tmp_path, capsys):
+    others = write(tmp_path / "r", program_records(TRUTH))
+    for words in (["--check"], ["--program", "bytes=1GiB"]):
+        assert cli.main(["advise", "paging", others, *words]) == exits.BAD_INPUT
+        assert "docs/paging.md" in capsys.readouterr().err
+    one = write(tmp_path / "one", cases[:1])
+    assert cli.main(["advise", "paging", one, "--check"]) == exits.BAD_INPUT
+    assert "no two halves" in capsys.readouterr().err
+
+
+@given(
+    st.sampled_from(["bytes", "page", "passes", "frames", "order", "way", "pages_touched", "useful", "time"]),
+    st.sampled_from([None, True, 0, -1, 1, 10**400, 1e308, 5e-324]),
+)
+def test_a_pattern_that_cannot_be_teaches_nothing(name, value):
+    case = pattern(Program(MIB, 4 * KIB, 100, 128), "mapped", 1e-3)
+    if name in case["axes"]:
+        case["axes"][name] = value
+    else:
+        next(metric for metric in case["metrics"] if metric["name"] == name)["median"] = value
+    found = paging_check.points_of([case])
+    for point in found:
+        assert all(math.isfinite(seconds) for _, seconds in paging_check.learn(found, CORES).rank(point.program))
+
+
+def test_room_for_all_that_is_read_is_not_room_for_the_array():
+    half = paging.declared(["bytes=1GiB", "touched=1000", "room=512MiB"])
+    assert half.frames == half.touched and "copy" not in ways.ways_of(half)
