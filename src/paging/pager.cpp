@@ -17,8 +17,6 @@ namespace {
 
 /// One in so many frames is for newcomers.
 constexpr std::size_t kNewcomers = 16;
-/// A block of a relay has a warp for each page.
-constexpr std::size_t kMostDepth = 32;
 
 const Options& checked(const Options& options) {
   if (!std::has_single_bit(options.page_bytes) || options.page_bytes < kLeastPage || options.page_bytes > kMostPage)
@@ -29,9 +27,11 @@ const Options& checked(const Options& options) {
         fmt::format("a pager with {} frames cannot be: take from 1 to {}", options.frames, kMostFrames - 1));
   if (!(options.deadline > 0))
     throw std::invalid_argument(fmt::format("a deadline of {} s cannot be: take more than 0", options.deadline));
-  if (options.queues == 0 || options.depth == 0 || options.queues > 1024 || options.depth > kMostDepth)
-    throw std::invalid_argument(fmt::format("{} queues of {} pages cannot be: take 1 to 1024 of 1 to {}",
-                                            options.queues, options.depth, kMostDepth));
+  // A block of a relay has a warp for each page.
+  const std::size_t most = options.transport == Transport::proxy ? 4096 : 32;
+  if (options.queues == 0 || options.depth == 0 || options.queues > 1024 || options.depth > most)
+    throw std::invalid_argument(
+        fmt::format("{} queues of {} pages cannot be: take 1 to 1024 of 1 to {}", options.queues, options.depth, most));
   return options;
 }
 

@@ -47,7 +47,7 @@ struct Options {
   Transport transport = Transport::pull;
   int relay_device = -1;    ///< the second GPU; -1: the one after the selected
   std::size_t queues = 32;  ///< of a relay blocks, of a proxy threads of the host
-  std::size_t depth = 16;   ///< pages on the way in each; of a relay at most 32
+  std::size_t depth = 16;   ///< pages on the way in each: at most 32 of a relay, 4096 of a proxy
 };
 
 /// Since the pager was made, or since clear(). Prefetched pages count as others do.
