@@ -1,22 +1,15 @@
 #include "paging/kernels.hpp"
 
+#include "device/warp_in_grid.hpp"
 #include "paging/array.hpp"
 
 namespace isthmus::paging {
 namespace {
 
-__device__ std::uint64_t warp_in_grid() {
-  return std::uint64_t{blockIdx.x} * (blockDim.x / static_cast<unsigned>(device::warp_size())) +
-         static_cast<unsigned>(device::warp_in_block());
-}
-__device__ std::uint64_t warps_in_grid() {
-  return std::uint64_t{gridDim.x} * (blockDim.x / static_cast<unsigned>(device::warp_size()));
-}
-
 // for (page = first; page < last; ++page) fetch(page);
 __global__ void prefetch_pages(Array<std::byte> array, std::uint64_t first, std::uint64_t last) {
   auto reader = array.reader();
-  for (std::uint64_t page = first + warp_in_grid(); page < last; page += warps_in_grid())
+  for (std::uint64_t page = first + device::warp_in_grid(); page < last; page += device::warps_in_grid())
     reader.move_to(array.first_of(static_cast<std::uint32_t>(page)));
 }
 
@@ -26,7 +19,7 @@ __global__ void flush_frames(const Table* table) {
   if (device::load_relaxed(&table->failure->claimed) != 0) return;
   const Lanes lanes = Lanes::warp();
   const std::uint32_t filled = *table->filled < table->frame_count ? *table->filled : table->frame_count;
-  for (std::uint64_t number = warp_in_grid(); number < filled; number += warps_in_grid())
+  for (std::uint64_t number = device::warp_in_grid(); number < filled; number += device::warps_in_grid())
     detail::clean_frame(*table, lanes, static_cast<std::uint32_t>(number));
 }
 

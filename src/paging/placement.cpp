@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <stdexcept>
-#include <string>
 
 #include "memory/backing.hpp"
 #include "memory/host_cache.hpp"
@@ -43,8 +41,8 @@ class Paged final : public memory::Backing {
   void prepare(device::Stream&) override {
     pager_.emplace(Options{.page_bytes = std::size_t{1} << planned_.page_shift,
                            .frames = planned_.frame_count,
-                           .eviction = eviction_named(options_.paging.eviction),
-                           .transport = transport_named(options_.paging.transport)});
+                           .eviction = value_named(kEvictionNames, options_.paging.eviction),
+                           .transport = value_named(kTransportNames, options_.paging.transport)});
     // Nothing of an output is there to be fetched.
     region_ = pager_->open(block_, spec_.name, spec_.role == Role::output ? Contents::poison : Contents::fetched);
     pager_->serve();
@@ -116,26 +114,6 @@ memory::Placement placement() {
          return std::make_unique<Paged>(facts, spec, options);
        }});
   return *memory::parse_placement("paged");
-}
-
-namespace {
-
-template <class Names, class Name>
-const auto& row_named(const Names& names, Name name, const char* what, std::string_view wanted) {
-  const auto* const found = std::ranges::find(names, wanted, name);
-  if (found == std::end(names))
-    throw std::invalid_argument(std::string("no ") + what + " is called " + std::string(wanted));
-  return *found;
-}
-
-}  // namespace
-
-Eviction eviction_named(std::string_view name) {
-  return row_named(kEvictionNames, &EvictionName::name, "eviction", name).eviction;
-}
-
-Transport transport_named(std::string_view name) {
-  return row_named(kTransportNames, &TransportName::name, "transport", name).transport;
 }
 
 std::size_t pages_of(std::size_t bytes, std::size_t page_bytes) {

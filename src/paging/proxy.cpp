@@ -1,9 +1,12 @@
 #include "paging/proxy.hpp"
 
-#include <algorithm>
 #include <array>
+#include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "device/ignoring_errors.hpp"
@@ -11,7 +14,7 @@
 
 namespace isthmus::paging {
 
-/// Slots `first` to `first` + `slots`, and the thread that serves them.
+/// `slots` slots, and the thread that serves them.
 class Proxy::Queue {
  public:
   Queue(Request* requests, std::uint32_t* served, std::size_t slots)

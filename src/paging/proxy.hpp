@@ -2,18 +2,12 @@
 
 // Pages that threads of the host fetch for the kernels, with the device's copy engines.
 
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <string>
-#include <thread>
+#include <memory>
 #include <vector>
 
 #include "paging/server.hpp"
 
 namespace isthmus::paging {
-
-struct Options;
 
 /// A thread for each queue looks through its slots in turn, and queues the copies of all requests that it finds by one
 /// call.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "device/ignoring_errors.hpp"
+#include "device/warp_in_grid.hpp"
 #include "paging/fault.hpp"
 #include "paging/pager.hpp"
 
@@ -31,8 +32,7 @@ int relay_device(const Options& options) {
 // for (each request of this warp's slot) copy its page;
 __global__ void relay_pages(Channel channel, const std::uint32_t* ended, double patience) {
   const Lanes lanes = Lanes::full_warp();
-  const unsigned slot = blockIdx.x * (blockDim.x / static_cast<unsigned>(device::warp_size())) +
-                        static_cast<unsigned>(device::warp_in_block());
+  const std::uint64_t slot = device::warp_in_grid();
   const Request* request = channel.requests + slot;
   std::uint32_t answered = 0;
   double since = device::device_seconds();

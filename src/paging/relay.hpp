@@ -9,8 +9,6 @@
 
 namespace isthmus::paging {
 
-struct Options;
-
 /// While its kernel works on the second GPU, nothing may wait for that device, and no memory of it be freed.
 class Relay final : public Server {
  public:

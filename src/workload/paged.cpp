@@ -10,23 +10,22 @@
 
 namespace isthmus::workload {
 
+Axis eviction_axis() {
+  return named_axis(kEvictionAxis, "which page goes where another comes", paging::kEvictionNames);
+}
+
 Axis transport_axis() {
-  std::vector<AxisValue> transports;
-  for (const auto& each : paging::kTransportNames) transports.emplace_back(std::string(each.name));
-  return choice_axis(kTransportAxis, "who brings a page: its warp, a second GPU, either, or threads of the host",
-                     std::move(transports));
+  return named_axis(kTransportAxis, "who brings a page: its warp, a second GPU, either, or threads of the host",
+                    paging::kTransportNames);
 }
 
 std::vector<Axis> paging_axes() {
   const memory::PagingOptions usual;
-  std::vector<AxisValue> evictions;
-  for (const auto& each : paging::kEvictionNames) evictions.emplace_back(std::string(each.name));
   return {how(bytes_axis(kPageAxis, "bytes of a page, a power of two from 4 KiB to 2 MiB",
                          static_cast<std::int64_t>(usual.page_bytes), static_cast<std::int64_t>(paging::kLeastPage))),
           how(number_axis(kFramesAxis, "frames of each paged buffer, in percent of its pages",
                           static_cast<std::int64_t>(usual.frames))),
-          how(choice_axis(kEvictionAxis, "which page goes where another comes", std::move(evictions))),
-          how(transport_axis())};
+          how(eviction_axis()), how(transport_axis())};
 }
 
 device::LaunchShape within_frames(device::LaunchShape shape, const device::DeviceInfo& info,

@@ -2,11 +2,14 @@
 
 // Buffers whose pages the kernels fetch by themselves, where the placement is `paged` (docs/placements.md).
 
+#include <cstddef>
 #include <initializer_list>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "device/launch.hpp"
-#include "paging/table.hpp"
+#include "paging/placement.hpp"
 #include "workload/axis.hpp"
 
 namespace isthmus::workload {
@@ -16,7 +19,15 @@ inline constexpr const char* kPageAxis = "page";
 inline constexpr const char* kFramesAxis = "frames";
 inline constexpr const char* kEvictionAxis = "eviction";
 inline constexpr const char* kTransportAxis = "transport";
+Axis eviction_axis();
 Axis transport_axis();
+/// A choice among the rows of a table of names.
+template <class Value, std::size_t rows>
+Axis named_axis(const char* name, const char* help, const paging::Named<Value> (&table)[rows]) {
+  std::vector<AxisValue> values;
+  for (const auto& row : table) values.emplace_back(std::string(row.name));
+  return choice_axis(name, help, std::move(values));
+}
 std::vector<Axis> paging_axes();
 
 /// The shape with as many blocks, in a row, as may hold a page of each region with each of their warps at once. With

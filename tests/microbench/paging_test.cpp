@@ -63,7 +63,7 @@ TEST_P(Paging, PagesComeThroughEachTransportAndFromAPeer) {
 }
 
 TEST_P(Paging, ASweepSeesEveryWordThroughEachWay) {
-  expect_pass("paging/sweep", {"bytes=300016", "through=all"}, std::size(paged::kWays));
+  expect_pass("paging/sweep", {"bytes=300016", "through=all"}, std::size(paged::kThroughNames));
 }
 
 TEST_P(Paging, APatternIsReadByEveryWay) {

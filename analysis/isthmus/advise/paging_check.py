@@ -13,6 +13,7 @@ from isthmus import Error
 from isthmus.advise.measured import medians
 from isthmus.advise.placing_check import ERRORS, Miss, line_of_errors
 from isthmus.advise.ways import EITHER, Map, Program, ways_of
+from isthmus.groups import grouped
 from isthmus.records import content
 from isthmus.tables import output
 
@@ -84,15 +85,16 @@ def _pattern(case: dict) -> tuple[Program, str, float] | None:
     )  # fmt: skip
 
 
+def _axes(case: dict, without: set[str]) -> str:
+    """As one key."""
+    return json.dumps({name: value for name, value in case["axes"].items() if name not in without}, sort_keys=True)
+
+
 def points_of(cases: list[dict]) -> list[Point]:
     """Of all patterns. A hash of the axes but room and way says which half a pattern is in: what is read in place takes
     the same time whatever has room."""
-    patterns: dict[str, list] = collections.defaultdict(list)
-    for case in cases:
-        found = _pattern(case)
-        if found is not None:
-            axes = {name: value for name, value in case["axes"].items() if name not in ("way", "frames")}
-            patterns[json.dumps(axes, sort_keys=True)].append((*found, case))
+    known = [(found, case) for case in cases if (found := _pattern(case)) is not None]
+    patterns = grouped((_axes(case, {"way", "frames"}), (*found, case)) for found, case in known)
     points = []
     for key, records in sorted(patterns.items()):
         in_place = {way: seconds for _, way, seconds, _ in records if way == "mapped"}
@@ -158,11 +160,8 @@ def _counts(case: dict, copied: dict, in_order: bool) -> Program | None:
 
 def programs_of(cases: list[dict]) -> list[Point]:
     """Of programs that were measured paged and copied, and write little."""
-    groups: dict[str, list[dict]] = collections.defaultdict(list)
-    for case in cases:
-        if case["placement"] in WAYS and (medians(case).get("overlapped") or 0) > 0:
-            axes = {name: value for name, value in case["axes"].items() if name not in _OF_PLACEMENTS}
-            groups[json.dumps([case["workload"], case["size"], axes], sort_keys=True)].append(case)
+    placed = [case for case in cases if case["placement"] in WAYS and (medians(case).get("overlapped") or 0) > 0]
+    groups = grouped(((case["workload"], case["size"], _axes(case, _OF_PLACEMENTS)), case) for case in placed)
     points = []
     for group in groups.values():
         others = {WAYS[case["placement"]]: case for case in group if case["placement"] != "paged"}

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "device/warp_in_grid.hpp"
 #include "microbench/paging/pairs.hpp"
 #include "paging/array.hpp"
 
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
 __global__ void __launch_bounds__(kThreads, kBlocksEach)
     sweep_pointer(const Pair* __restrict__ a, std::size_t size, std::size_t page, unsigned long long* sum) {
   unsigned long long part = 0;
-  for (std::size_t first = warp_in_grid() * page; first < size; first += warps_in_grid() * page)
+  for (std::size_t first = device::warp_in_grid() * page; first < size; first += device::warps_in_grid() * page)
     part += sum_of(a + first, size - first < page ? size - first : page);
   atomicAdd(sum, part);
 }
@@ -54,7 +55,7 @@ template <class Pages>
 __global__ void __launch_bounds__(kThreads, kBlocksEach)
     sweep_windows(Pages a, std::size_t page, unsigned long long* sum) {
   unsigned long long part = 0;
-  for (std::size_t first = warp_in_grid() * page; first < a.size(); first += warps_in_grid() * page) {
+  for (std::size_t first = device::warp_in_grid() * page; first < a.size(); first += device::warps_in_grid() * page) {
     const auto window = a.window(first, Lanes::full_warp());
     part += sum_of(window.data(), window.last() - window.first());
   }
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach - 1)
   unsigned long long part = 0;
   const auto width = static_cast<unsigned>(device::warp_size());
   auto reader = a.reader(Lanes::full_warp());
-  for (std::size_t first = warp_in_grid() * page; first < a.size(); first += warps_in_grid() * page) {
+  for (std::size_t first = device::warp_in_grid() * page; first < a.size(); first += device::warps_in_grid() * page) {
     const std::size_t last = first + page < a.size() ? first + page : a.size();
     for (std::size_t i = first; i < last; i += width) {
       const Pair pair = reader.read(i + static_cast<unsigned>(device::lane()));
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach - 1)
     sweep_elements(Pages a, std::size_t page, unsigned long long* sum) {
   unsigned long long part = 0;
   const auto width = static_cast<unsigned>(device::warp_size());
-  for (std::size_t first = warp_in_grid() * page; first < a.size(); first += warps_in_grid() * page) {
+  for (std::size_t first = device::warp_in_grid() * page; first < a.size(); first += device::warps_in_grid() * page) {
     const std::size_t last = first + page < a.size() ? first + page : a.size();
     for (std::size_t i = first + static_cast<unsigned>(device::lane()); i < last; i += width) {
       const Pair pair = a[i];

@@ -5,9 +5,8 @@
 #include <bit>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
-#include "paging/pager.hpp"
+#include "paging/placement.hpp"
 
 namespace isthmus::microbench::paged {
 
@@ -55,11 +54,7 @@ void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchSha
 
 /// How a sweep reaches its memory.
 enum class Through { pointer, window, read_only_window, reader, read_only_reader, element, read_only_element };
-struct Way {
-  Through through;
-  std::string_view name;
-};
-inline constexpr Way kWays[] = {
+inline constexpr paging::Named<Through> kThroughNames[] = {
     {Through::pointer, "pointer"},
     {Through::window, "window"},
     {Through::read_only_window, "read_only_window"},

@@ -14,14 +14,6 @@ struct alignas(16) Pair {
   unsigned long long x, y;
 };
 
-inline __device__ std::uint64_t warp_in_grid() {
-  return std::uint64_t{blockIdx.x} * (blockDim.x / static_cast<unsigned>(device::warp_size())) +
-         static_cast<unsigned>(device::warp_in_block());
-}
-inline __device__ std::uint64_t warps_in_grid() {
-  return std::uint64_t{gridDim.x} * (blockDim.x / static_cast<unsigned>(device::warp_size()));
-}
-
 /// Calls `action` for elements rank, rank + width, … of a page, so many at a time: all are asked for before the first
 /// is used. A loop whose stride the compiler does not know asks for one after the other, even unrolled.
 template <class Action>

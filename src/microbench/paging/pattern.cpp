@@ -4,13 +4,11 @@
 #include "microbench/paging/pattern.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/need.hpp"
 #include "microbench/paging/study.hpp"
@@ -22,7 +20,7 @@ namespace {
 
 using namespace workload;
 
-constexpr std::size_t kGrain = std::size_t{1} << 20, kChunks = 16;
+constexpr std::size_t kChunks = 16;
 
 struct Asked {
   explicit Asked(const Case& c)
@@ -239,12 +237,7 @@ std::unique_ptr<Reached> reach(const Asked& asked, const device::DeviceInfo& inf
 memory::Block filled_array(Case& c, const Asked& asked) {
   memory::Block array(asked.way == "managed" ? memory::Kind::managed : memory::Kind::mapped, asked.bytes,
                       {.numa_node = c.numa_node()});
-  memory::parallel_for(asked.pattern.words, kGrain, [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) {
-      const Word word = first_word(c) + i;
-      std::memcpy(array.data() + i * sizeof word, &word, sizeof word);
-    }
-  });
+  fill_with_words(c, array);
   return array;
 }
 

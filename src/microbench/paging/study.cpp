@@ -21,8 +21,6 @@ namespace {
 
 using namespace workload;
 
-constexpr std::size_t kGrain = std::size_t{1} << 20;
-
 /// Words of the host's memory or of a peer's, each its number and a little more, the pager over them, and on the device
 /// a sum and the number of the next page.
 class PagedWords {
@@ -33,12 +31,7 @@ class PagedWords {
         block_(memory::Kind::mapped, bytes_, {.numa_node = c.numa_node()}),
         pager(options),
         sum_and_next_(memory::Kind::device, 2 * sizeof(Word)) {
-    memory::parallel_for(words(), kGrain, [&](std::size_t first, std::size_t last) {
-      for (std::size_t i = first; i < last; ++i) {
-        const Word word = first_word(c) + i;
-        std::memcpy(block_.data() + i * sizeof word, &word, sizeof word);
-      }
-    });
+    fill_with_words(c, block_);
     if (peer >= 0) {
       const device::Selected on(peer);
       at_peer_ = memory::Block(memory::Kind::device, bytes_);
@@ -115,14 +108,14 @@ void run_random(Case& c) {
   c.needs(bytes, (frames + 1) * page + pages * sizeof(paging::State));
 
   const device::Selected on(info.index);
-  const auto transport = paging::transport_named(c.choice(kTransportAxis));
+  const auto transport = paging::value_named(paging::kTransportNames, c.choice(kTransportAxis));
   const bool from_peer = c.choice("backing") == "peer";
   const int other = (info.index + 1) % device::count();
   if (from_peer && other == info.index) throw Skip("there is no second GPU for the memory to be of");
   PagedWords words(c,
                    {.page_bytes = page,
                     .frames = frames,
-                    .eviction = paging::eviction_named(c.choice("eviction")),
+                    .eviction = paging::value_named(paging::kEvictionNames, c.choice(kEvictionAxis)),
                     .clean_ahead = static_cast<std::uint32_t>(c.integer("clean_ahead")),
                     .transport = transport,
                     .relay_device = other,
@@ -203,7 +196,7 @@ void run_sweep(Case& c) {
   const std::size_t page = page_bytes_of(c), bytes = c.extent("bytes") / 16 * 16;
   if (bytes == 0) throw Skip("16 bytes are the least", SkipKind::not_applicable);
   const std::size_t pages = (bytes + page - 1) / page;
-  const auto through = std::ranges::find(kWays, c.choice("through"), &Way::name)->through;
+  const auto through = paging::value_named(kThroughNames, c.choice("through"));
   const bool plain = through == Through::pointer;
   c.needs(bytes, (pages + 1) * page + pages * sizeof(paging::State) + (plain ? bytes : 0));
 
@@ -265,8 +258,6 @@ Workload described(const char* name, void (*run)(Case&), const char* summary) {
 }
 
 std::vector<Registration> register_all() {
-  std::vector<AxisValue> ways;
-  for (const auto& way : kWays) ways.emplace_back(std::string(way.name));
   std::vector<Registration> list;
   list.emplace_back(
       described("paging/random", run_random, "pages that kernels fetch from the host in random order, once a pass")
@@ -276,8 +267,7 @@ std::vector<Registration> register_all() {
           .axis(number_axis("passes", "times that they are touched, always in the same order", 1))
           .axis(
               choice_axis("access", "what is done with a page; write: written back within the time", {"read", "write"}))
-          .axis(choice_axis("eviction", "which page goes where another comes",
-                            {"fifo", "second_chance", "scan_resistant"}))
+          .axis(eviction_axis())
           .axis(transport_axis())
           .axis(number_axis("queues", "blocks of a relay, or threads of a proxy", 32))
           .axis(number_axis("depth", "pages that are on the way in each of them", 16))
@@ -286,8 +276,7 @@ std::vector<Registration> register_all() {
                             0)));
   list.emplace_back(
       described("paging/sweep", run_sweep, "a sweep over paged memory that is all there, beside a plain pointer")
-          .axis(choice_axis("through", "how the kernel reaches an element", std::move(ways))
-                    .with_default_sweep_of_all()));
+          .axis(named_axis("through", "how the kernel reaches an element", kThroughNames).with_default_sweep_of_all()));
   return list;
 }
 

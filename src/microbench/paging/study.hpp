@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "memory/parallel.hpp"
 #include "microbench/paging/kernels.hpp"
 #include "workload/workload.hpp"
 
@@ -17,6 +19,16 @@ using Word = unsigned long long;
 
 inline Word first_word(const workload::Case& c) {
   return c.seed() * 0x9e3779b97f4a7c15ULL;
+}
+/// Words that are handled together on the host.
+inline constexpr std::size_t kGrain = std::size_t{1} << 20;
+inline void fill_with_words(const workload::Case& c, const memory::Block& block) {
+  memory::parallel_for(block.size() / sizeof(Word), kGrain, [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) {
+      const Word word = first_word(c) + i;
+      std::memcpy(block.data() + i * sizeof word, &word, sizeof word);
+    }
+  });
 }
 /// Of words `first` to `last`, which count from the first word on.
 inline Word sum_of_words(const workload::Case& c, std::uint64_t first, std::uint64_t last) {
