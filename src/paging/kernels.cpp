@@ -23,6 +23,48 @@ __global__ void flush_frames(const Table* table) {
     detail::clean_frame(*table, lanes, static_cast<std::uint32_t>(number));
 }
 
+// for (each request of this warp's slot) copy its page;
+__global__ void relay_pages(Channel channel, const std::uint32_t* ended, double patience) {
+  const Lanes lanes = Lanes::full_warp();
+  const std::uint64_t slot = device::warp_in_grid();
+  const Request* request = channel.requests + slot;
+  std::uint32_t answered = 0;
+  double since = device::device_seconds();
+  const auto turn = [&]() -> bool {
+    enum What : unsigned { kNothing, kPage, kEnd };
+    unsigned what = kNothing;
+    std::uint32_t number = 0;
+    unsigned long long from = 0, to = 0;
+    std::uint32_t bytes = 0;
+    if (lanes.leads()) {
+      number = device::load_acquire(&request->number);
+      if (number != answered) {
+        what = kPage;
+        from = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->from));
+        to = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->to));
+        bytes = device::load_relaxed(&request->bytes);
+      } else if (device::load_acquire(ended) != 0 || device::device_seconds() - since > patience) {
+        what = kEnd;
+      }
+    }
+    what = device::shuffle(lanes.mask, what, lanes.leader);
+    if (what != kPage) return what == kEnd;
+    from = device::shuffle(lanes.mask, from, lanes.leader);
+    to = device::shuffle(lanes.mask, to, lanes.leader);
+    bytes = device::shuffle(lanes.mask, bytes, lanes.leader);
+    detail::copy_page(lanes, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), bytes);
+    device::sync_warp(lanes.mask);
+    if (lanes.leads()) {
+      __threadfence_system();
+      device::store_release(channel.served + slot, number);
+      answered = number;
+      since = device::device_seconds();
+    }
+    return false;
+  };
+  device::spin_until(turn);
+}
+
 }  // namespace
 
 void queue_prefetch(device::Stream& stream, const device::LaunchShape& shape, const Region& region, std::uint64_t first,
@@ -32,6 +74,15 @@ void queue_prefetch(device::Stream& stream, const device::LaunchShape& shape, co
 
 void queue_flush(device::Stream& stream, const device::LaunchShape& shape, const Table* table) {
   device::launch(stream, ISTHMUS_KERNEL(flush_frames), shape, table);
+}
+
+void load_relay() {
+  device::kernel_info(ISTHMUS_KERNEL(relay_pages), {.grid = 1, .block = 32});
+}
+
+void queue_relay(device::Stream& stream, const device::LaunchShape& shape, const Channel& channel,
+                 const std::uint32_t* ended, double patience) {
+  device::launch(stream, ISTHMUS_KERNEL(relay_pages), shape, channel, ended, patience);
 }
 
 }  // namespace isthmus::paging

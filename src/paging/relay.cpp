@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include "device/ignoring_errors.hpp"
-#include "device/warp_in_grid.hpp"
-#include "paging/fault.hpp"
+#include "paging/kernels.hpp"
 #include "paging/pager.hpp"
 
 namespace isthmus::paging {
@@ -29,48 +28,6 @@ int relay_device(const Options& options) {
   return other;
 }
 
-// for (each request of this warp's slot) copy its page;
-__global__ void relay_pages(Channel channel, const std::uint32_t* ended, double patience) {
-  const Lanes lanes = Lanes::full_warp();
-  const std::uint64_t slot = device::warp_in_grid();
-  const Request* request = channel.requests + slot;
-  std::uint32_t answered = 0;
-  double since = device::device_seconds();
-  const auto turn = [&]() -> bool {
-    enum What : unsigned { kNothing, kPage, kEnd };
-    unsigned what = kNothing;
-    std::uint32_t number = 0;
-    unsigned long long from = 0, to = 0;
-    std::uint32_t bytes = 0;
-    if (lanes.leads()) {
-      number = device::load_acquire(&request->number);
-      if (number != answered) {
-        what = kPage;
-        from = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->from));
-        to = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->to));
-        bytes = device::load_relaxed(&request->bytes);
-      } else if (device::load_acquire(ended) != 0 || device::device_seconds() - since > patience) {
-        what = kEnd;
-      }
-    }
-    what = device::shuffle(lanes.mask, what, lanes.leader);
-    if (what != kPage) return what == kEnd;
-    from = device::shuffle(lanes.mask, from, lanes.leader);
-    to = device::shuffle(lanes.mask, to, lanes.leader);
-    bytes = device::shuffle(lanes.mask, bytes, lanes.leader);
-    detail::copy_page(lanes, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), bytes);
-    device::sync_warp(lanes.mask);
-    if (lanes.leads()) {
-      __threadfence_system();
-      device::store_release(channel.served + slot, number);
-      answered = number;
-      since = device::device_seconds();
-    }
-    return false;
-  };
-  device::spin_until(turn);
-}
-
 }  // namespace
 
 Relay::Relay(const Options& options)
@@ -86,8 +43,7 @@ Relay::Relay(const Options& options)
   stream_.emplace();
   beside_it_.emplace();
   look_at(reinterpret_cast<Request*>(requests_.data()));
-  // Loaded here: loading may wait for kernels that run.
-  device::kernel_info(ISTHMUS_KERNEL(relay_pages), {.grid = 1, .block = 32});
+  load_relay();  // loading may wait for kernels that run
 }
 
 Relay::~Relay() {
@@ -109,9 +65,8 @@ void Relay::forget_requests() {
 void Relay::start() {
   const device::Selected on(device_);
   const auto warp = static_cast<std::size_t>(device::info(device_).warp_size);
-  device::launch(*stream_, ISTHMUS_KERNEL(relay_pages),
-                 {.grid = static_cast<unsigned>(queues_), .block = static_cast<unsigned>(depth_ * warp)}, channel(),
-                 reinterpret_cast<const std::uint32_t*>(ended_.data()), kIdleDeadlines * deadline_);
+  queue_relay(*stream_, {.grid = static_cast<unsigned>(queues_), .block = static_cast<unsigned>(depth_ * warp)},
+              channel(), reinterpret_cast<const std::uint32_t*>(ended_.data()), kIdleDeadlines * deadline_);
 }
 
 void Relay::stop() {
