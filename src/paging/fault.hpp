@@ -8,6 +8,7 @@
 #include "device/kernel.hpp"
 #include "device/relaxed.hpp"
 #include "paging/protocol.hpp"
+#include "paging/submit.hpp"
 #include "paging/table.hpp"
 
 namespace isthmus::paging {

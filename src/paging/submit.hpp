@@ -1,0 +1,52 @@
+#pragma once
+
+// A fetcher's side of a channel, in kernels: claim a slot, submit a request, poll for its answer.
+
+#include "device/kernel.hpp"
+#include "device/relaxed.hpp"
+#include "paging/channel.hpp"
+
+namespace isthmus::paging {
+
+/// What a fetcher has of a channel.
+struct Submission {
+  std::uint32_t slot, number;
+};
+
+/// By one lane: a slot for a page. False where the channel has none to give just now; one that shares gives none, too,
+/// while more pages are on the way through it than beside it.
+__device__ inline bool claim(const Channel& channel, Submission& mine) {
+  constexpr unsigned kLooks = 8;
+  if (channel.shares && device::load_relaxed(channel.in_flight) > device::load_relaxed(channel.in_flight + 1))
+    return false;
+  for (unsigned look = 0; look < kLooks; ++look) {
+    const std::uint32_t slot = atomicAdd(channel.next, 1u) % channel.slots;
+    if (device::load_relaxed(channel.taken + slot) != 0 || atomicCAS(channel.taken + slot, 0u, 1u) != 0) continue;
+    __threadfence();  // the last owner's answer comes before this request
+    if (channel.shares) atomicAdd(channel.in_flight, 1u);
+    mine = {slot, device::load_relaxed(channel.served + slot) + 1};
+    return true;
+  }
+  return false;
+}
+
+/// Sends the request of a slot that was claimed.
+__device__ inline void submit(const Channel& channel, const Submission& mine, std::byte* to, const std::byte* from,
+                              std::uint32_t bytes) {
+  Request* request = channel.requests + mine.slot;
+  device::store_relaxed(&request->from, from);
+  device::store_relaxed(&request->to, to);
+  device::store_relaxed(&request->bytes, bytes);
+  device::store_release(&request->number, mine.number);
+}
+
+/// Whether the page is there; the slot is then free.
+__device__ inline bool poll(const Channel& channel, const Submission& mine) {
+  if (device::load_acquire(channel.served + mine.slot) != mine.number) return false;
+  __threadfence();
+  atomicExch(channel.taken + mine.slot, 0u);
+  if (channel.shares) atomicAdd(channel.in_flight, ~0u);
+  return true;
+}
+
+}  // namespace isthmus::paging
