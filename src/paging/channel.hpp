@@ -21,10 +21,10 @@ struct Request {
 
 /// Plain pointers, copied bytewise into kernels.
 struct Channel {
-  Request* requests;         ///< of each slot, in the server's memory; all that follows is in the client's
-  std::uint32_t* taken;      ///< of each slot, 1 while somebody has it
-  std::uint32_t* served;     ///< of each slot, the number of the last request that was answered
-  std::uint32_t* next;       ///< the slot to look at next
+  Request* requests;      ///< of each slot, in the server's memory
+  std::uint32_t* taken;   ///< of each slot, 1 while somebody has it
+  std::uint32_t* served;  ///< of each slot, the number of the last request that was answered; a proxy's are the host's
+  std::uint32_t* next;    ///< the slot to look at next
   std::uint32_t* in_flight;  ///< pages on the way through the channel, and pages that warps fetch themselves
   std::uint32_t slots;       ///< 0: there is no server
   bool shares;               ///< with warps that fetch pages themselves

@@ -24,7 +24,10 @@ __global__ void flush_frames(const Table* table) {
 }
 
 // for (each request of this warp's slot) copy its page;
-__global__ void relay_pages(Channel channel, const std::uint32_t* ended, double patience) {
+//
+// The host ends it by a word of its own memory. One warp looks there, and says it to the others in the device's: the
+// link has better things to bring.
+__global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, std::uint32_t* ended, double patience) {
   const Lanes lanes = Lanes::full_warp();
   const std::uint64_t slot = device::warp_in_grid();
   const Request* request = channel.requests + slot;
@@ -43,8 +46,9 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* ended, double 
         from = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->from));
         to = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->to));
         bytes = device::load_relaxed(&request->bytes);
-      } else if (device::load_acquire(ended) != 0 || device::device_seconds() - since > patience) {
-        what = kEnd;
+      } else {
+        if (slot == 0 && device::load_acquire(host_ended) != 0) device::store_release(ended, 1u);
+        if (device::load_acquire(ended) != 0 || device::device_seconds() - since > patience) what = kEnd;
       }
     }
     what = device::shuffle(lanes.mask, what, lanes.leader);
@@ -52,6 +56,7 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* ended, double 
     from = device::shuffle(lanes.mask, from, lanes.leader);
     to = device::shuffle(lanes.mask, to, lanes.leader);
     bytes = device::shuffle(lanes.mask, bytes, lanes.leader);
+    device::sync_warp(lanes.mask);  // what the leader knows of the frame's last holders, all lanes know now
     detail::copy_page(lanes, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), bytes);
     device::sync_warp(lanes.mask);
     if (lanes.leads()) {
@@ -81,8 +86,8 @@ void load_relay() {
 }
 
 void queue_relay(device::Stream& stream, const device::LaunchShape& shape, const Channel& channel,
-                 const std::uint32_t* ended, double patience) {
-  device::launch(stream, ISTHMUS_KERNEL(relay_pages), shape, channel, ended, patience);
+                 const std::uint32_t* host_ended, std::uint32_t* ended, double patience) {
+  device::launch(stream, ISTHMUS_KERNEL(relay_pages), shape, channel, host_ended, ended, patience);
 }
 
 }  // namespace isthmus::paging

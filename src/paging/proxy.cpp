@@ -18,10 +18,7 @@ namespace isthmus::paging {
 class Proxy::Queue {
  public:
   Queue(Request* requests, std::uint32_t* served, std::size_t slots)
-      : device_(device::selected()), requests_(requests), served_(served), slots_(slots) {
-    for (auto& batch : batches_) batch.numbers = memory::Block(memory::Kind::pinned, slots * sizeof(std::uint32_t));
-    thread_ = std::thread([this] { run(); });
-  }
+      : device_(device::selected()), requests_(requests), served_(served), slots_(slots), thread_([this] { run(); }) {}
   ~Queue() {
     say(Phase::leave);
     thread_.join();
@@ -38,13 +35,12 @@ class Proxy::Queue {
 
  private:
   enum class Phase { rest, serve, leave };
-  /// Copies that were queued together, and what says that they have come. The numbers stay as they are until the event.
+  /// Copies that were queued together, what says that they have come, and the slots that they are for.
   struct Batch {
-    memory::Block numbers;
     device::Event there;
-    bool queued = false;
+    std::vector<std::size_t> slots;
   };
-  static constexpr std::size_t kBatches = 4;
+  static constexpr std::size_t kBatches = 4;  ///< on the way at once
 
   void say(Phase phase) {
     {
@@ -79,29 +75,33 @@ class Proxy::Queue {
   }
 
   void serve() {
-    std::vector<std::uint32_t> answered(slots_, 0);
+    std::vector<std::uint32_t> seen(slots_, 0);
     std::vector<device::CopyItem> items;
-    for (std::size_t turn = 0; phase_ == Phase::serve; ++turn) {
+    std::size_t queued = 0, come = 0;  // batches
+    while (phase_ == Phase::serve || come < queued) {
+      if (come < queued && batches_[come % kBatches].there.done()) {
+        for (const std::size_t slot : batches_[come++ % kBatches].slots)
+          std::atomic_ref(served_[slot]).store(seen[slot], std::memory_order_release);
+      }
+      if (queued - come == kBatches) continue;
+      Batch& batch = batches_[queued % kBatches];
       items.clear();
+      batch.slots.clear();
       for (std::size_t slot = 0; slot < slots_; ++slot) {
         const std::uint32_t number = std::atomic_ref(requests_[slot].number).load(std::memory_order_acquire);
-        if (number == answered[slot]) continue;
-        answered[slot] = number;
+        if (number == seen[slot]) continue;
+        seen[slot] = number;  // no other comes before this one is answered
         items.push_back({requests_[slot].to, requests_[slot].from, requests_[slot].bytes});
+        batch.slots.push_back(slot);
       }
       if (items.empty()) {
         std::this_thread::yield();
         continue;
       }
-      Batch& batch = batches_[turn % kBatches];
-      if (std::exchange(batch.queued, true)) batch.there.synchronize();
       copy(items);
-      // All numbers of the queue: none of another slot has changed since the last batch but by this thread.
-      std::memcpy(batch.numbers.data(), answered.data(), batch.numbers.size());
-      device::copy_async(served_, batch.numbers.data(), batch.numbers.size(), stream_);
       batch.there.record(stream_);
+      ++queued;
     }
-    stream_.synchronize();
   }
 
   void copy(const std::vector<device::CopyItem>& items) {
@@ -118,8 +118,8 @@ class Proxy::Queue {
   }
 
   const int device_;
-  Request* const requests_;      ///< in the host's memory
-  std::uint32_t* const served_;  ///< in the device's
+  Request* const requests_;  ///< in the host's memory, as the answers
+  std::uint32_t* const served_;
   const std::size_t slots_;
   std::array<Batch, kBatches> batches_;
   device::Stream stream_;
@@ -134,12 +134,14 @@ class Proxy::Queue {
 
 Proxy::Proxy(const Options& options)
     : Server(options.queues * options.depth, false),
-      requests_(memory::Kind::mapped, options.queues * options.depth * sizeof(Request)) {
+      requests_(memory::Kind::mapped, options.queues * options.depth * sizeof(Request)),
+      served_(memory::Kind::mapped, options.queues * options.depth * sizeof(std::uint32_t)) {
   look_at(reinterpret_cast<Request*>(requests_.device_data()));
+  answer_at(reinterpret_cast<std::uint32_t*>(served_.device_data()));
   auto* requests = reinterpret_cast<Request*>(requests_.data());
-  for (std::size_t queue = 0; queue < options.queues; ++queue)
-    queues_.push_back(std::make_unique<Queue>(requests + queue * options.depth,
-                                              channel().served + queue * options.depth, options.depth));
+  auto* served = reinterpret_cast<std::uint32_t*>(served_.data());
+  for (std::size_t first = 0; first < options.queues * options.depth; first += options.depth)
+    queues_.push_back(std::make_unique<Queue>(requests + first, served + first, options.depth));
 }
 
 Proxy::~Proxy() {
@@ -148,6 +150,7 @@ Proxy::~Proxy() {
 
 void Proxy::forget_requests() {
   std::memset(requests_.data(), 0, requests_.size());
+  std::memset(served_.data(), 0, served_.size());
 }
 
 void Proxy::start() {

@@ -22,7 +22,7 @@ class Proxy final : public Server {
   void stop() override;
   void forget_requests() override;
 
-  memory::Block requests_;
+  memory::Block requests_, served_;
   std::vector<std::unique_ptr<Queue>> queues_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "device/ignoring_errors.hpp"
 #include "paging/kernels.hpp"
 #include "paging/pager.hpp"
@@ -28,6 +30,10 @@ int relay_device(const Options& options) {
   return other;
 }
 
+void said_by_host(const memory::Block& word, std::uint32_t value) {
+  std::atomic_ref(*reinterpret_cast<std::uint32_t*>(word.data())).store(value, std::memory_order_release);
+}
+
 }  // namespace
 
 Relay::Relay(const Options& options)
@@ -40,8 +46,8 @@ Relay::Relay(const Options& options)
   const device::Selected on(device_);
   requests_ = memory::Block(memory::Kind::device, queues_ * depth_ * sizeof(Request));
   ended_ = memory::Block(memory::Kind::device, sizeof(std::uint32_t));
+  host_ended_ = memory::Block(memory::Kind::mapped, sizeof(std::uint32_t));
   stream_.emplace();
-  beside_it_.emplace();
   look_at(reinterpret_cast<Request*>(requests_.data()));
   load_relay();  // loading may wait for kernels that run
 }
@@ -52,11 +58,11 @@ Relay::~Relay() {
   requests_.free();
   ended_.free();
   stream_.reset();
-  beside_it_.reset();
 }
 
 void Relay::forget_requests() {
   const device::Selected on(device_);
+  said_by_host(host_ended_, 0);
   device::fill_async(requests_.data(), 0, requests_.size(), *stream_);
   device::fill_async(ended_.data(), 0, ended_.size(), *stream_);
   stream_->synchronize();
@@ -66,11 +72,12 @@ void Relay::start() {
   const device::Selected on(device_);
   const auto warp = static_cast<std::size_t>(device::info(device_).warp_size);
   queue_relay(*stream_, {.grid = static_cast<unsigned>(queues_), .block = static_cast<unsigned>(depth_ * warp)},
-              channel(), reinterpret_cast<const std::uint32_t*>(ended_.data()), kIdleDeadlines * deadline_);
+              channel(), reinterpret_cast<const std::uint32_t*>(host_ended_.device_data()),
+              reinterpret_cast<std::uint32_t*>(ended_.data()), kIdleDeadlines * deadline_);
 }
 
 void Relay::stop() {
-  device::fill_async(ended_.data(), 0xff, ended_.size(), *beside_it_);
+  said_by_host(host_ended_, 1);
   stream_->synchronize();
 }
 

@@ -24,8 +24,9 @@ class Relay final : public Server {
   device::PeerAccess access_;
   std::size_t queues_, depth_;
   double deadline_;
-  memory::Block requests_, ended_;                    ///< the second GPU's
-  std::optional<device::Stream> stream_, beside_it_;  ///< of the kernel, and of what ends it
+  memory::Block requests_, ended_;  ///< the second GPU's
+  memory::Block host_ended_;
+  std::optional<device::Stream> stream_;
 };
 
 }  // namespace isthmus::paging

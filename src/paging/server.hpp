@@ -26,8 +26,10 @@ class Server {
   Server(std::size_t slots, bool shares);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  /// Where the server looks for requests, by the address that the client's kernels use.
+  /// Where the server looks for requests, and where it answers if not in the client's memory, by the addresses that the
+  /// client's kernels use.
   void look_at(Request* requests) { channel_.requests = requests; }
+  void answer_at(std::uint32_t* served) { channel_.served = served; }
   virtual void start() = 0;
   virtual void stop() = 0;
   /// No request is there.

@@ -87,9 +87,9 @@ Bound pages_bound(const device::DeviceInfo& info, paging::Transport transport, b
     const auto link = device::link(info.index, other, &reason);
     return link ? Bound{link->rate, link->text} : Bound{std::nullopt, reason};
   }
-  const Bound own = link_bound(info);
+  Bound own = link_bound(info);
   if (transport != paging::Transport::relay && transport != paging::Transport::pull_and_relay) return own;
-  const Bound others = link_bound(device::info(other));
+  Bound others = link_bound(device::info(other));
   if (transport == paging::Transport::relay || !others.value) return others;
   return own.value ? Bound{*own.value + *others.value, own.source + " and " + others.source} : own;
 }
