@@ -67,9 +67,9 @@ __device__ inline State* owner_of(const Table& table, std::uint32_t number) {
   return reinterpret_cast<State*>(device::load_relaxed(table.owners + number));
 }
 
-/// Both ends are multiples of 16; so many loads of 16 bytes are in flight a lane.
+/// Both ends are multiples of 16; `kInFlight` loads of 16 bytes are on the way a lane.
+template <unsigned kInFlight = 4>
 __device__ inline void copy_page(const Lanes& lanes, std::byte* to, const std::byte* from, std::uint32_t bytes) {
-  constexpr unsigned kInFlight = 4;
   const uint4* source = reinterpret_cast<const uint4*>(from);
   uint4* destination = reinterpret_cast<uint4*>(to);
   const std::uint32_t words = bytes / sizeof(uint4);

@@ -40,15 +40,16 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
     unsigned long long from = 0, to = 0;
     std::uint32_t bytes = 0;
     if (lanes.leads()) {
-      number = device::load_acquire(&request->number);
+      number = device::load_relaxed(&request->number);
       if (number != answered) {
+        device::load_acquire(&request->number);
         what = kPage;
         from = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->from));
         to = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->to));
         bytes = device::load_relaxed(&request->bytes);
       } else {
-        if (slot == 0 && device::load_acquire(host_ended) != 0) device::store_release(ended, 1u);
-        if (device::load_acquire(ended) != 0 || device::device_seconds() - since > patience) what = kEnd;
+        if (slot == 0 && device::load_relaxed(host_ended) != 0) device::store_relaxed(ended, 1u);
+        if (device::load_relaxed(ended) != 0 || device::device_seconds() - since > patience) what = kEnd;
       }
     }
     what = device::shuffle(lanes.mask, what, lanes.leader);
@@ -57,10 +58,9 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
     to = device::shuffle(lanes.mask, to, lanes.leader);
     bytes = device::shuffle(lanes.mask, bytes, lanes.leader);
     device::sync_warp(lanes.mask);  // what the leader knows of the frame's last holders, all lanes know now
-    detail::copy_page(lanes, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), bytes);
+    detail::copy_page<8>(lanes, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), bytes);
     device::sync_warp(lanes.mask);
     if (lanes.leads()) {
-      __threadfence_system();
       device::store_release(channel.served + slot, number);
       answered = number;
       since = device::device_seconds();

@@ -1,5 +1,6 @@
 #include "paging/proxy.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -14,11 +15,20 @@
 
 namespace isthmus::paging {
 
+/// Streams of one proxy. A CUDA device has eight connections where nobody asks for more, and streams that share one wait
+/// for each other: copies behind the kernel that waits for them never begin. (One H100 host: 16 streams stood still.)
+constexpr std::size_t kProxyStreams = 4;
+
 /// `slots` slots, and the thread that serves them.
 class Proxy::Queue {
  public:
-  Queue(Request* requests, std::uint32_t* served, std::size_t slots)
-      : device_(device::selected()), requests_(requests), served_(served), slots_(slots), thread_([this] { run(); }) {}
+  Queue(Request* requests, std::uint32_t* served, std::size_t slots, device::Stream& stream)
+      : device_(device::selected()),
+        requests_(requests),
+        served_(served),
+        slots_(slots),
+        stream_(stream),
+        thread_([this] { run(); }) {}
   ~Queue() {
     say(Phase::leave);
     thread_.join();
@@ -121,8 +131,8 @@ class Proxy::Queue {
   Request* const requests_;  ///< in the host's memory, as the answers
   std::uint32_t* const served_;
   const std::size_t slots_;
+  device::Stream& stream_;  ///< other queues may share it
   std::array<Batch, kBatches> batches_;
-  device::Stream stream_;
   bool batched_ = true;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -138,10 +148,12 @@ Proxy::Proxy(const Options& options)
       served_(memory::Kind::mapped, options.queues * options.depth * sizeof(std::uint32_t)) {
   look_at(reinterpret_cast<Request*>(requests_.device_data()));
   answer_at(reinterpret_cast<std::uint32_t*>(served_.device_data()));
+  streams_ = std::vector<device::Stream>(std::min(options.queues, kProxyStreams));
   auto* requests = reinterpret_cast<Request*>(requests_.data());
   auto* served = reinterpret_cast<std::uint32_t*>(served_.data());
   for (std::size_t first = 0; first < options.queues * options.depth; first += options.depth)
-    queues_.push_back(std::make_unique<Queue>(requests + first, served + first, options.depth));
+    queues_.push_back(std::make_unique<Queue>(requests + first, served + first, options.depth,
+                                              streams_[queues_.size() % kProxyStreams]));
 }
 
 Proxy::~Proxy() {

@@ -23,6 +23,7 @@ class Proxy final : public Server {
   void forget_requests() override;
 
   memory::Block requests_, served_;
+  std::vector<device::Stream> streams_;
   std::vector<std::unique_ptr<Queue>> queues_;
 };
 

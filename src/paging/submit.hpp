@@ -42,7 +42,9 @@ __device__ inline void submit(const Channel& channel, const Submission& mine, st
 
 /// Whether the page is there; the slot is then free.
 __device__ inline bool poll(const Channel& channel, const Submission& mine) {
-  if (device::load_acquire(channel.served + mine.slot) != mine.number) return false;
+  // A look that finds nothing is a plain one: acquiring empties the multiprocessor's cache under warps that copy.
+  if (device::load_relaxed(channel.served + mine.slot) != mine.number) return false;
+  device::load_acquire(channel.served + mine.slot);
   __threadfence();
   atomicExch(channel.taken + mine.slot, 0u);
   if (channel.shares) atomicAdd(channel.in_flight, ~0u);

@@ -431,7 +431,7 @@ TEST_F(PagerTest, ARelayNeedsASecondDevice) {
   configure("devices=2");
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .depth = 33}); }),
-      {"32 queues of 33 pages", "1 to 32"});
+      {"64 queues of 33 pages", "1 to 32"});
 }
 
 TEST_F(PagerTest, WhoAsksWhereNobodyServesGivesUp) {
