@@ -15,8 +15,9 @@
 
 namespace isthmus::paging {
 
-/// Streams of one proxy. A CUDA device has eight connections where nobody asks for more, and streams that share one wait
-/// for each other: copies behind the kernel that waits for them never begin. (One H100 host: 16 streams stood still.)
+/// Streams of one proxy. A CUDA device has eight connections where nobody asks for more, and streams that share one
+/// wait for each other: copies behind the kernel that waits for them never begin. (One H100 host: 16 streams stood
+/// still.)
 constexpr std::size_t kProxyStreams = 4;
 
 /// `slots` slots, and the thread that serves them.
