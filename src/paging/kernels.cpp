@@ -33,30 +33,29 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
   const Request* request = channel.requests + slot;
   std::uint32_t answered = 0;
   double since = device::device_seconds();
-  const auto turn = [&]() -> bool {
-    enum What : unsigned { kNothing, kPage, kEnd };
-    unsigned what = kNothing;
-    std::uint32_t number = 0;
+  for (;;) {
+    std::uint32_t number = answered, bytes = 0;  // no bytes: the relay has ended
     unsigned long long from = 0, to = 0;
-    std::uint32_t bytes = 0;
-    if (lanes.leads()) {
+    // One lane waits, the others wait for it: blocks that only wait make room for those that have not begun.
+    const auto look = [&]() -> bool {
       number = device::load_relaxed(&request->number);
+      if (number != answered) return true;
+      if (slot == 0 && device::load_relaxed(host_ended) != 0) device::store_relaxed(ended, 1u);
+      return device::load_relaxed(ended) != 0 || device::device_seconds() - since > patience;
+    };
+    if (lanes.leads()) {
+      device::spin_until(look);
       if (number != answered) {
         device::load_acquire(&request->number);
-        what = kPage;
         from = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->from));
         to = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->to));
         bytes = device::load_relaxed(&request->bytes);
-      } else {
-        if (slot == 0 && device::load_relaxed(host_ended) != 0) device::store_relaxed(ended, 1u);
-        if (device::load_relaxed(ended) != 0 || device::device_seconds() - since > patience) what = kEnd;
       }
     }
-    what = device::shuffle(lanes.mask, what, lanes.leader);
-    if (what != kPage) return what == kEnd;
+    bytes = device::shuffle(lanes.mask, bytes, lanes.leader);
+    if (bytes == 0) return;
     from = device::shuffle(lanes.mask, from, lanes.leader);
     to = device::shuffle(lanes.mask, to, lanes.leader);
-    bytes = device::shuffle(lanes.mask, bytes, lanes.leader);
     device::sync_warp(lanes.mask);  // what the leader knows of the frame's last holders, all lanes know now
     detail::copy_page<8>(lanes, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), bytes);
     device::sync_warp(lanes.mask);
@@ -65,9 +64,7 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
       answered = number;
       since = device::device_seconds();
     }
-    return false;
-  };
-  device::spin_until(turn);
+  }
 }
 
 }  // namespace
@@ -81,8 +78,11 @@ void queue_flush(device::Stream& stream, const device::LaunchShape& shape, const
   device::launch(stream, ISTHMUS_KERNEL(flush_frames), shape, table);
 }
 
-void load_relay() {
-  device::kernel_info(ISTHMUS_KERNEL(relay_pages), {.grid = 1, .block = 32});
+std::size_t relay_blocks(unsigned threads) {
+  const auto of_each =
+      device::kernel_info(ISTHMUS_KERNEL(relay_pages), {.grid = 1, .block = threads}).blocks_per_multiprocessor;
+  return static_cast<std::size_t>(device::info(device::selected()).multiprocessors) *
+         static_cast<std::size_t>(of_each.value_or(1));
 }
 
 void queue_relay(device::Stream& stream, const device::LaunchShape& shape, const Channel& channel,

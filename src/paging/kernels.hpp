@@ -18,6 +18,7 @@ void queue_flush(device::Stream& stream, const device::LaunchShape& shape, const
 /// many seconds. `ended` is 0, in that device's memory.
 void queue_relay(device::Stream& stream, const device::LaunchShape& shape, const Channel& channel,
                  const std::uint32_t* host_ended, std::uint32_t* ended, double patience);
-void load_relay();
+/// Blocks of so many threads that the selected device holds at once. Loads the kernel.
+std::size_t relay_blocks(unsigned threads);
 
 }  // namespace isthmus::paging

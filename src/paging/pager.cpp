@@ -18,10 +18,7 @@ namespace {
 /// One in so many frames is for newcomers.
 constexpr std::size_t kNewcomers = 16;
 
-/// One H100 host: a relay of 64 blocks filled nine tenths of its link; more than four threads of a proxy share streams.
-constexpr std::size_t kRelayBlocks = 64, kProxyThreads = 4;
-
-Options checked(Options options) {
+const Options& checked(const Options& options) {
   if (!std::has_single_bit(options.page_bytes) || options.page_bytes < kLeastPage || options.page_bytes > kMostPage)
     throw std::invalid_argument(fmt::format("a page of {} bytes cannot be: take a power of two from {} to {}",
                                             options.page_bytes, kLeastPage, kMostPage));
@@ -32,7 +29,6 @@ Options checked(Options options) {
     throw std::invalid_argument(fmt::format("a deadline of {} s cannot be: take more than 0", options.deadline));
   // A block of a relay has a warp for each page.
   const std::size_t most = options.transport == Transport::proxy ? 4096 : 32;
-  if (options.queues == 0) options.queues = options.transport == Transport::proxy ? kProxyThreads : kRelayBlocks;
   if (options.depth == 0 || options.queues > 1024 || options.depth > most)
     throw std::invalid_argument(
         fmt::format("{} queues of {} pages cannot be: take 1 to 1024 of 1 to {}", options.queues, options.depth, most));

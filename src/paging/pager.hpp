@@ -46,7 +46,7 @@ struct Options {
   double deadline = 10;  ///< seconds after which a kernel gives up a wait
   Transport transport = Transport::pull;
   int relay_device = -1;   ///< the second GPU; -1: the one after the selected
-  std::size_t queues = 0;  ///< of a relay blocks, of a proxy threads of the host; 0: 64 blocks, 4 threads
+  std::size_t queues = 0;  ///< of a relay blocks, of a proxy threads of the host; 0: up to 64, 4
   std::size_t depth = 16;  ///< pages on the way in each: at most 32 of a relay, 4096 of a proxy
 };
 

@@ -19,6 +19,7 @@ namespace isthmus::paging {
 /// wait for each other: copies behind the kernel that waits for them never begin. (One H100 host: 16 streams stood
 /// still.)
 constexpr std::size_t kProxyStreams = 4;
+constexpr std::size_t kUsualThreads = 4;
 
 /// `slots` slots, and the thread that serves them.
 class Proxy::Queue {
@@ -144,17 +145,20 @@ class Proxy::Queue {
 };
 
 Proxy::Proxy(const Options& options)
-    : Server(options.queues * options.depth, false),
-      requests_(memory::Kind::mapped, options.queues * options.depth * sizeof(Request)),
-      served_(memory::Kind::mapped, options.queues * options.depth * sizeof(std::uint32_t)) {
+    : Proxy((options.queues != 0 ? options.queues : kUsualThreads) * options.depth, options.depth) {}
+
+Proxy::Proxy(std::size_t slots, std::size_t depth)
+    : Server(slots, false),
+      requests_(memory::Kind::mapped, slots * sizeof(Request)),
+      served_(memory::Kind::mapped, slots * sizeof(std::uint32_t)) {
   look_at(reinterpret_cast<Request*>(requests_.device_data()));
   answer_at(reinterpret_cast<std::uint32_t*>(served_.device_data()));
-  streams_ = std::vector<device::Stream>(std::min(options.queues, kProxyStreams));
+  streams_ = std::vector<device::Stream>(std::min(slots / depth, kProxyStreams));
   auto* requests = reinterpret_cast<Request*>(requests_.data());
   auto* served = reinterpret_cast<std::uint32_t*>(served_.data());
-  for (std::size_t first = 0; first < options.queues * options.depth; first += options.depth)
-    queues_.push_back(std::make_unique<Queue>(requests + first, served + first, options.depth,
-                                              streams_[queues_.size() % kProxyStreams]));
+  for (std::size_t first = 0; first < slots; first += depth)
+    queues_.push_back(
+        std::make_unique<Queue>(requests + first, served + first, depth, streams_[queues_.size() % kProxyStreams]));
 }
 
 Proxy::~Proxy() {

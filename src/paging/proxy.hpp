@@ -18,6 +18,7 @@ class Proxy final : public Server {
 
  private:
   class Queue;
+  Proxy(std::size_t slots, std::size_t depth);
   void start() override;
   void stop() override;
   void forget_requests() override;

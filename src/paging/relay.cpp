@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "device/ignoring_errors.hpp"
@@ -30,17 +31,37 @@ int relay_device(const Options& options) {
   return other;
 }
 
+unsigned threads_of(const Options& options, int device) {
+  return static_cast<unsigned>(options.depth) * static_cast<unsigned>(device::info(device).warp_size);
+}
+
+/// Blocks of the relay: a block that the device does not hold beside the others would never look at its slots.
+std::size_t queues_of(const Options& options) {
+  constexpr std::size_t kUsual = 64;  // filled nine tenths of an H100's link to its host, 4 KiB pages
+  const int relay = relay_device(options);
+  const device::Selected on(relay);
+  const std::size_t most = relay_blocks(threads_of(options, relay));
+  if (options.queues > most)
+    throw device::Error(
+        device::ErrorKind::unsupported, "Relay",
+        fmt::format("gpu{} holds {} blocks of {} pages at once, not {}", relay, most, options.depth, options.queues),
+        "take fewer queues");
+  return options.queues != 0 ? options.queues : std::min(kUsual, most);
+}
+
 void said_by_host(const memory::Block& word, std::uint32_t value) {
   std::atomic_ref(*reinterpret_cast<std::uint32_t*>(word.data())).store(value, std::memory_order_release);
 }
 
 }  // namespace
 
-Relay::Relay(const Options& options)
-    : Server(options.queues * options.depth, options.transport == Transport::pull_and_relay),
+Relay::Relay(const Options& options) : Relay(options, queues_of(options)) {}
+
+Relay::Relay(const Options& options, std::size_t queues)
+    : Server(queues * options.depth, options.transport == Transport::pull_and_relay),
       device_(relay_device(options)),
       access_(device::selected(), device_),
-      queues_(options.queues),
+      queues_(queues),
       depth_(options.depth),
       deadline_(options.deadline) {
   const device::Selected on(device_);
@@ -49,7 +70,6 @@ Relay::Relay(const Options& options)
   host_ended_ = memory::Block(memory::Kind::mapped, sizeof(std::uint32_t));
   stream_.emplace();
   look_at(reinterpret_cast<Request*>(requests_.data()));
-  load_relay();  // loading may wait for kernels that run
 }
 
 Relay::~Relay() {

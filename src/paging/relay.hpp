@@ -16,6 +16,7 @@ class Relay final : public Server {
   ~Relay() override;
 
  private:
+  Relay(const Options& options, std::size_t queues);
   void start() override;
   void stop() override;
   void forget_requests() override;

@@ -425,13 +425,34 @@ TEST_F(PagerTest, PagesComeThroughARelayAndAProxy) {
   }
 }
 
+/// A block of a relay that the device does not hold beside the others would never serve.
+TEST_F(PagerTest, ARelayTakesAsManyBlocksAsItsDeviceHolds) {
+  configure("devices=2");
+  for (const auto transport : {Transport::relay, Transport::proxy}) {
+    const memory::Block block = numbers(40);
+    Pager pager({.page_bytes = kPage, .frames = 16, .deadline = 5, .transport = transport, .depth = 4});
+    const Region region = pager.open(block, "numbers");
+    Sum sum;
+    pager.launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 8, .block = 64}, {},
+                 Array<unsigned>(region), 1u, sum.device());
+    pager.check(sum.stream);
+    const unsigned long long n = block.size() / 4;
+    EXPECT_EQ(sum.host(), 16 * (n * (n - 1) / 2));
+    const auto found = pager.statistics(sum.stream);
+    EXPECT_EQ(found.served_bytes, found.fetched_bytes);
+  }
+}
+
 TEST_F(PagerTest, ARelayNeedsASecondDevice) {
   expect_mentions(error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay}); }),
                   {"gpu0 of 1 cannot relay pages to gpu0", "the transport pull"});
   configure("devices=2");
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .depth = 33}); }),
-      {"64 queues of 33 pages", "1 to 32"});
+      {"0 queues of 33 pages", "1 to 32"});
+  expect_mentions(
+      error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .queues = 17}); }),
+      {"gpu1 holds 16 blocks of 16 pages at once, not 17", "take fewer queues"});
 }
 
 TEST_F(PagerTest, WhoAsksWhereNobodyServesGivesUp) {

@@ -269,7 +269,8 @@ std::vector<Registration> register_all() {
               choice_axis("access", "what is done with a page; write: written back within the time", {"read", "write"}))
           .axis(eviction_axis())
           .axis(transport_axis())
-          .axis(number_axis("queues", "blocks of a relay, or threads of a proxy; 0: 64 blocks, 4 threads", 0, 0))
+          .axis(
+              number_axis("queues", "blocks of a relay, or threads of a proxy; 0: at most 64 blocks, 4 threads", 0, 0))
           .axis(number_axis("depth", "pages that are on the way in each of them", 16))
           .axis(choice_axis("backing", "whose memory is paged: the host's, or a second GPU's", {"host", "peer"}))
           .axis(number_axis("clean_ahead", "frames before the hand at which dirty pages are written back; 0: none", 0,
