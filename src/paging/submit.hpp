@@ -42,7 +42,7 @@ __device__ inline void submit(const Channel& channel, const Submission& mine, st
 
 /// Whether the page is there; the slot is then free.
 __device__ inline bool poll(const Channel& channel, const Submission& mine) {
-  // A look that finds nothing is a plain one: acquiring empties the multiprocessor's cache under warps that copy.
+  // A look that finds nothing is a plain one: acquiring may empty the multiprocessor's cache under warps that copy.
   if (device::load_relaxed(channel.served + mine.slot) != mine.number) return false;
   device::load_acquire(channel.served + mine.slot);
   __threadfence();
