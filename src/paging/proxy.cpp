@@ -15,8 +15,9 @@
 
 namespace isthmus::paging {
 
-/// Streams of one proxy. On an H100 host 16 streams stood still, and 4 did not. The likely cause: a CUDA device has eight
-/// connections where nobody asks for more, and copies that share one with the kernel that waits for them never begin.
+/// Streams of one proxy. On an H100 host 16 streams stood still, and 4 did not. The likely cause: a CUDA device has
+/// eight connections where nobody asks for more, and copies that share one with the kernel that waits for them never
+/// begin.
 constexpr std::size_t kProxyStreams = 4;
 constexpr std::size_t kUsualThreads = 4;
 
