@@ -31,8 +31,9 @@ int relay_device(const Options& options) {
   return other;
 }
 
-unsigned threads_of(const Options& options, int device) {
-  return static_cast<unsigned>(options.depth) * static_cast<unsigned>(device::info(device).warp_size);
+/// Of a block: a warp for each page.
+unsigned threads_of(std::size_t depth, int device) {
+  return static_cast<unsigned>(depth) * static_cast<unsigned>(device::info(device).warp_size);
 }
 
 /// Blocks of the relay: a block that the device does not hold beside the others would never look at its slots.
@@ -40,7 +41,7 @@ std::size_t queues_of(const Options& options) {
   constexpr std::size_t kUsual = 64;  // filled nine tenths of an H100's link to its host, 4 KiB pages
   const int relay = relay_device(options);
   const device::Selected on(relay);
-  const std::size_t most = relay_blocks(threads_of(options, relay));
+  const std::size_t most = relay_blocks(threads_of(options.depth, relay));
   if (options.queues > most)
     throw device::Error(
         device::ErrorKind::unsupported, "Relay",
@@ -90,9 +91,8 @@ void Relay::forget_requests() {
 
 void Relay::start() {
   const device::Selected on(device_);
-  const auto warp = static_cast<std::size_t>(device::info(device_).warp_size);
-  queue_relay(*stream_, {.grid = static_cast<unsigned>(queues_), .block = static_cast<unsigned>(depth_ * warp)},
-              channel(), reinterpret_cast<const std::uint32_t*>(host_ended_.device_data()),
+  queue_relay(*stream_, {.grid = static_cast<unsigned>(queues_), .block = threads_of(depth_, device_)}, channel(),
+              reinterpret_cast<const std::uint32_t*>(host_ended_.device_data()),
               reinterpret_cast<std::uint32_t*>(ended_.data()), kIdleDeadlines * deadline_);
 }
 
