@@ -45,7 +45,13 @@ def least_options(name: str, options: list[str]) -> list[str]:
     return ["--samples", "1", *warmups] if name == "ncu" else ["--samples", "3"]
 
 
-def script(name: str, program: str) -> str:
+def replay(placement: str | None) -> str:
+    """How ncu counts what takes several passes. Running a kernel again finds managed pages where its first pass moved
+    them, so there the whole program runs again."""
+    return "application" if placement and placement.startswith("managed") else "kernel"
+
+
+def script(name: str, program: str, placement: str | None = None) -> str:
     """The shell script that runs one rank under a profiler; its arguments are the program's command line."""
     place = pathlib.Path(program).parent
     libraries = [str(place / "libisthmus-cupti.so"), str(place.parent / "lib/libisthmus-cupti.so")]
@@ -70,7 +76,7 @@ def script(name: str, program: str) -> str:
             f'  echo "$why" > {FOLDER}/{_MISSING}; exit 0',
             "fi",
             f"export ISTHMUS_PROFILER={name}",
-            f'{_COMMANDS[name]} > "$out/{_LOG}" 2>&1',
+            f'{_COMMANDS[name].replace("REPLAY", replay(placement))} > "$out/{_LOG}" 2>&1',
             "code=$?",
             *_AFTER.get(name, []),
             f'cat "$out/{_LOG}"',
@@ -83,7 +89,7 @@ def script(name: str, program: str) -> str:
 _COMMANDS = {
     "nsys": "nsys profile --trace=cuda,nvtx --cuda-um-gpu-page-faults=true --cuda-um-cpu-page-faults=true "
     '--sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite --output="$out/nsys" "$@"',
-    "ncu": "ncu --target-processes all --clock-control none --force-overwrite --launch-count 200 "
+    "ncu": "ncu --target-processes all --clock-control none --replay-mode REPLAY --force-overwrite --launch-count 200 "
     f'--metrics {",".join(ncu.METRICS)} --export "$out/ncu" "$@"',
     "rocprofv3": "rocprofv3 --kernel-trace --memory-copy-trace --hip-runtime-trace --marker-trace "
     f'--pmc {" ".join(rocprofv3.COUNTERS)} --output-format json --output-directory "$out" '
@@ -112,7 +118,7 @@ def wrap(check, record: str) -> None:
         f"{' '.join(filter(None, words))} > {FOLDER}/unprofiled.out 2>&1",
     ]
     path = pathlib.Path(check.stagedir) / _SCRIPT
-    path.write_text(script(name, check.executable), encoding="utf-8")
+    path.write_text(script(name, check.executable, getattr(check, "placement", None)), encoding="utf-8")
     path.chmod(0o755)
     check.executable_opts = [check.executable, *check.executable_opts]
     check.executable = f"./{_SCRIPT}"

@@ -55,7 +55,7 @@ def main():
     output = value_of(arguments, option)
     place = pathlib.Path(output if TOOL == "rocprofv3" else pathlib.Path(output).parent)
     if TOOL == "ncu":
-        pathlib.Path(output + ".ncu-rep").write_text("report")
+        pathlib.Path(output + ".ncu-rep").write_text(f"report of a {value_of(arguments, '--replay-mode')} replay")
         return code
     profiles.write(place, TOOL)
     if misbehaviour == "cut":

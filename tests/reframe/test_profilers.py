@@ -50,6 +50,14 @@ def test_what_a_profiler_saw_is_in_the_record(profiled, tmp_path, tool):
         assert (output / name).is_file()
 
 
+@pytest.mark.parametrize("mode, replay", [("pm", "kernel"), ("uvm", "application")])
+def test_ncu_runs_a_program_again_where_its_kernel_would_find_moved_pages(profiled, tmp_path, mode, replay):
+    outcome, _, seen = profiled("ncu", select=f"TransferModes.*saxpy.*mode={mode}%.*tiny")
+    assert outcome.green and len(seen) == 1
+    (report,) = (tmp_path / "results").rglob("ncu.ncu-rep")
+    assert report.read_text(encoding="utf-8") == f"report of a {replay} replay"
+
+
 def test_the_same_profile_twice_holds_its_exact_counts(profiled, tmp_path):
     reference = "- {workload: microbench/saxpy, profiler: nsys, metrics: {profiled_kernels: [COUNT, 0, 0, 1]}}\n"
     assert profiled("nsys", references=reference.replace("COUNT", "2"))[0].green
