@@ -163,6 +163,8 @@ def amend(name: str, stage: pathlib.Path, record: str) -> None:
         raise SanityError(
             f"{name} failed: {error}{f' ({said})' if said else ''}; what was measured without it is kept"
         ) from None
+    if name == "ncu":  # which may have run the whole program once for each pass
+        cases = [case for case in cases if case["run"]["id"] == cases[-1]["run"]["id"]]
     amended = as_record.amend(cases, seen, unprofiled=unprofiled(stage))
     aside = path.with_suffix(".part")
     aside.write_text("".join(json.dumps(case, ensure_ascii=False) + "\n" for case in amended), encoding="utf-8")

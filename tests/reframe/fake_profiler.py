@@ -48,7 +48,9 @@ def main():
     if misbehaviour == "crash":
         print(f"{TOOL}: internal error 7")
         return 139
-    code = subprocess.run(program_of(arguments), check=False).returncode
+    passes = 3 if value_of(arguments, "--replay-mode") == "application" else 1
+    for _ in range(passes):
+        code = subprocess.run(program_of(arguments), check=False).returncode
     if misbehaviour == "empty":
         return code
     option = {"nsys": "--output", "ncu": "--export", "perf": "-o", "rocprofv3": "--output-directory"}[TOOL]
