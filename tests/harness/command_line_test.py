@@ -707,6 +707,13 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.record.read_text(), before)
         self.assertEqual(self.measure("fixture/saxpy", "--size", "tiny", "--resume").returncode, 0)
 
+    def test_a_record_is_given_no_name_of_a_packed_file(self):
+        for name in ("x.jsonl.gz", "x.GZ", "x.bz2", "x.jsonl.Xz", "x.zst"):
+            with self.subTest(name=name):
+                done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(self.folder / name))
+                self.assert_refused(done, "plain text under the name of a packed file")
+                self.assertFalse((self.folder / name).exists())
+
     def test_output_that_goes_nowhere_is_an_error(self):
         run = ["run", "fixture/saxpy", "--size", "tiny", "--record", str(self.record)]
         for arguments in (["info"], ["list"], ["--help"], [*run, "--dry-run"], [*run, "--table"]):

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -171,6 +172,15 @@ std::string default_record_path() {
 }
 
 void check_record_path(const std::string& path) {
+  auto suffix = fs::path(path).extension().string();
+  std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const char* packed : {".gz", ".bz2", ".xz", ".zst"}) {
+    if (suffix == packed)
+      throw RecordError(
+          fmt::format("the record {} would be plain text under the name of a packed file, which no reader "
+                      "takes; end its name with .jsonl and pack it later",
+                      path));
+  }
   struct stat status{};
   if (stat(path.c_str(), &status) == 0) {
     const RecordFile probe(path);
