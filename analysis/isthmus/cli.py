@@ -41,8 +41,9 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args, **words):
-        defaults = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-        super().__init__(*args, **defaults | words)
+        words.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        words.setdefault("allow_abbrev", False)
+        super().__init__(*args, **words)
 
     def parse_known_args(self, args=None, namespace=None):
         self._given = list(sys.argv[1:] if args is None else args)
