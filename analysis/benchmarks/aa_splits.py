@@ -65,7 +65,7 @@ def compare(cases: list[dict], chosen: set[tuple[str, str]], share: float) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0], allow_abbrev=False)
     parser.add_argument("records", nargs="+", type=pathlib.Path)
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)

@@ -45,7 +45,9 @@ def _report(trace: pathlib.Path, output: pathlib.Path) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--events", type=int, default=1_000_000, metavar="N")
     parser.add_argument("folder", type=pathlib.Path)
     asked = parser.parse_args()

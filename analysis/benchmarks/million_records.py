@@ -112,7 +112,9 @@ def _in_fresh_process(path: pathlib.Path) -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--records", type=int, default=1_000_000, metavar="N")
     parser.add_argument("--ask", action="store_true", help="only put the question to this folder")
     parser.add_argument("folder", type=pathlib.Path)

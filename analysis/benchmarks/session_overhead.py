@@ -55,7 +55,9 @@ def session(folder, checks, *options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument(
         "--bundle", default="modes,driver,interjob,memory tiny,memory default", help="selections of tags"
     )

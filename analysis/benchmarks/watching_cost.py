@@ -97,7 +97,9 @@ def show(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--show", metavar="FILE", help="what an earlier run has written; measure nothing")
     parser.add_argument("--bench", default="isthmus-bench", help="the program (default: isthmus-bench of $PATH)")
     parser.add_argument("--observe", default="uvm", help="the observer (default: uvm)")

@@ -36,11 +36,14 @@ COMMANDS = {
 class Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant.
 
-    Descriptions stand as they are written; parsers of parts of a command are Parsers, too.
+    Descriptions stand as they are written; options are written out, or the next version's new option changes what a
+    script says. Parsers of parts of a command are Parsers, too.
     """
 
     def __init__(self, *args, **words):
-        super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter} | words)
+        words.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        words.setdefault("allow_abbrev", False)
+        super().__init__(*args, **words)
 
     def parse_known_args(self, args=None, namespace=None):
         self._given = list(sys.argv[1:] if args is None else args)
@@ -57,7 +60,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         known = self._options()
         names = [word.partition("=")[0] for word in self._given if re.match("--[a-z]", word)]
-        unknown = [name for name in names if not any(option.startswith(name) for option in known)]
+        unknown = [name for name in names if name not in known]
         choice = re.match(r"argument .*?: invalid choice: '(.*?)' \(choose from (.*)\)$", message, re.DOTALL)
         if unknown:  # argparse would rather say what else is missing
             message = f"there is no option {unknown[0]}{_meant(unknown[0], known)}"

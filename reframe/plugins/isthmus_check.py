@@ -858,7 +858,9 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         for point, found in points.items():
             if len(found) != self.processes:
                 total, asked = sum(map(len, points.values())), self.processes * len(points)
-                end = f"; isthmus-bench ended with exit code {code}" if code else ""
+                end = f"; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}" if code else ""
+                if total < asked:
+                    end = f"{end or '; isthmus-bench ended well'}{self._complaint()}"
                 raise SanityError(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
             numbers = sorted(case["run"]["process"] for case in found)
             if numbers != list(range(1, self.processes + 1)):

@@ -654,19 +654,38 @@ class CommandLine(unittest.TestCase):
 
     # --- what is on disk stays there -----------------------------------------------------------------
 
-    def test_resume_goes_on_after_a_truncated_line(self):
+    def test_half_a_record_at_the_end_is_taken_back_and_said(self):
         self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm")
         whole = self.record.read_text()
-        self.record.write_text(whole + whole[: len(whole) // 2])
-        done = self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm,uvm", "--resume")
+        half = whole[: len(whole) // 2]
+        for processes in ("1", "2"):
+            with self.subTest(processes=processes):
+                self.record.write_text(whole + half)
+                done = self.measure("fixture/saxpy", "--size", "tiny", "--mode", "uvm", "--processes", processes)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stderr.count(f"ended with half of a line ({len(half)} bytes)"), 1, done.stderr)
+                self.assertEqual([r["mode"] for r in self.records()], ["pm"] + ["uvm"] * int(processes))
+
+    def test_resume_goes_on_after_half_a_record_and_names_one_in_the_middle(self):
+        self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm")
+        whole = self.record.read_text()
+        half = whole[: len(whole) // 2]
+        self.record.write_text(half + "\n" + whole + half)
+        resume = ("fixture/saxpy", "--size", "tiny", "--mode", "pm,uvm", "--resume")
+        done = self.measure(*resume)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ended with half of a line", done.stderr)
+        self.assertIn(f"line 1 of the record {self.record} is no whole record", done.stderr)
         lines = self.record.read_text().splitlines()
-        self.assertEqual(len(lines), 3)
-        self.assertEqual(lines[0], whole.strip())
+        self.assertEqual(lines[:2], [half, whole.strip()])
         self.assertEqual(json.loads(lines[2])["mode"], "uvm")
-        done = self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm,uvm", "--resume")
-        self.assertIn("2 done before", done.stdout)
+        done = self.measure(*resume, "--quiet")
+        self.assertEqual(done.stderr, "")
         self.assertEqual(len(self.record.read_text().splitlines()), 3)
+        self.record.write_text("".join(line + "\n" for line in lines[1:]))
+        done = self.measure(*resume)
+        self.assertIn("2 done before", done.stdout)
+        self.assertEqual(done.stderr, "")
 
     def test_a_full_disk_is_an_error(self):
         done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", "/dev/full")
@@ -684,9 +703,16 @@ class CommandLine(unittest.TestCase):
         )  # fmt: skip
         # What was measured is lost, so this is no bad input that was found before any work.
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("took only 100 of", done.stderr)
-        self.assertTrue(self.record.read_text().startswith(before))
+        self.assertIn("could not be written (File too large); what was in it before is untouched", done.stderr)
+        self.assertEqual(self.record.read_text(), before)
         self.assertEqual(self.measure("fixture/saxpy", "--size", "tiny", "--resume").returncode, 0)
+
+    def test_a_record_is_given_no_name_of_a_packed_file(self):
+        for name in ("x.jsonl.gz", "x.GZ", "x.bz2", "x.jsonl.Xz", "x.zst"):
+            with self.subTest(name=name):
+                done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(self.folder / name))
+                self.assert_refused(done, "plain text under the name of a packed file")
+                self.assertFalse((self.folder / name).exists())
 
     def test_output_that_goes_nowhere_is_an_error(self):
         run = ["run", "fixture/saxpy", "--size", "tiny", "--record", str(self.record)]

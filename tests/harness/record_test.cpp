@@ -1,11 +1,13 @@
 #include "harness/record/record.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -403,12 +405,56 @@ class RecordFiles : public testing::Test {
   std::string path_;
 };
 
-TEST_F(RecordFiles, GoOnAfterATruncatedLine) {
-  {
-    std::ofstream(path_) << "{\"a\":1}\n{\"cut";
+TEST_F(RecordFiles, TakeBackHalfARecordAndLeaveWhatIsAnothers) {
+  const auto c = context();
+  const auto whole = record_json({.id = "0123456789", .command = {}, .process = 1, .seed = c.seed},
+                                 run_case(spec_of("fixture/saxpy"), c))
+                         .dump();
+  const std::string before = whole + "\n", next = "{\"b\":2}";
+  struct Tail {
+    std::string left, kept;
+  };
+  // Any cut of a record; one without its end; and another program's text, which a reader then names.
+  for (const auto& [left, kept] :
+       {Tail{whole.substr(0, 1), ""}, Tail{whole.substr(0, 9), ""}, Tail{whole.substr(0, whole.size() - 1), ""},
+        Tail{whole, whole + "\n"}, Tail{"notes", "notes\n"}, Tail{"{\"x\":", "{\"x\":\n"}}) {
+    std::ofstream(path_) << before << left;
+    RecordFile file(path_);
+    EXPECT_EQ(broken_line(path_), kept == whole + "\n" ? 0u : 2u) << left;
+    EXPECT_EQ(file.take_back_half_a_record(), kept.empty() ? left.size() : 0u);
+    EXPECT_EQ(text(), before + (kept.empty() ? "" : left));
+    std::ofstream(path_) << before << left;
+    file.append(next);
+    EXPECT_EQ(text(), before + kept + next + "\n") << left;
   }
-  RecordFile(path_).append("{\"b\":2}");
-  EXPECT_EQ(text(), "{\"a\":1}\n{\"cut\n{\"b\":2}\n");
+}
+
+TEST_F(RecordFiles, TakeBackALineThatGoesThroughManyBlocks) {
+  std::ofstream(path_) << "{}\n{\"axes\":" << std::string(200'000, ' ');
+  EXPECT_EQ(RecordFile(path_).take_back_half_a_record(), 200'008u);
+  EXPECT_EQ(text(), "{}\n");
+}
+
+TEST_F(RecordFiles, AFileThatMayNotGrowKeepsNoHalfLine) {
+  RecordFile file(path_);
+  file.append("{\"a\":1}");
+  const auto before = text();
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit tight{before.size() + 100, old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
+  std::string said;
+  try {
+    file.append(R"({"axes":")" + std::string(200, 'x') + "\"}");
+  } catch (const RecordLost& error) {
+    said = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &old);
+  signal(SIGXFSZ, handler);
+  EXPECT_NE(said.find("(File too large); what was in it before is untouched; free some space"), std::string::npos)
+      << said;
+  EXPECT_EQ(text(), before);
 }
 
 TEST_F(RecordFiles, CheckingAPathLeavesNoFile) {

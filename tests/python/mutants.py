@@ -424,7 +424,9 @@ def _table(folder) -> tuple:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--lines", type=int, default=100_000, metavar="N")
     parser.add_argument("--each", type=int, default=2_000, metavar="N", help="lines of a folder")
     parser.add_argument("--seed", type=int, default=1, metavar="N")

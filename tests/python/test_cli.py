@@ -1,5 +1,6 @@
 """The command `isthmus`: one way in, one sentence for what went wrong."""
 
+import importlib
 import itertools
 import json
 import os
@@ -59,6 +60,8 @@ def refused(arguments, capsys, code=exits.BAD_INPUT):
         (["trial", "pln"], "isthmus trial: there is no 'pln'; did you mean plan?"),
         (["trial", "read", "x", "--dleta=3%"], "there is no option --dleta; did you mean --delta?"),
         (["trial", "plan", "--form=x"], "did you mean --from? (`isthmus trial plan --help` says more)"),
+        (["trial", "plan", "--node=x"], "there is no option --node; did you mean --nodes?"),
+        (["--vers"], "isthmus: there is no option --vers; did you mean --version?"),
         (["compact", "x", "--processes", "0"], "'0' is no number of 1 or more"),
         (["profile", "nsis", "x"], "there is no 'nsis'; did you mean nsys?"),
         (["\x1b[31m"], "there is no '\\x1b[31m'"),
@@ -71,6 +74,38 @@ def test_wrong_use_is_one_sentence_that_names_what_was_meant(arguments, sentence
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_a_misspelt_option_is_told_by_every_command(command, capsys):
     assert "there is no option --no-such-option" in refused([command, "--no-such-option"], capsys)
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_no_command_takes_an_abbreviated_option(command, capsys):
+    """It would come to mean another one as soon as there is a second with these letters."""
+    parser = cli.Parser()
+    importlib.import_module(cli.COMMANDS[command][0]).add_arguments(parser)
+    options = parser._options()
+    short = {option[:-1] for option in options if option.startswith("--")} - set(options)
+    assert "--hel" in short
+    for option in short:
+        assert f"there is no option {option}" in refused([command, option], capsys)
+
+
+def programs_with_options():
+    listed = subprocess.run(["git", "ls-files", "analysis", "reframe", "scripts"], cwd=ROOT, capture_output=True,
+                            text=True, check=True)  # fmt: skip
+    for name in listed.stdout.split():
+        if (ROOT / name).suffix in ("", ".py") and "argparse.ArgumentParser(" in (ROOT / name).read_text(
+            errors="replace"
+        ):
+            yield name
+
+
+def test_no_other_program_takes_an_abbreviated_option():
+    names = list(programs_with_options())
+    assert "scripts/papers" in names
+    for name in names:
+        made = (ROOT / name).read_text().count("argparse.ArgumentParser(")
+        assert (ROOT / name).read_text().count("allow_abbrev=False") == made, name
+    refusal = subprocess.run([sys.executable, ROOT / "scripts/papers", "--chec"], capture_output=True, text=True)
+    assert refusal.returncode == 2 and "unrecognized arguments: --chec" in refusal.stderr
 
 
 TAKE_RECORDS = [

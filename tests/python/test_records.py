@@ -68,13 +68,13 @@ def test_folder_is_no_file(tmp_path):
 @given(st.integers(1, len(LINE) - 1))
 def test_every_cut_is_noticed_and_named(tmp_path_factory, length):
     path = write(tmp_path_factory.mktemp("cut") / "r.jsonl", LINE, LINE[:length], end="")
-    with pytest.raises(validate.RecordError, match=r"r\.jsonl:2: cut short"):
+    with pytest.raises(validate.RecordError, match=r"r\.jsonl:2: cut short .*: run it again with --resume"):
         load.read(path)
 
 
 def test_cut_line_in_the_middle_is_named(tmp_path):
     path = write(tmp_path / "r.jsonl", LINE, LINE[:100], LINE)
-    with pytest.raises(validate.RecordError, match=r"r\.jsonl:2: no JSON"):
+    with pytest.raises(validate.RecordError, match=r"r\.jsonl:2: no JSON .*: delete the line, and run"):
         load.read(path)
 
 
@@ -105,6 +105,12 @@ def test_foreign_line_is_refused(tmp_path, line, why):
     assert str(refused.value).startswith(f"{path}:2: ")
     assert why in str(refused.value)
     assert len(str(refused.value)) < len(str(path)) + 500
+
+
+def test_two_records_on_one_line_are_named(tmp_path):
+    path = write(tmp_path / "r.jsonl", LINE + LINE, end="")
+    with pytest.raises(validate.RecordError, match=r"r\.jsonl:1: no JSON \(Extra data: .*: give each record a line"):
+        load.read(path)
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):

@@ -324,7 +324,9 @@ def _tell(each: dict) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--trials", type=int, default=5000)
     parser.add_argument("--sessions", type=int, default=300)
     parser.add_argument("--seed", type=int, default=SEED)

@@ -50,6 +50,7 @@ MISBEHAVIOURS = {
     "killed": "ends by SIGKILL after a good record",
     "no_record": "writes nothing, exits 0",
     "empty_record": "writes an empty file",
+    "full_disk": "writes an empty file, says why and fails, as the real program does",
     "cut_record": "writes half a line",
     "foreign_record": "writes another program's JSON",
     "extra_record": "writes two records where one was asked",
@@ -594,7 +595,7 @@ def measure(arguments, wanted, workloads, backend):
 def write(arguments, wanted, lines):
     """Writes the record, or what is left of it."""
     text = "".join(lines)
-    if "empty_record" in wanted:
+    if "empty_record" in wanted or "full_disk" in wanted:
         text = ""
     elif "cut_record" in wanted:
         text = text[: len(text) // 2]
@@ -640,6 +641,9 @@ def main():
     write(arguments, wanted, lines)
     if "killed" in wanted:
         os.kill(os.getpid(), 9)
+    if "full_disk" in wanted:
+        print("isthmus-bench: the record record.jsonl could not be written (No space left on device)", file=sys.stderr)
+        return 1
     return code
 
 

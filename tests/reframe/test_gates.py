@@ -49,7 +49,12 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
         ("killed", "exit code 137"),
         ("no_record", "no record"),
         ("empty_record", "0 records where 1"),
-        ("cut_record", "cut short"),
+        (
+            "full_disk",
+            "0 records where 1 were asked for, 0 of microbench/saxpy; isthmus-bench ended with exit code 1 "
+            "(isthmus-bench: the record record.jsonl could not be written (No space left on device)); see rfm_job.err",
+        ),
+        ("cut_record", "by a full disk or a killed run: run it again with --resume, or delete the line"),
         ("foreign_record", "another schema"),
         ("extra_record", "2 records where 1"),
         ("other_case", "the record's size is 'small'"),

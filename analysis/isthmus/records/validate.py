@@ -456,6 +456,18 @@ def _no_duplicates(pairs):
     return result
 
 
+def _no_json(text: str, error: Exception, last: bool) -> str:
+    """Why a line is no JSON and, where it is half of a record, what to do."""
+    why = shorten(str(error))
+    if not isinstance(error, json.JSONDecodeError) or not text.lstrip().startswith("{"):
+        return f"no JSON ({why})"
+    if error.msg == "Extra data":
+        return f"no JSON ({why}): give each record a line of its own"
+    if last:
+        return f"cut short ({why}), by a full disk or a killed run: run it again with --resume, or delete the line"
+    return f"no JSON ({why}), perhaps half of a record: delete the line, and run it again with --resume"
+
+
 def line(data: bytes, *, where: str, last: bool = False) -> dict:
     """A line as a record of this version; `where` names it in the error, `last` says that it may have been cut.
 
@@ -476,9 +488,7 @@ def line(data: bytes, *, where: str, last: bool = False) -> dict:
         except UnicodeEncodeError:
             raise RecordError(f"{where}: no text (half of a surrogate pair)") from None
         except (ValueError, RecursionError) as error:
-            cut = last and text.lstrip().startswith("{") and isinstance(error, json.JSONDecodeError)
-            what = "cut short" if cut else "no JSON"
-            raise RecordError(f"{where}: {what} ({shorten(str(error))})") from None
+            raise RecordError(f"{where}: {_no_json(text, error, last)}") from None
         if why := problem(record):
             raise RecordError(f"{where}: {why}")
     return upgrade(record)

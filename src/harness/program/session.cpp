@@ -237,6 +237,22 @@ void dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int 
   fmt::print("{} in all\n", all.sentence(processes));
 }
 
+/// Names what an earlier run left half in the file, and takes it away where that is safe.
+void mend(RecordFile& file, bool resume, bool speaks) {
+  const auto taken = file.take_back_half_a_record();
+  if (!speaks) return;
+  if (taken > 0)
+    say(fmt::format(
+        "the record {} ended with half of a line ({} bytes), which a full disk or a killed run left; it was "
+        "taken away, and --resume measures its case again",
+        file.path(), taken));
+  if (const auto line = resume ? broken_line(file.path()) : 0; line > 0)
+    say(
+        fmt::format("line {} of the record {} is no whole record, so its case is measured again; delete that line, or "
+                    "no reader takes the file",
+                    line, file.path()));
+}
+
 int measure(const SessionOptions& options, const Prepared& prepared, double process_begin) {
   const auto& [child, cases, notices, processes, context, path, watchdog] = prepared;
   const bool writes = context.ranks == nullptr || context.ranks->rank() == 0;
@@ -257,6 +273,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (processes == 1 || child) watched.observers = asked_observers(options, std::move(keep));
   std::optional<RecordFile> file;
   if (writes) file.emplace(path);
+  if (speaks) mend(*file, options.resume, !options.quiet);
   catch_interrupts();
   if (speaks) report(options, outlook(cases, options.sampling, processes, options.resume));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};

@@ -29,10 +29,13 @@ class RecordFile {
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
 
-  /// Appends one line in one write and flushes it to the device. A last line cut short by an earlier run is left as it
-  /// is; the new line starts after it. Others that append at the same time wait. Throws RecordLost; what was there
-  /// before stays.
+  /// Appends one line and flushes it to the device. Others that append at the same time wait. Throws RecordLost; the
+  /// file then holds what it held before, and no half of the line.
   void append(std::string_view line);
+
+  /// Takes away the half of a record that a killed run or a full disk left at the end, as append() does, too. Returns
+  /// its bytes. What another program left there stays, and the next line starts after it.
+  std::size_t take_back_half_a_record();
 
   const std::string& path() const noexcept { return path_; }
 
@@ -53,5 +56,8 @@ void for_each_record(const std::string& path, std::string_view text,
 
 /// Identities of the cases that the file holds valid and settled records of; lines that are none are passed over.
 std::set<std::string> settled_cases(const std::string& path);
+
+/// The first line that is no JSON, from 1; 0 where there is none, or no regular file.
+std::size_t broken_line(const std::string& path);
 
 }  // namespace isthmus::harness
