@@ -152,12 +152,12 @@ def test_few_files_are_named(tmp_path):
     assert "✓ sizes (4 cases)<br>from `r/b.jsonl`, `r/c.jsonl` |" in exhibits.page(papers, rows)
 
 
-def test_runs_are_jobs(tmp_path):
-    papers = read(tmp_path, PART % ", jobs: 3")
+def test_runs_are_processes(tmp_path):
+    papers = read(tmp_path, PART % ", runs: 3")
     [part] = papers[0].exhibits[0].parts
     few = measured(tmp_path, ALL, jobs=2)
     assert not exhibits.find(part, few).there
-    assert "✗ sizes: no record of 3 jobs |" in exhibits.page(papers, few)
+    assert "✗ sizes: no record of 3 runs |" in exhibits.page(papers, few)
     assert exhibits.find(part, measured(tmp_path, ALL, jobs=3)).whole
 
 

@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -40,7 +40,7 @@ class Part:
     kind: str  # one of _KINDS
     why: str = ""
     wanted: tuple[tuple[str, tuple], ...] = ()  # field or axis, and the values of which each must be there
-    jobs: int = 1
+    runs: int = 1  # fresh processes, of one job or of several
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +67,7 @@ class Found:
     of: int
     lacking: str
     files: frozenset[str] = frozenset()  # folder and name of a few that have all that is there
+    cases: tuple[dict[str, Any], ...] = ()  # fields, axes and metric of each that has no figure
 
     @property
     def whole(self) -> bool:
@@ -105,7 +106,7 @@ def _paper(read: dict[str, Any]) -> Paper:
 
 def _part(read: dict[str, Any], name: str) -> Part:
     kinds = [kind for kind in _KINDS if kind in read]
-    unknown = sorted(set(read) - {"what", "jobs", *_KINDS})
+    unknown = sorted(set(read) - {"what", "runs", *_KINDS})
     if len(kinds) != 1 or unknown:
         raise Error(f"{name}: a part has `what` and one of {', '.join(_KINDS)}{'; not ' if unknown else ''}"
                     f"{', '.join(unknown)}")  # fmt: skip
@@ -115,19 +116,32 @@ def _part(read: dict[str, Any], name: str) -> Part:
     wanted = {field: tuple(value) if isinstance(value, list) else (value,) for field, value in read[kind].items()}
     if not {"workload", "metric"} <= set(wanted):
         raise Error(f"{name}: records are chosen by workload and metric at least")
-    return Part(read["what"], kind, "", tuple(wanted.items()), int(read.get("jobs", 1)))
+    return Part(read["what"], kind, "", tuple(wanted.items()), int(read.get("runs", 1)))
 
 
 # --- the records ---
 
 
 def measured(paths) -> list[dict[str, Any]]:
-    """Fields and axes of each series, with how many jobs (`_jobs`) and which files (`_files`) have it."""
-    wanted = {*_FIELDS, "axes", "job", "profiler", "median", "spoilt", "error", "skipped", "verify", "node", "file"}
+    """Fields and axes of each series, with how many runs (`_runs`) and which files (`_files`) have it."""
+    wanted = {
+        *_FIELDS,
+        "axes",
+        "job",
+        "process",
+        "profiler",
+        "median",
+        "spoilt",
+        "error",
+        "skipped",
+        "verify",
+        "node",
+        "file",
+    }
     with store.open_store(paths, wanted=wanted, profiled=True) as opened:
         names = ", ".join(f'"{name}"' for name in _FIELDS)
         rows = opened.rows(
-            f"SELECT {names}, axes, count(DISTINCT job) AS _jobs, list_distinct(list(file)) AS _files "
+            f"SELECT {names}, axes, count(DISTINCT (job, process)) AS _runs, list_distinct(list(file)) AS _files "
             f"FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
             f"AND (profiler IS NULL OR starts_with(metric, '{_PROFILED}') OR (profiler = '{_WATCHED}' AND "
             f"({_OF_WATCHING}))) GROUP BY {names}, axes"
@@ -139,22 +153,32 @@ def _fits(row: dict[str, Any], wanted: Iterable[tuple[str, Any]]) -> bool:
     return all(readings.matches(row.get(name), value) for name, value in wanted)
 
 
+def _combinations(rows: list[dict[str, Any]], several: list[tuple[str, tuple]]) -> Iterator[tuple[dict, list]]:
+    """Every combination of the values of some fields, with the rows that have it."""
+    if not several:
+        yield {}, rows
+        return
+    (name, values), *others = several
+    for value in values:
+        for pairs, fitting in _combinations([row for row in rows if readings.matches(row.get(name), value)], others):
+            yield {name: value} | pairs, fitting
+
+
 def find(part: Part, rows: list[dict[str, Any]]) -> Found:
     """How much of a part the rows of measured() have."""
     if part.kind != "records":
         return Found(part, 0, 0, part.why)
     single = [(name, values[0]) for name, values in part.wanted if len(values) == 1]
     several = {name: values for name, values in part.wanted if len(values) > 1}
-    near = [row for row in rows if _fits(row, single)]
+    near = [row for row in rows if row["_runs"] >= part.runs and _fits(row, single)]
     there: list[dict[str, Any]] = []
     lacking: list[dict[str, Any]] = []
     files: list[set[str]] = []
-    for chosen in itertools.product(*several.values()):
-        pairs = dict(zip(several, chosen, strict=True))
-        fitting = [row for row in near if _fits(row, pairs.items()) and row["_jobs"] >= part.jobs]
+    for pairs, fitting in _combinations(near, list(several.items())):
         (there if fitting else lacking).append(pairs)
         files.append({"/".join(pathlib.PurePath(file).parts[-2:]) for row in fitting for file in row["_files"]})
-    return Found(part, len(there), len(there) + len(lacking), _summary(there, lacking, several), _few(files))
+    cases = tuple(dict(single) | pairs for pairs in lacking)
+    return Found(part, len(there), len(there) + len(lacking), _summary(there, lacking, several), _few(files), cases)
 
 
 def _few(files: list[set[str]]) -> frozenset[str]:
@@ -219,12 +243,12 @@ def _said(found: Found) -> str:
     part = found.part
     if part.kind != "records":
         return f"✗ {part.what}: {'impossible: ' if part.kind == 'impossible' else ''}{found.lacking}"
-    jobs = f", {part.jobs} jobs each" if part.jobs > 1 else ""
+    runs = f", {part.runs} runs each" if part.runs > 1 else ""
     if found.whole:
-        return f"✓ {part.what}{f' ({found.of} cases{jobs})' if found.of > 1 else ''}"
+        return f"✓ {part.what}{f' ({found.of} cases{runs})' if found.of > 1 else ''}"
     if not found.there:
-        return f"✗ {part.what}: no record{f' of {part.jobs} jobs' if part.jobs > 1 else ''}"
-    return f"◐ {part.what}: {found.there} of {found.of} cases{jobs}; no record of {found.lacking}"
+        return f"✗ {part.what}: no record{f' of {part.runs} runs' if part.runs > 1 else ''}"
+    return f"◐ {part.what}: {found.there} of {found.of} cases{runs}; no record of {found.lacking}"
 
 
 def _table(paper: Paper, rows: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
@@ -254,7 +278,7 @@ papers': *reproduced* means measured in the same way, not that the values agree.
 - **in full**: every part of it was measured here.
 - **in part**: some parts were (✓), some not (✗, ◐), each with what is missing. Files that have the records stand last;
   the commands that made them are [there](../analysis/data/README.md).
-- **not yet**: none was, and it could be.
+- **not yet**: none was, and it could be. `scripts/papers --missing` prints the commands that would.
 - **impossible here**: the hardware or software that it needs cannot be had here; the reason stands beside it.
 
 Kernels run on NVIDIA H200 hosts and a CPU-only machine; a record says which.
