@@ -363,4 +363,22 @@ inline Vertex source_of(const Graph& graph, std::uint64_t seed, std::size_t numb
   return static_cast<Vertex>(drawn);
 }
 
+/// Of a program with the axis `sources`: its distances are those from the last of them, weight(from, e) being an
+/// edge's.
+template <class Edge, class WeightOf>
+void verify_distances(workload::Case& c, const GraphCase<Edge>& g, const workload::Buffer<std::uint32_t>& distances,
+                      const WeightOf& weight) {
+  const auto source = [graph = g.graph, last = c.extent("sources") - 1, seed = c.seed()] {
+    return source_of(*graph, seed, last);
+  };
+  if (is_small(g.shape))
+    c.verify_all(distances, [=, graph = g.graph](std::span<std::uint32_t> expected) {
+      distances_from(*graph, source(), weight, expected.data());
+    });
+  c.verify(
+      "distances along every edge",
+      [=, graph = g.graph] { return count_distance_errors(*graph, source(), weight, distances.host()); }, 0);
+  c.verify_same(distances);
+}
+
 }  // namespace isthmus::apps

@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 import random
+import re
 import sys
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus import cli, exits
-from isthmus.advise import costs, paging, paging_check, ways
+from isthmus.advise import costs, paged_programs, paging, paging_check, ways
 from isthmus.advise.ways import Program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -57,7 +58,7 @@ def record(workload, axes, metrics, **changes):
         for name, (value, unit) in metrics.items()
     ]
     case |= {"workload": workload, "axes": axes, "emulated": False, "mode": None, "placement": None, "staging": None}
-    case["devices"][0] |= {"multiprocessors": CORES, "name": "Simple GPU"}
+    case["devices"][0] |= {"multiprocessors": CORES, "name": "Simple GPU", "fp32_rate": 6e13}
     return case | changes
 
 
@@ -162,27 +163,27 @@ def test_blocks_of_scattered_pages_are_those_of_chance():
 
 def test_a_machine_that_is_as_the_model_says_is_picked_right(cases):
     found = paging_check.check(cases)
-    assert len(found) == len(list(grid())) and all(pick.of_pattern for pick in found)
-    assert paging_check.good_share(found) > 0.97
-    assert {pick.best for pick in found} >= {"copy", "streamed", "mapped", "paged"}
+    assert len(found.patterns) == len(list(grid())) and not found.programs and not found.left
+    assert paging_check.good_share(found.patterns) > 0.97
+    assert {pick.best for pick in found.patterns} >= {"copy", "streamed", "mapped", "paged"}
 
 
 def test_noise_of_some_percent_does_not_change_that():
-    assert paging_check.good_share(paging_check.check(list(records(noise=0.03)))) > 0.9
+    assert paging_check.good_share(paging_check.check(list(records(noise=0.03))).patterns) > 0.9
 
 
 def test_a_wrong_pick_is_counted(cases):
     """One pattern takes ten times what the others say: who picks by them loses."""
     spoilt = copy.deepcopy(cases)
-    right = next(pick for pick in paging_check.check(cases) if pick.way == "paged" and pick.loss == 0)
-    before = {pick.point.label: pick.loss for pick in paging_check.check(cases)}
+    right = next(pick for pick in paging_check.check(cases).patterns if pick.way == "paged" and pick.loss == 0)
+    before = {pick.point.label: pick.loss for pick in paging_check.check(cases).patterns}
     for case in spoilt:
         same = {name: case["axes"][name] for name in ("page", "density", "use", "passes", "frames")}
         if case["axes"]["way"] == "paged" and all(
             f"{name}={value}" in right.point.label for name, value in same.items()
         ):
             case["metrics"][0]["median"] *= 10
-    after = {pick.point.label: pick for pick in paging_check.check(spoilt)}[right.point.label]
+    after = {pick.point.label: pick for pick in paging_check.check(spoilt).patterns}[right.point.label]
     assert before[right.point.label] == 0 and after.way == "paged" and after.loss > paging_check.NEAR
     assert after.loss == after.point.seconds["paged"] / after.point.seconds[after.best] - 1
     text = paging_check.table_of_check(paging_check.check(spoilt)).text
@@ -198,53 +199,158 @@ def test_no_pattern_predicts_itself(cases):
         key = " ".join(f"{n}={v}" for n, v in sorted(case["axes"].items()) if n not in ("way", "frames"))
         if key in odd and case["axes"]["way"] == "copy":
             case["metrics"][0]["median"] *= 2
-    for pick in paging_check.check(changed):
+    for pick in paging_check.check(changed).patterns:
         if "copy" in pick.predicted:
             ratio = pick.predicted["copy"] / pick.point.seconds["copy"]
             assert ratio == pytest.approx(0.5 if pick.point.half == 1 else 2, rel=0.1)
 
 
-def program_records(truth):
-    """A program that is copied, read in place and paged, as the planted machine would have it."""
-    page, pages = 4 * KIB, 2**18
-    made = []
-    for name, touched, passes in (("few", pages // 20, 3), ("all", pages, 3)):
-        program = Program(page * pages, page, touched, page, passes)
-        for placement, way in (("pinned", "copy"), ("mapped", "mapped"), ("paged", "paged")):
-            axes = {"n": 5} | ({"page": page, "frames": 100, "eviction": "fifo"} if way == "paged" else {})
-            metrics = {"overlapped": (planted(program, way, truth), "s"), "in": (1e-3, "s")}
-            if way == "paged":
-                metrics |= {"fetches": (touched, "1")}
-            case = record(f"apps/{name}", axes, metrics, placement=placement)
-            case["kernels"] = [KERNEL | {"bytes_read": 1.0 * passes * page * touched}]
-            case["metrics"][1]["bytes_needed"] = 0.0 if way == "paged" else program.bytes
-            made.append(case)
-    return made
+PAGE, PAGES = 4 * KIB, 2**18
+PLACED = {way: placement for placement, way in paged_programs.WAYS.items()}
+
+
+def program_records(name, program, truth=TRUTH, ways_measured=("copy", "mapped", "paged"), evictions=0, **changes):
+    """A program in some ways, as the planted machine would have it."""
+    for way in ways_measured:
+        axes = {"n": 5} | ({"page": int(program.page), "frames": round(100 * program.room), "eviction": "fifo"}
+                           if way == "paged" else {})  # fmt: skip
+        roomy = program if way == "paged" else dataclasses.replace(program, room=1)
+        metrics = {"overlapped": (planted(roomy, way, truth), "s"), "in": (1e-3, "s"), "out": (1e-6, "s")}
+        if way == "paged":
+            metrics |= {"fetches": (program.fetched, "1"), "evictions": (evictions, "1")}
+        case = record(f"apps/{name}", axes, metrics, placement=PLACED[way], **changes)
+        case["metrics"][1]["bytes_needed"] = 0.0 if way == "paged" else program.bytes
+        case["kernels"] = [KERNEL | {"bytes_read": 1.0 * program.visits * program.use, "flops": 0.0}]
+        yield case
+
+
+FEW, ALL = (Program(PAGE * PAGES, PAGE, touched, PAGE, 3) for touched in (PAGES // 20, PAGES))
+
+
+def both(truth=TRUTH):
+    return [*program_records("few", FEW, truth), *program_records("all", ALL, truth)]
 
 
 def test_programs_are_predicted_from_their_own_counts(cases):
-    found = [pick for pick in paging_check.check(cases + program_records(TRUTH)) if not pick.of_pattern]
-    assert {(pick.point.label.partition(" ")[0], pick.way, pick.best) for pick in found} == {
+    found = paging_check.check(cases + both())
+    assert {(pick.point.case["workload"], pick.way, pick.best) for pick in found.programs} == {
         ("apps/few", "paged", "paged"), ("apps/all", "copy", "copy"),
     }  # fmt: skip
+    for pick in found.programs:
+        assert pick.predicted.keys() == {"copy", "mapped", "paged"}
+        assert pick.predicted == pytest.approx(pick.point.seconds, rel=0.15)
     slow = copy.deepcopy(TRUTH)
     slow["paged"]["fetched"] *= 40
-    lost = [pick for pick in paging_check.check(cases + program_records(slow)) if not pick.of_pattern]
-    assert [pick.loss > 1 for pick in lost if "few" in pick.point.label] == [True]
+    lost = paging_check.check(cases + both(slow)).programs
+    assert {pick.point.case["workload"]: pick.loss > 1 for pick in lost} == {"apps/few": True, "apps/all": False}
 
 
-def test_a_program_whose_record_does_not_tell_is_left_out(cases):
-    written = program_records(TRUTH)
-    for case in written:
-        case["metrics"].append(case["metrics"][1] | {"name": "out", "bytes_needed": 1e9})
-    resident = program_records(TRUTH)
-    for case in resident:
-        case["kernels"][0]["bytes_read"] *= 1000
-    relayed = program_records(TRUTH)
-    for case in relayed:
-        case["axes"] |= {"transport": "relay"} if case["placement"] == "paged" else {}
-    for more in (written, resident, relayed):
-        assert all(pick.of_pattern for pick in paging_check.check(cases + more))
+def test_each_way_reads_what_its_kernels_read(cases):
+    """One whose kernel in place reads once what the paged one reads three times."""
+    made = list(program_records("few", FEW))
+    for case in made:
+        if case["placement"] == "mapped":
+            case["kernels"][0]["bytes_read"] /= 3
+            case["metrics"][0]["median"] = planted(dataclasses.replace(FEW, passes=1), "mapped")
+    (pick,) = paging_check.check(cases + made).programs
+    assert pick.point.of("mapped").passes == 1 and pick.point.of("paged").passes == 3
+    assert pick.predicted["mapped"] == pytest.approx(pick.point.seconds["mapped"], rel=0.15)
+
+
+def test_what_has_no_room_is_left_out_with_the_reason(cases):
+    half = dataclasses.replace(ALL, room=0.5, fetches=2.0 * PAGES)
+    found = paging_check.check(cases + list(program_records("half", half, evictions=1.5 * PAGES)))
+    tight, roomy = sorted(found.programs, key=lambda pick: pick.point.program.room)
+    assert tight.predicted.keys() == {"mapped", "paged"} and roomy.predicted.keys() == {"copy", "mapped"}
+    assert tight.point.left.keys() == {"copy"} and not roomy.point.left
+    assert roomy.point.program.touched == PAGES and roomy.point.program.fetches is None
+    text = paging_check.table_of_check(found).text
+    assert "Left out, copy: its frames have no room for the whole array: apps/half" in text
+    rows = [row for row in paging_check.table_of_check(found).rows if "left_out" in row]
+    assert [(row["way"], row["workload"]) for row in rows] == [("copy", "apps/half")]
+
+
+def test_an_array_that_nobody_copied_has_the_size_of_its_frames(cases):
+    half = dataclasses.replace(ALL, room=0.5, fetches=2.0 * PAGES)
+    found = paging_check.check(cases + list(program_records("half", half, TRUTH, ("paged",), 1.5 * PAGES)))
+    (only,) = found.programs
+    assert only.point.program.bytes == PAGE * PAGES and only.predicted.keys() == {"paged"}
+    assert paging_check.choices(found.programs) == []
+    unknown = paging_check.check(cases + list(program_records("half", half, TRUTH, ("paged",), 0)))
+    assert [left.why for left in unknown.left] == ["no record of it copied tells the size of the array"]
+
+
+def test_programs_of_other_gpus_and_versions_are_kept_apart_and_marked(cases):
+    there = both()
+    for case in there:
+        case["devices"][0] |= {"uuid": "GPU-far", "name": "Far GPU"}
+    slow = list(program_records("few", FEW, version=2))
+    for case in slow:
+        case["metrics"][0]["median"] *= 7
+    found = paging_check.check(cases + there + list(program_records("few", FEW)) + slow)
+    assert [found.elsewhere(pick.point.case) for pick in found.programs] == [True, True, False, False]
+    assert len({pick.point.seconds["paged"] for pick in found.programs}) == 3
+    text = paging_check.table_of_check(found).text
+    assert "few tiny page=4KiB frames=100 *" in text and "another GPU than the patterns (Far GPU)" in text
+    assert "*" not in paging_check.table_of_check(paging_check.check(cases + both())).text
+
+
+def changed(change):
+    made = both()
+    for case in made:
+        change(case)
+    return made
+
+
+def _of(case, name):
+    return next(metric for metric in case["metrics"] if metric["name"] == name)
+
+
+def counted(case, name, value):
+    _of(case, name).update(median=value, samples=[value])
+
+
+def _if_paged(change):
+    return lambda case: change(case) if case["placement"] == "paged" else None
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (lambda case: _of(case, "out").update(bytes_needed=1e9), "its results are above 5% of its inputs"),
+        (lambda case: case["kernels"][0].update(bytes_read=1e15), "more than 64 times what came"),
+        (lambda case: case["kernels"][0].update(flops=1e15), "it computes, at the GPU's peak, for longer"),
+        (_if_paged(lambda case: case["axes"].update(transport="relay")), "others brought its pages"),
+        (_if_paged(lambda case: counted(case, "fetches", 0)), "it counted no pages"),
+    ],
+)
+def test_a_program_whose_record_does_not_tell_is_left_out_with_the_reason(change, reason, cases):
+    found = paging_check.check(cases + changed(change))
+    assert found.left and all(reason in left.why and not left.refused for left in found.left)
+    text = " ".join(paging_check.table_of_check(found).text.split())
+    assert f"Left out, {found.left[0].why}: apps/all, apps/few" in text
+    assert not any("paged" in pick.predicted for pick in found.programs)
+
+
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        (lambda case: counted(case, "fetches", -5.0), "fetches=-5 is no number of pages"),
+        (lambda case: counted(case, "fetches", 5.5), "fetches=5.5 is no number of pages"),
+        (lambda case: counted(case, "fetches", PAGES + 17.0), "with room for all it touched 262161 pages of 262144"),
+        (lambda case: counted(case, "evictions", 1e9), "1000000000 pages went and"),
+        (lambda case: case["axes"].update(page=0), "page=0 is none"),
+        (lambda case: case["axes"].update(frames=-1), "frames=-1 is none"),
+        (lambda case: _of(case, "in").update(bytes_needed=1e12), "it copied more in where it was paged"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused_in_a_sentence(change, sentence, cases, tmp_path, capsys):
+    made = changed(_if_paged(lambda case: change(case) if case["workload"] == "apps/few" else None))
+    folder = write(tmp_path / "r", cases + made)
+    assert cli.main(["advise", "paging", folder, "--check"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"Refused, few tiny page=\S+ frames=\S+: no program can have its counts: " + sentence, said)
+    assert "all tiny page=4KiB frames=100 copy" in said
 
 
 # --- the command ---
@@ -290,7 +396,7 @@ def test_a_program_that_cannot_be_is_one_sentence(words, sentence, cases, tmp_pa
 
 
 def test_without_patterns_nothing_is_advised(cases, tmp_path, capsys):
-    others = write(tmp_path / "r", program_records(TRUTH))
+    others = write(tmp_path / "r", both())
     for words in (["--check"], ["--program", "bytes=1GiB"]):
         assert cli.main(["advise", "paging", others, *words]) == exits.BAD_INPUT
         assert "docs/paging.md" in capsys.readouterr().err

@@ -7,7 +7,7 @@ is declared by what it reads:
     isthmus advise paging DIR --program bytes=4GiB touched=50000 [page=4KiB use=128 passes=4 room=1GiB
                                 order=in_order fetches=120000]
     isthmus advise paging DIR --check          the error: half of the patterns from the other half, and programs
-                                               (records of placements pinned, mapped, … and paged) from all patterns
+                                               (records of apps/* in placements pinned, mapped, paged, …) from all
 
 bytes    of the array, in the host's memory
 page     bytes of a page (4KiB)

@@ -9,36 +9,31 @@ import math
 import zlib
 from typing import Any
 
-from isthmus import Error
+from isthmus import Error, units
 from isthmus.advise.measured import medians
+from isthmus.advise.paged_programs import Left, Point, axes_key, machine_of, programs_of
 from isthmus.advise.placing_check import ERRORS, Miss, line_of_errors
 from isthmus.advise.ways import EITHER, Map, Program, ways_of
 from isthmus.groups import grouped
-from isthmus.records import content
 from isthmus.tables import output
 
 PATTERN = "paging/pattern"
 #: A pick is good where it is so little slower than the best.
 NEAR = 0.10
-#: The way that a program's placement is.
-WAYS = {"pinned": "copy", "streamed": "streamed", "mapped": "mapped", "managed_demand": "managed", "paged": "paged"}
-#: A program whose results are more than this share of its inputs is another matter: only reading is predicted.
-_RESULTS = 0.05
-#: A kernel that reads what came more often reads other memory, too: how often this, its record does not tell.
-_MOST_PASSES = 16
-#: Axes that placements bring along.
-_OF_PLACEMENTS = {"page", "frames", "eviction", "transport", "chunks"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
-    """A program of known counts, and the seconds of the ways that were measured and are possible."""
+class Check:
+    """Every point that leaves a choice is a pick; programs that leave none are predicted, too."""
 
-    label: str
-    program: Program
-    seconds: dict[str, float]
-    case: dict = dataclasses.field(compare=False)
-    half: int = 0
+    patterns: list[Pick]
+    programs: list[Pick]
+    left: list[Left]
+    machines: frozenset[str]  # of the patterns
+
+    def elsewhere(self, case: dict) -> bool:
+        """Whether it was measured on another GPU than all patterns."""
+        return machine_of(case) not in self.machines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +42,6 @@ class Pick:
 
     point: Point
     predicted: dict[str, float]
-    of_pattern: bool
 
     @property
     def way(self) -> str:
@@ -85,16 +79,11 @@ def _pattern(case: dict) -> tuple[Program, str, float] | None:
     )  # fmt: skip
 
 
-def _axes(case: dict, without: set[str]) -> str:
-    """As one key."""
-    return json.dumps({name: value for name, value in case["axes"].items() if name not in without}, sort_keys=True)
-
-
 def points_of(cases: list[dict]) -> list[Point]:
     """Of all patterns. A hash of the axes but room and way says which half a pattern is in: what is read in place takes
     the same time whatever has room."""
     known = [(found, case) for case in cases if (found := _pattern(case)) is not None]
-    patterns = grouped((_axes(case, {"way", "frames"}), (*found, case)) for found, case in known)
+    patterns = grouped((axes_key(case, {"way", "frames"}), (*found, case)) for found, case in known)
     points = []
     for key, records in sorted(patterns.items()):
         in_place = {way: seconds for _, way, seconds, _ in records if way == "mapped"}
@@ -120,65 +109,14 @@ def learn(points: list[Point], multiprocessors: int) -> Map:
     return Map(sorted(measured, key=repr), multiprocessors)
 
 
-def picks(points: list[Point], machine: Map, of_pattern: bool) -> list[Pick]:
-    """Of points that leave a choice."""
+def picks(points: list[Point], machine: Map, fewest: int = 2) -> list[Pick]:
+    """Of points with so many ways that are possible, measured and known."""
     found = []
     for point in points:
-        predicted = {way: seconds for way, seconds in machine.rank(point.program) if way in point.seconds}
-        if len(predicted) > 1:
-            found.append(Pick(point, predicted, of_pattern))
+        predicted = {way: machine.seconds(point.of(way), way) for way in point.seconds if way in machine.costs}
+        if len(predicted) >= fewest:
+            found.append(Pick(point, predicted))
     return found
-
-
-# --- programs ---
-
-
-def _needed(case: dict, name: str) -> float:
-    return content.metrics(case).get(name, {}).get("bytes_needed") or 0.0
-
-
-def _counts(case: dict, copied: dict, in_order: bool) -> Program | None:
-    """What a program counted while it was paged; `copied`: its record in placement pinned. None where it did not count,
-    where others brought its pages, or where it reads much else."""
-    found, page, frames = medians(case), case["axes"].get("page"), case["axes"].get("frames")
-    if case["axes"].get("transport", "pull") != "pull":
-        return None
-    fetches = found.get("fetches") or 0
-    size = _needed(copied, "in") - _needed(case, "in")
-    if not all(isinstance(number, int) and 0 < number < 1 << 60 for number in (page, frames)):
-        return None
-    if fetches < 1 or size <= 0:
-        return None
-    touched = min(fetches, math.ceil(size / page))
-    read = sum(kernel.get("bytes_read") or 0.0 for kernel in case["kernels"])
-    passes = max(round(read / (touched * page)), 1)
-    if passes > _MOST_PASSES:
-        return None
-    use = min(read / passes / touched, page) if read > 0 else page
-    return Program(size, page, touched, use, passes, min(frames / 100, 1), in_order, fetches)
-
-
-def programs_of(cases: list[dict]) -> list[Point]:
-    """Of programs that were measured paged and copied, and write little."""
-    placed = [case for case in cases if case["placement"] in WAYS and (medians(case).get("overlapped") or 0) > 0]
-    groups = grouped(((case["workload"], case["size"], _axes(case, _OF_PLACEMENTS)), case) for case in placed)
-    points = []
-    for group in groups.values():
-        others = {WAYS[case["placement"]]: case for case in group if case["placement"] != "paged"}
-        copied = others.get("copy")
-        if copied is None or _needed(copied, "out") > _RESULTS * _needed(copied, "in"):
-            continue
-        seconds = {way: medians(case)["overlapped"] for way, case in others.items()}
-        for case in group:
-            program = _counts(case, copied, "streamed" in others) if case["placement"] == "paged" else None
-            if program is not None:
-                known = seconds | {"paged": medians(case)["overlapped"]}
-                label = " ".join(f"{name}={value}" for name, value in case["axes"].items())
-                points.append(
-                    Point(f"{case['workload']} {label}", program,
-                          {way: known[way] for way in ways_of(program) if way in known}, case)
-                )  # fmt: skip
-    return points
 
 
 # --- both ---
@@ -188,9 +126,10 @@ def multiprocessors_of(cases: list[dict]) -> int:
     return max((case["devices"][0].get("multiprocessors") or 1 for case in cases), default=1)
 
 
-def check(cases: list[dict]) -> list[Pick]:
+def check(cases: list[dict]) -> Check:
     """Each pattern by what was learnt from the other half, each program by what was learnt from all. Raises Error."""
-    points, multiprocessors = points_of(cases), multiprocessors_of(cases)
+    points = points_of(cases)
+    multiprocessors = multiprocessors_of([point.case for point in points])
     if {point.half for point in points} != {0, 1}:
         raise Error(
             f"{len(points)} patterns of paging/pattern are no two halves to learn from and to try; measure the sweep "
@@ -199,8 +138,16 @@ def check(cases: list[dict]) -> list[Pick]:
     found: list[Pick] = []
     for half in (0, 1):
         machine = learn([point for point in points if point.half != half], multiprocessors)
-        found += picks([point for point in points if point.half == half], machine, True)
-    return found + picks(programs_of(cases), learn(points, multiprocessors), False)
+        found += picks([point for point in points if point.half == half], machine)
+    machine = learn(points, multiprocessors)
+    copy = machine.costs.get("copy")
+    programs, left = programs_of(cases, (copy.each["copied"] if copy else 0) or math.inf)
+    machines = frozenset(machine_of(point.case) for point in points)
+    return Check(found, picks(programs, machine, fewest=1), left, machines)
+
+
+def choices(found: list[Pick]) -> list[Pick]:
+    return [pick for pick in found if len(pick.predicted) > 1]
 
 
 def good_share(found: list[Pick]) -> float:
@@ -209,6 +156,7 @@ def good_share(found: list[Pick]) -> float:
 
 
 def _said(what: str, found: list[Pick]) -> list[str]:
+    found = choices(found)
     if not found:
         return output.fold(f"{what}: none leaves a choice")
     good, worst = sum(pick.loss <= NEAR for pick in found), max(found, key=lambda pick: pick.loss)
@@ -219,29 +167,83 @@ def _said(what: str, found: list[Pick]) -> list[str]:
     return output.fold(text) + output.fold(f"fastest: {', '.join(f'{way} {n}' for way, n in best.most_common())}")
 
 
-_COLUMNS = {"way": "VARCHAR", "label": "VARCHAR", "measured": "DOUBLE", "predicted": "DOUBLE", "relative": "DOUBLE",
-            "picked": "VARCHAR", "best": "VARCHAR", "loss": "DOUBLE"}  # fmt: skip
-
-
-def table_of_check(found: list[Pick]) -> output.Table:
-    """How far predictions are off, and what picking by them costs; a row for each way of each pattern and program."""
-    rows: list[dict[str, Any]] = []
+def _errors(head: str, found: list[Pick]) -> list[str]:
+    """A line for each way. The worst has too long a name for the last column."""
     misses: dict[str, list[Miss]] = collections.defaultdict(list)
     for pick in found:
         for way, predicted in pick.predicted.items():
+            misses[way].append(Miss(pick.point.label, "", way, "", way, pick.point.seconds[way], predicted))
+    columns = [dataclasses.replace(ERRORS[0], head=head), *ERRORS[1:-1]]
+    return output.lay_out(columns, [line_of_errors(way, misses[way])[:-1] for way in EITHER if misses[way]])
+
+
+_OF_PROGRAMS = [output.Column("program"), output.Column("way", right=False), output.Column("measured"),
+                output.Column("predicted"), output.Column("off"), output.Column("", right=False)]  # fmt: skip
+
+
+def _programs(found: Check) -> list[str]:
+    if not found.programs:
+        return output.fold("No program of these records was measured in a way of the map.")
+    rows = []
+    for pick in found.programs:
+        label = pick.point.label + (" *" if found.elsewhere(pick.point.case) else "")
+        for way, predicted in sorted(pick.predicted.items(), key=lambda each: pick.point.seconds[each[0]]):
             measured = pick.point.seconds[way]
-            miss = Miss(pick.point.label, "", way, "", way, measured, predicted)
-            if pick.of_pattern:
-                misses[way].append(miss)
-            rows.append(
-                {name: pick.point.case.get(name) for name in ("workload", "size", "preset", "version")}
-                | {"axes": {}, "way": way, "label": pick.point.label, "measured": measured, "predicted": predicted,
-                   "relative": miss.relative, "picked": pick.way, "best": pick.best, "loss": pick.loss}
-            )  # fmt: skip
-    errors = [line_of_errors(way, misses[way])[:-1] for way in EITHER if misses[way]]  # the worst has too long a name
-    lines = output.lay_out(ERRORS[:-1], errors)
-    lines += _said("way of a pattern", [pick for pick in found if pick.of_pattern])
-    lines += _said("way of a program", [pick for pick in found if not pick.of_pattern])
+            said = [word for word, of in (("best", pick.best), ("picked", pick.way)) if of == way]
+            off = f"{predicted / measured - 1:+.0%}"
+            notes = ", ".join(said) if len(pick.predicted) > 1 else ""
+            rows.append([label, way, units.duration(measured), units.duration(predicted), off, notes])
+            label = ""
+    lines = ["", *output.lay_out(_OF_PROGRAMS, rows), "", *_errors("programs", found.programs)]
+    lines += _said("way of a program", found.programs)
+    others = {pick.point.case["devices"][0]["name"] for pick in found.programs if found.elsewhere(pick.point.case)}
+    if others:
+        lines += output.fold(
+            f"* measured on another GPU than the patterns ({', '.join(sorted(others))}), whose host is taken for alike"
+        )
+    return lines
+
+
+def _left(found: Check) -> list[str]:
+    """A sentence for each reason, and for each program that is refused."""
+    why: dict[str, set[str]] = collections.defaultdict(set)
+    for left in found.left:
+        if not left.refused:
+            why[left.why].add(left.case["workload"])
+    for pick in found.programs:
+        for way, reason in pick.point.left.items():
+            why[f"{way}: {reason}"].add(pick.point.case["workload"])
+    lines = [f"Left out, {reason}: {', '.join(sorted(names))}" for reason, names in sorted(why.items())]
+    lines += [f"Refused, {left.label}: {left.why}" for left in found.left if left.refused]
+    return [line for text in lines for line in output.fold(text)]
+
+
+_COLUMNS = {"way": "VARCHAR", "label": "VARCHAR", "measured": "DOUBLE", "predicted": "DOUBLE", "relative": "DOUBLE",
+            "picked": "VARCHAR", "best": "VARCHAR", "loss": "DOUBLE", "elsewhere": "BOOLEAN",
+            "left_out": "VARCHAR"}  # fmt: skip
+
+
+def _row(found: Check, case: dict, label: str) -> dict[str, Any]:
+    of_case = {name: case.get(name) for name in ("workload", "size", "preset", "version")}
+    return of_case | {"axes": {}, "label": label, "elsewhere": found.elsewhere(case)}
+
+
+def table_of_check(found: Check) -> output.Table:
+    """How far predictions are off, and what picking by them costs; a row for each way of each pattern and program."""
+    rows: list[dict[str, Any]] = []
+    for pick in [*found.patterns, *found.programs]:
+        point = pick.point
+        row = _row(found, point.case, point.label)
+        if len(pick.predicted) > 1:
+            row |= {"picked": pick.way, "best": pick.best, "loss": pick.loss}
+        for way, predicted in pick.predicted.items():
+            measured = point.seconds[way]
+            rows.append(row | {"way": way, "measured": measured, "predicted": predicted,
+                               "relative": predicted / measured - 1})  # fmt: skip
+        rows += [row | {"way": way, "left_out": why} for way, why in point.left.items()]
+    rows += [_row(found, left.case, left.label) | {"left_out": left.why} for left in found.left]
+    lines = _errors("patterns", found.patterns) + _said("way of a pattern", found.patterns)
+    lines += _programs(found) + _left(found)
     lines += output.fold(
         "Each pattern is predicted from the half of all patterns that it is not in, each program from all patterns and "
         "its own counts. median error: half of the records are off by less."

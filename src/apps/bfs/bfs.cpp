@@ -73,16 +73,7 @@ void search(Case& c, const GraphCase<Vertex>& g) {
   auto visited = c.scratch<unsigned>("visited", (n + 31) / 32);
   auto seen = c.scratch<unsigned>("seen", (n + 31) / 32);
 
-  const auto step = [](Vertex, std::uint64_t) { return 1; };
-  const auto last_source = [graph = g.graph, sources, seed = c.seed()] { return source_of(*graph, seed, sources - 1); };
-  if (is_small(g.shape))
-    c.verify_all(levels, [=, graph = g.graph](std::span<Level> expected) {
-      distances_from(*graph, last_source(), step, expected.data());
-    });
-  c.verify(
-      "distances along every edge",
-      [=, graph = g.graph] { return count_distance_errors(*graph, last_source(), step, levels.host()); }, 0);
-  c.verify_same(levels);
+  verify_distances(c, g, levels, [](Vertex, std::uint64_t) { return 1; });
 
   c.repeats(sources);
   c.measure(

@@ -128,18 +128,9 @@ void search(Case& c, const GraphCase<Edge>& g) {
   auto distances = c.output<Distance>("distance" + g.name, n);
   auto waiting = c.scratch<unsigned>("waiting", (n + 31) / 32);
 
-  const auto weight = [graph = g.graph, seed](Vertex from, std::uint64_t e) {
+  verify_distances(c, g, distances, [graph = g.graph, seed](Vertex from, std::uint64_t e) {
     return graph->weights ? graph->weights[e] : weight_of(seed, from, graph->edges[e]);
-  };
-  const auto last_source = [graph = g.graph, sources, of = c.seed()] { return source_of(*graph, of, sources - 1); };
-  if (is_small(g.shape))
-    c.verify_all(distances, [=, graph = g.graph](std::span<Distance> expected) {
-      distances_from(*graph, last_source(), weight, expected.data());
-    });
-  c.verify(
-      "distances along every edge",
-      [=, graph = g.graph] { return count_distance_errors(*graph, last_source(), weight, distances.host()); }, 0);
-  c.verify_same(distances);
+  });
 
   c.repeats(sources);
   c.measure(
