@@ -120,6 +120,13 @@ def test_every_combination_must_be_there(tmp_path, pairs, verdict):
     assert f"| Figure 1 | something | {verdict} |" in exhibits.page(papers, rows)
 
 
+@pytest.mark.parametrize("pairs, verdict", [(ALL, "as far as possible"), (ALL[:3], "in part"), ([(3, 1)], "not yet")])
+def test_what_is_impossible_here_keeps_no_exhibit_from_being_done(tmp_path, pairs, verdict):
+    (paper,) = read(tmp_path, PART % "" + "          - {what: the rest, impossible: no such machine}\n")
+    rows = measured(tmp_path, pairs)
+    assert exhibits.verdict([exhibits.find(part, rows) for part in paper.exhibits[0].parts]) == verdict
+
+
 def test_the_missing_half_is_named(tmp_path):
     page = exhibits.page(read(tmp_path, PART % ""), measured(tmp_path, [(1, 1), (1, 2)]))
     assert "◐ sizes: 2 of 4 cases; no record of bytes 2<br>from `r/" in page

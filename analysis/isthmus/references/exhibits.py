@@ -24,7 +24,7 @@ from isthmus.statistics import series
 from isthmus.tables import output, readings
 
 #: What an exhibit comes to, the best first.
-VERDICTS = ("in full", "in part", "not yet", "impossible here")
+VERDICTS = ("in full", "as far as possible", "in part", "not yet", "impossible here")
 _FIELDS = (*output.CASE, "device")
 _KINDS = ("records", "missing", "impossible")
 _PROFILED = "profiled_"
@@ -225,11 +225,12 @@ def _values(name: str, values: list) -> str:
 
 def verdict(found: list[Found]) -> str:
     """One of VERDICTS."""
-    if all(each.whole for each in found):
-        return "in full"
-    if any(each.there for each in found):
-        return "in part"
-    return "impossible here" if all(each.part.kind == "impossible" for each in found) else "not yet"
+    could = [each for each in found if each.part.kind != "impossible"]
+    if not could:
+        return "impossible here"
+    if all(each.whole for each in could):
+        return "in full" if len(could) == len(found) else "as far as possible"
+    return "in part" if any(each.there for each in found) else "not yet"
 
 
 # --- the page ---
@@ -258,7 +259,7 @@ def _table(paper: Paper, rows: list[dict[str, Any]]) -> tuple[list[str], list[st
     for exhibit in paper.exhibits:
         found = [find(part, rows) for part in exhibit.parts]
         verdicts.append(verdict(found))
-        drawn = exhibit.notebook and verdicts[-1] in ("in full", "in part")
+        drawn = exhibit.notebook and verdicts[-1] in VERDICTS[:3]
         where = f"[{verdicts[-1]}](../notebooks/{exhibit.notebook}.ipynb)" if drawn else verdicts[-1]
         parts = "<br>".join(_said(each) for each in found)
         if files := sorted(set().union(*(each.files for each in found))):
@@ -276,6 +277,7 @@ papers': *reproduced* means measured in the same way, not that the values agree.
 [notebooks](../notebooks/) say.
 
 - **in full**: every part of it was measured here.
+- **as far as possible**: what can be had here was measured; the rest is impossible here, with the reason.
 - **in part**: some parts were (✓), some not (✗, ◐), each with what is missing. Files that have the records stand last;
   the commands that made them are [there](../analysis/data/README.md).
 - **not yet**: none was, and it could be. `scripts/papers --missing` prints the commands that would.
