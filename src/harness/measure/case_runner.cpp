@@ -194,7 +194,8 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
   result.numa_node = context.numa_node;
   if (spec.placement && (*spec.placement)->chunked) result.chunks = context.sampling.chunks;
   const double begin = now();
-  keep_only_inputs_of(inputs_name(spec, context.seed));
+  result.input_file = input_file_facts(spec);
+  keep_only_inputs_of(inputs_name(spec, context.seed, result.input_file));
   if (const auto skip = reason_to_skip(spec, context)) {
     note_skip(result, *skip);
     if (uses_device) result.before = device::telemetry(result.device->index);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/plan/input_files.hpp"
 #include "workload/registration.hpp"
 
 namespace isthmus::harness {
@@ -111,6 +112,7 @@ struct CaseResult {
     device::Telemetry before, after;
   };
   std::vector<OtherDevice> other_devices;
+  std::optional<InputFileFacts> input_file;  ///< of a case that reads one
   int numa_node = -1;
   std::optional<std::size_t> chunks;  ///< of `streamed`
   std::size_t peak_device_bytes = 0;
