@@ -17,6 +17,7 @@
 
 #include "harness/measure/case_runner.hpp"
 #include "harness/measure/limits.hpp"
+#include "harness/measure/stolen_time.hpp"
 #include "harness/plan/plan.hpp"
 #include "harness/plan/registry.hpp"
 #include "harness/ranks/interrupt.hpp"
@@ -385,6 +386,36 @@ TEST(OwnReadings, ALatchThatIsAskedForAndNotWantedIsSaid) {
   c.sampling.latch = false;
   EXPECT_TRUE(warned(own("unlatched", c), "no_latch"));
   EXPECT_FALSE(warned(own("one", c), "no_latch"));
+}
+
+TEST(StolenTime, IsOneFieldOfManyOfAllProcessors) {
+  const auto of = [](const std::string& text) {
+    std::istringstream stat(text);
+    return processor_time(stat);
+  };
+  const auto before = of("cpu  100 1 20 800 5 0 4 70 9 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->stolen, 70);
+  EXPECT_EQ(before->all, 1000) << "guests are part of user";
+  EXPECT_DOUBLE_EQ(stolen_share(before, of("cpu 150 1 20 825 5 0 4 95 9 0")).value(), 0.25);
+  EXPECT_DOUBLE_EQ(stolen_share(before, of("cpu 200 1 20 800 5 0 4 69 9 0")).value(), 0) << "it went back";
+  EXPECT_FALSE(stolen_share(before, before)) << "no tick passed";
+  EXPECT_FALSE(stolen_share(std::nullopt, before));
+  EXPECT_FALSE(stolen_share(before, std::nullopt));
+  EXPECT_FALSE(of(""));
+  EXPECT_FALSE(of("cpu 1 2 3 4"));
+  EXPECT_FALSE(of("intr 1 2 3 4 5 6 7 8"));
+}
+
+TEST(HostSpeed, IsProbedOnceAndInTheRecord) {
+  const auto record = record_of(spec_of("fixture/saxpy"));
+  expect_valid(record);
+  const auto& speed = record["host"]["speed"];
+  EXPECT_GT(speed["integer_rate"].get<double>(), 1e7);
+  EXPECT_GT(speed["touch_rate"].get<double>(), 1e6);
+  EXPECT_GT(speed["copy_rate"].get<double>(), 1e6);
+  EXPECT_EQ(record_of(spec_of("fixture/saxpy"))["host"]["speed"], speed);
+  EXPECT_TRUE(record["run"].contains("stolen_share"));
 }
 
 /// A file of numbers that fixture/numbers reads.

@@ -119,6 +119,7 @@ struct CaseResult {
   double wall = 0;       ///< seconds from start to end of the case
   double accounted = 0;  ///< of wall: inputs, warm-ups, samples, verifying
   double process_wall = 0;
+  std::optional<double> stolen_share;  ///< of the processors' time in this case
 
   bool failed() const { return error.has_value() || verification.verdict == Verdict::fail; }
   const Series* find(std::string_view metric) const noexcept;

@@ -208,7 +208,8 @@ json run_json(const RunIdentity& run, const CaseResult& result) {
           {"command", run.command},
           {"wall", or_null(result.wall)},
           {"overhead", or_null(result.wall - result.accounted)},
-          {"process_wall", or_null(result.process_wall)}};
+          {"process_wall", or_null(result.process_wall)},
+          {"stolen_share", or_null(result.stolen_share)}};
 }
 
 json verify_json(const Verification& found) {
