@@ -2,14 +2,10 @@
 // vertices, then offsets of 64 bits and targets of 32; in a .wsg each target is followed by its weight. A directed
 // graph has the same once more for the edges into each vertex, which nobody here needs. No number is aligned.
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "apps/graphs.hpp"
 
@@ -24,23 +20,7 @@ constexpr std::size_t piece_bytes = std::size_t{1} << 22;  // that a thread read
 
 class GraphFile {
  public:
-  explicit GraphFile(const std::string& path) : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status{};
-    if (file_ < 0 || fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
-      const std::string why = file_ < 0 ? std::strerror(errno) : "it is no file";
-      close_file();
-      fail(why, "name a file that can be read");
-    }
-    try {
-      read_header(static_cast<std::uint64_t>(status.st_size));
-    } catch (...) {
-      close_file();
-      throw;
-    }
-  }
-  ~GraphFile() { close_file(); }
-  GraphFile(const GraphFile&) = delete;
-  GraphFile& operator=(const GraphFile&) = delete;
+  explicit GraphFile(workload::InputFile file) : file_(std::move(file)) { read_header(); }
 
   const GraphShape& shape() const { return shape_; }
 
@@ -56,7 +36,7 @@ class GraphFile {
       for (std::size_t e = first; e < last; e += piece_bytes / 8) {
         const std::size_t count = std::min(piece_bytes / 8, last - e), numbers = edge_bytes() / sizeof(Vertex);
         words.resize(count * numbers);
-        read(begin + e * edge_bytes(), words.data(), words.size() * sizeof words[0]);
+        file_.read(begin + e * edge_bytes(), words.data(), words.size() * sizeof words[0]);
         for (std::size_t i = 0; i < count; ++i) {
           graph.edges[e + i] = words[i * numbers];
           if (words[i * numbers] >= shape_.vertices)
@@ -75,39 +55,27 @@ class GraphFile {
 
  private:
   [[noreturn]] void fail(const std::string& what, const std::string& instead) const {
-    throw std::runtime_error(fmt::format("the graph {} cannot be used: {}; {}", path_, what, instead));
-  }
-  void close_file() {
-    if (file_ >= 0) close(file_);
-    file_ = -1;
+    throw std::runtime_error(fmt::format("the graph {} cannot be used: {}; {}", path(), what, instead));
   }
   std::size_t edge_bytes() const { return shape_.weighted ? 2 * sizeof(Vertex) : sizeof(Vertex); }
 
-  void read(std::uint64_t offset, void* into, std::size_t bytes) const {
-    for (std::size_t done = 0; done < bytes;) {
-      const ssize_t got =
-          pread(file_, static_cast<std::byte*>(into) + done, bytes - done, static_cast<off_t>(offset + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) fail(got < 0 ? std::strerror(errno) : "it became shorter meanwhile", "read it from another disk");
-      done += static_cast<std::size_t>(got);
-    }
-  }
   template <class T>
   void read_array(std::uint64_t offset, T* into, std::size_t count) const {
     parallel_for(count, piece_bytes / sizeof(T), [&](std::size_t first, std::size_t last) {
-      read(offset + first * sizeof(T), into + first, (last - first) * sizeof(T));
+      file_.read(offset + first * sizeof(T), into + first, (last - first) * sizeof(T));
     });
   }
 
-  void read_header(std::uint64_t bytes) {
+  void read_header() {
+    const std::uint64_t bytes = file_.bytes();
     const std::string layout = "take a .sg or .wsg file that GAP's converter wrote";
-    if (!path_.ends_with(".sg") && !path_.ends_with(".wsg")) fail("its name says no layout", layout);
-    shape_.weighted = path_.ends_with(".wsg");
+    if (!path().ends_with(".sg") && !path().ends_with(".wsg")) fail("its name says no layout", layout);
+    shape_.weighted = path().ends_with(".wsg");
     if (bytes < header_bytes) fail(fmt::format("it has {} bytes and a header has {}", bytes, header_bytes), layout);
     unsigned char directed = 0;
     std::uint64_t counts[2];
-    read(0, &directed, 1);
-    read(1, counts, sizeof counts);
+    file_.read(0, &directed, 1);
+    file_.read(1, counts, sizeof counts);
     shape_.edges = counts[0];
     shape_.vertices = counts[1];
     if (directed > 1) fail(fmt::format("its first byte is {} and not 0 or 1", directed), layout);
@@ -134,19 +102,20 @@ class GraphFile {
     });
   }
 
-  std::string path_;
-  int file_;
+  const std::string& path() const { return file_.path(); }
+
+  workload::InputFile file_;
   GraphShape shape_{};
 };
 
 }  // namespace
 
-GraphShape shape_of_file(const std::string& path) {
-  return GraphFile(path).shape();
+GraphShape shape_of_file(const workload::InputFile& file) {
+  return GraphFile(file).shape();
 }
 
-Graph load_graph(const std::string& path) {
-  return GraphFile(path).load();
+Graph load_graph(const workload::InputFile& file) {
+  return GraphFile(file).load();
 }
 
 }  // namespace isthmus::apps

@@ -4,8 +4,6 @@
 // device. A step gathers the vertices whose edges it wants, in their order, and a kernel goes through these edges.
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -215,6 +213,7 @@ inline workload::Workload graph_program(const std::string& name, std::function<v
       .axis(choice_axis("graph",
                         "GAP's two kinds, stand-ins for two of the paper's, or the file that ISTHMUS_GRAPH names",
                         {"uniform", "kronecker", "friendster-like", "moliere-like", "file"}))
+      .with_file("graph", "ISTHMUS_GRAPH", "a .sg or .wsg file of the GAP benchmark suite", std::size_t{1} << 40)
       .axis(number_axis("scale", "log2 of the vertices; stand-ins have the published size at 27, half of it at 26", 20,
                         0))
       .axis(how(
@@ -228,7 +227,6 @@ template <class Edge>
 struct GraphCase {
   static constexpr bool weighted = sizeof(Edge) > sizeof(Vertex);
 
-  std::string name;  ///< tells a file from others
   GraphShape shape;
   workload::Shared<Graph> graph;
   workload::Buffer<std::uint64_t> offsets, rows;  ///< rows: the offsets on the device
@@ -239,11 +237,10 @@ struct GraphCase {
   bool pages;
   device::DeviceInfo info;
 
-  GraphCase(workload::Case& c, std::string name_, const GraphShape& shape_, std::function<Graph()> make)
-      : name(std::move(name_)),
-        shape(shape_),
+  GraphCase(workload::Case& c, const GraphShape& shape_, std::function<Graph()> make)
+      : shape(shape_),
         // While one is made it takes two bytes an edge more.
-        graph(c.shared<Graph>("graph" + name,
+        graph(c.shared<Graph>("graph",
                               (shape.vertices + 1) * sizeof(std::uint64_t) + shape.edges * (shape.weighted ? 8 : 6),
                               std::move(make))),
         offsets(c.input<std::uint64_t>("offsets", shape.vertices + 1,
@@ -323,20 +320,13 @@ void with_graph(workload::Case& c, const Use& use) {
   using namespace workload;
   const auto name = c.choice("graph");
   if (name == "file") {
-    const char* path = std::getenv("ISTHMUS_GRAPH");
-    if (path == nullptr || *path == '\0')
-      throw Skip("no graph is named: set ISTHMUS_GRAPH to a .sg or .wsg file of the GAP benchmark suite",
-                 SkipKind::not_applicable);
-    const GraphShape shape = shape_of_file(path);
-    const auto written = std::filesystem::last_write_time(path).time_since_epoch().count();
-    const auto label = " of " + std::filesystem::path(path).filename().string() + " " + std::to_string(shape.edges) +
-                       " " + std::to_string(written);
-    c.note("graph_file", std::filesystem::path(path).filename().string());
-    const auto make = [path = std::string(path)] { return load_graph(path); };
+    const auto& file = c.input_file();
+    const GraphShape shape = shape_of_file(file);
+    const auto make = [file] { return load_graph(file); };
     if constexpr (weights) {
-      if (shape.weighted) return use(GraphCase<WeightedEdge>(c, label, shape, make));
+      if (shape.weighted) return use(GraphCase<WeightedEdge>(c, shape, make));
     }
-    return use(GraphCase<Vertex>(c, label, shape, make));
+    return use(GraphCase<Vertex>(c, shape, make));
   }
   const auto scale = static_cast<int>(std::min<std::int64_t>(c.integer("scale"), 64));
   refuse_if(scale > 30, "vertices are numbered in 31 bits: take a scale of at most 30");
@@ -345,7 +335,7 @@ void with_graph(workload::Case& c, const Use& use) {
                          : name == "friendster-like" ? GraphKind::friendster
                                                      : GraphKind::moliere;
   const auto make = [kind, scale, seed = c.seed()] { return make_graph(kind, scale, seed); };
-  use(GraphCase<Vertex>(c, "", shape_of(kind, scale), make));
+  use(GraphCase<Vertex>(c, shape_of(kind, scale), make));
 }
 
 /// Serial references run up to so many edges.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "memory/parallel.hpp"
+#include "workload/input_file.hpp"
 
 namespace isthmus::apps {
 
@@ -52,8 +53,8 @@ GraphShape shape_of(GraphKind kind, int scale);
 Graph make_graph(GraphKind kind, int scale, std::uint64_t seed);
 
 /// Of a file in the layout of GAP's .sg, or .wsg where it is called so. Throw std::runtime_error, a sentence each.
-GraphShape shape_of_file(const std::string& path);
-Graph load_graph(const std::string& path);
+GraphShape shape_of_file(const workload::InputFile& file);
+Graph load_graph(const workload::InputFile& file);
 
 /// Components that hang together along edges in either direction, found on all of the host's processors.
 std::size_t count_components(const Graph& graph);

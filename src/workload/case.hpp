@@ -20,6 +20,7 @@
 #include "device/launch.hpp"
 #include "memory/placement.hpp"
 #include "workload/buffer.hpp"
+#include "workload/input_file.hpp"
 #include "workload/metric.hpp"
 #include "workload/run.hpp"
 #include "workload/skip.hpp"
@@ -41,6 +42,9 @@ class Case {
   Staging staging() const;
   std::uint64_t seed() const;
   const device::DeviceInfo& device() const;
+  /// The file of Workload::with_file(), in a case that reads one. Its name, size and hash go into the record, and cases
+  /// of two files are two cases. Throws Skip where none is named, and what InputFile throws.
+  const InputFile& input_file();
   /// Its managed memory is meant to be more than the device has free.
   bool oversubscribed() const;
 

@@ -90,6 +90,9 @@ class Workload {
   /// Seconds of one operation of a case, roughly, so that `run` can say beforehand how long all of them take. Wanted of
   /// workloads with readings of their own; those that call measure() are estimated from their buffers (--dry-run).
   Workload& estimate(std::function<double(const CaseSpec&)> seconds);
+  /// Where the choice `axis` is "file", a case reads the file that the environment variable names: Case::input_file().
+  /// `kind` says in messages what to name, "a .sg or .wsg file"; one of more bytes is refused.
+  Workload& with_file(std::string axis, std::string variable, std::string kind, std::size_t most_bytes);
   /// The devices it uses, by index, where its name says which: all of them go into the record, the first as the one
   /// that is watched. Those that are not there are left out. Without this it uses the session's.
   Workload& devices(std::vector<int> indices);

@@ -87,6 +87,8 @@ TEST_P(Programs, OnAGraphFromAFile) {
       expect_pass(program, {"pinned"}, {"graph=file", "balance=vertex,edge"}, 2);
       expect_pass(program, {"paged"}, {"graph=file", "page=4KiB"}, 1);
     }
+    const auto read = run_cases("apps/cc", {"none"}, {"pinned"}, {"graph=file"});
+    EXPECT_EQ(read.at(0).input_file.value().name, std::filesystem::path(path).filename());
     std::filesystem::remove(path);
     const auto gone = run_cases("apps/bfs", {"none"}, {"pinned"}, {"graph=file"});
     ASSERT_EQ(gone.size(), 1u);

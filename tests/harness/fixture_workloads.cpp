@@ -106,6 +106,41 @@ __global__ void fixture_add_one(std::size_t n, const std::uint32_t* in, std::uin
   if (i < n) out[i] = in[i] + 1;
 }
 
+/// Adds one to the numbers of a file, or to 0, 1, 2, …
+void numbers(Case& c) {
+  std::size_t n = 8;
+  std::function<std::vector<std::uint32_t>()> make = [n] {
+    std::vector<std::uint32_t> list(n);
+    for (std::size_t i = 0; i < n; ++i) list[i] = static_cast<std::uint32_t>(i);
+    return list;
+  };
+  if (c.choice("source") == "file") {
+    const auto& file = c.input_file();
+    n = file.bytes() / sizeof(std::uint32_t);
+    make = [file, n] {
+      std::vector<std::uint32_t> list(n);
+      file.read(0, list.data(), n * sizeof list[0]);
+      return list;
+    };
+  }
+  const auto list = c.shared<std::vector<std::uint32_t>>("list", n * sizeof(std::uint32_t), make);
+  auto in = c.input<std::uint32_t>("in", n, [list](std::size_t i) { return (*list)[i]; });
+  auto out = c.output<std::uint32_t>("out", n);
+  c.verify(out, [list](std::size_t i) { return (*list)[i] + 1; }, {});
+  c.verify_same(out);
+  c.measure(Control::queued, [=](Run& run) {
+    run.launch(ISTHMUS_KERNEL(fixture_add_one), {.grid = 1, .block = 256}, {}, n, in.device(), out.device());
+  });
+}
+
+const Registration numbers_registration =
+    Workload("fixture/numbers", numbers)
+        .summary("one more than each number of a file")
+        .placements(memory::all_placements())
+        .stagings({Staging::direct})
+        .axis(choice_axis("source", "where the numbers are from", {"made", "file"}))
+        .with_file("source", "ISTHMUS_FIXTURE_NUMBERS", "a file of 32-bit numbers", 1024);
+
 // Marks that a value has not reached `wanted` yet.
 __global__ void fixture_look(std::size_t n, const std::uint32_t* values, std::uint32_t wanted,
                              std::uint32_t* unfinished) {

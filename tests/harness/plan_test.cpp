@@ -383,6 +383,15 @@ TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
   EXPECT_NE(problem(make("a/b").size("tiny", {{"n", 0}})).find("sets axis n to 0"), std::string::npos);
   EXPECT_NE(problem(make("a/b").preset({.name = "p", .help = "", .settings = {}, .sizes = {"tiny"}})).find("is none"),
             std::string::npos);
+  const auto source = choice_axis("source", "where from", {"made", "file"});
+  const auto reads = [&](const std::string& axis) { return make("a/b").with_file(axis, "A_FILE", "a file", 1); };
+  EXPECT_EQ(problem(reads("source").axis(source)), "");
+  EXPECT_NE(problem(reads("source").axis(how(source))).find("says how the work is done"), std::string::npos);
+  EXPECT_NE(problem(reads("n")).find("axis n is file, which that axis does not take"), std::string::npos);
+  EXPECT_NE(problem(reads("source")).find("axis source is file"), std::string::npos);
+  EXPECT_NE(
+      problem(reads("source").axis(source).axis(number_axis("input_file", "", 1))).find("declares axis input_file"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 
 #include "harness/measure/case_runner.hpp"
 #include "harness/measure/limits.hpp"
+#include "harness/measure/stolen_time.hpp"
 #include "harness/plan/plan.hpp"
 #include "harness/plan/registry.hpp"
 #include "harness/ranks/interrupt.hpp"
@@ -384,6 +386,137 @@ TEST(OwnReadings, ALatchThatIsAskedForAndNotWantedIsSaid) {
   c.sampling.latch = false;
   EXPECT_TRUE(warned(own("unlatched", c), "no_latch"));
   EXPECT_FALSE(warned(own("one", c), "no_latch"));
+}
+
+TEST(StolenTime, IsOneFieldOfManyOfAllProcessors) {
+  const auto of = [](const std::string& text) {
+    std::istringstream stat(text);
+    return processor_time(stat);
+  };
+  const auto before = of("cpu  100 1 20 800 5 0 4 70 9 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->stolen, 70);
+  EXPECT_EQ(before->all, 1000) << "guests are part of user";
+  EXPECT_DOUBLE_EQ(stolen_share(before, of("cpu 150 1 20 825 5 0 4 95 9 0")).value(), 0.25);
+  EXPECT_DOUBLE_EQ(stolen_share(before, of("cpu 200 1 20 800 5 0 4 69 9 0")).value(), 0) << "it went back";
+  EXPECT_FALSE(stolen_share(before, before)) << "no tick passed";
+  EXPECT_FALSE(stolen_share(std::nullopt, before));
+  EXPECT_FALSE(stolen_share(before, std::nullopt));
+  EXPECT_FALSE(of(""));
+  EXPECT_FALSE(of("cpu 1 2 3 4"));
+  EXPECT_FALSE(of("intr 1 2 3 4 5 6 7 8"));
+}
+
+TEST(HostSpeed, IsProbedOnceAndInTheRecord) {
+  const auto record = record_of(spec_of("fixture/saxpy"));
+  expect_valid(record);
+  const auto& speed = record["host"]["speed"];
+  EXPECT_GT(speed["integer_rate"].get<double>(), 1e7);
+  EXPECT_GT(speed["touch_rate"].get<double>(), 1e6);
+  EXPECT_GT(speed["copy_rate"].get<double>(), 1e6);
+  EXPECT_EQ(record_of(spec_of("fixture/saxpy"))["host"]["speed"], speed);
+  EXPECT_TRUE(record["run"].contains("stolen_share"));
+}
+
+/// A file of numbers that fixture/numbers reads.
+class InputFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(folder_);
+    setenv("ISTHMUS_FIXTURE_NUMBERS", path_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("ISTHMUS_FIXTURE_NUMBERS");
+    std::filesystem::remove_all(folder_);
+  }
+  void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
+  static json measured(const std::string& source = "source=file", const std::string& mode = "pm") {
+    auto record = record_of(spec_of("fixture/numbers", {source}, mode));
+    expect_valid(record);
+    return record;
+  }
+  static std::string refusal(const std::string& path, std::size_t most_bytes = 1024) {
+    try {
+      const workload::InputFile file(path, most_bytes);
+      return file.text();
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+  }
+
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("isthmus-input-files-" + std::to_string(getpid()));
+  std::filesystem::path path_ = folder_ / "numbers.bin";
+};
+
+TEST_F(InputFiles, AreInTheRecordAndKeepCasesApart) {
+  write("abcdefgh");
+  const auto first = measured();
+  EXPECT_EQ(first["verify"]["status"], "pass") << first["error"];
+  // What sha256sum says of it.
+  const std::string hash = "9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab";
+  EXPECT_EQ(first["input_file"], json({{"name", "numbers.bin"}, {"bytes", 8}, {"sha256", hash}}));
+  EXPECT_EQ(first["axes"]["input_file"], hash.substr(0, 12));
+  EXPECT_EQ(case_identity(measured()), case_identity(first));
+
+  write("abcdefgi");
+  const auto second = measured();
+  EXPECT_EQ(second["verify"]["status"], "pass") << "the list of another file is no input of this one";
+  EXPECT_NE(second["axes"]["input_file"], first["axes"]["input_file"]);
+  EXPECT_NE(second["verify"]["inputs"], first["verify"]["inputs"]);
+  EXPECT_NE(case_identity(second), case_identity(first));
+  const RunIdentity identity{.id = "0123456789", .command = {}, .process = 1, .seed = context().seed};
+  const auto spec = spec_of("fixture/numbers", {"source=file"}, "pm");
+  EXPECT_EQ(case_identity(identity, spec, context().device, 16), case_identity(second));
+
+  const auto made = measured("source=made");
+  EXPECT_FALSE(made.contains("input_file"));
+  EXPECT_FALSE(made["axes"].contains("input_file"));
+}
+
+TEST_F(InputFiles, OfTwoPlacementsGiveTheSameResults) {
+  write("abcdefgh");
+  const auto one = measured(), other = measured("source=file", "baseline");
+  EXPECT_EQ(one["verify"]["checksums"], other["verify"]["checksums"]);
+  EXPECT_EQ(one["verify"]["inputs"], other["verify"]["inputs"]);
+}
+
+TEST_F(InputFiles, ThatAreNoneAreRefusedInASentence) {
+  write("12345");
+  EXPECT_EQ(refusal(path_, 5), "12345");
+  EXPECT_EQ(refusal(path_, 4),
+            "the file " + path_.string() + " cannot be read: it has 5 bytes, more than 4; name a smaller one");
+  const std::string fifo = folder_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0666), 0);
+  for (const auto& [path, why] : {std::pair<std::string, std::string>{fifo, "it is a FIFO; name a regular file"},
+                                  {"/dev/zero", "it is a device; name a regular file"},
+                                  {folder_, "it is a folder; name a regular file"},
+                                  {folder_ / "none", "No such file or directory; name a file that can be read"}})
+    EXPECT_EQ(refusal(path), "the file " + path + " cannot be read: " + why);
+}
+
+TEST_F(InputFiles, ThatCannotBeReadAreAnErrorOfTheirCase) {
+  const auto gone = measured();
+  EXPECT_NE(gone["error"].get<std::string>().find("No such file"), std::string::npos);
+  EXPECT_FALSE(gone.contains("input_file"));
+  unsetenv("ISTHMUS_FIXTURE_NUMBERS");
+  EXPECT_EQ(measured()["skipped"],
+            "source=file reads a file, and none is named: set ISTHMUS_FIXTURE_NUMBERS to a file of 32-bit numbers");
+}
+
+TEST_F(InputFiles, ThatBecomeShorterAreNoticed) {
+  write(std::string(100, 'x'));
+  const workload::InputFile file(path_, 1024);
+  std::filesystem::resize_file(path_, 50);
+  EXPECT_THROW(static_cast<void>(file.text()), std::runtime_error);
+}
+
+TEST_F(InputFiles, HaveTheirSizeInADryRun) {
+  std::ofstream(path_) << "";
+  std::filesystem::resize_file(path_, 1024);
+  const auto found = footprint(spec_of("fixture/numbers", {"source=file"}, "pm"), context());
+  EXPECT_FALSE(found.skipped) << *found.skipped;
+  EXPECT_GE(found.host_bytes, 1024u);
 }
 
 class RecordFiles : public testing::Test {

@@ -36,6 +36,16 @@ def test_reads_in_order(tmp_path):
     assert load.read(path) == [GOOD, other]
 
 
+def test_what_a_record_may_say_of_its_host_and_file(tmp_path):
+    said = copy.deepcopy(GOOD)
+    said["run"]["stolen_share"] = 0.25
+    said["host"]["speed"] = {"integer_rate": 3e9, "touch_rate": 1.5e9, "copy_rate": None}
+    said["input_file"] = {"name": "road.wsg", "bytes": 7, "sha256": "0" * 64}
+    line = json.dumps(said)
+    assert load.read(write(tmp_path / "r.jsonl", line)) == [said]
+    assert validate.good(line.replace(", ", ",").replace(": ", ":").encode())
+
+
 def test_empty_file_has_no_records(tmp_path):
     assert load.read(write(tmp_path / "r.jsonl", end="")) == []
 
@@ -94,6 +104,10 @@ def test_cut_line_in_the_middle_is_named(tmp_path):
         (LINE.replace('"seed": 42', '"seed": "42"'), "seed"),
         (LINE.replace('"seed": 42', '"seed": 42, "grain": 1'), "grain"),
         (LINE.replace('"samples": [0.25]', '"samples": []'), "samples"),
+        (json.dumps(GOOD | {"input_file": {"name": "a", "bytes": 1, "sha256": "x"}}), "input_file/sha256"),
+        (json.dumps(GOOD | {"input_file": {"name": "a", "bytes": 1}}), "'sha256' is a required property"),
+        (json.dumps(GOOD | {"run": GOOD["run"] | {"stolen_share": 1.5}}), "run/stolen_share"),
+        (json.dumps(GOOD | {"host": GOOD["host"] | {"speed": {"copy_rate": 1.0}}}), "host/speed"),
         (LINE.replace('"unit": "s"', '"unit": "ms"'), "unit"),
         ("[" * 100_000, "no JSON"),
     ],

@@ -51,6 +51,46 @@ def test_a_bad_node_is_found_with_its_reasons(tmp_path, capsys, better):
     assert capsys.readouterr().out.startswith("node07\tslow: ")
 
 
+def with_speed(case, *, stolen, **rates):
+    """The record with how fast its host was; what is not named is as usual."""
+    case["host"]["speed"] = {"integer_rate": 3e9, "touch_rate": 1.5e9, "copy_rate": 9e9} | rates
+    case["run"]["stolen_share"] = stolen
+    return case
+
+
+def test_a_slow_node_says_in_what_its_host_is_slower_too(tmp_path, capsys):
+    cases = machine(np.random.default_rng(1), 12, spread=0.005, bad=7, worse=0.10)
+    for case in cases:
+        if case["run"]["node"] == "node07":
+            with_speed(case, copy_rate=6e9, stolen=0.12)
+        else:
+            with_speed(case, stolen=0.0)
+    folder = write(tmp_path / "r", cases)
+    assert cli.main(["nodes", str(folder)]) == 1
+    said = capsys.readouterr().out
+    host = "; its host, too: copy_rate 6.00 GB/s, usual 9.00 GB/s; 12% of its processors' time is stolen, usual 0%"
+    assert re.search(rf"^  .*% worse than 11 equals over 20 series together{re.escape(host)}$", said, re.M)
+    assert said.count("its host, too") == 1 and "integer_rate" not in said
+    assert cli.main(["nodes", str(folder), "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["reason"].endswith(host)
+
+
+def test_hosts_that_are_alike_or_unknown_are_not_named(tmp_path, capsys):
+    cases = machine(np.random.default_rng(1), 12, spread=0.005, bad=7, worse=0.10)
+    for case in cases:
+        with_speed(case, stolen=0.005, copy_rate=8.7e9) if case["run"]["node"] == "node07" else with_speed(
+            case, stolen=0
+        )
+    assert cli.main(["nodes", str(write(tmp_path / "alike", cases))]) == 1
+    for case in cases:
+        if case["run"]["node"] in ("node07", "node03"):
+            with_speed(case, stolen=0.5)
+        else:
+            del case["host"]["speed"], case["run"]["stolen_share"]
+    assert cli.main(["nodes", str(write(tmp_path / "unknown", cases))]) == 1
+    assert "its host, too" not in capsys.readouterr().out
+
+
 def test_a_better_node_is_no_outlier(tmp_path):
     cases = machine(np.random.default_rng(1), 12, spread=0.005, bad=7, worse=-0.2)
     assert cli.main(["nodes", str(write(tmp_path / "r", cases))]) == 0
@@ -332,11 +372,17 @@ def systems(tmp_path):
     return folders
 
 
-def test_ratios_have_intervals_that_hold_the_truth(systems):
-    class Asked:
-        paths, by, workload, metric, system, since, until, emulated, profiled = systems, *[None] * 6, False, False
+def asked_of(folders):
+    """The arguments of a command that reads these folders."""
 
-    loaded = compare.load(Asked)
+    class Asked:
+        paths, by, workload, metric, system, since, until, emulated, profiled = folders, *[None] * 6, False, False
+
+    return Asked
+
+
+def test_ratios_have_intervals_that_hold_the_truth(systems):
+    loaded = compare.load(asked_of(systems))
     rows = [compare.cells(loaded, key) for key in loaded[2].series]
     held = [row[1].low <= 1 / 1.5 <= row[1].high for row in rows]
     assert np.mean(held) >= 0.8 and all(row[0].ratio is None for row in rows)
@@ -365,6 +411,39 @@ def test_every_value_that_is_compared_has_an_interval(systems, tmp_path, capsys)
     assert [(row["value_low"], row["value_high"], row["interval"]) for row in rows] == [
         (0.9, 1.2, "within"), (1.8, 2.4, "within"),
     ]  # fmt: skip
+
+
+def test_hosts_stand_beside_the_figures_and_in_no_score(tmp_path, capsys):
+    for name, speed in (("old", 1), ("new", 1.2)):
+        cases = machine(np.random.default_rng(2), 1, spread=0, jobs=8, workloads=METRICS[:1])
+        cases = [with_speed(case, stolen=0.25 / speed, integer_rate=3e9 * speed) for case in cases]
+        write(tmp_path / name, cases)
+    folders = [str(tmp_path / name) for name in ("old", "new")]
+    assert cli.main(["compare", *folders]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^machine +integer_rate +3\.00 G/s.* 3\.60 G/s.* ×1\.2 ", said, re.M), said
+    assert re.search(r"^machine +stolen_share ", said, re.M)
+    assert said.startswith("series") and said.splitlines()[1].startswith("microbench/w0")
+    assert {each.workload for each in compare.load(asked_of(folders))[0].series.values()} == {METRICS[0]}
+
+
+def test_hosts_alone_are_nothing_to_compare(tmp_path, capsys):
+    for name, workload in (("old", "microbench/a"), ("new", "microbench/b")):
+        write(tmp_path / name, [with_speed(record(1.0, workload=workload), stolen=0.0)])
+    assert cli.main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 2
+    assert "no series is in two systems" in capsys.readouterr().err
+
+
+def test_figures_of_two_files_are_two_series(tmp_path, capsys):
+    def measured(name, file):
+        case = record(1.0)
+        case["axes"]["input_file"] = file
+        return str(write(tmp_path / name, [case]))
+
+    old, new, same = measured("old", "a" * 12), measured("new", "b" * 12), measured("same", "a" * 12)
+    assert cli.main(["compare", old, new]) == 2
+    assert "no series is in two systems" in capsys.readouterr().err
+    assert cli.main(["compare", old, same]) == 0
 
 
 def test_by_a_field(systems, capsys):

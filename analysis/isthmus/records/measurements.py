@@ -24,6 +24,7 @@ _READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
     "run": {
         "id": "VARCHAR", "time": "VARCHAR", "git": "VARCHAR", "dirty": "BOOLEAN", "system": "VARCHAR",
         "partition": "VARCHAR", "node": "VARCHAR", "job": "VARCHAR", "process": "BIGINT", "environment": "JSON",
+        "stolen_share": "DOUBLE",
     },
     "devices": [{
         "name": "VARCHAR", "uuid": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
@@ -35,6 +36,7 @@ _READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
         "cpu": "VARCHAR", "kernel": "VARCHAR", "os": "VARCHAR", "cores": "BIGINT", "memory_bytes": "BIGINT",
         "numa_nodes": "BIGINT", "numa_balancing": "BOOLEAN", "thp": "VARCHAR", "governor": "VARCHAR",
         "iommu": "VARCHAR", "boot_id": "VARCHAR", "uvm_parameters": "JSON",
+        "speed": "STRUCT(integer_rate DOUBLE, touch_rate DOUBLE, copy_rate DOUBLE)",
     },
     "build": {"compiler": "VARCHAR", "flags": "VARCHAR", "code": "VARCHAR", "package": "VARCHAR"},
     "emulated": "BOOLEAN",
@@ -167,6 +169,11 @@ _CASE = {
     "spoilt": _SPOILT,
     "memory_bandwidth": "list_min(list_transform(devices, lambda d: d.memory_bandwidth))",
     "fp32_rate": "list_min(list_transform(devices, lambda d: d.fp32_rate))",
+    # Of the host: what it was like, in figures. They vary, so they are no part of the fingerprint.
+    "integer_rate": "host.speed.integer_rate",
+    "touch_rate": "host.speed.touch_rate",
+    "copy_rate": "host.speed.copy_rate",
+    "stolen_share": "run.stolen_share",
     "throttle": _of_all("array_to_string(d.state_after.throttle, ',')"),
     # Since the process began: the most of its records is what came up in all of them.
     "xids": "list_max(list_transform(devices, lambda d: len(d.state_after.xids)))",

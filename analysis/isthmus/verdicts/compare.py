@@ -18,10 +18,20 @@ from isthmus import Error, exits, spelling, units
 from isthmus.records import agreement, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
+from isthmus.statistics.series import Series
 from isthmus.tables import output
-from isthmus.verdicts import two_sides
+from isthmus.verdicts import surroundings, two_sides
 
-WANTED = (*two_sides.WANTED, "share", "limit_value", "mad", "within_low", "within_high", "n_samples")
+WANTED = (
+    *two_sides.WANTED,
+    *surroundings.HOSTS,
+    "share",
+    "limit_value",
+    "mad",
+    "within_low",
+    "within_high",
+    "n_samples",
+)
 _NODES = 4  # with as many on both sides, the node is the unit
 
 
@@ -30,10 +40,15 @@ class System:
     """What one system measured."""
 
     name: str
-    series: dict[tuple, series.Series]
+    series: dict[tuple, Series]
     shares: dict[tuple, float]
     # What the only job of a series says of itself.
     alone: dict[tuple, spread.Spread | None] = dataclasses.field(default_factory=dict)
+    # How fast its hosts were when programs began; no figure of the system, so no part of a score.
+    hosts: dict[tuple, Series] = dataclasses.field(default_factory=dict)
+
+    def of(self, key: tuple) -> Series | None:
+        return self.series.get(key) or self.hosts.get(key)
 
 
 @dataclasses.dataclass
@@ -66,7 +81,8 @@ def _alone(opened: store.Store, side: str) -> dict[tuple, spread.Spread | None]:
 def _load(opened: store.Store, side: str, name: str) -> System:
     every = series.load(opened, side)
     shares = series.per_series(opened, "median(share)", f"({side}) = 'A'")
-    return System(name, {each.key: each for each in every}, shares, _alone(opened, side))
+    hosts = {each.key: each for each in surroundings.hosts(opened, side)}
+    return System(name, {each.key: each for each in every}, shares, _alone(opened, side), hosts)
 
 
 def load(asked) -> list[System]:
@@ -115,14 +131,14 @@ def cells(systems: list[System], key: tuple) -> list[Cell | None]:
     """A cell for each system that has the series."""
     row: list[Cell | None] = []
     for system in systems:
-        found = system.series.get(key)
+        found = system.of(key)
         if found is None:
             row.append(None)
             continue
         jobs, nodes = _per_unit(found)
         cell = Cell(float(np.median(jobs)), system.shares.get(key), len(jobs))
         cell.interval = spread.over_jobs(jobs.tolist()) if len(jobs) > 1 else system.alone.get(key)
-        first = systems[0].series.get(key)
+        first = systems[0].of(key)
         if first is not None and found is not first:
             a_jobs, a_nodes = _per_unit(first)
             a, b = (a_nodes, nodes) if min(len(a_nodes), len(nodes)) >= _NODES else (a_jobs, jobs)
@@ -157,11 +173,12 @@ _COLUMNS = {
 
 def table_of(systems: list[System]) -> output.Table:
     """A row for each series of each system. Raises Error where no two systems have one in common."""
-    every = {key: each for system in systems for key, each in system.series.items()}
+    measured = {key: each for system in systems for key, each in system.series.items()}
+    every = measured | {key: each for system in systems for key, each in system.hosts.items()}
     names = series.labels(list(every.values()))
-    found = {key: cells(systems, key) for key in sorted(every, key=lambda key: names[key])}
+    found = {key: cells(systems, key) for key in sorted(every, key=lambda key: (key not in measured, names[key]))}
     shared = {key: row for key, row in found.items() if sum(cell is not None for cell in row) > 1}
-    if not shared:
+    if not set(shared) & set(measured):
         raise Error("no series is in two systems: they measured different workloads, versions or parameters")
     rows: list[dict[str, Any]] = []
     for key, row in found.items():

@@ -26,7 +26,7 @@ from isthmus.groups import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import two_sides
+from isthmus.verdicts import surroundings, two_sides
 
 FLOOR = 0.03
 GROSS, GROSS_Z, GROSS_SHARE = 0.20, 5.0, 1 / 3
@@ -49,10 +49,11 @@ class Reason:
     series: int = 0  # that it is about; of a single one 1
     drain: bool = True  # else it is only named: its equals are no better
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
+    host: str = ""  # of a slow one: what its host is slower in, too
 
     @property
     def sentence(self) -> str:
-        return self.words + (f" on {spelling.printable(self.gpus)}" if self.gpus else "")
+        return self.words + (f" on {spelling.printable(self.gpus)}" if self.gpus else "") + self.host
 
 
 @dataclasses.dataclass
@@ -303,6 +304,34 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
     return reasons
 
 
+def _say_hosts(fleet: Fleet, reasons: list[Reason], hosts: dict[str, dict[str, float | None]]) -> None:
+    """Adds to the first reason of each node in what of surroundings.HOSTS its host is worse than the others."""
+    nodes = {node for node, _ in fleet.places}
+    for first in {reason.node: reason for reason in reversed(reasons)}.values():
+        node, found = first.node, []
+        for name, (_, unit, floor) in surroundings.HOSTS.items():
+            own = hosts.get(node, {}).get(name)
+            others = [value for each in nodes - {node} if (value := hosts.get(each, {}).get(name)) is not None]
+            if own is None or len(others) < FEWEST - 1:
+                continue
+            usual = float(np.median(others))
+            if unit == "1" and own > usual + floor:
+                found.append(f"{own:.0%} of its processors' time is stolen, usual {usual:.0%}")
+            elif unit != "1" and own < usual * (1 - floor):
+                figures = [units.quantity(value, unit).strip() for value in (own, usual)]
+                found.append(f"{name} {figures[0]}, usual {figures[1]}")
+        if found:
+            first.host = f"; its host, too: {'; '.join(found)}"
+
+
+def _hosts(opened: store.Store) -> dict[str, dict[str, float | None]]:
+    """By node, of surroundings.HOSTS the median over its jobs."""
+    medians = ", ".join(f"median({name}) AS {name}" for name in surroundings.HOSTS)
+    of_jobs = f"SELECT node, job, {medians} FROM measurements GROUP BY ALL"
+    rows = opened.rows(f"SELECT node, {medians} FROM ({of_jobs}) GROUP BY ALL")
+    return {row.pop("node"): row for row in rows}
+
+
 def _failing(opened: store.Store) -> list[Reason]:
     """Nodes on which cases fail, or are wrong; one that fails on most nodes is no fault of theirs, but is named."""
     case = ", ".join(f'"{name}"' for name in _CASE)
@@ -422,7 +451,11 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
     fleets = _fleets(opened)
     enough = [np.isfinite(fleet.values).sum(axis=1) >= FEWEST for fleet in fleets]
     tests = sum(int(np.isfinite(fleet.values[rows]).sum()) for fleet, rows in zip(fleets, enough))
-    slow = [reason for fleet in fleets for reason in _slow(fleet, floor, tests)]
+    hosts, slow = _hosts(opened), []
+    for fleet in fleets:
+        found = _slow(fleet, floor, tests)
+        _say_hosts(fleet, found, hosts)
+        slow += found
     reasons += sorted(slow, key=lambda r: (-(r.series > 1), -r.worse, r.node, r.gpus, r.words))
     nodes = {row[0] for row in opened.sql("SELECT DISTINCT node FROM measurements").fetchall()}
     small = {node for fleet, rows in zip(fleets, enough) if not rows.any() for node, _ in fleet.places}
@@ -491,7 +524,7 @@ def table_of(found: Found, text: str) -> output.Table:
     """A row for each reason; those that are about more than one series have no case."""
     rows = [
         {"axes": {}} | each.case | {
-            "node": each.node, "on_gpus": each.gpus or None, "kind": each.kind, "reason": each.words,
+            "node": each.node, "on_gpus": each.gpus or None, "kind": each.kind, "reason": each.words + each.host,
             "worse": each.worse or None, "count": each.series or None, "drain": each.drain,
         } for each in found.reasons
     ]  # fmt: skip
@@ -519,7 +552,7 @@ def run(asked) -> int:
             raise Error(f"{node!r} is no node's name; write names with commas between")
     if asked.drain and output.format_of(asked) != "text":
         raise Error("--drain is text; leave out --format, which has it as columns node and drain")
-    with selection.from_arguments(asked, wanted=(*two_sides.WANTED, "warnings")) as opened:
+    with selection.from_arguments(asked, wanted=(*two_sides.WANTED, *surroundings.HOSTS, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
     output.write(asked, table_of(found, "\n".join(drain_lines(found.reasons)) if asked.drain else text(found)))
     if found.reasons:

@@ -23,25 +23,56 @@ _HEALTH = {
     "xid_errors": ("lower", 0, "max(xids)"),
 }  # fmt: skip
 
+# How fast a host was when programs began there, and what its hypervisor took: which way is better, the unit, and what
+# difference is of no interest (a share; of what is a share itself, a difference). It says why figures differ between
+# hosts; no verdict comes of it, as a probe of some ms may vary more than they do.
+HOSTS = {
+    "integer_rate": ("higher", "1/s", 0.03), "touch_rate": ("higher", "B/s", 0.1), "copy_rate": ("higher", "B/s", 0.1),
+    "stolen_share": ("lower", "1", 0.01),
+}  # fmt: skip
+
 
 def health(opened: store.Store, side: str) -> list[tuple[series.Series, float]]:
-    columns = ", ".join(f"{expression} AS {name}" for name, (_, _, expression) in _HEALTH.items())
+    expressions = {name: expression for name, (_, _, expression) in _HEALTH.items()}
+    result = []
+    for name, jobs in _of_machine(opened, side, expressions).items():
+        better, floor, _ = _HEALTH[name]
+        if jobs.get("A") and jobs.get("B") and len({job.value for those in jobs.values() for job in those}) > 1:
+            result.append((series.Series(_key(name, "1"), better, None, jobs), floor))
+    return result
+
+
+def hosts(opened: store.Store, side: str) -> list[series.Series]:
+    """What of HOSTS the jobs of each side say."""
+    found = _of_machine(opened, side, {name: f"median({name})" for name in HOSTS})
+    result = []
+    for name, jobs in found.items():
+        better, unit, _ = HOSTS[name]
+        if jobs:
+            result.append(series.Series(_key(name, unit), better, None, jobs))
+    return result
+
+
+def _key(metric: str, unit: str) -> tuple:
+    return tuple({"workload": "machine", "metric": metric, "unit": unit}.get(column) for column in measurements.SERIES)
+
+
+def _of_machine(opened: store.Store, side: str, expressions: dict[str, str]) -> dict[str, dict[str, list[series.Job]]]:
+    """Of each of these names: the jobs of each side with the value that its SQL has in them, where it has one."""
+    columns = ", ".join(f"{expression} AS {name}" for name, expression in expressions.items())
     rows = opened.rows(
         f"SELECT side, node, gpus, job, any_value(boot) AS boot, min(time) AS time, {columns} "
         f"FROM (SELECT *, {side} AS side FROM measurements) "
         "WHERE side IS NOT NULL GROUP BY side, node, gpus, job ORDER BY ALL"
     )
-    result = []
-    for name, (better, floor, _) in _HEALTH.items():
-        key = tuple({"workload": "machine", "metric": name, "unit": "1"}.get(column) for column in measurements.SERIES)
+    result = {}
+    for name in expressions:
         places: dict[str, list[tuple]] = {}
         for row in rows:
             if row[name] is not None:
                 place = (row["job"], row["node"], row["gpus"], row["boot"], row["time"], row[name])
                 places.setdefault(row["side"], []).append(place)
-        found = {where: series.jobs_of(of_side) for where, of_side in places.items()}
-        if found.get("A") and found.get("B") and len({job.value for jobs in found.values() for job in jobs}) > 1:
-            result.append((series.Series(key, better, None, found), floor))
+        result[name] = {where: series.jobs_of(of_side) for where, of_side in places.items()}
     return result
 
 

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(threads, resident_of_pages)
 void search(Case& c, const GraphCase<Vertex>& g) {
   const std::size_t n = g.shape.vertices, sources = c.extent("sources");
   auto level = c.scratch<Level>("levels", n);
-  auto levels = c.output<Level>("level" + g.name, n);
+  auto levels = c.output<Level>("level", n);
   auto visited = c.scratch<unsigned>("visited", (n + 31) / 32);
   auto seen = c.scratch<unsigned>("seen", (n + 31) / 32);
 

@@ -87,13 +87,13 @@ __global__ void __launch_bounds__(threads) cc_label(std::uint64_t n, Vertex* par
 void components(Case& c, const GraphCase<Vertex>& g) {
   const std::size_t n = g.shape.vertices;
   auto parent = c.scratch<Vertex>("parents", n);
-  auto label = c.output<Vertex>("label" + g.name, n);
+  auto label = c.output<Vertex>("label", n);
 
   if (is_small(g.shape))
     c.verify_all(label,
                  [graph = g.graph](std::span<Vertex> expected) { smallest_of_component(*graph, expected.data()); });
-  const auto count = c.shared<std::size_t>("components" + g.name, n * sizeof(Vertex),
-                                           [graph = g.graph] { return count_components(*graph); });
+  const auto count =
+      c.shared<std::size_t>("components", n * sizeof(Vertex), [graph = g.graph] { return count_components(*graph); });
   c.verify(
       "labels along every edge, and their number",
       [=, graph = g.graph] { return count_component_errors(*graph, *count, label.host()); }, 0);

@@ -125,7 +125,7 @@ void search(Case& c, const GraphCase<Edge>& g) {
   const auto delta = static_cast<std::uint64_t>(c.integer("delta"));
   const auto seed = static_cast<std::uint32_t>(hash(c.seed(), 18, 0));
   auto distance = c.scratch<Distance>("ways", n);
-  auto distances = c.output<Distance>("distance" + g.name, n);
+  auto distances = c.output<Distance>("distance", n);
   auto waiting = c.scratch<unsigned>("waiting", (n + 31) / 32);
 
   verify_distances(c, g, distances, [graph = g.graph, seed](Vertex from, std::uint64_t e) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <utility>
 
 #include "harness/measure/case_state.hpp"
 #include "harness/measure/inputs.hpp"
@@ -50,6 +51,16 @@ const device::DeviceInfo& Case::device() const {
   return *state_.device_info;
 }
 
+const InputFile& Case::input_file() {
+  if (state_.file) return *state_.file;
+  auto file = open_input_file(state_.spec);
+  const auto& known = state_.result.input_file;
+  if (!state_.footprint_only && (!known || known->sha256 != file.sha256()))
+    throw std::runtime_error(
+        fmt::format("the file {} changed while it was read; run again once nobody writes it", file.path()));
+  return state_.file.emplace(std::move(file));
+}
+
 bool Case::oversubscribed() const {
   return state_.spec.oversubscribed.has_value();
 }
@@ -92,7 +103,7 @@ std::function<const void*()> Case::share(std::string name, std::size_t bytes, Ma
     if (state_.footprint_only)
       throw std::logic_error(name + " is looked at before measure(): its size must follow from the axes");
     const Watched making(state_, "shared", Part::inputs);
-    *made = shared_input(inputs_name(state_.spec, state_.seed), name, make);
+    *made = shared_input(state_.inputs_name(), name, make);
     return made->get();
   };
   state_.shared_inputs.push_back({std::move(name), bytes, get});
@@ -158,14 +169,10 @@ void Case::add_check(std::size_t buffer, bool floating, bool everything, Element
 
 void Case::add_same(std::size_t buffer) {
   const auto& declared = state_.checked_buffer(buffer);
-  SameCheck check{declared.spec.name,
-                  buffer,
-                  declared.element_bytes,
-                  declared.shape.columns,
-                  declared.shape.pitch,
-                  declared.shape.rows,
-                  inputs_name(state_.spec, state_.seed),
-                  state_.spec.label()};
+  SameCheck check{declared.spec.name,     buffer,
+                  declared.element_bytes, declared.shape.columns,
+                  declared.shape.pitch,   declared.shape.rows,
+                  state_.inputs_name(),   state_.spec.label()};
   state_.verifier.add(std::move(check));
 }
 

@@ -12,6 +12,7 @@
 #include "harness/measure/limits.hpp"
 #include "harness/measure/measurement.hpp"
 #include "harness/measure/rank_results.hpp"
+#include "harness/measure/stolen_time.hpp"
 #include "harness/plan/description.hpp"
 #include "workload/clock.hpp"
 #include "workload/driver_prefetch.hpp"
@@ -194,7 +195,8 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
   result.numa_node = context.numa_node;
   if (spec.placement && (*spec.placement)->chunked) result.chunks = context.sampling.chunks;
   const double begin = now();
-  keep_only_inputs_of(inputs_name(spec, context.seed));
+  result.input_file = input_file_facts(spec);
+  keep_only_inputs_of(inputs_name(spec, context.seed, result.input_file));
   if (const auto skip = reason_to_skip(spec, context)) {
     note_skip(result, *skip);
     if (uses_device) result.before = device::telemetry(result.device->index);
@@ -264,7 +266,9 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
 
 CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
   Team team(context.ranks != nullptr ? *context.ranks : alone());
+  const auto begin = processor_time();
   auto result = run_on_this_rank(spec, context, team);
+  result.stolen_share = stolen_share(begin, processor_time());
   team.end();
   if (context.ranks != nullptr) share_outcome(result, *context.ranks);
   mark_interrupted(result);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "harness/measure/inputs.hpp"
 #include "harness/measure/monitor.hpp"
 #include "harness/measure/observer.hpp"
 #include "harness/measure/result.hpp"
@@ -73,6 +74,7 @@ struct Case::State final : BufferAddresses {
   std::vector<std::unique_ptr<harness::Observer>>
       asked_observers;  ///< some of them: this case was asked to be looked at
 
+  std::optional<InputFile> file;         // once the workload has asked for it
   std::optional<device::Stream> stream;  // outlives the buffers
   std::vector<Declared> buffers;
   std::vector<SharedInput> shared_inputs;
@@ -91,6 +93,7 @@ struct Case::State final : BufferAddresses {
   std::byte* device(std::size_t buffer) const override;
   std::byte* host(std::size_t buffer) const override;
 
+  std::string inputs_name() const { return harness::inputs_name(spec, seed, result.input_file); }
   /// Throws std::logic_error where the host has none of it.
   const Declared& checked_buffer(std::size_t buffer) const;
 

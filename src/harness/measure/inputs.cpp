@@ -8,7 +8,7 @@
 
 namespace isthmus::harness {
 
-std::string inputs_name(const CaseSpec& spec, std::uint64_t seed) {
+std::string inputs_name(const CaseSpec& spec, std::uint64_t seed, const std::optional<InputFileFacts>& file) {
   const auto& description = spec.workload->description();
   auto name = fmt::format("{} version={} seed={}", spec.workload->name(), description.version, seed);
   for (const auto& [axis, value] : spec.axes) {
@@ -16,6 +16,7 @@ std::string inputs_name(const CaseSpec& spec, std::uint64_t seed) {
     const bool how = declared == nullptr || declared->how;  // those that placements bring say how
     if (!how) name += fmt::format(" {}={}", axis, to_text(value));
   }
+  if (file) name += fmt::format(" {}={}", kInputFile, file->axis_value());
   return name;
 }
 

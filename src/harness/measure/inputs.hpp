@@ -5,14 +5,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "harness/plan/description.hpp"
+#include "harness/plan/input_files.hpp"
 
 namespace isthmus::harness {
 
-/// Names the inputs of a case: its workload and version, the seed, and every axis that does not merely say how.
-std::string inputs_name(const CaseSpec& spec, std::uint64_t seed);
+/// Names the inputs of a case: its workload and version, the seed, every axis that does not merely say how, and the
+/// file that it reads.
+std::string inputs_name(const CaseSpec& spec, std::uint64_t seed, const std::optional<InputFileFacts>& file = {});
 
 /// Lets go of what was made for other inputs.
 void keep_only_inputs_of(const std::string& inputs);

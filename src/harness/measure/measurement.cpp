@@ -310,7 +310,7 @@ void Case::State::measure(Control control, std::function<void(Run&)> body, const
       *spec.placement, std::move(specs),
       memory::PlacementOptions{result.numa_node, device_info ? device_info->index : 0,
                                pages ? this->paging() : memory::PagingOptions{}});
-  const auto inputs = inputs_name(spec, seed);
+  const auto inputs = inputs_name();
   std::size_t shared_bytes = 0, there_already = 0;
   for (const auto& input : shared_inputs) {
     shared_bytes += input.bytes;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/plan/input_files.hpp"
 #include "workload/registration.hpp"
 
 namespace isthmus::harness {
@@ -111,12 +112,14 @@ struct CaseResult {
     device::Telemetry before, after;
   };
   std::vector<OtherDevice> other_devices;
+  std::optional<InputFileFacts> input_file;  ///< of a case that reads one
   int numa_node = -1;
   std::optional<std::size_t> chunks;  ///< of `streamed`
   std::size_t peak_device_bytes = 0;
   double wall = 0;       ///< seconds from start to end of the case
   double accounted = 0;  ///< of wall: inputs, warm-ups, samples, verifying
   double process_wall = 0;
+  std::optional<double> stolen_share;  ///< of the processors' time in this case
 
   bool failed() const { return error.has_value() || verification.verdict == Verdict::fail; }
   const Series* find(std::string_view metric) const noexcept;

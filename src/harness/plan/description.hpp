@@ -6,6 +6,12 @@
 
 namespace isthmus::workload {
 
+/// What with_file() says.
+struct FileRule {
+  std::string axis, variable, kind;
+  std::size_t most_bytes = 0;
+};
+
 struct Workload::Description {
   std::function<void(Case&)> function;
   int version = 1;
@@ -19,8 +25,9 @@ struct Workload::Description {
   std::vector<std::string> metrics, observed;
   std::optional<std::string> unverified;
   std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
-  std::vector<int> devices;                         ///< empty: the session's
-  std::optional<std::string> oversubscribed;        ///< the axis of its managed bytes, where those may be too many
+  std::optional<FileRule> file;
+  std::vector<int> devices;                   ///< empty: the session's
+  std::optional<std::string> oversubscribed;  ///< the axis of its managed bytes, where those may be too many
   bool cpu_only = false, several_ranks = false;
 
   const Axis* find_axis(std::string_view name) const noexcept;

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "harness/plan/description.hpp"
+#include "harness/plan/input_files.hpp"
 #include "paging/placement.hpp"
 
 namespace isthmus::workload {
@@ -59,6 +60,14 @@ void check_registration(const Workload& workload) {
     if (!is_name(axis.name)) refuse("declares axis '" + axis.name + "': an axis is named in lower case");
     if (!axes.insert(axis.name).second) refuse("declares axis " + axis.name + " twice");
     check_settings(description, name, {{axis.name, axis.default_value}});
+  }
+  if (description.file) {
+    const auto* axis = description.find_axis(description.file->axis);
+    if (axis == nullptr || std::ranges::find(axis->choices, AxisValue("file")) == axis->choices.end())
+      refuse("reads a file where axis " + description.file->axis + " is file, which that axis does not take");
+    if (axis->how) refuse("has its file in axis " + axis->name + ", which says how the work is done");
+    if (description.find_axis(harness::kInputFile) != nullptr)
+      refuse("declares axis input_file, which is that of the file that it reads");
   }
   if (description.oversubscribed && !axes.contains(*description.oversubscribed))
     refuse("has its bytes in axis " + *description.oversubscribed + ", which is not declared");
@@ -144,6 +153,10 @@ Workload& Workload::unverified(std::string reason) {
 }
 Workload& Workload::estimate(std::function<double(const CaseSpec&)> seconds) {
   description_->estimate = std::move(seconds);
+  return *this;
+}
+Workload& Workload::with_file(std::string axis, std::string variable, std::string kind, std::size_t most_bytes) {
+  description_->file = {std::move(axis), std::move(variable), std::move(kind), most_bytes};
   return *this;
 }
 Workload& Workload::devices(std::vector<int> indices) {

@@ -106,6 +106,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& spec = cases[i];
     const auto done_before = [&] {
+      if (settled.empty()) return false;  // else a file that the case reads would be hashed for nothing
       const auto device = device_of(*spec.workload, context.device);
       return settled.contains(case_identity(identity, spec, device, context.sampling.chunks));
     };

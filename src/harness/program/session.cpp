@@ -15,6 +15,7 @@
 #include "harness/program/run_cases.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/record/host_facts.hpp"
+#include "harness/record/host_speed.hpp"
 #include "harness/record/job_allocation.hpp"
 #include "memory/host_memory.hpp"
 #include "memory/processors.hpp"
@@ -272,7 +273,10 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (events) keep = [events](auto entries, auto dropped) { events->keep(entries, dropped); };
   if (processes == 1 || child) watched.observers = asked_observers(options, std::move(keep));
   std::optional<RecordFile> file;
-  if (writes) file.emplace(path);
+  if (writes) {
+    file.emplace(path);
+    host_speed();  // before anything else is at work here
+  }
   if (speaks) mend(*file, options.resume, !options.quiet);
   catch_interrupts();
   if (speaks) report(options, outlook(cases, options.sampling, processes, options.resume));

@@ -4,6 +4,7 @@
 
 #include "build_info.hpp"
 #include "harness/record/host_facts.hpp"
+#include "harness/record/host_speed.hpp"
 #include "harness/record/json_values.hpp"
 
 namespace isthmus::harness {
@@ -44,6 +45,14 @@ json state_json(const std::optional<device::Telemetry>& state) {
           {"compute_mode", or_null(state->compute_mode)},
           {"throttle", state->throttle},
           {"foreign_processes", state->foreign_processes}};
+}
+
+json speed_json() {
+  const auto& speed = host_speed();
+  const auto known = [](double rate) { return rate > 0 ? or_null(rate) : json(nullptr); };
+  return {{"integer_rate", known(speed.integer_rate)},
+          {"touch_rate", known(speed.touch_rate)},
+          {"copy_rate", known(speed.copy_rate)}};
 }
 
 json caches_json(const std::vector<CacheFacts>& caches) {
@@ -120,7 +129,8 @@ json host_json(int numa_node) {
                {"os", or_null(facts.os)},
                {"boot_id", or_null(facts.boot_id)},
                {"numa_balancing", or_null(facts.numa_balancing)},
-               {"uvm_parameters", or_null(facts.uvm_parameters)}};
+               {"uvm_parameters", or_null(facts.uvm_parameters)},
+               {"speed", speed_json()}};
   if (numa_node >= 0) host["numa_node"] = numa_node;
   return host;
 }

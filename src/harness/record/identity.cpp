@@ -12,11 +12,12 @@ using nlohmann::json;
 
 namespace {
 
-json axes_json(const CaseSpec& spec, std::optional<std::size_t> chunks) {
+json axes_json(const CaseSpec& spec, std::optional<std::size_t> chunks, const std::optional<InputFileFacts>& file) {
   json axes = json::object();
   for (const auto& [axis, value] : spec.axes)
     axes[axis] = std::visit([](const auto& each) { return json(each); }, value);
   if (chunks) axes["chunks"] = *chunks;
+  if (file) axes[kInputFile] = file->axis_value();
   return axes;
 }
 
@@ -31,7 +32,8 @@ std::string identity_text(const json& of_case, const json& process, const json& 
 
 }  // namespace
 
-json case_json(const CaseSpec& spec, std::uint64_t seed, std::optional<std::size_t> chunks) {
+json case_json(const CaseSpec& spec, std::uint64_t seed, std::optional<std::size_t> chunks,
+               const std::optional<InputFileFacts>& file) {
   return {{"workload", spec.workload->name()},
           {"version", spec.workload->description().version},
           {"emulated", is_emulated(*spec.workload)},
@@ -39,7 +41,7 @@ json case_json(const CaseSpec& spec, std::uint64_t seed, std::optional<std::size
           {"staging", spec.staging ? json(name(*spec.staging)) : json(nullptr)},
           {"size", or_null(spec.size)},
           {"preset", or_null(spec.preset)},
-          {"axes", axes_json(spec, chunks)},
+          {"axes", axes_json(spec, chunks, file)},
           {"seed", seed}};
 }
 
@@ -54,8 +56,10 @@ std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const st
                           std::size_t chunks) {
   const bool uses_device = device && !spec.workload->description().cpu_only;
   const bool chunked = spec.placement && (*spec.placement)->chunked;
-  return identity_text(case_json(spec, run.seed, chunked ? std::optional(chunks) : std::nullopt), run.process,
-                       uses_device ? or_null(device->uuid) : json(nullptr), std::max<std::size_t>(run.ranks.size(), 1));
+  const auto of_case =
+      case_json(spec, run.seed, chunked ? std::optional(chunks) : std::nullopt, input_file_facts(spec));
+  return identity_text(of_case, run.process, uses_device ? or_null(device->uuid) : json(nullptr),
+                       std::max<std::size_t>(run.ranks.size(), 1));
 }
 
 bool is_settled(const json& record) {

@@ -208,7 +208,8 @@ json run_json(const RunIdentity& run, const CaseResult& result) {
           {"command", run.command},
           {"wall", or_null(result.wall)},
           {"overhead", or_null(result.wall - result.accounted)},
-          {"process_wall", or_null(result.process_wall)}};
+          {"process_wall", or_null(result.process_wall)},
+          {"stolen_share", or_null(result.stolen_share)}};
 }
 
 json verify_json(const Verification& found) {
@@ -232,7 +233,7 @@ std::string new_run_id() {
 json record_json(const RunIdentity& run, const CaseResult& result, std::span<const TableFile> tables) {
   const auto& spec = result.spec;
   const Mode* mode = spec.placement && spec.staging ? find_mode(*spec.placement, *spec.staging) : nullptr;
-  json record = case_json(spec, run.seed, result.chunks);
+  json record = case_json(spec, run.seed, result.chunks, result.input_file);
   record.update(
       {{"schema", kSchema},
        {"run", run_json(run, result)},
@@ -258,6 +259,8 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
     record["short_of"] = {{"memory", result.shortage->memory == Shortage::Memory::host ? "host" : "device"},
                           {"needed", result.shortage->needed},
                           {"free", result.shortage->free}};
+  if (const auto& file = result.input_file)
+    record["input_file"] = {{"name", file->name}, {"bytes", file->bytes}, {"sha256", file->sha256}};
   if (!run.ranks.empty()) record["ranks"] = ranks_json(run);
   if (!result.notes.empty()) record["notes"] = result.notes;
   if (const auto peak = memory::peak_resident_bytes()) record["memory"]["peak_host_bytes"] = *peak;

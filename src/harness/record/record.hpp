@@ -39,8 +39,9 @@ nlohmann::json record_json(const RunIdentity& run, const CaseResult& result, std
 /// A record of version 1 or 2 as one of this version; others as they are. analysis/isthmus/records has the same.
 nlohmann::json upgraded(nlohmann::json record);
 
-/// The fields of a record that say which case it is of. `chunks`: of placement `streamed`.
-nlohmann::json case_json(const CaseSpec& spec, std::uint64_t seed, std::optional<std::size_t> chunks);
+/// The fields of a record that say which case it is of. `chunks`: of placement `streamed`; `file`: that it reads.
+nlohmann::json case_json(const CaseSpec& spec, std::uint64_t seed, std::optional<std::size_t> chunks,
+                         const std::optional<InputFileFacts>& file);
 
 /// The case that a record is of, as text: equal for records of the same case, seed, process and device.
 std::string case_identity(const nlohmann::json& record);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -18,6 +17,7 @@
 #include <stdexcept>
 
 #include "harness/record/record_file.hpp"
+#include "workload/sha256.hpp"
 
 namespace isthmus::harness {
 
@@ -92,13 +92,9 @@ std::string compressed(const std::string& text) {
 }
 
 std::string sha256(const std::string& bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned size = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)
-    throw RecordError("the hash of a table could not be taken: this system's OpenSSL refuses SHA-256");
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) fmt::format_to(std::back_inserter(text), "{:02x}", digest[i]);
-  return text;
+  workload::Sha256 hash;
+  hash.add(bytes.data(), bytes.size());
+  return hash.digits();
 }
 
 /// The part of a file's name that a caller chooses: any text, without what a shell or a file system would see in it.

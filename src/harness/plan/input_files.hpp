@@ -1,0 +1,35 @@
+#pragma once
+
+// The files that cases read.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "harness/plan/description.hpp"
+#include "workload/input_file.hpp"
+
+namespace isthmus::harness {
+
+/// The axis of a record that keeps cases of two files apart; its value begins the file's hash.
+inline constexpr const char* kInputFile = "input_file";
+
+/// What a record says of a file.
+struct InputFileFacts {
+  std::string name;
+  std::size_t bytes = 0;
+  std::string sha256;
+
+  std::string axis_value() const { return sha256.substr(0, 12); }
+};
+
+InputFileFacts facts_of(const InputFile& file);
+
+/// Whether the case reads a file.
+bool reads_file(const CaseSpec& spec);
+/// The file that the case reads. Throws Skip where none is named, and what InputFile throws.
+InputFile open_input_file(const CaseSpec& spec);
+/// What is known of that file; nullopt where the case reads none, or it cannot be read.
+std::optional<InputFileFacts> input_file_facts(const CaseSpec& spec);
+
+}  // namespace isthmus::harness

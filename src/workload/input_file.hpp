@@ -1,0 +1,33 @@
+#pragma once
+
+// A file that a case reads.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace isthmus::workload {
+
+/// A regular file, open to be read. Copies share it.
+class InputFile {
+ public:
+  /// Throws std::runtime_error, one sentence, for what is no file (a device, a FIFO, a folder), cannot be read, or has
+  /// more than `most_bytes`.
+  InputFile(const std::string& path, std::size_t most_bytes);
+
+  const std::string& path() const;
+  std::string name() const;  ///< without its folders
+  std::size_t bytes() const;
+  /// Reads exactly so many bytes from `offset` on; may be called by several threads. Throws std::runtime_error.
+  void read(std::size_t offset, void* into, std::size_t bytes) const;
+  /// All of it.
+  std::string text() const;
+  /// Of all of it, 64 hexadecimal digits; taken once, as long as the file is as it was.
+  std::string sha256() const;
+
+ private:
+  struct Open;
+  std::shared_ptr<const Open> open_;
+};
+
+}  // namespace isthmus::workload
