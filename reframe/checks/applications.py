@@ -20,6 +20,7 @@ SUITES = {
     "pipelining": {"backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad"},
     "gpuvm": {"atax", "bfs", "bicg", "cc", "mvt", "query", "sssp", "va"},
     "mi300a": {"backprop", "dwt2d", "hotspot", "nn", "srad_v1"},
+    "uvm-batches": {"fft", "gauss_seidel", "multigrid"},
 }
 SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
 NO_FLOPS = {"bayesian", "bfs", "cc", "query", "sssp"}  # programs that do no floating-point work

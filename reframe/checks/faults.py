@@ -15,7 +15,16 @@ import catalogue
 from isthmus_check import IsthmusCheck, stated_backend, stated_capabilities, stated_gpus
 
 CATALOGUE = catalogue.load()
-WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("faults/")}
+# Some are programs, which a build without these has not; nor has it their checks.
+PROGRAMS = pathlib.Path(__file__).with_name("applications.py").exists()
+OF_PROGRAMS = {
+    "faults/" + w["name"].removeprefix("apps/") for w in CATALOGUE["workloads"] if w["name"].startswith("apps/")
+}
+WORKLOADS = {
+    w["name"]: w
+    for w in CATALOGUE["workloads"]
+    if w["name"].startswith("faults/") and (PROGRAMS or w["name"] not in OF_PROGRAMS)
+}
 # What the queue reports of each sample, whatever happens in it.
 COUNTS = {"uvm_faults", "uvm_pages", "uvm_batches", "uvm_replays", "uvm_fault_bytes", "uvm_prefetch_bytes"}
 # Those of which each page is touched, once.

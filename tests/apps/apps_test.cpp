@@ -131,6 +131,35 @@ TEST_P(Programs, Dwt2dRefusesWhatItCannotCount) {
   expect_skip("apps/dwt2d", "components=65536", "65535");
 }
 
+TEST_P(Programs, GaussSeidel) {
+  expect_pass("apps/gauss_seidel", placements, {"n=19", "sweeps=2", "order=all"}, 2 * placements.size());
+  expect_pass("apps/gauss_seidel", {"pinned"}, {"n=2,3,16,28,31,34,66", "sweeps=2", "order=all"}, 14);
+  expect_pass("apps/gauss_seidel", {"pinned"}, {"n=17", "sweeps=1,5", "order=natural"}, 2);
+  expect_pass("apps/gauss_seidel", {"pinned"}, {"n=17", "sweeps=6", "order=all", "submission=all"}, 6);
+}
+
+TEST_P(Programs, GaussSeidelRefusesWhatItCannotDo) {
+  expect_skip("apps/gauss_seidel", "n=1", "at least 2");
+  expect_skip("apps/gauss_seidel", "n=65536", "at most 65535");
+  expect_skip("apps/gauss_seidel", "sweeps=3", "even number");
+}
+
+TEST_P(Programs, Multigrid) {
+  expect_pass("apps/multigrid", placements, {"n=8", "cycles=2"}, placements.size());
+  expect_pass("apps/multigrid", {"pinned"}, {"n=8,16,32", "cycles=1,2"}, 6);
+  expect_pass("apps/multigrid", {"pinned"}, {"n=16", "cycles=3", "submission=all"}, 3);
+}
+
+// What no reference of one size can show: the error falls with the square of a cell's side.
+TEST_P(Programs, MultigridIsOfSecondOrder) {
+  expect_pass("apps/multigrid", {"pinned"}, {"n=8,32", "cycles=10"}, 2);
+}
+
+TEST_P(Programs, MultigridRefusesWhatHasNoLevels) {
+  for (const char* n : {"n=4", "n=7", "n=24", "n=100"}) expect_skip("apps/multigrid", n, "levels end at 4");
+  expect_skip("apps/multigrid", "n=65536", "at most 65535");
+}
+
 TEST_P(Programs, Lud) {
   expect_pass("apps/lud", placements, {"n=131"}, placements.size());
   for (const char* n : {"n=1", "n=2", "n=64", "n=65", "n=257"}) expect_pass("apps/lud", {"pinned", "mapped"}, {n}, 2);

@@ -6,9 +6,9 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/measure/uvm_observer.hpp"
 #include "harness/program/oversubscribe.hpp"
 #include "microbench/faults/region.hpp"
+#include "observed.hpp"
 
 namespace isthmus::microbench::faults {
 namespace {
@@ -23,21 +23,7 @@ class Faults : public device::EmulatorTest {
   }
   static harness::CaseResult observed(const std::string& workload, std::vector<std::string> settings, int samples = 1,
                                       std::vector<std::string> placements = {}) {
-    const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach();
-    harness::Request request;
-    request.patterns = {"faults/" + workload};
-    request.placements = std::move(placements);
-    request.settings = std::move(settings);
-    harness::RunContext context;
-    context.device = device::info(0);
-    context.sampling.samples = samples;
-    context.observers = {{"uvm", [&] { return std::make_unique<harness::UvmObserver>(*source); }}};
-    return harness::run_case(harness::plan(request).front(), context);
-  }
-  static double value(const harness::CaseResult& result, const std::string& metric) {
-    const auto* series = result.find(metric);
-    EXPECT_NE(series, nullptr) << metric;
-    return series != nullptr ? series->samples.back() : -1;
+    return microbench::observed("faults/" + workload, std::move(settings), samples, std::move(placements));
   }
   static void expect_skip(const std::string& workload, const std::vector<std::string>& settings, const char* reason) {
     const auto result = run_cases("faults/" + workload, {}, {}, settings).front();

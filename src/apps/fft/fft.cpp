@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/checks.hpp"
+#include "apps/watched.hpp"
 #include "workload/library.hpp"
 #include "workload/workload.hpp"
 
@@ -118,18 +119,21 @@ void fft(Case& c) {
   });
 }
 
-const Registration registration =
-    Workload("apps/fft", fft)
-        .version(1)
-        .summary("complex Fourier transforms in fp32 by the vendor's library, out of place")
-        .source("isthmus")
-        .tags({"app"})
-        .placements(memory::all_placements())
-        .stagings({Staging::none})
-        .axis(number_axis("n", "complex numbers of a signal", 1 << 20))
-        .axis(number_axis("batch", "signals that are transformed at once", 1))
-        .axis(choice_axis("direction", "exp(-2πi·jk/n) or exp(+2πi·jk/n); neither is scaled", {"forward", "inverse"}))
-        .sizes({"n"}, {1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28});
-
 }  // namespace
+
+Workload fft_program(const std::string& name) {
+  return Workload(name, fft)
+      .version(1)
+      .summary("complex Fourier transforms in fp32 by the vendor's library, out of place")
+      .source("isthmus")
+      .tags({"app"})
+      .placements(memory::all_placements())
+      .stagings({Staging::none})
+      .axis(number_axis("n", "complex numbers of a signal", 1 << 20))
+      .axis(number_axis("batch", "signals that are transformed at once", 1))
+      .axis(choice_axis("direction", "exp(-2πi·jk/n) or exp(+2πi·jk/n); neither is scaled", {"forward", "inverse"}))
+      .sizes({"n"}, {1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28});
+}
+const Registration registration = fft_program("apps/fft");
+
 }  // namespace isthmus::apps

@@ -1,0 +1,15 @@
+#pragma once
+
+// Programs whose page faults are watched, too: each is apps/NAME, and faults/NAME beside the patterns (watched.cpp).
+
+#include <string>
+
+#include "workload/workload.hpp"
+
+namespace isthmus::apps {
+
+workload::Workload fft_program(const std::string& name);
+workload::Workload gauss_seidel_program(const std::string& name);
+workload::Workload multigrid_program(const std::string& name);
+
+}  // namespace isthmus::apps

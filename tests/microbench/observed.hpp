@@ -1,0 +1,37 @@
+#pragma once
+
+// One case whose page faults are watched, as the program does with --observe uvm.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catalogue.hpp"
+#include "harness/measure/uvm_observer.hpp"
+#include "trace/uvm/source.hpp"
+
+namespace isthmus::microbench {
+
+inline harness::CaseResult observed(const std::string& workload, std::vector<std::string> settings, int samples = 1,
+                                    std::vector<std::string> placements = {}) {
+  const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach();
+  harness::Request request;
+  request.patterns = {workload};
+  request.placements = std::move(placements);
+  request.settings = std::move(settings);
+  harness::RunContext context;
+  context.device = device::info(0);
+  context.sampling.samples = samples;
+  context.observers = {{"uvm", [&] { return std::make_unique<harness::UvmObserver>(*source); }}};
+  return harness::run_case(harness::plan(request).front(), context);
+}
+
+/// The latest sample of a metric.
+inline double value(const harness::CaseResult& result, const std::string& metric) {
+  const auto* series = result.find(metric);
+  EXPECT_NE(series, nullptr) << metric;
+  return series != nullptr ? series->samples.back() : -1;
+}
+
+}  // namespace isthmus::microbench
