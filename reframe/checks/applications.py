@@ -19,11 +19,11 @@ WORKLOADS = sorted(w["name"] for w in CATALOGUE["workloads"] if w["name"].starts
 SUITES = {
     "pipelining": {"backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad"},
     "gpuvm": {"atax", "bfs", "bicg", "cc", "mvt", "query", "sssp", "va"},
-    "mi300a": {"backprop", "dwt2d", "hotspot", "nn", "srad_v1"},
+    "mi300a": {"backprop", "dwt2d", "heartwall", "hotspot", "nn", "srad_v1"},
     "uvm-batches": {"fft", "gauss_seidel", "multigrid"},
 }
 SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
-NO_FLOPS = {"bayesian", "bfs", "cc", "query", "sssp"}  # programs that do no floating-point work
+NO_FLOPS = {"bayesian", "bfs", "cc", "heartwall", "query", "sssp"}  # programs that do no floating-point work
 # What a program in placement paged says of its pages.
 PAGED = {"fetches", "fetched", "evictions", "written_back", "waits", "table_bytes", "paging_setup"}
 

@@ -234,6 +234,30 @@ TEST_P(Programs, SradVersion1) {
   expect_pass("apps/srad_v1", {"pinned"}, {"rows=1,2,129", "cols=1,3,250", "steps=1,4", "submission=stream,graph"}, 36);
 }
 
+TEST_P(Programs, Heartwall) {
+  expect_pass("apps/heartwall", placements, {"rows=240", "cols=231", "inner=2", "outer=3", "frames=12", "form=all"},
+              3 * placements.size());
+  expect_pass("apps/heartwall", {"pinned"}, {"rows=128", "cols=128,131", "inner=1", "outer=2", "frames=1,2,22"}, 6);
+}
+
+TEST_P(Programs, HeartwallRefusesWhatItCannotHold) {
+  expect_skip("apps/heartwall", "rows=127", "128 rows");
+  expect_skip("apps/heartwall", "cols=32769", "2^15");
+  expect_skip("apps/heartwall", "inner=1048576", "2^20 points");
+  expect_skip("apps/heartwall", "frames=1048577", "2^20 frames");
+  for (const std::string size : {"rows=610", "cols=591", "inner=21"}) {
+    const auto results = run_cases("apps/heartwall", {"none"}, {"pinned"}, {size, "form=static"});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_NE(results[0].skipped.value_or("").find("static arrays"), std::string::npos) << complaint(results[0]);
+  }
+  configure(std::string(GetParam()) + ",concurrent_managed=0");
+  const auto forms = run_cases("apps/heartwall", {"none"}, {"managed_demand"},
+                               {"rows=128", "cols=128", "inner=1", "outer=1", "frames=3", "form=double,single"});
+  ASSERT_EQ(forms.size(), 2u);
+  EXPECT_NE(forms[0].skipped.value_or("").find("form=single"), std::string::npos) << complaint(forms[0]);
+  EXPECT_EQ(complaint(forms[1]), "");
+}
+
 TEST_P(Programs, SradAndKmeansWhereABlockHasManyTiles) {
   configure(std::string(GetParam()) + ",blocks=1");
   expect_pass("apps/srad", {"pinned"}, {"rows=280", "cols=970", "steps=2"}, 4, all_stagings);
