@@ -125,6 +125,23 @@ class TileCopier {
     for (unsigned i = threadIdx.x; i < count; i += threads()) copy_element(to + i, source(i));
   }
 
+  /// Rows × Columns single elements from anywhere, of which each thread has some of one column: source(row) points to
+  /// its element, or is null where a zero belongs.
+  template <unsigned Rows, unsigned Columns, class T, class Source>
+  __device__ void column(T* to, Source source) {
+    static_assert(staging != TileStaging::bulk, "bulk copies need 16 consecutive bytes");
+    static_assert(Threads % Columns == 0 && Rows % (Threads / Columns) == 0, "a thread has one column");
+#pragma unroll
+    for (unsigned row = 0; row < Rows; row += Threads / Columns) {
+      T* target = to + row * Columns + threadIdx.x;
+      if (const T* from = source(row + threadIdx.x / Columns)) {
+        copy_element(target, from);
+      } else {
+        *target = 0;
+      }
+    }
+  }
+
   /// Bytes that the copy engine will bring.
   __device__ unsigned bytes() const { return bytes_; }
 

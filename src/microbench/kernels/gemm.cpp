@@ -1,5 +1,6 @@
 // C = A·B in fp32 on row-major matrices whose rows are padded to 128 bytes.
 
+#include "device/matrix_tile.hpp"
 #include "microbench/kernels/choices.hpp"
 #include "microbench/kernels/plain.hpp"
 
@@ -8,35 +9,22 @@ namespace {
 
 using namespace workload;
 using device::BulkBarrier;
+using device::MatrixTile, device::TilePlace, device::TileSums, device::multiply_add, device::multiply_tiles,
+    device::read_row;
 using device::TilePipeline;
 
-constexpr unsigned threads = 256;
+constexpr unsigned threads = device::matrix_threads;
 
-/// What a block computes in one go, and what each of its threads does of it: Rows × Columns of C in steps of Depth
-/// along k. 32 threads form a patch of 8 × 4 or 4 × 8, so that each of their 16-byte reads of a column of A and of a
-/// row of B meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
-template <unsigned Rows, unsigned Columns, unsigned Depth, unsigned PatchRows = 8>
-struct TileShape {
-  static constexpr unsigned rows = Rows, columns = Columns, depth = Depth;
-  static constexpr unsigned patch_rows = PatchRows, patch_columns = 32 / PatchRows;
-  static constexpr unsigned patches_down = PatchRows == 8 ? 2 : 4;
-  static constexpr unsigned patches_across = threads / 32 / patches_down;
-  static constexpr unsigned thread_rows = Rows / (patch_rows * patches_down);
-  static constexpr unsigned thread_columns = Columns / (patch_columns * patches_across);
-  static constexpr unsigned vector = thread_columns < 4 ? thread_columns : 4;
-  static constexpr unsigned a_pitch = Depth + 4;
-  static constexpr unsigned a_elements = Rows * a_pitch, b_elements = Depth * Columns;
-};
-struct Tile128x16 : TileShape<128, 128, 16> {
+struct Tile128x16 : MatrixTile<128, 128, 16> {
   static constexpr const char* name = "128x128x16";
 };
-struct Tile128x32 : TileShape<128, 128, 32, 4> {
+struct Tile128x32 : MatrixTile<128, 128, 32, 4> {
   static constexpr const char* name = "128x128x32";
 };
-struct Tile64 : TileShape<64, 64, 16> {
+struct Tile64 : MatrixTile<64, 64, 16> {
   static constexpr const char* name = "64x64x16";
 };
-struct Tile32 : TileShape<32, 32, 32> {
+struct Tile32 : MatrixTile<32, 32, 32> {
   static constexpr const char* name = "32x32x32";
 };
 using Tiles = TileChoices<Tile128x16, Tile128x32, Tile64, Tile32>;
@@ -45,23 +33,6 @@ constexpr std::size_t unit = 128;  // rows of A and C in one unit of `streamed`
 /// Shapes and pitches, in elements.
 struct Problem {
   std::size_t m, n, k, a_pitch, b_pitch, c_pitch;
-};
-
-/// Where a thread's part of the tile lies.
-template <class Tile>
-struct Place {
-  unsigned row, column;
-  __device__ Place() {
-    const unsigned patch = threadIdx.x / 32, in_patch = threadIdx.x % 32;
-    row = patch / Tile::patches_across * (Tile::patch_rows * Tile::thread_rows) + in_patch / Tile::patch_columns;
-    column = patch % Tile::patches_across * (Tile::patch_columns * Tile::thread_columns) +
-             in_patch % Tile::patch_columns * Tile::vector;
-  }
-  // Row i and column j of the thread, counted in the tile.
-  __device__ unsigned row_of(unsigned i) const { return row + Tile::patch_rows * i; }
-  __device__ unsigned column_of(unsigned j) const {
-    return column + j / Tile::vector * (Tile::patch_columns * Tile::vector) + j % Tile::vector;
-  }
 };
 
 /// Corner of output tile `index`. Tiles are numbered down stripes 16 tiles high, so that blocks that run at the same
@@ -78,38 +49,8 @@ __device__ inline void tile_corner(std::uint64_t index, const Problem& p, std::s
 }
 
 template <class Tile>
-__device__ inline void multiply_add(float (&sums)[Tile::thread_rows][Tile::thread_columns],
-                                    const float (&a)[Tile::thread_rows], const float (&b)[Tile::thread_columns]) {
-#pragma unroll
-  for (unsigned i = 0; i < Tile::thread_rows; ++i) {
-#pragma unroll
-    for (unsigned j = 0; j < Tile::thread_columns; ++j) sums[i][j] = a[i] * b[j] + sums[i][j];
-  }
-}
-
-__device__ inline float part(const float4& v, unsigned i) {
-  return i == 0 ? v.x : (i == 1 ? v.y : (i == 2 ? v.z : v.w));
-}
-
-/// Thread_columns values of one row of B; `row` points to the thread's first column.
-template <class Tile>
-__device__ inline void read_row(float (&b)[Tile::thread_columns], const float* row) {
-  if constexpr (Tile::vector == 4) {
-#pragma unroll
-    for (unsigned j = 0; j < Tile::thread_columns; j += 4) {
-      const float4 v = *reinterpret_cast<const float4*>(row + j / 4 * (Tile::patch_columns * 4));
-      b[j] = v.x, b[j + 1] = v.y, b[j + 2] = v.z, b[j + 3] = v.w;
-    }
-  } else {
-#pragma unroll
-    for (unsigned j = 0; j < Tile::thread_columns; ++j) b[j] = row[j];
-  }
-}
-
-template <class Tile>
-__device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::thread_columns],
-                                  const Place<Tile>& place, float* c, const Problem& p, std::size_t row,
-                                  std::size_t column) {
+__device__ inline void write_tile(const TileSums<Tile>& sums, const TilePlace<Tile>& place, float* c, const Problem& p,
+                                  std::size_t row, std::size_t column) {
 #pragma unroll
   for (unsigned i = 0; i < Tile::thread_rows; ++i) {
     const std::size_t at = row + place.row_of(i);
@@ -140,7 +81,7 @@ __device__ inline void write_tile(const float (&sums)[Tile::thread_rows][Tile::t
 template <class Tile>
 __global__ void __launch_bounds__(threads, 2)
     gemm_none(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
-  const Place<Tile> place;
+  const TilePlace<Tile> place;
   const std::uint64_t tiles = ((p.m + Tile::rows - 1) / Tile::rows) * ((p.n + Tile::columns - 1) / Tile::columns);
   for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     std::size_t row, column;
@@ -162,7 +103,7 @@ __global__ void __launch_bounds__(threads, 2)
       const unsigned at = place.column_of(4 * j);
       b_offset[j] = at < columns ? at : 0;
     }
-    float sums[Tile::thread_rows][Tile::thread_columns] = {};
+    TileSums<Tile> sums = {};
 #pragma unroll 1
     for (std::size_t l = 0; l < p.k; ++l, ++a_corner, b_row += p.b_pitch) {
       float a_values[Tile::thread_rows], b_values[Tile::thread_columns];
@@ -188,7 +129,7 @@ __global__ void __launch_bounds__(threads, 2)
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, Depth>];
   TilePipeline<staging, Depth, threads> pipeline(arrived);
   constexpr unsigned buffer_elements = Tile::a_elements + Tile::b_elements;
-  const Place<Tile> place;
+  const TilePlace<Tile> place;
   const std::uint64_t tiles = ((p.m + Tile::rows - 1) / Tile::rows) * ((p.n + Tile::columns - 1) / Tile::columns);
   const std::uint64_t steps = (p.k + Tile::depth - 1) / Tile::depth;
   for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -200,7 +141,7 @@ __global__ void __launch_bounds__(threads, 2)
         p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;
     const float* a_corner = a + row * p.a_pitch;
     const float* b_corner = b + column;
-    float sums[Tile::thread_rows][Tile::thread_columns] = {};
+    TileSums<Tile> sums = {};
     pipeline.run(
         steps,
         [&](auto& copier, unsigned stage, std::uint64_t step) {
@@ -214,24 +155,8 @@ __global__ void __launch_bounds__(threads, 2)
                                                            [&](unsigned r) { return b_corner + (l + r) * p.b_pitch; });
         },
         [&](unsigned stage, std::uint64_t) {
-          const float* a_tile = buffers + stage * buffer_elements + place.row * Tile::a_pitch;
-          const float* b_tile = buffers + stage * buffer_elements + Tile::a_elements + place.column;
-#pragma unroll
-          for (unsigned l = 0; l < Tile::depth; l += 4) {
-            float4 a_vectors[Tile::thread_rows];
-#pragma unroll
-            for (unsigned i = 0; i < Tile::thread_rows; ++i) {
-              a_vectors[i] = *reinterpret_cast<const float4*>(a_tile + i * Tile::patch_rows * Tile::a_pitch + l);
-            }
-#pragma unroll
-            for (unsigned q = 0; q < 4; ++q) {
-              float a_values[Tile::thread_rows], b_values[Tile::thread_columns];
-#pragma unroll
-              for (unsigned i = 0; i < Tile::thread_rows; ++i) a_values[i] = part(a_vectors[i], q);
-              read_row<Tile>(b_values, b_tile + (l + q) * Tile::columns);
-              multiply_add<Tile>(sums, a_values, b_values);
-            }
-          }
+          float* buffer = buffers + stage * buffer_elements;
+          multiply_tiles<Tile>(sums, place, buffer, buffer + Tile::a_elements);
         });
     write_tile<Tile>(sums, place, c, p, row, column);
   }

@@ -1,0 +1,383 @@
+#pragma once
+
+// A network in a case: its weights, its memory, and what one pass queues.
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/network/kernels.hpp"
+#include "apps/network/plan.hpp"
+#include "workload/workload.hpp"
+
+namespace isthmus::apps {
+
+constexpr std::size_t array_unit = 32;  // arrays begin on 128 bytes
+
+/// What belongs to a layer, by a name that sorts.
+inline std::string numbered(std::size_t layer, std::string_view what) {
+  auto number = std::to_string(layer);
+  if (number.size() < 3) number.insert(0, 3 - number.size(), '0');
+  return number + ' ' + std::string(what);
+}
+
+// --- weights ---------------------------------------------------------------------------------------
+
+enum class Parameter { weights, biases, scales, means, variances };
+
+/// What a layer has learned, in one array. Rows of weights are padded to 16 bytes; each has the places of the window
+/// one after the other, and within a place the channels.
+struct ParameterArray {
+  std::size_t layer;
+  Parameter what;
+  std::size_t count, offset;  ///< floats; offset: where all arrays lie one after the other
+  std::string name() const {
+    constexpr const char* names[] = {"weights", "biases", "scales", "means", "variances"};
+    return numbered(layer, names[static_cast<std::size_t>(what)]);
+  }
+};
+
+inline std::size_t weights_pitch(const Layer& layer) {
+  return (layer.depth() + 3) / 4 * 4;
+}
+
+/// All arrays of a network, and what is in them: weights with a standard deviation of √(2 / products), statistics of
+/// batch normalisation about those that such weights lead to.
+class Parameters {
+ public:
+  Parameters(const Plan& plan, std::uint64_t seed) : layers_(plan.network.layers), seed_(seed) {
+    of_layer_.resize(layers_.size(), 0);
+    moments_.resize(layers_.size(), 0);
+    for (const auto& step : plan.steps) {
+      if (step.work != Work::layer || !layers_[step.layer].has_weights()) continue;
+      const Layer& layer = layers_[step.layer];
+      moments_[step.layer] = 2 * plan.tensors[step.inputs[0]].moment;
+      of_layer_[step.layer] = arrays_.size();
+      add(step.layer, Parameter::weights, layer.out.channels * weights_pitch(layer));
+      add(step.layer, Parameter::biases, layer.out.channels);
+      if (!layer.normalize) continue;
+      for (const auto what : {Parameter::scales, Parameter::means, Parameter::variances})
+        add(step.layer, what, layer.out.channels);
+    }
+  }
+
+  const std::vector<ParameterArray>& arrays() const { return arrays_; }
+  std::size_t floats() const { return floats_; }
+  std::size_t index_of(std::size_t layer, Parameter what) const {
+    return of_layer_[layer] + static_cast<std::size_t>(what);
+  }
+
+  /// Element i of an array.
+  float operator()(const ParameterArray& array, std::size_t i) const {
+    const Layer& layer = layers_[array.layer];
+    if (array.what != Parameter::weights) return of_channel(array.layer, array.what, i);
+    const std::size_t pitch = weights_pitch(layer), k = i % pitch, place = k / layer.in.channels;
+    return k >= layer.depth() ? 0
+                              : weight(array.layer, i / pitch, k % layer.in.channels, place / layer.window.width,
+                                       place % layer.window.width);
+  }
+  /// Element i where all arrays lie one after the other; between them are zeros.
+  float operator()(std::size_t i) const {
+    const auto after = std::upper_bound(arrays_.begin(), arrays_.end(), i,
+                                        [](std::size_t at, const ParameterArray& array) { return at < array.offset; });
+    const auto& array = *(after - 1);
+    return i - array.offset < array.count ? (*this)(array, i - array.offset) : 0;
+  }
+  /// Of output channel m, input channel c, row r and column s of the window: darknet's order, of which the numbers are.
+  float weight(std::size_t l, std::size_t m, std::size_t c, std::size_t r, std::size_t s) const {
+    const Layer& layer = layers_[l];
+    const auto most = static_cast<float>(std::sqrt(6 / static_cast<double>(layer.depth())));
+    return values(l, Parameter::weights, -most,
+                  most)(((m * layer.in.channels + c) * layer.window.height + r) * layer.window.width + s);
+  }
+  float of_channel(std::size_t l, Parameter what, std::size_t m) const {
+    const auto moment = static_cast<float>(moments_[l]), root = std::sqrt(moment);
+    switch (what) {
+      case Parameter::scales:
+        return values(l, what, 0.5f, 1.5f)(m);
+      case Parameter::means:
+        return values(l, what, -0.1f * root, 0.1f * root)(m);
+      case Parameter::variances:
+        return values(l, what, 0.5f * moment, 1.5f * moment)(m);
+      default:
+        return values(l, what, -0.5f, 0.5f)(m);
+    }
+  }
+
+ private:
+  void add(std::size_t layer, Parameter what, std::size_t count) {
+    arrays_.push_back({layer, what, count, floats_});
+    floats_ += (count + array_unit - 1) / array_unit * array_unit;
+  }
+  workload::Uniform values(std::size_t l, Parameter what, float low, float high) const {
+    return workload::uniform(seed_, 16 + 8 * l + static_cast<std::size_t>(what), low, high);
+  }
+
+  const std::vector<Layer>& layers_;
+  std::uint64_t seed_;
+  std::vector<ParameterArray> arrays_;
+  std::vector<std::size_t> of_layer_;
+  std::vector<double> moments_;  // what batch normalisation is given, about
+  std::size_t floats_ = 0;
+};
+
+// --- one pass --------------------------------------------------------------------------------------
+
+/// A plan with its weights and its memory, and the names of what it queues.
+struct Network {
+  Plan plan;
+  MemoryPlan memory;
+  std::unique_ptr<const Parameters> parameters;
+  std::vector<std::string> names{}, names_of_patches{}, names_of_sums{};  ///< of each step's kernels
+
+  Network(Plan plan_, MemoryPlan memory_, std::uint64_t seed)
+      : plan(std::move(plan_)), memory(std::move(memory_)), parameters(std::make_unique<Parameters>(plan, seed)) {
+    for (const auto& step : plan.steps) {
+      const auto kind = name_of(plan.network.layers[step.layer].kind);
+      names.push_back(step.work == Work::enter   ? "enter"
+                      : step.work == Work::leave ? numbered(step.layer, "leave")
+                      : step.shortcut            ? numbered(step.layer, kind) + " + shortcut"
+                                                 : numbered(step.layer, kind));
+      names_of_patches.push_back(numbered(step.layer, "patches"));
+      names_of_sums.push_back(numbered(step.layer, "sum of parts"));
+    }
+  }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  /// Of the images that come in, one after the other, each channel by channel.
+  static float image_value(std::uint64_t seed, std::size_t i) { return workload::uniform(seed, 0, 0, 1)(i); }
+};
+
+/// Where a network's memory is while it runs.
+struct Addresses {
+  const float* images = nullptr;
+  std::vector<const float*> parameters{};  ///< by array
+  std::vector<float*> buffers{};           ///< by number in the memory plan
+  float* results = nullptr;
+};
+
+constexpr unsigned ring = 3;  // tiles of a matrix in shared memory, one of which is used
+
+/// What kernels are queued by in a check: Run's own way, without anybody who counts.
+struct PlainLauncher {
+  device::Stream& stream;
+  template <class... P, class... A>
+  void launch(device::Kernel<P...> kernel, const device::LaunchShape& shape, const workload::Traffic&,
+              A&&... arguments) {
+    device::launch(stream, kernel, shape, std::forward<A>(arguments)...);
+  }
+};
+
+/// Queues the steps of a network.
+template <class Launcher>
+class Forward {
+ public:
+  Forward(const Network& network, const Addresses& at, TileStaging staging, Launcher& launcher)
+      : network_(network), plan_(network.plan), at_(at), staging_(staging), launcher_(launcher) {}
+
+  void queue() {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) queue(s);
+  }
+  void queue(std::size_t s) {
+    number_ = s;
+    const Step& step = plan_.steps[s];
+    if (step.work == Work::leave) return queue_leave(step);
+    const Tensor& out = plan_.tensors[step.output];
+    if (step.work == Work::enter) {
+      const auto& in = plan_.network.input;
+      return elementwise(device::Kernel{name(), enter}, out, 1, 0, at_.images, count(in.channels), count(in.plane()),
+                         count(out.columns), address(step.output), out.pitch);
+    }
+    const Layer& layer = plan_.network.layers[step.layer];
+    float* to = address(step.output);
+    const auto columns = count(out.columns);
+    switch (layer.kind) {
+      case LayerKind::convolutional:
+      case LayerKind::connected:
+        return queue_product(step, layer);
+      case LayerKind::maxpool:
+        return elementwise(device::Kernel{name(), pool_largest}, out, reads_of(layer, out), 0,
+                           window_of(step.inputs[0], layer), columns, to, out.pitch);
+      case LayerKind::avgpool: {
+        const auto plane = static_cast<double>(layer.in.plane());
+        return elementwise(device::Kernel{name(), pool_average}, out, plane, plane, planes(step.inputs[0]), columns, to,
+                           out.pitch);
+      }
+      case LayerKind::shortcut:
+        return elementwise(device::Kernel{name(), add_shortcut}, out, 2, 1, planes(step.inputs[0]), addend(step, layer),
+                           columns, to, out.pitch);
+      case LayerKind::route: {
+        unsigned first = 0;
+        for (const auto t : step.inputs) {
+          elementwise(device::Kernel{name(), join}, plan_.tensors[t], 1, 0, planes(t), columns, first, to, out.pitch);
+          first += count(plan_.tensors[t].channels);
+        }
+        return;
+      }
+      case LayerKind::upsample: {
+        const auto factor = static_cast<double>(layer.window.stride);
+        return elementwise(device::Kernel{name(), enlarge}, out, 1 / (factor * factor), 0, planes(step.inputs[0]),
+                           count(layer.window.stride), columns, to, out.pitch);
+      }
+      case LayerKind::softmax: {
+        const double bytes = bytes_of(out);
+        return launcher_.launch(device::Kernel{name(), soften}, {.grid = count(plan_.batch), .block = layer_threads},
+                                {.bytes_read = bytes, .bytes_written = bytes, .flops = bytes / 2},
+                                planes(step.inputs[0]), to, out.pitch);
+      }
+      case LayerKind::yolo:
+        return elementwise(device::Kernel{name(), find_boxes}, out, 1, 2, planes(step.inputs[0]), count(layer.entries),
+                           columns, to, out.pitch);
+    }
+  }
+
+  float* address(std::size_t tensor) const {
+    const auto& place = network_.memory.places[tensor];
+    return at_.buffers[place.buffer] + place.offset;
+  }
+
+ private:
+  static unsigned count(std::size_t number) { return static_cast<unsigned>(number); }
+  static double bytes_of(const Tensor& tensor) { return 4.0 * static_cast<double>(tensor.channels * tensor.columns); }
+  const char* name() const { return network_.names[number_].c_str(); }
+
+  /// One thread for each number of a tensor, which reads `reads` numbers and does `flops` with them.
+  template <class... P, class... A>
+  void elementwise(device::Kernel<P...> kernel, const Tensor& tensor, double reads, double flops, A&&... arguments) {
+    const double bytes = bytes_of(tensor);
+    launcher_.launch(kernel, grid_of(tensor),
+                     {.bytes_read = reads * bytes, .bytes_written = bytes, .flops = flops * bytes / 4},
+                     std::forward<A>(arguments)...);
+  }
+  static device::LaunchShape grid_of(const Tensor& tensor) {
+    return {.grid = {count((tensor.columns + layer_threads - 1) / layer_threads), count(tensor.channels)},
+            .block = layer_threads};
+  }
+  /// Numbers that have to be read for one of the output, each counted once.
+  static double reads_of(const Layer& layer, const Tensor& out) {
+    return static_cast<double>(layer.in.size()) / static_cast<double>(out.image.size());
+  }
+
+  Planes planes(std::size_t t) const {
+    const Tensor& tensor = plan_.tensors[t];
+    return {address(t), tensor.pitch, count(tensor.channels), count(tensor.image.height), count(tensor.image.width)};
+  }
+  WindowShape window_of(std::size_t t, const Layer& layer) const {
+    const auto reciprocal = [](std::size_t n) {
+      return static_cast<unsigned>((std::uint64_t{1} << 32) / n + ((std::uint64_t{1} << 32) % n != 0 ? 1 : 0));
+    };
+    const auto& w = layer.window;
+    return {planes(t),          count(w.height),         count(w.width),         count(w.stride),
+            count(w.before),    count(layer.out.height), count(layer.out.width), reciprocal(layer.in.channels),
+            reciprocal(w.width)};
+  }
+  Addend addend(const Step& step, const Layer& shortcut) const {
+    return {planes(step.added), count(shortcut.window.stride), static_cast<unsigned>(shortcut.activation)};
+  }
+  const float* parameter(std::size_t layer, Parameter what) const {
+    return at_.parameters[network_.parameters->index_of(layer, what)];
+  }
+
+  void queue_product(const Step& step, const Layer& layer) {
+    const Tensor& out = plan_.tensors[step.output];
+    const auto l = step.layer;
+    Epilogue epilogue{.biases = parameter(l, Parameter::biases),
+                      .scales = nullptr,
+                      .means = nullptr,
+                      .variances = nullptr,
+                      .activation = static_cast<unsigned>(layer.activation),
+                      .addend = {},
+                      .height = count(layer.out.height),
+                      .width = count(layer.out.width),
+                      .out = address(step.output),
+                      .pitch = out.pitch};
+    if (layer.normalize) {
+      epilogue.scales = parameter(l, Parameter::scales);
+      epilogue.means = parameter(l, Parameter::means);
+      epilogue.variances = parameter(l, Parameter::variances);
+    }
+    if (step.shortcut) epilogue.addend = addend(step, plan_.network.layers[*step.shortcut]);
+    if (step.patches != no_tensor) {
+      const Tensor& patches = plan_.tensors[step.patches];
+      const auto rows = std::min<std::size_t>(patches.channels, 65535);
+      auto shape = grid_of(patches);
+      shape.grid.y = count(rows);
+      launcher_.launch(device::Kernel{network_.names_of_patches[number_].c_str(), copy_windows}, shape,
+                       {.bytes_read = bytes_of(plan_.tensors[step.inputs[0]]), .bytes_written = bytes_of(patches)},
+                       window_of(step.inputs[0], layer), count(patches.columns), address(step.patches), patches.pitch);
+      multiply_by(step, epilogue, PlainMatrix{address(step.patches), patches.pitch});
+    } else if (step.product.is_plain) {
+      multiply_by(step, epilogue, PlainMatrix{address(step.inputs[0]), plan_.tensors[step.inputs[0]].pitch});
+    } else {
+      multiply_by(step, epilogue, window_of(step.inputs[0], layer));
+    }
+    if (step.product.parts == 1) return;
+    const double bytes = bytes_of(plan_.tensors[step.partial]);
+    launcher_.launch(device::Kernel{network_.names_of_sums[number_].c_str(), add_parts}, grid_of(out),
+                     {.bytes_read = bytes, .bytes_written = bytes_of(out), .flops = bytes / 4}, address(step.partial),
+                     count(step.product.parts), count(step.product.m), count(out.columns), epilogue);
+  }
+
+  template <class Second>
+  void multiply_by(const Step& step, const Epilogue& epilogue, const Second& second) {
+    const auto with_depth = [&](auto staging, auto depth) {
+      switch (step.product.tile) {
+        case 0:
+          return launch_product<Tile128x128>(staging, depth, step, epilogue, second);
+        case 1:
+          return launch_product<Tile64x256>(staging, depth, step, epilogue, second);
+        default:
+          return launch_product<Tile64x64>(staging, depth, step, epilogue, second);
+      }
+    };
+    using workload::Constant;
+    if (staging_ == TileStaging::direct)
+      with_depth(Constant<TileStaging::direct>{}, Constant<1u>{});
+    else
+      with_depth(Constant<TileStaging::async>{}, Constant<ring>{});
+  }
+
+  template <class Tile, class StagingConstant, class DepthConstant, class Second>
+  void launch_product(StagingConstant, DepthConstant, const Step& step, const Epilogue& epilogue, Second second) {
+    constexpr auto staging = StagingConstant::value;
+    constexpr unsigned depth = DepthConstant::value;
+    const auto& product = step.product;
+    const auto m = count(product.m), n = count(product.n), k = count(product.k);
+    const auto tiles = (m + Tile::rows - 1) / Tile::rows * ((n + Tile::columns - 1) / Tile::columns);
+    const auto& tensor = plan_.tensors;
+    const double parts = static_cast<double>(product.parts);
+    double read = 4.0 * static_cast<double>(product.m * product.k) + bytes_of(tensor[step.inputs[0]]);
+    if (step.added != no_tensor) read += bytes_of(tensor[step.added]);
+    launcher_.launch(
+        device::Kernel{name(), multiply<staging, depth, Tile, Second>},
+        {.grid = {tiles, count(product.parts)},
+         .block = device::matrix_threads,
+         .shared_bytes = depth * (Tile::a_elements + Tile::b_elements) * sizeof(float)},
+        {.bytes_read = read,
+         .bytes_written = parts * bytes_of(tensor[step.output]),
+         .flops =
+             2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k)},
+        parameter(step.layer, Parameter::weights), second,
+        ProductShape{m, n, k, count(product.depth_of_part), weights_pitch(plan_.network.layers[step.layer]),
+                     step.partial == no_tensor ? nullptr : address(step.partial)},
+        epilogue);
+  }
+
+  void queue_leave(const Step& step) {
+    const Tensor& in = plan_.tensors[step.inputs[0]];
+    elementwise(device::Kernel{name(), leave}, in, 1, 0, planes(step.inputs[0]), count(in.columns),
+                at_.results + step.result, plan_.results);
+  }
+
+  const Network& network_;
+  const Plan& plan_;
+  const Addresses& at_;
+  const TileStaging staging_;
+  Launcher& launcher_;
+  std::size_t number_ = 0;
+};
+
+}  // namespace isthmus::apps

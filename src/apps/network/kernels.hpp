@@ -1,0 +1,413 @@
+#pragma once
+
+// The kernels of a network's layers, in strict fp32. A tensor is a matrix of channels × (images × plane), its rows
+// padded to 128 bytes; what lies in the padding is never looked at.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/matrix_tile.hpp"
+#include "device/staging.hpp"
+
+namespace isthmus::apps {
+
+using device::TileStaging;
+
+constexpr unsigned layer_threads = 256;
+
+struct Tile128x128 : device::MatrixTile<128, 128, 16> {};
+struct Tile64x256 : device::MatrixTile<64, 256, 16, 8, 1> {};
+struct Tile64x64 : device::MatrixTile<64, 64, 16> {};
+
+/// What is done to a number; 0 linear, 1 relu, 2 leaky, 3 logistic.
+__device__ inline float activate(float x, unsigned activation) {
+  switch (activation) {
+    case 1:
+      return x > 0 ? x : 0;
+    case 2:
+      return x > 0 ? x : 0.1f * x;
+    case 3:
+      return 1 / (1 + expf(-x));
+    default:
+      return x;
+  }
+}
+
+/// The planes of a tensor.
+struct Planes {
+  const float* values;
+  std::size_t pitch;
+  unsigned channels, height, width;
+};
+
+/// A place in a plane of an image.
+struct PlaneSpot {
+  unsigned image, row, column;
+};
+__device__ inline PlaneSpot spot_of(unsigned n, unsigned height, unsigned width) {
+  const unsigned line = n / width;
+  return {line / height, line % height, n % width};
+}
+
+/// The other tensor of a shortcut: every stride-th number of its planes, as far as it has channels. None: no values.
+struct Addend {
+  Planes other;
+  unsigned stride, activation;
+  /// Adds what belongs to channel c, column n of planes of height × width.
+  __device__ float operator()(float x, unsigned c, unsigned n, unsigned height, unsigned width) const {
+    if (other.values == nullptr) return x;
+    if (c < other.channels) {
+      std::size_t at = n;
+      if (stride != 1) {
+        const PlaneSpot spot = spot_of(n, height, width);
+        at = (std::size_t{spot.image} * other.height + spot.row * stride) * other.width + spot.column * stride;
+      }
+      x += other.values[c * other.pitch + at];
+    }
+    return activate(x, activation);
+  }
+};
+
+/// What follows a sum of products: batch normalisation where there are means, the bias, the activation, a shortcut.
+struct Epilogue {
+  const float *biases, *scales, *means, *variances;
+  unsigned activation;
+  Addend addend;
+  unsigned height, width;  ///< of the output's planes
+  float* out;
+  std::size_t pitch;
+};
+
+/// The epilogue of one channel.
+struct ChannelEpilogue {
+  float mean = 0, factor = 1, bias;
+  __device__ ChannelEpilogue(const Epilogue& e, unsigned c) : bias(e.biases[c]) {
+    if (e.means != nullptr) {
+      mean = e.means[c];
+      factor = e.scales[c] / sqrtf(e.variances[c] + 1e-6f);
+    }
+  }
+  __device__ float operator()(float sum, const Epilogue& e, unsigned c, unsigned n) const {
+    return e.addend(activate((sum - mean) * factor + bias, e.activation), c, n, e.height, e.width);
+  }
+};
+
+/// A window that moves over planes: rows of the second matrix are its places, channel by channel within each, and
+/// columns are the output's numbers.
+struct WindowShape {
+  Planes in;
+  unsigned height, width, stride, before;
+  unsigned out_height, out_width;
+  unsigned per_channel, per_row;  ///< 2^32 over channels and over the window's width, rounded up
+};
+
+__device__ inline unsigned high_product(unsigned a, unsigned b) {
+  return static_cast<unsigned>(std::uint64_t{a} * b >> 32);
+}
+
+/// One column of the second matrix, for a thread that has it.
+class WindowColumn {
+ public:
+  __device__ WindowColumn(const WindowShape& w, unsigned n, unsigned columns) : w_(w) {
+    const PlaneSpot spot = spot_of(n, w.out_height, w.out_width);
+    row_ = static_cast<int>(spot.row * w.stride) - static_cast<int>(w.before);
+    column_ = static_cast<int>(spot.column * w.stride) - static_cast<int>(w.before);
+    if (n >= columns) row_ = -(1 << 30);  // outside, wherever the window is
+    image_ = w.in.values + std::size_t{spot.image} * (w.in.height * w.in.width);
+  }
+  /// Channel c of the window's place (r, s); null outside of the plane.
+  __device__ const float* at(unsigned r, unsigned s, unsigned c) const {
+    const int y = row_ + static_cast<int>(r), x = column_ + static_cast<int>(s);
+    if (static_cast<unsigned>(y) >= w_.in.height || static_cast<unsigned>(x) >= w_.in.width) return nullptr;
+    return image_ + c * w_.in.pitch + (static_cast<unsigned>(y) * w_.in.width + static_cast<unsigned>(x));
+  }
+  /// Row k of the matrix.
+  __device__ const float* at(unsigned k) const {
+    const unsigned place = quotient(k, w_.in.channels, w_.per_channel), r = quotient(place, w_.width, w_.per_row);
+    return at(r, place - r * w_.width, k - place * w_.in.channels);
+  }
+  __device__ static unsigned quotient(unsigned a, unsigned b, unsigned reciprocal) {
+    return b == 1 ? a : high_product(a, reciprocal);
+  }
+
+ private:
+  const WindowShape& w_;
+  int row_, column_;
+  const float* image_;
+};
+
+/// The second matrix as it is.
+struct PlainMatrix {
+  const float* values;
+  std::size_t pitch;
+};
+
+/// Brings tiles of the second matrix.
+template <class Tile>
+class TileSource {
+ public:
+  __device__ TileSource(const PlainMatrix& b, unsigned column, unsigned, unsigned)
+      : corner_(b.values + column), pitch_(b.pitch) {
+    const std::size_t left = b.pitch - column;
+    columns_ = left < Tile::columns ? static_cast<unsigned>(left) : Tile::columns;
+  }
+  template <class Copier>
+  __device__ void bring(Copier& copier, float* to, unsigned k, unsigned depth) const {
+    copier.template rows<Tile::depth, Tile::columns>(to, Tile::columns, {0, depth, 0, columns_},
+                                                     [&](unsigned r) { return corner_ + (k + r) * pitch_; });
+  }
+
+ private:
+  const float* corner_;
+  std::size_t pitch_;
+  unsigned columns_;
+};
+
+/// The same of windows: each thread has a column, and no windows are ever written out.
+template <class Tile>
+class WindowSource {
+ public:
+  __device__ WindowSource(const WindowShape& w, unsigned column, unsigned columns, unsigned k)
+      : w_(w), own_(w, column + threadIdx.x % Tile::columns, columns), k_(k) {}
+  template <class Copier>
+  __device__ void bring(Copier& copier, float* to, unsigned k, unsigned) const {
+    if (w_.in.channels % Tile::depth == 0) {  // all of the tile's rows are of one place
+      const unsigned place = WindowColumn::quotient(k, w_.in.channels, w_.per_channel);
+      const unsigned r = WindowColumn::quotient(place, w_.width, w_.per_row);
+      const float* first = own_.at(r, place - r * w_.width, k - place * w_.in.channels);
+      copier.template column<Tile::depth, Tile::columns>(
+          to, [&](unsigned row) { return first == nullptr ? nullptr : first + row * w_.in.pitch; });
+    } else {
+      copier.template column<Tile::depth, Tile::columns>(
+          to, [&](unsigned row) { return k + row < k_ ? own_.at(k + row) : nullptr; });
+    }
+  }
+
+ private:
+  const WindowShape& w_;
+  WindowColumn own_;
+  unsigned k_;
+};
+
+template <class Tile>
+__device__ TileSource<Tile> source_of(const PlainMatrix& b, unsigned column, unsigned columns, unsigned k) {
+  return {b, column, columns, k};
+}
+template <class Tile>
+__device__ WindowSource<Tile> source_of(const WindowShape& b, unsigned column, unsigned columns, unsigned k) {
+  return {b, column, columns, k};
+}
+
+/// The shape of a product: blockIdx.y is the part of k, of parts · depth_of_part in all.
+struct ProductShape {
+  unsigned m, n, k, depth_of_part;
+  std::size_t weights_pitch;
+  float* partial;  ///< where sums of parts go, part by part, with the pitch of the output; null of one part
+};
+
+// for (c = 0; c < m; ++c)
+//   for (n = 0; n < columns; ++n) {
+//     for (sum = 0, l = 0; l < k; ++l) sum += weights[c][l] * b[l][n];
+//     out[c][n] = epilogue(sum, c, n);
+//   }
+//
+// A block has a tile of the output, or of one part of its sum. Sums of a part are in the order of l in every staging
+// and with every tile.
+template <TileStaging staging, unsigned Depth, class Tile, class Second>
+__global__ void __launch_bounds__(device::matrix_threads, 2)
+    multiply(const float* __restrict__ weights, Second b, ProductShape p, Epilogue epilogue) {
+  float* buffers = device::dynamic_shared<float>();
+  __shared__ device::BulkBarrier arrived[device::pipeline_barriers<staging, Depth>];
+  device::TilePipeline<staging, Depth, device::matrix_threads> pipeline(arrived);
+  constexpr unsigned buffer_elements = Tile::a_elements + Tile::b_elements;
+  const device::TilePlace<Tile> place;
+  const unsigned down = (p.m + Tile::rows - 1) / Tile::rows;
+  const unsigned row = blockIdx.x % down * Tile::rows, column = blockIdx.x / down * Tile::columns;
+  const unsigned begin = blockIdx.y * p.depth_of_part;
+  const unsigned end = p.k - begin < p.depth_of_part ? p.k : begin + p.depth_of_part;
+  const unsigned rows = p.m - row < Tile::rows ? p.m - row : Tile::rows;
+  const auto source = source_of<Tile>(b, column, p.n, p.k);
+  const float* corner = weights + row * p.weights_pitch;
+  device::TileSums<Tile> sums = {};
+  pipeline.run((end - begin + Tile::depth - 1) / Tile::depth,
+               [&](auto& copier, unsigned stage, std::uint64_t step) {
+                 float* buffer = buffers + stage * buffer_elements;
+                 const unsigned l = begin + static_cast<unsigned>(step) * Tile::depth;
+                 const unsigned depth = end - l < Tile::depth ? end - l : Tile::depth;
+                 copier.template rows<Tile::rows, Tile::depth>(
+                     buffer, Tile::a_pitch, {0, rows, 0, (depth + 3) / 4 * 4},
+                     [&](unsigned r) { return corner + r * p.weights_pitch + l; });
+                 source.bring(copier, buffer + Tile::a_elements, l, depth);
+               },
+               [&](unsigned stage, std::uint64_t) {
+                 const float* buffer = buffers + stage * buffer_elements;
+                 device::multiply_tiles<Tile>(sums, place, buffer, buffer + Tile::a_elements);
+               });
+#pragma unroll
+  for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+    const unsigned c = row + place.row_of(i);
+    if (c >= p.m) continue;
+    if (p.partial != nullptr) {
+      float* out = p.partial + (std::size_t{blockIdx.y} * p.m + c) * epilogue.pitch;
+#pragma unroll
+      for (unsigned j = 0; j < Tile::thread_columns; j += 4) {
+        const unsigned n = column + place.column_of(j);
+        if (n < p.n)
+          *reinterpret_cast<float4*>(out + n) = make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+      }
+      continue;
+    }
+    const ChannelEpilogue finish(epilogue, c);
+    float* out = epilogue.out + c * epilogue.pitch;
+#pragma unroll
+    for (unsigned j = 0; j < Tile::thread_columns; j += 4) {
+      const unsigned n = column + place.column_of(j);
+      if (n >= p.n) continue;
+      // The padding of a row takes what comes beyond the last column.
+      float4 v;
+      v.x = finish(sums[i][j], epilogue, c, n);
+      v.y = n + 1 < p.n ? finish(sums[i][j + 1], epilogue, c, n + 1) : 0;
+      v.z = n + 2 < p.n ? finish(sums[i][j + 2], epilogue, c, n + 2) : 0;
+      v.w = n + 3 < p.n ? finish(sums[i][j + 3], epilogue, c, n + 3) : 0;
+      *reinterpret_cast<float4*>(out + n) = v;
+    }
+  }
+}
+
+/// Column of an element-wise kernel, of which blockIdx.y is the channel.
+__device__ inline unsigned own_column() {
+  return blockIdx.x * layer_threads + threadIdx.x;
+}
+
+// out[c][n] = epilogue(sum over parts of partial[part][c][n], c, n);
+static __global__ void __launch_bounds__(layer_threads)
+    add_parts(const float* partial, unsigned parts, unsigned m, unsigned columns, Epilogue epilogue) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  float sum = 0;
+  for (unsigned part = 0; part < parts; ++part) sum += partial[(std::size_t{part} * m + c) * epilogue.pitch + n];
+  epilogue.out[c * epilogue.pitch + n] = ChannelEpilogue(epilogue, c)(sum, epilogue, c, n);
+}
+
+// for (k = 0; k < rows; ++k)
+//   for (n = 0; n < columns; ++n) patches[k][n] = the number that the window of n has at its place k, or 0;
+static __global__ void __launch_bounds__(layer_threads)
+    copy_windows(WindowShape w, unsigned columns, float* patches, std::size_t pitch) {
+  const unsigned n = own_column();
+  if (n >= columns) return;
+  const WindowColumn own(w, n, columns);
+  const unsigned rows = w.height * w.width * w.in.channels;
+  for (unsigned k = blockIdx.y; k < rows; k += gridDim.y) {
+    const float* from = own.at(k);
+    patches[k * pitch + n] = from == nullptr ? 0 : *from;
+  }
+}
+
+// out[c][image][y][x] = the largest of the window's numbers that lie inside;
+static __global__ void __launch_bounds__(layer_threads)
+    pool_largest(WindowShape w, unsigned columns, float* out, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  const WindowColumn own(w, n, columns);
+  float largest = 0;
+  bool any = false;
+  for (unsigned r = 0; r < w.height; ++r) {
+    for (unsigned s = 0; s < w.width; ++s) {
+      const float* value = own.at(r, s, c);
+      if (value == nullptr || (any && *value <= largest)) continue;
+      largest = *value;
+      any = true;
+    }
+  }
+  out[c * pitch + n] = largest;
+}
+
+// out[c][image] = the sum of a plane / its size;
+static __global__ void __launch_bounds__(layer_threads)
+    pool_average(Planes in, unsigned images, float* out, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= images) return;
+  const unsigned plane = in.height * in.width;
+  const float* from = in.values + c * in.pitch + std::size_t{n} * plane;
+  float sum = 0;
+  for (unsigned i = 0; i < plane; ++i) sum += from[i];
+  out[c * pitch + n] = sum / static_cast<float>(plane);
+}
+
+// out[c][n] = activation(in[c][n] + other[c][n, every stride-th]);
+static __global__ void __launch_bounds__(layer_threads)
+    add_shortcut(Planes in, Addend addend, unsigned columns, float* out, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n < columns) out[c * pitch + n] = addend(in.values[c * in.pitch + n], c, n, in.height, in.width);
+}
+
+// out[first + c][n] = in[c][n];
+static __global__ void __launch_bounds__(layer_threads)
+    join(Planes in, unsigned columns, unsigned first, float* out, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n < columns) out[(first + c) * pitch + n] = in.values[c * in.pitch + n];
+}
+
+// out[c][image][y][x] = in[c][image][y / factor][x / factor];
+static __global__ void __launch_bounds__(layer_threads)
+    enlarge(Planes in, unsigned factor, unsigned columns, float* out, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  const PlaneSpot spot = spot_of(n, in.height * factor, in.width * factor);
+  const std::size_t line = std::size_t{spot.image} * in.height + spot.row / factor;
+  out[c * pitch + n] = in.values[c * in.pitch + line * in.width + spot.column / factor];
+}
+
+// for (box : boxes) all but width and height: out = logistic(in);
+static __global__ void __launch_bounds__(layer_threads)
+    find_boxes(Planes in, unsigned entries, unsigned columns, float* out, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  const unsigned entry = c % entries;
+  const float value = in.values[c * in.pitch + n];
+  out[c * pitch + n] = activate(value, entry == 2 || entry == 3 ? 0 : 3);
+}
+
+/// What `join_two` makes of all the block's values, in an order that is always the same.
+template <class JoinTwo>
+__device__ float of_block(float value, float* shared, JoinTwo join_two) {
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (unsigned half = layer_threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x] = join_two(shared[threadIdx.x], shared[threadIdx.x + half]);
+    __syncthreads();
+  }
+  const float result = shared[0];
+  __syncthreads();
+  return result;
+}
+
+// for (all i of the image) out[i] = exp(in[i] - largest) / (sum of exp(in[j] - largest));
+//
+// A block has an image.
+static __global__ void __launch_bounds__(layer_threads) soften(Planes in, float* out, std::size_t pitch) {
+  __shared__ float shared[layer_threads];
+  const unsigned plane = in.height * in.width, count = in.channels * plane;
+  const auto place = [&](unsigned i, std::size_t row) { return i / plane * row + blockIdx.x * plane + i % plane; };
+  float largest = in.values[place(0, in.pitch)], sum = 0;
+  for (unsigned i = threadIdx.x; i < count; i += layer_threads) largest = fmaxf(largest, in.values[place(i, in.pitch)]);
+  largest = of_block(largest, shared, [](float a, float b) { return fmaxf(a, b); });
+  for (unsigned i = threadIdx.x; i < count; i += layer_threads) sum += expf(in.values[place(i, in.pitch)] - largest);
+  sum = of_block(sum, shared, [](float a, float b) { return a + b; });
+  for (unsigned i = threadIdx.x; i < count; i += layer_threads)
+    out[place(i, pitch)] = expf(in.values[place(i, in.pitch)] - largest) / sum;
+}
+
+// A tensor from images one after the other, each channel by channel, and such images from a tensor.
+static __global__ void __launch_bounds__(layer_threads)
+    enter(const float* images, unsigned channels, unsigned plane, unsigned columns, float* out, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n < columns) out[c * pitch + n] = images[(std::size_t{n / plane} * channels + c) * plane + n % plane];
+}
+static __global__ void __launch_bounds__(layer_threads)
+    leave(Planes in, unsigned columns, float* results, std::size_t of_an_image) {
+  const unsigned n = own_column(), c = blockIdx.y, plane = in.height * in.width;
+  if (n < columns) results[n / plane * of_an_image + std::size_t{c} * plane + n % plane] = in.values[c * in.pitch + n];
+}
+
+}  // namespace isthmus::apps

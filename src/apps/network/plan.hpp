@@ -1,0 +1,377 @@
+#pragma once
+
+// What a network's layers are on the device: steps in their order, the tensors they make, how long each is wanted, and
+// where it lies. A tensor is a matrix: a row a channel, with the planes of all images side by side.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/network/description.hpp"
+#include "workload/buffer.hpp"
+#include "workload/skip.hpp"
+
+namespace isthmus::apps {
+
+constexpr std::size_t no_tensor = ~std::size_t{0};
+
+/// A piece of memory that steps [first, last] use.
+struct Span {
+  std::size_t floats = 0, first = 0, last = 0;
+  bool meets(const Span& other) const { return first <= other.last && other.first <= last; }
+};
+
+struct Tensor {
+  std::size_t channels = 0, columns = 0, pitch = 0;  ///< pitch: floats from one channel to the next
+  Volume image{};                                    ///< of which there are columns / plane
+  Span span{};
+  double moment = 1;  ///< about the mean of its squares
+};
+
+/// The tiles that a product of matrices is computed by, in the order of `tile_shapes`.
+struct TileFacts {
+  std::string_view name;
+  std::size_t rows, columns;
+  double resident, speed;  ///< blocks of a multiprocessor; how fast they are, of what the best tile reaches
+};
+inline constexpr std::array<TileFacts, 3> tile_shapes = {
+    {{"128x128", 128, 128, 2, 1}, {"64x256", 64, 256, 2, 0.9}, {"64x64", 64, 64, 3, 0.65}}};
+inline constexpr std::size_t deepest_tile = 32;  ///< products that a tile adds up at once, at most
+
+/// out[m × n] = weights[m × k] · in[k × n]: what a convolution is, and a connected layer.
+struct Product {
+  std::size_t m = 0, n = 0, k = 0;
+  std::size_t tile = 0, parts = 1;
+  std::size_t depth_of_part = 0;  ///< of k, as many products as a part adds up; the last one's are the rest
+  bool is_plain = false;          ///< the input is the second matrix as it is: no window to move over it
+};
+
+enum class Work { enter, layer, leave };
+
+/// What is done at once: images come in, a layer (a convolution with the shortcut that follows), results go out.
+struct Step {
+  Work work{};
+  std::size_t layer = 0;
+  std::vector<std::size_t> inputs{};  ///< tensors
+  std::size_t output = no_tensor;
+  std::size_t added = no_tensor;          ///< the other tensor of a shortcut
+  std::optional<std::size_t> shortcut{};  ///< the layer that a convolution's sum goes through at once
+  Product product{};
+  std::size_t patches = no_tensor, partial = no_tensor;  ///< work space
+  std::size_t result = 0;  ///< of a step that leaves: the first element among the results of one image
+};
+
+struct PlanOptions {
+  std::size_t batch = 1;
+  bool patches = false;               ///< windows are copied out into a matrix first
+  std::optional<std::size_t> tile{};  ///< chosen by shape where there is none
+  std::size_t parts = 0;              ///< the same
+};
+
+struct Plan {
+  NetworkDescription network;
+  std::size_t batch = 1;
+  std::vector<Tensor> tensors;  ///< those of layers and then work space, in the order of steps
+  std::vector<bool> is_work_space;
+  std::vector<Step> steps;
+  std::size_t results = 0;  ///< numbers that one image gives
+};
+
+/// A matrix has fewer columns than this, so that 32 bits count them.
+inline constexpr std::size_t most_columns = std::size_t{1} << 31;
+
+/// The tile and number of parts that take the least time by a model of one GPU: the same for all devices, because the
+/// number of parts decides in which order numbers are added up.
+inline void choose_tiles(Product& product, const PlanOptions& options) {
+  constexpr double multiprocessors = 132, rate = 3.4e11, of_a_wave = 2e-6, of_a_sum = 4e-6, bandwidth = 2.5e12;
+  const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n);
+  double best = std::numeric_limits<double>::infinity();
+  for (std::size_t t = 0; t < tile_shapes.size(); ++t) {
+    if (options.tile.value_or(t) != t) continue;
+    const auto& tile = tile_shapes[t];
+    const auto rows = static_cast<double>(tile.rows), columns = static_cast<double>(tile.columns);
+    const double tiles = std::ceil(m / rows) * std::ceil(n / columns);
+    const std::size_t whole = (product.k + deepest_tile - 1) / deepest_tile, most = std::min<std::size_t>(whole, 32);
+    for (std::size_t asked = 1; asked <= most; ++asked) {
+      if (options.parts != 0 && asked != std::min(options.parts, most)) continue;
+      const std::size_t depth_of_part = (whole + asked - 1) / asked * deepest_tile;
+      const std::size_t parts = (product.k + depth_of_part - 1) / depth_of_part;
+      const auto count = static_cast<double>(parts);
+      const double waves = std::ceil(tiles * count / (multiprocessors * tile.resident));
+      const double wave = tile.resident * 2 * rows * columns * static_cast<double>(depth_of_part) / (tile.speed * rate);
+      const double sum = parts == 1 ? 0 : of_a_sum + 8 * count * m * n / bandwidth;
+      const double seconds = waves * (wave + of_a_wave) + sum;
+      if (seconds >= best) continue;
+      best = seconds;
+      product.tile = t;
+      product.parts = parts;
+      product.depth_of_part = depth_of_part;
+    }
+  }
+}
+
+/// Makes a plan, layer by layer.
+class Planner {
+ public:
+  Planner(NetworkDescription network, const PlanOptions& options) : options_(options) {
+    plan_.network = std::move(network);
+    plan_.batch = options.batch;
+    const auto& layers = plan_.network.layers;
+    uses_.resize(layers.size());
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      for (const auto from : layers[l].from) ++uses_[from];
+      if (l > 0 && layers[l].kind != LayerKind::route) ++uses_[l - 1];
+    }
+  }
+
+  Plan make() && {
+    const auto& layers = plan_.network.layers;
+    Step& enter = add({.work = Work::enter});
+    enter.output = tensor(plan_.network.input, 1.0 / 3);
+    std::size_t before = enter.output;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      before = made_by_.emplace_back(layers[l].kind == LayerKind::route && layers[l].from.size() == 1
+                                         ? made_by_[layers[l].from[0]]
+                                         : layer(l, before));
+      if (fused_) {
+        ++l;
+        made_by_.push_back(before);
+        fused_ = false;
+      }
+      if (layers[l].kind == LayerKind::yolo || l + 1 == layers.size()) leave(l, before);
+    }
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      const Step& step = plan_.steps[s];
+      for (const auto t : step.inputs) plan_.tensors[t].span.last = s;
+      if (step.added != no_tensor) plan_.tensors[step.added].span.last = s;
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  Step& add(Step step) { return plan_.steps.emplace_back(std::move(step)); }
+
+  std::size_t matrix(std::size_t rows, std::size_t columns, bool work_space) {
+    if (columns >= most_columns)
+      throw workload::Skip("a layer of this batch has 2^31 numbers a channel and more: make the batch smaller",
+                           workload::SkipKind::not_applicable);
+    const auto pitch = workload::row_pitch<float>(columns);
+    const std::size_t now = plan_.steps.size() - 1;
+    plan_.tensors.push_back({.channels = rows,
+                             .columns = columns,
+                             .pitch = pitch,
+                             .span = {.floats = rows * pitch, .first = now, .last = now}});
+    plan_.is_work_space.push_back(work_space);
+    return plan_.tensors.size() - 1;
+  }
+  std::size_t tensor(const Volume& image, double moment) {
+    const auto made = matrix(image.channels, options_.batch * image.plane(), false);
+    plan_.tensors[made].image = image;
+    plan_.tensors[made].moment = moment;
+    return made;
+  }
+
+  /// What batch normalisation and an activation leave of the squares of what is given to them.
+  static double moment_after(const Layer& layer, double moment) {
+    constexpr double normalized = 1.3, halved = 0.5;
+    const double before = layer.normalize ? normalized : moment;
+    switch (layer.activation) {
+      case Activation::relu:
+      case Activation::leaky:
+        return before * halved;
+      case Activation::logistic:
+        return 1.0 / 3;
+      case Activation::linear:
+        break;
+    }
+    return before;
+  }
+
+  std::size_t layer(std::size_t l, std::size_t before) {
+    const auto& layers = plan_.network.layers;
+    const Layer& layer = layers[l];
+    Step step{.work = Work::layer, .layer = l, .inputs = {before}};
+    double moment = plan_.tensors[before].moment;
+    Volume out = layer.out;
+    const Layer* last = &layer;
+    if (layer.has_weights()) {
+      moment = moment_after(layer, 2 * moment);
+      if (l + 1 < layers.size() && layers[l + 1].kind == LayerKind::shortcut && uses_[l] == 1) {
+        fused_ = true;
+        step.shortcut = l + 1;
+        last = &layers[l + 1];
+      }
+    }
+    if (last->kind == LayerKind::shortcut) {
+      step.added = made_by_[last->from[0]];
+      moment = moment_after(*last, moment + plan_.tensors[step.added].moment);
+    } else if (layer.kind == LayerKind::route) {
+      step.inputs.clear();
+      for (const auto from : layer.from) {
+        step.inputs.push_back(made_by_[from]);
+        moment = std::max(moment, plan_.tensors[made_by_[from]].moment);
+      }
+    } else if (layer.kind == LayerKind::softmax || layer.kind == LayerKind::yolo) {
+      moment = 1.0 / 3;
+    }
+    const std::size_t s = plan_.steps.size();
+    add(std::move(step));
+    plan_.steps[s].output = tensor(out, moment);
+    if (layer.has_weights()) multiply(plan_.steps[s], layer);
+    return plan_.steps[s].output;
+  }
+
+  void multiply(Step& step, const Layer& layer) {
+    auto& product = step.product;
+    product = {.m = layer.out.channels, .n = plan_.tensors[step.output].columns, .k = layer.depth()};
+    const auto& window = layer.window;
+    product.is_plain = window.height == 1 && window.width == 1 && window.stride == 1 && window.before == 0;
+    choose_tiles(product, options_);
+    if (options_.patches && !product.is_plain) {
+      step.patches = matrix(product.k, product.n, true);
+      product.is_plain = true;
+    }
+    if (product.parts > 1) step.partial = matrix(product.parts * product.m, product.n, true);
+  }
+
+  void leave(std::size_t l, std::size_t made) {
+    add({.work = Work::leave, .layer = l, .inputs = {made}, .result = plan_.results});
+    plan_.results += plan_.tensors[made].image.size();
+  }
+
+  const PlanOptions options_;
+  Plan plan_{};
+  std::vector<std::size_t> uses_, made_by_;  // of a layer: how many look at it, the tensor it makes
+  bool fused_ = false;
+};
+
+inline Plan make_plan(NetworkDescription network, const PlanOptions& options) {
+  return Planner(std::move(network), options).make();
+}
+
+// --- where tensors lie -----------------------------------------------------------------------------
+
+struct TensorPlace {
+  std::size_t buffer = 0, offset = 0;  ///< in floats
+};
+
+/// Buffers, by their sizes in floats, and where in them each tensor lies.
+struct MemoryPlan {
+  std::vector<std::size_t> buffers{};
+  std::vector<TensorPlace> places{};
+  std::size_t floats() const { return std::accumulate(buffers.begin(), buffers.end(), std::size_t{0}); }
+};
+
+/// The most that is wanted at once.
+inline std::size_t most_live(const std::vector<Span>& spans) {
+  std::size_t most = 0;
+  for (const auto& at : spans) {
+    std::size_t live = 0;
+    for (const auto& span : spans) live += span.first <= at.first && at.first <= span.last ? span.floats : 0;
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+inline std::vector<Span> spans_of(const Plan& plan) {
+  std::vector<Span> spans;
+  for (const auto& tensor : plan.tensors) spans.push_back(tensor.span);
+  return spans;
+}
+
+/// One buffer, in which spans that meet do not overlap: each in turn goes where the first gap is.
+inline MemoryPlan in_order(const std::vector<Span>& spans, const std::vector<std::size_t>& order) {
+  MemoryPlan memory{.buffers = {0}, .places = std::vector<TensorPlace>(spans.size())};
+  std::vector<std::size_t> placed;  // by offset
+  for (const auto t : order) {
+    std::size_t offset = 0;
+    for (const auto other : placed) {
+      if (!spans[other].meets(spans[t])) continue;
+      if (offset + spans[t].floats <= memory.places[other].offset) break;
+      offset = std::max(offset, memory.places[other].offset + spans[other].floats);
+    }
+    memory.places[t].offset = offset;
+    const auto after =
+        std::find_if(placed.begin(), placed.end(), [&](auto p) { return memory.places[p].offset > offset; });
+    placed.insert(after, t);
+    memory.buffers[0] = std::max(memory.buffers[0], offset + spans[t].floats);
+  }
+  return memory;
+}
+
+/// One buffer for all: the better of two orders, largest first and as they are made.
+inline MemoryPlan plan_arena(const std::vector<Span>& spans) {
+  std::vector<std::size_t> order(spans.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto as_made = in_order(spans, order);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return spans[a].floats > spans[b].floats; });
+  const auto largest_first = in_order(spans, order);
+  return largest_first.floats() <= as_made.floats() ? largest_first : as_made;
+}
+
+/// Few buffers that steps take in turn: a tensor has one as long as it is wanted. Work space has one of its own.
+inline MemoryPlan plan_alternating(const Plan& plan) {
+  MemoryPlan memory{.buffers = {}, .places = std::vector<TensorPlace>(plan.tensors.size())};
+  std::vector<std::size_t> free_after;  // the last step that uses a buffer
+  for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
+    if (plan.is_work_space[t]) continue;
+    const auto& span = plan.tensors[t].span;
+    std::size_t chosen = memory.buffers.size();
+    for (std::size_t b = 0; b < memory.buffers.size(); ++b) {
+      if (free_after[b] >= span.first) continue;
+      if (chosen == memory.buffers.size() || memory.buffers[b] > memory.buffers[chosen]) chosen = b;
+    }
+    if (chosen == memory.buffers.size()) {
+      memory.buffers.push_back(0);
+      free_after.push_back(0);
+    }
+    memory.buffers[chosen] = std::max(memory.buffers[chosen], span.floats);
+    free_after[chosen] = span.last;
+    memory.places[t] = {chosen, 0};
+  }
+  return memory;
+}
+
+/// A buffer for each tensor, as darknet has them.
+inline MemoryPlan plan_apart(const Plan& plan) {
+  MemoryPlan memory{.buffers = {}, .places = std::vector<TensorPlace>(plan.tensors.size())};
+  for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
+    if (plan.is_work_space[t]) continue;
+    memory.places[t] = {memory.buffers.size(), 0};
+    memory.buffers.push_back(plan.tensors[t].span.floats);
+  }
+  return memory;
+}
+
+/// One buffer more, in which each step's work space begins anew.
+inline void add_work_space(const Plan& plan, MemoryPlan& memory) {
+  std::size_t most = 0, used = 0;
+  for (std::size_t t = 0, step = 0; t < plan.tensors.size(); ++t) {
+    if (!plan.is_work_space[t]) continue;
+    const auto& span = plan.tensors[t].span;
+    if (span.first != step) used = 0;
+    step = span.first;
+    memory.places[t] = {memory.buffers.size(), used};
+    used += span.floats;
+    most = std::max(most, used);
+  }
+  if (most > 0) memory.buffers.push_back(most);
+}
+
+/// By the axis `allocation`: tensor, arena or inference.
+inline MemoryPlan plan_memory(const Plan& plan, std::string_view allocation) {
+  if (allocation == "arena") return plan_arena(spans_of(plan));
+  auto memory = allocation == "tensor" ? plan_apart(plan) : plan_alternating(plan);
+  add_work_space(plan, memory);
+  return memory;
+}
+
+}  // namespace isthmus::apps

@@ -1,0 +1,156 @@
+#pragma once
+
+// What the programs on networks share: their axes, and a network with its buffers in a case.
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/modes.hpp"
+#include "apps/network/forward.hpp"
+#include "memory/kind.hpp"
+
+namespace isthmus::apps {
+
+/// The axes of a program on networks, and its sizes.
+inline workload::Workload network_program(const std::string& name, std::function<void(workload::Case&)> function) {
+  using namespace workload;
+  std::vector<AxisValue> tiles = {"automatic"};
+  for (const auto& tile : tile_shapes) tiles.emplace_back(std::string(tile.name));
+  const auto size = [](const char* network, int batch) { return AxisSettings{{"network", network}, {"batch", batch}}; };
+  Workload program(name, std::move(function));
+  program.source("pipelining-taco2025, Table 2 (darknet's resnet18, resnet50, yolov3-tiny, yolov3)")
+      .tags({"app", "modes"})
+      .placements(memory::all_placements())
+      .stagings({Staging::direct, Staging::async})
+      .axis(choice_axis("network",
+                        "one of the paper's four, one with every kind of layer, or the .cfg that "
+                        "ISTHMUS_NETWORK names",
+                        {"sample", "resnet18", "resnet50", "yolov3-tiny", "yolov3", "file"}))
+      .axis(number_axis("batch", "images at once", 1))
+      .axis(number_axis("side", "width and height of an image; 0: as the network says", 0, 0))
+      .axis(how(choice_axis("allocation",
+                            "one allocation for each array, one for all weights and one for all tensors, or the "
+                            "same with buffers that layers take in turn",
+                            {"arena", "tensor", "inference"})))
+      .axis(how(choice_axis("convolution",
+                            "windows are found while they are multiplied, or copied out into a matrix first, as in "
+                            "darknet",
+                            {"implicit", "patches"})))
+      .axis(how(
+          choice_axis("tile", "output of a block of a convolution; automatic: by the layer's shape", std::move(tiles))))
+      .axis(number_axis("parts", "sums that a convolution's products are cut into; 0: by the layer's shape", 0, 0))
+      .axis(submission_axis())
+      .size("tiny", size("sample", 2))
+      .size("small", size("yolov3-tiny", 1))
+      .size("medium", size("resnet18", 1))
+      .size("large", size("resnet50", 1))
+      .size("super", size("yolov3", 1))
+      .size("mega", size("resnet50", 32));
+  return program;
+}
+
+/// The network that a case asks for. Throws Skip where none is named, and what the parser says of one that is wrong.
+inline NetworkDescription description_of(const workload::Case& c) {
+  const auto side = static_cast<std::size_t>(c.integer("side"));
+  workload::refuse_if(side > 65535, "an image of this side has no number for its places: make it at most 65535");
+  const auto name = c.choice("network");
+  if (name != "file") return parse_network(network_text(name), std::string(name) + ".cfg", side);
+  const char* path = std::getenv("ISTHMUS_NETWORK");
+  workload::refuse_if(path == nullptr,
+                      "network=file, but no file is named: set ISTHMUS_NETWORK to one in darknet's .cfg");
+  return load_network(path, side);
+}
+
+inline PlanOptions plan_options(const workload::Case& c, std::size_t batch) {
+  PlanOptions options{.batch = batch,
+                      .patches = c.choice("convolution") == "patches",
+                      .tile = {},
+                      .parts = static_cast<std::size_t>(c.integer("parts"))};
+  for (std::size_t t = 0; t < tile_shapes.size(); ++t) {
+    if (tile_shapes[t].name == c.choice("tile")) options.tile = t;
+  }
+  return options;
+}
+
+/// A network in a case: what travels in and out by the placement, and what stays on the device.
+class NetworkCase {
+ public:
+  NetworkCase(workload::Case& c, NetworkDescription description)
+      : network_(make_network(c, std::move(description))),
+        images_(c.input<float>("images", network_->plan.batch * network_->plan.network.input.size(),
+                               [seed = c.seed()](std::size_t i) { return Network::image_value(seed, i); })),
+        results_(c.output<float>("results" + of_file(c), network_->plan.batch * network_->plan.results)) {
+    with_staging<ring>(c, [&](auto how, auto) { staging_ = how(); });
+    const auto& parameters = *network_->parameters;
+    if (c.choice("allocation") == "tensor") {
+      for (const auto& array : parameters.arrays())
+        weights_.push_back(c.input<float>(array.name(), array.count, [network = network_, array](std::size_t i) {
+          return (*network->parameters)(array, i);
+        }));
+    } else if (parameters.floats() > 0) {
+      weights_.push_back(c.input<float>("weights", parameters.floats(),
+                                        [network = network_](std::size_t i) { return (*network->parameters)(i); }));
+    }
+    for (std::size_t b = 0; b < network_->memory.buffers.size(); ++b)
+      buffers_.push_back(c.scratch<float>("tensors " + std::to_string(b), network_->memory.buffers[b]));
+  }
+
+  const Network& network() const { return *network_; }
+  TileStaging staging() const { return staging_; }
+  const workload::Buffer<float>& results() const { return results_; }
+  std::size_t allocations() const { return weights_.size() + buffers_.size() + 2; }
+
+  /// In a body and in checks.
+  Addresses addresses() const {
+    Addresses at{.images = images_.device(), .results = results_.device()};
+    const auto& arrays = network_->parameters->arrays();
+    for (std::size_t a = 0; a < arrays.size(); ++a)
+      at.parameters.push_back(weights_.size() == arrays.size() ? weights_[a].device()
+                                                               : weights_[0].device() + arrays[a].offset);
+    for (const auto& buffer : buffers_) at.buffers.push_back(buffer.device());
+    return at;
+  }
+
+ private:
+  static std::shared_ptr<const Network> make_network(const workload::Case& c, NetworkDescription description) {
+    auto plan = make_plan(std::move(description), plan_options(c, c.extent("batch")));
+    auto memory = plan_memory(plan, c.choice("allocation"));
+    return std::make_shared<const Network>(std::move(plan), std::move(memory), c.seed());
+  }
+  /// Files that differ give results that differ.
+  std::string of_file(const workload::Case& c) const {
+    if (c.choice("network") != "file") return {};
+    return " of " + std::to_string(network_->plan.network.fingerprint);
+  }
+
+  std::shared_ptr<const Network> network_;
+  workload::Buffer<float> images_, results_;
+  std::vector<workload::Buffer<float>> weights_{}, buffers_{};
+  TileStaging staging_{};
+};
+
+/// What a case that does not fit may be told: a batch that would.
+inline std::string largest_batch(const workload::Case& c, const NetworkDescription& description,
+                                 const workload::Shortage& shortage) {
+  const bool device = shortage.memory == workload::Shortage::Memory::device;
+  const auto there = c.placement()->device;
+  const bool travels = !device || memory::on_device(there) || memory::is_managed(there);
+  const auto bytes = [&](std::size_t batch) {
+    const auto plan = make_plan(description, plan_options(c, batch));
+    const std::size_t both = travels ? batch * (description.input.size() + plan.results) : 0;
+    const std::size_t tensors = device ? plan_memory(plan, c.choice("allocation")).floats() : 0;
+    return 4.0 * static_cast<double>(both + tensors);
+  };
+  std::size_t fits = 0, too_large = c.extent("batch");
+  const double others = shortage.needed - bytes(too_large);
+  while (too_large - fits > 1) {
+    const auto between = fits + (too_large - fits) / 2;
+    (others + bytes(between) <= shortage.free ? fits : too_large) = between;
+  }
+  return fits == 0 ? "not one image fits" : "a batch of " + std::to_string(fits) + " fits";
+}
+
+}  // namespace isthmus::apps
