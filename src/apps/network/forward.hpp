@@ -2,6 +2,7 @@
 
 // A network in a case: its weights, its memory, and what one pass queues.
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "apps/network/kernels.hpp"
 #include "apps/network/plan.hpp"
+#include "workload/choices.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {

@@ -18,6 +18,7 @@
 #include "apps/network/description.hpp"
 #include "workload/buffer.hpp"
 #include "workload/skip.hpp"
+#include "workload/values.hpp"
 
 namespace isthmus::apps {
 
@@ -307,14 +308,33 @@ inline MemoryPlan in_order(const std::vector<Span>& spans, const std::vector<std
   return memory;
 }
 
-/// One buffer for all: the better of two orders, largest first and as they are made.
+/// One buffer for all. The largest go first; then, as long as there is more than is wanted at once, what lies at the
+/// top of the best arena so far goes before others by chance, which is the same each time.
 inline MemoryPlan plan_arena(const std::vector<Span>& spans) {
-  std::vector<std::size_t> order(spans.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto as_made = in_order(spans, order);
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return spans[a].floats > spans[b].floats; });
-  const auto largest_first = in_order(spans, order);
-  return largest_first.floats() <= as_made.floats() ? largest_first : as_made;
+  constexpr std::uint64_t most_tries = 2000;
+  std::vector<std::size_t> best_order(spans.size());
+  std::iota(best_order.begin(), best_order.end(), std::size_t{0});
+  std::stable_sort(best_order.begin(), best_order.end(),
+                   [&](auto a, auto b) { return spans[a].floats > spans[b].floats; });
+  auto best = in_order(spans, best_order);
+  auto order = best_order;
+  auto memory = best;
+  const std::size_t enough = most_live(spans);
+  for (std::uint64_t attempt = 0; attempt < most_tries && best.floats() > enough; ++attempt) {
+    const auto top = std::find_if(order.begin(), order.end(),
+                                  [&](auto t) { return memory.places[t].offset + spans[t].floats == memory.floats(); });
+    const auto before = static_cast<std::size_t>(top - order.begin()) + 1;
+    std::rotate(order.begin() + static_cast<std::ptrdiff_t>(workload::hash(0, 0, attempt) % before), top, top + 1);
+    memory = in_order(spans, order);
+    if (memory.floats() <= best.floats()) {
+      best = memory;
+      best_order = order;
+    } else if (attempt % 16 == 15) {
+      order = best_order;
+      memory = best;
+    }
+  }
+  return best;
 }
 
 /// Few buffers that steps take in turn: a tensor has one as long as it is wanted. Work space has one of its own.

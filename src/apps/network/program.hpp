@@ -144,11 +144,14 @@ inline std::string largest_batch(const workload::Case& c, const NetworkDescripti
     const std::size_t tensors = device ? plan_memory(plan, c.choice("allocation")).floats() : 0;
     return 4.0 * static_cast<double>(both + tensors);
   };
+  // What the harness keeps free: room for its latch, and a twentieth of the host's memory.
+  const double usable =
+      device ? shortage.free - static_cast<double>(device::SpinLatch::kDeviceBytes) : 0.95 * shortage.free;
   std::size_t fits = 0, too_large = c.extent("batch");
   const double others = shortage.needed - bytes(too_large);
   while (too_large - fits > 1) {
     const auto between = fits + (too_large - fits) / 2;
-    (others + bytes(between) <= shortage.free ? fits : too_large) = between;
+    (others + bytes(between) <= usable ? fits : too_large) = between;
   }
   return fits == 0 ? "not one image fits" : "a batch of " + std::to_string(fits) + " fits";
 }

@@ -58,7 +58,7 @@ std::string sample() {
   t.yolo("0,1", 4);
   t.route("-3");
   t.upsample();
-  t.route("-1,4");
+  t.route("-1,3");  // a convolution that a shortcut wants too
   t.convolution(7, 5, 2, "logistic");
   t.section("avgpool");
   t.route("-2");
