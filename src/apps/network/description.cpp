@@ -50,25 +50,26 @@ class Section {
     if (!options_.emplace(std::string(option), Option{std::string(value), line}).second)
       fail(line, "option '{}' of [{}] is given twice: remove one", option, kind_);
   }
-  std::int64_t integer(const std::string& option, std::optional<std::int64_t> otherwise, std::int64_t least,
-                       std::int64_t most = most_extent) {
-    const auto* found = find(option);
-    if (found == nullptr) {
-      if (!otherwise) fail(line_, "[{}] has no option '{}': add one", kind_, option);
-      return *otherwise;
-    }
-    return number(*found, option, found->value, least, most);
+  /// An option that must be there.
+  std::int64_t integer(const std::string& option, std::int64_t least) {
+    const auto& found = needed(option);
+    return number(found, option, found.value, least, most_extent);
   }
-  std::size_t count(const std::string& option, std::optional<std::int64_t> otherwise = {}, std::int64_t least = 1) {
-    return static_cast<std::size_t>(integer(option, otherwise, least));
+  std::int64_t integer_or(std::int64_t otherwise, const std::string& option, std::int64_t least,
+                          std::int64_t most = most_extent) {
+    const auto* found = find(option);
+    return found == nullptr ? otherwise : number(*found, option, found->value, least, most);
+  }
+  std::size_t count(const std::string& option) { return static_cast<std::size_t>(integer(option, 1)); }
+  std::size_t count_or(std::int64_t otherwise, const std::string& option, std::int64_t least = 1) {
+    return static_cast<std::size_t>(integer_or(otherwise, option, least));
   }
   std::vector<std::int64_t> integers(const std::string& option) {
-    const auto* found = find(option);
-    if (found == nullptr) fail(line_, "[{}] has no option '{}': add one", kind_, option);
+    const auto& found = needed(option);
     std::vector<std::int64_t> list;
-    for (std::string_view rest = found->value;;) {
+    for (std::string_view rest = found.value;;) {
       const auto comma = rest.find(',');
-      list.push_back(number(*found, option, trimmed(rest.substr(0, comma)), -most_extent, most_extent));
+      list.push_back(number(found, option, trimmed(rest.substr(0, comma)), -most_extent, most_extent));
       if (comma == std::string_view::npos) return list;
       rest.remove_prefix(comma + 1);
     }
@@ -113,6 +114,11 @@ class Section {
     if (found == options_.end()) return nullptr;
     found->second.known = true;
     return &found->second;
+  }
+  const Option& needed(const std::string& option) {
+    const auto* found = find(option);
+    if (found == nullptr) fail(line_, "[{}] has no option '{}': add one", kind_, option);
+    return *found;
   }
   std::int64_t number(const Option& option, const std::string& name, std::string_view text, std::int64_t least,
                       std::int64_t most) const {
@@ -222,12 +228,12 @@ class LayerReader {
         read_route();
         break;
       case LayerKind::upsample:
-        layer_.window.stride = section_.count("stride", 2);
+        layer_.window.stride = section_.count_or(2, "stride");
         layer_.out.height *= layer_.window.stride;
         layer_.out.width *= layer_.window.stride;
         break;
       case LayerKind::softmax:
-        section_.integer("groups", 1, 1, 1);
+        section_.integer_or(1, "groups", 1, 1);
         break;
       case LayerKind::yolo:
         read_yolo();
@@ -253,22 +259,23 @@ class LayerReader {
   }
   void read_weights(const std::string& outputs) {
     layer_.out.channels = section_.count(outputs);
-    layer_.normalize = section_.integer("batch_normalize", 0, 0, 1) != 0;
+    layer_.normalize = section_.integer_or(0, "batch_normalize", 0, 1) != 0;
     read_activation("logistic");
   }
   void read_convolutional() {
     read_weights("filters");
-    const auto size = section_.count("size", 1), stride = section_.count("stride", 1);
-    const auto asked = section_.count("padding", 0, 0);
-    const auto padding = section_.integer("pad", 0, 0, 1) != 0 ? size / 2 : asked;
-    section_.integer("groups", 1, 1, 1);
+    const auto size = section_.count_or(1, "size"), stride = section_.count_or(1, "stride");
+    const auto asked = section_.count_or(0, "padding", 0);
+    const auto padding = section_.integer_or(0, "pad", 0, 1) != 0 ? size / 2 : asked;
+    section_.integer_or(1, "groups", 1, 1);
     layer_.window = {size, size, stride, padding};
     layer_.out.height = places(section_, layer_.in.height, 2 * padding, size, stride);
     layer_.out.width = places(section_, layer_.in.width, 2 * padding, size, stride);
   }
   void read_maxpool() {
-    const auto stride = section_.count("stride", 1), size = section_.count("size", static_cast<std::int64_t>(stride));
-    const auto padding = section_.count("padding", static_cast<std::int64_t>(size) - 1, 0);
+    const auto stride = section_.count_or(1, "stride"),
+               size = section_.count_or(static_cast<std::int64_t>(stride), "size");
+    const auto padding = section_.count_or(static_cast<std::int64_t>(size) - 1, "padding", 0);
     if (padding >= 2 * size)
       section_.fail(section_.line(), "a padding of {} leaves a window of {} empty: make it less than {}", padding, size,
                     2 * size);
@@ -283,7 +290,7 @@ class LayerReader {
     }
   }
   void read_shortcut() {
-    layer_.from = {layer_number(section_, section_.integer("from", {}, -most_extent), here_)};
+    layer_.from = {layer_number(section_, section_.integer("from", -most_extent), here_)};
     read_activation("linear");
     const Volume &mine = layer_.in, &other = network_.layers[layer_.from[0]].out;
     layer_.window.stride = other.width / mine.width;
@@ -333,7 +340,7 @@ NetworkDescription parse_network(std::string_view text, const std::string& name,
   if (net.kind() != "net" && net.kind() != "network")
     net.fail(net.line(), "the first section is [{}]: begin with [net]", net.kind());
   NetworkDescription network{.name = name, .input = {}, .layers = {}, .fingerprint = fingerprint_of(text)};
-  network.input = {net.count("channels", 3), net.count("height"), net.count("width")};
+  network.input = {net.count_or(3, "channels"), net.count("height"), net.count("width")};
   if (side != 0) network.input.height = network.input.width = side;
   net.ignore(ignored_of_net);
   net.finish();
