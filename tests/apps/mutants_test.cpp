@@ -13,9 +13,10 @@ namespace {
 class Mutant : public device::EmulatorTest {
  protected:
   /// A wrong result, or an address that the emulated device does not have.
-  static bool is_caught(const char* machine, const std::string& placement, const std::vector<std::string>& settings) {
+  static bool is_caught(const char* machine, const std::string& placement, const std::string& staging,
+                        const std::vector<std::string>& settings) {
     configure(machine);
-    const auto results = run_cases(getenv("WORKLOAD"), {"none"}, {placement}, settings);
+    const auto results = run_cases(getenv("WORKLOAD"), {staging}, {placement}, settings);
     EXPECT_EQ(results.size(), 1u);
     const auto& result = results.at(0);
     RecordProperty("complaint", complaint(result));
@@ -27,15 +28,18 @@ class Mutant : public device::EmulatorTest {
 TEST_F(Mutant, IsCaught) {
   std::istringstream words(getenv("SETTINGS"));
   std::vector<std::string> settings;
-  std::string placement = "pinned";
+  std::string placement = "pinned", staging = "none";
   for (std::string word; words >> word;) {
     if (word.starts_with("placement=")) {
       placement = word.substr(word.find('=') + 1);
+    } else if (word.starts_with("staging=")) {
+      staging = word.substr(word.find('=') + 1);
     } else {
       settings.push_back(word);
     }
   }
-  EXPECT_TRUE(is_caught("warp=32", placement, settings) || is_caught("warp=64,order=reverse", placement, settings));
+  EXPECT_TRUE(is_caught("warp=32", placement, staging, settings) ||
+              is_caught("warp=64,order=reverse", placement, staging, settings));
 }
 
 }  // namespace

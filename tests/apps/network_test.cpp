@@ -1,0 +1,487 @@
+// Networks: their descriptions, the plans that are made of them, and whole networks against a plain one in double.
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <regex>
+
+#include "../emulated_machine.hpp"
+#include "../microbench/catalogue.hpp"
+#include "apps/network/forward.hpp"
+#include "workload/worst.hpp"
+
+namespace isthmus::apps {
+namespace {
+
+const std::vector<std::string> all_networks = {"sample", "resnet18", "resnet50", "yolov3-tiny", "yolov3"};
+
+NetworkDescription described(const std::string& name, std::size_t side = 0) {
+  return parse_network(network_text(name), name, side);
+}
+
+// --- descriptions ----------------------------------------------------------------------------------
+
+std::string complaint_of(const std::string& text) {
+  try {
+    parse_network(text, "x.cfg");
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(NetworkDescriptions, AreThePapersNetworks) {
+  struct Known {
+    const char* name;
+    std::size_t layers, convolutions;
+    double parameters, flops;  // millions, and 10^9 an image
+  };
+  for (const auto& known : {Known{"resnet18", 29, 18, 11.5, 3.59}, Known{"resnet50", 69, 50, 22.8, 7.46},
+                            Known{"yolov3-tiny", 24, 13, 8.9, 5.56}, Known{"yolov3", 107, 75, 62.0, 65.86}}) {
+    const auto plan = make_plan(described(known.name), {});
+    EXPECT_EQ(plan.network.layers.size(), known.layers) << known.name;
+    std::size_t convolutions = 0;
+    double parameters = 0, flops = 0;
+    for (const auto& step : plan.steps) {
+      if (step.work != Work::layer) continue;
+      const auto& layer = plan.network.layers[step.layer];
+      convolutions += layer.kind == LayerKind::convolutional ? 1 : 0;
+      if (!layer.has_weights()) continue;
+      parameters += static_cast<double>(layer.out.channels * (layer.depth() + (layer.normalize ? 4 : 1)));
+      flops += 2.0 * static_cast<double>(layer.out.size() * layer.depth());
+    }
+    EXPECT_EQ(convolutions, known.convolutions) << known.name;
+    EXPECT_NEAR(parameters / 1e6, known.parameters, 0.06) << known.name;
+    EXPECT_NEAR(flops / 1e9, known.flops, 0.006) << known.name;
+  }
+}
+
+TEST(NetworkDescriptions, SayWhereTheyAreWrong) {
+  const std::string net = "[net]\nwidth=8\nheight = 8\n\n";
+  const std::pair<std::string, std::string> wrong[] = {
+      {"", "x.cfg:1: there is no section"},
+      {"width=8\n", "x.cfg:1: an option stands before the first section"},
+      {"[maxpool]\n", "x.cfg:1: the first section is [maxpool]"},
+      {"[net]\nwidth=8\n", "x.cfg:1: [net] has no option 'height'"},
+      {net, "x.cfg:1: the network has no layers"},
+      {net + "[maxpool\n", "x.cfg:5: section '[maxpool' is not closed"},
+      {net + "[maxpol]\n", "x.cfg:5: section [maxpol] is unknown: write one of convolutional, "},
+      {net + "[maxpool]\nsize\n", "x.cfg:6: 'size' is neither a section nor an option"},
+      {net + "[maxpool]\nsise=2\n", "x.cfg:6: [maxpool] has no option 'sise'"},
+      {net + "[maxpool]\nsize=2\nsize=3\n", "x.cfg:7: option 'size' of [maxpool] is given twice"},
+      {net + "[maxpool]\nsize=two\n", "x.cfg:6: option 'size' of [maxpool] is 'two': write a whole number from 1 to"},
+      {net + "[maxpool]\nsize=0\n", "x.cfg:6: option 'size'"},
+      {net + "[maxpool]\nsize=99999999999999999999\n", "x.cfg:6: option 'size'"},
+      {net + "[maxpool]\nsize=20\npadding=2\n", "x.cfg:5: a window of 20 does not fit into 8"},
+      {net + "[maxpool]\nsize=2\npadding=4\n", "x.cfg:5: a padding of 4 leaves a window of 2 empty"},
+      {net + "[maxpool]\nsize=1\nstride=8\npadding=1\n", "x.cfg:5: the last window of 1 lies outside of 8"},
+      {net + "[convolutional]\nsize=3\n", "x.cfg:5: [convolutional] has no option 'filters'"},
+      {net + "[convolutional]\nfilters=2\nactivation=swish\n",
+       "x.cfg:7: option 'activation' of [convolutional] is "
+       "'swish': write linear, relu, leaky, logistic"},
+      {net + "[convolutional]\nfilters=2\nsize=11\n", "x.cfg:5: a window of 11 does not fit into 8"},
+      {net + "[convolutional]\nfilters=2\ngroups=2\n", "x.cfg:7: option 'groups'"},
+      {net + "[shortcut]\nfrom=-1\n", "x.cfg:5: [shortcut] is layer 0 and names layer -1: name one before it"},
+      {net + "[maxpool]\nsize=2\nstride=2\n[route]\nlayers=0,1\n", "x.cfg:8: [route] is layer 1 and names layer 1"},
+      {net + "[avgpool]\n[upsample]\nstride=8\n[maxpool]\nsize=3\nstride=3\n[shortcut]\nfrom=1\n",
+       "x.cfg:11: a shortcut adds layer 1 of 3 x 8 x 8 to 3 x 3 x 3"},
+      {net + "[maxpool]\nsize=2\nstride=2\n[avgpool]\n[route]\nlayers=-1,-2\n",
+       "x.cfg:9: a route joins layer 1 of 3 x 1 x 1 and layer 0 of 3 x 4 x 4"},
+      {net + "[route]\n", "x.cfg:5: [route] has no option 'layers'"},
+      {net + "[yolo]\nmask=0,1\nclasses=2\n",
+       "x.cfg:5: a yolo layer of 2 boxes with 7 numbers each is given 3 "
+       "channels: it needs 14"},
+      {net + "[upsample]\nstride=65535\n", "x.cfg:5: [upsample] makes 3 x 524280 x 524280"},
+      {"[net]\nwidth=60000\nheight=60000\n[connected]\noutput=1\n", "x.cfg:4: [connected] has a window of"},
+  };
+  for (const auto& [text, complaint] : wrong)
+    EXPECT_EQ(complaint_of(text).substr(0, complaint.size()), complaint) << text;
+}
+
+// Texts that were right, with bytes and lines lost, doubled and changed: a network or a sentence that says where.
+TEST(NetworkDescriptions, SurviveWhatIsNoText) {
+  std::mt19937 random(7);
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  const std::regex sentence("^x\\.cfg:[0-9]+: [^]+$");
+  std::size_t right = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = network_text(all_networks[below(2) == 0 ? 0 : below(all_networks.size())]);
+    for (std::size_t change = 0, changes = 1 + below(2); change < changes; ++change) {
+      const std::size_t at = below(text.size()), line = std::min(text.find('\n', at), text.size() - 1) + 1;
+      constexpr char likely[] = "0123456789-,=[]#\n \0z";
+      switch (below(5)) {
+        case 0:
+          text[at] = static_cast<char>(below(256));
+          break;
+        case 1:
+          text[at] = likely[below(sizeof likely)];
+          break;
+        case 2:
+          text.erase(at, line - at);
+          break;
+        case 3:
+          text.insert(below(text.size()), text.substr(at, line - at));
+          break;
+        default:
+          text.insert(at, std::to_string(below(100000)));
+      }
+      if (text.empty()) text = "\n";
+    }
+    try {
+      const auto network = parse_network(text, "x.cfg");
+      ++right;
+      if (network.layers.size() < 40) make_plan(network, {.batch = 3, .patches = below(2) == 0});
+    } catch (const std::invalid_argument& error) {
+      EXPECT_TRUE(std::regex_match(error.what(), sentence)) << error.what();
+    } catch (const workload::Skip&) {  // more numbers than can be counted
+    }
+  }
+  EXPECT_GT(right, 20u);
+}
+
+TEST(NetworkDescriptions, AreReadFromFiles) {
+  const std::string path = testing::TempDir() + "sample.cfg";
+  std::ofstream(path) << network_text("sample");
+  EXPECT_EQ(load_network(path).layers.size(), described("sample").layers.size());
+  EXPECT_EQ(load_network(path, 32).input.width, 32u);
+  std::filesystem::remove(path);
+  EXPECT_THROW(load_network(path), std::runtime_error);
+}
+
+// --- plans -----------------------------------------------------------------------------------------
+
+void expect_apart(const std::vector<Span>& spans, const MemoryPlan& memory) {
+  for (std::size_t a = 0; a < spans.size(); ++a) {
+    const auto [buffer, begin] = memory.places[a];
+    ASSERT_LE(begin + spans[a].floats, memory.buffers[buffer]);
+    for (std::size_t b = 0; b < a; ++b) {
+      const auto& other = memory.places[b];
+      if (other.buffer != buffer || !spans[a].meets(spans[b])) continue;
+      EXPECT_TRUE(begin + spans[a].floats <= other.offset || other.offset + spans[b].floats <= begin) << a << " " << b;
+    }
+  }
+}
+
+TEST(NetworkPlans, KeepApartWhatIsWantedAtOnce) {
+  for (const auto& name : all_networks) {
+    for (const std::size_t batch : {1, 4, 32}) {
+      for (const bool patches : {false, true}) {
+        const auto plan = make_plan(described(name), {.batch = batch, .patches = patches});
+        const auto spans = spans_of(plan);
+        for (const char* allocation : {"tensor", "arena", "inference"})
+          expect_apart(spans, plan_memory(plan, allocation));
+        const auto arena = plan_memory(plan, "arena"), apart = plan_memory(plan, "tensor");
+        EXPECT_EQ(arena.buffers.size(), 1u);
+        EXPECT_LE(static_cast<double>(arena.floats()), 1.01 * static_cast<double>(most_live(spans))) << name << batch;
+        EXPECT_LT(plan_memory(plan, "inference").buffers.size(), 9u) << name;
+        EXPECT_LT(arena.floats(), apart.floats());
+      }
+    }
+  }
+}
+
+TEST(NetworkPlans, ArenasOfAnySpansAreSound) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Span> spans(1 + random() % 60);
+    for (auto& span : spans) {
+      span.floats = 32 * (1 + random() % 50);
+      span.first = random() % 40;
+      span.last = span.first + random() % 10;
+    }
+    const auto arena = plan_arena(spans);
+    expect_apart(spans, arena);
+    EXPECT_GE(arena.floats(), most_live(spans));
+  }
+}
+
+TEST(NetworkPlans, PartsCoverASum) {
+  for (const std::size_t k : {1, 27, 32, 33, 64, 147, 1000, 4608}) {
+    for (const std::size_t parts : {0, 1, 2, 3, 7, 32, 1000}) {
+      Product product{.m = 70, .n = 200, .k = k};
+      choose_tiles(product, {.parts = parts});
+      EXPECT_EQ(product.depth_of_part % deepest_tile, 0u);
+      EXPECT_GE(product.parts * product.depth_of_part, k);
+      EXPECT_LT((product.parts - 1) * product.depth_of_part, k) << k << " " << parts;
+    }
+  }
+}
+
+// --- whole networks --------------------------------------------------------------------------------
+
+/// A network image by image in double, in darknet's order, with nothing of the plan but its weights.
+class PlainNetwork {
+ public:
+  using Values = std::vector<double>;
+
+  PlainNetwork(const NetworkDescription& network, const Parameters& parameters)
+      : network_(network), parameters_(parameters) {}
+
+  Values results(Values image) const {
+    std::vector<Values> made;
+    Values results;
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      made.push_back(layer(l, l == 0 ? image : made[l - 1], made));
+      if (network_.layers[l].kind == LayerKind::yolo || l + 1 == network_.layers.size())
+        results.insert(results.end(), made[l].begin(), made[l].end());
+    }
+    return results;
+  }
+
+ private:
+  static double activated(double x, Activation activation) {
+    if (activation == Activation::relu) return x < 0 ? 0 : x;
+    if (activation == Activation::leaky) return x < 0 ? x / 10 : x;
+    if (activation == Activation::logistic) return 1 / (1 + std::exp(-x));
+    return x;
+  }
+
+  Values layer(std::size_t l, const Values& before, const std::vector<Values>& made) const {
+    const Layer& layer = network_.layers[l];
+    const Volume &in = layer.in, &out = layer.out;
+    Values to(out.size());
+    const auto for_all = [&](const std::function<double(std::size_t c, std::size_t y, std::size_t x)>& number) {
+      for (std::size_t i = 0; i < to.size(); ++i)
+        to[i] = number(i / out.plane(), i % out.plane() / out.width, i % out.width);
+    };
+    const auto input = [&](std::size_t c, std::int64_t y, std::int64_t x) -> const double* {
+      const bool inside =
+          y >= 0 && x >= 0 && y < static_cast<std::int64_t>(in.height) && x < static_cast<std::int64_t>(in.width);
+      return inside ? &before[(c * in.height + static_cast<std::size_t>(y)) * in.width + static_cast<std::size_t>(x)]
+                    : nullptr;
+    };
+    const auto& w = layer.window;
+    const auto in_window = [&](std::size_t c, std::size_t y, std::size_t x, std::size_t r, std::size_t s) {
+      return input(c, static_cast<std::int64_t>(y * w.stride + r) - static_cast<std::int64_t>(w.before),
+                   static_cast<std::int64_t>(x * w.stride + s) - static_cast<std::int64_t>(w.before));
+    };
+    switch (layer.kind) {
+      case LayerKind::convolutional:
+      case LayerKind::connected:
+        for_all([&](std::size_t m, std::size_t y, std::size_t x) {
+          double sum = 0;
+          for (std::size_t c = 0; c < in.channels; ++c) {
+            for (std::size_t r = 0; r < w.height; ++r) {
+              for (std::size_t s = 0; s < w.width; ++s) {
+                if (const double* value = in_window(c, y, x, r, s))
+                  sum += *value * weights_of(l)[((m * in.channels + c) * w.height + r) * w.width + s];
+              }
+            }
+          }
+          const auto of = [&](Parameter what) { return double{parameters_.of_channel(l, what, m)}; };
+          if (layer.normalize)
+            sum = (sum - of(Parameter::means)) / std::sqrt(of(Parameter::variances) + 1e-6) * of(Parameter::scales);
+          return activated(sum + of(Parameter::biases), layer.activation);
+        });
+        break;
+      case LayerKind::maxpool:
+        for_all([&](std::size_t c, std::size_t y, std::size_t x) {
+          double largest = -1e300;
+          for (std::size_t r = 0; r < w.height; ++r) {
+            for (std::size_t s = 0; s < w.width; ++s) {
+              if (const double* value = in_window(c, y, x, r, s)) largest = std::max(largest, *value);
+            }
+          }
+          return largest;
+        });
+        break;
+      case LayerKind::avgpool:
+        for (std::size_t i = 0; i < before.size(); ++i)
+          to[i / in.plane()] += before[i] / static_cast<double>(in.plane());
+        break;
+      case LayerKind::shortcut: {
+        const auto& from = network_.layers[layer.from[0]].out;
+        const std::size_t factor = from.width / out.width;
+        for_all([&](std::size_t c, std::size_t y, std::size_t x) {
+          double sum = *input(c, static_cast<std::int64_t>(y), static_cast<std::int64_t>(x));
+          if (c < from.channels) sum += made[layer.from[0]][(c * from.height + y * factor) * from.width + x * factor];
+          return activated(sum, layer.activation);
+        });
+        break;
+      }
+      case LayerKind::route:
+        to.clear();
+        for (const auto from : layer.from) to.insert(to.end(), made[from].begin(), made[from].end());
+        break;
+      case LayerKind::upsample:
+        for_all([&](std::size_t c, std::size_t y, std::size_t x) {
+          return *input(c, static_cast<std::int64_t>(y / w.stride), static_cast<std::int64_t>(x / w.stride));
+        });
+        break;
+      case LayerKind::softmax: {
+        const double largest = *std::max_element(before.begin(), before.end());
+        double sum = 0;
+        for (const double x : before) sum += std::exp(x - largest);
+        for (std::size_t i = 0; i < to.size(); ++i) to[i] = std::exp(before[i] - largest) / sum;
+        break;
+      }
+      case LayerKind::yolo:
+        for (std::size_t i = 0; i < to.size(); ++i) {
+          const auto entry = i / in.plane() % layer.entries;
+          to[i] = entry == 2 || entry == 3 ? before[i] : activated(before[i], Activation::logistic);
+        }
+        break;
+    }
+    return to;
+  }
+  const std::vector<float>& weights_of(std::size_t l) const {
+    if (weights_of_ == l) return weights_;
+    const Layer& layer = network_.layers[l];
+    weights_.clear();
+    for (std::size_t m = 0; m < layer.out.channels; ++m) {
+      for (std::size_t c = 0; c < layer.in.channels; ++c) {
+        for (std::size_t r = 0; r < layer.window.height; ++r) {
+          for (std::size_t s = 0; s < layer.window.width; ++s) weights_.push_back(parameters_.weight(l, m, c, r, s));
+        }
+      }
+    }
+    weights_of_ = l;
+    return weights_;
+  }
+
+  const NetworkDescription& network_;
+  const Parameters& parameters_;
+  mutable std::vector<float> weights_;
+  mutable std::size_t weights_of_ = ~std::size_t{0};
+};
+
+class WholeNetworks : public device::EmulatorTest {
+ protected:
+  static constexpr std::uint64_t seed = 42;
+
+  /// What the device makes of generated images.
+  static std::vector<float> results_of(const Network& network) {
+    const auto& plan = network.plan;
+    std::vector<void*> held;
+    const auto on_device = [&](const std::vector<float>& values) {
+      held.push_back(device::malloc_device(values.size() * sizeof(float)));
+      device::copy(held.back(), values.data(), values.size() * sizeof(float));
+      return static_cast<float*>(held.back());
+    };
+    std::vector<float> images(plan.batch * plan.network.input.size()), weights(network.parameters->floats());
+    for (std::size_t i = 0; i < images.size(); ++i) images[i] = Network::image_value(seed, i);
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = (*network.parameters)(i);
+    std::vector<float> results(plan.batch * plan.results);
+    Addresses at{.images = on_device(images), .results = on_device(results)};
+    const float* first = on_device(weights);
+    for (const auto& array : network.parameters->arrays()) at.parameters.push_back(first + array.offset);
+    for (const auto floats : network.memory.buffers) at.buffers.push_back(on_device(std::vector<float>(floats, NAN)));
+    {
+      device::Stream stream;
+      PlainLauncher launcher{stream};
+      Forward(network, at, TileStaging::async, launcher).queue();
+      stream.synchronize();
+    }
+    device::copy(results.data(), at.results, results.size() * sizeof(float));
+    for (void* pointer : held) device::free_device(pointer);
+    return results;
+  }
+
+  static void expect_right(const std::string& name, std::size_t side, const PlanOptions& options) {
+    auto plan = make_plan(described(name, side), options);
+    auto memory = plan_memory(plan, "arena");
+    const Network network(std::move(plan), std::move(memory), seed);
+    const auto results = results_of(network);
+    const PlainNetwork plain(network.plan.network, *network.parameters);
+    const std::size_t image = network.plan.network.input.size(), count = network.plan.results;
+    for (std::size_t b = 0; b < options.batch; ++b) {
+      std::vector<double> values(image);
+      for (std::size_t i = 0; i < image; ++i) values[i] = Network::image_value(seed, b * image + i);
+      const auto expected = plain.results(values);
+      ASSERT_EQ(expected.size(), count);
+      double size = 0, off = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        size = std::max(size, std::abs(expected[i]));
+        off = workload::worst(off, std::abs(results[b * count + i] - expected[i]));
+      }
+      EXPECT_LE(off, 1e-4 * size) << name << " image " << b;
+      // Numbers of an ordinary size, which differ: nothing has died out on the way.
+      EXPECT_GT(size, 1e-3) << name;
+      EXPECT_LT(size, 1e4) << name;
+    }
+  }
+};
+
+TEST_F(WholeNetworks, AreRight) {
+  for (const bool patches : {false, true}) {
+    expect_right("sample", 0, {.batch = 3, .patches = patches});
+    expect_right("resnet18", 32, {.batch = 2, .patches = patches});
+    expect_right("resnet50", 32, {.batch = 1, .patches = patches});
+    expect_right("yolov3-tiny", 64, {.batch = 1, .patches = patches});
+  }
+  expect_right("yolov3", 32, {.batch = 1});
+}
+
+// --- the program -----------------------------------------------------------------------------------
+
+using microbench::run_cases, microbench::complaint;
+
+class NetworkProgram : public device::OnEmulatedMachine {
+ protected:
+  static void expect_pass(const std::vector<std::string>& placements, const std::vector<std::string>& settings,
+                          std::size_t count) {
+    const auto results = run_cases("apps/network", {"direct", "async"}, placements, settings);
+    EXPECT_EQ(results.size(), count);
+    for (const auto& result : results) EXPECT_EQ(complaint(result), "") << result.spec.label();
+  }
+};
+
+TEST_P(NetworkProgram, InEveryPlacement) {
+  expect_pass({"pageable", "pinned", "pool", "mapped", "managed_in", "managed", "managed_demand", "managed_advise"},
+              {"network=sample", "batch=3", "allocation=all"}, 48);
+  expect_pass({"pinned", "managed"}, {"network=sample", "convolution=patches", "allocation=all"}, 12);
+}
+
+TEST_P(NetworkProgram, WithEveryTile) {
+  expect_pass({"pinned"}, {"network=sample", "tile=all", "parts=1,3", "convolution=all"}, 32);
+}
+
+TEST_P(NetworkProgram, LayersThatEnd) {
+  const std::string path = testing::TempDir() + "ends.cfg";
+  setenv("ISTHMUS_NETWORK", path.c_str(), 1);
+  const std::string net = "[net]\nwidth=7\nheight=5\nchannels=2\n", convolution = "[convolutional]\nfilters=3\n";
+  // A shortcut at the end, alone and in a convolution; a network without weights; one that ends in what a route names.
+  for (const auto& layers :
+       {convolution + convolution + "[shortcut]\nfrom=-2\n", convolution + "[maxpool]\nsize=2\n[shortcut]\nfrom=-2\n",
+        std::string("[maxpool]\nsize=3\nstride=2\n[avgpool]\n"), convolution + "[maxpool]\nsize=5\n[route]\nlayers=0\n",
+        convolution + "[shortcut]\nfrom=-1\nactivation=logistic\n", std::string("[softmax]\n")}) {
+    std::ofstream(path) << net << layers;
+    expect_pass({"pinned", "managed"}, {"network=file", "batch=1,2", "allocation=all"}, 24);
+  }
+  std::ofstream(path) << net << "[convolutional]\nfilters=no\n";
+  const auto wrong = run_cases("apps/network", {"async"}, {"pinned"}, {"network=file"});
+  EXPECT_EQ(wrong.at(0).error.value_or("").find(path + ":6: option 'filters'"), 0u) << complaint(wrong.at(0));
+  std::filesystem::remove(path);
+  unsetenv("ISTHMUS_NETWORK");
+  const auto none = run_cases("apps/network", {"async"}, {"pinned"}, {"network=file"});
+  EXPECT_NE(none.at(0).skipped.value_or("").find("set ISTHMUS_NETWORK"), std::string::npos);
+}
+
+TEST_P(NetworkProgram, ABatchThatDoesNotFitIsToldWhichDoes) {
+  configure("memory=4MiB");
+  for (const char* allocation : {"allocation=arena", "allocation=tensor", "allocation=inference"}) {
+    for (const char* placement : {"pinned", "mapped", "managed"}) {
+      const auto run = [&](std::size_t batch) {
+        return run_cases("apps/network", {"async"}, {placement},
+                         {"network=sample", "side=16", allocation, "batch=" + std::to_string(batch)})
+            .at(0);
+      };
+      const auto too_large = run(100000).skipped.value_or("");
+      std::smatch number;
+      ASSERT_TRUE(std::regex_search(too_large, number, std::regex("; a batch of ([0-9]+) fits$"))) << too_large;
+      const auto fits = std::stoul(number[1]);
+      EXPECT_EQ(complaint(run(fits)), "") << placement << allocation << fits;
+      EXPECT_NE(run(fits + 1).skipped.value_or("").find("; a batch of " + std::to_string(fits) + " fits"),
+                std::string::npos)
+          << placement << allocation << fits;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, NetworkProgram, testing::Values("warp=32", "warp=64,order=reverse"),
+                         [](const auto& machine) { return machine.param[5] == '3' ? "Warp32" : "Warp64Reverse"; });
+
+}  // namespace
+}  // namespace isthmus::apps
