@@ -17,7 +17,19 @@ WORKLOADS = sorted(w["name"] for w in CATALOGUE["workloads"] if w["name"].starts
 
 # Papers that measured a program; a tag each.
 SUITES = {
-    "pipelining": {"backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad"},
+    "pipelining": {
+        "backprop",
+        "bayesian",
+        "hotspot",
+        "kmeans",
+        "knn",
+        "lavamd",
+        "lud",
+        "network",
+        "nw",
+        "pathfinder",
+        "srad",
+    },
     "gpuvm": {"atax", "bfs", "bicg", "cc", "mvt", "query", "sssp", "va"},
     "mi300a": {"backprop", "dwt2d", "heartwall", "hotspot", "nn", "srad_v1"},
     "uvm-batches": {"fft", "gauss_seidel", "multigrid"},
