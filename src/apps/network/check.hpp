@@ -153,7 +153,7 @@ class LayerCheck {
     if (layer.normalize) {
       const double factor = of_channel(Parameter::scales) / std::sqrt(of_channel(Parameter::variances) + double{1e-6f});
       const double mean = of_channel(Parameter::means);
-      x = {(sum - mean) * factor, (x.bound + 8 * unit * (std::abs(sum) + std::abs(mean))) * std::abs(factor)};
+      x = {factor * (sum - mean), (x.bound + 8 * unit * (std::abs(sum) + std::abs(mean))) * std::abs(factor)};
     }
     const double bias = of_channel(Parameter::biases);
     x.bound += 2 * unit * (std::abs(x.value) + std::abs(bias));
