@@ -7,6 +7,7 @@
 #include "apps/checks.hpp"
 #include "apps/inputs.hpp"
 #include "apps/modes.hpp"
+#include "apps/unified.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -243,6 +244,7 @@ const Registration registration =
         .axis(number_axis("inputs", "units of the input layer", 1 << 20))
         .axis(number_axis("epochs", "steps of learning", 1))
         .axis(loop_axis("where the errors follow from the sums"))
+        .preset(unified_preset({{"loop", "host"}}))
         .sizes({"inputs"}, {1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 25, 1 << 26});
 
 }  // namespace

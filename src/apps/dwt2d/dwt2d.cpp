@@ -6,6 +6,7 @@
 
 #include "apps/checks.hpp"
 #include "apps/dwt2d/formulas.hpp"
+#include "apps/unified.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -351,6 +352,7 @@ const Registration registration =
         .axis(number_axis("levels", "how often the low band is transformed again", 3))
         .axis(how(choice_axis("form", "all components together, or one after the other as in the original",
                               {"merged", "parts"})))
+        .preset(unified_preset({{"form", "parts"}}))
         .sizes({"rows", "cols"}, {256, 1024, 2048, 4096, 8192, 16384});
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/heartwall/formulas.hpp"
+#include "apps/unified.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -242,6 +243,14 @@ void heartwall(Case& c) {
   });
 }
 
+/// The paper's v1 and v2.
+Preset both_versions() {
+  Preset preset = unified_preset();
+  preset.sweep_axis = "form";
+  preset.sweep = {"static", "double"};
+  return preset;
+}
+
 const Registration registration =
     Workload("apps/heartwall", heartwall)
         .version(1)
@@ -259,6 +268,7 @@ const Registration registration =
                               "of the frames: two buffers, one of which the host fills while the GPU has the other; "
                               "one, in turn; two again, and static arrays of the device",
                               {"double", "single", "static"})))
+        .preset(both_versions())
         .sizes({"frames"}, {12, 26, 52, 104, 208, 416});
 
 }  // namespace

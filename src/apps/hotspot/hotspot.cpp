@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/unified.hpp"
 #include "memory/parallel.hpp"
 #include "workload/choices.hpp"
 #include "workload/workload.hpp"
@@ -203,7 +204,8 @@ Workload workload() {
       .axis(number_axis("cols", "columns of the chip", 2048))
       .axis(number_axis("steps", "steps of time", 64))
       .axis(how(choice_axis("fused", "steps of a pass", Fused::allowed())))
-      .axis(submission_axis());
+      .axis(submission_axis())
+      .preset(unified_preset());
   using Square = std::pair<const char*, int>;  // the paper's super and mega
   for (const auto& [name, n] : {Square{"tiny", 512}, Square{"small", 1024}, Square{"medium", 2048},
                                 Square{"large", 4096}, Square{"super", 8192}, Square{"mega", 12288}})

@@ -10,6 +10,7 @@
 #include "apps/checks.hpp"
 #include "apps/modes.hpp"
 #include "apps/nearest.hpp"
+#include "apps/unified.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -241,6 +242,7 @@ const Registration registration = Workload("apps/nn", nn)
                                       .stagings({Staging::none})
                                       .axis(number_axis("records", "positions to look among", 1 << 24))
                                       .axis(loop_axis("where the nearest are selected"))
+                                      .preset(unified_preset({{"loop", "host"}}))
                                       .sizes({"records"}, {1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28, 1 << 29});
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "apps/modes.hpp"
 #include "apps/srad/formulas.hpp"
+#include "apps/unified.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {
@@ -409,6 +410,7 @@ const Registration registration_of_version_1 =
         .axis(number_axis("steps", "steps of diffusion", 100))
         .axis(loop_axis("where the speckle follows from the sums"))
         .axis(submission_axis())
+        .preset(unified_preset({{"loop", "host"}}))
         .sizes({"rows", "cols"}, {128, 1024, 2048, 4096, 8192, 16384})
         .sizes({"steps"}, {5, 100, 100, 100, 100, 100});
 
