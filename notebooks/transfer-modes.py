@@ -176,8 +176,8 @@ share = functools.partial(modes.share, found)
 geometry = modes.geometries(found)
 
 ours = {
-    "async-super": over_baseline("super", "async"),
-    "async-mega": over_baseline("mega", "async"),
+    **dict.fromkeys(("async-super", "async-super-c"), over_baseline("super", "async")),
+    **dict.fromkeys(("async-mega", "async-mega-c"), over_baseline("mega", "async")),
     "kernel-vector-seq": geometry["the paper's geometry, super"]["vector_seq"],
     "kernel-conv3d": geometry["the paper's geometry, super"]["conv3d"],
     "total-vector-seq": total("mega", "vector_seq", "async") / total("mega", "vector_seq", "baseline"),
@@ -191,6 +191,8 @@ ours = {
     "threads-async-1024": None,
     "shared-baseline": None,
     "shared-pm-async": study("paper-fig13", "pm_async")[64 * KiB] / study("paper-fig13", "pm_async")[2 * KiB],
+    "share-idle-uvm-async": 1 - share("uvm_async", "kernel"),
+    "share-idle-pm-async": 1 - share("pm_async", "kernel"),
     "counters": None,
 }
 for mode in ("pm", "pm_async"):
