@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING
 
 from isthmus import units
 from isthmus.groups import grouped
-from isthmus.records import store
+
+if TYPE_CHECKING:
+    from isthmus.records import store  # with DuckDB, which telling machines apart does not need
 
 
 @dataclasses.dataclass(frozen=True)
