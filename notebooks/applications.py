@@ -225,11 +225,12 @@ Markdown(f"Not measured at medium: {', '.join(untaken) or 'none'}.")
 # %% [markdown]
 # ## Beside the paper
 #
-# Every aggregate of the abstract, section 4.2 and section 8.1 that networks have no part in. The paper's figures are
-# at mega, ours at super, and of other kernels. Means are geometric, as the paper says of its own; shares are
-# arithmetic, of 18 programs there and of ours here. Section 4.2's figure of knn stands beside our kernel: pageable copies vary from
-# case to case by as much as the kernel takes. The abstract's stands beside the whole. That GPUs are idle for over 60%
-# of the time, as section 8.1 has it, does not go with its own shares of kernels in uvm and pm (59% and 64%).
+# Every aggregate of the abstract, section 4.2 and section 8.1 that networks have no part in. The paper's figures
+# are at mega, ours at super, and of other kernels. Means are geometric, as the paper says of its own; shares are
+# arithmetic, of 18 programs there and of ours here. Section 4.2's figure of knn stands beside our kernel: pageable
+# copies vary from case to case by as much as the kernel takes. The abstract's stands beside the whole. That GPUs
+# are idle for over 60% of the time, as section 8.1 has it, does not go with its own shares of kernels in uvm and pm
+# (59% and 64%).
 
 
 # %%
