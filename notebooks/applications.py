@@ -20,54 +20,30 @@
 # They stand in the three memories only.
 
 # %%
+import functools
 from math import exp, log
 from pathlib import Path
 
 from IPython.display import Markdown
 
 from isthmus import units
-from isthmus.figures import plots
+from isthmus.figures import plots, programs
+from isthmus.figures.named import over as ratio_of
+from isthmus.figures.programs import FLOORS, MODES, PLAIN, TEN
 from isthmus.references import published
 from isthmus.tables import readings
 
 DATA = Path("../analysis/data/h200")
-TEN = ("backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad")
-MODES = {"baseline": "pageable", "async": "pageable", "uvm": "managed_in", "uvm_async": "managed_in", "pm": "pinned",
-         "pm_async": "pinned"}  # fmt: skip
-PLAIN = ("hotspot", "lud")  # no stagings
 
 pilots = readings.example(DATA / "apps.jsonl.gz")
 at_super = readings.example(DATA / "apps-modes.jsonl.gz").where(size="super")
-modes = at_super.where(mode=list(MODES))
 mega = readings.example(DATA / "apps-mega.jsonl.gz").where(size="mega", placement="pinned")
-
-
-def time(program, mode, metric):
-    """Median seconds of a phase, None where it was not measured."""
-    if program not in PLAIN:
-        return modes.value(workload=f"apps/{program}", mode=mode, metric=metric)
-    if mode.endswith("async"):
-        return None
-    return at_super.value(workload=f"apps/{program}", staging="none", placement=MODES[mode], metric=metric)
-
-
-def parts(program, mode):
-    """Seconds of what the paper's bars are made of; empty where the mode was not measured."""
-    found = {metric: time(program, mode, metric) for metric in ("kernel", "in", "out", "device_alloc")}
-    if None in found.values():
-        return {}
-    return {"kernel": found["kernel"], "copies": found["in"] + found["out"], "allocation": found["device_alloc"]}
-
-
-def total(program, mode):
-    found = parts(program, mode)
-    return sum(found.values()) if found else None
+time, parts, total = (functools.partial(of, at_super) for of in (programs.time, programs.parts, programs.total))
 
 
 def over(program, mode, of=total, base="baseline"):
     """Over the same of baseline, None where either was not measured."""
-    one, other = of(program, mode), of(program, base)
-    return one / other if one and other else None
+    return ratio_of(of(program, mode), of(program, base))
 
 
 def copies(program, mode):
@@ -103,17 +79,7 @@ def over_all(mode, of=total):
 # backprop are of two hosts. Their kernels agree within 2%, their pageable copies need not.
 
 # %%
-figure, axes = plots.panels(5, rows=2, width=14, height=3)
-for axis, program in zip(axes, TEN, strict=True):
-    bars = {mode: parts(program, mode) for mode in MODES}
-    if not any(bars.values()):
-        axis.text(0.5, 0.5, "no record", ha="center", transform=axis.transAxes)
-    whole = total(program, "baseline")
-    plots.stacked(
-        axis,
-        {mode: {part: value / whole for part, value in of.items()} for mode, of in bars.items() if of},
-        "1", title=program, legend=program == TEN[4],
-    )  # fmt: skip
+figure = programs.where_time_goes(at_super)
 
 # %% [markdown]
 # Seconds of the three modes with direct staging, and page-locking, which the bars leave out.
@@ -144,18 +110,11 @@ Markdown(
 #
 # Asynchronous over direct in the three memories; above 1 is slower. The kernels are the same program text.
 
+# %%
+figure = programs.staging(at_super)
 
 # %%
-STAGED = [program for program in TEN if program not in PLAIN]
-pairs = {"pageable": ("async", "baseline"), "managed": ("uvm_async", "uvm"), "page-locked": ("pm_async", "pm")}
-ratios = {
-    program: {memory: over(program, a, kernel, b) for memory, (a, b) in pairs.items() if over(program, a, kernel, b)}
-    for program in STAGED
-}
-figure, axes = plots.panels(1, width=11)
-plots.bars(axes[0], ratios, "1", title="kernel, async over direct, super", line=1)
-
-# %%
+ratios = programs.staged(at_super)
 PREFERRED = ("page-locked", "managed", "pageable")
 staged = {program: next(of[memory] for memory in PREFERRED if memory in of) for program, of in ratios.items() if of}
 gain = [f"{p} ({v - 1:+.1%})" for p, v in sorted(staged.items(), key=lambda item: item[1]) if v <= 0.97]
@@ -176,38 +135,16 @@ Markdown(
 # than their aims were made from, so their floors are lower (4.2 for 5.6 ms, 22 for 90 ms).
 
 # %%
-FLOORS = {  # program: (size, metric, share of it, floor, aim), seconds
-    "pathfinder": ("20M × 100", "kernel", 1, 2.0e-3, 2.8e-3),
-    "nw": ("40960²", "kernel", 1, 3.2e-3, 9e-3),
-    "srad": ("40960², a step", "later_repeat", 1, 3.2e-3, 6e-3),
-    "backprop": ("64M", "kernel", 1, 4.2e-3, 7.5e-3),
-    "hotspot": ("12288², a step", "kernel", 1 / 64, 0.43e-3 / 8, 0.15e-3),
-    "lud": ("65536²", "kernel", 1, 3.5, 5.0),
-    "kmeans": ("16M × 64, an iteration", "later_repeat", 1, 1.03e-3, 1.4e-3),
-    "knn": ("32768², d 512", "kernel", 1, 20.4e-3, 30e-3),
-    "lavamd": ("128³ × 100", "kernel", 1, 0.9, 1.6),
-    "bayesian": ("125 nodes, scores and one order", "first_repeat", 1, 22e-3, 140e-3),
-    "mvt": ("32768²", "kernel", 1, 1.02e-3, 1.3e-3),
-    "atax": ("32768²", "kernel", 1, 1.02e-3, 1.7e-3),
-    "bicg": ("32768²", "kernel", 1, 1.02e-3, 1.3e-3),
-    "va": ("2^30", "kernel", 1, 3.07e-3, 3.4e-3),
-}
-
-
 AIMED = {"backprop": 5.6e-3, "bayesian": 90e-3}  # floors that the aims were made from, where ours are lower
 
 
-def at_mega(program):
-    """Readings of a program at mega in page-locked memory; hotspot's and lud's are older than the others'."""
-    chosen = mega.where(workload=f"apps/{program}")
-    return chosen if len(chosen) else pilots.where(workload=f"apps/{program}", size="mega", placement="pinned")
-
-
-def best(program):
-    """(staging, seconds) of the shortest kernel at mega; None where there is no record."""
-    _, metric, share, _, _ = FLOORS[program]
-    by = at_mega(program).by("staging", metric=metric)
-    return min(((staging, value * share) for staging, value in by.items()), key=lambda pair: pair[1], default=None)
+# hotspot's and lud's are older than the others'.
+newer = {each.removeprefix("apps/") for each in mega.values("workload")}
+at_mega = readings.Readings([
+    *mega.found,
+    *(each for each in pilots.where(size="mega", placement="pinned").found if each.get("workload")[5:] not in newer),
+])  # fmt: skip
+best = functools.partial(programs.best, at_mega)
 
 
 rows, reached = [], {}
@@ -230,10 +167,7 @@ Markdown(
 )
 
 # %%
-figure, axes = plots.panels(1, width=11, height=3.8)
-plots.bars(axes[0], {program: {"floor over kernel": value} for program, value in reached.items()}, "1", line=1,
-             title="floor over measured kernel, mega, best staging")  # fmt: skip
-axes[0].tick_params(axis="x", rotation=30)
+figure = programs.floors(at_mega)
 
 # %% [markdown]
 # What a whole pass takes at mega in page-locked memory, over the sum of copies and kernel measured apart (1 says that
@@ -245,7 +179,8 @@ for program in FLOORS:
     found = best(program)
     if not found:
         continue
-    one = {m: at_mega(program).value(staging=found[0], metric=m) for m in ("in", "kernel", "out", "overlapped")}
+    of_program = at_mega.where(workload=f"apps/{program}", staging=found[0])
+    one = {m: of_program.value(metric=m) for m in ("in", "kernel", "out", "overlapped")}
     if None in one.values():
         continue
     apart = one["in"] + one["kernel"] + one["out"]
@@ -279,34 +214,23 @@ Markdown("\n".join(["| | in | kernel | out | a pass | over the longest |", "|---
 #
 # A pass (copies and kernel; what page faults move is in the kernel) over that of `pinned`, without staging.
 
+# %%
+medium = readings.Readings([*pilots.found, *readings.example(DATA / "apps-medium.jsonl.gz").found])
+figure = programs.placements(medium)
 
 # %%
-def medium():
-    found = {}
-    for each in (pilots, readings.example(DATA / "apps-medium.jsonl.gz")):
-        for program in each.where(size="medium", staging="none", preset=None).values("workload"):
-            chosen = each.where(size="medium", staging="none", preset=None, workload=program)
-            passes = chosen.by("placement", metric="overlapped")
-            if "pinned" in passes:
-                name = program.removeprefix("apps/")
-                found |= {(name, placement): value / passes["pinned"] for placement, value in passes.items()}
-    return found
-
-
-cells = medium()
-figure, axes = plots.panels(1, width=12, height=1 + 0.42 * len({program for program, _ in cells}))
-plots.heat(axes[0], cells, "1", title="a pass over that of pinned, medium", corner="program \\ placement")
-
-# %%
-untaken = [program for program in FLOORS if program not in {name for name, _ in cells}]
+untaken = [program for program in FLOORS if program not in {name for name, _ in programs.passes(medium)}]
 Markdown(f"Not measured at medium: {', '.join(untaken) or 'none'}.")
 
 # %% [markdown]
 # ## Beside the paper
 #
-# The paper's figures are at mega, ours at super, and of other kernels. Means are geometric, as the paper
-# says of its own. knn's figure is its kernel's: pageable copies vary from case to case by as much as its kernel takes,
-# so the whole would say what they did.
+# Every aggregate of the abstract, section 4.2 and section 8.1 that networks have no part in. The paper's figures
+# are at mega, ours at super, and of other kernels. Means are geometric, as the paper says of its own; shares are
+# arithmetic, of 18 programs there and of ours here. Section 4.2's figure of knn stands beside our kernel: pageable
+# copies vary from case to case by as much as the kernel takes. The abstract's stands beside the whole. That GPUs
+# are idle for over 60% of the time, as section 8.1 has it, does not go with its own shares of kernels in uvm and pm
+# (59% and 64%).
 
 
 # %%
@@ -323,12 +247,22 @@ ours = {
     "apps-async-c": over_all("async"),
     "apps-async-lud": over("lud", "async"),
     "apps-async-knn": over("knn", "async", kernel),
+    "apps-abstract-knn": over("knn", "async"),
+    **{
+        f"apps-abstract-{program}-{memory}": over(program, f"{memory}_async", base=memory)
+        for program in ("kmeans", "lud")
+        for memory in ("uvm", "pm")
+    },
     "apps-uvm-kmeans": over("kmeans", "uvm", kernel),
     "apps-uvm-async-kmeans": over("kmeans", "uvm_async", kernel),
 }
 for machine in ("b", "d"):
     ours |= {f"{name[:-1]}{machine}": value for name, value in list(ours.items()) if name == "apps-uvm-c"}
 ours |= {f"{name[:-1]}d": ours[name] for name in ("apps-pm-c", "apps-uvm-copies-c", "apps-pm-copies-c", "apps-async-c")}
+for mode in ("uvm_async", "pm_async"):
+    ours[f"share-idle-{mode.replace('_', '-')}"] = 1 - shares(mode, "kernel")
+for mode in ("baseline", "uvm_async"):
+    ours[f"share-alloc-{mode.replace('_', '-')}"] = shares(mode, "allocation")
 for mode in ("baseline", "uvm", "pm"):
     ours[f"share-transfer-{mode}"] = shares(mode, "copies")
     ours[f"share-kernel-{mode}"] = shares(mode, "kernel")

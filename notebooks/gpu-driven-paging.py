@@ -11,28 +11,27 @@
 # no figure, none stands here.
 
 # %%
+import functools
 import os
 from pathlib import Path
 
 from IPython.display import Markdown
 
 from isthmus import units
-from isthmus.figures import plots
+from isthmus.figures import paging, plots
+from isthmus.figures.paging import PAGES, PROGRAMS, ROOM, WAYS
 from isthmus.records import load
 from isthmus.references import published
 from isthmus.tables import readings
 
 DATA = Path("../analysis/data/h200")
 PROGRAMS_FILE = DATA / "paged-programs.jsonl.gz"
-PAGES = {4096: "4 KiB", 65536: "64 KiB", 2097152: "2 MiB"}
-PROGRAMS = ("va", "mvt", "atax", "bicg")
-ROOM = (100, 50, 25)  # frames, in percent of the pages
 
-paging = readings.example(DATA / "paging.jsonl.gz").where(size="super")
-rates = paging.where(workload="paging/random", metric="rate", clean_ahead=0)
+pages = readings.example(DATA / "paging.jsonl.gz", DATA / "transfer.jsonl.gz")
+rates = paging.random_rates(pages)
 programs = readings.example(PROGRAMS_FILE).where(size="super", staging="none")
 transfers = readings.example(DATA / "transfer.jsonl.gz").where(metric="rate", bytes=2**30)
-link = transfers.value(workload="transfer/mapped-gpu0/sm-read")
+link = paging.link(pages)
 
 
 def table(head, rows):
@@ -50,27 +49,15 @@ def shown(value, unit="s"):
 # paper's 6.5 GB/s are one network card's share of PCIe 3.
 
 # %%
-read = rates.where(access="read", touched=100)
-kinds = {
-    "room for all": read.by("page", frames=100, eviction="fifo"),
-    "a quarter, FIFO": read.by("page", frames=25, eviction="fifo"),
-    "a quarter, second chance": read.by("page", frames=25, eviction="second_chance"),
-    "a quarter, scan-resistant": read.by("page", frames=25, eviction="scan_resistant"),
-}
-lines = {"room for all": kinds["room for all"], "room for a quarter": kinds["a quarter, second chance"]}
-figure, axes = plots.panels(1, width=9, height=4)
-plots.curves(axes[0], lines, "B/s", title="pages in random order, read")
-if link:
-    axes[0].axhline(link, color="black", linewidth=0.8, linestyle="--", label="kernel reads in order")
-plots.stated(axes[0], {4096: (6.5e9, 6.5e9)}, label="the paper: V100, PCIe 3, one NIC")
-legend = axes[0].legend(loc="center right")
+figure = paging.rate(pages, {4096: (6.5e9, 6.5e9)})
+kinds = paging.by_page(pages)
 
 # %%
 rows = [
     [name, PAGES[page], shown(rate, "B/s"), f"{rate / link:.2f}" if link else "-"]
     for name, of in kinds.items() for page, rate in of.items()
 ]  # fmt: skip
-few = paging.where(workload="paging/random", metric="time", touched=5)
+few = pages.where(size="super", workload="paging/random", metric="time", touched=5)
 rows += [
     [f"5% of them, room for all, in {shown(time)}", PAGES[page], shown(rates.value(touched=5, page=page), "B/s"), ""]
     for page, time in few.by("page").items()
@@ -88,16 +75,8 @@ table(["", "page", "rate", "of kernel reads in order"], rows)
 # once.
 
 # %%
-groups = {}
-for page in (4096, 65536):
-    for frames in (100, 25):
-        of = rates.where(page=page, frames=frames, touched=100, eviction="fifo").by("access")
-        groups[f"{PAGES[page]}, {'room for all' if frames == 100 else 'a quarter'}"] = {
-            "read": of.get("read"), "written back, too": of.get("write")
-        }  # fmt: skip
-groups = {name: {key: value for key, value in of.items() if value} for name, of in groups.items()}
-figure, axes = plots.panels(1, width=9, height=3.8)
-plots.bars(axes[0], groups, "B/s", title="bytes to the GPU a second, 1 GiB in random order", line=link)
+figure = paging.write_back(pages)
+groups = paging.written_back(pages)
 
 # %%
 duplex = transfers.value(workload="transfer/mapped-gpu0/sm-read-duplex")
@@ -116,16 +95,8 @@ Markdown(
 # 1 GiB with every page on the GPU: what the table and the counts cost. The line is a plain pointer's time.
 
 # %%
-sweep = paging.where(workload="paging/sweep", metric="time")
-WAYS = ("pointer", "window", "read_only_window", "reader", "read_only_reader", "element", "read_only_element")
-found = {page: sweep.by("through", page=page) for page in (4096, 65536)}
-groups = {
-    way.replace("read_only_", "read-only\n"): {PAGES[page]: of[way] for page, of in found.items() if way in of}
-    for way in WAYS
-}
-pointer = found[4096].get("pointer")
-figure, axes = plots.panels(1, width=11, height=4)
-plots.bars(axes[0], groups, "s", title="a sweep over 1 GiB", log=True, line=pointer)
+figure = paging.sweep(pages)
+found = paging.sweeps(pages)
 
 # %%
 rows = [
@@ -142,27 +113,10 @@ table(["time (over the pointer)", *(f"pages of {PAGES[page]}" for page in found)
 # and bicg cannot be streamed. Pages are of 4 KiB.
 
 # %%
-PLACEMENTS = ("pinned", "streamed", "mapped", "managed_in", "managed_demand", "managed_advise")
-
-
-def passes(program, metric="overlapped"):
-    of = programs.where(workload=f"apps/{program}", metric=metric)
-    by = {each: of.value(placement=each) for each in PLACEMENTS}
-    by |= {f"paged, {room}%": of.value(placement="paged", page=4096, frames=room) for room in ROOM}
-    return {name: value for name, value in by.items() if value is not None}
-
-
-figure, axes = plots.panels(2, rows=2, width=13, height=3.4)
-for axis, program in zip(axes, PROGRAMS, strict=True):
-    of = dict(reversed(passes(program).items()))
-    plots.lying(axis, {name: {"a pass": value} for name, value in of.items()}, title=f"{program}, a pass")
-    for y, value in enumerate(of.values()):
-        axis.text(readings.ends(value)[1], y, f" {shown(value)}", va="center", fontsize=8)
-    axis.margins(x=0.15)
-    axis.set_xticks([])
-    axis.tick_params(axis="y", labelsize=8)
+figure = paging.programs(programs)
 
 # %%
+passes = functools.partial(paging.passes, programs)
 COMES = {"va": 2 * 2**30}  # bytes of the inputs that have to come; the others' matrix
 rows = []
 for program in PROGRAMS:
@@ -183,14 +137,7 @@ table(["program", "placement", "a pass", "kernel", "inputs over a pass", "of ker
 # with less memory than its data was not measured: a driver that evicts can stop a host that others share.
 
 # %%
-figure, axes = plots.panels(2, width=13, height=3.8)
-paged = programs.where(placement="paged", metric="kernel")
-for axis, page in zip(axes, (4096, 65536), strict=True):
-    groups = {}
-    for program in PROGRAMS:
-        of = paged.by("frames", workload=f"apps/{program}", page=page)
-        groups[program] = {f"{room}%": of[room] / of[100] for room in ROOM if {room, 100} <= set(of)}
-    plots.bars(axis, groups, "1", title=f"kernel over room for all, pages of {PAGES[page]}", line=1)
+figure = paging.less_room(programs)
 
 # %%
 rows = []

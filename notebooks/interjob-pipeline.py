@@ -9,33 +9,27 @@
 # memory at once, host buffers are page-locked once for all, and nothing limits the device's memory.
 
 # %%
+import functools
 from pathlib import Path
 
 from IPython.display import Markdown
 
 from isthmus.advise import overlap as batches
 from isthmus.advise import study as study_records
-from isthmus.figures import plots
+from isthmus.figures import interjob, plots
+from isthmus.figures.interjob import KERNELS
 from isthmus.records import content, load
 from isthmus.references import published
 from isthmus.tables import readings
 
 DATA = Path("../analysis/data")
 FILE = DATA / "h200/interjob.jsonl.gz"
-KERNELS = {"gemv": "interjob/gemv", "gemm": "interjob/gemm"}
-USUAL = {"force": 1, "host": "pinned", "threads": 1, "jobs": 16, "depth": 3, "cap": 0, "chunk": 0, "room": "wait"}
 study = readings.example(FILE)
 cases = content.that_count(study_records.of_study(load.read(FILE)), emulated=False)
 
 
-def cases_of(kernel, **other):
-    """The usual cases of a kernel, but for what is said to be other; None means any."""
-    wanted = {name: value for name, value in (USUAL | other).items() if value is not None}
-    return study.where(workload=KERNELS[kernel], **wanted)
-
-
-def by_size(kernel, metric, allocation="pool", **other):
-    return cases_of(kernel, allocation=allocation, **other).by("n", metric=metric)
+cases_of = functools.partial(interjob.cases_of, study)
+by_size = functools.partial(interjob.by_size, study)
 
 
 def one_line(axis):
@@ -55,22 +49,8 @@ def between(values):
 # changes two things at once, so the second picture takes them apart: the same pool, serially and overlapped.
 
 # %%
-figure, axes = plots.panels(2)
-plots.curves(
-    axes[0], {kernel: by_size(kernel, "overlap_alloc_over_device") for kernel in KERNELS}, "1",
-    title="over serial with cudaMalloc", of_bytes=False,
-)  # fmt: skip
-plots.curves(
-    axes[1],
-    {f"{kernel}: {words}": by_size(kernel, metric, mode="all") for kernel in KERNELS
-     for words, metric in {"the pool alone": "serial_over_device", "overlap alone": "overlap_alloc_speedup"}.items()},
-    "1", title="what of it is the pool, what the overlap", of_bytes=False,
-)  # fmt: skip
 paper = published.load(DATA / "published/pipelining.csv")
-plots.stated(axes[0], {4096: (paper["interjob-best"].low, paper["interjob-best"].low)}, label="H100, stated")
-for axis in axes:
-    one_line(axis)
-    axis.set_xlabel("n of n × n matrices")
+figure = interjob.allocation(study, {4096: (paper["interjob-best"].low, paper["interjob-best"].low)})
 
 # %%
 gain = {kernel: by_size(kernel, "overlap_alloc_over_device") for kernel in KERNELS}
@@ -93,14 +73,7 @@ Markdown(
 # both sides, so what is shown is overlap alone.
 
 # %%
-figure, axes = plots.panels(2)
-for axis, kernel in zip(axes, KERNELS):
-    plots.curves(
-        axis, {mode: by_size(kernel, f"{mode}_speedup") for mode in batches.MODES}, "1",
-        title=f"{kernel}, pool: over serial with the pool", of_bytes=False,
-    )  # fmt: skip
-    one_line(axis)
-    axis.set_xlabel("n of n × n matrices")
+figure = interjob.copies(study)
 
 # %%
 both = {kernel: by_size(kernel, "overlap_all_speedup") for kernel in KERNELS}
@@ -119,16 +92,8 @@ Markdown(
 # Over serial with `cudaMalloc`: the memory and the overlap together.
 
 # %%
-figure, axes = plots.panels(2, width=11)
-names = ("device", "pool", "vmm", "chunked", "managed")
-memory = {}
-for axis, kernel in zip(axes, KERNELS):
-    for name in names:
-        # Where the memory asked for is plain device memory, the one speed-up is the other.
-        end = "speedup" if name == "device" else "over_device"
-        of = cases_of(kernel, allocation=name, n=4096)
-        memory[kernel, name] = {mode: of.value(metric=f"{mode}_{end}") for mode in batches.MODES}
-    plots.bars(axis, {name: memory[kernel, name] for name in names}, "1", title=kernel, line=1)
+figure = interjob.memory(study)
+memory = interjob.by_memory(study)
 
 # %%
 of = {
@@ -150,12 +115,7 @@ Markdown(
 # The ideal of a mode lets what is busiest in it (a copy direction, the kernels, a thread) never wait. 1 is all of it.
 
 # %%
-figure, axes = plots.panels(2, width=11, height=2.8)
-for axis, kernel in zip(axes, KERNELS):
-    cells = {
-        (name, str(n)): share for name in names for n, share in by_size(kernel, "overlap_all_of_ideal", name).items()
-    }  # fmt: skip
-    plots.heat(axis, cells, "1", title=f"overlap_all, {kernel}", corner="memory \\ n")
+figure = interjob.ideal(study)
 
 # %%
 reached = [v for kernel in KERNELS for n, v in by_size(kernel, "overlap_all_of_ideal").items() if n >= 4096]
@@ -172,18 +132,8 @@ Markdown(
 # The time of a batch over that of depth 3; below 1 is faster.
 
 # %%
-figure, axes = plots.panels(2)
-depths = {}
-for axis, (name, mode) in zip(axes, {"pool": "overlap_all", "device": "recycled"}.items()):
-    lines = {}
-    for n in (512, 1024, 2048, 4096):
-        times = cases_of("gemv", allocation=name, n=n, depth=None).by("depth", metric=f"{mode}_time")
-        if len(times) > 1:
-            lines[f"{n}²"] = {depth: time / times[3] for depth, time in times.items()}
-    plots.curves(axis, lines, "1", title=f"gemv, {name}, {mode}", of_bytes=False)
-    one_line(axis)
-    axis.set_xlabel("depth")
-    depths |= {(name, n): of for n, of in lines.items()}
+figure = interjob.depth(study)
+depths = {(name, n): of for name, lines in interjob.by_depth(study).items() for n, of in lines.items()}
 
 # %%
 large = [ratio for (_, n), of in depths.items() if n in ("2048²", "4096²") for ratio in of.values()]
@@ -201,18 +151,8 @@ Markdown(
 # `cudaMalloc`. The paper names running out of memory as the price of overlap, and allocation in chunks as the way out.
 
 # %%
-figure, axes = plots.panels(1, width=10)
-caps = {}
-for kernel, n, cap in (("gemm", 8192, 175), ("gemv", 16384, 130), ("gemv", 32768, 130)):
-    of = cases_of(kernel, n=n, jobs=8, cap=None)
-    found = {
-        "capped, whole blocks, jobs wait": of.value(allocation="device", cap=cap, metric="overlap_all_speedup"),
-        "capped, chunks": of.value(allocation="chunked", cap=cap, metric="overlap_all_over_device"),
-        "no cap, chunks": of.value(allocation="chunked", cap=0, metric="overlap_all_over_device"),
-    }
-    caps[f"{kernel} {n}²"] = {name: value for name, value in found.items() if value is not None}
-plots.bars(axes[0], caps, "1", line=1)
-axes[0].set_ylim(0, 1.6)
+figure = interjob.cap(study)
+caps = interjob.capped(study)
 whole = [value for of in caps.values() for name, value in of.items() if "whole blocks" in name]
 failed = {
     kernel: cases_of(kernel, jobs=8, cap=None, room="fail").value(metric="overlap_all_failed") for kernel in KERNELS
@@ -231,16 +171,8 @@ Markdown(
 # nothing is asked for, as in the sections above; what these curves say has made it a quarter since.
 
 # %%
-figure, axes = plots.panels(2)
-lines = {"serial": {}, "overlap_all": {}}
-for kernel, n in (("gemv", 2048), ("gemv", 4096), ("gemv", 8192), ("gemm", 4096)):
-    of = cases_of(kernel, allocation="chunked", n=n, chunk=[2**21, 2**23, 2**24, 2**25, 2**26])
-    for mode in lines:
-        lines[mode][f"{kernel} {n}²"] = of.by("chunk", metric=f"{mode}_over_device")
-for axis, mode in zip(axes, lines):
-    plots.curves(axis, lines[mode], "1", title=f"{mode}, over serial with cudaMalloc")
-    one_line(axis)
-    axis.set_xlabel("chunk")
+figure = interjob.chunk(study)
+lines = interjob.by_chunk(study)
 
 # %%
 small_chunk, large_chunk = (lines["serial"]["gemv 8192²"][n] for n in (2**21, 2**25))
@@ -259,20 +191,8 @@ Markdown(
 # process held memory on the device meanwhile.
 
 # %%
-figure, axes = plots.panels(2, width=11)
-locked = {}
-for threads in (2, 4):
-    of = cases_of("gemv", allocation="pool", host="per-job", depth=6, threads=threads, n=4096)
-    locked[f"{threads} threads"] = {mode: of.value(metric=f"{mode}_speedup") for mode in batches.MODES}
-of = cases_of("gemv", allocation="pool", host="per-job", jobs=64)
-locked["64 jobs, 1 thread"] = {"recycled": of.value(metric="recycled_speedup")}
-plots.bars(axes[0], locked, "1", title="page-locked for each job", line=1)
-pageable = {
-    f"{n}²": {mode: cases_of("gemv", allocation="pool", host="pageable", n=n).value(metric=f"{mode}_speedup")
-              for mode in batches.MODES}
-    for n in (1024, 2048, 4096)
-}  # fmt: skip
-plots.bars(axes[1], pageable, "1", title="pageable", line=1)
+figure = interjob.host(study)
+locked, pageable = interjob.locked(study), interjob.pageable(study)
 
 # %%
 locking = {"host": "per-job", "depth": 6, "threads": 2}

@@ -11,11 +11,12 @@
 # it exist (presets `paper-fig2`, `paper-fig3`, `paper-fig8`).
 
 # %%
+import functools
 from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus.figures import plots
+from isthmus.figures import memory, plots
 from isthmus.references import published
 from isthmus.tables import readings
 
@@ -23,11 +24,10 @@ DATA = Path("../analysis/data/h200")
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
 paper = published.load("../analysis/data/published/mi300a.csv")
-chases = readings.example(DATA / "latency-fig2.jsonl.gz").where(metric="latency", preset="paper-fig2")
-others = readings.example(DATA / "latency.jsonl.gz").where(metric="latency", preset=None)
+chases = readings.example(DATA / "latency-fig2.jsonl.gz", DATA / "latency.jsonl.gz")
 stream = readings.example(DATA / "stream.jsonl.gz").where(metric="rate")
 atomics = readings.example(DATA / "atomics.jsonl.gz")
-allocating = readings.example(DATA / "alloc.jsonl.gz").where(metric="alloc")
+allocating = readings.example(DATA / "alloc.jsonl.gz")
 faults = readings.example(DATA / "fault.jsonl.gz")
 copies = readings.example(DATA / "transfer.jsonl.gz").where(metric="rate", bytes=GiB)
 
@@ -38,35 +38,14 @@ copies = readings.example(DATA / "transfer.jsonl.gz").where(metric="rate", bytes
 # GPU. Right: 1 GiB of every memory that we have records of, from both sides.
 
 # %%
-figure, axes = plots.panels(3, width=15)
-chased = {
-    "GPU": {name: f"{start}-gpu0" for name, start in
-            {"device": "gpu0", "managed": "managed", "static": "static", "pinned": "pinned"}.items()},
-    "CPU": {name: f"{name}-cpu" for name in ("pageable", "managed", "static", "pinned")},
-}  # fmt: skip
-latency = {
-    (side, name): chases.by("bytes", workload=f"latency/{path}/chase")
-    for side, paths in chased.items() for name, path in paths.items()
-}  # fmt: skip
-for axis, side in zip(axes, chased):
-    plots.curves(
-        axis, {name: latency[side, name] for name in chased[side]}, "s", title=f"one access of the {side}", log=True
-    )
-both = {}
 stated = {name: each for name, each in paper.items() if name.startswith("gpu-latency")}
-plots.stated(axes[0], {
+figure = memory.latency(chases, {
     int(float(name.removeprefix("gpu-latency-")[:-3]) * {"K": KiB, "M": MiB, "G": GiB}[name[-3]]):
         (each.low, each.high or each.low) for name, each in stated.items()
-}, label="MI300A, stated")  # fmt: skip
-for name in ("device", "pool", "managed", "static", "mapped", "pinned", "pageable"):
-    start = "gpu0" if name == "device" else name
-    both[name] = {
-        reader: value for reader, place in (("GPU", "gpu0"), ("CPU", "cpu"))
-        if (value := others.value(workload=f"latency/{start}-{place}/chase", bytes=GiB)) is not None
-    }  # fmt: skip
-plots.bars(axes[2], both, "s", title="1 GiB", log=True)
+})  # fmt: skip
 
 # %%
+latency = memory.latencies(chases)
 own = [latency["GPU", name] for name in ("device", "managed", "static")]
 apart = max(max(of[n] for of in own) / min(of[n] for of in own) for n in own[-1])
 pinned, device = latency["GPU", "pinned"], latency["GPU", "device"]
@@ -87,21 +66,11 @@ Markdown(
 # `write_combined` memory costs the GPU here is a way over the link; on the MI300A it is not.
 
 # %%
-figure, axes = plots.panels(3, width=16)
-gpu_triad = stream.by("memory", workload="stream/gpu0/triad", preset="paper-fig3")
-cpu_triad = stream.by("memory", workload="stream/gpu0/cpu-triad", preset="paper-fig3")
-plots.bars(axes[0], {name: {"GPU": rate} for name, rate in gpu_triad.items()}, "B/s", title="GPU", log=True)
-plots.bars(axes[1], {name: {"CPU": rate} for name, rate in cpu_triad.items()}, "B/s", title="CPU, all cores")
-stores = {"through the caches": "standard", "past the caches": "streaming"}
-by_threads = {
-    words: stream.by("threads", workload="stream/cpu/triad", stores=kind) for words, kind in stores.items()
-}  # fmt: skip
-plots.bars(axes[2], {
-    f"{threads or 'all 16'} threads".replace("1 threads", "1 thread"):
-        {words: of[threads] for words, of in by_threads.items()} for threads in (1, 8, 0)
-}, "B/s", title="CPU, plain memory, arrays of 1.2 GiB, stores")  # fmt: skip
+figure = memory.triad(stream)
 
 # %%
+gpu_triad, cpu_triad = (memory.triads(stream, side) for side in ("gpu", "cpu"))
+by_threads = memory.triads_by_threads(stream)
 past = by_threads["past the caches"]
 Markdown(
     "For the GPU the four kinds of its own memory are alike, static variables among them, where the MI300A's fall to "
@@ -119,34 +88,12 @@ Markdown(
 # memory, which has to go to and fro; the MI300A's does not move.
 
 # %%
-figure, axes = plots.panels(3, width=12)
-bins = {1: "2⁰", 2**10: "2¹⁰", 2**20: "2²⁰", 2**30: "2³⁰"}
-
-
-def alone(side, n, kind):
-    more = {"scope": "system"} if side == "gpu0" else {"threads": 0}
-    return atomics.value(workload=f"atomics/{side}/histogram", metric="rate", elements=n, type=kind, **more)
-
-
-def together(metric, n, kind="u64"):
-    return atomics.value(workload="atomics/gpu0/shared-histogram", metric=metric, elements=n, type=kind)
-
-
-for axis, (side, title) in zip(axes, {"cpu": "CPU, all cores", "gpu0": "GPU"}.items()):
-    rates = {
-        word: {kind: rate for kind in ("u64", "f64") if (rate := alone(side, n, kind)) is not None}
-        for n, word in bins.items()
-    }
-    plots.bars(axis, rates, "1/s", title=title, log=True)
-plots.bars(
-    axes[2],
-    {word: {side: together(f"{side.lower()}_relative", n) for side in ("CPU", "GPU")}
-     for n, word in bins.items() if n < 2**30},
-    "1", title="at once over alone, u64", line=1,
-)  # fmt: skip
+figure = memory.atomics(atomics)
 
 # %%
-side = {name: {n: alone(name, n, "u64") for n in bins} for name in ("cpu", "gpu0")}
+alone = functools.partial(memory.updates, atomics)
+together = functools.partial(memory.at_once, atomics)
+side = {name: {n: alone(name, n, "u64") for n in memory.BINS} for name in ("cpu", "gpu0")}
 Markdown(
     f"One bin holds both up. From there the GPU gains up to 2²⁰ bins ({side['gpu0'][2**20] / 1e9:.0f} G updates a "
     f"second, in its L2) and falls to {side['gpu0'][2**30] / 1e9:.0f} G with 8 GiB of them in its memory; all cores "
@@ -162,10 +109,8 @@ Markdown(
 # The call alone, without the first touch.
 
 # %%
-figure, axes = plots.panels(1, width=8, height=4)
-kinds = ("pageable", "mmap", "device", "pool", "managed", "pinned", "registered", "vmm")
-lines = {kind: allocating.by("bytes", workload=f"alloc/{kind}") for kind in kinds}
-plots.curves(axes[0], lines, "s", log=True)
+figure = memory.allocation(allocating)
+lines = memory.allocations(allocating)
 
 # %% [markdown]
 # ## Figures 7 and 8: page faults
@@ -175,23 +120,9 @@ plots.curves(axes[0], lines, "s", log=True)
 # (`fault/cpu/anonymous`) memory has to be found and cleared as well.
 
 # %%
-figure, axes = plots.panels(2)
+figure = memory.faults(faults)
 managed = faults.where(memory="managed", pages="small", preset=None)
-plots.curves(axes[0], {
-    "GPU, untouched": managed.by("at_once", workload="fault/gpu0/major", metric="rate"),
-    "GPU, migrating": managed.by("at_once", workload="fault/gpu0/migration", metric="rate"),
-    "one core": faults.by("at_once", workload="fault/cpu/zero-page", metric="rate", threads=1),
-    "16 cores": faults.by("at_once", workload="fault/cpu/zero-page", metric="rate", threads=16),
-}, "1/s", title="pages a second, by pages touched at once", log=True, of_bytes=False)  # fmt: skip
-single = {
-    "GPU, untouched": faults.where(workload="fault/gpu0/major", preset="paper-fig8"),
-    "GPU, migrating": faults.where(workload="fault/gpu0/migration", preset="paper-fig8"),
-    "one core": faults.where(workload="fault/cpu/zero-page", threads=1, at_once=1),
-}
-plots.bars(axes[1], {
-    name: {percentile: of.value(metric=percentile) for percentile in ("p50", "p95", "p99")}
-    for name, of in single.items()
-}, "s", title="one page at a time", log=True)  # fmt: skip
+single = memory.single_faults(faults)
 
 # %% [markdown]
 # ## Beside the paper
@@ -231,7 +162,7 @@ rows = published.beside(paper, dict.fromkeys(paper) | {
     "malloc-32B": lines["pageable"][32],
     "device-16KiB": lines["device"][4096],
     "pinned-16KiB": lines["pinned"][4096],
-    "fastest-allocator": lines["pageable"][32] / min(lines[k][32] for k in kinds if k not in ("pageable", "mmap")),
+    "fastest-allocator": lines["pageable"][32] / min(lines[k][32] for k in lines if k not in ("pageable", "mmap")),
     "fault-gpu-major": managed.value(workload="fault/gpu0/major", metric="rate", at_once=65536),
     "fault-cpu-1": faults.value(workload="fault/cpu/zero-page", metric="rate", threads=1, at_once=4096),
     "fault-cpu-12": faults.value(workload="fault/cpu/zero-page", metric="rate", threads=16, at_once=4096),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
-from isthmus.figures import plots
+from isthmus.figures import plots, transfers
 from isthmus.references import published
 from isthmus.tables import readings
 
@@ -28,12 +28,12 @@ two = readings.example(DATA / "h200-x2/transfer.jsonl.gz").where(metric="rate")
 four = readings.example(DATA / "h200-x4/transfer.jsonl.gz").where(metric="rate")
 
 
-def rate(workload, bytes, of=one):
-    return of.value(workload=f"transfer/{workload}", bytes=bytes)
+def rate(path, bytes, of=one):
+    return transfers.rate(of, path, bytes)
 
 
-def sizes(workload, of=one):
-    return of.by("bytes", workload=f"transfer/{workload}")
+def sizes(path):
+    return transfers.sizes(one, path)
 
 
 # %% [markdown]
@@ -43,10 +43,7 @@ def sizes(workload, of=one):
 # caches (`cache=warm`) show whether that matters here.
 
 # %%
-figure, axes = plots.panels(2)
-for axis, (title, workload) in zip(axes, {"pinned → GPU": "pinned-gpu0/ce", "GPU → pinned": "gpu0-pinned/ce"}.items()):
-    copies = pitfalls.where(workload=f"transfer/{workload}", bytes=[64 * KiB, MiB, 32 * MiB])
-    plots.curves(axis, {cache: copies.by("bytes", cache=cache) for cache in ("flushed", "warm")}, "B/s", title=title)
+figure = transfers.caches(pitfalls)
 
 # %%
 warm = {
@@ -68,17 +65,7 @@ Markdown(
 # engine reads these. The first is what bounds it.
 
 # %%
-figure, axes = plots.panels(2)
-plots.curves(axes[0], {
-    "pageable → GPU": sizes("pageable-gpu0/ce"),
-    "pageable → pinned": sizes("pageable-pinned/runtime"),
-    "pinned → GPU": sizes("pinned-gpu0/ce"),
-}, "B/s", title="to the GPU", log=True)  # fmt: skip
-plots.curves(axes[1], {
-    "GPU → pageable": sizes("gpu0-pageable/ce"),
-    "pinned → pageable": sizes("pinned-pageable/runtime"),
-    "GPU → pinned": sizes("gpu0-pinned/ce"),
-}, "B/s", title="from the GPU", log=True)  # fmt: skip
+figure = transfers.pageable(one)
 
 # %% [markdown]
 # ## Copies by the runtime between all kinds of memory
@@ -87,16 +74,10 @@ plots.curves(axes[1], {
 # hosts; those between pageable and page-locked memory on both.
 
 # %%
-kinds = ("pageable", "pinned", "registered", "managed")
-cells = {
-    (a, b): found for a in (*kinds, "gpu0") for b in (*kinds, "gpu0")
-    if a != b or a != "gpu0"
-    if (found := rate(f"{a}-{b}/{'ce' if 'gpu0' in (a, b) else 'runtime'}", GiB)) is not None
-}  # fmt: skip
-figure, axes = plots.panels(1, width=8, height=3.4)
-plots.heat(axes[0], cells, "B/s", title="1 GiB")
+figure = transfers.between_kinds(one)
 
 # %%
+cells = transfers.matrix(one)
 within = [value for pair, value in cells.items() if not {"gpu0", "managed"} & set(pair)]
 left = readings.example(DATA / "h200/transfer.jsonl.gz").where(metric="pages_moved", bytes=GiB)
 moved = [left.value(workload=f"transfer/managed-{end}") for end in ("gpu0/ce", "pinned/runtime", "pageable/runtime")]
@@ -111,19 +92,13 @@ Markdown(
 # ## Figure 7: both ways at once
 
 # %%
-figure, axes = plots.panels(1, width=10)
-one_way = {kind: max(rate(f"{kind}-gpu0/ce", GiB), rate(f"gpu0-{kind}/ce", GiB)) for kind in (*kinds, "write_combined")}
-both = {kind: rate(f"{kind}-gpu0/ce-duplex", GiB) for kind in one_way}
-plots.bars(axes[0], {
-    kind: {
-        "to the GPU": rate(f"{kind}-gpu0/ce", GiB),
-        "from the GPU": rate(f"gpu0-{kind}/ce", GiB),
-        "both at once, sum": both[kind],
-    } for kind in one_way
-}, "B/s", title="1 GiB")  # fmt: skip
+figure = transfers.both_ways(one)
 
 # %%
-gains = {kind: both[kind] / one_way[kind] for kind in one_way}
+gains = {
+    kind: of["both at once, sum"] / max(of["to the GPU"], of["from the GPU"])
+    for kind, of in transfers.duplex(one).items()
+}
 locked = [gains[kind] for kind in ("pinned", "registered", "write_combined")]
 Markdown(
     f"Page-locked memory, however it came to be, copies ×{min(locked):.2f} to ×{max(locked):.2f} as much both ways at "
@@ -135,51 +110,19 @@ Markdown(
 # ## Figure 8: between GPUs, with peer access and without
 
 # %%
-figure, axes = plots.panels(2)
-found = two.where(bytes=GiB, workload="transfer/gpu?-gpu?/ce*")
-plots.bars(axes[0], {
-    f"{a} → {b}": {
-        "peer access": rate(f"{a}-{b}/ce", GiB, two),
-        "without": rate(f"{a}-{b}/ce-nopeer", GiB, two),
-    } for a, b in (("gpu0", "gpu1"), ("gpu1", "gpu0"))
-}, "B/s", title="two GPUs, 1 GiB")  # fmt: skip
-pairs = {}
-for workload in four.where(workload="transfer/gpu?-gpu?/ce").values("workload"):
-    start, end = workload.split("/")[1].split("-")
-    pairs[start, end] = rate(f"{start}-{end}/ce", GiB, four)
-plots.heat(axes[1], pairs, "B/s", title="four GPUs, copy engine, 1 GiB")
+figure = transfers.peers(two, four)
 
 # %% [markdown]
 # ## Figure 9: kernels that read and write host memory
 
 # %%
-figure, axes = plots.panels(2)
-plots.curves(axes[0], {
-    "copy engine": sizes("pinned-gpu0/ce"), "kernel reads": sizes("mapped-gpu0/sm-read"),
-}, "B/s", title="host → GPU")  # fmt: skip
-plots.curves(axes[1], {
-    "copy engine": sizes("gpu0-pinned/ce"), "kernel writes": sizes("gpu0-mapped/sm-write"),
-}, "B/s", title="GPU → host")  # fmt: skip
+figure = transfers.zero_copy(one)
 
 # %% [markdown]
 # ## Figures 10 and 11: managed memory, by page faults and by prefetch
 
 # %%
-figure, axes = plots.panels(2)
-plots.curves(axes[0], {
-    "pinned, copy": sizes("pinned-gpu0/ce"),
-    "managed, prefetch": sizes("managed-gpu0/prefetch"),
-    "managed, page faults": sizes("managed-gpu0/fault"),
-    "managed, copy": sizes("managed-gpu0/ce"),
-    "pageable, copy": sizes("pageable-gpu0/ce"),
-}, "B/s", title="host → GPU", log=True)  # fmt: skip
-plots.curves(axes[1], {
-    "pinned, copy": sizes("gpu0-pinned/ce"),
-    "managed, prefetch": sizes("gpu0-managed/prefetch"),
-    "managed, page faults of one thread": sizes("gpu0-managed/fault"),
-    "managed, copy": sizes("gpu0-managed/ce"),
-    "pageable, copy": sizes("gpu0-pageable/ce"),
-}, "B/s", title="GPU → host", log=True)  # fmt: skip
+figure = transfers.managed(one)
 
 # %%
 large = {
@@ -208,8 +151,8 @@ rows = published.beside(published.load(DATA / "published/commscope.csv"), {
     "pinned-remote": None,
     "pageable-pinned": rate("pageable-gpu0/ce", GiB) / rate("pinned-gpu0/ce", GiB),
     "pageable-staging": rate("pageable-gpu0/ce", GiB) / rate("pageable-pinned/runtime", GiB),
-    "duplex-pinned": both["pinned"] / one_way["pinned"],
-    "duplex-pageable": both["pageable"] / one_way["pageable"],
+    "duplex-pinned": gains["pinned"],
+    "duplex-pageable": gains["pageable"],
     "peer-ratio": rate("gpu0-gpu1/ce", GiB, two) / rate("gpu0-gpu1/ce-nopeer", GiB, two),
     "peer-gain": rate("gpu0-gpu1/ce", GiB, two) - rate("gpu0-gpu1/ce-nopeer", GiB, two),
     "zero-copy-read": rate("mapped-gpu0/sm-read", 32 * MiB) / rate("pinned-gpu0/ce", 32 * MiB),

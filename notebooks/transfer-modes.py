@@ -17,48 +17,25 @@
 # copies, and calls that allocate device or managed memory. Page-locking is not in them; it is drawn apart below.
 
 # %%
+import functools
 from pathlib import Path
 from statistics import median
 
 from IPython.display import Markdown
 
-from isthmus.figures import plots
+from isthmus.figures import modes, plots
+from isthmus.figures.modes import MODES, WORKLOADS
+from isthmus.figures.named import mean
 from isthmus.references import published
 from isthmus.tables import readings
 
 DATA = Path("../analysis/data/h200")
-WORKLOADS = ("vector_seq", "vector_rand", "saxpy", "gemv", "gemm", "conv2d", "conv3d")
-MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
 
-sizes = {"tiny": "smoke", "super": "super", "mega": "mega"}
-modes = {
-    size: readings.example(DATA / f"{file}.jsonl").where(size=size, mode=list(MODES), preset=None)
-    for size, file in sizes.items()
-}
-papers = readings.example(DATA / "paper-fig4.jsonl").where(preset="paper-fig4")
-
-
-def mean(values):
-    """The arithmetic mean, with the interval that those of the values allow."""
-    values = list(values)
-    return sum(values) / len(values)
-
-
-def time(size, workload, mode, metric):
-    return modes[size].value(workload=f"microbench/{workload}", mode=mode, metric=metric)
-
-
-def parts(size, workload, mode):
-    """Seconds of what the paper's bars are made of."""
-    return {
-        "kernel": time(size, workload, mode, "kernel"),
-        "copies": time(size, workload, mode, "in") + time(size, workload, mode, "out"),
-        "allocation": time(size, workload, mode, "device_alloc"),
-    }
+found = readings.example(*(DATA / f"{file}.jsonl" for file in ("smoke", "super", "mega", "paper-fig4")))
 
 
 def total(size, workload, mode):
-    return sum(parts(size, workload, mode).values())
+    return modes.total(found, size, workload, mode)
 
 
 def over_baseline(size, mode, of=total):
@@ -75,18 +52,7 @@ def over_baseline(size, mode, of=total):
 
 
 # %%
-def spreads(size, mode):
-    found = []
-    for workload in WORKLOADS:
-        samples = modes[size].samples(workload=f"microbench/{workload}", mode=mode, metric="paper_total")
-        found += [value / median(samples) for value in samples]
-    return found
-
-
-figure, axes = plots.panels(3, width=12)
-for axis, size in zip(axes, modes):
-    plots.boxes(axis, {mode: spreads(size, mode) for mode in MODES}, "1", title=size)
-    axis.tick_params(axis="x", rotation=45)
+figure = modes.spread(found)
 
 
 def spread_of(size):
@@ -94,8 +60,8 @@ def spread_of(size):
     widths = []
     for workload in WORKLOADS:
         for mode in MODES:
-            found = sorted(modes[size].samples(workload=f"microbench/{workload}", mode=mode, metric="paper_total"))
-            widths.append((found[3 * len(found) // 4] - found[len(found) // 4]) / median(found))
+            of = sorted(modes.samples(found, size, workload, mode))
+            widths.append((of[3 * len(of) // 4] - of[len(of) // 4]) / median(of))
     return median(widths)
 
 
@@ -107,27 +73,14 @@ Markdown(f"Half of the samples lie within {spread_of('tiny'):.1%} at tiny, {spre
 # Relative to baseline; kernel, copies, allocation from the bottom.
 
 # %%
-figure, axes = plots.panels(7, rows=2, width=14, height=3)
-for row, size in enumerate(("super", "mega")):
-    for column, workload in enumerate(WORKLOADS):
-        whole = total(size, workload, "baseline")
-        plots.stacked(
-            axes[7 * row + column],
-            {mode: {part: value / whole for part, value in parts(size, workload, mode).items()} for mode in MODES},
-            "1", title=f"{workload}, {size}", legend=(row, column) == (0, 6),
-        )  # fmt: skip
+figure = modes.where_time_goes(found)
 
 # %% [markdown]
 # The same with page-locking and everything else from the first allocation to the last free (`wall`), at mega: what
 # pinned memory saves in one pass over the data, locking it costs several times over.
 
 # %%
-figure, axes = plots.panels(1, width=9)
-plots.bars(axes[0], {
-    workload: {mode: time("mega", workload, mode, "wall") / time("mega", workload, "baseline", "wall")
-               for mode in ("baseline", "uvm", "pm")}
-    for workload in WORKLOADS
-}, "1", title="wall over baseline's, mega", line=1)  # fmt: skip
+figure = modes.wall(found)
 
 # %% [markdown]
 # ## What asynchronous staging does to a kernel
@@ -135,24 +88,8 @@ plots.bars(axes[0], {
 # In the paper's geometry (64 blocks of 256 threads) half of an H200's multiprocessors have nothing to do; with a
 # full grid other blocks hide what the asynchronous copy would. Above 1 is slower than direct.
 
-
 # %%
-def kernel_ratio(found, workload):
-    chosen = found.where(workload=f"microbench/{workload}", metric="kernel", placement="pinned")
-    by = chosen.by("staging")
-    return by["async"] / by["direct"]
-
-
-geometry = {
-    "the paper's geometry, super": {w: kernel_ratio(papers, w) for w in WORKLOADS},
-    "full grid, super": {w: kernel_ratio(modes["super"], w) for w in WORKLOADS},
-    "full grid, mega": {w: kernel_ratio(modes["mega"], w) for w in WORKLOADS},
-}
-figure, axes = plots.panels(1, width=10)
-plots.bars(
-    axes[0], {w: {name: of[w] for name, of in geometry.items()} for w in WORKLOADS}, "1",
-    title="kernel, async over direct", line=1,
-)  # fmt: skip
+figure = modes.staging(found)
 
 # %% [markdown]
 # ## Section 8.1: shares of the time
@@ -161,17 +98,8 @@ plots.bars(
 # stand beside ours; and its three shares for baseline (58% copies, 42% kernel, 19% allocation) add up to 119%, so
 # they are not of one total. Ours are of kernel, copies and allocation.
 
-
 # %%
-def share(mode, part):
-    return mean(parts("mega", w, mode)[part] / total("mega", w, mode) for w in WORKLOADS)
-
-
-figure, axes = plots.panels(1, width=6)
-plots.stacked(
-    axes[0], {mode: {part: share(mode, part) for part in ("kernel", "copies", "allocation")} for mode in MODES}, "1",
-    title="shares of kernel, copies and allocation, mega",
-)  # fmt: skip
+figure = modes.shares(found)
 
 # %% [markdown]
 # ## Figures 10, 11 and 13: blocks, threads, shared memory
@@ -181,31 +109,18 @@ plots.stacked(
 # to 9, 12) need a profiler; no record of them is here.
 
 # %%
-presets = {
-    "paper-fig10": ("blocks", "Figure 10: number of blocks"),
-    "paper-fig11": ("threads", "Figure 11: threads a block"),
-    "paper-fig13": ("shared_bytes", "Figure 13: shared memory a block"),
-}
 geometries = readings.example(DATA / "paper-geometry.jsonl.gz").where(workload="microbench/vector_seq")
+figure = modes.geometry(geometries)
 
 
 def study(preset, mode, metric="paper_total"):
     """Seconds by the axis of a figure, of those values that were measured."""
-    return geometries.by(presets[preset][0], preset=preset, mode=mode, metric=metric)
+    return modes.by_geometry(geometries, preset, mode, metric)
 
-
-figure, axes = plots.panels(3, rows=2, width=13, height=3)
-for row, metric in enumerate(("paper_total", "kernel")):
-    for column, (preset, (axis_name, title)) in enumerate(presets.items()):
-        lines = {mode: study(preset, mode, metric) for mode in ("pm", "pm_async", "baseline")}
-        plots.curves(
-            axes[3 * row + column], {mode: of for mode, of in lines.items() if of}, "s",
-            title=title if row == 0 else "kernel alone", of_bytes=axis_name == "shared_bytes",
-        )  # fmt: skip
 
 # %%
 lacking = []
-for preset, (axis_name, title) in presets.items():
+for preset, (axis_name, title, _) in modes.GEOMETRIES.items():
     values = set(geometries.where(preset=preset).values(axis_name))
     none = [mode for mode in MODES if not study(preset, mode)]
     partly = {mode: of for mode in MODES if 0 < len(of := study(preset, mode)) < len(values)}
@@ -254,12 +169,15 @@ Markdown(
 
 # %%
 def work(size, workload, mode):
-    return total(size, workload, mode) - parts(size, workload, mode)["allocation"]
+    return total(size, workload, mode) - modes.parts(found, size, workload, mode)["allocation"]
 
+
+share = functools.partial(modes.share, found)
+geometry = modes.geometries(found)
 
 ours = {
-    "async-super": over_baseline("super", "async"),
-    "async-mega": over_baseline("mega", "async"),
+    **dict.fromkeys(("async-super", "async-super-c"), over_baseline("super", "async")),
+    **dict.fromkeys(("async-mega", "async-mega-c"), over_baseline("mega", "async")),
     "kernel-vector-seq": geometry["the paper's geometry, super"]["vector_seq"],
     "kernel-conv3d": geometry["the paper's geometry, super"]["conv3d"],
     "total-vector-seq": total("mega", "vector_seq", "async") / total("mega", "vector_seq", "baseline"),
@@ -273,6 +191,8 @@ ours = {
     "threads-async-1024": None,
     "shared-baseline": None,
     "shared-pm-async": study("paper-fig13", "pm_async")[64 * KiB] / study("paper-fig13", "pm_async")[2 * KiB],
+    "share-idle-uvm-async": 1 - share("uvm_async", "kernel"),
+    "share-idle-pm-async": 1 - share("pm_async", "kernel"),
     "counters": None,
 }
 for mode in ("pm", "pm_async"):

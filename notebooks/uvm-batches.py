@@ -18,9 +18,10 @@ from IPython.display import Markdown
 
 from isthmus import units
 from isthmus.batches import model, sampling
-from isthmus.figures import plots
+from isthmus.figures import paging, plots
 from isthmus.records import content, load
 from isthmus.statistics import rank_test
+from isthmus.tables import readings
 
 DATA = Path("../analysis/data/h200/faults.jsonl.gz")
 MiB, GiB = 2**20, 2**30
@@ -125,18 +126,11 @@ markdown(["", "blocks / batch", "paper", "faults / block", "paper", "faults / ba
 # paper states one or more orders of magnitude over explicit management.
 
 # %%
-figure, axes = plots.panels(2, width=12)
-latency = {
-    memory: {each["axes"]["bytes"]: median(each, "time") for each in chosen("latency", memory=memory)}
-    for memory in ("managed", "pinned", "pageable")
-}
-plots.curves(axes[0], latency, "s", title="time of one read", log=True)
-over = {
-    f"over {memory}": {size: latency["managed"][size] / value for size, value in latency[memory].items()}
-    for memory in ("pinned", "pageable")
-}
-plots.curves(axes[1], over, "1", title="managed over explicit")
-least, most = ([round(of(over[each].values()), 1) for each in over] for of in (min, max))
+watched_alone = readings.load(DATA)
+figure = paging.latency(watched_alone)
+latency = paging.first_reads(watched_alone)
+over = paging.over_explicit(latency)
+least, most = ([round(float(of(over[each].values())), 1) for each in over] for of in (min, max))
 Markdown(
     f"{sum(map(len, latency.values()))} cases. Over page-locked memory {least[0]} to {most[0]} times, over malloc's "
     f"{least[1]} to {most[1]} times: from 128 MiB on, faults with the prefetcher cost no more than that copy."

@@ -24,6 +24,7 @@ COMMANDS = {
     "score": ("isthmus.verdicts.score", "one figure per system, for a procurement"),
     "advise": ("isthmus.advise.command", "where buffers should live, and when overlapping batches of jobs is worth it"),
     "report": ("isthmus.figures.report", "one HTML page of everything"),
+    "figure": ("isthmus.figures.command", "a figure of the notebooks, of any records: PNG, SVG or PDF"),
     "table": ("isthmus.tables.medians", "medians of a few record files"),
     "references": ("isthmus.references.command", "what a site's figures are held to: make it from records, check it"),
     "faults": ("isthmus.faults.command", "page faults of any CUDA program, as the driver reports them"),

@@ -54,6 +54,29 @@ def _quantities(axis, unit: str, minor: bool = False) -> None:
     (axis.set_minor_formatter if minor else axis.set_major_formatter)(matplotlib.ticker.FuncFormatter(text))
 
 
+_QUANTITY = {"B/s": "rate", "s": "time", "1/s": "rate", "B": "bytes"}
+_LABELLED = 16  # bars in a picture that still have their figures over them
+_LETTER = 0.008  # inches of width of a letter, for each point of the font's size
+
+
+def _values_axis(axes, unit: str) -> None:
+    """The y axis: ticks with prefixes and unit, and what quantity that is; a bare number's is the title's to say."""
+    _quantities(axes.yaxis, unit)
+    axes.set_ylabel(_QUANTITY.get(unit, ""))
+
+
+def _fits(axes, texts, places: float, size: float) -> bool:
+    """Whether texts of some font size have room beside each other, where the axes have so many places for them."""
+    inches = axes.figure.get_figwidth() * axes.get_position().width
+    return max(map(len, texts), default=0) * _LETTER * size <= inches / max(places, 1)
+
+
+def _name_groups(axes, names) -> None:
+    """A tick with its name for each group, slanting where they would touch each other."""
+    lying = _fits(axes, [max(name.split("\n"), key=len) for name in names], len(names), 9)
+    axes.set_xticks(range(len(names)), list(names), **({} if lying else {"rotation": 30, "ha": "right"}))
+
+
 def _powers_axis(axis, values, of_bytes: bool) -> None:
     """A logarithmic axis of sizes or counts; a tick for each where there are few."""
     chosen = sorted(set(values))
@@ -127,9 +150,9 @@ def _legend(axes, count: int) -> None:
 
 
 def curves(
-    axes, lines: dict[str, dict[float, float]], unit: str, *, title: str = "", log: bool = False, of_bytes: bool = True
+    axes, lines: dict[str, dict[float, float]], unit: str, *, title: str = "", log: bool = False, x: str = "bytes"
 ) -> None:
-    """A line per name over sizes in bytes, or over counts."""
+    """A line per name over sizes in bytes, or over counts of what `x` says."""
     for index, (name, points) in enumerate(lines.items()):
         axes.errorbar(
             list(points), [float(value) for value in points.values()], yerr=whiskers(list(points.values())), label=name,
@@ -137,12 +160,13 @@ def curves(
             capsize=2,
         )  # fmt: skip
     axes.set_xscale("log", base=2)
-    _powers_axis(axes.xaxis, [x for points in lines.values() for x in points], of_bytes)
+    _powers_axis(axes.xaxis, [place for points in lines.values() for place in points], "bytes" in x.split())
+    axes.set_xlabel(x)
     if log:
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
-    _quantities(axes.yaxis, unit)
+    _values_axis(axes, unit)
     axes.set_title(title, loc="left")
     _legend(axes, len(lines))
 
@@ -163,22 +187,34 @@ def bars(
 ) -> None:
     """A group of bars per name, one for each key; `line` is drawn across."""
     names = _names(groups)
+    labels = {
+        key: {name: _of_bar(of[key]) if unit == "1" else units.quantity(of[key], unit)
+              for name, of in groups.items() if key in of}
+        for key in names
+    }  # fmt: skip
+    texts = [text for of in labels.values() for text in of.values()]
+    labelled = len(names) * len(groups) <= _LABELLED
+    upright = labelled and not _fits(axes, texts, len(groups) * len(names) * 1.25, 7)
     for name, places, heights, width, colour in _grouped(groups):
         drawn = axes.bar(
             places, [float(h) for h in heights], width, label=name, color=colour, yerr=whiskers(heights),
             error_kw=_WHISKERS,
         )  # fmt: skip
-        if len(names) * len(groups) <= 16:
-            labels = [_of_bar(h) if unit == "1" else units.quantity(h, unit) for h in heights]
-            axes.bar_label(drawn, labels, fontsize=7, padding=1)
-    axes.set_xticks(range(len(groups)), list(groups))
+        if labelled:
+            rotation = {"padding": 3, "rotation": 90} if upright else {"padding": 1}
+            axes.bar_label(drawn, list(labels[name].values()), fontsize=7, **rotation)
+    _name_groups(axes, list(groups))
     if line is not None:
         axes.axhline(line, color="black", linewidth=0.8, linestyle="--")
     if log:
         axes.set_yscale("log")
-    _quantities(axes.yaxis, unit)
+    _values_axis(axes, unit)
     axes.grid(axis="x", visible=False)
-    axes.margins(y=0.22 if len(names) > 1 else 0.1)  # room for the legend
+    axes.margins(
+        y=0.1
+        + 0.07 * (len(names) if len(names) > 1 else 0)
+        + (0.3 if upright and texts[:1] and len(texts) <= _LABELLED else 0)
+    )
     axes.set_title(title, loc="left")
     _legend(axes, len(names))
 
@@ -195,7 +231,7 @@ def stacked(axes, rows: dict[str, dict[str, float]], unit: str, *, title: str = 
         )  # fmt: skip
         bottoms = [a + float(b) for a, b in zip(bottoms, heights, strict=True)]
     axes.set_xticks(range(len(rows)), list(rows), rotation=90 if max(map(len, rows), default=0) > 6 else 0)
-    _quantities(axes.yaxis, unit)
+    _values_axis(axes, unit)
     axes.grid(axis="x", visible=False)
     axes.set_title(title, loc="left")
     if legend and len(parts) > 1:
@@ -210,7 +246,7 @@ def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "") 
         medianprops={"color": COLOURS[3]},
     )  # fmt: skip
     axes.set_xticks(positions, list(samples))
-    _quantities(axes.yaxis, unit)
+    _values_axis(axes, unit)
     axes.set_title(title, loc="left")
 
 

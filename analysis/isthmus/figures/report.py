@@ -7,7 +7,6 @@ comes from a record is escaped. Without a page the summary alone is shown, as te
 from __future__ import annotations
 
 import collections
-import dataclasses
 import statistics
 
 from isthmus import Error, exits, spelling, units
@@ -30,29 +29,9 @@ _TELLING = (
 )  # fmt: skip
 
 
-def _name_machines(opened: store.Store) -> list[hardware.Machine]:
-    """Adds the view `measured`: the measurements with the number of the machine that each was measured on."""
-    columns = ", ".join(f'{expression} AS "f_{name}"' for name, expression in hardware.COLUMNS.items())
-    rows = opened.sql(f"SELECT DISTINCT {columns} FROM measurements").fetchall()
-    found = hardware.machines([hardware.Facts(*row) for row in rows])
-    machines = list(dict.fromkeys(found.values()))
-    numbers = {machine: number for number, machine in enumerate(machines)}
-    kinds = ", ".join(
-        f"f_{field.name} {({'str': 'VARCHAR', 'int': 'BIGINT', 'float': 'DOUBLE'})[str(field.type)]}"
-        for field in dataclasses.fields(hardware.Facts)
-    )
-    opened.sql(f"CREATE TEMP TABLE machine_of ({kinds}, machine INTEGER)")
-    marks = ", ".join("?" * (len(hardware.COLUMNS) + 1))
-    for facts, machine in found.items():
-        opened.sql(f"INSERT INTO machine_of VALUES ({marks})", [*dataclasses.astuple(facts), numbers[machine]])
-    joined = " AND ".join(f"f_{name} = ({expression})" for name, expression in hardware.COLUMNS.items())
-    opened.sql(f"CREATE TEMP VIEW measured AS SELECT * FROM measurements JOIN machine_of ON {joined}")
-    return machines
-
-
 def _machines(opened: store.Store) -> list[dict]:
     """What was measured on alike hardware, one entry each, the most records first."""
-    found = _name_machines(opened)
+    found = hardware.name_machines(opened)
     titles = hardware.titles(found)
     rows = opened.rows(
         "SELECT machine AS number, any_value(cpu) AS cpu, count(*) FILTER (metric_index = 0) AS records, "

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING
 
 from isthmus import units
 from isthmus.groups import grouped
+
+if TYPE_CHECKING:
+    from isthmus.records import store  # with DuckDB, which telling machines apart does not need
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +114,26 @@ def machines(found) -> dict[Facts, Machine]:
             of_host = {"node": "", "memory": memory, "device": device, "mig": mig, "power_limit": power, **most}
             result[each] = Machine(**(dataclasses.asdict(each) | of_host))
     return result
+
+
+def name_machines(opened: store.Store) -> list[Machine]:
+    """Adds the view `measured`: the measurements with the number of the machine that each was measured on."""
+    columns = ", ".join(f'{expression} AS "f_{name}"' for name, expression in COLUMNS.items())
+    rows = opened.sql(f"SELECT DISTINCT {columns} FROM measurements").fetchall()
+    machine_of = machines([Facts(*row) for row in rows])
+    found = list(dict.fromkeys(machine_of.values()))
+    numbers = {machine: number for number, machine in enumerate(found)}
+    kinds = ", ".join(
+        f"f_{field.name} {({'str': 'VARCHAR', 'int': 'BIGINT', 'float': 'DOUBLE'})[str(field.type)]}"
+        for field in dataclasses.fields(Facts)
+    )
+    opened.sql(f"CREATE OR REPLACE TEMP TABLE machine_of ({kinds}, machine INTEGER)")
+    marks = ", ".join("?" * (len(COLUMNS) + 1))
+    for facts, machine in machine_of.items():
+        opened.sql(f"INSERT INTO machine_of VALUES ({marks})", [*dataclasses.astuple(facts), numbers[machine]])
+    joined = " AND ".join(f"f_{name} = ({expression})" for name, expression in COLUMNS.items())
+    opened.sql(f"CREATE OR REPLACE TEMP VIEW measured AS SELECT * FROM measurements JOIN machine_of ON {joined}")
+    return found
 
 
 def _words(machine: Machine) -> dict[str, str]:

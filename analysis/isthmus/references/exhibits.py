@@ -283,7 +283,8 @@ papers': *reproduced* means measured in the same way, not that the values agree.
 - **not yet**: none was, and it could be. `scripts/papers --missing` prints the commands that would.
 - **impossible here**: the hardware or software that it needs cannot be had here; the reason stands beside it.
 
-Kernels run on NVIDIA H200 hosts and a CPU-only machine; a record says which.
+`isthmus figure NAME RECORDS -o FILE` draws a figure of the notebooks from any records; `--list` has the names. Kernels
+run on NVIDIA H200 hosts and a CPU-only machine; a record says which.
 """
 
 

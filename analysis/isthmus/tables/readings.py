@@ -137,7 +137,10 @@ class Readings:
 
     def where(self, **wanted) -> Readings:
         """Those of these fields and axes; a text may be a pattern with *, a list means any of it."""
-        return Readings([each for each in self.found if all(matches(each.get(k), v) for k, v in wanted.items())])
+        return self._of([each for each in self.found if all(matches(each.get(k), v) for k, v in wanted.items())])
+
+    def _of(self, found: list[Reading]) -> Readings:
+        return Readings(found)
 
     def values(self, name: str) -> list:
         """The values of a field or axis, each once, sorted."""
@@ -168,6 +171,11 @@ class Readings:
         chosen._alike("", wanted)
         return [value for each in chosen.found for value in each.samples]
 
+    def differing(self) -> list[str]:
+        """The fields and axes of which the cases have more than one value, sorted."""
+        names = sorted({name for each in self.found for name in (*FIELDS, *each.axes)} - {"device", "cpu"})
+        return [n for n in names if len({str(each.get(n)) for each in self.found}) > 1]
+
     def _one(self, where: str, wanted: dict) -> Value:
         self._alike(where, wanted)
         jobs = grouped((each.job, each.median) for each in self.found)
@@ -175,9 +183,7 @@ class Readings:
         return Value(value, spread.of_jobs(list(jobs.values()), self.found[0].alone))
 
     def _alike(self, where: str, wanted: dict) -> None:
-        names = sorted({name for each in self.found for name in (*FIELDS, *each.axes)} - {"device", "cpu"})
-        several = [n for n in names if len({str(each.get(n)) for each in self.found}) > 1]
-        if several:
+        if several := self.differing():
             asked = ", ".join(f"{name}={value}" for name, value in wanted.items())
             raise Error(f"{asked}{', ' if where else ''}{where} means several cases: {', '.join(several)} differ")
 
@@ -213,12 +219,20 @@ def load(*paths, emulated: bool = False, where: str = "true") -> Readings:
     opened = store.open_store(paths, wanted=wanted, emulated=emulated, where=where)
     with opened:
         say_absent(opened.skipped, opened.files)
-        rows = opened.rows(
-            f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in dict.fromkeys((*FIELDS, 'unit', 'axes')))}, "
-            "median, samples, share, job, within_low, within_high, mad, n_samples - n_invalid AS valid "
-            f"FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
-            "ORDER BY workload, axes, metric, median"
-        )
+        found = of_store(opened)
+    if not found:
+        raise Error(f"{spelling.shorten(', '.join(map(str, paths)))}: no record has a figure that counts")
+    return Readings(found)
+
+
+def of_store(opened: store.Store, table: str = "measurements", where: str = "true") -> list[Reading]:
+    """Those of a table of a store that was opened with WANTED, a view of `measurements`, say."""
+    rows = opened.rows(
+        f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in dict.fromkeys((*FIELDS, 'unit', 'axes')))}, "
+        "median, samples, share, job, within_low, within_high, mad, n_samples - n_invalid AS valid "
+        f"FROM {table} WHERE metric IS NOT NULL AND {series.COUNTS} AND {where} "
+        "ORDER BY workload, axes, metric, median"
+    )
     found = []
     for row in rows:
         axes = json.loads(row.pop("axes") or "{}")
@@ -226,6 +240,4 @@ def load(*paths, emulated: bool = False, where: str = "true") -> Readings:
         low, high, mad, valid = (row.pop(name) for name in ("within_low", "within_high", "mad", "valid"))
         alone = spread.of_record(median, (low, high), mad, valid)
         found.append(Reading(row, axes, median, samples or [], share, job, alone))
-    if not found:
-        raise Error(f"{spelling.shorten(', '.join(map(str, paths)))}: no record has a figure that counts")
-    return Readings(found)
+    return found

@@ -1,0 +1,157 @@
+"""A figure of records as a picture: what the notebooks draw, of any folder.
+
+Records of several machines are told apart, and the one that has the most of the figure is taken. Where several cases
+would do, the commonest is. Both are said, with the option that takes another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+import sys
+
+import matplotlib
+
+from isthmus import Error, exits, spelling, units
+from isthmus.figures import interjob, memory, modes, paging, programs, transfers
+from isthmus.figures.named import FIGURES, Commonest, Named, is_empty
+from isthmus.records import hardware, load, store
+from isthmus.records.measurements import literal
+from isthmus.statistics import series
+from isthmus.tables import output, readings
+
+FORMATS = ("png", "svg", "pdf")
+_MODULES = (transfers, memory, modes, programs, interjob, paging)  # each enters its figures
+_AXES = "axes."
+_DPI = 150
+_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same records are the same file
+
+
+def names() -> str:
+    """A line for each figure: its name and what it shows."""
+    width = max(map(len, FIGURES))
+    return "\n".join(f"{each.name:<{width}}  {each.what}" for each in FIGURES.values())
+
+
+def _wanted(name: str) -> Named:
+    if name in FIGURES:
+        return FIGURES[name]
+    meant = spelling.did_you_mean(name, FIGURES)
+    raise Error(f"there is no figure {spelling.shorten(name, 40)!r}{meant or '; `isthmus figure --list` has all'}")
+
+
+def _is_of_case(where: str) -> bool:
+    """Whether a condition is on a field or axis of a case, and not on machines, jobs and builds."""
+    name, equals, _ = where.partition("=")
+    return bool(equals) and (name.startswith(_AXES) or name in set(readings.FIELDS) - {"device", "cpu"})
+
+
+def _number(text: str) -> float | None:
+    with contextlib.suppress(ValueError):
+        return units.amount(text)
+    return None
+
+
+def _chosen(found: list[readings.Reading], cases: dict[str, str]) -> list[readings.Reading]:
+    """Those of some fields and axes; of a workload that lacks the axis, all. Raises Error for what no record has."""
+    for name, text in cases.items():
+        axis = name.removeprefix(_AXES)
+        values = readings.Readings(found).values(axis)
+        if not values:
+            known = sorted({each for reading in found for each in reading.axes})
+            raise Error(f"no record of this figure has {name}; its axes are {', '.join(known) or 'none'}")
+        fitting = [v for v in values if readings.matches(str(v), text) or (v == _number(text) and v is not True)]
+        if not fitting:
+            few = ", ".join(map(str, values[:12])) + (", …" if values[12:] else "")
+            raise Error(f"no record of this figure has {name}={spelling.shorten(text, 40)}; there are {few}")
+        found = [each for each in found if each.get(axis) in fitting or (axis != name and axis not in each.axes)]
+    return found
+
+
+def _machine(opened: store.Store, shown: str) -> tuple[str, str]:
+    """SQL that chooses the machine that has the most of what is shown, and the words that say which."""
+    machines = hardware.name_machines(opened)
+    titles = hardware.titles(machines)
+    rows = opened.rows(
+        "SELECT machine, count(DISTINCT (workload, placement, staging, size, preset, axes)) AS cases FROM measured "
+        f"WHERE metric IS NOT NULL AND {series.COUNTS} AND {shown} GROUP BY machine ORDER BY cases DESC, machine"
+    )
+    if not rows:
+        return "false", ""
+    machine = machines[rows[0]["machine"]]
+    words = titles[machine]
+    if len(rows) > 1:
+        others = "; ".join(titles[machines[row["machine"]]] for row in rows[1:])
+        words += f"; of {len(rows)} machines the one with most of it; --where takes another ({others})"
+    return f"machine = {rows[0]['machine']}", words
+
+
+def open_store(paths, wheres=()) -> store.Store:
+    """What draw() reads, of some machines, jobs and builds only."""
+    columns = {*readings.WANTED, *hardware.WANTED, *series.FIELDS}
+    return store.open_store(paths, wanted=columns, where=" AND ".join(map(series.condition, wheres)) or "true")
+
+
+def draw(name: str, opened: store.Store, cases: dict[str, str]):
+    """(the figure, sentences that say what was taken where several would do). Raises Error."""
+    wanted = _wanted(name)
+    shown = f"({' OR '.join(f'workload GLOB {literal(pattern)}' for pattern in wanted.workloads)})"
+    which, machine = _machine(opened, shown)
+    found = readings.of_store(opened, "measured", f"{shown} AND {which}")
+    if not found:
+        raise Error(f"no record of these has a figure that counts of {', '.join(wanted.workloads)}")
+    chosen = Commonest(_chosen(found, cases))
+    made = wanted.draw(chosen)
+    if is_empty(made):
+        raise Error(f"these records have too little for {name}: {wanted.what}")
+    notes = [f"machine: {machine}"]
+    for field, (value, others) in chosen.taken.items():
+        axis = field if field in readings.FIELDS else f"{_AXES}{field}"
+        notes.append(f"{axis}={value}, the commonest of {', '.join(map(str, (value, *others)))}; --where takes another")
+    return made, notes
+
+
+def _format(where: str, asked: str | None) -> str:
+    kind = asked or pathlib.Path(where).suffix.removeprefix(".")
+    if kind not in FORMATS:
+        raise Error(f"{where}: a picture is one of {', '.join(FORMATS)}; name a file that ends so, or give --format")
+    return kind
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = (
+        "examples:\n  isthmus figure --list\n  isthmus figure transfer-managed results -o managed.svg\n"
+        "  isthmus figure memory-latency analysis/data -o latency.pdf --where device='NVIDIA H200'\n"
+        "  isthmus figure transfer-zero-copy results -o copy.png --where axes.width=4"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list")
+    parser.add_argument("paths", nargs="*", metavar="RECORDS", help="folders with record files, or files")
+    parser.add_argument("--list", action="store_true", help="say which figures there are")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the picture, .png, .svg or .pdf; - is stdout")
+    parser.add_argument("--format", choices=FORMATS, help="of the picture, where FILE does not say")
+    parser.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE",
+                        help="a field, as `isthmus regress --from` has them, placement, size, preset, …, or axes.NAME "
+                        "(may be repeated)")  # fmt: skip
+
+
+def run(asked) -> int:
+    if asked.list:
+        print(names())
+        return exits.PASSED
+    if not (asked.name and asked.paths and asked.output):
+        raise Error("a name, records and -o FILE are wanted, or --list (`isthmus figure --help` says more)")
+    kind = _format(asked.output, asked.format)
+    matplotlib.use("agg")
+    _wanted(asked.name)  # a misspelt one is said before records are read
+    cases = dict(where.split("=", 1) for where in asked.where if _is_of_case(where))
+    with open_store(asked.paths, [where for where in asked.where if not _is_of_case(where)]) as opened:
+        asked.absent = opened.skipped  # for the exit code: isthmus.cli
+        load.say_absent(opened.skipped, opened.files)
+        made, notes = draw(asked.name, opened, cases)
+    picture = io.BytesIO()
+    made.savefig(picture, format=kind, dpi=_DPI, metadata=_UNDATED.get(kind))
+    for note in notes:
+        print(spelling.printable(note), file=sys.stderr)
+    output.deliver(picture.getvalue(), asked.output)
+    return exits.PASSED

@@ -1,0 +1,128 @@
+"""Figures of whole programs, beside the pipelining paper's Figure 5 and section 4.2."""
+
+from __future__ import annotations
+
+from isthmus.figures import plots
+from isthmus.figures.modes import PHASES, parts_of
+from isthmus.figures.named import figure, over, present
+from isthmus.tables.readings import Readings
+
+TEN = ("backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad")
+#: Mode: the memory that it stands for, in which programs without staging are taken.
+MODES = {"baseline": "pageable", "async": "pageable", "uvm": "managed_in", "uvm_async": "managed_in", "pm": "pinned",
+         "pm_async": "pinned"}  # fmt: skip
+PLAIN = ("hotspot", "lud")  # no stagings
+STAGED = tuple(program for program in TEN if program not in PLAIN)
+PAIRS = {"pageable": ("async", "baseline"), "managed": ("uvm_async", "uvm"), "page-locked": ("pm_async", "pm")}
+FLOORS = {  # program at mega: (its size, metric, share of it, floor, aim), seconds
+    "pathfinder": ("20M × 100", "kernel", 1, 2.0e-3, 2.8e-3),
+    "nw": ("40960²", "kernel", 1, 3.2e-3, 9e-3),
+    "srad": ("40960², a step", "later_repeat", 1, 3.2e-3, 6e-3),
+    "backprop": ("64M", "kernel", 1, 4.2e-3, 7.5e-3),
+    "hotspot": ("12288², a step", "kernel", 1 / 64, 0.43e-3 / 8, 0.15e-3),
+    "lud": ("65536²", "kernel", 1, 3.5, 5.0),
+    "kmeans": ("16M × 64, an iteration", "later_repeat", 1, 1.03e-3, 1.4e-3),
+    "knn": ("32768², d 512", "kernel", 1, 20.4e-3, 30e-3),
+    "lavamd": ("128³ × 100", "kernel", 1, 0.9, 1.6),
+    "bayesian": ("125 nodes, scores and one order", "first_repeat", 1, 22e-3, 140e-3),
+    "mvt": ("32768²", "kernel", 1, 1.02e-3, 1.3e-3),
+    "atax": ("32768²", "kernel", 1, 1.02e-3, 1.7e-3),
+    "bicg": ("32768²", "kernel", 1, 1.02e-3, 1.3e-3),
+    "va": ("2^30", "kernel", 1, 3.07e-3, 3.4e-3),
+}
+_TEN = tuple(f"apps/{program}" for program in TEN)
+
+
+def _case(found: Readings, program: str, mode: str, size: str) -> Readings:
+    """Readings of a program in a mode; of none where it stages nothing and the mode would."""
+    of = found.where(size=size, workload=f"apps/{program}", preset=None)
+    if program not in PLAIN:
+        return of.where(mode=mode)
+    return of.where(staging="none", placement=MODES[mode] if not mode.endswith("async") else [])
+
+
+def time(found: Readings, program: str, mode: str, metric: str, size: str = "super"):
+    """Median seconds of a phase, None where it was not measured."""
+    return _case(found, program, mode, size).value(metric=metric)
+
+
+def parts(found: Readings, program: str, mode: str, size: str = "super") -> dict[str, float]:
+    """Seconds of what the paper's bars are made of; empty where the mode was not measured."""
+    return parts_of(_case(found, program, mode, size))
+
+
+def total(found: Readings, program: str, mode: str, size: str = "super"):
+    """Seconds of all parts, None where one is missing."""
+    return sum(parts(found, program, mode, size).values()) or None
+
+
+@figure("programs-parts", "where the time of ten programs goes, in six modes, at super", *_TEN)
+def where_time_goes(found: Readings):
+    found = found.where(size="super", metric=PHASES)
+    made, panels = plots.panels(5, rows=2, width=14, height=3)
+    for axes, program in zip(panels, TEN, strict=True):
+        whole = total(found, program, "baseline")
+        bars = {mode: {part: over(v, whole) for part, v in parts(found, program, mode).items()} for mode in MODES}
+        plots.stacked(axes, present(bars) if whole else {}, "1", title=program, legend=program == TEN[4])
+    for axes in panels[::5]:
+        axes.set_ylabel("over baseline's total")
+    return made
+
+
+def staged(found: Readings) -> dict[str, dict[str, float]]:
+    """By program and memory, the kernel with asynchronous over the one with direct staging, at super."""
+    found = found.where(size="super", metric=PHASES)
+    kernels = {(p, mode): parts(found, p, mode).get("kernel") for p in STAGED for mode in MODES}
+    return present({
+        p: present({memory: over(kernels[p, a], kernels[p, b]) for memory, (a, b) in PAIRS.items()}) for p in STAGED
+    })  # fmt: skip
+
+
+@figure("programs-staging", "kernels of programs with asynchronous over direct staging, at super", *_TEN)
+def staging(found: Readings):
+    made, [axes] = plots.panels(1, width=11)
+    plots.bars(axes, staged(found), "1", title="kernel, async over direct, super", line=1)
+    return made
+
+
+def best(found: Readings, program: str) -> tuple[str, float] | None:
+    """(staging, seconds) of the shortest kernel at mega in page-locked memory; None where there is no record."""
+    _, metric, part, _, _ = FLOORS[program]
+    of = found.where(workload=f"apps/{program}", size="mega", placement="pinned", preset=None)
+    by = of.by("staging", metric=metric)
+    return min(((staging, value * part) for staging, value in by.items()), key=lambda pair: pair[1], default=None)
+
+
+def over_floors(found: Readings) -> dict[str, float]:
+    """By program, its floor over its shortest kernel at mega."""
+    shortest = {program: best(found, program) for program in FLOORS}
+    return {program: FLOORS[program][3] / of[1] for program, of in shortest.items() if of}
+
+
+@figure("programs-floors", "floors over measured kernels at mega", *(f"apps/{program}" for program in FLOORS))
+def floors(found: Readings):
+    made, [axes] = plots.panels(1, width=11, height=3.8)
+    plots.bars(axes, {program: {"floor over kernel": value} for program, value in over_floors(found).items()}, "1",
+               line=1, title="floor over measured kernel, mega, best staging")  # fmt: skip
+    axes.tick_params(axis="x", rotation=30)
+    return made
+
+
+def passes(found: Readings) -> dict[tuple[str, str], float]:
+    """By (program, placement), a pass at medium over that of `pinned`, without staging."""
+    cells: dict[tuple[str, str], float] = {}
+    plain = found.where(size="medium", staging="none", preset=None, metric="overlapped")
+    for workload in plain.where(workload="apps/*").values("workload"):
+        by = plain.by("placement", workload=workload)
+        if "pinned" in by:
+            name = workload.removeprefix("apps/")
+            cells |= {(name, placement): value / by["pinned"] for placement, value in by.items()}
+    return cells
+
+
+@figure("programs-placements", "a pass of every program in every placement, at medium", "apps/*")
+def placements(found: Readings):
+    cells = passes(found)
+    made, [axes] = plots.panels(1, width=12, height=1 + 0.42 * max(len({program for program, _ in cells}), 4))
+    plots.heat(axes, cells, "1", title="a pass over that of pinned, medium", corner="program \\ placement")
+    return made

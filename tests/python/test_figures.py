@@ -1,0 +1,220 @@
+"""Figures with names: each draws from the committed records, readably, and what cannot be drawn is one sentence."""
+
+import itertools
+import pathlib
+import re
+
+import matplotlib
+import pytest
+from commands import run
+from histories import record, write
+
+from isthmus import Error
+from isthmus.advise import overlap
+from isthmus.figures import command, interjob, named, plots
+from isthmus.tables import readings
+
+matplotlib.use("agg")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TRANSFERS = ROOT / "analysis/data/h200/transfer.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def committed():
+    with command.open_store([ROOT / "analysis/data"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def close_figures():
+    yield
+    plots.pyplot.close("all")
+
+
+def visible(texts):
+    return [each for each in texts if each.get_visible() and each.get_text().strip()]
+
+
+def drawn_ticks(axis):
+    """Labels of the ticks that lie within the axis."""
+    low, high = sorted(axis.get_view_interval())
+    labels = zip(axis.get_majorticklocs(), axis.get_majorticklabels())
+    return visible(label for place, label in labels if low <= place <= high)
+
+
+def unreadable(figure):
+    """Texts that touch their neighbours on an axis, and texts beyond the paper."""
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    paper = figure.bbox
+    for axes in figure.axes:
+        ticks = {"x": drawn_ticks(axes.xaxis), "y": drawn_ticks(axes.yaxis)}
+        for labels in ticks.values():
+            boxes = [(each.get_text(), each.get_window_extent(renderer)) for each in labels if not each.get_rotation()]
+            pairs = itertools.pairwise(boxes)
+            yield from (f"{a} touches {b}" for (a, one), (b, other) in pairs if one.overlaps(other))
+        words = [
+            axes.xaxis.label,
+            axes.yaxis.label,
+            axes.title,
+            axes._left_title,
+            *axes.texts,
+            *ticks["x"],
+            *ticks["y"],
+        ]
+        for each in visible(words):
+            box = each.get_window_extent(renderer)
+            if box.x0 < paper.x0 - 1 or box.x1 > paper.x1 + 1 or box.y0 < paper.y0 - 1 or box.y1 > paper.y1 + 1:
+                yield f"{each.get_text()!r} of {axes.get_title(loc='left')!r} is cut"
+
+
+@pytest.mark.parametrize("name", command.FIGURES)
+def test_each_draws_from_the_committed_records(name, committed, close_figures):
+    made, notes = command.draw(name, committed, {})
+    assert notes[0].startswith("machine: NVIDIA H") or notes[0].startswith("machine: 4 × NVIDIA H200")
+    assert not list(unreadable(made))
+    for axes in made.axes:
+        says = axes.get_title(loc="left") or axes.get_ylabel()
+        assert says and (axes.has_data() or "no record" in [text.get_text() for text in axes.texts]), says
+
+
+def test_what_is_cut_or_touches_is_seen(close_figures):
+    figure, [axes] = plots.panels(1, width=3)
+    axes.set_xticks([0, 0.01, 1], ["a long name", "another one", "z"])
+    assert any("touches" in each for each in unreadable(figure))
+    figure, [axes] = plots.panels(1, width=3)
+    axes.text(2.0, 0.5, "outside", transform=axes.transAxes).set_in_layout(False)
+    assert any("is cut" in each for each in unreadable(figure))
+
+
+def test_the_notebooks_draw_by_name():
+    """Each named figure is drawn by a notebook, so that nothing is drawn twice."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "notebooks").glob("*.py"))
+    for each in command.FIGURES.values():
+        function = f"{each.draw.__module__.rsplit('.', 1)[1]}.{each.draw.__name__}("
+        assert function in text, each.name
+
+
+def test_modes_of_batches_are_those_of_the_advice():
+    assert interjob.MODES == overlap.MODES
+
+
+def copies(values, **changes):
+    """Records of copies by (bytes, cache)."""
+    metric = {"metrics__0__name": "rate", "metrics__0__unit": "B/s", "metrics__0__better": "higher"}
+    return [
+        record(value, workload=f"transfer/{path}/ce", axes={"bytes": size, "cache": cache}, **metric | changes)
+        for (size, cache), value in values.items() for path in ("pinned-gpu0", "gpu0-pinned")
+    ]  # fmt: skip
+
+
+FLUSHED = {(1024, "flushed"): 1e9, (4096, "flushed"): 2e9, (1024, "warm"): 3e9}
+
+
+def drawn(folder, name, **cases):
+    with command.open_store([folder]) as opened:
+        made, notes = command.draw(name, opened, cases)
+    [axes, *_] = made.axes
+    return {line.get_label(): list(line.get_ydata()) for line in axes.lines}, axes, notes
+
+
+def points(axes):
+    """The values of each line, in order."""
+    return [list(map(float, container.lines[0].get_ydata())) for container in axes.containers]
+
+
+def test_the_commonest_case_is_taken_and_said(tmp_path, close_figures):
+    folder = write(tmp_path / "r", copies(FLUSHED))
+    _, axes, notes = drawn(folder, "transfer-zero-copy")
+    assert points(axes) == [[1e9, 2e9]]
+    assert notes[1] == "axes.cache=flushed, the commonest of flushed, warm; --where takes another"
+    _, axes, notes = drawn(folder, "transfer-zero-copy", **{"axes.cache": "warm"})
+    assert points(axes) == [[3e9]] and len(notes) == 1
+    _, axes, _ = drawn(folder, "transfer-zero-copy", **{"axes.bytes": "4KiB"})
+    assert points(axes) == [[2e9]]
+
+
+def test_a_name_of_the_same_axes_is_the_same_case(tmp_path, close_figures):
+    cases = copies({(1024, "flushed"): 1e9}) + copies({(1024, "flushed"): 3e9}, job="2", size="small")
+    _, axes, notes = drawn(write(tmp_path / "r", cases), "transfer-zero-copy")
+    assert points(axes) == [[2e9]] and len(notes) == 1
+
+
+def test_a_field_that_follows_the_axis_takes_nothing_away(tmp_path):
+    cases = [
+        record(value, workload="apps/nw", size="mega", placement="pinned", staging=staging, mode=mode, job=job)
+        for job in "12" for value, staging, mode in ((1, "direct", "pm"), (2, "async", "pm_async"), (3, "none", None))
+    ]  # fmt: skip
+    found = named.Commonest(readings.load(write(tmp_path / "r", cases)).found)
+    assert found.by("staging", metric="time") == {"async": 2, "direct": 1, "none": 3} and not found.taken
+
+
+def test_of_several_machines_one_is_taken_and_said(tmp_path, close_figures):
+    few = copies({(1024, "flushed"): 5e9}, devices__0__name="NVIDIA Few", node="n2", gpu="GPU-2")
+    folder = write(tmp_path / "r", copies(FLUSHED) + few)
+    _, axes, notes = drawn(folder, "transfer-zero-copy")
+    assert points(axes) == [[1e9, 2e9]] and "of 2 machines the one with most of it" in notes[0]
+    assert "NVIDIA Few" in notes[0].partition("takes another")[2]
+    with command.open_store([folder], ["device=NVIDIA Few"]) as opened:
+        made, notes = command.draw("transfer-zero-copy", opened, {})
+    assert points(made.axes[0]) == [[5e9]] and notes == ["machine: NVIDIA Few"]
+
+
+@pytest.mark.parametrize("cases, why", [
+    ({"axes.cash": "warm"}, "no record of this figure has axes.cash; its axes are bytes, cache"),
+    ({"axes.cache": "hot"}, "no record of this figure has axes.cache=hot; there are flushed, warm"),
+    ({"axes.bytes": "1MiB"}, "has axes.bytes=1MiB; there are 1024, 4096"),
+    ({"preset": "paper-fig2"}, "no record of this figure has preset"),
+])  # fmt: skip
+def test_what_no_record_has_is_refused(tmp_path, cases, why):
+    with pytest.raises(Error, match=re.escape(why)):
+        drawn(write(tmp_path / "r", copies(FLUSHED)), "transfer-zero-copy", **cases)
+
+
+@pytest.mark.parametrize("name, why", [
+    ("transfer-manged", "there is no figure 'transfer-manged'; did you mean 'transfer-managed'?"),
+    ("modes-parts", "no record of these has a figure that counts of microbench/*"),
+    ("transfer-matrix", "these records have too little for transfer-matrix: copies by the runtime"),
+])  # fmt: skip
+def test_what_cannot_be_drawn_is_a_sentence(tmp_path, name, why, close_figures):
+    with pytest.raises(Error, match=re.escape(why)):
+        drawn(write(tmp_path / "r", copies(FLUSHED)), name)
+
+
+def test_a_panel_without_data_says_so(tmp_path, close_figures):
+    only = [each for each in copies(FLUSHED) if "pinned-gpu0" in each["workload"]]
+    with command.open_store([write(tmp_path / "r", only)]) as opened:
+        made, _ = command.draw("transfer-zero-copy", opened, {})
+    assert [[text.get_text() for text in axes.texts] for axes in made.axes] == [[], ["no record"]]
+
+
+@pytest.mark.parametrize("kind, start", [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_command_writes_a_picture(tmp_path, kind, start):
+    for name in ("a", "b"):
+        done = run("figure", "transfer-managed", TRANSFERS, "-o", tmp_path / f"{name}.{kind}", MPLBACKEND="")
+        assert done.returncode == 0 and done.stdout == "" and done.stderr.startswith("machine: NVIDIA H200")
+    picture = (tmp_path / f"a.{kind}").read_bytes()
+    assert picture.startswith(start) and picture == (tmp_path / f"b.{kind}").read_bytes()
+
+
+def test_the_command_lists_them():
+    done = run("figure", "--list")
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(command.FIGURES)
+
+
+@pytest.mark.parametrize("words, why", [
+    (["transfer-managed", TRANSFERS], "a name, records and -o FILE are wanted, or --list"),
+    (["transfer-managed", TRANSFERS, "-o", "x.jpeg"], "x.jpeg: a picture is one of png, svg, pdf"),
+    (["transfer-managed", TRANSFERS, "-o", "-"], "-: a picture is one of png, svg, pdf"),
+    (["nothing", TRANSFERS, "-o", "x.png"], "there is no figure 'nothing'; `isthmus figure --list` has all"),
+    (["transfer-managed", "absent", "-o", "x.png"], "absent"),
+    (["transfer-managed", TRANSFERS, "-o", "x.png", "--where", "colour=red"], "selects nothing; write FIELD=VALUE"),
+    (["transfer-managed", TRANSFERS, "-o", "x.png", "--where", "axes.colour=red"], "no record of this figure has"),
+    (["transfer-managed", TRANSFERS, "-o", "none/x.png"], "none/x.png"),
+])  # fmt: skip
+def test_wrong_input_is_one_sentence(words, why):
+    done = run("figure", *words)
+    assert done.returncode == 2 and done.stdout == ""
+    assert why in done.stderr.splitlines()[-1] and done.stderr.count("isthmus figure:") == 1
+    assert "Traceback" not in done.stderr and not pathlib.Path("x.png").exists()
