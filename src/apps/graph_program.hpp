@@ -4,12 +4,17 @@
 // device. A step gathers the vertices whose edges it wants, in their order, and a kernel goes through these edges.
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/graph_packing.hpp"
 #include "apps/graphs.hpp"
 #include "device/relaxed.hpp"
 #include "paging/array.hpp"
+#include "paging/optimum.hpp"
 #include "workload/paged.hpp"
 #include "workload/workload.hpp"
 
@@ -19,18 +24,6 @@ constexpr unsigned threads = 128;
 constexpr unsigned resident = 8, resident_of_pages = 5;  // blocks of a multiprocessor that go through edges
 constexpr unsigned longest_piece = 10;                   // of balance=edge, log2 of its edges
 constexpr unsigned line_bytes = 128;
-
-/// An edge with its weight, as GAP's .wsg files have them.
-struct alignas(8) WeightedEdge {
-  Vertex to;
-  Weight weight;
-};
-
-/// Some of a vertex's edges: those between multiples of a number of edges, counted from the one its row begins in.
-struct Piece {
-  Vertex vertex;
-  std::uint32_t number;
-};
 
 struct Counts {
   unsigned long long pieces, edges, least;  ///< least: of the distances of vertices that have to wait
@@ -47,6 +40,10 @@ struct Frontier {
   const Piece* pieces;
   std::uint64_t count;
   unsigned portion, piece_shift;
+
+  __device__ EdgeRange edges(std::uint64_t, const Piece& piece) const {
+    return edges_of({rows[piece.vertex], rows[piece.vertex + std::size_t{1}]}, piece.number, piece_shift);
+  }
 };
 
 /// The sum of a value over the lanes up to this one.
@@ -77,8 +74,8 @@ struct Near {
 //
 // visit(own, owner, is, edge): of `in_flight` edges each lane gets the edge, whether there is one, and the lane that
 // has its vertex; all lanes call it, with what `start` gave their own vertex.
-template <class Edge, unsigned in_flight, class Edges, class Start, class Visit>
-__device__ __forceinline__ void for_edges(const Frontier& frontier, Edges& edges, Start start, Visit visit) {
+template <class Edge, unsigned in_flight, class Pieces, class Edges, class Start, class Visit>
+__device__ __forceinline__ void for_edges(const Pieces& frontier, Edges& edges, Start start, Visit visit) {
   constexpr std::uint64_t line = line_bytes / sizeof(Edge);
   const auto full = device::full_warp();
   const auto lane = static_cast<unsigned>(device::lane()), width = static_cast<unsigned>(device::warp_size());
@@ -90,11 +87,7 @@ __device__ __forceinline__ void for_edges(const Frontier& frontier, Edges& edges
     for (std::uint64_t base = at; base < end; base += width) {
       const bool mine = base + lane < end;
       const Piece piece = mine ? frontier.pieces[base + lane] : Piece{0, 0};
-      std::uint64_t first = mine ? frontier.rows[piece.vertex] : 0;
-      std::uint64_t last = mine ? frontier.rows[piece.vertex + std::size_t{1}] : 0;
-      const std::uint64_t cut = (first >> frontier.piece_shift) + piece.number;
-      if (piece.number > 0) first = cut << frontier.piece_shift;
-      if (const std::uint64_t next = (cut + 1) << frontier.piece_shift; last > next) last = next;
+      auto [first, last] = mine ? frontier.edges(base + lane, piece) : EdgeRange{0, 0};
       const auto own = start(mine, piece.vertex);
       for (auto waiting = device::ballot(full, first < last); waiting != 0;
            waiting = device::ballot(full, first < last)) {
@@ -218,6 +211,9 @@ inline workload::Workload graph_program(const std::string& name, std::function<v
                         0))
       .axis(how(
           choice_axis("balance", "a lane's work: all edges of a vertex, or at most 1,024 of them", {"vertex", "edge"})))
+      .axis(how(choice_axis("edges", "all, where the placement says; or the wanted, which the host packs for each step",
+                            {"all", "packed"})))
+      .observed({"packed", "optimal_fetches"})
       .sizes({"scale"}, {10, 16, 20, 22, 24, 27});
   return program;
 }
@@ -226,19 +222,29 @@ inline workload::Workload graph_program(const std::string& name, std::function<v
 template <class Edge>
 struct GraphCase {
   static constexpr bool weighted = sizeof(Edge) > sizeof(Vertex);
+  /// What a pass was seen to do.
+  struct Seen {
+    std::uint64_t packed = 0;             ///< bytes
+    std::vector<std::uint32_t> wanted{};  ///< pages, in the order of the steps and of their pieces
+  };
 
   GraphShape shape;
+  bool pages, packs;
   workload::Shared<Graph> graph;
   workload::Buffer<std::uint64_t> offsets, rows;  ///< rows: the offsets on the device
-  workload::Buffer<Edge> edges;
+  workload::Buffer<Edge> edges;                   ///< all, or those that are packed
   workload::Buffer<Piece> pieces;
+  std::optional<workload::Buffer<std::uint64_t>> begins{};  ///< of the pieces whose edges are packed
   workload::Buffer<Counts> counts;
   unsigned piece_shift;
-  bool pages;
+  std::size_t page_bytes;
   device::DeviceInfo info;
+  std::shared_ptr<Seen> seen = std::make_shared<Seen>();
 
   GraphCase(workload::Case& c, const GraphShape& shape_, std::function<Graph()> make)
       : shape(shape_),
+        pages(c.placement()->paged),
+        packs(c.choice("edges") == "packed"),
         // While one is made it takes two bytes an edge more.
         graph(c.shared<Graph>("graph",
                               (shape.vertices + 1) * sizeof(std::uint64_t) + shape.edges * (shape.weighted ? 8 : 6),
@@ -246,22 +252,24 @@ struct GraphCase {
         offsets(c.input<std::uint64_t>("offsets", shape.vertices + 1,
                                        [graph_ = graph](std::size_t v) { return graph_->offsets[v]; })),
         rows(c.scratch<std::uint64_t>("rows", shape.vertices + 1)),
-        edges(c.input<Edge>("edges", shape.edges,
-                            [graph_ = graph](std::size_t e) {
-                              if constexpr (weighted) {
-                                return Edge{graph_->edges[e], graph_->weights[e]};
-                              } else {
-                                return graph_->edges[e];
-                              }
-                            })),
-        pieces(c.scratch<Piece>("pieces", shape.vertices + (shape.edges >> longest_piece))),
+        edges(packs ? c.on_demand<Edge>("packed edges", shape.edges)
+                    : c.input<Edge>("edges", shape.edges,
+                                    [graph_ = graph](std::size_t e) { return edge_of<Edge>(*graph_, e); })),
+        pieces(packs ? c.on_demand<Piece>("pieces", most_pieces()) : c.scratch<Piece>("pieces", most_pieces())),
         counts(c.scratch<Counts>("counts", 1)),
         piece_shift(c.choice("balance") == "edge" ? longest_piece : 62),
-        pages(c.placement()->paged),
-        info(c.device()) {}
+        page_bytes(pages ? c.extent(workload::kPageAxis) : 0),
+        info(c.device()) {
+    if (!packs) return;
+    refuse_packing(c.placement());
+    begins = c.on_demand<std::uint64_t>("where pieces begin", most_pieces() + 1);
+  }
+  std::size_t most_pieces() const { return shape.vertices + (shape.edges >> longest_piece); }
 
   /// Once a pass: what is known of vertices comes to the device.
   void prepare(workload::Run& run) const {
+    seen->packed = 0;
+    if (run.times_pieces()) seen->wanted.clear();
     copy(run, offsets, rows);
     run.launch(ISTHMUS_KERNEL(no_frontier), {}, {}, counts.device());
   }
@@ -286,10 +294,11 @@ struct GraphCase {
                choice, pieces.device(), counts.device());
     return run.read(counts);
   }
-  /// Launches one of two kernels that go through the frontier: for edges at an address, or for edges in pages.
+  /// Launches one of three kernels that go through the frontier: for edges at an address, in pages, or packed.
   template <class... P, class... A>
   void expand(workload::Run& run, const Counts& found, device::Kernel<Frontier, Counts*, const Edge*, P...> plain,
-              device::Kernel<Frontier, Counts*, paging::Array<Edge>, P...> paged, A... arguments) const {
+              device::Kernel<Frontier, Counts*, paging::Array<Edge>, P...> paged,
+              device::Kernel<PackedFrontier, Counts*, const Edge*, P...> packed, A... arguments) const {
     const auto width = static_cast<unsigned>(info.warp_size);
     device::LaunchShape launch{
         .grid = static_cast<unsigned>(info.multiprocessors) * (pages ? resident_of_pages : resident), .block = threads};
@@ -305,12 +314,46 @@ struct GraphCase {
         share < width ? share : std::clamp<std::uint64_t>(share / (std::uint64_t{4} * width), 1, 16) * width);
     const std::uint64_t wanted = (found.pieces + portion * a_block - 1) / (portion * a_block);
     launch.grid = static_cast<unsigned>(std::min(launch.grid.size(), wanted));
-    const Frontier frontier{rows.device(), pieces.device(), found.pieces, portion, piece_shift};
     const workload::Traffic traffic{.bytes_read = static_cast<double>(found.edges * sizeof(Edge) + found.pieces * 24)};
-    if (pages)
-      return run.launch(paged, launch, traffic, frontier, counts.device(), paging::Array<Edge>(run.paged(edges)),
-                        arguments...);
-    run.launch(plain, launch, traffic, frontier, counts.device(), edges.device(), arguments...);
+    if (packs) {
+      pack(run, found.pieces);
+      const PackedFrontier frontier{begins->device(), pieces.device(), found.pieces, portion};
+      return run.launch(packed, launch, traffic, frontier, counts.device(), edges.device(), arguments...);
+    }
+    const Frontier frontier{rows.device(), pieces.device(), found.pieces, portion, piece_shift};
+    if (!pages) return run.launch(plain, launch, traffic, frontier, counts.device(), edges.device(), arguments...);
+    if (run.times_pieces()) see_pages(run, found.pieces);
+    run.launch(paged, launch, traffic, frontier, counts.device(), paging::Array<Edge>(run.paged(edges)), arguments...);
+  }
+  /// After measure(): what was counted on the host.
+  void observe(workload::Case& c) const {
+    if (packs) c.observe(workload::count_metric("packed", "B"), static_cast<double>(seen->packed));
+    if (!pages || seen->wanted.empty()) return;
+    const std::size_t all = paging::pages_of(shape.edges * sizeof(Edge), page_bytes),
+                      frames = paging::frames_of(all, c.extent(workload::kFramesAxis));
+    c.observe(workload::count_metric("optimal_fetches"),
+              static_cast<double>(paging::optimal_fetches(seen->wanted, frames)));
+  }
+
+ private:
+  /// Waits for the pieces, and queues the copies of their edges. What was copied last has arrived by then.
+  void pack(workload::Run& run, std::uint64_t count) const {
+    run.to_host(pieces, 0, count);
+    run.read(counts);
+    const std::uint64_t all = pack_edges(*graph, {pieces.host(), count}, piece_shift, begins->host(), edges.host());
+    run.to_device(*begins, 0, count + 1);
+    run.to_device(edges, 0, all);
+    seen->packed += all * sizeof(Edge);
+  }
+  void see_pages(workload::Run& run, std::uint64_t count) const {
+    for (const Piece& piece : run.read(pieces, 0, count)) {
+      const std::size_t v = piece.vertex;
+      const auto [first, last] = edges_of({graph->offsets[v], graph->offsets[v + 1]}, piece.number, piece_shift);
+      for (auto page = first * sizeof(Edge) / page_bytes; page <= (last * sizeof(Edge) - 1) / page_bytes; ++page) {
+        if (seen->wanted.empty() || seen->wanted.back() != page)
+          seen->wanted.push_back(static_cast<std::uint32_t>(page));
+      }
+    }
   }
 };
 

@@ -146,7 +146,7 @@ class Managed : public Shared {
   void bring(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
     if (row_.in != Travel::prefetch) return;
     device::prefetch(host_ + offset, bytes, gpu(), stream);
-    sent_ = true;
+    sent_ = bytes == spec_.bytes;
   }
   void fetch(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
     if (row_.out != Travel::prefetch) return Shared::fetch(offset, bytes, stream);
@@ -185,7 +185,7 @@ class Managed : public Shared {
   /// As outputs do where there are two memories: their kernels meet no faults.
   bool waits_on_device() const { return row_.in == Travel::prefetch && spec_.role == Role::output; }
 
-  bool sent_ = false;  ///< to the device, explicitly
+  bool sent_ = false;  ///< to the device, explicitly, as a whole
 };
 
 }  // namespace

@@ -47,6 +47,12 @@ struct BufferSet::Implementation {
       throw std::logic_error("buffer " + spec().name +
                              " is paged, so only kernels fill it and look at it: give it to them by Run::paged()");
     }
+    void need(Range bytes) const {
+      if (bytes.first <= spec().bytes && bytes.count <= spec().bytes - bytes.first) return;
+      throw std::out_of_range("buffer " + spec().name + " has " + std::to_string(spec().bytes) + " bytes, and " +
+                              std::to_string(bytes.count) + " from byte " + std::to_string(bytes.first) +
+                              " on are asked for");
+    }
   };
 
   const PlacementFacts& row;
@@ -179,34 +185,38 @@ bool BufferSet::flush_host_caches() const {
 std::size_t BufferSet::copy_in(device::Stream& stream) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < implementation_->parts.size(); ++i) {
-    if (travels_in(implementation_->parts[i].spec().role)) bytes += copy_in(stream, i);
+    const auto& spec = implementation_->parts[i].spec();
+    if (travels_in(spec.role)) bytes += copy_in(stream, i, {0, spec.bytes});
   }
   return bytes;
 }
 
-std::size_t BufferSet::copy_in(device::Stream& stream, std::size_t buffer) {
+std::size_t BufferSet::copy_in(device::Stream& stream, std::size_t buffer, Range bytes) {
   auto& self = *implementation_;
-  if (self.row.in == Travel::none) return 0;
   auto& part = self.parts.at(buffer);
-  part->bring(0, part.spec().bytes, stream);
-  return part->copied() ? part.spec().bytes : 0;
+  part.need(bytes);
+  if (self.row.in == Travel::none) return 0;
+  part->bring(bytes.first, bytes.count, stream);
+  return part->copied() ? bytes.count : 0;
 }
 
 std::size_t BufferSet::copy_out(device::Stream& stream) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < implementation_->parts.size(); ++i) {
-    if (travels_out(implementation_->parts[i].spec().role)) bytes += copy_out(stream, i);
+    const auto& spec = implementation_->parts[i].spec();
+    if (travels_out(spec.role)) bytes += copy_out(stream, i, {0, spec.bytes});
   }
   return bytes;
 }
 
-std::size_t BufferSet::copy_out(device::Stream& stream, std::size_t buffer) {
+std::size_t BufferSet::copy_out(device::Stream& stream, std::size_t buffer, Range bytes) {
   auto& self = *implementation_;
+  auto& part = self.parts.at(buffer);
+  part.need(bytes);
   if (self.row.out == Travel::none) return 0;
   self.before_fetching(stream);
-  auto& part = self.parts.at(buffer);
-  part->fetch(0, part.spec().bytes, stream);
-  return part->copied() ? part.spec().bytes : 0;
+  part->fetch(bytes.first, bytes.count, stream);
+  return part->copied() ? bytes.count : 0;
 }
 
 void BufferSet::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) {
@@ -219,10 +229,7 @@ void BufferSet::look(device::Stream& stream, std::size_t buffer, std::size_t off
   auto& self = *implementation_;
   const auto& part = self.parts.at(buffer);
   part.need_address();
-  if (offset > part.spec().bytes || into.size() > part.spec().bytes - offset)
-    throw std::out_of_range("buffer " + part.spec().name + " has " + std::to_string(part.spec().bytes) +
-                            " bytes, and " + std::to_string(into.size()) + " from byte " + std::to_string(offset) +
-                            " on are asked for");
+  part.need({offset, into.size()});
   if (!part->apart() || self.row.in == Travel::blocking) {
     stream.synchronize();
     if (part->apart()) {

@@ -57,9 +57,9 @@ class BufferSet {
   std::size_t copy_in(device::Stream& stream);
   /// Queues what travels after it; for managed_in and managed_demand it reads the results on the host.
   std::size_t copy_out(device::Stream& stream);
-  /// The same for one buffer.
-  std::size_t copy_in(device::Stream& stream, std::size_t buffer);
-  std::size_t copy_out(device::Stream& stream, std::size_t buffer);
+  /// The same for some bytes of one buffer. Throws std::out_of_range.
+  std::size_t copy_in(device::Stream& stream, std::size_t buffer, Range bytes);
+  std::size_t copy_out(device::Stream& stream, std::size_t buffer, Range bytes);
   /// The same for one chunk of split buffers (placement `streamed`); buffers that are not cut travel in with the first
   /// chunk and out with the last.
   /// Chunks come in ascending order without gaps: each brings what its kernel needs and no earlier chunk has brought,

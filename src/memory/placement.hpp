@@ -78,10 +78,11 @@ std::optional<std::string> unsupported_reason(Placement, const device::DeviceInf
 std::size_t byte_count(std::size_t elements, std::size_t size);
 
 enum class Role {
-  input,    ///< travels in
-  output,   ///< travels out
-  inout,    ///< both ways
-  scratch,  ///< stays on the device, in memory of its own whatever the placement; the host has none of it
+  input,      ///< travels in
+  output,     ///< travels out
+  inout,      ///< both ways
+  on_demand,  ///< either way, a part at a time, when it is asked for: not before the work and not after it
+  scratch,    ///< stays on the device, in memory of its own whatever the placement; the host has none of it
 };
 
 /// How a buffer is cut when work goes chunk by chunk; the unit is one step of the workload's chunk dimension.

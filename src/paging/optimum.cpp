@@ -16,6 +16,7 @@ std::uint64_t optimal_fetches(std::span<const std::uint32_t> wanted, std::size_t
     const auto [found, is_new] = soonest.try_emplace(wanted[time], time);
     again[time] = is_new ? kNever : std::exchange(found->second, time);
   }
+  if (soonest.size() <= frames) return soonest.size();            // each comes once
   std::unordered_map<std::uint32_t, std::size_t> there;           // a page, and when it is wanted again
   std::priority_queue<std::pair<std::size_t, std::uint32_t>> by;  // the same, with what is no longer so among it
   std::uint64_t fetches = 0;

@@ -17,6 +17,7 @@ namespace {
 
 /// One in so many frames is for newcomers.
 constexpr std::size_t kNewcomers = 16;
+constexpr std::size_t kMostQueues = 1024;
 
 const Options& checked(const Options& options) {
   if (!std::has_single_bit(options.page_bytes) || options.page_bytes < kLeastPage || options.page_bytes > kMostPage)
@@ -29,9 +30,12 @@ const Options& checked(const Options& options) {
     throw std::invalid_argument(fmt::format("a deadline of {} s cannot be: take more than 0", options.deadline));
   // A block of a relay has a warp for each page.
   const std::size_t most = options.transport == Transport::proxy ? 4096 : 32;
-  if (options.depth == 0 || options.queues > 1024 || options.depth > most)
+  if (options.depth == 0 || options.depth > most)
     throw std::invalid_argument(
-        fmt::format("{} queues of {} pages cannot be: take 1 to 1024 of 1 to {}", options.queues, options.depth, most));
+        fmt::format("queues of {} pages cannot be: take a depth of 1 to {}", options.depth, most));
+  if (options.queues > kMostQueues)
+    throw std::invalid_argument(
+        fmt::format("{} queues cannot be: take 1 to {}, or 0 for as many as is usual", options.queues, kMostQueues));
   return options;
 }
 

@@ -62,6 +62,11 @@ class Case {
   Buffer<T> output(std::string name, std::size_t elements, memory::Split split = {}) {
     return declare<T>(std::move(name), memory::Role::output, {1, elements, elements}, nullptr, split);
   }
+  /// Travels where the body says so, whole or in part; on the device it holds poison before each pass.
+  template <class T>
+  Buffer<T> on_demand(std::string name, std::size_t elements) {
+    return declare<T>(std::move(name), memory::Role::on_demand, {1, elements, elements}, nullptr, {});
+  }
   /// On the device only, whatever the placement: it never travels, and holds poison before each pass.
   template <class T>
   Buffer<T> scratch(std::string name, std::size_t elements) {

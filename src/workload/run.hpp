@@ -39,6 +39,8 @@ class RunKeeper {
   virtual ~RunKeeper() = default;
   /// Whether each piece of work is announced; it costs a call a launch, so timed passes do without.
   bool watches = false;
+  /// Whether each piece of work is timed by itself, and what lies between two is in no reading.
+  bool times_pieces = false;
   /// Does the work, which `queue` queues, or only counts it.
   virtual void work(const Work& work, device::Stream& stream, const std::function<void()>& queue) = 0;
 
@@ -47,7 +49,7 @@ class RunKeeper {
   /// What kernels are given instead of an address.
   virtual const void* view(std::size_t buffer) const = 0;
   enum class Direction { to_device, to_host };
-  virtual void travel(device::Stream& stream, std::size_t buffer, Direction direction) = 0;
+  virtual void travel(device::Stream& stream, std::size_t buffer, memory::Range bytes, Direction direction) = 0;
 };
 
 /// One pass of the body, or of one chunk of it (placement `streamed`), or one of its repeats.
@@ -112,12 +114,25 @@ class Run {
   /// A buffer travels in the middle of the body as its placement has it travel at the ends; what travels is counted.
   template <class T>
   void to_device(const Buffer<T>& buffer) {
-    keeper_.travel(stream_, buffer.index(), RunKeeper::Direction::to_device);
+    to_device(buffer, 0, buffer.size());
   }
   template <class T>
   void to_host(const Buffer<T>& buffer) {
-    keeper_.travel(stream_, buffer.index(), RunKeeper::Direction::to_host);
+    to_host(buffer, 0, buffer.size());
   }
+  /// The same for `count` elements from `first` on.
+  template <class T>
+  void to_device(const Buffer<T>& buffer, std::size_t first, std::size_t count) {
+    keeper_.travel(stream_, buffer.index(), {first * sizeof(T), count * sizeof(T)}, RunKeeper::Direction::to_device);
+  }
+  template <class T>
+  void to_host(const Buffer<T>& buffer, std::size_t first, std::size_t count) {
+    keeper_.travel(stream_, buffer.index(), {first * sizeof(T), count * sizeof(T)}, RunKeeper::Direction::to_host);
+  }
+
+  /// Whether this pass times each piece of work by itself, so that a body may look at what it does for nothing. With
+  /// Control::waits there is one such pass, unless checks fail before.
+  bool times_pieces() const { return keeper_.times_pieces; }
 
  private:
   template <class Queue>

@@ -2,10 +2,14 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
+#include "apps/graphs.hpp"
+#include "paging/optimum.hpp"
+#include "paging/placement.hpp"
+#include "rings.hpp"
+#include "workload/values.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -52,6 +56,85 @@ TEST_P(Programs, OnGraphsInPages) {
                 {"graph=uniform,kronecker", "scale=9", "balance=vertex,edge", "page=4KiB", "frames=40,100"}, 8);
 }
 
+TEST_P(Programs, OnGraphsThatTheHostPacks) {
+  for (const auto& program : graph_programs) {
+    expect_pass(program, {"pinned", "pool"},
+                {"graph=uniform,kronecker", "scale=0,1,7", "balance=vertex,edge", "edges=all,packed"}, 48);
+    // Rows of more than one piece.
+    expect_pass(program, {"pinned"}, {"graph=moliere-like", "scale=9", "balance=edge", "edges=packed"}, 1);
+    for (const auto& result : run_cases(program, {"none"}, {"pageable", "mapped", "managed", "paged"},
+                                        {"scale=5", "page=4KiB", "frames=100", "edges=packed"}))
+      EXPECT_NE(result.skipped.value_or("").find("take pinned or pool"), std::string::npos) << complaint(result);
+  }
+  expect_pass("apps/bfs", {"pinned"}, {"scale=7", "sources=3", "edges=packed"}, 1);
+  expect_pass("apps/cc", {"pinned"}, {"scale=7", "passes=2", "edges=packed"}, 1);
+  expect_pass("apps/sssp", {"pinned"}, {"scale=7", "sources=2", "delta=1,1000000", "edges=packed"}, 2);
+}
+
+double only_value(const harness::CaseResult& result, const char* metric) {
+  const auto* found = result.find(metric);
+  return found != nullptr && found->samples.size() == 1 ? found->samples[0] : -1;
+}
+
+// What is packed is what is wanted: of each vertex that is reached its row, once, and of every vertex in each pass.
+TEST_P(Programs, CountWhatTheHostPacks) {
+  const auto shape = apps::shape_of(apps::GraphKind::kronecker, 8);
+  const auto of = [](const char* program, std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"graph=kronecker", "scale=8", "edges=packed"});
+    const auto results = run_cases(program, {"none"}, {"pinned"}, settings);
+    EXPECT_EQ(results.size(), 1u);
+    EXPECT_EQ(complaint(results.at(0)), "");
+    return std::pair{only_value(results[0], "packed"), only_value(results[0], "body_in")};
+  };
+  const double all = 4.0 * static_cast<double>(shape.edges);
+  EXPECT_EQ(of("apps/cc", {}).first, all);
+  EXPECT_EQ(of("apps/cc", {"passes=3"}).first, 3 * all);
+  // All but the few that hang together apart from the rest; where rows begin comes on top.
+  const auto [packed, came] = of("apps/bfs", {});
+  EXPECT_GT(packed, 0.9 * all);
+  EXPECT_LE(packed, all);
+  EXPECT_GT(came, packed);
+  EXPECT_LE(came, packed + 8.0 * (2.0 * static_cast<double>(shape.vertices)));
+  EXPECT_GE(of("apps/sssp", {"delta=4"}).first, packed);
+}
+
+// Of a search level by level and of one pass: what Belady's rule makes of the pages of the rows, in their order.
+TEST_P(Programs, OptimumOfGraphs) {
+  constexpr std::uint64_t seed = 42;  // of all cases
+  const auto graph = apps::make_graph(apps::GraphKind::uniform, 9, seed);
+  const std::size_t pages = graph.shape.edges * sizeof(apps::Vertex) / 4096, frames = paging::frames_of(pages, 40);
+  const auto run = [](const char* program, const char* room, const char* more) {
+    const auto results = run_cases(program, {"none"}, {"paged"},
+                                   {"graph=uniform", "scale=9", "page=4KiB", std::string("frames=") + room, more});
+    EXPECT_EQ(results.size(), 1u);
+    EXPECT_EQ(complaint(results.at(0)), "");
+    return std::pair{only_value(results[0], "optimal_fetches"), results[0].find("fetches")->samples.back()};
+  };
+  EXPECT_EQ(run("apps/cc", "40", "passes=1").first, pages);
+  EXPECT_EQ(run("apps/cc", "100", "passes=3").first, pages);
+  EXPECT_EQ(run("apps/cc", "40", "passes=2").first, paging::optimal_fetches(paging::passes_over(pages, 2), frames));
+  for (const char* program : {"apps/bfs", "apps/sssp"}) {
+    const auto [optimum, fetches] = run(program, "40", "sources=1");
+    EXPECT_GE(optimum, pages) << program;
+    EXPECT_LE(optimum, fetches) << program;
+  }
+  // Level by level from where the search began: of this graph the vertex that is drawn has edges.
+  const std::size_t source = workload::hash(seed, 17, 0) % graph.shape.vertices;
+  ASSERT_GE(graph.offsets[source + 1] - graph.offsets[source], 2u);
+  std::vector<std::uint32_t> level(graph.shape.vertices), wanted;
+  apps::distances_from(
+      graph, static_cast<apps::Vertex>(source), [](apps::Vertex, std::uint64_t) { return 1; }, level.data());
+  for (std::uint32_t depth = 0; depth < 10; ++depth) {
+    for (std::size_t v = 0; v < level.size(); ++v) {
+      for (auto e = graph.offsets[v]; level[v] == depth && e < graph.offsets[v + 1]; ++e) {
+        const auto page = static_cast<std::uint32_t>(e * sizeof(apps::Vertex) / 4096);
+        if (wanted.empty() || wanted.back() != page) wanted.push_back(page);
+      }
+    }
+  }
+  EXPECT_EQ(run("apps/bfs", "40", "sources=1").first, paging::optimal_fetches(wanted, frames));
+}
+
 TEST_P(Programs, OnGraphsSeveralTimes) {
   expect_pass("apps/bfs", {"pinned"}, {"scale=7", "sources=3"}, 1);
   expect_pass("apps/cc", {"pinned"}, {"scale=7", "passes=2"}, 1);
@@ -64,28 +147,15 @@ TEST_P(Programs, OnGraphsRefuseWhatTheyCannotNumber) {
   for (const auto& program : graph_programs) expect_skip(program, "scale=31", "at most 30");
 }
 
-// Rings of eight, one way only, and vertices without edges: what no generator here makes.
 TEST_P(Programs, OnAGraphFromAFile) {
   for (const bool weighted : {false, true}) {
     const std::string path = testing::TempDir() + (weighted ? "rings.wsg" : "rings.sg");
-    std::ofstream file(path, std::ios::binary);
-    const auto write = [&](auto value) { file.write(reinterpret_cast<const char*>(&value), sizeof value); };
-    constexpr std::int64_t edges = 3000, vertices = 3500;
-    write(char{1});
-    write(edges);
-    write(vertices);
-    for (int direction = 0; direction < 2; ++direction) {
-      for (std::int64_t v = 0; v <= vertices; ++v) write(std::min(v, edges));
-      for (std::int64_t v = 0; v < edges; ++v) {
-        write(static_cast<std::int32_t>(v / 8 * 8 + (v + (direction == 0 ? 1 : 7)) % 8));
-        if (weighted) write(static_cast<std::int32_t>(1 + v % 7));
-      }
-    }
-    file.close();
+    apps::write_rings(path, weighted);
     setenv("ISTHMUS_GRAPH", path.c_str(), 1);
     for (const auto& program : graph_programs) {
       expect_pass(program, {"pinned"}, {"graph=file", "balance=vertex,edge"}, 2);
       expect_pass(program, {"paged"}, {"graph=file", "page=4KiB"}, 1);
+      expect_pass(program, {"pinned"}, {"graph=file", "edges=packed"}, 1);
     }
     const auto read = run_cases("apps/cc", {"none"}, {"pinned"}, {"graph=file"});
     EXPECT_EQ(read.at(0).input_file.value().name, std::filesystem::path(path).filename());

@@ -14,6 +14,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "apps/graph_packing.hpp"
 #include "workload/values.hpp"
 
 namespace isthmus::apps {
@@ -131,6 +132,44 @@ TEST(Graphs, DistancesThatAreNoneAreErrors) {
   auto other = distance;
   other[source] = 1;
   EXPECT_GT(count_distance_errors(g, source, weight, other.data()), 0);
+}
+
+// Against one edge after the other: any pieces in any order, more edges than a processor packs at once, and weights.
+TEST(Packing, PutsTheEdgesOfPiecesSideBySide) {
+  Graph g = make_graph(GraphKind::moliere, 13, 7);
+  g.weights = std::make_unique<Weight[]>(g.shape.edges);
+  for (std::size_t e = 0; e < g.shape.edges; ++e) g.weights[e] = static_cast<Weight>(e % 251 + 1);
+  for (const unsigned shift : {62u, 10u, 3u}) {
+    std::vector<Piece> pieces;
+    for (Vertex v = 0; v < g.shape.vertices; ++v) {
+      if (degree_of(g, v) == 0 || workload::hash(3, v, shift) % 3 == 0) continue;
+      const auto first = g.offsets[v] >> shift, last = (g.offsets[v + std::size_t{1}] - 1) >> shift;
+      for (auto cut = first; cut <= last; ++cut) pieces.push_back({v, static_cast<std::uint32_t>(cut - first)});
+    }
+    for (std::size_t i = pieces.size(); i > 1; --i) std::swap(pieces[i - 1], pieces[workload::hash(5, i, shift) % i]);
+    std::vector<std::uint64_t> begins(pieces.size() + 1);
+    std::vector<WeightedEdge> packed(g.shape.edges);
+    std::vector<Vertex> plain(g.shape.edges);
+    const auto all = pack_edges(g, pieces, shift, begins.data(), packed.data());
+    EXPECT_EQ(pack_edges(g, pieces, shift, begins.data(), plain.data()), all);
+    ASSERT_GT(all, 1u << 15);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      ASSERT_EQ(begins[i], at);
+      const std::size_t v = pieces[i].vertex;
+      for (auto e = g.offsets[v]; e < g.offsets[v + 1]; ++e) {
+        if ((e >> shift) - (g.offsets[v] >> shift) != pieces[i].number) continue;
+        ASSERT_EQ(packed[at].to, g.edges[e]);
+        ASSERT_EQ(packed[at].weight, g.weights[e]);
+        ASSERT_EQ(plain[at++], g.edges[e]);
+      }
+    }
+    EXPECT_EQ(begins.back(), at);
+    EXPECT_EQ(all, at);
+  }
+  std::uint64_t begins[1] = {7};
+  EXPECT_EQ(pack_edges<Vertex>(g, {}, 62, begins, nullptr), 0u);
+  EXPECT_EQ(begins[0], 0u);
 }
 
 class GraphFiles : public testing::Test {

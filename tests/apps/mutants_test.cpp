@@ -1,11 +1,15 @@
 // A program that is wrong, compiled from the changed source: its own checks must see it, on one of the machines that
 // the sound programs are tested on.
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
+#include "rings.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -38,8 +42,14 @@ TEST_F(Mutant, IsCaught) {
       settings.push_back(word);
     }
   }
+  const std::string file = testing::TempDir() + std::to_string(getpid()) + ".wsg";
+  if (settings.front() == "graph=file") {
+    apps::write_rings(file, true);
+    setenv("ISTHMUS_GRAPH", file.c_str(), 1);
+  }
   EXPECT_TRUE(is_caught("warp=32", placement, staging, settings) ||
               is_caught("warp=64,order=reverse", placement, staging, settings));
+  std::filesystem::remove(file);
 }
 
 }  // namespace

@@ -103,6 +103,38 @@ TEST_P(Placements, BytesAskedForAreCounted) {
   stream.synchronize();
 }
 
+TEST_P(Placements, OnDemandAPartTravelsAndNothingElse) {
+  constexpr std::size_t kBytes = 10000, kFirst = 1000, kCount = 300;
+  device::Stream stream;
+  BufferSet set(GetParam(), {{"part", Role::on_demand, kBytes}, {"out", Role::output, kBytes}}, {});
+  set.allocate_host();
+  set.touch_host();
+  set.allocate_device(stream);
+  set.reset(stream);
+  fill_pattern(set.host(0), kBytes);
+  EXPECT_EQ(set.copy_in(stream), 0u);
+  EXPECT_EQ(set.copy_in(stream, 0, {kFirst, kCount}), GetParam()->in == Travel::none ? 0u : kCount);
+  copy_on_device(set, 0, 1, 0, kBytes, stream);
+  set.copy_out(stream);
+  stream.synchronize();
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    const bool came = !GetParam()->two_memories() || (i >= kFirst && i < kFirst + kCount);
+    ASSERT_EQ(set.host(1)[i], came ? pattern(i) : std::byte{0xff}) << i;
+  }
+  // What the device has comes back, and no more of it.
+  for (std::size_t i = 0; i < kBytes; ++i) set.host(0)[i] = std::byte{1};
+  EXPECT_EQ(set.copy_out(stream, 0, {kFirst, kCount / 2}), GetParam()->out == Travel::none ? 0u : kCount / 2);
+  stream.synchronize();
+  if (GetParam()->two_memories()) {
+    EXPECT_EQ(set.host(0)[kFirst], pattern(kFirst));
+    EXPECT_EQ(set.host(0)[kFirst - 1], std::byte{1});
+    EXPECT_EQ(set.host(0)[kFirst + kCount / 2], std::byte{1});
+  }
+  EXPECT_THROW(set.copy_in(stream, 0, {kBytes, 1}), std::out_of_range);
+  EXPECT_THROW(set.copy_out(stream, 0, {1, kBytes}), std::out_of_range);
+  EXPECT_THROW(set.copy_in(stream, 0, {~std::size_t{0}, 2}), std::out_of_range);
+}
+
 TEST_P(Placements, AFailureLeavesNothingBehind) {
   constexpr std::size_t kBytes = 1 << 20;
   const auto free_before = device::memory_info().free;

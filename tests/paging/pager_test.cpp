@@ -449,7 +449,13 @@ TEST_F(PagerTest, ARelayNeedsASecondDevice) {
   configure("devices=2");
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .depth = 33}); }),
-      {"0 queues of 33 pages", "1 to 32"});
+      {"queues of 33 pages", "a depth of 1 to 32"});
+  expect_mentions(
+      error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .depth = 0}); }),
+      {"queues of 0 pages", "a depth of 1 to 32"});
+  expect_mentions(
+      error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::proxy, .queues = 1025}); }),
+      {"1025 queues cannot be", "1 to 1024, or 0"});
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .queues = 17}); }),
       {"gpu1 holds 16 blocks of 16 pages at once, not 17", "take fewer queues"});

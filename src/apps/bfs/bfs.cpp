@@ -34,9 +34,9 @@ struct NewlyVisited {
 //
 // A bitmap says what was visited: it fits a cache where the levels do not. It is looked at before the atomic that
 // claims a vertex, so that there are few of those.
-template <unsigned in_flight, class Edges>
-__device__ __forceinline__ void expand(const Frontier& frontier, Counts* counts, Edges& edges, Level depth,
-                                       Level* level, unsigned* visited) {
+template <unsigned in_flight, class Pieces, class Edges>
+__device__ __forceinline__ void expand(const Pieces& frontier, Counts* counts, Edges& edges, Level depth, Level* level,
+                                       unsigned* visited) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *counts = no_counts();
   for_edges<Vertex, in_flight>(
       frontier, edges, [](bool, Vertex) { return 0; },
@@ -54,6 +54,14 @@ __device__ __forceinline__ void expand(const Frontier& frontier, Counts* counts,
 
 __global__ void __launch_bounds__(threads, resident)
     bfs_expand(Frontier frontier, Counts* counts, const Vertex* edges, Level depth, Level* level, unsigned* visited) {
+  Near<Vertex> near{edges};
+  expand<4>(frontier, counts, near, depth, level, visited);
+}
+
+// The same, of edges that the host packed.
+__global__ void __launch_bounds__(threads, resident)
+    bfs_expand_packed(PackedFrontier frontier, Counts* counts, const Vertex* edges, Level depth, Level* level,
+                      unsigned* visited) {
   Near<Vertex> near{edges};
   expand<4>(frontier, counts, near, depth, level, visited);
 }
@@ -89,12 +97,13 @@ void search(Case& c, const GraphCase<Vertex>& g) {
           const Counts found = g.gather(run, ISTHMUS_KERNEL(gather_frontier<NewlyVisited>),
                                         NewlyVisited{visited.device(), seen.device()});
           if (found.pieces == 0) break;
-          g.expand(run, found, ISTHMUS_KERNEL(bfs_expand), ISTHMUS_KERNEL(bfs_expand_pages), depth, level.device(),
-                   visited.device());
+          g.expand(run, found, ISTHMUS_KERNEL(bfs_expand), ISTHMUS_KERNEL(bfs_expand_pages),
+                   ISTHMUS_KERNEL(bfs_expand_packed), depth, level.device(), visited.device());
         }
         if (run.repeat() + 1 == sources) g.copy(run, level, levels);
       },
       paged(g.edges));
+  g.observe(c);
 }
 
 void run(Case& c) {

@@ -45,8 +45,8 @@ __device__ inline void join(Vertex* parent, Vertex a, Vertex b) {
 
 // for (v = 0; v < n; ++v)
 //   for (e = offsets[v]; e < offsets[v + 1]; ++e) join(v, edges[e]);
-template <unsigned in_flight, class Edges>
-__device__ __forceinline__ void hook(const Frontier& frontier, Counts* counts, Edges& edges, Vertex* parent) {
+template <unsigned in_flight, class Pieces, class Edges>
+__device__ __forceinline__ void hook(const Pieces& frontier, Counts* counts, Edges& edges, Vertex* parent) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *counts = no_counts();
   for_edges<Vertex, in_flight>(
       frontier, edges, [](bool, Vertex v) { return v; },
@@ -67,6 +67,13 @@ __device__ __forceinline__ void hook(const Frontier& frontier, Counts* counts, E
 
 __global__ void __launch_bounds__(threads, resident)
     cc_hook(Frontier frontier, Counts* counts, const Vertex* edges, Vertex* parent) {
+  Near<Vertex> near{edges};
+  hook<4>(frontier, counts, near, parent);
+}
+
+// The same, of edges that the host packed.
+__global__ void __launch_bounds__(threads, resident)
+    cc_hook_packed(PackedFrontier frontier, Counts* counts, const Vertex* edges, Vertex* parent) {
   Near<Vertex> near{edges};
   hook<4>(frontier, counts, near, parent);
 }
@@ -109,11 +116,13 @@ void components(Case& c, const GraphCase<Vertex>& g) {
         run.launch(ISTHMUS_KERNEL(cc_start), shape, {.bytes_written = bytes}, n, parent.device());
         const Counts found = g.gather(run, ISTHMUS_KERNEL(gather_frontier<Everyone>), Everyone{});
         if (found.pieces > 0)
-          g.expand(run, found, ISTHMUS_KERNEL(cc_hook), ISTHMUS_KERNEL(cc_hook_pages), parent.device());
+          g.expand(run, found, ISTHMUS_KERNEL(cc_hook), ISTHMUS_KERNEL(cc_hook_pages), ISTHMUS_KERNEL(cc_hook_packed),
+                   parent.device());
         run.launch(ISTHMUS_KERNEL(cc_label), shape, {.bytes_read = bytes, .bytes_written = bytes}, n, parent.device(),
                    label.device());
       },
       paged(g.edges));
+  g.observe(c);
 }
 
 void run(Case& c) {

@@ -68,8 +68,8 @@ struct Nearest {
 //   for (e = offsets[v]; e < offsets[v + 1]; ++e)
 //     if (distance[v] + weight[e] < distance[edges[e]]) distance[edges[e]] = distance[v] + weight[e], waiting +=
 //     edges[e];
-template <class Edge, unsigned in_flight, class Edges>
-__device__ __forceinline__ void relax(const Frontier& frontier, Counts* counts, Edges& edges, std::uint32_t seed,
+template <class Edge, unsigned in_flight, class Pieces, class Edges>
+__device__ __forceinline__ void relax(const Pieces& frontier, Counts* counts, Edges& edges, std::uint32_t seed,
                                       Distance* distance, unsigned* waiting) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *counts = no_counts();
   struct From {
@@ -110,6 +110,15 @@ __global__ void __launch_bounds__(threads, resident)
   relax<Edge, 4>(frontier, counts, near, seed, distance, waiting);
 }
 
+// The same, of edges that the host packed.
+template <class Edge>
+__global__ void __launch_bounds__(threads, resident)
+    sssp_relax_packed(PackedFrontier frontier, Counts* counts, const Edge* edges, std::uint32_t seed,
+                      Distance* distance, unsigned* waiting) {
+  Near<Edge> near{edges};
+  relax<Edge, 4>(frontier, counts, near, seed, distance, waiting);
+}
+
 // The same, a warp fetching pages.
 template <class Edge>
 __global__ void __launch_bounds__(threads, resident_of_pages)
@@ -146,8 +155,8 @@ void search(Case& c, const GraphCase<Edge>& g) {
                                         Nearest{distance.device(), waiting.device(),
                                                 static_cast<Distance>(std::min<std::uint64_t>(limit, unreached))});
           if (found.pieces > 0) {
-            g.expand(run, found, ISTHMUS_KERNEL(sssp_relax<Edge>), ISTHMUS_KERNEL(sssp_relax_pages<Edge>), seed,
-                     distance.device(), waiting.device());
+            g.expand(run, found, ISTHMUS_KERNEL(sssp_relax<Edge>), ISTHMUS_KERNEL(sssp_relax_pages<Edge>),
+                     ISTHMUS_KERNEL(sssp_relax_packed<Edge>), seed, distance.device(), waiting.device());
           } else if (found.least != nothing_waits) {
             limit = (found.least / delta + 1) * delta;
             run.launch(ISTHMUS_KERNEL(no_frontier), {}, {}, g.counts.device());
@@ -158,6 +167,7 @@ void search(Case& c, const GraphCase<Edge>& g) {
         if (run.repeat() + 1 == sources) g.copy(run, distance, distances);
       },
       paged(g.edges));
+  g.observe(c);
 }
 
 void run(Case& c) {

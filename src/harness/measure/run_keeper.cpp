@@ -15,6 +15,7 @@ constexpr std::size_t kMostTimed = 1000;
 void Keeper::watch(Watching what) {
   watching_ = what;
   watches = what != Watching::nothing;
+  times_pieces = what == Watching::timing;
   if (watches) entries_.clear();
 }
 
@@ -96,11 +97,11 @@ const void* Keeper::view(std::size_t buffer) const {
   return view;
 }
 
-void Keeper::travel(device::Stream& stream, std::size_t buffer, Direction direction) {
+void Keeper::travel(device::Stream& stream, std::size_t buffer, memory::Range bytes, Direction direction) {
   travels_ = true;
   if (watching_ == Watching::rehearsal) return;
   (direction == Direction::to_device ? moved_in_ : moved_out_) +=
-      direction == Direction::to_device ? set_.copy_in(stream, buffer) : set_.copy_out(stream, buffer);
+      direction == Direction::to_device ? set_.copy_in(stream, buffer, bytes) : set_.copy_out(stream, buffer, bytes);
 }
 
 }  // namespace isthmus::harness

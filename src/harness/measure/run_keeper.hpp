@@ -48,7 +48,7 @@ class Keeper final : public RunKeeper {
   void read(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into) override;
   void fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) override;
   const void* view(std::size_t buffer) const override;
-  void travel(device::Stream& stream, std::size_t buffer, Direction direction) override;
+  void travel(device::Stream& stream, std::size_t buffer, memory::Range bytes, Direction direction) override;
 
  private:
   struct Entry {
