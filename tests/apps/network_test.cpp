@@ -141,15 +141,6 @@ TEST(NetworkDescriptions, SurviveWhatIsNoText) {
   EXPECT_GT(right, 20u);
 }
 
-TEST(NetworkDescriptions, AreReadFromFiles) {
-  const std::string path = testing::TempDir() + "sample.cfg";
-  std::ofstream(path) << network_text("sample");
-  EXPECT_EQ(load_network(path).layers.size(), described("sample").layers.size());
-  EXPECT_EQ(load_network(path, 32).input.width, 32u);
-  std::filesystem::remove(path);
-  EXPECT_THROW(load_network(path), std::runtime_error);
-}
-
 // --- plans -----------------------------------------------------------------------------------------
 
 void expect_apart(const std::vector<Span>& spans, const MemoryPlan& memory) {

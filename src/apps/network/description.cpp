@@ -7,11 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <map>
-#include <optional>
-#include <sstream>
 #include <stdexcept>
 
 namespace isthmus::apps {
@@ -136,13 +132,6 @@ class Section {
   std::map<std::string, Option> options_;
   std::vector<std::string> asked_;
 };
-
-/// FNV-1a.
-std::uint64_t fingerprint_of(std::string_view text) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return sum;
-}
 
 std::vector<Section> sections_of(std::string_view text, const std::string& file) {
   std::vector<Section> sections;
@@ -339,7 +328,7 @@ NetworkDescription parse_network(std::string_view text, const std::string& name,
   auto& net = sections.front();
   if (net.kind() != "net" && net.kind() != "network")
     net.fail(net.line(), "the first section is [{}]: begin with [net]", net.kind());
-  NetworkDescription network{.name = name, .input = {}, .layers = {}, .fingerprint = fingerprint_of(text)};
+  NetworkDescription network{.name = name, .input = {}, .layers = {}};
   network.input = {net.count_or(3, "channels"), net.count("height"), net.count("width")};
   if (side != 0) network.input.height = network.input.width = side;
   net.ignore(ignored_of_net);
@@ -347,14 +336,6 @@ NetworkDescription parse_network(std::string_view text, const std::string& name,
   for (std::size_t i = 1; i < sections.size(); ++i) network.layers.push_back(LayerReader(network, sections[i]).read());
   if (network.layers.empty()) net.fail(net.line(), "the network has no layers: add one after [net]");
   return network;
-}
-
-NetworkDescription load_network(const std::string& path, std::size_t side) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!(file && text << file.rdbuf()))
-    throw std::runtime_error(fmt::format("cannot read {}: {}; name a network's .cfg", path, std::strerror(errno)));
-  return parse_network(text.str(), path, side);
 }
 
 }  // namespace isthmus::apps

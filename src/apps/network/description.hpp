@@ -46,7 +46,6 @@ struct NetworkDescription {
   std::string name;
   Volume input;
   std::vector<Layer> layers;
-  std::uint64_t fingerprint = 0;  ///< of the text
   /// What layer `l` is given as the output of the one before.
   const Volume& input_of(std::size_t l) const { return l == 0 ? input : layers[l - 1].out; }
 };
@@ -54,8 +53,6 @@ struct NetworkDescription {
 /// Of a text that is called `name` in errors. `side`, where it is not 0, is the width and height of an image instead of
 /// those in the text. Throws std::invalid_argument, one sentence that begins with file and line.
 NetworkDescription parse_network(std::string_view text, const std::string& name, std::size_t side = 0);
-/// Of a file. Throws std::runtime_error where it cannot be read.
-NetworkDescription load_network(const std::string& path, std::size_t side = 0);
 
 /// The text of sample, resnet18, resnet50, yolov3-tiny or yolov3.
 std::string network_text(std::string_view name);

@@ -2,7 +2,6 @@
 
 // What the programs on networks share: their axes, and a network with its buffers in a case.
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,6 +28,7 @@ inline workload::Workload network_program(const std::string& name, std::function
                         "one of the paper's four, one with every kind of layer, or the .cfg that "
                         "ISTHMUS_NETWORK names",
                         {"sample", "resnet18", "resnet50", "yolov3-tiny", "yolov3", "file"}))
+      .with_file("network", "ISTHMUS_NETWORK", "a network's .cfg as darknet has it", std::size_t{1} << 24)
       .axis(number_axis("batch", "images at once", 1))
       .axis(number_axis("side", "width and height of an image; 0: as the network says", 0, 0))
       .axis(how(choice_axis("allocation",
@@ -53,15 +53,13 @@ inline workload::Workload network_program(const std::string& name, std::function
 }
 
 /// The network that a case asks for. Throws Skip where none is named, and what the parser says of one that is wrong.
-inline NetworkDescription description_of(const workload::Case& c) {
+inline NetworkDescription description_of(workload::Case& c) {
   const auto side = static_cast<std::size_t>(c.integer("side"));
   workload::refuse_if(side > 65535, "an image of this side has no number for its places: make it at most 65535");
   const auto name = c.choice("network");
   if (name != "file") return parse_network(network_text(name), std::string(name) + ".cfg", side);
-  const char* path = std::getenv("ISTHMUS_NETWORK");
-  workload::refuse_if(path == nullptr,
-                      "network=file, but no file is named: set ISTHMUS_NETWORK to one in darknet's .cfg");
-  return load_network(path, side);
+  const auto& file = c.input_file();
+  return parse_network(file.text(), file.path(), side);
 }
 
 inline PlanOptions plan_options(const workload::Case& c, std::size_t batch) {
@@ -82,7 +80,7 @@ class NetworkCase {
       : network_(make_network(c, std::move(description))),
         images_(c.input<float>("images", network_->plan.batch * network_->plan.network.input.size(),
                                [seed = c.seed()](std::size_t i) { return Network::image_value(seed, i); })),
-        results_(c.output<float>("results" + of_file(c), network_->plan.batch * network_->plan.results)) {
+        results_(c.output<float>("results", network_->plan.batch * network_->plan.results)) {
     with_staging<ring>(c, [&](auto how, auto) { staging_ = how(); });
     const auto& parameters = *network_->parameters;
     if (c.choice("allocation") == "tensor") {
@@ -119,11 +117,6 @@ class NetworkCase {
     auto plan = make_plan(std::move(description), plan_options(c, c.extent("batch")));
     auto memory = plan_memory(plan, c.choice("allocation"));
     return std::make_shared<const Network>(std::move(plan), std::move(memory), c.seed());
-  }
-  /// Files that differ give results that differ.
-  std::string of_file(const workload::Case& c) const {
-    if (c.choice("network") != "file") return {};
-    return " of " + std::to_string(network_->plan.network.fingerprint);
   }
 
   std::shared_ptr<const Network> network_;
