@@ -61,3 +61,22 @@ def test_the_model_says_what_the_page_says():
     assert numpy.median(errors) <= 0.25
     assert f"{numpy.median(errors):.1%} of {len(errors)} |" in TEXT
     assert f"{max(errors):.0%} to 46% too long" in TEXT
+
+
+def test_solvers_and_fft_are_what_the_page_says():
+    section = (ROOT / "docs/uvm.md").read_text(encoding="utf-8").partition("## Solvers and FFT on an H100 host")[2]
+    records = {each["workload"]: each for each in load.read(DATA.parents[1] / "h100-x2/faults.jsonl.gz")}
+    rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    assert len(rows) == len(records) == 3
+    for row in rows:
+        name, *figures = [cell.strip(" `") for cell in row.strip("|").split("|")]
+        found = {metric: numpy.median(content.samples(records[name], f"uvm_{metric}")) for metric in (
+            "batches", "batch_faults", "batch_blocks", "block_faults", "service_time", "between_time",
+            "fault_bytes", "prefetch_bytes",
+        )}  # fmt: skip
+        milliseconds = [f"{1000 * found[metric]:.1f}" for metric in ("service_time", "between_time")]
+        counts = [f"{found[metric]:.{digits}f}" for metric, digits in zip(
+            ("batches", "batch_faults", "batch_blocks", "block_faults"), (0, 0, 1, 0), strict=True
+        )]  # fmt: skip
+        assert figures == [*counts, *milliseconds], name
+        assert "brings 403 MB" in section and round((found["fault_bytes"] + found["prefetch_bytes"]) / 1e6) == 403
