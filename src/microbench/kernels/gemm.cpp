@@ -9,8 +9,7 @@ namespace {
 
 using namespace workload;
 using device::BulkBarrier;
-using device::MatrixTile, device::TilePlace, device::TileSums, device::multiply_add, device::multiply_tiles,
-    device::read_row;
+using device::MatrixTile, device::TilePlace, device::TileSums, device::multiply_add, device::multiply_tiles;
 using device::TilePipeline;
 
 constexpr unsigned threads = device::matrix_threads;
