@@ -91,7 +91,8 @@ class Faults(IsthmusCheck):
         return self.observe and not self.profiler
 
     def settled(self):
-        return {"mode": None, "size": self.size, "placement": self.managed, "staging": None}
+        staging = "none" if WORKLOADS[self.workload]["stagings"] else None
+        return {"mode": None, "size": self.size, "placement": self.managed, "staging": staging}
 
     def axes_of(self, point):
         return super().axes_of(point) | {"driver_prefetch": self.prefetch}

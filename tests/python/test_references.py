@@ -255,6 +255,8 @@ def test_links_between_gpus_that_are_down():
 @pytest.mark.parametrize("path", sorted((ROOT / "analysis/data").rglob("*.jsonl*")), ids=lambda p: p.name)
 def test_what_was_measured_on_good_machines_is_sane(path):
     for record in load.iterate(path):
+        if record["profiler"]:
+            continue  # what such a run takes is held to nothing
         selectors = lookup.case_of(record, "main")
         for metric in record["metrics"]:
             assert lookup.insane((), metric, record, selectors) is None

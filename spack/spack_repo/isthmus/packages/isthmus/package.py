@@ -125,6 +125,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
         with when("+analysis"):
             depends_on("py-duckdb@1.3:")
             depends_on("py-jinja2@3:")
+            depends_on("py-matplotlib@3.10:")
             depends_on("py-msgspec@0.18:")
             depends_on("py-numpy@1.24:")
             depends_on("py-plotly@5:")
