@@ -272,13 +272,13 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   trace::uvm::Keep keep;
   if (events) keep = [events](auto entries, auto dropped) { events->keep(entries, dropped); };
   if (processes == 1 || child) watched.observers = asked_observers(options, std::move(keep));
+  catch_interrupts();
   std::optional<RecordFile> file;
   if (writes) {
     file.emplace(path);
     host_speed();  // before anything else is at work here
   }
   if (speaks) mend(*file, options.resume, !options.quiet);
-  catch_interrupts();
   if (speaks) report(options, outlook(cases, options.sampling, processes, options.resume));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
   if (processes > 1 && !child) {
