@@ -75,10 +75,16 @@ class Faults(IsthmusCheck):
         """The placement of a program's arrays; the others have their own memory."""
         return "managed_demand" if WORKLOADS[self.workload]["placements"] else None
 
+    @property
+    def staging(self):
+        """A fault is waited for: what a program copies beside its kernels is no part of it."""
+        return "none" if WORKLOADS[self.workload]["stagings"] else None
+
     def request(self):
         placement = ["--placement", self.managed] if self.managed else []
+        staging = ["--staging", self.staging] if self.staging else []
         observed = ["--observe", "uvm"] if self.observed() else []
-        return [self.workload, "--size", self.size, *placement, *observed, *self._settings()]
+        return [self.workload, "--size", self.size, *placement, *staging, *observed, *self._settings()]
 
     def _settings(self):
         return [] if self.prefetch == "default" else ["--set", f"driver_prefetch={self.prefetch}", *self._memory()]
@@ -91,8 +97,7 @@ class Faults(IsthmusCheck):
         return self.observe and not self.profiler
 
     def settled(self):
-        staging = "none" if WORKLOADS[self.workload]["stagings"] else None
-        return {"mode": None, "size": self.size, "placement": self.managed, "staging": staging}
+        return {"mode": None, "size": self.size, "placement": self.managed, "staging": self.staging}
 
     def axes_of(self, point):
         return super().axes_of(point) | {"driver_prefetch": self.prefetch}
