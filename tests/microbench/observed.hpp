@@ -27,6 +27,17 @@ inline harness::CaseResult observed(const std::string& workload, std::vector<std
   return harness::run_case(harness::plan(request).front(), context);
 }
 
+/// The case of `workload` that the UVM-batch paper's Table 3 names: the driver's prefetcher is off.
+inline harness::CaseSpec case_of_table3(const std::string& workload) {
+  harness::Request request;
+  request.patterns = {workload};
+  request.preset = "paper-table3";
+  const auto cases = harness::plan(request);
+  EXPECT_EQ(cases.size(), 1u) << workload;
+  EXPECT_EQ(*cases.at(0).find("driver_prefetch"), harness::AxisValue("off")) << workload;
+  return cases.at(0);
+}
+
 /// The latest sample of a metric.
 inline double value(const harness::CaseResult& result, const std::string& metric) {
   const auto* series = result.find(metric);

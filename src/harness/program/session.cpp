@@ -274,10 +274,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (processes == 1 || child) watched.observers = asked_observers(options, std::move(keep));
   catch_interrupts();
   std::optional<RecordFile> file;
-  if (writes) {
-    file.emplace(path);
-    host_speed();  // before anything else is at work here
-  }
+  if (writes) file.emplace(path);
   if (speaks) mend(*file, options.resume, !options.quiet);
   if (speaks) report(options, outlook(cases, options.sampling, processes, options.resume));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
@@ -287,6 +284,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     report(options, fmt::format("{} processes; records in {}", processes, path));
     return code;
   }
+  if (writes) host_speed();  // before anything is at work in the process that measures
   if (context.ranks != nullptr) {
     identity.ranks = rank_facts(*context.ranks, context.device);
     identity.ranks_library = context.ranks->library();
