@@ -18,7 +18,7 @@ Entry* first_waiting(Batch& batch) {
 /// while no other does: it holds some of what it needs, and may not wait for one that waits for it.
 bool may_begin(const Batch& batch, const Entry& entry) {
   const auto& options = batch.options;
-  if (batch.holding >= options.depth) return false;
+  if (std::ranges::find(batch.slots, false) == batch.slots.end()) return false;
   if (std::ranges::any_of(batch.entries, [&](const Entry& each) {
         return each.state == State::allocating && (each.chunked() || entry.chunked());
       }))
@@ -56,7 +56,9 @@ void Allocator::run() {
 
 void Allocator::allocate(Entry& entry, Batch::Lock& lock) {
   entry.state = State::allocating;
-  ++batch_.holding;
+  const auto slot = std::ranges::find(batch_.slots, false);
+  entry.slot = static_cast<std::size_t>(slot - batch_.slots.begin());
+  *slot = true;
   batch_.memory.add(entry.wanted);
   entry.outcome.allocate = batch_.clock.span([&] {
     try {

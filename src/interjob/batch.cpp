@@ -1,5 +1,6 @@
 #include "interjob/batch.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -66,6 +67,7 @@ Batch::Batch(std::span<const Job> jobs, const Options& with)
     : options(with),
       entries(jobs.size()),
       three_streams(with.mode == Mode::overlap_all || with.mode == Mode::recycled),
+      slots(std::min(static_cast<std::size_t>(with.depth), std::max<std::size_t>(jobs.size(), 1))),
       memory(jobs, with) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     auto& entry = entries[i];

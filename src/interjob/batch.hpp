@@ -32,6 +32,7 @@ struct Entry {
   std::vector<Request> requests{};            ///< the job's, in whole units
   std::size_t wanted = 0, chunks_wanted = 0;  ///< bytes of the device, in one piece each and in chunks
   JobMemory memory{};
+  std::size_t slot = 0;  ///< while it holds memory, its own
   device::Event ready{}, began{}, in_done{}, kernel_done{}, out_done{};
   Outcome outcome{};
 
@@ -76,7 +77,7 @@ class BatchClock {
 /// - An entry's other members belong to one thread at a time: to an Allocator while it is `allocating`, then to the
 ///   Submitter until it is `queued`, then to the Releaser. Of a job that begins early (`in_ready`) the Allocator still
 ///   maps chunks while the Submitter queues; both note failures with the mutex held.
-/// - Whoever holds memory is counted in `holding`, and in `memory` with all bytes that it asked for.
+/// - Whoever holds memory has a slot, and in `memory` with all bytes that it asked for.
 struct Batch {
   using Lock = std::unique_lock<std::mutex>;
 
@@ -92,8 +93,8 @@ struct Batch {
   std::mutex mutex;
   Changes changed;
   // Under the mutex:
+  std::vector<bool> slots;  ///< taken by jobs that hold memory or are about to; as many as `depth`
   HeldMemory memory;
-  int holding = 0;               ///< jobs that hold memory or are about to
   std::uint64_t given_back = 0;  ///< how often a job gave anything back, other than to try again
   std::exception_ptr lost;       ///< the device is
 
@@ -105,7 +106,7 @@ struct Batch {
   /// And holds nothing any more.
   void let_go(const Entry& entry) {
     memory.remove(entry.wanted);
-    --holding;
+    slots[entry.slot] = false;
     gave_back();
   }
   /// Frees what a job holds, or keeps it for others; a failure is noted. Its bytes stay counted.

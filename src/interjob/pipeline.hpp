@@ -22,10 +22,12 @@
 
 namespace isthmus::interjob {
 
-/// What a phase of a job is given: a stream to queue on, and the job's memory in the order it asked for it.
+/// What a phase of a job is given: a stream to queue on, the job's memory in the order it asked for it, and a number
+/// below `depth` that no two jobs have while both hold memory, for what the caller shares out among them.
 struct Work {
   device::Stream& stream;
   std::span<void* const> memory;
+  std::size_t slot = 0;
 };
 
 struct Job {

@@ -25,7 +25,7 @@ void Submitter::queue(Entry& entry) {
   auto& in = batch_.three_streams ? batch_.in : kernel;
   auto& out = batch_.three_streams ? batch_.out : kernel;
   const auto phase = [&](const std::function<void(const Work&)>& body, device::Stream& stream, device::Event& after) {
-    if (body) body({stream, entry.memory.addresses});
+    if (body) body({stream, entry.memory.addresses, entry.slot});
     after.record(stream);
   };
   entry.outcome.submit = batch_.clock.span([&] {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -259,6 +261,36 @@ TEST_F(Pipeline, JobsWaitForRoomOrFailByChoice) {
     result = run_watched(jobs, options);
     EXPECT_EQ(result.jobs[0].error, "");
     EXPECT_LE(result.peak_device_bytes, 2 * kBytes);
+  }
+  expect_nothing_held();
+}
+
+// The second job fails as soon as it asks, so the fourth begins while the first still holds its memory.
+TEST_F(Pipeline, JobsThatHoldMemoryAtOnceNeverShareASlot) {
+  constexpr std::size_t kBytes = 64 << 10, kDepth = 3;
+  for (const Mode mode : kModes) {
+    Jobs jobs(9, Kind::device, kBytes);
+    jobs[1].memory[0].bytes = jobs[5].memory[0].bytes = 8 * kBytes;
+    std::array<std::atomic<int>, kDepth> holders{};
+    std::atomic<int> shared = 0;
+    for (std::size_t i = 0; i < 9; ++i) {
+      const auto slot = std::make_shared<std::size_t>(0);
+      jobs[i].in = [&, slot, before = jobs[i].in](const Work& work) {
+        *slot = work.slot;
+        shared += holders.at(work.slot)++;
+        before(work);
+      };
+      jobs[i].finish = [&, slot, before = jobs[i].finish](std::span<void* const> memory) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        before(memory);
+        --holders[*slot];
+      };
+    }
+    const auto result =
+        run_watched(jobs, {.mode = mode, .depth = kDepth, .device_limit = kDepth * kBytes, .wait_for_room = false});
+    EXPECT_NE(result.jobs[1].error, "");
+    EXPECT_EQ(jobs.seen(3), Jobs::Seen::right);
+    EXPECT_EQ(shared, 0) << name(mode);
   }
   expect_nothing_held();
 }

@@ -142,12 +142,13 @@ pipeline::Job JobBatch::job(std::size_t index, pipeline::Source source, For what
     if (own_host) job.memory.push_back({memory::Kind::pinned, operand.bytes});
 
   // Where the results go: jobs that hold memory at the same time never share a slot.
-  const auto results = [=, &recipe, &data,
-                        slot = index % static_cast<std::size_t>(wanted_.depth)](std::span<void* const> memory) {
+  const auto slot = std::make_shared<std::size_t>(0);
+  const auto results = [=, &recipe, &data](std::span<void* const> memory) {
     return own_host ? static_cast<float*>(memory[operands + recipe.result])
-                    : reinterpret_cast<float*>(data.outputs[slot].data());
+                    : reinterpret_cast<float*>(data.outputs[*slot].data());
   };
   job.in = [=, this, &recipe, &data](const pipeline::Work& work) {
+    *slot = work.slot;
     if (!recipe.output().read && !calls_only) {  // what an earlier job left there
       for (const auto element : elements(index, thorough))
         results(work.memory)[place(recipe.output(), element)] = kPoison;
