@@ -121,7 +121,9 @@ TEST(Allocator, TouchesCostMoreThanNothing) {
   const auto results = run_cases("alloc/mmap-touched", {}, {}, {"bytes=4MiB", "at_once=4"}, {}, 5);
   ASSERT_EQ(results.size(), 1u);
   ASSERT_EQ(complaint(results[0]), "");
-  EXPECT_GT(results[0].find("touch")->samples.front(), results[0].find("touch_again")->samples.front());
+  // The least of each: others' work only adds time.
+  const auto least = [&](const char* metric) { return std::ranges::min(results[0].find(metric)->samples); };
+  EXPECT_GT(least("touch"), least("touch_again"));
 }
 
 }  // namespace
