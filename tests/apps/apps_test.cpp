@@ -5,6 +5,7 @@
 
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
+#include "../temporary_path.hpp"
 #include "apps/graphs.hpp"
 #include "paging/optimum.hpp"
 #include "paging/placement.hpp"
@@ -149,7 +150,7 @@ TEST_P(Programs, OnGraphsRefuseWhatTheyCannotNumber) {
 
 TEST_P(Programs, OnAGraphFromAFile) {
   for (const bool weighted : {false, true}) {
-    const std::string path = testing::TempDir() + (weighted ? "rings.wsg" : "rings.sg");
+    const std::string path = temporary_path(weighted ? "rings.wsg" : "rings.sg");
     apps::write_rings(path, weighted);
     setenv("ISTHMUS_GRAPH", path.c_str(), 1);
     for (const auto& program : graph_programs) {

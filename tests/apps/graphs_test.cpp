@@ -1,6 +1,7 @@
 // Graphs made from a seed, and files of graphs: right ones, cut ones, and ones with wrong numbers.
 
 #include "apps/graphs.hpp"
+#include "../temporary_path.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -174,8 +175,7 @@ TEST(Packing, PutsTheEdgesOfPiecesSideBySide) {
 
 class GraphFiles : public testing::Test {
  protected:
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("isthmus-graphs-" + std::to_string(getpid()));
+  std::filesystem::path folder_ = temporary_path("graphs");
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

@@ -9,6 +9,7 @@
 
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
+#include "../temporary_path.hpp"
 #include "rings.hpp"
 
 namespace isthmus::microbench {
@@ -42,7 +43,7 @@ TEST_F(Mutant, IsCaught) {
       settings.push_back(word);
     }
   }
-  const std::string file = testing::TempDir() + std::to_string(getpid()) + ".wsg";
+  const std::string file = temporary_path("rings.wsg");
   if (settings.front() == "graph=file") {
     apps::write_rings(file, true);
     setenv("ISTHMUS_GRAPH", file.c_str(), 1);

@@ -9,6 +9,7 @@
 
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
+#include "../temporary_path.hpp"
 #include "apps/network/forward.hpp"
 #include "workload/worst.hpp"
 
@@ -430,7 +431,7 @@ TEST_P(NetworkProgram, WithEveryTile) {
 }
 
 TEST_P(NetworkProgram, LayersThatEnd) {
-  const std::string path = testing::TempDir() + "ends.cfg";
+  const std::string path = temporary_path("ends.cfg");
   setenv("ISTHMUS_NETWORK", path.c_str(), 1);
   const std::string net = "[net]\nwidth=7\nheight=5\nchannels=2\n", convolution = "[convolutional]\nfilters=3\n";
   // A shortcut at the end, alone and in a convolution; a network without weights; one that ends in what a route names.

@@ -1,4 +1,5 @@
 #include "harness/record/record.hpp"
+#include "../temporary_path.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -444,8 +445,7 @@ class InputFiles : public testing::Test {
     }
   }
 
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("isthmus-input-files-" + std::to_string(getpid()));
+  std::filesystem::path folder_ = temporary_path("input-files");
   std::filesystem::path path_ = folder_ / "numbers.bin";
 };
 
@@ -522,10 +522,7 @@ TEST_F(InputFiles, HaveTheirSizeInADryRun) {
 class RecordFiles : public testing::Test {
  protected:
   void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() /
-             (std::string("isthmus_") + testing::UnitTest::GetInstance()->current_test_info()->name() +
-              std::to_string(getpid())))
-                .string();
+    path_ = temporary_path(testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove(path_);
   }
   void TearDown() override { std::filesystem::remove(path_); }

@@ -1,4 +1,5 @@
 #include "harness/record/table_file.hpp"
+#include "../temporary_path.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -36,9 +37,7 @@ std::string unpacked(const fs::path& path) {
 class TableFiles : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              (std::string("isthmus_") + testing::UnitTest::GetInstance()->current_test_info()->name() +
-               std::to_string(getpid()));
+    folder_ = temporary_path(testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_);
     record_ = folder_ / "r.jsonl";
   }
