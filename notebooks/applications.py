@@ -279,3 +279,13 @@ Markdown(
     f"Our means are of the programs that were measured: {counts['uvm']} in uvm, {counts['pm']} in pm, "
     f"{counts['async']} in async. {published.sentence(rows)}"
 )
+
+# %% [markdown]
+# ## Figure 11 of the MI300A paper: six programs, managed over explicit
+#
+# Of "Dissecting CPU-GPU Unified Physical Memory on AMD MI300A APUs" (2025): managed memory over explicit
+# copies. Here on an NVIDIA H100, whose memory is apart, so that pages migrate. `compute` is the kernel, `total` the
+# time from the first allocation to the last free, and memory is `memory_peak` ([method](../docs/method.md)).
+
+# %%
+figure = programs.unified_over_explicit(readings.example(Path("../analysis/data/h100-x2/programs.jsonl.gz")))

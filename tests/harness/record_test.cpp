@@ -18,6 +18,7 @@
 
 #include "harness/measure/case_runner.hpp"
 #include "harness/measure/limits.hpp"
+#include "harness/measure/memory_peak.hpp"
 #include "harness/measure/stolen_time.hpp"
 #include "harness/plan/plan.hpp"
 #include "harness/plan/registry.hpp"
@@ -154,6 +155,39 @@ TEST(Record, MetricsFollowThePlacement) {
   const auto mapped = record_of(plan(request).front());
   for (const char* name : {"in", "out", "device_alloc", "in_rate"}) EXPECT_TRUE(samples(mapped, name).empty()) << name;
   EXPECT_FALSE(samples(mapped, "kernel").empty());
+}
+
+TEST(MemoryPeak, IsTheMostOverWhatWasThereBefore) {
+  std::vector<std::optional<std::size_t>> seen{100, 150, 120};
+  std::size_t next = 0;
+  const auto read = [&] { return seen.at(next++); };
+  MemoryPeak peak(read);
+  EXPECT_EQ(peak.bytes(), 0.0);
+  peak.look();
+  peak.look();
+  EXPECT_EQ(peak.bytes(), 50.0);
+  next = 0, seen = {100, 80};
+  MemoryPeak falls(read);
+  falls.look();
+  EXPECT_EQ(falls.bytes(), 0.0) << "others freed some meanwhile";
+  next = 0, seen = {std::nullopt, std::nullopt};
+  MemoryPeak unknown(read);
+  unknown.look();
+  EXPECT_FALSE(unknown.bytes());
+}
+
+TEST(MemoryPeak, OfCopiesIsMoreThanOfOneMemoryByTheDevices) {
+  const double mib = 1 << 20, n = 8 * mib, buffers = 2 * 4 * n;  // two of floats
+  const auto peak = [&](const char* placement) {
+    Request request{.patterns = {"fixture/saxpy"}, .settings = {"n=8388608"}};
+    request.placements = {placement};
+    const auto seen = samples(record_of(plan(request).front()), "memory_peak");
+    EXPECT_EQ(seen.size(), 1u);
+    return seen.empty() ? 0 : seen.front();
+  };
+  // The emulated device's memory is the process's, so it is in both counters.
+  EXPECT_NEAR(peak("mapped"), buffers, 8 * mib);
+  EXPECT_NEAR(peak("pageable"), 3 * buffers, 24 * mib);
 }
 
 TEST(Record, TotalsAndRatesAreWhatTheirNamesSay) {

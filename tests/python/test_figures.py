@@ -11,7 +11,7 @@ from histories import record, write
 
 from isthmus import Error
 from isthmus.advise import overlap
-from isthmus.figures import command, interjob, named, plots
+from isthmus.figures import command, interjob, named, plots, programs
 from isthmus.tables import readings
 
 matplotlib.use("agg")
@@ -218,3 +218,29 @@ def test_wrong_input_is_one_sentence(words, why):
     assert done.returncode == 2 and done.stdout == ""
     assert why in done.stderr.splitlines()[-1] and done.stderr.count("isthmus figure:") == 1
     assert "Traceback" not in done.stderr and not pathlib.Path("x.png").exists()
+
+
+def test_memory_saved_is_of_one_program_in_one_form(tmp_path):
+    def peak(value, placement, **axes):
+        name = axes.pop("program", "hotspot")
+        words = {
+            "workload": f"apps/{name}",
+            "placement": placement,
+            "size": "large",
+            "preset": axes.pop("preset", None),
+        }
+        metric = {"metrics__0__name": "memory_peak", "metrics__0__unit": "B"}
+        return record(value, axes={"rows": 4096, **axes}, **words, **metric)
+
+    cases = [
+        peak(8e8, "pageable"), peak(6e8, "managed_demand"), peak(7e8, "pinned"),
+        peak(9e8, "pageable", program="nn", loop="device"), peak(9e8, "managed_demand", program="nn", loop="device"),
+        peak(4e8, "pageable", program="nn", loop="host", preset="paper-mi300a"),
+        peak(3e8, "managed_demand", program="nn", loop="host", preset="paper-mi300a"),
+        peak(5e8, "pageable", program="heartwall", form="double"),
+        peak(9e8, "pageable", program="heartwall", form="static"),
+        peak(1e8, "managed_demand", program="heartwall", form="static"),
+    ]  # fmt: skip
+    found = readings.load(write(tmp_path / "r", cases))
+    assert programs.memory_saved(found) == pytest.approx({"hotspot": 0.25, "nn": 0.25})
+    assert set(programs.unified(found)) == {"hotspot", "nn"}

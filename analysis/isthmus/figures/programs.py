@@ -126,3 +126,40 @@ def placements(found: Readings):
     made, [axes] = plots.panels(1, width=12, height=1 + 0.42 * max(len({program for program, _ in cells}), 4))
     plots.heat(axes, cells, "1", title="a pass over that of pinned, medium", corner="program \\ placement")
     return made
+
+
+SIX = ("backprop", "dwt2d", "heartwall", "hotspot", "nn", "srad_v1")  #: of the MI300A paper
+UNIFIED = {"compute": "kernel", "total": "wall", "memory": "memory_peak"}  #: Figure 11's bars, and the metric of each
+
+
+def unified(found: Readings) -> dict[str, dict[str, float]]:
+    """By program and bar, managed memory over explicit copies: of Figure 11's preset, else in the default forms."""
+    large = found.where(size="large", placement=["pageable", "managed_demand"])
+    default = large.where(preset=None, form=[None, "double", "merged"], loop=[None, "device"])
+
+    def ratio(program: str, metric: str):
+        for of in (large.where(preset="paper-mi300a"), default):
+            by = of.by("placement", workload=f"apps/{program}", metric=metric)
+            if len(by) == 2:
+                return by["managed_demand"] / by["pageable"]
+        return None
+
+    return present({p: present({bar: ratio(p, metric) for bar, metric in UNIFIED.items()}) for p in SIX})
+
+
+def memory_saved(found: Readings) -> dict[str, float]:
+    """By program, the share of explicit copies' peak of memory that managed memory does without."""
+    return {program: 1 - bars["memory"] for program, bars in unified(found).items() if "memory" in bars}
+
+
+@figure("programs-unified", "time and peak of memory of six programs, managed over explicit copies, at large",
+        *(f"apps/{program}" for program in SIX))  # fmt: skip
+def unified_over_explicit(found: Readings):
+    made, panels = plots.panels(2, width=14)
+    over_explicit = unified(found)
+    times = {program: {bar: value for bar, value in bars.items() if bar != "memory"}
+             for program, bars in over_explicit.items()}  # fmt: skip
+    plots.bars(panels[0], present(times), "1", line=1, title="time, managed over explicit, large")
+    saved = {program: {"saved": value} for program, value in memory_saved(found).items()}
+    plots.bars(panels[1], saved, "1", title="peak of memory saved, large")
+    return made

@@ -33,6 +33,7 @@ bool Measurement::takes_no_samples() const {
 void Measurement::run() {
   device::load_kernels();  // lazy loading could deadlock behind the latch
   const int most_cycles = std::min(s_.most_samples(), s_.sampling.allocation_cycles);
+  memory_peak_.emplace([this] { return memory_in_use(s_.device_info); });
   for (int cycle = 1;; ++cycle) {
     allocate();
     const Pass cold = cold_pass(cycle == 1);
@@ -138,7 +139,12 @@ Pass Measurement::cold_pass(bool first) {
   } else if (first && body_.waits()) {
     body_.keeper().watch(Keeper::Watching::counting);
   }
+  const auto look = [&] {
+    if (first) memory_peak_->look();
+  };
+  look();
   const Pass pass = passes_.phased(Part::warmups, 0);
+  look();
   body_.keeper().watch(Keeper::Watching::nothing);
   if (first) {
     const auto report = [&](std::string_view name, const std::optional<double>& value, std::string_view timer) {

@@ -5,6 +5,7 @@
 // An allocation cycle is: host_alloc, host_touch, inputs, device_alloc, a cold pass, warm passes, free. in, kernel, out
 // and overlapped are sampled in the last cycle only, since allocating is slow.
 
+#include "harness/measure/memory_peak.hpp"
 #include "harness/measure/passes.hpp"
 #include "workload/driver_prefetch.hpp"
 
@@ -45,6 +46,7 @@ class Measurement {
   bool takes_no_samples() const;
 
   void report_allocation();
+  void report_memory();
   void report_totals();
   void report_counts();
   void report_work();
@@ -58,6 +60,7 @@ class Measurement {
   Passes passes_;
   std::optional<workload::DriverPrefetch> driver_prefetch_;
   std::vector<Allocation> allocations_;
+  std::optional<MemoryPeak> memory_peak_;  // of the first cycle
   Stop allocation_stop_ = Stop::samples;
 };
 

@@ -36,6 +36,7 @@ void Measurement::finish() {
   report_counts();
   free();
   report_allocation();
+  report_memory();
   report_totals();
   report_work();
   report_rates();
@@ -72,6 +73,11 @@ void Measurement::report_allocation() {
   report(workload::kDriverPrefetchSetup, [](const Allocation& a) { return a.driver_prefetch; });
   report("graph_build", [](const Allocation& a) { return a.graph; });
   report("free", [](const Allocation& a) { return std::optional(a.free()); });
+}
+
+void Measurement::report_memory() {
+  const auto bytes = memory_peak_->bytes();
+  if (bytes) s_.result.add("memory_peak", "none", "B").samples = {*bytes};
 }
 
 void Measurement::report_totals() {

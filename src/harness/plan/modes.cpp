@@ -34,7 +34,7 @@ constexpr std::string_view kMeasured[] = {
     "host_alloc",   "host_touch",  "device_alloc", "graph_build", "in",          "kernel",           "out",
     "free",         "first_in",    "first_kernel", "first_out",   "overlapped",  "sync_cost",        "overlap",
     "wall",         "paper_total", "in_rate",      "out_rate",    "kernel_rate", "kernel_flop_rate", "first_repeat",
-    "later_repeat", "kernel_sum",  "turn_cost",    "body_in",     "body_out"};
+    "later_repeat", "kernel_sum",  "turn_cost",    "body_in",     "body_out",    "memory_peak"};
 
 }  // namespace
 
