@@ -12,10 +12,10 @@ enum class SkipKind {
   not_applicable,  ///< this combination means nothing for the workload
 };
 
-/// What a case needs of a memory, in bytes, and what was free of it.
+/// What a case needs of a memory, in bytes, what was free of it, and how much of that a case may have.
 struct Shortage {
   enum class Memory { host, device } memory;
-  double needed, free;
+  double needed, free, usable;
 };
 
 /// Thrown by a workload for a case that cannot run here; the record carries the reason.

@@ -104,24 +104,26 @@ void Case::State::judge_ticks(Series& metric) {
 }
 
 void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {
-  const auto host = memory::available_host_memory();
-  // A little stays for the program itself; page tables, staging buffers and the like come on top of what is asked for.
-  const double usable = 0.95;
-  if (host && static_cast<double>(host_bytes) > usable * static_cast<double>(*host)) {
-    const Shortage shortage = {Shortage::Memory::host, static_cast<double>(host_bytes), static_cast<double>(*host)};
-    throw Skip(fmt::format("needs {} of host memory, {} are available", memory::format_bytes(shortage.needed),
-                           memory::format_bytes(shortage.free)),
-               shortage);
+  using Memory = Shortage::Memory;
+  const auto refuse_more = [](Memory memory, std::size_t bytes, std::size_t there, double usable, const auto& words) {
+    const Shortage shortage = {memory, static_cast<double>(bytes), static_cast<double>(there), usable};
+    if (shortage.needed > usable)
+      throw Skip(fmt::format("needs {} of {} memory, {}", memory::format_bytes(shortage.needed),
+                             memory == Memory::host ? "host" : "device", words(memory::format_bytes(shortage.free))),
+                 shortage);
+  };
+  if (const auto host = memory::available_host_memory()) {
+    // A little stays for the program itself; page tables, staging buffers and the like come on top of the buffers.
+    refuse_more(Memory::host, host_bytes, *host, 0.95 * static_cast<double>(*host),
+                [](const std::string& free) { return free + " are available"; });
   }
   if (!device_info) return;
   const auto card = device::memory_info();
-  if (device_bytes + device::SpinLatch::kDeviceBytes > card.free) {  // the latch is not there yet
-    const Shortage shortage = {Shortage::Memory::device, static_cast<double>(device_bytes),
-                               static_cast<double>(card.free)};
-    throw Skip(fmt::format("needs {} of device memory, {} of {} are free", memory::format_bytes(shortage.needed),
-                           memory::format_bytes(shortage.free), memory::format_bytes(static_cast<double>(card.total))),
-               shortage);
-  }
+  const auto latch = static_cast<double>(device::SpinLatch::kDeviceBytes);  // it is not there yet
+  refuse_more(Memory::device, device_bytes, card.free, static_cast<double>(card.free) - latch,
+              [&](const std::string& free) {
+                return fmt::format("{} of {} are free", free, memory::format_bytes(static_cast<double>(card.total)));
+              });
 }
 
 void Case::State::fill(std::size_t index) {

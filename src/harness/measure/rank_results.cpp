@@ -19,7 +19,7 @@ json outcome_json(const CaseResult& result) {
   if (result.error) outcome["error"] = *result.error;
   if (result.skipped) outcome["skipped"] = {{"why", *result.skipped}, {"kind", result.skip_kind}};
   if (const auto& shortage = result.shortage; shortage && result.skipped)
-    outcome["skipped"]["shortage"] = {shortage->memory, shortage->needed, shortage->free};
+    outcome["skipped"]["shortage"] = {shortage->memory, shortage->needed, shortage->free, shortage->usable};
   if (result.verification.verdict == Verdict::fail) {
     const auto& v = result.verification;
     outcome["wrong"] = {{"method", v.method}, {"detail", v.detail}, {"checked", v.checked}};
@@ -100,7 +100,7 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
     result.skip_kind = skipped.at("kind").get<SkipKind>();
     if (skipped.contains("shortage")) {
       const auto& shortage = skipped["shortage"];
-      result.shortage = Shortage{shortage[0].get<Shortage::Memory>(), shortage[1], shortage[2]};
+      result.shortage = Shortage{shortage[0].get<Shortage::Memory>(), shortage[1], shortage[2], shortage[3]};
     }
   }
   if (result.ended_by_other_rank && !result.error && !result.skipped && !wrong)

@@ -50,7 +50,8 @@ void need_fitting(const device::DeviceInfo& info, std::size_t bytes) {
     throw Skip(fmt::format("needs {} of managed memory, and faults/* takes at most half of the {} that are free on the "
                            "device; choose a smaller size",
                            text(bytes), text(free)),
-               Shortage{Shortage::Memory::device, 2.0 * static_cast<double>(bytes), static_cast<double>(free)});
+               Shortage{Shortage::Memory::device, 2.0 * static_cast<double>(bytes), static_cast<double>(free),
+                        static_cast<double>(free)});
 }
 
 void need_managed(Case& c, std::size_t bytes, std::size_t beside) {
