@@ -238,9 +238,10 @@ def test_memory_saved_is_of_one_program_in_one_form(tmp_path):
         peak(4e8, "pageable", program="nn", loop="host", preset="paper-mi300a"),
         peak(3e8, "managed_demand", program="nn", loop="host", preset="paper-mi300a"),
         peak(5e8, "pageable", program="heartwall", form="double"),
+        peak(4e8, "managed_demand", program="heartwall", form="double"),
         peak(9e8, "pageable", program="heartwall", form="static"),
         peak(1e8, "managed_demand", program="heartwall", form="static"),
     ]  # fmt: skip
     found = readings.load(write(tmp_path / "r", cases))
-    assert programs.memory_saved(found) == pytest.approx({"hotspot": 0.25, "nn": 0.25})
-    assert set(programs.unified(found)) == {"hotspot", "nn"}
+    assert programs.memory_saved(found) == pytest.approx({"heartwall": 0.2, "hotspot": 0.25, "nn": 0.25})
+    assert set(programs.unified(found)) == {"heartwall", "hotspot", "nn"}
