@@ -125,51 +125,24 @@ class NetworkCase {
   TileStaging staging_{};
 };
 
-/// A number from [fits, too_large) that fits while the next one does not. The bounds are what they are called.
-template <class Fits>
-std::size_t largest_that_fits(std::size_t fits, std::size_t too_large, Fits does_fit) {
-  while (too_large - fits > 1) {
-    const auto between = fits + (too_large - fits) / 2;
-    (does_fit(between) ? fits : too_large) = between;
-  }
-  return fits;
-}
-
 /// What a case that does not fit may be told: a batch that would.
 inline std::string largest_batch(const workload::Case& c, const NetworkDescription& description,
                                  const workload::Shortage& shortage) {
   const bool device = shortage.memory == workload::Shortage::Memory::device;
   const auto there = c.placement()->device;
   const bool travels = !device || memory::on_device(there) || memory::is_managed(there);
-  const auto plan_of = [&](std::size_t batch) { return make_plan(description, plan_options(c, batch)); };
-  const auto bytes = [&](const Plan& plan, std::size_t tensors) {
-    const std::size_t both = travels ? plan.batch * (description.input.size() + plan.results) : 0;
-    return 4.0 * static_cast<double>(both + (device ? tensors : 0));
+  const auto bytes = [&](std::size_t batch) {
+    const auto plan = make_plan(description, plan_options(c, batch));
+    const std::size_t both = travels ? batch * (description.input.size() + plan.results) : 0;
+    const std::size_t tensors = device ? plan_memory(plan, c.choice("allocation")).floats() : 0;
+    return 4.0 * static_cast<double>(both + tensors);
   };
-  const auto bytes_planned = [&](std::size_t batch) {
-    const auto plan = plan_of(batch);
-    return bytes(plan, device ? plan_memory(plan, c.choice("allocation")).floats() : 0);
-  };
-  const std::size_t asked = c.extent("batch");
-  const double others = shortage.needed - bytes_planned(asked);
-  const auto planned_fits = [&](std::size_t batch) { return others + bytes_planned(batch) <= shortage.usable; };
-  std::size_t fits = 0, too_large = asked;
-  if (c.choice("allocation") == "arena" && device) {
-    // To plan an arena may take long, and it is hardly larger than what is wanted at once: few are planned, near that.
-    const auto live = largest_that_fits(0, asked, [&](std::size_t batch) {
-      const auto plan = plan_of(batch);
-      return others + bytes(plan, most_live(spans_of(plan))) <= shortage.usable;
-    });
-    too_large = live + 1;
-    for (std::size_t step = 1; too_large > step; step *= 2) {
-      if (planned_fits(too_large - step)) {
-        fits = too_large - step;
-        break;
-      }
-      too_large -= step;
-    }
+  std::size_t fits = 0, too_large = c.extent("batch");
+  const double others = shortage.needed - bytes(too_large);
+  while (too_large - fits > 1) {
+    const auto between = fits + (too_large - fits) / 2;
+    (others + bytes(between) <= shortage.usable ? fits : too_large) = between;
   }
-  fits = largest_that_fits(fits, too_large, planned_fits);
   return fits == 0 ? "not one image fits" : "a batch of " + std::to_string(fits) + " fits";
 }
 
