@@ -58,7 +58,7 @@ class LayerCheck {
     });
   }
 
- private:
+ protected:
   struct Spot {
     std::size_t channel, image, row, column;
   };
@@ -135,7 +135,8 @@ class LayerCheck {
     return activated(x, shortcut.activation);
   }
 
-  ExpectedNumber product(const Step& step, const Spot& at) const {
+  /// A layer's sum of products.
+  ExpectedNumber sum_of(const Step& step, const Spot& at) const {
     const auto l = step.layer;
     const Layer& layer = plan_.network.layers[l];
     double sum = 0, squares = 0;
@@ -148,12 +149,18 @@ class LayerCheck {
       }
     });
     const double size = std::sqrt(squares) + std::abs(sum);
-    ExpectedNumber x{sum, roundings_of(static_cast<double>(layer.depth())) * unit * size};
+    return {sum, roundings_of(static_cast<double>(layer.depth())) * unit * size};
+  }
+
+  ExpectedNumber product(const Step& step, const Spot& at) const {
+    const auto l = step.layer;
+    const Layer& layer = plan_.network.layers[l];
+    ExpectedNumber x = sum_of(step, at);
     const auto of_channel = [&](Parameter what) { return double{parameters_.of_channel(l, what, at.channel)}; };
     if (layer.normalize) {
       const double factor = of_channel(Parameter::scales) / std::sqrt(of_channel(Parameter::variances) + double{1e-6f});
       const double mean = of_channel(Parameter::means);
-      x = {factor * (sum - mean), (x.bound + 8 * unit * (std::abs(sum) + std::abs(mean))) * std::abs(factor)};
+      x = {factor * (x.value - mean), (x.bound + 8 * unit * (std::abs(x.value) + std::abs(mean))) * std::abs(factor)};
     }
     const double bias = of_channel(Parameter::biases);
     x.bound += 2 * unit * (std::abs(x.value) + std::abs(bias));
@@ -232,7 +239,11 @@ class LayerCheck {
 
   double error(const Step& step, const Spot& at) const {
     const auto right = expected(step, at);
-    const double actual = value(step.output, at), off = std::abs(actual - right.value);
+    return in_bounds(value(step.output, at), right);
+  }
+  /// How far off a number is, counted in bounds.
+  static double in_bounds(double actual, const ExpectedNumber& right) {
+    const double off = std::abs(actual - right.value);
     if (off == 0) return 0;
     const double error = off / right.bound;
     return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();

@@ -173,6 +173,70 @@ struct PlainLauncher {
   }
 };
 
+/// What a kernel is told: numbers of 32 bits.
+constexpr unsigned count(std::size_t number) {
+  return static_cast<unsigned>(number);
+}
+/// 2^32 / n, rounded up.
+constexpr unsigned reciprocal(std::size_t n) {
+  return static_cast<unsigned>((std::uint64_t{1} << 32) / n + ((std::uint64_t{1} << 32) % n != 0 ? 1 : 0));
+}
+
+/// A product of matrices, and the sum of its parts where it has several.
+struct ProductCall {
+  const Product& product;
+  const char *name, *name_of_sum;
+  const float* weights;  ///< the first matrix, whose rows end with zeros up to 16 bytes
+  std::size_t weights_pitch;
+  float* partial;
+  unsigned columns_of_sum;  ///< those of the output that a sum of parts writes
+  double bytes_read, bytes_written;
+};
+
+template <class Launcher, class Second>
+void launch_product(Launcher& launcher, TileStaging staging, const ProductCall& call, const Epilogue& epilogue,
+                    const Second& second) {
+  using workload::Constant;
+  const auto& product = call.product;
+  const auto m = count(product.m), n = count(product.n), k = count(product.k), parts = count(product.parts);
+  const auto launch = [&](auto tile, auto way, auto buffers) {
+    using Tile = decltype(tile);
+    constexpr TileStaging staged = way();
+    constexpr unsigned depth = buffers();
+    launcher.launch(device::Kernel{call.name, multiply<staged, depth, Tile, Second>},
+                    {.grid = {(m + Tile::rows - 1) / Tile::rows * ((n + Tile::columns - 1) / Tile::columns), parts},
+                     .block = device::matrix_threads,
+                     .shared_bytes = depth * (Tile::a_elements + Tile::b_elements) * sizeof(float)},
+                    {.bytes_read = call.bytes_read,
+                     .bytes_written = parts * call.bytes_written,
+                     .flops = 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) *
+                              static_cast<double>(product.k)},
+                    call.weights, second,
+                    ProductShape{m, n, k, count(product.depth_of_part), call.weights_pitch, call.partial}, epilogue);
+  };
+  const auto staged = [&](auto way, auto buffers) {
+    switch (product.tile) {
+      case 0:
+        return launch(Tile128x128{}, way, buffers);
+      case 1:
+        return launch(Tile64x256{}, way, buffers);
+      default:
+        return launch(Tile64x64{}, way, buffers);
+    }
+  };
+  if (staging == TileStaging::direct)
+    staged(Constant<TileStaging::direct>{}, Constant<1u>{});
+  else
+    staged(Constant<TileStaging::async>{}, Constant<ring>{});
+  if (parts == 1) return;
+  launcher.launch(device::Kernel{call.name_of_sum, add_parts},
+                  {.grid = {(call.columns_of_sum + layer_threads - 1) / layer_threads, m}, .block = layer_threads},
+                  {.bytes_read = parts * call.bytes_written,
+                   .bytes_written = call.bytes_written,
+                   .flops = parts * call.bytes_written / 4},
+                  call.partial, parts, m, call.columns_of_sum, epilogue);
+}
+
 /// Queues the steps of a network.
 template <class Launcher>
 class Forward {
@@ -199,7 +263,7 @@ class Forward {
     switch (layer.kind) {
       case LayerKind::convolutional:
       case LayerKind::connected:
-        return queue_product(step, layer);
+        return queue_product(s, epilogue_of(step, layer));
       case LayerKind::maxpool:
         return elementwise(device::Kernel{name(), pool_largest}, out, reads_of(layer, out), 0,
                            window_of(step.inputs[0], layer), columns, to, out.pitch);
@@ -241,9 +305,57 @@ class Forward {
     return at_.buffers[place.buffer] + place.offset;
   }
 
- private:
-  static unsigned count(std::size_t number) { return static_cast<unsigned>(number); }
+  /// The products of step s, with what follows them.
+  void queue_product(std::size_t s, const Epilogue& epilogue) {
+    number_ = s;
+    const Step& step = plan_.steps[s];
+    const Layer& layer = plan_.network.layers[step.layer];
+    const Tensor &in = plan_.tensors[step.inputs[0]], &out = plan_.tensors[step.output];
+    const auto& product = step.product;
+    double read = 4.0 * static_cast<double>(product.m * product.k) + bytes_of(in);
+    if (step.added != no_tensor) read += bytes_of(plan_.tensors[step.added]);
+    const ProductCall call{.product = product,
+                           .name = name(),
+                           .name_of_sum = network_.names_of_sums[number_].c_str(),
+                           .weights = parameter(step.layer, Parameter::weights),
+                           .weights_pitch = weights_pitch(layer),
+                           .partial = step.partial == no_tensor ? nullptr : address(step.partial),
+                           .columns_of_sum = count(out.columns),
+                           .bytes_read = read,
+                           .bytes_written = bytes_of(out)};
+    if (step.patches != no_tensor) {
+      const Tensor& patches = plan_.tensors[step.patches];
+      const auto rows = std::min<std::size_t>(patches.channels, 65535);
+      auto shape = grid_of(patches);
+      shape.grid.y = count(rows);
+      launcher_.launch(device::Kernel{network_.names_of_patches[number_].c_str(), copy_windows}, shape,
+                       {.bytes_read = bytes_of(in), .bytes_written = bytes_of(patches)},
+                       window_of(step.inputs[0], layer), count(patches.columns), address(step.patches), patches.pitch);
+      launch_product(launcher_, staging_, call, epilogue, PlainMatrix{address(step.patches), patches.pitch});
+    } else if (product.is_plain) {
+      launch_product(launcher_, staging_, call, epilogue, PlainMatrix{address(step.inputs[0]), in.pitch});
+    } else {
+      launch_product(launcher_, staging_, call, epilogue, window_of(step.inputs[0], layer));
+    }
+  }
+
+  Planes planes(std::size_t t) const {
+    const Tensor& tensor = plan_.tensors[t];
+    return {address(t), tensor.pitch, count(tensor.channels), count(tensor.image.height), count(tensor.image.width)};
+  }
+  WindowShape window_of(std::size_t t, const Layer& layer) const {
+    const auto& w = layer.window;
+    return {planes(t),          count(w.height),         count(w.width),         count(w.stride),
+            count(w.before),    count(layer.out.height), count(layer.out.width), reciprocal(layer.in.channels),
+            reciprocal(w.width)};
+  }
   static double bytes_of(const Tensor& tensor) { return 4.0 * static_cast<double>(tensor.channels * tensor.columns); }
+  static device::LaunchShape grid_of(const Tensor& tensor) {
+    return {.grid = {count((tensor.columns + layer_threads - 1) / layer_threads), count(tensor.channels)},
+            .block = layer_threads};
+  }
+
+ private:
   const char* name() const { return network_.names[number_].c_str(); }
 
   /// One thread for each number of a tensor, which reads `reads` numbers and does `flops` with them.
@@ -254,28 +366,11 @@ class Forward {
                      {.bytes_read = reads * bytes, .bytes_written = bytes, .flops = flops * bytes / 4},
                      std::forward<A>(arguments)...);
   }
-  static device::LaunchShape grid_of(const Tensor& tensor) {
-    return {.grid = {count((tensor.columns + layer_threads - 1) / layer_threads), count(tensor.channels)},
-            .block = layer_threads};
-  }
   /// Numbers that have to be read for one of the output, each counted once.
   static double reads_of(const Layer& layer, const Tensor& out) {
     return static_cast<double>(layer.in.size()) / static_cast<double>(out.image.size());
   }
 
-  Planes planes(std::size_t t) const {
-    const Tensor& tensor = plan_.tensors[t];
-    return {address(t), tensor.pitch, count(tensor.channels), count(tensor.image.height), count(tensor.image.width)};
-  }
-  WindowShape window_of(std::size_t t, const Layer& layer) const {
-    const auto reciprocal = [](std::size_t n) {
-      return static_cast<unsigned>((std::uint64_t{1} << 32) / n + ((std::uint64_t{1} << 32) % n != 0 ? 1 : 0));
-    };
-    const auto& w = layer.window;
-    return {planes(t),          count(w.height),         count(w.width),         count(w.stride),
-            count(w.before),    count(layer.out.height), count(layer.out.width), reciprocal(layer.in.channels),
-            reciprocal(w.width)};
-  }
   Addend addend(const Step& step, const Layer& shortcut) const {
     return {planes(step.added), count(shortcut.window.stride), static_cast<unsigned>(shortcut.activation)};
   }
@@ -283,7 +378,7 @@ class Forward {
     return at_.parameters[network_.parameters->index_of(layer, what)];
   }
 
-  void queue_product(const Step& step, const Layer& layer) {
+  Epilogue epilogue_of(const Step& step, const Layer& layer) const {
     const Tensor& out = plan_.tensors[step.output];
     const auto l = step.layer;
     Epilogue epilogue{.biases = parameter(l, Parameter::biases),
@@ -302,70 +397,7 @@ class Forward {
       epilogue.variances = parameter(l, Parameter::variances);
     }
     if (step.shortcut) epilogue.addend = addend(step, plan_.network.layers[*step.shortcut]);
-    if (step.patches != no_tensor) {
-      const Tensor& patches = plan_.tensors[step.patches];
-      const auto rows = std::min<std::size_t>(patches.channels, 65535);
-      auto shape = grid_of(patches);
-      shape.grid.y = count(rows);
-      launcher_.launch(device::Kernel{network_.names_of_patches[number_].c_str(), copy_windows}, shape,
-                       {.bytes_read = bytes_of(plan_.tensors[step.inputs[0]]), .bytes_written = bytes_of(patches)},
-                       window_of(step.inputs[0], layer), count(patches.columns), address(step.patches), patches.pitch);
-      multiply_by(step, epilogue, PlainMatrix{address(step.patches), patches.pitch});
-    } else if (step.product.is_plain) {
-      multiply_by(step, epilogue, PlainMatrix{address(step.inputs[0]), plan_.tensors[step.inputs[0]].pitch});
-    } else {
-      multiply_by(step, epilogue, window_of(step.inputs[0], layer));
-    }
-    if (step.product.parts == 1) return;
-    const double bytes = bytes_of(plan_.tensors[step.partial]);
-    launcher_.launch(device::Kernel{network_.names_of_sums[number_].c_str(), add_parts}, grid_of(out),
-                     {.bytes_read = bytes, .bytes_written = bytes_of(out), .flops = bytes / 4}, address(step.partial),
-                     count(step.product.parts), count(step.product.m), count(out.columns), epilogue);
-  }
-
-  template <class Second>
-  void multiply_by(const Step& step, const Epilogue& epilogue, const Second& second) {
-    const auto with_depth = [&](auto staging, auto depth) {
-      switch (step.product.tile) {
-        case 0:
-          return launch_product<Tile128x128>(staging, depth, step, epilogue, second);
-        case 1:
-          return launch_product<Tile64x256>(staging, depth, step, epilogue, second);
-        default:
-          return launch_product<Tile64x64>(staging, depth, step, epilogue, second);
-      }
-    };
-    using workload::Constant;
-    if (staging_ == TileStaging::direct)
-      with_depth(Constant<TileStaging::direct>{}, Constant<1u>{});
-    else
-      with_depth(Constant<TileStaging::async>{}, Constant<ring>{});
-  }
-
-  template <class Tile, class StagingConstant, class DepthConstant, class Second>
-  void launch_product(StagingConstant, DepthConstant, const Step& step, const Epilogue& epilogue, Second second) {
-    constexpr auto staging = StagingConstant::value;
-    constexpr unsigned depth = DepthConstant::value;
-    const auto& product = step.product;
-    const auto m = count(product.m), n = count(product.n), k = count(product.k);
-    const auto tiles = (m + Tile::rows - 1) / Tile::rows * ((n + Tile::columns - 1) / Tile::columns);
-    const auto& tensor = plan_.tensors;
-    const double parts = static_cast<double>(product.parts);
-    double read = 4.0 * static_cast<double>(product.m * product.k) + bytes_of(tensor[step.inputs[0]]);
-    if (step.added != no_tensor) read += bytes_of(tensor[step.added]);
-    launcher_.launch(
-        device::Kernel{name(), multiply<staging, depth, Tile, Second>},
-        {.grid = {tiles, count(product.parts)},
-         .block = device::matrix_threads,
-         .shared_bytes = depth * (Tile::a_elements + Tile::b_elements) * sizeof(float)},
-        {.bytes_read = read,
-         .bytes_written = parts * bytes_of(tensor[step.output]),
-         .flops =
-             2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k)},
-        parameter(step.layer, Parameter::weights), second,
-        ProductShape{m, n, k, count(product.depth_of_part), weights_pitch(plan_.network.layers[step.layer]),
-                     step.partial == no_tensor ? nullptr : address(step.partial)},
-        epilogue);
+    return epilogue;
   }
 
   void queue_leave(const Step& step) {

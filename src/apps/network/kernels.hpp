@@ -35,9 +35,9 @@ __device__ inline float activate(float x, unsigned activation) {
 
 /// The planes of a tensor.
 struct Planes {
-  const float* values;
-  std::size_t pitch;
-  unsigned channels, height, width;
+  const float* values = nullptr;
+  std::size_t pitch = 0;
+  unsigned channels = 0, height = 0, width = 0;
 };
 
 /// A place in a plane of an image.
@@ -51,8 +51,8 @@ __device__ inline PlaneSpot spot_of(unsigned n, unsigned height, unsigned width)
 
 /// The other tensor of a shortcut: every stride-th number of its planes, as far as it has channels. None: no values.
 struct Addend {
-  Planes other;
-  unsigned stride, activation;
+  Planes other{};
+  unsigned stride = 1, activation = 0;
   /// Adds what belongs to channel c, column n of planes of height × width.
   __device__ float operator()(float x, unsigned c, unsigned n, unsigned height, unsigned width) const {
     if (other.values == nullptr) return x;
@@ -68,20 +68,21 @@ struct Addend {
   }
 };
 
-/// What follows a sum of products: batch normalisation where there are means, the bias, the activation, a shortcut.
+/// What follows a sum of products: batch normalisation where there are means, a bias where there are biases, the
+/// activation, a shortcut.
 struct Epilogue {
-  const float *biases, *scales, *means, *variances;
-  unsigned activation;
-  Addend addend;
-  unsigned height, width;  ///< of the output's planes
-  float* out;
-  std::size_t pitch;
+  const float *biases = nullptr, *scales = nullptr, *means = nullptr, *variances = nullptr;
+  unsigned activation = 0;
+  Addend addend{};
+  unsigned height = 0, width = 0;  ///< of the output's planes
+  float* out = nullptr;
+  std::size_t pitch = 0;
 };
 
 /// The epilogue of one channel.
 struct ChannelEpilogue {
   float mean = 0, factor = 1, bias;
-  __device__ ChannelEpilogue(const Epilogue& e, unsigned c) : bias(e.biases[c]) {
+  __device__ ChannelEpilogue(const Epilogue& e, unsigned c) : bias(e.biases == nullptr ? 0 : e.biases[c]) {
     if (e.means != nullptr) {
       mean = e.means[c];
       factor = e.scales[c] / sqrtf(e.variances[c] + 1e-6f);
@@ -95,6 +96,7 @@ struct ChannelEpilogue {
 /// A window that moves over planes: rows of the second matrix are its places, channel by channel within each, and
 /// columns are the output's numbers.
 struct WindowShape {
+  static constexpr bool spreads = false;
   Planes in;
   unsigned height, width, stride, before;
   unsigned out_height, out_width;
@@ -105,19 +107,38 @@ __device__ inline unsigned high_product(unsigned a, unsigned b) {
   return static_cast<unsigned>(std::uint64_t{a} * b >> 32);
 }
 
+/// The way back: columns are the numbers that windows move over, and rows are the windows' results that a number went
+/// into. `in` has those results, `out_height` and `out_width` are of the planes that windows move over.
+struct SpreadShape : WindowShape {
+  static constexpr bool spreads = true;
+};
+
 /// One column of the second matrix, for a thread that has it.
+template <class Shape>
 class WindowColumn {
  public:
-  __device__ WindowColumn(const WindowShape& w, unsigned n, unsigned columns) : w_(w) {
+  __device__ WindowColumn(const Shape& w, unsigned n, unsigned columns) : w_(w) {
     const PlaneSpot spot = spot_of(n, w.out_height, w.out_width);
-    row_ = static_cast<int>(spot.row * w.stride) - static_cast<int>(w.before);
-    column_ = static_cast<int>(spot.column * w.stride) - static_cast<int>(w.before);
+    if constexpr (Shape::spreads) {
+      row_ = static_cast<int>(spot.row + w.before);
+      column_ = static_cast<int>(spot.column + w.before);
+    } else {
+      row_ = static_cast<int>(spot.row * w.stride) - static_cast<int>(w.before);
+      column_ = static_cast<int>(spot.column * w.stride) - static_cast<int>(w.before);
+    }
     if (n >= columns) row_ = -(1 << 30);  // outside, wherever the window is
     image_ = w.in.values + std::size_t{spot.image} * (w.in.height * w.in.width);
   }
   /// Channel c of the window's place (r, s); null outside of the plane.
   __device__ const float* at(unsigned r, unsigned s, unsigned c) const {
-    const int y = row_ + static_cast<int>(r), x = column_ + static_cast<int>(s);
+    int y, x;
+    if constexpr (Shape::spreads) {
+      y = result_at(row_ - static_cast<int>(r));
+      x = result_at(column_ - static_cast<int>(s));
+    } else {
+      y = row_ + static_cast<int>(r);
+      x = column_ + static_cast<int>(s);
+    }
     if (static_cast<unsigned>(y) >= w_.in.height || static_cast<unsigned>(x) >= w_.in.width) return nullptr;
     return image_ + c * w_.in.pitch + (static_cast<unsigned>(y) * w_.in.width + static_cast<unsigned>(x));
   }
@@ -131,7 +152,13 @@ class WindowColumn {
   }
 
  private:
-  const WindowShape& w_;
+  /// The window that begins so far in; negative where none does.
+  __device__ int result_at(int begin) const {
+    const int stride = static_cast<int>(w_.stride), number = begin / stride;
+    return begin < 0 || number * stride != begin ? -1 : number;
+  }
+
+  const Shape& w_;
   int row_, column_;
   const float* image_;
 };
@@ -164,16 +191,16 @@ class TileSource {
 };
 
 /// The same of windows: each thread has a column, and no windows are ever written out.
-template <class Tile>
+template <class Tile, class Shape>
 class WindowSource {
  public:
-  __device__ WindowSource(const WindowShape& w, unsigned column, unsigned columns, unsigned k)
+  __device__ WindowSource(const Shape& w, unsigned column, unsigned columns, unsigned k)
       : w_(w), own_(w, column + threadIdx.x % Tile::columns, columns), k_(k) {}
   template <class Copier>
   __device__ void bring(Copier& copier, float* to, unsigned k, unsigned) const {
     if (w_.in.channels % Tile::depth == 0) {  // all of the tile's rows are of one place
-      const unsigned place = WindowColumn::quotient(k, w_.in.channels, w_.per_channel);
-      const unsigned r = WindowColumn::quotient(place, w_.width, w_.per_row);
+      const unsigned place = Column::quotient(k, w_.in.channels, w_.per_channel);
+      const unsigned r = Column::quotient(place, w_.width, w_.per_row);
       const float* first = own_.at(r, place - r * w_.width, k - place * w_.in.channels);
       copier.template column<Tile::depth, Tile::columns>(
           to, [&](unsigned row) { return first == nullptr ? nullptr : first + row * w_.in.pitch; });
@@ -184,8 +211,9 @@ class WindowSource {
   }
 
  private:
-  const WindowShape& w_;
-  WindowColumn own_;
+  using Column = WindowColumn<Shape>;
+  const Shape& w_;
+  Column own_;
   unsigned k_;
 };
 
@@ -194,7 +222,13 @@ __device__ TileSource<Tile> source_of(const PlainMatrix& b, unsigned column, uns
   return {b, column, columns, k};
 }
 template <class Tile>
-__device__ WindowSource<Tile> source_of(const WindowShape& b, unsigned column, unsigned columns, unsigned k) {
+__device__ WindowSource<Tile, WindowShape> source_of(const WindowShape& b, unsigned column, unsigned columns,
+                                                     unsigned k) {
+  return {b, column, columns, k};
+}
+template <class Tile>
+__device__ WindowSource<Tile, SpreadShape> source_of(const SpreadShape& b, unsigned column, unsigned columns,
+                                                     unsigned k) {
   return {b, column, columns, k};
 }
 

@@ -53,6 +53,7 @@ struct Product {
   std::size_t tile = 0, parts = 1;
   std::size_t depth_of_part = 0;  ///< of k, as many products as a part adds up; the last one's are the rest
   bool is_plain = false;          ///< the input is the second matrix as it is: no window to move over it
+  std::size_t most_parts = 32;
 };
 
 enum class Work { enter, layer, leave };
@@ -75,6 +76,7 @@ struct PlanOptions {
   bool patches = false;               ///< windows are copied out into a matrix first
   std::optional<std::size_t> tile{};  ///< chosen by shape where there is none
   std::size_t parts = 0;              ///< the same
+  bool fuses = true;                  ///< a shortcut is added where the convolution before it is written
 };
 
 struct Plan {
@@ -100,7 +102,7 @@ inline void choose_tiles(Product& product, const PlanOptions& options) {
     const auto& tile = tile_shapes[t];
     const auto rows = static_cast<double>(tile.rows), columns = static_cast<double>(tile.columns);
     const double tiles = std::ceil(m / rows) * std::ceil(n / columns);
-    const std::size_t whole = (product.k + deepest_tile - 1) / deepest_tile, most = std::min<std::size_t>(whole, 32);
+    const std::size_t whole = (product.k + deepest_tile - 1) / deepest_tile, most = std::min(whole, product.most_parts);
     for (std::size_t asked = 1; asked <= most; ++asked) {
       if (options.parts != 0 && asked != std::min(options.parts, most)) continue;
       const std::size_t depth_of_part = (whole + asked - 1) / asked * deepest_tile;
@@ -205,7 +207,7 @@ class Planner {
     const Layer* last = &layer;
     if (layer.has_weights()) {
       moment = moment_after(layer, 2 * moment);
-      if (l + 1 < layers.size() && layers[l + 1].kind == LayerKind::shortcut && uses_[l] == 1) {
+      if (options_.fuses && l + 1 < layers.size() && layers[l + 1].kind == LayerKind::shortcut && uses_[l] == 1) {
         fused_ = true;
         step.shortcut = l + 1;
         last = &layers[l + 1];

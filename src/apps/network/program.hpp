@@ -13,13 +13,10 @@
 
 namespace isthmus::apps {
 
-/// The axes of a program on networks, and its sizes.
-inline workload::Workload network_program(const std::string& name, std::function<void(workload::Case&)> function) {
+/// What all programs on networks have in common, and the first of their axes.
+inline void add_network(workload::Workload& program) {
   using namespace workload;
-  std::vector<AxisValue> tiles = {"automatic"};
-  for (const auto& tile : tile_shapes) tiles.emplace_back(std::string(tile.name));
   const auto size = [](const char* network, int batch) { return AxisSettings{{"network", network}, {"batch", batch}}; };
-  Workload program(name, std::move(function));
   program.source("pipelining-taco2025, Table 2 (darknet's resnet18, resnet50, yolov3-tiny, yolov3)")
       .tags({"app", "modes"})
       .placements(memory::all_placements())
@@ -31,6 +28,22 @@ inline workload::Workload network_program(const std::string& name, std::function
       .with_file("network", "ISTHMUS_NETWORK", "a network's .cfg as darknet has it", std::size_t{1} << 24)
       .axis(number_axis("batch", "images at once", 1))
       .axis(number_axis("side", "width and height of an image; 0: as the network says", 0, 0))
+      .size("tiny", size("sample", 2))
+      .size("small", size("yolov3-tiny", 1))
+      .size("medium", size("resnet18", 1))
+      .size("large", size("resnet50", 1))
+      .size("super", size("yolov3", 1))
+      .size("mega", size("resnet50", 32));
+}
+
+/// Inference: its axes, and its sizes.
+inline workload::Workload network_program(const std::string& name, std::function<void(workload::Case&)> function) {
+  using namespace workload;
+  std::vector<AxisValue> tiles = {"automatic"};
+  for (const auto& tile : tile_shapes) tiles.emplace_back(std::string(tile.name));
+  Workload program(name, std::move(function));
+  add_network(program);
+  program
       .axis(how(choice_axis("allocation",
                             "one allocation for each array, one for all weights and one for all tensors, or the "
                             "same with buffers that layers take in turn",
@@ -42,13 +55,7 @@ inline workload::Workload network_program(const std::string& name, std::function
       .axis(how(
           choice_axis("tile", "output of a block of a convolution; automatic: by the layer's shape", std::move(tiles))))
       .axis(number_axis("parts", "sums that a convolution's products are cut into; 0: by the layer's shape", 0, 0))
-      .axis(submission_axis())
-      .size("tiny", size("sample", 2))
-      .size("small", size("yolov3-tiny", 1))
-      .size("medium", size("resnet18", 1))
-      .size("large", size("resnet50", 1))
-      .size("super", size("yolov3", 1))
-      .size("mega", size("resnet50", 32));
+      .axis(submission_axis());
   return program;
 }
 
@@ -125,18 +132,10 @@ class NetworkCase {
   TileStaging staging_{};
 };
 
-/// What a case that does not fit may be told: a batch that would.
-inline std::string largest_batch(const workload::Case& c, const NetworkDescription& description,
-                                 const workload::Shortage& shortage) {
-  const bool device = shortage.memory == workload::Shortage::Memory::device;
-  const auto there = c.placement()->device;
-  const bool travels = !device || memory::on_device(there) || memory::is_managed(there);
-  const auto bytes = [&](std::size_t batch) {
-    const auto plan = make_plan(description, plan_options(c, batch));
-    const std::size_t both = travels ? batch * (description.input.size() + plan.results) : 0;
-    const std::size_t tensors = device ? plan_memory(plan, c.choice("allocation")).floats() : 0;
-    return 4.0 * static_cast<double>(both + tensors);
-  };
+/// What a case that does not fit may be told: a batch that would. `bytes(batch)` is what depends on the batch, in the
+/// memory that is short.
+template <class Bytes>
+std::string largest_batch(const workload::Case& c, const workload::Shortage& shortage, const Bytes& bytes) {
   std::size_t fits = 0, too_large = c.extent("batch");
   const double others = shortage.needed - bytes(too_large);
   while (too_large - fits > 1) {
@@ -144,6 +143,23 @@ inline std::string largest_batch(const workload::Case& c, const NetworkDescripti
     (others + bytes(between) <= shortage.usable ? fits : too_large) = between;
   }
   return fits == 0 ? "not one image fits" : "a batch of " + std::to_string(fits) + " fits";
+}
+
+/// Whether what travels is in the memory that is short.
+inline bool travels_there(const workload::Case& c, const workload::Shortage& shortage) {
+  const auto there = c.placement()->device;
+  return shortage.memory != workload::Shortage::Memory::device || memory::on_device(there) || memory::is_managed(there);
+}
+
+inline std::string largest_batch(const workload::Case& c, const NetworkDescription& description,
+                                 const workload::Shortage& shortage) {
+  const bool device = shortage.memory == workload::Shortage::Memory::device, travels = travels_there(c, shortage);
+  return largest_batch(c, shortage, [&](std::size_t batch) {
+    const auto plan = make_plan(description, plan_options(c, batch));
+    const std::size_t both = travels ? batch * (description.input.size() + plan.results) : 0;
+    const std::size_t tensors = device ? plan_memory(plan, c.choice("allocation")).floats() : 0;
+    return 4.0 * static_cast<double>(both + tensors);
+  });
 }
 
 }  // namespace isthmus::apps

@@ -1,0 +1,377 @@
+#pragma once
+
+// What training adds to the kernels of a network's layers (apps/network/kernels.hpp): losses, the way back, and the
+// adjustment of what is learned. Sums are in an order that is always the same; nothing is added with atomics.
+
+#include "apps/network/kernels.hpp"
+
+namespace isthmus::apps {
+
+/// How fast an activation's output changes with its input, by the output.
+__device__ inline float steepness(float out, unsigned activation) {
+  switch (activation) {
+    case 1:
+      return out > 0 ? 1 : 0;
+    case 2:
+      return out > 0 ? 1 : 0.1f;
+    case 3:
+      return out * (1 - out);
+    default:
+      return 1;
+  }
+}
+
+/// Where a layer leaves the gradient of its input: added to what layers after it have left there, or instead.
+struct Gradient {
+  float* values;
+  std::size_t pitch;
+  bool adds;
+  __device__ void give(unsigned c, unsigned n, float x) const {
+    float& to = values[c * pitch + n];
+    to = adds ? to + x : x;
+  }
+};
+
+/// The output of a layer with its gradient; `activation` is what made it.
+struct Result {
+  Planes out, gradient;
+  unsigned activation;
+  /// The gradient of what the activation was given.
+  __device__ float operator()(unsigned c, unsigned n) const {
+    return gradient.values[c * gradient.pitch + n] * steepness(out.values[c * out.pitch + n], activation);
+  }
+};
+
+// --- weights ---------------------------------------------------------------------------------------
+
+/// The windows of WindowShape the other way round: rows are the output's numbers, columns are places of the window.
+struct TransposedShape : WindowShape {};
+
+/// Brings tiles of them: a thread has a place of the window and goes from number to number.
+template <class Tile>
+class TransposedSource {
+ public:
+  __device__ TransposedSource(const TransposedShape& w, unsigned column, unsigned columns, unsigned k) : w_(w), k_(k) {
+    const unsigned own = column + threadIdx.x % Tile::columns;
+    if (own >= columns) return;
+    const unsigned place = own / w.in.channels, r = place / w.width;
+    row_ = static_cast<int>(r) - static_cast<int>(w.before);
+    column_ = static_cast<int>(place - r * w.width) - static_cast<int>(w.before);
+    plane_ = w.in.values + (own - place * w.in.channels) * w.in.pitch;
+  }
+  template <class Copier>
+  __device__ void bring(Copier& copier, float* to, unsigned k, unsigned) const {
+    constexpr unsigned apart = device::matrix_threads / Tile::columns;  // rows from one of the thread's to the next
+    unsigned n = k + threadIdx.x / Tile::columns;
+    PlaneSpot spot = spot_of(n, w_.out_height, w_.out_width);
+    copier.template column<Tile::depth, Tile::columns>(to, [&](unsigned) {
+      const float* value = n < k_ ? at(spot) : nullptr;
+      n += apart;
+      spot.column += apart;
+      while (spot.column >= w_.out_width) {
+        spot.column -= w_.out_width;
+        if (++spot.row == w_.out_height) spot.row = 0, ++spot.image;
+      }
+      return value;
+    });
+  }
+
+ private:
+  __device__ const float* at(const PlaneSpot& spot) const {
+    const unsigned y = static_cast<unsigned>(static_cast<int>(spot.row * w_.stride) + row_);
+    const unsigned x = static_cast<unsigned>(static_cast<int>(spot.column * w_.stride) + column_);
+    if (plane_ == nullptr || y >= w_.in.height || x >= w_.in.width) return nullptr;
+    return plane_ + ((std::size_t{spot.image} * w_.in.height + y) * w_.in.width + x);
+  }
+
+  const TransposedShape& w_;
+  const unsigned k_;
+  int row_ = 0, column_ = 0;
+  const float* plane_ = nullptr;
+};
+
+template <class Tile>
+__device__ TransposedSource<Tile> source_of(const TransposedShape& b, unsigned column, unsigned columns, unsigned k) {
+  return {b, column, columns, k};
+}
+
+// turned[c][place][m] = weights[m][place][c]; zeros up to 16 bytes
+static __global__ void __launch_bounds__(layer_threads)
+    turn_weights(const float* weights, std::size_t weights_pitch, unsigned m, unsigned channels, unsigned places,
+                 float* turned, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= pitch) return;
+  const unsigned place = n / m;
+  turned[c * pitch + n] = place < places ? weights[(n - place * m) * weights_pitch + place * channels + c] : 0;
+}
+
+// --- batch normalisation ---------------------------------------------------------------------------
+
+struct TwoSums {
+  float first, second;
+};
+
+/// Sums of parts of each channel, [2][channels][slices].
+struct ChannelSums {
+  float* values;
+  unsigned channels, slices, per_slice, columns;
+  __device__ float of(unsigned which, unsigned c) const {
+    float sum = 0;
+    for (unsigned s = 0; s < slices; ++s) sum += values[(which * channels + c) * slices + s];
+    return sum;
+  }
+};
+
+/// The mean of a channel and 1 / the deviation: [2][channels].
+struct Statistics {
+  float* values;
+  unsigned channels;
+  __device__ float mean(unsigned c) const { return values[c]; }
+  __device__ float inverse(unsigned c) const { return values[channels + c]; }
+};
+
+struct SumOfValues {
+  const float* values;
+  std::size_t pitch;
+  __device__ float prepare(unsigned) const { return 0; }
+  __device__ TwoSums operator()(unsigned c, unsigned n, float) const { return {values[c * pitch + n], 0}; }
+};
+struct SumOfSquares {
+  const float* values;
+  std::size_t pitch;
+  ChannelSums sums;
+  __device__ float prepare(unsigned c) const { return sums.of(0, c) / static_cast<float>(sums.columns); }
+  __device__ TwoSums operator()(unsigned c, unsigned n, float mean) const {
+    const float x = values[c * pitch + n] - mean;
+    return {x * x, 0};
+  }
+};
+/// Of gradients, and of them times the normalized numbers where there is batch normalisation.
+struct SumOfGradients {
+  Result result;
+  const float* sums;
+  std::size_t pitch;
+  Statistics statistics;
+  __device__ float prepare(unsigned) const { return 0; }
+  __device__ TwoSums operator()(unsigned c, unsigned n, float) const {
+    const float gradient = result(c, n);
+    if (sums == nullptr) return {gradient, 0};
+    return {gradient, gradient * ((sums[c * pitch + n] - statistics.mean(c)) * statistics.inverse(c))};
+  }
+};
+
+// for (n : slice) sums[0][c][slice] += term(c, n).first, sums[1][c][slice] += term(c, n).second;
+template <class Term>
+static __global__ void __launch_bounds__(layer_threads) sum_channels(Term term, ChannelSums sums) {
+  __shared__ float shared[layer_threads];
+  const unsigned slice = blockIdx.x, c = blockIdx.y, begin = slice * sums.per_slice;
+  const unsigned end = sums.columns - begin < sums.per_slice ? sums.columns : begin + sums.per_slice;
+  const float prepared = term.prepare(c);
+  TwoSums own = {0, 0};
+  for (unsigned n = begin + threadIdx.x; n < end; n += layer_threads) {
+    const TwoSums x = term(c, n, prepared);
+    own.first += x.first;
+    own.second += x.second;
+  }
+  const auto add = [](float a, float b) { return a + b; };
+  own.first = of_block(own.first, shared, add);
+  own.second = of_block(own.second, shared, add);
+  if (threadIdx.x != 0) return;
+  sums.values[c * sums.slices + slice] = own.first;
+  sums.values[(sums.channels + c) * sums.slices + slice] = own.second;
+}
+
+// mean, variance of a channel; running = 0.99 running + 0.01 of this batch
+static __global__ void __launch_bounds__(layer_threads)
+    find_statistics(ChannelSums sums, ChannelSums squares, Statistics statistics, float* means, float* variances) {
+  const unsigned c = own_column();
+  if (c >= sums.channels) return;
+  const auto count = static_cast<float>(sums.columns);
+  const float mean = sums.of(0, c) / count, variance = squares.of(0, c) / count;
+  statistics.values[c] = mean;
+  statistics.values[sums.channels + c] = 1 / sqrtf(variance + 1e-6f);
+  means[c] = 0.99f * means[c] + 0.01f * mean;
+  variances[c] = 0.99f * variances[c] + 0.01f * variance;
+}
+
+// out[c][n] = activation(scale[c] * (sums[c][n] - mean) / deviation + bias[c]);
+static __global__ void __launch_bounds__(layer_threads)
+    normalize(const float* sums, Statistics statistics, const float* scales, const float* biases, unsigned activation,
+              unsigned columns, float* out, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  const float x = (sums[c * pitch + n] - statistics.mean(c)) * statistics.inverse(c);
+  out[c * pitch + n] = activate(x * scales[c] + biases[c], activation);
+}
+
+// biases[c], scales[c] = the channel's two sums
+static __global__ void __launch_bounds__(layer_threads) add_slices(ChannelSums sums, float* biases, float* scales) {
+  const unsigned c = own_column();
+  if (c >= sums.channels) return;
+  biases[c] = sums.of(0, c);
+  if (scales != nullptr) scales[c] = sums.of(1, c);
+}
+
+/// What batch normalisation makes of a gradient; none where there are no sums.
+struct Normalization {
+  const float* sums;
+  std::size_t pitch;
+  Statistics statistics;
+  const float *scales, *biases_gradient, *scales_gradient;
+};
+
+// The gradient of a layer's sums of products, with zeros up to 16 bytes.
+static __global__ void __launch_bounds__(layer_threads)
+    find_slopes(Result result, Normalization by, unsigned columns, float* slopes, std::size_t pitch) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= (columns + 3) / 4 * 4) return;
+  float slope = n < columns ? result(c, n) : 0;
+  if (by.sums != nullptr && n < columns) {
+    const float inverse = by.statistics.inverse(c), x = (by.sums[c * by.pitch + n] - by.statistics.mean(c)) * inverse;
+    const auto count = static_cast<float>(columns);
+    slope = by.scales[c] * inverse * (slope - by.biases_gradient[c] / count - x * (by.scales_gradient[c] / count));
+  }
+  slopes[c * pitch + n] = slope;
+}
+
+// --- other layers ----------------------------------------------------------------------------------
+
+// A number has the gradients of all windows of which it is the first of the largest.
+static __global__ void __launch_bounds__(layer_threads)
+    pool_largest_back(WindowShape w, Planes gradient, unsigned columns, Gradient to) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  const PlaneSpot spot = spot_of(n, w.in.height, w.in.width);
+  float sum = 0;
+  for (unsigned r = 0; r < w.height; ++r) {
+    for (unsigned s = 0; s < w.width; ++s) {
+      const unsigned y = spot.row + w.before - r, x = spot.column + w.before - s;  // where the window begins
+      if (spot.row + w.before < r || spot.column + w.before < s || y % w.stride != 0 || x % w.stride != 0) continue;
+      if (y / w.stride >= w.out_height || x / w.stride >= w.out_width) continue;
+      const unsigned line = spot.image * w.out_height + y / w.stride, m = line * w.out_width + x / w.stride;
+      const WindowColumn own(w, m, ~0u);
+      const float* largest = nullptr;
+      for (unsigned i = 0; i < w.height * w.width; ++i) {
+        const float* value = own.at(i / w.width, i % w.width, c);
+        if (value != nullptr && (largest == nullptr || *value > *largest)) largest = value;
+      }
+      if (largest == own.at(r, s, c)) sum += gradient.values[c * gradient.pitch + m];
+    }
+  }
+  to.give(c, n, sum);
+}
+
+static __global__ void __launch_bounds__(layer_threads)
+    pool_average_back(Planes gradient, unsigned plane, unsigned columns, Gradient to) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n < columns) to.give(c, n, gradient.values[c * gradient.pitch + n / plane] / static_cast<float>(plane));
+}
+
+// The other tensor of a shortcut has `stride` times the planes' height and width, and may have more channels.
+static __global__ void __launch_bounds__(layer_threads)
+    shortcut_back(Result result, unsigned stride, unsigned height, unsigned width, unsigned columns, Gradient to) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  const PlaneSpot spot = spot_of(n, height, width);
+  const unsigned row = spot.row / stride, column = spot.column / stride;
+  const auto& out = result.out;
+  const bool was_added =
+      c < out.channels && spot.row % stride == 0 && spot.column % stride == 0 && row < out.height && column < out.width;
+  to.give(c, n, was_added ? result(c, (spot.image * out.height + row) * out.width + column) : 0);
+}
+
+static __global__ void __launch_bounds__(layer_threads)
+    split(Planes gradient, unsigned first, unsigned columns, Gradient to) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n < columns) to.give(c, n, gradient.values[(first + c) * gradient.pitch + n]);
+}
+
+static __global__ void __launch_bounds__(layer_threads)
+    enlarge_back(Planes gradient, unsigned factor, unsigned columns, Gradient to) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  const PlaneSpot spot = spot_of(n, gradient.height / factor, gradient.width / factor);
+  float sum = 0;
+  for (unsigned r = 0; r < factor; ++r) {
+    for (unsigned s = 0; s < factor; ++s) {
+      const unsigned line = spot.image * gradient.height + spot.row * factor + r;
+      sum += gradient.values[c * gradient.pitch + line * gradient.width + spot.column * factor + s];
+    }
+  }
+  to.give(c, n, sum);
+}
+
+static __global__ void __launch_bounds__(layer_threads)
+    find_boxes_back(Result result, unsigned entries, unsigned columns, Gradient to) {
+  const unsigned n = own_column(), c = blockIdx.y, entry = c % entries;
+  if (n >= columns) return;
+  result.activation = entry == 2 || entry == 3 ? 0 : 3;
+  to.give(c, n, result(c, n));
+}
+
+// --- the loss --------------------------------------------------------------------------------------
+
+/// What results should be, image by image, and how a difference counts.
+struct Targets {
+  const float* values;
+  std::size_t of_an_image;
+  bool entropy;  ///< -target · log(result), of results of a softmax; else half the square of the difference
+  float factor;
+};
+
+// losses[image] = factor * sum over the image's results of what each is off; a block has an image
+static __global__ void __launch_bounds__(layer_threads) find_losses(Planes out, Targets targets, float* losses) {
+  __shared__ float shared[layer_threads];
+  const unsigned plane = out.height * out.width, count = out.channels * plane;
+  float sum = 0;
+  for (unsigned i = threadIdx.x; i < count; i += layer_threads) {
+    const float value = out.values[i / plane * out.pitch + std::size_t{blockIdx.x} * plane + i % plane];
+    const float target = targets.values[blockIdx.x * targets.of_an_image + i], off = value - target;
+    sum += targets.entropy ? (target == 0 ? 0 : -target * logf(fmaxf(value, 1e-30f))) : off * off / 2;
+  }
+  sum = of_block(sum, shared, [](float a, float b) { return a + b; });
+  if (threadIdx.x == 0) losses[blockIdx.x] = targets.factor * sum;
+}
+
+// *loss = the sum of all
+static __global__ void __launch_bounds__(layer_threads) add_losses(const float* losses, unsigned count, float* loss) {
+  __shared__ float shared[layer_threads];
+  float sum = 0;
+  for (unsigned i = threadIdx.x; i < count; i += layer_threads) sum += losses[i];
+  sum = of_block(sum, shared, [](float a, float b) { return a + b; });
+  if (threadIdx.x == 0) *loss = sum;
+}
+
+// The gradient of the results, or of what the softmax was given.
+static __global__ void __launch_bounds__(layer_threads)
+    loss_back(Planes out, Targets targets, unsigned columns, Gradient to) {
+  const unsigned n = own_column(), c = blockIdx.y, plane = out.height * out.width;
+  if (n >= columns) return;
+  const float target = targets.values[n / plane * targets.of_an_image + std::size_t{c} * plane + n % plane];
+  to.give(c, n, (out.values[c * out.pitch + n] - target) * targets.factor);
+}
+
+// --- learning --------------------------------------------------------------------------------------
+
+/// An array of what is learned.
+struct Learned {
+  float *values, *velocities;
+  const float* gradients;
+  unsigned count;
+  float decay;
+};
+struct LearnedArrays {
+  Learned arrays[3];
+};
+
+// velocity = momentum * velocity + gradient + decay * value, value -= rate * velocity; blockIdx.y is the array
+static __global__ void __launch_bounds__(layer_threads) learn(LearnedArrays all, float rate, float momentum) {
+  const Learned& own = all.arrays[blockIdx.y];
+  const unsigned i = own_column();
+  if (i >= own.count) return;
+  const float velocity = momentum * own.velocities[i] + own.gradients[i] + own.decay * own.values[i];
+  own.velocities[i] = velocity;
+  own.values[i] -= rate * velocity;
+}
+
+}  // namespace isthmus::apps

@@ -1,0 +1,331 @@
+#pragma once
+
+// Steps of training: forward, back, and the adjustment of what is learned (stochastic gradient descent).
+
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/network_training/kernels.hpp"
+#include "apps/network_training/plan.hpp"
+
+namespace isthmus::apps {
+
+constexpr float learning_rate = 0.01f, momentum = 0.9f, weight_decay = 0.0005f;
+
+/// A plan of training with its weights, its memory and the names of what it queues.
+struct TrainingNetwork {
+  enum What { statistics, normalized, loss, slopes, sums, turned, data, data_sum, weights, weights_sum, back, learned };
+  static constexpr std::array whats = {
+      "forward: statistics",    "forward: normalize",          "forward: loss", "back: slopes",
+      "back: sums of channels", "back: turned weights",        "back: data",    "back: data, sum of parts",
+      "back: weights",          "back: weights, sum of parts", "back",          "update"};
+
+  TrainingPlan plan;  ///< but for the network's part, which is `network.plan`
+  Network network;
+  std::vector<std::array<std::string, whats.size()>> names{};
+
+  TrainingNetwork(TrainingPlan plan_, MemoryPlan memory, std::uint64_t seed)
+      : plan(std::move(plan_)), network(std::move(plan.plan), std::move(memory), seed) {
+    for (const auto& step : network.plan.steps) {
+      auto& own = names.emplace_back();
+      for (std::size_t w = 0; w < own.size(); ++w) own[w] = numbered(step.layer, whats[w]);
+    }
+  }
+
+  /// Of what results should be, image by image: one class of a softmax, numbers from 0 to 1 of all others.
+  float target(std::uint64_t seed, std::size_t i) const {
+    const auto& own = network.plan;
+    const std::size_t image = i / own.results, r = i % own.results;
+    for (std::size_t s = 0; s < own.steps.size(); ++s) {
+      const Step& step = own.steps[s];
+      if (step.work != Work::leave) continue;
+      const auto size = own.tensors[step.inputs[0]].image.size();
+      if (r < step.result || r >= step.result + size) continue;
+      if (ends_in_softmax(s)) return r - step.result == workload::hash(seed, 1, image) % size ? 1 : 0;
+    }
+    return workload::uniform(seed, 2, 0, 1)(i);
+  }
+  /// Whether what leaves in a step was made by a softmax.
+  bool ends_in_softmax(std::size_t s) const {
+    return plan.steps[s].given.at(0).of != network.plan.steps[s].inputs[0] && plan.steps[s].given[0].of != no_tensor;
+  }
+  /// Of a loss: 1 / images, and of squares 1 / the numbers of a result, too.
+  float factor(std::size_t s) const {
+    const auto size = ends_in_softmax(s) ? 1 : network.plan.tensors[network.plan.steps[s].inputs[0]].image.size();
+    return 1 / static_cast<float>(network.plan.batch * size);
+  }
+};
+
+/// Where all of it is while it runs.
+struct TrainingAddresses {
+  Addresses forward{};
+  std::vector<float*> values{}, gradients{}, velocities{};  ///< by array
+  const float* targets = nullptr;
+  float* losses = nullptr;  ///< one a step of training
+};
+
+template <class Launcher>
+class Training {
+ public:
+  Training(const TrainingNetwork& training, const TrainingAddresses& at, TileStaging staging, Launcher& launcher)
+      : training_(training),
+        plan_(training.network.plan),
+        at_(at),
+        staging_(staging),
+        launcher_(launcher),
+        forward_(training.network, at.forward, staging, launcher) {}
+
+  /// One step of training, which leaves its loss as number `number`.
+  void queue(std::size_t number) {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) forward(s);
+    add_losses_to(number);
+    for (std::size_t s = plan_.steps.size(); s-- > 0;) back(s);
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) update(s);
+  }
+
+  void forward(std::size_t s) {
+    const Step& step = plan_.steps[s];
+    const auto& own = training_.plan.steps[s];
+    if (step.work == Work::leave) {
+      const double bytes = forward_.bytes_of(plan_.tensors[step.inputs[0]]);
+      return launcher_.launch(device::Kernel{name(s, TrainingNetwork::loss), find_losses},
+                              {.grid = count(plan_.batch), .block = layer_threads},
+                              {.bytes_read = 2 * bytes, .bytes_written = 0, .flops = bytes}, planes(step.inputs[0]),
+                              targets(s), losses() + own.losses);
+    }
+    if (own.sums == no_tensor) return forward_.queue(s);
+    const Tensor& out = plan_.tensors[step.output];
+    float* to = address(own.sums);
+    forward_.queue_product(
+        s, {.height = count(out.image.height), .width = count(out.image.width), .out = to, .pitch = out.pitch});
+    const auto sums = slices(own.forward_slices, out, 0), squares = slices(own.forward_slices, out, 1);
+    sum(s, TrainingNetwork::statistics, SumOfValues{to, out.pitch}, sums, out, 1);
+    sum(s, TrainingNetwork::statistics, SumOfSquares{to, out.pitch, sums}, squares, out, 1);
+    launcher_.launch(device::Kernel{name(s, TrainingNetwork::statistics), find_statistics}, line(out.channels), {},
+                     sums, squares, statistics_of(s), parameter(s, Parameter::means),
+                     parameter(s, Parameter::variances));
+    elementwise(s, TrainingNetwork::normalized, normalize, step.output, 1, to, statistics_of(s),
+                parameter(s, Parameter::scales), parameter(s, Parameter::biases), activation(s), count(out.columns),
+                address(step.output), out.pitch);
+  }
+
+  void add_losses_to(std::size_t number) {
+    launcher_.launch(device::Kernel{"loss", add_losses}, {.grid = 1, .block = layer_threads}, {}, losses(),
+                     count(training_.plan.leaves * plan_.batch), at_.losses + number);
+  }
+
+  void back(std::size_t s) {
+    using enum TrainingNetwork::What;
+    const Step& step = plan_.steps[s];
+    const auto& own = training_.plan.steps[s];
+    if (!own.learns) return;
+    if (step.work == Work::leave) {
+      if (own.given[0].of != no_tensor)
+        elementwise(s, TrainingNetwork::back, loss_back, own.given[0].of, 2, planes(step.inputs[0]), targets(s),
+                    columns(own.given[0].of), to(own.given[0]));
+      return;
+    }
+    const Layer& layer = plan_.network.layers[step.layer];
+    if (layer.has_weights()) return products_back(s, layer);
+    unsigned first = 0;
+    for (std::size_t g = 0; g < own.given.size(); ++g) {
+      const auto& given = own.given[g];
+      const auto from = g < step.inputs.size() ? step.inputs[g] : step.added;
+      const auto channels = count(plan_.tensors[from].channels);
+      if (given.of != no_tensor) give(s, layer, given, g, first);
+      first += channels;
+    }
+  }
+
+  void update(std::size_t s) {
+    const Step& step = plan_.steps[s];
+    if (!training_.plan.steps[s].learns || step.work != Work::layer) return;
+    const Layer& layer = plan_.network.layers[step.layer];
+    if (!layer.has_weights()) return;
+    LearnedArrays all{};
+    const auto array = [&](Parameter what, float decay) {
+      const auto i = training_.network.parameters->index_of(step.layer, what);
+      return Learned{at_.values[i], at_.velocities[i], at_.gradients[i],
+                     count(training_.network.parameters->arrays()[i].count), decay};
+    };
+    all.arrays[0] = array(Parameter::weights, weight_decay);
+    all.arrays[1] = array(Parameter::biases, 0);
+    if (layer.normalize) all.arrays[2] = array(Parameter::scales, 0);
+    const double bytes = 4.0 * all.arrays[0].count;
+    launcher_.launch(device::Kernel{name(s, TrainingNetwork::learned), learn},
+                     {.grid = {(all.arrays[0].count + layer_threads - 1) / layer_threads, layer.normalize ? 3u : 2u},
+                      .block = layer_threads},
+                     {.bytes_read = 3 * bytes, .bytes_written = 2 * bytes, .flops = bytes * 6 / 4}, all, learning_rate,
+                     momentum);
+  }
+
+  float* address(std::size_t tensor) const { return forward_.address(tensor); }
+
+ private:
+  const char* name(std::size_t s, TrainingNetwork::What what) const { return training_.names[s][what].c_str(); }
+  Planes planes(std::size_t t) const { return forward_.planes(t); }
+  unsigned columns(std::size_t t) const { return count(plan_.tensors[t].columns); }
+  float* losses() const { return address(training_.plan.losses); }
+  float* parameter(std::size_t s, Parameter what) const {
+    return at_.values[training_.network.parameters->index_of(plan_.steps[s].layer, what)];
+  }
+  float* gradient(std::size_t s, Parameter what) const {
+    return at_.gradients[training_.network.parameters->index_of(plan_.steps[s].layer, what)];
+  }
+  unsigned activation(std::size_t s) const {
+    return static_cast<unsigned>(plan_.network.layers[plan_.steps[s].layer].activation);
+  }
+  Planes gradient_of(std::size_t t) const { return planes(training_.plan.gradients[t]); }
+  Gradient to(const GivenGradient& given) const {
+    const auto t = training_.plan.gradients[given.of];
+    return {address(t), plan_.tensors[t].pitch, given.adds};
+  }
+  Result result(std::size_t s) const {
+    const auto out = plan_.steps[s].output;
+    return {planes(out), gradient_of(out), activation(s)};
+  }
+  Statistics statistics_of(std::size_t s) const {
+    const auto t = training_.plan.steps[s].statistics;
+    return t == no_tensor ? Statistics{} : Statistics{address(t), count(plan_.tensors[plan_.steps[s].output].channels)};
+  }
+  Targets targets(std::size_t s) const {
+    return {at_.targets + plan_.steps[s].result, plan_.results, training_.ends_in_softmax(s), training_.factor(s)};
+  }
+  ChannelSums slices(std::size_t t, const Tensor& of, unsigned which) const {
+    const unsigned slices = slices_of(of.columns), channels = count(of.channels);
+    return {address(t) + 2 * which * plan_.tensors[t].pitch, channels, slices,
+            (count(of.columns) + slices - 1) / slices, count(of.columns)};
+  }
+  static device::LaunchShape line(std::size_t threads) {
+    return {.grid = (count(threads) + layer_threads - 1) / layer_threads, .block = layer_threads};
+  }
+  template <class Term>
+  void sum(std::size_t s, TrainingNetwork::What what, const Term& term, const ChannelSums& sums, const Tensor& of,
+           double reads) {
+    const double bytes = reads * forward_.bytes_of(of);
+    launcher_.launch(device::Kernel{name(s, what), sum_channels<Term>},
+                     {.grid = {sums.slices, sums.channels}, .block = layer_threads},
+                     {.bytes_read = bytes, .bytes_written = 0, .flops = bytes / 4}, term, sums);
+  }
+  /// One thread for each number of a tensor, which reads about `reads` others.
+  template <class... P, class... A>
+  void elementwise(std::size_t s, TrainingNetwork::What what, void (*kernel)(P...), std::size_t tensor, double reads,
+                   A&&... arguments) {
+    const Tensor& of = plan_.tensors[tensor];
+    const double bytes = forward_.bytes_of(of);
+    launcher_.launch(device::Kernel{name(s, what), kernel}, forward_.grid_of(of),
+                     {.bytes_read = reads * bytes, .bytes_written = bytes, .flops = reads * bytes / 4},
+                     std::forward<A>(arguments)...);
+  }
+
+  /// The gradient that a layer without weights leaves of its input `g`, whose channels begin with `first`.
+  void give(std::size_t s, const Layer& layer, const GivenGradient& given, std::size_t g, unsigned first) {
+    const Step& step = plan_.steps[s];
+    const auto n = columns(given.of);
+    const Planes from = gradient_of(step.output);
+    const Tensor& in = plan_.tensors[given.of];
+    const auto there = [&](auto* kernel, auto&&... arguments) {
+      elementwise(s, TrainingNetwork::back, kernel, given.of, 2, arguments..., n, to(given));
+    };
+    switch (layer.kind) {
+      case LayerKind::maxpool:
+        return there(pool_largest_back, forward_.window_of(step.inputs[0], layer), from);
+      case LayerKind::avgpool:
+        return there(pool_average_back, from, count(layer.in.plane()));
+      case LayerKind::shortcut:
+        return there(shortcut_back, result(s), g == 0 ? 1u : count(layer.window.stride), count(in.image.height),
+                     count(in.image.width));
+      case LayerKind::route:
+        return there(split, from, first);
+      case LayerKind::upsample:
+        return there(enlarge_back, from, count(layer.window.stride));
+      case LayerKind::yolo:
+        return there(find_boxes_back, result(s), count(layer.entries));
+      default:
+        return;
+    }
+  }
+
+  void products_back(std::size_t s, const Layer& layer) {
+    using enum TrainingNetwork::What;
+    const Step& step = plan_.steps[s];
+    const auto& own = training_.plan.steps[s];
+    const Tensor &out = plan_.tensors[step.output], &slope = plan_.tensors[own.slopes];
+    const float* raw = layer.normalize ? address(own.sums) : nullptr;
+    const auto channel_sums = slices(own.back_slices, out, 0);
+    float* of_scales = layer.normalize ? gradient(s, Parameter::scales) : nullptr;
+    sum(s, sums, SumOfGradients{result(s), raw, out.pitch, statistics_of(s)}, channel_sums, out,
+        raw == nullptr ? 2 : 3);
+    launcher_.launch(device::Kernel{name(s, sums), add_slices}, line(out.channels), {}, channel_sums,
+                     gradient(s, Parameter::biases), of_scales);
+    auto grid = forward_.grid_of(slope);
+    grid.grid.x = (columns(own.slopes) + 3 + layer_threads - 1) / layer_threads;
+    const double bytes = forward_.bytes_of(out), bytes_in = forward_.bytes_of(plan_.tensors[step.inputs[0]]);
+    launcher_.launch(
+        device::Kernel{name(s, slopes), find_slopes}, grid,
+        {.bytes_read = 2 * bytes, .bytes_written = bytes, .flops = bytes / 2}, result(s),
+        Normalization{raw, out.pitch, statistics_of(s), layer.normalize ? parameter(s, Parameter::scales) : nullptr,
+                      gradient(s, Parameter::biases), of_scales},
+        count(out.columns), address(own.slopes), slope.pitch);
+    const auto optional = [&](std::size_t t) { return t == no_tensor ? nullptr : address(t); };
+    const double bytes_of_weights = 4.0 * static_cast<double>(own.weights.m * own.weights.n);
+    launch_product(
+        launcher_, staging_,
+        {.product = own.weights,
+         .name = name(s, weights),
+         .name_of_sum = name(s, weights_sum),
+         .weights = address(own.slopes),
+         .weights_pitch = slope.pitch,
+         .partial = optional(own.weights_partial),
+         // The padding of weights is zeros, and so is that of parts.
+         .columns_of_sum = count(weights_pitch(layer)),
+         .bytes_read = bytes + bytes_in,
+         .bytes_written = bytes_of_weights},
+        Epilogue{.height = 1, .width = 1, .out = gradient(s, Parameter::weights), .pitch = weights_pitch(layer)},
+        TransposedShape{forward_.window_of(step.inputs[0], layer)});
+    if (own.given[0].of == no_tensor) return;
+    const auto to_input = to(own.given[0]);
+    const Tensor& turned_to = plan_.tensors[own.turned];
+    const auto m = count(layer.out.channels), channels = count(layer.in.channels);
+    launcher_.launch(
+        device::Kernel{name(s, turned), turn_weights},
+        {.grid = {(count(turned_to.pitch) + layer_threads - 1) / layer_threads, channels}, .block = layer_threads},
+        {.bytes_read = bytes_of_weights, .bytes_written = bytes_of_weights}, parameter(s, Parameter::weights),
+        weights_pitch(layer), m, channels, count(layer.depth() / layer.in.channels), address(own.turned),
+        turned_to.pitch);
+    Epilogue epilogue{.height = count(layer.in.height),
+                      .width = count(layer.in.width),
+                      .out = to_input.values,
+                      .pitch = to_input.pitch};
+    if (to_input.adds) epilogue.addend = {gradient_of(own.given[0].of), 1, 0};
+    const ProductCall call{.product = own.data,
+                           .name = name(s, data),
+                           .name_of_sum = name(s, data_sum),
+                           .weights = address(own.turned),
+                           .weights_pitch = turned_to.pitch,
+                           .partial = optional(own.data_partial),
+                           .columns_of_sum = count(own.data.n),
+                           .bytes_read = bytes + bytes_of_weights,
+                           .bytes_written = bytes_in};
+    if (own.data.is_plain)
+      return launch_product(launcher_, staging_, call, epilogue, PlainMatrix{address(own.slopes), slope.pitch});
+    SpreadShape spread{forward_.window_of(step.inputs[0], layer)};
+    spread.in = planes(own.slopes);
+    spread.out_height = count(layer.in.height);
+    spread.out_width = count(layer.in.width);
+    spread.per_channel = reciprocal(layer.out.channels);
+    launch_product(launcher_, staging_, call, epilogue, spread);
+  }
+
+  const TrainingNetwork& training_;
+  const Plan& plan_;
+  const TrainingAddresses& at_;
+  const TileStaging staging_;
+  Launcher& launcher_;
+  Forward<Launcher> forward_;
+};
+
+}  // namespace isthmus::apps
