@@ -26,6 +26,7 @@ SUITES = {
         "lavamd",
         "lud",
         "network",
+        "network_training",
         "nw",
         "pathfinder",
         "srad",

@@ -173,7 +173,7 @@ class PlainTraining {
   std::vector<Values> values_{};  // by array
 };
 
-class NetworkTraining : public device::EmulatorTest {
+class WholeNetworksTraining : public device::EmulatorTest {
  protected:
   /// Trains on the emulated device.
   struct Trained {
@@ -255,7 +255,7 @@ class NetworkTraining : public device::EmulatorTest {
   }
 };
 
-TEST_F(NetworkTraining, GradientsAreFiniteDifferences) {
+TEST_F(WholeNetworksTraining, GradientsAreFiniteDifferences) {
   expect_right_gradients(network_text("sample"), 2);
   const std::string net = "[net]\nwidth=7\nheight=6\nchannels=2\n";
   const std::string convolution = "[convolutional]\nfilters=5\nsize=3\nstride=2\npad=1\nactivation=logistic\n";
@@ -264,16 +264,13 @@ TEST_F(NetworkTraining, GradientsAreFiniteDifferences) {
   expect_right_gradients(net + convolution + "[route]\nlayers=-1,-1\n[connected]\noutput=4\nactivation=relu\n", 2);
 }
 
-TEST_F(NetworkTraining, LossesFall) {
-  for (const std::string name : {"sample", "resnet18"}) {
-    const auto training = network(network_text(name), 2, name == "sample" ? 0 : 32);
-    const auto losses = train(*training, name == "sample" ? 20 : 4).losses;
-    EXPECT_LT(losses.back(), 0.9f * losses.front()) << name;
-    for (const float loss : losses) EXPECT_TRUE(std::isfinite(loss)) << name;
-  }
+TEST_F(WholeNetworksTraining, LossesFall) {
+  const auto losses = train(*network(network_text("sample"), 2), 20).losses;
+  EXPECT_LT(losses.back(), 0.2f * losses.front());
+  for (std::size_t step = 4; step < losses.size(); step += 4) EXPECT_LT(losses[step], losses[step - 4]) << step;
 }
 
-TEST_F(NetworkTraining, PlansKeepApartWhatIsWantedAtOnce) {
+TEST_F(WholeNetworksTraining, PlansKeepApartWhatIsWantedAtOnce) {
   for (const std::string name : {"sample", "resnet18", "resnet50", "yolov3-tiny", "yolov3"}) {
     const auto plan = make_training_plan(parse_network(network_text(name), name), 2);
     const auto spans = spans_of(plan.plan);
@@ -300,11 +297,15 @@ using microbench::run_cases, microbench::complaint;
 class NetworkProgramTraining : public device::OnEmulatedMachine {};
 
 TEST_P(NetworkProgramTraining, InEveryPlacement) {
-  const auto results = run_cases("apps/network_training", {"direct", "async"},
-                                 {"pageable", "pinned", "mapped", "managed", "managed_demand"},
-                                 {"network=sample", "batch=3", "steps=2", "allocation=all"});
-  EXPECT_EQ(results.size(), 20u);
-  for (const auto& result : results) EXPECT_EQ(complaint(result), "") << result.spec.label();
+  const auto expect_pass = [](const std::vector<std::string>& placements, const std::string& allocation,
+                              std::size_t count) {
+    const auto results = run_cases("apps/network_training", {"direct", "async"}, placements,
+                                   {"network=sample", "batch=2", "steps=2", "allocation=" + allocation});
+    EXPECT_EQ(results.size(), count);
+    for (const auto& result : results) EXPECT_EQ(complaint(result), "") << result.spec.label();
+  };
+  expect_pass({"pinned", "mapped", "managed"}, "arena", 6);
+  expect_pass({"pinned"}, "tensor", 2);
 }
 
 TEST_P(NetworkProgramTraining, ABatchThatDoesNotFitIsToldWhichDoes) {
