@@ -160,7 +160,8 @@ Markdown(
 # ## Figures 7, 8, 9 and 12: counters
 #
 # What kernels do, counted by `ncu` on two H100 hosts: the modes that copy on one of them, the managed modes on the
-# other. The paper counts at mega. Here it is medium for Figure 7 and large for the others, where an element has as much work.
+# other. The paper counts at mega. Here it is medium for Figure 7 and large for the others, where an element
+# has as much work.
 #
 # Figure 7: each access to shared memory, as the hardware counts them, and floating-point operations. What has none of
 # either has no bar.

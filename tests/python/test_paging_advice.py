@@ -299,7 +299,7 @@ def test_another_host_of_the_same_kind_is_no_other_hardware(cases):
     there = both()
     for case in there:
         case["devices"][0]["uuid"] = "GPU-twin"
-        case["run"]["node"] = "twin"
+        case["run"] |= {"node": "twin", "system": "a name"}
     assert "*" not in paging_check.table_of_check(paging_check.check(cases + there)).text
     for case in there:
         case["host"]["cores"] = 999

@@ -38,7 +38,7 @@ class Check:
         return self.machine(case) not in self.machines
 
     def machine(self, case: dict) -> hardware.Machine:
-        return self.alike[hardware.facts(case)]
+        return self.alike[_facts(case)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +127,11 @@ def picks(points: list[Point], machine: Map, fewest: int = 2) -> list[Pick]:
 # --- both ---
 
 
+def _facts(case: dict) -> hardware.Facts:
+    """Of its hardware alone: ReFrame names a system, and a run by hand of the same machine has none."""
+    return dataclasses.replace(hardware.facts(case), system="")
+
+
 def multiprocessors_of(cases: list[dict]) -> int:
     return max((case["devices"][0].get("multiprocessors") or 1 for case in cases), default=1)
 
@@ -147,8 +152,8 @@ def check(cases: list[dict]) -> Check:
     machine = learn(points, multiprocessors)
     copy = machine.costs.get("copy")
     programs, left = programs_of(cases, (copy.each["copied"] if copy else 0) or math.inf)
-    alike = hardware.machines({hardware.facts(case) for case in cases})
-    machines = frozenset(alike[hardware.facts(point.case)] for point in points)
+    alike = hardware.machines({_facts(case) for case in cases})
+    machines = frozenset(alike[_facts(point.case)] for point in points)
     return Check(found, picks(programs, machine, fewest=1), left, machines, alike)
 
 

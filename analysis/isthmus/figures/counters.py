@@ -95,10 +95,11 @@ def by_modes(found: Readings):
 
 @figure("counters-uvm", "throughput, stalls and page faults, baseline and uvm, at large", *FAULTING, profiled=True)
 def managed(found: Readings):
-    shown = (("global_rate", "B/s", "throughput of global memory"),
-             ("stall_memory_dependency", "1", "warps that wait for memory"), ("gpu_page_faults", "1", "page faults"))  # fmt: skip
+    shown = {"global_rate": ("B/s", "throughput of global memory"),
+             "stall_memory_dependency": ("1", "warps that wait for memory"),
+             "gpu_page_faults": ("1", "page faults")}  # fmt: skip
     made, panels = plots.panels(len(shown), width=13)
-    for axes, (name, unit, title) in zip(panels, shown, strict=True):
+    for axes, (name, (unit, title)) in zip(panels, shown.items(), strict=True):
         plots.bars(axes, _by_mode(found, "large", FAULTING, ("baseline", "uvm"), name), unit, title=title)
         axes.set_ylim(bottom=0)
     return made
