@@ -6,7 +6,9 @@ import statistics
 
 import pytest
 
+from isthmus.figures import networks
 from isthmus.records import load
+from isthmus.tables import readings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/networks.md").read_text(encoding="utf-8")
@@ -93,6 +95,20 @@ def test_what_is_said_of_it(cases):
     kernels = zip(of("kernel", allocation="arena", mode="pm_async"), of("kernel", allocation="arena"), strict=True)
     shorter = sorted(1 - a / b for a, b in kernels)
     assert f"kernels {shorter[0]:.0%} to {shorter[-1]:.0%} shorter" in said
+
+
+def test_the_figures_say_the_same():
+    """The page takes the first of the two measurements of resnet50 in pm, the figures the median of both."""
+    found = readings.load(ROOT / "analysis/data/h100-x2/networks.jsonl.gz")
+    said = " ".join(section("What page-locking costs").split())
+    paid = networks.images_until_paid(found).values()
+    assert f"after {min(paid):.0f} to {max(paid):.0f} images" in said
+    ratio = statistics.mean(networks.over_baseline(found, "tensor", "pm", touched=False).values())
+    assert f"`pm` takes {ratio:.1f} times as long as `baseline` (mean of four, by tensor)" in said
+    for network, count in networks.images_until_paid(found).items():
+        assert networks.by_images(found, network, 2) > 1 > networks.by_images(found, network, 8)
+        before, after = (networks.by_images(found, network, count * factor) for factor in (0.9, 1.1))
+        assert before > 1 > after
 
 
 def test_the_table_of_speed(cases):

@@ -22,8 +22,8 @@ def script():
     return module
 
 
-def test_there_are_ten_and_none_without_its_text():
-    assert len(NAMES) == 10
+def test_there_are_eleven_and_none_without_its_text():
+    assert len(NAMES) == 11
     assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == set(NAMES)
 
 

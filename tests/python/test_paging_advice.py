@@ -291,8 +291,20 @@ def test_programs_of_other_gpus_and_versions_are_kept_apart_and_marked(cases):
     assert [found.elsewhere(pick.point.case) for pick in found.programs] == [True, True, False, False]
     assert len({pick.point.seconds["paged"] for pick in found.programs}) == 3
     text = paging_check.table_of_check(found).text
-    assert "few tiny page=4KiB frames=100 *" in text and "another GPU than the patterns (Far GPU)" in text
+    assert "few tiny page=4KiB frames=100 *" in text and "* measured on other hardware (Far GPU" in text
     assert "*" not in paging_check.table_of_check(paging_check.check(cases + both())).text
+
+
+def test_another_host_of_the_same_kind_is_no_other_hardware(cases):
+    there = both()
+    for case in there:
+        case["devices"][0]["uuid"] = "GPU-twin"
+        case["run"] |= {"node": "twin", "system": "a name"}
+    assert "*" not in paging_check.table_of_check(paging_check.check(cases + there)).text
+    for case in there:
+        case["host"]["cores"] = 999
+    text = paging_check.table_of_check(paging_check.check(cases + there)).text
+    assert "few tiny page=4KiB frames=100 *" in text and "999 cores" in text
 
 
 def changed(change):

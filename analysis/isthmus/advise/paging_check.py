@@ -11,10 +11,11 @@ from typing import Any
 
 from isthmus import Error, units
 from isthmus.advise.measured import medians
-from isthmus.advise.paged_programs import Left, Point, axes_key, machine_of, programs_of
+from isthmus.advise.paged_programs import Left, Point, axes_key, programs_of
 from isthmus.advise.placing_check import ERRORS, Miss, line_of_errors
 from isthmus.advise.ways import EITHER, Map, Program, ways_of
 from isthmus.groups import grouped
+from isthmus.records import hardware
 from isthmus.tables import output
 
 PATTERN = "paging/pattern"
@@ -29,11 +30,15 @@ class Check:
     patterns: list[Pick]
     programs: list[Pick]
     left: list[Left]
-    machines: frozenset[str]  # of the patterns
+    machines: frozenset[hardware.Machine]  # of the patterns
+    alike: dict[hardware.Facts, hardware.Machine]  # of all records
 
     def elsewhere(self, case: dict) -> bool:
-        """Whether it was measured on another GPU than all patterns."""
-        return machine_of(case) not in self.machines
+        """Whether it was measured on other hardware than all patterns."""
+        return self.machine(case) not in self.machines
+
+    def machine(self, case: dict) -> hardware.Machine:
+        return self.alike[_facts(case)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +127,11 @@ def picks(points: list[Point], machine: Map, fewest: int = 2) -> list[Pick]:
 # --- both ---
 
 
+def _facts(case: dict) -> hardware.Facts:
+    """Of its hardware alone: ReFrame names a system, and a run by hand of the same machine has none."""
+    return dataclasses.replace(hardware.facts(case), system="")
+
+
 def multiprocessors_of(cases: list[dict]) -> int:
     return max((case["devices"][0].get("multiprocessors") or 1 for case in cases), default=1)
 
@@ -142,8 +152,9 @@ def check(cases: list[dict]) -> Check:
     machine = learn(points, multiprocessors)
     copy = machine.costs.get("copy")
     programs, left = programs_of(cases, (copy.each["copied"] if copy else 0) or math.inf)
-    machines = frozenset(machine_of(point.case) for point in points)
-    return Check(found, picks(programs, machine, fewest=1), left, machines)
+    alike = hardware.machines({_facts(case) for case in cases})
+    machines = frozenset(alike[_facts(point.case)] for point in points)
+    return Check(found, picks(programs, machine, fewest=1), left, machines, alike)
 
 
 def choices(found: list[Pick]) -> list[Pick]:
@@ -196,10 +207,12 @@ def _programs(found: Check) -> list[str]:
             label = ""
     lines = ["", *output.lay_out(_OF_PROGRAMS, rows), "", *_errors("programs", found.programs)]
     lines += _said("way of a program", found.programs)
-    others = {pick.point.case["devices"][0]["name"] for pick in found.programs if found.elsewhere(pick.point.case)}
+    others = {found.machine(pick.point.case) for pick in found.programs if found.elsewhere(pick.point.case)}
     if others:
+        titles = hardware.titles([*found.machines, *others])
         lines += output.fold(
-            f"* measured on another GPU than the patterns ({', '.join(sorted(others))}), whose host is taken for alike"
+            f"* measured on other hardware ({'; '.join(sorted(titles[each] for each in others))}) than the patterns "
+            f"({'; '.join(sorted(titles[each] for each in found.machines))}); its link and driver are taken for alike"
         )
     return lines
 

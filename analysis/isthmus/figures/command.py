@@ -14,7 +14,7 @@ import sys
 import matplotlib
 
 from isthmus import Error, exits, spelling, units
-from isthmus.figures import interjob, memory, modes, paging, programs, transfers
+from isthmus.figures import counters, interjob, memory, modes, networks, paging, programs, transfers
 from isthmus.figures.named import FIGURES, Commonest, Named, is_empty
 from isthmus.records import hardware, load, store
 from isthmus.records.measurements import literal
@@ -22,7 +22,7 @@ from isthmus.statistics import series
 from isthmus.tables import output, readings
 
 FORMATS = ("png", "svg", "pdf")
-_MODULES = (transfers, memory, modes, programs, interjob, paging)  # each enters its figures
+_MODULES = (transfers, memory, modes, counters, programs, networks, interjob, paging)  # each enters its figures
 _AXES = "axes."
 _DPI = 150
 _UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same records are the same file
@@ -89,14 +89,17 @@ def _machine(opened: store.Store, shown: str) -> tuple[str, str]:
 
 def open_store(paths, wheres=()) -> store.Store:
     """What draw() reads, of some machines, jobs and builds only."""
-    columns = {*readings.WANTED, *hardware.WANTED, *series.FIELDS}
-    return store.open_store(paths, wanted=columns, where=" AND ".join(map(series.condition, wheres)) or "true")
+    columns = {*readings.WANTED, *hardware.WANTED, *series.FIELDS, "profiler"}
+    return store.open_store(
+        paths, wanted=columns, profiled=True, where=" AND ".join(map(series.condition, wheres)) or "true"
+    )
 
 
 def draw(name: str, opened: store.Store, cases: dict[str, str]):
     """(the figure, sentences that say what was taken where several would do). Raises Error."""
     wanted = _wanted(name)
     shown = f"({' OR '.join(f'workload GLOB {literal(pattern)}' for pattern in wanted.workloads)})"
+    shown += f" AND {readings.COUNTED if wanted.profiled else 'profiler IS NULL'}"
     which, machine = _machine(opened, shown)
     found = readings.of_store(opened, "measured", f"{shown} AND {which}")
     if not found:

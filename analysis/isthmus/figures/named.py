@@ -19,18 +19,19 @@ from isthmus.tables import readings
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """`workloads` are patterns of those that the figure shows."""
+    """`workloads` are patterns of those that the figure shows; `profiled` ones are of what a profiler counted alone."""
 
     name: str
     what: str
     workloads: tuple[str, ...]
     draw: Callable[..., matplotlib.figure.Figure]
+    profiled: bool = False
 
 
 FIGURES: dict[str, Named] = {}
 
 
-def figure(name: str, what: str, *workloads: str):
+def figure(name: str, what: str, *workloads: str, profiled: bool = False):
     """Gives a function that draws a figure its name, and marks the panels that it leaves empty."""
 
     def enter(function):
@@ -44,7 +45,7 @@ def figure(name: str, what: str, *workloads: str):
             return made
 
         assert name not in FIGURES, name
-        FIGURES[name] = Named(name, what, workloads, draw)
+        FIGURES[name] = Named(name, what, workloads, draw, profiled)
         return draw
 
     return enter

@@ -284,7 +284,7 @@ papers': *reproduced* means measured in the same way, not that the values agree.
 - **impossible here**: the hardware or software that it needs cannot be had here; the reason stands beside it.
 
 `isthmus figure NAME RECORDS -o FILE` draws a figure of the notebooks from any records; `--list` has the names. Kernels
-run on NVIDIA H200 hosts and a CPU-only machine; a record says which.
+run on NVIDIA H100 and H200 hosts and a CPU-only machine; a record says which.
 """
 
 

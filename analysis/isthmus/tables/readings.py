@@ -25,6 +25,8 @@ WANTED = (
     *measurements.SERIES, "mode", "better", "median", "mad", "samples", "spoilt", "error", "skipped", "verify", "node",
     "share", "device", "cpu", "job", "driver", "within_low", "within_high", "n_samples", "n_invalid",
 )  # fmt: skip
+#: What a profiler counted, SQL: times under it are none of the program's.
+COUNTED = "starts_with(metric, 'profiled_')"
 #: What a selection may name beside the axes of a case.
 FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset", "ranks", "device", "cpu")
 
@@ -201,25 +203,26 @@ def matches(value, wanted) -> bool:
 DATA, WHERE = "ISTHMUS_DATA", "ISTHMUS_WHERE"
 
 
-def example(*paths) -> Readings:
+def example(*paths, profiled: bool = False) -> Readings:
     """Readings of committed files, or of the folder that scripts/notebooks --data names instead."""
     folder = os.environ.get(DATA)
     if not folder:
-        return load(*paths)
+        return load(*paths, profiled=profiled)
     chosen = os.environ.get(WHERE)
-    return load(folder, where=series.condition(chosen) if chosen else "true")
+    return load(folder, profiled=profiled, where=series.condition(chosen) if chosen else "true")
 
 
-def load(*paths, emulated: bool = False, where: str = "true") -> Readings:
+def load(*paths, emulated: bool = False, profiled: bool = False, where: str = "true") -> Readings:
     """Readings of files and folders that count: verified, not spoilt, on real hardware unless asked otherwise.
 
-    `where` is SQL over the table of records. Raises Error where there is none.
+    `profiled` ones are of what a profiler counted alone. `where` is SQL over the table of records. Raises Error where
+    there is none.
     """
     wanted = WANTED if where == "true" else (*WANTED, *series.FIELDS)
-    opened = store.open_store(paths, wanted=wanted, emulated=emulated, where=where)
+    opened = store.open_store(paths, wanted=wanted, emulated=emulated, profiled=profiled, where=where)
     with opened:
         say_absent(opened.skipped, opened.files)
-        found = of_store(opened)
+        found = of_store(opened, where=COUNTED if profiled else "true")
     if not found:
         raise Error(f"{spelling.shorten(', '.join(map(str, paths)))}: no record has a figure that counts")
     return Readings(found)

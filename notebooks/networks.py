@@ -1,0 +1,74 @@
+# %% [markdown]
+# # Networks
+#
+# Inference of four convolutional networks in six modes, one image, on two NVIDIA H100s of one host, beside Figure 6 of
+# "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO 2025). Training is
+# not here. [docs/networks.md](../docs/networks.md) says what a network is here, and gives the same figures as a table.
+#
+# The records are in [`analysis/data/h100-x2`](../analysis/data/README.md#h100-x2-two-nvidia-h100s-of-one-host).
+# resnet50 in pm was measured twice: here is the median of both, on the page the first.
+
+# %%
+from pathlib import Path
+from statistics import mean
+
+from IPython.display import Markdown
+
+from isthmus.figures import networks
+from isthmus.tables import readings
+
+found = readings.example(Path("../analysis/data/h100-x2/networks.jsonl.gz"))
+
+# %% [markdown]
+# ## Figure 6: where the time goes
+#
+# One allocation a tensor, as in darknet. Bars are as the paper counts: kernels, copies, allocation on the device and on
+# the host, where page-locking is. The first touch is not in them.
+
+# %%
+figure = networks.where_time_goes(found)
+
+
+# %%
+def over(allocation, touched):
+    return mean(networks.over_baseline(found, allocation, "pm", touched).values())
+
+
+copies = [
+    1 - networks.phases(found, n, "tensor", "pm")["in"] / networks.phases(found, n, "tensor", "baseline")["in"]
+    for n in networks.NETWORKS
+]
+Markdown(
+    f"The paper (section 4.1.3) finds pm 196% slower; here it is {over('tensor', False) - 1:.0%} slower, mean of four. "
+    f"Its copies take 29.75% less time, here {min(copies):.0%} to {max(copies):.0%}."
+)
+
+# %% [markdown]
+# Of yolov3, which the paper's Figure 8 has beside programs, there are times in all six modes, above. Its counters were
+# not taken.
+#
+# ## What page-locking costs
+#
+# The same in seconds, with the first touch: memory of malloc pays when it is first written what page-locking pays at
+# once. An arena is one allocation for all.
+
+# %%
+figure = networks.locking(found)
+
+# %%
+Markdown(
+    f"With the first touch, pm takes {over('tensor', True):.2f} times as long as baseline by tensor, and "
+    f"{over('arena', True):.1f} times in an arena, which all cores touch at once."
+)
+
+# %% [markdown]
+# ## In how many images it pays
+#
+# An arena is page-locked once. Weights travel for each image; where they stay on the device, it never pays.
+
+# %%
+figure = networks.images(found)
+
+# %%
+paid = networks.images_until_paid(found)
+Markdown("Paid after " + ", ".join(f"{count:.1f} images ({network})" for network, count in paid.items()) + ".")
