@@ -226,7 +226,9 @@ class TrainingCheck : public LayerCheck {
     stream_.synchronize();
     fetch(own.slopes);
     double error = own.slopes == no_tensor ? 0 : error_of_weights(s);
-    for (const auto& [tensor, earlier] : before) {
+    for (const auto& one : before) {
+      const auto tensor = one.first;
+      const auto& earlier = one.second;
       const auto t = training_.plan.gradients[tensor];
       fetch(t);
       const auto made = made_[t];
