@@ -20,21 +20,14 @@ void infer(Case& c) {
       },
       1);
   c.verify_same(results);
-  try {
-    c.measure(Control::queued, [=](Run& run) {
-      const auto at = inference.addresses();
-      Forward(inference.network(), at, inference.staging(), run).queue();
-    });
-  } catch (const Skip& skip) {
-    if (!skip.shortage) throw;
-    throw Skip(std::string(skip.what()) + "; " + largest_batch(c, description, *skip.shortage), *skip.shortage);
-  }
-  const auto& network = inference.network();
-  c.observe(amount_metric("tensor_bytes", "B", Better::lower, "none"),
-            4.0 * static_cast<double>(network.memory.floats()));
-  c.observe(amount_metric("live_bytes", "B", Better::lower, "none"),
-            4.0 * static_cast<double>(most_live(spans_of(network.plan))));
-  c.observe(count_metric("allocations"), static_cast<double>(inference.allocations()));
+  measure_batch(
+      c,
+      [=](Run& run) {
+        const auto at = inference.addresses();
+        Forward(inference.network(), at, inference.staging(), run).queue();
+      },
+      [&](std::size_t batch) { return make_plan(description, plan_options(c, batch)); });
+  observe_memory(c, inference.network(), inference.allocations());
 }
 
 const Registration registration = network_program("apps/network", infer)

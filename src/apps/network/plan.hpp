@@ -88,6 +88,18 @@ struct Plan {
   std::size_t results = 0;  ///< numbers that one image gives
 };
 
+/// A matrix that steps [first, last] use; its number.
+inline std::size_t add_matrix(Plan& plan, std::size_t rows, std::size_t columns, std::size_t first, std::size_t last,
+                              bool work_space) {
+  const auto pitch = workload::row_pitch<float>(columns);
+  plan.tensors.push_back({.channels = rows,
+                          .columns = columns,
+                          .pitch = pitch,
+                          .span = {.floats = rows * pitch, .first = first, .last = last}});
+  plan.is_work_space.push_back(work_space);
+  return plan.tensors.size() - 1;
+}
+
 /// A matrix has fewer columns than this, so that 32 bits count them.
 inline constexpr std::size_t most_columns = std::size_t{1} << 31;
 
@@ -166,14 +178,8 @@ class Planner {
     if (columns >= most_columns)
       throw workload::Skip("a layer of this batch has 2^31 numbers a channel and more: make the batch smaller",
                            workload::SkipKind::not_applicable);
-    const auto pitch = workload::row_pitch<float>(columns);
     const std::size_t now = plan_.steps.size() - 1;
-    plan_.tensors.push_back({.channels = rows,
-                             .columns = columns,
-                             .pitch = pitch,
-                             .span = {.floats = rows * pitch, .first = now, .last = now}});
-    plan_.is_work_space.push_back(work_space);
-    return plan_.tensors.size() - 1;
+    return add_matrix(plan_, rows, columns, now, now, work_space);
   }
   std::size_t tensor(const Volume& image, double moment) {
     const auto made = matrix(image.channels, options_.batch * image.plane(), false);

@@ -132,10 +132,18 @@ class NetworkCase {
   TileStaging staging_{};
 };
 
-/// What a case that does not fit may be told: a batch that would. `bytes(batch)` is what depends on the batch, in the
-/// memory that is short.
-template <class Bytes>
-std::string largest_batch(const workload::Case& c, const workload::Shortage& shortage, const Bytes& bytes) {
+/// What a case that does not fit may be told: a batch that would. `plan_of(batch)` is the plan of that many images.
+template <class PlanOf>
+std::string largest_batch(const workload::Case& c, const workload::Shortage& shortage, const PlanOf& plan_of) {
+  const bool device = shortage.memory == workload::Shortage::Memory::device;
+  const auto there = c.placement()->device;
+  const bool travels = !device || memory::on_device(there) || memory::is_managed(there);
+  const auto bytes = [&](std::size_t batch) {
+    const Plan plan = plan_of(batch);
+    const std::size_t both = travels ? batch * (plan.network.input.size() + plan.results) : 0;
+    const std::size_t tensors = device ? plan_memory(plan, c.choice("allocation")).floats() : 0;
+    return 4.0 * static_cast<double>(both + tensors);
+  };
   std::size_t fits = 0, too_large = c.extent("batch");
   const double others = shortage.needed - bytes(too_large);
   while (too_large - fits > 1) {
@@ -145,21 +153,25 @@ std::string largest_batch(const workload::Case& c, const workload::Shortage& sho
   return fits == 0 ? "not one image fits" : "a batch of " + std::to_string(fits) + " fits";
 }
 
-/// Whether what travels is in the memory that is short.
-inline bool travels_there(const workload::Case& c, const workload::Shortage& shortage) {
-  const auto there = c.placement()->device;
-  return shortage.memory != workload::Shortage::Memory::device || memory::on_device(there) || memory::is_managed(there);
+/// Measures; a batch that does not fit is told which would.
+template <class Body, class PlanOf>
+void measure_batch(workload::Case& c, Body body, const PlanOf& plan_of) {
+  try {
+    c.measure(workload::Control::queued, std::move(body));
+  } catch (const workload::Skip& skip) {
+    if (!skip.shortage) throw;
+    throw workload::Skip(std::string(skip.what()) + "; " + largest_batch(c, *skip.shortage, plan_of), *skip.shortage);
+  }
 }
 
-inline std::string largest_batch(const workload::Case& c, const NetworkDescription& description,
-                                 const workload::Shortage& shortage) {
-  const bool device = shortage.memory == workload::Shortage::Memory::device, travels = travels_there(c, shortage);
-  return largest_batch(c, shortage, [&](std::size_t batch) {
-    const auto plan = make_plan(description, plan_options(c, batch));
-    const std::size_t both = travels ? batch * (description.input.size() + plan.results) : 0;
-    const std::size_t tensors = device ? plan_memory(plan, c.choice("allocation")).floats() : 0;
-    return 4.0 * static_cast<double>(both + tensors);
-  });
+/// What the record says of a network's memory, beside its phases.
+inline void observe_memory(workload::Case& c, const Network& network, std::size_t allocations) {
+  using namespace workload;
+  c.observe(amount_metric("tensor_bytes", "B", Better::lower, "none"),
+            4.0 * static_cast<double>(network.memory.floats()));
+  c.observe(amount_metric("live_bytes", "B", Better::lower, "none"),
+            4.0 * static_cast<double>(most_live(spans_of(network.plan))));
+  c.observe(count_metric("allocations"), static_cast<double>(allocations));
 }
 
 }  // namespace isthmus::apps

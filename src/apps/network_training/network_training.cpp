@@ -98,30 +98,16 @@ void train(Case& c) {
       1);
   c.verify_same(own.losses());
   if (own.weights().size() == 1) c.verify_same(own.weights()[0]);
-  try {
-    c.measure(Control::queued, [=](Run& run) {
-      const auto at = own.addresses();
-      for (const auto& velocities : own.velocities()) run.fill(velocities, 0);
-      Training training(own.training(), at, own.staging(), run);
-      for (std::size_t step = 0; step < own.steps(); ++step) training.queue(step);
-    });
-  } catch (const Skip& skip) {
-    if (!skip.shortage) throw;
-    const bool device = skip.shortage->memory == Shortage::Memory::device, travels = travels_there(c, *skip.shortage);
-    const auto fits = largest_batch(c, *skip.shortage, [&](std::size_t batch) {
-      const auto plan = make_training_plan(description, batch);
-      const std::size_t both = travels ? batch * (description.input.size() + plan.plan.results) : 0;
-      return 4.0 * static_cast<double>(
-                       both + (device ? plan_memory(plan.plan, c.choice("allocation")).floats() : std::size_t{0}));
-    });
-    throw Skip(std::string(skip.what()) + "; " + fits, *skip.shortage);
-  }
-  const auto& network = own.training().network;
-  c.observe(amount_metric("tensor_bytes", "B", Better::lower, "none"),
-            4.0 * static_cast<double>(network.memory.floats()));
-  c.observe(amount_metric("live_bytes", "B", Better::lower, "none"),
-            4.0 * static_cast<double>(most_live(spans_of(network.plan))));
-  c.observe(count_metric("allocations"), static_cast<double>(own.allocations()));
+  measure_batch(
+      c,
+      [=](Run& run) {
+        const auto at = own.addresses();
+        for (const auto& velocities : own.velocities()) run.fill(velocities, 0);
+        Training training(own.training(), at, own.staging(), run);
+        for (std::size_t step = 0; step < own.steps(); ++step) training.queue(step);
+      },
+      [&](std::size_t batch) { return make_training_plan(description, batch).plan; });
+  observe_memory(c, own.training().network, own.allocations());
   if (losses->empty()) return;
   c.observe(amount_metric("first_loss", "1", std::nullopt, "none"), losses->front());
   c.observe(amount_metric("last_loss", "1", std::nullopt, "none"), losses->back());

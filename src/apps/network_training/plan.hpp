@@ -63,14 +63,7 @@ class TrainingPlanner {
 
   std::size_t matrix(std::size_t rows, std::size_t columns, std::size_t first, std::size_t last,
                      bool work_space = false) {
-    auto& plan = made_.plan;
-    const auto pitch = workload::row_pitch<float>(columns);
-    plan.tensors.push_back({.channels = rows,
-                            .columns = columns,
-                            .pitch = pitch,
-                            .span = {.floats = rows * pitch, .first = first, .last = last}});
-    plan.is_work_space.push_back(work_space);
-    return plan.tensors.size() - 1;
+    return add_matrix(made_.plan, rows, columns, first, last, work_space);
   }
   std::size_t like(std::size_t tensor, std::size_t first, std::size_t last, bool work_space = false) {
     const auto model = made_.plan.tensors[tensor];
