@@ -25,9 +25,9 @@ struct Channel {
   std::uint32_t* taken;   ///< of each slot, 1 while somebody has it
   std::uint32_t* served;  ///< of each slot, the number of the last request that was answered; a proxy's are the host's
   std::uint32_t* next;    ///< the slot to look at next
-  std::uint32_t* in_flight;  ///< pages on the way through the channel, and pages that warps fetch themselves
-  std::uint32_t slots;       ///< 0: there is no server
-  bool shares;               ///< with warps that fetch pages themselves
+  std::uint32_t* pulled;  ///< pages that warps fetch themselves just now
+  std::uint32_t slots;    ///< 0: there is no server
+  std::uint32_t pulls;    ///< the most that warps fetch themselves at once; 0: all go through the channel
 };
 
 }  // namespace isthmus::paging

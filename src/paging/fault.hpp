@@ -227,7 +227,7 @@ __device__ inline void report(const Table& table, const State* word, State state
 /// How a page has come.
 enum Came : unsigned { kBeside, kThrough, kNotAtAll };
 
-/// By the leader: sends for the page through the channel and waits until it is there. kBeside: it is not sent for.
+/// By the leader: sends for the page through the channel and waits until it is there. kBeside: its warp may fetch it.
 /// Apart, so that kernels need no registers for it where they do nothing else than hold pages.
 __device__ inline unsigned send_for(const Table& table, std::byte* to, const std::byte* from, std::uint32_t bytes) {
   const Channel& channel = table.channel;
@@ -237,12 +237,12 @@ __device__ inline unsigned send_for(const Table& table, std::byte* to, const std
   unsigned came = kThrough;
   const auto turn = [&]() -> bool {
     if (!claimed) {
-      claimed = claim(channel, mine);
-      if (claimed) submit(channel, mine, to, from, bytes);
-      if (!claimed && channel.shares) {
+      if (may_pull(channel)) {
         came = kBeside;
         return true;
       }
+      claimed = claim(channel, mine);
+      if (claimed) submit(channel, mine, to, from, bytes);
     } else if (poll(channel, mine)) {
       return true;
     }
@@ -265,10 +265,9 @@ __device__ inline bool bring_page(const Table& table, const Lanes& lanes, std::b
     device::sync_warp(lanes.mask);
   }
   if (came == kBeside) {
-    if (channel.shares && lanes.leads()) atomicAdd(channel.in_flight + 1, 1u);
     copy_page(lanes, to, home.memory, home.bytes);
     device::sync_warp(lanes.mask);
-    if (channel.shares && lanes.leads()) atomicAdd(channel.in_flight + 1, ~0u);
+    if (channel.slots != 0 && lanes.leads()) pulled(channel);
   } else if (came == kThrough && lanes.leads()) {
     tally(table, kServedBytes, home.bytes);
   }

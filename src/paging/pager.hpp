@@ -32,8 +32,8 @@ inline constexpr std::size_t kLeastPage = std::size_t{4} << 10, kMostPage = std:
 enum class Transport : unsigned {
   pull,            ///< the warp that wants it
   relay,           ///< a second GPU, over a link of its own and the one between the GPUs
-  pull_and_relay,  ///< either, whichever has fewer pages on the way
-  proxy,           ///< threads of the host, with the device's copy engines
+  pull_and_relay,  ///< the warp while not too many do, else the relay
+  proxy,           ///< a thread of the host, with the device's copy engines
 };
 
 struct Options {
@@ -46,8 +46,9 @@ struct Options {
   double deadline = 10;  ///< seconds after which a kernel gives up a wait
   Transport transport = Transport::pull;
   int relay_device = -1;   ///< the second GPU; -1: the one after the selected
-  std::size_t queues = 0;  ///< of a relay blocks, of a proxy threads of the host; 0: up to 64, 4
+  std::size_t queues = 0;  ///< of a relay blocks, of a proxy groups of requests; 0: up to 256, 4
   std::size_t depth = 16;  ///< pages on the way in each: at most 32 of a relay, 4096 of a proxy
+  std::size_t pulls = 0;   ///< of pull_and_relay: pages that warps fetch themselves at once; 0: 256
 };
 
 /// Since the pager was made, or since clear(). Prefetched pages count as others do.

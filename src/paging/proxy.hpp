@@ -1,6 +1,6 @@
 #pragma once
 
-// Pages that threads of the host fetch for the kernels, with the device's copy engines.
+// Pages that a thread of the host fetches for the kernels, with the device's copy engines.
 
 #include <memory>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace isthmus::paging {
 
-/// A thread for each queue looks through its slots in turn, and queues the copies of all requests that it finds by one
-/// call.
+/// A thread looks through the slots of each queue in turn, and queues the copies of all requests that it finds there by
+/// one call.
 class Proxy final : public Server {
  public:
   explicit Proxy(const Options& options);
@@ -18,6 +18,7 @@ class Proxy final : public Server {
 
  private:
   class Queue;
+  class Thread;
   Proxy(std::size_t slots, std::size_t depth);
   void start() override;
   void stop() override;
@@ -25,7 +26,7 @@ class Proxy final : public Server {
 
   memory::Block requests_, served_;
   std::vector<device::Stream> streams_;
-  std::vector<std::unique_ptr<Queue>> queues_;
+  std::unique_ptr<Thread> thread_;
 };
 
 }  // namespace isthmus::paging

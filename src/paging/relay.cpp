@@ -38,7 +38,7 @@ unsigned threads_of(std::size_t depth, int device) {
 
 /// Blocks of the relay: a block that the device does not hold beside the others would never look at its slots.
 std::size_t queues_of(const Options& options) {
-  constexpr std::size_t kUsual = 64;  // filled nine tenths of an H100's link to its host, 4 KiB pages
+  constexpr std::size_t kUsual = 256;  // filled an H200's link to its host with pages of 4 KiB; 64: nine tenths of it
   const int relay = relay_device(options);
   const device::Selected on(relay);
   const std::size_t most = relay_blocks(threads_of(options.depth, relay));
@@ -50,6 +50,13 @@ std::size_t queues_of(const Options& options) {
   return options.queues != 0 ? options.queues : std::min(kUsual, most);
 }
 
+/// Pages of which a warp has four KiB on the way at a time: a few times what fills a link in the time it needs.
+std::size_t pulls_of(const Options& options) {
+  constexpr std::size_t kUsual = 256;
+  if (options.transport != Transport::pull_and_relay) return 0;
+  return options.pulls != 0 ? options.pulls : kUsual;
+}
+
 void said_by_host(const memory::Block& word, std::uint32_t value) {
   std::atomic_ref(*reinterpret_cast<std::uint32_t*>(word.data())).store(value, std::memory_order_release);
 }
@@ -59,7 +66,7 @@ void said_by_host(const memory::Block& word, std::uint32_t value) {
 Relay::Relay(const Options& options) : Relay(options, queues_of(options)) {}
 
 Relay::Relay(const Options& options, std::size_t queues)
-    : Server(queues * options.depth, options.transport == Transport::pull_and_relay),
+    : Server(queues * options.depth, pulls_of(options)),
       device_(relay_device(options)),
       access_(device::selected(), device_),
       queues_(queues),

@@ -8,20 +8,20 @@ namespace isthmus::paging {
 
 namespace {
 
-constexpr std::size_t kOtherWords = 3;  // Channel::next and Channel::in_flight
+constexpr std::size_t kOtherWords = 2;  // Channel::next and Channel::pulled
 
 }  // namespace
 
-Server::Server(std::size_t slots, bool shares)
+Server::Server(std::size_t slots, std::size_t pulls)
     : words_(memory::Kind::device, (2 * slots + kOtherWords) * sizeof(std::uint32_t)) {
   auto* words = reinterpret_cast<std::uint32_t*>(words_.data());
   channel_ = {.requests = nullptr,
               .taken = words,
               .served = words + slots,
               .next = words + 2 * slots,
-              .in_flight = words + 2 * slots + 1,
+              .pulled = words + 2 * slots + 1,
               .slots = static_cast<std::uint32_t>(slots),
-              .shares = shares};
+              .pulls = static_cast<std::uint32_t>(pulls)};
 }
 
 void Server::begin() {

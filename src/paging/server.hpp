@@ -22,8 +22,8 @@ class Server {
   void end();
 
  protected:
-  /// For the device that is selected.
-  Server(std::size_t slots, bool shares);
+  /// For the device that is selected. `pulls`: pages that warps may fetch themselves meanwhile.
+  Server(std::size_t slots, std::size_t pulls);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   /// Where the server looks for requests, and where it answers if not in the client's memory, by the addresses that the

@@ -13,17 +13,26 @@ struct Submission {
   std::uint32_t slot, number;
 };
 
-/// By one lane: a slot for a page. False where the channel has none to give just now; one that shares gives none, too,
-/// while more pages are on the way through it than beside it.
+/// By one lane: whether its warp may fetch a page itself, beside the channel. It says so when it has: pulled().
+/// Only so many may as fill the link. More would make each wait longer, and with them all that waits for a fence.
+__device__ inline bool may_pull(const Channel& channel) {
+  if (channel.pulls == 0 || device::load_relaxed(channel.pulled) >= channel.pulls) return false;
+  if (atomicAdd(channel.pulled, 1u) < channel.pulls) return true;
+  atomicAdd(channel.pulled, ~0u);
+  return false;
+}
+
+__device__ inline void pulled(const Channel& channel) {
+  atomicAdd(channel.pulled, ~0u);
+}
+
+/// By one lane: a slot for a page. False where none is found just now.
 __device__ inline bool claim(const Channel& channel, Submission& mine) {
   constexpr unsigned kLooks = 8;
-  if (channel.shares && device::load_relaxed(channel.in_flight) > device::load_relaxed(channel.in_flight + 1))
-    return false;
   for (unsigned look = 0; look < kLooks; ++look) {
     const std::uint32_t slot = atomicAdd(channel.next, 1u) % channel.slots;
     if (device::load_relaxed(channel.taken + slot) != 0 || atomicCAS(channel.taken + slot, 0u, 1u) != 0) continue;
     __threadfence();  // the last owner's answer comes before this request
-    if (channel.shares) atomicAdd(channel.in_flight, 1u);
     mine = {slot, device::load_relaxed(channel.served + slot) + 1};
     return true;
   }
@@ -47,7 +56,6 @@ __device__ inline bool poll(const Channel& channel, const Submission& mine) {
   device::load_acquire(channel.served + mine.slot);
   __threadfence();
   atomicExch(channel.taken + mine.slot, 0u);
-  if (channel.shares) atomicAdd(channel.in_flight, ~0u);
   return true;
 }
 

@@ -39,7 +39,8 @@ TEST_P(Paging, SeveralPassesStandBesideTheirOptimum) {
 }
 
 TEST_P(Paging, PagesComeThroughEachTransportAndFromAPeer) {
-  const std::vector<std::string> few = {"bytes=300016", "frames=30", "access=read,write", "queues=2", "depth=3"};
+  const std::vector<std::string> few = {"bytes=300016", "frames=30", "access=read,write",
+                                        "queues=2",     "depth=3",   "pulls=1"};
   auto alone = few;
   alone.emplace_back("transport=relay");
   for (const auto& result : run_cases("paging/random", {}, {}, alone))

@@ -396,10 +396,12 @@ TEST_F(PagerTest, PagesComeThroughARelayAndAProxy) {
   configure("devices=2");
   for (const auto transport : {Transport::pull, Transport::relay, Transport::pull_and_relay, Transport::proxy}) {
     const memory::Block block = numbers(40);
-    Pager pager({.page_bytes = kPage, .frames = 16, .transport = transport, .queues = 2, .depth = 2});
+    Pager pager({.page_bytes = kPage, .frames = 16, .transport = transport, .queues = 2, .depth = 2, .pulls = 1});
     const Region region = pager.open(block, "numbers");
     for (int round = 0; round < 2; ++round) {
       Sum sum;
+      pager.prefetch(sum.stream, region, 0,
+                     16 * kPage);  // by many warps at once, of which one may fetch its page itself
       pager.launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 2, .block = 64}, {},
                    Array<unsigned>(region), 2u, sum.device());
       pager.launch(sum.stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 32}, {}, Array<unsigned>(region));

@@ -120,7 +120,8 @@ void run_random(Case& c) {
                     .transport = transport,
                     .relay_device = other,
                     .queues = static_cast<std::size_t>(c.integer("queues")),
-                    .depth = c.extent("depth")},
+                    .depth = c.extent("depth"),
+                    .pulls = static_cast<std::size_t>(c.integer("pulls"))},
                    from_peer ? other : -1);
   const Scattered order(pages);
   const Visit work{words.region, order, touched, writes ? paging::Access::write : paging::Access::read};
@@ -269,9 +270,9 @@ std::vector<Registration> register_all() {
               choice_axis("access", "what is done with a page; write: written back within the time", {"read", "write"}))
           .axis(eviction_axis())
           .axis(transport_axis())
-          .axis(
-              number_axis("queues", "blocks of a relay, or threads of a proxy; 0: at most 64 blocks, 4 threads", 0, 0))
+          .axis(number_axis("queues", "blocks of a relay, or groups of requests of a proxy; 0: at most 256, 4", 0, 0))
           .axis(number_axis("depth", "pages that are on the way in each of them", 16))
+          .axis(number_axis("pulls", "pages that warps fetch themselves beside a relay; 0: 256", 0, 0))
           .axis(choice_axis("backing", "whose memory is paged: the host's, or a second GPU's", {"host", "peer"}))
           .axis(number_axis("clean_ahead", "frames before the hand at which dirty pages are written back; 0: none", 0,
                             0)));
