@@ -43,7 +43,9 @@ std::byte* Case::State::device(std::size_t buffer) const {
                            " is paged, so it has no address for kernels: give them Run::paged()");
   if (address == nullptr)
     throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
-                           " has no address before measure(): ask for it inside the body");
+                           (buffers.at(buffer).spec.role == memory::Role::source
+                                ? " lies on the host only: bring parts of it into a scratch buffer"
+                                : " has no address before measure(): ask for it inside the body"));
   return address;
 }
 
