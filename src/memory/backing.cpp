@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <stdexcept>
 
 #include "memory/host_cache.hpp"
 #include "memory/pages.hpp"
@@ -84,12 +85,23 @@ class Copied : public Scratch {
   }
 
  private:
-  static void copy(Travel travel, std::byte* to, const std::byte* from, std::size_t bytes, device::Stream& stream) {
-    if (travel == Travel::blocking) return device::copy(to, from, bytes);
-    device::copy_async(to, from, bytes, stream);
-  }
-
   Block block_;
+};
+
+/// On the host only.
+class Source : public Copied {
+ public:
+  using Copied::Copied;
+  Footprint footprint() const noexcept override { return {.host = spec_.bytes, .device = 0}; }
+  void allocate_device(device::Stream&) override {}
+  void bring(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
+  void fetch(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
+  void reset(device::Stream&) override {}
+
+ private:
+  [[noreturn]] void has_no_device_memory() const {
+    throw std::logic_error("buffer " + spec_.name + " lies on the host only: bring parts of it into a scratch buffer");
+  }
 };
 
 /// One memory, which both sides see.
@@ -190,9 +202,15 @@ class Managed : public Shared {
 
 }  // namespace
 
+void copy(Travel travel, std::byte* to, const std::byte* from, std::size_t bytes, device::Stream& stream) {
+  if (travel == Travel::blocking) return device::copy(to, from, bytes);
+  device::copy_async(to, from, bytes, stream);
+}
+
 std::unique_ptr<Backing> make_backing(const PlacementFacts& row, const BufferSpec& spec,
                                       const PlacementOptions& options) {
   if (spec.role == Role::scratch) return std::make_unique<Scratch>(row, spec, options);
+  if (spec.role == Role::source) return std::make_unique<Source>(row, spec, options);
   if (row.back != nullptr) {
     if (auto own = row.back(row, spec, options)) return own;
   }

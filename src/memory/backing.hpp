@@ -87,6 +87,9 @@ class Backing {
   std::byte* device_ = nullptr;
 };
 
+/// Does it, or queues it, as a placement of two memories has its buffers travel.
+void copy(Travel travel, std::byte* to, const std::byte* from, std::size_t bytes, device::Stream& stream);
+
 /// The one that a row and a buffer's role ask for.
 std::unique_ptr<Backing> make_backing(const PlacementFacts& row, const BufferSpec& spec,
                                       const PlacementOptions& options);

@@ -43,6 +43,8 @@ struct BufferSet::Implementation {
     Backing* operator->() const { return backing.get(); }
     const BufferSpec& spec() const { return backing->spec(); }
     void need_address() const {
+      if (spec().role == Role::source)
+        throw std::logic_error("buffer " + spec().name + " lies on the host only, so nothing of it is on the device");
       if (backing->view() == nullptr) return;
       throw std::logic_error("buffer " + spec().name +
                              " is paged, so only kernels fill it and look at it: give it to them by Run::paged()");
@@ -217,6 +219,19 @@ std::size_t BufferSet::copy_out(device::Stream& stream, std::size_t buffer, Rang
   self.before_fetching(stream);
   part->fetch(bytes.first, bytes.count, stream);
   return part->copied() ? bytes.count : 0;
+}
+
+std::size_t BufferSet::bring(device::Stream& stream, std::size_t source, Range bytes, std::size_t to,
+                             std::size_t offset) {
+  auto& self = *implementation_;
+  const auto &from = self.parts.at(source), &into = self.parts.at(to);
+  if (from.spec().role != Role::source || into.spec().role != Role::scratch)
+    throw std::logic_error("bytes are brought from a source into a scratch buffer, and not from " + from.spec().name +
+                           " into " + into.spec().name);
+  from.need(bytes);
+  into.need({offset, bytes.count});
+  copy(self.row.in, into->device() + offset, from->host() + bytes.first, bytes.count, stream);
+  return bytes.count;
 }
 
 void BufferSet::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) {

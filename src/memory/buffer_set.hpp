@@ -60,10 +60,12 @@ class BufferSet {
   /// The same for some bytes of one buffer. Throws std::out_of_range.
   std::size_t copy_in(device::Stream& stream, std::size_t buffer, Range bytes);
   std::size_t copy_out(device::Stream& stream, std::size_t buffer, Range bytes);
-  /// The same for one chunk of split buffers (placement `streamed`); buffers that are not cut travel in with the first
-  /// chunk and out with the last.
-  /// Chunks come in ascending order without gaps: each brings what its kernel needs and no earlier chunk has brought,
-  /// so a kernel must wait for the copies of its own chunk and of all before it.
+  /// Copies some bytes of a source to `offset` in a scratch buffer, as the placement copies in; returns how many.
+  std::size_t bring(device::Stream& stream, std::size_t source, Range bytes, std::size_t to, std::size_t offset);
+  /// copy_in() and copy_out() for one chunk of split buffers (placement `streamed`); buffers that are not cut travel in
+  /// with the first chunk and out with the last. Chunks come in ascending order without gaps: each brings what its
+  /// kernel needs and no earlier chunk has brought, so a kernel must wait for the copies of its own chunk and of all
+  /// before it.
   std::size_t copy_in(device::Stream& stream, Range chunk, bool first);
   std::size_t copy_out(device::Stream& stream, Range chunk, bool last);
 

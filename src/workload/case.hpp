@@ -72,6 +72,12 @@ class Case {
   Buffer<T> scratch(std::string name, std::size_t elements) {
     return declare<T>(std::move(name), memory::Role::scratch, {1, elements, elements}, nullptr, {});
   }
+  /// On the host only, and filled as an input is: the body brings parts of it into scratch buffers by Run::bring(). The
+  /// case is skipped in a placement that copies nothing.
+  template <class T, class Generator>
+  Buffer<T> source(std::string name, std::size_t elements, Generator fill) {
+    return declare<T>(std::move(name), memory::Role::source, {1, elements, elements}, std::move(fill), {});
+  }
   /// rows × columns, row pitch padded; `fill(row * columns + column)`; padding is zero. Split by `rows_per_unit`
   /// rows when that is not 0, with `halo` rows on either side.
   template <class T, class Generator>

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,24 @@ class RunKeeper {
   virtual const void* view(std::size_t buffer) const = 0;
   enum class Direction { to_device, to_host };
   virtual void travel(device::Stream& stream, std::size_t buffer, memory::Range bytes, Direction direction) = 0;
+
+  struct Part {
+    std::size_t source;
+    memory::Range bytes;
+    std::size_t to, offset;
+  };
+  virtual void bring(std::size_t number, const Part& part, std::optional<std::size_t> after) = 0;
+  virtual void await(device::Stream& stream, std::size_t number) = 0;
+  virtual void mark(device::Stream& stream, std::size_t number) = 0;
+};
+
+/// `count` elements of a source, from `first` on, and where in a scratch buffer they go.
+template <class T>
+struct Delivery {
+  Buffer<T> source;
+  std::size_t first, count;
+  Buffer<T> to;
+  std::size_t place;
 };
 
 /// One pass of the body, or of one chunk of it (placement `streamed`), or one of its repeats.
@@ -129,6 +148,24 @@ class Run {
   void to_host(const Buffer<T>& buffer, std::size_t first, std::size_t count) {
     keeper_.travel(stream_, buffer.index(), {first * sizeof(T), count * sizeof(T)}, RunKeeper::Direction::to_host);
   }
+
+  // Copies that run beside the work, one after the other, on a stream of their own; with Control::queued only. What
+  // they overwrite is free from the start of the body, or where the body has marked that it is. Where the placement's
+  // copies block, bring() waits and copies.
+  /// Queues a copy, known by this number from now on, that begins once the mark `after` is passed.
+  template <class T>
+  void bring(std::size_t number, const Delivery<T>& what, std::optional<std::size_t> after = std::nullopt) {
+    keeper_.bring(number,
+                  {what.source.index(),
+                   {what.first * sizeof(T), what.count * sizeof(T)},
+                   what.to.index(),
+                   what.place * sizeof(T)},
+                  after);
+  }
+  /// What is queued from here on begins when the copy of this number is done.
+  void await(std::size_t number) { keeper_.await(stream_, number); }
+  /// The mark of this number is passed when all that was queued up to here is done.
+  void mark(std::size_t number) { keeper_.mark(stream_, number); }
 
   /// Whether this pass times each piece of work by itself, so that a body may look at what it does for nothing. With
   /// Control::waits there is one such pass, unless checks fail before.

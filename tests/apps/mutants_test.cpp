@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -48,8 +49,10 @@ TEST_F(Mutant, IsCaught) {
     apps::write_rings(file, true);
     setenv("ISTHMUS_GRAPH", file.c_str(), 1);
   }
-  EXPECT_TRUE(is_caught("warp=32", placement, staging, settings) ||
-              is_caught("warp=64,order=reverse", placement, staging, settings));
+  // In the last two a stream runs as far ahead as it may, and not before it is asked for.
+  const auto machines = {"warp=32", "warp=64,order=reverse", "grace=0", "grace=30"};
+  EXPECT_TRUE(std::any_of(machines.begin(), machines.end(),
+                          [&](const char* machine) { return is_caught(machine, placement, staging, settings); }));
   std::filesystem::remove(file);
 }
 

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <numeric>
+#include <optional>
 #include <random>
 #include <regex>
 
@@ -199,6 +201,57 @@ TEST(NetworkPlans, PartsCoverASum) {
       EXPECT_LT((product.parts - 1) * product.depth_of_part, k) << k << " " << parts;
     }
   }
+}
+
+/// No weights overwrite those of a step that may still want them, and each copy has a step to run under.
+void expect_sound(const std::vector<std::size_t>& floats) {
+  const auto ring = plan_ring(floats);
+  EXPECT_LE(ring.floats, 3 * *std::max_element(floats.begin(), floats.end()));
+  std::size_t offset = 0;
+  std::optional<std::size_t> last;  // that has weights
+  for (std::size_t s = 0; s < floats.size(); ++s) {
+    const auto& arrival = ring.arrivals[s];
+    ASSERT_EQ(arrival.floats, floats[s]);
+    if (floats[s] == 0) continue;
+    EXPECT_EQ(arrival.offset, offset);
+    ASSERT_LE(arrival.place + floats[s], ring.floats);
+    for (std::size_t before = 0; before < s; ++before) {
+      const auto& other = ring.arrivals[before];
+      const bool apart = other.floats == 0 || arrival.place + arrival.floats <= other.place ||
+                         other.place + other.floats <= arrival.place;
+      if (!apart) {
+        ASSERT_TRUE(arrival.after && *arrival.after >= before) << s << " overwrites " << before;
+      }
+    }
+    if (arrival.after) {
+      EXPECT_LT(*arrival.after, last.value()) << s;
+    }
+    offset += floats[s];
+    last = s;
+  }
+}
+
+TEST(NetworkPlans, NoWeightsOverwriteThoseThatAreWanted) {
+  for (const auto& name : all_networks) {
+    for (const bool fuses : {false, true}) {
+      const auto plan = make_plan(described(name), {.fuses = fuses});
+      const Parameters parameters(plan, 42);
+      const auto floats = parameters.floats_of(plan.steps);
+      EXPECT_EQ(std::accumulate(floats.begin(), floats.end(), std::size_t{0}), parameters.floats());
+      expect_sound(floats);
+    }
+  }
+}
+
+TEST(NetworkPlans, RingsOfAnyWeightsAreSound) {
+  std::mt19937 random(13);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::size_t> floats(1 + random() % 60);
+    for (auto& of_a_step : floats) of_a_step = random() % 3 == 0 ? 0 : 32 * (1 + random() % (round % 2 == 0 ? 50 : 3));
+    expect_sound(floats);
+  }
+  EXPECT_EQ(plan_ring({0, 0}).floats, 0u);
+  EXPECT_EQ(plan_ring({}).floats, 0u);
 }
 
 // --- whole networks --------------------------------------------------------------------------------
@@ -412,6 +465,7 @@ using microbench::run_cases, microbench::complaint;
 
 class NetworkProgram : public device::OnEmulatedMachine {
  protected:
+  static constexpr const char *buffers = "allocation=arena,tensor,inference", *arrive = "allocation=streamed";
   static void expect_pass(const std::vector<std::string>& placements, const std::vector<std::string>& settings,
                           std::size_t count) {
     const auto results = run_cases("apps/network", {"direct", "async"}, placements, settings);
@@ -422,8 +476,51 @@ class NetworkProgram : public device::OnEmulatedMachine {
 
 TEST_P(NetworkProgram, InEveryPlacement) {
   expect_pass({"pageable", "pinned", "pool", "mapped", "managed_in", "managed", "managed_demand", "managed_advise"},
-              {"network=sample", "batch=3", "allocation=all"}, 48);
-  expect_pass({"pinned", "managed"}, {"network=sample", "convolution=patches", "allocation=all"}, 12);
+              {"network=sample", "batch=3", buffers}, 48);
+  expect_pass({"pinned", "managed"}, {"network=sample", "convolution=patches", buffers}, 12);
+}
+
+// Where a copy runs as far ahead as it may, and where none begins before its layer waits for it.
+TEST_P(NetworkProgram, WeightsArriveLayerByLayer) {
+  for (const char* streams : {",grace=0", ",grace=30"}) {
+    configure(std::string(GetParam()) + streams);
+    expect_pass({"pageable", "pinned", "pool"}, {"network=sample", "batch=2", arrive, "convolution=all"}, 12);
+    expect_pass({"pageable", "pinned"}, {"network=resnet18", "side=32", arrive}, 4);  // the ring begins again
+  }
+}
+
+TEST_P(NetworkProgram, RecordsSayWhatArrives) {
+  const auto value = [](const harness::CaseResult& result, const char* metric) {
+    const auto* series = result.find(metric);
+    return series != nullptr ? series->samples.at(0) : NAN;
+  };
+  const auto cases =
+      run_cases("apps/network", {"async"}, {"pinned"}, {"network=resnet18", "side=32", "allocation=arena,streamed"});
+  ASSERT_EQ(cases.size(), 2u);
+  const auto &arena = cases[0], &streamed = cases[1];
+  const auto plan = make_plan(described("resnet18", 32), {});
+  const Parameters parameters(plan, 42);
+  const auto ring = plan_ring(parameters.floats_of(plan.steps));
+  EXPECT_EQ(value(streamed, "body_in"), 4.0 * static_cast<double>(parameters.floats()));
+  EXPECT_EQ(value(streamed, "ring_bytes"), 4.0 * static_cast<double>(ring.floats));
+  EXPECT_EQ(value(streamed, "tensor_bytes"), value(arena, "tensor_bytes"));
+  EXPECT_EQ(value(streamed, "allocations"), value(arena, "allocations"));
+  EXPECT_EQ(arena.find("ring_bytes"), nullptr);
+  EXPECT_EQ(arena.peak_device_bytes - streamed.peak_device_bytes, 4 * (parameters.floats() - ring.floats));
+  EXPECT_EQ(streamed.verification.checksums, arena.verification.checksums);
+}
+
+TEST_P(NetworkProgram, WeightsArriveOnlyWhereTheyAreCopied) {
+  const auto reason = [](const char* placement, const char* submission) {
+    return run_cases("apps/network", {"async"}, {placement}, {"network=sample", arrive, submission})
+        .at(0)
+        .skipped.value_or("");
+  };
+  for (const char* placement : {"mapped", "managed", "managed_in", "managed_demand", "managed_advise"}) {
+    EXPECT_EQ(reason(placement, "submission=automatic").find("buffer weights is copied to the device part by part"), 0u)
+        << placement;
+  }
+  EXPECT_EQ(reason("pinned", "submission=graph").find("a graph holds the work of one stream"), 0u);
 }
 
 TEST_P(NetworkProgram, WithEveryTile) {
@@ -440,7 +537,8 @@ TEST_P(NetworkProgram, LayersThatEnd) {
         std::string("[maxpool]\nsize=3\nstride=2\n[avgpool]\n"), convolution + "[maxpool]\nsize=5\n[route]\nlayers=0\n",
         convolution + "[shortcut]\nfrom=-1\nactivation=logistic\n", std::string("[softmax]\n")}) {
     std::ofstream(path) << net << layers;
-    expect_pass({"pinned", "managed"}, {"network=file", "batch=1,2", "allocation=all"}, 24);
+    expect_pass({"pinned", "managed"}, {"network=file", "batch=1,2", buffers}, 24);
+    expect_pass({"pinned"}, {"network=file", "batch=1,2", arrive}, 4);
   }
   std::ofstream(path) << net << "[convolutional]\nfilters=no\n";
   const auto wrong = run_cases("apps/network", {"async"}, {"pinned"}, {"network=file"});
@@ -453,8 +551,9 @@ TEST_P(NetworkProgram, LayersThatEnd) {
 
 TEST_P(NetworkProgram, ABatchThatDoesNotFitIsToldWhichDoes) {
   configure("memory=4MiB");
-  for (const char* allocation : {"allocation=arena", "allocation=tensor", "allocation=inference"}) {
+  for (const char* allocation : {"allocation=arena", "allocation=tensor", "allocation=inference", arrive}) {
     for (const char* placement : {"pinned", "mapped", "managed"}) {
+      if (allocation == arrive && std::string(placement) != "pinned") continue;
       const auto run = [&](std::size_t batch) {
         return run_cases("apps/network", {"async"}, {placement},
                          {"network=sample", "side=16", allocation, "batch=" + std::to_string(batch)})

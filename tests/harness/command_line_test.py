@@ -281,14 +281,18 @@ class CommandLine(unittest.TestCase):
             "late_repeats": "repeats() comes before measure()",
             "metric_twice": "two metrics are named pages",
             "measures_twice": "measure() reports metric kernel itself",
+            "waits_and_awaits": "copies run beside a body only where it waits for nothing",
+            "source_on_device": "buffer source lies on the host only: bring parts of it into a scratch buffer",
+            "source_travels": "buffer source lies on the host only: bring parts of it into a scratch buffer",
+            "brings_into_an_output": "and not from source into out",
         }
         done = self.measure("misuse/checks", "--placement", "pinned", "--set", "what=all")
         self.assertEqual(done.returncode, 1, done.stderr)
         for what, sentence in sentences.items():
             (line,) = [line for line in done.stderr.splitlines() if f"what={what}:" in line]
             self.assertIn(sentence, line)
-        self.assertIn("1 passed, 0 skipped, 12 failed", done.stdout)
-        self.assertEqual(len(self.records()), 13)
+        self.assertIn("1 passed, 0 skipped, 16 failed", done.stdout)
+        self.assertEqual(len(self.records()), 17)
 
     def test_a_case_whose_every_sample_is_spoilt_fails(self):
         done = self.measure(

@@ -264,6 +264,7 @@ void misuse(Case& c) {
   const std::int64_t base = std::int64_t{1} << 60;
   auto out = c.output<std::int64_t>("out", n);
   auto scratch = c.scratch<std::int64_t>(what == "buffer_name" ? "out" : "scratch", n);
+  const auto source = c.source<std::int64_t>("source", n, [](std::size_t) { return 0; });
   const auto verify_all = [&](std::int64_t more) {
     c.verify_all(out,
                  [=](std::span<std::int64_t> expected) { std::fill(expected.begin(), expected.end(), base + more); });
@@ -278,7 +279,12 @@ void misuse(Case& c) {
   if (what == "same_scratch") c.verify_same(scratch);
   if (what == "measures_twice") c.observe(time_metric("kernel", "event"), 1);
   for (int i = 0; what == "metric_twice" && i < 2; ++i) c.observe(count_metric("pages"), i);
-  c.measure(what == "read_far" ? Control::waits : Control::queued, [=](Run& run) {
+  const bool waits = what == "read_far" || what == "waits_and_awaits";
+  c.measure(waits ? Control::waits : Control::queued, [=](Run& run) {
+    if (what == "waits_and_awaits") run.await(0);
+    if (what == "source_on_device") static_cast<void>(source.device());
+    if (what == "source_travels") run.to_device(source);
+    if (what == "brings_into_an_output") run.bring<std::int64_t>(0, {source, 0, n, out, 0});
     if (what == "host") static_cast<void>(*out.host());
     if (what == "no_exception") throw 42;
     if (what == "read_far") run.read(out, std::size_t{1} << 61);
@@ -294,7 +300,8 @@ const Registration misuse_registration =
         .axis(choice_axis(
             "what", "what is wrong",
             {"none", "beyond_a_double", "two_references", "shared_name", "buffer_name", "verify_scratch",
-             "same_scratch", "host", "no_exception", "read_far", "late_repeats", "metric_twice", "measures_twice"}));
+             "same_scratch", "host", "no_exception", "read_far", "late_repeats", "metric_twice", "measures_twice",
+             "waits_and_awaits", "source_on_device", "source_travels", "brings_into_an_output"}));
 
 void host_loop(Case& c) {
   const double preparing = now();

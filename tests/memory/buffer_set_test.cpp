@@ -135,6 +135,42 @@ TEST_P(Placements, OnDemandAPartTravelsAndNothingElse) {
   EXPECT_THROW(set.copy_in(stream, 0, {~std::size_t{0}, 2}), std::out_of_range);
 }
 
+TEST_P(Placements, ASourceIsBroughtPartByPart) {
+  if (!GetParam()->two_memories()) GTEST_SKIP() << "nothing is copied";
+  constexpr std::size_t kBytes = 10000, kFirst = 1000, kCount = 300, kPlace = 64;
+  device::Stream stream;
+  BufferSet set(GetParam(), {{"all", Role::source, kBytes}, {"part", Role::scratch, 1024}, {"out", Role::output, 1024}},
+                {});
+  EXPECT_EQ(set.host_bytes(), kBytes + 1024);
+  EXPECT_EQ(set.device_bytes(), 2 * 1024u);
+  set.allocate_host();
+  set.touch_host();
+  fill_pattern(set.host(0), kBytes);
+  set.allocate_device(stream);
+  EXPECT_EQ(set.device(0), nullptr);
+  set.reset(stream);
+  EXPECT_EQ(set.copy_in(stream), 0u);
+  EXPECT_EQ(set.bring(stream, 0, {kFirst, kCount}, 1, kPlace), kCount);
+  copy_on_device(set, 1, 2, 0, 1024, stream);
+  set.copy_out(stream);
+  stream.synchronize();
+  for (std::size_t i = 0; i < 1024; ++i) {
+    const bool came = i >= kPlace && i < kPlace + kCount;
+    ASSERT_EQ(set.host(2)[i], came ? pattern(i - kPlace + kFirst) : std::byte{0xff}) << i;
+  }
+  EXPECT_TRUE(set.disagreements().empty()) << set.disagreements().front();
+  EXPECT_THROW(set.bring(stream, 0, {kBytes, 1}, 1, 0), std::out_of_range);
+  EXPECT_THROW(set.bring(stream, 0, {0, 1025}, 1, 0), std::out_of_range);
+  EXPECT_THROW(set.bring(stream, 0, {0, 1}, 1, 1024), std::out_of_range);
+  EXPECT_THROW(set.bring(stream, 1, {0, 1}, 2, 0), std::logic_error);
+  EXPECT_THROW(set.bring(stream, 0, {0, 1}, 2, 0), std::logic_error);
+  EXPECT_THROW(set.copy_in(stream, 0, {0, 1}), std::logic_error);
+  EXPECT_THROW(set.copy_out(stream, 0, {0, 1}), std::logic_error);
+  EXPECT_THROW(set.fill(stream, 0, 0), std::logic_error);
+  set.free_device(stream);
+  set.free_host();
+}
+
 TEST_P(Placements, AFailureLeavesNothingBehind) {
   constexpr std::size_t kBytes = 1 << 20;
   const auto free_before = device::memory_info().free;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,16 @@ class Parameters {
   std::size_t index_of(std::size_t layer, Parameter what) const {
     return of_layer_[layer] + static_cast<std::size_t>(what);
   }
+  /// Of each step's arrays, which lie one after the other.
+  std::vector<std::size_t> floats_of(const std::vector<Step>& steps) const {
+    std::vector<std::size_t> floats(steps.size(), 0);
+    std::size_t a = 0;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      if (steps[s].work != Work::layer) continue;
+      for (; a < arrays_.size() && arrays_[a].layer == steps[s].layer; ++a) floats[s] += floats_in(arrays_[a].count);
+    }
+    return floats;
+  }
 
   /// Element i of an array.
   float operator()(const ParameterArray& array, std::size_t i) const {
@@ -111,8 +122,9 @@ class Parameters {
  private:
   void add(std::size_t layer, Parameter what, std::size_t count) {
     arrays_.push_back({layer, what, count, floats_});
-    floats_ += (count + array_unit - 1) / array_unit * array_unit;
+    floats_ += floats_in(count);
   }
+  static std::size_t floats_in(std::size_t count) { return (count + array_unit - 1) / array_unit * array_unit; }
   workload::Uniform values(std::size_t l, Parameter what, float low, float high) const {
     return workload::uniform(seed_, 16 + 8 * l + static_cast<std::size_t>(what), low, high);
   }
@@ -132,6 +144,7 @@ struct Network {
   Plan plan;
   MemoryPlan memory;
   std::unique_ptr<const Parameters> parameters;
+  WeightRing ring{};                                                      ///< where weights arrive layer by layer
   std::vector<std::string> names{}, names_of_patches{}, names_of_sums{};  ///< of each step's kernels
 
   Network(Plan plan_, MemoryPlan memory_, std::uint64_t seed)
@@ -159,13 +172,21 @@ struct Addresses {
   std::vector<const float*> parameters{};  ///< by array
   std::vector<float*> buffers{};           ///< by number in the memory plan
   float* results = nullptr;
+  /// Of weights that arrive: where all are on the host, and where they are on the device for a while.
+  std::optional<workload::Buffer<float>> source{}, ring{};
 };
 
 constexpr unsigned ring = 3;  // tiles of a matrix in shared memory, one of which is used
 
-/// What kernels are queued by in a check: Run's own way, without anybody who counts.
+/// What kernels are queued by in a check: Run's own way, without anybody who counts, and with copies in their turn.
 struct PlainLauncher {
   device::Stream& stream;
+  void bring(std::size_t, const workload::Delivery<float>& what, std::optional<std::size_t>) {
+    stream.synchronize();
+    device::copy(what.to.device() + what.place, what.source.host() + what.first, what.count * sizeof(float));
+  }
+  void await(std::size_t) {}
+  void mark(std::size_t) {}
   template <class... P, class... A>
   void launch(device::Kernel<P...> kernel, const device::LaunchShape& shape, const workload::Traffic&,
               A&&... arguments) {
@@ -248,6 +269,15 @@ class Forward {
     for (std::size_t s = 0; s < plan_.steps.size(); ++s) queue(s);
   }
   void queue(std::size_t s) {
+    if (network_.ring.floats == 0 || network_.ring.arrivals[s].floats == 0) return queue_step(s);
+    const auto& arrival = network_.ring.arrivals[s];
+    const workload::Delivery<float> weights{*at_.source, arrival.offset, arrival.floats, *at_.ring, arrival.place};
+    launcher_.bring(s, weights, arrival.after);
+    launcher_.await(s);
+    queue_step(s);
+    launcher_.mark(s);
+  }
+  void queue_step(std::size_t s) {
     number_ = s;
     const Step& step = plan_.steps[s];
     if (step.work == Work::leave) return queue_leave(step);

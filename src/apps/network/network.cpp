@@ -28,12 +28,15 @@ void infer(Case& c) {
       },
       [&](std::size_t batch) { return make_plan(description, plan_options(c, batch)); });
   observe_memory(c, inference.network(), inference.allocations());
+  if (const auto floats = inference.network().ring.floats; floats > 0)
+    c.observe(amount_metric("ring_bytes", "B", Better::lower, "none"), 4.0 * static_cast<double>(floats));
 }
 
 const Registration registration = network_program("apps/network", infer)
                                       .version(1)
                                       .summary("inference of a convolutional network, layer by layer, in strict fp32")
-                                      .metrics({"tensor_bytes", "live_bytes", "allocations"});
+                                      .metrics({"tensor_bytes", "live_bytes", "allocations"})
+                                      .observed({"ring_bytes"});
 
 }  // namespace
 }  // namespace isthmus::apps

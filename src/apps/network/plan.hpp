@@ -394,12 +394,51 @@ inline void add_work_space(const Plan& plan, MemoryPlan& memory) {
   if (most > 0) memory.buffers.push_back(most);
 }
 
-/// By the axis `allocation`: tensor, arena or inference.
+/// By the axis `allocation`: tensor, arena or inference. With streamed weights tensors are in an arena.
 inline MemoryPlan plan_memory(const Plan& plan, std::string_view allocation) {
-  if (allocation == "arena") return plan_arena(spans_of(plan));
+  if (allocation == "arena" || allocation == "streamed") return plan_arena(spans_of(plan));
   auto memory = allocation == "tensor" ? plan_apart(plan) : plan_alternating(plan);
   add_work_space(plan, memory);
   return memory;
+}
+
+// --- weights that arrive layer by layer ------------------------------------------------------------
+
+/// The weights of a step, in floats.
+struct Arrival {
+  std::size_t floats = 0;              ///< 0 where a step has none
+  std::size_t offset = 0, place = 0;   ///< on the host, where all lie one after the other, and in the ring
+  std::optional<std::size_t> after{};  ///< the last step before whose weights have any of the place
+};
+
+/// Memory that holds the weights of a few steps at a time: one step's after the other's, and from its beginning again
+/// where its end is too near.
+struct WeightRing {
+  std::size_t floats = 0;
+  std::vector<Arrival> arrivals{};  ///< by step
+};
+
+/// For so many floats a step. With room for three times the largest, no weights wait for the step that has some just
+/// before: each copy has a layer to run under.
+inline WeightRing plan_ring(const std::vector<std::size_t>& floats) {
+  constexpr std::size_t steps_at_once = 3;
+  WeightRing ring{.floats = 0, .arrivals = std::vector<Arrival>(floats.size())};
+  const std::size_t all = std::accumulate(floats.begin(), floats.end(), std::size_t{0});
+  if (all > 0) ring.floats = std::min(all, steps_at_once * *std::max_element(floats.begin(), floats.end()));
+  std::size_t offset = 0, free = 0;
+  for (std::size_t s = 0; s < floats.size(); ++s) {
+    if (floats[s] == 0) continue;
+    if (free + floats[s] > ring.floats) free = 0;
+    auto& arrival = ring.arrivals[s];
+    arrival = {.floats = floats[s], .offset = offset, .place = free};
+    for (std::size_t before = 0; before < s; ++before) {
+      const auto& other = ring.arrivals[before];
+      if (other.place < free + floats[s] && free < other.place + other.floats) arrival.after = before;
+    }
+    offset += floats[s];
+    free += floats[s];
+  }
+  return ring;
 }
 
 }  // namespace isthmus::apps

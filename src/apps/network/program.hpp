@@ -3,6 +3,7 @@
 // What the programs on networks share: their axes, and a network with its buffers in a case.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,9 +46,9 @@ inline workload::Workload network_program(const std::string& name, std::function
   add_network(program);
   program
       .axis(how(choice_axis("allocation",
-                            "one allocation for each array, one for all weights and one for all tensors, or the "
-                            "same with buffers that layers take in turn",
-                            {"arena", "tensor", "inference"})))
+                            "one allocation for each array; one for all weights and one for all tensors; the same "
+                            "with buffers that layers take in turn; or weights that arrive layer by layer",
+                            {"arena", "tensor", "inference", "streamed"})))
       .axis(how(choice_axis("convolution",
                             "windows are found while they are multiplied, or copied out into a matrix first, as in "
                             "darknet",
@@ -90,14 +91,17 @@ class NetworkCase {
         results_(c.output<float>("results", network_->plan.batch * network_->plan.results)) {
     with_staging<ring>(c, [&](auto how, auto) { staging_ = how(); });
     const auto& parameters = *network_->parameters;
-    if (c.choice("allocation") == "tensor") {
+    const auto weight = [network = network_](std::size_t i) { return (*network->parameters)(i); };
+    if (network_->ring.floats > 0) {
+      source_ = c.source<float>("weights", parameters.floats(), weight);
+      ring_ = c.scratch<float>("ring of weights", network_->ring.floats);
+    } else if (c.choice("allocation") == "tensor") {
       for (const auto& array : parameters.arrays())
         weights_.push_back(c.input<float>(array.name(), array.count, [network = network_, array](std::size_t i) {
           return (*network->parameters)(array, i);
         }));
     } else if (parameters.floats() > 0) {
-      weights_.push_back(c.input<float>("weights", parameters.floats(),
-                                        [network = network_](std::size_t i) { return (*network->parameters)(i); }));
+      weights_.push_back(c.input<float>("weights", parameters.floats(), weight));
     }
     for (std::size_t b = 0; b < network_->memory.buffers.size(); ++b)
       buffers_.push_back(c.scratch<float>("tensors " + std::to_string(b), network_->memory.buffers[b]));
@@ -106,15 +110,23 @@ class NetworkCase {
   const Network& network() const { return *network_; }
   TileStaging staging() const { return staging_; }
   const workload::Buffer<float>& results() const { return results_; }
-  std::size_t allocations() const { return weights_.size() + buffers_.size() + 2; }
+  /// A buffer on both sides counts once, and so do weights with their ring.
+  std::size_t allocations() const { return weights_.size() + (ring_ ? 1 : 0) + buffers_.size() + 2; }
 
   /// In a body and in checks.
   Addresses addresses() const {
-    Addresses at{.images = images_.device(), .results = results_.device()};
+    Addresses at{.images = images_.device(), .results = results_.device(), .source = source_, .ring = ring_};
     const auto& arrays = network_->parameters->arrays();
-    for (std::size_t a = 0; a < arrays.size(); ++a)
+    for (std::size_t a = 0, s = 0; a < arrays.size(); ++a) {
+      if (ring_) {
+        const auto& arrivals = network_->ring.arrivals;
+        while (arrays[a].offset >= arrivals[s].offset + arrivals[s].floats) ++s;
+        at.parameters.push_back(ring_->device() + arrivals[s].place + (arrays[a].offset - arrivals[s].offset));
+        continue;
+      }
       at.parameters.push_back(weights_.size() == arrays.size() ? weights_[a].device()
                                                                : weights_[0].device() + arrays[a].offset);
+    }
     for (const auto& buffer : buffers_) at.buffers.push_back(buffer.device());
     return at;
   }
@@ -123,12 +135,16 @@ class NetworkCase {
   static std::shared_ptr<const Network> make_network(const workload::Case& c, NetworkDescription description) {
     auto plan = make_plan(std::move(description), plan_options(c, c.extent("batch")));
     auto memory = plan_memory(plan, c.choice("allocation"));
-    return std::make_shared<const Network>(std::move(plan), std::move(memory), c.seed());
+    auto network = std::make_shared<Network>(std::move(plan), std::move(memory), c.seed());
+    if (c.choice("allocation") == "streamed")
+      network->ring = plan_ring(network->parameters->floats_of(network->plan.steps));
+    return network;
   }
 
   std::shared_ptr<const Network> network_;
   workload::Buffer<float> images_, results_;
   std::vector<workload::Buffer<float>> weights_{}, buffers_{};
+  std::optional<workload::Buffer<float>> source_{}, ring_{};  // of weights that arrive layer by layer
   TileStaging staging_{};
 };
 

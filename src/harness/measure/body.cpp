@@ -24,7 +24,9 @@ Body::Body(Case::State& state, Control control, std::function<void(Run&)> functi
 void Body::run(device::Stream& stream, memory::Range units, std::size_t first, std::size_t last) {
   for (std::size_t repeat = first; repeat < last; ++repeat) {
     Run run(keeper_, stream, units, repeat);
+    keeper_.run_begins(stream);
     function_(run);
+    keeper_.run_ends(stream);
   }
 }
 
@@ -39,10 +41,11 @@ void Body::rehearse() {
   keeper_.watch(Keeper::Watching::rehearsal);
   run(*s_.stream, s_.units(), 0, s_.repeats);
   keeper_.watch(Keeper::Watching::nothing);
+  keeper_.make_arrivals();
 }
 
 std::size_t Body::queue_entries() const {
-  return submission_ == Submission::graph ? 3 : keeper_.pieces() + 2;
+  return submission_ == Submission::graph ? 3 : keeper_.pieces() + keeper_.events() + 2;
 }
 
 bool Body::fits_queue(std::size_t passes) const {
@@ -56,11 +59,16 @@ std::size_t Body::most_batch() const {
 void Body::choose_submission() {
   const auto* axis = s_.spec.find("submission");
   const auto asked = axis != nullptr ? to_text(*axis) : "automatic";
+  const bool beside = keeper_.numbers() > 0;
   const bool copies = keeper_.travels() && (*s_.spec.placement)->in != memory::Travel::asynchronous;
   if (asked == "graph" && waits())
     throw Skip("a body that waits for results cannot be captured into a graph", SkipKind::not_applicable);
+  if (asked == "graph" && beside)
+    throw Skip(
+        "a graph holds the work of one stream, and copies that run beside it have another: set submission=stream",
+        SkipKind::not_applicable);
   if (asked == "graph" && copies) throw Skip("a graph holds no copies of this placement", SkipKind::not_applicable);
-  if (asked == "graph" || (asked == "automatic" && !waits() && !copies && !fits_queue(1)))
+  if (asked == "graph" || (asked == "automatic" && !waits() && !copies && !beside && !fits_queue(1)))
     submission_ = Submission::graph;
   if (!waits() && !fits_queue(1))
     s_.result.warn("queue_full", fmt::format("a pass queues {} launches and a held stream takes about {}, so none is "

@@ -81,6 +81,12 @@ std::size_t Case::declare_buffer(memory::BufferSpec spec, std::size_t element_by
                              ": checksums and messages could not tell them apart");
   }
   if (spec.bytes == 0) throw Skip("buffer " + spec.name + " would be empty", SkipKind::not_applicable);
+  if (spec.role == memory::Role::source && !placement()->two_memories())
+    throw Skip(
+        fmt::format("buffer {} is copied to the device part by part, and placement {} copies nothing: choose one "
+                    "with memory on both sides, such as pinned",
+                    spec.name, name(placement())),
+        SkipKind::not_applicable);
   if (whole && shape.columns != shape.pitch)
     throw std::logic_error("buffer " + spec.name + " has padded rows: give a function of an element's number");
   state_.buffers.push_back({std::move(spec), element_bytes, shape, std::move(fill), whole});

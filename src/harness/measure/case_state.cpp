@@ -36,6 +36,8 @@ std::byte* made_up_address(std::size_t buffer) {
 }  // namespace
 
 std::byte* Case::State::device(std::size_t buffer) const {
+  if (const auto& asked = buffers.at(buffer).spec; asked.role == memory::Role::source)
+    throw std::logic_error("buffer " + asked.name + " lies on the host only: bring parts of it into a scratch buffer");
   if (rehearsing) return made_up_address(buffer);
   std::byte* address = set ? set->device(buffer) : nullptr;
   if (set && set->view(buffer) != nullptr)

@@ -30,7 +30,8 @@ Passes::Passes(Case::State& state, Body& body, bool latched)
   out_by_clock_ = out == Travel::host_access;
   overlapped_by_clock_ = out_by_clock_ || in == Travel::blocking || out == Travel::blocking || body.waits();
   latch_copies_ = latched && !set_.copies_block();
-  latch_kernel_ = latched && !body.waits() && body.fits_queue(1);
+  const bool body_blocks = body.waits() || (body.keeper().travels() && set_.copies_block());
+  latch_kernel_ = latched && !body_blocks && body.fits_queue(1);
   latch_whole_ = latch_copies_ && latch_kernel_;
   body_.keeper().timer = &timer_;
   if (placement_->chunked) chunks_ = memory::cut(s_.chunk_units, s_.sampling.chunks);

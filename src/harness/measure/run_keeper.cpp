@@ -104,4 +104,29 @@ void Keeper::travel(device::Stream& stream, std::size_t buffer, memory::Range by
       direction == Direction::to_device ? set_.copy_in(stream, buffer, bytes) : set_.copy_out(stream, buffer, bytes);
 }
 
+bool Keeper::rehearses(std::size_t number, std::size_t events) {
+  if (control_ == Control::waits)
+    throw std::logic_error("copies run beside a body only where it waits for nothing: measure it with Control::queued");
+  if (watching_ != Watching::rehearsal) return false;
+  numbers_ = std::max(numbers_, number + 1);
+  events_ += events;
+  return true;
+}
+
+void Keeper::bring(std::size_t number, const Part& part, std::optional<std::size_t> after) {
+  travels_ = true;
+  if (rehearses(number, 0)) return;
+  arrivals_.value().bring(number, after, set_.copies_block(), [&](device::Stream& stream) {
+    moved_in_ += set_.bring(stream, part.source, part.bytes, part.to, part.offset);
+  });
+}
+
+void Keeper::await(device::Stream& stream, std::size_t number) {
+  if (!rehearses(number, 1)) arrivals_.value().await(stream, number);
+}
+
+void Keeper::mark(device::Stream& stream, std::size_t number) {
+  if (!rehearses(number, 1)) arrivals_.value().mark(stream, number);
+}
+
 }  // namespace isthmus::harness

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/measure/arrivals.hpp"
 #include "harness/measure/result.hpp"
 #include "harness/measure/stream_timer.hpp"
 #include "memory/buffer_set.hpp"
@@ -39,6 +40,21 @@ class Keeper final : public RunKeeper {
   std::size_t moved_out() const { return moved_out_; }
   /// Whether buffers travel in the middle of the body.
   bool travels() const { return travels_; }
+  /// Whether copies run beside it: their numbers and those of marks are below this.
+  std::size_t numbers() const { return numbers_; }
+  /// What a pass queues besides pieces, on the stream of the work.
+  std::size_t events() const { return events_; }
+  /// After the rehearsal, and not while anything is timed.
+  void make_arrivals() {
+    if (numbers_ > 0) arrivals_.emplace(numbers_);
+  }
+  /// Around each run of the body.
+  void run_begins(device::Stream& stream) {
+    if (arrivals_) arrivals_->begin(stream);
+  }
+  void run_ends(device::Stream& stream) {
+    if (arrivals_) arrivals_->end(stream);
+  }
   /// Seconds that all pieces of a pass took by themselves; nullopt where some were not timed.
   std::optional<double> work_seconds() const;
   /// One entry a kernel or library call, in the order of their first launch.
@@ -49,8 +65,13 @@ class Keeper final : public RunKeeper {
   void fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) override;
   const void* view(std::size_t buffer) const override;
   void travel(device::Stream& stream, std::size_t buffer, memory::Range bytes, Direction direction) override;
+  void bring(std::size_t number, const Part& part, std::optional<std::size_t> after) override;
+  void await(device::Stream& stream, std::size_t number) override;
+  void mark(device::Stream& stream, std::size_t number) override;
 
  private:
+  /// Whether it is a rehearsal, which only counts.
+  bool rehearses(std::size_t number, std::size_t events);
   struct Entry {
     std::string name;
     const void* kernel;
@@ -69,6 +90,8 @@ class Keeper final : public RunKeeper {
   std::vector<Entry> entries_;
   std::size_t turns_ = 0, moved_in_ = 0, moved_out_ = 0;
   bool travels_ = false;
+  std::size_t numbers_ = 0, events_ = 0;
+  std::optional<Arrivals> arrivals_;
 };
 
 }  // namespace isthmus::harness
