@@ -1,4 +1,5 @@
-// cuDNN's older interface, with our own definitions of the few functions and numbers of it that are needed.
+// Convolutions by cuDNN's older interface, with our own definitions of the few functions and numbers of it that are
+// needed.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,8 +20,6 @@
 #include "device/library_arguments.hpp"
 
 namespace isthmus::device {
-
-#if defined(ISTHMUS_BACKEND_CUDA)
 
 namespace {
 
@@ -84,7 +83,13 @@ std::array<std::int64_t, 13> numbers(const ConvolutionShape& s) {
 }  // namespace
 
 struct Convolutions::Library {
-  gpu::VendorLibrary file{"cuDNN", library_files, "convolutions_create"};
+  /// Stays loaded, with the kernels that it has tried: they could not be loaded behind a latch.
+  static const gpu::VendorLibrary& loaded() {
+    static const auto* const library = new gpu::VendorLibrary("cuDNN", library_files, "convolutions_create");
+    return *library;
+  }
+
+  const gpu::VendorLibrary& file = loaded();
   Math math;
   Algorithms algorithms;
   int device = selected();
@@ -267,30 +272,5 @@ void Convolutions::run(Stream& stream, std::size_t number, const float* in, cons
       library_->forward(library_->handle, &one, plan.in.get(), in, plan.filter.get(), filters, plan.convolution.get(),
                         plan.algorithm, workspace, plan.chosen.workspace_bytes, &zero, plan.out.get(), out));
 }
-
-#else
-
-// MIOpen's convolutions are not built in: nothing here could try them.
-struct Convolutions::Library {};
-
-Convolutions::Convolutions(Math, Algorithms) : library_(nullptr) {
-  injection_point("convolutions_create");
-  throw Error(ErrorKind::unsupported, "convolutions_create", "MIOpen's convolutions are not built in",
-              "convolve by kernels of ours");
-}
-Convolutions::~Convolutions() = default;
-std::string Convolutions::version() const {
-  return "MIOpen";
-}
-std::size_t Convolutions::plan(const ConvolutionShape&) {
-  return 0;
-}
-const Convolutions::Chosen& Convolutions::chosen(std::size_t) const {
-  throw Error(ErrorKind::unsupported, "convolutions_plan", "MIOpen's convolutions are not built in",
-              "convolve by kernels of ours");
-}
-void Convolutions::run(Stream&, std::size_t, const float*, const float*, float*, void*) {}
-
-#endif
 
 }  // namespace isthmus::device
