@@ -85,6 +85,9 @@ constexpr auto calls = std::to_array<std::string_view>({
     "fft_create",
     "fft_set_workspace",
     "fft_run",
+    "convolutions_create",
+    "convolutions_plan",
+    "convolutions_run",
 });
 
 struct Rule {

@@ -1,6 +1,7 @@
 #pragma once
 
-// What all backends ask of the numbers given to Blas and Fft, so that a wrong call fails alike on each of them.
+// What all backends ask of the numbers given to Blas, Fft and Convolutions, so that a wrong call fails alike on each of
+// them.
 
 #include <cstdint>
 #include <limits>
@@ -28,12 +29,45 @@ inline int library_pitch(const char* call, const char* what, std::int64_t value,
   return library_extent(call, what, value);
 }
 
-inline void need_workspace(const void* workspace, std::size_t bytes) {
+inline void need_workspace(const char* call, const void* workspace, std::size_t bytes) {
   if (bytes != 0 && workspace == nullptr) {
-    throw Error(ErrorKind::failure, "fft_run",
+    throw Error(ErrorKind::failure, call,
                 "the plan needs " + std::to_string(bytes) + " bytes of workspace and was given none",
-                "call set_workspace with as many bytes of device memory");
+                "call set_workspace, or pass as many bytes of device memory");
   }
+}
+
+inline void check_shape(const char* call, const ConvolutionShape& s) {
+  library_extent(call, "images", s.images);
+  library_extent(call, "channels", s.channels);
+  library_extent(call, "height", s.height);
+  library_extent(call, "width", s.width);
+  library_extent(call, "filters", s.filters);
+  library_extent(call, "the window's height", s.window_height);
+  library_extent(call, "the window's width", s.window_width);
+  library_extent(call, "stride", s.stride);
+  if (s.padding != 0) library_extent(call, "padding", s.padding);
+  const auto inside = [call](const char* what, std::int64_t window, std::int64_t extent, std::int64_t padding) {
+    if (window > extent + 2 * padding)
+      throw Error(ErrorKind::failure, call,
+                  std::string("the window's ") + what + " " + std::to_string(window) + " is more than the plane's " +
+                      std::to_string(extent) + " with its padding",
+                  "give a smaller window or more padding");
+  };
+  inside("height", s.window_height, s.height, s.padding);
+  inside("width", s.window_width, s.width, s.padding);
+  const auto apart = [call](const char* what, std::int64_t distance, std::int64_t plane) {
+    if (distance < plane)
+      throw Error(ErrorKind::failure, call,
+                  std::string("the distance of ") + what + " " + std::to_string(distance) + " is less than a plane's " +
+                      std::to_string(plane),
+                  "give the elements from one to the next");
+    library_extent(call, what, distance);
+  };
+  apart("images", s.in_image, s.height * s.width);
+  apart("channels", s.in_channel, s.height * s.width);
+  apart("result images", s.out_image, s.out_height() * s.out_width());
+  apart("result channels", s.out_channel, s.out_height() * s.out_width());
 }
 
 }  // namespace isthmus::device

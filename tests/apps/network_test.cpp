@@ -12,7 +12,7 @@
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
 #include "../temporary_path.hpp"
-#include "apps/network/forward.hpp"
+#include "apps/network/program.hpp"
 #include "workload/worst.hpp"
 
 namespace isthmus::apps {
@@ -424,10 +424,11 @@ class WholeNetworks : public device::EmulatorTest {
     return results;
   }
 
-  static void expect_right(const std::string& name, std::size_t side, const PlanOptions& options) {
+  static void expect_right(const std::string& name, std::size_t side, const PlanOptions& options,
+                           const std::shared_ptr<device::Convolutions>& library = nullptr) {
     auto plan = make_plan(described(name, side), options);
     auto memory = plan_memory(plan, "arena");
-    const Network network(std::move(plan), std::move(memory), seed);
+    const Network network(std::move(plan), std::move(memory), seed, library);
     const auto results = results_of(network);
     const PlainNetwork plain(network.plan.network, *network.parameters);
     const std::size_t image = network.plan.network.input.size(), count = network.plan.results;
@@ -457,6 +458,22 @@ TEST_F(WholeNetworks, AreRight) {
     expect_right("yolov3-tiny", 64, {.batch = 1, .patches = patches});
   }
   expect_right("yolov3", 32, {.batch = 1});
+}
+
+TEST_F(WholeNetworks, AreRightByALibrary) {
+  using device::Convolutions;
+  const auto expect = [](const char* name, std::size_t side, bool by_image) {
+    const auto library = std::make_shared<Convolutions>(Convolutions::Math::fp32, Convolutions::Algorithms::products);
+    expect_right(name, side,
+                 {.batch = 2,
+                  .library = [&](const device::ConvolutionShape& shape) { return plan_by(*library, shape); },
+                  .by_image = by_image},
+                 library);
+  };
+  expect("sample", 0, false);
+  expect("sample", 0, true);
+  expect("yolov3-tiny", 64, false);
+  expect("resnet18", 32, true);
 }
 
 // --- the program -----------------------------------------------------------------------------------
@@ -524,7 +541,38 @@ TEST_P(NetworkProgram, WeightsArriveOnlyWhereTheyAreCopied) {
 }
 
 TEST_P(NetworkProgram, WithEveryTile) {
-  expect_pass({"pinned"}, {"network=sample", "tile=all", "parts=1,3", "convolution=all"}, 32);
+  expect_pass({"pinned"}, {"network=sample", "tile=all", "parts=1,3", "convolution=implicit,patches"}, 32);
+}
+
+TEST_P(NetworkProgram, ByALibrary) {
+  const auto results = run_cases("apps/network", {"direct"}, {"pinned", "mapped", "managed_demand"},
+                                 {"network=sample", "batch=3", "convolution=library", "math=all", "algorithms=all",
+                                  "layout=all", "allocation=all"});
+  EXPECT_EQ(results.size(), 72u);
+  for (const auto& result : results) {
+    EXPECT_EQ(complaint(result), "") << result.spec.label();
+    EXPECT_EQ(result.notes.at("library"), "emulated convolutions");
+    const auto label = result.spec.label();
+    const std::string algorithm = label.find("products") != std::string::npos ? "loops" : "transforms";
+    const std::string math = label.find("tf32") != std::string::npos ? " in tf32" : " in fp32";
+    EXPECT_EQ(result.notes.at("algorithms"), algorithm + math + ": layers 0, 2, 3, 5, 8, 13") << label;
+  }
+}
+
+TEST_P(NetworkProgram, WhatOnlyALibraryHasIsRefused) {
+  const auto refusal = [](const char* staging, const std::vector<std::string>& settings) {
+    return run_cases("apps/network", {staging}, {"pinned"}, settings).at(0).skipped.value_or("none");
+  };
+  EXPECT_NE(refusal("direct", {"math=tf32"}).find("our convolutions are strict fp32"), std::string::npos);
+  EXPECT_NE(refusal("direct", {"algorithms=products"}).find("have no transforms"), std::string::npos);
+  EXPECT_NE(refusal("direct", {"layout=images"}).find("take our tensors"), std::string::npos);
+  EXPECT_NE(refusal("async", {"convolution=library"}).find("use staging direct"), std::string::npos);
+  EXPECT_NE(refusal("direct", {"convolution=library", "parts=2"}).find("tiles of its own"), std::string::npos);
+  device::set_injection("convolutions_plan:2:unsupported");
+  EXPECT_NE(refusal("direct", {"convolution=library"}).find("convolutions_plan"), std::string::npos);
+  device::set_injection("convolutions_create:1:unsupported");
+  EXPECT_NE(refusal("direct", {"convolution=library"}).find("convolutions_create"), std::string::npos);
+  device::set_injection("");
 }
 
 TEST_P(NetworkProgram, LayersThatEnd) {

@@ -1,4 +1,4 @@
-// What the emulator finds in calls of Blas and Fft.
+// What the emulator finds in calls of Blas, Fft and Convolutions.
 
 #include "emulator_fixture.hpp"
 
@@ -98,6 +98,48 @@ TEST_F(EmulatedLibraryTest, WhatIsKeptInTheWorkspaceIsLost) {
   fft.run(stream, data.get(), data.get(), Fft::Direction::inverse);
   stream.synchronize();
   EXPECT_NE(workspace.host()[0], workspace.host()[0]);
+}
+
+TEST_F(EmulatedLibraryTest, ConvolutionsAreLookedAtAsCopiesAre) {
+  Convolutions library(Convolutions::Math::fp32, Convolutions::Algorithms::products);
+  // Two images of two planes of two numbers, side by side, and one filter.
+  const auto plan = library.plan({.images = 2,
+                                  .channels = 2,
+                                  .height = 1,
+                                  .width = 2,
+                                  .in_image = 2,
+                                  .in_channel = 4,
+                                  .out_image = 2,
+                                  .out_channel = 4});
+  DeviceArray<float> in(std::vector<float>{1, 2, 3, 4, 10, 20, 30, 40}), filter(std::vector<float>{1, 2}),
+      out(std::vector<float>(4)), workspace(std::vector<float>(1)), half(4);
+  std::vector<float> host(8);
+  Stream stream;
+  const auto run = [&](const float* from, const float* by, float* to, void* work) {
+    return error_of([&] { library.run(stream, plan, from, by, to, work); });
+  };
+  EXPECT_EQ(run(in.get(), filter.get(), out.get(), workspace.get()), "");
+  stream.synchronize();
+  EXPECT_EQ(out.host(), (std::vector<float>{21, 42, 63, 84}));
+  EXPECT_NE(workspace.host()[0], workspace.host()[0]);
+  expect_mentions(run(host.data(), filter.get(), out.get(), workspace.get()), {"convolutions_run", "the input"});
+  expect_mentions(run(half.get(), filter.get(), out.get(), workspace.get()), {"the input", "32"});
+  expect_mentions(run(in.get(), filter.get(), in.get() + 4, workspace.get()), {"the input overlaps the output"});
+  expect_mentions(run(in.get(), filter.get(), out.get(), filter.get()), {"the filters overlaps the workspace"});
+  expect_mentions(run(in.get(), filter.get(), out.get(), nullptr), {"convolutions_run", "4 bytes of workspace"});
+}
+
+TEST_F(EmulatedLibraryTest, RoundedFactorsAreTheNearestOfElevenBits) {
+  Convolutions library(Convolutions::Math::tf32, Convolutions::Algorithms::products);
+  const auto plan = library.plan({.width = 6, .in_image = 6, .in_channel = 6, .out_image = 6, .out_channel = 6});
+  constexpr float last = 0x1p-10f;
+  DeviceArray<float> in(std::vector<float>{1 + last, 1 + 0.5f * last, 1 + 1.5f * last, 1 + 0.501f * last,
+                                           -1 - 0.499f * last, 2 - 0.1f * last}),
+      filter(std::vector<float>{1 + 0.25f * last}), out(std::vector<float>(6)), workspace(std::vector<float>(1));
+  Stream stream;
+  library.run(stream, plan, in.get(), filter.get(), out.get(), workspace.get());
+  stream.synchronize();
+  EXPECT_EQ(out.host(), (std::vector<float>{1 + last, 1, 1 + 2 * last, 1 + last, -1, 2}));
 }
 
 TEST_F(EmulatedLibraryTest, ALibraryKeepsToItsDevice) {

@@ -148,6 +148,9 @@ const std::map<std::string_view, std::function<void()>>& uses() {
     DeviceArray<std::complex<float>> workspace(4), data(4);
     fft.set_workspace(workspace.get());
     fft.run(stream, data.get(), data.get(), Fft::Direction::forward);
+    Convolutions convolutions(Convolutions::Math::fp32, Convolutions::Algorithms::any);
+    const auto plan = convolutions.plan({.in_image = 1, .in_channel = 1, .out_image = 1, .out_channel = 1});
+    convolutions.run(stream, plan, a.get(), a.get() + 1, b.get(), workspace.get());
     stream.synchronize();
   };
   static const std::map<std::string_view, std::function<void()>> all{
@@ -219,6 +222,9 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       {"fft_create", libraries},
       {"fft_set_workspace", libraries},
       {"fft_run", libraries},
+      {"convolutions_create", libraries},
+      {"convolutions_plan", libraries},
+      {"convolutions_run", libraries},
   };
   return all;
 }

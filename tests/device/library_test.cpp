@@ -1,4 +1,4 @@
-// Blas and Fft on whatever device is there, the emulated one included, against sums in double.
+// Blas, Fft and Convolutions on whatever device is there, the emulated one included, against sums in double.
 
 #include <gtest/gtest.h>
 
@@ -243,11 +243,168 @@ TEST_F(FftTest, LibraryCallsAreCaptured) {
   for (const Complex& v : signal.host()) ASSERT_EQ(v, Complex(9 * n, 0));
 }
 
+class ConvolutionsTest : public LibraryTest {
+ protected:
+  using Math = Convolutions::Math;
+  using Algorithms = Convolutions::Algorithms;
+
+  static std::unique_ptr<Convolutions> library(Math math, Algorithms algorithms) {
+    try {
+      return std::make_unique<Convolutions>(math, algorithms);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what();
+      return nullptr;
+    }
+  }
+
+  /// Images one after the other, or the planes of all images side by side.
+  static ConvolutionShape laid_out(ConvolutionShape s, bool by_image) {
+    const std::int64_t in = s.height * s.width, out = s.out_height() * s.out_width();
+    s.in_image = by_image ? s.channels * in : in;
+    s.in_channel = by_image ? in : s.images * in + 5;
+    s.out_image = by_image ? s.filters * out : out;
+    s.out_channel = by_image ? out : s.images * out + 3;
+    return s;
+  }
+
+  static double expected(const ConvolutionShape& s, const std::vector<float>& in, const std::vector<float>& filters,
+                         std::int64_t b, std::int64_t m, std::int64_t row, std::int64_t column) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < s.channels; ++c) {
+      for (std::int64_t r = 0; r < s.window_height; ++r) {
+        for (std::int64_t q = 0; q < s.window_width; ++q) {
+          const std::int64_t y = row * s.stride + r - s.padding, x = column * s.stride + q - s.padding;
+          if (y < 0 || y >= s.height || x < 0 || x >= s.width) continue;
+          const auto from = static_cast<std::size_t>(b * s.in_image + c * s.in_channel + y * s.width + x);
+          const auto by = static_cast<std::size_t>(((m * s.channels + c) * s.window_height + r) * s.window_width + q);
+          sum += double{in[from]} * filters[by];
+        }
+      }
+    }
+    return sum;
+  }
+
+  /// Convolves, and compares all numbers with sums in double. What lies between planes stays as it was.
+  static void expect_right(Convolutions& library, const ConvolutionShape& s, double tolerance) {
+    const auto extent = [](std::int64_t images, std::int64_t image, std::int64_t channels, std::int64_t channel,
+                           std::int64_t plane) {
+      return static_cast<std::size_t>((images - 1) * image + (channels - 1) * channel + plane);
+    };
+    const std::int64_t plane = s.out_height() * s.out_width();
+    std::vector<float> in(extent(s.images, s.in_image, s.channels, s.in_channel, s.height * s.width)),
+        filters(static_cast<std::size_t>(s.filters * s.channels * s.window_height * s.window_width)),
+        before(extent(s.images, s.out_image, s.filters, s.out_channel, plane), -77.0f);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = value(i);
+    for (std::size_t i = 0; i < filters.size(); ++i) filters[i] = value(i + 7);
+    const std::size_t number = library.plan(s);
+    const auto& chosen = library.chosen(number);
+    DeviceCopy device_in(in), device_filters(filters), out(before);
+    DeviceCopy workspace(std::vector<char>(std::max<std::size_t>(chosen.workspace_bytes, 1)));
+    Stream stream;
+    library.run(stream, number, device_in.get(), device_filters.get(), out.get(), workspace.get());
+    stream.synchronize();
+    std::vector<float> rest = out.host();
+    double off = 0;
+    for (std::int64_t b = 0; b < s.images; ++b) {
+      for (std::int64_t m = 0; m < s.filters; ++m) {
+        for (std::int64_t i = 0; i < plane; ++i) {
+          float& actual = rest[static_cast<std::size_t>(b * s.out_image + m * s.out_channel + i)];
+          const double right = expected(s, in, filters, b, m, i / s.out_width(), i % s.out_width());
+          ASSERT_NEAR(actual, right, tolerance) << chosen.algorithm << ": " << b << ", " << m << ", " << i;
+          off = std::max(off, std::abs(actual - right));
+          actual = -77;
+        }
+      }
+    }
+    EXPECT_EQ(rest, before) << "more was written than the planes";
+    EXPECT_GT(off, 0) << "nothing was rounded, so that nothing was computed";
+  }
+
+  static std::vector<ConvolutionShape> shapes() {
+    std::vector<ConvolutionShape> all;
+    for (const bool by_image : {false, true}) {
+      for (const ConvolutionShape& s :
+           {ConvolutionShape{.images = 3, .channels = 5, .height = 9, .width = 11, .filters = 6},
+            ConvolutionShape{.images = 2,
+                             .channels = 16,
+                             .height = 12,
+                             .width = 10,
+                             .filters = 8,
+                             .window_height = 3,
+                             .window_width = 3,
+                             .padding = 1},
+            ConvolutionShape{.images = 2,
+                             .channels = 3,
+                             .height = 21,
+                             .width = 18,
+                             .filters = 7,
+                             .window_height = 5,
+                             .window_width = 3,
+                             .stride = 2,
+                             .padding = 2}})
+        all.push_back(laid_out(s, by_image));
+    }
+    return all;
+  }
+};
+
+TEST_F(ConvolutionsTest, AreTheSumsOfTheirDefinition) {
+  for (const auto algorithms : {Algorithms::any, Algorithms::products}) {
+    const auto strict = library(Math::fp32, algorithms);
+    if (!strict) GTEST_SKIP() << "there is no library";
+    for (const auto& shape : shapes()) expect_right(*strict, shape, 1e-4);
+    for (std::size_t number = 0; number < shapes().size(); ++number) {
+      EXPECT_FALSE(strict->chosen(number).tf32);
+      EXPECT_FALSE(strict->chosen(number).algorithm.empty());
+      EXPECT_FALSE(algorithms == Algorithms::products && strict->chosen(number).transforms);
+    }
+  }
+}
+
+// 144 products of numbers up to 1, of which each factor is off by 2^-11 at most, or by twice as much where it is cut.
+TEST_F(ConvolutionsTest, MayRoundFactors) {
+  const auto rounding = library(Math::tf32, Algorithms::products);
+  if (!rounding) GTEST_SKIP() << "there is no library";
+  for (const auto& shape : shapes()) expect_right(*rounding, shape, 0.05);
+}
+
+TEST_F(ConvolutionsTest, WrongNumbersAreRefusedInASentence) {
+  const auto strict = library(Math::fp32, Algorithms::any);
+  if (!strict) GTEST_SKIP() << "there is no library";
+  const auto refused = [&](const ConvolutionShape& shape, const char* why) {
+    try {
+      strict->plan(shape);
+      ADD_FAILURE() << why;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.call(), "convolutions_plan");
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    }
+  };
+  const auto right = laid_out({.images = 2, .channels = 3, .height = 4, .width = 4, .filters = 2}, true);
+  auto wrong = right;
+  wrong.filters = 0;
+  refused(wrong, "filters 0 is not in 1…2147483647");
+  wrong = right;
+  wrong.padding = -1;
+  refused(wrong, "padding -1");
+  wrong = right;
+  wrong.window_height = 5;
+  refused(wrong, "the window's height 5 is more than the plane's 4 with its padding");
+  wrong = right;
+  wrong.out_channel = 15;
+  refused(wrong, "the distance of result channels 15 is less than a plane's 16");
+  EXPECT_THROW(strict->chosen(0), std::out_of_range);
+}
+
 TEST_F(LibraryTest, VersionsNameTheLibrary) {
   try {
     EXPECT_FALSE(Blas().version().empty());
     EXPECT_FALSE(Fft(16).version().empty());
-    std::printf("%s, %s\n", Blas().version().c_str(), Fft(16).version().c_str());
+    using enum Convolutions::Math;
+    using enum Convolutions::Algorithms;
+    EXPECT_FALSE(Convolutions(fp32, any).version().empty());
+    std::printf("%s, %s, %s\n", Blas().version().c_str(), Fft(16).version().c_str(),
+                Convolutions(fp32, any).version().c_str());
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unsupported);
     EXPECT_NE(std::string(error.what()).find("tried"), std::string::npos) << error.what();

@@ -29,9 +29,16 @@ inline double roundings_of(double count) {
 class LayerCheck {
  public:
   static constexpr double unit = 0x1p-24;
+  /// What a sum is off, at worst, whose factors are rounded or cut to eleven bits: each product by 2^-10 and less for
+  /// either of them. Cut numbers are too small by half of that in the mean; about it there are ten standard deviations.
+  static constexpr double of_tf32 = 4 * 0x1p-10;
 
   LayerCheck(const Network& network, std::uint64_t seed)
-      : plan_(network.plan), parameters_(*network.parameters), seed_(seed), made_(plan_.tensors.size()) {}
+      : plan_(network.plan),
+        parameters_(*network.parameters),
+        library_(network.library.get()),
+        seed_(seed),
+        made_(plan_.tensors.size()) {}
 
   /// The tensor that a step made, as the device has it.
   void keep(std::size_t tensor, std::vector<float> values) { made_[tensor] = std::move(values); }
@@ -139,6 +146,7 @@ class LayerCheck {
   ExpectedNumber sum_of(const Step& step, const Spot& at) const {
     const auto l = step.layer;
     const Layer& layer = plan_.network.layers[l];
+    const auto* chosen = step.library ? &library_->chosen(step.library->number) : nullptr;
     double sum = 0, squares = 0;
     for_window(layer, at, [&](std::size_t row, std::size_t column, std::size_t r, std::size_t s) {
       for (std::size_t c = 0; c < layer.in.channels; ++c) {
@@ -148,8 +156,31 @@ class LayerCheck {
         squares += term * term;
       }
     });
-    const double size = std::sqrt(squares) + std::abs(sum);
-    return {sum, roundings_of(static_cast<double>(layer.depth())) * unit * size};
+    const double size = chosen != nullptr && chosen->transforms
+                            ? norm_of_image(step.inputs[0], at.image) * norm_of_filter(l, at.channel)
+                            : std::sqrt(squares) + std::abs(sum);
+    const double rounded = chosen != nullptr && chosen->tf32 ? of_tf32 : 0;
+    return {sum, (roundings_of(static_cast<double>(layer.depth())) * unit + rounded) * size};
+  }
+
+  // A transform adds up numbers outside of a window, too, before it takes them away again.
+  double norm_of_image(std::size_t t, std::size_t b) const {
+    const auto& image = plan_.tensors[t].image;
+    double squares = 0;
+    for (std::size_t c = 0; c < image.channels; ++c) {
+      const float* plane = made_[t].data() + c * plan_.tensors[t].pitch + b * image.plane();
+      for (std::size_t i = 0; i < image.plane(); ++i) squares += double{plane[i]} * plane[i];
+    }
+    return std::sqrt(squares);
+  }
+  double norm_of_filter(std::size_t l, std::size_t m) const {
+    const Layer& layer = plan_.network.layers[l];
+    double squares = 0;
+    for (std::size_t i = 0; i < layer.depth(); ++i) {
+      const double weight = parameters_.weight(l, m * layer.depth() + i);
+      squares += weight * weight;
+    }
+    return std::sqrt(squares);
   }
 
   ExpectedNumber product(const Step& step, const Spot& at) const {
@@ -251,6 +282,7 @@ class LayerCheck {
 
   const Plan& plan_;
   const Parameters& parameters_;
+  const device::Convolutions* const library_;
   const std::uint64_t seed_;
   std::vector<std::vector<float>> made_;  // of tensors that are wanted still
 };

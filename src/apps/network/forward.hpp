@@ -31,7 +31,7 @@ inline std::string numbered(std::size_t layer, std::string_view what) {
 enum class Parameter { weights, biases, scales, means, variances };
 
 /// What a layer has learned, in one array. Rows of weights are padded to 16 bytes; each has the places of the window
-/// one after the other, and within a place the channels.
+/// one after the other, and within a place the channels. A library has them in darknet's order, without padding.
 struct ParameterArray {
   std::size_t layer;
   Parameter what;
@@ -53,12 +53,14 @@ class Parameters {
   Parameters(const Plan& plan, std::uint64_t seed) : layers_(plan.network.layers), seed_(seed) {
     of_layer_.resize(layers_.size(), 0);
     moments_.resize(layers_.size(), 0);
+    by_library_.resize(layers_.size(), false);
     for (const auto& step : plan.steps) {
       if (step.work != Work::layer || !layers_[step.layer].has_weights()) continue;
       const Layer& layer = layers_[step.layer];
       moments_[step.layer] = 2 * plan.tensors[step.inputs[0]].moment;
       of_layer_[step.layer] = arrays_.size();
-      add(step.layer, Parameter::weights, layer.out.channels * weights_pitch(layer));
+      by_library_[step.layer] = step.library.has_value();
+      add(step.layer, Parameter::weights, layer.out.channels * (step.library ? layer.depth() : weights_pitch(layer)));
       add(step.layer, Parameter::biases, layer.out.channels);
       if (!layer.normalize) continue;
       for (const auto what : {Parameter::scales, Parameter::means, Parameter::variances})
@@ -86,6 +88,7 @@ class Parameters {
   float operator()(const ParameterArray& array, std::size_t i) const {
     const Layer& layer = layers_[array.layer];
     if (array.what != Parameter::weights) return of_channel(array.layer, array.what, i);
+    if (by_library_[array.layer]) return weight(array.layer, i);
     const std::size_t pitch = weights_pitch(layer), k = i % pitch, place = k / layer.in.channels;
     return k >= layer.depth() ? 0
                               : weight(array.layer, i / pitch, k % layer.in.channels, place / layer.window.width,
@@ -101,9 +104,12 @@ class Parameters {
   /// Of output channel m, input channel c, row r and column s of the window: darknet's order, of which the numbers are.
   float weight(std::size_t l, std::size_t m, std::size_t c, std::size_t r, std::size_t s) const {
     const Layer& layer = layers_[l];
-    const auto most = static_cast<float>(std::sqrt(6 / static_cast<double>(layer.depth())));
-    return values(l, Parameter::weights, -most,
-                  most)(((m * layer.in.channels + c) * layer.window.height + r) * layer.window.width + s);
+    return weight(l, ((m * layer.in.channels + c) * layer.window.height + r) * layer.window.width + s);
+  }
+  /// The same by its place in that order.
+  float weight(std::size_t l, std::size_t i) const {
+    const auto most = static_cast<float>(std::sqrt(6 / static_cast<double>(layers_[l].depth())));
+    return values(l, Parameter::weights, -most, most)(i);
   }
   float of_channel(std::size_t l, Parameter what, std::size_t m) const {
     const auto moment = static_cast<float>(moments_[l]), root = std::sqrt(moment);
@@ -133,30 +139,39 @@ class Parameters {
   std::uint64_t seed_;
   std::vector<ParameterArray> arrays_;
   std::vector<std::size_t> of_layer_;
+  std::vector<bool> by_library_;
   std::vector<double> moments_;  // what batch normalisation is given, about
   std::size_t floats_ = 0;
 };
 
 // --- one pass --------------------------------------------------------------------------------------
 
-/// A plan with its weights and its memory, and the names of what it queues.
+/// A plan with its weights and its memory, and the names of what it queues. `library` is what the plan's convolutions
+/// are numbered in, if a library does them.
 struct Network {
   Plan plan;
   MemoryPlan memory;
   std::unique_ptr<const Parameters> parameters;
-  WeightRing ring{};                                                      ///< where weights arrive layer by layer
-  std::vector<std::string> names{}, names_of_patches{}, names_of_sums{};  ///< of each step's kernels
+  WeightRing ring{};  ///< where weights arrive layer by layer
+  std::shared_ptr<device::Convolutions> library;
+  /// Of each step's kernels.
+  std::vector<std::string> names{}, names_of_patches{}, names_of_sums{}, names_to_images{}, names_from_images{};
 
-  Network(Plan plan_, MemoryPlan memory_, std::uint64_t seed)
-      : plan(std::move(plan_)), memory(std::move(memory_)), parameters(std::make_unique<Parameters>(plan, seed)) {
+  Network(Plan plan_, MemoryPlan memory_, std::uint64_t seed, std::shared_ptr<device::Convolutions> library_ = {})
+      : plan(std::move(plan_)),
+        memory(std::move(memory_)),
+        parameters(std::make_unique<Parameters>(plan, seed)),
+        library(std::move(library_)) {
     for (const auto& step : plan.steps) {
       const auto kind = name_of(plan.network.layers[step.layer].kind);
-      names.push_back(step.work == Work::enter   ? "enter"
-                      : step.work == Work::leave ? numbered(step.layer, "leave")
-                      : step.shortcut            ? numbered(step.layer, kind) + " + shortcut"
-                                                 : numbered(step.layer, kind));
+      names.push_back(step.work == Work::enter         ? "enter"
+                      : step.work == Work::leave       ? numbered(step.layer, "leave")
+                      : step.shortcut && !step.library ? numbered(step.layer, kind) + " + shortcut"
+                                                       : numbered(step.layer, kind));
       names_of_patches.push_back(numbered(step.layer, "patches"));
-      names_of_sums.push_back(numbered(step.layer, "sum of parts"));
+      names_to_images.push_back(numbered(step.layer, "to images"));
+      names_from_images.push_back(numbered(step.layer, "from images"));
+      names_of_sums.push_back(numbered(step.layer, step.library ? "epilogue" : "sum of parts"));
     }
   }
   Network(const Network&) = delete;
@@ -192,6 +207,10 @@ struct PlainLauncher {
               A&&... arguments) {
     device::launch(stream, kernel, shape, std::forward<A>(arguments)...);
   }
+  template <class Queue>
+  void call(std::string_view, const workload::Traffic&, Queue&& queue) {
+    queue(stream);
+  }
 };
 
 /// What a kernel is told: numbers of 32 bits.
@@ -212,7 +231,22 @@ struct ProductCall {
   float* partial;
   unsigned columns_of_sum;  ///< those of the output that a sum of parts writes
   double bytes_read, bytes_written;
+  double flops() const {
+    return 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
+  }
 };
+
+/// Adds up the parts of a product; of one there is only what follows.
+template <class Launcher>
+void launch_sum(Launcher& launcher, const ProductCall& call, const Epilogue& epilogue) {
+  const auto m = count(call.product.m), parts = count(call.product.parts);
+  launcher.launch(device::Kernel{call.name_of_sum, add_parts},
+                  {.grid = {(call.columns_of_sum + layer_threads - 1) / layer_threads, m}, .block = layer_threads},
+                  {.bytes_read = parts * call.bytes_written,
+                   .bytes_written = call.bytes_written,
+                   .flops = parts * call.bytes_written / 4},
+                  call.partial, parts, m, call.columns_of_sum, epilogue);
+}
 
 template <class Launcher, class Second>
 void launch_product(Launcher& launcher, TileStaging staging, const ProductCall& call, const Epilogue& epilogue,
@@ -228,10 +262,7 @@ void launch_product(Launcher& launcher, TileStaging staging, const ProductCall& 
                     {.grid = {(m + Tile::rows - 1) / Tile::rows * ((n + Tile::columns - 1) / Tile::columns), parts},
                      .block = device::matrix_threads,
                      .shared_bytes = depth * (Tile::a_elements + Tile::b_elements) * sizeof(float)},
-                    {.bytes_read = call.bytes_read,
-                     .bytes_written = parts * call.bytes_written,
-                     .flops = 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) *
-                              static_cast<double>(product.k)},
+                    {.bytes_read = call.bytes_read, .bytes_written = parts * call.bytes_written, .flops = call.flops()},
                     call.weights, second,
                     ProductShape{m, n, k, count(product.depth_of_part), call.weights_pitch, call.partial}, epilogue);
   };
@@ -249,13 +280,7 @@ void launch_product(Launcher& launcher, TileStaging staging, const ProductCall& 
     staged(Constant<TileStaging::direct>{}, Constant<1u>{});
   else
     staged(Constant<TileStaging::async>{}, Constant<ring>{});
-  if (parts == 1) return;
-  launcher.launch(device::Kernel{call.name_of_sum, add_parts},
-                  {.grid = {(call.columns_of_sum + layer_threads - 1) / layer_threads, m}, .block = layer_threads},
-                  {.bytes_read = parts * call.bytes_written,
-                   .bytes_written = call.bytes_written,
-                   .flops = parts * call.bytes_written / 4},
-                  call.partial, parts, m, call.columns_of_sum, epilogue);
+  if (parts > 1) launch_sum(launcher, call, epilogue);
 }
 
 /// Queues the steps of a network.
@@ -342,8 +367,8 @@ class Forward {
     const Layer& layer = plan_.network.layers[step.layer];
     const Tensor &in = plan_.tensors[step.inputs[0]], &out = plan_.tensors[step.output];
     const auto& product = step.product;
-    double read = 4.0 * static_cast<double>(product.m * product.k) + bytes_of(in);
-    if (step.added != no_tensor) read += bytes_of(plan_.tensors[step.added]);
+    const double factors = 4.0 * static_cast<double>(product.m * product.k) + bytes_of(in);
+    const double added = step.added == no_tensor ? 0 : bytes_of(plan_.tensors[step.added]);
     const ProductCall call{.product = product,
                            .name = name(),
                            .name_of_sum = network_.names_of_sums[number_].c_str(),
@@ -351,9 +376,12 @@ class Forward {
                            .weights_pitch = weights_pitch(layer),
                            .partial = step.partial == no_tensor ? nullptr : address(step.partial),
                            .columns_of_sum = count(out.columns),
-                           .bytes_read = read,
+                           .bytes_read = factors + added,
                            .bytes_written = bytes_of(out)};
-    if (step.patches != no_tensor) {
+    if (step.library) {
+      convolve(step, layer, call, factors);
+      launch_sum(launcher_, call, epilogue);
+    } else if (step.patches != no_tensor) {
       const Tensor& patches = plan_.tensors[step.patches];
       const auto rows = std::min<std::size_t>(patches.channels, 65535);
       auto shape = grid_of(patches);
@@ -387,6 +415,26 @@ class Forward {
 
  private:
   const char* name() const { return network_.names[number_].c_str(); }
+
+  /// Leaves a library's sums where a part of a product is left.
+  void convolve(const Step& step, const Layer& layer, const ProductCall& call, double bytes_read) {
+    const Tensor &in = plan_.tensors[step.inputs[0]], &out = plan_.tensors[step.output];
+    const bool by_image = step.in_images != no_tensor;
+    if (by_image)
+      elementwise(device::Kernel{network_.names_to_images[number_].c_str(), leave}, in, 1, 0, planes(step.inputs[0]),
+                  count(in.columns), address(step.in_images), layer.in.size());
+    launcher_.call(call.name, {.bytes_read = bytes_read, .bytes_written = call.bytes_written, .flops = call.flops()},
+                   [&](device::Stream& stream) {
+                     network_.library->run(stream, step.library->number,
+                                           address(by_image ? step.in_images : step.inputs[0]), call.weights,
+                                           by_image ? address(step.out_images) : call.partial,
+                                           step.workspace == no_tensor ? nullptr : address(step.workspace));
+                   });
+    if (by_image)
+      elementwise(device::Kernel{network_.names_from_images[number_].c_str(), enter}, out, 1, 0,
+                  address(step.out_images), count(layer.out.channels), count(layer.out.plane()), count(out.columns),
+                  call.partial, out.pitch);
+  }
 
   /// One thread for each number of a tensor, which reads `reads` numbers and does `flops` with them.
   template <class... P, class... A>

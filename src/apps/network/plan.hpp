@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "apps/network/description.hpp"
+#include "device/device.hpp"
 #include "workload/buffer.hpp"
 #include "workload/skip.hpp"
 #include "workload/values.hpp"
@@ -56,6 +58,11 @@ struct Product {
   std::size_t most_parts = 32;
 };
 
+/// A convolution that the vendor's library does, by its number there.
+struct LibraryCall {
+  std::size_t number = 0, workspace_floats = 0;
+};
+
 enum class Work { enter, layer, leave };
 
 /// What is done at once: images come in, a layer (a convolution with the shortcut that follows), results go out.
@@ -67,7 +74,9 @@ struct Step {
   std::size_t added = no_tensor;          ///< the other tensor of a shortcut
   std::optional<std::size_t> shortcut{};  ///< the layer that a convolution's sum goes through at once
   Product product{};
-  std::size_t patches = no_tensor, partial = no_tensor;  ///< work space
+  std::optional<LibraryCall> library{};
+  std::size_t patches = no_tensor, partial = no_tensor;                              ///< work space
+  std::size_t workspace = no_tensor, in_images = no_tensor, out_images = no_tensor;  ///< the same of a library
   std::size_t result = 0;  ///< of a step that leaves: the first element among the results of one image
 };
 
@@ -77,6 +86,8 @@ struct PlanOptions {
   std::optional<std::size_t> tile{};  ///< chosen by shape where there is none
   std::size_t parts = 0;              ///< the same
   bool fuses = true;                  ///< a shortcut is added where the convolution before it is written
+  std::function<LibraryCall(const device::ConvolutionShape&)> library{};  ///< none: convolutions are ours
+  bool by_image = false;  ///< a library is given images one after the other, and not the planes of all side by side
 };
 
 struct Plan {
@@ -241,6 +252,7 @@ class Planner {
   void multiply(Step& step, const Layer& layer) {
     auto& product = step.product;
     product = {.m = layer.out.channels, .n = plan_.tensors[step.output].columns, .k = layer.depth()};
+    if (options_.library && layer.kind == LayerKind::convolutional) return convolve(step, layer);
     const auto& window = layer.window;
     product.is_plain = window.height == 1 && window.width == 1 && window.stride == 1 && window.before == 0;
     choose_tiles(product, options_);
@@ -249,6 +261,33 @@ class Planner {
       product.is_plain = true;
     }
     if (product.parts > 1) step.partial = matrix(product.parts * product.m, product.n, true);
+  }
+
+  void convolve(Step& step, const Layer& layer) {
+    const auto number = [](std::size_t n) { return static_cast<std::int64_t>(n); };
+    const auto image_of = [&](const Volume& v) { return number(options_.by_image ? v.size() : v.plane()); };
+    const auto channel_of = [&](const Volume& v, std::size_t tensor) {
+      return number(options_.by_image ? v.plane() : plan_.tensors[tensor].pitch);
+    };
+    const auto& window = layer.window;
+    step.library = options_.library({.images = number(options_.batch),
+                                     .channels = number(layer.in.channels),
+                                     .height = number(layer.in.height),
+                                     .width = number(layer.in.width),
+                                     .filters = number(layer.out.channels),
+                                     .window_height = number(window.height),
+                                     .window_width = number(window.width),
+                                     .stride = number(window.stride),
+                                     .padding = number(window.before),
+                                     .in_image = image_of(layer.in),
+                                     .in_channel = channel_of(layer.in, step.inputs[0]),
+                                     .out_image = image_of(layer.out),
+                                     .out_channel = channel_of(layer.out, step.output)});
+    step.partial = matrix(step.product.m, step.product.n, true);
+    if (step.library->workspace_floats > 0) step.workspace = matrix(1, step.library->workspace_floats, true);
+    if (!options_.by_image) return;
+    step.in_images = matrix(1, options_.batch * layer.in.size(), true);
+    step.out_images = matrix(1, options_.batch * layer.out.size(), true);
   }
 
   void leave(std::size_t l, std::size_t made) {

@@ -2,6 +2,7 @@
 
 // What the programs on networks share: their axes, and a network with its buffers in a case.
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "apps/modes.hpp"
 #include "apps/network/forward.hpp"
 #include "memory/kind.hpp"
+#include "workload/library.hpp"
 
 namespace isthmus::apps {
 
@@ -51,8 +53,17 @@ inline workload::Workload network_program(const std::string& name, std::function
                             {"arena", "tensor", "inference", "streamed"})))
       .axis(how(choice_axis("convolution",
                             "windows are found while they are multiplied, or copied out into a matrix first, as in "
-                            "darknet",
-                            {"implicit", "patches"})))
+                            "darknet; library: the vendor's",
+                            {"implicit", "patches", "library"})))
+      .axis(how(choice_axis("math", "of a library: strict fp32, or factors may be rounded to eleven significant bits",
+                            {"fp32", "tf32"})))
+      .axis(how(choice_axis(
+          "algorithms", "what a library may choose from: any, or those that multiply as often as ours: no transforms",
+          {"any", "products"})))
+      .axis(how(choice_axis("layout",
+                            "what a library is given: our tensors, or images one after the other, which are copied in "
+                            "kernels of their own",
+                            {"channels", "images"})))
       .axis(how(
           choice_axis("tile", "output of a block of a convolution; automatic: by the layer's shape", std::move(tiles))))
       .axis(number_axis("parts", "sums that a convolution's products are cut into; 0: by the layer's shape", 0, 0))
@@ -79,6 +90,46 @@ inline PlanOptions plan_options(const workload::Case& c, std::size_t batch) {
     if (tile_shapes[t].name == c.choice("tile")) options.tile = t;
   }
   return options;
+}
+
+/// The library of a case that convolves by one; none in others.
+inline std::shared_ptr<device::Convolutions> library_of(const workload::Case& c) {
+  using device::Convolutions;
+  using workload::refuse_if;
+  const bool tf32 = c.choice("math") == "tf32", products = c.choice("algorithms") == "products";
+  if (c.choice("convolution") != "library") {
+    refuse_if(tf32, "our convolutions are strict fp32: with math=tf32 say convolution=library");
+    refuse_if(products, "our convolutions have no transforms: with algorithms=products say convolution=library");
+    refuse_if(c.choice("layout") != "channels",
+              "our convolutions take our tensors: with layout=images say convolution=library");
+    return nullptr;
+  }
+  refuse_if(c.staging() != workload::Staging::direct, "a library stages by itself: use staging direct");
+  refuse_if(c.choice("tile") != "automatic" || c.integer("parts") != 0,
+            "a library has tiles of its own: leave tile and parts out with convolution=library");
+  return workload::load_library<Convolutions>(
+      tf32 ? Convolutions::Math::tf32 : Convolutions::Math::fp32,
+      products ? Convolutions::Algorithms::products : Convolutions::Algorithms::any);
+}
+
+/// Plans a convolution, and says what it needs.
+inline LibraryCall plan_by(device::Convolutions& library, const device::ConvolutionShape& shape) {
+  const auto number = workload::or_skip([&] { return library.plan(shape); });
+  return {number, (library.chosen(number).workspace_bytes + sizeof(float) - 1) / sizeof(float)};
+}
+
+/// What a library's convolutions ran by: "IMPLICIT_GEMM in tf32: layers 0, 3; …".
+inline std::string algorithms_of(const Network& network) {
+  std::map<std::string, std::string> layers;
+  for (const auto& step : network.plan.steps) {
+    if (!step.library) continue;
+    const auto& chosen = network.library->chosen(step.library->number);
+    auto& list = layers[chosen.algorithm + (chosen.tf32 ? " in tf32" : " in fp32")];
+    list += (list.empty() ? "" : ", ") + std::to_string(step.layer);
+  }
+  std::string text;
+  for (const auto& [algorithm, list] : layers) text += (text.empty() ? "" : "; ") + algorithm + ": layers " + list;
+  return text;
 }
 
 /// A network in a case: what travels in and out by the placement, and what stays on the device.
@@ -132,12 +183,20 @@ class NetworkCase {
   }
 
  private:
-  static std::shared_ptr<const Network> make_network(const workload::Case& c, NetworkDescription description) {
-    auto plan = make_plan(std::move(description), plan_options(c, c.extent("batch")));
+  static std::shared_ptr<const Network> make_network(workload::Case& c, NetworkDescription description) {
+    auto options = plan_options(c, c.extent("batch"));
+    const auto library = library_of(c);
+    if (library) options.library = [&](const device::ConvolutionShape& shape) { return plan_by(*library, shape); };
+    options.by_image = c.choice("layout") == "images";
+    auto plan = make_plan(std::move(description), options);
     auto memory = plan_memory(plan, c.choice("allocation"));
-    auto network = std::make_shared<Network>(std::move(plan), std::move(memory), c.seed());
+    auto network = std::make_shared<Network>(std::move(plan), std::move(memory), c.seed(), library);
     if (c.choice("allocation") == "streamed")
       network->ring = plan_ring(network->parameters->floats_of(network->plan.steps));
+    if (library) {
+      c.note("library", library->version());
+      c.note("algorithms", algorithms_of(*network));
+    }
     return network;
   }
 

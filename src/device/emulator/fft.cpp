@@ -122,7 +122,7 @@ void Fft::set_workspace(void* device_memory) {
 void Fft::run(Stream& stream, const std::complex<float>* in, std::complex<float>* out, Direction direction) {
   constexpr const char* call = "fft_run";
   injection_point(call);
-  need_workspace(plan_->workspace, workspace_bytes());
+  need_workspace(call, plan_->workspace, workspace_bytes());
   const std::size_t bytes = plan_->n * plan_->batch * sizeof *in;
   std::vector<emulator::Operand> operands{{"the output", out, bytes, 1, bytes, true},
                                           {"the workspace", plan_->workspace, bytes, 1, bytes, true}};

@@ -120,7 +120,7 @@ void Fft::set_workspace(void* device_memory) {
 void Fft::run(Stream& stream, const std::complex<float>* in, std::complex<float>* out, Direction direction) {
   constexpr const char* call = "fft_run";
   injection_point(call);
-  need_workspace(plan_->workspace, plan_->workspace_bytes);
+  need_workspace(call, plan_->workspace, plan_->workspace_bytes);
   check_fft(call, ISTHMUS_FFT(SetStream), plan_->set_stream(plan_->handle, stream.native_handle()));
   check_fft(call, ISTHMUS_FFT(ExecC2C),
             plan_->execute(plan_->handle, const_cast<std::complex<float>*>(in), out,

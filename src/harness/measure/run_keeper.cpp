@@ -72,9 +72,11 @@ void Keeper::work(const Work& work, device::Stream& stream, const std::function<
   if (work.shape.grid.size() > entry.shape.grid.size()) entry.shape = work.shape;
   if (watching_ == Watching::rehearsal) return;
   if (watching_ != Watching::timing || entry.timed >= kMostTimed || !timer->times(stream)) return queue();
-  // Calls of libraries may wait for themselves, so no latch may hold them.
+  // Calls of libraries may wait for themselves, so no latch may hold them; those of a queued body have been held
+  // before.
   bool spoilt = false;
-  const double seconds = timer->time(latched_ && work.kernel != nullptr, StreamTimer::Next::kernel, spoilt, queue);
+  const bool held = latched_ && (work.kernel != nullptr || control_ == Control::queued);
+  const double seconds = timer->time(held, StreamTimer::Next::kernel, spoilt, queue);
   if (spoilt) return;
   entry.seconds += seconds;
   ++entry.timed;
