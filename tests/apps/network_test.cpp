@@ -264,7 +264,7 @@ class PlainNetwork {
   PlainNetwork(const NetworkDescription& network, const Parameters& parameters)
       : network_(network), parameters_(parameters) {}
 
-  Values results(Values image) const {
+  Values results(const Values& image) const {
     std::vector<Values> made;
     Values results;
     for (std::size_t l = 0; l < network_.layers.size(); ++l) {
@@ -499,11 +499,19 @@ TEST_P(NetworkProgram, InEveryPlacement) {
 
 // Where a copy runs as far ahead as it may, and where none begins before its layer waits for it.
 TEST_P(NetworkProgram, WeightsArriveLayerByLayer) {
+  const std::string path = temporary_path("equals.cfg");
+  setenv("ISTHMUS_NETWORK", path.c_str(), 1);
+  std::ofstream file(path);
+  file << "[net]\nwidth=9\nheight=7\n";
+  for (int i = 0; i < 12; ++i) file << "[convolutional]\nfilters=16\nsize=3\npad=1\nbatch_normalize=1\n";
+  file.close();
   for (const char* streams : {",grace=0", ",grace=30"}) {
     configure(std::string(GetParam()) + streams);
     expect_pass({"pageable", "pinned", "pool"}, {"network=sample", "batch=2", arrive, "convolution=all"}, 12);
-    expect_pass({"pageable", "pinned"}, {"network=resnet18", "side=32", arrive}, 4);  // the ring begins again
+    expect_pass({"pageable", "pinned", "pool"}, {"network=file", arrive}, 6);  // the ring begins again three times
   }
+  std::filesystem::remove(path);
+  unsetenv("ISTHMUS_NETWORK");
 }
 
 TEST_P(NetworkProgram, RecordsSayWhatArrives) {
