@@ -1,5 +1,6 @@
 // HIP has no library for Convolutions here: MIOpen is not built in.
 
+#include "device/device.hpp"
 #include "device/injection.hpp"
 
 namespace isthmus::device {
