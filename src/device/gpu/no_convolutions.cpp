@@ -19,7 +19,9 @@ Convolutions::Convolutions(Math, Algorithms) : library_(nullptr) {
   refuse("convolutions_create");
 }
 
-Convolutions::~Convolutions() = default;
+Convolutions::~Convolutions() {
+  delete library_;
+}
 
 std::string Convolutions::version() const {
   refuse("convolutions_create");
