@@ -1,5 +1,6 @@
 // HIP has no library for Convolutions here: MIOpen is not built in.
 
+#include "device/device.hpp"
 #include "device/injection.hpp"
 
 namespace isthmus::device {
@@ -18,7 +19,9 @@ Convolutions::Convolutions(Math, Algorithms) : library_(nullptr) {
   refuse("convolutions_create");
 }
 
-Convolutions::~Convolutions() = default;
+Convolutions::~Convolutions() {
+  delete library_;
+}
 
 std::string Convolutions::version() const {
   refuse("convolutions_create");
