@@ -103,6 +103,20 @@ class Case {
     }));
   }
 
+  /// The elements of the file that this case reads are those of `buffers`, one buffer after the other: they are read in
+  /// a phase of their own (Workload::file_phase()). open() begins with the file anew; what it gives fills rows without
+  /// padding in turn, as void(std::span<T>), on one thread. The buffers' own fills must give the same.
+  template <class T, class Open>
+  void reads_file(const std::vector<Buffer<T>>& buffers, Open open) {
+    std::vector<std::size_t> indices;
+    for (const auto& buffer : buffers) indices.push_back(buffer.index());
+    add_file_reader(std::move(indices), [open = std::move(open)]() -> ReadRow {
+      return [read = open()](std::byte* row, std::size_t elements) mutable {
+        read(std::span(reinterpret_cast<T*>(row), elements));
+      };
+    });
+  }
+
   /// Units of the chunk dimension; without it the workload cannot be cut and `streamed` is skipped.
   void chunks(std::size_t units);
   /// The body is one iteration of `n`: the record has the first one, the later ones (seconds of one) and all of them.
@@ -203,6 +217,7 @@ class Case {
   /// Elements [first, last), without padding, from `begin` on.
   using Fill = std::function<void(std::byte* begin, std::size_t first, std::size_t last)>;
   using Make = std::function<std::shared_ptr<const void>()>;
+  using ReadRow = std::function<void(std::byte* row, std::size_t elements)>;
   struct Shape {
     std::size_t rows, columns, pitch;
   };
@@ -210,6 +225,7 @@ class Case {
                              bool whole);
   const BufferAddresses& addresses() const;
   std::function<const void*()> share(std::string name, std::size_t bytes, Make make);
+  void add_file_reader(std::vector<std::size_t> buffers, std::function<ReadRow()> open);
   std::size_t unpadded(std::size_t buffer) const;
   const std::string& name_of(std::size_t buffer) const;
   void add_check(std::size_t buffer, bool floating, bool everything, Element, Tolerance, std::string method);
