@@ -23,9 +23,10 @@ inline workload::Preset unified_preset(workload::AxisSettings settings = {}) {
           .sizes = {"large"}};
 }
 
-/// Where the input is: made in memory, or in a file that is read in a phase of its own. `variable`, if any, names the
-/// user's; `kind` says of what form that is.
-inline void add_data_axis(workload::Workload& program, const std::string& variable = {}, const std::string& kind = {}) {
+/// Adds the axis that says where the input is: made in memory, or in a file that is read in a phase of its own.
+/// `variable`, if any, names the user's; `kind` says of what form that is.
+inline workload::Workload& with_data(workload::Workload& program, const std::string& variable = {},
+                                     const std::string& kind = {}) {
   std::string help = "the input: generated in memory, or written to a scratch file first and read from it";
   std::vector<workload::AxisValue> values = {"generated", "written"};
   if (!variable.empty()) {
@@ -34,6 +35,7 @@ inline void add_data_axis(workload::Workload& program, const std::string& variab
   }
   program.axis(workload::choice_axis("data", help, std::move(values))).file_phase("data");
   if (!variable.empty()) program.with_file("data", variable, kind, std::size_t{1} << 40);
+  return program;
 }
 
 /// Values of an input: what `generated` gives for an element's number, else what the user's file has from `first` on.

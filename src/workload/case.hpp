@@ -49,7 +49,7 @@ class Case {
   bool oversubscribed() const;
 
   // Buffers: declared first, allocated inside measure(). `fill` gives host element i, as T(std::size_t), or all of them
-  // at once, as void(std::span<T>).
+  // at once, as void(std::span<T>); nullptr: the body fills it.
   template <class T, class Generator>
   Buffer<T> input(std::string name, std::size_t elements, Generator fill, memory::Split split = {}) {
     return declare<T>(std::move(name), memory::Role::input, {1, elements, elements}, std::move(fill), split);
@@ -77,6 +77,11 @@ class Case {
   template <class T, class Generator>
   Buffer<T> source(std::string name, std::size_t elements, Generator fill) {
     return declare<T>(std::move(name), memory::Role::source, {1, elements, elements}, std::move(fill), {});
+  }
+  /// On the host only, in pageable memory, whatever the placement: what the body's own code looks at.
+  template <class T, class Generator>
+  Buffer<T> on_host(std::string name, std::size_t elements, Generator fill) {
+    return declare<T>(std::move(name), memory::Role::host, {1, elements, elements}, std::move(fill), {});
   }
   /// rows × columns, row pitch padded; `fill(row * columns + column)`; padding is zero. Split by `rows_per_unit`
   /// rows when that is not 0, with `halo` rows on either side.

@@ -222,8 +222,7 @@ Workload workload() {
       .axis(how(choice_axis("fused", "steps of a pass", Fused::allowed())))
       .axis(submission_axis())
       .preset(unified_preset());
-  add_data_axis(w, "ISTHMUS_HOTSPOT",
-                "a text of a chip's temperatures, then its powers (Rodinia's temp_* and power_*)");
+  with_data(w, "ISTHMUS_HOTSPOT", "a text of a chip's temperatures, then its powers (Rodinia's temp_* and power_*)");
   using Square = std::pair<const char*, int>;  // the paper's super and mega
   for (const auto& [name, n] : {Square{"tiny", 512}, Square{"small", 1024}, Square{"medium", 2048},
                                 Square{"large", 4096}, Square{"super", 8192}, Square{"mega", 12288}})

@@ -256,23 +256,19 @@ void nn(Case& c) {
   });
 }
 
-Workload workload() {
-  Workload w("apps/nn", nn);
-  w.version(1)
-      .summary("the ten records nearest to a position, selection in the same pass")
-      .source("mi300a-upm-2025, Table II (Rodinia's nn)")
-      .tags({"app"})
-      .placements(memory::all_placements())
-      .stagings({Staging::none})
-      .axis(number_axis("records", "positions to look among", 1 << 24))
-      .axis(loop_axis("where the nearest are selected"))
-      .preset(unified_preset({{"loop", "host"}}))
-      .sizes({"records"}, {1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28, 1 << 29});
-  add_data_axis(w, "ISTHMUS_NN", "a text of records, a line each (Rodinia's cane4_*.db, one after the other)");
-  return w;
-}
-
-const Registration registration = workload();
+const Registration registration =
+    with_data(Workload("apps/nn", nn)
+                  .version(1)
+                  .summary("the ten records nearest to a position, selection in the same pass")
+                  .source("mi300a-upm-2025, Table II (Rodinia's nn)")
+                  .tags({"app"})
+                  .placements(memory::all_placements())
+                  .stagings({Staging::none})
+                  .axis(number_axis("records", "positions to look among", 1 << 24))
+                  .axis(loop_axis("where the nearest are selected"))
+                  .preset(unified_preset({{"loop", "host"}}))
+                  .sizes({"records"}, {1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28, 1 << 29}),
+              "ISTHMUS_NN", "a text of records, a line each (Rodinia's cane4_*.db, one after the other)");
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -113,7 +113,8 @@ void Measurement::set_driver_prefetch(Allocation& allocation) {
   driver_prefetch_.emplace(*value);
   for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
     const auto& spec = s_.buffers[i].spec;
-    if (spec.role != memory::Role::scratch) driver_prefetch_->set(s_.set->host(i), spec.bytes);
+    if (spec.role != memory::Role::scratch && spec.role != memory::Role::host)
+      driver_prefetch_->set(s_.set->host(i), spec.bytes);
   }
   allocation.driver_prefetch = driver_prefetch_->seconds();
 }
