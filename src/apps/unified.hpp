@@ -14,9 +14,10 @@
 
 namespace isthmus::apps {
 
-/// Figure 11 at `large`; `settings` is what the original fixed. The placements are named beside it: pageable for
-/// explicit copies, managed_demand for unified memory.
+/// Figure 11 at `large`, whose total holds reading the input; `settings` is what the original fixed. The placements are
+/// named beside it: pageable for explicit copies, managed_demand for unified memory.
 inline workload::Preset unified_preset(workload::AxisSettings settings = {}) {
+  settings.emplace_back("data", "written");
   return {.name = "paper-mi300a",
           .help = "mi300a-upm-2025, Figure 11, of the original's form: with --placement pageable,managed_demand",
           .settings = std::move(settings),
