@@ -73,7 +73,11 @@ class UserFile {
         })) {}
 
   const workload::Shared<std::vector<T>>& all() const { return all_; }
-  void fills(workload::Case& c, const std::vector<workload::Buffer<T>>& buffers) const { c.reads_file(buffers, open_); }
+  /// What the file has fills these buffers, one after the other.
+  template <class... Buffers>
+  void fills(workload::Case& c, const Buffers&... buffers) const {
+    c.reads_file(std::vector<workload::Buffer<T>>{buffers...}, open_);
+  }
 
  private:
   std::function<Next()> open_;

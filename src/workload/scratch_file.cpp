@@ -19,7 +19,7 @@ namespace isthmus::workload {
 
 std::string scratch_folder() {
   std::error_code none;
-  const auto folder = std::filesystem::temp_directory_path(none).string();
+  auto folder = std::filesystem::temp_directory_path(none).string();
   if (none) throw Skip("the scratch folder, of TMPDIR or /tmp, is no folder; set TMPDIR to one");
   return folder;
 }

@@ -129,7 +129,7 @@ def placements(found: Readings):
 
 
 SIX = ("backprop", "dwt2d", "heartwall", "hotspot", "nn", "srad_v1")  #: of the MI300A paper
-#: Figure 11's bars, and the metric of each, or the first that was measured: a total without the input's file is one, too.
+#: Figure 11's bars, and the metric of each, or the first that was measured: a total may be without the input's file.
 UNIFIED = {"compute": ["kernel"], "total": ["total", "wall"], "memory": ["memory_peak"]}
 
 

@@ -314,7 +314,7 @@ void dwt2d(Case& c, const char* name) {
     values.take(file->all(), 0);
   }
   auto image = c.input_matrix<T>("image", rows, shape.columns, values, shape.rows);
-  if (file) file->fills(c, {image});
+  if (file) file->fills(c, image);
   auto result = c.output_matrix<T>("coefficients", rows, shape.columns, shape.rows);
   // The low bands of two levels: one is read while the next one is written.
   const auto low_pitch = [&](unsigned level) { return row_pitch<T>(halved(shape.columns, level)); };

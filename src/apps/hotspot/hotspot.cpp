@@ -175,7 +175,7 @@ void hotspot(Case& c) {
   auto power = c.input_matrix<float>("power", rows, columns, chip.power);
   auto heat = c.inout_matrix<float>("temperature", rows, columns, chip.temperature);
   auto other = c.scratch<float>("other", heat.size());
-  if (file) file->fills(c, {heat, power});
+  if (file) file->fills(c, heat, power);
 
   if (static_cast<double>(chip.cells()) * static_cast<double>(steps) <= 0x1p26) {
     c.verify_all(heat, [=](std::span<float> expected) {

@@ -211,7 +211,7 @@ void nn(Case& c) {
     values.take(file->all(), 0);
   }
   auto records = c.input<Position>("records", n, values, {.unit_bytes = unit * sizeof(Position), .halo = 0});
-  if (file) file->fills(c, {records});
+  if (file) file->fills(c, records);
   auto distance = c.output<float>("distance", nearest);
   auto index = c.output<unsigned>("index", nearest);
   const std::size_t wave = 8 * static_cast<std::size_t>(c.device().multiprocessors);

@@ -335,7 +335,7 @@ void diffuse(Case& c, const Generated& generated) {
     }
   }
   auto image = c.input_matrix<float>("image", rows, columns, values);
-  if (file) file->fills(c, {image});
+  if (file) file->fills(c, image);
   auto result = c.output_matrix<float>("result", rows, columns);
   auto other = c.scratch<float>("other", result.size());
   auto sums = c.scratch<Sum>("statistics", 2 * (steps + 1));
