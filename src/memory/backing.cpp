@@ -55,6 +55,54 @@ class Scratch : public Backing {
   Block own_;
 };
 
+/// On the host only.
+class HostOnly : public Backing {
+ public:
+  using Backing::Backing;
+  bool apart() const noexcept override { return true; }
+  bool copied() const noexcept override { return false; }
+  Footprint footprint() const noexcept override { return {.host = spec_.bytes, .device = 0}; }
+  void allocate_host() override {
+    block_ = Block(kind(), spec_.bytes, {.numa_node = options_.numa_node});
+    host_ = block_.data();
+  }
+  void allocate_device(device::Stream&) override {}
+  void free_device(device::Stream*) override {}
+  void free_host() override {
+    host_ = nullptr;
+    block_.free();
+  }
+  void bring(std::size_t, std::size_t, device::Stream&) override {}
+  void fetch(std::size_t, std::size_t, device::Stream&) override {}
+  void reset(device::Stream&) override {}
+  void reset_on_host() override {}
+  bool flush_host_caches() const override { return memory::flush_host_caches(host_, spec_.bytes); }
+  std::vector<std::string> disagreements() const override {
+    return block_ ? block_.disagreements("the host memory of buffer " + spec_.name) : std::vector<std::string>{};
+  }
+
+ protected:
+  virtual Kind kind() const noexcept { return Kind::pageable; }
+
+ private:
+  Block block_;
+};
+
+/// Of which parts are copied from where copies suit the placement.
+class Source : public HostOnly {
+ public:
+  using HostOnly::HostOnly;
+  bool copied() const noexcept override { return true; }
+  void bring(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
+  void fetch(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
+
+ private:
+  Kind kind() const noexcept override { return row_.host; }
+  [[noreturn]] void has_no_device_memory() const {
+    throw std::logic_error("buffer " + spec_.name + " lies on the host only: bring parts of it into a scratch buffer");
+  }
+};
+
 /// Host and device memory, joined by copies.
 class Copied : public Scratch {
  public:
@@ -86,22 +134,6 @@ class Copied : public Scratch {
 
  private:
   Block block_;
-};
-
-/// On the host only.
-class Source : public Copied {
- public:
-  using Copied::Copied;
-  Footprint footprint() const noexcept override { return {.host = spec_.bytes, .device = 0}; }
-  void allocate_device(device::Stream&) override {}
-  void bring(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
-  void fetch(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
-  void reset(device::Stream&) override {}
-
- private:
-  [[noreturn]] void has_no_device_memory() const {
-    throw std::logic_error("buffer " + spec_.name + " lies on the host only: bring parts of it into a scratch buffer");
-  }
 };
 
 /// One memory, which both sides see.
@@ -211,6 +243,7 @@ std::unique_ptr<Backing> make_backing(const PlacementFacts& row, const BufferSpe
                                       const PlacementOptions& options) {
   if (spec.role == Role::scratch) return std::make_unique<Scratch>(row, spec, options);
   if (spec.role == Role::source) return std::make_unique<Source>(row, spec, options);
+  if (spec.role == Role::host) return std::make_unique<HostOnly>(row, spec, options);
   if (row.back != nullptr) {
     if (auto own = row.back(row, spec, options)) return own;
   }

@@ -1,7 +1,9 @@
 #include "memory/pages.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +31,35 @@ std::size_t huge_page_size() noexcept {
     return size > 0 ? size : std::size_t{2} << 20;
   }();
   return bytes;
+}
+
+void drop_cached_pages(int file) noexcept {
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+std::optional<double> cached_share(int file, std::size_t bytes) {
+  // Of a file that is not one's own, and that one may not write, mincore says that all pages are there.
+  struct stat status{};
+  const auto path = "/proc/self/fd/" + std::to_string(file);
+  if (bytes == 0 || fstat(file, &status) != 0 ||
+      (status.st_uid != geteuid() && faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0))
+    return std::nullopt;
+  constexpr std::size_t kPiece = std::size_t{1} << 30;
+  std::vector<unsigned char> pages;
+  std::size_t cached = 0, all = 0;
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    const std::size_t length = std::min(kPiece, bytes - at);
+    void* mapped = mmap(nullptr, length, PROT_READ, MAP_SHARED, file, static_cast<off_t>(at));
+    if (mapped == MAP_FAILED) return std::nullopt;
+    pages.assign((length + page_bytes() - 1) / page_bytes(), 0);
+    const bool told = mincore(mapped, length, pages.data()) == 0;
+    munmap(mapped, length);
+    if (!told) return std::nullopt;
+    all += pages.size();
+    cached +=
+        static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
+  }
+  return static_cast<double>(cached) / static_cast<double>(all);
 }
 
 PageFaults thread_page_faults() noexcept {

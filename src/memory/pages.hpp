@@ -40,6 +40,12 @@ std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, s
 /// (/proc/self/smaps); nullopt where the kernel does not tell.
 std::optional<std::size_t> huge_page_bytes(const void* begin);
 
+/// Asks the kernel to let go of a file's pages, so that it is read from its device the next time. What was written to
+/// it must be on the device (fsync); other programs may hold pages.
+void drop_cached_pages(int file) noexcept;
+/// The share of a file's first `bytes` that the page cache holds (mincore); nullopt where the kernel does not tell.
+std::optional<double> cached_share(int file, std::size_t bytes);
+
 /// Page faults that the calling thread has had.
 struct PageFaults {
   long minor = 0;  ///< served without reading from a device

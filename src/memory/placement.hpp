@@ -84,6 +84,7 @@ enum class Role {
   on_demand,  ///< either way, a part at a time, when it is asked for: not before the work and not after it
   scratch,    ///< stays on the device, in memory of its own whatever the placement; the host has none of it
   source,     ///< stays on the host, which fills it, and parts of it are copied into scratch: of two memories only
+  host,       ///< stays on the host, in pageable memory whatever the placement; the device has none of it
 };
 
 /// How a buffer is cut when work goes chunk by chunk; the unit is one step of the workload's chunk dimension.

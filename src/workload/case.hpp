@@ -49,7 +49,7 @@ class Case {
   bool oversubscribed() const;
 
   // Buffers: declared first, allocated inside measure(). `fill` gives host element i, as T(std::size_t), or all of them
-  // at once, as void(std::span<T>).
+  // at once, as void(std::span<T>); nullptr: the body fills it.
   template <class T, class Generator>
   Buffer<T> input(std::string name, std::size_t elements, Generator fill, memory::Split split = {}) {
     return declare<T>(std::move(name), memory::Role::input, {1, elements, elements}, std::move(fill), split);
@@ -78,6 +78,11 @@ class Case {
   Buffer<T> source(std::string name, std::size_t elements, Generator fill) {
     return declare<T>(std::move(name), memory::Role::source, {1, elements, elements}, std::move(fill), {});
   }
+  /// On the host only, in pageable memory, whatever the placement: what the body's own code looks at.
+  template <class T, class Generator>
+  Buffer<T> on_host(std::string name, std::size_t elements, Generator fill) {
+    return declare<T>(std::move(name), memory::Role::host, {1, elements, elements}, std::move(fill), {});
+  }
   /// rows × columns, row pitch padded; `fill(row * columns + column)`; padding is zero. Split by `rows_per_unit`
   /// rows when that is not 0, with `halo` rows on either side.
   template <class T, class Generator>
@@ -101,6 +106,20 @@ class Case {
     return Shared<T>(share(name, bytes, [make = std::move(make)]() -> std::shared_ptr<const void> {
       return std::make_shared<const T>(make());
     }));
+  }
+
+  /// The elements of the file that this case reads are those of `buffers`, one buffer after the other: they are read in
+  /// a phase of their own (Workload::file_phase()). open() begins with the file anew; what it gives fills rows without
+  /// padding in turn, as void(std::span<T>), on one thread. The buffers' own fills must give the same.
+  template <class T, class Open>
+  void reads_file(const std::vector<Buffer<T>>& buffers, Open open) {
+    std::vector<std::size_t> indices;
+    for (const auto& buffer : buffers) indices.push_back(buffer.index());
+    add_file_reader(std::move(indices), [open = std::move(open)]() -> ReadRow {
+      return [read = open()](std::byte* row, std::size_t elements) mutable {
+        read(std::span(reinterpret_cast<T*>(row), elements));
+      };
+    });
   }
 
   /// Units of the chunk dimension; without it the workload cannot be cut and `streamed` is skipped.
@@ -203,6 +222,7 @@ class Case {
   /// Elements [first, last), without padding, from `begin` on.
   using Fill = std::function<void(std::byte* begin, std::size_t first, std::size_t last)>;
   using Make = std::function<std::shared_ptr<const void>()>;
+  using ReadRow = std::function<void(std::byte* row, std::size_t elements)>;
   struct Shape {
     std::size_t rows, columns, pitch;
   };
@@ -210,6 +230,7 @@ class Case {
                              bool whole);
   const BufferAddresses& addresses() const;
   std::function<const void*()> share(std::string name, std::size_t bytes, Make make);
+  void add_file_reader(std::vector<std::size_t> buffers, std::function<ReadRow()> open);
   std::size_t unpadded(std::size_t buffer) const;
   const std::string& name_of(std::size_t buffer) const;
   void add_check(std::size_t buffer, bool floating, bool everything, Element, Tolerance, std::string method);

@@ -72,6 +72,10 @@ std::size_t InputFile::bytes() const {
   return static_cast<std::size_t>(open_->status.st_size);
 }
 
+int InputFile::descriptor() const {
+  return open_->descriptor;
+}
+
 void InputFile::read(std::size_t offset, void* into, std::size_t bytes) const {
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t got =

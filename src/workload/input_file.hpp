@@ -20,6 +20,7 @@ class InputFile {
   std::size_t bytes() const;
   /// Reads exactly so many bytes from `offset` on; may be called by several threads. Throws std::runtime_error.
   void read(std::size_t offset, void* into, std::size_t bytes) const;
+  int descriptor() const;
   /// All of it.
   std::string text() const;
   /// Of all of it, 64 hexadecimal digits; taken once, as long as the file is as it was.

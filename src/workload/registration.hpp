@@ -93,6 +93,10 @@ class Workload {
   /// Where the choice `axis` is "file", a case reads the file that the environment variable names: Case::input_file().
   /// `kind` says in messages what to name, "a .sg or .wsg file"; one of more bytes is refused.
   Workload& with_file(std::string axis, std::string variable, std::string kind, std::size_t most_bytes);
+  /// Where the choice `axis` is "written" and not "generated", what the inputs hold is written to a scratch file first,
+  /// and each allocation reads it in a phase of its own, `file`. Fills must be functions of an element's number. Where
+  /// with_file() has the same axis, "file" is read in that phase, too: Case::reads_file().
+  Workload& file_phase(std::string axis);
   /// The devices it uses, by index, where its name says which: all of them go into the record, the first as the one
   /// that is watched. Those that are not there are left out. Without this it uses the session's.
   Workload& devices(std::vector<int> indices);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "../emulated_machine.hpp"
@@ -48,6 +49,11 @@ TEST_F(Mutant, IsCaught) {
   if (settings.front() == "graph=file") {
     apps::write_rings(file, true);
     setenv("ISTHMUS_GRAPH", file.c_str(), 1);
+  }
+  if (settings.front() == "data=file") {
+    std::ofstream numbers(file);
+    for (int i = 0; i < 30; ++i) numbers << i << '\n';
+    setenv("ISTHMUS_HOTSPOT", file.c_str(), 1);
   }
   // In the last two a stream runs as far ahead as it may, and not before it is asked for.
   const auto machines = {"warp=32", "warp=64,order=reverse", "grace=0", "grace=30"};

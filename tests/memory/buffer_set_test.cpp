@@ -171,6 +171,24 @@ TEST_P(Placements, ASourceIsBroughtPartByPart) {
   set.free_host();
 }
 
+TEST_P(Placements, WhatIsTheHostsStaysThere) {
+  constexpr std::size_t kBytes = 10000;
+  device::Stream stream;
+  BufferSet set(GetParam(), {{"own", Role::host, kBytes}}, {});
+  EXPECT_EQ(set.host_bytes(), kBytes);
+  EXPECT_EQ(set.device_bytes(), 0u);
+  set.allocate_host();
+  set.touch_host();
+  set.allocate_device(stream);
+  fill_pattern(set.host(0), kBytes);
+  set.reset(stream);
+  EXPECT_EQ(set.copy_in(stream), 0u);
+  EXPECT_EQ(set.copy_out(stream), 0u);
+  EXPECT_EQ(set.device(0), nullptr);
+  EXPECT_FALSE(set.copied(0));
+  for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(set.host(0)[i], pattern(i)) << i;
+}
+
 TEST_P(Placements, AFailureLeavesNothingBehind) {
   constexpr std::size_t kBytes = 1 << 20;
   const auto free_before = device::memory_info().free;

@@ -231,6 +231,20 @@ def test_wrong_input_is_one_sentence(words, why):
     assert "Traceback" not in done.stderr and not pathlib.Path("x.png").exists()
 
 
+def test_total_has_the_input_file_where_it_was_read(tmp_path):
+    def timed(value, placement, metric, data, preset):
+        words = {"workload": "apps/nn", "placement": placement, "size": "large", "preset": preset}
+        return record(value, axes={"records": 2**26, "loop": "host", "data": data}, metrics__0__name=metric, **words)
+
+    cases = [timed(value, placement, metric, data, preset)
+             for metric, data, preset, pair in (("wall", "written", "paper-mi300a", (3, 2)),
+                                                ("total", "written", "paper-mi300a", (4, 3)))
+             for placement, value in zip(("pageable", "managed_demand"), pair, strict=True)]  # fmt: skip
+    of_both = readings.load(write(tmp_path / "both", cases))
+    assert programs.unified(of_both)["nn"] == pytest.approx({"total": 3 / 4})
+    assert programs.unified(readings.load(write(tmp_path / "wall", cases[:2])))["nn"] == pytest.approx({"total": 2 / 3})
+
+
 def test_memory_saved_is_of_one_program_in_one_form(tmp_path):
     def peak(value, placement, **axes):
         name = axes.pop("program", "hotspot")

@@ -237,7 +237,7 @@ void backprop(Case& c) {
   });
 }
 
-const Registration registration =
+const Registration registration = with_data(
     paper_program("apps/backprop", backprop, "Rodinia's backprop", {{"loop", "host"}})
         .summary("training of a network with one hidden layer of 16: forward, errors, adjustment of the weights")
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
@@ -245,7 +245,7 @@ const Registration registration =
         .axis(number_axis("epochs", "steps of learning", 1))
         .axis(loop_axis("where the errors follow from the sums"))
         .preset(unified_preset({{"loop", "host"}}))
-        .sizes({"inputs"}, {1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 25, 1 << 26});
+        .sizes({"inputs"}, {1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 25, 1 << 26}));
 
 }  // namespace
 }  // namespace isthmus::apps

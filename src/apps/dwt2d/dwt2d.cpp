@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 
 #include "apps/checks.hpp"
@@ -186,6 +191,27 @@ struct Shape {
 };
 
 /// Samples of a component from (top, left) on.
+/// What a wavelet is applied to.
+template <class Wavelet>
+using ImageOf = Values<typename Wavelet::Value, typename Wavelet::Image>;
+
+/// Bytes, the components of a pixel side by side, as the original takes them. Here each component is a plane.
+template <class T>
+std::function<void(std::span<T>)> open_image(const InputFile& from, const Shape& shape) {
+  const std::size_t pixels = shape.rows * shape.columns;
+  if (from.bytes() != pixels * shape.components)
+    throw std::runtime_error("the file " + from.path() + " has " + std::to_string(from.bytes()) +
+                             " bytes, and the image that is asked for " + std::to_string(pixels * shape.components) +
+                             "; set rows, cols and components to what it has, and cut off what stands before pixels");
+  return [bytes = from.text(), pixels, components = shape.components, at = std::size_t{0}](std::span<T> row) mutable {
+    for (T& sample : row) {
+      const auto byte = static_cast<unsigned char>(bytes[at % pixels * components + at / pixels]);
+      sample = static_cast<T>(byte - 128);
+      ++at;
+    }
+  };
+}
+
 template <class Values>
 auto cut(const Shape& shape, const Values& values, std::size_t component, std::size_t top, std::size_t left,
          std::size_t rows, std::size_t columns) {
@@ -200,7 +226,7 @@ auto cut(const Shape& shape, const Values& values, std::size_t component, std::s
 /// The wrong coefficients of a window of a component, in all bands. What a coefficient depends on lies within a margin
 /// that doubles with each level, or at the image's edge.
 template <class Wavelet>
-double wrong_in_window(const Shape& shape, const typename Wavelet::Image& values, std::size_t component,
+double wrong_in_window(const Shape& shape, const ImageOf<Wavelet>& values, std::size_t component,
                        std::array<std::size_t, 2> first, std::size_t size, const typename Wavelet::Value* result,
                        std::size_t pitch) {
   const std::size_t extent[] = {shape.rows, shape.columns}, margin = std::size_t{Wavelet::lifts} << shape.levels;
@@ -242,8 +268,8 @@ double wrong_in_window(const Shape& shape, const typename Wavelet::Image& values
 
 /// The wrong coefficients of every component; of large ones in windows, the corners among them.
 template <class Wavelet>
-double count_wrong(const Shape& shape, std::uint64_t seed, const typename Wavelet::Value* result, std::size_t pitch) {
-  const typename Wavelet::Image values{seed};
+double count_wrong(const Shape& shape, const ImageOf<Wavelet>& values, std::uint64_t seed,
+                   const typename Wavelet::Value* result, std::size_t pitch) {
   const bool large = shape.rows * shape.columns > std::size_t{1} << 20;
   const std::size_t size = large ? std::size_t{128} : std::max(shape.rows, shape.columns), windows = large ? 12 : 1;
   std::array<double, 1> wrong = sums_of<double, 1>(shape.components * windows, 1, [&](std::size_t i, auto& sums) {
@@ -259,14 +285,14 @@ double count_wrong(const Shape& shape, std::uint64_t seed, const typename Wavele
 }
 
 /// How many samples the inverse transform does not give back.
-double count_lost(const Shape& shape, std::uint64_t seed, const int* result, std::size_t pitch) {
+double count_lost(const Shape& shape, const ImageOf<Exact>& values, const int* result, std::size_t pitch) {
   return sums_of<double, 1>(shape.components, 1, [&](std::size_t component, auto& sums) {
     Rectangle<int> image(shape.rows, shape.columns);
     for (std::size_t r = 0; r < shape.rows; ++r) {
       for (std::size_t c = 0; c < shape.columns; ++c) image.at(r, c) = result[(component * shape.rows + r) * pitch + c];
     }
     restore(image, shape.levels);
-    const auto right = cut(shape, Exact::Image{seed}, component, 0, 0, shape.rows, shape.columns);
+    const auto right = cut(shape, values, component, 0, 0, shape.rows, shape.columns);
     for (std::size_t i = 0; i < image.samples.size(); ++i) sums[0] += image.samples[i] != right.samples[i];
   })[0];
 }
@@ -280,7 +306,15 @@ void dwt2d(Case& c, const char* name) {
   refuse_if(shape.levels > 16, "an image of 65536 rows has no more than one left after 16 levels: take at most 16");
   refuse_if(shape.components >= most_down, "a grid has at most 65535 components");
   const std::size_t rows = shape.components * shape.rows;
-  auto image = c.input_matrix<T>("image", rows, shape.columns, typename Wavelet::Image{c.seed()}, shape.rows);
+  ImageOf<Wavelet> values(typename Wavelet::Image{c.seed()});
+  std::optional<UserFile<T>> file;
+  if (c.choice("data") == "file") {
+    file.emplace(c, rows * shape.columns,
+                 [shape](const InputFile& from, std::size_t) { return open_image<T>(from, shape); });
+    values.take(file->all(), 0);
+  }
+  auto image = c.input_matrix<T>("image", rows, shape.columns, values, shape.rows);
+  if (file) file->fills(c, image);
   auto result = c.output_matrix<T>("coefficients", rows, shape.columns, shape.rows);
   // The low bands of two levels: one is read while the next one is written.
   const auto low_pitch = [&](unsigned level) { return row_pitch<T>(halved(shape.columns, level)); };
@@ -291,12 +325,11 @@ void dwt2d(Case& c, const char* name) {
 
   c.verify(
       shape.rows * shape.columns > std::size_t{1} << 20 ? "serial reference of sampled windows" : "serial reference",
-      [=, seed = c.seed()] { return count_wrong<Wavelet>(shape, seed, result.host(), result.pitch()); }, 0);
+      [=, seed = c.seed()] { return count_wrong<Wavelet>(shape, values, seed, result.host(), result.pitch()); }, 0);
   if constexpr (std::is_integral_v<T>) {
     if (shape.rows * shape.columns <= std::size_t{1} << 24) {
       c.verify(
-          "the inverse gives the image",
-          [=, seed = c.seed()] { return count_lost(shape, seed, result.host(), result.pitch()); }, 0);
+          "the inverse gives the image", [=] { return count_lost(shape, values, result.host(), result.pitch()); }, 0);
     }
   } else {
     // Values stay below 2^10, so that none of eight roundings is more than 2^-15, and no factor is above 1.6.
@@ -337,7 +370,7 @@ void run(Case& c) {
   dwt2d<Smooth>(c, "dwt2d_97");
 }
 
-const Registration registration =
+const Registration registration = with_data(
     Workload("apps/dwt2d", run)
         .version(1)
         .summary("wavelet transform of an image, rows and columns of a level in one pass")
@@ -353,7 +386,8 @@ const Registration registration =
         .axis(how(choice_axis("form", "all components together, or one after the other as in the original",
                               {"merged", "parts"})))
         .preset(unified_preset({{"form", "parts"}}))
-        .sizes({"rows", "cols"}, {256, 1024, 2048, 4096, 8192, 16384});
+        .sizes({"rows", "cols"}, {256, 1024, 2048, 4096, 8192, 16384}),
+    "ISTHMUS_DWT2D", "a file of bytes, the components of a pixel side by side");
 
 }  // namespace
 }  // namespace isthmus::apps

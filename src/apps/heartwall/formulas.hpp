@@ -105,18 +105,7 @@ class Video {
     });
   }
 
-  /// What the host does with a frame before the device has it: the first row comes first, and all values are in use.
-  void prepare(std::size_t frame, Pixel* to) const {
-    const auto from = std::span(pixels_).subspan(frame * shape_.frame(), shape_.frame());
-    const auto columns = static_cast<std::size_t>(shape_.columns);
-    Pixel least = 255, largest = 0;
-    for (const Pixel pixel : from) least = std::min(least, pixel), largest = std::max(largest, pixel);
-    const auto factor = static_cast<std::uint16_t>(255 * 256 / std::max(1, largest - least));
-    for (std::size_t end = from.size(); end > 0; end -= columns, to += columns) {
-      const auto line = from.subspan(end - columns, columns);
-      for (std::size_t c = 0; c < columns; ++c) to[c] = static_cast<Pixel>((line[c] - least) * factor / 256);
-    }
-  }
+  std::span<const Pixel> pixels() const { return pixels_; }
 
  private:
   void draw(std::size_t frame, std::size_t row, std::span<Pixel> to) const {
@@ -155,6 +144,20 @@ class Video {
   std::uint64_t seed_;
   std::vector<Pixel> pixels_;
 };
+
+/// What the host does with a frame of the video before the device has it: the first row comes first, and all values are
+/// in use.
+inline void prepare_frame(const Shape& shape, std::span<const Pixel> video, std::size_t frame, Pixel* to) {
+  const auto from = video.subspan(frame * shape.frame(), shape.frame());
+  const auto columns = static_cast<std::size_t>(shape.columns);
+  Pixel least = 255, largest = 0;
+  for (const Pixel pixel : from) least = std::min(least, pixel), largest = std::max(largest, pixel);
+  const auto factor = static_cast<std::uint16_t>(255 * 256 / std::max(1, largest - least));
+  for (std::size_t end = from.size(); end > 0; end -= columns, to += columns) {
+    const auto line = from.subspan(end - columns, columns);
+    for (std::size_t c = 0; c < columns; ++c) to[c] = static_cast<Pixel>((line[c] - least) * factor / 256);
+  }
+}
 
 /// The way of one point: its row and its column in each frame go to every `stride`-th pair from `track` on.
 inline void follow(const Shape& shape, std::span<const Pixel> frames, Place at, int* track, std::size_t stride) {
@@ -199,7 +202,8 @@ inline void follow(const Shape& shape, std::span<const Pixel> frames, Place at, 
 
 inline void reference(const Shape& shape, const Video& video, std::size_t frames, std::span<int> tracks) {
   std::vector<Pixel> prepared(frames * shape.frame());
-  for (std::size_t frame = 0; frame < frames; ++frame) video.prepare(frame, &prepared[frame * shape.frame()]);
+  for (std::size_t frame = 0; frame < frames; ++frame)
+    prepare_frame(shape, video.pixels(), frame, &prepared[frame * shape.frame()]);
   const auto points = static_cast<std::size_t>(shape.points());
   memory::parallel_for(points, 1, [&](std::size_t first, std::size_t last) {
     for (std::size_t p = first; p < last; ++p)

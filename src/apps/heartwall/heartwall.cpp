@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -192,9 +193,12 @@ void heartwall(Case& c) {
   const auto points = static_cast<std::size_t>(shape.points());
   auto video = c.shared<Video>("video", frames * shape.frame(),
                                [shape, frames, seed = c.seed()] { return Video(shape, frames, seed); });
-  const auto black = [](std::size_t) { return Pixel{0}; };
-  auto even = c.input<Pixel>("frame", shape.frame(), black);
-  auto odd = c.input<Pixel>("next frame", in_turn ? 1 : shape.frame(), black);
+  // The host's own copy, where it is read from a file.
+  std::optional<Buffer<Pixel>> film;
+  if (c.choice("data") == "written")
+    film = c.on_host<Pixel>("film", frames * shape.frame(), [video](std::size_t i) { return video->pixels()[i]; });
+  auto even = c.input<Pixel>("frame", shape.frame(), nullptr);
+  auto odd = c.input<Pixel>("next frame", in_turn ? 1 : shape.frame(), nullptr);
   auto starts = c.input<int>("first places", 2 * points, [shape](std::size_t i) {
     const Place place = shape.start(static_cast<int>(i / 2));
     return i % 2 == 0 ? place.row : place.column;
@@ -211,7 +215,10 @@ void heartwall(Case& c) {
   c.measure(Control::waits, [=](Run& run) {
     const std::size_t frame = run.repeat();
     const auto buffer = [&](std::size_t number) { return in_turn || number % 2 == 0 ? even : odd; };
-    const auto prepare = [&](std::size_t number) { video->prepare(number, buffer(number).host()); };
+    const auto prepare = [&](std::size_t number) {
+      const auto pixels_of_all = film ? std::span<const Pixel>(film->host(), film->size()) : video->pixels();
+      prepare_frame(shape, pixels_of_all, number, buffer(number).host());
+    };
     // The places of the frame before. Its buffer is free then.
     if (frame > 0) run.read(tracks, 2 * points * (frame - 1), 2 * points);
     if (in_turn || frame == 0) prepare(frame);
@@ -251,7 +258,7 @@ Preset both_versions() {
   return preset;
 }
 
-const Registration registration =
+const Registration registration = with_data(
     Workload("apps/heartwall", heartwall)
         .version(1)
         .summary("points on the wall of a heart followed through a video, prepared by the host frame by frame")
@@ -269,7 +276,7 @@ const Registration registration =
                               "one, in turn; two again, and static arrays of the device",
                               {"double", "single", "static"})))
         .preset(both_versions())
-        .sizes({"frames"}, {12, 26, 52, 104, 208, 416});
+        .sizes({"frames"}, {12, 26, 52, 104, 208, 416}));
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -98,7 +101,7 @@ __global__ void __launch_bounds__(width* groups, 2)
 /// The initial temperature and power of cell i, counted without padding.
 struct Chip {
   std::size_t rows, columns;
-  Uniform temperature, power;
+  Values<float, Uniform> temperature, power;
   std::size_t cells() const { return rows * columns; }
 };
 
@@ -152,14 +155,27 @@ double count_wrong(const Chip& chip, std::size_t steps, std::uint64_t seed, cons
   return static_cast<double>(wrong);
 }
 
+/// The original's two files, one after the other.
+std::function<void(std::span<float>)> open_chip(const InputFile& file, std::size_t numbers) {
+  return numbers_of({file, "name one that has a temperature for each cell, rows times cols, and as many powers then"},
+                    numbers, -1e4f, 1e4f);
+}
+
 using Fused = Choices<8u, 1u, 2u, 3u, 4u, 6u>;  // the default first
 
 void hotspot(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), steps = c.extent("steps");
-  const Chip chip{rows, columns, uniform(c.seed(), 0, 320, 340), uniform(c.seed(), 1, 0, 1)};
+  Chip chip{rows, columns, uniform(c.seed(), 0, 320, 340), uniform(c.seed(), 1, 0, 1)};
+  std::optional<UserFile<float>> file;
+  if (c.choice("data") == "file") {
+    file.emplace(c, 2 * chip.cells(), open_chip);
+    chip.temperature.take(file->all(), 0);
+    chip.power.take(file->all(), chip.cells());
+  }
   auto power = c.input_matrix<float>("power", rows, columns, chip.power);
   auto heat = c.inout_matrix<float>("temperature", rows, columns, chip.temperature);
   auto other = c.scratch<float>("other", heat.size());
+  if (file) file->fills(c, heat, power);
 
   if (static_cast<double>(chip.cells()) * static_cast<double>(steps) <= 0x1p26) {
     c.verify_all(heat, [=](std::span<float> expected) {
@@ -206,6 +222,7 @@ Workload workload() {
       .axis(how(choice_axis("fused", "steps of a pass", Fused::allowed())))
       .axis(submission_axis())
       .preset(unified_preset());
+  with_data(w, "ISTHMUS_HOTSPOT", "a text of a chip's temperatures, then its powers (Rodinia's temp_* and power_*)");
   using Square = std::pair<const char*, int>;  // the paper's super and mega
   for (const auto& [name, n] : {Square{"tiny", 512}, Square{"small", 1024}, Square{"medium", 2048},
                                 Square{"large", 4096}, Square{"super", 8192}, Square{"mega", 12288}})

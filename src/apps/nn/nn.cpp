@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -182,13 +184,34 @@ struct Records {
   Position operator()(std::size_t i) const { return {latitude(i), longitude(i)}; }
 };
 
+/// The original's files, one after the other: a line has a latitude and a longitude from these columns on.
+std::function<void(std::span<Position>)> open_records(const InputFile& file, std::size_t records) {
+  constexpr std::size_t latitude = 28, longitude = 33, wide = 5;
+  return [text = TextNumbers(file, "name one with a record of Rodinia's in each line, and set records to their number"),
+          left = records](std::span<Position> row) mutable {
+    for (Position& record : row) {
+      const auto line = text.line();
+      if (line.size() < longitude + wide) text.fail("the line is too short for a record");
+      const auto field = [&](std::size_t from) { return text.number_of(line.substr(from, wide), -1e4f, 1e4f); };
+      record = {field(latitude), field(longitude)};
+    }
+    if ((left -= row.size()) == 0) text.end();
+  };
+}
+
 void nn(Case& c) {
   const std::size_t n = c.extent("records");
   refuse_if(n < nearest, "the ten nearest are looked for: take 10 records and more");
   refuse_if(n > std::size_t{1} << 32, "a record's number has 32 bits: take at most 2^32 records");
   const bool on_host = c.choice("loop") == "host";
-  const Records values{uniform(c.seed(), 0, 7, 70), uniform(c.seed(), 1, 0, 358)};
+  Values<Position, Records> values(Records{uniform(c.seed(), 0, 7, 70), uniform(c.seed(), 1, 0, 358)});
+  std::optional<UserFile<Position>> file;
+  if (c.choice("data") == "file") {
+    file.emplace(c, n, open_records);
+    values.take(file->all(), 0);
+  }
   auto records = c.input<Position>("records", n, values, {.unit_bytes = unit * sizeof(Position), .halo = 0});
+  if (file) file->fills(c, records);
   auto distance = c.output<float>("distance", nearest);
   auto index = c.output<unsigned>("index", nearest);
   const std::size_t wave = 8 * static_cast<std::size_t>(c.device().multiprocessors);
@@ -233,17 +256,19 @@ void nn(Case& c) {
   });
 }
 
-const Registration registration = Workload("apps/nn", nn)
-                                      .version(1)
-                                      .summary("the ten records nearest to a position, selection in the same pass")
-                                      .source("mi300a-upm-2025, Table II (Rodinia's nn)")
-                                      .tags({"app"})
-                                      .placements(memory::all_placements())
-                                      .stagings({Staging::none})
-                                      .axis(number_axis("records", "positions to look among", 1 << 24))
-                                      .axis(loop_axis("where the nearest are selected"))
-                                      .preset(unified_preset({{"loop", "host"}}))
-                                      .sizes({"records"}, {1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28, 1 << 29});
+const Registration registration =
+    with_data(Workload("apps/nn", nn)
+                  .version(1)
+                  .summary("the ten records nearest to a position, selection in the same pass")
+                  .source("mi300a-upm-2025, Table II (Rodinia's nn)")
+                  .tags({"app"})
+                  .placements(memory::all_placements())
+                  .stagings({Staging::none})
+                  .axis(number_axis("records", "positions to look among", 1 << 24))
+                  .axis(loop_axis("where the nearest are selected"))
+                  .preset(unified_preset({{"loop", "host"}}))
+                  .sizes({"records"}, {1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28, 1 << 29}),
+              "ISTHMUS_NN", "a text of records, a line each (Rodinia's cane4_*.db, one after the other)");
 
 }  // namespace
 }  // namespace isthmus::apps

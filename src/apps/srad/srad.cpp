@@ -2,6 +2,10 @@
 // that the next step needs.
 
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
 
 #include "apps/modes.hpp"
 #include "apps/srad/formulas.hpp"
@@ -293,14 +297,45 @@ struct Pixels {
   float operator()(std::size_t i) const { return static_cast<float>(hash(seed, 0, i) >> 56); }
 };
 
-/// Version 2 of `values`, or version 1 of pixels: over all of the image, and from exponential to logarithm.
-template <class Values>
-void diffuse(Case& c, const Values& values) {
-  constexpr bool pixels = std::is_same_v<Values, Pixels>;
+/// A plain PGM: P2, width, height, the largest value, and pixels row by row, with comments before them.
+std::function<void(std::span<float>)> open_image(const InputFile& from, std::size_t rows, std::size_t columns) {
+  TextNumbers text(from, "name a plain PGM (P2), and set rows and cols to what it has");
+  const auto header = [&] {
+    for (;;) {
+      const auto word = text.word();
+      if (!word.starts_with('#')) return word;
+      text.line();
+    }
+  };
+  if (header() != "P2") text.fail("it is no plain PGM");
+  const auto expect = [&](const char* what, std::size_t size) {
+    if (text.number_of(header(), 1, 0x1p31f) != static_cast<float>(size))
+      text.fail(std::string("the image has another number of ") + what);
+  };
+  expect("columns", columns);
+  expect("rows", rows);
+  const float largest = text.number_of(header(), 1, 255);
+  return numbers_of(std::move(text), rows * columns, 0, largest);
+}
+
+/// Version 2 of what is generated, or version 1 of pixels: over all of the image, and from exponential to logarithm.
+template <class Generated>
+void diffuse(Case& c, const Generated& generated) {
+  constexpr bool pixels = std::is_same_v<Generated, Pixels>;
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), steps = c.extent("steps");
   refuse_if(rows > std::size_t{1} << 31 || columns > std::size_t{1} << 31 || rows * columns > std::size_t{1} << 37,
             "sums are counted in 64 bits, 2^26 a cell at most: take at most 2^37 cells");
+  Values<float, Generated> values(generated);
+  std::optional<UserFile<float>> file;
+  if constexpr (pixels) {
+    if (c.choice("data") == "file") {
+      file.emplace(c, rows * columns,
+                   [rows, columns](const InputFile& from, std::size_t) { return open_image(from, rows, columns); });
+      values.take(file->all(), 0);
+    }
+  }
   auto image = c.input_matrix<float>("image", rows, columns, values);
+  if (file) file->fills(c, image);
   auto result = c.output_matrix<float>("result", rows, columns);
   auto other = c.scratch<float>("other", result.size());
   auto sums = c.scratch<Sum>("statistics", 2 * (steps + 1));
@@ -397,7 +432,7 @@ const Registration registration =
         .axis(loop_axis("where the speckle follows from the sums"))
         .sizes({"rows", "cols"}, {512, 1024, 4096, 8192, 20480, 40960});
 
-const Registration registration_of_version_1 =
+const Registration registration_of_version_1 = with_data(
     Workload("apps/srad_v1", srad_v1)
         .version(1)
         .summary("speckle-reducing diffusion of an image of pixels, with the statistics of all of it in each step")
@@ -412,7 +447,8 @@ const Registration registration_of_version_1 =
         .axis(submission_axis())
         .preset(unified_preset({{"loop", "host"}}))
         .sizes({"rows", "cols"}, {128, 1024, 2048, 4096, 8192, 16384})
-        .sizes({"steps"}, {5, 100, 100, 100, 100, 100});
+        .sizes({"steps"}, {5, 100, 100, 100, 100, 100}),
+    "ISTHMUS_SRAD", "a plain PGM (Rodinia's image.pgm)");
 
 }  // namespace
 }  // namespace isthmus::apps

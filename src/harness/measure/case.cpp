@@ -117,6 +117,12 @@ std::function<const void*()> Case::share(std::string name, std::size_t bytes, Ma
   return get;
 }
 
+void Case::add_file_reader(std::vector<std::size_t> buffers, std::function<ReadRow()> open) {
+  if (state_.measured) throw std::logic_error("reads_file() comes before measure()");
+  if (!state_.file) throw std::logic_error("reads_file() is for a case that has asked for its input_file()");
+  state_.file_reader = {std::move(buffers), std::move(open)};
+}
+
 std::size_t Case::unpadded(std::size_t buffer) const {
   return state_.buffers.at(buffer).elements();
 }

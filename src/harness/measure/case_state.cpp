@@ -128,28 +128,36 @@ void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_byt
               });
 }
 
+void Case::State::for_stretches(const Declared& buffer,
+                                const std::function<void(std::size_t, std::size_t, std::size_t)>& use) {
+  constexpr std::size_t kGrain = std::size_t{1} << 16;
+  const auto& shape = buffer.shape;
+  if (shape.columns == shape.pitch) {
+    memory::parallel_for(buffer.elements(), kGrain,
+                         [&](std::size_t first, std::size_t last) { use(first * buffer.element_bytes, first, last); });
+    return;
+  }
+  memory::parallel_for(
+      shape.rows, std::max<std::size_t>(1, kGrain / shape.pitch), [&](std::size_t first, std::size_t last) {
+        for (std::size_t row = first; row < last; ++row)
+          use(row * shape.pitch * buffer.element_bytes, row * shape.columns, (row + 1) * shape.columns);
+      });
+}
+
 void Case::State::fill(std::size_t index) {
   const auto& buffer = buffers[index];
   if (!buffer.fill) return;
   std::byte* host = set->host(index);
-  const auto& shape = buffer.shape;
-  if (buffer.whole) {
-    buffer.fill(host, 0, buffer.elements());
-  } else if (shape.columns == shape.pitch) {
-    memory::parallel_for(buffer.elements(), std::size_t{1} << 16, [&](std::size_t first, std::size_t last) {
-      buffer.fill(host + first * buffer.element_bytes, first, last);
-    });
-  } else {
-    const std::size_t grain = std::max<std::size_t>(1, (std::size_t{1} << 16) / shape.pitch);
-    const auto padding = (shape.pitch - shape.columns) * buffer.element_bytes;
-    memory::parallel_for(shape.rows, grain, [&](std::size_t first, std::size_t last) {
-      for (std::size_t row = first; row < last; ++row) {
-        std::byte* row_begin = host + row * shape.pitch * buffer.element_bytes;
-        buffer.fill(row_begin, row * shape.columns, (row + 1) * shape.columns);
-        std::memset(row_begin + shape.columns * buffer.element_bytes, 0, padding);
-      }
-    });
-  }
+  if (buffer.whole) return buffer.fill(host, 0, buffer.elements());
+  for_stretches(buffer, [&](std::size_t offset, std::size_t first, std::size_t last) {
+    buffer.fill(host + offset, first, last);
+    clear_padding(buffer, host + offset);
+  });
+}
+
+void Case::State::clear_padding(const Declared& buffer, std::byte* row) {
+  const auto& [rows, columns, pitch] = buffer.shape;
+  if (columns < pitch) std::memset(row + columns * buffer.element_bytes, 0, (pitch - columns) * buffer.element_bytes);
 }
 
 }  // namespace isthmus::workload

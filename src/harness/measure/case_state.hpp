@@ -78,6 +78,12 @@ struct Case::State final : BufferAddresses {
   std::optional<device::Stream> stream;  // outlives the buffers
   std::vector<Declared> buffers;
   std::vector<SharedInput> shared_inputs;
+  /// What Case::reads_file() says.
+  struct FileReader {
+    std::vector<std::size_t> buffers;
+    std::function<ReadRow()> open;
+  };
+  std::optional<FileReader> file_reader;
   std::unique_ptr<memory::BufferSet> set;
   std::size_t chunk_units = 0, repeats = 1;
   /// All units of the chunk dimension; one where the work cannot be cut.
@@ -121,6 +127,12 @@ struct Case::State final : BufferAddresses {
   /// Throws Skip (memory) where the buffers do not fit.
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
   void fill(std::size_t buffer);
+  /// Of one row; nothing where rows have none.
+  static void clear_padding(const Declared& buffer, std::byte* row);
+  /// Calls use(offset, first, last), from several threads, for stretches that make up all of a buffer: elements
+  /// [first, last), counted without padding, lie together from byte `offset` of its memory on.
+  static void for_stretches(const Declared& buffer,
+                            const std::function<void(std::size_t, std::size_t, std::size_t)>& use);
   void measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged);
   /// What the axes say of a placement whose kernels fetch pages. Throws Skip for pages that cannot be.
   memory::PagingOptions paging() const;

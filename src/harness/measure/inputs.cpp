@@ -14,7 +14,8 @@ std::string inputs_name(const CaseSpec& spec, std::uint64_t seed, const std::opt
   for (const auto& [axis, value] : spec.axes) {
     const auto* declared = description.find_axis(axis);
     const bool how = declared == nullptr || declared->how;  // those that placements bring say how
-    if (!how) name += fmt::format(" {}={}", axis, to_text(value));
+    const bool written = axis == description.file_phase && writes_input(spec);
+    if (!how) name += fmt::format(" {}={}", axis, written ? "generated" : to_text(value));
   }
   if (file) name += fmt::format(" {}={}", kInputFile, file->axis_value());
   return name;

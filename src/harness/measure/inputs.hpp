@@ -14,7 +14,7 @@
 namespace isthmus::harness {
 
 /// Names the inputs of a case: its workload and version, the seed, every axis that does not merely say how, and the
-/// file that it reads.
+/// file that it reads. What is generated is the same, written to a file or not.
 std::string inputs_name(const CaseSpec& spec, std::uint64_t seed, const std::optional<InputFileFacts>& file = {});
 
 /// Lets go of what was made for other inputs.

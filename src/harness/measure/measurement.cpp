@@ -20,7 +20,9 @@ Measurement::Measurement(Case::State& state, Control control, std::function<void
       latched_(s_.wants_latch()),
       placement_(*s_.spec.placement),
       body_(s_, control, std::move(body), latched_),
-      passes_(s_, body_, latched_) {}
+      passes_(s_, body_, latched_) {
+  if (InputPhase::is_in(s_)) input_phase_.emplace(s_);
+}
 
 bool Measurement::ended() const {
   return interrupted() || s_.verifier.failed();
@@ -78,9 +80,12 @@ void Measurement::allocate() {
   a.touch = clocked(s_, "host_touch", [&] { set.touch_host(); });
   {
     const Watched inputs(s_, "", Part::inputs);
-    for (std::size_t i = 0; i < s_.buffers.size(); ++i) s_.fill(i);
+    for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
+      if (!input_phase_ || !input_phase_->reads(i)) s_.fill(i);
+    }
     passes_.allocated();
   }
+  if (input_phase_) a.file = input_phase_->read();
   double allocated = clocked(s_, "device_alloc", [&] {
     set.allocate_device(stream);
     stream.synchronize();
@@ -108,7 +113,8 @@ void Measurement::set_driver_prefetch(Allocation& allocation) {
   driver_prefetch_.emplace(*value);
   for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
     const auto& spec = s_.buffers[i].spec;
-    if (spec.role != memory::Role::scratch) driver_prefetch_->set(s_.set->host(i), spec.bytes);
+    if (spec.role != memory::Role::scratch && spec.role != memory::Role::host)
+      driver_prefetch_->set(s_.set->host(i), spec.bytes);
   }
   allocation.driver_prefetch = driver_prefetch_->seconds();
 }
@@ -326,6 +332,7 @@ void Case::State::measure(Control control, std::function<void(Run&)> body, const
   needed_device_bytes = set->device_bytes();
   if (const auto value = driver_prefetch()) need_driver_prefetch(*value, set->host_bytes());
   check_footprint(needed_host_bytes - there_already, needed_device_bytes);
+  InputPhase::check_room(*this);
   if (!stream) stream.emplace();
   if (footprint_only) {
     Body rehearsed(*this, control, std::move(body), false);

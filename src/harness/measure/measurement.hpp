@@ -2,9 +2,10 @@
 
 // Case::measure(): allocation cycles, and the samples of both readings in the last of them (docs/method.md).
 //
-// An allocation cycle is: host_alloc, host_touch, inputs, device_alloc, a cold pass, warm passes, free. in, kernel, out
-// and overlapped are sampled in the last cycle only, since allocating is slow.
+// An allocation cycle is: host_alloc, host_touch, inputs (made, or read from a file), device_alloc, a cold pass, warm
+// passes, free. in, kernel, out and overlapped are sampled in the last cycle only, since allocating is slow.
 
+#include "harness/measure/input_phase.hpp"
 #include "harness/measure/memory_peak.hpp"
 #include "harness/measure/passes.hpp"
 #include "workload/driver_prefetch.hpp"
@@ -15,6 +16,7 @@ namespace isthmus::harness {
 struct Allocation {
   std::optional<double> host, device, graph, driver_prefetch;
   std::optional<double> paging;  ///< of `device`: what kernels need to fetch pages
+  std::optional<FileReading> file;
   double touch = 0;
   double host_free = 0, device_free = 0;
   Pass pass;  ///< a warm one of this cycle
@@ -47,6 +49,7 @@ class Measurement {
 
   void report_allocation();
   void report_memory();
+  void report_file();
   void report_totals();
   void report_counts();
   void report_work();
@@ -58,6 +61,7 @@ class Measurement {
   const memory::Placement placement_;
   Body body_;
   Passes passes_;
+  std::optional<InputPhase> input_phase_;
   std::optional<workload::DriverPrefetch> driver_prefetch_;
   std::vector<Allocation> allocations_;
   std::optional<MemoryPeak> memory_peak_;  // of the first cycle

@@ -1,5 +1,7 @@
 // What measure() writes down once all passes are done.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "harness/measure/measurement.hpp"
@@ -37,6 +39,7 @@ void Measurement::finish() {
   free();
   report_allocation();
   report_memory();
+  report_file();
   report_totals();
   report_work();
   report_rates();
@@ -80,26 +83,53 @@ void Measurement::report_memory() {
   if (bytes) s_.result.add("memory_peak", "none", "B").samples = {*bytes};
 }
 
+void Measurement::report_file() {
+  if (!input_phase_) return;
+  auto& result = s_.result;
+  Series file = Series::of("file", "clock"), resident = Series::of("file_resident", "none", "1");
+  file.stop = resident.stop = allocation_stop_;
+  resident.better = std::nullopt;
+  for (const auto& allocation : allocations_) {
+    file.samples.push_back(allocation.file->seconds);
+    file.bytes_needed = file.bytes_moved = static_cast<double>(allocation.file->bytes);
+    if (allocation.file->resident) resident.samples.push_back(*allocation.file->resident);
+  }
+  const double most = resident.samples.empty() ? 0 : std::ranges::max(resident.samples);
+  if (resident.samples.empty())
+    result.warn("file_cache_unknown",
+                "whether the page cache held the file before it was read is not told to who may "
+                "not write it; read a copy of one's own");
+  else if (most > 0)
+    result.warn("file_cached",
+                fmt::format("the page cache held up to {:.3g}% of the file before it was read, although it "
+                            "was asked to let go: no such sample is of the disk alone",
+                            100 * most));
+  result.metrics.push_back(std::move(file));
+  if (!resident.samples.empty()) result.metrics.push_back(std::move(resident));
+}
+
 void Measurement::report_totals() {
   auto& result = s_.result;
-  Series wall, paper;
+  Series wall, paper, total;
   for (std::size_t i = 0; i < allocations_.size(); ++i) {
     const auto& a = allocations_[i];
     const auto& pass = a.pass;
     if (!pass.kernel) continue;
     if (pass.spoilt) wall.invalid.push_back(wall.samples.size());
     wall.samples.push_back(a.host.value_or(0) + a.touch + a.device.value_or(0) + pass.clock() + a.free());
+    if (a.file) total.samples.push_back(a.file->seconds + wall.samples.back());
     paper.samples.push_back(pass.in.value_or(0) + *pass.kernel + pass.out.value_or(0) + a.device.value_or(0) +
                             a.device_free);
   }
   if (wall.samples.empty()) return;
   const auto report = [&](std::string_view name, std::string_view timer, Stop stop, std::vector<double> samples) {
-    auto& total = result.add(name, timer);
-    total.samples = std::move(samples);
-    total.invalid = wall.invalid;
-    total.stop = stop;
+    auto& series = result.add(name, timer);
+    series.samples = std::move(samples);
+    series.invalid = wall.invalid;
+    series.stop = stop;
   };
   report("wall", "clock", allocation_stop_, std::move(wall.samples));
+  if (!total.samples.empty()) report("total", "clock", allocation_stop_, std::move(total.samples));
   report("paper_total", "none", Stop::derived, std::move(paper.samples));
 }
 
@@ -133,6 +163,7 @@ void Measurement::report_work() {
 void Measurement::report_rates() {
   auto& result = s_.result;
   const auto& traffic = result.traffic;
+  if (const auto* file = result.find("file")) add_rate(result, "file_rate", "file", *file->bytes_moved, "B/s");
   add_rate(result, "in_rate", "in", static_cast<double>(passes_.in_moved()), "B/s");
   add_rate(result, "out_rate", "out", static_cast<double>(passes_.out_moved()), "B/s");
   add_rate(result, "kernel_rate", "kernel", traffic.bytes_read + traffic.bytes_written, "B/s");

@@ -26,6 +26,7 @@ struct Workload::Description {
   std::optional<std::string> unverified;
   std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
   std::optional<FileRule> file;
+  std::optional<std::string> file_phase;      ///< the axis that says where the input is when a case begins
   std::vector<int> devices;                   ///< empty: the session's
   std::optional<std::string> oversubscribed;  ///< the axis of its managed bytes, where those may be too many
   bool cpu_only = false, several_ranks = false;
@@ -36,6 +37,9 @@ struct Workload::Description {
 };
 
 std::string to_text(const AxisValue& value);
+
+/// Whether the case's input is written to a file first, and read from it in a phase of its own.
+bool writes_input(const CaseSpec& spec);
 
 /// Throws std::logic_error for what would break each of the workload's records: a name that is none, a size or preset
 /// that sets an axis to what it does not take.

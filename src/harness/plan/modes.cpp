@@ -31,10 +31,11 @@ constexpr Mode kModes[] = {
 constexpr Staging kStagings[] = {Staging::none, Staging::direct, Staging::async, Staging::bulk};
 
 constexpr std::string_view kMeasured[] = {
-    "host_alloc",   "host_touch",  "device_alloc", "graph_build", "in",          "kernel",           "out",
-    "free",         "first_in",    "first_kernel", "first_out",   "overlapped",  "sync_cost",        "overlap",
-    "wall",         "paper_total", "in_rate",      "out_rate",    "kernel_rate", "kernel_flop_rate", "first_repeat",
-    "later_repeat", "kernel_sum",  "turn_cost",    "body_in",     "body_out",    "memory_peak"};
+    "host_alloc",   "host_touch",    "device_alloc", "graph_build", "in",          "kernel",           "out",
+    "free",         "first_in",      "first_kernel", "first_out",   "overlapped",  "sync_cost",        "overlap",
+    "wall",         "paper_total",   "in_rate",      "out_rate",    "kernel_rate", "kernel_flop_rate", "first_repeat",
+    "later_repeat", "kernel_sum",    "turn_cost",    "body_in",     "body_out",    "memory_peak",      "file",
+    "file_rate",    "file_resident", "total"};
 
 }  // namespace
 

@@ -69,6 +69,15 @@ void check_registration(const Workload& workload) {
     if (description.find_axis(harness::kInputFile) != nullptr)
       refuse("declares axis input_file, which is that of the file that it reads");
   }
+  if (description.file_phase) {
+    const auto* axis = description.find_axis(*description.file_phase);
+    const auto takes = [&](const char* value) {
+      return axis != nullptr && std::ranges::find(axis->choices, AxisValue(value)) != axis->choices.end();
+    };
+    if (!takes("generated") || !takes("written") || axis->how)
+      refuse("has its file phase in axis " + *description.file_phase +
+             ", which must say what the input is: generated or written");
+  }
   if (description.oversubscribed && !axes.contains(*description.oversubscribed))
     refuse("has its bytes in axis " + *description.oversubscribed + ", which is not declared");
   for (const auto& size : description.sizes)
@@ -87,6 +96,11 @@ void check_registration(const Workload& workload) {
 std::string to_text(const AxisValue& value) {
   if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
   return std::get<std::string>(value);
+}
+
+bool writes_input(const CaseSpec& spec) {
+  const auto& axis = spec.workload->description().file_phase;
+  return axis && spec.choice(*axis) == "written";
 }
 
 Workload::Workload(std::string name, std::function<void(Case&)> function)
@@ -157,6 +171,10 @@ Workload& Workload::estimate(std::function<double(const CaseSpec&)> seconds) {
 }
 Workload& Workload::with_file(std::string axis, std::string variable, std::string kind, std::size_t most_bytes) {
   description_->file = {std::move(axis), std::move(variable), std::move(kind), most_bytes};
+  return *this;
+}
+Workload& Workload::file_phase(std::string axis) {
+  description_->file_phase = std::move(axis);
   return *this;
 }
 Workload& Workload::devices(std::vector<int> indices) {

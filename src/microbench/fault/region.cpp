@@ -2,21 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <span>
 #include <vector>
 
 #include "device/device.hpp"
 #include "memory/placement.hpp"
+#include "workload/scratch_file.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench::fault {
@@ -64,21 +62,6 @@ bool on_disk(Event event) {
                       std::strerror(problem), hint);
 }
 
-/// A file without a name in the scratch folder: it is gone when it is closed, however this process ends.
-int scratch_file() {
-  const auto folder = std::filesystem::temp_directory_path().string();
-  int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (file < 0) {  // a file system without nameless files
-    std::string name = folder + "/isthmus-XXXXXX";
-    file = mkostemp(name.data(), O_CLOEXEC);
-    if (file >= 0) unlink(name.c_str());
-  }
-  if (file < 0)
-    throw Skip(fmt::format("no file can be made in {} ({}); set TMPDIR to a folder that takes one", folder,
-                           std::strerror(errno)));
-  return file;
-}
-
 }  // namespace
 
 std::span<const EventFacts> events() noexcept {
@@ -115,15 +98,14 @@ std::uint64_t Region::word(std::size_t index) const noexcept {
 }
 
 void Region::make_file() {
-  file_ = on_disk(facts_.event) ? scratch_file() : memfd_create("isthmus", MFD_CLOEXEC);
+  file_ = on_disk(facts_.event) ? workload::open_scratch_file() : memfd_create("isthmus", MFD_CLOEXEC);
   if (file_ < 0) fail("memfd_create", "the kernel gives no shared memory");
   if (facts_.event == Event::file_major) {
-    struct statfs system{};
-    if (fstatfs(file_, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC))
+    if (workload::lies_in_memory(file_))
       throw Skip(
           fmt::format("{} is in memory, so no page of its files is ever read from a device; set TMPDIR to a "
                       "folder on a disk",
-                      std::filesystem::temp_directory_path().string()));
+                      workload::scratch_folder()));
   }
   if (ftruncate(file_, static_cast<off_t>(bytes())) != 0) fail("ftruncate", "choose fewer pages at once");
   if (facts_.event == Event::shared) return;  // to be filled by the touches
@@ -135,14 +117,8 @@ void Region::make_file() {
     std::fill(piece.begin(), piece.end(), ~std::uint64_t{0});
     for (std::size_t i = (at + stride_ - 1) / stride_; i < touches_ && i * stride_ < at + count; ++i)
       piece[(i * stride_ - at) / sizeof(std::uint64_t)] = facts_.writes ? 0 : word(i);
-    const auto written = pwrite(file_, piece.data(), count, static_cast<off_t>(at));
-    if (written <= 0 || written % static_cast<ssize_t>(sizeof(std::uint64_t)) != 0) {
-      if (errno == ENOSPC || errno == EDQUOT)
-        throw Skip(fmt::format("the scratch folder has no room for {} bytes; set TMPDIR to one that has", bytes()),
-                   workload::SkipKind::memory);
-      fail("pwrite", "set TMPDIR to another folder");
-    }
-    at += static_cast<std::size_t>(written);
+    workload::write_scratch_file(file_, std::as_bytes(std::span(piece)).first(count), at);
+    at += count;
   }
   if (on_disk(facts_.event) && fsync(file_) != 0) fail("fsync", "set TMPDIR to another folder");
 }
@@ -196,14 +172,13 @@ void Region::renew() {
   if (facts_.event == Event::file_major) evict();
   map();
   if (facts_.event != Event::file_major) return;
-  std::vector<unsigned char> cached((bytes() + memory::page_bytes() - 1) / memory::page_bytes());
-  if (mincore(data_, bytes(), cached.data()) != 0) fail("mincore", "the page cache cannot be asked");
-  const auto kept = std::count_if(cached.begin(), cached.end(), [](unsigned char page) { return (page & 1) != 0; });
-  if (kept > 0)
+  const auto kept = memory::cached_share(file_, bytes());
+  if (!kept) fail("mincore", "the page cache cannot be asked");
+  if (*kept > 0)
     throw Skip(
-        fmt::format("the file system keeps {} of {} pages in its cache when it is asked to drop them, so a "
-                    "touch would read no device",
-                    kept, cached.size()));
+        fmt::format("the file system keeps {:.3g}% of the file in its cache when it is asked to drop it, so a touch "
+                    "would read no device",
+                    100 * *kept));
 }
 
 bool Region::holds(std::size_t index) const {
