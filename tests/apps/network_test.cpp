@@ -507,8 +507,12 @@ TEST_P(NetworkProgram, WeightsArriveLayerByLayer) {
   file.close();
   for (const char* streams : {",grace=0", ",grace=30"}) {
     configure(std::string(GetParam()) + streams);
-    expect_pass({"pageable", "pinned", "pool"}, {"network=sample", "batch=2", arrive, "convolution=all"}, 12);
+    expect_pass({"pageable", "pinned", "pool"}, {"network=sample", "batch=2", arrive, "convolution=implicit,patches"},
+                12);
     expect_pass({"pageable", "pinned", "pool"}, {"network=file", arrive}, 6);  // the ring begins again three times
+    for (const auto& result :
+         run_cases("apps/network", {"direct"}, {"pinned"}, {"network=sample", arrive, "convolution=library"}))
+      EXPECT_EQ(complaint(result), "") << result.spec.label();
   }
   std::filesystem::remove(path);
   unsetenv("ISTHMUS_NETWORK");
