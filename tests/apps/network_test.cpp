@@ -559,7 +559,7 @@ TEST_P(NetworkProgram, WithEveryTile) {
 TEST_P(NetworkProgram, ByALibrary) {
   const auto results = run_cases("apps/network", {"direct"}, {"pinned", "mapped", "managed_demand"},
                                  {"network=sample", "batch=3", "convolution=library", "math=all", "algorithms=all",
-                                  "layout=all", "allocation=all"});
+                                  "layout=all", "allocation=arena,tensor,inference"});
   EXPECT_EQ(results.size(), 72u);
   for (const auto& result : results) {
     EXPECT_EQ(complaint(result), "") << result.spec.label();
