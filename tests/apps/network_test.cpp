@@ -265,7 +265,7 @@ class PlainNetwork {
   PlainNetwork(const NetworkDescription& network, const Parameters& parameters)
       : network_(network), parameters_(parameters) {}
 
-  Values results(Values image) const {
+  Values results(const Values& image) const {
     std::vector<Values> made;
     Values results;
     for (std::size_t l = 0; l < network_.layers.size(); ++l) {

@@ -3,7 +3,6 @@
 Runs in a process of its own: JAX has threads, and other tests fork.
 """
 
-import dataclasses
 import functools
 
 import jax
@@ -17,9 +16,9 @@ jax.config.update("jax_enable_x64", True)
 
 
 @functools.cache
-def _differentiated(text, side, rules):
-    """Loss, statistics of batch normalisation, and gradients, as a function of parameters, images and targets."""
-    return jax.jit(jax.value_and_grad(_Network(text, side, rules).loss, has_aux=True))
+def _differentiated(text, side):
+    """Loss, statistics of batch normalisation, and gradients. It takes seconds to compile."""
+    return jax.jit(jax.value_and_grad(_Network(text, side).loss, has_aux=True))
 
 
 def train(text: str, side: int, rules: networks.Rules, made: dict[str, numpy.ndarray], steps: int):
@@ -28,12 +27,12 @@ def train(text: str, side: int, rules: networks.Rules, made: dict[str, numpy.nda
     values = {name: value.astype(float) for name, value in networks.given(network, made).items()}
     images, targets = made["images"].astype(float).reshape(-1, *network.input), made["targets"].astype(float)
     velocities = {name: numpy.zeros_like(value) for name, value in values.items()}
-    # Of the rules, only those that are part of the function: it takes seconds to compile.
-    differentiated = _differentiated(text, side, dataclasses.replace(rules, rate=0, momentum=0, decay=0, kept=0))
     losses, every = [], []
     for _ in range(steps):
         learned = {name: value for name, value in values.items() if not name.endswith(("means", "variances"))}
-        (loss, statistics), gradients = differentiated(learned, images, targets)
+        (loss, statistics), gradients = _differentiated(text, side)(
+            learned, images, targets, rules.leak, rules.epsilon, float(rules.statistics_held_fixed)
+        )
         losses.append(float(loss))
         every.append({name: numpy.asarray(gradient) for name, gradient in gradients.items()})
         for name, statistic in statistics.items():
@@ -46,11 +45,8 @@ def train(text: str, side: int, rules: networks.Rules, made: dict[str, numpy.nda
 
 
 class _Network(networks.Network):
-    def __init__(self, text, side, rules):
-        super().__init__(text, side)
-        self._rules = rules
-
-    def loss(self, parameters, images, targets):
+    def loss(self, parameters, images, targets, leak, epsilon, held):
+        self._leak, self._epsilon, self._held = leak, epsilon, held
         made, statistics = {-1: images}, {}
         loss, first = 0.0, 0
         for i, layer in enumerate(self.layers):
@@ -79,15 +75,16 @@ class _Network(networks.Network):
         if layer.normalized:
             mean, variance = value.mean((0, 2, 3)), value.var((0, 2, 3))
             statistics |= {f"{i} means": mean, f"{i} variances": variance}
-            if self._rules.statistics_held_fixed:
-                mean, variance = lax.stop_gradient((mean, variance))
-            value = (value - mean[:, None, None]) / jnp.sqrt(variance[:, None, None] + self._rules.epsilon)
+            mean, variance = (
+                self._held * lax.stop_gradient(found) + (1 - self._held) * found for found in (mean, variance)
+            )
+            value = (value - mean[:, None, None]) / jnp.sqrt(variance[:, None, None] + self._epsilon)
             value = value * parameters[f"{i} scales"][:, None, None]
         return self._activated(value + parameters[f"{i} biases"][:, None, None], layer.activation)
 
     def _activated(self, value, activation):
         if activation == "leaky":
-            return jnp.where(value > 0, value, self._rules.leak * value)
+            return jnp.where(value > 0, value, self._leak * value)
         return {"linear": lambda x: x, "relu": jax.nn.relu, "logistic": jax.nn.sigmoid}[activation](value)
 
     def _maxpool(self, layer, value):
