@@ -13,6 +13,7 @@
 #include "../microbench/catalogue.hpp"
 #include "../temporary_path.hpp"
 #include "apps/network/program.hpp"
+#include "emulated_networks.hpp"
 #include "workload/worst.hpp"
 
 namespace isthmus::apps {
@@ -396,40 +397,11 @@ class WholeNetworks : public device::EmulatorTest {
  protected:
   static constexpr std::uint64_t seed = 42;
 
-  /// What the device makes of generated images.
-  static std::vector<float> results_of(const Network& network) {
-    const auto& plan = network.plan;
-    std::vector<void*> held;
-    const auto on_device = [&](const std::vector<float>& values) {
-      held.push_back(device::malloc_device(values.size() * sizeof(float)));
-      device::copy(held.back(), values.data(), values.size() * sizeof(float));
-      return static_cast<float*>(held.back());
-    };
-    std::vector<float> images(plan.batch * plan.network.input.size()), weights(network.parameters->floats());
-    for (std::size_t i = 0; i < images.size(); ++i) images[i] = Network::image_value(seed, i);
-    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = (*network.parameters)(i);
-    std::vector<float> results(plan.batch * plan.results);
-    Addresses at{.images = on_device(images), .results = on_device(results)};
-    const float* first = on_device(weights);
-    for (const auto& array : network.parameters->arrays()) at.parameters.push_back(first + array.offset);
-    for (const auto floats : network.memory.buffers) at.buffers.push_back(on_device(std::vector<float>(floats, NAN)));
-    {
-      device::Stream stream;
-      PlainLauncher launcher{stream};
-      Forward(network, at, TileStaging::async, launcher).queue();
-      stream.synchronize();
-    }
-    device::copy(results.data(), at.results, results.size() * sizeof(float));
-    for (void* pointer : held) device::free_device(pointer);
-    return results;
-  }
-
   static void expect_right(const std::string& name, std::size_t side, const PlanOptions& options,
                            const std::shared_ptr<device::Convolutions>& library = nullptr) {
-    auto plan = make_plan(described(name, side), options);
-    auto memory = plan_memory(plan, "arena");
-    const Network network(std::move(plan), std::move(memory), seed, library);
-    const auto results = results_of(network);
+    const auto made = emulated::network(described(name, side), options, seed, library);
+    const Network& network = *made;
+    const auto results = emulated::results_of(network, seed);
     const PlainNetwork plain(network.plan.network, *network.parameters);
     const std::size_t image = network.plan.network.input.size(), count = network.plan.results;
     for (std::size_t b = 0; b < options.batch; ++b) {

@@ -8,7 +8,7 @@
 
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
-#include "apps/network_training/training.hpp"
+#include "emulated_networks.hpp"
 #include "workload/worst.hpp"
 
 namespace isthmus::apps {
@@ -175,60 +175,13 @@ class PlainTraining {
 
 class WholeNetworksTraining : public device::EmulatorTest {
  protected:
-  /// Trains on the emulated device.
-  struct Trained {
-    std::vector<float> losses;
-    std::vector<std::vector<float>> gradients;  ///< of the last step, by array
-  };
-  static Trained train(const TrainingNetwork& training, std::size_t steps) {
-    const auto& plan = training.network.plan;
-    std::vector<void*> held;
-    const auto on_device = [&](const std::vector<float>& values) {
-      held.push_back(device::malloc_device(values.size() * sizeof(float)));
-      device::copy(held.back(), values.data(), values.size() * sizeof(float));
-      return static_cast<float*>(held.back());
-    };
-    std::vector<float> images(plan.batch * plan.network.input.size()), targets(plan.batch * plan.results);
-    for (std::size_t i = 0; i < images.size(); ++i) images[i] = Network::image_value(seed, i);
-    for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = training.target(seed, i);
-    Trained trained{.losses = std::vector<float>(steps), .gradients = {}};
-    TrainingAddresses at{.targets = on_device(targets), .losses = on_device(trained.losses)};
-    at.forward.images = on_device(images);
-    const auto& parameters = *training.network.parameters;
-    for (const auto& array : parameters.arrays()) {
-      std::vector<float> values(array.count);
-      for (std::size_t i = 0; i < array.count; ++i) values[i] = parameters(array, i);
-      at.values.push_back(on_device(values));
-      at.forward.parameters.push_back(at.values.back());
-      at.velocities.push_back(on_device(std::vector<float>(array.count)));
-      at.gradients.push_back(on_device(std::vector<float>(array.count, NAN)));
-    }
-    for (const auto floats : training.network.memory.buffers)
-      at.forward.buffers.push_back(on_device(std::vector<float>(floats, NAN)));
-    {
-      device::Stream stream;
-      PlainLauncher launcher{stream};
-      Training queue(training, at, TileStaging::async, launcher);
-      for (std::size_t step = 0; step < steps; ++step) queue.queue(step);
-      stream.synchronize();
-    }
-    device::copy(trained.losses.data(), at.losses, steps * sizeof(float));
-    for (std::size_t a = 0; a < at.gradients.size(); ++a) {
-      auto& values = trained.gradients.emplace_back(parameters.arrays()[a].count);
-      device::copy(values.data(), at.gradients[a], values.size() * sizeof(float));
-    }
-    for (void* pointer : held) device::free_device(pointer);
-    return trained;
-  }
-  static std::unique_ptr<TrainingNetwork> network(const std::string& text, std::size_t batch, std::size_t side = 0) {
-    auto plan = make_training_plan(parse_network(text, "x.cfg", side), batch);
-    auto memory = plan_memory(plan.plan, "arena");
-    return std::make_unique<TrainingNetwork>(std::move(plan), std::move(memory), seed);
+  static std::unique_ptr<TrainingNetwork> network(const std::string& text, std::size_t batch) {
+    return emulated::training_network(parse_network(text, "x.cfg"), batch, seed);
   }
 
   static void expect_right_gradients(const std::string& text, std::size_t batch) {
     const auto training = network(text, batch);
-    const auto trained = train(*training, 1);
+    const auto trained = emulated::train(*training, 1, seed);
     PlainTraining plain(*training);
     EXPECT_NEAR(trained.losses[0], plain.loss(), 1e-5 * plain.loss());
     const auto& arrays = training->network.parameters->arrays();
@@ -248,7 +201,7 @@ class WholeNetworksTraining : public device::EmulatorTest {
         const double difference = (above - plain.loss()) / (2 * step);
         value = old;
         largest = std::max(largest, std::abs(difference));
-        off = workload::worst(off, std::abs(difference - trained.gradients[a][i]));
+        off = workload::worst(off, std::abs(difference - trained.gradients[0][a][i]));
       }
       EXPECT_LE(off, 2e-3 * largest + 2e-6) << array.name();
     }
@@ -265,7 +218,7 @@ TEST_F(WholeNetworksTraining, GradientsAreFiniteDifferences) {
 }
 
 TEST_F(WholeNetworksTraining, LossesFall) {
-  const auto losses = train(*network(network_text("sample"), 2), 20).losses;
+  const auto losses = emulated::train(*network(network_text("sample"), 2), 20, seed).losses;
   EXPECT_LT(losses.back(), 0.2f * losses.front());
   for (std::size_t step = 4; step < losses.size(); step += 4) EXPECT_LT(losses[step], losses[step - 4]) << step;
 }

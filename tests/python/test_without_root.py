@@ -252,8 +252,8 @@ def setup(ordinary):
     log = ordinary.home / "asked"
     stub(ordinary.home / "bin/python3", PYTHON.format(log=log))
 
-    def run(**settings):
-        result = ordinary.run("scripts/setup", **settings)
+    def run(*words, **settings):
+        result = ordinary.run("scripts/setup", *words, **settings)
         return result, log.read_text() if log.exists() else ""
 
     yield run
@@ -272,6 +272,15 @@ def test_setup_makes_the_python_tools_and_names_what_it_may_not_install(setup):
     assert {"libfmt-dev", "nlohmann-json3-dev", "libcli11-dev"} <= set(missing.group(1).split())
     assert result.stdout.index("Python tools:") < missing.start()
     assert "apt-get was called" not in result.stdout
+
+
+def test_what_only_tests_need_is_set_up_for_tests_and_once(setup):
+    _, asked = setup()
+    assert "requirements-test.txt" not in asked
+    result, asked = setup("test")
+    assert result.returncode == 0, result.stdout
+    assert asked.count("-r scripts/requirements.txt") == asked.count("-r scripts/requirements-test.txt") == 1
+    assert setup("test")[1].count("-r scripts/") == 2
 
 
 def test_with_carried_sources_setup_misses_none_of_their_packages(setup, ordinary):
