@@ -58,8 +58,7 @@ inline std::vector<float> values_of(const Parameters& parameters, const Paramete
   return values;
 }
 
-inline std::unique_ptr<Network> network(NetworkDescription description, const PlanOptions& options,
-                                        std::uint64_t seed,
+inline std::unique_ptr<Network> network(NetworkDescription description, const PlanOptions& options, std::uint64_t seed,
                                         const std::shared_ptr<device::Convolutions>& library = nullptr) {
   auto plan = make_plan(std::move(description), options);
   auto memory = plan_memory(plan, "arena");

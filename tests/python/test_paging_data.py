@@ -177,9 +177,9 @@ def test_objections_of_pages_in_random_order(objections):
 
 
 def test_objections_of_the_second_gpu_patterns_and_graphs(objections):
-    two = {"workload": "paging/random", "transport": "pull_and_relay", "access": "read", "page": 65536, "frames": 100}
-    rate = median(records("h100-x2/transports"), "rate", **two)
-    assert f"in large pages to {rate / 1e9:.1f} GB/s" in objections
+    two = {"transport": "pull_and_relay", "page": 4096, "frames": 100, "pulls": 0}
+    rate = median(records("h200-x2/transports"), "rate", **two)
+    assert f"in pages of 4 KiB to {rate / 1e9:.1f} GB/s" in objections
     patterns = records("h100-x2/pattern")
     whole = {"density": 3, "page": 65536, "passes": 4, "use": 2 * 2**20, "frames": 100}
     paged, mapped = (median(patterns, "time", way=way, **whole) for way in ("paged", "mapped"))
@@ -188,3 +188,75 @@ def test_objections_of_the_second_gpu_patterns_and_graphs(objections):
     paged = median(graphs, "kernel", workload="apps/bfs", placement="paged")
     copied, kernel = (median(graphs, name, workload="apps/bfs", placement="pinned") for name in ("in", "kernel"))
     assert f"takes {ms(paged)} paged with half the frames, and copied {ms(copied)} and {ms(kernel)}" in objections
+
+
+# --- who brings a page, and graphs ---
+
+
+def test_two_links():
+    said, found = section("paging.md", "Who brings a page"), records("h200-x2/transports")
+    for transport in ("pull", "relay", "pull_and_relay"):
+        rates = [
+            median(found, "rate", transport=transport, page=page, frames=frames, bytes=2**30, queues=0, **own) / 1e9
+            for page in (4096, 65536)
+            for frames in (100, 25)
+            for own in ({} if transport == "pull" else {"pulls": 0},)
+        ]
+        assert f"| `{transport}` | " + " | ".join(f"{rate:.1f}" for rate in rates) + " |" in said
+    rates = [
+        median(found, "rate", transport="pull_and_relay", page=4096, frames=100, pulls=pulls) / 1e9
+        for pulls in (64, 128, 256, 512, 1024)
+    ]
+    assert "{:.1f}, {:.1f}, {:.1f}, {:.1f} and {:.1f} GB/s. The likely reason".format(*rates) in said
+    rates = [median(found, "rate", transport="relay", page=4096, queues=queues) / 1e9 for queues in (32, 128, 256)]
+    assert "32 blocks of a relay carry {:.1f} GB/s, 128 carry {:.1f} and 256 carry {:.1f}".format(*rates) in said
+    large = {"bytes": 160 * 2**30, "frames": 25, "page": 65536}
+    time, rate = (median(found, name, **large) for name in ("time", "rate"))
+    assert f"by `pull`: {time:.2f} s, {rate / 1e9:.1f} GB/s" in said
+    times = [median(records("h200-x2/graphs"), "kernel", transport=name) for name in ("relay", "pull_and_relay")]
+    assert f"takes {ms(times[0])} by `relay` and {ms(times[1])} by `pull_and_relay`" in said
+
+
+def test_proxies():
+    said = section("paging.md", "Who brings a page")
+    one = [median(records("h100/paging"), "rate", queues=queues) / 1e9 for queues in (1, 4, 16)]
+    assert f"{one[0]:.1f} GB/s in pages of 64 KiB with 16 requests on the way, {one[1]:.1f} with 64" in said
+    assert f"and {one[2]:.2f} with 256" in said
+    each = [median(records("h200-x2/transports"), "rate", transport="proxy", queues=queues) / 1e9 for queues in (4, 16)]
+    assert f"it was {each[0]:.1f} and {each[1]:.2f} GB/s" in said
+
+
+def test_graphs_larger_than_a_copy_is_worth():
+    said, found = section("paging.md", "When not to use it"), records("h100/graphs")
+    names = ("apps/bfs", "apps/cc", "apps/sssp")
+    for placement, what, own in (("paged", ", room for all", {"frames": 100}), ("mapped", ": read in place", {})):
+        times = [median(found, "kernel", workload=name, placement=placement, scale=27, **own) for name in names]
+        assert f"| `{placement}`{what} | " + " | ".join(map(ms, times)) + " |" in said
+    managed = [
+        median(found, name, workload=workload, placement="managed_demand")
+        for workload, name in (("apps/cc", "kernel"), ("apps/sssp", "first_kernel"))
+    ]
+    assert f"| – | {managed[0]:.2f} s | {managed[1]:.2f} s, the first pass |" in said
+    half, quarter = ({"workload": "apps/bfs", "placement": "paged", "frames": frames} for frames in (50, 25))
+    fetched, optimal = (median(found, name, **half) for name in ("fetches", "optimal_fetches"))
+    assert f"With room for half, bfs takes {ms(median(found, 'kernel', **half))}" in said
+    assert f"it fetches {4096 * fetched / 1e9:.1f} GB, {fetched / optimal:.2f} times what" in said
+    bytes_of_quarter = median(found, "fetched", **quarter) / 1e9
+    assert f"takes {ms(median(found, 'kernel', **quarter))} and fetches {bytes_of_quarter:.1f} GB" in said
+    packed = median(found, "kernel", edges="packed")
+    whole = {"edges": "all", "placement": "pinned", "scale": 26}
+    copied, kernel = (median(found, name, **whole) * 1e3 for name in ("in", "kernel"))
+    assert (
+        f"takes {ms(packed)} at scale 26. There a copy of all takes {copied:.0f} ms, and its kernels {kernel:.0f}"
+        in said
+    )
+    found = records("h100/programs")
+    points = {"workload": "apps/kmeans"}
+    paged, half = (median(found, "kernel", page=4096, frames=frames, **points) for frames in (100, 50))
+    copied = sum(median(found, name, placement="pinned", **points) for name in ("in", "kernel"))
+    others = [median(found, "kernel", placement=name, **points) * 1e3 for name in ("mapped", "managed_demand")]
+    assert (
+        f"it takes {ms(paged)}, copied {copied * 1e3:.1f}, in place {others[0]:.0f}, by page faults {others[1]:.0f}"
+        in said
+    )
+    assert f"and takes {half * 1e3:.0f} ms" in said
