@@ -73,10 +73,11 @@ def test_the_page_has_what_is_wrong(check):
         low, high = sorted(map(abs, (min(errors), max(errors))))
         return f"{low:.0%}".removesuffix("%") + f" to {high:.0%}"
 
-    large = off(check, "paged", page=65536)
+    three = ("mvt", "atax", "bicg")
+    large = off(check, "paged", *three, page=65536)
     assert max(large) < 0 and f"64 KiB: {between(large)} too short" in said
-    managed = off(check, "managed")
-    assert min(managed) > 0 and f"`managed`: {between(managed)} too long" in said
+    managed = off(check, "managed", *three)
+    assert min(managed) > 0 and f"`managed` of mvt, atax and bicg: {between(managed)} too long" in said
     kmeans = off(check, "copy", "kmeans")
     assert min(kmeans) > 0 and f"kmeans: {between(kmeans)} too long" in said
     graphs = off(check, "copy", "bfs", "cc", "sssp")
@@ -92,8 +93,12 @@ def test_the_page_has_what_is_wrong(check):
     rates = [
         pick.point.program.bytes / pick.point.seconds["managed"] / 1e9 for pick in check.programs
         if "managed" in pick.point.seconds and pick.point.case["size"] == "super"
+        and pick.point.case["workload"].removeprefix("apps/") in three
     ]  # fmt: skip
-    assert f"{min(rates):.1f} to {max(rates):.1f} GB/s in mvt, atax and bicg" in said
+    assert f"{min(rates):.1f} to {max(rates):.1f} GB/s at super" in said
+    (lost,) = [pick for pick in paging_check.choices(check.programs) if pick.loss > paging_check.NEAR]
+    assert lost.point.case["workload"] == "apps/kmeans" and lost.point.case["placement"] == "paged"
+    assert f"which takes {lost.loss:.0%} longer than `copy`" in said
 
 
 # --- what an engineer would object to ---
