@@ -2,11 +2,11 @@
 # # Paging by the GPU
 #
 # Kernels that fetch pages of the host's memory themselves ([how](../docs/paging.md)), on one NVIDIA H200 host (PCIe 5,
-# driver 580.159.04), beside Figures 8, 13, 14 and 16 of "GPUVM: GPU-driven Unified Virtual Memory" (2024). The paper's
+# driver 580.159.04), beside Figures 8, 9, 12 to 14 and 16 of "GPUVM: GPU-driven Unified Virtual Memory" (2024). The paper's
 # machine has a V100 behind PCIe 3, and network cards fetch its pages. So its rates only stand beside ours; what is
 # compared are ratios.
 #
-# The records are in [`analysis/data/h200`](../analysis/data/README.md), the paper's figures in
+# The records are in [`analysis/data`](../analysis/data/README.md), the paper's figures in
 # [`published/gpuvm.csv`](../analysis/data/published/gpuvm.csv). Nothing was read off a picture: where the text states
 # no figure, none stands here.
 
@@ -68,6 +68,24 @@ table(["", "page", "rate", "of kernel reads in order"], rows)
 # Small pages cost nothing here, as in the paper. With evictions 7 to 8% go, with any eviction. Pages of 2 MiB were
 # measured with a quarter of the frames only; they lose more.
 #
+# ## Two links
+#
+# On a host of two H200s a kernel of the second fetches pages over its own link and writes them into the first one's
+# memory (`relay`). With `pull_and_relay` warps fetch as many pages themselves as fill their link, and the relay brings
+# the others.
+
+# %%
+two = readings.example(DATA.parent / "h200-x2/transports.jsonl.gz")
+figure = paging.links(two)
+
+# %%
+rows = [
+    [group, *(shown(of.get(way), "B/s") for way in paging.TRANSPORTS)]
+    for group, of in paging.by_transport(two).items()
+]  # fmt: skip
+table(["page, room for", *(f"`{way}`" for way in paging.TRANSPORTS)], rows)
+
+# %% [markdown]
 # ## What is written goes back
 #
 # The same with each page changed and written back within the time. The rate is of the bytes one way; as many go the
@@ -181,6 +199,26 @@ table(["room for all", "4 KiB", "64 KiB", "over", "waits a page, 4 KiB", "64 KiB
 # With less room a large page takes up to 4 times as long as small ones do. va has no such rows: each warp has its own
 # pages, waits for none, and takes as long with either while there is room for all.
 #
+# ## Figures 9, 12 and 14: graphs
+#
+# GAP's uniform random graph of 2²⁷ vertices, whose edges are 17.2 GB, on one H100. All placements run one algorithm, and pages
+# are of 4 KiB. Page faults of SSSP are of its first pass.
+
+# %%
+graphs = readings.example(DATA.parent / "h100/graphs.jsonl.gz").where(scale=27)
+GRAPHS = ("bfs", "cc", "sssp")
+MEMORY = {f"paged, {room}%": {"placement": "paged", "frames": room} for room in ROOM}
+MEMORY |= {each: {"placement": each} for each in ("mapped", "managed_demand")}
+
+
+def of_graph(program, memory):
+    of = graphs.where(workload=f"apps/{program}", **MEMORY[memory])
+    return of.value(metric="kernel") or of.value(metric="first_kernel")
+
+
+table(["", *GRAPHS], [[name, *(shown(of_graph(program, name)) for program in GRAPHS)] for name in MEMORY])
+
+# %% [markdown]
 # ## Figure 16: registers
 #
 # Of the kernel that does the work, as the compiler made it for sm_90. The paper's text states that nothing spills, and
@@ -239,6 +277,7 @@ def less_room(program):
 
 small_pages = kinds["room for all"]
 va = passes("va", "kernel").get("managed_demand")
+cc = [of_graph("cc", memory) for memory in ("managed_demand", "paged, 100%")]
 ours = {
     "rate-one-nic": small_pages.get(4096),
     "rate-uvm": COMES["va"] / va if va else None,
@@ -247,6 +286,7 @@ ours = {
     "va": uvm_over_paged("va"),
     **{f"{program}-two-nics": uvm_over_paged(program) for program in ("mvt", "atax", "bicg")},
     **{f"{program}-limited": less_room(program) for program in ("mvt", "atax", "bicg")},
+    "cc": cc[0] / cc[1] if all(cc) else None,
 }
 figures = published.load("../analysis/data/published/gpuvm.csv")
 rows = published.beside(figures, dict.fromkeys(figures) | ours)
@@ -258,6 +298,6 @@ plots.beside(axes[0], rows)
 
 # %%
 Markdown(
-    f"{published.sentence(rows)} Graphs, queries and Subway are not measured here yet, nor is anything with less GPU "
-    "memory than managed data."
+    f"{published.sentence(rows)} CC is of one graph here. Queries are in [paging](../docs/paging.md); Subway itself is not "
+    "measured, nor is anything with less GPU memory than managed data."
 )

@@ -10,6 +10,7 @@ from isthmus.tables.readings import Readings
 
 PAGES = {4096: "4 KiB", 65536: "64 KiB", 2097152: "2 MiB"}
 PROGRAMS = ("va", "mvt", "atax", "bicg")
+TRANSPORTS = ("pull", "relay", "pull_and_relay")
 ROOM = (100, 50, 25)  # frames, in percent of the pages
 PLACEMENTS = ("pinned", "streamed", "mapped", "managed_in", "managed_demand", "managed_advise")
 WAYS = ("pointer", "window", "read_only_window", "reader", "read_only_reader", "element", "read_only_element")
@@ -29,8 +30,11 @@ def link(found: Readings):
 
 
 def random_rates(found: Readings) -> Readings:
-    """Readings of 1 GiB in random order."""
-    return found.where(workload="paging/random", metric="rate", size="super", clean_ahead=0, passes=[None, 1, "one"])
+    """Readings of 1 GiB in random order, fetched from the host by the warps themselves."""
+    alone = {"transport": [None, "pull"], "backing": [None, "host"]}
+    return found.where(
+        workload="paging/random", metric="rate", size="super", clean_ahead=0, passes=[None, 1, "one"], **alone
+    )
 
 
 def by_page(found: Readings) -> dict[str, dict[float, float]]:
@@ -52,6 +56,28 @@ def rate(found: Readings, stated: dict[float, tuple[float, float]] | None = None
         plots.stated(axes, stated, label="the paper: V100, PCIe 3, one NIC")
     axes.set_ylim(top=1.1 * axes.get_ylim()[1])
     axes.legend(loc="center right")
+    return made
+
+
+def by_transport(found: Readings) -> dict[str, dict[str, float]]:
+    """By page and room, bytes a second by who brings the pages, with as many queues and pulls as is usual."""
+    read = found.where(workload="paging/random", metric="rate", size="super", access="read", touched=100,
+                       backing="host", passes=[None, 1, "one"], queues=[None, 0], pulls=[None, 0])  # fmt: skip
+    rooms = {100: "all", 25: "a quarter"}
+    return {
+        f"{PAGES[page]}, {room}": {
+            str(way): value for way in TRANSPORTS if (value := read.value(page=page, frames=frames, transport=way))
+        }
+        for page in (4096, 65536)
+        for frames, room in rooms.items()
+    }
+
+
+@figure("paging-links", "pages in random order, by the GPU's own link and by that of a second GPU", "paging/random")
+def links(found: Readings):
+    made, [axes] = plots.panels(1, width=9, height=4)
+    groups = present(by_transport(found))
+    plots.bars(axes, groups, "B/s", title="pages in random order, read: page, room for")
     return made
 
 
