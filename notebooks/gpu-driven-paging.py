@@ -3,8 +3,8 @@
 #
 # Kernels that fetch pages of the host's memory themselves ([how](../docs/paging.md)), on one NVIDIA H200 host (PCIe 5,
 # driver 580.159.04) and others, beside Figures 8, 9, 12 to 14 and 16 of "GPUVM: GPU-driven Unified Virtual Memory"
-# (2024). The paper's machine has a V100 behind PCIe 3, and network cards fetch its pages. So its rates only stand beside ours; what is
-# compared are ratios.
+# (2024). The paper's machine has a V100 behind PCIe 3, and network cards fetch its pages. So its rates only stand
+# beside ours; what is compared are ratios.
 #
 # The records are in [`analysis/data`](../analysis/data/README.md), the paper's figures in
 # [`published/gpuvm.csv`](../analysis/data/published/gpuvm.csv). Nothing was read off a picture: where the text states
@@ -201,8 +201,8 @@ table(["room for all", "4 KiB", "64 KiB", "over", "waits a page, 4 KiB", "64 KiB
 #
 # ## Figures 9, 12 and 14: graphs
 #
-# GAP's uniform random graph of 2²⁷ vertices, whose edges are 17.2 GB, on one H100. All placements run one algorithm, and
-# pages are of 4 KiB. Page faults of SSSP are of its first pass.
+# GAP's uniform random graph of 2²⁷ vertices, whose edges are 17.2 GB, on one H100. All placements run one algorithm,
+# and pages are of 4 KiB. Page faults of SSSP are of its first pass.
 
 # %%
 graphs = readings.example(DATA.parent / "h100/graphs.jsonl.gz").where(scale=27)
