@@ -115,7 +115,8 @@ void Convolutions::run(Stream& stream, std::size_t number, const float* in, cons
           const double size = norm(image, s.channels, s.in_channel, s.height * s.width);
           for (std::int64_t m = 0; m < s.filters; ++m) {
             const float* filter = filters + m * of_filter;
-            const auto beside = static_cast<float>(transforms ? size * norm(filter, 1, 0, of_filter) : 0);
+            // Eight roundings of it.
+            const auto beside = static_cast<float>(transforms ? 8 * size * norm(filter, 1, 0, of_filter) : 0);
             float* plane = out + b * s.out_image + m * s.out_channel;
             for (std::int64_t i = 0; i < s.out_height() * s.out_width(); ++i) {
               const double sum = convolve(s, tf32, image, filter, i / s.out_width(), i % s.out_width());
