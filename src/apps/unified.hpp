@@ -3,7 +3,7 @@
 // What the MI300A paper's six programs have in common: where their input is when they begin.
 
 #include <functional>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -46,13 +46,14 @@ class Values {
   Values(Generated generated) : generated_(std::move(generated)) {}
   T operator()(std::size_t i) const { return file_ ? (**file_)[first_ + i] : generated_(i); }
   void take(workload::Shared<std::vector<T>> file, std::size_t first) {
-    file_ = std::move(file);
+    file_ = std::make_shared<const workload::Shared<std::vector<T>>>(std::move(file));
     first_ = first;
   }
 
  private:
   Generated generated_;
-  std::optional<workload::Shared<std::vector<T>>> file_;
+  /// Null without a file. GCC 12 takes an empty std::optional that is copied for one that is read.
+  std::shared_ptr<const workload::Shared<std::vector<T>>> file_;
   std::size_t first_ = 0;
 };
 
