@@ -1,11 +1,13 @@
 # %% [markdown]
 # # Networks
 #
-# Inference of four convolutional networks in six modes, one image, on two NVIDIA H100s of one host, beside Figure 6 of
-# "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO 2025). Training is
-# not here. [docs/networks.md](../docs/networks.md) says what a network is here, and gives the same figures as a table.
+# Inference of four convolutional networks in six modes, one image, on two NVIDIA H100s of one host, and one step of
+# their training on another H100, beside Figure 6 of "Performance Implications of Pipelining the Data Transfer in
+# CPU-GPU Heterogeneous Systems" (TACO 2025). [docs/networks.md](../docs/networks.md) says what a network is here, and
+# gives the same figures as tables.
 #
-# The records are in [`analysis/data/h100-x2`](../analysis/data/README.md#h100-x2-two-nvidia-h100s-of-one-host).
+# The records are in [`analysis/data/h100-x2`](../analysis/data/README.md#h100-x2-two-nvidia-h100s-of-one-host) and
+# [`h100`](../analysis/data/README.md#h100-one-nvidia-h100).
 # resnet50 in pm was measured twice: here is the median of both, on the page the first.
 
 # %%
@@ -72,3 +74,25 @@ figure = networks.images(found)
 # %%
 paid = networks.images_until_paid(found)
 Markdown("Paid after " + ", ".join(f"{count:.1f} images ({network})" for network, count in paid.items()) + ".")
+
+# %% [markdown]
+# ## A step of training
+#
+# Batches of 32 (resnet) and 4 (yolov3), weights and tensors in an arena each. All between images and losses stays on
+# the device, and kernels take the same time in each mode. Of two networks there is no record in pm_async.
+
+# %%
+trained = readings.example(Path("../analysis/data/h100/networks.jsonl.gz"))
+figure = networks.where_a_step_goes(trained)
+
+# %%
+slower = []
+for network in networks.NETWORKS:
+    pinned, pageable = (networks.step(trained, network, mode) for mode in ("pm", "baseline"))
+    if pinned and pageable:
+        slower.append(sum(pinned.values()) / sum(pageable.values()))
+Markdown(
+    f"With the first touch a step in pm takes {min(slower):.2f} to {max(slower):.2f} times as long as in baseline."
+    if slower
+    else "No record of training."
+)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from isthmus.figures import plots
 from isthmus.figures.modes import MODES
 from isthmus.figures.named import figure, over, present
 from isthmus.tables.readings import Readings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NETWORKS = ("resnet18", "resnet50", "yolov3-tiny", "yolov3")
 ALLOCATIONS = ("tensor", "arena")
@@ -17,6 +22,7 @@ _BARS = {"kernels": ("kernel",), "copies": ("in", "out"), "on the device": ("dev
          "on the host": ("host_alloc",)}  # fmt: skip
 _COUNTS = tuple(2**power for power in range(8))
 _WORKLOAD = "apps/network"
+_TRAINING = "apps/network_training"
 
 
 def case(found: Readings, network: str, allocation: str, mode: str) -> Readings:
@@ -28,10 +34,16 @@ def case(found: Readings, network: str, allocation: str, mode: str) -> Readings:
 
 def phases(found: Readings, network: str, allocation: str, mode: str) -> dict[str, float]:
     """Seconds by phase; 0 of one that the mode does not have, empty where the mode was not measured."""
-    of = case(found, network, allocation, mode)
-    if not len(of):
-        return {}
-    return {phase: of.value(metric=phase) or 0.0 for phase in (*ONCE, *EACH)}
+    return _phases(case(found, network, allocation, mode))
+
+
+def step(found: Readings, network: str, mode: str) -> dict[str, float]:
+    """The same of one step of training of the paper's batch, weights and tensors in an arena each."""
+    return _phases(found.where(workload=_TRAINING, network=network, allocation="arena", mode=mode, steps=1))
+
+
+def _phases(of: Readings) -> dict[str, float]:
+    return {phase: of.value(metric=phase) or 0.0 for phase in (*ONCE, *EACH)} if len(of) else {}
 
 
 def total(found: Readings, network: str, allocation: str, mode: str, touched: bool):
@@ -68,10 +80,20 @@ def images_until_paid(found: Readings) -> dict[str, float]:
 
 @figure("networks-parts", "where the time of four networks goes, one image, in six modes", _WORKLOAD)
 def where_time_goes(found: Readings):
+    return _parts(lambda network, mode: phases(found, network, "tensor", mode))
+
+
+@figure("networks-training", "where the time of a step of training four networks goes, in six modes", _TRAINING)
+def where_a_step_goes(found: Readings):
+    return _parts(lambda network, mode: step(found, network, mode))
+
+
+def _parts(phases_of: Callable[[str, str], dict[str, float]]):
+    """Parts of a total over the whole of baseline, as the paper counts."""
     made, panels = plots.panels(len(NETWORKS), width=13, height=3.2)
     for axes, network in zip(panels, NETWORKS, strict=True):
-        of = {mode: phases(found, network, "tensor", mode) for mode in MODES}
-        whole = total(found, network, "tensor", "baseline", touched=False)
+        of = {mode: phases_of(network, mode) for mode in MODES}
+        whole = sum(seconds for phase, seconds in of["baseline"].items() if phase != "host_touch") or None
         bars = {
             mode: {bar: over(sum(seconds[each] for each in parts), whole) for bar, parts in _BARS.items()}
             for mode, seconds in of.items() if seconds
