@@ -14,7 +14,7 @@ struct Submission {
 };
 
 /// By one lane: whether its warp may fetch a page itself, beside the channel. It says so when it has: pulled().
-/// Only so many may as fill the link. More would make each wait longer, and with them all that waits for a fence.
+/// Only so many may as fill the link: with more of them, pages through the channel take longer (docs/paging.md).
 __device__ inline bool may_pull(const Channel& channel) {
   if (channel.pulls == 0 || device::load_relaxed(channel.pulled) >= channel.pulls) return false;
   if (atomicAdd(channel.pulled, 1u) < channel.pulls) return true;
