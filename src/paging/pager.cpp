@@ -36,9 +36,9 @@ const Options& checked(const Options& options) {
   if (options.queues > kMostQueues)
     throw std::invalid_argument(
         fmt::format("{} queues cannot be: take 1 to {}, or 0 for as many as is usual", options.queues, kMostQueues));
-  if (options.pulls > kMostFrames)
+  if (options.pulls >= kMostFrames)
     throw std::invalid_argument(
-        fmt::format("{} pulls cannot be: take 1 to {}, or 0 for as many as is usual", options.pulls, kMostFrames));
+        fmt::format("{} pulls cannot be: take 1 to {}, or 0 for as many as is usual", options.pulls, kMostFrames - 1));
   return options;
 }
 

@@ -172,7 +172,7 @@ Proxy::Proxy(const Options& options)
     : Proxy((options.queues != 0 ? options.queues : kUsualQueues) * options.depth, options.depth) {}
 
 Proxy::Proxy(std::size_t slots, std::size_t depth)
-    : Server(slots, false),
+    : Server(slots, 0),
       requests_(memory::Kind::mapped, slots * sizeof(Request)),
       served_(memory::Kind::mapped, slots * sizeof(std::uint32_t)) {
   look_at(reinterpret_cast<Request*>(requests_.device_data()));

@@ -459,6 +459,12 @@ TEST_F(PagerTest, ARelayNeedsASecondDevice) {
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::proxy, .queues = 1025}); }),
       {"1025 queues cannot be", "1 to 1024, or 0"});
   expect_mentions(
+      error_of([] {
+        Pager(
+            {.page_bytes = kPage, .frames = 1, .transport = Transport::pull_and_relay, .pulls = std::size_t{1} << 32});
+      }),
+      {"4294967296 pulls cannot be", "1 to 4294967295, or 0"});
+  expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .queues = 17}); }),
       {"gpu1 holds 16 blocks of 16 pages at once, not 17", "take fewer queues"});
 }

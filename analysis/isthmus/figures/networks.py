@@ -48,7 +48,10 @@ def _phases(of: Readings) -> dict[str, float]:
 
 def total(found: Readings, network: str, allocation: str, mode: str, touched: bool):
     """Seconds of all phases, with the first touch or without; None where the mode was not measured."""
-    of = phases(found, network, allocation, mode)
+    return _sum(phases(found, network, allocation, mode), touched)
+
+
+def _sum(of: dict[str, float], touched: bool):
     return sum(seconds for phase, seconds in of.items() if touched or phase != "host_touch") or None
 
 
@@ -93,7 +96,7 @@ def _parts(phases_of: Callable[[str, str], dict[str, float]]):
     made, panels = plots.panels(len(NETWORKS), width=13, height=3.2)
     for axes, network in zip(panels, NETWORKS, strict=True):
         of = {mode: phases_of(network, mode) for mode in MODES}
-        whole = sum(seconds for phase, seconds in of["baseline"].items() if phase != "host_touch") or None
+        whole = _sum(of["baseline"], touched=False)
         bars = {
             mode: {bar: over(sum(seconds[each] for each in parts), whole) for bar, parts in _BARS.items()}
             for mode, seconds in of.items() if seconds

@@ -190,7 +190,6 @@ struct Shape {
   unsigned levels;
 };
 
-/// Samples of a component from (top, left) on.
 /// What a wavelet is applied to.
 template <class Wavelet>
 using ImageOf = Values<typename Wavelet::Value, typename Wavelet::Image>;
@@ -212,6 +211,7 @@ std::function<void(std::span<T>)> open_image(const InputFile& from, const Shape&
   };
 }
 
+/// Samples of a component from (top, left) on.
 template <class Values>
 auto cut(const Shape& shape, const Values& values, std::size_t component, std::size_t top, std::size_t left,
          std::size_t rows, std::size_t columns) {
