@@ -343,7 +343,7 @@ def test_hostile_facts_are_only_text(tmp_path):
     page = Page(page_of(path, tmp_path, "--title", EVIL))
     assert "img" not in [tag for tag, _ in page.elements]
     assert [tag for tag, _ in page.elements].count("script") == 4
-    assert "<script>alert(1)</script>" in page.text and "{{ 7 * 7 }}" in page.text
+    assert "<script>alert(1)</script>" in page.text and "{{ 7777 * 7777 }}" in page.text and "60481729" not in page.text
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium here")
