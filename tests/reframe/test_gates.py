@@ -13,6 +13,9 @@ import yaml
 from conftest import FAKE, ROOT, environment, site_configuration
 from isthmus.records import load
 
+# One file of checks, for speed; a test of several files says which.
+CHECKS = "transfer_modes.py"
+ALL = ROOT / "reframe/checks"
 GPU = {"features": ["gpu", "cuda"]}
 MAY_SKIP = ("-S", "may_skip_all=yes")
 IN_BOUND = "- {workload: microbench/saxpy, metrics: {in: [0.25, -0.1, 0.1, s]}}\n"
@@ -166,13 +169,13 @@ def test_what_an_earlier_job_left_passes_for_nothing(session, tmp_path, fake, wh
 def test_what_an_earlier_job_listed_passes_for_nothing(session):
     options = ("-r", "--keep-stage-files", "--dont-restage")
     select = "Memory.*family=latency.*tiny"
-    assert session(*options, select=select).green
-    outcome = session(*options, select=select, fake="no_list")
+    assert session(*options, checks=ALL / "memory.py", select=select).green
+    outcome = session(*options, checks=ALL / "memory.py", select=select, fake="no_list")
     assert not outcome.green and "list ended with exit code 2" in outcome.output
 
 
 def test_a_list_that_was_cut_short_is_red(session):
-    outcome = session(select="Memory.*family=latency.*tiny", fake="cut_list")
+    outcome = session(checks=ALL / "memory.py", select="Memory.*family=latency.*tiny", fake="cut_list")
     assert not outcome.green and "is no list of workloads, or was cut short (" in outcome.output
 
 
@@ -492,7 +495,7 @@ def test_looking_at_an_empty_selection_is_no_failure(session, action):
     "check", ["TransferModes.*saxpy.*mode=pm%.*tiny", "DriverCosts.*launch.*tiny", "Memory.*alloc.*tiny"]
 )
 def test_a_time_limit_that_a_person_sets_holds(session, tmp_path, check):
-    session("--dry-run", "-S", "time_limit=7m", select=check, site={"scheduler": "squeue"})
+    session("--dry-run", "-S", "time_limit=7m", checks=ALL, select=check, site={"scheduler": "squeue"})
     [script] = [path for path in tmp_path.glob("stage/**/rfm_job.sh") if "Listing" not in str(path)]
     assert "--time=0:7:0" in script.read_text()
 
@@ -508,13 +511,13 @@ def test_a_variable_that_some_check_has_is_set(session):
     assert session("-r", "-S", "TransferModes.samples=7").green
     # One of the two has it.
     select = "TransferModes.*saxpy.*mode=pm%.*tiny|InterJob.*saxpy.*tiny"
-    assert session("-r", "-S", "force=1", select=select).green
+    assert session("-r", "-S", "force=1", checks=ALL, select=select).green
 
 
 def test_checks_with_and_without_gpus(session):
     def listed(*options, site=GPU):
         select = "TransferModes.*saxpy.*mode=pm%.*tiny|Transfer .*(host-to-host|host-to-gpu).*tiny"
-        output = session("-l", *options, site=site, select=select.replace(" ", "")).output
+        output = session("-l", *options, checks=ALL, site=site, select=select.replace(" ", "")).output
         return [
             name for name in ("TransferModes", "=host-to-host", "=host-to-gpu") if name in output.partition("[List")[2]
         ]
@@ -525,7 +528,8 @@ def test_checks_with_and_without_gpus(session):
 
 
 def test_a_generated_pipeline_runs_what_was_selected(session, tmp_path):
-    outcome = session("--ci-generate=pipeline.yml", "-S", "samples=3", select="Memory.*latency.*tiny", site={})
+    asked = ("--ci-generate=pipeline.yml", "-S", "samples=3")
+    outcome = session(*asked, checks=ALL / "memory.py", select="Memory.*latency.*tiny", site={})
     assert outcome.returncode == 0
     pipeline = yaml.safe_load((tmp_path / "pipeline.yml").read_text())
     [job] = [job for name, job in pipeline.items() if name.startswith("Memory")]

@@ -4,6 +4,7 @@ import pytest
 
 import catalogue
 
+CHECKS = "interjob.py"
 WORKLOADS = [w for w in catalogue.load()["workloads"] if w["name"].startswith("interjob/")]
 GEMV = "InterJob.*gemv.*tiny"
 
