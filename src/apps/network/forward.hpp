@@ -240,12 +240,13 @@ struct ProductCall {
 template <class Launcher>
 void launch_sum(Launcher& launcher, const ProductCall& call, const Epilogue& epilogue) {
   const auto m = count(call.product.m), parts = count(call.product.parts);
-  launcher.launch(device::Kernel{call.name_of_sum, add_parts},
-                  {.grid = {(call.columns_of_sum + layer_threads - 1) / layer_threads, m}, .block = layer_threads},
-                  {.bytes_read = parts * call.bytes_written,
-                   .bytes_written = call.bytes_written,
-                   .flops = parts * call.bytes_written / 4},
-                  call.partial, parts, m, call.columns_of_sum, epilogue);
+  launcher.launch(
+      device::Kernel{call.name_of_sum, add_parts},
+      {.grid = {(call.columns_of_sum + 4 * layer_threads - 1) / (4 * layer_threads), m}, .block = layer_threads},
+      {.bytes_read = parts * call.bytes_written,
+       .bytes_written = call.bytes_written,
+       .flops = parts * call.bytes_written / 4},
+      call.partial, parts, m, call.columns_of_sum, epilogue);
 }
 
 template <class Launcher, class Second>

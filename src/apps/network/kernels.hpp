@@ -19,15 +19,26 @@ struct Tile128x128 : device::MatrixTile<128, 128, 16> {};
 struct Tile64x256 : device::MatrixTile<64, 256, 16, 8, 1> {};
 struct Tile64x64 : device::MatrixTile<64, 64, 16> {};
 
-/// What is done to a number; 0 linear, 1 relu, 2 leaky, 3 logistic.
-__device__ inline float activate(float x, unsigned activation) {
+/// What f makes of a number, or of each of four.
+template <class F>
+__device__ float each(float x, F f) {
+  return f(x);
+}
+template <class F>
+__device__ float4 each(const float4& v, F f) {
+  return make_float4(f(v.x), f(v.y), f(v.z), f(v.w));
+}
+
+/// What is done to a number, or to four; 0 linear, 1 relu, 2 leaky, 3 logistic.
+template <class Numbers>
+__device__ Numbers activate(const Numbers& x, unsigned activation) {
   switch (activation) {
     case 1:
-      return x > 0 ? x : 0;
+      return each(x, [](float one) { return one > 0 ? one : 0; });
     case 2:
-      return x > 0 ? x : 0.1f * x;
+      return each(x, [](float one) { return one > 0 ? one : 0.1f * one; });
     case 3:
-      return 1 / (1 + expf(-x));
+      return each(x, [](float one) { return 1 / (1 + expf(-one)); });
     default:
       return x;
   }
@@ -53,18 +64,21 @@ __device__ inline PlaneSpot spot_of(unsigned n, unsigned height, unsigned width)
 struct Addend {
   Planes other{};
   unsigned stride = 1, activation = 0;
-  /// Adds what belongs to channel c, column n of planes of height × width.
-  __device__ float operator()(float x, unsigned c, unsigned n, unsigned height, unsigned width) const {
-    if (other.values == nullptr) return x;
-    if (c < other.channels) {
-      std::size_t at = n;
-      if (stride != 1) {
-        const PlaneSpot spot = spot_of(n, height, width);
-        at = (std::size_t{spot.image} * other.height + spot.row * stride) * other.width + spot.column * stride;
-      }
-      x += other.values[c * other.pitch + at];
+  __device__ bool has(unsigned c) const { return other.values != nullptr && c < other.channels; }
+  /// What belongs to channel c, column n of planes of height × width.
+  __device__ float one(unsigned c, unsigned n, unsigned height, unsigned width) const {
+    std::size_t at = n;
+    if (stride != 1) {
+      const PlaneSpot spot = spot_of(n, height, width);
+      at = (std::size_t{spot.image} * other.height + spot.row * stride) * other.width + spot.column * stride;
     }
-    return activate(x, activation);
+    return other.values[c * other.pitch + at];
+  }
+  /// The same of columns n to n + 3, as far as there are `columns`; n is a multiple of 4.
+  __device__ float4 four(unsigned c, unsigned n, unsigned columns, unsigned height, unsigned width) const {
+    if (stride == 1) return *reinterpret_cast<const float4*>(other.values + c * other.pitch + n);
+    const auto of = [&](unsigned i) { return n + i < columns ? one(c, n + i, height, width) : 0; };
+    return make_float4(of(0), of(1), of(2), of(3));
   }
 };
 
@@ -79,19 +93,35 @@ struct Epilogue {
   std::size_t pitch = 0;
 };
 
-/// The epilogue of one channel.
+/// The epilogue of columns n to n + 3 of a channel; n is a multiple of 4. All that it reads is read when it is made, so
+/// that a thread can wait for that of several channels at once.
 struct ChannelEpilogue {
-  float mean = 0, factor = 1, bias;
-  __device__ ChannelEpilogue(const Epilogue& e, unsigned c) : bias(e.biases == nullptr ? 0 : e.biases[c]) {
+  float mean = 0, factor = 1, bias = 0;
+  bool adds = false;
+  __device__ ChannelEpilogue() {}
+  __device__ ChannelEpilogue(const Epilogue& e, unsigned c)
+      : bias(e.biases == nullptr ? 0 : e.biases[c]), adds(e.addend.has(c)) {
     if (e.means != nullptr) {
       mean = e.means[c];
       factor = e.scales[c] / sqrtf(e.variances[c] + 1e-6f);
     }
   }
-  __device__ float operator()(float sum, const Epilogue& e, unsigned c, unsigned n) const {
-    return e.addend(activate((sum - mean) * factor + bias, e.activation), c, n, e.height, e.width);
+  /// The padding of a row takes zeros in place of what comes beyond the last column.
+  __device__ float4 operator()(const float4& sums, const float4& addends, const Epilogue& e, unsigned n,
+                               unsigned columns) const {
+    float4 v = activate(each(sums, [&](float sum) { return (sum - mean) * factor + bias; }), e.activation);
+    if (adds) v = make_float4(v.x + addends.x, v.y + addends.y, v.z + addends.z, v.w + addends.w);
+    v = activate(v, e.addend.activation);
+    if (n + 1 >= columns) v.y = 0;
+    if (n + 2 >= columns) v.z = 0;
+    if (n + 3 >= columns) v.w = 0;
+    return v;
   }
 };
+__device__ inline float4 addends_of(const ChannelEpilogue& own, const Epilogue& e, unsigned c, unsigned n,
+                                    unsigned columns) {
+  return own.adds ? e.addend.four(c, n, columns, e.height, e.width) : make_float4(0, 0, 0, 0);
+}
 
 /// A window that moves over planes: rows of the second matrix are its places, channel by channel within each, and
 /// columns are the output's numbers.
@@ -277,33 +307,49 @@ __global__ void __launch_bounds__(device::matrix_threads, 2)
                  const float* buffer = buffers + stage * buffer_elements;
                  device::multiply_tiles<Tile>(sums, place, buffer, buffer + Tile::a_elements);
                });
+  constexpr unsigned vectors = Tile::thread_columns / 4;
+  const auto sums_at = [&](unsigned i, unsigned j) {
+    return make_float4(sums[i][4 * j], sums[i][4 * j + 1], sums[i][4 * j + 2], sums[i][4 * j + 3]);
+  };
+  if (p.partial != nullptr) {
 #pragma unroll
-  for (unsigned i = 0; i < Tile::thread_rows; ++i) {
-    const unsigned c = row + place.row_of(i);
-    if (c >= p.m) continue;
-    if (p.partial != nullptr) {
+    for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+      const unsigned c = row + place.row_of(i);
       float* out = p.partial + (std::size_t{blockIdx.y} * p.m + c) * epilogue.pitch;
 #pragma unroll
-      for (unsigned j = 0; j < Tile::thread_columns; j += 4) {
-        const unsigned n = column + place.column_of(j);
-        if (n < p.n)
-          *reinterpret_cast<float4*>(out + n) = make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+      for (unsigned j = 0; j < vectors; ++j) {
+        const unsigned n = column + place.column_of(4 * j);
+        if (c < p.m && n < p.n) *reinterpret_cast<float4*>(out + n) = sums_at(i, j);
       }
-      continue;
     }
-    const ChannelEpilogue finish(epilogue, c);
-    float* out = epilogue.out + c * epilogue.pitch;
+    return;
+  }
+  // What a row adds may lie in slow memory: half of a thread's rows wait for it together, which its registers allow.
+  constexpr unsigned together = Tile::thread_rows / 4;
 #pragma unroll
-    for (unsigned j = 0; j < Tile::thread_columns; j += 4) {
-      const unsigned n = column + place.column_of(j);
-      if (n >= p.n) continue;
-      // The padding of a row takes what comes beyond the last column.
-      float4 v;
-      v.x = finish(sums[i][j], epilogue, c, n);
-      v.y = n + 1 < p.n ? finish(sums[i][j + 1], epilogue, c, n + 1) : 0;
-      v.z = n + 2 < p.n ? finish(sums[i][j + 2], epilogue, c, n + 2) : 0;
-      v.w = n + 3 < p.n ? finish(sums[i][j + 3], epilogue, c, n + 3) : 0;
-      *reinterpret_cast<float4*>(out + n) = v;
+  for (unsigned first = 0; first < Tile::thread_rows; first += together) {
+    ChannelEpilogue finish[together];
+    float4 addends[together][vectors];
+#pragma unroll
+    for (unsigned i = 0; i < together; ++i) {
+      const unsigned c = row + place.row_of(first + i);
+      if (c < p.m) finish[i] = ChannelEpilogue(epilogue, c);
+#pragma unroll
+      for (unsigned j = 0; j < vectors; ++j) {
+        const unsigned n = column + place.column_of(4 * j);
+        if (c < p.m && n < p.n) addends[i][j] = addends_of(finish[i], epilogue, c, n, p.n);
+      }
+    }
+#pragma unroll
+    for (unsigned i = 0; i < together; ++i) {
+      const unsigned c = row + place.row_of(first + i);
+      float* out = epilogue.out + c * epilogue.pitch;
+#pragma unroll
+      for (unsigned j = 0; j < vectors; ++j) {
+        const unsigned n = column + place.column_of(4 * j);
+        if (c < p.m && n < p.n)
+          *reinterpret_cast<float4*>(out + n) = finish[i](sums_at(first + i, j), addends[i][j], epilogue, n, p.n);
+      }
     }
   }
 }
@@ -314,13 +360,21 @@ __device__ inline unsigned own_column() {
 }
 
 // out[c][n] = epilogue(sum over parts of partial[part][c][n], c, n);
+//
+// A thread has four columns.
 static __global__ void __launch_bounds__(layer_threads)
     add_parts(const float* partial, unsigned parts, unsigned m, unsigned columns, Epilogue epilogue) {
-  const unsigned n = own_column(), c = blockIdx.y;
+  const unsigned n = 4 * own_column(), c = blockIdx.y;
   if (n >= columns) return;
-  float sum = 0;
-  for (unsigned part = 0; part < parts; ++part) sum += partial[(std::size_t{part} * m + c) * epilogue.pitch + n];
-  epilogue.out[c * epilogue.pitch + n] = ChannelEpilogue(epilogue, c)(sum, epilogue, c, n);
+  const ChannelEpilogue finish(epilogue, c);
+  const float4 addends = addends_of(finish, epilogue, c, n, columns);
+  float4 sums = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+  for (unsigned part = 0; part < parts; ++part) {
+    const float4 own = *reinterpret_cast<const float4*>(partial + (std::size_t{part} * m + c) * epilogue.pitch + n);
+    sums = make_float4(sums.x + own.x, sums.y + own.y, sums.z + own.z, sums.w + own.w);
+  }
+  *reinterpret_cast<float4*>(epilogue.out + c * epilogue.pitch + n) = finish(sums, addends, epilogue, n, columns);
 }
 
 // for (k = 0; k < rows; ++k)
@@ -372,7 +426,10 @@ static __global__ void __launch_bounds__(layer_threads)
 static __global__ void __launch_bounds__(layer_threads)
     add_shortcut(Planes in, Addend addend, unsigned columns, float* out, std::size_t pitch) {
   const unsigned n = own_column(), c = blockIdx.y;
-  if (n < columns) out[c * pitch + n] = addend(in.values[c * in.pitch + n], c, n, in.height, in.width);
+  if (n >= columns) return;
+  float sum = in.values[c * in.pitch + n];
+  if (addend.has(c)) sum += addend.one(c, n, in.height, in.width);
+  out[c * pitch + n] = activate(sum, addend.activation);
 }
 
 // out[first + c][n] = in[c][n];
