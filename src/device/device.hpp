@@ -531,7 +531,8 @@ class Convolutions {
 
 /// Names that ISTHMUS_INJECT accepts: every function and method above that can fail.
 /// ISTHMUS_INJECT="malloc_device:3,copy_async:1" fails the third malloc_device and the first copy_async;
-/// "name:3:oom" (also :lost, :unsupported, :timeout) chooses the kind of failure.
+/// "name:3:oom" (also :lost, :unsupported, :timeout) chooses the kind of failure; at "name:3:interrupt" the process is
+/// sent SIGINT, and the call goes on.
 std::span<const std::string_view> injectable_calls() noexcept;
 /// Replaces what ISTHMUS_INJECT said; counts start anew. Throws std::invalid_argument on an unknown name.
 void set_injection(std::string_view specification);

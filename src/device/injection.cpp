@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -93,7 +94,7 @@ constexpr auto calls = std::to_array<std::string_view>({
 struct Rule {
   std::string_view call;
   unsigned long occurrence;
-  ErrorKind kind;
+  std::optional<ErrorKind> kind;  ///< nullopt: the call does its work, after the user's Ctrl-C
   unsigned long seen = 0;
 };
 
@@ -109,7 +110,7 @@ std::optional<ErrorKind> parse_kind(std::string_view word) {
 [[noreturn]] void refuse(std::string_view item, std::string_view why) {
   throw std::invalid_argument(fmt::format(
       "ISTHMUS_INJECT: '{}' is not understood ({}); write call:n or call:n:kind, separated by commas, with kind one of "
-      "failure, oom, unsupported, lost, timeout",
+      "failure, oom, unsupported, lost, timeout, interrupt",
       item, why));
 }
 
@@ -129,8 +130,8 @@ Rule parse_rule(std::string_view item) {
     refuse(item, "the occurrence is no number from 1 up");
   }
   const auto kind = parse_kind(word);
-  if (!kind) refuse(item, "no such kind");
-  return {*call, occurrence, *kind};
+  if (!kind && word != "interrupt") refuse(item, "no such kind");
+  return {*call, occurrence, kind};
 }
 
 std::vector<Rule> parse(std::string_view specification) {
@@ -163,7 +164,11 @@ class Injector {
       if (rule.call == call && ++rule.seen == rule.occurrence) due = &rule;
     }
     if (!due) return;
-    throw Error(due->kind, std::string(call), fmt::format("failed at call {} (injected fault)", due->occurrence),
+    if (!due->kind) {
+      std::raise(SIGINT);
+      return;
+    }
+    throw Error(*due->kind, std::string(call), fmt::format("failed at call {} (injected fault)", due->occurrence),
                 "unset ISTHMUS_INJECT to run without it");
   }
 

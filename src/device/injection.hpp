@@ -6,7 +6,8 @@
 
 namespace isthmus::device {
 
-/// Throws the Error that ISTHMUS_INJECT or set_injection asked for at this call, else does nothing.
+/// Throws the Error that ISTHMUS_INJECT or set_injection asked for at this call, or sends this process the SIGINT; else
+/// does nothing.
 /// `call` is one of injectable_calls().
 void injection_point(std::string_view call);
 

@@ -156,6 +156,10 @@ class Case {
               const std::function<std::vector<double>()>& body);
   /// For operations that take a second and more: from now on at most so many, where the user asks for no number.
   void limit_sampling(int most_samples, int most_warmups);
+  /// Whether the user has asked for an end. What takes long does less then, and calls end_if_interrupted(), between two
+  /// of its operations; a sample in which that happens is left out, and those before it stay. All ranks do, or none.
+  bool interrupted() const;
+  void end_if_interrupted() const;
   /// Inside the body of sample(): so many operations were timed together.
   void batch(int operations);
   /// Inside the body of sample(): this sample does not count; why, as in a warning.

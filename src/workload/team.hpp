@@ -51,6 +51,8 @@ class Ranks {
 
 /// Another rank ended the case. No std::exception, so that no handler on the way takes it for a failure of this rank.
 struct OtherRankEnded {};
+/// The user asked for an end, and the case is at a place where it can. No std::exception either.
+struct Interrupted {};
 
 /// The ranks of one case, kept in step. All that they agree on goes through exchange(), in which a rank that has failed
 /// takes part once more, when its case ends: so no rank waits for it, and the others learn of it at the exchange they

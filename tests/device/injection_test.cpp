@@ -1,5 +1,6 @@
 // Every call of the API can be made to fail.
 
+#include <csignal>
 #include <cstdlib>
 #include <map>
 
@@ -264,6 +265,17 @@ TEST_F(InjectionTest, OccurrenceAndKindAreChosen) {
   EXPECT_EQ(kind_of([] { memory_info(); }), ErrorKind::device_lost);
   EXPECT_EQ(kind_of([] { memory_info(); }), ErrorKind::unsupported);
   EXPECT_EQ(kind_of([] { count(); }), ErrorKind::timeout);
+}
+
+TEST_F(InjectionTest, AnInterruptIsNoFailure) {
+  static volatile std::sig_atomic_t signals = 0;
+  const auto before = std::signal(SIGINT, [](int) { signals = signals + 1; });
+  set_injection("malloc_device:2:interrupt");
+  for (const int expected : {0, 1, 1}) {
+    free_device(malloc_device(64));
+    EXPECT_EQ(signals, expected);
+  }
+  static_cast<void>(std::signal(SIGINT, before));
 }
 
 TEST_F(InjectionTest, BadSpecificationsAreRefused) {

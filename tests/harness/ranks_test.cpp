@@ -78,6 +78,7 @@ void steps(Case& c) {
       pass();
       team.start();
       const auto all = team.exchange(static_cast<double>(team.rank()));
+      c.end_if_interrupted();
       pass();
       if (c.choice("what") == "spoil" && team.rank() == c.integer("on") && point > 10) c.spoil("odd", "it is odd");
       // Each rank has noise of its own: only an agreement makes them stop together.

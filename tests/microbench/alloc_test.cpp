@@ -7,6 +7,7 @@
 #include "catalogue.hpp"
 #include "harness/plan/description.hpp"
 #include "harness/plan/registry.hpp"
+#include "harness/ranks/interrupt.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -73,6 +74,53 @@ TEST(Allocator, ThatFailsLeavesNothingBehind) {
       EXPECT_EQ(device::memory_info().free, before) << call;
     }
   }
+}
+
+/// alloc/pinned with 10 blocks of 64 MiB, whose SIGINT comes at this call.
+harness::CaseResult interrupted_at(int call, int samples) {
+  harness::catch_interrupts();
+  device::set_injection("malloc_pinned:" + std::to_string(call) + ":interrupt");
+  const auto results = run_cases("alloc/pinned", {}, {}, {"bytes=64MiB", "at_once=10"}, {}, samples);
+  device::set_injection("");
+  harness::clear_interrupt();
+  EXPECT_EQ(results.size(), 1u);
+  return results.at(0);
+}
+
+TEST(Allocator, IsInterruptedBetweenTwoCalls) {
+  const auto before = device::memory_info().free;
+  // Call 1 is `first`; calls 2 to 11 are those of the first sample.
+  const auto result = interrupted_at(1 + 2 * 10 + 7, 5);
+  EXPECT_EQ(complaint(result), "");
+  EXPECT_TRUE(result.interrupted);
+  for (const char* name : {"alloc", "free"}) {
+    ASSERT_NE(result.find(name), nullptr);
+    EXPECT_EQ(result.find(name)->samples.size(), 2u) << "the third was in progress";
+    EXPECT_EQ(result.find(name)->stop, harness::Stop::interrupted);
+  }
+  EXPECT_EQ(result.find("first")->samples.size(), 1u);
+  EXPECT_EQ(device::memory_info().free, before);
+}
+
+TEST(Allocator, InterruptedAtOnceKeepsItsFirstCall) {
+  for (const int call : {1, 2, 9}) {
+    const auto result = interrupted_at(call, 5);
+    ASSERT_TRUE(result.error) << call;
+    EXPECT_EQ(*result.error, "interrupted before the first sample");
+    EXPECT_TRUE(result.interrupted);
+    EXPECT_EQ(result.metrics.size(), call == 1 ? 0u : 1u);
+  }
+}
+
+TEST(Allocator, InterruptedMakesNoFurtherCalls) {
+  harness::catch_interrupts();
+  // The third call after the interrupt would fail the case: two blocks are what its check looks at.
+  device::set_injection("malloc_pinned:12:interrupt,malloc_pinned:14");
+  const auto results = run_cases("alloc/pinned", {}, {}, {"bytes=64MiB", "at_once=10"}, {}, 5);
+  device::set_injection("");
+  harness::clear_interrupt();
+  EXPECT_EQ(complaint(results.at(0)), "");
+  EXPECT_EQ(results.at(0).find("alloc")->samples.size(), 1u);
 }
 
 TEST(Allocator, ThatADeviceLacksIsSkippedWithTheReason) {

@@ -55,6 +55,8 @@ void guarded(CaseResult& result, Body body) {
     body();
   } catch (const OtherRankEnded&) {
     result.ended_by_other_rank = true;
+  } catch (const Interrupted&) {
+    result.interrupted = true;
   } catch (const Skip& skip) {
     note_skip(result, skip);
   } catch (const device::Error& error) {
@@ -83,6 +85,8 @@ void conclude_verification(CaseResult& result, Case::State& state) {
   if (description.unverified) {
     verification.verdict = Verdict::not_applicable;
     verification.detail = *description.unverified;
+  } else if (result.interrupted) {
+    return;  // mark_interrupted() says so
   } else if (state.verifier.empty()) {
     result.error = "nothing was verified: " + result.spec.workload->name() + " declares no check";
   } else {
@@ -137,6 +141,8 @@ void mark_interrupted(CaseResult& result) {
   if (!marked) {
     result.error = "interrupted before the first sample";
     result.verification = {};
+  } else if (result.verification.verdict == Verdict::not_run) {
+    result.error = "interrupted before the results were verified";
   }
 }
 

@@ -89,7 +89,7 @@ void Case::sample(std::vector<Metric> metrics, const std::function<void()>& prep
     taken.batch = state_.sample->batch;
     return taken;
   };
-  for (int i = 0; i < state_.warmups() && !state_.team.interrupted(); ++i) take(Part::warmups, 0);
+  for (int i = 0; i < state_.warmups() && !interrupted(); ++i) take(Part::warmups, 0);
   sample_all(state_, all, {.most = state_.most_samples()},
              [&](std::size_t index) { return take(Part::samples, index); });
   state_.sample.reset();
@@ -105,6 +105,13 @@ void Case::sample(std::vector<Metric> metrics, const std::function<void()>& prep
 void Case::limit_sampling(int most_samples, int most_warmups) {
   state_.sampling.most_samples = std::min(state_.sampling.most_samples, most_samples);
   state_.sampling.warmups = state_.sampling.warmups.value_or(std::min(state_.warmups(), most_warmups));
+}
+
+bool Case::interrupted() const {
+  return state_.team.interrupted();
+}
+void Case::end_if_interrupted() const {
+  if (interrupted()) throw Interrupted{};
 }
 
 void Case::batch(int operations) {
@@ -158,6 +165,7 @@ int Case::batch_for(std::string_view timer, int most, const std::function<double
   };
   int times = 1;
   while (times < most) {
+    end_if_interrupted();
     const double shortest = shortest_of(times);
     if (shortest >= enough) break;
     const double wanted = 1.25 * enough / std::max(shortest, 1e-9) * times;

@@ -59,7 +59,12 @@ void sample_all(Case::State& s, std::span<Series> all, const StoppingRule& rule,
   const double since = now();
   if (s.team.interrupted()) stop = Stop::interrupted;
   for (std::size_t index = 0; !stop; ++index) {
-    const auto taken = take(index);
+    Taken taken;
+    try {
+      taken = take(index);
+    } catch (const Interrupted&) {
+      break;
+    }
     if (taken.values.size() != all.size()) {
       std::vector<std::string> names;
       for (const auto& series : all) names.push_back(series.name);

@@ -28,6 +28,8 @@ using namespace workload;
 /// Where the user names no number of blocks, no more than this, or one block, lives at once.
 constexpr std::size_t kMostAtOnce = 64 * kMi;
 constexpr std::size_t kMostBlocks = 100;  // the paper's
+/// A user who asks for an end waits for so many calls at most, and for fewer where blocks are large.
+constexpr std::size_t kMostCallsTogether = 64;
 
 enum class Toucher { nobody, cpu, gpu };
 
@@ -67,15 +69,19 @@ struct Allocator {
   }
 };
 
-/// Blocks of one allocator, given and taken back in rows.
+/// Blocks of one allocator, given and taken back in rows. Once the user asks for an end, fewer are given or touched.
 class Blocks {
  public:
-  Blocks(const Allocator& allocator, std::size_t bytes, std::size_t most, device::Stream* stream, int numa_node)
-      : allocator_(allocator), request_{.bytes = bytes, .stream = stream}, numa_node_(std::max(numa_node, 0)) {
+  Blocks(const Case& c, const Allocator& allocator, std::size_t most, device::Stream* stream, int numa_node)
+      : case_(c),
+        allocator_(allocator),
+        request_{.bytes = c.extent("bytes"), .stream = stream},
+        numa_node_(std::max(numa_node, 0)),
+        together_(std::clamp<std::size_t>(kMostAtOnce / request_.bytes, 1, kMostCallsTogether)) {
     live_.reserve(most);
     if (allocator.kind != Kind::registered) return;
     // It is there and touched before it is registered, and no two blocks share a page.
-    slot_ = whole_pages(bytes);
+    slot_ = whole_pages(request_.bytes);
     host_.emplace(Kind::pageable, most * slot_ + memory::page_bytes(), memory::BlockOptions{.numa_node = numa_node});
     host_->touch();
     const auto address = reinterpret_cast<std::uintptr_t>(host_->data());
@@ -92,10 +98,10 @@ class Blocks {
 
   void allocate(std::size_t count) {
     const auto each = [&](const auto& give) {
-      for (std::size_t i = 0; i < count; ++i) {
-        request_.memory = first_ == nullptr ? nullptr : first_ + live_.size() * slot_;
+      in_groups(live_.size(), count, [&](std::size_t i) {
+        request_.memory = first_ == nullptr ? nullptr : first_ + i * slot_;
         live_.push_back(give());
-      }
+      });
     };
     // Which call it is was decided before the first.
     if (allocator_.call != nullptr)
@@ -123,10 +129,10 @@ class Blocks {
       return;
     }
     const std::size_t page = memory::page_bytes();
-    for (void* block : live_) {
-      auto* bytes = static_cast<volatile unsigned char*>(block);
+    in_groups(0, live_.size(), [&](std::size_t i) {
+      auto* bytes = static_cast<volatile unsigned char*>(live_[i]);
       for (std::size_t at = 0; at < request_.bytes; at += page) bytes[at] = 0x5a;
-    }
+    });
   }
   /// Bytes of the first block that lie in huge pages, once it is touched; nullopt where the kernel does not tell.
   std::optional<std::size_t> huge_bytes() const { return memory::huge_page_bytes(live_.front()); }
@@ -135,9 +141,10 @@ class Blocks {
   }
 
   /// Blocks that share bytes, are not what was asked for, or do not keep what is written at both of their ends.
-  std::size_t wrong(std::size_t count) {
-    allocate(count);
+  std::size_t wrong(std::size_t most) {
+    allocate(most);
     synchronize();
+    const std::size_t count = live_.size();
     const std::size_t width = std::min(request_.bytes, sizeof(std::uint64_t));
     const auto move = [&](void* to, const void* from) {
       if (allocator_.cpu_only()) {
@@ -178,14 +185,25 @@ class Blocks {
   }
 
  private:
+  /// For numbers from `first` to before `last`: once the user asks for an end, for no more than the group begun, and
+  /// two.
+  template <class Each>
+  void in_groups(std::size_t first, std::size_t last, const Each& each) {
+    constexpr std::size_t kLeast = 2;  // so that a check finds blocks that may share bytes
+    for (std::size_t i = first; i < last && (i < kLeast || !case_.interrupted());) {
+      for (const std::size_t end = std::min(last, i + together_); i < end; ++i) each(i);
+    }
+  }
   static std::size_t whole_pages(std::size_t bytes) {
     const std::size_t page = memory::page_bytes();
     return (bytes + page - 1) / page * page;
   }
 
+  const Case& case_;
   const Allocator allocator_;
   memory::Request request_;
   int numa_node_;
+  std::size_t together_;
   std::size_t slot_ = 0;
   std::optional<memory::Block> host_;
   std::byte* first_ = nullptr;
@@ -236,19 +254,21 @@ void run(Case& c, const Allocator& allocator, Toucher toucher) {
   device::Stream* stream = allocator.cpu_only() ? nullptr : &c.stream();
   const DefaultMalloc plain(allocator.is_malloc() || allocator.is_huge());
   const KeepingPool keeping(allocator.kind == Kind::pool);
-  Blocks blocks(allocator, bytes, most, stream, node);
+  Blocks blocks(c, allocator, most, stream, node);
   struct Round {
     double allocate = 0, touch = 0, touch_again = 0, release = 0;
   };
   const auto rounds_of = [&](int rounds, std::size_t count) {
     Round sum;
     for (int i = 0; i < rounds; ++i) {
+      c.end_if_interrupted();
       sum.allocate += timed([&] { blocks.allocate(count); });
       blocks.synchronize();
       if (toucher != Toucher::nobody) {
         sum.touch += timed([&] { blocks.touch(toucher); });
         sum.touch_again += timed([&] { blocks.touch(toucher); });
       }
+      c.end_if_interrupted();  // what lives is checked
       sum.release += timed([&] { blocks.release(); });
       blocks.synchronize();
     }
