@@ -39,50 +39,56 @@ inline workload::Workload& with_data(workload::Workload& program, const std::str
   return program;
 }
 
-/// Values of an input: what `generated` gives for an element's number, else what the user's file has from `first` on.
+/// The user's file, where the case reads one; else nothing.
+template <class T>
+class UserFile {
+ public:
+  using All = workload::Shared<std::vector<T>>;
+  using Next = std::function<void(std::span<T>)>;  ///< gives the next elements
+  using Open = std::function<Next(const workload::InputFile&)>;
+
+  UserFile() = default;
+  /// `open` begins with the file, from which `elements` are taken in all.
+  UserFile(workload::Case& c, std::size_t elements, const Open& open) {
+    if (c.choice("data") != "file") return;
+    open_ = [file = c.input_file(), open] { return open(file); };
+    all_ = std::make_shared<const All>(
+        c.shared<std::vector<T>>("the user's file", elements * sizeof(T), [elements, begin = open_] {
+          std::vector<T> values(elements);
+          begin()(values);
+          return values;
+        }));
+  }
+
+  /// Null without a file. GCC 12 takes an empty std::optional that is copied for one that is read.
+  const std::shared_ptr<const All>& all() const { return all_; }
+  /// What the file has fills these buffers, one after the other.
+  template <class... Buffers>
+  void fills(workload::Case& c, const Buffers&... buffers) const {
+    if (all_) c.reads_file(std::vector<workload::Buffer<T>>{buffers...}, open_);
+  }
+
+ private:
+  std::function<Next()> open_;
+  std::shared_ptr<const All> all_;
+};
+
+/// Values of an input: what `generated` gives for an element's number, or what the user's file has from `first` on.
 template <class T, class Generated>
 class Values {
  public:
   Values(Generated generated) : generated_(std::move(generated)) {}
   T operator()(std::size_t i) const { return file_ ? (**file_)[first_ + i] : generated_(i); }
-  void take(workload::Shared<std::vector<T>> file, std::size_t first) {
-    file_ = std::make_shared<const workload::Shared<std::vector<T>>>(std::move(file));
+  /// Of a file, where there is one.
+  void take(const UserFile<T>& file, std::size_t first = 0) {
+    file_ = file.all();
     first_ = first;
   }
 
  private:
   Generated generated_;
-  /// Null without a file. GCC 12 takes an empty std::optional that is copied for one that is read.
-  std::shared_ptr<const workload::Shared<std::vector<T>>> file_;
+  std::shared_ptr<const typename UserFile<T>::All> file_;
   std::size_t first_ = 0;
-};
-
-/// The user's file of `elements`, for a case that reads it.
-template <class T>
-class UserFile {
- public:
-  using Next = std::function<void(std::span<T>)>;  ///< gives the next elements
-  using Open = std::function<Next(const workload::InputFile&, std::size_t elements)>;
-
-  /// `open` begins with the file; the last elements are taken once all are given.
-  UserFile(workload::Case& c, std::size_t elements, const Open& open)
-      : open_([file = c.input_file(), elements, open] { return open(file, elements); }),
-        all_(c.shared<std::vector<T>>("the user's file", elements * sizeof(T), [elements, open = open_] {
-          std::vector<T> values(elements);
-          open()(values);
-          return values;
-        })) {}
-
-  const workload::Shared<std::vector<T>>& all() const { return all_; }
-  /// What the file has fills these buffers, one after the other.
-  template <class... Buffers>
-  void fills(workload::Case& c, const Buffers&... buffers) const {
-    c.reads_file(std::vector<workload::Buffer<T>>{buffers...}, open_);
-  }
-
- private:
-  std::function<Next()> open_;
-  workload::Shared<std::vector<T>> all_;
 };
 
 /// Reads a text of numbers; nothing may follow them.

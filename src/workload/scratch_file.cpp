@@ -53,6 +53,15 @@ void need_scratch_room(std::size_t bytes) {
              SkipKind::memory);
 }
 
+namespace {
+
+[[noreturn]] void cannot_write() {
+  throw std::runtime_error(fmt::format("a file in {} cannot be written ({}); set TMPDIR to another folder",
+                                       scratch_folder(), std::strerror(errno)));
+}
+
+}  // namespace
+
 void write_scratch_file(int file, std::span<const std::byte> bytes, std::size_t offset) {
   while (!bytes.empty()) {
     const auto written = pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -61,12 +70,14 @@ void write_scratch_file(int file, std::span<const std::byte> bytes, std::size_t 
       throw Skip(fmt::format("the scratch folder {} has no room for {} bytes; set TMPDIR to one that has",
                              scratch_folder(), offset + bytes.size()),
                  SkipKind::memory);
-    if (written <= 0)
-      throw std::runtime_error(fmt::format("a file in {} cannot be written ({}); set TMPDIR to another folder",
-                                           scratch_folder(), std::strerror(errno)));
+    if (written <= 0) cannot_write();
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset += static_cast<std::size_t>(written);
   }
+}
+
+void flush_scratch_file(int file) {
+  if (fsync(file) != 0) cannot_write();
 }
 
 }  // namespace isthmus::workload

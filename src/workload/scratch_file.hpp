@@ -23,5 +23,7 @@ void need_scratch_room(std::size_t bytes);
 
 /// Writes all of it; may be called by several threads. Throws Skip (memory) where there is no room.
 void write_scratch_file(int file, std::span<const std::byte> bytes, std::size_t offset);
+/// Returns when all of it is on the device, so that its pages can be dropped.
+void flush_scratch_file(int file);
 
 }  // namespace isthmus::workload

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -307,14 +306,11 @@ void dwt2d(Case& c, const char* name) {
   refuse_if(shape.components >= most_down, "a grid has at most 65535 components");
   const std::size_t rows = shape.components * shape.rows;
   ImageOf<Wavelet> values(typename Wavelet::Image{c.seed()});
-  std::optional<UserFile<T>> file;
-  if (c.choice("data") == "file") {
-    file.emplace(c, rows * shape.columns,
-                 [shape](const InputFile& from, std::size_t) { return open_image<T>(from, shape); });
-    values.take(file->all(), 0);
-  }
+  const UserFile<T> file(c, rows * shape.columns,
+                         [shape](const InputFile& from) { return open_image<T>(from, shape); });
+  values.take(file);
   auto image = c.input_matrix<T>("image", rows, shape.columns, values, shape.rows);
-  if (file) file->fills(c, image);
+  file.fills(c, image);
   auto result = c.output_matrix<T>("coefficients", rows, shape.columns, shape.rows);
   // The low bands of two levels: one is read while the next one is written.
   const auto low_pitch = [&](unsigned level) { return row_pitch<T>(halved(shape.columns, level)); };

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -166,16 +165,14 @@ using Fused = Choices<8u, 1u, 2u, 3u, 4u, 6u>;  // the default first
 void hotspot(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), steps = c.extent("steps");
   Chip chip{rows, columns, uniform(c.seed(), 0, 320, 340), uniform(c.seed(), 1, 0, 1)};
-  std::optional<UserFile<float>> file;
-  if (c.choice("data") == "file") {
-    file.emplace(c, 2 * chip.cells(), open_chip);
-    chip.temperature.take(file->all(), 0);
-    chip.power.take(file->all(), chip.cells());
-  }
+  const std::size_t numbers = 2 * chip.cells();
+  const UserFile<float> file(c, numbers, [=](const InputFile& from) { return open_chip(from, numbers); });
+  chip.temperature.take(file);
+  chip.power.take(file, chip.cells());
   auto power = c.input_matrix<float>("power", rows, columns, chip.power);
   auto heat = c.inout_matrix<float>("temperature", rows, columns, chip.temperature);
   auto other = c.scratch<float>("other", heat.size());
-  if (file) file->fills(c, heat, power);
+  file.fills(c, heat, power);
 
   if (static_cast<double>(chip.cells()) * static_cast<double>(steps) <= 0x1p26) {
     c.verify_all(heat, [=](std::span<float> expected) {

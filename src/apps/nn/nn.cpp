@@ -5,7 +5,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -205,13 +204,10 @@ void nn(Case& c) {
   refuse_if(n > std::size_t{1} << 32, "a record's number has 32 bits: take at most 2^32 records");
   const bool on_host = c.choice("loop") == "host";
   Values<Position, Records> values(Records{uniform(c.seed(), 0, 7, 70), uniform(c.seed(), 1, 0, 358)});
-  std::optional<UserFile<Position>> file;
-  if (c.choice("data") == "file") {
-    file.emplace(c, n, open_records);
-    values.take(file->all(), 0);
-  }
+  const UserFile<Position> file(c, n, [n](const InputFile& from) { return open_records(from, n); });
+  values.take(file);
   auto records = c.input<Position>("records", n, values, {.unit_bytes = unit * sizeof(Position), .halo = 0});
-  if (file) file->fills(c, records);
+  file.fills(c, records);
   auto distance = c.output<float>("distance", nearest);
   auto index = c.output<unsigned>("index", nearest);
   const std::size_t wave = 8 * static_cast<std::size_t>(c.device().multiprocessors);

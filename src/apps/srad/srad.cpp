@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -326,16 +325,12 @@ void diffuse(Case& c, const Generated& generated) {
   refuse_if(rows > std::size_t{1} << 31 || columns > std::size_t{1} << 31 || rows * columns > std::size_t{1} << 37,
             "sums are counted in 64 bits, 2^26 a cell at most: take at most 2^37 cells");
   Values<float, Generated> values(generated);
-  std::optional<UserFile<float>> file;
-  if constexpr (pixels) {
-    if (c.choice("data") == "file") {
-      file.emplace(c, rows * columns,
-                   [rows, columns](const InputFile& from, std::size_t) { return open_image(from, rows, columns); });
-      values.take(file->all(), 0);
-    }
-  }
+  UserFile<float> file;
+  if constexpr (pixels)
+    file = {c, rows * columns, [=](const InputFile& from) { return open_image(from, rows, columns); }};
+  values.take(file);
   auto image = c.input_matrix<float>("image", rows, columns, values);
-  if (file) file->fills(c, image);
+  file.fills(c, image);
   auto result = c.output_matrix<float>("result", rows, columns);
   auto other = c.scratch<float>("other", result.size());
   auto sums = c.scratch<Sum>("statistics", 2 * (steps + 1));

@@ -82,9 +82,7 @@ struct InputPhase::Scratch {
       });
       bytes += bytes_of(buffer);
     }
-    if (fsync(file) != 0)
-      throw std::runtime_error(fmt::format("a file in {} cannot be written ({}); set TMPDIR to another folder",
-                                           workload::scratch_folder(), std::strerror(errno)));
+    workload::flush_scratch_file(file);
   }
   ~Scratch() { close(file); }
   Scratch(const Scratch&) = delete;
