@@ -62,10 +62,21 @@ std::optional<double> cached_share(int file, std::size_t bytes) {
   return static_cast<double>(cached) / static_cast<double>(all);
 }
 
-PageFaults thread_page_faults() noexcept {
+namespace {
+
+PageFaults page_faults_of(int whose) noexcept {
   rusage usage{};
-  getrusage(RUSAGE_THREAD, &usage);
+  getrusage(whose, &usage);
   return {usage.ru_minflt, usage.ru_majflt};
+}
+
+}  // namespace
+
+PageFaults thread_page_faults() noexcept {
+  return page_faults_of(RUSAGE_THREAD);
+}
+PageFaults process_page_faults() noexcept {
+  return page_faults_of(RUSAGE_SELF);
 }
 
 namespace {

@@ -46,13 +46,15 @@ void drop_cached_pages(int file) noexcept;
 /// The share of a file's first `bytes` that the page cache holds (mincore); nullopt where the kernel does not tell.
 std::optional<double> cached_share(int file, std::size_t bytes);
 
-/// Page faults that the calling thread has had.
+/// Page faults that the calling thread, or all threads of this process, have had.
 struct PageFaults {
   long minor = 0;  ///< served without reading from a device
   long major = 0;  ///< a device was read
 
+  long all() const { return minor + major; }
   friend PageFaults operator-(PageFaults a, PageFaults b) { return {a.minor - b.minor, a.major - b.major}; }
 };
 PageFaults thread_page_faults() noexcept;
+PageFaults process_page_faults() noexcept;
 
 }  // namespace isthmus::memory

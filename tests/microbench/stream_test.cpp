@@ -8,6 +8,7 @@
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
 #include "harness/plan/registry.hpp"
+#include "memory/pages.hpp"
 #include "memory/processors.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/stream/checks.hpp"
@@ -82,6 +83,24 @@ TEST(Stream, OfMemoryThatBothShareIsReachedByTheCpu) {
   expect_pass("stream/gpu0/triad", {"bytes=8KiB", "memory=device", "first_touch=cpu"}, 1);
   device::emulator::configure({});
   device::emulator::reset();
+}
+
+TEST(Stream, CountsThePageFaultsOfTheCpu) {
+  constexpr double kPages = 3 * (std::size_t{16} << 20) / 4096.0;
+  if (memory::page_bytes() != 4096) GTEST_SKIP() << "pages are not of 4096 bytes";
+  const auto results =
+      run_cases("stream/cpu/triad", {}, {}, {"bytes=16MiB", "pages=small,huge", "threads=2", "stores=standard"}, {}, 3);
+  ASSERT_EQ(results.size(), 2u);
+  const auto& small = results[0];
+  ASSERT_EQ(complaint(small), "");
+  const auto count = [&](const char* name) { return metric_of(small, name).samples.at(0); };
+  EXPECT_GE(count("init_page_faults"), kPages);
+  EXPECT_LT(count("init_page_faults"), 1.5 * kPages);
+  EXPECT_LT(count("first_pass_page_faults"), kPages / 10) << "the pages are there";
+  EXPECT_LT(count("page_faults_per_pass"), kPages / 10);
+  if (complaint(results[1]).empty() && results[1].warnings.empty()) {
+    EXPECT_LT(metric_of(results[1], "init_page_faults").samples.at(0), kPages / 10) << "one a huge page";
+  }
 }
 
 TEST(Stream, WithoutSupportIsSkippedWithTheReason) {

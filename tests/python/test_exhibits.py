@@ -62,6 +62,8 @@ def unknown(papers, rows):
             yield from {workload} - set(fields)
             yield from set(wanted) - series - fields.get(workload, set())
         for metric in set(wanted["metric"]) - metrics:
+            if f'"{metric}"' in sources:  # of a workload that the catalogue leaves to the machine
+                continue
             if not metric.startswith("profiled_") or not re.search(rf"[\"`](profiled_)?{metric[9:]}[\"`]", profiled):
                 yield metric
         yield from (preset for preset in wanted.get("preset", ()) if f'"{preset}"' not in sources)

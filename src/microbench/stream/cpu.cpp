@@ -41,12 +41,13 @@ void run(Case& c, Operation operation) {
   c.needs(layout.bytes(), 0);
   c.note("last_level_caches", caches_beside(layout.count * sizeof(double)));
 
+  HostTeam team(places.processors, places.memory_node);
+  const auto before = memory::process_page_faults();
   const memory::Block block(memory::Kind::pageable, layout.bytes(),
                             memory::BlockOptions{places.memory_node, pages_of(c)});
   const Arrays arrays = layout.at(block.data());
-
-  HostTeam team(places.processors, places.memory_node);
   team.write_inputs(arrays, c.seed());
+  observe_init(c, before);
   for (auto& sentence : block.disagreements("the memory")) c.warn("placement_disagrees", std::move(sentence));
   measure_on_cpu(c, operation, team, stores, arrays);
 }
@@ -78,7 +79,7 @@ Workload workload(Operation operation, const Machine& machine) {
       .source("mi300a-upm-2025, section IV-B and Figure 3")
       .tags({"stream", "cpu"})
       .stagings({})
-      .metrics({"time", "rate"})
+      .metrics(metrics_on_cpu())
       .estimate([arrays = operation_facts.arrays()](const CaseSpec& spec) {
         return 20e-6 + arrays * static_cast<double>(spec.integer("bytes")) / 10e9;
       })

@@ -70,6 +70,27 @@ std::vector<Metric> metrics(Operation operation, std::size_t count, const std::s
           rate_metric("rate", "B/s", timer, unknown).moving(needed, moved)};
 }
 
+namespace {
+
+// The first pass after the inputs were written may fault where the GPU wrote them.
+constexpr const char* kInitFaults = "init_page_faults";
+constexpr const char* kFirstFaults = "first_pass_page_faults";
+constexpr const char* kLaterFaults = "page_faults_per_pass";
+
+long faults_since(const memory::PageFaults& before) {
+  return (memory::process_page_faults() - before).all();
+}
+
+}  // namespace
+
+std::vector<std::string> metrics_on_cpu() {
+  return {"time", "rate", kInitFaults, kFirstFaults, kLaterFaults};
+}
+
+void observe_init(Case& c, const memory::PageFaults& before) {
+  c.observe(count_metric(kInitFaults), static_cast<double>(faults_since(before)));
+}
+
 void measure_on_cpu(Case& c, Operation operation, HostTeam& team, Stores stores, const Arrays& arrays) {
   const auto& operation_facts = facts(operation);
   const double bytes = static_cast<double>(arrays.count) * sizeof(double);
@@ -91,13 +112,21 @@ void measure_on_cpu(Case& c, Operation operation, HostTeam& team, Stores stores,
         return static_cast<double>(after_all + wrong());
       },
       0);
+  const auto before_first = memory::process_page_faults();
+  team.run(operation, stores, arrays, 1);
+  c.observe(count_metric(kFirstFaults), static_cast<double>(faults_since(before_first)));
   const int times =
       c.batch_for("clock", c.largest_batch(), [&](int n) { return team.run(operation, stores, arrays, n); });
+  double faults = 0, passes = 0;
   c.sample(both, [&] {
     c.batch(times);
+    const auto before = memory::process_page_faults();
     const double seconds = team.run(operation, stores, arrays, times) / times;
+    faults += static_cast<double>(faults_since(before));
+    passes += times;
     return std::vector{seconds, needed / seconds};
   });
+  if (passes > 0) c.observe(count_metric(kLaterFaults), faults / passes);
   if (!team.kept_places()) c.warn("threads_strayed", "the system refused to keep threads on the cores they were given");
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "memory/pages.hpp"
 #include "microbench/cpu_threads.hpp"
 #include "microbench/stream/host_team.hpp"
 
@@ -30,7 +31,11 @@ Layout layout_of(const workload::Case& c, Operation operation, bool by_cpu);
 /// time and rate: STREAM's bytes are needed; `moved` are those that pass the memory.
 std::vector<workload::Metric> metrics(Operation operation, std::size_t count, const std::string& timer, double moved);
 
-/// Samples the operation on the CPU and verifies what it leaves.
+/// What measure_on_cpu() and observe_init() report.
+std::vector<std::string> metrics_on_cpu();
+/// Observes the page faults of the CPU since `before`: the arrays were allocated meanwhile, and their inputs written.
+void observe_init(workload::Case& c, const memory::PageFaults& before);
+/// Samples the operation on the CPU, with its page faults, and verifies what it leaves.
 void measure_on_cpu(workload::Case& c, Operation operation, HostTeam& team, Stores stores, const Arrays& arrays);
 
 }  // namespace isthmus::microbench::stream

@@ -156,13 +156,16 @@ void run_on_cpu(Case& c, Operation operation, int gpu) {
   need_memory(c, kind, layout.bytes());
   const device::Selected on(gpu);
 
-  KindArrays arrays(layout, kind, {.numa_node = places.memory_node});
   HostTeam team(places.processors, places.memory_node);
+  device::load_kernels();  // which faults in pages of the runtime's
+  const auto before = memory::process_page_faults();
+  KindArrays arrays(layout, kind, {.numa_node = places.memory_node});
   if (by_cpu) {
     team.write_inputs(arrays.host(), c.seed());
   } else {
     arrays.write_by_gpu(c.seed(), info);
   }
+  observe_init(c, before);
   arrays.report(c);
   measure_on_cpu(c, operation, team, stores, arrays.host());
 }
@@ -189,7 +192,7 @@ Workload workload(Operation operation, int gpu, bool by_cpu, const Machine& mach
       .tags({"stream", by_cpu ? "cpu" : "gpu"})
       .devices({gpu})
       .stagings({})
-      .metrics({"time", "rate"})
+      .metrics(by_cpu ? metrics_on_cpu() : std::vector<std::string>{"time", "rate"})
       .estimate([arrays = operation_facts.arrays()](const CaseSpec& spec) {
         const auto kind = spec.choice("memory");
         const double rate = kind == "device" || kind == "pool" || kind == "managed" ? 500e9 : 20e9;
