@@ -86,12 +86,16 @@ def test_the_program_takes_each_command(tmp_path, committed):
         line for rows in (committed, []) for line in dry_runs(remaining.script(papers, rows))
     )  # fmt: skip
     assert len(commands) > 60
-    environment = os.environ | {"ISTHMUS_EMULATOR": "devices=2,peer=1", "ISTHMUS_RESULTS": str(tmp_path)}
+    # No case may ask for more of a GPU.
+    emulator = "devices=2,peer=1,memory=48GiB"
+    environment = os.environ | {"ISTHMUS_EMULATOR": emulator, "ISTHMUS_RESULTS": str(tmp_path)}
     said = []
     for line in commands:
         words = shlex.split(line.replace("--observe uvm", ""))[1:]  # that needs NVIDIA's driver
         done = subprocess.run([bench, *words, "--dry-run"], capture_output=True, text=True, env=environment)
-        if done.returncode or not re.search(r"\d+ cases? in all|\d+ cases?,", done.stdout):
+        unfit = "of device memory" in done.stdout
+        copied = "--observe uvm" in line and re.search(r"^\S+ (pageable|pinned|streamed|pool)\b", done.stdout, re.M)
+        if done.returncode or unfit or copied or not re.search(r"\d+ cases? in all|\d+ cases?,", done.stdout):
             said.append((line, done.stdout[-300:], done.stderr))
     assert not said
 
