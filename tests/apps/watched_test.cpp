@@ -36,6 +36,14 @@ TEST_F(Watched, InEveryPlacement) {
   }
 }
 
+TEST_F(Watched, HaveWhatTable3Has) {
+  configure("workers=1,memory=256MiB");
+  expect_table3("faults/gauss_seidel", "n=32", {"managed_demand"});
+  expect_table3("faults/multigrid", "n=32", {"managed_demand"});
+  // The emulator's library takes no faults, so there are no batches of it.
+  EXPECT_EQ(complaint(observed("faults/fft", {"n=4096"}, 1, {"managed_demand"}, "paper-table3")), "");
+}
+
 TEST_F(Watched, PresetsAreThePapersAndTakeNoMinute) {  // two arrays of 128 MiB each
   EXPECT_EQ(*case_of_table3("faults/fft").find("n"), harness::AxisValue(1 << 24));
   EXPECT_EQ(*case_of_table3("faults/gauss_seidel").find("n"), harness::AxisValue(256));

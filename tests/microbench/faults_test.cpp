@@ -227,6 +227,11 @@ TEST_F(Faults, PresetsAreThePapersAndTakeNoMinute) {
   for (const char* workload : {"faults/regular", "faults/random"}) case_of_table3(workload);
   EXPECT_EQ(*case_of_table3("faults/stream").find("n"), harness::AxisValue(16 << 20));
   EXPECT_EQ(*case_of_table3("faults/sgemm").find("n"), harness::AxisValue(4096));
+  expect_table3("faults/regular", "bytes=2MiB");
+  expect_table3("faults/random", "bytes=2MiB");
+  expect_table3("faults/stream", "n=16384", {"managed_demand"});
+  // The emulator's library takes no faults, so there are no batches of it.
+  EXPECT_EQ(complaint(microbench::observed("faults/sgemm", {"n=64"}, 1, {"managed_demand"}, "paper-table3")), "");
 }
 
 }  // namespace

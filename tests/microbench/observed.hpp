@@ -3,6 +3,7 @@
 // One case whose page faults are watched, as the program does with --observe uvm.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +15,14 @@
 namespace isthmus::microbench {
 
 inline harness::CaseResult observed(const std::string& workload, std::vector<std::string> settings, int samples = 1,
-                                    std::vector<std::string> placements = {}) {
+                                    std::vector<std::string> placements = {},
+                                    std::optional<std::string> preset = std::nullopt) {
   const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach();
   harness::Request request;
   request.patterns = {workload};
   request.placements = std::move(placements);
   request.settings = std::move(settings);
+  request.preset = std::move(preset);
   harness::RunContext context;
   context.device = device::info(0);
   context.sampling.samples = samples;
@@ -43,6 +46,18 @@ inline double value(const harness::CaseResult& result, const std::string& metric
   const auto* series = result.find(metric);
   EXPECT_NE(series, nullptr) << metric;
   return series != nullptr ? series->samples.back() : -1;
+}
+
+/// What Table 3 has of a program, by its preset at a size for tests.
+inline void expect_table3(const std::string& workload, const std::string& size,
+                          std::vector<std::string> placements = {}) {
+  const auto result = observed(workload, {size}, 1, std::move(placements), "paper-table3");
+  ASSERT_EQ(complaint(result), "") << workload;
+  EXPECT_EQ(result.spec.preset, "paper-table3");
+  EXPECT_EQ(*result.spec.find("driver_prefetch"), harness::AxisValue("off")) << workload;
+  EXPECT_EQ(value(result, "uvm_prefetch_bytes"), 0) << workload;
+  EXPECT_GE(value(result, "uvm_batch_blocks"), 1) << workload;
+  EXPECT_GE(value(result, "uvm_block_faults"), 1) << workload;
 }
 
 }  // namespace isthmus::microbench
