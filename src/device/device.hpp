@@ -381,6 +381,16 @@ struct CopyItem {
 /// Items of 0 bytes are passed over. Throws unsupported where the runtime has no such call (CUDA before 12.8, HIP).
 void copy_batch_async(std::span<const CopyItem> items, Stream& stream);
 
+/// A word of device memory or mapped host memory, by the address that kernels use.
+struct ValueWrite {
+  std::uint32_t* word;
+  std::uint32_t value;
+};
+/// Writes the words, in no order among themselves, after all that was queued before. A kernel that acquires one of the
+/// values (load_acquire) while it runs sees all that came before the write. Not while the stream is captured. Throws
+/// unsupported where the device cannot.
+void write_values_async(std::span<const ValueWrite> writes, Stream& stream);
+
 /// A place for managed memory: a device, or the host (optionally one NUMA node of it).
 struct Location {
   int device = -1;     ///< -1: the host

@@ -69,6 +69,7 @@ constexpr auto calls = std::to_array<std::string_view>({
     "fill_async",
     "copy_strided_async",
     "copy_batch_async",
+    "write_values_async",
     "prefetch",
     "prefetch_batch",
     "discard_batch",

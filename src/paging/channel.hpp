@@ -11,23 +11,23 @@
 
 namespace isthmus::paging {
 
-/// Pages that come from here to there. Written by the fetcher into the server's memory, `number` at the end.
+/// Pages that come from here to there. Written by the fetcher into the server's memory.
 struct Request {
   const std::byte* from;
   std::byte* to;
   std::uint32_t bytes;
-  std::uint32_t number;  ///< of the slot's requests, from 1 on
 };
 
 /// Plain pointers, copied bytewise into kernels.
 struct Channel {
-  Request* requests;      ///< of each slot, in the server's memory
-  std::uint32_t* taken;   ///< of each slot, 1 while somebody has it
-  std::uint32_t* served;  ///< of each slot, the number of the last request that was answered; a proxy's are the host's
-  std::uint32_t* next;    ///< the slot to look at next
-  std::uint32_t* pulled;  ///< pages that warps fetch themselves just now
-  std::uint32_t slots;    ///< 0: there is no server
-  std::uint32_t pulls;    ///< the most that warps fetch themselves at once; 0: all go through the channel
+  Request* requests;       ///< of each slot, in the server's memory
+  std::uint32_t* numbers;  ///< of each slot, the number of its request, from 1 on; there, too, and written last
+  std::uint32_t* taken;    ///< of each slot, 1 while somebody has it
+  std::uint32_t* served;   ///< of each slot, the number of the last request that was answered
+  std::uint32_t* next;     ///< the slot to look at next
+  std::uint32_t* pulled;   ///< pages that warps fetch themselves just now
+  std::uint32_t slots;     ///< 0: there is no server
+  std::uint32_t pulls;     ///< the most that warps fetch themselves at once; 0: all go through the channel
 };
 
 }  // namespace isthmus::paging

@@ -31,6 +31,7 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
   const Lanes lanes = Lanes::full_warp();
   const std::uint64_t slot = device::warp_in_grid();
   const Request* request = channel.requests + slot;
+  const std::uint32_t* asked = channel.numbers + slot;
   std::uint32_t answered = 0;
   double since = device::device_seconds();
   for (;;) {
@@ -38,7 +39,7 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
     unsigned long long from = 0, to = 0;
     // One lane waits, the others wait for it: blocks that only wait make room for those that have not begun.
     const auto look = [&]() -> bool {
-      number = device::load_relaxed(&request->number);
+      number = device::load_relaxed(asked);
       if (number != answered) return true;
       if (slot == 0 && device::load_relaxed(host_ended) != 0) device::store_relaxed(ended, 1u);
       return device::load_relaxed(ended) != 0 || device::device_seconds() - since > patience;
@@ -46,7 +47,7 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
     if (lanes.leads()) {
       device::spin_until(look);
       if (number != answered) {
-        device::load_acquire(&request->number);
+        device::load_acquire(asked);
         from = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->from));
         to = reinterpret_cast<unsigned long long>(device::load_relaxed(&request->to));
         bytes = device::load_relaxed(&request->bytes);

@@ -20,52 +20,37 @@ namespace isthmus::paging {
 constexpr std::size_t kProxyStreams = 4;
 constexpr std::size_t kUsualQueues = 4;
 
-/// `slots` slots, and the copies that are on the way for them.
+/// Slots, and the stream that brings what is asked for there and answers.
 class Proxy::Queue {
  public:
-  Queue(Request* requests, std::uint32_t* served, std::size_t slots, device::Stream& stream)
-      : requests_(requests), served_(served), seen_(slots), stream_(stream) {}
+  struct Slots {
+    Request* requests;  ///< in the host's memory, as the numbers
+    std::uint32_t *numbers, *served;
+    std::size_t count;
+  };
+  Queue(const Slots& slots, device::Stream& stream) : slots_(slots), seen_(slots.count), stream_(stream) {}
 
   /// No slot has been asked for anything.
-  void begin() {
-    std::fill(seen_.begin(), seen_.end(), 0);
-    queued_ = come_ = 0;
-  }
-  bool waits() const { return come_ < queued_; }
-  /// Answers what has come.
-  void answer() {
-    if (!waits() || !batches_[come_ % kBatches].there.done()) return;
-    for (const std::size_t slot : batches_[come_++ % kBatches].slots)
-      std::atomic_ref(served_[slot]).store(seen_[slot], std::memory_order_release);
-  }
-  /// Queues the copies of all that is asked, by one call. False where nothing is.
+  void begin() { std::fill(seen_.begin(), seen_.end(), 0); }
+  /// Queues the copies of all that is asked, by one call, and behind them the answers. False where nothing is asked.
   bool take() {
-    if (queued_ - come_ == kBatches) return false;
-    Batch& batch = batches_[queued_ % kBatches];
     items_.clear();
-    batch.slots.clear();
-    for (std::size_t slot = 0; slot < seen_.size(); ++slot) {
-      const std::uint32_t number = std::atomic_ref(requests_[slot].number).load(std::memory_order_acquire);
+    answers_.clear();
+    for (std::size_t slot = 0; slot < slots_.count; ++slot) {
+      const std::uint32_t number = std::atomic_ref(slots_.numbers[slot]).load(std::memory_order_acquire);
       if (number == seen_[slot]) continue;
       seen_[slot] = number;  // no other comes before this one is answered
-      items_.push_back({requests_[slot].to, requests_[slot].from, requests_[slot].bytes});
-      batch.slots.push_back(slot);
+      const Request& request = slots_.requests[slot];
+      items_.push_back({request.to, request.from, request.bytes});
+      answers_.push_back({slots_.served + slot, number});
     }
     if (items_.empty()) return false;
     copy();
-    batch.there.record(stream_);
-    ++queued_;
+    device::write_values_async(answers_, stream_);
     return true;
   }
 
  private:
-  /// Copies that were queued together, what says that they have come, and the slots that they are for.
-  struct Batch {
-    device::Event there;
-    std::vector<std::size_t> slots;
-  };
-  static constexpr std::size_t kBatches = 4;  ///< on the way at once
-
   void copy() {
     if (batched_) {
       try {
@@ -79,13 +64,11 @@ class Proxy::Queue {
     for (const auto& item : items_) device::copy_async(item.destination, item.source, item.bytes, stream_);
   }
 
-  Request* const requests_;  ///< in the host's memory, as the answers
-  std::uint32_t* const served_;
+  const Slots slots_;
   std::vector<std::uint32_t> seen_;  ///< of each slot, the last request
   device::Stream& stream_;           ///< other queues may share it
-  std::array<Batch, kBatches> batches_;
   std::vector<device::CopyItem> items_;
-  std::size_t queued_ = 0, come_ = 0;  ///< batches
+  std::vector<device::ValueWrite> answers_;
   bool batched_ = true;
 };
 
@@ -101,12 +84,12 @@ class Proxy::Thread {
   }
 
   void start() { say(Phase::serve); }
-  /// Throws what the thread met.
-  void stop() {
+  /// What the thread met, if anything.
+  std::exception_ptr stop() {
     say(Phase::rest);
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return rests_; });
-    if (auto met = std::exchange(met_, nullptr)) std::rethrow_exception(met);
+    return std::exchange(met_, nullptr);
   }
 
  private:
@@ -146,14 +129,9 @@ class Proxy::Thread {
 
   void serve() {
     for (auto& queue : queues_) queue.begin();
-    bool waits = false;
-    while (phase_ == Phase::serve || waits) {
-      bool took = waits = false;
-      for (auto& queue : queues_) {
-        queue.answer();
-        took |= queue.take();
-        waits |= queue.waits();
-      }
+    while (phase_ == Phase::serve) {
+      bool took = false;
+      for (auto& queue : queues_) took |= queue.take();
       if (!took) std::this_thread::yield();
     }
   }
@@ -174,16 +152,19 @@ Proxy::Proxy(const Options& options)
 Proxy::Proxy(std::size_t slots, std::size_t depth)
     : Server(slots, 0),
       requests_(memory::Kind::mapped, slots * sizeof(Request)),
-      served_(memory::Kind::mapped, slots * sizeof(std::uint32_t)) {
-  look_at(reinterpret_cast<Request*>(requests_.device_data()));
-  answer_at(reinterpret_cast<std::uint32_t*>(served_.device_data()));
-  streams_ = std::vector<device::Stream>(std::min(slots / depth, kProxyStreams));
+      numbers_(memory::Kind::mapped, slots * sizeof(std::uint32_t)),
+      streams_(std::min(slots / depth, kProxyStreams)) {
+  look_at(requests_.device_data(), numbers_.device_data());
+  // Said here where it cannot be.
+  device::write_values_async(std::array{device::ValueWrite{channel().served, 0}}, streams_.front());
+  streams_.front().synchronize();
   auto* requests = reinterpret_cast<Request*>(requests_.data());
-  auto* served = reinterpret_cast<std::uint32_t*>(served_.data());
+  auto* numbers = reinterpret_cast<std::uint32_t*>(numbers_.data());
   std::vector<Queue> queues;
   queues.reserve(slots / depth);
   for (std::size_t first = 0; first < slots; first += depth)
-    queues.emplace_back(requests + first, served + first, depth, streams_[queues.size() % kProxyStreams]);
+    queues.emplace_back(Queue::Slots{requests + first, numbers + first, channel().served + first, depth},
+                        streams_[queues.size() % kProxyStreams]);
   thread_ = std::make_unique<Thread>(std::move(queues));
 }
 
@@ -192,8 +173,7 @@ Proxy::~Proxy() {
 }
 
 void Proxy::forget_requests() {
-  std::memset(requests_.data(), 0, requests_.size());
-  std::memset(served_.data(), 0, served_.size());
+  std::memset(numbers_.data(), 0, numbers_.size());
 }
 
 void Proxy::start() {
@@ -201,7 +181,9 @@ void Proxy::start() {
 }
 
 void Proxy::stop() {
-  thread_->stop();
+  const auto met = thread_->stop();
+  for (auto& stream : streams_) stream.synchronize();
+  if (met) std::rethrow_exception(met);
 }
 
 }  // namespace isthmus::paging

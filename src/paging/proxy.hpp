@@ -9,8 +9,9 @@
 
 namespace isthmus::paging {
 
-/// A thread looks through the slots of each queue in turn, and queues the copies of all requests that it finds there by
-/// one call.
+/// A thread looks through the slots of each queue in turn. It queues the copies of all requests that it finds there by
+/// one call, and behind them the answers, which the stream writes into the client's memory. Throws device::Error,
+/// unsupported, where the device cannot do that.
 class Proxy final : public Server {
  public:
   explicit Proxy(const Options& options);
@@ -24,7 +25,7 @@ class Proxy final : public Server {
   void stop() override;
   void forget_requests() override;
 
-  memory::Block requests_, served_;
+  memory::Block requests_, numbers_;
   std::vector<device::Stream> streams_;
   std::unique_ptr<Thread> thread_;
 };

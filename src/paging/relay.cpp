@@ -74,16 +74,18 @@ Relay::Relay(const Options& options, std::size_t queues)
       deadline_(options.deadline) {
   const device::Selected on(device_);
   requests_ = memory::Block(memory::Kind::device, queues_ * depth_ * sizeof(Request));
+  numbers_ = memory::Block(memory::Kind::device, queues_ * depth_ * sizeof(std::uint32_t));
   ended_ = memory::Block(memory::Kind::device, sizeof(std::uint32_t));
   host_ended_ = memory::Block(memory::Kind::mapped, sizeof(std::uint32_t));
   stream_.emplace();
-  look_at(reinterpret_cast<Request*>(requests_.data()));
+  look_at(requests_.data(), numbers_.data());
 }
 
 Relay::~Relay() {
   device::ignoring_errors([this] { end(); });
   const device::Selected on(device_);
   requests_.free();
+  numbers_.free();
   ended_.free();
   stream_.reset();
 }
@@ -91,7 +93,7 @@ Relay::~Relay() {
 void Relay::forget_requests() {
   const device::Selected on(device_);
   said_by_host(host_ended_, 0);
-  device::fill_async(requests_.data(), 0, requests_.size(), *stream_);
+  device::fill_async(numbers_.data(), 0, numbers_.size(), *stream_);
   device::fill_async(ended_.data(), 0, ended_.size(), *stream_);
   stream_->synchronize();
 }

@@ -25,7 +25,7 @@ class Relay final : public Server {
   device::PeerAccess access_;
   std::size_t queues_, depth_;
   double deadline_;
-  memory::Block requests_, ended_;  ///< the second GPU's
+  memory::Block requests_, numbers_, ended_;  ///< the second GPU's
   memory::Block host_ended_;
   std::optional<device::Stream> stream_;
 };

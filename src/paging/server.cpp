@@ -16,6 +16,7 @@ Server::Server(std::size_t slots, std::size_t pulls)
     : words_(memory::Kind::device, (2 * slots + kOtherWords) * sizeof(std::uint32_t)) {
   auto* words = reinterpret_cast<std::uint32_t*>(words_.data());
   channel_ = {.requests = nullptr,
+              .numbers = nullptr,
               .taken = words,
               .served = words + slots,
               .next = words + 2 * slots,

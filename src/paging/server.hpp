@@ -26,10 +26,11 @@ class Server {
   Server(std::size_t slots, std::size_t pulls);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  /// Where the server looks for requests, and where it answers if not in the client's memory, by the addresses that the
-  /// client's kernels use.
-  void look_at(Request* requests) { channel_.requests = requests; }
-  void answer_at(std::uint32_t* served) { channel_.served = served; }
+  /// Where the server looks for requests, by the addresses that the client's kernels use.
+  void look_at(std::byte* requests, std::byte* numbers) {
+    channel_.requests = reinterpret_cast<Request*>(requests);
+    channel_.numbers = reinterpret_cast<std::uint32_t*>(numbers);
+  }
   virtual void start() = 0;
   virtual void stop() = 0;
   /// No request is there.

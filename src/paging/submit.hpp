@@ -46,7 +46,7 @@ __device__ inline void submit(const Channel& channel, const Submission& mine, st
   device::store_relaxed(&request->from, from);
   device::store_relaxed(&request->to, to);
   device::store_relaxed(&request->bytes, bytes);
-  device::store_release(&request->number, mine.number);
+  device::store_release(channel.numbers + mine.slot, mine.number);
 }
 
 /// Whether the page is there; the slot is then free.

@@ -439,6 +439,38 @@ TEST_F(Gpu, ABatchOfCopiesArrivesWhole) {
   free_pinned(pinned);
 }
 
+/// What the host had copied before its stream wrote `value`, seen by a kernel that runs meanwhile.
+__global__ void read_behind(const std::uint32_t* word, std::uint32_t value, const std::uint32_t* copied, std::size_t n,
+                            unsigned long long* sum) {
+  spin_until([&] { return load_acquire(word) == value; });
+  for (std::size_t i = 0; i < n; ++i) *sum += copied[i];
+}
+
+TEST_F(Gpu, AKernelThatRunsSeesWhatCameBeforeAValue) {
+  constexpr std::uint32_t n = 1000, words = 600;  // more words than one call of a driver takes
+  Array<std::uint32_t> copied(n, 0), word(words, 0);
+  Array<unsigned long long> sum(1, 0);
+  const auto bytes = n * sizeof(std::uint32_t);
+  auto* pinned = static_cast<std::uint32_t*>(malloc_pinned(bytes));
+  std::iota(pinned, pinned + n, 0u);
+  std::vector<ValueWrite> writes;
+  for (std::uint32_t i = 0; i < words; ++i) writes.push_back({word.device() + i, i + 1});
+  Stream kernels, copies;
+  if (supported([&] { write_values_async({writes.data(), 1}, copies); })) {
+    copies.synchronize();
+    launch(kernels, ISTHMUS_KERNEL(read_behind), {.grid = 1, .block = 1}, word.device() + words - 1, words,
+           copied.device(), std::size_t{n}, sum.device());
+    copy_async(copied.device(), pinned, bytes, copies);
+    write_values_async(writes, copies);
+    kernels.synchronize();
+    copies.synchronize();
+    EXPECT_EQ(sum.download()[0], n * (n - 1ull) / 2);
+    word.download();
+    for (std::uint32_t i = 0; i < words; ++i) ASSERT_EQ(word.host[i], i + 1);
+  }
+  free_pinned(pinned);
+}
+
 TEST_F(Gpu, BatchesOfRangesMoveAndDiscard) {
   if (!info_.concurrent_managed) GTEST_SKIP() << "managed memory does not migrate";
   constexpr std::size_t bytes = 4u << 20;

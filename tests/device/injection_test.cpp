@@ -54,6 +54,8 @@ const std::map<std::string_view, std::function<void()>>& uses() {
     copy_strided_async(pinned, a.get(), {.row_bytes = 8, .rows = 2, .source_pitch = 32}, stream);
     const CopyItem item{pinned, a.get(), 64};
     copy_batch_async({&item, 1}, stream);
+    const ValueWrite write{reinterpret_cast<std::uint32_t*>(a.get()), 1};
+    write_values_async({&write, 1}, stream);
     stream.synchronize();
   };
   static const auto address_space = [] {
@@ -206,6 +208,7 @@ const std::map<std::string_view, std::function<void()>>& uses() {
       {"fill_async", copies},
       {"copy_strided_async", copies},
       {"copy_batch_async", copies},
+      {"write_values_async", copies},
       {"prefetch", managed},
       {"prefetch_batch", managed},
       {"discard_batch", managed},

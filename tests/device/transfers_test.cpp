@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "device/relaxed.hpp"
 #include "emulator_fixture.hpp"
 
 namespace isthmus::device {
@@ -115,6 +116,54 @@ TEST_F(TransfersTest, ABatchWhoseItemsDependOnEachOtherShows) {
   configure("order=reverse");
   EXPECT_EQ(chained(), 2);
 }
+
+// --- words that a stream writes --------------------------------------------------------------------
+
+/// What was copied before the stream wrote `value`, seen by a kernel that runs meanwhile.
+__global__ void read_behind(const std::uint32_t* word, std::uint32_t value, const int* copied, int* seen) {
+  spin_until([&] { return load_relaxed(word) == value; });
+  load_acquire(word);
+  *seen = *copied;
+}
+
+TEST_F(TransfersTest, AKernelThatRunsSeesWhatCameBeforeAValue) {
+  DeviceArray<int> in(numbers(1)), copied(std::vector<int>{0}), seen(std::vector<int>{0});
+  DeviceArray<std::uint32_t> words(std::vector<std::uint32_t>(3, 0));
+  Stream kernels, writes;
+  launch(kernels, ISTHMUS_KERNEL(read_behind), {.grid = 1, .block = 1}, words.get() + 1, 7u, copied.get(), seen.get());
+  copy_async(copied.get(), in.get(), sizeof(int), writes);
+  write_values_async({}, writes);
+  write_values_async(std::vector<ValueWrite>{{words.get() + 1, 7}, {words.get() + 2, 8}}, writes);
+  kernels.synchronize();
+  writes.synchronize();
+  EXPECT_EQ(seen.host()[0], 1);
+  EXPECT_EQ(words.host(), (std::vector<std::uint32_t>{0, 7, 8}));
+}
+
+TEST_F(TransfersTest, AWriteOfAValueNamesTheWordThatIsWrong) {
+  DeviceArray<std::uint32_t> words(2);
+  std::uint32_t plain = 0;
+  Stream stream;
+  const auto attempt = [&](std::uint32_t* word) {
+    const std::vector<ValueWrite> writes{{words.get(), 1}, {word, 1}};
+    return error_of([&] { write_values_async(writes, stream); });
+  };
+  expect_mentions(attempt(words.get() + 2), {"write_values_async: item 1", "in no live device allocation"});
+  expect_mentions(attempt(&plain), {"item 1", "pageable host memory"});
+  expect_mentions(attempt(reinterpret_cast<std::uint32_t*>(reinterpret_cast<char*>(words.get()) + 2)),
+                  {"item 1", "not aligned"});
+  Graph graph(stream, [&] { expect_mentions(attempt(words.get() + 1), {"write_values_async", "captured"}); });
+  Stream other;
+  auto* freed = static_cast<std::uint32_t*>(malloc_pooled(4, other));
+  other.synchronize();
+  configure("grace=60");
+  write_values_async(std::vector<ValueWrite>{{freed, 1}}, stream);
+  free_pooled(freed, other);
+  other.synchronize();
+  expect_mentions(error_of([&] { stream.synchronize(); }), {"a queued write of a value failed"});
+}
+
+// --- managed memory --------------------------------------------------------------------------------
 
 class ManagedFloats {
  public:

@@ -863,6 +863,7 @@ class CommandLine(unittest.TestCase):
             "disable_peer_access",
             "copy_strided_async",
             "copy_batch_async",
+            "write_values_async",
             "prefetch_batch",
             "discard_batch",
             "discard_and_prefetch_batch",

@@ -487,6 +487,23 @@ TEST_F(PagerTest, WhoAsksWhereNobodyServesGivesUp) {
   EXPECT_EQ(other.host(), 2048ull * 2047 / 2);
 }
 
+/// Where the device writes no words in stream order there is no proxy, and what its thread meets later is said.
+TEST_F(PagerTest, AProxyNeedsAStreamThatAnswers) {
+  const Options options{
+      .page_bytes = kPage, .frames = 2, .deadline = 0.2, .transport = Transport::proxy, .queues = 1, .depth = 1};
+  device::set_injection("write_values_async:1:unsupported");
+  expect_mentions(error_of([&] { Pager pager(options); }), {"write_values_async"});
+  device::set_injection("write_values_async:2");
+  const memory::Block block = numbers(2);
+  Pager pager(options);
+  const Region region = pager.open(block, "numbers");
+  Sum sum;
+  pager.launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 1, .block = 32}, {},
+               Array<unsigned>(region), 1u, sum.device());
+  expect_mentions(error_of([&] { pager.check(sum.stream); }), {"write_values_async: failed at call 2"});
+  device::set_injection("");
+}
+
 TEST_F(PagerTest, TablesTakeAWordAPage) {
   const memory::Block block = numbers(100);
   Pager pager({.page_bytes = kPage, .frames = 10});

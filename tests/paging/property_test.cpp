@@ -55,6 +55,20 @@ TEST_P(Programs, OfLanesAloneLeaveWhatPlainArraysWould) {
     ASSERT_EQ(outcome<Sound>(random_machine(seed, warp, true)), "") << "seed " << seed;
 }
 
+TEST_P(Programs, ThroughAProxyLeaveWhatPlainArraysWould) {
+  auto configuration = device::emulator::configuration();
+  configuration.grace = 0;  // nobody asks a proxy's streams to begin
+  device::emulator::configure(configuration);
+  const unsigned warp = configuration.warp_size;
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    Machine machine = random_machine(seed, warp, seed % 5 == 0);
+    machine.options.transport = Transport::proxy;
+    machine.options.queues = 1 + seed % 3;
+    machine.options.depth = 1 + seed % 4;
+    ASSERT_EQ(outcome<Sound>(machine), "") << "seed " << seed;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Machines, Programs,
                          testing::Values("warp=32,workers=4", "warp=64,workers=4", "warp=32,order=seed:3,workers=4",
                                          "warp=64,order=reverse,workers=4", "warp=32,lockstep=1,workers=4",

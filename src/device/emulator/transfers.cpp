@@ -158,6 +158,31 @@ void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& st
   });
 }
 
+void write_values_async(std::span<const ValueWrite> writes, Stream& stream) {
+  injection_point("write_values_async");
+  Memory& memory = Memory::for_caller();
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    std::uint32_t* word = writes[i].word;
+    std::optional<std::string> problem = memory.range_problem(word, sizeof *word, false);
+    if (!problem && memory.is_pageable(word)) problem = "the pointer is to pageable host memory";
+    if (!problem && reinterpret_cast<std::uintptr_t>(word) % sizeof *word != 0) problem = "the word is not aligned";
+    if (problem)
+      throw Error(ErrorKind::failure, "write_values_async", fmt::format("item {}: {}", i, *problem),
+                  "pass words of device memory or mapped memory that live");
+  }
+  StreamState& state = emulator::outside_capture(stream, "write_values_async");
+  state.submit([all = std::vector(writes.begin(), writes.end())](const FaultPointer&) -> FaultPointer {
+    for (const auto& [word, value] : all) {
+      if (auto late = Memory::instance().range_problem(word, sizeof *word, true))
+        return queued_fault("write of a value", *late);
+      const DeviceAccess access;
+      access.expect(word);
+      __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    }
+    return nullptr;
+  });
+}
+
 // --- managed memory --------------------------------------------------------------------------------
 
 namespace {

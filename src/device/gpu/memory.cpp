@@ -228,6 +228,12 @@ void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
                              stream_of_batch(stream, "copy_batch_async")));
 }
 
+void write_values_async(std::span<const ValueWrite> writes, Stream& stream) {
+  injection_point("write_values_async");
+  gpu::check("write_values_async", gpu::write_values_name,
+             gpu::write_values(writes, stream_of_batch(stream, "write_values_async")));
+}
+
 namespace {
 
 /// `call` gets the ranges as arrays, how many they are, and the stream.

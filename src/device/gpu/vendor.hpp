@@ -18,10 +18,13 @@
 #error "src/device/gpu is built for CUDA or HIP only"
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "device/device.hpp"
 
@@ -232,8 +235,8 @@ inline bool last_prefetch_was_host_node([[maybe_unused]] const void* pointer, [[
 #endif
 }
 
-// Addresses and memory apart are the driver's: the runtime says where its functions are, so that nothing links to it.
-// A CUresult has the number of the runtime's status for the same reason.
+// Addresses and memory apart, and writes by a stream, are the driver's: the runtime says where its functions are, so
+// that nothing links to it. A CUresult has the number of the runtime's status for the same reason.
 template <class Function>
 Status driver_function(const char* name, Function& function) {
   void* address = nullptr;
@@ -248,7 +251,7 @@ Status driver_function(const char* name, Function& function) {
   function = reinterpret_cast<Function>(address);
   return cudaSuccess;
 }
-struct DriverMemory {
+struct DriverFunctions {
   Status status = cudaFree(nullptr);  ///< of looking for them; the driver wants to be started first
 #define ISTHMUS_FOUND(name) decltype(&cu##name) name = find<decltype(name)>("cu" #name)
   ISTHMUS_FOUND(DeviceGetAttribute);
@@ -260,6 +263,7 @@ struct DriverMemory {
   ISTHMUS_FOUND(MemMap);
   ISTHMUS_FOUND(MemUnmap);
   ISTHMUS_FOUND(MemSetAccess);
+  ISTHMUS_FOUND(StreamBatchMemOp);
 #undef ISTHMUS_FOUND
 
  private:
@@ -270,14 +274,14 @@ struct DriverMemory {
     return function;
   }
 };
-inline const DriverMemory& driver_memory() {
-  static const DriverMemory found;
+inline const DriverFunctions& driver_functions() {
+  static const DriverFunctions found;
   return found;
 }
-#define ISTHMUS_DRIVER(name) &::isthmus::device::gpu::DriverMemory::name
+#define ISTHMUS_DRIVER(name) &::isthmus::device::gpu::DriverFunctions::name
 template <class Function, class... Arguments>
-Status driver_call(Function DriverMemory::* function, Arguments... arguments) {
-  const DriverMemory& driver = driver_memory();
+Status driver_call(Function DriverFunctions::* function, Arguments... arguments) {
+  const DriverFunctions& driver = driver_functions();
   return driver.status != cudaSuccess ? driver.status : static_cast<Status>((driver.*function)(arguments...));
 }
 using Address = CUdeviceptr;
@@ -305,6 +309,26 @@ inline bool has_virtual_memory(int device) {
   const auto status = driver_call(ISTHMUS_DRIVER(DeviceGetAttribute), &has,
                                   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
   return status == cudaSuccess && has != 0;
+}
+
+/// The driver fences before each write.
+inline constexpr const char* write_values_name = "cuStreamBatchMemOp";
+inline Status write_values(std::span<const ValueWrite> writes, NativeStream stream) {
+  constexpr std::size_t most = 255;  // of one call
+  std::vector<CUstreamBatchMemOpParams> operations(writes.size());
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    auto& write = operations[i].writeValue;
+    write.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    write.address = address_of(writes[i].word);
+    write.value = writes[i].value;
+    write.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+  }
+  for (std::size_t i = 0; i < operations.size(); i += most) {
+    const auto count = static_cast<unsigned>(std::min(most, operations.size() - i));
+    const auto status = driver_call(ISTHMUS_DRIVER(StreamBatchMemOp), stream, count, operations.data() + i, 0u);
+    if (status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
 }
 
 inline PointerKind pointer_kind(const cudaPointerAttributes& attributes) {
@@ -457,6 +481,14 @@ inline bool has_virtual_memory(int device) {
 #endif
   if (status != hipSuccess) static_cast<void>(hipGetLastError());
   return status == hipSuccess && has != 0;
+}
+
+inline constexpr const char* write_values_name = "hipStreamWriteValue32";
+inline Status write_values(std::span<const ValueWrite> writes, NativeStream stream) {
+  for (const auto& [word, value] : writes) {
+    if (const auto status = hipStreamWriteValue32(stream, word, value, 0); status != hipSuccess) return status;
+  }
+  return hipSuccess;
 }
 
 using PointerAttributes = hipPointerAttribute_t;

@@ -1,0 +1,55 @@
+#pragma once
+
+// Programs that run in a process of their own, for what ThreadSanitizer says of them.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "device/emulator/emulator.hpp"
+#include "random_program.hpp"
+
+namespace isthmus::paging {
+
+inline constexpr int kReported = 66, kClean = 0;
+
+/// Few frames, and writers among the readers.
+inline Machine machine_of(unsigned seed) {
+  Machine machine;
+  machine.options = {.page_bytes = 4096,
+                     .frames = 5,
+                     .eviction = static_cast<Eviction>(seed % 3),
+                     .clean_ahead = seed % 2 == 0 ? 2u : 0u,
+                     .deadline = 60};
+  machine.blocks = 2;
+  Program& p = machine.program;
+  p.seed = seed;
+  p.steps = 20;
+  p.threads_of_block = 64;
+  p.threads = machine.blocks * p.threads_of_block;
+  machine.bytes = 3 * 4096 - 24;
+  p.elements = machine.bytes / sizeof(Word);
+  return machine;
+}
+
+/// How the program ends in a process of its own.
+template <class Protocol>
+int exit_code_of(const Machine& machine) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(1);
+    device::emulator::configure(device::emulator::parse("workers=4"));
+    const std::string wrong = outcome<Protocol>(machine);
+    if (!wrong.empty()) _exit(2);
+    std::exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace isthmus::paging
