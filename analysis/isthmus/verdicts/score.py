@@ -102,7 +102,7 @@ def _matches(pattern: str, each: series.Series) -> bool:
 
 
 def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[list[Term], list[str]]:
-    """Series that count, and a sentence for each reason why others do not. Raises Error for a pattern that means nothing.
+    """Series that count, and a sentence a reason why others do not. Raises Error for a pattern that means nothing.
 
     Weights are shares of all that was asked for, so those of what counts may sum to less than 1.
     """
