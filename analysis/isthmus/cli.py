@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import re
 import sys
@@ -88,7 +89,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"isthmus {__version__}")
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…").required = False
     return parser
 
 
@@ -109,6 +110,8 @@ def _drop_output() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; what a user did wrong is one sentence on stderr."""
     prog = "isthmus"
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # µ, ± and ≤ on a terminal that has none of them
     try:
         asked = _parser().parse_args(arguments)
         prog = f"isthmus {asked.command}"

@@ -103,6 +103,13 @@ def _refuse_fallback():
         )
 
 
+def _refuse_blanks():
+    """ReFrame quotes no path, neither in its scripts nor where it starts them."""
+    for path in (str(ROOT), runtime.runtime().stage_prefix, os.environ.get("ISTHMUS_BENCH", "")):
+        if len(path.split()) > 1:
+            raise ReframeError(f"{path!r} has a blank in it, and ReFrame starts no jobs there; move or rename it")
+
+
 def _refuse_old_words():
     """A word that no check asks for any more would leave what it states unmeasured, and unmissed."""
     for partition in runtime.runtime().system.partitions:
@@ -189,6 +196,7 @@ def _gate_sessions():
         global _started_in
         _started_in = pathlib.Path.cwd()
         _refuse_fallback()
+        _refuse_blanks()
         _refuse_old_words()
         _refuse_unloaded()
         if not testcases:

@@ -364,6 +364,10 @@ class CommandLine(unittest.TestCase):
                 self.assert_refused(self.measure("fixture/saxpy", f"--budget={value}"), "--budget")
             with self.subTest(min_time=value):
                 self.assert_refused(self.measure("fixture/saxpy", f"--min-time={value}"), "--min-time")
+            with self.subTest(latch_timeout=value):
+                done = self.measure("fixture/saxpy", f"--latch-timeout={value}")
+                self.assert_refused(done, "--latch-timeout")
+                self.assertLess(len(done.stderr), 120)  # not the largest number that there is
         self.assert_refused(self.measure("fixture/saxpy", "--min-time=1", "--samples=3"), "give one of them")
         for value in ("n=x", "n=0", "n=-5", "n=", "n", "n=1e3"):
             with self.subTest(setting=value):
@@ -380,6 +384,8 @@ class CommandLine(unittest.TestCase):
             (["run", "fixture/saxpy", "--sise", "tiny"], "did you mean '--size'?"),
             (["run", "fixture/saxpy", "--sise=tiny"], "did you mean '--size'?"),
             (["list", "--jsn"], "did you mean '--json'?"),
+            (["run", "fixture/saxpy", "--samples"], "--samples takes a value, and has none"),
+            (["run", "fixture/saxpy", "--seed", "1", "--seed", "2"], "--seed takes one value, and was given several"),
         ):
             with self.subTest(arguments):
                 self.assert_refused(self.run_bench(*arguments), answer)
@@ -392,6 +398,25 @@ class CommandLine(unittest.TestCase):
             with self.subTest(path):
                 self.assert_refused(self.run_bench("run", "fixture/saxpy", "--record", path), "cannot be written")
         self.assert_refused(self.run_bench("run", "fixture/saxpy", ISTHMUS_RESULTS="/proc/results"), "ISTHMUS_RESULTS")
+        self.assert_refused(self.run_bench("run", "fixture/saxpy", "--record", ""), "names no file")
+
+    def test_records_are_not_added_to_what_is_none(self):
+        notes = self.folder / "notes.jsonl"
+        for text in (b"# notes\n", b"\n", b"[1, 2]\n", b'{"a": 1}\n', b"\xff\x00\x1b\n\n", b"no end"):
+            for resume in ([], ["--resume"]):
+                with self.subTest(text=text, resume=resume):
+                    notes.write_bytes(text)
+                    done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(notes), *resume)
+                    self.assert_refused(done, "begins with a line that is no record")
+                    self.assertEqual(notes.read_bytes(), text)
+        self.measure("fixture/saxpy", "--size", "tiny")
+        whole = self.record.read_text()
+        unsorted = dict(reversed(json.loads(whole).items()))
+        for text in ("", '{"ax', whole[:2000], whole, whole + whole[:2000], json.dumps(unsorted) + "\n"):
+            with self.subTest(record=text[:60]):
+                self.record.write_text(text)
+                self.assertEqual(self.measure("fixture/saxpy", "--size", "tiny").returncode, 0)
+                self.records()
 
     def test_bad_environment_is_refused(self):
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_INJECT="malloc_devise:1"), "ISTHMUS_INJECT")

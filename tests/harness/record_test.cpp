@@ -654,7 +654,7 @@ TEST_F(RecordFiles, WritersOfOneNewFileLoseNothing) {
       char byte = 0;
       static_cast<void>(read(start[0], &byte, 1) + 1);
       check_record_path(path_);
-      RecordFile(path_).append("{\"writer\":" + std::to_string(i) + "}");
+      RecordFile(path_).append(R"({"axes":{},"writer":)" + std::to_string(i) + "}");
       _exit(0);
     }
     close(start[0]);

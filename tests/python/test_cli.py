@@ -49,7 +49,7 @@ def refused(arguments, capsys, code=exits.BAD_INPUT):
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        ([], "isthmus: the following arguments are required: COMMAND"),
+        ([], "isthmus: the following arguments are required: COMMAND (`isthmus --help` says more)"),
         (["regres"], "isthmus: there is no 'regres'; did you mean regress? (`isthmus --help` says more)"),
         (["xyz"], "isthmus: there is no 'xyz': choose from compact, regress, noise"),
         (["--bogus"], "isthmus: there is no option --bogus"),
@@ -215,6 +215,21 @@ def test_a_closed_pipe_is_silent_and_passes_no_gate():
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_is_one_sentence():
     assert piped(f"table {EXAMPLE} >/dev/full") == (exits.BAD_INPUT, "isthmus table: No space left on device\n")
+
+
+def test_a_disk_that_is_full_for_compact_is_told_by_the_systems_word(tmp_path):
+    (tmp_path / EXAMPLE.name).write_bytes(EXAMPLE.read_bytes())
+    command = f"{shlex.quote(sys.executable)} -m isthmus compact {shlex.quote(str(tmp_path))}"
+    code, said = piped(f"--version; ulimit -f 1; {command}")
+    assert code == exits.BAD_INPUT
+    assert said.endswith("cannot be written (File too large); no record is lost: mend that, and run it again\n"), said
+    assert piped(f"compact {shlex.quote(str(tmp_path))}")[0] == exits.PASSED
+
+
+def test_a_terminal_without_such_letters_gets_no_traceback():
+    shown = run("table", EXAMPLE, PYTHONIOENCODING="ascii")
+    assert shown.returncode == 0 and shown.stderr == ""
+    assert "\\xb5s" in shown.stdout and "\\xb1" in shown.stdout
 
 
 def test_closed_output_is_no_traceback():

@@ -407,6 +407,14 @@ def test_a_program_that_cannot_be_is_one_sentence(words, sentence, cases, tmp_pa
     assert sentence in said[-1]
 
 
+@pytest.mark.parametrize("topic", ["paging", "placement"])
+def test_a_program_is_looked_at_before_records_are(topic, capsys):
+    """Reading them takes half a minute."""
+    assert cli.main(["advise", topic, "/nowhere", "--program", "bytse=4GB"]) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "'bytse=4GB' is not understood" in said and "as 3, 2e9 or 4GiB" in said and said.count("\n") == 1
+
+
 def test_without_patterns_nothing_is_advised(cases, tmp_path, capsys):
     others = write(tmp_path / "r", both())
     for words in (["--check"], ["--program", "bytes=1GiB"]):

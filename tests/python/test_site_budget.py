@@ -139,7 +139,9 @@ def test_the_limit_is_the_last_resort_and_nothing_is_an_error():
     limited = Job("A", "s:p+e", "0", ("run",), limit=600.0)
     site_budget.time(limited, {}, lambda job: (None, None))
     assert (limited.seconds, limited.source, limited.cases) == (600.0, "time limit", 1)
-    with pytest.raises(Error, match="nothing says how long it takes"):
+    with pytest.raises(
+        Error, match="nothing says how long it takes on s:p; name a program with --bench, or --records of"
+    ):
         site_budget.time(Job("A", "s:p+e", "0", ("run",)), {}, lambda job: (None, None))
 
 
@@ -191,6 +193,17 @@ def test_without_a_budget_all_are_chosen_in_one_order(jobs):
     chosen = [j.hash for j in site_budget.choose(jobs, 30, None)]
     assert sorted(chosen) == sorted(j.hash for j in jobs)
     assert chosen == [j.hash for j in site_budget.choose(jobs[::-1], 30, None)]
+
+
+def test_the_most_is_no_less_than_what_is_expected(capsys):
+    """A time limit holds a whole job, and a job without one is taken at what it is expected to cost."""
+    jobs = [Job("A", "s:p+e", "0", ("run",), limit=limit) for limit in (None, 60.0, 3600.0)]
+    for each in jobs:
+        each.seconds, each.source, each.cases = 60.0, "estimate", 1
+    site_budget.show(jobs, jobs, 0, 120.0)
+    assert "3 of 3 jobs, 0.15 of 0.15 node-hours; at most 1.10 by their time limits\n" in capsys.readouterr().out
+    site_budget.show(jobs[:1], jobs[:1], 0, 120.0)
+    assert "1 of 1 jobs, 0.05 of 0.05 node-hours\n" in capsys.readouterr().out
 
 
 # --- the command, through ReFrame ---

@@ -36,7 +36,7 @@ esac""",
 def machine(tmp_path):
     """machine(tools, files, **environment) → a Machine whose commands and files are these alone."""
 
-    def make(tools=None, files=None, bench=None, **environment):
+    def make(tools=None, files=None, bench=None, is_root=False, **environment):
         root = tmp_path / "root"
         commands = tmp_path / "commands"
         for folder in (root, commands):
@@ -49,7 +49,7 @@ def machine(tmp_path):
             path = root / name.lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return probe.Machine(bench=bench, root=root, environ={"PATH": str(commands), **environment})
+        return probe.Machine(bench, root, {"PATH": str(commands), **environment}, is_root)
 
     return make
 
@@ -214,6 +214,17 @@ def test_open_mpi_is_started_by_pmix_where_slurm_has_it(machine, tmp_path, kinds
     tools = SLURM | {"srun": f"printf '{kinds}' >&2", "ompi_info": "true"}
     _, partitions, _, _ = written(machine(tools), tmp_path)
     assert partitions["gpu"]["env_vars"] == variables
+
+
+@pytest.mark.parametrize("says, is_root, allowed", [
+    ("mpirun (Open MPI) 4.1.4", True, True), ("mpirun (Open MPI) 4.1.4", False, False), ("HYDRA", True, False),
+])  # fmt: skip
+def test_open_mpi_that_is_started_by_root_is_told_to(machine, tmp_path, says, is_root, allowed):
+    _, partitions, _, text = written(machine({"mpirun": f"echo '{says}'"}, is_root=is_root), tmp_path)
+    variables = [["OMPI_ALLOW_RUN_AS_ROOT", "1"], ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"]] if allowed else None
+    assert partitions["local"].get("env_vars") == variables
+    assert ("the probe ran as root" in text) == allowed
+    assert not [f for f in complaints(tmp_path) if f.level == "error"]
 
 
 @pytest.mark.parametrize("tools, environment, expected", [

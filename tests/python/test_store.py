@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -127,8 +128,15 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
         selection.say_left_out(opened)
     said = capsys.readouterr().err
     assert "1 of 2 files skipped" in said
-    with pytest.raises(Error, match=f"none of 1 files holds records that can be read.*{why}"):
-        store.open_store([tmp_path / "bad.jsonl"])
+    for take in (lambda paths: store.open_store(paths), load.read_files):
+        with pytest.raises(Error) as alone:
+            take([tmp_path / "bad.jsonl"])
+        assert str(alone.value).startswith(f"{tmp_path}/bad.jsonl: ") and why in str(alone.value)
+        assert str(alone.value).count("bad.jsonl") == 1
+        assert re.search("run it again with --resume|; name files that isthmus-bench wrote$", str(alone.value))
+    write(tmp_path / "worse.jsonl", text, end="")
+    with pytest.raises(Error, match=f"none of 2 files holds records that can be read.*{why}"):
+        store.open_store([tmp_path / "bad.jsonl", tmp_path / "worse.jsonl"])
 
 
 def test_records_of_a_newer_version_are_refused_not_passed_over(tmp_path, capsys):

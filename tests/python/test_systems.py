@@ -571,6 +571,16 @@ def test_the_interval_of_a_score_holds_the_truth(case, capsys, record_property):
     assert 0.92 - 2 * error <= share <= most + 2 * error and apart <= 0.06 + 2 * error
 
 
+def test_series_that_do_not_count_for_one_reason_are_one_line():
+    values = drawn(np.random.default_rng(2), metrics=5, nodes=2, jobs=2, node_sd=0.01, shared_sd=0.01)
+    a, b = made("a", values), made("b", values)
+    for key in list(b.series)[:3]:
+        del b.series[key]
+    counted, excluded = score.terms({"w* rate": 1}, [a, b])
+    assert len(counted) == 2 and sum(term.weight for term in counted) == pytest.approx(0.4)
+    assert excluded == ["w0 rate and 2 more of w* rate: missing in b"]
+
+
 def test_a_copy_is_tied_with_its_original_and_one_job_has_no_rank():
     values = drawn(np.random.default_rng(2), metrics=5, nodes=4, jobs=4, node_sd=0.01, shared_sd=0.01)
     found = scored(made("a", values), made("b", values), made("c", values + 0.5))
@@ -621,11 +631,15 @@ def test_a_job_on_all_nodes_is_one_job():
         ('[metrics]\n"microbench/w1 speed" = 1', "names no metric that any of the systems has measured"),
         ('[metrics]\n"nothing/at/all time" = 1', "names no metric that any"),
         ('[metrics]\n"microbench/w1" = 1', "names no metric; write"),
-        ('[metrics]\n"microbench/w1 time" = 0', "is above zero"),
-        ('[metrics]\n"microbench/w1 time" = nan', "is above zero"),
+        ('[metrics]\n"microbench/w1 time" = 0', "the weight of 'microbench/w1 time' is 0; write a number above zero"),
+        ('[metrics]\n"microbench/w1 time" = -1.5', "is -1.5; write a number above zero"),
+        ('[metrics]\n"microbench/w1 time" = nan', "is nan; write a number above zero"),
+        ('[metrics]\n"microbench/w1 time" = "x"', "is x; write a number above zero"),
+        ('[metrics]\n"microbench/w1 time" = true', "is True; write a number above zero"),
         ('[metrics]\n"microbench/w1 time" = 1\n"microbench/* time" = 1', "is named by two patterns"),
-        ("[metrics]\n", "no weight is above zero"),
-        ("metrics = 1", "no weights"),
+        ("[metrics]\n", "no weights (it has no table 'metrics', or nothing in it); write"),
+        ("metrics = 1", "no weights (it has no table 'metrics', or nothing in it); write"),
+        ("[metric]\n", "no weights (it has no table 'metrics', or nothing in it); write"),
         ("[[[", "no weights"),
         ('[metrics]\n"microbench/w0 time" = 1', "nothing counts: microbench/w0 pm tiny time: missing in odd"),
     ],

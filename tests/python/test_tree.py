@@ -230,6 +230,15 @@ def test_ci_runs_every_stage():
 # --- building ---
 
 
+def test_make_run_in_a_folder_with_a_blank_says_so_before_it_builds(tmp_path):
+    script = tmp_path / "my isthmus/scripts/run"
+    script.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "scripts/run", script)
+    result = subprocess.run([script], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "has a blank in it" in result.stderr and result.stderr.count("\n") == 1
+
+
 @pytest.mark.skipif(not shutil.which("cmake") or not shutil.which("ninja"), reason="no cmake or ninja here")
 def test_the_program_and_the_tests_build_in_one_tree_in_either_order(tmp_path):
     """`make run` asks for the program alone, `make test` for everything, both in build/host."""

@@ -483,6 +483,19 @@ def test_a_host_that_the_site_does_not_know_is_refused(session, tmp_path):
     assert session("-C", str(file), "--system=s:p", "-r", fake="gpu:cuda").green
 
 
+def test_a_path_with_a_blank_is_refused_once(session, tmp_path):
+    """ReFrame quotes none, so each check would be red for another reason."""
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b/isthmus-bench").symlink_to(FAKE)
+    for options, env in (
+        (["-r", f"--prefix={tmp_path}/a b"], {}),
+        (["-r"], {"ISTHMUS_BENCH": tmp_path / "a b/isthmus-bench"}),
+    ):
+        outcome = session(*options, **env)
+        assert outcome.returncode != 0 and not outcome.ran
+        assert "has a blank in it, and ReFrame starts no jobs there; move or rename it" in outcome.output
+
+
 @pytest.mark.parametrize("action", ["-l", "-L", "--list-tags", "--describe"])
 def test_looking_at_an_empty_selection_is_no_failure(session, action):
     assert session(action, select="no_such_check").returncode == 0

@@ -93,7 +93,8 @@ def declared(words: list[str]) -> Footprint:
         except ValueError:
             shown = spelling.printable(spelling.shorten(f"{key}={value}", 60))
             raise Error(
-                f"{shown!r} is not understood; a program is {' '.join(f'{k}=N' for k in _KEYS)} order=sequential|random"
+                f"{shown!r} is not understood; a program is {' '.join(f'{k}=N' for k in _KEYS)} "
+                "order=sequential|random, N as 3, 2e9 or 4GiB"
             ) from None
         given[key] = amount
     low = [key for key in ("reuse", "passes", "allocations") if given.get(key, 1) < 1]

@@ -51,7 +51,7 @@ def declared(words: list[str]) -> Program:
         except ValueError:
             raise Error(
                 f"{spelling.printable(spelling.shorten(word, 60))!r} is not understood; a program is "
-                f"{' '.join(f'{key}=N' for key in _KEYS)} order=in_order|scattered, each above 0"
+                f"{' '.join(f'{key}=N' for key in _KEYS)} order=in_order|scattered, each N above 0, as 3, 2e9 or 4GiB"
             ) from None
     if "bytes" not in given:
         raise Error("a program reads an array; declare bytes=BYTES")
@@ -107,13 +107,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
+    program = None if asked.check else declared(asked.program)  # before records are read, which takes a while
     cases, status = measured.read(asked)
     cases = [case for case in cases if measured.counts(case)]
-    if asked.check:
+    if program is None:
         output.write(asked, table_of_check(check(cases)))
         return status
     points = points_of(cases)
     if not points:
         raise Error("no record of paging/pattern in these files; measure the sweep in docs/paging.md")
-    output.write(asked, table_of(learn(points, multiprocessors_of(cases)), declared(asked.program)))
+    output.write(asked, table_of(learn(points, multiprocessors_of(cases)), program))
     return status

@@ -138,6 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
+    program = declared(asked.program or ["in=1"])  # before records are read, which takes a while
     cases, status = measured.read(asked)
     machine = Machine(cases)
     found = check(cases)
@@ -157,6 +158,6 @@ def run(asked: argparse.Namespace) -> int:
         kernels = {staging: known * each / of for staging, each in estimates.items() if each} if of else None
         head = f"like {spelling.printable(like['workload'])} {like['size'] or ''}: kernel {units.duration(known)}"
     else:
-        footprint = declared(asked.program)
+        footprint = program
     output.write(asked, table_of(machine, machine.rank(footprint, kernels), found, head))
     return status

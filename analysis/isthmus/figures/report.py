@@ -272,6 +272,6 @@ def run(asked) -> int:
     text = page(found, asked.title)
     output.deliver(text, asked.output)
     if asked.output != "-":
-        size, count = len(text.encode()) / 1e6, sum(machine["records"] for machine in found["machines"])
-        print(f"{asked.output}: {size:.1f} MB, {count} records")
+        size, count = units.quantity(len(text.encode()), "B"), sum(machine["records"] for machine in found["machines"])
+        print(f"{asked.output}: {size}, {count} records")
     return exits.PASSED

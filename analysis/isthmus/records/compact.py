@@ -8,6 +8,7 @@ manifests are written once. Records that state other results for the same inputs
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -113,6 +114,13 @@ def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple
     return new, gone
 
 
+def _reason(error: Exception) -> str:
+    """The system's word for what is wrong, which DuckDB's message has at its end, behind names of its own files."""
+    said = str(error)
+    known = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO)
+    return next((os.strerror(code) for code in known if os.strerror(code) in said), spelling.shorten(said))
+
+
 def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -> tuple[int, int, list[load.Skipped]]:
     """Compacts files, by path what _check() says of each. Returns how many files and records, and what was skipped."""
     good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
@@ -167,7 +175,10 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
                 connection.execute(f"CREATE VIEW measurements AS {compacted.parts(table, [], agreement.RESULTS)}")
                 result["disagreements"] = agreement.disagreements(agreement.results(connection.execute))
         except (duckdb.Error, OSError) as error:
-            raise Error(f"{folder}: cannot be written ({spelling.shorten(str(error))})") from None
+            why = _reason(error)
+            raise Error(
+                f"{folder}: cannot be written ({why}); no record is lost: mend that, and run it again"
+            ) from None
         finally:
             connection.close()
             temporary.cleanup()

@@ -214,13 +214,21 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
             except RecordError as error:
                 absent.append(skipped_for(file, error))
     if not cases:
-        what = NO_RECORD
         if absent:
-            first = f"{absent[0].path}: {absent[0].why}"
-            what = f"none of {len(absent)} files can be taken (the first, {first})"
-        raise Error(f"{', '.join(map(str, paths))}: {what}")
+            raise Error(nothing_taken(paths, absent))
+        raise Error(f"{', '.join(map(str, paths))}: {NO_RECORD}")
     say_absent(absent, total, asked)
     return cases, with_absence(PASSED, absent)
+
+
+def nothing_taken(paths, absent: list[Skipped]) -> str:
+    """Why there is no record at all, where files were found: a sentence that names the first, and what to do."""
+    first = f"{absent[0].path}: {absent[0].why}"
+    advice = "" if "--resume" in absent[0].why else "; name files that isthmus-bench wrote"
+    if len(absent) == 1:
+        return first + advice
+    where = ", ".join(map(str, paths))
+    return f"{where}: none of {len(absent)} files holds records that can be read (the first, {first}){advice}"
 
 
 _NAMED = 10

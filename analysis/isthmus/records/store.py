@@ -214,8 +214,7 @@ def _refuse_newer(skipped: list[Skipped]) -> None:
 def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skipped]) -> str:
     where = ", ".join(map(str, paths))
     if skipped and not total:
-        first = f"{skipped[0].path}: {skipped[0].why}"
-        return f"{where}: none of {len(skipped)} files holds records that can be read (the first, {first})"
+        return load.nothing_taken(paths, skipped)
     if left_out and sum(left_out.values()) == total:
         kinds = " or ".join(left_out)
         options = " and ".join(f"--{kind}" for kind in left_out)

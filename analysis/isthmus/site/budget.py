@@ -260,7 +260,10 @@ def time(job: Job, measured, estimates):
     elif job.limit is not None:
         job.seconds, job.source = job.limit, "time limit"
     else:
-        raise Error(f"{job.name}: nothing says how long it takes; name a program with --bench, or --records")
+        raise Error(
+            f"{job.name}: nothing says how long it takes on {system}:{partition}; name a program with --bench, or "
+            "--records of it from there"
+        )
 
 
 # --- which to take ---
@@ -301,8 +304,8 @@ def show(jobs, chosen, others, per_job):
         right = [cell.rjust(width) for cell, width in zip(row[:3], widths)]
         print("  ".join([*right, row[3].ljust(widths[3]), row[4]]))
     total = sum(job.node_hours(per_job) for job in jobs)
-    most = sum(job.nodes * max(job.limit or 0, job.seconds) / 3600 for job in chosen)
-    print(f"\n{len(chosen)} of {len(jobs)} jobs, {spent:.2f} of {total:.2f} node-hours", end="")
-    print(f"; at most {most:.2f} by their time limits")
+    most = sum(max(job.nodes * (job.limit or 0) / 3600, job.node_hours(per_job)) for job in chosen)
+    limits = f"; at most {most:.2f} by their time limits" if any(job.limit for job in chosen) else ""
+    print(f"\n{len(chosen)} of {len(jobs)} jobs, {spent:.2f} of {total:.2f} node-hours{limits}")
     if others:
         print(f"beside them {others} short jobs that list what there is, {others * per_job / 3600:.2f} node-hours")

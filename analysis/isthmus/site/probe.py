@@ -77,6 +77,7 @@ class Machine:
     bench: str | None = None
     root: pathlib.Path = pathlib.Path("/")
     environ: dict = dataclasses.field(default_factory=lambda: dict(os.environ))
+    is_root: bool = dataclasses.field(default_factory=lambda: os.geteuid() == 0)
 
     def has(self, command: str) -> bool:
         return shutil.which(command, path=self.environ.get("PATH")) is not None
@@ -299,7 +300,16 @@ def modules(machine) -> tuple[str, list[str]]:
 
 
 def mpi_variables(machine, launcher: str) -> list[list[str]]:
-    """What makes srun start ranks of the MPI that is here, and bind none: Open MPI wants PMIx."""
+    """What lets the launcher start ranks of the MPI that is here: Open MPI wants PMIx of srun, and refuses root.
+
+    srun is told to bind none.
+    """
+    if (
+        launcher in ("mpirun", "mpiexec")
+        and machine.is_root
+        and "Open MPI" in (machine.ask(launcher, "--version") or "")
+    ):
+        return [["OMPI_ALLOW_RUN_AS_ROOT", "1"], ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"]]
     if launcher != "srun":
         return []
     kinds = machine.ask("srun", "--mpi=list", errors=True) if machine.has("ompi_info") else None

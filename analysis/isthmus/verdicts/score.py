@@ -2,7 +2,7 @@
 
 The weights are a TOML or JSON file of {"metrics": {"WORKLOAD METRIC [AXIS=VALUE …]": weight}}; WORKLOAD may hold *. A
 pattern that means several series divides its weight among them. Only series that every system has count, so that none
-gains by leaving out what it is bad at; what does not count is listed, its weight is lost, and below 80% of the weight
+gains by leaving out what it is bad at; what does not count is named, its weight is lost, and below 80% of the weight
 there is no score. Ratios are above 1 where a system is better.
 
 A system's figure is the geometric mean of its nodes, a node's that of its jobs. The interval is of such nodes: it comes
@@ -66,16 +66,21 @@ def load_weights(path) -> dict[str, float]:
             parsed = tomllib.loads(data.decode())
         else:
             parsed = json.loads(data)
-        weights = parsed["metrics"]
-        items = [(old_names.selection(str(name)), float(weight)) for name, weight in weights.items()]
+        weights = parsed.get("metrics") if isinstance(parsed, dict) else None
+        if not isinstance(weights, dict) or not weights:
+            raise ValueError("it has no table 'metrics', or nothing in it")
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    except (RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (RecursionError, ValueError) as error:
         why = spelling.shorten(str(error), 80)
         raise Error(f'{path}: no weights ({why}); write [metrics] and "WORKLOAD METRIC" = weight') from None
-    bad = [name for name, weight in items if not (weight > 0 and math.isfinite(weight))]
-    if bad or not items:
-        raise Error(f"{path}: {f'the weight of {spelling.printable(bad[0])!r}' if bad else 'no weight'} is above zero")
+    for name, weight in weights.items():
+        if len(name.split()) < 2:
+            raise Error(f"{path}: {spelling.printable(name)!r} names no metric; write 'WORKLOAD METRIC [AXIS=VALUE …]'")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            said = spelling.shorten(spelling.printable(weight), 40)
+            raise Error(f"{path}: the weight of {spelling.printable(name)!r} is {said}; write a number above zero")
+    items = [(old_names.selection(name), float(weight)) for name, weight in weights.items()]
     names = [name for name, _ in items]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -97,7 +102,7 @@ def _matches(pattern: str, each: series.Series) -> bool:
 
 
 def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[list[Term], list[str]]:
-    """Series that count, and a sentence for each that does not. Raises Error for a pattern that means nothing.
+    """Series that count, and a sentence a reason why others do not. Raises Error for a pattern that means nothing.
 
     Weights are shares of all that was asked for, so those of what counts may sum to less than 1.
     """
@@ -107,25 +112,27 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
     excluded: list[str] = []
     total = sum(weights.values())
     for pattern, weight in weights.items():
-        if len(pattern.split()) < 2:
-            raise Error(f"{spelling.printable(pattern)!r} names no metric; write 'WORKLOAD METRIC [AXIS=VALUE …]'")
         keys = sorted((key for key, each in every.items() if _matches(pattern, each)), key=str)
         if not keys:
             raise Error(f"{spelling.printable(pattern)!r} names no metric that any of the systems has measured")
-        counting = []
+        counting: list[tuple] = []
+        reasons: dict[str, list[str]] = {}  # why not, and which series
         for key in keys:
             missing = [spelling.printable(system.name) for system in systems if key not in system.series]
             values = np.concatenate([s.series[key].all("A") for s in systems if key in s.series])
             if missing:
-                excluded.append(f"{names[key]}: missing in {', '.join(missing)}")
+                reasons.setdefault(f"missing in {', '.join(missing)}", []).append(names[key])
             elif every[key].better is None:
-                excluded.append(f"{names[key]}: neither more nor less of it is better")
+                reasons.setdefault("neither more nor less of it is better", []).append(names[key])
             elif not (values > 0).all():
-                excluded.append(f"{names[key]}: has values that are not above zero")
+                reasons.setdefault("has values that are not above zero", []).append(names[key])
             elif key in chosen:
                 raise Error(f"{names[key]} is named by two patterns, the second {spelling.printable(pattern)!r}")
             else:
                 counting.append(key)
+        for reason, out in reasons.items():
+            more = f" and {len(out) - 1} more of {spelling.printable(pattern)}" if len(out) > 1 else ""
+            excluded.append(f"{out[0]}{more}: {reason}")
         if not counting:
             excluded.append(f"{spelling.printable(pattern)}: nothing of it counts, so its weight of {weight:g} is lost")
         for key in counting:

@@ -61,7 +61,8 @@ std::vector<std::string> flatten(const std::vector<std::string>& lists, std::str
 
 /// Text of the numeric options: read here, so that what is wrong with one is said in our own words.
 struct NumberTexts {
-  std::string samples, warmups, least_time, processes, budget, seed, numa, chunks, oversubscribe, hang_after;
+  std::string samples, warmups, least_time, processes, budget, seed, numa, chunks, oversubscribe, hang_after,
+      latch_timeout;
 };
 
 std::optional<std::int64_t> integer(const std::string& text, std::string_view option, std::int64_t least,
@@ -101,6 +102,7 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
   auto& oversubscription = options.oversubscription;
   if (!texts.oversubscribe.empty()) oversubscription.ratio = parse_ratio(texts.oversubscribe);
   oversubscription.hang_after = seconds(texts.hang_after, "--hang-after");
+  if (const auto value = seconds(texts.latch_timeout, "--latch-timeout")) sampling.latch_timeout = *value;
   sampling.budget = seconds(texts.budget, "--budget");
   sampling.least_time = seconds(texts.least_time, "--min-time");
   if (sampling.samples && sampling.least_time)
@@ -166,6 +168,11 @@ std::string problem(const CLI::App& app, int argc, char** argv, const CLI::Parse
   }
   std::string sentence = error.what();
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
+  if (error.get_name() == "ArgumentMismatch") {
+    const bool missing = sentence.find("missing") != std::string::npos;
+    sentence = fmt::format("{} takes {}", sentence.substr(0, sentence.find(':')),
+                           missing ? "a value, and has none" : "one value, and was given several");
+  }
   return sentence + "; see isthmus-bench --help";
 }
 
@@ -203,10 +210,8 @@ void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
   measure->add_option("--seed", words.numbers.seed, "Seed of the inputs (default 42)");
   measure->add_flag_callback(
       "--no-latch", [&options] { options.sampling.latch = false; }, "Do not hold the stream until all is queued");
-  measure
-      ->add_option("--latch-timeout", options.sampling.latch_timeout,
-                   "Seconds after which a held stream goes on (default 5)")
-      ->check(CLI::PositiveNumber);
+  measure->add_option("--latch-timeout", words.numbers.latch_timeout,
+                      "Seconds after which a held stream goes on (default 5)");
   measure->add_flag("--dry-run", options.dry_run, "Say what would run, how large and how long it is");
   measure->add_flag("--resume", options.resume, "Leave out cases that the record file holds already");
   measure->add_flag("--table", options.table, "Print medians at the end");

@@ -108,6 +108,23 @@ bool ends_a_line(int descriptor, std::size_t size) {
   return size == 0 || pread(descriptor, &last, 1, static_cast<off_t>(size - 1)) != 1 || last == '\n';
 }
 
+/// Whether what stands in a file is not a record's: readers take a file whole, so they would take nothing that is
+/// added.
+bool is_anothers(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;
+  std::ifstream stream(path);
+  std::string begin(record_begin.size(), '\0');
+  stream.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(stream.gcount()));
+  if (begin.empty() || record_begin.starts_with(begin)) return false;
+  stream.clear();
+  stream.seekg(0);
+  std::getline(stream, begin);
+  const auto first = nlohmann::json::parse(begin, nullptr, false);  // a record whose keys another tool has sorted anew
+  return !first.is_object() || !first.contains("axes") || !first.contains("schema");
+}
+
 /// Returns the error that kept it from writing all, or 0.
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
@@ -181,9 +198,15 @@ void check_record_path(const std::string& path) {
                       "takes; end its name with .jsonl and pack it later",
                       path));
   }
+  if (path.empty()) throw RecordError("--record names no file; give it a name, or leave it out");
   struct stat status{};
   if (stat(path.c_str(), &status) == 0) {
     const RecordFile probe(path);
+    if (is_anothers(path))
+      throw RecordError(
+          fmt::format("the record {} begins with a line that is no record, so no reader would take what is added to "
+                      "it; choose another with --record",
+                      path));
     return;
   }
   if (errno != ENOENT) throw unwritable(path, errno);

@@ -47,7 +47,8 @@ class RecordFile {
 /// $ISTHMUS_RESULTS, else ./results, and a file name of time, host and process. Creates the folder; throws RecordError.
 std::string default_record_path();
 
-/// Throws RecordError where a record could not be written to `path`; makes nothing and takes nothing away.
+/// Throws RecordError where a record could not be written to `path`, or would be lost behind what is no record there;
+/// makes nothing and takes nothing away.
 void check_record_path(const std::string& path);
 
 /// Calls `use` for each line of a regular file that holds `text` and is a JSON object; other lines are passed over.
