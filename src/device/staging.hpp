@@ -33,6 +33,7 @@ struct TileWindow {
 template <TileStaging staging, unsigned Threads = 0>
 class TileCopier {
  public:
+  static constexpr TileStaging way = staging;
   __device__ explicit TileCopier(BulkBarrier* arrived) : arrived_(arrived) {}
 
   /// `count` consecutive elements.

@@ -55,6 +55,13 @@ TEST_F(Mutant, IsCaught) {
     for (int i = 0; i < 30; ++i) numbers << i << '\n';
     setenv("ISTHMUS_HOTSPOT", file.c_str(), 1);
   }
+  if (std::find(settings.begin(), settings.end(), "network=file") != settings.end()) {
+    // A window of one place that moves by two leaves three of four numbers out.
+    std::ofstream text(file);
+    text << "[net]\nwidth=9\nheight=8\nchannels=2\n[convolutional]\nfilters=5\nsize=3\npad=1\n"
+            "[convolutional]\nfilters=6\nsize=1\nstride=2\n";
+    setenv("ISTHMUS_NETWORK", file.c_str(), 1);
+  }
   // In the last two a stream runs as far ahead as it may, and not before it is asked for.
   const auto machines = {"warp=32", "warp=64,order=reverse", "grace=0", "grace=30"};
   EXPECT_TRUE(std::any_of(machines.begin(), machines.end(),

@@ -213,6 +213,8 @@ TEST_F(WholeNetworksTraining, GradientsAreFiniteDifferences) {
   const std::string net = "[net]\nwidth=7\nheight=6\nchannels=2\n";
   const std::string convolution = "[convolutional]\nfilters=5\nsize=3\nstride=2\npad=1\nactivation=logistic\n";
   expect_right_gradients(net + convolution, 3);
+  for (const char* window : {"size=1\nstride=2\n", "size=2\nstride=3\npadding=1\n", "size=4\nstride=2\npad=1\n"})
+    expect_right_gradients(net + "[convolutional]\nfilters=4\nsize=3\npad=1\n[convolutional]\nfilters=3\n" + window, 2);
   expect_right_gradients(net + convolution + "[shortcut]\nfrom=-1\nactivation=leaky\n", 2);
   expect_right_gradients(net + convolution + "[route]\nlayers=-1,-1\n[connected]\noutput=4\nactivation=relu\n", 2);
 }
@@ -239,6 +241,17 @@ TEST_F(WholeNetworksTraining, PlansKeepApartWhatIsWantedAtOnce) {
               << name << " " << allocation << " " << a << " " << b;
         }
       }
+    }
+  }
+}
+
+TEST_F(WholeNetworksTraining, TheWayBackOfAConvolutionMultipliesAsOftenAsItsWayForward) {
+  for (const std::string name : {"resnet18", "resnet50", "yolov3-tiny", "yolov3"}) {
+    const auto plan = make_training_plan(parse_network(network_text(name), name), 4);
+    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+      const auto& back = plan.steps[s];
+      if (back.data.m == 0) continue;  // of images no gradient is wanted
+      EXPECT_EQ(back.data.flops(), plan.plan.steps[s].product.flops()) << name << " " << s;
     }
   }
 }

@@ -231,9 +231,6 @@ struct ProductCall {
   float* partial;
   unsigned columns_of_sum;  ///< those of the output that a sum of parts writes
   double bytes_read, bytes_written;
-  double flops() const {
-    return 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
-  }
 };
 
 /// Adds up the parts of a product; of one there is only what follows.
@@ -259,13 +256,14 @@ void launch_product(Launcher& launcher, TileStaging staging, const ProductCall& 
     using Tile = decltype(tile);
     constexpr TileStaging staged = way();
     constexpr unsigned depth = buffers();
-    launcher.launch(device::Kernel{call.name, multiply<staged, depth, Tile, Second>},
-                    {.grid = {(m + Tile::rows - 1) / Tile::rows * ((n + Tile::columns - 1) / Tile::columns), parts},
-                     .block = device::matrix_threads,
-                     .shared_bytes = depth * (Tile::a_elements + Tile::b_elements) * sizeof(float)},
-                    {.bytes_read = call.bytes_read, .bytes_written = parts * call.bytes_written, .flops = call.flops()},
-                    call.weights, second,
-                    ProductShape{m, n, k, count(product.depth_of_part), call.weights_pitch, call.partial}, epilogue);
+    launcher.launch(
+        device::Kernel{call.name, multiply<staged, depth, Tile, Second>},
+        {.grid = {(m + Tile::rows - 1) / Tile::rows * count(product.tiles_across(Tile::columns)), parts},
+         .block = device::matrix_threads,
+         .shared_bytes = depth * (Tile::a_elements + Tile::b_elements) * sizeof(float)},
+        {.bytes_read = call.bytes_read, .bytes_written = parts * call.bytes_written, .flops = product.flops()},
+        call.weights, second, ProductShape{m, n, k, count(product.depth_of_part), call.weights_pitch, call.partial},
+        epilogue);
   };
   const auto staged = [&](auto way, auto buffers) {
     switch (product.tile) {
@@ -424,13 +422,13 @@ class Forward {
     if (by_image)
       elementwise(device::Kernel{network_.names_to_images[number_].c_str(), leave}, in, 1, 0, planes(step.inputs[0]),
                   count(in.columns), address(step.in_images), layer.in.size());
-    launcher_.call(call.name, {.bytes_read = bytes_read, .bytes_written = call.bytes_written, .flops = call.flops()},
-                   [&](device::Stream& stream) {
-                     network_.library->run(stream, step.library->number,
-                                           address(by_image ? step.in_images : step.inputs[0]), call.weights,
-                                           by_image ? address(step.out_images) : call.partial,
-                                           step.workspace == no_tensor ? nullptr : address(step.workspace));
-                   });
+    launcher_.call(
+        call.name, {.bytes_read = bytes_read, .bytes_written = call.bytes_written, .flops = call.product.flops()},
+        [&](device::Stream& stream) {
+          network_.library->run(stream, step.library->number, address(by_image ? step.in_images : step.inputs[0]),
+                                call.weights, by_image ? address(step.out_images) : call.partial,
+                                step.workspace == no_tensor ? nullptr : address(step.workspace));
+        });
     if (by_image)
       elementwise(device::Kernel{network_.names_from_images[number_].c_str(), enter}, out, 1, 0,
                   address(step.out_images), count(layer.out.channels), count(layer.out.plane()), count(out.columns),

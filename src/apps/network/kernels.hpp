@@ -126,7 +126,7 @@ __device__ inline float4 addends_of(const ChannelEpilogue& own, const Epilogue& 
 /// A window that moves over planes: rows of the second matrix are its places, channel by channel within each, and
 /// columns are the output's numbers.
 struct WindowShape {
-  static constexpr bool spreads = false;
+  static constexpr bool scatters = false;
   Planes in;
   unsigned height, width, stride, before;
   unsigned out_height, out_width;
@@ -137,38 +137,23 @@ __device__ inline unsigned high_product(unsigned a, unsigned b) {
   return static_cast<unsigned>(std::uint64_t{a} * b >> 32);
 }
 
-/// The way back: columns are the numbers that windows move over, and rows are the windows' results that a number went
-/// into. `in` has those results, `out_height` and `out_width` are of the planes that windows move over.
-struct SpreadShape : WindowShape {
-  static constexpr bool spreads = true;
-};
+__device__ inline unsigned quotient(unsigned a, unsigned b, unsigned reciprocal) {
+  return b == 1 ? a : high_product(a, reciprocal);
+}
 
 /// One column of the second matrix, for a thread that has it.
-template <class Shape>
 class WindowColumn {
  public:
-  __device__ WindowColumn(const Shape& w, unsigned n, unsigned columns) : w_(w) {
+  __device__ WindowColumn(const WindowShape& w, unsigned n, unsigned columns) : w_(w) {
     const PlaneSpot spot = spot_of(n, w.out_height, w.out_width);
-    if constexpr (Shape::spreads) {
-      row_ = static_cast<int>(spot.row + w.before);
-      column_ = static_cast<int>(spot.column + w.before);
-    } else {
-      row_ = static_cast<int>(spot.row * w.stride) - static_cast<int>(w.before);
-      column_ = static_cast<int>(spot.column * w.stride) - static_cast<int>(w.before);
-    }
+    row_ = static_cast<int>(spot.row * w.stride) - static_cast<int>(w.before);
+    column_ = static_cast<int>(spot.column * w.stride) - static_cast<int>(w.before);
     if (n >= columns) row_ = -(1 << 30);  // outside, wherever the window is
     image_ = w.in.values + std::size_t{spot.image} * (w.in.height * w.in.width);
   }
   /// Channel c of the window's place (r, s); null outside of the plane.
   __device__ const float* at(unsigned r, unsigned s, unsigned c) const {
-    int y, x;
-    if constexpr (Shape::spreads) {
-      y = result_at(row_ - static_cast<int>(r));
-      x = result_at(column_ - static_cast<int>(s));
-    } else {
-      y = row_ + static_cast<int>(r);
-      x = column_ + static_cast<int>(s);
-    }
+    const int y = row_ + static_cast<int>(r), x = column_ + static_cast<int>(s);
     if (static_cast<unsigned>(y) >= w_.in.height || static_cast<unsigned>(x) >= w_.in.width) return nullptr;
     return image_ + c * w_.in.pitch + (static_cast<unsigned>(y) * w_.in.width + static_cast<unsigned>(x));
   }
@@ -177,34 +162,43 @@ class WindowColumn {
     const unsigned place = quotient(k, w_.in.channels, w_.per_channel), r = quotient(place, w_.width, w_.per_row);
     return at(r, place - r * w_.width, k - place * w_.in.channels);
   }
-  __device__ static unsigned quotient(unsigned a, unsigned b, unsigned reciprocal) {
-    return b == 1 ? a : high_product(a, reciprocal);
-  }
 
  private:
-  /// The window that begins so far in; negative where none does.
-  __device__ int result_at(int begin) const {
-    const int stride = static_cast<int>(w_.stride), number = begin / stride;
-    return begin < 0 || number * stride != begin ? -1 : number;
-  }
-
-  const Shape& w_;
+  const WindowShape& w_;
   int row_, column_;
   const float* image_;
 };
 
 /// The second matrix as it is.
 struct PlainMatrix {
+  static constexpr bool scatters = false;
   const float* values;
   std::size_t pitch;
 };
+
+/// The shape of a product: blockIdx.y is the part of k, of parts · depth_of_part in all.
+struct ProductShape {
+  unsigned m, n, k, depth_of_part;
+  std::size_t weights_pitch;
+  float* partial;  ///< where sums of parts go, part by part, with the pitch of the output; null of one part
+};
+
+/// What a block has of a product: columns from `column` on, of `columns`, and rows of the first matrix from `weights`
+/// on, as long as k. Where a second matrix has several classes of columns, these are of one `number`.
+struct ProductRange {
+  unsigned column, columns, k, number = 0;
+  std::size_t weights = 0;
+};
+template <class Tile, class Second>
+__device__ ProductRange range_of(const Second&, const ProductShape& p, unsigned tile) {
+  return {tile * Tile::columns, p.n, p.k};
+}
 
 /// Brings tiles of the second matrix.
 template <class Tile>
 class TileSource {
  public:
-  __device__ TileSource(const PlainMatrix& b, unsigned column, unsigned, unsigned)
-      : corner_(b.values + column), pitch_(b.pitch) {
+  __device__ TileSource(const PlainMatrix& b, unsigned column) : corner_(b.values + column), pitch_(b.pitch) {
     const std::size_t left = b.pitch - column;
     columns_ = left < Tile::columns ? static_cast<unsigned>(left) : Tile::columns;
   }
@@ -221,19 +215,28 @@ class TileSource {
 };
 
 /// The same of windows: each thread has a column, and no windows are ever written out.
-template <class Tile, class Shape>
+template <class Tile, class Column>
 class WindowSource {
  public:
-  __device__ WindowSource(const Shape& w, unsigned column, unsigned columns, unsigned k)
-      : w_(w), own_(w, column + threadIdx.x % Tile::columns, columns), k_(k) {}
+  __device__ WindowSource(const Column& own, const Planes& in, unsigned k) : own_(own), in_(in), k_(k) {}
   template <class Copier>
   __device__ void bring(Copier& copier, float* to, unsigned k, unsigned) const {
-    if (w_.in.channels % Tile::depth == 0) {  // all of the tile's rows are of one place
-      const unsigned place = Column::quotient(k, w_.in.channels, w_.per_channel);
-      const unsigned r = Column::quotient(place, w_.width, w_.per_row);
-      const float* first = own_.at(r, place - r * w_.width, k - place * w_.in.channels);
-      copier.template column<Tile::depth, Tile::columns>(
-          to, [&](unsigned row) { return first == nullptr ? nullptr : first + row * w_.in.pitch; });
+    if (in_.channels % Tile::depth == 0) {  // all of the tile's rows are of one place
+      const float* first = own_.at(k);
+      if constexpr (Copier::way == TileStaging::direct) {
+        copier.template column<Tile::depth, Tile::columns>(
+            to, [&](unsigned row) { return first == nullptr ? nullptr : first + row * in_.pitch; });
+      } else {  // stepped from row to row, because nvcc keeps an address for each row here, more than there are
+                // registers
+        constexpr unsigned apart = device::matrix_threads / Tile::columns;
+        const std::size_t step = first == nullptr ? 0 : apart * in_.pitch;
+        if (first != nullptr) first += threadIdx.x / Tile::columns * in_.pitch;
+        copier.template column<Tile::depth, Tile::columns>(to, [&](unsigned) {
+          const float* value = first;
+          first += step;
+          return value;
+        });
+      }
     } else {
       copier.template column<Tile::depth, Tile::columns>(
           to, [&](unsigned row) { return k + row < k_ ? own_.at(k + row) : nullptr; });
@@ -241,33 +244,19 @@ class WindowSource {
   }
 
  private:
-  using Column = WindowColumn<Shape>;
-  const Shape& w_;
-  Column own_;
-  unsigned k_;
+  const Column own_;
+  const Planes& in_;
+  const unsigned k_;
 };
 
 template <class Tile>
-__device__ TileSource<Tile> source_of(const PlainMatrix& b, unsigned column, unsigned columns, unsigned k) {
-  return {b, column, columns, k};
+__device__ TileSource<Tile> source_of(const PlainMatrix& b, const ProductRange& range) {
+  return {b, range.column};
 }
 template <class Tile>
-__device__ WindowSource<Tile, WindowShape> source_of(const WindowShape& b, unsigned column, unsigned columns,
-                                                     unsigned k) {
-  return {b, column, columns, k};
+__device__ WindowSource<Tile, WindowColumn> source_of(const WindowShape& b, const ProductRange& range) {
+  return {WindowColumn(b, range.column + threadIdx.x % Tile::columns, range.columns), b.in, range.k};
 }
-template <class Tile>
-__device__ WindowSource<Tile, SpreadShape> source_of(const SpreadShape& b, unsigned column, unsigned columns,
-                                                     unsigned k) {
-  return {b, column, columns, k};
-}
-
-/// The shape of a product: blockIdx.y is the part of k, of parts · depth_of_part in all.
-struct ProductShape {
-  unsigned m, n, k, depth_of_part;
-  std::size_t weights_pitch;
-  float* partial;  ///< where sums of parts go, part by part, with the pitch of the output; null of one part
-};
 
 // for (c = 0; c < m; ++c)
 //   for (n = 0; n < columns; ++n) {
@@ -286,12 +275,14 @@ __global__ void __launch_bounds__(device::matrix_threads, 2)
   constexpr unsigned buffer_elements = Tile::a_elements + Tile::b_elements;
   const device::TilePlace<Tile> place;
   const unsigned down = (p.m + Tile::rows - 1) / Tile::rows;
-  const unsigned row = blockIdx.x % down * Tile::rows, column = blockIdx.x / down * Tile::columns;
-  const unsigned begin = blockIdx.y * p.depth_of_part;
-  const unsigned end = p.k - begin < p.depth_of_part ? p.k : begin + p.depth_of_part;
+  const ProductRange range = range_of<Tile>(b, p, blockIdx.x / down);
+  const unsigned row = blockIdx.x % down * Tile::rows, column = range.column;
+  if (column >= range.columns) return;
+  const unsigned before = blockIdx.y * p.depth_of_part, begin = before < range.k ? before : range.k;
+  const unsigned end = range.k - begin < p.depth_of_part ? range.k : begin + p.depth_of_part;
   const unsigned rows = p.m - row < Tile::rows ? p.m - row : Tile::rows;
-  const auto source = source_of<Tile>(b, column, p.n, p.k);
-  const float* corner = weights + row * p.weights_pitch;
+  const auto source = source_of<Tile>(b, range);
+  const float* corner = weights + (row * p.weights_pitch + range.weights);
   device::TileSums<Tile> sums = {};
   pipeline.run((end - begin + Tile::depth - 1) / Tile::depth,
                [&](auto& copier, unsigned stage, std::uint64_t step) {
@@ -307,6 +298,9 @@ __global__ void __launch_bounds__(device::matrix_threads, 2)
                  const float* buffer = buffers + stage * buffer_elements;
                  device::multiply_tiles<Tile>(sums, place, buffer, buffer + Tile::a_elements);
                });
+  if constexpr (Second::scatters) {
+    if (scatter<Tile>(b, range, sums, place, row, p, epilogue)) return;
+  }
   constexpr unsigned vectors = Tile::thread_columns / 4;
   const auto sums_at = [&](unsigned i, unsigned j) {
     return make_float4(sums[i][4 * j], sums[i][4 * j + 1], sums[i][4 * j + 2], sums[i][4 * j + 3]);

@@ -49,13 +49,31 @@ inline constexpr std::array<TileFacts, 3> tile_shapes = {
     {{"128x128", 128, 128, 2, 1}, {"64x256", 64, 256, 2, 0.9}, {"64x64", 64, 64, 3, 0.65}}};
 inline constexpr std::size_t deepest_tile = 32;  ///< products that a tile adds up at once, at most
 
+/// Some columns of a product, and how long their sums are.
+struct ProductClass {
+  std::size_t n = 0, k = 0;
+};
+
 /// out[m × n] = weights[m × k] · in[k × n]: what a convolution is, and a connected layer.
 struct Product {
   std::size_t m = 0, n = 0, k = 0;
+  std::vector<ProductClass> classes{};  ///< where columns have sums of different lengths, of which k is the longest
   std::size_t tile = 0, parts = 1;
   std::size_t depth_of_part = 0;  ///< of k, as many products as a part adds up; the last one's are the rest
   bool is_plain = false;          ///< the input is the second matrix as it is: no window to move over it
   std::size_t most_parts = 32;
+  std::vector<ProductClass> all_classes() const { return classes.empty() ? std::vector{ProductClass{n, k}} : classes; }
+  double flops() const {
+    double sum = 0;
+    for (const auto& of : all_classes()) sum += 2.0 * static_cast<double>(m) * static_cast<double>(of.n * of.k);
+    return sum;
+  }
+  /// Tiles of `columns` columns; each class has as many as the largest, of which a smaller one leaves some empty.
+  std::size_t tiles_across(std::size_t columns) const {
+    std::size_t most = 0;
+    for (const auto& of : all_classes()) most = std::max(most, (of.n + columns - 1) / columns);
+    return most * std::max<std::size_t>(1, classes.size());
+  }
 };
 
 /// A convolution that the vendor's library does, by its number there.
@@ -119,19 +137,26 @@ inline constexpr std::size_t most_columns = std::size_t{1} << 31;
 inline void choose_tiles(Product& product, const PlanOptions& options) {
   constexpr double multiprocessors = 132, rate = 3.4e11, of_a_wave = 2e-6, of_a_sum = 4e-6, bandwidth = 2.5e12;
   const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n);
+  const auto classes = product.all_classes();
   double best = std::numeric_limits<double>::infinity();
   for (std::size_t t = 0; t < tile_shapes.size(); ++t) {
     if (options.tile.value_or(t) != t) continue;
     const auto& tile = tile_shapes[t];
     const auto rows = static_cast<double>(tile.rows), columns = static_cast<double>(tile.columns);
-    const double tiles = std::ceil(m / rows) * std::ceil(n / columns);
     const std::size_t whole = (product.k + deepest_tile - 1) / deepest_tile, most = std::min(whole, product.most_parts);
     for (std::size_t asked = 1; asked <= most; ++asked) {
       if (options.parts != 0 && asked != std::min(options.parts, most)) continue;
       const std::size_t depth_of_part = (whole + asked - 1) / asked * deepest_tile;
       const std::size_t parts = (product.k + depth_of_part - 1) / depth_of_part;
       const auto count = static_cast<double>(parts);
-      const double waves = std::ceil(tiles * count / (multiprocessors * tile.resident));
+      double blocks = 0;  // those of a class whose sums are shorter than a part count as much as they add up
+      for (const auto& of : classes) {
+        const auto deep = static_cast<double>((of.k + deepest_tile - 1) / deepest_tile * deepest_tile),
+                   part = static_cast<double>(depth_of_part);
+        blocks += std::ceil(m / rows) * std::ceil(static_cast<double>(of.n) / columns) *
+                  (deep < part ? deep / part : std::ceil(static_cast<double>(of.k) / part));
+      }
+      const double waves = std::ceil(blocks / (multiprocessors * tile.resident));
       const double wave = tile.resident * 2 * rows * columns * static_cast<double>(depth_of_part) / (tile.speed * rate);
       const double sum = parts == 1 ? 0 : of_a_sum + 8 * count * m * n / bandwidth;
       const double seconds = waves * (wave + of_a_wave) + sum;

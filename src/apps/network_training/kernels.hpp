@@ -51,9 +51,9 @@ struct TransposedShape : WindowShape {};
 template <class Tile>
 class TransposedSource {
  public:
-  __device__ TransposedSource(const TransposedShape& w, unsigned column, unsigned columns, unsigned k) : w_(w), k_(k) {
-    const unsigned own = column + threadIdx.x % Tile::columns;
-    if (own >= columns) return;
+  __device__ TransposedSource(const TransposedShape& w, const ProductRange& range) : w_(w), k_(range.k) {
+    const unsigned own = range.column + threadIdx.x % Tile::columns;
+    if (own >= range.columns) return;
     const unsigned place = own / w.in.channels, r = place / w.width;
     row_ = static_cast<int>(r) - static_cast<int>(w.before);
     column_ = static_cast<int>(place - r * w.width) - static_cast<int>(w.before);
@@ -91,18 +91,146 @@ class TransposedSource {
 };
 
 template <class Tile>
-__device__ TransposedSource<Tile> source_of(const TransposedShape& b, unsigned column, unsigned columns, unsigned k) {
-  return {b, column, columns, k};
+__device__ TransposedSource<Tile> source_of(const TransposedShape& b, const ProductRange& range) {
+  return {b, range};
 }
 
-// turned[c][place][m] = weights[m][place][c]; zeros up to 16 bytes
+// --- inputs ----------------------------------------------------------------------------------------
+
+/// One direction of the way back of a window of `window` places, over a plane of `plane` numbers. A number and a place
+/// belong to class r if (number + before) and the place leave r when the stride divides them. A number went into
+/// windows at places of its own class, and at no others.
+struct SpreadAxis {
+  unsigned window, plane, stride, before;
+  constexpr unsigned places(unsigned r) const { return window / stride + (r < window % stride ? 1 : 0); }
+  constexpr unsigned places_before(unsigned r) const {  ///< of classes before r
+    return r * (window / stride) + (r < window % stride ? r : window % stride);
+  }
+  constexpr unsigned first(unsigned r) const { return (r + stride - before % stride) % stride; }
+  constexpr unsigned numbers(unsigned r) const {
+    return first(r) < plane ? (plane - first(r) + stride - 1) / stride : 0;
+  }
+  /// The last window that the first number went into, at the first place.
+  constexpr unsigned window_of_first(unsigned r) const { return (first(r) + before) / stride; }
+};
+
+/// The second matrix of the way back, once for each class of rows and columns: its columns are the numbers of the
+/// class, image by image, and its rows are the results of the windows that such numbers went into, which are `in`.
+struct SpreadShape {
+  static constexpr bool scatters = true;
+  Planes in;
+  SpreadAxis down, across;
+  unsigned images;
+  unsigned per_channel, per_row, per_longer_row;  ///< 2^32 over channels and over places across, rounded up
+  constexpr unsigned classes() const { return down.stride * across.stride; }
+  /// Of one class: its columns, its rows, and where its weights begin, which is on 16 bytes.
+  constexpr unsigned columns(unsigned number) const {
+    return images * down.numbers(number / across.stride) * across.numbers(number % across.stride);
+  }
+  constexpr unsigned rows(unsigned number) const {
+    return down.places(number / across.stride) * across.places(number % across.stride) * in.channels;
+  }
+  constexpr std::size_t weights(unsigned number) const {
+    const unsigned r = number / across.stride;
+    const std::size_t before = std::size_t{down.places_before(r)} * across.window +
+                               std::size_t{down.places(r)} * across.places_before(number % across.stride);
+    return before * in.channels / 4 * 4 + 4 * number;
+  }
+};
+
+/// One column of such a matrix, for a thread that has it.
+class SpreadColumn {
+ public:
+  __device__ SpreadColumn(const SpreadShape& w, const ProductRange& range, unsigned n) : w_(w) {
+    const unsigned r = range.number / w.across.stride, s = range.number % w.across.stride;
+    const PlaneSpot spot = spot_of(n, w.down.numbers(r), w.across.numbers(s));
+    width_ = w.across.places(s);
+    per_row_ = s < w.across.window % w.across.stride ? w.per_longer_row : w.per_row;
+    row_ = n < range.columns ? static_cast<int>(w.down.window_of_first(r) + spot.row) : -1;
+    column_ = static_cast<int>(w.across.window_of_first(s) + spot.column);
+    image_ = w.in.values + std::size_t{spot.image} * (w.in.height * w.in.width);
+  }
+  /// Row k; null where the window would be outside.
+  __device__ const float* at(unsigned k) const {
+    const unsigned place = quotient(k, w_.in.channels, w_.per_channel), r = quotient(place, width_, per_row_);
+    const auto y = static_cast<unsigned>(row_ - static_cast<int>(r)),
+               x = static_cast<unsigned>(column_ - static_cast<int>(place - r * width_));
+    if (y >= w_.in.height || x >= w_.in.width) return nullptr;
+    return image_ + (k - place * w_.in.channels) * w_.in.pitch + (y * w_.in.width + x);
+  }
+
+ private:
+  const SpreadShape& w_;
+  unsigned width_, per_row_;
+  int row_, column_;
+  const float* image_;
+};
+
+/// Tiles of all classes take turns, so that numbers that lie side by side are written at about the same time.
+template <class Tile>
+__device__ ProductRange range_of(const SpreadShape& b, const ProductShape&, unsigned tile) {
+  const unsigned number = tile % b.classes();
+  return {tile / b.classes() * Tile::columns, b.columns(number), b.rows(number), number, b.weights(number)};
+}
+template <class Tile>
+__device__ WindowSource<Tile, SpreadColumn> source_of(const SpreadShape& b, const ProductRange& range) {
+  return {SpreadColumn(b, range, range.column + threadIdx.x % Tile::columns), b.in, range.k};
+}
+
+/// Leaves a thread's sums where the numbers of a class are, or adds them to what is there, which is all that the way
+/// back asks of an epilogue. The numbers of a single class lie side by side: false.
+template <class Tile>
+__device__ bool scatter(const SpreadShape& b, const ProductRange& range, const device::TileSums<Tile>& sums,
+                        const device::TilePlace<Tile>& place, unsigned row, const ProductShape& p,
+                        const Epilogue& epilogue) {
+  if (b.classes() == 1) return false;
+  const unsigned r = range.number / b.across.stride, s = range.number % b.across.stride;
+  const bool is_part = p.partial != nullptr, adds = !is_part && epilogue.addend.other.values != nullptr;
+  float* out = is_part ? p.partial + std::size_t{blockIdx.y} * p.m * epilogue.pitch : epilogue.out;
+#pragma unroll
+  for (unsigned j = 0; j < Tile::thread_columns; ++j) {
+    const unsigned column = range.column + place.column_of(j);
+    if (column >= range.columns) continue;
+    const PlaneSpot spot = spot_of(column, b.down.numbers(r), b.across.numbers(s));
+    const unsigned n = (spot.image * b.down.plane + b.down.first(r) + spot.row * b.down.stride) * b.across.plane +
+                       b.across.first(s) + spot.column * b.across.stride;
+#pragma unroll
+    for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+      const unsigned c = row + place.row_of(i);
+      if (c >= p.m) continue;
+      float& to = out[c * epilogue.pitch + n];
+      to = adds ? sums[i][j] + to : sums[i][j];
+    }
+  }
+  return true;
+}
+
+constexpr unsigned turned_tile = 32;  // output and input channels of a block, which has one place
+
+// turned[c][class][place][m] = weights[m][place][c]; zeros up to 16 bytes after each class
 static __global__ void __launch_bounds__(layer_threads)
-    turn_weights(const float* weights, std::size_t weights_pitch, unsigned m, unsigned channels, unsigned places,
-                 float* turned, std::size_t pitch) {
-  const unsigned n = own_column(), c = blockIdx.y;
-  if (n >= pitch) return;
-  const unsigned place = n / m;
-  turned[c * pitch + n] = place < places ? weights[(n - place * m) * weights_pitch + place * channels + c] : 0;
+    turn_weights(const float* weights, std::size_t weights_pitch, unsigned channels, SpreadShape w, float* turned,
+                 std::size_t pitch) {
+  __shared__ float tile[turned_tile][turned_tile + 1];
+  const unsigned m = w.in.channels, tiles = (m + turned_tile - 1) / turned_tile, place = blockIdx.x / tiles;
+  const unsigned first_m = blockIdx.x % tiles * turned_tile, first_c = blockIdx.y * turned_tile;
+  const unsigned lane = threadIdx.x % turned_tile, line = threadIdx.x / turned_tile;
+  for (unsigned i = line; i < turned_tile; i += layer_threads / turned_tile) {
+    if (first_m + i < m && first_c + lane < channels)
+      tile[i][lane] = weights[(first_m + i) * weights_pitch + place * channels + first_c + lane];
+  }
+  __syncthreads();
+  const unsigned y = place / w.across.window, x = place % w.across.window;
+  const unsigned r = y % w.down.stride, s = x % w.across.stride, number = r * w.across.stride + s;
+  const unsigned at = (y / w.down.stride * w.across.places(s) + x / w.across.stride) * m + first_m + lane;
+  const unsigned end = w.rows(number);
+  if (first_m + lane >= m) return;
+  for (unsigned i = line; i < turned_tile && first_c + i < channels; i += layer_threads / turned_tile) {
+    float* to = turned + ((first_c + i) * pitch + w.weights(number));
+    to[at] = tile[lane][i];
+    if (at + 1 == end)
+      for (unsigned after = end; after % 4 != 0; ++after) to[after] = 0;
+  }
 }
 
 // --- batch normalisation ---------------------------------------------------------------------------

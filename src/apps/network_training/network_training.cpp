@@ -116,7 +116,7 @@ void train(Case& c) {
 Workload workload() {
   Workload program("apps/network_training", train);
   add_network(program);
-  program.version(1)
+  program.version(2)
       .summary("training of a convolutional network by stochastic gradient descent, in strict fp32")
       .axis(number_axis("steps", "steps of training in a pass, of the same images", 1))
       .axis(

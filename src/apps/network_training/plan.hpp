@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/network/forward.hpp"
+#include "apps/network_training/kernels.hpp"
 
 namespace isthmus::apps {
 
@@ -22,6 +23,7 @@ struct TrainingStep {
   std::size_t sums = no_tensor, statistics = no_tensor, forward_slices = no_tensor;  ///< batch normalisation
   std::vector<GivenGradient> given{};  ///< for each input, and then for the other one of a shortcut
   Product data{}, weights{};
+  SpreadShape spread{};                                                         ///< but for where its planes lie
   std::size_t slopes = no_tensor, turned = no_tensor, back_slices = no_tensor;  ///< work space
   std::size_t data_partial = no_tensor, weights_partial = no_tensor;
   std::size_t losses = no_tensor;  ///< of a step that leaves: the first of its images' losses
@@ -141,11 +143,34 @@ class TrainingPlanner {
     if (own.given[0].of == no_tensor) return;
     workload::refuse_if(layer.window.height * layer.window.width * out.channels * out.channels >= std::size_t{1} << 32,
                         "a layer has more weights than its way back can count: use fewer outputs");
-    own.data = {.m = layer.in.channels, .n = in.columns, .k = layer.depth() / layer.in.channels * layer.out.channels};
+    own.spread = spread_of(layer);
+    own.data = {.m = layer.in.channels, .n = in.columns};
     own.data.is_plain = step.product.is_plain;
+    for (unsigned c = 0; c < own.spread.classes(); ++c) {
+      own.data.classes.push_back({own.spread.columns(c), own.spread.rows(c)});
+      own.data.k = std::max(own.data.k, own.data.classes.back().k);
+    }
     choose_tiles(own.data, {});
-    own.turned = matrix(own.data.m, own.data.k, now, now, true);
+    own.turned = matrix(own.data.m, own.spread.weights(own.spread.classes()), now, now, true);
     if (own.data.parts > 1) own.data_partial = matrix(own.data.parts * own.data.m, own.data.n, now, now, true);
+  }
+
+  SpreadShape spread_of(const Layer& layer) const {
+    const auto& w = layer.window;
+    // With only one window in a direction each place is a class of its own.
+    const auto axis = [&](std::size_t window, std::size_t plane, std::size_t results) {
+      return SpreadAxis{count(window), count(plane), count(results == 1 ? window : w.stride), count(w.before)};
+    };
+    const SpreadAxis across = axis(w.width, layer.in.width, layer.out.width);
+    return {.in = {.channels = count(layer.out.channels),
+                   .height = count(layer.out.height),
+                   .width = count(layer.out.width)},
+            .down = axis(w.height, layer.in.height, layer.out.height),
+            .across = across,
+            .images = count(made_.plan.batch),
+            .per_channel = reciprocal(layer.out.channels),
+            .per_row = reciprocal(std::max(1u, across.places(across.stride))),
+            .per_longer_row = reciprocal(across.places(across.stride) + 1)};
   }
 
   TrainingPlan made_;

@@ -289,13 +289,16 @@ class Training {
     if (own.given[0].of == no_tensor) return;
     const auto to_input = to(own.given[0]);
     const Tensor& turned_to = plan_.tensors[own.turned];
-    const auto m = count(layer.out.channels), channels = count(layer.in.channels);
-    launcher_.launch(
-        device::Kernel{name(s, turned), turn_weights},
-        {.grid = {(count(turned_to.pitch) + layer_threads - 1) / layer_threads, channels}, .block = layer_threads},
-        {.bytes_read = bytes_of_weights, .bytes_written = bytes_of_weights}, parameter(s, Parameter::weights),
-        weights_pitch(layer), m, channels, count(layer.depth() / layer.in.channels), address(own.turned),
-        turned_to.pitch);
+    SpreadShape spread = own.spread;
+    spread.in = planes(own.slopes);
+    const auto tiles = [](std::size_t channels) { return count((channels + turned_tile - 1) / turned_tile); };
+    launcher_.launch(device::Kernel{name(s, turned), turn_weights},
+                     {.grid = {tiles(layer.out.channels) * count(layer.window.height * layer.window.width),
+                               tiles(layer.in.channels)},
+                      .block = layer_threads},
+                     {.bytes_read = bytes_of_weights, .bytes_written = bytes_of_weights},
+                     parameter(s, Parameter::weights), weights_pitch(layer), count(layer.in.channels), spread,
+                     address(own.turned), turned_to.pitch);
     Epilogue epilogue{.height = count(layer.in.height),
                       .width = count(layer.in.width),
                       .out = to_input.values,
@@ -312,11 +315,6 @@ class Training {
                            .bytes_written = bytes_in};
     if (own.data.is_plain)
       return launch_product(launcher_, staging_, call, epilogue, PlainMatrix{address(own.slopes), slope.pitch});
-    SpreadShape spread{forward_.window_of(step.inputs[0], layer)};
-    spread.in = planes(own.slopes);
-    spread.out_height = count(layer.in.height);
-    spread.out_width = count(layer.in.width);
-    spread.per_channel = reciprocal(layer.out.channels);
     launch_product(launcher_, staging_, call, epilogue, spread);
   }
 
