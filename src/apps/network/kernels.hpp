@@ -144,11 +144,13 @@ __device__ inline unsigned quotient(unsigned a, unsigned b, unsigned reciprocal)
 /// One column of the second matrix, for a thread that has it.
 class WindowColumn {
  public:
-  __device__ WindowColumn(const WindowShape& w, unsigned n, unsigned columns) : w_(w) {
-    const PlaneSpot spot = spot_of(n, w.out_height, w.out_width);
+  __device__ WindowColumn(const WindowShape& w, unsigned n, unsigned columns)
+      : WindowColumn(w, spot_of(n, w.out_height, w.out_width)) {
+    if (n >= columns) row_ = -(1 << 30);  // outside, wherever the window is
+  }
+  __device__ WindowColumn(const WindowShape& w, const PlaneSpot& spot) : w_(w) {
     row_ = static_cast<int>(spot.row * w.stride) - static_cast<int>(w.before);
     column_ = static_cast<int>(spot.column * w.stride) - static_cast<int>(w.before);
-    if (n >= columns) row_ = -(1 << 30);  // outside, wherever the window is
     image_ = w.in.values + std::size_t{spot.image} * (w.in.height * w.in.width);
   }
   /// Channel c of the window's place (r, s); null outside of the plane.

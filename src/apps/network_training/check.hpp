@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -183,7 +184,8 @@ class TrainingCheck : public LayerCheck {
   double error_of_losses(std::size_t s) const {
     const auto made = plan_.steps[s].inputs[0];
     const auto& image = plan_.tensors[made].image;
-    const auto losses = copied(queue_.address(training_.plan.losses) + training_.plan.steps[s].losses, plan_.batch);
+    const auto losses =
+        copied(queue_.address(training_.plan.losses) + training_.plan.steps[s].losses, plan_.batch * loss_slices);
     const bool entropy = training_.ends_in_softmax(s);
     return worst_of(plan_.batch, 1, [&](std::size_t b) {
       double sum = 0;
@@ -193,13 +195,15 @@ class TrainingCheck : public LayerCheck {
         sum += entropy ? (right == 0 ? 0 : -right * std::log(std::max(x, 1e-30))) : (x - right) * (x - right) / 2;
       }
       const double factor = training_.factor(s);
-      return in_bounds(losses[b], {factor * sum,
-                                   factor * (roundings_of(static_cast<double>(image.size())) * unit * sum + 4 * unit)});
+      const double actual = std::accumulate(&losses[b * loss_slices], &losses[b * loss_slices] + loss_slices, 0.0);
+      return in_bounds(
+          actual, {factor * sum, factor * (roundings_of(static_cast<double>(image.size())) * unit * sum + 4 * unit)});
     });
   }
   double error_of_the_loss() const {
     SumOfNumbers sum;
-    for (const float loss : copied(queue_.address(training_.plan.losses), training_.plan.leaves * plan_.batch))
+    for (const float loss :
+         copied(queue_.address(training_.plan.losses), training_.plan.leaves * plan_.batch * loss_slices))
       sum.add(loss);
     return in_bounds(copied(at_.losses, 1)[0], sum.expected());
   }

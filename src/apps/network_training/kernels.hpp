@@ -36,9 +36,13 @@ struct Gradient {
 struct Result {
   Planes out, gradient;
   unsigned activation;
+  /// Tensors that are looked at.
+  constexpr unsigned reads() const { return activation == 0 ? 1 : 2; }
   /// The gradient of what the activation was given.
   __device__ float operator()(unsigned c, unsigned n) const {
-    return gradient.values[c * gradient.pitch + n] * steepness(out.values[c * out.pitch + n], activation);
+    const float above = gradient.values[c * gradient.pitch + n];
+    if (activation == 0) return above;  // without a look at the output
+    return above * steepness(out.values[c * out.pitch + n], activation);
   }
 };
 
@@ -243,6 +247,10 @@ struct TwoSums {
 struct ChannelSums {
   float* values;
   unsigned channels, slices, per_slice, columns;
+  __device__ unsigned size(unsigned slice) const {
+    const unsigned left = columns - slice * per_slice;
+    return left < per_slice ? left : per_slice;
+  }
   __device__ float of(unsigned which, unsigned c) const {
     float sum = 0;
     for (unsigned s = 0; s < slices; ++s) sum += values[(which * channels + c) * slices + s];
@@ -258,46 +266,26 @@ struct Statistics {
   __device__ float inverse(unsigned c) const { return values[channels + c]; }
 };
 
-struct SumOfValues {
-  const float* values;
-  std::size_t pitch;
-  __device__ float prepare(unsigned) const { return 0; }
-  __device__ TwoSums operator()(unsigned c, unsigned n, float) const { return {values[c * pitch + n], 0}; }
-};
-struct SumOfSquares {
-  const float* values;
-  std::size_t pitch;
-  ChannelSums sums;
-  __device__ float prepare(unsigned c) const { return sums.of(0, c) / static_cast<float>(sums.columns); }
-  __device__ TwoSums operator()(unsigned c, unsigned n, float mean) const {
-    const float x = values[c * pitch + n] - mean;
-    return {x * x, 0};
-  }
-};
 /// Of gradients, and of them times the normalized numbers where there is batch normalisation.
 struct SumOfGradients {
   Result result;
   const float* sums;
   std::size_t pitch;
   Statistics statistics;
-  __device__ float prepare(unsigned) const { return 0; }
-  __device__ TwoSums operator()(unsigned c, unsigned n, float) const {
+  __device__ TwoSums operator()(unsigned c, unsigned n) const {
     const float gradient = result(c, n);
     if (sums == nullptr) return {gradient, 0};
     return {gradient, gradient * ((sums[c * pitch + n] - statistics.mean(c)) * statistics.inverse(c))};
   }
 };
 
-// for (n : slice) sums[0][c][slice] += term(c, n).first, sums[1][c][slice] += term(c, n).second;
-template <class Term>
-static __global__ void __launch_bounds__(layer_threads) sum_channels(Term term, ChannelSums sums) {
+// for (n : slice) sums[0][c][slice] += of(c, n).first, sums[1][c][slice] += of(c, n).second;
+static __global__ void __launch_bounds__(layer_threads) sum_gradients(SumOfGradients of, ChannelSums sums) {
   __shared__ float shared[layer_threads];
-  const unsigned slice = blockIdx.x, c = blockIdx.y, begin = slice * sums.per_slice;
-  const unsigned end = sums.columns - begin < sums.per_slice ? sums.columns : begin + sums.per_slice;
-  const float prepared = term.prepare(c);
+  const unsigned slice = blockIdx.x, c = blockIdx.y, begin = slice * sums.per_slice, end = begin + sums.size(slice);
   TwoSums own = {0, 0};
   for (unsigned n = begin + threadIdx.x; n < end; n += layer_threads) {
-    const TwoSums x = term(c, n, prepared);
+    const TwoSums x = of(c, n);
     own.first += x.first;
     own.second += x.second;
   }
@@ -309,13 +297,42 @@ static __global__ void __launch_bounds__(layer_threads) sum_channels(Term term, 
   sums.values[(sums.channels + c) * sums.slices + slice] = own.second;
 }
 
+// sums[0][c][slice] = the sum of the slice, sums[1][c][slice] = the sum of squares of what it is off its own mean
+//
+// The second look at a slice finds it in a cache.
+static __global__ void __launch_bounds__(layer_threads)
+    sum_moments(const float* values, std::size_t pitch, ChannelSums sums) {
+  __shared__ float shared[layer_threads];
+  const unsigned slice = blockIdx.x, c = blockIdx.y, begin = slice * sums.per_slice, end = begin + sums.size(slice);
+  const auto add = [](float a, float b) { return a + b; };
+  float sum = 0, squares = 0;
+  for (unsigned n = begin + threadIdx.x; n < end; n += layer_threads) sum += values[c * pitch + n];
+  sum = of_block(sum, shared, add);
+  const float mean = sum / static_cast<float>(end - begin);
+  for (unsigned n = begin + threadIdx.x; n < end; n += layer_threads) {
+    const float x = values[c * pitch + n] - mean;
+    squares += x * x;
+  }
+  squares = of_block(squares, shared, add);
+  if (threadIdx.x != 0) return;
+  sums.values[c * sums.slices + slice] = sum;
+  sums.values[(sums.channels + c) * sums.slices + slice] = squares;
+}
+
 // mean, variance of a channel; running = 0.99 running + 0.01 of this batch
 static __global__ void __launch_bounds__(layer_threads)
-    find_statistics(ChannelSums sums, ChannelSums squares, Statistics statistics, float* means, float* variances) {
+    find_statistics(ChannelSums sums, Statistics statistics, float* means, float* variances) {
   const unsigned c = own_column();
   if (c >= sums.channels) return;
   const auto count = static_cast<float>(sums.columns);
-  const float mean = sums.of(0, c) / count, variance = squares.of(0, c) / count;
+  const float mean = sums.of(0, c) / count;
+  float squares = sums.of(1, c);
+  for (unsigned s = 0; s < sums.slices; ++s) {
+    const auto size = static_cast<float>(sums.size(s));
+    const float off = sums.values[c * sums.slices + s] / size - mean;
+    squares += size * (off * off);
+  }
+  const float variance = squares / count;
   statistics.values[c] = mean;
   statistics.values[sums.channels + c] = 1 / sqrtf(variance + 1e-6f);
   means[c] = 0.99f * means[c] + 0.01f * mean;
@@ -371,19 +388,22 @@ static __global__ void __launch_bounds__(layer_threads)
   if (n >= columns) return;
   const PlaneSpot spot = spot_of(n, w.in.height, w.in.width);
   float sum = 0;
-  for (unsigned r = 0; r < w.height; ++r) {
-    for (unsigned s = 0; s < w.width; ++s) {
-      const unsigned y = spot.row + w.before - r, x = spot.column + w.before - s;  // where the window begins
-      if (spot.row + w.before < r || spot.column + w.before < s || y % w.stride != 0 || x % w.stride != 0) continue;
-      if (y / w.stride >= w.out_height || x / w.stride >= w.out_width) continue;
-      const unsigned line = spot.image * w.out_height + y / w.stride, m = line * w.out_width + x / w.stride;
-      const WindowColumn own(w, m, ~0u);
+  // The windows in which it lies, from the last one on.
+  const unsigned y = spot.row + w.before, x = spot.column + w.before;
+  for (unsigned row = y / w.stride + 1; row-- > 0 && y - row * w.stride < w.height;) {
+    for (unsigned column = x / w.stride + 1; column-- > 0 && x - column * w.stride < w.width;) {
+      if (row >= w.out_height || column >= w.out_width) continue;
+      const WindowColumn own(w, {spot.image, row, column});
       const float* largest = nullptr;
-      for (unsigned i = 0; i < w.height * w.width; ++i) {
-        const float* value = own.at(i / w.width, i % w.width, c);
-        if (value != nullptr && (largest == nullptr || *value > *largest)) largest = value;
+      for (unsigned r = 0; r < w.height; ++r) {
+        for (unsigned s = 0; s < w.width; ++s) {
+          const float* value = own.at(r, s, c);
+          if (value != nullptr && (largest == nullptr || *value > *largest)) largest = value;
+        }
       }
-      if (largest == own.at(r, s, c)) sum += gradient.values[c * gradient.pitch + m];
+      const unsigned m = (spot.image * w.out_height + row) * w.out_width + column;
+      if (largest == own.at(y - row * w.stride, x - column * w.stride, c))
+        sum += gradient.values[c * gradient.pitch + m];
     }
   }
   to.give(c, n, sum);
@@ -406,6 +426,16 @@ static __global__ void __launch_bounds__(layer_threads)
   const bool was_added =
       c < out.channels && spot.row % stride == 0 && spot.column % stride == 0 && row < out.height && column < out.width;
   to.give(c, n, was_added ? result(c, (spot.image * out.height + row) * out.width + column) : 0);
+}
+
+// The same of both tensors, where they are alike.
+static __global__ void __launch_bounds__(layer_threads)
+    shortcut_back_to_both(Result result, unsigned columns, Gradient to, Gradient other) {
+  const unsigned n = own_column(), c = blockIdx.y;
+  if (n >= columns) return;
+  const float x = result(c, n);
+  to.give(c, n, x);
+  other.give(c, n, x);
 }
 
 static __global__ void __launch_bounds__(layer_threads)
@@ -447,18 +477,20 @@ struct Targets {
   float factor;
 };
 
-// losses[image] = factor * sum over the image's results of what each is off; a block has an image
+constexpr unsigned loss_slices = 32;  // blocks of an image
+
+// losses[image][slice] = factor * sum over the slice's results of what each is off
 static __global__ void __launch_bounds__(layer_threads) find_losses(Planes out, Targets targets, float* losses) {
   __shared__ float shared[layer_threads];
   const unsigned plane = out.height * out.width, count = out.channels * plane;
   float sum = 0;
-  for (unsigned i = threadIdx.x; i < count; i += layer_threads) {
+  for (unsigned i = blockIdx.y * layer_threads + threadIdx.x; i < count; i += loss_slices * layer_threads) {
     const float value = out.values[i / plane * out.pitch + std::size_t{blockIdx.x} * plane + i % plane];
     const float target = targets.values[blockIdx.x * targets.of_an_image + i], off = value - target;
     sum += targets.entropy ? (target == 0 ? 0 : -target * logf(fmaxf(value, 1e-30f))) : off * off / 2;
   }
   sum = of_block(sum, shared, [](float a, float b) { return a + b; });
-  if (threadIdx.x == 0) losses[blockIdx.x] = targets.factor * sum;
+  if (threadIdx.x == 0) losses[blockIdx.x * loss_slices + blockIdx.y] = targets.factor * sum;
 }
 
 // *loss = the sum of all
@@ -487,15 +519,25 @@ struct Learned {
   const float* gradients;
   unsigned count;
   float decay;
+  constexpr unsigned threads() const { return (count + layer_threads - 1) / layer_threads * layer_threads; }
 };
+/// Those of a layer, one after the other; without batch normalisation there are no scales.
 struct LearnedArrays {
-  Learned arrays[3];
+  Learned weights, biases, scales;
 };
 
-// velocity = momentum * velocity + gradient + decay * value, value -= rate * velocity; blockIdx.y is the array
+// velocity = momentum * velocity + gradient + decay * value, value -= rate * velocity
 static __global__ void __launch_bounds__(layer_threads) learn(LearnedArrays all, float rate, float momentum) {
-  const Learned& own = all.arrays[blockIdx.y];
-  const unsigned i = own_column();
+  Learned own = all.weights;
+  unsigned i = own_column();
+  if (i >= own.threads()) {
+    i -= own.threads();
+    own = all.biases;
+    if (i >= own.threads()) {
+      i -= own.threads();
+      own = all.scales;
+    }
+  }
   if (i >= own.count) return;
   const float velocity = momentum * own.velocities[i] + own.gradients[i] + own.decay * own.values[i];
   own.velocities[i] = velocity;

@@ -26,14 +26,14 @@ struct TrainingStep {
   SpreadShape spread{};                                                         ///< but for where its planes lie
   std::size_t slopes = no_tensor, turned = no_tensor, back_slices = no_tensor;  ///< work space
   std::size_t data_partial = no_tensor, weights_partial = no_tensor;
-  std::size_t losses = no_tensor;  ///< of a step that leaves: the first of its images' losses
+  std::size_t losses = no_tensor;  ///< of a step that leaves: the first of its losses, of each image `loss_slices`
 };
 
 struct TrainingPlan {
   Plan plan;
   std::vector<TrainingStep> steps;
   std::vector<std::size_t> gradients;  ///< of each tensor of a layer: the tensor that is its gradient
-  std::size_t losses = no_tensor;      ///< one for each image and each step that leaves
+  std::size_t losses = no_tensor;      ///< those of all images and all steps that leave
   std::size_t leaves = 0;
 };
 
@@ -54,7 +54,7 @@ class TrainingPlanner {
       if (plan.steps[s].output != no_tensor) maker_[plan.steps[s].output] = s;
       forward(s);
     }
-    made_.losses = matrix(1, made_.leaves * plan.batch, 0, plan.steps.size());
+    made_.losses = matrix(1, made_.leaves * plan.batch * loss_slices, 0, plan.steps.size());
     for (std::size_t s = plan.steps.size(); s-- > 0;) back(s);
     return std::move(made_);
   }
@@ -81,7 +81,7 @@ class TrainingPlanner {
   void forward(std::size_t s) {
     const Step& step = made_.plan.steps[s];
     auto& own = made_.steps[s];
-    if (step.work == Work::leave) own.losses = made_.leaves++ * made_.plan.batch;
+    if (step.work == Work::leave) own.losses = made_.leaves++ * made_.plan.batch * loss_slices;
     if (step.work != Work::layer) return;
     const Layer& layer = layer_of(s);
     for (const auto t : step.inputs) {
@@ -93,7 +93,7 @@ class TrainingPlanner {
     const auto out = made_.plan.tensors[step.output];
     own.sums = like(step.output, s, time_back(s));
     own.statistics = matrix(2, out.channels, s, time_back(s));
-    own.forward_slices = matrix(4, out.channels * slices_of(out.columns), s, s);
+    own.forward_slices = matrix(2, out.channels * slices_of(out.columns), s, s);
   }
 
   GivenGradient give(std::size_t tensor, std::size_t time) {

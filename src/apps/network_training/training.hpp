@@ -92,7 +92,7 @@ class Training {
     if (step.work == Work::leave) {
       const double bytes = forward_.bytes_of(plan_.tensors[step.inputs[0]]);
       return launcher_.launch(device::Kernel{name(s, TrainingNetwork::loss), find_losses},
-                              {.grid = count(plan_.batch), .block = layer_threads},
+                              {.grid = {count(plan_.batch), loss_slices}, .block = layer_threads},
                               {.bytes_read = 2 * bytes, .bytes_written = 0, .flops = bytes}, planes(step.inputs[0]),
                               targets(s), losses() + own.losses);
     }
@@ -101,12 +101,10 @@ class Training {
     float* to = address(own.sums);
     forward_.queue_product(
         s, {.height = count(out.image.height), .width = count(out.image.width), .out = to, .pitch = out.pitch});
-    const auto sums = slices(own.forward_slices, out, 0), squares = slices(own.forward_slices, out, 1);
-    sum(s, TrainingNetwork::statistics, SumOfValues{to, out.pitch}, sums, out, 1);
-    sum(s, TrainingNetwork::statistics, SumOfSquares{to, out.pitch, sums}, squares, out, 1);
+    const auto sums = slices(own.forward_slices, out);
+    sum(s, TrainingNetwork::statistics, sum_moments, sums, out, 1, to, out.pitch);
     launcher_.launch(device::Kernel{name(s, TrainingNetwork::statistics), find_statistics}, line(out.channels), {},
-                     sums, squares, statistics_of(s), parameter(s, Parameter::means),
-                     parameter(s, Parameter::variances));
+                     sums, statistics_of(s), parameter(s, Parameter::means), parameter(s, Parameter::variances));
     elementwise(s, TrainingNetwork::normalized, normalize, step.output, 1, to, statistics_of(s),
                 parameter(s, Parameter::scales), parameter(s, Parameter::biases), activation(s), count(out.columns),
                 address(step.output), out.pitch);
@@ -114,7 +112,7 @@ class Training {
 
   void add_losses_to(std::size_t number) {
     launcher_.launch(device::Kernel{"loss", add_losses}, {.grid = 1, .block = layer_threads}, {}, losses(),
-                     count(training_.plan.leaves * plan_.batch), at_.losses + number);
+                     count(training_.plan.leaves * plan_.batch * loss_slices), at_.losses + number);
   }
 
   void back(std::size_t s) {
@@ -130,6 +128,10 @@ class Training {
     }
     const Layer& layer = plan_.network.layers[step.layer];
     if (layer.has_weights()) return products_back(s, layer);
+    if (layer.kind == LayerKind::shortcut && layer.window.stride == 1 && own.given[0].of != no_tensor &&
+        own.given[1].of != no_tensor && plan_.tensors[step.inputs[0]].channels == plan_.tensors[step.added].channels) {
+      return launch_both(s, own);
+    }
     unsigned first = 0;
     for (std::size_t g = 0; g < own.given.size(); ++g) {
       const auto& given = own.given[g];
@@ -145,19 +147,16 @@ class Training {
     if (!training_.plan.steps[s].learns || step.work != Work::layer) return;
     const Layer& layer = plan_.network.layers[step.layer];
     if (!layer.has_weights()) return;
-    LearnedArrays all{};
     const auto array = [&](Parameter what, float decay) {
       const auto i = training_.network.parameters->index_of(step.layer, what);
       return Learned{at_.values[i], at_.velocities[i], at_.gradients[i],
                      count(training_.network.parameters->arrays()[i].count), decay};
     };
-    all.arrays[0] = array(Parameter::weights, weight_decay);
-    all.arrays[1] = array(Parameter::biases, 0);
-    if (layer.normalize) all.arrays[2] = array(Parameter::scales, 0);
-    const double bytes = 4.0 * all.arrays[0].count;
+    const LearnedArrays all{array(Parameter::weights, weight_decay), array(Parameter::biases, 0),
+                            layer.normalize ? array(Parameter::scales, 0) : Learned{}};
+    const double bytes = 4.0 * all.weights.count;
     launcher_.launch(device::Kernel{name(s, TrainingNetwork::learned), learn},
-                     {.grid = {(all.arrays[0].count + layer_threads - 1) / layer_threads, layer.normalize ? 3u : 2u},
-                      .block = layer_threads},
+                     line(all.weights.threads() + all.biases.threads() + all.scales.threads()),
                      {.bytes_read = 3 * bytes, .bytes_written = 2 * bytes, .flops = bytes * 6 / 4}, all, learning_rate,
                      momentum);
   }
@@ -194,21 +193,20 @@ class Training {
   Targets targets(std::size_t s) const {
     return {at_.targets + plan_.steps[s].result, plan_.results, training_.ends_in_softmax(s), training_.factor(s)};
   }
-  ChannelSums slices(std::size_t t, const Tensor& of, unsigned which) const {
+  ChannelSums slices(std::size_t t, const Tensor& of) const {
     const unsigned slices = slices_of(of.columns), channels = count(of.channels);
-    return {address(t) + 2 * which * plan_.tensors[t].pitch, channels, slices,
-            (count(of.columns) + slices - 1) / slices, count(of.columns)};
+    return {address(t), channels, slices, (count(of.columns) + slices - 1) / slices, count(of.columns)};
   }
   static device::LaunchShape line(std::size_t threads) {
     return {.grid = (count(threads) + layer_threads - 1) / layer_threads, .block = layer_threads};
   }
-  template <class Term>
-  void sum(std::size_t s, TrainingNetwork::What what, const Term& term, const ChannelSums& sums, const Tensor& of,
-           double reads) {
+  template <class... P, class... A>
+  void sum(std::size_t s, TrainingNetwork::What what, void (*kernel)(P...), const ChannelSums& sums, const Tensor& of,
+           double reads, A&&... arguments) {
     const double bytes = reads * forward_.bytes_of(of);
-    launcher_.launch(device::Kernel{name(s, what), sum_channels<Term>},
-                     {.grid = {sums.slices, sums.channels}, .block = layer_threads},
-                     {.bytes_read = bytes, .bytes_written = 0, .flops = bytes / 4}, term, sums);
+    launcher_.launch(
+        device::Kernel{name(s, what), kernel}, {.grid = {sums.slices, sums.channels}, .block = layer_threads},
+        {.bytes_read = bytes, .bytes_written = 0, .flops = bytes / 4}, std::forward<A>(arguments)..., sums);
   }
   /// One thread for each number of a tensor, which reads about `reads` others.
   template <class... P, class... A>
@@ -221,6 +219,13 @@ class Training {
                      std::forward<A>(arguments)...);
   }
 
+  void launch_both(std::size_t s, const TrainingStep& own) {
+    const Tensor& of = plan_.tensors[own.given[0].of];
+    const double bytes = forward_.bytes_of(of);
+    launcher_.launch(device::Kernel{name(s, TrainingNetwork::back), shortcut_back_to_both}, forward_.grid_of(of),
+                     {.bytes_read = result(s).reads() * bytes, .bytes_written = 2 * bytes, .flops = bytes / 4},
+                     result(s), count(of.columns), to(own.given[0]), to(own.given[1]));
+  }
   /// The gradient that a layer without weights leaves of its input `g`, whose channels begin with `first`.
   void give(std::size_t s, const Layer& layer, const GivenGradient& given, std::size_t g, unsigned first) {
     const Step& step = plan_.steps[s];
@@ -255,10 +260,11 @@ class Training {
     const auto& own = training_.plan.steps[s];
     const Tensor &out = plan_.tensors[step.output], &slope = plan_.tensors[own.slopes];
     const float* raw = layer.normalize ? address(own.sums) : nullptr;
-    const auto channel_sums = slices(own.back_slices, out, 0);
+    const auto channel_sums = slices(own.back_slices, out);
     float* of_scales = layer.normalize ? gradient(s, Parameter::scales) : nullptr;
-    sum(s, sums, SumOfGradients{result(s), raw, out.pitch, statistics_of(s)}, channel_sums, out,
-        raw == nullptr ? 2 : 3);
+    const double reads = result(s).reads();
+    sum(s, sums, sum_gradients, channel_sums, out, raw == nullptr ? reads : reads + 1,
+        SumOfGradients{result(s), raw, out.pitch, statistics_of(s)});
     launcher_.launch(device::Kernel{name(s, sums), add_slices}, line(out.channels), {}, channel_sums,
                      gradient(s, Parameter::biases), of_scales);
     auto grid = forward_.grid_of(slope);
@@ -266,7 +272,8 @@ class Training {
     const double bytes = forward_.bytes_of(out), bytes_in = forward_.bytes_of(plan_.tensors[step.inputs[0]]);
     launcher_.launch(
         device::Kernel{name(s, slopes), find_slopes}, grid,
-        {.bytes_read = 2 * bytes, .bytes_written = bytes, .flops = bytes / 2}, result(s),
+        {.bytes_read = (raw == nullptr ? reads : reads + 1) * bytes, .bytes_written = bytes, .flops = bytes / 2},
+        result(s),
         Normalization{raw, out.pitch, statistics_of(s), layer.normalize ? parameter(s, Parameter::scales) : nullptr,
                       gradient(s, Parameter::biases), of_scales},
         count(out.columns), address(own.slopes), slope.pitch);
