@@ -22,5 +22,13 @@ TEST(Mutants, MissingBarriersAreCaught) {
   expect_caught("microbench/gemv", {"rows=19", "cols=601", "threads=64", "tile=256"});
 }
 
+TEST(Mutants, CopiesOfOtherPagesAreCaught) {
+  for (const std::string workload : {"paging/copies_leave_pages_out", "paging/copies_take_the_first"}) {
+    const auto results = run_cases(workload, {}, {}, {"bytes=300016", "threads=3"});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_EQ(results[0].verification.verdict, harness::Verdict::fail) << workload << ": " << complaint(results[0]);
+  }
+}
+
 }  // namespace
 }  // namespace isthmus::microbench

@@ -76,6 +76,20 @@ TEST_P(Paging, APatternIsReadByEveryWay) {
   expect_pass("paging/pattern", {"bytes=16", "density=1"}, 5);
 }
 
+TEST_P(Paging, CopiesOfThreadsBringEveryWord) {
+  expect_pass("paging/copies", {"bytes=300016", "page=4KiB,64KiB", "threads=1,3,16"}, 6);
+  expect_pass("paging/copies", {"bytes=16"}, 1);
+}
+
+TEST(PagingPreset, HasThePagesOfBothRivals) {
+  harness::Request request;
+  request.patterns = {"paging/*"};
+  request.preset = "paper-gpuvm-fig8";
+  const auto cases = harness::plan(request);
+  ASSERT_EQ(cases.size(), 20u);  // ten sizes of a page, paged and copied
+  for (const auto& spec : cases) EXPECT_EQ(spec.integer("bytes"), std::int64_t{12} << 30) << spec.label();
+}
+
 TEST_P(Paging, APatternIsWhatWasAskedFor) {
   const auto results =
       run_cases("paging/pattern", {}, {},

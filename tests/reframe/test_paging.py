@@ -33,7 +33,7 @@ def test_smoke_has_all_workloads_and_every_program_that_pages(session):
     with_pages = {w["name"] for w in catalogue.load()["workloads"] if "paged" in w["placements"]}
     assert with_pages == {f"apps/{name}" for name in PROGRAMS}
     wanted = {
-        *(("Paging", name) for name in ("pattern", "random", "sweep")),
+        *(("Paging", name) for name in ("copies", "pattern", "random", "sweep")),
         *(("PagedApplication", name) for name in PROGRAMS),
     }
     assert set(listed(session, "-t", "smoke")) == {(*each, "tiny") for each in wanted}

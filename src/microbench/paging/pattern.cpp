@@ -328,6 +328,7 @@ const Registration registration =
                               "in place; managed: by the driver's page faults; paged: by the GPU",
                               {"copy", "streamed", "mapped", "managed", "paged"})
                       .with_default_sweep_of_all()))
+        .preset(gpuvm_figure_8({{"way", "paged"}}))
         .sizes({"bytes"}, {kMi, 8 * kMi, 64 * kMi, 256 * kMi, kGi, 4 * kGi});
 
 }  // namespace

@@ -7,9 +7,11 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "memory/parallel.hpp"
+#include "microbench/axes.hpp"
 #include "microbench/paging/kernels.hpp"
 #include "workload/workload.hpp"
 
@@ -42,6 +44,16 @@ inline std::size_t page_bytes_of(const workload::Case& c) {
   if (!std::has_single_bit(bytes) || bytes < paging::kLeastPage || bytes > paging::kMostPage)
     throw workload::Skip("pages are powers of two from 4 KiB to 2 MiB", workload::SkipKind::not_applicable);
   return bytes;
+}
+
+/// GPUVM's Figure 8: 12 GB in order, by bytes of a page. `more` says by which way.
+inline workload::Preset gpuvm_figure_8(workload::AxisSettings more = {}) {
+  more.emplace_back("bytes", 12 * kGi);
+  return {.name = "paper-gpuvm-fig8",
+          .help = "Figure 8 of gpuvm-2024: 12 GiB in order, in pages or copies of 4 KiB to 2 MiB",
+          .settings = std::move(more),
+          .sweep_axis = "page",
+          .sweep = powers(4 * kKi, 2 * kMi)};
 }
 
 /// As many blocks as the device holds, or as may each hold their pages.

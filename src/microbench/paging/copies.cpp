@@ -1,0 +1,98 @@
+// paging/copies: what paging is to be held against. Threads of the host bring an array to the GPU page by page, each by
+// copies that it issues on a stream of its own (GPUVM's Figure 8, where they ask a network card for them).
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "memory/parallel.hpp"
+#include "microbench/axes.hpp"
+#include "microbench/need.hpp"
+#include "microbench/paging/study.hpp"
+#include "workload/lanes.hpp"
+
+namespace isthmus::microbench::paged {
+namespace {
+
+using namespace workload;
+
+constexpr std::size_t kPiece = std::size_t{16} << 20;  // of what is brought back to be looked at
+
+/// Words of a copy on the device that are not those of the host's array.
+double wrong_words(const Case& c, const memory::Block& copy) {
+  const memory::Block piece(memory::Kind::pinned, std::min(kPiece, copy.size()));
+  std::atomic<std::uint64_t> wrong = 0;
+  for (std::size_t offset = 0; offset < copy.size(); offset += kPiece) {
+    const std::size_t bytes = std::min(kPiece, copy.size() - offset);
+    device::copy(piece.data(), copy.data() + offset, bytes);
+    memory::parallel_for(bytes / sizeof(Word), kGrain, [&](std::size_t first, std::size_t last) {
+      std::uint64_t here = 0;
+      for (std::size_t i = first; i < last; ++i) {
+        Word word = 0;
+        std::memcpy(&word, piece.data() + i * sizeof word, sizeof word);
+        here += word != first_word(c) + offset / sizeof word + i ? 1 : 0;
+      }
+      wrong += here;
+    });
+  }
+  return static_cast<double>(wrong);
+}
+
+void run(Case& c) {
+  const auto info = c.device();
+  const std::size_t page = page_bytes_of(c), bytes = c.extent("bytes") / 16 * 16, threads = c.extent("threads");
+  refuse_if(bytes == 0, "16 bytes are the least");
+  c.needs(bytes + std::min(kPiece, bytes), bytes);
+  need_kind(memory::Kind::mapped, memory::Reader::gpu, info);
+
+  const device::Selected on(info.index);
+  const memory::Block array(memory::Kind::mapped, bytes, {.numa_node = c.numa_node()});
+  fill_with_words(c, array);
+  const memory::Block copy(memory::Kind::device, bytes);
+
+  std::vector<Lane> list(threads);
+  for (std::size_t thread = 0; thread < threads; ++thread) {
+    list[thread] = {.device = info.index, .blocking = true};
+    list[thread].queue = [&, thread](device::Stream& stream) {
+      // All threads together go through the array in order.
+      for (std::size_t offset = thread * page; offset < bytes; offset += threads * page)
+        device::copy_async(copy.data() + offset, array.data() + offset, std::min(page, bytes - offset), stream);
+      stream.synchronize();
+    };
+  }
+  workload::Lanes lanes(c, std::move(list));
+  device::Stream& stream = c.stream();
+  c.verify("every word of the copy", [&] { return wrong_words(c, copy); }, 0);
+  const auto moved = static_cast<double>(bytes);
+  c.sample(
+      time_and_rate(lanes.timer(), moved, "h2d", link_bound(info)),
+      [&] {
+        device::fill_async(copy.data(), 0xff, bytes, stream);
+        stream.synchronize();
+      },
+      [&] {
+        const double seconds = read(c, lanes).all;
+        return std::vector{seconds, moved / seconds};
+      });
+}
+
+const Registration registration =
+    Workload("paging/copies", run)
+        .version(1)
+        .summary("an array comes to the GPU by copies of a page, which threads of the host issue")
+        .source("gpuvm-2024, Figure 8: the rival of paging in order (paging/pattern)")
+        .tags({"paging", "gpu"})
+        .stagings({})
+        .metrics({"time", "rate"})
+        .estimate([](const CaseSpec& spec) { return 1e-3 + static_cast<double>(spec.integer("bytes")) / 5e9; })
+        .axis(bytes_axis("bytes", "bytes of the array in the host's memory", 64 * kMi, 16))
+        .axis(bytes_axis("page", "bytes of a copy, a power of two from 4 KiB to 2 MiB", 4 * kKi, 4 * kKi)
+                  .with_size_sweep(powers(4 * kKi, 2 * kMi)))
+        .axis(number_axis("threads", "threads of the host that issue copies, each on a stream of its own", 16))
+        .preset(gpuvm_figure_8())
+        .sizes({"bytes"}, {kMi, 8 * kMi, 64 * kMi, 256 * kMi, kGi, 4 * kGi});
+
+}  // namespace
+}  // namespace isthmus::microbench::paged
