@@ -55,7 +55,7 @@ def unknown(papers, rows):
     for row in rows:
         fields.setdefault(row["workload"], set()).update(json.loads(row["axes"] or "{}"))
     series = {"workload", "metric", "placement", "staging", "mode", "size", "preset"}
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.?pp"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.[ch]pp"))
     parts = [part for paper in papers for exhibit in paper.exhibits for part in exhibit.parts]
     for wanted in (dict(part.wanted) for part in parts if part.wanted):
         for workload in wanted["workload"]:
