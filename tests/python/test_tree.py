@@ -254,6 +254,7 @@ def test_the_program_and_the_tests_build_in_one_tree_in_either_order(tmp_path):
 
     program = ("--target", "isthmus-bench")
     assert not configured(tmp_path / "1", *program), "a user of the program needs no GoogleTest"
+    assert not configured(tmp_path / "1", "--target", "isthmus-uvm"), "nor does one of `isthmus faults run`"
     assert configured(tmp_path / "1"), "make run, then make test"
     assert configured(tmp_path / "1", *program), "make test, then make run, which leaves the tests"
     # Everything was asked for, but configuring failed, as it does without GoogleTest: the program can still be built.

@@ -51,7 +51,7 @@ def _library(asked: pathlib.Path | None) -> pathlib.Path:
         if candidate.is_file():
             return candidate.resolve()
     where = ", ".join(map(str, candidates)) or "isthmus-bench, which is not in $PATH"
-    raise Error(f"{name} is not there ({where}); name it with --library or $ISTHMUS_UVM_LIBRARY")
+    raise Error(f"{name} is not there ({where}); `scripts/build --target isthmus-uvm` makes it, --library names it")
 
 
 def record(asked) -> int:

@@ -51,6 +51,9 @@ def condition(text: str) -> str:
             column, _, name = field.partition(".")
             terms.append(_equals(f"json_extract_string({column}, {literal(_json_path(name))})", value))
         else:
+            near = spelling.did_you_mean(field, FIELDS) if equals else ""
+            if near:
+                raise Error(f"{spelling.shorten(part, 60)!r} selects nothing{near}")
             known = ", ".join(FIELDS)
             raise Error(
                 f"{spelling.shorten(part, 60)!r} selects nothing; write FIELD=VALUE, a day or a stretch FROM..TO; "
