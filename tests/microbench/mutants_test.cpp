@@ -23,6 +23,9 @@ TEST(Mutants, MissingBarriersAreCaught) {
 }
 
 TEST(Mutants, CopiesOfOtherPagesAreCaught) {
+  const auto sound = run_cases("paging/copies", {}, {}, {"bytes=300016", "page=4KiB,64KiB", "threads=1,3,16"});
+  ASSERT_EQ(sound.size(), 6u);
+  for (const auto& result : sound) EXPECT_EQ(complaint(result), "") << result.spec.label();
   for (const std::string workload : {"paging/copies_leave_pages_out", "paging/copies_take_the_first"}) {
     const auto results = run_cases(workload, {}, {}, {"bytes=300016", "threads=3"});
     ASSERT_EQ(results.size(), 1u);
