@@ -1,6 +1,7 @@
 // What allocators' calls cost: every allocator, whose memory goes back by the call that belongs to it.
 
 #include <algorithm>
+#include <csignal>
 #include <set>
 
 #include "../emulated_machine.hpp"
@@ -76,11 +77,12 @@ TEST(Allocator, ThatFailsLeavesNothingBehind) {
   }
 }
 
-/// alloc/pinned with 10 blocks of 64 MiB, whose SIGINT comes at this call.
-harness::CaseResult interrupted_at(int call, int samples) {
+/// alloc/pinned with 10 blocks of 64 MiB and what is injected, such as a SIGINT.
+harness::CaseResult run_injected(const std::string& injection) {
+  static_cast<void>(std::signal(SIGINT, SIG_DFL));  // a shell's & has it ignored
   harness::catch_interrupts();
-  device::set_injection("malloc_pinned:" + std::to_string(call) + ":interrupt");
-  const auto results = run_cases("alloc/pinned", {}, {}, {"bytes=64MiB", "at_once=10"}, {}, samples);
+  device::set_injection(injection);
+  const auto results = run_cases("alloc/pinned", {}, {}, {"bytes=64MiB", "at_once=10"}, {}, 5);
   device::set_injection("");
   harness::clear_interrupt();
   EXPECT_EQ(results.size(), 1u);
@@ -89,8 +91,8 @@ harness::CaseResult interrupted_at(int call, int samples) {
 
 TEST(Allocator, IsInterruptedBetweenTwoCalls) {
   const auto before = device::memory_info().free;
-  // Call 1 is `first`; calls 2 to 11 are those of the first sample.
-  const auto result = interrupted_at(1 + 2 * 10 + 7, 5);
+  // Call 1 is `first`; 2 to 11 are those of the first sample, 28 is in the third.
+  const auto result = run_injected("malloc_pinned:28:interrupt");
   EXPECT_EQ(complaint(result), "");
   EXPECT_TRUE(result.interrupted);
   for (const char* name : {"alloc", "free"}) {
@@ -104,7 +106,7 @@ TEST(Allocator, IsInterruptedBetweenTwoCalls) {
 
 TEST(Allocator, InterruptedAtOnceKeepsItsFirstCall) {
   for (const int call : {1, 2, 9}) {
-    const auto result = interrupted_at(call, 5);
+    const auto result = run_injected("malloc_pinned:" + std::to_string(call) + ":interrupt");
     ASSERT_TRUE(result.error) << call;
     EXPECT_EQ(*result.error, "interrupted before the first sample");
     EXPECT_TRUE(result.interrupted);
@@ -113,14 +115,10 @@ TEST(Allocator, InterruptedAtOnceKeepsItsFirstCall) {
 }
 
 TEST(Allocator, InterruptedMakesNoFurtherCalls) {
-  harness::catch_interrupts();
   // The third call after the interrupt would fail the case: two blocks are what its check looks at.
-  device::set_injection("malloc_pinned:12:interrupt,malloc_pinned:14");
-  const auto results = run_cases("alloc/pinned", {}, {}, {"bytes=64MiB", "at_once=10"}, {}, 5);
-  device::set_injection("");
-  harness::clear_interrupt();
-  EXPECT_EQ(complaint(results.at(0)), "");
-  EXPECT_EQ(results.at(0).find("alloc")->samples.size(), 1u);
+  const auto result = run_injected("malloc_pinned:12:interrupt,malloc_pinned:14");
+  EXPECT_EQ(complaint(result), "");
+  EXPECT_EQ(result.find("alloc")->samples.size(), 1u);
 }
 
 TEST(Allocator, ThatADeviceLacksIsSkippedWithTheReason) {
