@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(device::matrix_threads, 2)
     }
     return;
   }
-  // What a row adds may lie in slow memory: half of a thread's rows wait for it together, which its registers allow.
+  // What a row adds may lie in slow memory: a quarter of a thread's rows wait together, as many as registers allow.
   constexpr unsigned together = Tile::thread_rows / 4;
 #pragma unroll
   for (unsigned first = 0; first < Tile::thread_rows; first += together) {

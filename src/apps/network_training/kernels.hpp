@@ -198,12 +198,18 @@ __device__ bool scatter(const SpreadShape& b, const ProductRange& range, const d
     const PlaneSpot spot = spot_of(column, b.down.numbers(r), b.across.numbers(s));
     const unsigned n = (spot.image * b.down.plane + b.down.first(r) + spot.row * b.down.stride) * b.across.plane +
                        b.across.first(s) + spot.column * b.across.stride;
+    float there[Tile::thread_rows] = {};  // read together: behind each store the next load would wait for memory anew
+    if (adds) {
+#pragma unroll
+      for (unsigned i = 0; i < Tile::thread_rows; ++i) {
+        const unsigned c = row + place.row_of(i);
+        if (c < p.m) there[i] = out[c * epilogue.pitch + n];
+      }
+    }
 #pragma unroll
     for (unsigned i = 0; i < Tile::thread_rows; ++i) {
       const unsigned c = row + place.row_of(i);
-      if (c >= p.m) continue;
-      float& to = out[c * epilogue.pitch + n];
-      to = adds ? sums[i][j] + to : sums[i][j];
+      if (c < p.m) out[c * epilogue.pitch + n] = adds ? sums[i][j] + there[i] : sums[i][j];
     }
   }
   return true;
