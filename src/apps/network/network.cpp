@@ -35,7 +35,7 @@ void infer(Case& c) {
 }
 
 const Registration registration = network_program("apps/network", infer)
-                                      .version(1)
+                                      .version(2)
                                       .summary("inference of a convolutional network, layer by layer, in strict fp32")
                                       .metrics({"tensor_bytes", "live_bytes", "allocations"})
                                       .observed({"ring_bytes"});
