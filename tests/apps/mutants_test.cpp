@@ -56,10 +56,12 @@ TEST_F(Mutant, IsCaught) {
     setenv("ISTHMUS_HOTSPOT", file.c_str(), 1);
   }
   if (std::find(settings.begin(), settings.end(), "network=file") != settings.end()) {
-    // A window of one place that moves by two leaves three of four numbers out.
+    // A window of one place that moves by two leaves three of four numbers out. A shortcut wants what the next one
+    // takes.
     std::ofstream text(file);
-    text << "[net]\nwidth=9\nheight=8\nchannels=2\n[convolutional]\nfilters=5\nsize=3\npad=1\n"
-            "[convolutional]\nfilters=6\nsize=1\nstride=2\n";
+    text << "[net]\nwidth=8\nheight=8\nchannels=2\n[convolutional]\nfilters=5\nsize=3\npad=1\n"
+            "[convolutional]\nfilters=6\nsize=1\nstride=2\n"
+            "[convolutional]\nfilters=7\nsize=3\nstride=2\npad=1\n[shortcut]\nfrom=1\n";
     setenv("ISTHMUS_NETWORK", file.c_str(), 1);
   }
   // In the last two a stream runs as far ahead as it may, and not before it is asked for.
