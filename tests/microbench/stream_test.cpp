@@ -99,7 +99,8 @@ TEST(Stream, CountsThePageFaultsOfTheCpu) {
   EXPECT_LT(count("first_pass_page_faults"), kPages / 10) << "the pages are there";
   EXPECT_LT(count("page_faults_per_pass"), kPages / 10);
   if (complaint(results[1]).empty() && results[1].warnings.empty()) {
-    EXPECT_LT(metric_of(results[1], "init_page_faults").samples.at(0), kPages / 10) << "one a huge page";
+    // One a huge page. The kernel gives as many of them as its memory is whole enough for.
+    EXPECT_LT(metric_of(results[1], "init_page_faults").samples.at(0), kPages);
   }
 }
 

@@ -151,8 +151,8 @@ inline void choose_tiles(Product& product, const PlanOptions& options) {
       const auto count = static_cast<double>(parts);
       double blocks = 0;  // those of a class whose sums are shorter than a part count as much as they add up
       for (const auto& of : classes) {
-        const auto deep = static_cast<double>((of.k + deepest_tile - 1) / deepest_tile * deepest_tile),
-                   part = static_cast<double>(depth_of_part);
+        const std::size_t steps = (of.k + deepest_tile - 1) / deepest_tile;
+        const auto deep = static_cast<double>(steps * deepest_tile), part = static_cast<double>(depth_of_part);
         blocks += std::ceil(m / rows) * std::ceil(static_cast<double>(of.n) / columns) *
                   (deep < part ? deep / part : std::ceil(static_cast<double>(of.k) / part));
       }
