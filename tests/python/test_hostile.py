@@ -597,4 +597,4 @@ def test_deep_or_foreign_files_are_one_sentence(folder, tmp_path, capsys, text):
         ["regress", folder, "--baseline", "x"],
     ):  # fmt: skip
         code, _, err = run(capsys, *command)
-        assert code == exits.BAD_INPUT and err.count("\n") == 1 and "x.json: no" in err, command
+        assert code == exits.BAD_INPUT and err.count("\n") == 1 and "x.json: " in err, command
