@@ -138,7 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    program = declared(asked.program or ["in=1"])  # before records are read, which takes a while
+    program = declared(asked.program) if asked.program else None  # before records are read, which takes a while
     cases, status = measured.read(asked)
     machine = Machine(cases)
     found = check(cases)
@@ -146,7 +146,9 @@ def run(asked: argparse.Namespace) -> int:
         output.write(asked, table_of_check(found))
         return status
     kernels, head = None, ""
-    if asked.like:
+    if program is not None:
+        footprint = program
+    else:
         like = next((case for case in load.read(asked.like) if of_program(case)), None)
         if like is None:
             raise Error(f"{asked.like}: no record has the phases of a program")
@@ -157,7 +159,5 @@ def run(asked: argparse.Namespace) -> int:
         estimates = {staging: machine.kernel(footprint, staging) for staging in machine.stagings(footprint)}
         kernels = {staging: known * each / of for staging, each in estimates.items() if each} if of else None
         head = f"like {spelling.printable(like['workload'])} {like['size'] or ''}: kernel {units.duration(known)}"
-    else:
-        footprint = program
     output.write(asked, table_of(machine, machine.rank(footprint, kernels), found, head))
     return status

@@ -301,21 +301,15 @@ void run(Case& c) {
 }
 
 const Registration registration =
-    Workload("paging/pattern", run)
-        .version(1)
-        .summary("some pages of the host's memory, some of each, by every way that bytes can take to the GPU")
+    paging_workload("paging/pattern", run,
+                    "some pages of the host's memory, some of each, by every way that bytes can take to the GPU")
         .source("gpuvm-2024, its rivals on one pattern of accesses")
-        .tags({"paging", "gpu"})
-        .stagings({})
         .metrics({"time", "rate", "pages_touched", "useful"})
         .observed({"moved", "fetches", "evictions"})
         .estimate([](const CaseSpec& spec) {
           const double rate = spec.choice("way") == "managed" ? 5e9 : 20e9;
           return 1e-3 + static_cast<double>(spec.integer("bytes")) / rate;
         })
-        .axis(bytes_axis("bytes", "bytes of the array in the host's memory", 64 * kMi, 16))
-        .axis(bytes_axis("page", "bytes of a page, a power of two from 4 KiB to 2 MiB", 4 * kKi, 4 * kKi)
-                  .with_size_sweep(powers(4 * kKi, 2 * kMi)))
         .axis(number_axis("density", "pages that are touched, in percent of all", 100))
         .axis(bytes_axis("use", "bytes that are read of a touched page, from its beginning; more than a page: all",
                          2 * kMi, 16))
@@ -328,8 +322,7 @@ const Registration registration =
                               "in place; managed: by the driver's page faults; paged: by the GPU",
                               {"copy", "streamed", "mapped", "managed", "paged"})
                       .with_default_sweep_of_all()))
-        .preset(gpuvm_figure_8({{"way", "paged"}}))
-        .sizes({"bytes"}, {kMi, 8 * kMi, 64 * kMi, 256 * kMi, kGi, 4 * kGi});
+        .preset(gpuvm_figure_8({{"way", "paged"}}));
 
 }  // namespace
 }  // namespace isthmus::microbench::paged

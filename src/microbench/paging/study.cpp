@@ -2,13 +2,10 @@
 // paging/sweep: a sweep over pages that are all there, through each way of access and through a plain pointer.
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/paging/study.hpp"
 #include "paging/optimum.hpp"
@@ -54,17 +51,9 @@ class PagedWords {
   template <class Raised>
   double wrong(Raised raised) const {
     if (at_peer_) device::copy(block_.data(), at_peer_.data(), bytes_);
-    std::atomic<std::uint64_t> wrong = 0;
-    memory::parallel_for(words(), kGrain, [&](std::size_t first, std::size_t last) {
-      std::uint64_t here = 0;
-      for (std::size_t i = first; i < last; ++i) {
-        Word word = 0;
-        std::memcpy(&word, block_.data() + i * sizeof word, sizeof word);
-        here += word != first_word(case_) + i + raised(i * sizeof(Word) / pager.page_bytes()) ? 1 : 0;
-      }
-      wrong += here;
-    });
-    return static_cast<double>(wrong);
+    return static_cast<double>(wrong_words(case_, block_.data(), 0, words(), [&](std::size_t i) {
+      return raised(i * sizeof(Word) / pager.page_bytes());
+    }));
   }
 
  private:
@@ -243,19 +232,9 @@ void run_sweep(Case& c) {
 }
 
 Workload described(const char* name, void (*run)(Case&), const char* summary) {
-  Workload w(name, run);
-  w.version(1)
-      .summary(summary)
+  return paging_workload(name, run, summary)
       .source("gpuvm-2024, section 3.3 and Figure 8")
-      .tags({"paging", "gpu"})
-      .stagings({})
-      .metrics({"time", "rate"})
-      .estimate([](const CaseSpec& spec) { return 1e-3 + static_cast<double>(spec.integer("bytes")) / 20e9; })
-      .axis(bytes_axis("bytes", "bytes of the array in the host's memory", 64 * kMi, 16))
-      .axis(bytes_axis("page", "bytes of a page, a power of two from 4 KiB to 2 MiB", 4 * kKi, 4 * kKi)
-                .with_size_sweep(powers(4 * kKi, 2 * kMi)));
-  w.sizes({"bytes"}, {kMi, 8 * kMi, 64 * kMi, 256 * kMi, kGi, 4 * kGi});
-  return w;
+      .estimate([](const CaseSpec& spec) { return 1e-3 + static_cast<double>(spec.integer("bytes")) / 20e9; });
 }
 
 std::vector<Registration> register_all() {

@@ -3,6 +3,7 @@
 // What the studies of paging share: words that say where they belong, the shape of a launch, and what is measured.
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -32,6 +33,23 @@ inline void fill_with_words(const workload::Case& c, const memory::Block& block)
     }
   });
 }
+/// How many of the words at `from` are not what fill_with_words() left from word `first` on, and `raised(i)` more, i
+/// being a word's number from `first`.
+template <class Raised>
+std::uint64_t wrong_words(const workload::Case& c, const std::byte* from, std::uint64_t first, std::uint64_t words,
+                          Raised raised) {
+  std::atomic<std::uint64_t> wrong = 0;
+  memory::parallel_for(words, kGrain, [&](std::size_t begin, std::size_t end) {
+    std::uint64_t here = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      Word word = 0;
+      std::memcpy(&word, from + i * sizeof word, sizeof word);
+      here += word != first_word(c) + first + i + raised(i) ? 1 : 0;
+    }
+    wrong += here;
+  });
+  return wrong;
+}
 /// Of words `first` to `last`, which count from the first word on.
 inline Word sum_of_words(const workload::Case& c, std::uint64_t first, std::uint64_t last) {
   const std::uint64_t n = last - first, a = n % 2 == 0 ? n / 2 : n,
@@ -44,6 +62,21 @@ inline std::size_t page_bytes_of(const workload::Case& c) {
   if (!std::has_single_bit(bytes) || bytes < paging::kLeastPage || bytes > paging::kMostPage)
     throw workload::Skip("pages are powers of two from 4 KiB to 2 MiB", workload::SkipKind::not_applicable);
   return bytes;
+}
+
+/// A workload by bytes of an array in the host's memory and by bytes of a page, with what all of this folder have.
+inline workload::Workload paging_workload(const char* name, void (*run)(workload::Case&), const char* summary) {
+  workload::Workload w(name, run);
+  w.version(1)
+      .summary(summary)
+      .tags({"paging", "gpu"})
+      .stagings({})
+      .metrics({"time", "rate"})
+      .axis(bytes_axis("bytes", "bytes of the array in the host's memory", 64 * kMi, 16))
+      .axis(bytes_axis("page", "bytes of a page, a power of two from 4 KiB to 2 MiB", 4 * kKi, 4 * kKi)
+                .with_size_sweep(powers(4 * kKi, 2 * kMi)))
+      .sizes({"bytes"}, {kMi, 8 * kMi, 64 * kMi, 256 * kMi, kGi, 4 * kGi});
+  return w;
 }
 
 /// GPUVM's Figure 8: 12 GB in order, by bytes of a page. `more` says by which way.
