@@ -86,6 +86,9 @@ TEST(Stream, OfMemoryThatBothShareIsReachedByTheCpu) {
 }
 
 TEST(Stream, CountsThePageFaultsOfTheCpu) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the process's page faults are those of ThreadSanitizer's shadow, too";
+#endif
   constexpr double kPages = 3 * (std::size_t{16} << 20) / 4096.0;
   if (memory::page_bytes() != 4096) GTEST_SKIP() << "pages are not of 4096 bytes";
   const auto results =
