@@ -422,13 +422,19 @@ class WholeNetworks : public device::EmulatorTest {
   }
 };
 
-TEST_F(WholeNetworks, AreRight) {
-  for (const bool patches : {false, true}) {
-    expect_right("sample", 0, {.batch = 3, .patches = patches});
-    expect_right("resnet18", 32, {.batch = 2, .patches = patches});
-    expect_right("resnet50", 32, {.batch = 1, .patches = patches});
-    expect_right("yolov3-tiny", 64, {.batch = 1, .patches = patches});
-  }
+TEST_F(WholeNetworks, SampleIsRight) {
+  for (const bool patches : {false, true}) expect_right("sample", 0, {.batch = 3, .patches = patches});
+}
+TEST_F(WholeNetworks, Resnet18IsRight) {
+  for (const bool patches : {false, true}) expect_right("resnet18", 32, {.batch = 2, .patches = patches});
+}
+TEST_F(WholeNetworks, Resnet50IsRight) {
+  for (const bool patches : {false, true}) expect_right("resnet50", 32, {.batch = 1, .patches = patches});
+}
+TEST_F(WholeNetworks, Yolov3TinyIsRight) {
+  for (const bool patches : {false, true}) expect_right("yolov3-tiny", 64, {.batch = 1, .patches = patches});
+}
+TEST_F(WholeNetworks, Yolov3IsRight) {
   expect_right("yolov3", 32, {.batch = 1});
 }
 
