@@ -206,7 +206,7 @@ device::LaunchShape Pager::shape_for(std::size_t pages) const {
 void Pager::serve() {
   if (!server_) return;
   const device::Selected on(device_);
-  server_->begin();
+  server_->begin(setup_);
 }
 
 void Pager::wait_for(device::Stream& stream) {

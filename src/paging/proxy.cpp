@@ -5,18 +5,17 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
-#include <exception>
+#include <map>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 #include "device/ignoring_errors.hpp"
 #include "paging/pager.hpp"
 
 namespace isthmus::paging {
 
-/// Streams of one proxy, which its queues share: a CUDA device has eight connections where nobody asks for more, and
-/// copies that share one with the kernel that waits for them would never begin.
+/// Streams of a device, which all queues of all its proxies share: a CUDA device has eight connections where nobody
+/// asks for more, and copies that share one with the kernel that waits for them would never begin.
 constexpr std::size_t kProxyStreams = 4;
 constexpr std::size_t kUsualQueues = 4;
 
@@ -72,77 +71,67 @@ class Proxy::Queue {
   bool batched_ = true;
 };
 
-/// One thread for all queues: calls of the driver wait for each other. On an H200 host four threads moved a quarter of
-/// what one did, and sixteen a quarter of that.
+/// One thread for all queues of all proxies of a device: calls of the driver wait for each other. On an H200 host four
+/// threads moved a quarter of what one did, and sixteen a quarter of that.
 class Proxy::Thread {
  public:
-  explicit Thread(std::vector<Queue> queues)
-      : device_(device::selected()), queues_(std::move(queues)), thread_([this] { run(); }) {}
+  static std::shared_ptr<Thread> of_selected_device() {
+    static std::mutex mutex;
+    static std::map<int, std::weak_ptr<Thread>> of_device;
+    const std::scoped_lock lock(mutex);
+    auto& known = of_device[device::selected()];
+    auto thread = known.lock();
+    if (!thread) known = thread = std::make_shared<Thread>();
+    return thread;
+  }
+  Thread() : device_(device::selected()), thread_([this] { run(); }) {}
   ~Thread() {
-    say(Phase::leave);
+    {
+      const std::scoped_lock lock(mutex_);
+      leaves_ = true;
+    }
+    changed_.notify_all();
     thread_.join();
   }
 
-  void start() { say(Phase::serve); }
-  /// What the thread met, if anything.
-  std::exception_ptr stop() {
-    say(Phase::rest);
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return rests_; });
-    return std::exchange(met_, nullptr);
-  }
-
- private:
-  enum class Phase { rest, serve, leave };
-
-  void say(Phase phase) {
+  device::Stream& stream(std::size_t queue) { return streams_[queue % kProxyStreams]; }
+  void serve(Proxy& proxy) {
     {
       const std::scoped_lock lock(mutex_);
-      phase_ = phase;
-      if (phase == Phase::serve) rests_ = false;
+      served_.push_back(&proxy);
     }
     changed_.notify_all();
   }
+  /// Returns when all that the proxy was asked for has been done.
+  void leave(const Proxy& proxy) {
+    {
+      const std::scoped_lock lock(mutex_);
+      std::erase(served_, &proxy);
+    }
+    for (auto& stream : streams_) stream.synchronize();
+  }
 
+ private:
   void run() {
     device::select(device_);
     for (;;) {
+      bool took = false;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] {
-          if (phase_ != Phase::rest) return true;
-          rests_ = true;
-          changed_.notify_all();
-          return false;
-        });
-        if (phase_ == Phase::leave) return;
+        changed_.wait(lock, [this] { return leaves_ || !served_.empty(); });
+        if (leaves_) return;
+        for (auto* proxy : served_) took |= proxy->take();
       }
-      try {
-        serve();
-      } catch (...) {
-        const std::scoped_lock lock(mutex_);
-        met_ = std::current_exception();
-        if (phase_ == Phase::serve) phase_ = Phase::rest;  // who waits for a page gives up by its deadline
-      }
-    }
-  }
-
-  void serve() {
-    for (auto& queue : queues_) queue.begin();
-    while (phase_ == Phase::serve) {
-      bool took = false;
-      for (auto& queue : queues_) took |= queue.take();
       if (!took) std::this_thread::yield();
     }
   }
 
   const int device_;
-  std::vector<Queue> queues_;
+  std::array<device::Stream, kProxyStreams> streams_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::atomic<Phase> phase_ = Phase::rest;
-  bool rests_ = true;
-  std::exception_ptr met_;
+  std::vector<Proxy*> served_;
+  bool leaves_ = false;
   std::thread thread_;
 };
 
@@ -153,19 +142,17 @@ Proxy::Proxy(std::size_t slots, std::size_t depth)
     : Server(slots, 0),
       requests_(memory::Kind::mapped, slots * sizeof(Request)),
       numbers_(memory::Kind::mapped, slots * sizeof(std::uint32_t)),
-      streams_(std::min(slots / depth, kProxyStreams)) {
+      thread_(Thread::of_selected_device()) {
   look_at(requests_.device_data(), numbers_.device_data());
   // Said here where it cannot be.
-  device::write_values_async(std::array{device::ValueWrite{channel().served, 0}}, streams_.front());
-  streams_.front().synchronize();
+  device::write_values_async(std::array{device::ValueWrite{channel().served, 0}}, thread_->stream(0));
+  thread_->stream(0).synchronize();
   auto* requests = reinterpret_cast<Request*>(requests_.data());
   auto* numbers = reinterpret_cast<std::uint32_t*>(numbers_.data());
-  std::vector<Queue> queues;
-  queues.reserve(slots / depth);
+  queues_.reserve(slots / depth);
   for (std::size_t first = 0; first < slots; first += depth)
-    queues.emplace_back(Queue::Slots{requests + first, numbers + first, channel().served + first, depth},
-                        streams_[queues.size() % kProxyStreams]);
-  thread_ = std::make_unique<Thread>(std::move(queues));
+    queues_.emplace_back(Queue::Slots{requests + first, numbers + first, channel().served + first, depth},
+                         thread_->stream(queues_.size()));
 }
 
 Proxy::~Proxy() {
@@ -174,16 +161,29 @@ Proxy::~Proxy() {
 
 void Proxy::forget_requests() {
   std::memset(numbers_.data(), 0, numbers_.size());
+  for (auto& queue : queues_) queue.begin();
+  met_ = nullptr;
 }
 
 void Proxy::start() {
-  thread_->start();
+  thread_->serve(*this);
 }
 
 void Proxy::stop() {
-  const auto met = thread_->stop();
-  for (auto& stream : streams_) stream.synchronize();
-  if (met) std::rethrow_exception(met);
+  thread_->leave(*this);
+  if (met_) std::rethrow_exception(met_);
+}
+
+bool Proxy::take() {
+  if (met_) return false;  // who waits for a page gives up by its deadline
+  try {
+    bool took = false;
+    for (auto& queue : queues_) took |= queue.take();
+    return took;
+  } catch (...) {
+    met_ = std::current_exception();
+    return false;
+  }
 }
 
 }  // namespace isthmus::paging

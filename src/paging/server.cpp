@@ -25,11 +25,11 @@ Server::Server(std::size_t slots, std::size_t pulls)
               .pulls = static_cast<std::uint32_t>(pulls)};
 }
 
-void Server::begin() {
+void Server::begin(device::Stream& setup) {
   if (works_) return;
-  device::fill_async(words_.data(), 0, words_.size(), setup_);
+  device::fill_async(words_.data(), 0, words_.size(), setup);
   forget_requests();
-  setup_.synchronize();
+  setup.synchronize();
   start();
   works_ = true;
 }

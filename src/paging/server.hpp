@@ -16,8 +16,9 @@ class Server {
  public:
   virtual ~Server() = default;
   const Channel& channel() const noexcept { return channel_; }
-  /// With no kernel of the client at work. No slot is taken, and nothing has been asked, when it returns.
-  void begin();
+  /// With no kernel of the client at work. No slot is taken, and nothing has been asked, when it returns. Waits
+  /// for `setup`.
+  void begin(device::Stream& setup);
   /// Waits until what was asked has been done. Does nothing where it does not work.
   void end();
 
@@ -37,7 +38,6 @@ class Server {
   virtual void forget_requests() = 0;
 
  private:
-  device::Stream setup_;
   memory::Block words_;
   Channel channel_;
   bool works_ = false;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -502,6 +503,44 @@ TEST_F(PagerTest, AProxyNeedsAStreamThatAnswers) {
                Array<unsigned>(region), 1u, sum.device());
   expect_mentions(error_of([&] { pager.check(sum.stream); }), {"write_values_async: failed at call 2"});
   device::set_injection("");
+}
+
+/// Adds up two arrays at once.
+__global__ void sum_of_two(Array<unsigned> a, Array<unsigned> b, unsigned long long* sum) {
+  unsigned long long part = 0;
+  auto first = a.reader(), second = b.reader();
+  for (std::size_t i = static_cast<unsigned>(device::lane()); i < a.size();
+       i += static_cast<unsigned>(device::warp_size()))
+    part += first.read(i) + second.read(i);
+  atomicAdd(sum, part);
+}
+
+/// A CUDA device has eight connections: what brings pages has few streams, however many pagers there are, so that none
+/// shares one with the kernel that waits for it.
+TEST_F(PagerTest, ProxiesShareTheirStreams) {
+  constexpr std::size_t pages = 20, n = pages * kPage / 4;
+  device::set_injection("stream_create:9");
+  Sum sum;
+  std::deque<memory::Block> blocks;
+  std::deque<Pager> pagers;
+  std::vector<Array<unsigned>> arrays;
+  for (unsigned i = 0; i < 3; ++i) {
+    pagers.emplace_back(Options{.page_bytes = kPage, .frames = 4, .transport = Transport::proxy, .depth = 2});
+    arrays.emplace_back(pagers.back().open(blocks.emplace_back(numbers(pages)), "numbers"));
+  }
+  device::set_injection("");
+  for (unsigned long long round = 1; round <= 3; ++round) {
+    if (round == 3) pagers.pop_back();  // what is shared stays as long as it is wanted
+    for (auto& pager : pagers) pager.serve();
+    device::launch(sum.stream, ISTHMUS_KERNEL(sum_of_two), {.grid = 1, .block = 64}, arrays[0], arrays[1],
+                   sum.device());
+    for (auto& pager : pagers) {
+      pager.check(sum.stream);
+      EXPECT_EQ(pager.statistics(sum.stream).served_bytes % kPage, 0u);
+    }
+    EXPECT_EQ(sum.host(), round * 2 * 2 * (n * (n - 1ull) / 2));
+  }
+  EXPECT_EQ(pagers.front().statistics(sum.stream).served_bytes, pagers.front().statistics(sum.stream).fetched_bytes);
 }
 
 TEST_F(PagerTest, TablesTakeAWordAPage) {
