@@ -135,8 +135,19 @@ class Proxy::Thread {
   std::thread thread_;
 };
 
-Proxy::Proxy(const Options& options)
-    : Proxy((options.queues != 0 ? options.queues : kUsualQueues) * options.depth, options.depth) {}
+namespace {
+
+std::size_t slots_of(const Options& options) {
+  if (device::backend() == device::Backend::hip)
+    throw device::Error(device::ErrorKind::unsupported, "Proxy",
+                        "HIP's streams share four hardware queues, so an answer would wait behind the kernel that asks",
+                        "take the transport pull");
+  return (options.queues != 0 ? options.queues : kUsualQueues) * options.depth;
+}
+
+}  // namespace
+
+Proxy::Proxy(const Options& options) : Proxy(slots_of(options), options.depth) {}
 
 Proxy::Proxy(std::size_t slots, std::size_t depth)
     : Server(slots, 0),
