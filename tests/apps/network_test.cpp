@@ -204,6 +204,26 @@ TEST(NetworkPlans, PartsCoverASum) {
   }
 }
 
+/// A tile is a way to do the same sums: the shape says their order, whatever tile is asked for.
+TEST(NetworkPlans, PartsAreThoseOfTheShapeWithEveryTile) {
+  for (const char* name : {"resnet18", "resnet50", "yolov3-tiny", "yolov3"}) {
+    for (const std::size_t batch : {1, 32}) {
+      const auto steps_of = [&](std::optional<std::size_t> tile) {
+        return make_plan(parse_network(network_text(name), name), {.batch = batch, .tile = tile}).steps;
+      };
+      const auto by_shape = steps_of({});
+      for (std::size_t tile = 0; tile < tile_shapes.size(); ++tile) {
+        const auto asked = steps_of(tile);
+        for (std::size_t s = 0; s < by_shape.size(); ++s) {
+          EXPECT_EQ(asked[s].product.parts, by_shape[s].product.parts) << name << " " << batch << " " << s;
+          EXPECT_EQ(asked[s].product.depth_of_part, by_shape[s].product.depth_of_part);
+          EXPECT_TRUE(by_shape[s].product.k == 0 || asked[s].product.tile == tile);
+        }
+      }
+    }
+  }
+}
+
 /// No weights overwrite those of a step that may still want them, and each copy has a step to run under.
 void expect_sound(const std::vector<std::size_t>& floats) {
   const auto ring = plan_ring(floats);
@@ -531,7 +551,7 @@ TEST_P(NetworkProgram, WeightsArriveOnlyWhereTheyAreCopied) {
 }
 
 TEST_P(NetworkProgram, WithEveryTile) {
-  expect_pass({"pinned"}, {"network=sample", "tile=all", "parts=1,3", "convolution=implicit,patches"}, 32);
+  expect_pass({"pinned"}, {"network=sample", "tile=all", "parts=0,1,3", "convolution=implicit,patches"}, 48);
 }
 
 TEST_P(NetworkProgram, ByALibrary) {

@@ -133,8 +133,14 @@ inline std::size_t add_matrix(Plan& plan, std::size_t rows, std::size_t columns,
 inline constexpr std::size_t most_columns = std::size_t{1} << 31;
 
 /// The tile and number of parts that take the least time by a model of one GPU: the same for all devices, because the
-/// number of parts decides in which order numbers are added up.
+/// number of parts decides in which order numbers are added up. A tile that is asked for has the parts of the shape,
+/// too.
 inline void choose_tiles(Product& product, const PlanOptions& options) {
+  std::size_t asked_parts = options.parts;
+  if (options.tile && asked_parts == 0) {
+    choose_tiles(product, {});
+    asked_parts = product.parts;
+  }
   constexpr double multiprocessors = 132, rate = 3.4e11, of_a_wave = 2e-6, of_a_sum = 4e-6, bandwidth = 2.5e12;
   const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n);
   const auto classes = product.all_classes();
@@ -145,7 +151,7 @@ inline void choose_tiles(Product& product, const PlanOptions& options) {
     const auto rows = static_cast<double>(tile.rows), columns = static_cast<double>(tile.columns);
     const std::size_t whole = (product.k + deepest_tile - 1) / deepest_tile, most = std::min(whole, product.most_parts);
     for (std::size_t asked = 1; asked <= most; ++asked) {
-      if (options.parts != 0 && asked != std::min(options.parts, most)) continue;
+      if (asked_parts != 0 && asked != std::min(asked_parts, most)) continue;
       const std::size_t depth_of_part = (whole + asked - 1) / asked * deepest_tile;
       const std::size_t parts = (product.k + depth_of_part - 1) / depth_of_part;
       const auto count = static_cast<double>(parts);
