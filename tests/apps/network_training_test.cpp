@@ -225,6 +225,21 @@ TEST_F(WholeNetworksTraining, LossesFall) {
   for (std::size_t step = 4; step < losses.size(); step += 4) EXPECT_LT(losses[step], losses[step - 4]) << step;
 }
 
+/// Kernels count in 32 bits.
+TEST_F(WholeNetworksTraining, RefusesWhatAnUpdateCannotCount) {
+  const auto plan = [](int outputs) {
+    const auto text = "[net]\nwidth=1\nheight=1\nchannels=65535\n[connected]\noutput=" + std::to_string(outputs) + "\n";
+    return make_training_plan(parse_network(text, "x.cfg"), 1);
+  };
+  plan(65533);
+  try {
+    plan(65535);
+    FAIL() << "an update of 2^32 threads";
+  } catch (const workload::Skip& skip) {
+    EXPECT_NE(std::string(skip.what()).find("use fewer outputs"), std::string::npos) << skip.what();
+  }
+}
+
 TEST_F(WholeNetworksTraining, PlansKeepApartWhatIsWantedAtOnce) {
   for (const std::string name : {"sample", "resnet18", "resnet50", "yolov3-tiny", "yolov3"}) {
     const auto plan = make_training_plan(parse_network(network_text(name), name), 2);

@@ -4,6 +4,7 @@
 // Step s goes forward at time s, and back at 2·steps - 1 - s.
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -134,6 +135,10 @@ class TrainingPlanner {
     auto& own = made_.steps[s];
     const Layer& layer = layer_of(s);
     const auto out = made_.plan.tensors[step.output], in = made_.plan.tensors[step.inputs[0]];
+    // A launch of updates has a thread for each number of its arrays, and up to a block more of each.
+    workload::refuse_if(
+        layer.out.channels * (weights_pitch(layer) + 2) + 3 * layer_threads > std::numeric_limits<unsigned>::max(),
+        "a layer has more weights than its update can count: use fewer outputs");
     own.slopes = like(step.output, now, now, true);
     own.back_slices = matrix(2, out.channels * slices_of(out.columns), now, now, true);
     own.weights = {.m = layer.out.channels, .n = layer.depth(), .k = out.columns, .most_parts = 256};
