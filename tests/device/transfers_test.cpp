@@ -152,6 +152,9 @@ TEST_F(TransfersTest, AWriteOfAValueNamesTheWordThatIsWrong) {
   expect_mentions(attempt(&plain), {"item 1", "pageable host memory"});
   expect_mentions(attempt(reinterpret_cast<std::uint32_t*>(reinterpret_cast<char*>(words.get()) + 2)),
                   {"item 1", "not aligned"});
+  auto* managed = static_cast<std::uint32_t*>(malloc_managed(4));
+  expect_mentions(attempt(managed), {"item 1", "managed memory"});
+  free_managed(managed);
   Graph graph(stream, [&] { expect_mentions(attempt(words.get() + 1), {"write_values_async", "captured"}); });
   Stream other;
   auto* freed = static_cast<std::uint32_t*>(malloc_pooled(4, other));

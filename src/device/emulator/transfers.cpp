@@ -165,6 +165,8 @@ void write_values_async(std::span<const ValueWrite> writes, Stream& stream) {
     std::uint32_t* word = writes[i].word;
     std::optional<std::string> problem = memory.range_problem(word, sizeof *word, false);
     if (!problem && memory.is_pageable(word)) problem = "the pointer is to pageable host memory";
+    if (const auto found = memory.find(word); !problem && found && found->kind == AllocationKind::managed)
+      problem = "the pointer is to managed memory, which no stream of CUDA writes words of";
     if (!problem && reinterpret_cast<std::uintptr_t>(word) % sizeof *word != 0) problem = "the word is not aligned";
     if (problem)
       throw Error(ErrorKind::failure, "write_values_async", fmt::format("item {}: {}", i, *problem),
