@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "device/engine_copies.hpp"
 #include "device/ignoring_errors.hpp"
 #include "paging/pager.hpp"
 
@@ -53,7 +54,7 @@ class Proxy::Queue {
   void copy() {
     if (batched_) {
       try {
-        device::copy_batch_async(items_, stream_);
+        device::copy_batch_by_engines_async(items_, stream_);
         return;
       } catch (const device::Error& error) {
         if (error.kind() != device::ErrorKind::unsupported) throw;

@@ -12,6 +12,7 @@
 #include "device/emulator/memory.hpp"
 #include "device/emulator/paging.hpp"
 #include "device/emulator/stream.hpp"
+#include "device/engine_copies.hpp"
 #include "device/injection.hpp"
 #include "device/strided_copy.hpp"
 
@@ -141,6 +142,10 @@ void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
       if (ends.source_bytes != 0) std::memmove(ends.destination, ends.source, ends.source_bytes);
     }
   });
+}
+
+void copy_batch_by_engines_async(std::span<const CopyItem> items, Stream& stream) {
+  copy_batch_async(items, stream);
 }
 
 void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream) {

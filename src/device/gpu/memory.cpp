@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "device/engine_copies.hpp"
 #include "device/gpu/check.hpp"
 #include "device/strided_copy.hpp"
 
@@ -210,7 +211,9 @@ struct RangeArrays {
 
 }  // namespace
 
-void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
+namespace {
+
+void queue_copies(std::span<const CopyItem> items, Stream& stream, bool by_engines) {
   injection_point("copy_batch_async");
   require_batch(gpu::has_copy_batch, "copy_batch_async", "12.8");
   std::vector<void*> destinations;
@@ -224,8 +227,18 @@ void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
   }
   if (bytes.empty()) return;
   gpu::check("copy_batch_async", "cudaMemcpyBatchAsync",
-             gpu::copy_batch(destinations.data(), sources.data(), bytes.data(), bytes.size(),
+             gpu::copy_batch(destinations.data(), sources.data(), bytes.data(), bytes.size(), by_engines,
                              stream_of_batch(stream, "copy_batch_async")));
+}
+
+}  // namespace
+
+void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
+  queue_copies(items, stream, false);
+}
+
+void copy_batch_by_engines_async(std::span<const CopyItem> items, Stream& stream) {
+  queue_copies(items, stream, true);
 }
 
 void write_values_async(std::span<const ValueWrite> writes, Stream& stream) {

@@ -190,9 +190,10 @@ inline Status unload_library(Library library) {
 // CUDA 12.8 brought batches of copies, CUDA 13.0 those of managed memory and a shorter signature for the first.
 inline constexpr bool has_copy_batch = true;
 inline Status copy_batch(void** destinations, const void** sources, std::size_t* bytes, std::size_t count,
-                         NativeStream stream) {
+                         bool by_engines, NativeStream stream) {
   cudaMemcpyAttributes attributes{};  // one set for all
   attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  if (by_engines) attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
   std::size_t first = 0;
 #if CUDART_VERSION >= 13000
   return cudaMemcpyBatchAsync(destinations, sources, bytes, count, &attributes, &first, 1, stream);
