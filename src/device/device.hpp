@@ -442,10 +442,10 @@ struct KernelInfo {
 
 // --- libraries of the vendor, loaded at run time ---------------------------------------------------
 //
-// cuBLAS, cuFFT and cuDNN, hipBLAS and hipFFT by dlopen; on the emulator plain loops that compute in double precision,
-// in stream order and capturable as kernels are. The constructor throws unsupported, with the files that were tried,
-// where there is no such library. An object belongs to the device that was selected when it was made, its streams are
-// of that device, and its calls are made with that device selected.
+// cuBLAS, cuFFT and cuDNN, hipBLAS, hipFFT and MIOpen by dlopen; on the emulator plain loops that compute in double
+// precision, in stream order and capturable as kernels are. The constructor throws unsupported, with the files that
+// were tried, where there is no such library. An object belongs to the device that was selected when it was made, its
+// streams are of that device, and its calls are made with that device selected.
 
 /// Row-major, fp32, no TF32; leading dimensions in elements.
 class Blas {
@@ -526,7 +526,7 @@ class Convolutions {
   std::string version() const;
   /// Looks for the fastest algorithm whose results have the same bits each time, once in a process for each shape. A
   /// library tries them on device memory of its own meanwhile. Returns the plan's number; throws unsupported where
-  /// there is no such algorithm.
+  /// there is no such algorithm, and where the library does not take these distances.
   std::size_t plan(const ConvolutionShape&);
   const Chosen& chosen(std::size_t number) const;
   /// Nothing overlaps `out`; the workspace may be null where the plan needs none.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <numbers>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "device/device.hpp"
@@ -284,8 +285,9 @@ class ConvolutionsTest : public LibraryTest {
     return sum;
   }
 
-  /// Convolves, and compares all numbers with sums in double. What lies between planes stays as it was.
-  static void expect_right(Convolutions& library, const ConvolutionShape& s, double tolerance) {
+  /// Convolves, and compares all numbers with sums in double. What lies between planes stays as it was. A library may
+  /// refuse planes side by side, as MIOpen does, and nothing else.
+  void expect_right(Convolutions& library, const ConvolutionShape& s, double tolerance) {
     const auto extent = [](std::int64_t images, std::int64_t image, std::int64_t channels, std::int64_t channel,
                            std::int64_t plane) {
       return static_cast<std::size_t>((images - 1) * image + (channels - 1) * channel + plane);
@@ -296,8 +298,16 @@ class ConvolutionsTest : public LibraryTest {
         before(extent(s.images, s.out_image, s.filters, s.out_channel, plane), -77.0f);
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = value(i);
     for (std::size_t i = 0; i < filters.size(); ++i) filters[i] = value(i + 7);
-    const std::size_t number = library.plan(s);
+    std::size_t number = 0;
+    try {
+      number = library.plan(s);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::unsupported) << error.what();
+      ASSERT_NE(s.in_channel, s.height * s.width) << error.what();
+      return;
+    }
     const auto& chosen = library.chosen(number);
+    chosen_.push_back(chosen);
     DeviceCopy device_in(in), device_filters(filters), out(before);
     DeviceCopy workspace(std::vector<char>(std::max<std::size_t>(chosen.workspace_bytes, 1)));
     Stream stream;
@@ -319,6 +329,8 @@ class ConvolutionsTest : public LibraryTest {
     EXPECT_EQ(rest, before) << "more was written than the planes";
     EXPECT_GT(off, 0) << "nothing was rounded, so that nothing was computed";
   }
+
+  std::vector<Convolutions::Chosen> chosen_{};  ///< for shapes that were not refused
 
   static std::vector<ConvolutionShape> shapes() {
     std::vector<ConvolutionShape> all;
@@ -353,10 +365,11 @@ TEST_F(ConvolutionsTest, AreTheSumsOfTheirDefinition) {
     const auto strict = library(Math::fp32, algorithms);
     if (!strict) GTEST_SKIP() << "there is no library";
     for (const auto& shape : shapes()) expect_right(*strict, shape, 1e-4);
-    for (std::size_t number = 0; number < shapes().size(); ++number) {
-      EXPECT_FALSE(strict->chosen(number).tf32);
-      EXPECT_FALSE(strict->chosen(number).algorithm.empty());
-      EXPECT_FALSE(algorithms == Algorithms::products && strict->chosen(number).transforms);
+    EXPECT_GE(chosen_.size(), shapes().size() / 2);
+    for (const auto& chosen : std::exchange(chosen_, {})) {
+      EXPECT_FALSE(chosen.tf32);
+      EXPECT_FALSE(chosen.algorithm.empty());
+      EXPECT_FALSE(algorithms == Algorithms::products && chosen.transforms);
     }
   }
 }

@@ -17,6 +17,7 @@ class VendorLibrary {
   VendorLibrary(const VendorLibrary&) = delete;
   VendorLibrary& operator=(const VendorLibrary&) = delete;
 
+  const char* name() const noexcept { return name_; }
   const std::string& path() const noexcept { return path_; }
   /// Null where the library has no such function.
   void* find(const char* function) const noexcept;

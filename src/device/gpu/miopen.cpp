@@ -1,0 +1,194 @@
+// Convolutions by MIOpen, with our own definitions of the few functions and numbers of it that are needed. "Find 2.0"
+// tries the algorithms, on memory of MIOpen's own; the immediate mode runs one of them by its number.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/gpu/convolution_library.hpp"
+
+namespace isthmus::device::gpu {
+
+namespace {
+
+constexpr int fp32_data = 1;                        // miopenDataType_t
+constexpr int cross_correlation = 0;                // miopenConvolutionMode_t
+constexpr int deterministic = 1;                    // miopenConvolutionAttrib_t
+constexpr int forward_direction = 0;                // miopenProblemDirection_t
+constexpr int input = 1, weights = 2, results = 3;  // miopenTensorArgumentId_t
+
+struct Algorithm {
+  int number;
+  const char* name;
+  bool transforms;
+};
+/// miopenConvAlgorithm_t
+constexpr std::array<Algorithm, 5> algorithms = {
+    {{0, "GEMM", false}, {1, "DIRECT", false}, {2, "FFT", true}, {3, "WINOGRAD", true}, {5, "IMPLICIT_GEMM", false}}};
+
+/// Find with all its trials. What they were before is neither asked nor kept: a user's records know nothing of our
+/// limit on workspace, and would be spoiled by it. No TF32, where a version has it.
+constexpr std::array<std::array<const char*, 2>, 3> environment = {
+    {{"MIOPEN_FIND_MODE", "NORMAL"}, {"MIOPEN_DEBUG_DISABLE_FIND_DB", "1"}, {"MIOPEN_TF32_OVERRIDE", "0"}}};
+
+using SetStream = int (*)(Handle, void*);
+using SetTensor = int (*)(Handle, int type, int n, int c, int h, int w);
+using SetConvolution = int (*)(Handle, int mode, int pad_h, int pad_w, int stride_h, int stride_w, int dilation_h,
+                               int dilation_w);
+using SetAttribute = int (*)(Handle, int attribute, int value);
+using SetProblemTensor = int (*)(Handle, int argument, Handle tensor);
+using SetWorkspaceLimit = int (*)(Handle, std::size_t);
+using Find = int (*)(Handle, Handle problem, Handle options, Handle* solutions, std::size_t* returned,
+                     std::size_t asked);
+using GetTime = int (*)(Handle, float*);
+using GetWorkspace = int (*)(Handle, std::size_t*);
+using GetSolver = int (*)(Handle, std::uint64_t*);
+using GetAlgorithm = int (*)(std::uint64_t solver, int*);
+using Compile = int (*)(Handle, Handle filter, Handle in, Handle convolution, Handle out, std::uint64_t solver);
+using Forward = int (*)(Handle, Handle filter, const void* w, Handle in, const void* x, Handle convolution, Handle out,
+                        void* y, void* workspace, std::size_t workspace_bytes, std::uint64_t solver);
+using GetVersion = int (*)(std::size_t* major, std::size_t* minor, std::size_t* patch);
+
+/// Stays loaded, with the kernels that it has compiled.
+const CheckedLibrary& miopen() {
+  static const auto* const library = [] {
+    for (const auto& [variable, value] : environment) static_cast<void>(setenv(variable, value, 1));
+    return new CheckedLibrary("MIOpen", {"libMIOpen.so.1", "libMIOpen.so"},
+                              {.words = "miopenGetErrorString",
+                               .out_of_memory = [](int status) { return status == 4; },
+                               .unsupported = [](int status) { return status == 6 || status == 8; }});
+  }();
+  return *library;
+}
+
+Owned make(const char* create, const char* destroy) {
+  return {miopen(), plan_call, create, destroy};
+}
+
+Owned tensor(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+  auto made = make("miopenCreateTensorDescriptor", "miopenDestroyTensorDescriptor");
+  miopen().invoke<SetTensor>(plan_call, "miopenSet4dTensorDescriptor", made.get(), fp32_data, as_int(n), as_int(c),
+                             as_int(h), as_int(w));
+  return made;
+}
+
+/// Its algorithms, other than a naive one, take packed images only.
+void need_packed_images(const ConvolutionShape& s) {
+  const auto packed = [&s](std::int64_t image, std::int64_t channels, std::int64_t channel, std::int64_t plane) {
+    return (s.images == 1 || image == channels * plane) && (channels == 1 || channel == plane);
+  };
+  if (packed(s.in_image, s.channels, s.in_channel, s.height * s.width) &&
+      packed(s.out_image, s.filters, s.out_channel, s.out_height() * s.out_width()))
+    return;
+  throw Error(ErrorKind::unsupported, plan_call, "MIOpen takes only images that lie one after the other, without gaps",
+              "say layout=images, or convolve by kernels of ours");
+}
+
+class Plan : public ConvolutionPlan {
+ public:
+  Plan(Handle handle, const ConvolutionShape& s)
+      : handle_(handle),
+        in_(tensor(s.images, s.channels, s.height, s.width)),
+        out_(tensor(s.images, s.filters, s.out_height(), s.out_width())),
+        filter_(tensor(s.filters, s.channels, s.window_height, s.window_width)),
+        convolution_(make("miopenCreateConvolutionDescriptor", "miopenDestroyConvolutionDescriptor")) {
+    const int padding = as_int(s.padding), stride = as_int(s.stride);
+    miopen().invoke<SetConvolution>(plan_call, "miopenInitConvolutionDescriptor", convolution_.get(), cross_correlation,
+                                    padding, padding, stride, stride, 1, 1);
+    miopen().invoke<SetAttribute>(plan_call, "miopenSetConvolutionAttribute", convolution_.get(), deterministic, 1);
+  }
+
+  std::vector<Trial> trials() override {
+    const Owned problem(miopen(), plan_call, "miopenCreateConvProblem", "miopenDestroyProblem", convolution_.get(),
+                        forward_direction);
+    for (const auto& [argument, descriptor] : {std::pair{input, &in_}, {weights, &filter_}, {results, &out_}})
+      miopen().invoke<SetProblemTensor>(plan_call, "miopenSetProblemTensorDescriptor", problem.get(), argument,
+                                        descriptor->get());
+    const Owned options = make("miopenCreateFindOptions", "miopenDestroyFindOptions");
+    miopen().invoke<SetWorkspaceLimit>(plan_call, "miopenSetFindOptionWorkspaceLimit", options.get(), most_workspace);
+    const auto destroy = miopen().look_up<Owned::Destroy>("miopenDestroySolution");
+    std::array<Handle, 32> found{};
+    std::size_t count = 0;
+    miopen().invoke<Find>(plan_call, "miopenFindSolutions", handle_, problem.get(), options.get(), found.data(), &count,
+                          found.size());
+    std::vector<Owned> solutions;
+    for (std::size_t i = 0; i < count; ++i) solutions.emplace_back(found[i], destroy);
+    std::vector<Trial> all;
+    for (const Owned& solution : solutions) all.push_back(trial(solution.get()));
+    return all;
+  }
+
+  /// Compiles, so that the first run does not.
+  void take(const Trial& trial) override {
+    miopen().invoke<Compile>(plan_call, "miopenConvolutionForwardCompileSolution", handle_, filter_.get(), in_.get(),
+                             convolution_.get(), out_.get(), trial.number);
+    solver_ = trial.number;
+    workspace_bytes_ = trial.workspace_bytes;
+  }
+
+  void run(Stream& stream, const float* in, const float* filters, float* out, void* workspace) override {
+    miopen().check(run_call, "miopenSetStream", set_stream_(handle_, stream.native_handle()));
+    // A pointer and no bytes is not what it expects.
+    miopen().check(run_call, "miopenConvolutionForwardImmediate",
+                   forward_(handle_, filter_.get(), filters, in_.get(), in, convolution_.get(), out_.get(), out,
+                            workspace_bytes_ == 0 ? nullptr : workspace, workspace_bytes_, solver_));
+  }
+
+ private:
+  static Trial trial(Handle solution) {
+    Trial trial;
+    int algorithm = 0;
+    miopen().invoke<GetTime>(plan_call, "miopenGetSolutionTime", solution, &trial.milliseconds);
+    miopen().invoke<GetWorkspace>(plan_call, "miopenGetSolutionWorkspaceSize", solution, &trial.workspace_bytes);
+    miopen().invoke<GetSolver>(plan_call, "miopenGetSolutionSolverId", solution, &trial.number);
+    miopen().invoke<GetAlgorithm>(plan_call, "miopenGetSolverIdConvAlgorithm", trial.number, &algorithm);
+    for (const auto& one : algorithms) {
+      if (one.number != algorithm) continue;
+      trial.name = fmt::format("{} (solver {})", one.name, trial.number);
+      trial.transforms = one.transforms;
+    }
+    return trial;
+  }
+
+  SetStream set_stream_ = miopen().look_up<SetStream>("miopenSetStream");
+  Forward forward_ = miopen().look_up<Forward>("miopenConvolutionForwardImmediate");
+  Handle handle_;
+  Owned in_, out_, filter_, convolution_;
+  std::uint64_t solver_ = 0;
+  std::size_t workspace_bytes_ = 0;
+};
+
+class Miopen : public ConvolutionLibrary {
+ public:
+  Miopen() : ConvolutionLibrary(miopen()) {}
+
+  std::string version() const override {
+    std::size_t major = 0, minor = 0, patch = 0;
+    file_.invoke<GetVersion>(create_call, "miopenGetVersion", &major, &minor, &patch);
+    return fmt::format("MIOpen {}.{}.{}", major, minor, patch);
+  }
+  std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape& shape) const override {
+    need_packed_images(shape);
+    return std::make_unique<Plan>(handle_.get(), shape);
+  }
+
+ private:
+  Owned handle_{file_, create_call, "miopenCreate", "miopenDestroy"};
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionLibrary> load_convolution_library(Convolutions::Math math) {
+  if (math != Convolutions::Math::fp32)
+    throw Error(ErrorKind::unsupported, create_call, "MIOpen does not say which of its algorithms round their factors",
+                "take strict fp32");
+  return std::make_unique<Miopen>();
+}
+
+}  // namespace isthmus::device::gpu

@@ -1,0 +1,104 @@
+#pragma once
+
+// What false libraries of convolutions (libcudnn.so.9, libMIOpen.so.1) have in common: what a test tells one, what that
+// has seen, and convolutions of host memory. Test and library are both built from these lines.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace isthmus::device {
+
+struct FakeConvolutions {
+  std::string fails{};  ///< the function that returns `status`
+  int status = 0;
+  int made = 0, destroyed = 0;  ///< handles, descriptors and other objects
+  int searches = 0;
+  std::size_t workspace_of_run = 0;
+  void* stream = nullptr;
+
+  int status_of(const char* function) const { return fails == function ? status : 0; }
+};
+
+/// As cuDNN gives it.
+struct CudnnTrial {
+  int algorithm, status;
+  float milliseconds;
+  std::size_t workspace_bytes;
+  int same_bits, math;
+  int reserved[3];
+};
+
+struct FakeCudnn : FakeConvolutions {
+  std::size_t version = 91900;
+  std::vector<CudnnTrial> trials{{0, 0, 1, 0, 1, 3, {}}};
+  int math_of_search = -1, math_of_run = -1, algorithm_of_run = -1;
+};
+
+/// What MIOpen tells of a solution, function by function.
+struct MiopenSolution {
+  std::uint64_t solver;
+  int algorithm;
+  float milliseconds;
+  std::size_t workspace_bytes;
+};
+
+struct FakeMiopen : FakeConvolutions {
+  std::size_t version[3] = {3, 5, 1};
+  std::vector<MiopenSolution> solutions{{98, 5, 1, 0}};
+  std::size_t workspace_limit = 0;
+  std::uint64_t solver_of_run = 0;
+  int compiled = 0;
+  bool deterministic = false, null_workspace = false;
+  std::string find_mode{}, no_find_db{}, tf32{};  ///< of the environment, when the handle was made
+};
+
+/// Any object of a false library.
+struct FakeDescriptor {
+  int n, c, h, w, n_stride, c_stride, h_stride, w_stride;  // of a tensor; a filter's n, c, h, w
+  int padding_h, padding_w, stride_h, stride_w, kind;      // of a convolution; kind is math, or determinism
+};
+
+inline FakeDescriptor& at(void* descriptor) {
+  return *static_cast<FakeDescriptor*>(descriptor);
+}
+
+inline int make(FakeConvolutions& fake, void** made, const char* function) {
+  if (const int status = fake.status_of(function)) return status;
+  *made = new FakeDescriptor{};
+  ++fake.made;
+  return 0;
+}
+
+inline int destroy(FakeConvolutions& fake, void* made) {
+  delete static_cast<FakeDescriptor*>(made);
+  ++fake.destroyed;
+  return 0;
+}
+
+inline void convolve(const FakeDescriptor& from, const float* x, const FakeDescriptor& by, const float* w,
+                     const FakeDescriptor& how, const FakeDescriptor& to, float* y) {
+  for (int n = 0; n < to.n; ++n) {
+    for (int k = 0; k < to.c; ++k) {
+      for (int row = 0; row < to.h; ++row) {
+        for (int column = 0; column < to.w; ++column) {
+          float sum = 0;
+          for (int c = 0; c < from.c; ++c) {
+            for (int r = 0; r < by.h; ++r) {
+              for (int s = 0; s < by.w; ++s) {
+                const int i = row * how.stride_h + r - how.padding_h, j = column * how.stride_w + s - how.padding_w;
+                if (i < 0 || i >= from.h || j < 0 || j >= from.w) continue;
+                sum += x[n * from.n_stride + c * from.c_stride + i * from.h_stride + j * from.w_stride] *
+                       w[((k * by.c + c) * by.h + r) * by.w + s];
+              }
+            }
+          }
+          y[n * to.n_stride + k * to.c_stride + row * to.h_stride + column * to.w_stride] = sum;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace isthmus::device

@@ -1,0 +1,174 @@
+// A false libMIOpen.so.1: it convolves host memory, and finds the solutions that the test says.
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "fake_convolutions.hpp"
+
+namespace device = isthmus::device;
+using device::at;
+using device::MiopenSolution;
+
+namespace {
+
+device::FakeMiopen settings;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// What each of three tensors is at: MIOpen counts them from 1.
+struct Problem {
+  void* convolution;
+  void* tensors[4];
+};
+
+constexpr int bad_parameter = 3;
+
+int of_solution(const char* function, void* solution, const auto& read) {
+  if (const int status = settings.status_of(function)) return status;
+  read(*static_cast<const MiopenSolution*>(solution));
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+device::FakeMiopen* fake_convolutions() {
+  return &settings;
+}
+
+int miopenGetVersion(std::size_t* major, std::size_t* minor, std::size_t* patch) {
+  *major = settings.version[0];
+  *minor = settings.version[1];
+  *patch = settings.version[2];
+  return settings.status_of("miopenGetVersion");
+}
+const char* miopenGetErrorString(int) {
+  return "STATUS_OF_A_FAKE";
+}
+
+int miopenCreate(void** handle) {
+  settings.find_mode = variable("MIOPEN_FIND_MODE");
+  settings.no_find_db = variable("MIOPEN_DEBUG_DISABLE_FIND_DB");
+  settings.tf32 = variable("MIOPEN_TF32_OVERRIDE");
+  return make(settings, handle, "miopenCreate");
+}
+int miopenDestroy(void* handle) {
+  return destroy(settings, handle);
+}
+int miopenSetStream(void*, void* stream) {
+  settings.stream = stream;
+  return settings.status_of("miopenSetStream");
+}
+int miopenCreateTensorDescriptor(void** descriptor) {
+  return make(settings, descriptor, "miopenCreateTensorDescriptor");
+}
+int miopenDestroyTensorDescriptor(void* descriptor) {
+  return destroy(settings, descriptor);
+}
+int miopenCreateConvolutionDescriptor(void** descriptor) {
+  return make(settings, descriptor, "miopenCreateConvolutionDescriptor");
+}
+int miopenDestroyConvolutionDescriptor(void* descriptor) {
+  return destroy(settings, descriptor);
+}
+
+int miopenSet4dTensorDescriptor(void* descriptor, int type, int n, int c, int h, int w) {
+  at(descriptor) = {n, c, h, w, c * h * w, h * w, w, 1, 0, 0, 0, 0, 0};
+  return type != 1 ? bad_parameter : settings.status_of("miopenSet4dTensorDescriptor");
+}
+int miopenInitConvolutionDescriptor(void* descriptor, int mode, int padding_h, int padding_w, int stride_h,
+                                    int stride_w, int dilation_h, int dilation_w) {
+  at(descriptor) = {0, 0, 0, 0, 0, 0, 0, 0, padding_h, padding_w, stride_h, stride_w, 0};
+  const bool plain = dilation_h == 1 && dilation_w == 1 && mode == 0;
+  return plain ? settings.status_of("miopenInitConvolutionDescriptor") : bad_parameter;
+}
+int miopenSetConvolutionAttribute(void* descriptor, int attribute, int value) {
+  if (attribute != 1) return bad_parameter;
+  at(descriptor).kind = value;
+  return settings.status_of("miopenSetConvolutionAttribute");
+}
+
+int miopenCreateConvProblem(void** problem, void* convolution, int direction) {
+  if (const int status = settings.status_of("miopenCreateConvProblem")) return status;
+  if (direction != 0) return bad_parameter;
+  *problem = new Problem{convolution, {}};
+  ++settings.made;
+  return 0;
+}
+int miopenDestroyProblem(void* problem) {
+  delete static_cast<Problem*>(problem);
+  ++settings.destroyed;
+  return 0;
+}
+int miopenSetProblemTensorDescriptor(void* problem, int argument, void* descriptor) {
+  if (argument < 1 || argument > 3) return bad_parameter;
+  static_cast<Problem*>(problem)->tensors[argument] = descriptor;
+  return settings.status_of("miopenSetProblemTensorDescriptor");
+}
+int miopenCreateFindOptions(void** options) {
+  return make(settings, options, "miopenCreateFindOptions");
+}
+int miopenDestroyFindOptions(void* options) {
+  return destroy(settings, options);
+}
+int miopenSetFindOptionWorkspaceLimit(void*, std::size_t bytes) {
+  settings.workspace_limit = bytes;
+  return settings.status_of("miopenSetFindOptionWorkspaceLimit");
+}
+
+int miopenFindSolutions(void*, void* problem, void*, void** solutions, std::size_t* returned, std::size_t asked) {
+  if (const int status = settings.status_of("miopenFindSolutions")) return status;
+  const auto& [convolution, tensors] = *static_cast<Problem*>(problem);
+  // A filter has as many channels as the input, the output as many as there are filters.
+  if (at(tensors[2]).c != at(tensors[1]).c || at(tensors[3]).c != at(tensors[2]).n) return bad_parameter;
+  ++settings.searches;
+  settings.deterministic = at(convolution).kind == 1;
+  *returned = std::min(asked, settings.solutions.size());
+  for (std::size_t i = 0; i < *returned; ++i) solutions[i] = new MiopenSolution(settings.solutions[i]);
+  settings.made += static_cast<int>(*returned);
+  return 0;
+}
+int miopenDestroySolution(void* solution) {
+  delete static_cast<MiopenSolution*>(solution);
+  ++settings.destroyed;
+  return 0;
+}
+int miopenGetSolutionTime(void* solution, float* milliseconds) {
+  return of_solution("miopenGetSolutionTime", solution, [&](const auto& s) { *milliseconds = s.milliseconds; });
+}
+int miopenGetSolutionWorkspaceSize(void* solution, std::size_t* bytes) {
+  return of_solution("miopenGetSolutionWorkspaceSize", solution, [&](const auto& s) { *bytes = s.workspace_bytes; });
+}
+int miopenGetSolutionSolverId(void* solution, std::uint64_t* solver) {
+  return of_solution("miopenGetSolutionSolverId", solution, [&](const auto& s) { *solver = s.solver; });
+}
+int miopenGetSolverIdConvAlgorithm(std::uint64_t solver, int* algorithm) {
+  const auto of_solver = [solver](const MiopenSolution& s) { return s.solver == solver; };
+  const auto found = std::find_if(settings.solutions.begin(), settings.solutions.end(), of_solver);
+  if (found == settings.solutions.end()) return bad_parameter;
+  *algorithm = found->algorithm;
+  return settings.status_of("miopenGetSolverIdConvAlgorithm");
+}
+
+int miopenConvolutionForwardCompileSolution(void*, void* filter, void* in, void*, void* out, std::uint64_t) {
+  if (at(filter).c != at(in).c || at(out).c != at(filter).n) return bad_parameter;
+  ++settings.compiled;
+  return settings.status_of("miopenConvolutionForwardCompileSolution");
+}
+int miopenConvolutionForwardImmediate(void*, void* filter, const void* w, void* in, const void* x, void* convolution,
+                                      void* out, void* y, void* workspace, std::size_t workspace_bytes,
+                                      std::uint64_t solver) {
+  settings.solver_of_run = solver;
+  settings.workspace_of_run = workspace_bytes;
+  settings.null_workspace = workspace == nullptr;
+  if (const int status = settings.status_of("miopenConvolutionForwardImmediate")) return status;
+  device::convolve(at(in), static_cast<const float*>(x), at(filter), static_cast<const float*>(w), at(convolution),
+                   at(out), static_cast<float*>(y));
+  return 0;
+}
+
+}  // extern "C"
