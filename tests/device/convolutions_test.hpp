@@ -72,7 +72,8 @@ class FakeConvolutionsTest : public testing::Test {
     for (const char* word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
   }
 
-  /// The library was told shape and distances: its loops have the sums of ours.
+  /// The library was told shape and distances: its loops have the sums of ours. There is a workspace, and no need of
+  /// it.
   void expect_sums(const ConvolutionShape& s) {
     ASSERT_EQ(s.out_height(), 2);
     ASSERT_EQ(s.out_width(), 3);
@@ -100,7 +101,7 @@ class FakeConvolutionsTest : public testing::Test {
     }
     Convolutions library(Math::fp32, Algorithms::any);
     Stream stream;
-    library.run(stream, library.plan(s), in.data(), filters.data(), out.data(), nullptr);
+    library.run(stream, library.plan(s), in.data(), filters.data(), out.data(), &stream);
     EXPECT_EQ(out, expected);
     EXPECT_EQ(fake().stream, stream.native_handle());
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace isthmus::device {
@@ -54,31 +55,48 @@ struct FakeMiopen : FakeConvolutions {
   std::string find_mode{}, no_find_db{}, tf32{};  ///< of the environment, when the handle was made
 };
 
-/// Any object of a false library.
-struct FakeDescriptor {
+/// A handle, or what else a false library makes and is given back.
+struct FakeObject {
+  std::string made_by{};
+  virtual ~FakeObject() = default;
+};
+
+struct FakeNumbers {
   int n, c, h, w, n_stride, c_stride, h_stride, w_stride;  // of a tensor; a filter's n, c, h, w
   int padding_h, padding_w, stride_h, stride_w, kind;      // of a convolution; kind is math, or determinism
 };
 
-inline FakeDescriptor& at(void* descriptor) {
-  return *static_cast<FakeDescriptor*>(descriptor);
+struct FakeDescriptor : FakeObject {
+  FakeNumbers numbers{};
+};
+
+template <class Object>
+Object& object_at(void* object) {
+  return static_cast<Object&>(*static_cast<FakeObject*>(object));
+}
+inline FakeNumbers& at(void* descriptor) {
+  return object_at<FakeDescriptor>(descriptor).numbers;
 }
 
-inline int make(FakeConvolutions& fake, void** made, const char* function) {
+template <class Object = FakeDescriptor>
+int make(FakeConvolutions& fake, void** made, const char* function, Object object = {}) {
   if (const int status = fake.status_of(function)) return status;
-  *made = new FakeDescriptor{};
+  object.made_by = function;
+  *made = static_cast<FakeObject*>(new Object(std::move(object)));
   ++fake.made;
   return 0;
 }
 
-inline int destroy(FakeConvolutions& fake, void* made) {
-  delete static_cast<FakeDescriptor*>(made);
+/// What another function made is not destroyed, so that the numbers differ.
+inline int destroy(FakeConvolutions& fake, void* made, const char* maker) {
+  if (object_at<FakeObject>(made).made_by != maker) return 3;
+  delete static_cast<FakeObject*>(made);
   ++fake.destroyed;
   return 0;
 }
 
-inline void convolve(const FakeDescriptor& from, const float* x, const FakeDescriptor& by, const float* w,
-                     const FakeDescriptor& how, const FakeDescriptor& to, float* y) {
+inline void convolve(const FakeNumbers& from, const float* x, const FakeNumbers& by, const float* w,
+                     const FakeNumbers& how, const FakeNumbers& to, float* y) {
   for (int n = 0; n < to.n; ++n) {
     for (int k = 0; k < to.c; ++k) {
       for (int row = 0; row < to.h; ++row) {

@@ -30,7 +30,7 @@ int cudnnCreate(void** handle) {
   return make(settings, handle, "cudnnCreate");
 }
 int cudnnDestroy(void* handle) {
-  return destroy(settings, handle);
+  return destroy(settings, handle, "cudnnCreate");
 }
 int cudnnSetStream(void*, void* stream) {
   settings.stream = stream;
@@ -40,19 +40,19 @@ int cudnnCreateTensorDescriptor(void** descriptor) {
   return make(settings, descriptor, "cudnnCreateTensorDescriptor");
 }
 int cudnnDestroyTensorDescriptor(void* descriptor) {
-  return destroy(settings, descriptor);
+  return destroy(settings, descriptor, "cudnnCreateTensorDescriptor");
 }
 int cudnnCreateFilterDescriptor(void** descriptor) {
   return make(settings, descriptor, "cudnnCreateFilterDescriptor");
 }
 int cudnnDestroyFilterDescriptor(void* descriptor) {
-  return destroy(settings, descriptor);
+  return destroy(settings, descriptor, "cudnnCreateFilterDescriptor");
 }
 int cudnnCreateConvolutionDescriptor(void** descriptor) {
   return make(settings, descriptor, "cudnnCreateConvolutionDescriptor");
 }
 int cudnnDestroyConvolutionDescriptor(void* descriptor) {
-  return destroy(settings, descriptor);
+  return destroy(settings, descriptor, "cudnnCreateConvolutionDescriptor");
 }
 
 int cudnnSetTensor4dDescriptorEx(void* descriptor, int type, int n, int c, int h, int w, int n_stride, int c_stride,

@@ -1,4 +1,5 @@
-// A false libMIOpen.so.1: it convolves host memory, and finds the solutions that the test says.
+// A false libMIOpen.so.1: it convolves host memory, and finds the solutions that the test says. An old one, as before
+// ROCm 5.7, lacks a function.
 
 #include <algorithm>
 #include <cstdlib>
@@ -18,17 +19,20 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// What each of three tensors is at: MIOpen counts them from 1.
-struct Problem {
-  void* convolution;
-  void* tensors[4];
+/// MIOpen counts its tensors from 1.
+struct Problem : device::FakeObject {
+  void* convolution = nullptr;
+  void* tensors[4] = {};
+};
+struct Solution : device::FakeObject {
+  MiopenSolution told{};
 };
 
 constexpr int bad_parameter = 3;
 
 int of_solution(const char* function, void* solution, const auto& read) {
   if (const int status = settings.status_of(function)) return status;
-  read(*static_cast<const MiopenSolution*>(solution));
+  read(device::object_at<Solution>(solution).told);
   return 0;
 }
 
@@ -57,7 +61,7 @@ int miopenCreate(void** handle) {
   return make(settings, handle, "miopenCreate");
 }
 int miopenDestroy(void* handle) {
-  return destroy(settings, handle);
+  return destroy(settings, handle, "miopenCreate");
 }
 int miopenSetStream(void*, void* stream) {
   settings.stream = stream;
@@ -67,13 +71,13 @@ int miopenCreateTensorDescriptor(void** descriptor) {
   return make(settings, descriptor, "miopenCreateTensorDescriptor");
 }
 int miopenDestroyTensorDescriptor(void* descriptor) {
-  return destroy(settings, descriptor);
+  return destroy(settings, descriptor, "miopenCreateTensorDescriptor");
 }
 int miopenCreateConvolutionDescriptor(void** descriptor) {
   return make(settings, descriptor, "miopenCreateConvolutionDescriptor");
 }
 int miopenDestroyConvolutionDescriptor(void* descriptor) {
-  return destroy(settings, descriptor);
+  return destroy(settings, descriptor, "miopenCreateConvolutionDescriptor");
 }
 
 int miopenSet4dTensorDescriptor(void* descriptor, int type, int n, int c, int h, int w) {
@@ -93,27 +97,24 @@ int miopenSetConvolutionAttribute(void* descriptor, int attribute, int value) {
 }
 
 int miopenCreateConvProblem(void** problem, void* convolution, int direction) {
-  if (const int status = settings.status_of("miopenCreateConvProblem")) return status;
   if (direction != 0) return bad_parameter;
-  *problem = new Problem{convolution, {}};
-  ++settings.made;
-  return 0;
+  Problem made;
+  made.convolution = convolution;
+  return make(settings, problem, "miopenCreateConvProblem", std::move(made));
 }
 int miopenDestroyProblem(void* problem) {
-  delete static_cast<Problem*>(problem);
-  ++settings.destroyed;
-  return 0;
+  return destroy(settings, problem, "miopenCreateConvProblem");
 }
 int miopenSetProblemTensorDescriptor(void* problem, int argument, void* descriptor) {
   if (argument < 1 || argument > 3) return bad_parameter;
-  static_cast<Problem*>(problem)->tensors[argument] = descriptor;
+  device::object_at<Problem>(problem).tensors[argument] = descriptor;
   return settings.status_of("miopenSetProblemTensorDescriptor");
 }
 int miopenCreateFindOptions(void** options) {
   return make(settings, options, "miopenCreateFindOptions");
 }
 int miopenDestroyFindOptions(void* options) {
-  return destroy(settings, options);
+  return destroy(settings, options, "miopenCreateFindOptions");
 }
 int miopenSetFindOptionWorkspaceLimit(void*, std::size_t bytes) {
   settings.workspace_limit = bytes;
@@ -121,21 +122,20 @@ int miopenSetFindOptionWorkspaceLimit(void*, std::size_t bytes) {
 }
 
 int miopenFindSolutions(void*, void* problem, void*, void** solutions, std::size_t* returned, std::size_t asked) {
-  if (const int status = settings.status_of("miopenFindSolutions")) return status;
-  const auto& [convolution, tensors] = *static_cast<Problem*>(problem);
+  const auto& tensors = device::object_at<Problem>(problem).tensors;
   // A filter has as many channels as the input, the output as many as there are filters.
   if (at(tensors[2]).c != at(tensors[1]).c || at(tensors[3]).c != at(tensors[2]).n) return bad_parameter;
   ++settings.searches;
-  settings.deterministic = at(convolution).kind == 1;
-  *returned = std::min(asked, settings.solutions.size());
-  for (std::size_t i = 0; i < *returned; ++i) solutions[i] = new MiopenSolution(settings.solutions[i]);
-  settings.made += static_cast<int>(*returned);
+  settings.deterministic = at(device::object_at<Problem>(problem).convolution).kind == 1;
+  for (*returned = 0; *returned < std::min(asked, settings.solutions.size()); ++*returned) {
+    Solution made;
+    made.told = settings.solutions[*returned];
+    if (const int status = make(settings, &solutions[*returned], "miopenFindSolutions", std::move(made))) return status;
+  }
   return 0;
 }
 int miopenDestroySolution(void* solution) {
-  delete static_cast<MiopenSolution*>(solution);
-  ++settings.destroyed;
-  return 0;
+  return destroy(settings, solution, "miopenFindSolutions");
 }
 int miopenGetSolutionTime(void* solution, float* milliseconds) {
   return of_solution("miopenGetSolutionTime", solution, [&](const auto& s) { *milliseconds = s.milliseconds; });
@@ -146,6 +146,7 @@ int miopenGetSolutionWorkspaceSize(void* solution, std::size_t* bytes) {
 int miopenGetSolutionSolverId(void* solution, std::uint64_t* solver) {
   return of_solution("miopenGetSolutionSolverId", solution, [&](const auto& s) { *solver = s.solver; });
 }
+#ifndef ISTHMUS_OLD_MIOPEN
 int miopenGetSolverIdConvAlgorithm(std::uint64_t solver, int* algorithm) {
   const auto of_solver = [solver](const MiopenSolution& s) { return s.solver == solver; };
   const auto found = std::find_if(settings.solutions.begin(), settings.solutions.end(), of_solver);
@@ -153,6 +154,7 @@ int miopenGetSolverIdConvAlgorithm(std::uint64_t solver, int* algorithm) {
   *algorithm = found->algorithm;
   return settings.status_of("miopenGetSolverIdConvAlgorithm");
 }
+#endif
 
 int miopenConvolutionForwardCompileSolution(void*, void* filter, void* in, void*, void* out, std::uint64_t) {
   if (at(filter).c != at(in).c || at(out).c != at(filter).n) return bad_parameter;

@@ -113,6 +113,27 @@ TEST_F(Miopen, EachShapeIsSearchedOnceAndCompiledForEachHandle) {
   EXPECT_EQ(plan(Algorithms::products, 8), std::pair(3, 8));
 }
 
+TEST_F(Miopen, IsGivenAStreamWhenItIsAnotherOne) {
+  Convolutions library(Math::fp32, Algorithms::any);
+  const auto first = library.plan(shape_of(10, true)), second = library.plan(shape_of(11, true));
+  std::vector<float> memory(1000);
+  Stream stream, other;
+  const auto given_for = [&](Stream& of_run, std::size_t plan) {
+    fake().stream = nullptr;
+    library.run(of_run, plan, memory.data(), memory.data(), memory.data() + 500, nullptr);
+    return fake().stream;
+  };
+  EXPECT_EQ(given_for(stream, first), stream.native_handle());
+  EXPECT_EQ(given_for(stream, second), nullptr);
+  EXPECT_EQ(given_for(other, first), other.native_handle());
+  EXPECT_EQ(given_for(stream, first), stream.native_handle());
+  fake().fails = "miopenSetStream";
+  fake().status = 7;
+  EXPECT_THROW(given_for(other, first), Error);
+  fake().fails = "";
+  EXPECT_EQ(given_for(other, first), other.native_handle());
+}
+
 TEST_F(Miopen, ErrorsAreOfTheirKind) {
   expect_errors(shape_of(4, true),
                 {{3, ErrorKind::failure},

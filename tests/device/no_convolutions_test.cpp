@@ -1,4 +1,4 @@
-// device::Convolutions where its library is not in the loader's path, or where a file of that name is another one.
+// device::Convolutions where its library is not in the loader's path, is too old, or is another file of that name.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -38,6 +38,13 @@ TEST(NoLibrary, IsMissing) {
 TEST(NoLibrary, IsAnotherFile) {
   expect_mentions(refusal(), {ISTHMUS_LIBRARY_FILE " has no ", "install another version of " ISTHMUS_LIBRARY_NAME});
 }
+
+#ifdef ISTHMUS_OLD_LIBRARY_LACKS
+TEST(NoLibrary, IsTooOld) {
+  expect_mentions(refusal(),
+                  {ISTHMUS_LIBRARY_FILE " has no " ISTHMUS_OLD_LIBRARY_LACKS, "install another version of "});
+}
+#endif
 
 }  // namespace
 }  // namespace isthmus::device

@@ -106,7 +106,7 @@ class ConvolutionLibrary {
   const char* name() const { return file_.name(); }
   virtual std::string version() const = 0;
   /// Of a shape that was checked.
-  virtual std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape&) const = 0;
+  virtual std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape&) = 0;
 
  protected:
   const CheckedLibrary& file_;

@@ -157,7 +157,7 @@ class Cudnn : public ConvolutionLibrary {
     const std::size_t of_major = version >= 90000 ? 10000 : 1000;
     return fmt::format("cuDNN {}.{}.{}", version / of_major, version % of_major / 100, version % 100);
   }
-  std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape& shape) const override {
+  std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape& shape) override {
     return std::make_unique<Plan>(handle_.get(), strict_, shape);
   }
 

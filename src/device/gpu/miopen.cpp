@@ -78,7 +78,7 @@ Owned tensor(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
   return made;
 }
 
-/// Its algorithms, other than a naive one, take packed images only.
+/// None of its fast algorithms takes planes side by side, and few take gaps.
 void need_packed_images(const ConvolutionShape& s) {
   const auto packed = [&s](std::int64_t image, std::int64_t channels, std::int64_t channel, std::int64_t plane) {
     return (s.images == 1 || image == channels * plane) && (channels == 1 || channel == plane);
@@ -90,10 +90,16 @@ void need_packed_images(const ConvolutionShape& s) {
               "say layout=images, or convolve by kernels of ours");
 }
 
+/// A handle and the stream that it was given, which costs it time.
+struct Session {
+  Owned handle;
+  void* stream = nullptr;
+};
+
 class Plan : public ConvolutionPlan {
  public:
-  Plan(Handle handle, const ConvolutionShape& s)
-      : handle_(handle),
+  Plan(Session& session, const ConvolutionShape& s)
+      : session_(session),
         in_(tensor(s.images, s.channels, s.height, s.width)),
         out_(tensor(s.images, s.filters, s.out_height(), s.out_width())),
         filter_(tensor(s.filters, s.channels, s.window_height, s.window_width)),
@@ -115,8 +121,8 @@ class Plan : public ConvolutionPlan {
     const auto destroy = miopen().look_up<Owned::Destroy>("miopenDestroySolution");
     std::array<Handle, 32> found{};
     std::size_t count = 0;
-    miopen().invoke<Find>(plan_call, "miopenFindSolutions", handle_, problem.get(), options.get(), found.data(), &count,
-                          found.size());
+    miopen().invoke<Find>(plan_call, "miopenFindSolutions", session_.handle.get(), problem.get(), options.get(),
+                          found.data(), &count, found.size());
     std::vector<Owned> solutions;
     for (std::size_t i = 0; i < count; ++i) solutions.emplace_back(found[i], destroy);
     std::vector<Trial> all;
@@ -126,18 +132,21 @@ class Plan : public ConvolutionPlan {
 
   /// Compiles, so that the first run does not.
   void take(const Trial& trial) override {
-    miopen().invoke<Compile>(plan_call, "miopenConvolutionForwardCompileSolution", handle_, filter_.get(), in_.get(),
-                             convolution_.get(), out_.get(), trial.number);
+    miopen().invoke<Compile>(plan_call, "miopenConvolutionForwardCompileSolution", session_.handle.get(), filter_.get(),
+                             in_.get(), convolution_.get(), out_.get(), trial.number);
     solver_ = trial.number;
     workspace_bytes_ = trial.workspace_bytes;
   }
 
   void run(Stream& stream, const float* in, const float* filters, float* out, void* workspace) override {
-    miopen().check(run_call, "miopenSetStream", set_stream_(handle_, stream.native_handle()));
+    if (session_.stream != stream.native_handle()) {
+      miopen().check(run_call, "miopenSetStream", set_stream_(session_.handle.get(), stream.native_handle()));
+      session_.stream = stream.native_handle();
+    }
     // A pointer and no bytes is not what it expects.
     miopen().check(run_call, "miopenConvolutionForwardImmediate",
-                   forward_(handle_, filter_.get(), filters, in_.get(), in, convolution_.get(), out_.get(), out,
-                            workspace_bytes_ == 0 ? nullptr : workspace, workspace_bytes_, solver_));
+                   forward_(session_.handle.get(), filter_.get(), filters, in_.get(), in, convolution_.get(),
+                            out_.get(), out, workspace_bytes_ == 0 ? nullptr : workspace, workspace_bytes_, solver_));
   }
 
  private:
@@ -158,7 +167,7 @@ class Plan : public ConvolutionPlan {
 
   SetStream set_stream_ = miopen().look_up<SetStream>("miopenSetStream");
   Forward forward_ = miopen().look_up<Forward>("miopenConvolutionForwardImmediate");
-  Handle handle_;
+  Session& session_;
   Owned in_, out_, filter_, convolution_;
   std::uint64_t solver_ = 0;
   std::size_t workspace_bytes_ = 0;
@@ -166,20 +175,23 @@ class Plan : public ConvolutionPlan {
 
 class Miopen : public ConvolutionLibrary {
  public:
-  Miopen() : ConvolutionLibrary(miopen()) {}
+  Miopen() : ConvolutionLibrary(miopen()) {
+    // The newest function that is needed: a version without it is refused before it searches.
+    static_cast<void>(file_.look_up<GetAlgorithm>("miopenGetSolverIdConvAlgorithm"));
+  }
 
   std::string version() const override {
     std::size_t major = 0, minor = 0, patch = 0;
     file_.invoke<GetVersion>(create_call, "miopenGetVersion", &major, &minor, &patch);
     return fmt::format("MIOpen {}.{}.{}", major, minor, patch);
   }
-  std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape& shape) const override {
+  std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape& shape) override {
     need_packed_images(shape);
-    return std::make_unique<Plan>(handle_.get(), shape);
+    return std::make_unique<Plan>(session_, shape);
   }
 
  private:
-  Owned handle_{file_, create_call, "miopenCreate", "miopenDestroy"};
+  Session session_{.handle = {file_, create_call, "miopenCreate", "miopenDestroy"}};
 };
 
 }  // namespace
