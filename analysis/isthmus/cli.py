@@ -121,6 +121,8 @@ def main(arguments: list[str] | None = None) -> int:
         if "exit codes:" not in (parser.epilog or ""):
             parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))
         given = parser.parse_args(asked.arguments)
+        if check := getattr(given, "check_output", None):
+            check(given)
         status = with_absence(module.run(given), getattr(given, "absent", None))
         if sys.stdout:  # which `>&-` closes
             sys.stdout.flush()

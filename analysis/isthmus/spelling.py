@@ -15,6 +15,15 @@ def shorten(text: str, length: int = 160) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+_OF_ONE = {"are": "is", "were": "was", "have": "has", "hold": "holds"}
+
+
+def counted(number: int, what: str, verb: str = "") -> str:
+    """1 record, 2 records; with a verb, too: 1 record is, 2 records are."""
+    words = [str(number), what if number == 1 else f"{what}s", _OF_ONE.get(verb, verb) if number == 1 else verb]
+    return " ".join(filter(None, words))
+
+
 def spelt(value):
     """A record for a terminal: every text in it as printable() has it."""
     if isinstance(value, str):

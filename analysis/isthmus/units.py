@@ -66,15 +66,20 @@ SHARE: dict[str, Any] = {"type": share, "metavar": "SHARE"}
 COUNT: dict[str, Any] = {"type": count, "metavar": "N"}
 
 
-def prefix_of(value: float, unit: str = "") -> tuple[float, str]:
-    """In which multiple of its unit a value is shown; what would round up to the next one counts as that.
+def scale_of(value: float, unit: str) -> tuple[float, str]:
+    """What a value is divided by to be shown, and the unit that it then has: (1e9, "GB/s"); of unit 1 none, (1, "").
 
-    Seconds have no multiples: 12000 s, not 12 ks.
+    What would round up to the next prefix counts as that. Seconds have no multiples: 12000 s, not 12 ks. What is
+    counted by the second has no parts: 0.4 /s, not 400 m/s, which are metres per second.
     """
-    if value == 0:
+    if unit == "1":
         return 1, ""
-    prefixes = [(factor, name) for factor, name in _PREFIXES if unit != "s" or factor <= 1]
-    return next(((factor, name) for factor, name in prefixes if abs(value) >= factor * 0.9995), _PREFIXES[-1])
+    shown = unit.removeprefix("1") if unit == "1/s" else unit
+    for factor, prefix in _PREFIXES:
+        allowed = factor <= 1 if unit == "s" else factor >= 1 if unit == "1/s" else True
+        if allowed and abs(value) >= factor * 0.9995:
+            return factor, f"{prefix}{shown}"
+    return 1, shown  # zero, or below every prefix
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -82,23 +87,18 @@ def quantity(value: float | None, unit: str) -> str:
     unit 1; "-" for None. src/harness/program/table.cpp has the same; tests/quantities.csv is held to both."""
     if value is None:
         return "-"
-    if unit == "1":
-        return f"{value:.3g}"
-    shown = unit.removeprefix("1") if unit == "1/s" else unit
-    factor, prefix = prefix_of(value, unit)
-    if abs(value) < factor * 0.9995:  # below every prefix, or zero
-        return f"{value:.3g} {shown}"
+    factor, shown = scale_of(value, unit)
     scaled = value / factor
+    if unit == "1" or abs(scaled) < 0.9995:
+        return f"{scaled:.3g} {shown}".rstrip()
     digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
-    return f"{scaled:.{digits}f} {prefix}{shown}"
+    return f"{scaled:.{digits}f} {shown}"
 
 
 def short(value: float, unit: str) -> str:
     """A round value for the tick of an axis: 5 GB/s; a bare number of unit 1."""
-    if unit == "1":
-        return f"{value:g}"
-    factor, prefix = prefix_of(value, unit)
-    return f"{value / factor:.3g} {prefix}{unit.removeprefix('1') if unit == '1/s' else unit}"
+    factor, shown = scale_of(value, unit)
+    return f"{value / factor:.{3 if shown else 6}g} {shown}".rstrip()
 
 
 def duration(seconds: float) -> str:

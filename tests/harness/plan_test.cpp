@@ -285,6 +285,11 @@ TEST(Lists, RefusalsSayWhatToDo) {
   refused("bytes=all,4096", "not a number of bytes");
   refused("streams=1,3", "choose one of 1, 2");
   refused("n=all", "'all' names none", "fixture/saxpy");
+  // Two axes in one setting, as by "," or in one word of the shell.
+  refused("bytes=4KiB,streams=2", "; settings are given apart, as --set bytes=… --set streams=2");
+  refused("bytes=4KiB streams=2", "; settings are given apart, as --set bytes=… --set streams=2");
+  refused("streams=2,bytes=4KiB", "'bytes=4KiB' is not an integer");
+  refused("streams=2,bytes=4KiB", "; settings are given apart, as --set streams=… --set bytes=4KiB");
 }
 
 TEST(Family, IsExpandedForThisMachineAndForWhatAPatternNames) {

@@ -216,8 +216,8 @@ def test_the_command_lists_them():
 
 @pytest.mark.parametrize("words, why", [
     (["transfer-managed", TRANSFERS], "a name, records and -o FILE are wanted, or --list"),
-    (["transfer-managed", TRANSFERS, "-o", "x.jpeg"], "x.jpeg: a picture is one of png, svg, pdf"),
-    (["transfer-managed", TRANSFERS, "-o", "-"], "-: a picture is one of png, svg, pdf"),
+    (["transfer-managed", TRANSFERS, "-o", "x.jpeg"], "x.jpeg ends in .jpeg, which is no format here; name a file"),
+    (["transfer-managed", TRANSFERS, "-o", "-"], "- does not say which format; name a file that ends in .png"),
     (["nothing", TRANSFERS, "-o", "x.png"], "there is no figure 'nothing'; `isthmus figure --list` has all"),
     (["transfer-managed", "absent", "-o", "x.png"], "absent"),
     (["transfer-managed", TRANSFERS, "-o", "x.png", "--where", "colour=red"], "selects nothing; write FIELD=VALUE"),

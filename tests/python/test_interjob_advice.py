@@ -292,3 +292,11 @@ def test_no_batch_is_simulated_twice():
     simulated = overlap.simulate.cache_info().misses
     interjob.table_of([case, copy.deepcopy(case)])
     assert simulated > 0 and overlap.simulate.cache_info().misses == simulated
+
+
+def test_committed_records_fit_80_columns():
+    done = run(ROOT / "analysis/data/h200/interjob.jsonl.gz")
+    assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
+    assert "gemm 4096² ×16 device: recycled, depth 2, 161 ms instead of 230 ms, 1.42×\n" in done.stdout
+    declared = run(ROOT / "analysis/data/h200/interjob.jsonl.gz", "--job", "in=64MiB", "out=16KiB", "flops=33.5e6")
+    assert declared.returncode == 0 and max(map(len, declared.stdout.splitlines())) <= 80

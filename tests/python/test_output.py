@@ -136,6 +136,41 @@ def test_a_file_is_written_whole_or_left_alone(tmp_path, capsys):
     assert out.read_text().startswith("workload,metric,placement,staging,mode,size,")
 
 
+@pytest.mark.parametrize(
+    "words, known",
+    [
+        (["table", EXAMPLE, "-o", "x.xlsx"], ".txt, .json, .csv or .parquet, or give --format"),
+        (["table", EXAMPLE, "-o", "x.csv.gz"], ".txt, .json, .csv or .parquet, or give --format"),
+        (["report", EXAMPLE, "-o", "x.htm"], ".txt, .json, .csv, .parquet or .html, or give --format"),
+        (["faults", "report", EXAMPLE, "-o", "x.pdf"], ".txt, .json, .csv, .parquet or .html, or give --format"),
+        (["advise", "staging", EXAMPLE, "-o", "x.xls"], ".txt, .json, .csv or .parquet, or give --format"),
+        (["advise", "interjob", EXAMPLE, "--timeline", "x.png"], ".svg"),
+        (["table", "absent", "-o", "x.xlsx"], ".txt, .json, .csv or .parquet, or give --format"),  # before it reads
+    ],
+    ids=lambda words: " ".join(map(str, words[-3:])) if isinstance(words, list) else "",
+)
+def test_an_ending_that_is_no_format_is_refused(words, known, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([str(word) for word in words]) == exits.BAD_INPUT
+    name = words[-1]
+    wanted = f"{name} ends in .{name.rpartition('.')[2]}, which is no format here; name a file that ends in {known}\n"
+    assert capsys.readouterr() == ("", f"isthmus {words[0]}: {wanted}") and not list(tmp_path.iterdir())
+
+
+def test_endings_that_are_formats(tmp_path, capsys):
+    run("table", EXAMPLE)
+    text = capsys.readouterr().out
+    for name, asked in (("x.txt", []), ("X.TXT", []), ("x", []), ("x.log", ["--format", "text"])):
+        run("table", EXAMPLE, "-o", tmp_path / name, *asked)
+        assert (tmp_path / name).read_text() == text, name
+    run("table", EXAMPLE, "-o", tmp_path / "X.CSV")
+    assert (tmp_path / "X.CSV").read_text().startswith("workload,metric,")
+    run("report", EXAMPLE, "-o", tmp_path / "page")
+    run("report", EXAMPLE, "-o", tmp_path / "summary.txt")
+    assert (tmp_path / "page").read_text().startswith("<!doctype html>")
+    assert (tmp_path / "summary.txt").read_text().startswith("hardware")
+
+
 # --- text ---
 
 
@@ -159,6 +194,13 @@ def test_long_names_are_folded_and_none_is_cut():
     lines = output.lay_out(columns(0), [[name, "1" * 40]])
     assert max(map(len, lines)) <= 80
     assert "".join("".join(lines[1:]).replace("1" * 40, "").split()) == "".join(name.split())
+
+
+def test_headings_stand_over_their_rows():
+    rows = ["a heading", ["a", "1"], "another, of many words" * 6, ["b", "10"]]
+    lines = output.lay_out(columns(0), rows)
+    assert lines[:3] == ["  name c0", "a heading", "  a     1"] and lines[-1] == "  b    10"
+    assert max(map(len, lines)) <= 80 and "".join(lines[3:-1]).replace("  ", " ") == "another, of many words" * 6
 
 
 @pytest.mark.parametrize(

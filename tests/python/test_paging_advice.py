@@ -422,7 +422,19 @@ def test_without_patterns_nothing_is_advised(cases, tmp_path, capsys):
         assert "docs/paging.md" in capsys.readouterr().err
     one = write(tmp_path / "one", cases[:1])
     assert cli.main(["advise", "paging", one, "--check"]) == exits.BAD_INPUT
-    assert "no two halves" in capsys.readouterr().err
+    assert "1 pattern is too few to predict one half from the other" in capsys.readouterr().err
+
+
+def test_emulated_patterns_are_left_out_with_a_word(cases, tmp_path, capsys):
+    emulated = write(tmp_path / "r", [case | {"emulated": True} for case in cases[:2]])
+    for words in (["--check"], ["--program", "bytes=1GiB"]):
+        assert cli.main(["advise", "paging", emulated, *words]) == exits.BAD_INPUT
+        first, second = capsys.readouterr().err.splitlines()
+        assert first == "2 emulated records left out; --emulated takes them"
+        assert second.startswith("isthmus advise: no record of paging/pattern counts in these files; measure")
+    one = write(tmp_path / "one", [cases[0] | {"emulated": True}])
+    assert cli.main(["advise", "paging", one, "--check", "--emulated"]) == exits.BAD_INPUT
+    assert "1 pattern is too few" in capsys.readouterr().err
 
 
 @given(

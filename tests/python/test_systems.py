@@ -4,6 +4,7 @@ import datetime
 import json
 import math
 import os
+import pathlib
 import re
 
 import numpy as np
@@ -15,6 +16,7 @@ from isthmus.records import measurements, store
 from isthmus.statistics import rank_test, series
 from isthmus.verdicts import compare, nodes, score
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 METRICS = [f"microbench/w{i}" for i in range(20)]
 
 
@@ -392,16 +394,29 @@ def test_ratios_have_intervals_that_hold_the_truth(systems):
 def test_the_table_has_values_shares_ratios_and_what_is_missing(systems, capsys):
     assert cli.main(["compare", *systems]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].split() == ["series", "old", "new", "odd"]
-    assert "(50%)" in said[1] and "(75%) ×0.66" in said[1]
-    assert said[1].startswith("microbench/w0 pm tiny time") and said[1].endswith("-")
+    assert said[0].split() == ["metric", "system", "value", "±", "of", "ratio", "95%"]
+    assert said[1] == "microbench/w0 pm tiny"
+    assert [line[: line.find("±")].split()[:-2] for line in said[2:4]] == [["time", "old"], ["new"]]
+    assert " 50%" in said[2] and " 75% ×0.66" in said[3] and re.search(r"\[0\.\d+, 0\.\d+\]$", said[3])
+    assert said[4].split() == ["odd", "-"]
+
+
+def test_every_comparison_fits_80_columns(systems, capsys):
+    assert cli.main(["compare", *systems]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    assert cli.main(["compare", str(ROOT / "analysis/data/h200"), str(ROOT / "analysis/data/h100")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and not any("left out" in line.lower() for line in lines)
+    place = lines.index("apps/hotspot pageable/none large cols=4096 rows=4096")
+    [share] = [line.split() for line in lines[place:] if line.split()[:1] == ["overlap"]][:1]
+    assert share == ["overlap", "h200", "0.207"]  # not 207 m, which are metres
 
 
 def test_every_value_that_is_compared_has_an_interval(systems, tmp_path, capsys):
     """Over jobs; of one job what it says of itself."""
     assert cli.main(["compare", *systems]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[1].count("±") == 2 and any(line.startswith("±: half the interval") for line in said)
+    assert "±" in said[2] and "±" in said[3] and any(line.startswith("±: half the interval") for line in said)
     for name, value in (("one", 1.0), ("two", 2.0)):
         case = record(value, chance=np.random.default_rng(4))
         case["metrics"][0] |= {"within_job": [0.9 * value, 1.2 * value], "mad": 0.01}
@@ -421,9 +436,9 @@ def test_hosts_stand_beside_the_figures_and_in_no_score(tmp_path, capsys):
     folders = [str(tmp_path / name) for name in ("old", "new")]
     assert cli.main(["compare", *folders]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^machine +integer_rate +3\.00 G/s.* 3\.60 G/s.* ×1\.2 ", said, re.M), said
-    assert re.search(r"^machine +stolen_share ", said, re.M)
-    assert said.startswith("series") and said.splitlines()[1].startswith("microbench/w0")
+    assert re.search(r"^machine\n.*\n.*\n  integer_rate old +3\.00 G/s.*\n +new +3\.60 G/s.* ×1\.2 ", said, re.M), said
+    assert re.search(r"^  stolen_share +old +0\.25 ", said, re.M)
+    assert said.splitlines()[1].startswith("microbench/w0")
     assert {each.workload for each in compare.load(asked_of(folders))[0].series.values()} == {METRICS[0]}
 
 
@@ -448,7 +463,9 @@ def test_figures_of_two_files_are_two_series(tmp_path, capsys):
 
 def test_by_a_field(systems, capsys):
     assert cli.main(["compare", *systems, "--by", "system"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["series", "new", "odd", "old"]
+    said = capsys.readouterr().out.splitlines()
+    assert said[2].split()[:2] == ["time", "new"]
+    assert [line.split()[0] for line in said[3:5]] == ["odd", "old"] and "ratio: to new." in "".join(said)
 
 
 @pytest.mark.parametrize(

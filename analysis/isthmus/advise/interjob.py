@@ -39,14 +39,13 @@ def table_of_errors(rows: list[study.Miss]) -> list[str]:
     """Predicted beside measured."""
     if not rows:
         return []
-    width = max(len(row.case) for row in rows)
-    lines = [f"{'jobs':{width}}  {'mode':13}  {'measured':>9}  {'predicted':>9}   error"]
-    lines += [
-        f"{row.case:{width}}  {row.mode:13}  {units.duration(row.measured):>9}  {units.duration(row.predicted):>9}"
-        f"  {row.relative:+6.0%}"
+    columns = [output.Column("jobs", right=False), output.Column("mode", right=False), output.Column("measured"),
+               output.Column("predicted"), output.Column("error")]  # fmt: skip
+    cells = [
+        [row.case, row.mode, units.duration(row.measured), units.duration(row.predicted), f"{row.relative:+.0%}"]
         for row in rows
     ]
-    return lines
+    return output.lay_out(columns, cells)
 
 
 def summary_of_errors(rows: list[study.Miss], losses: list[float]) -> list[str]:
@@ -83,7 +82,7 @@ def table_of(cases: list[dict]) -> output.Table:
         if not case["axes"]["cap"]:
             name, advice = study.label(case), advise(study.phases_of(case), study.batch_of(case))
             rows.append(_row(name, advice) | of | {"mode": advice.best.mode})
-            lines.append(sentence(name, advice))
+            lines += output.fold(sentence(name, advice))
         found = study.errors(case)
         misses += found
         rows += [
@@ -133,10 +132,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
+    if asked.timeline and asked.timeline != "-":
+        output.by_ending(asked.timeline, ("svg",))
     cases, status = load.read_files(asked.records, asked)
     cases = content.that_count(study.of_study(cases), emulated=asked.emulated)
     if not cases:
-        raise Error("no measured interjob/* record of a real device in these files; --emulated takes the others")
+        raise Error("no record of interjob/* counts in these files; measure 'interjob/*' on the GPU")
     try:
         if asked.timeline:
             notes = cases[0].get("notes", {})
@@ -148,7 +149,9 @@ def run(asked: argparse.Namespace) -> int:
             batch, given = _declaration(asked.job)
             phases = study.declared(cases, batch, given["in"], given["out"], given["flops"])
             name, advice = f"{batch.jobs} such jobs in {batch.allocation} memory", advise(phases, batch)
-            output.write(asked, output.of_cases([_row(name, advice)], _COLUMNS, sentence(name, advice)))
+            output.write(
+                asked, output.of_cases([_row(name, advice)], _COLUMNS, "\n".join(output.fold(sentence(name, advice))))
+            )
         else:
             output.write(asked, table_of(cases))
     except ValueError as error:

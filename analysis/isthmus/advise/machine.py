@@ -91,8 +91,13 @@ class Machine:
         cases = [case for case in cases if counts(case)]
         kinds = {(case["devices"][0]["name"], case["host"]["cpu"]) for case in cases}
         if len(kinds) != 1:
-            known = "; ".join(sorted(" with ".join(kind) for kind in kinds)) or "none with a GPU"
-            raise Error(f"advice is for one kind of machine, these records are of {len(kinds)}: {known}")
+            known = "; ".join(sorted(" with ".join(kind) for kind in kinds))
+            raise Error(
+                f"advice is for one kind of machine, these records are of {len(kinds)}: {known}; name folders of one"
+                if kinds
+                else "no record of one GPU counts in these files, so nothing is known of a machine; measure with "
+                "isthmus-bench on its GPU"
+            )
         self.name = next(iter(kinds))[0]
         device = cases[0]["devices"][0]
         self.memory = device.get("memory_bytes") or math.inf

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from isthmus.records import content, load
+from isthmus.spelling import counted
 from isthmus.tables import output
 
 
@@ -27,7 +28,10 @@ def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tu
     cases = [case for case in cases if wanted(case) and not case["profiler"] and len(case["devices"]) == 1]
     kept = [case for case in cases if plausible(case)]
     if len(kept) < len(cases):
-        print(f"{len(cases) - len(kept)} records left out: no machine has such axes and figures", file=sys.stderr)
+        print(
+            f"{counted(len(cases) - len(kept), 'record')} left out: no machine has such axes and figures",
+            file=sys.stderr,
+        )
     return kept, status
 
 

@@ -26,7 +26,7 @@ import math
 
 from isthmus import Error, spelling, units
 from isthmus.advise import measured
-from isthmus.advise.paging_check import check, learn, multiprocessors_of, points_of, table_of_check
+from isthmus.advise.paging_check import NO_PATTERN, check, learn, multiprocessors_of, points_of, table_of_check
 from isthmus.advise.ways import COUNTS, Map, Program
 from isthmus.tables import output
 
@@ -115,6 +115,6 @@ def run(asked: argparse.Namespace) -> int:
         return status
     points = points_of(cases)
     if not points:
-        raise Error("no record of paging/pattern in these files; measure the sweep in docs/paging.md")
+        raise Error(NO_PATTERN)
     output.write(asked, table_of(learn(points, multiprocessors_of(cases)), program))
     return status

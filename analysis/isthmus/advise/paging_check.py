@@ -16,9 +16,11 @@ from isthmus.advise.placing_check import ERRORS, Miss, line_of_errors
 from isthmus.advise.ways import EITHER, Map, Program, ways_of
 from isthmus.groups import grouped
 from isthmus.records import hardware
+from isthmus.spelling import counted
 from isthmus.tables import output
 
 PATTERN = "paging/pattern"
+NO_PATTERN = "no record of paging/pattern counts in these files; measure the sweep in docs/paging.md"
 #: A pick is good where it is so little slower than the best.
 NEAR = 0.10
 
@@ -141,10 +143,10 @@ def check(cases: list[dict]) -> Check:
     points = points_of(cases)
     multiprocessors = multiprocessors_of([point.case for point in points])
     if {point.half for point in points} != {0, 1}:
-        raise Error(
-            f"{len(points)} patterns of paging/pattern are no two halves to learn from and to try; measure the sweep "
-            "in docs/paging.md"
+        too_few = (
+            f"{counted(len(points), 'pattern', 'are')} too few to predict one half from the other; measure the sweep"
         )
+        raise Error(f"{too_few} in docs/paging.md" if points else NO_PATTERN)
     found: list[Pick] = []
     for half in (0, 1):
         machine = learn([point for point in points if point.half != half], multiprocessors)

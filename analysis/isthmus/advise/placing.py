@@ -110,7 +110,7 @@ def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, he
     for row in rows:
         off = "?" if row["median_error"] is None else f"{row['median_error']:.0%}"
         seconds = [units.duration(row[name]) if row[name] else "-" for name in ("allocation", "in", "kernel", "out")]
-        known = f"{row['checked_records']} records" if row["checked_records"] else "none"
+        known = spelling.counted(row["checked_records"], "record") if row["checked_records"] else "none"
         cells.append([row["placement"], row["staging"], units.duration(row["total"]), off, *seconds, known])
     f = shown[0].footprint
     lines = [head] if head else []

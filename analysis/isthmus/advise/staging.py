@@ -436,7 +436,10 @@ def run(asked: argparse.Namespace) -> int:
     mix = _mix_for(asked)
     cases, status = measured.read(asked, measured.counts)
     if not cases:
-        raise Error("no record with a GPU counts: nothing can be learnt")
+        raise Error(
+            "no record of one GPU counts in these files, so nothing can be learnt; run 'microbench/*' and 'apps/*' "
+            "with --mode pm,pm_async"
+        )
     found, lacking = find(cases, mix)
     notes = [f"{lacking} kernels left out: the instruction mix has none of their name"] if lacking else []
     table = table_of(found)

@@ -13,6 +13,7 @@ from isthmus.advise.costs import Costs
 from isthmus.advise.measured import medians
 from isthmus.advise.overlap import MODES, Batch, Phases, advise, simulate
 from isthmus.records import content, validate
+from isthmus.spelling import counted
 
 FAMILY = "interjob/"
 #: A prediction is near that is off by no more, and a mode well picked that is slower than the best by no more.
@@ -41,7 +42,10 @@ def of_study(cases: list[dict]) -> list[dict]:
     ]
     good = [case for case in measured if _can_have_run(case)]
     if len(good) < len(measured):
-        print(f"{len(measured) - len(good)} records left out: no batch has such axes and times", file=sys.stderr)
+        print(
+            f"{counted(len(measured) - len(good), 'record')} left out: no batch has such axes and times",
+            file=sys.stderr,
+        )
     return good
 
 

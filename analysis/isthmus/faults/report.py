@@ -416,7 +416,7 @@ def page(found: list[Content], title: str) -> str:
 
 def add_arguments(parser) -> None:
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE", help="PREFIX.<pid>.uvm")
-    output.add_arguments(parser, (*output.FORMATS, "html"))
+    output.add_arguments(parser, output.PAGE_FORMATS)
     parser.add_argument("--title", default="Page faults", metavar="TEXT")
 
 
@@ -427,7 +427,7 @@ def run(asked) -> int:
             found.append(content(str(path), tracefile.read(path)))
         except MemoryError:
             raise Error(f"{path} holds more events than there is memory for; record a shorter run") from None
-    kind = output.format_of(asked, "text" if asked.output == "-" else "html")
+    kind = output.chosen_format(asked, output.PAGE_FORMATS)
     for problem in (problem for each in found for problem in each.problems):
         if kind != "text" or any(problem == each.trace.problem for each in found):
             print(f"isthmus faults: {spelling.printable(problem)}", file=sys.stderr)

@@ -98,10 +98,10 @@ def by_size(rows: list[dict]) -> list[dict]:
         shown = dict(list(lines.items())[:_LINES])
         values = [row["value"] for points in shown.values() for row in points.values()]
         wide = max(values) > _MOST_OF_LINEAR * min(values)
-        factor, prefix = (1.0, "") if wide else units.prefix_of(max(values), unit)
+        factor, shown_unit = (1.0, "") if wide else units.scale_of(max(values), unit)
         data = [_line(name, points, factor) for name, points in shown.items()]
         y: dict = {"automargin": True}
-        y |= _decades(values, unit) if wide else {"rangemode": "tozero", "title": {"text": prefix + unit}}
+        y |= _decades(values, unit) if wide else {"rangemode": "tozero", "title": {"text": shown_unit}}
         notes = [note, cut(len(shown), len(lines), "lines")]
         x = {"type": "log", "automargin": True} | _sizes([size for points in shown.values() for size in points])
         title = f"{family}/{initiator}: {metric} by size"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import pathlib
 import sys
 
 import matplotlib
@@ -115,13 +114,6 @@ def draw(name: str, opened: store.Store, cases: dict[str, str]):
     return made, notes
 
 
-def _format(where: str, asked: str | None) -> str:
-    kind = asked or pathlib.Path(where).suffix.removeprefix(".")
-    if kind not in FORMATS:
-        raise Error(f"{where}: a picture is one of {', '.join(FORMATS)}; name a file that ends so, or give --format")
-    return kind
-
-
 def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus figure --list\n  isthmus figure transfer-managed results -o managed.svg\n"
@@ -144,7 +136,7 @@ def run(asked) -> int:
         return exits.PASSED
     if not (asked.name and asked.paths and asked.output):
         raise Error("a name, records and -o FILE are wanted, or --list (`isthmus figure --help` says more)")
-    kind = _format(asked.output, asked.format)
+    kind = output.chosen_format(asked, FORMATS)
     matplotlib.use("agg")
     _wanted(asked.name)  # a misspelt one is said before records are read
     cases = dict(where.split("=", 1) for where in asked.where if _is_of_case(where))

@@ -46,10 +46,8 @@ def _quantities(axis, unit: str, minor: bool = False) -> None:
     """Ticks with prefixes: 10 GB/s."""
 
     def text(value, _):
-        if unit == "1":
-            return f"{value:g}"
-        factor, prefix = units.prefix_of(value)
-        return f"{value / factor:g} {prefix}{unit.removeprefix('1')}"
+        factor, shown = units.scale_of(value, unit)
+        return f"{value / factor:g} {shown}".rstrip()
 
     (axis.set_minor_formatter if minor else axis.set_major_formatter)(matplotlib.ticker.FuncFormatter(text))
 

@@ -247,11 +247,10 @@ def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus report results\n  isthmus report results -o report.html\n"
         "  isthmus report results -o report.html --from driver=570 --to driver=580\n"
-        "-o FILE without --format writes the page, unless it ends in .json, .csv or .parquet. Other formats have the\n"
-        "summary; `isthmus table` has every figure."
+        "-o FILE.html writes the page. Other formats have the summary; `isthmus table` has every figure."
     )
     selection.add_arguments(parser)
-    output.add_arguments(parser, (*output.FORMATS, "html"))
+    output.add_arguments(parser, output.PAGE_FORMATS)
     parser.add_argument("--title", default="Isthmus report", metavar="TEXT")
     parser.add_argument("--from", dest="a", metavar="WHAT", help="compare these jobs, as `isthmus regress` does,")
     parser.add_argument("--to", dest="b", metavar="WHAT", help="with these")
@@ -266,7 +265,7 @@ def run(asked) -> int:
             sides = two_sides.sides(series.condition(asked.a), series.condition(asked.b))
             outcome = two_sides.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
         found = content(opened, outcome)
-    if output.format_of(asked, "text" if asked.output == "-" else "html") != "html":
+    if output.chosen_format(asked, output.PAGE_FORMATS) != "html":
         output.write(asked, summary(found))
         return exits.PASSED
     text = page(found, asked.title)

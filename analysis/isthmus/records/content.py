@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from isthmus.spelling import counted
+
 # Warnings that spoil a whole record where they name no samples: its figures are invalid, not slow.
 FOREIGN = "foreign_processes"
 SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node", FOREIGN)
@@ -23,17 +25,24 @@ def spoiling(record: dict) -> list[dict]:
     ]
 
 
+def say_left_out(number: int, kind: str) -> None:
+    """How many records were not asked for, which are those that are emulated or profiled, and how to ask for them."""
+    if number:
+        them = "it" if number == 1 else "them"
+        print(f"{counted(number, f'{kind} record')} left out; --{kind} takes {them}", file=sys.stderr)
+
+
 def say_spoilt(number: int) -> None:
     if number:
-        what = "1 record is" if number == 1 else f"{number} records are"
-        print(f"{what} spoilt and left out: see the warnings", file=sys.stderr)
+        print(f"{counted(number, 'record', 'are')} spoilt and left out: see the warnings", file=sys.stderr)
 
 
 def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:
-    """Without the emulated, unless they are asked for, and without those that are spoilt, whose number is printed."""
-    cases = [case for case in cases if emulated or not case["emulated"]]
-    good = [case for case in cases if not spoiling(case)]
-    say_spoilt(len(cases) - len(good))
+    """Without the emulated, unless they are asked for, and without those that are spoilt; both numbers are printed."""
+    wanted = [case for case in cases if emulated or not case["emulated"]]
+    say_left_out(len(cases) - len(wanted), "emulated")
+    good = [case for case in wanted if not spoiling(case)]
+    say_spoilt(len(wanted) - len(good))
     return good
 
 

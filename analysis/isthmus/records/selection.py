@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import sys
 
 from isthmus import Error, spelling
 from isthmus.records import agreement, content, load, old_names
@@ -82,5 +81,5 @@ def say_left_out(store: Store, asked=None) -> None:
     """The same, and how many records were left out, and why."""
     load.say_absent(store.skipped, store.files, asked)
     for kind, count in store.left_out.items():
-        print(f"{count} {kind} records left out; --{kind} takes them", file=sys.stderr)
+        content.say_left_out(count, kind)
     content.say_spoilt(store.spoilt)

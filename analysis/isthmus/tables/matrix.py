@@ -125,21 +125,21 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
     return list(matrices.values())
 
 
-def _prefix(readings: list[_Reading], unit: str) -> tuple[float, str]:
+def _scale(readings: list[_Reading], unit: str) -> tuple[float, str]:
     """After the middle value: one figure far from the others must not take the digits of all."""
     values = [abs(value) for reading in readings if (value := reading.values.value) is not None]
-    return units.prefix_of(statistics.median(values) if values else 0, unit)
+    return units.scale_of(statistics.median(values) if values else 0, unit)
 
 
 def _matrix(matrix: _Matrix) -> list[str]:
     size = matrix.shown_size()
     readings = matrix.sizes[size]
-    factor, prefix = _prefix(list(readings.values()), matrix.unit)
+    factor, unit = _scale(list(readings.values()), matrix.unit)
     heading = matrix.title if size is None else f"{matrix.title} at {units.byte_text(size)}"
     if matrix.metric:
         both = " of both directions" if matrix.title.split()[0].endswith("-duplex") else ""
         share = " (share of its limit)" if any(reading.values.shares for reading in readings.values()) else ""
-        heading += f": {matrix.metric}{both} in {prefix}{matrix.unit}{share}"
+        heading += f": {matrix.metric}{both}{unit and f' in {unit}'}{share}"
     rows, columns = sides(readings)
     cells = [[readings[a, b].text(factor, True) if (a, b) in readings else "-" for b in columns] for a in rows]
     return [
@@ -155,7 +155,7 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
     if len(sizes) < 2:
         return []
     readings = [reading for m in matrices for size in m.sizes if size is not None for reading in m.sizes[size].values()]
-    factor, prefix = _prefix(readings, matrices[0].unit)
+    factor, unit = _scale(readings, matrices[0].unit)
     rows = []
     for matrix in matrices:
         with_figures = [
@@ -169,7 +169,7 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
         for pair, matrix in rows
     ]
     heads = list(map(units.byte_text, sizes))
-    return [f"{metric} in {prefix}{matrices[0].unit} by size", *output.grid("", labels, heads, cells)]
+    return [f"{metric}{unit and f' in {unit}'} by size", *output.grid("", labels, heads, cells)]
 
 
 def _reasons(head: str, reasons: list[str], total: int) -> list[str]:

@@ -235,7 +235,7 @@ def run(asked: argparse.Namespace) -> int:
     if asked.view:
         view = importlib.import_module(f"isthmus.tables.{asked.view}")
         shown = view.view(content.that_count(found, emulated=asked.emulated))
-    elif output.format_of(asked) == "text":
+    elif output.chosen_format(asked) == "text":
         shown = output.Table({}, [], table(found))
     else:
         shown = output.of_cases(rows_of(gather(found)), MORE, "")

@@ -25,6 +25,7 @@ from isthmus.groups import grouped
 from isthmus.records.measurements import literal
 
 FORMATS = ("text", "json", "csv", "parquet")
+PAGE_FORMATS = (*FORMATS, "html")  # of commands that write a page, too
 WIDTH = 80
 #: Columns with which every row of a measured case begins, and their DuckDB types; the axes follow.
 CASE = {
@@ -87,17 +88,42 @@ def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORM
         "--format", choices=formats, help="text, or for programs in s, B/s, bytes; without it as FILE ends"
     )
     group.add_argument("-o", "--output", metavar="FILE", default="-", help="where to; - is stdout, as usual")
+    # What isthmus.cli asks before records are read, which takes a while.
+    parser.set_defaults(check_output=lambda asked: chosen_format(asked, formats))
 
 
-def format_of(asked: argparse.Namespace, otherwise: str = "text") -> str:
-    """What --format says, else what the ending of -o FILE does."""
-    ending = pathlib.PurePath(asked.output).suffix.removeprefix(".")
-    return asked.format or (ending if ending in FORMATS[1:] else otherwise)
+def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -> str:
+    """What --format says, else the ending of -o FILE; without one text, or of a file html where there is that.
+
+    Raises Error where none of them says it.
+    """
+    kind = asked.format or by_ending(asked.output, formats, ", or give --format")
+    if not kind and "text" not in formats:
+        raise Error(f"{asked.output} does not say which format; {_endings_wanted(formats)}, or give --format")
+    return kind or ("html" if asked.output != "-" and "html" in formats else "text")
+
+
+def by_ending(where: str, formats: Sequence[str], or_else: str = "") -> str | None:
+    """The format that a file name's ending says, None where it has no ending. Raises Error for another ending."""
+    ending = pathlib.PurePath(where).suffix.lower()
+    kinds = {_ending(kind): kind for kind in formats}
+    if ending and ending not in kinds:
+        raise Error(f"{where} ends in {ending}, which is no format here; {_endings_wanted(formats)}{or_else}")
+    return kinds.get(ending)
+
+
+def _ending(kind: str) -> str:
+    return ".txt" if kind == "text" else f".{kind}"
+
+
+def _endings_wanted(formats: Sequence[str]) -> str:
+    *but_last, last = map(_ending, formats)
+    return f"name a file that ends in {', '.join(but_last)}{' or ' if but_last else ''}{last}"
 
 
 def write(asked: argparse.Namespace, table: Table) -> None:
     """Writes the table as the options of add_arguments() ask. Raises Error where that cannot be done."""
-    kind = format_of(asked)
+    kind = chosen_format(asked)
     for note in table.notes if kind != "text" else ():
         print(note, file=sys.stderr)
     if kind == "text":
@@ -275,21 +301,28 @@ def _kept(columns: list[Column], widths: list[int], width: int) -> list[int]:
     return kept
 
 
-def lay_out(columns: list[Column], rows: list[list[str]], width: int = WIDTH) -> list[str]:
+def lay_out(columns: list[Column], rows: Sequence[list[str] | str], width: int = WIDTH) -> list[str]:
     """Lines of at most `width` characters; what went for want of room is named in the last.
 
-    The first column is folded where it is too long; nothing is cut.
+    A row that is one text is a heading of those below it, which are indented. The first column and headings are folded
+    where they are too long; nothing is cut.
     """
     heads = [column.head for column in columns]
-    rows = [heads, *([spelling.printable(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
-    kept = _kept(columns, widths, width)
-    first = min(widths[0], max(_NARROWEST, width - sum(widths[i] + 1 for i in kept[1:])), width)
+    texts = [heads, *(row if isinstance(row, str) else [spelling.printable(cell) for cell in row] for row in rows)]
+    cells = [row for row in texts if not isinstance(row, str)]
+    indent = "  " if len(cells) < len(texts) else ""
+    room = width - len(indent)
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    kept = _kept(columns, widths, room)
+    first = min(widths[0], max(_NARROWEST, room - sum(widths[i] + 1 for i in kept[1:])), room)
     lines = []
-    for row in rows:
+    for row in texts:
+        if isinstance(row, str):
+            lines += fold(row, width)
+            continue
         folded = textwrap.wrap(row[0], first, subsequent_indent="  ", break_on_hyphens=False) or [""]
         rest = "".join(f" {row[i]:>{widths[i]}}" if columns[i].right else f" {row[i]:<{widths[i]}}" for i in kept[1:])
-        lines += [line.rstrip() for line in (*folded[:-1], f"{folded[-1]:<{first}}{rest}")]
+        lines += [f"{indent}{line}".rstrip() for line in (*folded[:-1], f"{folded[-1]:<{first}}{rest}")]
     gone = [head for i, head in enumerate(heads) if i not in kept]
     if gone:
         lines += fold(f"Left out for want of room: {', '.join(gone)}; --format csv has them.", width)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
+from isthmus.groups import grouped
 from isthmus.records import agreement, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
@@ -151,17 +152,16 @@ def cells(systems: list[System], key: tuple) -> list[Cell | None]:
     return row
 
 
-def _text_of(cell: Cell | None, unit: str) -> str:
+def _cells_of(cell: Cell | None, unit: str) -> list[str]:
+    """Of a line of the text: value, how sure it is, share, ratio and its interval."""
     if cell is None:
-        return "-"
-    share = f" ({cell.share:.0%})" if cell.share else ""
-    text = units.quantity(cell.value, "" if unit == "1" else unit).strip()
-    sure = spread.percent(cell.value, cell.interval)
-    text += (f" {sure}" if sure else "") + share
-    if cell.ratio is not None:
-        text += f" ×{cell.ratio:.3g}"
-        text += f" [{cell.low:.3g}, {cell.high:.3g}]" if cell.low is not None else " [?]"
-    return text
+        return ["-", "", "", "", ""]
+    texts = [units.quantity(cell.value, unit), spread.percent(cell.value, cell.interval)]
+    texts.append(f"{cell.share:.0%}" if cell.share else "")
+    if cell.ratio is None:
+        return [*texts, "", ""]
+    interval = "?" if cell.low is None else f"[{cell.low:.3g}, {cell.high:.3g}]"
+    return [*texts, f"×{cell.ratio:.3g}", interval]
 
 
 _COLUMNS = {
@@ -188,25 +188,41 @@ def table_of(systems: list[System]) -> output.Table:
                 sure = spread.fields(cell.interval)
                 ends = {"value_low": sure["low"], "value_high": sure["high"], "interval": sure["interval"]}
                 rows.append(every[key].case | named | dataclasses.asdict(cell) | ends)
-    texts = [[names[key], *(_text_of(cell, every[key].unit) for cell in row)] for key, row in shared.items()]
-    return output.of_cases(rows, _COLUMNS, text(systems, texts, names))
+    return output.of_cases(rows, _COLUMNS, text(systems, shared, names, {key: every[key] for key in shared}))
 
 
-def text(systems: list[System], rows: list[list[str]], names: dict[tuple, str]) -> str:
-    """A line for each series that two systems have; then what only one has."""
-    head = ["series", *(spelling.printable(system.name) for system in systems)]
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in [head, *rows]]
-    lines.append(spread.MEANING.replace(" (j=1)", ""))
-    lines.append(
-        f"value ± (share of its limit) ×ratio to {head[1]} [its 95% interval over jobs; ?: fewer than 4 jobs of each]"
+_SHOWN = [
+    output.Column("metric"), output.Column("system", right=False), output.Column("value"), output.Column("±", drop=1),
+    output.Column("of", drop=2), output.Column("ratio"), output.Column("95%"),
+]  # fmt: skip
+
+
+def text(
+    systems: list[System], rows: dict[tuple, list[Cell | None]], names: dict[tuple, str], of: dict[tuple, Series]
+) -> str:
+    """Below each case a line for each metric and system, of what two systems have; then what only one has."""
+    by_case = grouped(
+        (names[key].removesuffix(f" {spelling.printable(of[key].metric)}"), (of[key], row)) for key, row in rows.items()
+    )
+    shown: list[list[str] | str] = []
+    for case, members in by_case.items():
+        shown.append(case)
+        for each, row in members:
+            metrics = [each.metric, *[""] * (len(systems) - 1)]  # said once
+            shown += [
+                [metric, system.name, *_cells_of(cell, each.unit)]
+                for metric, system, cell in zip(metrics, systems, row)
+            ]
+    lines = output.lay_out(_SHOWN, shown)
+    lines += ["", *output.fold(spread.MEANING.replace(" (j=1)", ""))]
+    lines += output.fold(
+        f"of: the share of its limit. ratio: to {systems[0].name}. 95%: the ratio's interval over jobs; ?: fewer than "
+        "4 jobs of each."
     )
     for system in systems:
         alone = [key for key in system.series if sum(key in other.series for other in systems) == 1]
         if alone:
-            lines.append(
-                f"only in {spelling.printable(system.name)}: {len(alone)} series, such as {names[min(alone, key=str)]}"
-            )
+            lines += output.fold(f"only in {system.name}: {len(alone)} series, such as {names[min(alone, key=str)]}")
     return "\n".join(lines)
 
 

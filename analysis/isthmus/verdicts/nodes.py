@@ -294,7 +294,7 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
         unit, lower = fleet.units[row]
         sign = -1 if lower else 1
         value, usual = (
-            units.quantity(math.exp(sign * x), unit).strip()
+            units.quantity(math.exp(sign * x), unit)
             for x in (fleet.values[row, place], float(np.nanmedian(fleet.values[row])))
         )
         once = ", seen in one job only" if fleet.jobs[row, place] == 1 else ""
@@ -318,7 +318,7 @@ def _say_hosts(fleet: Fleet, reasons: list[Reason], hosts: dict[str, dict[str, f
             if unit == "1" and own > usual + floor:
                 found.append(f"{own:.0%} of its processors' time is stolen, usual {usual:.0%}")
             elif unit != "1" and own < usual * (1 - floor):
-                figures = [units.quantity(value, unit).strip() for value in (own, usual)]
+                figures = [units.quantity(value, unit) for value in (own, usual)]
                 found.append(f"{name} {figures[0]}, usual {figures[1]}")
         if found:
             first.host = f"; its host, too: {'; '.join(found)}"
@@ -550,7 +550,7 @@ def run(asked) -> int:
     for node in expected:
         if not spelling.is_node_name(node):
             raise Error(f"{node!r} is no node's name; write names with commas between")
-    if asked.drain and output.format_of(asked) != "text":
+    if asked.drain and output.chosen_format(asked) != "text":
         raise Error("--drain is text; leave out --format, which has it as columns node and drain")
     with selection.from_arguments(asked, wanted=(*two_sides.WANTED, *surroundings.HOSTS, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)

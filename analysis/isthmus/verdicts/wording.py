@@ -38,7 +38,7 @@ def lines_of(result: Result) -> list[str]:
     head, indent = f"{result.verdict:<12} {result.label}", " " * 12
     if result.estimate is None:
         return [head, f"{indent} {result.note}"]
-    a, b = (units.quantity(m, result.unit if result.unit != "1" else "").strip() for m in result.medians)
+    a, b = (units.quantity(m, result.unit) for m in result.medians)
     figures = (
         f"{_figure(result.estimate, result)} [{_figure(result.low, result)}, {_figure(result.high, result)}]  "
         f"±{_figure(result.delta, result).lstrip('+')}  {a} → {b}  q={result.q:.2g}  "

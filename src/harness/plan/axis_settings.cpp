@@ -27,6 +27,14 @@ void refuse_old_memory(const Workload& workload, const Axis& axis, const std::st
                    join(settings, " ") + " now");
 }
 
+/// For the error of a value such as `threads=2`, or `4KiB threads=2`, of axis bytes: how two axes are set; else "".
+std::string how_to_set_two(const std::string& axis, const std::string& text) {
+  const auto equals = text.find('=');
+  const auto begin = text.find_last_of(" ;", equals) + 1;  // 0 where there is none
+  if (equals == std::string::npos || begin == equals) return "";
+  return "; settings are given apart, as --set " + axis + "=… --set " + text.substr(begin);
+}
+
 AxisValue parse_value(const Workload& workload, const Axis& axis, const std::string& text) {
   const std::string where = "axis " + axis.name + " of " + workload.name();
   const bool wants_number = axis.choices.empty() ? std::holds_alternative<std::int64_t>(axis.default_value)
@@ -43,14 +51,15 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
       throw InputError("'" + text + "' is out of range for " + where + ": integers have 64 bits");
     if (failure != std::errc{} || end != text.data() + text.size())
       throw InputError("'" + text + "' is not " + (axis.bytes ? "a number of bytes (as 4096, 4KiB)" : "an integer") +
-                       ", which " + where + " takes");
+                       ", which " + where + " takes" + how_to_set_two(axis.name, text));
     value = number;
   }
   if (!axis.choices.empty()) {
     if (contains(axis.choices, value)) return value;
     refuse_old_memory(workload, axis, text);
-    throw InputError("'" + text + "' is no value of " + where + "; choose one of " +
-                     join(mapped(axis.choices, to_text), ", "));
+    const auto hint = how_to_set_two(axis.name, text);
+    throw InputError("'" + text + "' is no value of " + where +
+                     (hint.empty() ? "; choose one of " + join(mapped(axis.choices, to_text), ", ") : hint));
   }
   if (const auto* number = std::get_if<std::int64_t>(&value); number != nullptr && *number < axis.minimum)
     throw InputError("'" + text + "' is out of range for " + where + ": it is at least " +

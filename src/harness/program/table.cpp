@@ -55,8 +55,9 @@ std::string format_quantity(double value, const std::string& unit) {
                                                           {1e3, "k"},  {1, ""},     {1e-3, "m"}, {1e-6, "µ"},
                                                           {1e-9, "n"}, {1e-12, "p"}};
   const auto prefix = std::ranges::find_if(kPrefixes, [&](const auto& each) {
-    const bool seconds_have_none = unit == "s" && each.first > 1;
-    return !seconds_have_none && std::abs(value) >= each.first * kRoundsUp;
+    // 12000 s, not 12 ks; and 0.4 /s, not 400 m/s, which are metres per second.
+    const bool has_none = (unit == "s" && each.first > 1) || (unit == "1/s" && each.first < 1);
+    return !has_none && std::abs(value) >= each.first * kRoundsUp;
   });
   const std::string shown = unit == "1/s" ? "/s" : unit;  // 5.00 M/s
   if (prefix == std::end(kPrefixes)) return fmt::format("{:.3g} {}", value, shown);
