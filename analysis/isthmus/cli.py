@@ -9,6 +9,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 
 from isthmus import Error, __version__, spelling
 from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, with_absence
@@ -35,15 +36,51 @@ COMMANDS = {
 }
 
 
+_FULL = 100  # characters of a description's line that was broken because the next word had no room in the source
+_ITEM = re.compile(r" *(?:\S(?:.{0,20}?\S)?  +|- )")  # `name   what it is`, `- what is listed`
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Descriptions as they are written, but sentences are filled to the terminal's width; commands stay whole."""
+
+    def _fill_text(self, text, width, indent):
+        return "\n".join(
+            part for line, whole in _lines_of(text) for part in ([line] if whole else _hanging(line, width))
+        )
+
+
+def _lines_of(text: str) -> list[tuple[str, bool]]:
+    """Lines, sentences that the source had to break as one, and whether a line is to be left as it is."""
+    lines: list[tuple[str, bool]] = []
+    before, whole = "", False
+    for line in text.splitlines():
+        whole = line.lstrip() != line and (whole or line.lstrip().startswith("isthmus "))
+        word = line.split()[0] if line.split() else ""
+        if word and not whole and not _ITEM.match(line) and len(before) + len(word) >= _FULL and not lines[-1][1]:
+            lines[-1] = (f"{lines[-1][0]} {line.strip()}", False)
+        else:
+            lines.append((line, whole))
+        before = line
+    return lines
+
+
+def _hanging(line: str, width: int) -> list[str]:
+    """A line folded below its text: that of `name   what it is` begins behind the blanks."""
+    item = _ITEM.match(line)
+    below = " " * (len(item[0]) if item else len(line) - len(line.lstrip()))
+    folded = textwrap.wrap(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
+    return folded or [""]
+
+
 class Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant.
 
-    Descriptions stand as they are written; options are written out, or the next version's new option changes what a
+    Options are written out, or the next version's new option changes what a
     script says. Parsers of parts of a command are Parsers, too.
     """
 
     def __init__(self, *args, **words):
-        words.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        words.setdefault("formatter_class", _Formatter)
         words.setdefault("allow_abbrev", False)
         super().__init__(*args, **words)
 
@@ -84,7 +121,7 @@ def _parser() -> Parser:
         description="From records to answers.",
         epilog="commands:\n"
         + "".join(f"  {name:<{width}}  {does}\n" for name, (_, does) in COMMANDS.items())
-        + "\n`isthmus COMMAND --help` has the rest.\n"
+        + "\n`isthmus COMMAND --help` has the rest.\n\n"
         + EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"isthmus {__version__}")
@@ -118,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
         module = _load(asked.command)
         parser = Parser(prog=prog, description=module.__doc__)
         module.add_arguments(parser)
-        if "exit codes:" not in (parser.epilog or ""):
+        if "exit codes:" not in f"{parser.description}{parser.epilog}":
             parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))
         given = parser.parse_args(asked.arguments)
         if check := getattr(given, "check_output", None):

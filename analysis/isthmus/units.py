@@ -98,9 +98,5 @@ def quantity(value: float | None, unit: str) -> str:
 def short(value: float, unit: str) -> str:
     """A round value for the tick of an axis: 5 GB/s; a bare number of unit 1."""
     factor, shown = scale_of(value, unit)
-    return f"{value / factor:.{3 if shown else 6}g} {shown}".rstrip()
-
-
-def duration(seconds: float) -> str:
-    """Seconds as advice has them: 12 ms, 3.5 s."""
-    return short(seconds, "s")
+    scaled = value / factor
+    return f"{scaled:.{6 if unit == '1' or abs(scaled) >= 1000 else 3}g} {shown}".rstrip()

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -32,6 +33,45 @@ def test_each_command_has_help(command, capsys):
         cli.main([command, "--help"])
     assert ended.value.code == 0
     assert f"usage: isthmus {command}" in capsys.readouterr().out
+
+
+BELOW = [["trial", "plan"], ["trial", "read"], *(["advise", topic] for topic in ("interjob", "paging", "staging")),
+         *(["faults", name] for name in ("run", "report", "model")),
+         *(["references", name] for name in ("update", "check")),
+         *(["site", name] for name in ("check", "probe", "budget"))]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in cli.COMMANDS), *BELOW], ids=" ".join)
+def test_help_fits_the_terminal(command, monkeypatch, capsys):
+    """Sentences are filled to its width; a command to be copied stays whole."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        cli.main([*command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80 and not re.match(" +isthmus ", line)] == []
+    assert sum("exit codes:" in line for line in lines) <= 1
+
+
+def test_sentences_are_filled_and_commands_are_not(monkeypatch):
+    source = (
+        f"{'This sentence is one of several in a row. ' * 2}This one was broken,\nwhere the source ends.\n"
+        "This one begins a line.\n\n"
+        f"name    {'what it is, ' * 8}and\n        why\nother   what that is\n"
+        f"  isthmus table {'x' * 80}\n"
+    )
+    monkeypatch.setenv("COLUMNS", "62")
+    _, _, said = cli.Parser(prog="x", description=source, add_help=False).format_help().partition("\n\n")
+    assert said.splitlines() == [
+        "This sentence is one of several in a row. This sentence is",
+        "one of several in a row. This one was broken, where the",
+        "source ends.",
+        "This one begins a line.",
+        "",
+        "name    what it is, what it is, what it is, what it is, what",
+        "        it is, what it is, what it is, what it is, and why",
+        "other   what that is",
+        f"  isthmus table {'x' * 80}",
+    ]
 
 
 def test_version():
@@ -127,6 +167,20 @@ def test_a_folder_without_a_record_is_one_sentence(command, name, contents, tmp_
     weights.write_text('[metrics]\n"x y" = 1\n')
     words = [f"--weights={weights}" if word.startswith("--weights") else word for word in command]
     assert str(tmp_path) in refused([*words, tmp_path], capsys)
+
+
+def test_records_from_a_pipe_and_of_an_empty_file(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert "a FIFO, not a file; records are read from files and folders" in refused(
+        ["table", tmp_path / "pipe"], capsys
+    )
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "other.jsonl").touch()
+    for command in ("table", "noise"):
+        assert "empty.jsonl: no record in it; name files" in refused([command, tmp_path / "empty.jsonl"], capsys)
+        both = [command, tmp_path / "empty.jsonl", tmp_path / "other.jsonl"]
+        assert "other.jsonl: no record in them; name files" in refused(both, capsys)
+        assert "no record in any .jsonl or .jsonl.gz file" in refused([command, tmp_path], capsys)
 
 
 def test_compacting_no_record(tmp_path, capsys):

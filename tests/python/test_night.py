@@ -60,10 +60,10 @@ def test_a_green_night():
         ([[case(), case("abort")]], "1 of 2 checks are red"),
         ([[case(), case("xpass")]], "1 of 2 checks are red"),
         ([[case(), case("fail", fixture=True)]], "1 of 2 checks are red"),
-        ([[case("skip")]], "nothing was measured, 1 checks were skipped"),
+        ([[case("skip")]], "nothing was measured, 1 check was skipped"),
         ([[case(fixture=True)]], "nothing was measured"),
         ([[]], "nothing was measured"),
-        ([[case(kept=["/no/such/record.jsonl"])]], "1 records are gone, the first is /no/such/record.jsonl"),
+        ([[case(kept=["/no/such/record.jsonl"])]], "1 record is gone, the first is /no/such/record.jsonl"),
         ([[case("fail")], [case()]], "1 of 2 checks are red"),  # --reruns: each run counts
     ],
 )

@@ -196,6 +196,23 @@ def test_long_names_are_folded_and_none_is_cut():
     assert "".join("".join(lines[1:]).replace("1" * 40, "").split()) == "".join(name.split())
 
 
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["noise"], "series"),
+        (["drift"], "  -48.4%  alloc/pageable-touched tiny bytes=4KiB touch on"),
+        (["nodes"], "note: "),
+        (["regress", "--from=2026-11-23T01..2026-11-23T08", "--to=2026-11-23T08..", "--all"], "margin: "),
+        (["compare", "--by=node"], "  metric"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_verdicts_fit_80_columns(words, told, capsys):
+    cli.main([*words, str(ROOT / "analysis/data/chain/measured.jsonl.gz"), "--workload", "alloc/*"])
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80 and said.startswith(told)
+
+
 def test_headings_stand_over_their_rows():
     rows = ["a heading", ["a", "1"], "another, of many words" * 6, ["b", "10"]]
     lines = output.lay_out(columns(0), rows)

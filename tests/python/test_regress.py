@@ -135,7 +135,7 @@ def boots(cases, before, after):
     "before, after, said",
     [
         (["one"], "one", None),
-        (["one"], "two", "1 nodes were started anew between A and B (n0)"),
+        (["one"], "two", "1 node was started anew between A and B (n0)"),
         (["one", "two"], "three", None),  # A, started anew, A: the control
         ([None], None, "do not say when a node was started"),
     ],

@@ -310,7 +310,7 @@ def test_broken_archives_are_skipped_and_whole_ones_read(tmp_path):
 
 def test_emulated_and_profiled_records_are_left_out_unless_asked_for(tmp_path):
     write(tmp_path / "e.jsonl", json.dumps({**GOOD, "emulated": True}))
-    with pytest.raises(Error, match="all 1 records are emulated; --emulated takes them"):
+    with pytest.raises(Error, match="the only record is emulated; with --emulated they are taken"):
         store.open_store([tmp_path])
     write(tmp_path / "p.jsonl", json.dumps({**GOOD, "profiler": "nsys"}), LINE)
     assert counts(tmp_path)["records"] == 1
@@ -429,7 +429,7 @@ def test_a_broken_manifest_is_a_sentence(tmp_path, manifest, why):
 def test_the_command_compacts_and_says_how_much(tmp_path, capsys):
     write(tmp_path / "1.jsonl", LINE)
     assert cli.main(["compact", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("1 records of 1 files taken in ")
+    assert capsys.readouterr().out.startswith("1 record of 1 file taken in ")
     write(tmp_path / "2.jsonl", LINE[:50], end="")
     assert cli.main(["compact", str(tmp_path)]) == 1
     assert "cut short" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus import units
+from isthmus import spelling, units
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,27 @@ def test_anything_else_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    "seconds, text", [(0.012, "12 ms"), (3.5, "3.5 s"), (1234.0, "1.23e+03 s"), (9.999e-4, "1 ms"), (0.0, "0 s")]
-)
-def test_durations(seconds, text):
-    assert units.duration(seconds) == text
+    "value, unit, text",
+    [(0.012, "s", "12 ms"), (3.5, "s", "3.5 s"), (1234.0, "s", "1234 s"), (9.999e-4, "s", "1 ms"), (0.0, "s", "0 s"),
+     (0.5, "1/s", "0.5 /s"), (2e6, "1/s", "2 M/s"), (0.02, "1", "0.02"), (4096, "1", "4096")],
+)  # fmt: skip
+def test_ticks(value, unit, text):
+    assert units.short(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    "value, unit, scale",
+    [(0.02, "1", (1, "")), (2e9, "B/s", (1e9, "GB/s")), (0.02, "1/s", (1, "/s")), (2e4, "s", (1, "s")),
+     (0.0, "B", (1, "B"))],
+)  # fmt: skip
+def test_scales(value, unit, scale):
+    assert units.scale_of(value, unit) == scale
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [((1, "record"), "1 record"), ((0, "record"), "0 records"), ((1, "file", "are"), "1 file is"),
+     ((2, "node", "have"), "2 nodes have"), ((1, "node", "have"), "1 node has"), ((1, "file", "were"), "1 file was")],
+)  # fmt: skip
+def test_counted(words, text):
+    assert spelling.counted(*words) == text

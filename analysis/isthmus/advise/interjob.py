@@ -5,11 +5,13 @@ what they share: the threads that allocate, the one that queues, the device's st
 driver, whose calls wait for each other. Each takes jobs in their order, and no more jobs hold memory than the depth
 allows. What the study measured stands beside it.
 
-    isthmus advise interjob FILE…                         advice for each record, and the error of the prediction
-    isthmus advise interjob FILE… --job in=64MiB out=16KiB flops=33.5e6 [jobs=16 allocation=pool host=pinned]
-                                                          advice for a job declared by what it moves and computes
+    isthmus advise interjob FILE…
+        advice for each record, and the error of the prediction
+    isthmus advise interjob FILE… --job in=64MiB out=16KiB flops=33.5e6
+                                        [jobs=16 allocation=pool host=pinned]
+        advice for a job declared by what it moves and computes
     isthmus advise interjob FILE… --timeline PICTURE.svg [--mode overlap_all]
-                                                          the last batch of the first record as a picture
+        the last batch of the first record as a picture
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ from isthmus.tables import output
 def sentence(name: str, advice: Advice) -> str:
     gain = advice.serial.seconds / advice.best.seconds
     if not advice.worth:
-        return f"{name}: not worth it, {units.duration(advice.serial.seconds)} serially ({advice.reason})"
+        return f"{name}: not worth it, {units.quantity(advice.serial.seconds, 's')} serially ({advice.reason})"
     return (
-        f"{name}: {advice.best.mode}, depth {advice.best.depth}, {units.duration(advice.best.seconds)} instead of"
-        f" {units.duration(advice.serial.seconds)}, {gain:.2f}× ({advice.reason})"
+        f"{name}: {advice.best.mode}, depth {advice.best.depth}, {units.quantity(advice.best.seconds, 's')} instead of"
+        f" {units.quantity(advice.serial.seconds, 's')}, {gain:.2f}× ({advice.reason})"
     )
 
 
@@ -42,7 +44,13 @@ def table_of_errors(rows: list[study.Miss]) -> list[str]:
     columns = [output.Column("jobs", right=False), output.Column("mode", right=False), output.Column("measured"),
                output.Column("predicted"), output.Column("error")]  # fmt: skip
     cells = [
-        [row.case, row.mode, units.duration(row.measured), units.duration(row.predicted), f"{row.relative:+.0%}"]
+        [
+            row.case,
+            row.mode,
+            units.quantity(row.measured, "s"),
+            units.quantity(row.predicted, "s"),
+            f"{row.relative:+.0%}",
+        ]
         for row in rows
     ]
     return output.lay_out(columns, cells)
@@ -126,7 +134,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", nargs="+", metavar="KEY=VALUE", help="a job declared by bytes in, bytes out and flops")
     parser.add_argument("--timeline", metavar="SVG", help="draw the jobs of the first record over time")
     parser.add_argument(
-        "--mode", nargs="+", choices=("serial", *MODES), help="the modes to draw (default: all there are)"
+        "--mode",
+        nargs="+",
+        choices=("serial", *MODES),
+        metavar="MODE",
+        help=f"the modes to draw: serial, {', '.join(MODES)} (default: all there are)",
     )
     measured.add_arguments(parser, "machine, with interjob/*")
 

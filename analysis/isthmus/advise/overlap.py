@@ -16,6 +16,9 @@ MODES = ("overlap_alloc", "overlap_all", "recycled")
 WORTH = 1.05
 #: The depths that advice chooses from; a shallower one that is as good is better, since it holds less memory.
 DEPTHS = (2, 3, 4, 6, 8)
+#: What is busy for the largest part of a batch, in words; the others are said as they are called.
+_BUSIEST = {"in": "copying in", "kernel": "the kernel", "out": "copying out", "submitting": "queueing",
+            "stream": "the stream"}  # fmt: skip
 #: Calls that wait for all that the device has been given (cudaFree and its like), by kind of memory.
 SYNCHRONISING = {"device", "managed"}
 
@@ -250,5 +253,5 @@ def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
     if gain < WORTH:
         reason = f"{largest} is {share:.0%} of a job, and the rest that it could hide is too little"
     else:
-        reason = f"{best.busiest} stays busy, and {share:.0%} of a job alone is {largest}"
+        reason = f"busiest is {_BUSIEST.get(best.busiest, best.busiest)}, and {share:.0%} of a job alone is {largest}"
     return Advice(serial, best, gain >= WORTH, reason)

@@ -4,10 +4,11 @@ it, reading it in place, the driver's page faults, and paging by the GPU.
 What each of them takes is learnt from paging/pattern records of the machine (docs/paging.md has the sweep). The program
 is declared by what it reads:
 
-    isthmus advise paging DIR --program bytes=4GiB touched=50000 [page=4KiB use=128 passes=4 room=1GiB
-                                order=in_order fetches=120000]
-    isthmus advise paging DIR --check          the error: half of the patterns from the other half, and programs
-                                               (records of apps/* in placements pinned, mapped, paged, …) from all
+    isthmus advise paging DIR --program bytes=4GiB touched=50000
+        [page=4KiB use=128 passes=4 room=1GiB order=in_order fetches=120000]
+    isthmus advise paging DIR --check
+        the error: half of the patterns from the other half, and programs
+        (records of apps/* in placements pinned, mapped, paged, …) from all
 
 bytes    of the array, in the host's memory
 page     bytes of a page (4KiB)
@@ -71,7 +72,7 @@ def costs_of(machine: Map) -> list[str]:
     lines = []
     for way, cost in machine.costs.items():
         said = [
-            f"{units.duration(seconds)} {COUNTS[name]}" if name in COUNTS
+            f"{units.quantity(seconds, 's')} {COUNTS[name]}" if name in COUNTS
             else f"{name.replace('_', ' ')} {units.quantity(1 / seconds, 'B/s')}"
             for name, seconds in cost.each.items() if seconds > 0
         ]  # fmt: skip
@@ -89,7 +90,9 @@ def table_of(machine: Map, program: Program) -> output.Table:
         parts = machine.parts(program, way)
         largest = max(parts, key=parts.__getitem__)
         rows.append({"way": way, "seconds": seconds, "largest": largest, "of_largest": parts[largest]})
-        cells.append([way, units.duration(seconds), f"{largest.replace('_', ' ')} {units.duration(parts[largest])}"])
+        cells.append(
+            [way, units.quantity(seconds, "s"), f"{largest.replace('_', ' ')} {units.quantity(parts[largest], 's')}"]
+        )
     if not rows:
         raise Error("no way that is possible for this program was measured; measure the sweep in docs/paging.md")
     columns = [output.Column("way"), output.Column("expected"), output.Column("most of it", right=False)]

@@ -205,7 +205,7 @@ def _programs(found: Check) -> list[str]:
             said = [word for word, of in (("best", pick.best), ("picked", pick.way)) if of == way]
             off = f"{predicted / measured - 1:+.0%}"
             notes = ", ".join(said) if len(pick.predicted) > 1 else ""
-            rows.append([label, way, units.duration(measured), units.duration(predicted), off, notes])
+            rows.append([label, way, units.quantity(measured, "s"), units.quantity(predicted, "s"), off, notes])
             label = ""
     lines = ["", *output.lay_out(_OF_PROGRAMS, rows), "", *_errors("programs", found.programs)]
     lines += _said("way of a program", found.programs)

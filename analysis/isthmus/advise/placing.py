@@ -4,11 +4,15 @@ The machine is known by its records: copies, prefetches and page faults (transfe
 alloc/*), the best rates of memory and arithmetic (reference/*), and the phases of the microbenchmarks. The program is
 declared, or profiled by one record of it.
 
-    isthmus advise placement DIR --program in=4GiB out=4GiB flops=2.1e9 [touched=8GiB flops_per_shared=1 reuse=1
-                                 passes=10 allocations=3 buffers=4GiB blocks=0 order=random]
-    isthmus advise placement DIR --program FILE.toml       the same keys in a file
-    isthmus advise placement DIR --like RECORD.jsonl       the program that this record measured, first one of the file
-    isthmus advise placement DIR --check                   the error: every microbenchmark predicted from the others
+    isthmus advise placement DIR --program in=4GiB out=4GiB flops=2.1e9
+        [touched=8GiB flops_per_shared=1 reuse=1 passes=10 allocations=3
+        buffers=4GiB blocks=0 order=random]
+    isthmus advise placement DIR --program FILE.toml
+        the same keys in a file
+    isthmus advise placement DIR --like RECORD.jsonl
+        the program that this record measured, first one of the file
+    isthmus advise placement DIR --check
+        the error: every microbenchmark predicted from the others
 
 in, out          bytes to the GPU and back, each pass
 touched          bytes that the kernel reads and writes (in + out)
@@ -57,7 +61,9 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
     }
     largest = max(parts, key=parts.__getitem__)
     lines = [f"{best.placement} with {best.staging} staging: {parts[largest] / sum(parts.values()):.0%} is {largest}"]
-    kernels = [f"{p.staging} {units.duration(p.phases['kernel'])}" for p in ranked if p.placement == best.placement]
+    kernels = [
+        f"{p.staging} {units.quantity(p.phases['kernel'], 's')}" for p in ranked if p.placement == best.placement
+    ]
     lines.append(f"kernel by staging, {best.placement}: {', '.join(kernels)}")
     by = {each.placement: each for each in _best(ranked)}
     if {"pinned", "pageable"} <= by.keys():
@@ -65,8 +71,8 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
         locking = by["pinned"].allocation - by["pageable"].allocation
         if saved > 0 and locking > 0:
             lines.append(
-                f"page-locking costs {units.duration(locking)} more than plain memory and saves "
-                f"{units.duration(saved)} a pass: it pays from {math.ceil(locking / saved)} passes on"
+                f"page-locking costs {units.quantity(locking, 's')} more than plain memory and saves "
+                f"{units.quantity(saved, 's')} a pass: it pays from {math.ceil(locking / saved)} passes on"
             )
     seconds = [machine.kernel(footprint, staging) for staging in ("async", "direct")]
     if {"async", "direct"} <= set(machine.stagings(footprint)) and seconds[0] and seconds[1]:
@@ -109,9 +115,11 @@ def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, he
     cells = []
     for row in rows:
         off = "?" if row["median_error"] is None else f"{row['median_error']:.0%}"
-        seconds = [units.duration(row[name]) if row[name] else "-" for name in ("allocation", "in", "kernel", "out")]
+        seconds = [
+            units.quantity(row[name], "s") if row[name] else "-" for name in ("allocation", "in", "kernel", "out")
+        ]
         known = spelling.counted(row["checked_records"], "record") if row["checked_records"] else "none"
-        cells.append([row["placement"], row["staging"], units.duration(row["total"]), off, *seconds, known])
+        cells.append([row["placement"], row["staging"], units.quantity(row["total"], "s"), off, *seconds, known])
     f = shown[0].footprint
     lines = [head] if head else []
     lines += output.fold(f"{machine.name}: expected seconds, fastest first")
@@ -158,6 +166,6 @@ def run(asked: argparse.Namespace) -> int:
         of = machine.kernel(footprint, like["staging"])
         estimates = {staging: machine.kernel(footprint, staging) for staging in machine.stagings(footprint)}
         kernels = {staging: known * each / of for staging, each in estimates.items() if each} if of else None
-        head = f"like {spelling.printable(like['workload'])} {like['size'] or ''}: kernel {units.duration(known)}"
+        head = f"like {spelling.printable(like['workload'])} {like['size'] or ''}: kernel {units.quantity(known, 's')}"
     output.write(asked, table_of(machine, machine.rank(footprint, kernels), found, head))
     return status

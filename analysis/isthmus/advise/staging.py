@@ -6,9 +6,12 @@ registers, occupancy and launch (records say them), flops a byte (declared), and
 kernel (scripts/instruction-mix). A rule learns its thresholds from the other workloads; its hit rate is over the
 workloads left out one by one, each counted once however many records it has.
 
-    isthmus advise staging DIR                          the rules, their hit rates, and the answer
-    isthmus advise staging DIR --format csv             with every kernel and its figures
-    isthmus advise staging DIR --instructions FILE      what scripts/instruction-mix wrote, where it is not in DIR
+    isthmus advise staging DIR
+        the rules, their hit rates, and the answer
+    isthmus advise staging DIR --format csv
+        with every kernel and its figures
+    isthmus advise staging DIR --instructions FILE
+        what scripts/instruction-mix wrote, where it is not in DIR
 
 picked           the rule that hit best among the other workloads, taken for the one left out: what following this table
                  would have been worth
@@ -29,7 +32,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from isthmus import Error
+from isthmus import Error, spelling
 from isthmus.advise import measured
 from isthmus.tables import output
 
@@ -441,7 +444,11 @@ def run(asked: argparse.Namespace) -> int:
             "with --mode pm,pm_async"
         )
     found, lacking = find(cases, mix)
-    notes = [f"{lacking} kernels left out: the instruction mix has none of their name"] if lacking else []
+    notes = (
+        [f"{spelling.counted(lacking, 'kernel')} left out: the instruction mix has none of their name"]
+        if lacking
+        else []
+    )
     table = table_of(found)
     output.write(asked, dataclasses.replace(table, text="\n".join([*notes, table.text]), notes=notes))
     return status

@@ -46,7 +46,7 @@ def svg(case: dict, modes: list[str]) -> str:
         for tick in ticks:
             x = left + wide * tick / longest
             out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + panel}" stroke="#dddddd"/>')
-            words = units.duration(tick) if tick else 0
+            words = units.short(tick, "s") if tick else 0
             out.append(f'<text x="{x:.1f}" y="{y + panel + 13}" text-anchor="middle">{words}</text>')
         for index, job in enumerate(jobs):
             line = y + index * row
@@ -56,7 +56,7 @@ def svg(case: dict, modes: list[str]) -> str:
                 out.append(
                     f'<rect x="{left + wide * begin / longest:.2f}" y="{line + 1.5}" width="{length:.2f}"'
                     f' height="{row - 3}" fill="{colour}"><title>job {index} {phase}:'
-                    f" {units.duration(max(end - begin, 0))}</title></rect>"
+                    f" {units.quantity(max(end - begin, 0), 's')}</title></rect>"
                 )
         y += panel + gap
     return "\n".join([*out, "</svg>", ""])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy
 
-from isthmus import Error, exits, units
+from isthmus import Error, exits, spelling, units
 from isthmus.batches import sampling
 from isthmus.batches.sampling import TERMS, Sample
 from isthmus.groups import grouped
@@ -441,7 +441,7 @@ def _kernel_lines(found: Fit) -> list[str]:
 def _text(found: list[Fit], named: list[tuple[str, str, Cost]], notes: list[str], left_out: list[str]) -> str:
     lines: list[str] = []
     for each in found:
-        jobs = "1 job" if each.jobs == 1 else f"{each.jobs} jobs"
+        jobs = spelling.counted(each.jobs, "job")
         lines += [*output.fold(f"driver {each.driver}: {each.batches} batches of {jobs}"), *_coefficient_lines(each)]
         lines += output.fold(
             f"{each.explained:.1%} of the variance is explained; no term explains {units.quantity(each.rest, 's')} a "
@@ -541,8 +541,12 @@ def run(asked) -> int:
     samples, left_out, total = sampling.read(asked.files, emulated=asked.emulated, absent=absent)
     found = fits(samples)
     if not found:
-        why = f"{absent[0].path}: {absent[0].why}" if absent else left_out[0] if left_out else "no file was found"
-        raise Error(f"no batch of page faults is in {', '.join(map(str, asked.files))} ({why})")
+        why = f"{absent[0].path}: {absent[0].why}" if absent else left_out[0] if left_out else ""
+        where = ", ".join(map(str, asked.files))
+        raise Error(
+            f"no batch of page faults is in {where}"
+            + (f" ({why})" if why else "; name traces (*.uvm) or records with tables of --observe uvm")
+        )
     load.say_absent(absent, total, asked)
     named, notes = changes(found)
     shown = output.Table(_COLUMNS, _rows(found, named), _text(found, named, notes, left_out), notes)

@@ -332,7 +332,9 @@ def text(found: Content) -> str:
     if tracefile.is_emulated(found.trace.facts):
         lines.append(_EMULATED)
     if found.trace.foreign_replays:
-        lines.append(f"{found.trace.foreign_replays} replays of other processes' faults were seen and left out")
+        lines.append(
+            f"{spelling.counted(found.trace.foreign_replays, 'replay')} of other processes' faults seen and left out"
+        )
     said = [problem for problem in found.problems if problem != found.trace.problem]  # run() says that on stderr
     return "\n".join([*lines, *(line for problem in said for line in output.fold(problem))])
 

@@ -235,7 +235,9 @@ def summary(found: dict) -> output.Table:
          f"{row['share']:.0%}" if row["share"] else "-"] for row in rows
     ]  # fmt: skip
     notes = [
-        f"warning {each['code']}: {each['records']} records of {each['nodes']} nodes" for each in found["warnings"]
+        f"warning {each['code']}: {spelling.counted(each['records'], 'record')} of "
+        f"{spelling.counted(each['nodes'], 'node')}"
+        for each in found["warnings"]
     ]
     if found["outcome"]:
         notes.append(f"the change: {found['outcome'].verdict}; `isthmus regress` lists all series")
@@ -272,5 +274,5 @@ def run(asked) -> int:
     output.deliver(text, asked.output)
     if asked.output != "-":
         size, count = units.quantity(len(text.encode()), "B"), sum(machine["records"] for machine in found["machines"])
-        print(f"{asked.output}: {size}, {count} records")
+        print(f"{asked.output}: {size}, {spelling.counted(count, 'record')}")
     return exits.PASSED

@@ -1,11 +1,11 @@
 """What profilers wrote, in one form: kernels, copies, migrations, page faults, API calls, counters.
 
-`read(tool, folder)` takes what `-S profiler=TOOL` left beside a record (one set of files per rank) and gives a Profile;
-`as_record.amend(records, profile)` writes it into the records of that run. `isthmus profile TOOL FOLDER` prints it, of
-any run of a profiler. docs/profiling.md says which figure comes from where.
-Sources: NVIDIA's export schema of Nsight Systems, the raw page of Nsight Compute, rocprofv3's csv, json and rocpd
-outputs, perf-stat(1)'s CSV, and src/trace/cupti_counts.cpp.
+`isthmus profile TOOL FOLDER` prints what any run of a profiler left, and so what `-S profiler=TOOL` left beside a
+record. docs/profiling.md says which figure comes from where.
 """
+# read(tool, folder) takes one set of files per rank and gives a Profile, which as_record.amend(records, profile) writes
+# into the records of that run. Sources: NVIDIA's export schema of Nsight Systems, the raw page of Nsight Compute,
+# rocprofv3's csv, json and rocpd outputs, perf-stat(1)'s CSV, and src/trace/cupti_counts.cpp.
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _named(head: str, name: str) -> list[str]:
 
 
 def add_arguments(parser) -> None:
-    parser.epilog = f"example: isthmus profile nsys results/NAME.profile\n{exits.EXIT_CODES}"
+    parser.epilog = f"example: isthmus profile nsys results/NAME.profile\n\n{exits.EXIT_CODES}"
     parser.add_argument("tool", choices=TOOLS, help="who wrote it")
     parser.add_argument("folder", type=pathlib.Path, help="with its output: an SQLite export, the raw page as CSV, …")
     output.add_arguments(parser)

@@ -149,7 +149,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     if not found and not present:
         if unreadable:
             raise Error(f"{unreadable[0].path}: {unreadable[0].why}")
-        raise Error(f"{root}: {load.NO_RECORD}")
+        raise Error(load.no_record([root]))
     try:
         (folder / load.MANIFESTS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -169,7 +169,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
                 result["files"] += files
                 result["records"] += count
                 result["skipped"] += skipped
-                say(f"{result['files']} files, {result['records']} records")
+                say(f"{spelling.counted(result['files'], 'file')}, {spelling.counted(result['records'], 'record')}")
             table = compacted.find(folder)
             if table and table.parts:
                 connection.execute(f"CREATE VIEW measurements AS {compacted.parts(table, [], agreement.RESULTS)}")
@@ -197,10 +197,11 @@ def run(asked) -> int:
     progress = (lambda text: print(text, file=sys.stderr)) if sys.stderr.isatty() else (lambda text: None)
     result = compact(asked.folder, asked.output, processes=asked.processes, say=progress)
     load.say_absent(result["skipped"], result["files"] + result["before"] + len(result["skipped"]))
-    gone = f"{result['gone']} files are gone, and their records with them; " if result["gone"] else ""
+    gone = f"{spelling.counted(result['gone'], 'file', 'are')} gone, records and all; " if result["gone"] else ""
     agreement.say_disagreements(result["disagreements"])
     print(
-        f"{result['records']} records of {result['files']} files taken in {time.monotonic() - started:.1f} s; "
-        f"{gone}{result['before']} files were taken before; {len(result['skipped'])} skipped"
+        f"{spelling.counted(result['records'], 'record')} of {spelling.counted(result['files'], 'file')} taken in "
+        f"{time.monotonic() - started:.1f} s; {gone}{spelling.counted(result['before'], 'file', 'were')} taken before; "
+        f"{len(result['skipped'])} skipped"
     )
     return 1 if result["skipped"] or result["disagreements"] else 0

@@ -28,9 +28,8 @@ from isthmus import Error
 from isthmus.exits import PASSED, with_absence
 from isthmus.records import validate
 from isthmus.records.validate import RecordError
-from isthmus.spelling import printable, shorten, spelt
+from isthmus.spelling import counted, printable, shorten, spelt
 
-NO_RECORD = "no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
 _LONGEST = 1 << 23  # bytes of a line; DuckDB takes twice as many
 MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
 
@@ -118,7 +117,9 @@ def find(path) -> tuple[list[str], list[Skipped]]:
     try:
         status = os.stat(path)
         if not stat.S_ISDIR(status.st_mode):
-            if why := _no_file(status) or _no_name(path):
+            if why := _no_file(status):
+                raise Error(f"{path}: {why}; records are read from files and folders, so write them to a file first")
+            if why := _no_name(path):
                 raise Error(f"{path}: {why}")
             return [str(path)], []
         os.scandir(path).close()
@@ -216,9 +217,19 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
     if not cases:
         if absent:
             raise Error(nothing_taken(paths, absent))
-        raise Error(f"{', '.join(map(str, paths))}: {NO_RECORD}")
+        raise Error(no_record(paths))
     say_absent(absent, total, asked)
     return cases, with_absence(PASSED, absent)
+
+
+def no_record(paths) -> str:
+    """Why there is none where every file was read: a sentence that says what to do."""
+    where = ", ".join(map(str, paths))
+    if all(map(os.path.isfile, paths)):
+        return f"{where}: no record in {'it' if len(paths) == 1 else 'them'}; name files that isthmus-bench wrote"
+    return (
+        f"{where}: no record in any .jsonl or .jsonl.gz file; run isthmus-bench with --record, or name another folder"
+    )
 
 
 def nothing_taken(paths, absent: list[Skipped]) -> str:
@@ -242,13 +253,13 @@ def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
     for each in absent[:_NAMED]:
         print(f"skipped {shorten(printable(each.path))}: {printable(each.why)}", file=sys.stderr)
     if len(absent) > _NAMED:
-        print(f"skipped {len(absent) - _NAMED} more files", file=sys.stderr)
+        print(f"skipped {counted(len(absent) - _NAMED, 'more file')}", file=sys.stderr)
     if absent:
-        print(f"{len(absent)} of {total} files skipped", file=sys.stderr)
+        print(f"{len(absent)} of {counted(total, 'file')} skipped", file=sys.stderr)
         if asked is not None and _for_people(asked):
             print(
-                f"{len(absent)} of {total} files could not be read, the first {shorten(printable(absent[0].path))}; "
-                "what follows lacks their jobs, so it cannot pass"
+                f"{len(absent)} of {counted(total, 'file')} could not be read, the first "
+                f"{shorten(printable(absent[0].path))}; what follows lacks their jobs, so it cannot pass"
             )
 
 

@@ -204,10 +204,10 @@ def open_store(paths, *, wanted=measurements.COLUMNS, emulated=False, profiled=F
 def _refuse_newer(skipped: list[Skipped]) -> None:
     newer = [each for each in skipped if each.newer]
     if newer:
+        files = spelling.counted(len(newer), "file", "are")
         raise Error(
-            f"{len(newer)} files are of another version of the record, the first {newer[0].path} ({newer[0].newer}); "
-            f"this Isthmus reads {validate.SCHEMA} and earlier: use the one that wrote them, or name a folder without "
-            "them"
+            f"{files} of another version of the record, the first {newer[0].path} ({newer[0].newer}); this Isthmus "
+            f"reads {validate.SCHEMA} and earlier: use the one that wrote them, or name a folder without them"
         )
 
 
@@ -218,7 +218,9 @@ def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skip
     if left_out and sum(left_out.values()) == total:
         kinds = " or ".join(left_out)
         options = " and ".join(f"--{kind}" for kind in left_out)
-        return f"{where}: all {total} records are {kinds}; {options} takes them, but their times mean little"
+        records = "the only record is" if total == 1 else f"all {total} records are"
+        return f"{where}: {records} {kinds}; with {options} they are taken, but their times mean little"
     if total:
-        return f"{where}: none of {total} records is what was asked for"
-    return f"{where}: {load.NO_RECORD}"
+        records = "the only record is not" if total == 1 else f"none of {total} records is"
+        return f"{where}: {records} what was asked for"
+    return load.no_record(paths)

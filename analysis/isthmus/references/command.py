@@ -71,8 +71,9 @@ def update(asked) -> int:
 
 def _say(made: making.Made, asked, changed: int) -> None:
     say = [
-        f"{made.bounds} bounds: {asked.false_alarms:g} false alarms a night among {asked.metrics or made.figures} "
-        f"figures that are measured {'once' if asked.runs == 1 else f'{asked.runs} times'}"
+        f"{spelling.counted(made.bounds, 'bound')}: {asked.false_alarms:g} false alarms a night among "
+        f"{asked.metrics or made.figures} figures that are measured "
+        f"{'once' if asked.runs == 1 else f'{asked.runs} times'}"
     ]
     if made.few:
         say.append(
@@ -161,7 +162,7 @@ def _missing_of_records(asked, entries) -> int:
             shown = ", ".join(sorted(names)[:4]) + (" …" if len(names) > 4 else "")
             where = spelling.printable(partition) or "(no partition)"
             print(f"{where}: {workload}: {without} of {total} figures have none: {shown}")
-    print(f"{len(rows) - missing} of {len(rows)} figures have a reference")
+    print(f"{len(rows) - missing} of {spelling.counted(len(rows), 'figure', 'have')} a reference")
     return missing
 
 

@@ -349,6 +349,12 @@ def grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]
     return lines
 
 
-def fold(text: str, width: int = WIDTH) -> list[str]:
-    """A sentence as lines."""
-    return textwrap.wrap(spelling.printable(text), width, subsequent_indent="  ", break_on_hyphens=False)
+def fold_each(lines: Iterable[str], indent: str = "") -> list[str]:
+    return [part for line in lines for part in fold(line, indent=indent)]
+
+
+def fold(text: str, width: int = WIDTH, indent: str = "") -> list[str]:
+    """A sentence as lines; those behind the first are indented by two more than `indent`, and than the sentence is."""
+    text = spelling.printable(text)
+    below = indent or text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(text, width, subsequent_indent=f"{below}  ", break_on_hyphens=False)

@@ -90,7 +90,8 @@ def load(asked) -> list[System]:
     """The systems that a command line names; refuses fewer than two."""
     if asked.by:
         if asked.by not in series.FIELDS:
-            raise Error(f"--by {asked.by} is no field; choose from {', '.join(series.FIELDS)}")
+            meant = spelling.did_you_mean(asked.by, series.FIELDS) or f"; choose from {', '.join(series.FIELDS)}"
+            raise Error(f"--by {asked.by} is no field{meant}")
         with selection.from_arguments(asked, wanted=WANTED) as opened:
             column = f'"{asked.by}"::VARCHAR'
             values = [
@@ -152,6 +153,10 @@ def cells(systems: list[System], key: tuple) -> list[Cell | None]:
     return row
 
 
+def _three_digits(ratio: float) -> str:
+    return f"{ratio:#.3g}".rstrip(".")
+
+
 def _cells_of(cell: Cell | None, unit: str) -> list[str]:
     """Of a line of the text: value, how sure it is, share, ratio and its interval."""
     if cell is None:
@@ -160,8 +165,10 @@ def _cells_of(cell: Cell | None, unit: str) -> list[str]:
     texts.append(f"{cell.share:.0%}" if cell.share else "")
     if cell.ratio is None:
         return [*texts, "", ""]
-    interval = "?" if cell.low is None else f"[{cell.low:.3g}, {cell.high:.3g}]"
-    return [*texts, f"×{cell.ratio:.3g}", interval]
+    interval = (
+        "?" if cell.low is None or cell.high is None else f"[{_three_digits(cell.low)}, {_three_digits(cell.high)}]"
+    )
+    return [*texts, f"×{_three_digits(cell.ratio)}", interval]
 
 
 _COLUMNS = {

@@ -413,12 +413,13 @@ def text(changes: list[Change], searched: int) -> str:
             lines.append(f"{'':>8}  with it {_size(change)}  {change.label} {_where(change)}  q={change.q:.2g}")
         if len(event) > _SHOWN + 1:
             lines.append(f"{'':>8}  … and {len(event) - _SHOWN - 1} more")
-    return "\n".join([*lines, _summary(found, searched)])
+    return "\n".join([*output.fold_each(lines, indent=" " * 10), *output.fold(_summary(found, searched))])
 
 
 def _summary(found: list[list[Change]], searched: int) -> str:
     changes = sum(map(len, found))
-    return f"{len(found)} events, {changes} changes, in {searched} series of nodes with more than {FEWEST} jobs"
+    found_there = f"{spelling.counted(len(found), 'event')}, {spelling.counted(changes, 'change')}"
+    return f"{found_there}, in {searched} series of nodes with more than {FEWEST} jobs"
 
 
 _COLUMNS = {

@@ -82,7 +82,7 @@ def summarise(reports: list[dict]) -> dict:
     return {
         "schema": SCHEMA,
         "verdict": "red" if why else "green",
-        "why": why or f"{counts['green']} checks are green, {counts['skipped']} were skipped",
+        "why": why or f"{spelling.counted(counts['green'], 'check', 'are')} green, {counts['skipped']} skipped",
         "counts": counts,
         "sessions": sessions,
         "checks": checks,
@@ -152,9 +152,9 @@ def _why_red(checks: list[dict], counts: dict) -> str:
         return f"{counts['red']} of {len(checks)} checks are red{more}"
     gone = [path for check in checks for path in check["missing"]]
     if gone:
-        return f"{len(gone)} records are gone, the first is {gone[0]}"
+        return f"{spelling.counted(len(gone), 'record', 'are')} gone, the first is {gone[0]}"
     if not counts["green"]:
-        return f"nothing was measured, {counts['skipped']} checks were skipped"
+        return f"nothing was measured, {spelling.counted(counts['skipped'], 'check', 'were')} skipped"
     return ""
 
 

@@ -287,7 +287,7 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
     for node, worse in slow_nodes(fleet, floor):
         count = int(np.isfinite(fleet.values[:, [place[0] == node for place in fleet.places]]).any(axis=1).sum())
         equals = len({name for name, _ in fleet.places})
-        words = f"{worse:.1%} worse than {equals - 1} equals over {count} series together"
+        words = f"{worse:.1%} worse than {spelling.counted(equals - 1, 'equal')} over {count} series together"
         reasons.append(Reason(node, "slow", words, worse=worse, series=count))
     for row, place, worse in slow_places(fleet, floor, tests=tests):
         node, gpus = fleet.places[place]
@@ -352,7 +352,7 @@ def _failing(opened: store.Store) -> list[Reason]:
     reasons = []
     for (node, alone), cases in sorted(found.items()):
         workload, why = cases[0]
-        more = f" and {len(cases) - 1} more cases" if len(cases) > 1 else ""
+        more = f" and {spelling.counted(len(cases) - 1, 'more case')}" if len(cases) > 1 else ""
         where = "" if alone else ", as on most nodes that ran it"
         why = spelling.printable(spelling.shorten(why, 80))
         words = f"{spelling.printable(workload)}{more}: {why}{where}"
@@ -376,7 +376,9 @@ def _spoilt(opened: store.Store) -> list[Reason]:
             if lost < SPOILT or (len(found) > 1 and lost < usual + SPOILT):
                 continue
             warned = f" ({spelling.printable(', '.join(codes))})" if codes else ""
-            words = f"{lost:.0%} of the samples of {jobs} jobs are spoilt{warned}, usual {usual:.0%}"
+            words = (
+                f"{lost:.0%} of the samples of {spelling.counted(jobs, 'job')} are spoilt{warned}, usual {usual:.0%}"
+            )
             reasons.append(Reason(node, "spoilt", words, series=jobs))
     return reasons
 
@@ -439,7 +441,8 @@ def _lacking(opened: store.Store, known: set[str]) -> list[Reason]:
                     lacks[node].append(str(key[0]))
     reasons = []
     for node, found in sorted(lacks.items()):
-        words = f"no figure of {len(found)} cases that its equals have, as {spelling.printable(min(found))}"
+        lacking = spelling.counted(len(found), "case")
+        words = f"no figure of {lacking} that its equals have, as {spelling.printable(min(found))}"
         reasons.append(Reason(node, "lacking", words, series=len(found), drain=False))
     return reasons
 
@@ -461,8 +464,8 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
     small = {node for fleet, rows in zip(fleets, enough) if not rows.any() for node, _ in fleet.places}
     notes = []
     if small:
-        have = "nodes have" if len(small) > 1 else "node has"
-        notes.append(f"{len(small)} {have} fewer than {FEWEST - 1} equals (same CPU, GPU, partition and driver)")
+        nodes_have = spelling.counted(len(small), "node", "have")
+        notes.append(f"{nodes_have} fewer than {FEWEST - 1} equals (same CPU, GPU, partition and driver)")
     return Found(reasons, len(nodes | set(expected)), sum(int(rows.sum()) for rows in enough), notes)
 
 
@@ -501,10 +504,10 @@ def text(found: Found) -> str:
         for node in dict.fromkeys(reason.node for reason in of_kind):
             own = [reason for reason in of_kind if reason.node == node]
             lines.append(f"{spelling.printable(node)}: {kind}")
-            lines += [f"  {reason.sentence}" for reason in own[:_SHOWN]]
+            lines += output.fold_each(f"  {reason.sentence}" for reason in own[:_SHOWN])
             if len(own) > _SHOWN:
                 lines.append(f"  … and {len(own) - _SHOWN} more series")
-    return "\n".join([*lines, *_summary(found)])
+    return "\n".join([*lines, *output.fold_each(_summary(found))])
 
 
 def _summary(found: Found) -> list[str]:

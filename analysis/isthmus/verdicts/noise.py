@@ -10,7 +10,7 @@ import dataclasses
 import math
 from typing import Any
 
-from isthmus import Error, exits, units
+from isthmus import Error, exits, spelling, units
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
@@ -72,22 +72,23 @@ def mixed(opened: store.Store, condition: str) -> list[str]:
 
 def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
     def share(value):
-        return f"{value:.2%}" if math.isfinite(value) else "-"
+        digits = 2 if value < 0.09995 else 1 if value < 0.9995 else 0
+        return f"{value:.{digits}%}" if math.isfinite(value) else "-"
 
-    lines = [f"{'between':>8} {'boots':>8} {'within':>8} {'±delta':>7} {'jobs':>5} {'nodes':>5} {'needed':>6}  series"]
-    for noise in found[:shown]:
-        delta = judging.margin(noise.between)
-        lines.append(
-            f"{share(noise.between):>8} {share(noise.boots.spread if noise.boots else math.nan):>8} "
-            f"{share(noise.within):>8} {share(delta):>7} {noise.jobs:>5} {noise.nodes:>5} "
-            f"{noise.needed or '-':>6}  {noise.label}"
-        )
+    heads = ("between", "boots", "within", "±delta", "jobs", "nodes", "needed")
+    columns = [output.Column("series", right=False), *map(output.Column, heads)]
+    rows = [
+        [noise.label, share(noise.between), share(noise.boots.spread if noise.boots else math.nan), share(noise.within),
+         share(judging.margin(noise.between)), str(noise.jobs), str(noise.nodes), str(noise.needed or "-")]
+        for noise in found[:shown]
+    ]  # fmt: skip
+    lines = output.lay_out(columns, rows)
     if len(found) > shown:
         lines.append(f"… {len(found) - shown} quieter series (--all)")
-    lines.append(
-        "between: standard deviation between jobs of a node; boots: between the means of its boots; within: "
-        "between samples of a job; needed: jobs a side on "
-        f"one node to find a step of {step:.0%} in 90% of cases, one of {metrics} metrics"
+    lines += output.fold(
+        "between: standard deviation between jobs of a node; boots: between the means of its boots; within: between "
+        f"samples of a job; ±delta: the margin; needed: jobs a side on one node to find a step of {step:.0%} in 90% of "
+        f"cases, one of {spelling.counted(metrics, 'metric')}."
     )
     return "\n".join([*lines, *_summary(found)])
 
@@ -97,7 +98,7 @@ def _summary(found: list[Noise]) -> list[str]:
     needed = sorted(noise.needed for noise in found if noise.needed)
     if needed:
         most = needed[min(len(needed) - 1, math.ceil(0.9 * len(needed)) - 1)]
-        lines.append(f"{most} jobs a side on one node do for 90% of {len(found)} series")
+        lines.append(f"{spelling.counted(most, 'job')} a side on one node do for 90% of {len(found)} series")
     few = sum(noise.jobs < FEWEST * noise.nodes for noise in found)
     if few:
         lines.append(f"{few} series have fewer than {FEWEST} jobs a node: their noise is a guess; run more")

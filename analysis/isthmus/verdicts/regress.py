@@ -3,16 +3,16 @@
 Compares jobs of a boot, else boots of a node, metric by metric. The margin, the change that is of no interest, is fixed
 beforehand. Each metric ends as regressed or improved (the whole interval lies beyond the margin), equivalent or
 changed-but-small (within it), or inconclusive, with the reason and what would decide. docs/statistics.md explains it.
-judging.judge() decides; here are the arguments and what is printed. Where both sides have watched page faults of
-different drivers, batch_costs says which coefficient of a batch's cost differs.
+Where both sides have watched page faults of different drivers, it says which coefficient of a batch's cost differs.
 """
+# judging.judge() decides, and batch_costs what batches cost; here are the arguments and what is printed.
 
 from __future__ import annotations
 
 import json
 import pathlib
 
-from isthmus import Error, exits, units
+from isthmus import Error, exits, spelling, units
 from isthmus.records import selection
 from isthmus.records.measurements import literal
 from isthmus.statistics import series
@@ -63,7 +63,7 @@ def run(asked) -> int:
         condition = series.condition(asked.a) if asked.a else "true"
         with selection.from_arguments(asked, wanted=two_sides.WANTED, agreeing=True) as opened:
             count = earlier.save_baseline(opened, folder, asked.save_baseline, condition)
-        print(f"baseline {asked.save_baseline}: {count} jobs")
+        print(f"baseline {asked.save_baseline}: {spelling.counted(count, 'job')}")
         return exits.PASSED
     a, b = _sides_asked(asked, folder)
     noise, boots = earlier.load_noise(asked.noise) if asked.noise else (None, None)

@@ -70,7 +70,7 @@ def load_weights(path) -> dict[str, float]:
         if not isinstance(weights, dict) or not weights:
             raise ValueError("it has no table 'metrics', or nothing in it")
     except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from None
+        raise Error(f"{path}: {error.strerror}; name a TOML or JSON file of weights") from None
     except (RecursionError, ValueError) as error:
         why = spelling.shorten(str(error), 80)
         raise Error(f'{path}: no weights ({why}); write [metrics] and "WORKLOAD METRIC" = weight') from None
@@ -291,8 +291,8 @@ def _notes(found: list[Score]) -> list[str]:
     few = [each for each in found if each.ranks is None]
     for each in few:
         name = spelling.printable(each.name)
-        jobs = f"{each.jobs} job" + ("s" if each.jobs > 1 else "")
-        notes.append(f"note: {name} has {jobs} of a series: no rank; run {FEWEST - each.jobs} more jobs of each")
+        jobs, more = spelling.counted(each.jobs, "job"), spelling.counted(FEWEST - each.jobs, "more job")
+        notes.append(f"note: {name} has {jobs} of a series: no rank; run {more} of each")
     single = [spelling.printable(each.name) for each in found if each.nodes == 1]
     if single:
         notes.append(f"note: {', '.join(single)}: one node, so how unlike nodes are is not in the intervals")

@@ -130,6 +130,6 @@ def _reboots(opened: store.Store, with_side: str) -> list[str]:
         return []
     names = ", ".join(map(spelling.printable, anew[:5])) + (" …" if len(anew) > 5 else "")
     return [
-        f"{len(anew)} nodes were started anew between A and B ({names}), which may explain a change by itself; "
-        "a control is to measure A, start the nodes anew, measure A again"
+        f"{spelling.counted(len(anew), 'node', 'were')} started anew between A and B ({names}), which may explain a "
+        "change by itself; a control is to measure A, start the nodes anew, measure A again"
     ]

@@ -234,7 +234,8 @@ def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd
     nodes, metrics = len(plan["nodes"]), plan["metrics"]
     boots = f" in {sized.boots} boots" if sized.boots > 1 else ""
     lines = [
-        f"{sized.jobs} jobs a side on each of {nodes} nodes{boots}, {len(rows)} jobs in all, for {metrics} metrics"
+        f"{spelling.counted(sized.jobs, 'job')} a side on each of {spelling.counted(nodes, 'node')}{boots}, "
+        f"{spelling.counted(len(rows), 'job')} in all, for {spelling.counted(metrics, 'metric')}"
     ]
     if math.isinf(sized.steps[0]):
         lines.append(
@@ -352,7 +353,8 @@ def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], lis
             f"SELECT count(DISTINCT job) FROM {by_side} WHERE side = '{name}' AND NOT {series.condition(wanted)}"
         ).fetchall()
         if count:
-            raise Error(f"{count} jobs {name} did not run with {wanted}; move their records out of the trial")
+            stray = spelling.counted(count, "job")
+            raise Error(f"{stray} {name} did not run with {wanted}; move the records out of the trial")
     for place, _, boots in places:
         if plan["boots"] > max(boots, 1):
             ran = f"{place} ran in {boots or 'no known'} of {plan['boots']} boots"

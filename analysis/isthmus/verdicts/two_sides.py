@@ -59,7 +59,8 @@ def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
         ).fetchall()
     )
     if jobs.get("both"):
-        raise Error(f"{jobs['both']} jobs are on both sides; make --from and --to exclude each other")
+        both = spelling.counted(jobs["both"], "job", "are")
+        raise Error(f"{both} on both sides; make --from and --to exclude each other")
     for name, option in (("A", "--from"), ("B", "--to")):
         if not jobs.get(name):
             raise Error(f"no job is on side {name} ({option}); {_what_there_is(opened, asked)}")
@@ -137,7 +138,8 @@ def outcome(
     results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
     absent = len(opened.skipped)
     if absent:
-        notes.insert(0, f"{absent} files could not be read, so what their jobs would have shown is not known")
+        files = spelling.counted(absent, "file")
+        notes.insert(0, f"{files} could not be read, so what their jobs would have shown is not known")
     return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, absent)
 
 

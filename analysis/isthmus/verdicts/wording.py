@@ -22,15 +22,11 @@ def _figure(value: float | None, result: Result) -> str:
     return f"{value:+.3g}"
 
 
-def _counted(number: int, unit: str) -> str:
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
-
-
 def run_more(number: int, unit: str) -> str:
     """What to run so many more of, such that it can be counted and run."""
     if unit == "pair":
-        return f"run {_counted(number, 'pair')} of jobs more, one job of each side in a pair"
-    return f"run {_counted(number, unit)} more a side" + (" and jobs in each" if unit != "job" else "")
+        return f"run {spelling.counted(number, 'pair')} of jobs more, one job of each side in a pair"
+    return f"run {spelling.counted(number, unit)} more a side" + (" and jobs in each" if unit != "job" else "")
 
 
 def lines_of(result: Result) -> list[str]:
@@ -60,7 +56,7 @@ def lines_of(result: Result) -> list[str]:
 def _order_in_words(order: rank_test.Order | None) -> str:
     if order is None:
         return "drawn at random, so it does not matter"
-    what = f"{_counted(order.units, 'job')} of {_counted(order.metrics, 'metric')}"
+    what = f"{spelling.counted(order.units, 'job')} of {spelling.counted(order.metrics, 'metric')}"
     figures = f"lag-1 autocorrelation {order.autocorrelation:.2f}, p = {order.p:.2g}; trend, p = {order.trend_p:.2g}"
     if order.autocorrelated or order.drifts:
         return f"it matters ({figures}; {what}): nothing can be decided; run both sides in turns"
@@ -71,7 +67,8 @@ def _order_in_words(order: rank_test.Order | None) -> str:
 
 def text(found: Outcome, *, everything: bool = False) -> str:
     """What a person reads: the margin, what was found first, then what else changed, then one verdict."""
-    return "\n".join([*_premises(found), *_lines_of_all(found, everything), *_summary(found)])
+    results = output.fold_each(_lines_of_all(found, everything), indent=" " * 13)
+    return "\n".join([*output.fold_each(_premises(found)), *results, *output.fold_each(_summary(found))])
 
 
 def _premises(found: Outcome) -> list[str]:
@@ -97,7 +94,8 @@ def _summary(found: Outcome) -> list[str]:
         lines.append(f"changed too: {name}: {change}")
     lines += [f"note: {note}" for note in found.notes]
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
-    lines.append(f"{found.jobs[0]} jobs against {found.jobs[1]}, {len(found.results)} series: {counts}")
+    jobs = f"{spelling.counted(found.jobs[0], 'job')} against {found.jobs[1]}"
+    lines.append(f"{jobs}, {len(found.results)} series: {counts}")
     return [*lines, *_more_in_words(found), f"verdict: {found.verdict}"]
 
 
