@@ -113,8 +113,8 @@ class Machine:
         memory, arithmetic = self.costs.curve("memory") or self.costs.curve("copy"), self.costs.best_rate("arithmetic")
         if not memory or not arithmetic:
             raise Error(
-                "no record of transfer/gpu0-gpu0/ce and reference/sgemm, so the limits of a kernel are not known; measure "
-                "them"
+                "no record of transfer/gpu0-gpu0/ce and reference/sgemm, so the limits of a kernel are not known; "
+                "measure them"
             )
         self._memory, self._arithmetic = memory, arithmetic  # seconds by bytes; flops a second
         self.kernels = [self._kernel(case) for case in programs]
