@@ -103,7 +103,7 @@ def run_checks(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("fake, verdict, why", [("", "green", "1 checks are green"), ("exit:7", "red", "exit code 7")])
+@pytest.mark.parametrize("fake, verdict, why", [("", "green", "1 check is green"), ("exit:7", "red", "exit code 7")])
 def test_a_night_leaves_its_summary(run_checks, tmp_path, fake, verdict, why):
     result = run_checks("--summary", tmp_path / "night", fake=fake)
     assert (result.returncode == 0) == (verdict == "green")
