@@ -75,8 +75,8 @@ def _hanging(line: str, width: int) -> list[str]:
 class Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant.
 
-    Options are written out, or the next version's new option changes what a
-    script says. Parsers of parts of a command are Parsers, too.
+    Options are written out, or the next version's new option changes what a script says. Parsers of parts of a command
+    are Parsers, too.
     """
 
     def __init__(self, *args, **words):

@@ -143,10 +143,12 @@ def check(cases: list[dict]) -> Check:
     points = points_of(cases)
     multiprocessors = multiprocessors_of([point.case for point in points])
     if {point.half for point in points} != {0, 1}:
-        too_few = (
-            f"{counted(len(points), 'pattern', 'are')} too few to predict one half from the other; measure the sweep"
+        if not points:
+            raise Error(NO_PATTERN)
+        raise Error(
+            f"{counted(len(points), 'pattern', 'are')} too few to predict one half from the other; measure the sweep "
+            "in docs/paging.md"
         )
-        raise Error(f"{too_few} in docs/paging.md" if points else NO_PATTERN)
     found: list[Pick] = []
     for half in (0, 1):
         machine = learn([point for point in points if point.half != half], multiprocessors)

@@ -209,10 +209,6 @@ struct RangeArrays {
   std::vector<std::size_t> bytes;
 };
 
-}  // namespace
-
-namespace {
-
 void queue_copies(std::span<const CopyItem> items, Stream& stream, bool by_engines) {
   injection_point("copy_batch_async");
   require_batch(gpu::has_copy_batch, "copy_batch_async", "12.8");
