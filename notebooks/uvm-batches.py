@@ -99,7 +99,7 @@ markdown(["prefetcher (regular, 64 MiB)", "brought by it", "of these in pieces w
 # ## Table 3: blocks of a batch, faults of a block
 #
 # A block is 2 MiB. Prefetcher off; regular and random 1 GiB, `sgemm` and `stream` three arrays of 64 MiB on the second
-# host. The means of samples; the deviation, least and most faults of a block are not in records (`isthmus faults
+# host. The means of samples; the deviation, least and most faults of a block are not in these records (`isthmus faults
 # report` has them of a trace). Faults in no order meet as many blocks as chance gives: of $N$ blocks $N(1-(1-1/N)^f)$
 # with $f$ faults. The paper's 233 blocks of 242 faults would be those of some 3,000 blocks, so of a larger array.
 

@@ -147,6 +147,20 @@ TEST_F(UvmObserverTest, ADriverThatFailsInASampleFailsTheCase) {
   EXPECT_THROW(observer.spoilt(0, true), std::runtime_error);
 }
 
+TEST_F(UvmObserverTest, FaultsOfABlockHaveTheirDeviationLeastAndMost) {
+  auto taken = faults(3);  // of one block, in a batch with another that has one
+  taken.events.emplace_back(GpuFault{.gpu = 1, .address = 5 * kBlockBytes, .time = 110, .gpu_time = 60, .batch = 1});
+  pass(Part::samples, 0, taken);
+  pass(Part::samples, 1, faults(2));
+  EXPECT_EQ(values("uvm_block_faults"), (Values{2, 2}));
+  EXPECT_EQ(values("uvm_block_faults_deviation"), (Values{1, 0}));
+  EXPECT_EQ(values("uvm_block_faults_least"), (Values{1, 2}));
+  EXPECT_EQ(values("uvm_block_faults_most"), (Values{3, 2}));
+  pass(Part::samples, 2, {});
+  for (const char* part : {"", "_deviation", "_least", "_most"})
+    EXPECT_EQ(values(std::string("uvm_block_faults") + part), Values{}) << "a sample without a batch has none";
+}
+
 TEST_F(UvmObserverTest, TablesHaveTheFirstThreeSamples) {
   for (std::size_t i = 0; i < 5; ++i) pass(Part::samples, i, faults(2));
   const auto tables = observer.tables();

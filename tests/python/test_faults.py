@@ -1,10 +1,13 @@
 """`isthmus faults`: a stream whose figures are known, files that are not whole, programs that cannot be watched."""
 
+import collections
 import contextlib
+import dataclasses
 import os
 import random
 import shutil
 import struct
+import subprocess
 import sys
 import zlib
 
@@ -13,6 +16,7 @@ import pytest
 
 from isthmus import Error, cli, exits
 from isthmus.batches import tracefile
+from isthmus.records import load
 
 BASE, MICRO = 5_000_000_000, 1000
 PAGE = 4096
@@ -83,6 +87,29 @@ def test_two_batches_in_any_order(seed):
 def test_batches_of_two_gpus_and_replays_of_others():
     found = figures_of([fault(1, 7, 0), fault(1, 7, 0, gpu=2), replay(7, 5, kind=0), replay(9, 5)])
     assert (found.batches, found.replays, found.pages) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("workload", ["random", "strided"])
+def test_a_record_says_what_the_report_says_of_the_same_faults(tmp_path, workload):
+    if (bench := os.environ.get("ISTHMUS_TEST_BENCH")) is None:
+        pytest.skip("needs the built program: set ISTHMUS_TEST_BENCH")
+    path = tmp_path / "r.jsonl"
+    words = [f"faults/{workload}", "--set", "bytes=8MiB", "--set", "driver_prefetch=off", "--samples", "2"]
+    subprocess.run([bench, "run", *words, "--observe", "uvm_faults", "--record", path], check=True, capture_output=True)
+    [record] = load.read(path)
+    of_sample = collections.defaultdict(list)
+    for row in load.read_table(path, record, "uvm_faults"):
+        page, batch = int(row["address"]) // PAGE, int(row["batch"])
+        of_sample[int(row["sample"])].append(fault(page, batch, int(row["taken_up"] * 1e6), gpu=int(row["gpu"])))
+    assert sorted(of_sample) == [0, 1]
+    samples = {metric["name"]: metric["samples"] for metric in record["metrics"]}
+    for number, entries in of_sample.items():
+        found = figures_of(entries)
+        for name in ("batch_faults", "batch_blocks", "block_faults"):
+            assert samples[f"uvm_{name}"][number] == pytest.approx(getattr(found, name).mean), name
+        for part, value in dataclasses.asdict(found.block_faults).items():
+            name = "uvm_block_faults" if part == "mean" else f"uvm_block_faults_{part}"
+            assert samples[name][number] == pytest.approx(value), name
 
 
 def test_nothing_is_nothing():

@@ -34,10 +34,10 @@ template <auto Member>
 std::optional<double> count(const Figures& figures) {
   return static_cast<double>(figures.*Member);
 }
-template <auto Member>
-std::optional<double> mean(const Figures& figures) {
-  const auto& spread = figures.*Member;
-  return spread.count > 0 ? std::optional(spread.mean) : std::nullopt;
+template <auto Member, double trace::uvm::Spread::* Part = &trace::uvm::Spread::mean>
+std::optional<double> spread(const Figures& figures) {
+  const auto& of = figures.*Member;
+  return of.count > 0 ? std::optional(of.*Part) : std::nullopt;
 }
 template <Cause cause>
 std::optional<double> bytes(const Figures& figures) {
@@ -63,15 +63,19 @@ std::optional<double> eviction_age(const Figures& figures) {
 
 using Times = Figures::Times;
 using trace::uvm::Evictions;
+using trace::uvm::Spread;
 constexpr Figure kFigures[] = {
     {"uvm_faults", "1", "none", count<&Figures::faults>},
     {"uvm_pages", "1", "none", count<&Figures::pages>},
     {"uvm_batches", "1", "none", [](const Figures& f) { return std::optional(static_cast<double>(f.batches.size())); }},
-    {"uvm_batch_faults", "1", "none", mean<&Figures::faults_of_batch>},
-    {"uvm_batch_blocks", "1", "none", mean<&Figures::blocks_of_batch>},
-    {"uvm_batch_clients", "1", "none", mean<&Figures::clients_of_batch>},
-    {"uvm_batch_gpcs", "1", "none", mean<&Figures::gpcs_of_batch>},
-    {"uvm_block_faults", "1", "none", mean<&Figures::faults_of_block>},
+    {"uvm_batch_faults", "1", "none", spread<&Figures::faults_of_batch>},
+    {"uvm_batch_blocks", "1", "none", spread<&Figures::blocks_of_batch>},
+    {"uvm_batch_clients", "1", "none", spread<&Figures::clients_of_batch>},
+    {"uvm_batch_gpcs", "1", "none", spread<&Figures::gpcs_of_batch>},
+    {"uvm_block_faults", "1", "none", spread<&Figures::faults_of_block>},
+    {"uvm_block_faults_deviation", "1", "none", spread<&Figures::faults_of_block, &Spread::deviation>},
+    {"uvm_block_faults_least", "1", "none", spread<&Figures::faults_of_block, &Spread::least>},
+    {"uvm_block_faults_most", "1", "none", spread<&Figures::faults_of_block, &Spread::most>},
     {"uvm_replays", "1", "none", count<&Figures::replays>},
     {"uvm_fault_bytes", "B", "none", bytes<Cause::fault>, true},
     {"uvm_prefetch_bytes", "B", "none", bytes<Cause::prefetch>, true},
