@@ -189,9 +189,24 @@ TEST_F(Faults, WhatIsTooMuchIsRefusedInASentence) {
   expect_skip("regular", {"bytes=2MiB"}, "does not fault on managed memory");
 }
 
+// What was read is right in either order: only the driver sees which it was.
+TEST_F(Faults, LatencyOfPagesInTheirOrderAndInNone) {
+  const std::vector<std::string> settings{"bytes=8MiB", "memory=managed", "driver_prefetch=off"};
+  auto with_order = settings;
+  with_order.emplace_back("order=random");
+  const auto regular = observed("latency", settings), random = observed("latency", with_order);
+  for (const auto* each : {&regular, &random}) {
+    ASSERT_EQ(complaint(*each), "");
+    EXPECT_EQ(value(*each, "uvm_pages"), 2048);
+  }
+  EXPECT_EQ(*regular.spec.find("order"), harness::AxisValue("regular"));
+  EXPECT_EQ(value(regular, "uvm_batch_blocks"), 1) << "256 faults are half a block";
+  EXPECT_GT(value(random, "uvm_batch_blocks"), 3) << "of the four there are";
+}
+
 TEST_F(Faults, LatencyByFaultsAndByCopies) {
-  const auto results = run_cases("faults/latency", {}, {}, {"bytes=4KiB,64KiB,2MiB", "memory=all"}, {}, 2);
-  ASSERT_EQ(results.size(), 9u);
+  const auto results = run_cases("faults/latency", {}, {}, {"bytes=4KiB,64KiB,2MiB", "memory=all", "order=all"}, {}, 2);
+  ASSERT_EQ(results.size(), 18u);
   for (const auto& result : results) {
     EXPECT_EQ(complaint(result), "") << result.spec.label();
     EXPECT_NEAR(value(result, "page_time") * static_cast<double>(result.spec.integer("bytes")) / 4096,

@@ -11,7 +11,7 @@ from histories import record, write
 
 from isthmus import Error
 from isthmus.advise import overlap
-from isthmus.figures import command, interjob, named, plots, programs
+from isthmus.figures import command, interjob, named, paging, plots, programs
 from isthmus.tables import readings
 
 matplotlib.use("agg")
@@ -270,3 +270,20 @@ def test_memory_saved_is_of_one_program_in_one_form(tmp_path):
     found = readings.load(write(tmp_path / "r", cases))
     assert programs.memory_saved(found) == pytest.approx({"heartwall": 0.2, "hotspot": 0.25, "nn": 0.25})
     assert set(programs.unified(found)) == {"heartwall", "hotspot", "nn"}
+
+
+def test_first_reads_keep_orders_apart(tmp_path):
+    def read(seconds, **axes):
+        return record(seconds, workload="faults/latency", axes={"bytes": 4096, **axes})
+
+    old = [read(0.004, memory="managed"), read(0.001, memory="pinned")]  # no record of an order
+    new = [read(0.006 * factor, memory="managed", order=order) for order, factor in (("regular", 1), ("random", 2))] + [
+        read(0.002, memory="pinned", order=order) for order in ("regular", "random")
+    ]
+    times = paging.first_reads(readings.load(write(tmp_path / "r", [*old, *new])))
+    assert list(times) == [
+        "managed", "pinned", "managed, regular", "pinned, regular", "managed, random", "pinned, random",
+    ]  # fmt: skip
+    assert {name: of[4096] for name, of in paging.over_explicit(times).items()} == pytest.approx(
+        {"over pinned": 4, "over pinned, regular": 3, "over pinned, random": 6}
+    )

@@ -155,17 +155,21 @@ def less_room(found: Readings):
 
 
 def first_reads(found: Readings) -> dict[str, dict[float, float]]:
-    """By memory, seconds until the GPU has read so many bytes."""
+    """By memory, and by order where records say it, seconds until the GPU has read so many bytes."""
     of = found.where(workload="faults/latency", metric="time")
-    return present({memory: of.by("bytes", memory=memory) for memory in ("managed", "pinned", "pageable")})
+    return present({
+        f"{memory}, {order}" if order else memory: of.by("bytes", memory=memory, order=order)
+        for order in (None, "regular", "random") for memory in ("managed", "pinned", "pageable")
+    })  # fmt: skip
 
 
 def over_explicit(times: dict[str, dict[float, float]]) -> dict[str, dict[float, float]]:
-    """By memory of a copy, the time by page faults over that of the copy."""
-    managed = times.get("managed", {})
+    """By memory of a copy, the time by page faults over that of the copy, in the same order."""
+    managed = {name.partition(", ")[2]: of for name, of in times.items() if name.startswith("managed")}
     return present({
-        f"over {memory}": {size: managed[size] / value for size, value in of.items() if size in managed}
-        for memory, of in times.items() if memory != "managed"
+        f"over {name}": {size: faulted[size] / value for size, value in of.items() if size in faulted}
+        for name, of in times.items() if not name.startswith("managed")
+        for faulted in [managed.get(name.partition(", ")[2], {})]
     })  # fmt: skip
 
 

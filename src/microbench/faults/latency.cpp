@@ -28,8 +28,7 @@ void run(Case& c) {
   else
     c.needs(bytes, bytes + beside);
 
-  std::vector<std::uint32_t> order(bytes / kPage);
-  for (std::size_t page = 0; page < order.size(); ++page) order[page] = static_cast<std::uint32_t>(page);
+  const auto order = every_page(c);
   OnDevice on_device(order, device);
   Region region(kind, memory::Pages::small, bytes, 1, c.seed(), 1, c.numa_node());
   DriverPrefetch prefetch(prefetch_value);
@@ -84,6 +83,7 @@ Workload workload() {
       .axis(choice_axis("memory", "managed, or copied by the program from page-locked or pageable memory",
                         {"managed", "pinned", "pageable"})
                 .with_default_sweep_of_all())
+      .axis(order_axis())
       .axis(driver_prefetch_axis())
       .size("tiny", {{"bytes", 64 * kKi}, {"memory", "managed"}})
       .size("small", {{"bytes", 2 * kMi}})

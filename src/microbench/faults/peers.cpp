@@ -1,7 +1,6 @@
 // faults/peers: a GPU touches pages that another GPU has; or both touch the same pages at once.
 
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,13 +21,6 @@ using namespace workload;
 int peer_of(const Case& c) {
   need_gpu(1);
   return (c.device().index + 1) % device::count();
-}
-
-std::vector<std::uint32_t> order_of(const Case& c) {
-  std::vector<std::uint32_t> order(c.extent("bytes") / kPage);
-  std::iota(order.begin(), order.end(), 0u);
-  if (c.choice("order") == "random") shuffle(order, c.seed());
-  return order;
 }
 
 /// What one GPU touches, and in which order.
@@ -56,7 +48,7 @@ class Peers {
         both_(c.choice("touching") == "both"),
         passes_(c.extent("passes")),
         access_(c.choice("access") == "read" ? Access::read : Access::write),
-        order_(order_of(c)),
+        order_(every_page(c)),
         region_(memory::Kind::managed, memory::Pages::small, c.extent("bytes"), both_ ? 2 : 1, c.seed(),
                 memory::host_threads(), c.numa_node()),
         prefetch_(c.choice(kDriverPrefetch)) {
@@ -174,7 +166,7 @@ Workload workload() {
       .axis(choice_axis("touching", "the GPU alone; or both, each its own word of every page", {"one", "both"}))
       .axis(
           number_axis("passes", "kernels in a row, each of which touches every page", 1).with_all_values(powers(1, 64)))
-      .axis(choice_axis("order", "in which threads take the pages", {"regular", "random"}))
+      .axis(order_axis())
       .axis(choice_axis("access", "what a thread does", {"read", "write"}))
       .axis(choice_axis("peer_access", "whether the program lets both GPUs reach each other's memory", {"on", "off"}))
       .axis(driver_prefetch_axis());

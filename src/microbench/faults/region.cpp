@@ -72,6 +72,17 @@ void shuffle(std::vector<std::uint32_t>& pages, std::uint64_t seed) {
   for (std::size_t left = pages.size(); left > 1; --left) std::swap(pages[left - 1], pages[hash(seed, 1, left) % left]);
 }
 
+Axis order_axis() {
+  return choice_axis("order", "in which threads take the pages", {"regular", "random"});
+}
+
+std::vector<std::uint32_t> every_page(const Case& c) {
+  std::vector<std::uint32_t> pages(c.extent("bytes") / kPage);
+  std::iota(pages.begin(), pages.end(), 0u);
+  if (c.choice("order") == "random") shuffle(pages, c.seed());
+  return pages;
+}
+
 Region::Region(memory::Kind kind, memory::Pages page_size, std::size_t bytes, unsigned sharers, std::uint64_t seed,
                unsigned host_threads, int numa_node)
     : kind_(kind),

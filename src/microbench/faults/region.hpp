@@ -30,6 +30,10 @@ void need_managed(workload::Case& c, std::size_t bytes, std::size_t beside = 0);
 
 /// In no order.
 void shuffle(std::vector<std::uint32_t>& pages, std::uint64_t seed);
+/// In which threads take the pages: regular, random.
+workload::Axis order_axis();
+/// All pages of the case's `bytes`, in the order of that axis.
+std::vector<std::uint32_t> every_page(const workload::Case& c);
 
 /// Pages of `bytes`. The host writes the words [0, sharers) of each, and its last.
 class Region {
