@@ -167,7 +167,7 @@ markdown(["prefetcher off", "kernel", "service", "between batches", "transfer", 
 # 25%.
 
 # %%
-Dots = collections.namedtuple("Dots", "bytes blocks visits service transfer")
+Dots = collections.namedtuple("Dots", "bytes blocks visits service")
 
 
 def dots(record, path=DATA):
@@ -176,7 +176,7 @@ def dots(record, path=DATA):
     features = np.concatenate([each.features for each in samples])
     return Dots(
         *(features[:, sampling.TERMS.index(term)] for term in ("bytes", "blocks", "first_visits")),
-        np.concatenate([each.service for each in samples]), np.concatenate([each.transfer for each in samples]),
+        np.concatenate([each.service for each in samples]),
     )  # fmt: skip
 
 
@@ -193,8 +193,9 @@ for (name, record), colour, marker in zip(shown.items(), plots.COLOURS, "osD^v")
     axes[0].loglog(of.bytes / MiB, of.service * 1e3, marker, **size)
     axes[1].loglog(of.blocks, of.service * 1e3, marker, **size)
     if name.startswith("sgemm"):
-        axes[2].plot(of.bytes / MiB, 100 * of.transfer / of.service, marker, **size)
-        share = of.transfer / of.service
+        moved = sampling.moved(DATA, record)
+        share = moved.transfer / moved.service
+        axes[2].plot(moved.bytes / MiB, 100 * share, marker, **size)
 axes[2].axhline(25, color="black", linewidth=0.8)
 for axis, words in zip(axes, ("MiB moved", "blocks served", "MiB moved")):
     axis.set_xlabel(words)

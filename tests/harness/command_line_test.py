@@ -553,6 +553,18 @@ class CommandLine(unittest.TestCase):
         self.assertFalse({"uvm_fault_bytes", "uvm_prefetch_bytes", "uvm_transfer_time"} & names)
         self.assertEqual({table["name"] for table in record["tables"]}, {"uvm_batches"})
 
+    def test_a_brief_observer_has_all_figures_and_no_table_of_moves(self):
+        observed = ("fixture/saxpy", "--size", "tiny", "--placement", "managed_demand", "--observe", "uvm_brief")
+        self.assert_refused(self.measure(*observed, "--observe", "uvm"), "uvm without the table of moves")
+        done = self.measure(*observed, "--samples", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (record,) = self.records()
+        metrics = {metric["name"]: metric for metric in record["metrics"]}
+        self.assertGreater(metrics["uvm_fault_bytes"]["median"] + metrics["uvm_prefetch_bytes"]["median"], 0)
+        (table,) = record["tables"]
+        self.assertEqual(table["name"], "uvm_batches")
+        self.assertEqual(table["rows"], sum(metrics["uvm_batches"]["samples"]))
+
     def test_an_observer_that_cannot_watch_is_refused_before_any_work(self):
         saxpy = ("fixture/saxpy", "--size", "tiny")
         self.assert_refused(self.measure(*saxpy, "--observe", "uwm"), "no observer 'uwm'", "did you mean 'uvm'?")

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <stdexcept>
 
@@ -199,6 +200,35 @@ TEST_F(UvmObserverTest, EveryFaultHasARowWhereThatIsAskedFor) {
   EXPECT_DOUBLE_EQ(column("written")[0], 0);
   EXPECT_DOUBLE_EQ(column("written")[1], 20e-9);
   EXPECT_DOUBLE_EQ(column("taken_up")[0], 100e-9) << "since the first event, which is the move";
+}
+
+TEST_F(UvmObserverTest, ABatchSaysWhatMovedInItWithoutATableOfMoves) {
+  using Watched = UvmObserver::Watched;
+  Taken taken = faults(2);
+  taken.events.emplace_back(
+      Migration{.cause = Cause::fault, .destination = 1, .bytes = 4096, .begin = 150, .gpu_begin = 10, .gpu_end = 30});
+  for (const auto watched : {Watched::batches, Watched::moves_of_batches, Watched::moves}) {
+    UvmObserver each{script, watched};
+    script.next = {{}, taken};
+    each.begin("sample", Part::samples, 0);
+    each.end();
+    const auto tables = each.tables();
+    ASSERT_EQ(tables.size(), watched == Watched::moves_of_batches ? 1u : 2u);
+    const auto value = [&](const std::string& name) {
+      const auto found = std::find(tables[0].columns.begin(), tables[0].columns.end(), name);
+      return tables[0].values.at(static_cast<std::size_t>(found - tables[0].columns.begin())).at(0);
+    };
+    if (watched == Watched::batches) {  // the driver was not asked
+      for (const char* name : {"moves", "bytes", "transfer"}) EXPECT_TRUE(std::isnan(value(name))) << name;
+    } else {
+      EXPECT_EQ(value("moves"), 1);
+      EXPECT_EQ(value("bytes"), 4096);
+      EXPECT_DOUBLE_EQ(value("transfer"), 20e-9);
+    }
+    const auto metrics = each.metrics();
+    EXPECT_EQ(std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "uvm_transfer_time"; }),
+              watched != Watched::batches);
+  }
 }
 
 TEST_F(UvmObserverTest, WhatIsNotWatchedHasNoFigure) {

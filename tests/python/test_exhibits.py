@@ -49,7 +49,8 @@ def unknown(papers, rows):
     """What the table looks for and neither a record nor the program has: workloads, their axes, metrics, presets."""
     catalogue = json.loads((ROOT / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
     fields = {entry["name"]: set(entry["axes"]) for entry in catalogue["workloads"]}
-    metrics = {row["metric"] for row in rows}.union(*(entry["metrics"] for entry in catalogue["workloads"]))
+    metrics = {exhibits.EVERY_BATCH, *(row["metric"] for row in rows)}
+    metrics = metrics.union(*(entry["metrics"] for entry in catalogue["workloads"]))
     pages = [*(ROOT / "analysis/isthmus/profiles").glob("*.py"), ROOT / "docs/profiling.md"]
     profiled = "".join(path.read_text("utf-8") for path in pages)
     for row in rows:
@@ -207,3 +208,26 @@ def test_a_stale_page_fails(tmp_path):
     (tmp_path / "docs/papers.md").write_text(kept.replace("in full", "in part", 3), encoding="utf-8")
     done = subprocess.run([sys.executable, tmp_path / "scripts/papers", "--check"], capture_output=True, text=True)
     assert done.returncode == 1 and "stale" in done.stderr
+
+
+@pytest.mark.parametrize("rows, columns, invalid, whole", [
+    (30, ["transfer"], [], True),  # of the first sample
+    (90, ["begin", "transfer"], [], True),  # of all that are tabled
+    (20, ["transfer"], [], False),  # cut short
+    (40, ["transfer"], [], False),
+    (120, ["transfer"], [], False),  # no program tables a fourth sample
+    (30, ["begin"], [], False),  # of an earlier version: what moved is in another table, which may be cut
+    (30, ["transfer"], [0], False),  # the driver dropped events
+])  # fmt: skip
+def test_every_batch_is_there_where_the_table_has_as_many_rows(tmp_path, rows, columns, invalid, whole):
+    case = record(0.001, workload="faults/sgemm", profiler="uvm")
+    [time] = case["metrics"]
+    case["metrics"] = [
+        time | {"name": "uvm_batches", "unit": "1", "samples": [30] * 4, "median": 30, "invalid": invalid}
+    ]
+    for name in ("uvm_migrations", "uvm_batches"):
+        table = {"name": name, "columns": columns, "file": f"{name}.csv.gz", "rows": rows, "sha256": "0" * 64}
+        case["tables"] = [*case.get("tables", []), table]
+    found = exhibits.measured([write(tmp_path / "r", [case])])
+    names = sorted(row["metric"] for row in found)
+    assert names == (["uvm_batches", exhibits.EVERY_BATCH] if whole else ["uvm_batches"])

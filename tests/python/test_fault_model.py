@@ -4,6 +4,8 @@ import csv
 import gzip
 import hashlib
 import json
+import os
+import subprocess
 
 import fault_streams
 import numpy
@@ -13,6 +15,7 @@ from histories import record
 from isthmus import cli, exits
 from isthmus.batches import model, sampling, tracefile
 from isthmus.batches.sampling import TERMS, Sample
+from isthmus.records import load
 
 # Seconds a fault, a block, a byte, a first visit, a page that the host had mapped, a piece of a range group.
 TRUE = numpy.array([0.4e-6, 3e-6, 20e-12, 25e-6, 0.15e-6, 0.05e-6])
@@ -316,6 +319,53 @@ def test_records_say_the_same_as_traces(tmp_path):
     numpy.testing.assert_allclose(one.service, trace.service, atol=1e-9)
     numpy.testing.assert_allclose(one.transfer, trace.transfer, rtol=1e-6)
     assert one.kernel is None and one.between > 0
+
+
+@pytest.mark.parametrize("words", [
+    ["faults/random", "--set", "bytes=8MiB"], ["faults/regular", "--set", "bytes=8MiB", "--set", "driver_prefetch=off"],
+    ["faults/stream", "--set", "n=700000", "--placement", "managed_demand"],
+])  # fmt: skip
+def test_a_batch_says_what_its_moves_say(tmp_path, words):
+    """The program's sums a batch, without the table of moves, are those that are made here of that table."""
+    if (bench := os.environ.get("ISTHMUS_TEST_BENCH")) is None:
+        pytest.skip("needs the built program: set ISTHMUS_TEST_BENCH")
+    path = tmp_path / "r.jsonl"
+    run = [bench, "run", *words, "--samples", "2", "--observe", "uvm", "--record", path]
+    subprocess.run(run, check=True, capture_output=True)
+    [record] = load.read(path)
+    samples, why = sampling.of_record(str(path), record)
+    assert len(samples) == 2, why
+    rows = load.read_table(path, record, "uvm_batches")
+    there = numpy.array([[row[name] for name in ("bytes", "transfer", "moves")] for row in rows])
+    made = [numpy.stack([s.features[:, sampling.TERMS.index("bytes")], s.transfer, s.moves], 1) for s in samples]
+    numpy.testing.assert_allclose(there, numpy.concatenate(made), atol=1e-12)
+    assert there[:, 0].min() > 0 and there[:, 1].max() > 0
+    said = sampling.moved(path, record)
+    entries = {table["name"]: table for table in record["tables"]}
+    batches, moves = entries["uvm_batches"], entries["uvm_migrations"]
+    older = record | {"tables": [batches | without_column(tmp_path / batches["file"], "transfer"), moves]}
+    brief = record | {"tables": [batches]}
+    for each in (older, brief):
+        again = sampling.moved(path, each)
+        for name in ("bytes", "service", "transfer"):
+            numpy.testing.assert_allclose(getattr(again, name), getattr(said, name), atol=1e-12)
+    assert sampling.of_record(str(path), brief) == (
+        [], f"{path}: {words[0]}: no table of moves; measure with --observe uvm"
+    )  # fmt: skip
+
+
+def without_column(path, name):
+    """The table in a file beside it, and what a record says of that."""
+    with gzip.open(path, "rt", newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = [each for each in rows[0] if each != name]
+    cut = path.with_name(f"without-{name}.csv.gz")
+    with gzip.open(cut, "wt", newline="") as file:
+        lines = csv.DictWriter(file, columns, extrasaction="ignore")
+        lines.writeheader()
+        lines.writerows(rows)
+    file = f"{path.parent.name}/{cut.name}"
+    return {"columns": columns, "file": file, "sha256": hashlib.sha256(cut.read_bytes()).hexdigest()}
 
 
 def test_the_kernel_of_a_sample_is_that_of_its_batches(tmp_path):

@@ -91,7 +91,7 @@ def test_the_program_takes_each_command(tmp_path, committed):
     environment = os.environ | {"ISTHMUS_EMULATOR": emulator, "ISTHMUS_RESULTS": str(tmp_path)}
     said = []
     for line in commands:
-        words = shlex.split(line.replace("--observe uvm", ""))[1:]  # that needs NVIDIA's driver
+        words = shlex.split(re.sub(r"--observe \w+", "", line))[1:]  # that needs NVIDIA's driver
         done = subprocess.run([bench, *words, "--dry-run"], capture_output=True, text=True, env=environment)
         unfit = "of device memory" in done.stdout
         copied = "--observe uvm" in line and re.search(r"^\S+ (pageable|pinned|streamed|pool)\b", done.stdout, re.M)
@@ -122,6 +122,8 @@ def test_alike_cases_are_one_command(tmp_path):
     (("apps/lud", "profiled_gpu_page_faults", ""), "#   isthmus-bench run apps/lud --samples 1\n"),
     (("stream/cpu/triad", "profiled_cpu_page_faults", ""), "# Needs perf, a run for each case"),
     (("faults/regular", "[time, uvm_batches]", ""), "isthmus-bench run faults/regular --observe uvm --samples 3\n"),
+    (("faults/regular", "[uvm_batches, uvm_every_batch]", ""),
+     "isthmus-bench run faults/regular --observe uvm_brief --samples 3\n\n# No command"),
     (("microbench/gemv", "time", ", runs: 30"), "isthmus-bench run microbench/gemv --processes 30 --samples 1\n"),
 ])  # fmt: skip
 def test_what_a_command_needs_is_said(tmp_path, part, said):

@@ -90,6 +90,11 @@ void expect_two_batches(const Figures& found) {
   EXPECT_NEAR(found.batches[0].begin, 0, 1e-12);
   EXPECT_NEAR(found.batches[0].last, 2e-6, 1e-12);
   EXPECT_NEAR(*found.batches[1].replay, 200e-6, 1e-12);
+  EXPECT_EQ(found.batches[0].moves, 2u);
+  EXPECT_EQ(found.batches[0].bytes, 73728u);
+  EXPECT_NEAR(found.batches[0].transfer, 35e-6, 1e-12) << "10 and 25, though they overlap";
+  EXPECT_EQ(found.batches[1].bytes, 8192u);
+  EXPECT_NEAR(found.batches[1].transfer, 10e-6, 1e-12);
   ASSERT_EQ(found.migrations.size(), 3u);
   EXPECT_EQ(found.migrations[1].cause, Cause::prefetch);
   EXPECT_NEAR(*found.migrations[1].seconds, 25e-6, 1e-12);
@@ -97,6 +102,39 @@ void expect_two_batches(const Figures& found) {
 
 TEST(UvmFigures, TwoBatches) {
   expect_two_batches(figures_of(two_batches()));
+}
+
+// What the program asked for, what came between batches, and another GPU's moves are no batch's work.
+TEST(UvmFigures, OfABatchIsWhatMovedInItsService) {
+  auto events = two_batches();
+  const auto elsewhere = [&](Cause cause, std::uint64_t begin, std::uint8_t source, std::uint8_t destination) {
+    auto one = move(cause, 4096, begin, begin + kUs);
+    one.source = source;
+    one.destination = destination;
+    events.emplace_back(one);
+  };
+  elsewhere(Cause::user, 120 * kUs, 0, 1);
+  elsewhere(Cause::fault, 99 * kUs, 0, 1);   // before the first
+  elsewhere(Cause::fault, 151 * kUs, 0, 1);  // after its replay
+  elsewhere(Cause::fault, 120 * kUs, 1, 0);  // the host's fault
+  elsewhere(Cause::eviction, 120 * kUs, 2, 0);
+  for (const auto& batch : figures_of(events).batches) EXPECT_EQ(batch.moves, batch.number == 7 ? 2u : 1u);
+  elsewhere(Cause::eviction, 120 * kUs, 1, 0);
+  elsewhere(Cause::fault, 150 * kUs, 0, 1);  // with its replay
+  elsewhere(Cause::fault, 250 * kUs, 0, 1);  // with its first fault
+  std::get<Migration>(events.back()).gpu_begin = 0;
+  std::get<Migration>(events.back()).gpu_end = kUs;
+  const auto found = figures_of(events);
+  EXPECT_EQ(found.batches[0].moves, 4u);
+  EXPECT_EQ(found.batches[0].bytes, 73728u + 2 * 4096u);
+  EXPECT_NEAR(found.batches[0].transfer, 37e-6, 1e-12);
+  EXPECT_EQ(found.batches[1].moves, 2u);
+  EXPECT_NEAR(found.batches[1].transfer, 10e-6, 1e-12) << "nobody waited for the end of the other";
+  std::erase_if(events, [](const Event& event) {
+    const auto* replay = std::get_if<Replay>(&event);
+    return replay != nullptr && replay->batch == 8;
+  });
+  EXPECT_EQ(figures_of(events).batches[1].moves, 0u) << "without a replay its service has no end";
 }
 
 TEST(UvmFigures, TheOrderOfTheEventsSaysNothing) {

@@ -147,7 +147,7 @@ def _columns(rows: list[dict], names: tuple[str, ...]) -> dict[str, numpy.ndarra
     return {name: numpy.array([numpy.nan if (v := row.get(name)) is None else v for row in rows]) for name in names}
 
 
-_BATCH = ("group", "sample", "gpu", "client_kind", "faults", "blocks", "begin", "last_fault", "replay")
+_BATCH = ("group", "sample", "gpu", "client_kind", "faults", "blocks", "begin", "last_fault", "replay", "bytes")
 _MOVE = ("group", "sample", "cause", "source", "destination", "address", "bytes", "begin", "seconds")
 
 
@@ -166,6 +166,8 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
     dropped = [warning.get("samples") or [] for warning in record["warnings"] if warning["code"] == "uvm_dropped"]
     batches = _columns(load.read_table(path, record, "uvm_batches"), _BATCH)
     has_moves = any(table["name"] == "uvm_migrations" for table in record["tables"])
+    if not has_moves and numpy.nansum(batches["bytes"]) > 0:
+        return [], f"{where}: no table of moves; measure with --observe uvm"
     moved = _columns(load.read_table(path, record, "uvm_migrations") if has_moves else [], _MOVE)
     driver = next((device["driver"] for device in record["devices"] if device.get("driver")), "unknown")
     axes = [f"{name}={value}" for name, value in sorted(record["axes"].items()) if name not in _SIZES]
@@ -193,10 +195,16 @@ def _kernel_of(samples: dict[str, list[float]], number: int, batches: int) -> fl
     return times[number] if number < min(len(times), len(counts)) and counts[number] == batches else None
 
 
-def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, pieces: int) -> Sample:
+def _service(batches: dict[str, numpy.ndarray]) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Seconds in service of each batch, and which of them can be."""
     service = batches["replay"] - batches["begin"]
     with numpy.errstate(invalid="ignore"):
         timed = (batches["replay"] >= batches["last_fault"]) & (service <= _LONGEST) & (batches["client_kind"] != 2)
+    return service, timed
+
+
+def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, pieces: int) -> Sample:
+    service, timed = _service(batches)
     whole = {
         name: numpy.nan_to_num(moved[name]).astype("i8")
         for name in ("cause", "source", "destination", "address", "bytes")
@@ -276,4 +284,28 @@ def prefetched(path, record: dict, piece: int = 1 << 16) -> tuple[int, int]:
     return (
         sum(size for _, _, size in brought),
         sum(size for batch, number, size in brought if (batch, number) not in faulted),
+    )
+
+
+@dataclasses.dataclass
+class Moved:
+    """What moved in a record's tabled batches, a row a batch whose service can be."""
+
+    bytes: numpy.ndarray  # in its service
+    service: numpy.ndarray  # seconds
+    transfer: numpy.ndarray  # seconds of its moves on the GPU's clock, added
+
+
+def moved(path, record: dict) -> Moved:
+    """From the table of batches where that says what moved, else from that of moves. Raises Error without one."""
+    rows = _columns(load.read_table(path, record, "uvm_batches"), (*_BATCH, "transfer"))
+    if numpy.isfinite(rows["transfer"]).all():
+        service, timed = _service(rows)
+        return Moved(rows["bytes"][timed], service[timed], rows["transfer"][timed])
+    samples, why = of_record(str(path), record)
+    if not samples:
+        raise Error(why)
+    of_bytes = numpy.concatenate([each.features[:, TERMS.index("bytes")] for each in samples])
+    return Moved(
+        of_bytes, *(numpy.concatenate([getattr(s, name) for s in samples]) for name in ("service", "transfer"))
     )

@@ -30,6 +30,14 @@ _KINDS = ("records", "missing", "impossible")
 _PROFILED = "profiled_"
 #: What the driver's queue says of a run that was watched; its time is shown as such, beside the others watched.
 _WATCHED, _OF_WATCHING = "uvm", "starts_with(metric, 'uvm_') OR starts_with(workload, 'faults/')"
+#: Stands for a metric where the table beside a record has a row for every batch of its first samples, each with what
+#: moved in it. A table that was cut short has not as many rows as the record counts batches.
+EVERY_BATCH = "uvm_every_batch"
+_HAS_EVERY_BATCH = (
+    "metric = 'uvm_batches' AND n_invalid = 0 AND len(list_filter(tables, lambda t: t.name = 'uvm_batches' "
+    "AND list_contains(t.columns, 'transfer') AND list_contains([list_sum(samples[1:1]), list_sum(samples[1:2]), "
+    "list_sum(samples[1:3])], t.rows::DOUBLE))) > 0"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,12 +145,16 @@ def measured(paths) -> list[dict[str, Any]]:
         "verify",
         "node",
         "file",
+        "samples",
+        "n_invalid",
+        "tables",
     }
     with store.open_store(paths, wanted=wanted, profiled=True) as opened:
         names = ", ".join(f'"{name}"' for name in _FIELDS)
         rows = opened.rows(
             f"SELECT {names}, axes, count(DISTINCT (job, process)) AS _runs, list_distinct(list(file)) AS _files "
-            f"FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS} "
+            f"FROM (SELECT * REPLACE (unnest(CASE WHEN {_HAS_EVERY_BATCH} THEN [metric, '{EVERY_BATCH}'] "
+            f"ELSE [metric] END) AS metric) FROM measurements) WHERE metric IS NOT NULL AND {series.COUNTS} "
             f"AND (profiler IS NULL OR starts_with(metric, '{_PROFILED}') OR (profiler = '{_WATCHED}' AND "
             f"({_OF_WATCHING}))) GROUP BY {names}, axes"
         )

@@ -19,6 +19,7 @@ _OPTIONS = ("mode", "placement", "staging", "size", "preset")
 _SAMPLES = {"microbench": 5, "apps": 5, "interjob": 5, "faults": 3}
 _LONG_SAMPLES = 3
 _TWO_GPUS = re.compile(r"gpu[1-9]|peers|relay")
+_OBSERVERS = ("", "uvm", "uvm_brief")  # each has the metrics of the one before it; the last tables small enough to keep
 _PROFILERS = {"profiled_cpu_page_faults": "perf", "profiled_gpu_page_faults": "nsys"}  # of all other counters: ncu
 
 
@@ -27,11 +28,11 @@ class _How:
     """What a case needs beside its fields."""
 
     profiler: str = ""
-    observed: bool = False
+    observer: str = ""
     runs: int = 1
 
     def covers(self, other: _How) -> bool:
-        same = self.profiler == other.profiler and (self.observed or not other.observed)
+        same = self.profiler == other.profiler and _OBSERVERS.index(self.observer) >= _OBSERVERS.index(other.observer)
         return same and self.runs >= other.runs
 
 
@@ -56,8 +57,8 @@ class Command:
         for axis, values in self.fields.items():
             if axis != "workload" and axis not in _OPTIONS:
                 words += ["--set", f"{axis}={','.join(map(str, values))}"]
-        if self.how.observed:
-            words += ["--observe", "uvm"]
+        if self.how.observer:
+            words += ["--observe", self.how.observer]
         if self.how.runs > 1:
             words += ["--processes", str(self.how.runs)]
         if samples := self._samples():
@@ -77,7 +78,8 @@ class Command:
 def _how(case: dict[str, Any], runs: int) -> _How:
     metric = case["metric"]
     profiler = _PROFILERS.get(metric, "ncu") if metric.startswith("profiled_") else ""
-    return _How(profiler, metric.startswith("uvm_"), runs)
+    observer = "uvm_brief" if metric == exhibits.EVERY_BATCH else "uvm" if metric.startswith("uvm_") else ""
+    return _How(profiler, observer, runs)
 
 
 def _needed(papers: Iterable[exhibits.Paper], rows: list[dict[str, Any]]) -> dict[tuple[_How, frozenset], list[str]]:

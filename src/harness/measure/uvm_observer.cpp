@@ -201,7 +201,7 @@ std::vector<Table> UvmObserver::tables() {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   Table batches{"uvm_batches",
                 {"group", "sample", "gpu", "client_kind", "batch", "faults", "pages", "blocks", "clients", "gpcs",
-                 "begin", "last_fault", "replay"},
+                 "begin", "last_fault", "replay", "moves", "bytes", "transfer"},
                 {}};
   Table moves{"uvm_migrations",
               {"group", "sample", "cause", "source", "destination", "address", "bytes", "begin", "seconds"},
@@ -217,6 +217,7 @@ std::vector<Table> UvmObserver::tables() {
     auto column = table.values.begin();
     for (const double value : row) (column++)->push_back(value);
   };
+  const auto moved = [this](double value) { return watched_ == Watched::batches ? kUnknown : value; };
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     for (const auto& [index, sample] : groups_[group]) {
       if (index >= kTabled) break;
@@ -225,10 +226,13 @@ std::vector<Table> UvmObserver::tables() {
       for (const auto& each : sample.figures.batches)
         add(batches, {of_group, of_sample, number(each.gpu), number(each.client_kind), number(each.number),
                       number(each.faults), number(each.pages), number(each.blocks), number(each.clients),
-                      number(each.gpcs), each.begin, each.last, each.replay.value_or(kUnknown)});
-      for (const auto& each : sample.figures.migrations)
+                      number(each.gpcs), each.begin, each.last, each.replay.value_or(kUnknown),
+                      moved(number(each.moves)), moved(number(each.bytes)), moved(each.transfer)});
+      for (const auto& each : sample.figures.migrations) {
+        if (watched_ == Watched::moves_of_batches) break;
         add(moves, {of_group, of_sample, number(each.cause), number(each.source), number(each.destination),
                     number(each.address), number(each.bytes), each.begin, each.seconds.value_or(kUnknown)});
+      }
       std::uint64_t first_written = std::numeric_limits<std::uint64_t>::max();
       for (const auto& each : sample.faults) first_written = std::min(first_written, each.gpu_time);
       for (const auto& each : sample.faults)

@@ -1,7 +1,8 @@
 #pragma once
 
 // `--observe uvm`: the driver's page faults, batches and migrations of each sample; `--observe uvm_faults`: and a table
-// of every fault; `--observe uvm_batches`: without what moved (docs/uvm.md).
+// of every fault; `--observe uvm_brief`: without the table of moves; `--observe uvm_batches`: without what moved
+// (docs/uvm.md).
 
 #include <map>
 #include <string>
@@ -16,7 +17,7 @@ namespace isthmus::harness {
 /// Of one case. The unit is one pass of measure(), or one sample of sample(); what else a case does is not looked at.
 class UvmObserver final : public Observer {
  public:
-  enum class Watched { batches, moves, every_fault };  ///< each has what the one before it has
+  enum class Watched { batches, moves_of_batches, moves, every_fault };  ///< each has what the one before it has
 
   /// The source outlives it, and tells as much.
   explicit UvmObserver(trace::uvm::Source& source, Watched watched = Watched::moves)

@@ -193,7 +193,7 @@ void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
   measure->add_option("--set", options.request.settings, "Axis: threads=64,128 bytes=4KiB n=all; repeatable");
   measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
   measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
-  measure->add_option("--observe", words.observers, "uvm, uvm_faults or uvm_batches (docs/uvm.md)");
+  measure->add_option("--observe", words.observers, "uvm, uvm_faults, uvm_brief, uvm_batches (docs/uvm.md)");
   measure->add_option("--oversubscribe", words.numbers.oversubscribe,
                       "Managed bytes over the GPU's free ones, as 1.25");
   measure->add_flag("--allow-oversubscription", options.oversubscription.allowed, "Nobody else uses this host");

@@ -76,15 +76,16 @@ int process_count(const SessionOptions& options, const std::vector<CaseSpec>& ca
   return count;
 }
 
-constexpr const char *kUvm = "uvm", *kUvmFaults = "uvm_faults", *kUvmBatches = "uvm_batches";
+constexpr const char *kUvm = "uvm", *kUvmFaults = "uvm_faults", *kUvmBrief = "uvm_brief", *kUvmBatches = "uvm_batches";
 
 void check_observers(const SessionOptions& options, bool any_device, const Ranks* ranks) {
-  const std::vector<std::string> known{kUvm, kUvmFaults, kUvmBatches};
+  const std::vector<std::string> known{kUvm, kUvmFaults, kUvmBrief, kUvmBatches};
   for (const auto& name : options.observers) {
     if (!contains(known, name))
       throw InputError(fmt::format("there is no observer '{}'; {}", name, suggestion(name, known)));
-    if (name == kUvmBatches && options.observers.size() > 1)
-      throw InputError("--observe uvm_batches is uvm without what moved; ask for one of the two");
+    if ((name == kUvmBatches || name == kUvmBrief) && options.observers.size() > 1)
+      throw InputError(fmt::format("--observe {} is uvm without {}; ask for one of the two", name,
+                                   name == kUvmBatches ? "what moved" : "the table of moves"));
     if (ranks != nullptr)
       throw InputError(
           fmt::format("--observe {} watches one process, and several ranks were started; start one", name));
@@ -100,6 +101,7 @@ std::vector<AskedObserver> asked_observers(const SessionOptions& options, trace:
     using Watched = UvmObserver::Watched;
     const auto watched = contains(options.observers, kUvmFaults)    ? Watched::every_fault
                          : contains(options.observers, kUvmBatches) ? Watched::batches
+                         : contains(options.observers, kUvmBrief)   ? Watched::moves_of_batches
                                                                     : Watched::moves;
     const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach(watched != Watched::batches, std::move(keep));
     return {{kUvm, [=] { return std::make_unique<UvmObserver>(*source, watched); }}};

@@ -55,6 +55,17 @@ double seconds(std::uint64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-9;
 }
 
+/// Nobody waited for the end of the others.
+bool is_timed(const Migration& move) {
+  return move.gpu_begin != 0 && move.gpu_end != 0;
+}
+
+/// How long a move that is timed took; none where that cannot be.
+std::optional<double> seconds_of(const Migration& move) {
+  if (move.gpu_end < move.gpu_begin || move.gpu_end - move.gpu_begin > kLongest) return std::nullopt;
+  return seconds(move.gpu_end - move.gpu_begin);
+}
+
 /// Interpolated between neighbours; `sorted` is not empty.
 double quantile(const std::vector<std::uint64_t>& sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
@@ -222,6 +233,7 @@ class Reckoning {
 
   Figures figures() && {
     join_replays();
+    join_moves();
     count_batches();
     add_moves();
     add_evictions();
@@ -250,6 +262,29 @@ class Reckoning {
       // A batch that is replayed in parts has ended with the last.
       open.replay = std::max(open.replay.value_or(0), replay.time);
       open.gpu_replay = std::max(open.gpu_replay.value_or(0), replay.gpu_time);
+    }
+  }
+
+  /// A GPU has one batch in service at a time; what it fetches and what it evicts meanwhile is the batch's work.
+  void join_moves() {
+    std::map<std::uint8_t, std::vector<OpenBatch*>> of_gpu;
+    for (auto& [key, open] : open_) of_gpu[std::get<0>(key)].push_back(&open);
+    for (auto& [gpu, list] : of_gpu)
+      std::stable_sort(list.begin(), list.end(), [](const auto* a, const auto* b) { return a->begin < b->begin; });
+    for (const auto& move : moves_) {
+      const bool evicts = move.cause == Cause::eviction;
+      if (!evicts && move.cause != Cause::fault && move.cause != Cause::prefetch) continue;
+      const auto found = of_gpu.find(evicts ? move.source : move.destination);
+      if (found == of_gpu.end()) continue;
+      const auto& list = found->second;
+      const auto next = std::upper_bound(list.begin(), list.end(), move.begin,
+                                         [](std::uint64_t time, const auto* open) { return time < open->begin; });
+      if (next == list.begin()) continue;
+      auto& open = **(next - 1);
+      if (!open.replay || move.begin > *open.replay) continue;
+      ++open.batch.moves;
+      open.batch.bytes += move.bytes;
+      if (is_timed(move)) open.batch.transfer += seconds_of(move).value_or(0);
     }
   }
 
@@ -289,14 +324,13 @@ class Reckoning {
     std::stable_sort(moves_.begin(), moves_.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     for (const auto& move : moves_) {
       Moved moved{move.cause, move.source, move.destination, move.address, move.bytes, since_first(move.begin), {}};
-      if (move.gpu_begin != 0 && move.gpu_end != 0) {
+      if (is_timed(move)) {
         ++timed;
-        if (move.gpu_end < move.gpu_begin || move.gpu_end - move.gpu_begin > kLongest) {
-          ++impossible;
-        } else {
-          moved.seconds = seconds(move.gpu_end - move.gpu_begin);
+        moved.seconds = seconds_of(move);
+        if (moved.seconds)
           spans.emplace_back(move.gpu_begin, move.gpu_end);
-        }
+        else
+          ++impossible;
       }
       found_.migrations.push_back(moved);
     }

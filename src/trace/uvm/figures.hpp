@@ -27,6 +27,10 @@ struct Batch {
   double begin = 0;              ///< its first fault was taken up
   double last = 0;               ///< its last fault was
   std::optional<double> replay;  ///< the GPU was told to try again; none where the stream ends before
+  /// What was queued between its first fault and its replay: for faults, by the prefetcher, evicted.
+  std::size_t moves = 0;
+  std::uint64_t bytes = 0;
+  double transfer = 0;  ///< seconds of these moves on the GPU's clock, added; 0 where nothing is known
 };
 
 struct Moved {
