@@ -99,6 +99,26 @@ def test_modes_of_batches_are_those_of_the_advice():
     assert interjob.MODES == overlap.MODES
 
 
+def test_registers_are_of_the_kernels_that_differ():
+    """A kernel that both have reads no pages, however many registers it has; what the host packs is neither."""
+
+    def case(placement, kernels, **axes):
+        kernels = [{"name": name, "registers": number} for name, number in kernels.items()]
+        return {"workload": "apps/p", "placement": placement, "axes": axes, "kernels": kernels}
+
+    plain = [case("managed_demand", {"gather": 60, "expand": 48, "fill": None}), case("pinned", {"expand": 48})]
+    paged = case("paged", {"gather": 60, "expand_pages": 88, "fill": None})
+    packed = case("pinned", {"expand_packed": 99}, edges="packed")
+    assert paging.registers([*plain, paged, packed]) == {"p": {"plain": 48, "paged": 88}}
+    assert not paging.registers(plain) and not paging.registers([paged])
+    of_queries = [
+        case(placement, {name: number}, query=query, predicate="travels")
+        for query, *pair in (("Q1", 32, 118), ("all", 64, 118))
+        for placement, name, number in zip(("pinned", "paged"), ("query_plain", "query_paged"), pair)
+    ]
+    assert paging.registers(of_queries)["p, all, travels"] == {"plain": 64, "paged": 118}
+
+
 def copies(values, **changes):
     """Records of copies by (bytes, cache)."""
     metric = {"metrics__0__name": "rate", "metrics__0__unit": "B/s", "metrics__0__better": "higher"}

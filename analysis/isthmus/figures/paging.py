@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from isthmus import units
 from isthmus.figures import plots
 from isthmus.figures.named import figure, present
@@ -152,6 +155,30 @@ def less_room(found: Readings):
             groups[program] = {f"{room}%": of[room] / of[100] for room in ROOM if {room, 100} <= set(of)}
         plots.bars(axes, present(groups), "1", title=f"kernel over room for all, pages of {PAGES[page]}", line=1)
     return made
+
+
+def registers(cases: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """By program, the most registers a thread of the kernels that read what may be on pages: plain, as UVM has them,
+    and paged. Those are the kernels that only one of the two has."""
+    kernels: dict[str, dict[str, dict[str, int]]] = {}
+    for case in cases:
+        axes = case["axes"]
+        if axes.get("edges", "all") != "all":
+            continue  # packed by the host: neither of the two
+        words = [axes["query"], axes["predicate"]] if "query" in axes else []
+        name = ", ".join([case["workload"].removeprefix("apps/"), *words])
+        side = kernels.setdefault(name, {"plain": {}, "paged": {}})[
+            "paged" if case["placement"] == "paged" else "plain"
+        ]
+        side |= {each["name"]: each["registers"] for each in case["kernels"] if each.get("registers")}
+    own = {
+        name: {
+            way: max((most for kernel, most in of.items() if kernel not in other), default=0)
+            for way, of, other in (("plain", sides["plain"], sides["paged"]), ("paged", sides["paged"], sides["plain"]))
+        }
+        for name, sides in kernels.items()
+    }
+    return {name: sides for name, sides in own.items() if all(sides.values())}
 
 
 def first_reads(found: Readings) -> dict[str, dict[float, float]]:
