@@ -89,8 +89,8 @@ def script(name: str, program: str, placement: str | None = None) -> str:
 _COMMANDS = {
     "nsys": "nsys profile --trace=cuda,nvtx --cuda-um-gpu-page-faults=true --cuda-um-cpu-page-faults=true "
     '--sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite --output="$out/nsys" "$@"',
-    "ncu": "ncu --target-processes all --clock-control none --replay-mode REPLAY --force-overwrite --launch-count 200 "
-    f'--metrics {",".join(ncu.METRICS)} --export "$out/ncu" "$@"',
+    "ncu": "ncu --target-processes all --clock-control none --replay-mode REPLAY --force-overwrite "
+    f'--launch-count {ncu.LAUNCHES} --metrics {",".join(ncu.METRICS)} --export "$out/ncu" "$@"',
     "rocprofv3": "rocprofv3 --kernel-trace --memory-copy-trace --hip-runtime-trace --marker-trace "
     f'--pmc {" ".join(rocprofv3.COUNTERS)} --output-format json --output-directory "$out" '
     '--output-file rocprofv3 -- "$@"',

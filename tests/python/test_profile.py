@@ -67,6 +67,13 @@ def test_ncu(tmp_path):
     assert figures["instructions"] == (8192, "1")
 
 
+def test_ncu_says_where_it_stopped(tmp_path):
+    launch = profiles.NCU.splitlines()[-1]
+    fewer = profiles.NCU + f"{launch}\n" * (ncu.LAUNCHES - 3)
+    assert not read_text(tmp_path, ncu.read, fewer).notes
+    assert read_text(tmp_path, ncu.read, f"{fewer}{launch}\n").notes == ["only the first 200 launches were counted"]
+
+
 def test_ncu_of_an_h200():
     """saxpy of 2^27 elements three times, in shared-memory tiles: two flops, two loads and one store an element."""
     seen = ncu.read(pathlib.Path(__file__).parent / "data" / "ncu-2025.3-saxpy-large.csv")

@@ -8,6 +8,7 @@ import pathlib
 
 from isthmus.profiles.profile import Profile, ProfileError, real, text_of, whole
 
+LAUNCHES = 200  # that are counted; each is run again and again
 # Metrics that are asked for, and what they are here. Names as in Nsight Compute's table of nvprof's metrics.
 _FLOPS = {
     **{f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": times
@@ -76,10 +77,17 @@ def read(path: pathlib.Path) -> Profile:
             # Thousands are grouped in some locales.
             values[metric] = real(row[place[metric]].replace(",", ""), where) * _UNITS[unit]
         _add_kernel(profile, row[place["Kernel Name"]], values, weighted, where)
+    _conclude(profile, weighted, len(rows))
+    return profile
+
+
+def _conclude(profile: Profile, weighted: dict[str, float], rows: int) -> None:
+    """What all kernels together say."""
     cycles = profile.counters.get("cycles")
     for name, total in weighted.items():
-        profile.counters[name] = total / cycles if cycles else total / max(1, len(rows))
-    return profile
+        profile.counters[name] = total / cycles if cycles else total / max(1, rows)
+    if sum(kernel.count for kernel in profile.kernels.values()) >= LAUNCHES:
+        profile.notes.append(f"only the first {LAUNCHES} launches were counted")
 
 
 def _add_kernel(profile: Profile, name: str, values: dict, weighted: dict[str, float], where: str) -> None:
