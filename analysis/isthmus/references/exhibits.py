@@ -293,7 +293,7 @@ papers': *reproduced* means measured in the same way, not that the values agree.
 - **in part**: some parts were (✓), some not (✗, ◐), each with what is missing. Files that have the records stand last;
   the commands that made them are [there](../analysis/data/README.md).
 - **not yet**: none was, and it could be. `scripts/papers --missing` prints the commands that would.
-- **impossible here**: the hardware or software that it needs cannot be had here; the reason stands beside it.
+- **impossible here**: the hardware, software or data that it needs cannot be had here; the reason stands beside it.
 
 `isthmus figure NAME RECORDS -o FILE` draws a figure of the notebooks from any records; `--list` has the names. Kernels
 run on NVIDIA H100 and H200 hosts and a CPU-only machine; a record says which.
