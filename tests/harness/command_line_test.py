@@ -600,6 +600,16 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len({r["run"]["id"] for r in records}), 1)
         self.assertEqual(done.stdout.count("fixture/saxpy"), 3)
 
+    def test_a_process_that_only_starts_others_asks_no_device_what_it_is(self):
+        # On a GPU that makes a context, which the others would take for a foreign process.
+        done = self.measure("fixture/saxpy", "--size", "tiny", "--processes", "2", ISTHMUS_INJECT="info:1:failure")
+        self.assertEqual((done.returncode, done.stderr.count("injected")), (1, 2), done.stderr)
+
+    def test_what_no_process_could_take_is_said_by_the_first_of_them_alone(self):
+        done = self.measure("fixture/saxpy", "--device", "7", "--processes", "3")
+        self.assertEqual((done.returncode, done.stderr.count("there is no device 7")), (2, 1), done.stderr)
+        self.assertFalse(self.record.exists())
+
     def test_a_preset_says_how_often_and_how_long_where_the_command_does_not(self):
         self.measure("fixture/host_loop", "--preset", "fixture-repeated")
         records = self.records()

@@ -10,12 +10,16 @@
 
 namespace isthmus::harness {
 
-std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed, int local_rank) {
+int require_device() {
   const int count = device::count();
-  if (count == 0) {
-    if (!needed && !asked) return std::nullopt;
+  if (count == 0)
     throw device::Error(device::ErrorKind::failure, "count", no_device_sentence(), "run `isthmus-bench info`");
-  }
+  return count;
+}
+
+std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed, int local_rank) {
+  if (!needed && !asked && device::count() == 0) return std::nullopt;
+  const int count = require_device();
   if (!asked) return device::info(local_rank % count);
   int index = -1;
   const auto [end, failure] = std::from_chars(asked->data(), asked->data() + asked->size(), index);

@@ -9,6 +9,9 @@
 
 namespace isthmus::harness {
 
+/// How many there are, which makes no context on any. Throws device::Error where there is none.
+int require_device();
+
 /// What was asked for, else a GPU for each rank of the node: the one that the scheduler shows it, or its own of all.
 /// nullopt where there is none and none is `needed`. `asked`: an index or a UUID. Throws InputError, device::Error.
 std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed, int local_rank);

@@ -46,7 +46,7 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
       continue;
     }
     code = std::max(code, WEXITSTATUS(status));
-    if (WEXITSTATUS(status) == exit_code::interrupted) break;
+    if (WEXITSTATUS(status) == exit_code::interrupted || WEXITSTATUS(status) == exit_code::bad_input) break;
   }
   if (interrupted()) code = exit_code::interrupted;
   return code;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <variant>
 
@@ -154,7 +155,13 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   start_watchdog(options, prepared, ranks);
 
   auto& context = prepared.context;
-  context.device = choose_device(options.device, needs_device, ranks != nullptr ? ranks->local_rank() : 0);
+  // To ask a device what it is makes a context on it. A process that only starts others would hold memory there while
+  // they measure, and they would take it for a foreign one.
+  const bool starts_others = prepared.processes > 1 && !prepared.child && !options.dry_run;
+  if (!starts_others)
+    context.device = choose_device(options.device, needs_device, ranks != nullptr ? ranks->local_rank() : 0);
+  else if (needs_device || options.device)
+    require_device();
   if (prepared.watchdog) {
     check_device(context.device.value());
     context.watchdog = prepared.watchdog.get();
@@ -164,8 +171,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   context.numa_node = choose_numa_node(options.numa_node, context.device);
   context.governor = host_facts().governor;
   context.ranks = ranks;
-  if (context.device && (options.dry_run || prepared.processes == 1 || prepared.child))
-    device::select(context.device->index);
+  if (context.device) device::select(context.device->index);
   if (prepared.watchdog) oversubscribe(options, prepared);
 
   if (!options.dry_run && (ranks == nullptr || ranks->rank() == 0)) {
@@ -276,12 +282,14 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (processes == 1 || child) watched.observers = asked_observers(options, std::move(keep));
   catch_interrupts();
   std::optional<RecordFile> file;
-  if (writes) file.emplace(path);
-  if (speaks) mend(*file, options.resume, !options.quiet);
+  const bool starts_others = processes > 1 && !child;
+  if (writes && (!starts_others || std::filesystem::exists(path))) file.emplace(path);
+  if (speaks && file) mend(*file, options.resume, !options.quiet);
   if (speaks) report(options, outlook(cases, options.sampling, processes, options.resume));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
-  if (processes > 1 && !child) {
+  if (starts_others) {
     const int code = run_processes(processes, identity.id, path);
+    if (code == exit_code::bad_input) return code;
     if (options.table) fmt::print("{}", table(records_of_run(path, identity.id)));
     report(options, fmt::format("{} processes; records in {}", processes, path));
     return code;
