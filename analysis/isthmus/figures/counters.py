@@ -9,7 +9,7 @@ from isthmus.figures.programs import TEN
 from isthmus.tables.readings import Readings
 
 COUNTED = (*(f"microbench/{workload}" for workload in WORKLOADS), *(f"apps/{program}" for program in TEN))
-MIXED = ("microbench/vector_seq", "microbench/conv3d", "apps/knn")
+MIXED = {"microbench/vector_seq": "large", "microbench/conv3d": "large", "apps/knn": "large", "apps/network": "super"}
 FAULTING = ("microbench/vector_seq", "microbench/saxpy", "microbench/conv2d", "apps/srad")
 INSTRUCTIONS = ("fp32", "integer", "memory", "control")
 STALLS = {"memory_dependency": "memory", "pipe_busy": "pipe", "barrier": "barrier", "shared_memory": "shared"}
@@ -22,17 +22,17 @@ def counter(found: Readings, workload: str, size: str, mode: str, name: str):
 
 
 def mix(found: Readings, workload: str, mode: str) -> dict[str, float]:
-    """Shares of kinds of instructions at large."""
-    of = {name: counter(found, workload, "large", mode, f"{name}_instructions") for name in INSTRUCTIONS}
+    """Shares of kinds of instructions, at the size of MIXED."""
+    of = {name: counter(found, workload, MIXED[workload], mode, f"{name}_instructions") for name in INSTRUCTIONS}
     whole = sum(value for value in of.values() if value is not None)
     return present({name: over(value, whole) for name, value in of.items()})
 
 
 def traffic(found: Readings, workload: str, mode: str) -> dict[str, float]:
-    """Bytes that kernels ask for, that pass the L2 and that the device's memory reads and writes, at large."""
+    """Bytes that kernels ask for, that pass the L2 and that the device's memory reads and writes."""
 
     def of(*names: str):
-        values = [counter(found, workload, "large", mode, name) for name in names]
+        values = [counter(found, workload, MIXED[workload], mode, name) for name in names]
         return None if None in values else sum(values)
 
     sectors = of("l2_sectors")
@@ -43,9 +43,9 @@ def traffic(found: Readings, workload: str, mode: str) -> dict[str, float]:
 
 
 def stalls(found: Readings, workload: str, mode: str) -> dict[str, float]:
-    """Warps that wait at each issue, by why, at large."""
+    """Warps that wait at each issue, by why."""
     return present({
-        words: counter(found, workload, "large", mode, f"stall_{name}") for name, words in STALLS.items()
+        words: counter(found, workload, MIXED[workload], mode, f"stall_{name}") for name, words in STALLS.items()
     })  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def shared(found: Readings):
     return made
 
 
-@figure("counters-modes", "instructions, bytes and stalls of kernels in six modes, at large", *MIXED, profiled=True)
+@figure("counters-modes", "instructions, bytes and stalls of kernels in six modes", *MIXED, profiled=True)
 def by_modes(found: Readings):
     made, panels = plots.panels(len(MIXED), rows=3, width=14, height=3)
     for column, workload in enumerate(MIXED):

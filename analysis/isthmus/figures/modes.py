@@ -159,7 +159,7 @@ def geometry(found: Readings):
     made, panels = plots.panels(len(GEOMETRIES), rows=2, width=13, height=3)
     for row, metric in enumerate(("paper_total", "kernel")):
         for column, (preset, (_, title, x)) in enumerate(GEOMETRIES.items()):
-            lines = {mode: by_geometry(found, preset, mode, metric) for mode in ("pm", "pm_async", "baseline")}
+            lines = {mode: by_geometry(found, preset, mode, metric) for mode in MODES}
             plots.curves(
                 panels[len(GEOMETRIES) * row + column], present(lines), "s",
                 title=title if row == 0 else "kernel alone", x=x,
