@@ -113,9 +113,9 @@ geometries = readings.example(DATA / GEOMETRY).where(workload="microbench/vector
 figure = modes.geometry(geometries)
 
 # %% [markdown]
-# The other modes were measured on four H100 hosts, five samples of each kernel. There the copies of pageable and managed
-# memory differ from host to host and from case to case by more than geometry changes; the kernels do not. What neither
-# has is in [papers](../docs/papers.md).
+# The other modes were measured on four H100 hosts, five samples of each kernel. There the copies of pageable and
+# managed memory differ from host to host and from case to case by more than geometry changes; the kernels do not.
+# What neither has is in [papers](../docs/papers.md).
 
 # %%
 H100 = DATA.parent
@@ -156,8 +156,10 @@ same = [
     for preset in modes.GEOMETRIES
     for ratio in (*kernels(preset, "uvm", "baseline").values(), *kernels(preset, "uvm_async", "async").values())
 ]
+few = study("paper-fig11", "baseline", "kernel", managed)[32] / study("paper-fig11", "baseline", of=managed)[32]
 Markdown(
-    f"Single samples on the H200: copies of pageable memory vary by {max(copied) / min(copied) - 1:.0%} among baseline's nine.\n\n"
+    f"Single samples on the H200: copies of pageable memory vary by {max(copied) / min(copied) - 1:.0%} among "
+    "baseline's nine.\n\n"
     f"- **Blocks.** The paper sees no effect of 16 to 4096 blocks. Here it depends: from 128 blocks on pm stays within "
     f"{max(full) / min(full) - 1:.0%}, but fewer leave some of the 132 multiprocessors idle, and 16 take "
     f"×{blocks['baseline'][16] / min(blocks['baseline'].values()):.2f} (baseline) and "
@@ -177,17 +179,16 @@ Markdown(
     "of one whose arrays were copied, in every geometry: where data lie before it does not matter to it.\n"
     "- **Asynchronous staging (H100)**, of the kernel without, by copies and in managed memory: "
     f"with 32 threads {staged('paper-fig11', 32)}, with 1024 {staged('paper-fig11', 1024)}; with 16 blocks "
-    f"{staged('paper-fig10', 16)}; with 2 KiB {staged('paper-fig13', 2 * KiB)}. The paper's whole runs gain 29% with 32 "
-    f"threads and 5% with 1024. Of our whole runs with 32 threads the kernel is "
-    f"{study('paper-fig11', 'baseline', 'kernel', managed)[32] / study('paper-fig11', 'baseline', of=managed)[32]:.0%}, "
-    "so what it gains is less than their copies vary."
+    f"{staged('paper-fig10', 16)}; with 2 KiB {staged('paper-fig13', 2 * KiB)}. The paper's whole runs gain 29% "
+    f"with 32 threads and 5% with 1024. Of our whole runs with 32 threads the kernel is {few:.0%}, so what it gains is "
+    "less than their copies vary."
 )
 
 # %% [markdown]
 # ## Figures 7, 8, 9 and 12: counters
 #
-# What kernels do, counted by `ncu` on several H100 hosts. The paper counts at mega. Here it is medium for Figure 7 and large
-# for the others, where an element has as much work. Of lud only the first 200 launches are counted.
+# What kernels do, counted by `ncu` on several H100 hosts. The paper counts at mega. Here it is medium for Figure 7 and
+# large for the others, where an element has as much work. Of lud only the first 200 launches are counted.
 #
 # Figure 7: each access to shared memory, as the hardware counts them, and floating-point operations. What has none of
 # either has no bar.
@@ -242,8 +243,8 @@ figure = counters.threads(counted)
 # the paper's geometry, of which there are records at super. There vector_seq works in shared memory; with its value
 # in a register (`reuse=register`) async took 44% less ([notes](../src/microbench/kernels/NOTES.md), no record kept).
 # The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first is taken. Of Figure 10 the mean of
-# pm_async is over 16 to 128 blocks only, and that of async over 16 and 64, which one H100 host has; Figure 11's kernels are
-# pm's, which takes baseline's kernel.
+# pm_async is over 16 to 128 blocks only, and that of async over 16 and 64, which one H100 host has; Figure 11's
+# kernels are pm's, which takes baseline's kernel.
 
 
 # %%
