@@ -11,7 +11,7 @@ from histories import record, write
 
 from isthmus import Error
 from isthmus.advise import overlap
-from isthmus.figures import command, interjob, named, paging, plots, programs
+from isthmus.figures import command, interjob, memory, named, paging, plots, programs
 from isthmus.tables import readings
 
 matplotlib.use("agg")
@@ -303,6 +303,54 @@ def test_peaks_of_memory_are_of_one_program_in_one_form(tmp_path):
     found = readings.load(write(tmp_path / "r", cases))
     peaks = {name: bars["memory"] for name, bars in programs.unified(found).items()}
     assert peaks == pytest.approx({"heartwall": 0.8, "heartwall, static": 0.25, "hotspot": 0.75, "nn": 0.75})
+
+
+def test_stream_faults_are_of_ten_passes(tmp_path):
+    def counted(metric, value, workload="stream/cpu/triad", **axes):
+        return record(value, workload=workload, preset="paper-fig3", axes=axes, metrics__0__name=metric)
+
+    metrics = {"init_page_faults": 100, "first_pass_page_faults": 20, "page_faults_per_pass": 3}
+    other = {"workload": "stream/gpu0/cpu-triad", "threads": 0, "memory": "managed", "first_touch": "gpu"}
+    cases = [counted(name, value * scale, threads=threads) for name, value in metrics.items()
+             for threads, scale in ((1, 7), (4, 1))] + [counted("init_page_faults", 2, **other)]  # fmt: skip
+    assert memory.stream_faults(readings.load(write(tmp_path / "r", cases))) == {
+        "malloc": {"until written": 100, "first pass": 20, "nine more passes": 27},
+        "managed, gpu first": {"until written": 2},
+    }
+
+
+def test_at_once_is_of_all_threads_or_of_so_many(tmp_path):
+    def share(value, threads, gpu_threads, side="cpu"):
+        axes = {"elements": 1024, "type": "f64", "threads": threads, "gpu_threads": gpu_threads}
+        words = {"workload": "atomics/gpu0/shared-histogram", "metrics__0__name": f"{side}_relative"}
+        return record(value, axes=axes, **words)
+
+    cases = [share(0.5, 0, 0), share(0.25, 4, 64), share(0.125, 4, 1024), share(0.75, 1, 64, "gpu")]
+    found = readings.load(write(tmp_path / "r", cases))
+    assert memory.at_once(found, "cpu_relative", 1024, "f64") == 0.5
+    assert memory.at_once_by_threads(found, "f64") == {
+        "CPU": {"2¹⁰ bins,\n4 CPU": {"64 of the GPU": 0.25, "1024 of the GPU": 0.125}},
+        "GPU": {"2¹⁰ bins,\n1 CPU": {"64 of the GPU": 0.75}},
+    }
+
+
+def test_large_blocks_and_many_faults_are_of_the_papers_geometry(tmp_path):
+    def one(value, workload, preset, metric, **axes):
+        return record(value, workload=workload, preset=preset, axes=axes, metrics__0__name=metric)
+
+    block = {"bytes": 2**30, "at_once": 24}
+    cases = [
+        one(0.4, "alloc/pinned", "paper-fig6", "alloc", **block),
+        one(0.1, "alloc/pinned", "paper-fig6", "free", **block),
+        one(9.0, "alloc/pinned", "paper-fig6", "alloc", **block | {"at_once": 100}),
+        one(9.0, "alloc/pinned", None, "alloc", **block),
+        one(3e6, "fault/gpu0/major", "paper-fig7", "rate", at_once=2**23),
+        one(9e6, "fault/gpu0/major", "paper-fig7", "rate", at_once=2**10),
+        one(7e6, "fault/cpu/zero-page", "paper-fig7-cpus", "rate", at_once=2**22, threads=16),
+    ]  # fmt: skip
+    found = readings.load(write(tmp_path / "r", cases))
+    assert memory.large_blocks(found) == {"pinned": {"allocate": 0.4, "free": 0.1}}
+    assert memory.many_faults(found) == {"GPU, untouched": 3e6, "all cores": 7e6}
 
 
 def test_first_reads_keep_orders_apart(tmp_path):

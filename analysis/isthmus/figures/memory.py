@@ -1,4 +1,4 @@
-"""Figures of the memory families, beside the MI300A paper's Figures 2 to 8."""
+"""Figures of the memory families, beside the MI300A paper's Figures 2 to 8 and 10."""
 
 from __future__ import annotations
 
@@ -83,7 +83,32 @@ def updates(found: Readings, side: str, bins: int, kind: str):
 
 def at_once(found: Readings, metric: str, bins: int, kind: str = "u64"):
     """Of a side's updates alone, what is left while the other updates, too."""
-    return found.value(workload="atomics/gpu0/shared-histogram", metric=metric, elements=bins, type=kind)
+    every = {"threads": [None, 0], "gpu_threads": [None, 0]}
+    return found.value(workload="atomics/gpu0/shared-histogram", metric=metric, elements=bins, type=kind, **every)
+
+
+def at_once_by_threads(found: Readings, kind: str) -> dict[str, dict[str, dict[str, float]]]:
+    """By side ("CPU", "GPU"), bins and threads of the CPU, and threads of the GPU: what at_once() is."""
+    of = found.where(workload="atomics/gpu0/shared-histogram", type=kind)
+    cases = [(bins, threads) for bins in BINS for threads in of.values("threads") if threads]
+
+    def shares(side: str, bins: int, threads: int) -> dict[str, float]:
+        by = of.by("gpu_threads", metric=f"{side.lower()}_relative", elements=bins, threads=threads)
+        return {f"{count} of the GPU": share for count, share in by.items() if count}
+
+    return {
+        side: present({f"{BINS[bins]} bins,\n{threads} CPU": shares(side, bins, threads) for bins, threads in cases})
+        for side in ("CPU", "GPU")
+    }
+
+
+@figure("memory-atomics-threads", "f64 updates of CPU and GPU at once over alone, by threads",
+        "atomics/gpu0/shared-histogram")  # fmt: skip
+def atomics_by_threads(found: Readings):
+    made, panels = plots.panels(2, width=12)
+    for axes, (side, groups) in zip(panels, at_once_by_threads(found, "f64").items()):
+        plots.bars(axes, groups, "1", title=f"{side}, at once over alone, f64", log=True)
+    return made
 
 
 @figure("memory-atomics", "atomic updates of CPU and GPU, alone and at once", "atomics/*histogram")
@@ -111,11 +136,25 @@ def allocations(found: Readings) -> dict[str, dict[float, float]]:
     return present({kind: calls.by("bytes", workload=f"alloc/{kind}") for kind in ALLOCATORS})
 
 
+def large_blocks(found: Readings) -> dict[str, dict[str, float]]:
+    """Seconds of a call by allocator, where 24 blocks of 1 GiB are held at once, in the paper's geometry."""
+    blocks = found.where(preset="paper-fig6", bytes=GiB, at_once=24)
+    calls = {"allocate": "alloc", "free": "free"}
+    return present({
+        kind: present({
+            words: blocks.value(workload=f"alloc/{kind}", metric=metric) for words, metric in calls.items()
+        })
+        for kind in ALLOCATORS
+    })  # fmt: skip
+
+
 @figure("memory-allocation", "the call that allocates, by allocator and size",
         *(f"alloc/{kind}" for kind in ALLOCATORS))  # fmt: skip
 def allocation(found: Readings):
-    made, [axes] = plots.panels(1, width=8, height=4)
-    plots.curves(axes, allocations(found), "s", log=True)
+    made, panels = plots.panels(2, width=12, height=4)
+    plots.curves(panels[0], allocations(found), "s", log=True)
+    title = "1 GiB, 24 blocks at once"
+    plots.bars(panels[1], large_blocks(found), "s", title=title, log=True)
     return made
 
 
@@ -128,10 +167,26 @@ def single_faults(found: Readings) -> dict[str, Readings]:
     }
 
 
+#: Figure 7's largest: (workload, preset, pages touched at once).
+MANY = {
+    "GPU, untouched": ("fault/gpu0/major", "paper-fig7", 2**23),
+    "one core": ("fault/cpu/zero-page", "paper-fig7-1cpu", 2**22),
+    "all cores": ("fault/cpu/zero-page", "paper-fig7-cpus", 2**22),
+}
+
+
+def many_faults(found: Readings) -> dict[str, float]:
+    """Pages a second where as many are touched at once as the paper's Figure 7 ends with."""
+    return present({
+        name: found.value(workload=workload, preset=preset, at_once=pages, metric="rate")
+        for name, (workload, preset, pages) in MANY.items()
+    })  # fmt: skip
+
+
 @figure("memory-faults", "page faults a second, and the time of one", "fault/gpu0/major", "fault/gpu0/migration",
         "fault/cpu/zero-page")  # fmt: skip
 def faults(found: Readings):
-    made, panels = plots.panels(2)
+    made, panels = plots.panels(3, width=15)
     rates = found.where(metric="rate", preset=None)
     managed = rates.where(memory="managed", pages="small")
     cores = max(rates.where(workload="fault/cpu/zero-page").values("threads"), default=0)
@@ -145,4 +200,28 @@ def faults(found: Readings):
         name: present({percentile: of.value(metric=percentile) for percentile in ("p50", "p95", "p99")})
         for name, of in single_faults(found).items()
     }), "s", title="one page at a time", log=True)  # fmt: skip
+    many = {f"{name},\n{MANY[name][2] >> 20} Mi": {"rate": rate} for name, rate in many_faults(found).items()}
+    plots.bars(panels[2], many, "1/s", title="pages a second, millions at once")
     return made
+
+
+RUN = {"until written": ("init_page_faults", 1), "first pass": ("first_pass_page_faults", 1),
+       "nine more passes": ("page_faults_per_pass", 9)}  # fmt: skip
+
+
+def stream_faults(found: Readings) -> dict[str, dict[str, float]]:
+    """Page faults of the CPU in ten passes of triad, by memory and who touches it first, and by part of the run."""
+    of = found.where(preset="paper-fig3")
+    cases = {"malloc": of.where(workload="stream/cpu/triad", threads=max(of.values("threads"), default=0))}
+    cases |= {
+        f"{memory}, {first} first": of.where(workload="stream/gpu0/cpu-triad", memory=memory, first_touch=first)
+        for memory in ("managed", "mapped", "registered") for first in ("cpu", "gpu")
+    }  # fmt: skip
+    return present({
+        name: present({
+            part: value * times
+            for part, (metric, times) in RUN.items()
+            if (value := case.value(metric=metric)) is not None
+        })
+        for name, case in cases.items()
+    })  # fmt: skip
