@@ -353,6 +353,20 @@ def test_large_blocks_and_many_faults_are_of_the_papers_geometry(tmp_path):
     assert memory.many_faults(found) == {"GPU, untouched": 3e6, "all cores": 7e6}
 
 
+def test_in_order_is_of_one_preset_and_as_many_threads_as_the_papers(tmp_path):
+    def rate(value, workload, preset="paper-gpuvm-fig8", **axes):
+        return record(value, workload=workload, preset=preset, axes=axes, metrics__0__name="rate")
+
+    cases = [
+        rate(51e9, "paging/pattern", page=4096, way="paged"), rate(9e9, "paging/pattern", page=4096, way="managed"),
+        rate(8e9, "paging/pattern", None, page=4096, way="paged"),
+        rate(1.5e9, "paging/copies", page=4096, threads=16), rate(7e9, "paging/copies", page=4096, threads=1),
+    ]  # fmt: skip
+    assert paging.in_order(readings.load(write(tmp_path / "r", cases))) == {
+        "paged by the GPU": {4096: 51e9}, "copies of 16 threads": {4096: 1.5e9},
+    }  # fmt: skip
+
+
 def test_first_reads_keep_orders_apart(tmp_path):
     def read(seconds, **axes):
         return record(seconds, workload="faults/latency", axes={"bytes": 4096, **axes})

@@ -46,6 +46,15 @@ def by_page(found: Readings) -> dict[str, dict[float, float]]:
     return {name: read.by("page", frames=frames, eviction=kind) for name, (frames, kind) in KINDS.items()}
 
 
+def in_order(found: Readings) -> dict[str, dict[float, float]]:
+    """By way, bytes a second by size of a page: 12 GiB in order, as GPUVM's Figure 8 has it."""
+    of = found.where(preset="paper-gpuvm-fig8", metric="rate")
+    return present({
+        "paged by the GPU": of.by("page", workload="paging/pattern", way="paged"),
+        "copies of 16 threads": of.by("page", workload="paging/copies", threads=16),
+    })  # fmt: skip
+
+
 @figure("paging-rate", "pages in random order, by size of a page", "paging/random", _LINK)
 def rate(found: Readings, stated: dict[float, tuple[float, float]] | None = None):
     """`stated`: the paper's by size of a page."""
