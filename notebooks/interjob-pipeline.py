@@ -91,8 +91,8 @@ of_large = {kernel: larger.value(workload=KERNELS[kernel], n=n, metric="overlap_
 beyond = max(gain["gemv"])
 Markdown(
     f"Over serial with `cudaMalloc` gemv gains ×{of_large['gemv']:.2f} and gemm ×{of_large['gemm']:.2f}, all of it by "
-    f"the pool. At {beyond}² on the H200 it was ×{gain['gemv'][beyond]:.2f} for gemv. As the paper says, gemm gains less, "
-    "since it computes for most of its time. What overlap by force would give at these sizes is not measured."
+    f"the pool. At {beyond}² on the H200 it was ×{gain['gemv'][beyond]:.2f} for gemv. As the paper says, gemm gains "
+    "less, since it computes for most of its time. What overlap by force would give at these sizes is not measured."
 )
 
 # %% [markdown]
