@@ -79,7 +79,8 @@ Markdown("Paid after " + ", ".join(f"{count:.1f} images ({network})" for network
 # ## A step of training
 #
 # Batches of 32 (resnet) and 4 (yolov3), weights and tensors in an arena each. All between images and losses stays on
-# the device, and kernels take the same time in each mode. Of two networks there is no record in pm_async.
+# the device, and kernels take the same time in each mode. Of
+# two networks there is no record in pm_async at this batch, only of one image.
 
 # %%
 trained = readings.example(Path("../analysis/data/h100/networks.jsonl.gz"))

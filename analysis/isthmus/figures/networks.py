@@ -39,7 +39,9 @@ def phases(found: Readings, network: str, allocation: str, mode: str) -> dict[st
 
 def step(found: Readings, network: str, mode: str) -> dict[str, float]:
     """The same of one step of training of the paper's batch, weights and tensors in an arena each."""
-    return _phases(found.where(workload=_TRAINING, network=network, allocation="arena", mode=mode, steps=1))
+    batch = 4 if network.startswith("yolo") else 32
+    of = found.where(workload=_TRAINING, network=network, batch=batch, allocation="arena", mode=mode, steps=1)
+    return _phases(of)
 
 
 def _phases(of: Readings) -> dict[str, float]:
