@@ -27,8 +27,8 @@ def test_the_committed_files_are_whole(path):
         assert each.place and each.machine and each.what and each.text()
 
 
-def test_four_papers():
-    assert [path.stem for path in FILES] == ["commscope", "gpuvm", "mi300a", "pipelining"]
+def test_five_papers():
+    assert [path.stem for path in FILES] == ["commscope", "gpuvm", "mi300a", "pipelining", "uvm-batches"]
 
 
 @pytest.mark.parametrize(
