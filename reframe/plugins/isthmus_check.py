@@ -44,7 +44,7 @@ import jobs
 import profilers
 import quick_start
 import spack_build
-from isthmus import units
+from isthmus import spelling, units
 from isthmus.profiles import as_record, profile
 from isthmus.records import content, load, validate
 from isthmus.references import lookup
@@ -215,7 +215,7 @@ def _gate_sessions():
         finally:
             _keep_what_is_left(self._printer)
             if _kept:
-                self._printer.info(f"Records: {len(_kept)} file(s) in {results_folder()}")
+                self._printer.info(f"Records: {spelling.counted(len(_kept), 'file')} in {results_folder()}")
         if not self.stats.failed():
             _refuse_all_skipped(testcases)
         return result

@@ -104,7 +104,7 @@ def test_a_good_site_has_no_errors_and_no_notes(tree, capsys):
     put(tree, GOOD, references=REFERENCE)
     status, shown = check(tree, capsys)
     assert status == exits.PASSED
-    assert shown == "1 site(s), 0 error(s)\n"
+    assert shown == "1 site, 0 errors\n"
 
 
 def gpu(**settings):
@@ -169,7 +169,7 @@ def test_what_may_be_meant_is_a_note(tree, capsys, settings, why):
     status, shown = check(tree, capsys)
     assert status == exits.PASSED
     assert f"note: atlantis:gpu: {why}" in shown or why in shown
-    assert check(tree, capsys, "--quiet")[1] == "1 site(s), 0 error(s)\n"
+    assert check(tree, capsys, "--quiet")[1] == "1 site, 0 errors\n"
 
 
 def places(value, path=()):
@@ -243,7 +243,7 @@ def test_names_of_login_nodes_are_tried(tree, capsys):
     put(tree, GOOD)
     names = tree / "site-configs/atlantis/login-nodes.txt"
     names.write_text("# seen\natl07\n\natl1.sea  # by a user\n")
-    assert check(tree, capsys) == (exits.PASSED, "1 site(s), 0 error(s)\n")
+    assert check(tree, capsys) == (exits.PASSED, "1 site, 0 errors\n")
     names.write_text("login07\n")
     assert_refused(tree, capsys, "no pattern of 'hostnames' fits login07")
     other = copy.deepcopy(GOOD)

@@ -31,7 +31,7 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
     assert "Ran 1/1" in outcome.output
     kept = list((tmp_path / "results").iterdir())
     assert [p.suffix for p in kept] == [".jsonl"]
-    assert f"Records: 1 file(s) in {tmp_path / 'results'}" in outcome.output
+    assert f"Records: 1 file in {tmp_path / 'results'}" in outcome.output
     [record] = load.read(kept[0])
     assert record["run"]["system"] == "generic" and record["run"]["partition"] == "default"
     for name in ("in", "kernel", "out", "wall", "paper_total", "overlapped"):

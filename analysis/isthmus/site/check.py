@@ -77,7 +77,7 @@ def run(arguments) -> int:
         for finding in findings:
             if finding.level == "error" or not arguments.quiet:
                 print(f"{name}: {finding}")
-    print(f"{len(names)} site(s), {errors} error(s)", file=sys.stderr)
+    print(f"{spelling.counted(len(names), 'site')}, {spelling.counted(errors, 'error')}", file=sys.stderr)
     return exits.FOUND if errors else exits.PASSED
 
 
