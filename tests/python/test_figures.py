@@ -11,7 +11,7 @@ from histories import record, write
 
 from isthmus import Error
 from isthmus.advise import overlap
-from isthmus.figures import command, interjob, memory, named, paging, plots, programs
+from isthmus.figures import command, interjob, memory, named, networks, paging, plots, programs
 from isthmus.tables import readings
 
 matplotlib.use("agg")
@@ -382,3 +382,14 @@ def test_first_reads_keep_orders_apart(tmp_path):
     assert {name: of[4096] for name, of in paging.over_explicit(times).items()} == pytest.approx(
         {"over pinned": 4, "over pinned, regular": 3, "over pinned, random": 6}
     )
+
+
+def test_a_step_of_training_is_of_the_papers_batch(tmp_path):
+    def step(value, network, batch):
+        axes = {"network": network, "batch": batch, "allocation": "arena", "steps": 1}
+        return record(value, workload="apps/network_training", mode="pm", axes=axes, metrics__0__name="kernel")
+
+    cases = [step(1, "resnet50", 1), step(2, "resnet50", 32), step(3, "yolov3", 1), step(4, "yolov3-tiny", 4)]
+    found = readings.load(write(tmp_path / "r", cases))
+    kernels = {name: networks.step(found, name, "pm").get("kernel") for name in networks.NETWORKS}
+    assert kernels == {"resnet18": None, "resnet50": 2, "yolov3-tiny": 4, "yolov3": None}
