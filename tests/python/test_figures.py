@@ -231,7 +231,7 @@ def test_the_command_writes_a_picture(tmp_path, kind, start):
 def test_the_command_lists_them():
     done = run("figure", "--list")
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == list(command.FIGURES)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(command.FIGURES)
 
 
 @pytest.mark.parametrize("words, why", [

@@ -30,7 +30,7 @@ _UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same re
 def names() -> str:
     """A line for each figure: its name and what it shows."""
     width = max(map(len, FIGURES))
-    return "\n".join(f"{each.name:<{width}}  {each.what}" for each in FIGURES.values())
+    return "\n".join(f"{each.name:<{width}}  {each.what}" for _, each in sorted(FIGURES.items()))
 
 
 def _wanted(name: str) -> Named:
