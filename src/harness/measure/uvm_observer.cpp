@@ -228,10 +228,10 @@ std::vector<Table> UvmObserver::tables() {
                       number(each.faults), number(each.pages), number(each.blocks), number(each.clients),
                       number(each.gpcs), each.begin, each.last, each.replay.value_or(kUnknown),
                       moved(number(each.moves)), moved(number(each.bytes)), moved(each.transfer)});
-      for (const auto& each : sample.figures.migrations) {
-        if (watched_ == Watched::moves_of_batches) break;
-        add(moves, {of_group, of_sample, number(each.cause), number(each.source), number(each.destination),
-                    number(each.address), number(each.bytes), each.begin, each.seconds.value_or(kUnknown)});
+      if (watched_ != Watched::moves_of_batches) {
+        for (const auto& each : sample.figures.migrations)
+          add(moves, {of_group, of_sample, number(each.cause), number(each.source), number(each.destination),
+                      number(each.address), number(each.bytes), each.begin, each.seconds.value_or(kUnknown)});
       }
       std::uint64_t first_written = std::numeric_limits<std::uint64_t>::max();
       for (const auto& each : sample.faults) first_written = std::min(first_written, each.gpu_time);

@@ -48,6 +48,7 @@ struct Prepared {
   std::vector<CaseSpec> cases;
   std::vector<std::string> notices;
   int processes = 1;
+  bool starts_others = false;  ///< fresh processes, which measure; this one does not
   RunContext context;
   std::string path;                    ///< of the record, on the rank that writes it
   std::shared_ptr<Watchdog> watchdog;  ///< where a GPU may hang
@@ -143,6 +144,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   const auto& cases = prepared.cases;
   if (ranks != nullptr) check_for_ranks(cases, options, ranks->size());
   prepared.processes = process_count(options, cases, ranks);
+  prepared.starts_others = prepared.processes > 1 && !prepared.child && !options.dry_run;
   try {
     memory::available_host_memory();
   } catch (const std::invalid_argument& error) {
@@ -157,8 +159,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   auto& context = prepared.context;
   // To ask a device what it is makes a context on it. A process that only starts others would hold memory there while
   // they measure, and they would take it for a foreign one.
-  const bool starts_others = prepared.processes > 1 && !prepared.child && !options.dry_run;
-  if (!starts_others)
+  if (!prepared.starts_others)
     context.device = choose_device(options.device, needs_device, ranks != nullptr ? ranks->local_rank() : 0);
   else if (needs_device || options.device)
     require_device();
@@ -263,7 +264,7 @@ void mend(RecordFile& file, bool resume, bool speaks) {
 }
 
 int measure(const SessionOptions& options, const Prepared& prepared, double process_begin) {
-  const auto& [child, cases, notices, processes, context, path, watchdog] = prepared;
+  const auto& [child, cases, notices, processes, starts_others, context, path, watchdog] = prepared;
   const bool writes = context.ranks == nullptr || context.ranks->rank() == 0;
   const bool speaks = writes && !child;
   if (speaks && !options.quiet) {
@@ -279,10 +280,9 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
       watchdog && !options.observers.empty() ? std::make_shared<EventFile>(*watchdog) : std::shared_ptr<EventFile>();
   trace::uvm::Keep keep;
   if (events) keep = [events](auto entries, auto dropped) { events->keep(entries, dropped); };
-  if (processes == 1 || child) watched.observers = asked_observers(options, std::move(keep));
+  if (!starts_others) watched.observers = asked_observers(options, std::move(keep));
   catch_interrupts();
-  std::optional<RecordFile> file;
-  const bool starts_others = processes > 1 && !child;
+  std::optional<RecordFile> file;  // the others make one where they have something to write
   if (writes && (!starts_others || std::filesystem::exists(path))) file.emplace(path);
   if (speaks && file) mend(*file, options.resume, !options.quiet);
   if (speaks) report(options, outlook(cases, options.sampling, processes, options.resume));
