@@ -115,6 +115,7 @@ struct PagingOptions {
   std::size_t frames = 50;             ///< of each buffer, in percent of its pages
   std::string_view eviction = "fifo";  ///< lasts as long as what is made by it, like the next
   std::string_view transport = "pull";
+  std::size_t queues = 0;  ///< of a relay blocks, of a proxy groups of requests; 0: as many as is usual
 };
 
 struct PlacementOptions {

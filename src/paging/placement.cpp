@@ -42,7 +42,8 @@ class Paged final : public memory::Backing {
     pager_.emplace(Options{.page_bytes = std::size_t{1} << planned_.page_shift,
                            .frames = planned_.frame_count,
                            .eviction = value_named(kEvictionNames, options_.paging.eviction),
-                           .transport = value_named(kTransportNames, options_.paging.transport)});
+                           .transport = value_named(kTransportNames, options_.paging.transport),
+                           .queues = options_.paging.queues});
     // Nothing of an output is there to be fetched.
     region_ = pager_->open(block_, spec_.name, spec_.role == Role::output ? Contents::poison : Contents::fetched);
     pager_->serve();

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <mutex>
 
 #include "device/ignoring_errors.hpp"
 #include "paging/kernels.hpp"
@@ -36,18 +38,31 @@ unsigned threads_of(std::size_t depth, int device) {
   return static_cast<unsigned>(depth) * static_cast<unsigned>(device::info(device).warp_size);
 }
 
-/// Blocks of the relay: a block that the device does not hold beside the others would never look at its slots.
+/// Threads that the relays of a device have there, `more` of them from now on. Programs page several arrays at once,
+/// each through a relay of its own.
+std::size_t taken(int device, std::ptrdiff_t more = 0) {
+  static std::mutex mutex;
+  static std::map<int, std::size_t> threads;
+  const std::lock_guard lock(mutex);
+  return threads[device] += static_cast<std::size_t>(more);
+}
+
+/// Blocks of the relay: a block that the device does not hold beside the others would never look at its slots. Where
+/// nobody says how many, half of those that are left stay for other relays.
 std::size_t queues_of(const Options& options) {
   constexpr std::size_t kUsual = 256;  // filled an H200's link to its host with pages of 4 KiB; 64: nine tenths of it
   const int relay = relay_device(options);
   const device::Selected on(relay);
-  const std::size_t most = relay_blocks(threads_of(options.depth, relay));
-  if (options.queues > most)
+  const unsigned threads = threads_of(options.depth, relay);
+  const std::size_t most = relay_blocks(threads), used = (taken(relay) + threads - 1) / threads,
+                    left = most - std::min(used, most), wanted = std::max<std::size_t>(options.queues, 1);
+  if (wanted > left)
     throw device::Error(
         device::ErrorKind::unsupported, "Relay",
-        fmt::format("gpu{} holds {} blocks of {} pages at once, not {}", relay, most, options.depth, options.queues),
+        fmt::format("gpu{} holds {} blocks of {} pages at once, of which other relays have {}, so not {}", relay, most,
+                    options.depth, most - left, wanted),
         "take fewer queues");
-  return options.queues != 0 ? options.queues : std::min(kUsual, most);
+  return options.queues != 0 ? options.queues : std::clamp<std::size_t>(left / 2, 1, kUsual);
 }
 
 /// Pages of which a warp has four KiB on the way at a time: a few times what fills a link in the time it needs.
@@ -78,16 +93,22 @@ Relay::Relay(const Options& options, std::size_t queues)
   ended_ = memory::Block(memory::Kind::device, sizeof(std::uint32_t));
   host_ended_ = memory::Block(memory::Kind::mapped, sizeof(std::uint32_t));
   stream_.emplace();
+  taken(device_, threads());
   look_at(requests_.data(), numbers_.data());
 }
 
 Relay::~Relay() {
   device::ignoring_errors([this] { end(); });
+  taken(device_, -threads());
   const device::Selected on(device_);
   requests_.free();
   numbers_.free();
   ended_.free();
   stream_.reset();
+}
+
+std::ptrdiff_t Relay::threads() const {
+  return static_cast<std::ptrdiff_t>(queues_ * threads_of(depth_, device_));
 }
 
 void Relay::forget_requests() {

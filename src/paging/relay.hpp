@@ -2,6 +2,7 @@
 
 // Pages that a second GPU fetches over its own link and writes into the first one's memory.
 
+#include <cstddef>
 #include <optional>
 
 #include "device/peer_access.hpp"
@@ -20,6 +21,8 @@ class Relay final : public Server {
   void start() override;
   void stop() override;
   void forget_requests() override;
+  /// Of its kernel, all at once on the device.
+  std::ptrdiff_t threads() const;
 
   int device_;
   device::PeerAccess access_;

@@ -19,13 +19,17 @@ Axis transport_axis() {
                     paging::kTransportNames);
 }
 
+Axis queues_axis() {
+  return number_axis(kQueuesAxis, "blocks of a relay, or groups of requests of a proxy; 0: at most 256, 4", 0, 0);
+}
+
 std::vector<Axis> paging_axes() {
   const memory::PagingOptions usual;
   return {how(bytes_axis(kPageAxis, "bytes of a page, a power of two from 4 KiB to 2 MiB",
                          static_cast<std::int64_t>(usual.page_bytes), static_cast<std::int64_t>(paging::kLeastPage))),
           how(number_axis(kFramesAxis, "frames of each paged buffer, in percent of its pages",
                           static_cast<std::int64_t>(usual.frames))),
-          how(eviction_axis()), how(transport_axis())};
+          how(eviction_axis()), how(transport_axis()), how(queues_axis())};
 }
 
 device::LaunchShape within_frames(device::LaunchShape shape, const device::DeviceInfo& info,

@@ -19,8 +19,10 @@ inline constexpr const char* kPageAxis = "page";
 inline constexpr const char* kFramesAxis = "frames";
 inline constexpr const char* kEvictionAxis = "eviction";
 inline constexpr const char* kTransportAxis = "transport";
+inline constexpr const char* kQueuesAxis = "queues";
 Axis eviction_axis();
 Axis transport_axis();
+Axis queues_axis();
 /// A choice among the rows of a table of names.
 template <class Value, std::size_t rows>
 Axis named_axis(const char* name, const char* help, const paging::Named<Value> (&table)[rows]) {

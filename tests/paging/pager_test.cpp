@@ -467,7 +467,34 @@ TEST_F(PagerTest, ARelayNeedsASecondDevice) {
       {"4294967296 pulls cannot be", "1 to 4294967295, or 0"});
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .queues = 17}); }),
-      {"gpu1 holds 16 blocks of 16 pages at once, not 17", "take fewer queues"});
+      {"gpu1 holds 16 blocks of 16 pages at once, of which other relays have 0, so not 17", "take fewer queues"});
+}
+
+/// Arrays that a program pages at once have a relay each: the blocks of all must be on the device together.
+TEST_F(PagerTest, RelaysLeaveRoomForOthers) {
+  configure("devices=2");
+  const auto pager = [](std::size_t queues) {
+    return Pager({.page_bytes = kPage, .frames = 16, .deadline = 5, .transport = Transport::relay, .queues = queues});
+  };
+  {
+    const memory::Block first = numbers(40), second = numbers(40);
+    Pager one = pager(0), other = pager(4);  // half of 16 blocks, and half of what is left
+    const Region regions[] = {one.open(first, "first"), other.open(second, "second")};
+    expect_mentions(error_of([&] { pager(5); }),
+                    {"gpu1 holds 16 blocks of 16 pages at once, of which other relays have 12, so not 5"});
+    const Pager last = pager(4);
+    expect_mentions(error_of([&] { pager(0); }), {"of which other relays have 16, so not 1"});
+    Sum sum;
+    for (int i = 0; i < 2; ++i)
+      (i == 0 ? one : other)
+          .launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 2, .block = 64}, {},
+                  Array<unsigned>(regions[i]), 1u, sum.device());
+    one.check(sum.stream);
+    other.check(sum.stream);
+    const unsigned long long n = first.size() / 4;
+    EXPECT_EQ(sum.host(), 2 * 4 * (n * (n - 1) / 2));
+  }
+  EXPECT_NO_THROW(pager(16)) << "what is gone takes nothing";
 }
 
 TEST_F(PagerTest, WhoAsksWhereNobodyServesGivesUp) {

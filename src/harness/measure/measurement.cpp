@@ -296,7 +296,8 @@ memory::PagingOptions Case::State::paging() const {
   return {.page_bytes = page,
           .frames = static_cast<std::size_t>(spec.integer(kFramesAxis)),
           .eviction = spec.choice(kEvictionAxis),
-          .transport = spec.choice(kTransportAxis)};
+          .transport = spec.choice(kTransportAxis),
+          .queues = static_cast<std::size_t>(spec.integer(kQueuesAxis))};
 }
 
 void Case::State::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged) {

@@ -108,7 +108,7 @@ void run_random(Case& c) {
                     .clean_ahead = static_cast<std::uint32_t>(c.integer("clean_ahead")),
                     .transport = transport,
                     .relay_device = other,
-                    .queues = static_cast<std::size_t>(c.integer("queues")),
+                    .queues = static_cast<std::size_t>(c.integer(kQueuesAxis)),
                     .depth = c.extent("depth"),
                     .pulls = static_cast<std::size_t>(c.integer("pulls"))},
                    from_peer ? other : -1);
@@ -249,7 +249,7 @@ std::vector<Registration> register_all() {
               choice_axis("access", "what is done with a page; write: written back within the time", {"read", "write"}))
           .axis(eviction_axis())
           .axis(transport_axis())
-          .axis(number_axis("queues", "blocks of a relay, or groups of requests of a proxy; 0: at most 256, 4", 0, 0))
+          .axis(queues_axis())
           .axis(number_axis("depth", "pages that are on the way in each of them", 16))
           .axis(number_axis("pulls", "pages that warps fetch themselves beside a relay; 0: 256", 0, 0))
           .axis(choice_axis("backing", "whose memory is paged: the host's, or a second GPU's", {"host", "peer"}))
