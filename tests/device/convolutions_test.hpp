@@ -119,6 +119,20 @@ class FakeConvolutionsTest : public testing::Test {
     return library.chosen(plan);
   }
 
+  /// A library that is still told to use the stream of its last run searches in what is gone by then.
+  void expect_no_stream_in_a_search(const ConvolutionShape& first, const ConvolutionShape& second) {
+    Convolutions library(Math::fp32, Algorithms::any);
+    std::vector<float> memory(10000);
+    {
+      Stream stream;
+      library.run(stream, library.plan(first), memory.data(), memory.data(), memory.data() + 5000, nullptr);
+      EXPECT_EQ(fake().stream, stream.native_handle());
+    }
+    library.plan(second);
+    EXPECT_EQ(fake().searches, 2);
+    EXPECT_EQ(fake().stream_of_search, nullptr);
+  }
+
   using Kinds = std::initializer_list<std::pair<int, ErrorKind>>;
   using Functions = std::initializer_list<const char*>;
   /// Each failing call is a sentence with the library's words, of the kind that the status says.

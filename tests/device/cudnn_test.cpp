@@ -31,6 +31,10 @@ TEST_F(Cudnn, TheFastestThatSuitsIsTaken) {
   expect(Algorithms::products, 1, "IMPLICIT_PRECOMP_GEMM", false, 16);
 }
 
+TEST_F(Cudnn, ASearchUsesNoStreamOfARun) {
+  expect_no_stream_in_a_search(shape_of(30, false), shape_of(31, false));
+}
+
 TEST_F(Cudnn, NoneThatSuitsIsSaid) {
   fake().trials = {{3, 3000, 0.1f, 0, 1, 3, {}}, {2, 0, 0.2f, std::size_t{3} << 30, 1, 3, {}}};
   Convolutions library(Math::fp32, Algorithms::any);

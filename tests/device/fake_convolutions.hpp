@@ -17,7 +17,7 @@ struct FakeConvolutions {
   int made = 0, destroyed = 0;  ///< handles, descriptors and other objects
   int searches = 0;
   std::size_t workspace_of_run = 0;
-  void* stream = nullptr;
+  void *stream = nullptr, *stream_of_search = nullptr;
 
   int status_of(const char* function) const { return fails == function ? status : 0; }
 };

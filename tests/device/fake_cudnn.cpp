@@ -78,6 +78,7 @@ int cudnnSetConvolutionMathType(void* descriptor, int math) {
 int cudnnFindConvolutionForwardAlgorithm(void*, void*, void*, void* convolution, void*, int asked, int* returned,
                                          device::CudnnTrial* trials) {
   ++settings.searches;
+  settings.stream_of_search = settings.stream;
   settings.math_of_search = at(convolution).kind;
   *returned = std::min(asked, static_cast<int>(settings.trials.size()));
   std::copy_n(settings.trials.begin(), *returned, trials);

@@ -126,6 +126,7 @@ int miopenFindSolutions(void*, void* problem, void*, void** solutions, std::size
   // A filter has as many channels as the input, the output as many as there are filters.
   if (at(tensors[2]).c != at(tensors[1]).c || at(tensors[3]).c != at(tensors[2]).n) return bad_parameter;
   ++settings.searches;
+  settings.stream_of_search = settings.stream;
   settings.deterministic = at(device::object_at<Problem>(problem).convolution).kind == 1;
   for (*returned = 0; *returned < std::min(asked, settings.solutions.size()); ++*returned) {
     Solution made;

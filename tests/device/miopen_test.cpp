@@ -36,6 +36,10 @@ TEST_F(Miopen, TakesPackedImagesOnly) {
   EXPECT_NO_THROW(library.plan(single));
 }
 
+TEST_F(Miopen, ASearchUsesNoStreamOfARun) {
+  expect_no_stream_in_a_search(shape_of(30, true), shape_of(31, true));
+}
+
 TEST_F(Miopen, TriesAllWithoutRecordsAndWithoutTf32) {
   Convolutions library(Math::fp32, Algorithms::any);
   library.plan(shape_of(7, true));

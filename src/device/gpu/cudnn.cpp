@@ -92,6 +92,7 @@ class Plan : public ConvolutionPlan {
     const int padding = as_int(s.padding), stride = as_int(s.stride);
     cudnn().invoke<SetConvolution>(plan_call, "cudnnSetConvolution2dDescriptor", convolution_.get(), padding, padding,
                                    stride, stride, 1, 1, cross_correlation, fp32_data);
+    use(plan_call, nullptr);  // a search runs kernels, and the stream of the last run may be gone
     set_math(strict ? strict_fp32 : may_use_tf32);
   }
 
@@ -127,13 +128,14 @@ class Plan : public ConvolutionPlan {
 
   void run(Stream& stream, const float* in, const float* filters, float* out, void* workspace) override {
     const float one = 1, zero = 0;
-    cudnn().check(run_call, "cudnnSetStream", set_stream_(handle_, stream.native_handle()));
+    use(run_call, stream.native_handle());
     cudnn().check(run_call, "cudnnConvolutionForward",
                   forward_(handle_, &one, in_.get(), in, filter_.get(), filters, convolution_.get(), algorithm_,
                            workspace, workspace_bytes_, &zero, out_.get(), out));
   }
 
  private:
+  void use(const char* call, void* stream) { cudnn().check(call, "cudnnSetStream", set_stream_(handle_, stream)); }
   void set_math(int math) {
     cudnn().invoke<SetMath>(plan_call, "cudnnSetConvolutionMathType", convolution_.get(), math);
   }

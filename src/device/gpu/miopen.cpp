@@ -108,6 +108,7 @@ class Plan : public ConvolutionPlan {
     miopen().invoke<SetConvolution>(plan_call, "miopenInitConvolutionDescriptor", convolution_.get(), cross_correlation,
                                     padding, padding, stride, stride, 1, 1);
     miopen().invoke<SetAttribute>(plan_call, "miopenSetConvolutionAttribute", convolution_.get(), deterministic, 1);
+    use(plan_call, nullptr);  // a search runs kernels, and the stream of the last run may be gone
   }
 
   std::vector<Trial> trials() override {
@@ -139,10 +140,7 @@ class Plan : public ConvolutionPlan {
   }
 
   void run(Stream& stream, const float* in, const float* filters, float* out, void* workspace) override {
-    if (session_.stream != stream.native_handle()) {
-      miopen().check(run_call, "miopenSetStream", set_stream_(session_.handle.get(), stream.native_handle()));
-      session_.stream = stream.native_handle();
-    }
+    use(run_call, stream.native_handle());
     // A pointer and no bytes is not what it expects.
     miopen().check(run_call, "miopenConvolutionForwardImmediate",
                    forward_(session_.handle.get(), filter_.get(), filters, in_.get(), in, convolution_.get(),
@@ -150,6 +148,11 @@ class Plan : public ConvolutionPlan {
   }
 
  private:
+  void use(const char* call, void* stream) {
+    if (session_.stream == stream) return;
+    miopen().check(call, "miopenSetStream", set_stream_(session_.handle.get(), stream));
+    session_.stream = stream;
+  }
   static Trial trial(Handle solution) {
     Trial trial;
     int algorithm = 0;
