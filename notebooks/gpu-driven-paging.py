@@ -242,6 +242,39 @@ def of_graph(program, memory):
 table(["", *GRAPHS], [[name, *(shown(of_graph(program, name)) for program in GRAPHS)] for name in MEMORY])
 
 # %% [markdown]
+# ## Figure 11: number of queues
+#
+# The same graph, all edges in pages of 4 KiB that a relay on a second H100 fetches, by its blocks. Below are pages in
+# random order through a relay, on two H200s. The paper's queues are those of its NICs: both programs are fastest from 48
+# on.
+
+# %%
+QUEUES = (32, 128, 256)
+relayed = readings.example(DATA.parent / "h100-x2/graphs.jsonl.gz").where(placement="paged", transport="relay")
+alone = readings.example(DATA.parent / "h200-x2/transports.jsonl.gz").where(
+    workload="paging/random", transport="relay", page=4096, frames=100, access="read", touched=100, passes=1
+)
+by_queues = {
+    program: [relayed.value(workload=f"apps/{program}", queues=queues, metric="kernel") for queues in QUEUES]
+    for program in ("bfs", "cc")
+}
+rows = [[name, *map(shown, times)] for name, times in by_queues.items()]
+rows.append(["pages in random order", *(
+    shown(alone.value(queues=queues, metric="rate"), "B/s") for queues in QUEUES
+)])  # fmt: skip
+table(["", *(f"{queues} queues" for queues in QUEUES)], rows)
+
+# %%
+Markdown(
+    " ".join(
+        f"With 32 queues {name} takes {times[0] / times[1]:.2f} times as long as with 128, with 256 "
+        f"{times[2] / times[1]:.2f} times."
+        for name, times in by_queues.items()
+        if None not in times
+    )
+)
+
+# %% [markdown]
 # ## Figure 16: registers
 #
 # Of the kernels that read what may be on pages, as the compiler made them for sm_90. The plain ones are the same in

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Batches of page faults
 #
-# What NVIDIA's driver did with managed memory on two H200 and two H100 hosts (driver 580.159.04), from its own queue of
+# What NVIDIA's driver did with managed memory on two H200 and three H100 hosts (driver 580.159.04), from its own queue of
 # events ([`--observe uvm`](../docs/uvm.md)), beside Figures 1, 4 to 8, 12, 15 and Table 3 of "Fine-grain Quantitative
 # Analysis of Demand Paging in Unified Virtual Memory" (TACO 2024). The paper put timers into a driver of its own, on
 # Titan V and V100 behind PCIe 3; here the driver is as it comes. What its text states is in
 # [`published/uvm-batches.csv`](../analysis/data/published/uvm-batches.csv).
 #
-# The records are in [`analysis/data`](../analysis/data/README.md), `h200` and `h100`. Metrics are of whole samples.
+# The records are in [`analysis/data`](../analysis/data/README.md), `h200`, `h100` and `h100-x2`. Metrics are of whole samples.
 # Tables of the H100 have every batch of a sample, those of the H200 the first ones. No record is emulated or spoilt.
 
 # %%
@@ -33,7 +33,8 @@ H100 = Path("../analysis/data/h100/faults.jsonl.gz")
 found = [each for each in load.read(DATA) if each["metrics"]]
 second = load.read(SECOND)  # of another host: stream and sgemm, and what the model is held to
 h100 = load.read(H100)
-assert not any(each["emulated"] or content.spoiling(each) for each in [*found, *second, *h100])
+pair = load.read("../analysis/data/h100-x2/faults.jsonl.gz")
+assert not any(each["emulated"] or content.spoiling(each) for each in [*found, *second, *h100, *pair])
 paper = published.load("../analysis/data/published/uvm-batches.csv")
 
 
@@ -371,6 +372,39 @@ for name in ("regular", "random", "strided"):
 markdown(["64 MiB", "prefetcher", "kernel", "× default", "batches", "faults", "service a batch"], rows)
 
 # %% [markdown]
+# ## Figures 4b and 12: from GPU to GPU
+#
+# 64 MiB that one H100 has and another reads, a word of each page, over 18 NVLinks. Medians of six fresh processes, one
+# sample each. The paper has two GPUs behind PCIe 3. Its base case is the upper row of an order.
+
+# %%
+rows, factors, served = [], {}, []
+for order in ("regular", "random"):
+    by = {prefetch: chosen("peers", pair, order=order, driver_prefetch=prefetch) for prefetch in ("off", "default")}
+    times = {prefetch: [content.samples(each, "time")[0] for each in of] for prefetch, of in by.items()}
+    for prefetch, of in by.items():
+        middle = {
+            metric: float(np.median([content.samples(each, f"uvm_{metric}")[0] for each in of]))
+            for metric in ("batches", "faults", "service_time", "between_time", "transfer_time")
+        }
+        kernel = float(np.median(times[prefetch]))
+        served.append(middle["service_time"] / kernel)
+        rows.append([
+            order, prefetch, units.quantity(kernel, "s"),
+            f"{units.quantity(min(times[prefetch]), 's')} to {units.quantity(max(times[prefetch]), 's')}",
+            f"{middle['batches']:.0f}", f"{middle['faults']:.0f}",
+            *(f"{middle[f'{part}_time'] / kernel:.0%}" for part in ("service", "between", "transfer")),
+        ])  # fmt: skip
+    factors[order] = float(np.median(times["off"]) / np.median(times["default"]))
+display(markdown(
+    ["order", "prefetcher", "kernel", "of six", "batches", "faults", "service", "between batches", "transfer"], rows
+))  # fmt: skip
+Markdown(
+    f"Service is {min(served):.0%} to {max(served):.0%} of the kernel. Without the prefetcher a kernel "
+    f"takes {factors['regular']:.1f} (regular) and {factors['random']:.1f} times (random) as long."
+)
+
+# %% [markdown]
 # ## Figure 15: sgemm with the prefetcher
 #
 # 4096² on the second H200 host. Left: each batch of one pass by the bytes that it moved; those that visit a block for
@@ -488,4 +522,4 @@ markdown(["", "time, ratio [95%]"], rows)
 #
 # - Fetching, preprocessing, tracker, unmapping, DMA mapping: the driver has no events of them.
 # - Pages that the host has unmapped: an explicit prefetch to the host maps them on this driver.
-# - GPU to GPU (Figures 4b, 9, 10), oversubscription (11, 13, 14, 16), HPGMG (7) itself: no records.
+# - GPU to GPU over PCIe (Figures 9, 10), oversubscription (11, 13, 14, 16), HPGMG (7) itself: no records.

@@ -143,6 +143,43 @@ def test_a_second_host_is_as_near_as_the_page_says(found, passes):
     assert f"within {max(apart):.0%} of these" in TEXT
 
 
+def test_from_gpu_to_gpu_is_what_the_page_says():
+    path = ROOT / "analysis/data/h100-x2/faults.jsonl.gz"
+    section = (
+        (ROOT / "docs/uvm.md").read_text(encoding="utf-8").partition("## From GPU to GPU\n")[2].partition("\n## ")[0]
+    )
+    peers = [each for each in load.read(path) if each["workload"] == "faults/peers"]
+    assert len(peers) == 24 and {each["run"]["process"] for each in peers} == {*range(1, 7)}
+    assert not any(each["emulated"] or content.spoiling(each) or each["verify"]["status"] != "pass" for each in peers)
+    rows, times = [], {}
+    for order in ("regular", "random"):
+        for prefetch in ("off", "default"):
+            axes = {"order": order, "driver_prefetch": prefetch}
+            of = [each for each in peers if each["axes"].items() >= axes.items()]
+            of_metric = {
+                name: [only(each, name) for each in of]
+                for name in ("time", "uvm_batches", "uvm_faults", "uvm_service_time", "uvm_transfer_time")
+            }
+            assert len(of) == 6
+            for each in of:
+                batches = load.read_table(path, each, "uvm_batches")
+                assert len(batches) == only(each, "uvm_batches") and sum(row["bytes"] for row in batches) == 64 * MIB
+            time, batches, faults, service, transfer = (numpy.median(values) for values in of_metric.values())
+            times[order, prefetch] = of_metric["time"]
+            low, high = (1000 * end(of_metric["time"]) for end in (min, max))
+            rows.append(
+                f"| `{order}` | `{prefetch}` | {1000 * time:.1f} | {low:.1f} to {high:.1f} | {batches:.0f} | {faults:,.0f} "
+                f"| {service / time:.0%} | {transfer / time:.0%} |"
+            )
+    assert [line for line in section.splitlines() if line.startswith("| `")] == rows
+    slower = [
+        numpy.median(times[order, "off"]) / numpy.median(times[order, "default"]) for order in ("regular", "random")
+    ]
+    assert "it takes {:.1f} and {:.1f} times as long".format(*slower) in section
+    apart = max(max(each) / min(each) for (_, prefetch), each in times.items() if prefetch == "off")
+    assert f"up to {apart:.1f} times" in section
+
+
 def test_tables_are_small_and_each_belongs_to_a_record(found):
     folder = DATA.parent / "faults.tables"
     named = {table["file"] for record in found for table in record["tables"]}

@@ -20,6 +20,12 @@ def cases():
     return load.read(ROOT / "analysis/data/h100/networks.jsonl.gz")
 
 
+@pytest.fixture(scope="module")
+def second():
+    """Records of version 2, of other hosts."""
+    return load.read(ROOT / "analysis/data/h100/networks-second.jsonl.gz")
+
+
 def rows(head):
     """Of the tables in a section, as lists of cells; rows of heads and of dashes are left out."""
     begin = PAGE.index(f"{head}\n")
@@ -214,9 +220,17 @@ def test_the_table_of_starts_and_what_is_said_of_it(cases):
     assert f"An H100 took {pinned[6]} ms, and {pinned[4]} in turn" in notes
 
 
-def test_the_tables_of_training_and_what_is_said_of_them(cases):
-    found, parts = list(training_rows(cases)), list(share_rows(cases))
-    assert rows("### How long a step takes") == found + parts + list(whole_rows(cases))
+def second_training_rows(second):
+    predicted = {"resnet50": 41.9, "yolov3": 40.2}
+    for network, said_before in predicted.items():
+        by_mode = [milliseconds(trained(second, network, mode), "kernel", 1) for mode in MODES]
+        over = f"{1000 * seconds(trained(second, network)) / FLOORS[network][1]:.1f}"
+        yield [f"`{network}`", *by_mode, f"{said_before}", over]
+
+
+def test_the_tables_of_training_and_what_is_said_of_them(cases, second):
+    found, parts, newer = list(training_rows(cases)), list(share_rows(cases)), list(second_training_rows(second))
+    assert rows("### How long a step takes") == found + parts + newer + list(whole_rows(cases))
     page = said("### How long a step takes")
     assert f"miss their aims, by a factor of {span([float(row[-1]) for row in found], '.1f')}" in page
     each = {n: shares(trained(cases, n)) for n in BATCH}
@@ -246,3 +260,46 @@ def test_training_has_the_same_bits_in_every_mode_that_ran(cases, network):
     assert len(ran) >= 5 and {case["verify"]["status"] for case in ran} == {"pass"}
     first, *others = (case["verify"]["checksums"] for case in ran)
     assert set(first) == {"losses", "weights"} and all(each == first for each in others)
+
+
+def test_version_2_is_as_fast_as_the_page_and_the_notes_say(cases, second):
+    before = load.read(ROOT / "analysis/data/h100-x2/networks.jsonl.gz")
+    aims = {"resnet18": 4, "resnet50": 8.5, "yolov3-tiny": 0.9, "yolov3": 8.5}
+    wanted, layers = [], {}
+    for network, aim in aims.items():
+        newer = beside(second, network, convolution="implicit")
+        [older] = [
+            case for case in before if case["workload"] == "apps/network" and case["axes"]["network"] == network
+            and (case["axes"]["batch"], case["axes"]["convolution"]) == (BATCH[network], "implicit")
+        ]  # fmt: skip
+        assert (older["version"], newer["version"], newer["verify"]["status"]) == (1, 2, "pass")
+        wanted.append([
+            f"`{network}`", milliseconds(older, "kernel"), milliseconds(newer, "kernel"),
+            f"{median(newer, 'kernel_flop_rate') / 1e12:.1f}", f"{1000 * seconds(newer) / aim - 1:.0%}",
+        ])  # fmt: skip
+        layers[network] = [
+            [round(1e6 * kernel["seconds"]) for kernel in case["kernels"] if kernel["name"].startswith(layer)]
+            for case in (older, newer) for layer in ("008 ", "010 ")
+        ]  # fmt: skip
+    assert [row for row in rows("## How fast") if len(row) == 5] == wanted
+    assert layers["resnet50"] == [[547], [194], [202], [163]]
+    notes = (ROOT / "src/apps/network_training/NOTES.md").read_text(encoding="utf-8")
+    for network in ("resnet50", "yolov3"):
+        pairs = zip(shares(trained(cases, network)), shares(trained(second, network)), strict=True)
+        assert "| ".join([f"| `{network}` ", *(f"{old:.1f}, {new:.1f} " for old, new in pairs)]) + "|" in notes
+
+
+def test_what_is_said_of_modes_in_version_2(second):
+    page = said("### How long a step takes")
+    ran = {n: [trained(second, n, mode) for mode in MODES] for n in ("resnet50", "yolov3")}
+    assert {case["version"] for each in ran.values() for case in each} == {2}
+    for each in ran.values():
+        assert {case["verify"]["status"] for case in each} == {"pass"}
+        assert len({tuple(sorted(case["verify"]["checksums"].items())) for case in each}) == 1
+    gain = [
+        1 - seconds(each[at + 1]) / seconds(each[at]) for each in ran.values() for at in (0, 2)
+    ]  # async over baseline, uvm_async over uvm
+    gain += [1 - seconds(each[5]) / seconds(each[4]) for each in ran.values()]
+    assert f"these kernels {min(gain):.0%} to {max(gain):.0%} shorter" in page
+    over = [counted(trained(second, n)) / counted(trained(second, n, "baseline")) for n in ran]
+    assert "`pm` takes {:.2f} and {:.2f} times".format(*over) in page

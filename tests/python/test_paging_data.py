@@ -222,13 +222,30 @@ def test_two_links():
     assert f"takes {ms(times[0])} by `relay` and {ms(times[1])} by `pull_and_relay`" in said
 
 
+def test_graphs_by_number_of_queues():
+    said, found = section("paging.md", "Who brings a page"), records("h100-x2/graphs")
+    by = {
+        name: [median(found, "kernel", workload=name, transport="relay", queues=queues) for queues in (32, 128, 256)]
+        for name in ("apps/bfs", "apps/cc")
+    }
+    for name, times in by.items():
+        assert f"| `{name}` | " + " | ".join(map(ms, times)) + " |" in said
+    assert f"in CC by {by['apps/cc'][2] / by['apps/cc'][1] - 1:.0%}" in said
+    taken = [case for case in found if case["axes"].get("queues")]
+    assert len(taken) == 6 and len({case["devices"][0]["uuid"] for case in taken}) == 1
+    assert {content.metrics(case)["fetches"]["median"] for case in taken} == {4194304}  # 17.2 GB of 4 KiB
+
+
 def test_proxies():
     said = section("paging.md", "Who brings a page")
-    one = [median(records("h100/paging"), "rate", queues=queues) / 1e9 for queues in (1, 4, 16)]
-    assert f"{one[0]:.1f} GB/s in pages of 64 KiB with 16 requests on the way, {one[1]:.1f} with 64" in said
-    assert f"and {one[2]:.2f} with 256" in said
-    each = [median(records("h200-x2/transports"), "rate", transport="proxy", queues=queues) / 1e9 for queues in (4, 16)]
-    assert f"it was {each[0]:.1f} and {each[1]:.2f} GB/s" in said
+    large, small = (
+        [median(records("h100/paging"), "rate", transport="proxy", page=page, queues=queues) / 1e9
+         for queues in (1, 4, 16)]
+        for page in (65536, 4096)
+    )  # fmt: skip
+    assert "carries {:.1f}, {:.1f} and {:.1f} GB/s in pages of 64 KiB".format(*large) in said
+    assert "it is {:.2f}, {:.2f} and {:.2f}: a page then takes".format(*small) in said
+    assert f"takes {4.096 / small[2]:.1f} µs" in said
 
 
 def test_graphs_larger_than_a_copy_is_worth():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from isthmus.figures import plots
 from isthmus.figures.modes import MODES, WORKLOADS
 from isthmus.figures.named import figure, over, present
-from isthmus.figures.programs import TEN
+from isthmus.figures.programs import TEN, case
 from isthmus.tables.readings import Readings
 
 COUNTED = (*(f"microbench/{workload}" for workload in WORKLOADS), *(f"apps/{program}" for program in TEN))
-MIXED = {"microbench/vector_seq": "large", "microbench/conv3d": "large", "apps/knn": "large", "apps/network": "super"}
+MIXED = {"microbench/vector_seq": "large", "microbench/conv3d": "large", "apps/lud": "large", "apps/knn": "large",
+         "apps/network": "super"}  # fmt: skip
 FAULTING = ("microbench/vector_seq", "microbench/saxpy", "microbench/conv2d", "apps/srad")
 INSTRUCTIONS = ("fp32", "integer", "memory", "control")
 STALLS = {"memory_dependency": "memory", "pipe_busy": "pipe", "barrier": "barrier", "shared_memory": "shared"}
@@ -18,7 +19,7 @@ _SECTOR = 32  # bytes
 
 def counter(found: Readings, workload: str, size: str, mode: str, name: str):
     """The value of a counter in a mode, in the workload's own geometry; None where it was not counted."""
-    return found.where(workload=workload, size=size, mode=mode, preset=None).value(metric=f"profiled_{name}")
+    return case(found, workload, mode, size).value(metric=f"profiled_{name}")
 
 
 def mix(found: Readings, workload: str, mode: str) -> dict[str, float]:
@@ -75,7 +76,7 @@ def shared(found: Readings):
 
 @figure("counters-modes", "instructions, bytes and stalls of kernels in six modes", *MIXED, profiled=True)
 def by_modes(found: Readings):
-    made, panels = plots.panels(len(MIXED), rows=3, width=14, height=3)
+    made, panels = plots.panels(len(MIXED), rows=3, width=16, height=3)
     for column, workload in enumerate(MIXED):
         name, last = workload.split("/")[1], column == len(MIXED) - 1
         rows = ((mix, "1", "instructions"), (stalls, "1", "stalls"))

@@ -33,22 +33,22 @@ FLOORS = {  # program at mega: (its size, metric, share of it, floor, aim), seco
 _TEN = tuple(f"apps/{program}" for program in TEN)
 
 
-def _case(found: Readings, program: str, mode: str, size: str) -> Readings:
-    """Readings of a program in a mode; of none where it stages nothing and the mode would."""
-    of = found.where(size=size, workload=f"apps/{program}", preset=None)
-    if program not in PLAIN:
+def case(found: Readings, workload: str, mode: str, size: str) -> Readings:
+    """Readings of a workload in a mode; of none where it stages nothing and the mode would."""
+    of = found.where(size=size, workload=workload, preset=None)
+    if workload.removeprefix("apps/") not in PLAIN:
         return of.where(mode=mode)
     return of.where(staging="none", placement=MODES[mode] if not mode.endswith("async") else [])
 
 
 def time(found: Readings, program: str, mode: str, metric: str, size: str = "super"):
     """Median seconds of a phase, None where it was not measured."""
-    return _case(found, program, mode, size).value(metric=metric)
+    return case(found, f"apps/{program}", mode, size).value(metric=metric)
 
 
 def parts(found: Readings, program: str, mode: str, size: str = "super") -> dict[str, float]:
     """Seconds of what the paper's bars are made of; empty where the mode was not measured."""
-    return parts_of(_case(found, program, mode, size))
+    return parts_of(case(found, f"apps/{program}", mode, size))
 
 
 def total(found: Readings, program: str, mode: str, size: str = "super"):
