@@ -245,8 +245,8 @@ table(["", *GRAPHS], [[name, *(shown(of_graph(program, name)) for program in GRA
 # ## Figure 11: number of queues
 #
 # The same graph, all edges in pages of 4 KiB that a relay on a second H100 fetches, by its blocks. Below are pages in
-# random order through a relay, on two H200s. The paper's queues are those of its NICs: both programs are fastest from 48
-# on.
+# random order through a relay, on two H200s. The paper's queues are those of its NICs: both programs are fastest from
+# 48 on.
 
 # %%
 QUEUES = (32, 128, 256)

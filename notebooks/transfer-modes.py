@@ -199,8 +199,8 @@ figure = counters.shared(counted)
 
 # %% [markdown]
 # Figure 8: shares of instructions, bytes at each level, and warps that wait at each issue. L1 is what kernels ask for.
-# The network is YOLOv3 with one image, and of its kernels the first 200 are counted, as of lud's. lud stages nothing, and
-# was counted in pm alone.
+# The network is YOLOv3 with one image, and of its kernels the first 200 are counted, as of lud's. lud stages nothing,
+# and was counted in pm alone.
 
 # %%
 figure = counters.by_modes(counted)

@@ -1,14 +1,15 @@
 # %% [markdown]
 # # Batches of page faults
 #
-# What NVIDIA's driver did with managed memory on two H200 and three H100 hosts (driver 580.159.04), from its own queue of
-# events ([`--observe uvm`](../docs/uvm.md)), beside Figures 1, 4 to 8, 12, 15 and Table 3 of "Fine-grain Quantitative
-# Analysis of Demand Paging in Unified Virtual Memory" (TACO 2024). The paper put timers into a driver of its own, on
-# Titan V and V100 behind PCIe 3; here the driver is as it comes. What its text states is in
+# What NVIDIA's driver did with managed memory on two H200 and three H100 hosts (driver 580.159.04), from its own queue
+# of events ([`--observe uvm`](../docs/uvm.md)), beside Figures 1, 4 to 8, 12, 15 and Table 3 of "Fine-grain
+# Quantitative Analysis of Demand Paging in Unified Virtual Memory" (TACO 2024). The paper put timers into a driver of
+# its own, on Titan V and V100 behind PCIe 3; here the driver is as it comes. What its text states is in
 # [`published/uvm-batches.csv`](../analysis/data/published/uvm-batches.csv).
 #
-# The records are in [`analysis/data`](../analysis/data/README.md), `h200`, `h100` and `h100-x2`. Metrics are of whole samples.
-# Tables of the H100 have every batch of a sample, those of the H200 the first ones. No record is emulated or spoilt.
+# The records are in [`analysis/data`](../analysis/data/README.md), `h200`, `h100` and `h100-x2`. Metrics are of whole
+# samples. Tables of the H100 have every batch of a sample, those of the H200 the first ones. No record is emulated or
+# spoilt.
 
 # %%
 import collections
