@@ -19,7 +19,7 @@ namespace isthmus::memory {
 inline constexpr std::byte kPoison{0xff};
 
 /// Called from the host thread in this order: allocate_host, (fill), allocate_device, prepare, { reset, bring, kernels,
-/// fetch }*, free_device, free_host. Nothing here is timed. All but the noexcept throw device::Error.
+/// fetch }*, stop, free_device, free_host. Nothing here is timed. All but the noexcept throw device::Error.
 class Backing {
  public:
   Backing(const PlacementFacts& row, BufferSpec spec, PlacementOptions options)
@@ -45,6 +45,8 @@ class Backing {
   virtual void allocate_device(device::Stream& stream) = 0;
   /// After allocate_device(): what kernels need besides memory, timed apart.
   virtual void prepare(device::Stream&) {}
+  /// Ends what works for kernels meanwhile. A device that works for one buffer frees nothing of another until then.
+  virtual void stop() noexcept {}
   /// Frees on `stream` what is stream-ordered; other memory needs none.
   virtual void free_device(device::Stream* stream) = 0;
   virtual void free_host() = 0;

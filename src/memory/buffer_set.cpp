@@ -78,6 +78,7 @@ BufferSet::BufferSet(Placement placement, const std::vector<BufferSpec>& specs, 
 BufferSet::~BufferSet() {
   auto& self = *implementation_;
   device::ignoring_errors([] { device::synchronize(); });  // nothing may still be using what is freed
+  stop();
   device::ignoring_errors([&] {
     std::optional<device::Stream> stream;  // the stream of allocate_device() may be gone
     const bool held = std::ranges::any_of(self.parts, [](const auto& part) { return part->device() != nullptr; });
@@ -129,7 +130,14 @@ void BufferSet::prepare(device::Stream& stream) {
   for (auto& part : implementation_->parts) part->prepare(stream);
 }
 
+void BufferSet::stop() noexcept {
+  if (!implementation_->row.paged) return;
+  device::ignoring_errors([] { device::synchronize(); });
+  for (auto& part : implementation_->parts) part->stop();
+}
+
 void BufferSet::free_device(device::Stream& stream) {
+  stop();
   for_all(implementation_->parts, [&](auto& part) { part->free_device(&stream); });
   if (implementation_->pooled()) stream.synchronize();
 }

@@ -31,6 +31,9 @@ class BufferSet {
   void allocate_device(device::Stream& stream);
   /// What kernels need besides memory; nothing in most placements.
   void prepare(device::Stream& stream);
+  /// Waits for the device, and ends what works for its kernels meanwhile: until then, frees of anything may wait for
+  /// it. Does nothing in most placements.
+  void stop() noexcept;
   void free_device(device::Stream& stream);
   void free_host();
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/ignoring_errors.hpp"
 #include "paging/kernels.hpp"
 
 namespace isthmus::paging {
@@ -17,7 +18,6 @@ namespace {
 
 /// One in so many frames is for newcomers.
 constexpr std::size_t kNewcomers = 16;
-constexpr std::size_t kMostQueues = 1024;
 
 const Options& checked(const Options& options) {
   if (!std::has_single_bit(options.page_bytes) || options.page_bytes < kLeastPage || options.page_bytes > kMostPage)
@@ -207,6 +207,12 @@ void Pager::serve() {
   if (!server_) return;
   const device::Selected on(device_);
   server_->begin(setup_);
+}
+
+void Pager::stop() noexcept {
+  device::ignoring_errors([this] {
+    if (server_) server_->end();
+  });
 }
 
 void Pager::wait_for(device::Stream& stream) {

@@ -27,6 +27,7 @@
 namespace isthmus::paging {
 
 inline constexpr std::size_t kLeastPage = std::size_t{4} << 10, kMostPage = std::size_t{2} << 20;
+inline constexpr std::size_t kMostQueues = 1024;
 
 /// Who brings a page.
 enum class Transport : unsigned {
@@ -101,6 +102,8 @@ class Pager {
   /// Lets the relay or the proxy work until the next check(), statistics() or references(). launch() and prefetch() do
   /// that by themselves.
   void serve();
+  /// Ends that at once: a kernel that still asks waits until its deadline.
+  void stop() noexcept;
   /// Queues the fetching of all pages of these bytes.
   void prefetch(device::Stream& stream, const Region& region, std::size_t offset, std::size_t bytes);
   /// Queues the writing back of all dirty pages that nobody holds. They stay. After a failure nothing is written.

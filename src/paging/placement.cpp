@@ -46,7 +46,9 @@ class Paged final : public memory::Backing {
                            .queues = options_.paging.queues});
     // Nothing of an output is there to be fetched.
     region_ = pager_->open(block_, spec_.name, spec_.role == Role::output ? Contents::poison : Contents::fetched);
-    pager_->serve();
+  }
+  void stop() noexcept override {
+    if (pager_) pager_->stop();
   }
   void free_device(device::Stream*) override {
     region_ = planned_;

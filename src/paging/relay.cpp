@@ -61,7 +61,7 @@ std::size_t queues_of(const Options& options) {
         device::ErrorKind::unsupported, "Relay",
         fmt::format("gpu{} holds {} blocks of {} pages at once, of which other relays have {}, so not {}", relay, most,
                     options.depth, most - left, wanted),
-        "take fewer queues");
+        options.queues > 1 ? "take fewer queues" : "take the transport pull");
   return options.queues != 0 ? options.queues : std::clamp<std::size_t>(left / 2, 1, kUsual);
 }
 
@@ -86,6 +86,7 @@ Relay::Relay(const Options& options, std::size_t queues)
       access_(device::selected(), device_),
       queues_(queues),
       depth_(options.depth),
+      threads_(threads_of(options.depth, device_)),
       deadline_(options.deadline) {
   const device::Selected on(device_);
   requests_ = memory::Block(memory::Kind::device, queues_ * depth_ * sizeof(Request));
@@ -93,22 +94,20 @@ Relay::Relay(const Options& options, std::size_t queues)
   ended_ = memory::Block(memory::Kind::device, sizeof(std::uint32_t));
   host_ended_ = memory::Block(memory::Kind::mapped, sizeof(std::uint32_t));
   stream_.emplace();
-  taken(device_, threads());
+  taken(device_, static_cast<std::ptrdiff_t>(queues_ * threads_));
   look_at(requests_.data(), numbers_.data());
 }
 
 Relay::~Relay() {
   device::ignoring_errors([this] { end(); });
-  taken(device_, -threads());
-  const device::Selected on(device_);
-  requests_.free();
-  numbers_.free();
-  ended_.free();
-  stream_.reset();
-}
-
-std::ptrdiff_t Relay::threads() const {
-  return static_cast<std::ptrdiff_t>(queues_ * threads_of(depth_, device_));
+  taken(device_, -static_cast<std::ptrdiff_t>(queues_ * threads_));
+  device::ignoring_errors([this] {
+    const device::Selected on(device_);
+    requests_.free();
+    numbers_.free();
+    ended_.free();
+    stream_.reset();
+  });
 }
 
 void Relay::forget_requests() {
@@ -121,7 +120,7 @@ void Relay::forget_requests() {
 
 void Relay::start() {
   const device::Selected on(device_);
-  queue_relay(*stream_, {.grid = static_cast<unsigned>(queues_), .block = threads_of(depth_, device_)}, channel(),
+  queue_relay(*stream_, {.grid = static_cast<unsigned>(queues_), .block = threads_}, channel(),
               reinterpret_cast<const std::uint32_t*>(host_ended_.device_data()),
               reinterpret_cast<std::uint32_t*>(ended_.data()), kIdleDeadlines * deadline_);
 }

@@ -2,7 +2,6 @@
 
 // Pages that a second GPU fetches over its own link and writes into the first one's memory.
 
-#include <cstddef>
 #include <optional>
 
 #include "device/peer_access.hpp"
@@ -21,12 +20,11 @@ class Relay final : public Server {
   void start() override;
   void stop() override;
   void forget_requests() override;
-  /// Of its kernel, all at once on the device.
-  std::ptrdiff_t threads() const;
 
   int device_;
   device::PeerAccess access_;
   std::size_t queues_, depth_;
+  unsigned threads_;  ///< of a block
   double deadline_;
   memory::Block requests_, numbers_, ended_;  ///< the second GPU's
   memory::Block host_ended_;

@@ -483,7 +483,7 @@ TEST_F(PagerTest, RelaysLeaveRoomForOthers) {
     expect_mentions(error_of([&] { pager(5); }),
                     {"gpu1 holds 16 blocks of 16 pages at once, of which other relays have 12, so not 5"});
     const Pager last = pager(4);
-    expect_mentions(error_of([&] { pager(0); }), {"of which other relays have 16, so not 1"});
+    expect_mentions(error_of([&] { pager(0); }), {"of which other relays have 16, so not 1", "the transport pull"});
     Sum sum;
     for (int i = 0; i < 2; ++i)
       (i == 0 ? one : other)

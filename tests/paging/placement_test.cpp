@@ -2,6 +2,12 @@
 // wrong or missing is seen.
 
 #include "paging/placement.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
 #include "paging/array.hpp"
@@ -204,6 +210,40 @@ TEST_P(PagedPlacement, RefusesPagesThatCannotBe) {
     const auto result = only("apps/va", {"n=9000", page});
     EXPECT_NE(result.skipped.value_or("").find("powers of two"), std::string::npos) << complaint(result);
   }
+}
+
+TEST_P(PagedPlacement, RefusesQueuesThatCannotBe) {
+  const auto many = only("apps/va", {"n=9000", "transport=proxy", "queues=1025"});
+  EXPECT_EQ(many.skipped, "there are at most 1024 queues, and queues is 1025");
+  const auto none = only("apps/va", {"n=9000", "queues=3"});
+  EXPECT_NE(none.skipped.value_or("").find("have no queues: leave queues=3 out"), std::string::npos) << complaint(none);
+}
+
+TEST_P(PagedPlacement, EachArrayHasARelayOfItsQueues) {
+  configure(GetParam() + std::string(",devices=2"));
+  for (const char* queues : {"queues=0", "queues=1", "queues=3"}) {
+    const auto result = only("apps/va", {"n=262144", "page=4KiB", "transport=relay", queues});
+    EXPECT_EQ(result.verification.verdict, harness::Verdict::pass) << queues << complaint(result);
+    EXPECT_GT(value_of(result, "fetched"), 0);
+    EXPECT_EQ(value_of(result, "served"), value_of(result, "fetched"));
+  }
+}
+
+/// Memory that is freed while another array's relay is at work on that device waits until the relay gives up.
+TEST_P(PagedPlacement, NothingIsFreedBesideARelayAtWork) {
+  configure(GetParam() + std::string(",devices=2,timeout=120"));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto third = only("apps/va", {"n=262144", "page=4KiB", "transport=relay", "queues=6"});
+  EXPECT_NE(third.skipped.value_or("").find("of which other relays have 12, so not 6"), std::string::npos)
+      << complaint(third);
+  for (int call = 1; call <= 24; call += 3) {
+    device::set_injection(fmt::format("launch:{}", call));
+    only("apps/va", {"n=65536", "page=4KiB", "transport=relay", "queues=2"});
+  }
+  device::set_injection("");
+  const auto after = only("apps/va", {"n=65536", "page=4KiB", "transport=relay", "queues=5"});
+  EXPECT_EQ(after.verification.verdict, harness::Verdict::pass) << complaint(after);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(100));
 }
 
 TEST_P(PagedPlacement, IsForThoseThatSaySo) {

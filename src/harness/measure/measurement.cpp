@@ -293,11 +293,21 @@ memory::PagingOptions Case::State::paging() const {
   if (!std::has_single_bit(page) || page > paging::kMostPage)
     throw Skip(fmt::format("pages are powers of two from 4 KiB to 2 MiB, and {} is {}", kPageAxis, page),
                SkipKind::not_applicable);
+  const auto queues = static_cast<std::size_t>(spec.integer(kQueuesAxis));
+  const auto transport = spec.choice(kTransportAxis);
+  if (queues > paging::kMostQueues)
+    throw Skip(fmt::format("there are at most {} queues, and {} is {}", paging::kMostQueues, kQueuesAxis, queues),
+               SkipKind::not_applicable);
+  if (queues > 0 && paging::value_named(paging::kTransportNames, transport) == paging::Transport::pull)
+    throw Skip(
+        fmt::format("warps that fetch their pages themselves have no queues: leave {}={} out, or take another {}",
+                    kQueuesAxis, queues, kTransportAxis),
+        SkipKind::not_applicable);
   return {.page_bytes = page,
           .frames = static_cast<std::size_t>(spec.integer(kFramesAxis)),
           .eviction = spec.choice(kEvictionAxis),
-          .transport = spec.choice(kTransportAxis),
-          .queues = static_cast<std::size_t>(spec.integer(kQueuesAxis))};
+          .transport = transport,
+          .queues = queues};
 }
 
 void Case::State::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged) {

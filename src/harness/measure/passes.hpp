@@ -25,6 +25,9 @@ struct Pass {
 class Passes {
  public:
   Passes(Case::State& state, Body& body, bool latched);
+  ~Passes() { set_.stop(); }
+  Passes(const Passes&) = delete;
+  Passes& operator=(const Passes&) = delete;
 
   Pass phased(Part part, std::size_t sample);
   /// `streamed` cuts the work into chunks on three streams.
