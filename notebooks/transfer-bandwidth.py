@@ -137,11 +137,44 @@ Markdown(
 )
 
 # %% [markdown]
+# The same two figures in Comm|Scope's own geometry (`--preset paper-commscope`: 256 blocks of 256 threads, one byte
+# written a page) on an H100: registered memory in two processes, page faults in one.
+
+# %%
+commscope = readings.example(DATA / "h100/memory.jsonl.gz").where(metric="rate", preset="paper-commscope")
+WAYS = {
+    "kernels read registered memory": "registered-gpu0/sm-read", "kernels write it": "gpu0-registered/sm-write",
+    "page faults to the GPU": "managed-gpu0/fault", "page faults back, one thread": "gpu0-managed/fault",
+}  # fmt: skip
+lines = ["| | least | 1 MiB | 8 GiB |", "|---|---|---|---|"]
+for words, path in WAYS.items():
+    of = commscope.where(workload=f"transfer/{path}").by("bytes")
+    least = min(of, default=0)
+    cells = [f"{of[size] / 1e9:.2f} GB/s" if size in of else "-" for size in (least, MiB, 8 * GiB)]
+    lines.append(f"| {words} | {cells[0]} ({least} B) | {cells[1]} | {cells[2]} |")
+Markdown("\n".join(lines))
+
+# %% [markdown]
+# Page faults back by several threads of the host, whole pages written, on a host of two H100s (Figure 10 b, d, f):
+
+# %%
+threaded = readings.example(DATA / "h100-x2/memory.jsonl.gz").where(
+    workload="transfer/gpu0-managed/fault", metric="rate", touch="whole", preset=None
+)
+THREADS = [count for count in threaded.values("threads") if count > 1]
+lines = ["| | " + " | ".join(f"{count} threads" for count in THREADS) + " |", "|---" * (1 + len(THREADS)) + "|"]
+for size in threaded.values("bytes"):
+    of = threaded.where(bytes=size).by("threads")
+    cells = [f"{of[count] / 1e9:.2f} GB/s" if count in of else "-" for count in THREADS]
+    lines.append(f"| {size // KiB} KiB | " + " | ".join(cells) + " |")
+Markdown("\n".join(lines))
+
+# %% [markdown]
 # ## Beside the paper
 #
 # Ratios are of the same size, 1 GiB, unless said; *intermediate* is 32 MiB. Between 4 KiB and 32 MiB the largest
-# ratio stands for all. The paper's remote processor is missing here (one NUMA node), and so are page faults of many
-# host threads, which its Figure 10 needs.
+# ratio stands for all. The paper's remote processor is missing here (one NUMA node). So is a copy to pageable memory on
+# the host whose page faults of several threads are above.
 
 # %%
 middle = [size for size in sizes("pinned-gpu0/ce") if 4 * KiB <= size < 32 * MiB]
