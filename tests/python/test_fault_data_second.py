@@ -65,7 +65,8 @@ def test_the_model_says_what_the_page_says():
 
 def test_solvers_and_fft_are_what_the_page_says():
     section = (ROOT / "docs/uvm.md").read_text(encoding="utf-8").partition("## Solvers and FFT on an H100 host")[2]
-    records = {each["workload"]: each for each in load.read(DATA.parents[1] / "h100-x2/faults.jsonl.gz")}
+    found = load.read(DATA.parents[1] / "h100-x2/faults.jsonl.gz")
+    records = {each["workload"]: each for each in found if each["workload"] != "faults/peers"}
     rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| `")]
     assert len(rows) == len(records) == 3
     for row in rows:
