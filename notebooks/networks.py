@@ -88,16 +88,15 @@ trained = readings.Readings(smaller.found + readings.example(H100 / "networks-se
 figure = networks.where_a_step_goes(trained)
 
 # %%
-slower = []
+slower, staged = [], []
 for network in networks.NETWORKS:
     pinned, pageable = (networks.step(trained, network, mode) for mode in ("pm", "baseline"))
     if pinned and pageable:
         slower.append(sum(pinned.values()) / sum(pageable.values()))
-staged = [
-    networks.step(trained, network, f"{mode}_async")["kernel"] / networks.step(trained, network, mode)["kernel"]
-    for network in networks.NETWORKS for mode in ("uvm", "pm")
-    if networks.step(trained, network, f"{mode}_async") and networks.step(trained, network, mode)
-]  # fmt: skip
+    for mode in ("uvm", "pm"):
+        direct, asynchronous = (networks.step(trained, network, each) for each in (mode, f"{mode}_async"))
+        if direct and asynchronous:
+            staged.append(asynchronous["kernel"] / direct["kernel"])
 Markdown(
     f"With the first touch a step in pm takes {min(slower):.2f} to {max(slower):.2f} times as long as in baseline. "
     f"Kernels with asynchronous staging take {min(staged):.2f} to {max(staged):.2f} times as long."
