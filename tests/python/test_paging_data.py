@@ -259,6 +259,16 @@ def test_graphs_larger_than_a_copy_is_worth():
         for workload, name in (("apps/cc", "kernel"), ("apps/sssp", "first_kernel"))
     ]
     assert f"| – | {managed[0]:.2f} s | {managed[1]:.2f} s, the first pass |" in said
+    other = [case for case in records("h200/graphs") if case["axes"]["graph"] == "kronecker"]
+    paged, demand, advise = (
+        [median(other, "kernel", workload=name, placement=placement) for name in ("apps/bfs", "apps/sssp")]
+        for placement in ("paged", "managed_demand", "managed_advise")
+    )
+    faults = f"{ms(paged[0])} paged, {demand[0]:.2f} s by the driver's page faults and {advise[0]:.2f} s with advice"
+    assert f"bfs takes {faults}. sssp takes {ms(paged[1])}, {demand[1]:.2f} s and {advise[1]:.2f} s." in " ".join(
+        said.split()
+    )
+    assert f"cc takes {ms(median(other, 'kernel', workload='apps/cc'))} paged." in said
     half, quarter = ({"workload": "apps/bfs", "placement": "paged", "frames": frames} for frames in (50, 25))
     fetched, optimal = (median(found, name, **half) for name in ("fetches", "optimal_fetches"))
     assert f"With room for half, bfs takes {ms(median(found, 'kernel', **half))}" in said

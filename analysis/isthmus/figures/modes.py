@@ -48,6 +48,12 @@ def samples(found: Readings, size: str, workload: str, mode: str) -> list[float]
     return case(found, size, workload, mode).samples(metric="paper_total")
 
 
+def middle_half(values: list[float]) -> float:
+    """How far apart the quartiles of samples are, in the samples' unit."""
+    ordered = sorted(values)
+    return ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4]
+
+
 def _spreads(found: Readings, size: str, mode: str) -> list[float]:
     """Of all workloads, each sample over the median of its case."""
     cases = (samples(found, size, workload, mode) for workload in WORKLOADS)
