@@ -455,6 +455,15 @@ class CommandLine(unittest.TestCase):
         for text in (self.run_bench("list").stdout, self.run_bench("info").stdout):
             self.assertNotIn("{", text)
 
+    def test_a_list_has_the_axes_of_placements_and_fits_80_columns(self):
+        listed = json.loads(self.run_bench("list", "fixture/saxpy", "--json").stdout)["workloads"][0]
+        axes = {placement: [axis["name"] for axis in of] for placement, of in listed["placement_axes"].items()}
+        self.assertEqual(axes["managed"], ["driver_prefetch"])
+        self.assertNotIn("driver_prefetch", [axis["name"] for axis in listed["axes"]])
+        self.assertIn("    of managed driver_prefetch=default\n", self.run_bench("list", "fixture/saxpy").stdout)
+        text = self.run_bench("list").stdout
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
     def test_a_run_leaves_one_record_per_case_and_an_80_column_table(self):
         done = self.measure("fixture/*", "--placement", "all", "--size", "tiny", "--table")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -107,19 +107,11 @@ bool is_page_axis(std::string_view name) {
   return std::ranges::find(page_axes(), name, &Axis::name) != page_axes().end();
 }
 
-/// The workload's own axes, and those that every workload with such a placement has beside them. These are in a case's
-/// settings only where they change something, so that cases without them are the same as ever.
+/// The workload's own axes, and those of its placements.
 std::vector<const Axis*> axes_of(const Workload& workload) {
-  static const Axis driver_prefetch = driver_prefetch_axis();
-  const auto& description = workload.description();
-  const auto has = [&](auto asks) { return std::ranges::any_of(description.placements, asks); };
   std::vector<const Axis*> axes;
-  for (const auto& axis : description.axes) axes.push_back(&axis);
-  const auto add = [&](const Axis& axis) {
-    if (description.find_axis(axis.name) == nullptr) axes.push_back(&axis);
-  };
-  if (has([](Placement placement) { return placement->managed(); })) add(driver_prefetch);
-  if (has([](Placement placement) { return placement->paged; })) std::ranges::for_each(page_axes(), add);
+  for (const auto& axis : workload.description().axes) axes.push_back(&axis);
+  for (const auto& beside : placement_axes(workload)) axes.insert(axes.end(), beside.axes.begin(), beside.axes.end());
   return axes;
 }
 
@@ -132,6 +124,23 @@ bool sets(const AxisSettings& settings, std::string_view axis) {
 }
 
 }  // namespace
+
+std::vector<PlacementAxes> placement_axes(const Workload& workload) {
+  static const std::vector<Axis> managed{driver_prefetch_axis()};
+  const auto& description = workload.description();
+  std::vector<PlacementAxes> found;
+  const auto add = [&](std::string_view placement, const std::vector<Axis>& axes, auto is_such) {
+    if (!std::ranges::any_of(description.placements, is_such)) return;
+    PlacementAxes beside{placement, {}};
+    for (const auto& axis : axes) {
+      if (description.find_axis(axis.name) == nullptr) beside.axes.push_back(&axis);
+    }
+    if (!beside.axes.empty()) found.push_back(std::move(beside));
+  };
+  add("managed", managed, [](Placement placement) { return placement->managed(); });
+  add("paged", page_axes(), [](Placement placement) { return placement->paged; });
+  return found;
+}
 
 std::vector<Setting> parse_settings(const std::vector<std::string>& settings) {
   std::vector<Setting> parsed;

@@ -3,11 +3,21 @@
 // Which values the axes of a workload take: --set, --size-sweep, sizes and presets.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/plan/plan.hpp"
 
 namespace isthmus::harness {
+
+/// Axes that workloads have beside their own for one kind of placement. They are in a case's settings only where they
+/// change something, so that cases without them are the same as ever.
+struct PlacementAxes {
+  std::string_view placement;
+  std::vector<const Axis*> axes;
+};
+
+std::vector<PlacementAxes> placement_axes(const Workload& workload);
 
 /// What the user set an axis to, still as text.
 struct Setting {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "harness/plan/axis_settings.hpp"
 #include "harness/plan/modes.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/plan/plan.hpp"
@@ -73,6 +74,7 @@ json workload_json(const Workload& workload) {
                 {"placements", names_of(description.placements)},
                 {"stagings", names_of(description.stagings)},
                 {"axes", mapped(description.axes, axis_json)},
+                {"placement_axes", json::object()},
                 {"sizes", json::object()},
                 {"presets", mapped(description.presets, preset_json)},
                 {"metrics", json::array()},
@@ -80,6 +82,9 @@ json workload_json(const Workload& workload) {
                 {"observed", description.observed},
                 {"family", nullptr}};
   if (const auto family = family_of(workload); !family.empty()) entry["family"] = family;
+  for (const auto& [placement, axes] : placement_axes(workload)) {
+    entry["placement_axes"][std::string(placement)] = mapped(axes, [](const Axis* axis) { return axis_json(*axis); });
+  }
   for (const auto& size : description.sizes) entry["sizes"][size.name] = settings_json(size.settings);
   if (!description.placements.empty()) {
     for (const auto metric : measured_metrics()) entry["metrics"].push_back(metric);
@@ -105,25 +110,55 @@ std::string axis_text(const Axis& axis) {
   return text;
 }
 
+constexpr std::size_t kColumns = 80;
+
+/// Words after a label, in as many lines as they need. A word that is longer than a line is cut after commas.
+std::string words_text(std::string_view label, const std::vector<std::string>& words) {
+  std::string text;
+  std::string line(label);
+  bool first = true;
+  const auto end_line = [&] {
+    text += line + "\n";
+    line.assign(label.size(), ' ');
+    first = true;
+  };
+  for (std::string_view word : words) {
+    if (!first && line.size() + 1 + word.size() > kColumns) end_line();
+    while (first && line.size() + word.size() > kColumns) {
+      const auto comma = word.rfind(',', kColumns - line.size() - 1);
+      if (comma == std::string_view::npos) break;
+      line += word.substr(0, comma + 1);
+      word.remove_prefix(comma + 1);
+      end_line();
+    }
+    if (!first) line += ' ';
+    line += word;
+    first = false;
+  }
+  return text + line + "\n";
+}
+
 /// A workload with all that can be varied.
 std::string details_text(const Workload& workload) {
   const auto& description = workload.description();
-  std::string text = fmt::format("{}\n    {}\n", workload.name(), description.summary);
+  std::string text = workload.name() + "\n" + words_text("    ", split(description.summary, ' '));
   const auto line = [&](std::string_view what, const std::vector<std::string>& words) {
-    if (!words.empty()) text += fmt::format("    {:<11}{}\n", what, join(words, " "));
+    if (!words.empty()) text += words_text(fmt::format("    {:<11}", what), words);
   };
   const auto name_of = [](const auto& each) { return each.name; };
   line("placements", names_of(description.placements));
   line("stagings", names_of(description.stagings));
   line("sizes", mapped(description.sizes, name_of));
   line("axes", mapped(description.axes, axis_text));
+  for (const auto& [placement, axes] : placement_axes(workload)) {
+    line(fmt::format("of {}", placement), mapped(axes, [](const Axis* axis) { return axis_text(*axis); }));
+  }
   line("presets", mapped(description.presets, name_of));
   return text;
 }
 
 /// A family's members, one line each: there may be hundreds.
 std::string family_text(std::string_view family, const std::vector<const Workload*>& members) {
-  constexpr std::size_t kColumns = 80;
   std::size_t width = 0;
   for (const auto* workload : members) width = std::max(width, workload->name().size());
   std::string text = fmt::format("{}*: {} workloads; list a few of them to see their axes\n", family, members.size());
