@@ -608,6 +608,12 @@ class CommandLine(unittest.TestCase):
         self.assertEqual([r["run"]["process"] for r in records], [1, 2, 3])
         self.assertEqual(len({r["run"]["id"] for r in records}), 1)
         self.assertEqual(done.stdout.count("fixture/saxpy"), 3)
+        self.assertIn("3 passed, 0 skipped, 0 failed in 3 processes; records in ", done.stdout)
+
+    def test_processes_that_fail_or_have_nothing_to_do_are_counted(self):
+        done = self.measure("fixture/saxpy", "--size", "tiny", "--processes", "2", ISTHMUS_INJECT="launch:1:failure")
+        self.assertIn("0 passed, 0 skipped, 2 failed in 2 processes", done.stdout)
+        self.assertEqual(done.returncode, 1)
 
     def test_a_process_that_only_starts_others_asks_no_device_what_it_is(self):
         # On a GPU that makes a context, which the others would take for a foreign process.
@@ -843,6 +849,29 @@ class CommandLine(unittest.TestCase):
                     (record,) = self.records()
                     self.assertIn("interrupted", {m["stop"] for m in record["metrics"]})
                     self.assertEqual(record["verify"]["status"], "pass")
+
+    def run_in_its_own_group(self, *arguments):
+        self.record.unlink(missing_ok=True)
+        child = subprocess.Popen(
+            [BENCH, "run", *arguments, "--record", str(self.record)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        child.stdout.readline()  # "1 case": signals are caught from here on
+        time.sleep(1)
+        return child
+
+    def test_a_signal_that_comes_twice_at_once_ends_as_one_does_and_a_later_one_at_once(self):
+        child = self.run_in_its_own_group("fixture/saxpy", "--samples", "100000")
+        child.send_signal(signal.SIGINT)
+        os.killpg(child.pid, signal.SIGINT)  # as timeout(1) does
+        errors = child.communicate(timeout=60)[1]
+        self.assertEqual((child.returncode, len(self.records())), (3, 1), errors)
+        child = self.run_in_its_own_group("fixture/beyond", "--set", "what=slow")
+        child.send_signal(signal.SIGINT)
+        time.sleep(1)
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=60)
+        self.assertEqual(child.returncode, -signal.SIGINT)
 
     # --- injected failures ---------------------------------------------------------------------------
 

@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "harness/program/progress.hpp"
+#include "harness/program/run_cases.hpp"
 #include "harness/program/session.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/ranks/process.hpp"
 #include "harness/record/record_file.hpp"
+#include "workload/clock.hpp"
 
 namespace isthmus::harness {
 
@@ -34,11 +37,15 @@ std::optional<Child> child_role() {
   return Child{std::atoi(role.c_str()), role.substr(first + 1, second - first - 1), role.substr(second + 1)};
 }
 
-int run_processes(int count, const std::string& run_id, const std::string& record) {
+int run_processes(int count, const std::string& run_id, const std::string& record, bool quiet) {
   int code = exit_code::passed;
+  Progress progress(!quiet, std::vector<std::optional<double>>(static_cast<std::size_t>(count)));
   for (int process = 1; process <= count && !interrupted(); ++process) {
     const std::string role = fmt::format("{}:{}:{}", process, run_id, record);
+    progress.begin(static_cast<std::size_t>(process - 1), "fresh process");
+    const double begin = now();
     const int status = wait_for(start_again(kChildVariable, role), true);
+    progress.measured(now() - begin);
     if (WIFSIGNALED(status)) {
       say(fmt::format("process {} of {} was ended by signal {}; what it measured before is in {}", process, count,
                       WTERMSIG(status), record));
@@ -58,6 +65,18 @@ std::vector<json> records_of_run(const std::string& path, const std::string& run
     if (record.contains("run") && record["run"].value("id", "") == run_id) records.push_back(std::move(record));
   });
   return records;
+}
+
+std::string summary(const std::vector<json>& records, int count) {
+  Tally tally;
+  std::set<int> processes;
+  for (const auto& record : records) {
+    processes.insert(record.at("run").at("process").get<int>());
+    const bool failed = !record.at("error").is_null() || record.at("verify").value("status", "") == "fail";
+    ++(failed ? tally.failed : record.at("skipped").is_null() ? tally.passed : tally.skipped);
+  }
+  const auto of = processes.size() == static_cast<std::size_t>(count) ? "" : fmt::format("{} of ", processes.size());
+  return fmt::format("{} in {}{} processes", tally.text(), of, count);
 }
 
 }  // namespace isthmus::harness

@@ -93,6 +93,11 @@ void remember_results(const std::string& path) {
 
 }  // namespace
 
+std::string Tally::text() const {
+  return fmt::format("{} passed, {} skipped, {} failed", passed, skipped, failed) +
+         (resumed > 0 ? fmt::format(", {} done before", resumed) : "");
+}
+
 Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
                 RecordFile* file, const SessionOptions& options, std::vector<json>& records, double process_begin,
                 EventFile* events) {

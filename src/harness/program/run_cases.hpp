@@ -16,6 +16,7 @@ struct Tally {
   int passed = 0, skipped = 0, failed = 0, resumed = 0;
   bool ended_early = false;
 
+  std::string text() const;  ///< "3 passed, 1 skipped, 0 failed"
   int code() const {
     if (ended_early) return exit_code::interrupted;
     return failed > 0 ? exit_code::failed : exit_code::passed;

@@ -288,10 +288,11 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (speaks) report(options, outlook(cases, options.sampling, processes, options.resume));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
   if (starts_others) {
-    const int code = run_processes(processes, identity.id, path);
+    const int code = run_processes(processes, identity.id, path, options.quiet);
     if (code == exit_code::bad_input) return code;
-    if (options.table) fmt::print("{}", table(records_of_run(path, identity.id)));
-    report(options, fmt::format("{} processes; records in {}", processes, path));
+    const auto records = records_of_run(path, identity.id);
+    if (options.table) fmt::print("{}", table(records));
+    report(options, fmt::format("{}; records in {}", summary(records, processes), path));
     return code;
   }
   if (writes) host_speed();  // before anything is at work in the process that measures
@@ -307,9 +308,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     say("the process that watches this run was killed, so the run ended too; what was measured is in " + path);
   if (speaks) {
     if (options.table) fmt::print("{}", table(records));
-    report(options,
-           fmt::format("{} passed, {} skipped, {} failed{}; records in {}", tally.passed, tally.skipped, tally.failed,
-                       tally.resumed > 0 ? fmt::format(", {} done before", tally.resumed) : "", path));
+    report(options, fmt::format("{}; records in {}", tally.text(), path));
   }
   return tally.code();
 }

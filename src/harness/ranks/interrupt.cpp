@@ -1,8 +1,10 @@
 #include "harness/ranks/interrupt.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
-#include <initializer_list>
+#include <cstdint>
+#include <ctime>
 
 namespace isthmus::harness {
 
@@ -12,8 +14,32 @@ namespace {
 std::atomic<bool> requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void on_signal(int) {
+/// A signal and when it first came, in nanoseconds of the monotonic clock; 0: not yet.
+struct Caught {
+  int number;
+  std::atomic<std::int64_t> first = 0;
+};
+Caught caught[] = {{SIGTERM}, {SIGINT}};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+/// Signals that come together mean one request: timeout(1) sends one to its child, and one to the whole group.
+constexpr std::int64_t kTogether = 500'000'000;
+
+void on_signal(int number) {
+  const int error = errno;
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const std::int64_t now = std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  for (auto& each : caught) {
+    if (each.number != number) continue;
+    std::int64_t first = 0;
+    if (!each.first.compare_exchange_strong(first, now) && now - first > kTogether) {
+      std::signal(number, SIG_DFL);  // a second request has the signal's usual effect
+      raise(number);
+    }
+  }
   requested = true;
+  errno = error;
 }
 
 }  // namespace
@@ -21,13 +47,12 @@ void on_signal(int) {
 void catch_interrupts() {
   struct sigaction action{};
   action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal has its usual effect
   sigemptyset(&action.sa_mask);
-  for (const int number : {SIGTERM, SIGINT}) {
+  for (const auto& each : caught) {
     struct sigaction before{};
     // Whoever started this program with a signal ignored, as nohup and a shell's & do, meant it.
-    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
-    sigaction(number, &action, nullptr);
+    if (sigaction(each.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(each.number, &action, nullptr);
   }
 }
 
