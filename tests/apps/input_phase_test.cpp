@@ -309,7 +309,8 @@ TEST(TextNumbers, AreReadOverTheEndsOfBlocks) {
 
 // Whatever a file has: numbers in bounds, or one sentence with the line.
 TEST(TextNumbers, TakeAnything) {
-  const std::string letters = "0123456789+-.eE \n\t\rx#\"\0\xff";
+  using namespace std::string_literals;
+  const std::string letters = "0123456789+-.eE \n\t\rx#\"\0\xff"s;
   std::uint64_t refused = 0, taken = 0;
   for (std::uint64_t round = 0; round < 400; ++round) {
     std::string text;

@@ -14,7 +14,7 @@ class EmulatedSpellingTest : public EmulatorTest {
     DeviceArray<int> out(64);
     Stream stream;
     launch(stream, kernel, {.grid = 1, .block = 64}, out.get());
-    const std::string fault = error_of([&] { stream.synchronize(); });
+    std::string fault = error_of([&] { stream.synchronize(); });
     if (got != nullptr) *got = out.host();
     return fault;
   }

@@ -110,7 +110,9 @@ TEST_F(GraphTest, WhatAGraphCannotHoldIsRefused) {
       {"copy_async", [&] { copy_async(&pageable, value.get(), sizeof(int), stream); }},
       {"graph_create", [&] { const Graph graph(stream, [] {}); }},
   };
-  for (const auto& [name, call] : calls) {
+  for (const auto& named : calls) {
+    const auto& name = named.first;
+    const auto& call = named.second;
     expect_mentions(error_of([&] { const Graph graph(stream, call); }), {name, "is being captured into a graph"});
     EXPECT_NO_THROW(call()) << name << " works again";
   }

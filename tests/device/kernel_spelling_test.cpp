@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -170,7 +171,7 @@ TEST_F(SpellingTest, VotesAndMatches) {
     return mask;
   };
   for (int i = 0; i < static_cast<int>(threads); ++i) {
-    const LaneMask* mine = &got[static_cast<std::size_t>(i * votes)];
+    const LaneMask* mine = &got[static_cast<std::size_t>(i) * static_cast<std::size_t>(votes)];
     const int own = i % warp_;
     ASSERT_EQ(mine[0], lanes([](int lane) { return lane % 3 == 0; })) << i;
     ASSERT_EQ(mine[1], (i < warp_ ? 3u : 0u)) << i;
@@ -228,9 +229,12 @@ void check_hinted() {
   launch(stream, ISTHMUS_KERNEL(pass_on<T>), {.grid = 1, .block = threads}, out.get());
   stream.synchronize();
   const std::vector<T> got = out.host();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    ASSERT_EQ(std::memcmp(&got[i], &values[i / 4 * 4 + 3], sizeof(T)), 0) << i;
-  }
+  const auto bytes = [](const T& value) {
+    std::array<unsigned char, sizeof(T)> found{};
+    std::memcpy(found.data(), &value, sizeof(T));
+    return found;
+  };
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(bytes(got[i]), bytes(values[i / 4 * 4 + 3])) << i;
 }
 
 TEST_F(SpellingTest, LoadsAndStoresWithACacheHint) {

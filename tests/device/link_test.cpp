@@ -24,7 +24,7 @@ std::optional<Link> ask(const std::string& uuid, const std::string& peer_uuid, s
                         const std::string& library = ISTHMUS_FAKE_NVML) {
   std::string reason;
   const auto peer = peer_uuid.empty() ? std::nullopt : std::optional(LinkEnd{peer_uuid, ""});
-  const auto link = link_nvml({uuid, ""}, peer, reason, library);
+  auto link = link_nvml({uuid, ""}, peer, reason, library);
   EXPECT_EQ(link.has_value(), reason.empty()) << reason;
   if (why != nullptr) *why = reason;
   return link;

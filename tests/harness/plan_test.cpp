@@ -399,8 +399,8 @@ TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
       std::string::npos);
   const auto data = choice_axis("data", "where from", {"generated", "written"});
   EXPECT_EQ(problem(make("a/b").axis(data).file_phase("data")), "");
-  for (auto wrong : {make("a/b").axis(how(data)).file_phase("data"), make("a/b").file_phase("data"),
-                     make("a/b").axis(source).file_phase("source")})
+  for (const auto& wrong : {make("a/b").axis(how(data)).file_phase("data"), make("a/b").file_phase("data"),
+                            make("a/b").axis(source).file_phase("source")})
     EXPECT_NE(problem(wrong).find("which must say what the input is"), std::string::npos);
 }
 

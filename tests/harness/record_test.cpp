@@ -328,7 +328,7 @@ TEST(Limits, ShareIsBetterTheNearerOne) {
 
 /// A reading of own/readings, and one of its metrics.
 json own(const std::string& what, const RunContext& c = context()) {
-  const auto record = record_of(spec_of("own/readings", {"what=" + what}), c);
+  auto record = record_of(spec_of("own/readings", {"what=" + what}), c);
   expect_valid(record);
   return record;
 }

@@ -122,6 +122,7 @@ struct Machine {
 template <class Protocol>
 std::string outcome(const Machine& machine) {
   const Program& p = machine.program;
+  if (p.elements == 0 || p.threads == 0) return "a program without elements or threads";
   memory::Block blocks[3] = {{memory::Kind::mapped, machine.bytes},
                              {memory::Kind::registered, machine.bytes},
                              {memory::Kind::mapped, machine.bytes}};

@@ -18,7 +18,7 @@ namespace isthmus::trace::uvm {
 namespace {
 
 /// Why there is no queue; "" where there is one.
-std::string refusal(FakeDriver& driver, QueueOptions options = {.entries = 64}) {
+std::string refusal(FakeDriver& driver, const QueueOptions& options = {.entries = 64}) {
   try {
     const Queue queue(driver, options);
     return "";
