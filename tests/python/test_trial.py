@@ -18,7 +18,7 @@ from histories import History, jobs_of, medians, record, tell, write
 from isthmus import cli
 from isthmus.records import measurements, store
 from isthmus.statistics import rank_test, series
-from isthmus.verdicts import drift, earlier, trial
+from isthmus.verdicts import drift, earlier, judging, trial
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -40,6 +40,20 @@ def test_noise_is_what_was_put_in(tmp_path, capsys):
     assert "microbench/saxpy pm tiny time" in capsys.readouterr().out
     (between,) = earlier.load_noise(out)[0].values()
     assert between == pytest.approx(0.01, rel=0.2)
+
+
+def test_noise_of_values_of_both_signs_is_in_their_unit(tmp_path, capsys):
+    cases = [record(0.001, job=str(job)) for job in range(8)]
+    for job, case in enumerate(cases):
+        case["metrics"][0] |= {"name": "overlap", "unit": "1", "better": "higher", "median": 0.4 * (-1) ** job}
+    folder, out = write(tmp_path / "r", cases), tmp_path / "noise.json"
+    assert cli.main(["noise", str(folder)]) == cli.main(["noise", str(folder), "-o", str(out)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "overlap 0.839 - - 0.02 8 1" in shown and "in its unit" in shown
+    (entry,) = json.loads(out.read_text(encoding="utf-8"))
+    assert entry["between"] == pytest.approx(0.839, abs=1e-3)
+    assert entry["margin"] == pytest.approx(0.4 * judging.CEILING)  # as `regress` takes it: at most that share
+    assert entry["needed"] == rank_test.jobs_needed(0.03 * 0.4 / entry["between"], metrics=1)
 
 
 def test_noise_says_when_the_machine_changed(tmp_path, capsys):

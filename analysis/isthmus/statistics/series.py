@@ -281,11 +281,16 @@ def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def has_ratios(series: Series, sides) -> bool:
+    """Whether ratios of its values mean something: all are above zero."""
+    return all((series.all(side) > 0).all() for side in sides)
+
+
 def spread(series: Series, sides) -> float:
     """Standard deviation between jobs of a node and GPU, of logarithms where values are above zero; NaN if unknown."""
     groups: list[np.ndarray] = []
     for side in sides:
         own = list(series.by_place(side).values())
-        groups += [np.log(x) for x in own] if all((x > 0).all() for x in own) else own
+        groups += [np.log(x) for x in own] if has_ratios(series, (side,)) else own
     found = rank_test.spread(groups)
     return 0.0 if math.isclose(found, 0, abs_tol=1e-15) else found

@@ -10,6 +10,8 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from isthmus import Error, exits, spelling, units
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
@@ -27,10 +29,15 @@ class Noise:
     label: str
     jobs: int
     nodes: int
+    size: float | None  # the largest value, where some are zero or below; None: figures are shares
     between: float  # standard deviation between jobs of a node and GPU
-    within: float  # between samples of a job
+    within: float  # between samples of a job, a share; NaN where that means nothing
     boots: judging.Boots | None  # how far boots of a node differ, where there are several
     needed: int | None  # jobs a side on one node for the step that was asked for
+
+    @property
+    def margin(self) -> float:
+        return judging.margin(self.between, judging.FLOOR * (self.size or 1))
 
 
 def measure(
@@ -44,9 +51,11 @@ def measure(
     result = []
     for each in every:
         between = series.spread(each, ("A",))
+        size = None if series.has_ratios(each, ("A",)) else float(np.max(np.abs(each.all("A"))))
         needed = None
         if 0 < between < math.inf:
-            needed = rank_test.jobs_needed(math.log1p(step) / between, metrics=metrics or len(every))
+            change = math.log1p(step) if size is None else step * size
+            needed = rank_test.jobs_needed(change / between, metrics=metrics or len(every))
         means = series.boots(each, "A")
         freedom = sum(len(x) - 1 for x in means)
         squares = sum(float(((x - x.mean()) ** 2).sum()) for x in means)
@@ -54,11 +63,11 @@ def measure(
         nodes = {node for job in each.of("A") for node in job.nodes}
         result.append(
             Noise(
-                each, names[each.key], each.jobs("A"), len(nodes), between,
-                within.get(each.key) or math.nan, boots, needed,
+                each, names[each.key], each.jobs("A"), len(nodes), size, between,
+                within.get(each.key) or math.nan if size is None else math.nan, boots, needed,
             )
         )  # fmt: skip
-    return sorted(result, key=lambda noise: (-noise.between, noise.label))
+    return sorted(result, key=lambda noise: (-noise.between / (noise.size or 1), noise.label))
 
 
 def mixed(opened: store.Store, condition: str) -> list[str]:
@@ -71,15 +80,20 @@ def mixed(opened: store.Store, condition: str) -> list[str]:
 
 
 def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
-    def share(value):
+    def shown_of(noise, value):
+        if not math.isfinite(value):
+            return "-"
+        if noise.size is not None:
+            return units.quantity(value, noise.series.unit)
         digits = 2 if value < 0.09995 else 1 if value < 0.9995 else 0
-        return f"{value:.{digits}%}" if math.isfinite(value) else "-"
+        return f"{value:.{digits}%}"
 
     heads = ("between", "boots", "within", "±delta", "jobs", "nodes", "needed")
     columns = [output.Column("series", right=False), *map(output.Column, heads)]
     rows = [
-        [noise.label, share(noise.between), share(noise.boots.spread if noise.boots else math.nan), share(noise.within),
-         share(judging.margin(noise.between)), str(noise.jobs), str(noise.nodes), str(noise.needed or "-")]
+        [noise.label, *(shown_of(noise, value) for value in (
+            noise.between, noise.boots.spread if noise.boots else math.nan, noise.within, noise.margin)),
+         str(noise.jobs), str(noise.nodes), str(noise.needed or "-")]
         for noise in found[:shown]
     ]  # fmt: skip
     lines = output.lay_out(columns, rows)
@@ -88,7 +102,8 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
     lines += output.fold(
         "between: standard deviation between jobs of a node; boots: between the means of its boots; within: between "
         f"samples of a job; ±delta: the margin; needed: jobs a side on one node to find a step of {step:.0%} in 90% of "
-        f"cases, one of {spelling.counted(metrics, 'metric')}."
+        f"cases, one of {spelling.counted(metrics, 'metric')}. Figures are shares of the value. Of a series with "
+        "values at zero or below they are in its unit, and the step is a share of the largest value."
     )
     return "\n".join([*lines, *_summary(found)])
 
@@ -117,7 +132,7 @@ def _row(noise: Noise) -> dict[str, Any]:
     boots = noise.boots
     return noise.series.case | {
         "series": noise.label, "between": noise.between, "boots": boots and boots.spread,
-        "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": judging.margin(noise.between),
+        "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": noise.margin,
         "jobs": noise.jobs, "nodes": noise.nodes, "needed": noise.needed,
         earlier.AXES: noise.series.key[measurements.SERIES.index("axes")],
     }  # fmt: skip
