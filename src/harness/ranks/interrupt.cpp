@@ -63,6 +63,7 @@ void request_interrupt() noexcept {
   requested = true;
 }
 void clear_interrupt() noexcept {
+  for (auto& each : caught) each.first = 0;
   requested = false;
 }
 
