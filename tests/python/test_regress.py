@@ -229,6 +229,18 @@ def test_jobs_on_nodes_of_one_side_only_are_left_out_and_counted(tmp_path):
     assert results[TIME]["note"] == "16 jobs ran on nodes or GPUs that only one side has"
 
 
+def test_nothing_compared_is_no_green_verdict(tmp_path, capsys):
+    """Each side has another workload: no series stands on both."""
+    cases = jobs_of(History(), 1, 8)
+    for index, case in enumerate(cases):
+        case["workload"] = "microbench/saxpy" if index < 8 else "microbench/gemm"
+    folder = write(tmp_path / "r", cases)
+    assert cli.main(["regress", str(folder), *SIDES, "--workload", "*gemm"]) == exits.BAD_INPUT
+    capsys.readouterr()
+    assert cli.main(["regress", str(folder), *SIDES]) == exits.UNDECIDED
+    assert "verdict: inconclusive" in capsys.readouterr().out
+
+
 def test_delta_comes_from_a_noise_file(tmp_path):
     quiet = write(tmp_path / "aa", jobs_of(History(between=0.016), 2, 30))
     out = tmp_path / "noise.json"
@@ -316,7 +328,11 @@ def test_a_baseline_keeps_its_jobs(tmp_path, capsys):
         (["--baseline", "../../etc/passwd"], "no name for a baseline"),
         ([*SIDES, "--delta", "3"], "is no share between 0 and 1; write 0.03 or 3%"),
         ([*SIDES, "--noise", "/none"], "/none: No such file"),
-        ([*SIDES, "--workload", "nothing/*"], "none of 16 records is what was asked for"),
+        ([*SIDES, "--workload", "nothing/*"], "no record has the workload 'nothing/*'; there is microbench/saxpy"),
+        ([*SIDES, "--metric", "tim"], "no record has the metric 'tim'; did you mean 'time'?"),
+        ([*SIDES, "--metric", "time", "--metric", "raet"], "no record has the metric 'raet'; there is time"),
+        ([*SIDES, "--system", "x"], "no record has the system 'x'"),
+        ([*SIDES, "--until", "2020-01-01"], "none of 16 records is what was asked for"),
         ([*SIDES, "--since", "yesterday"], "is no date"),
         ([*SIDES, "--json", "/none/x.json"], "/none/x.json: No such file"),
     ],

@@ -61,6 +61,8 @@ def test_noise_says_when_the_machine_changed(tmp_path, capsys):
     assert "not one state of the machine: driver" in capsys.readouterr().out
     assert cli.main(["noise", str(tmp_path / "r"), "--from", "driver=570"]) == 0
     assert "not one state" not in capsys.readouterr().out
+    assert cli.main(["noise", str(tmp_path / "r"), "--from", "driver=999"]) == 2
+    assert "no job is meant by --from; driver is 570.124.06, 580.159.04" in capsys.readouterr().err
 
 
 def test_one_job_has_no_noise(tmp_path, capsys):

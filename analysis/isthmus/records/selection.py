@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import glob
 
 from isthmus import Error, spelling
 from isthmus.records import agreement, content, load, old_names
@@ -65,6 +66,11 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
         emulated=asked.emulated,
         profiled=asked.profiled,
         where=" AND ".join(where) or "true",
+        named=[
+            *(("workload", pattern) for pattern in asked.workload or ()),
+            *(("metric", pattern) for pattern in asked.metric or ()),
+            *(("system", glob.escape(name)) for name in [asked.system] if name),
+        ],
     )
     asked.absent = [*getattr(asked, "absent", []), *store.skipped]  # for the exit code: isthmus.cli
     say_left_out(store, asked)

@@ -153,11 +153,14 @@ def connect() -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory]:
     return connection, folder
 
 
-def open_store(paths, *, wanted=measurements.COLUMNS, emulated=False, profiled=False, where: str = "true") -> Store:
+def open_store(
+    paths, *, wanted=measurements.COLUMNS, emulated=False, profiled=False, where: str = "true", named=()
+) -> Store:
     """Opens folders and files as one table.
 
     `wanted` names the columns that will be asked for: raw files are read faster for fewer. `where` is SQL over them.
-    Raises Error where there is no record.
+    `named` has (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. Raises Error for
+    such a one, and where there is no record.
     """
     sources = _Sources()
     for path in paths:
@@ -185,6 +188,8 @@ def open_store(paths, *, wanted=measurements.COLUMNS, emulated=False, profiled=F
             f"count(*) FILTER ({' AND '.join(kept)}), count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
             f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
         ).fetchall()
+        for column, pattern in named if total else ():
+            _refuse_stranger(connection, paths, column, pattern)
     except BaseException as error:
         connection.close()
         folder.cleanup()
@@ -199,6 +204,19 @@ def open_store(paths, *, wanted=measurements.COLUMNS, emulated=False, profiled=F
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))
     return store
+
+
+def _refuse_stranger(connection, paths, column: str, pattern: str) -> None:
+    """For a name that no record has, whatever else was asked for."""
+    query = f'SELECT DISTINCT "{column}" FROM everything WHERE "{column}" IS NOT NULL'
+    known = sorted(value for [value] in connection.execute(query).fetchall())
+    fits = f'SELECT count(*) FROM ({query}) WHERE "{column}" GLOB {measurements.literal(pattern)}'
+    if not connection.execute(fits).fetchone()[0]:
+        few = f"; there is {', '.join(known[:6])}{', …' if known[6:] else ''}" if known else ""
+        raise Error(
+            f"{', '.join(map(str, paths))}: no record has the {column} {spelling.shorten(pattern, 60)!r}"
+            f"{spelling.did_you_mean(pattern, known) or few}"
+        )
 
 
 def _refuse_newer(skipped: list[Skipped]) -> None:

@@ -63,17 +63,21 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """All results as one; what was found weighs more than what is not known."""
+        """All results as one; what was found weighs more than what is not known. Nothing compared is nothing known."""
         for verdict in ("regressed", "inconclusive", "changed", "improved", "changed-but-small"):
             if self.count(verdict):
                 return "inconclusive" if self.absent and verdict != "regressed" else verdict
-        return "inconclusive" if self.absent else "equivalent"
+        return "inconclusive" if self.absent or not self.compared else "equivalent"
+
+    @property
+    def compared(self) -> bool:
+        return self.count("new") < len(self.results)
 
     @property
     def exit_code(self) -> int:
         if self.count("regressed"):
             return exits.FOUND
-        return exits.UNDECIDED if self.count("inconclusive") or self.absent else exits.PASSED
+        return exits.UNDECIDED if self.verdict == "inconclusive" or self.absent else exits.PASSED
 
 
 # --- one series ---

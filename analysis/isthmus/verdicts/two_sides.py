@@ -67,6 +67,12 @@ def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
     return jobs["A"], jobs["B"]
 
 
+def check_some(opened: store.Store, condition: str, refusal: str, asked: str) -> None:
+    """Raises Error, with what there is of the fields that were asked for, where no record fulfils a condition."""
+    if not opened.sql(f"SELECT 1 FROM measurements WHERE {condition} LIMIT 1").fetchall():
+        raise Error(f"{refusal}; {_what_there_is(opened, asked)}")
+
+
 def order_of(every: list[series.Series]) -> rank_test.Order:
     """Whether the order of units within a side matters, over all series that both sides have."""
     sequences = design.Sequences()

@@ -95,7 +95,7 @@ def _summary(found: Outcome) -> list[str]:
     lines += [f"note: {note}" for note in found.notes]
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
     jobs = f"{spelling.counted(found.jobs[0], 'job')} against {found.jobs[1]}"
-    lines.append(f"{jobs}, {len(found.results)} series: {counts}")
+    lines.append(f"{jobs}, {len(found.results)} series: {counts or 'none that both sides have'}")
     return [*lines, *_more_in_words(found), f"verdict: {found.verdict}"]
 
 
