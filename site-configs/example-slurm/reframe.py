@@ -4,6 +4,12 @@ Every line is what a site engineer decides; what is commented out is what other 
 in which order, `isthmus site check <site>` what was forgotten.
 """
 
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "reframe/plugins"))
+import session_gate  # noqa: F401, a session that finds no check fails
+
 site_configuration = {
     "systems": [
         {

@@ -449,6 +449,18 @@ def test_empty_selection_is_red(session):
     assert "nothing to run" in outcome.output
 
 
+@pytest.mark.parametrize("site", ["generic", "example-slurm"])
+def test_a_path_without_checks_is_red(reframe, tmp_path, site):
+    command = [reframe, "-C", ROOT / f"site-configs/{site}/reframe.py", "-c", ROOT / "reframe/cheks", "-t", "smoke"]
+    for option, code in (("-r", 1), ("-l", 0)):
+        done = subprocess.run(
+            [*command, option], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+            env=environment(TMPDIR=tmp_path),
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout
+        assert ("nothing to run: no check was found; look at the path behind -c" in done.stderr + done.stdout) == code
+
+
 @pytest.mark.parametrize(
     "site, select, why",
     [
