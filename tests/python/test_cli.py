@@ -234,7 +234,7 @@ def test_spoilt_records_make_no_table_and_no_advice(command, name, tmp_path, cap
     topic = command[:2] if command[0] == "advise" else command[:1]
     assert cli.main([*topic, str(tmp_path / "r.jsonl"), *command[len(topic) :]]) == exits.BAD_INPUT
     said = capsys.readouterr()
-    assert said.out == "" and "spoilt and left out: see the warnings" in said.err
+    assert said.out == "" and "spoilt and left out; the field warnings of each says why" in said.err
 
 
 def test_tables_are_made_of_folders_too(tmp_path, capsys):

@@ -207,6 +207,19 @@ def test_a_program_runs_as_it_is_and_its_files_are_named(library, tmp_path, capf
     assert "mine.7.uvm" in said.err
 
 
+def test_the_library_of_a_tree_is_found_where_it_was_built(library, tmp_path, monkeypatch, capfd):
+    built = tmp_path / "build/host/bin" / library.name
+    built.parent.mkdir(parents=True)
+    monkeypatch.delenv("ISTHMUS_UVM_LIBRARY")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    program = ["faults", "run", "--", sys.executable, "-c", "import os; print(os.environ['LD_PRELOAD'])"]
+    assert cli.main(program) == exits.BAD_INPUT
+    assert "(not beside an isthmus-bench in $PATH, nor in build/*/bin); `scripts/build" in capfd.readouterr().err
+    built.write_bytes(b"")
+    cli.main(program)
+    assert str(built) in capfd.readouterr().out
+
+
 def test_a_program_without_unified_memory_is_undecided(library, capfd):
     assert cli.main(["faults", "run", "--", sys.executable, "-c", "pass"]) == exits.UNDECIDED
     assert "no unified memory" in capfd.readouterr().err
@@ -257,4 +270,4 @@ def test_what_cannot_be_watched_is_refused(library, tmp_path, monkeypatch, capsy
     assert "is not there" in said and "`scripts/build --target isthmus-uvm` makes it" in said
     monkeypatch.delenv("ISTHMUS_UVM_LIBRARY")
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "isthmus-bench" else f"/bin/{name}")
-    assert "not in $PATH" in refused(["--", "true"], capsys)
+    assert "not beside an isthmus-bench in $PATH" in refused(["--", "true"], capsys)

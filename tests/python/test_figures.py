@@ -231,7 +231,9 @@ def test_the_command_writes_a_picture(tmp_path, kind, start):
 def test_the_command_lists_them():
     done = run("figure", "--list")
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(command.FIGURES)
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines if line[0] != " "] == sorted(command.FIGURES)
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("words, why", [

@@ -386,6 +386,7 @@ def test_a_program_is_advised(cases, tmp_path, capsys):
     assert cli.main(["advise", "paging", folder, "--program", *words]) == 0
     said = capsys.readouterr().out
     assert "streamed" in said and "managed:" in said and "copied 55.0 GB/s" in said
+    assert "not copy: there is no room for the whole array\nnot managed: there is no room" in said
     assert cli.main(["advise", "paging", folder, "--check"]) == 0
     assert "picked within 10% of the best" in capsys.readouterr().out
 

@@ -13,8 +13,8 @@ TOPICS = {"interjob": interjob, "paging": paging, "placement": placing, "staging
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     topics = parser.add_subparsers(dest="topic", metavar="TOPIC", required=True)
     for name, module in TOPICS.items():
-        summary, _, _ = (module.__doc__ or "").partition("\n")
-        module.add_arguments(topics.add_parser(name, help=summary, description=module.__doc__))
+        summary, _, _ = (module.__doc__ or "").partition("\n\n")
+        module.add_arguments(topics.add_parser(name, help=" ".join(summary.split()), description=module.__doc__))
 
 
 def run(asked: argparse.Namespace) -> int:

@@ -28,7 +28,7 @@ import math
 from isthmus import Error, spelling, units
 from isthmus.advise import measured
 from isthmus.advise.paging_check import NO_PATTERN, check, learn, multiprocessors_of, points_of, table_of_check
-from isthmus.advise.ways import COUNTS, Map, Program
+from isthmus.advise.ways import COUNTS, WAYS, Map, Program, impossible
 from isthmus.tables import output
 
 _KEYS = ("bytes", "page", "touched", "use", "passes", "room", "fetches")
@@ -96,7 +96,12 @@ def table_of(machine: Map, program: Program) -> output.Table:
     if not rows:
         raise Error("no way that is possible for this program was measured; measure the sweep in docs/paging.md")
     columns = [output.Column("way"), output.Column("expected"), output.Column("most of it", right=False)]
-    return output.Table(_RANKED, rows, "\n".join([*output.lay_out(columns, cells), *costs_of(machine)]))
+    lines = output.lay_out(columns, cells)
+    ranked, reasons = {row["way"] for row in rows}, impossible(program)
+    for way in WAYS:
+        if way not in ranked:
+            lines.append(f"not {way}: {reasons.get(way, 'these records have no pattern of it')}")
+    return output.Table(_RANKED, rows, "\n".join([*lines, *costs_of(machine)]))
 
 
 # --- the command ---

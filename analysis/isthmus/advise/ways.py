@@ -64,16 +64,22 @@ class Program:
         return self.passes * math.ceil(self.touched / max(min(warps, self.touched), 1))
 
 
+WAYS = ("copy", "streamed", "mapped", "managed", "paged")
+
+
+def impossible(program: Program) -> dict[str, str]:
+    """Ways that the program cannot take, and why."""
+    reasons = {}
+    if program.room < 1:
+        reasons = dict.fromkeys(("copy", "managed"), "there is no room for the whole array")
+    if not (program.in_order and program.touched >= program.pages):
+        reasons["streamed"] = "the array is not read whole and in order"
+    return reasons
+
+
 def ways_of(program: Program) -> list[str]:
     """Those that are possible."""
-    whole = program.in_order and program.touched >= program.pages
-    return [
-        way
-        for way, possible in (
-            ("copy", program.room >= 1), ("streamed", whole), ("mapped", True), ("managed", program.room >= 1),
-            ("paged", True),
-        ) if possible
-    ]  # fmt: skip
+    return [way for way in WAYS if way not in impossible(program)]
 
 
 #: Of each way, amounts of which only what takes longest counts: all bytes at the link's or the memory's rate, or those

@@ -42,15 +42,16 @@ def _is_static(program: pathlib.Path) -> bool:
 def _library(asked: pathlib.Path | None) -> pathlib.Path:
     name = "libisthmus-uvm.so"
     bench = shutil.which("isthmus-bench")
-    beside = pathlib.Path(bench).resolve().parent if bench else None
     given = os.environ.get("ISTHMUS_UVM_LIBRARY")
-    candidates = [asked] if asked else [pathlib.Path(given)] if given else []
-    if not candidates and beside:
-        candidates = [beside / name, beside.parent / "lib" / name]
+    candidates, where = [asked or pathlib.Path(given or "")], f"{asked or given}"
+    if not asked and not given:
+        beside = [pathlib.Path(bench).resolve().parent] if bench else []
+        candidates = [folder / name for each in beside for folder in (each, each.parent / "lib")]
+        candidates += sorted(pathlib.Path("build").glob(f"*/bin/{name}"))  # of the tree where this is called
+        where = "not beside an isthmus-bench in $PATH, nor in build/*/bin"
     for candidate in candidates:
         if candidate.is_file():
             return candidate.resolve()
-    where = ", ".join(map(str, candidates)) or "isthmus-bench, which is not in $PATH"
     raise Error(f"{name} is not there ({where}); `scripts/build --target isthmus-uvm` makes it, --library names it")
 
 

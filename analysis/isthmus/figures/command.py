@@ -30,7 +30,11 @@ _UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same re
 def names() -> str:
     """A line for each figure: its name and what it shows."""
     width = max(map(len, FIGURES))
-    return "\n".join(f"{each.name:<{width}}  {each.what}" for _, each in sorted(FIGURES.items()))
+    return "\n".join(
+        line
+        for _, each in sorted(FIGURES.items())
+        for line in output.fold(f"{each.name:<{width}}  {each.what}", indent=" " * width)
+    )
 
 
 def _wanted(name: str) -> Named:

@@ -34,7 +34,8 @@ def say_left_out(number: int, kind: str) -> None:
 
 def say_spoilt(number: int) -> None:
     if number:
-        print(f"{counted(number, 'record', 'are')} spoilt and left out: see the warnings", file=sys.stderr)
+        why = "its field warnings says why" if number == 1 else "the field warnings of each says why"
+        print(f"{counted(number, 'record', 'are')} spoilt and left out; {why}", file=sys.stderr)
 
 
 def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:

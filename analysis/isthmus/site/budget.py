@@ -86,8 +86,8 @@ def run(arguments) -> int:
     bench = arguments.bench or os.environ.get("ISTHMUS_BENCH")
     if bench:
         check.listing(bench)  # one sentence, before ReFrame starts, where it is no isthmus-bench
-    jobs, others = dry_run(root, path, bench, arguments)
     measured, status = durations(arguments.records)
+    jobs, others = dry_run(root, path, bench, arguments)
     for job in jobs:
         time(job, measured, lambda job: estimate(bench, job.command, job.gpus))
     chosen = choose(jobs, arguments.per_job, arguments.budget)

@@ -115,7 +115,9 @@ def listing(bench: str) -> dict:
         if result.returncode == 0:
             return json.loads(result.stdout)
         why = result.stderr.strip().splitlines()[-1:] or [f"exit code {result.returncode}"]
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
+        raise Error(f"{bench}: {error.strerror}; name a built isthmus-bench with --bench") from None
+    except (ValueError, subprocess.TimeoutExpired) as error:
         why = [str(error)]
     raise Error(f"{bench} list --json: {spelling.shorten(why[0])}; name a built isthmus-bench with --bench")
 

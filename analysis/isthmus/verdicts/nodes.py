@@ -558,6 +558,8 @@ def run(asked) -> int:
     with selection.from_arguments(asked, wanted=(*two_sides.WANTED, *surroundings.HOSTS, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
     output.write(asked, table_of(found, "\n".join(drain_lines(found.reasons)) if asked.drain else text(found)))
+    if asked.drain:  # what a script reads stays free of it
+        print("\n".join(output.fold_each(_summary(found))), file=sys.stderr)
     if found.reasons:
         return exits.FOUND
     return exits.PASSED if found.compared else exits.UNDECIDED
