@@ -77,9 +77,9 @@ figure = modes.spread(repeated)
 rows = []
 for mode in MODES:
     cases = [modes.case(repeated, "large", workload, mode) for workload in WORKLOADS]
-    totals = {id(of): of.samples(metric="paper_total") for of in cases}
+    wholes = {of: median(whole) for of in cases if (whole := of.samples(metric="paper_total"))}
     shares = [
-        [modes.middle_half(of.samples(metric=metric)) / median(totals[id(of)]) for of in cases if totals[id(of)]]
+        [modes.middle_half(of.samples(metric=metric)) / whole for of, whole in wholes.items()]
         for metric in ("paper_total", *modes.PHASES)
     ]
     rows.append(f"| {mode} | " + " | ".join(f"{median(each):.1%}" if each else "-" for each in shares) + " |")

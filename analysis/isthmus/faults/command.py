@@ -42,12 +42,14 @@ def _is_static(program: pathlib.Path) -> bool:
 def _library(asked: pathlib.Path | None) -> pathlib.Path:
     name = "libisthmus-uvm.so"
     bench = shutil.which("isthmus-bench")
-    given = os.environ.get("ISTHMUS_UVM_LIBRARY")
-    candidates, where = [asked or pathlib.Path(given or "")], f"{asked or given}"
-    if not asked and not given:
-        beside = [pathlib.Path(bench).resolve().parent] if bench else []
-        candidates = [folder / name for each in beside for folder in (each, each.parent / "lib")]
-        candidates += sorted(pathlib.Path("build").glob(f"*/bin/{name}"))  # of the tree where this is called
+    given = asked or os.environ.get("ISTHMUS_UVM_LIBRARY")
+    if given:
+        candidates, where = [pathlib.Path(given)], f"{given}"
+    else:
+        candidates = sorted(pathlib.Path("build").glob(f"*/bin/{name}"))  # of the tree where this is called
+        if bench:
+            beside = pathlib.Path(bench).resolve().parent
+            candidates = [beside / name, beside.parent / "lib" / name, *candidates]
         where = "not beside an isthmus-bench in $PATH, nor in build/*/bin"
     for candidate in candidates:
         if candidate.is_file():

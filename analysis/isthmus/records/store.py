@@ -208,11 +208,14 @@ def open_store(
 
 def _refuse_stranger(connection, paths, column: str, pattern: str) -> None:
     """For a name that no record has, whatever else was asked for."""
-    query = f'SELECT DISTINCT "{column}" FROM everything WHERE "{column}" IS NOT NULL'
-    known = sorted(value for [value] in connection.execute(query).fetchall())
-    fits = f'SELECT count(*) FROM ({query}) WHERE "{column}" GLOB {measurements.literal(pattern)}'
-    if not connection.execute(fits).fetchone()[0]:
-        few = f"; there is {', '.join(known[:6])}{', …' if known[6:] else ''}" if known else ""
+    known = dict(
+        connection.execute(
+            f'SELECT DISTINCT "{column}" AS name, name GLOB {measurements.literal(pattern)} FROM everything '
+            "WHERE name IS NOT NULL ORDER BY name"
+        ).fetchall()
+    )
+    if not any(known.values()):
+        few = f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else ""
         raise Error(
             f"{', '.join(map(str, paths))}: no record has the {column} {spelling.shorten(pattern, 60)!r}"
             f"{spelling.did_you_mean(pattern, known) or few}"

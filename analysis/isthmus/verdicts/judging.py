@@ -77,7 +77,7 @@ class Outcome:
     def exit_code(self) -> int:
         if self.count("regressed"):
             return exits.FOUND
-        return exits.UNDECIDED if self.verdict == "inconclusive" or self.absent else exits.PASSED
+        return exits.UNDECIDED if self.verdict == "inconclusive" else exits.PASSED
 
 
 # --- one series ---
@@ -171,7 +171,7 @@ def compare(
     `turns` names the pair of each job, where chance drew which job of a pair is on which side: see _paired().
     """
     values = [each.all(side) for side in ("A", "B")]
-    ratio = all((side > 0).all() for side in values)
+    ratio = series.has_ratios(each, ("A", "B"))
     size = 1.0 if ratio else float(np.max(np.abs(values[0])))
     logs = [logs_of(side, ratio) for side in values]
     plan = design.of(each.of("A"), each.of("B"))

@@ -151,9 +151,9 @@ def add_arguments(parser) -> None:
 def run(asked) -> int:
     condition = series.condition(asked.a) if asked.a else "true"
     with selection.from_arguments(asked, wanted=(*two_sides.WANTED, "mad")) as opened:
-        found = measure(opened, condition=condition, step=asked.step, metrics=asked.metrics)
         if asked.a:
             two_sides.check_some(opened, condition, "no job is meant by --from", asked.a)
+        found = measure(opened, condition=condition, step=asked.step, metrics=asked.metrics)
         if not found:
             raise Error("no series has two jobs on one node and GPU, so nothing is known of its noise; run more jobs")
         unlike = mixed(opened, condition)

@@ -79,7 +79,7 @@ def order_of(every: list[series.Series]) -> rank_test.Order:
     for each in every:
         plan = design.of(each.of("A"), each.of("B"))
         values = [each.all(side) for side in ("A", "B")]
-        ratio = all((side > 0).all() for side in values)
+        ratio = series.has_ratios(each, ("A", "B"))
         for side, of_side in zip(("A", "B"), values):
             sequences.add(plan, side, each.of(side), judging.logs_of(of_side, ratio))
     return rank_test.order(sequences.matrices())

@@ -12,6 +12,7 @@
 #include "harness/program/progress.hpp"
 #include "harness/program/run_cases.hpp"
 #include "harness/program/session.hpp"
+#include "harness/program/table.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/ranks/process.hpp"
 #include "harness/record/record_file.hpp"
@@ -72,8 +73,9 @@ std::string summary(const std::vector<json>& records, int count) {
   std::set<int> processes;
   for (const auto& record : records) {
     processes.insert(record.at("run").at("process").get<int>());
-    const bool failed = !record.at("error").is_null() || record.at("verify").value("status", "") == "fail";
-    ++(failed ? tally.failed : record.at("skipped").is_null() ? tally.passed : tally.skipped);
+    const auto outcome = outcome_of(record);
+    const bool failed = outcome == "FAILED" || outcome == "WRONG";
+    ++(failed ? tally.failed : outcome == "skipped" ? tally.skipped : tally.passed);
   }
   const auto of = processes.size() == static_cast<std::size_t>(count) ? "" : fmt::format("{} of ", processes.size());
   return fmt::format("{} in {}{} processes", tally.text(), of, count);

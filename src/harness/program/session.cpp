@@ -290,6 +290,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (starts_others) {
     const int code = run_processes(processes, identity.id, path, options.quiet);
     if (code == exit_code::bad_input) return code;
+    if (options.quiet && !options.table) return code;  // the file may be long
     const auto records = records_of_run(path, identity.id);
     if (options.table) fmt::print("{}", table(records));
     report(options, fmt::format("{}; records in {}", summary(records, processes), path));

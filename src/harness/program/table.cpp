@@ -39,14 +39,14 @@ const json* find_metric(const json& record, std::string_view name) {
   return nullptr;
 }
 
+}  // namespace
+
 std::string outcome_of(const json& record) {
   if (!record.at("error").is_null()) return "FAILED";
   if (!record.at("skipped").is_null()) return "skipped";
   const auto status = record.at("verify").at("status").get<std::string>();
   return status == "fail" ? "WRONG" : status == "not_applicable" ? "ok" : status;
 }
-
-}  // namespace
 
 std::string format_quantity(double value, const std::string& unit) {
   if (unit == "1") return fmt::format("{:.3g}", value);

@@ -10,6 +10,9 @@ namespace isthmus::harness {
 /// (tests/quantities.csv).
 std::string format_quantity(double value, const std::string& unit);
 
+/// What became of a record's case: "pass", "ok", "skipped", "WRONG" or "FAILED".
+std::string outcome_of(const nlohmann::json& record);
+
 /// Medians of the records as text of 80 columns.
 std::string table(const std::vector<nlohmann::json>& records);
 
