@@ -259,16 +259,22 @@ def test_graphs_larger_than_a_copy_is_worth():
         for workload, name in (("apps/cc", "kernel"), ("apps/sssp", "first_kernel"))
     ]
     assert f"| – | {managed[0]:.2f} s | {managed[1]:.2f} s, the first pass |" in said
-    other = [case for case in records("h200/graphs") if case["axes"]["graph"] == "kronecker"]
-    paged, demand, advise = (
-        [median(other, "kernel", workload=name, placement=placement) for name in ("apps/bfs", "apps/sssp")]
-        for placement in ("paged", "managed_demand", "managed_advise")
-    )
-    faults = f"{ms(paged[0])} paged, {demand[0]:.2f} s by the driver's page faults and {advise[0]:.2f} s with advice"
-    assert f"bfs takes {faults}. sssp takes {ms(paged[1])}, {demand[1]:.2f} s and {advise[1]:.2f} s." in " ".join(
-        said.split()
-    )
-    assert f"cc takes {ms(median(other, 'kernel', workload='apps/cc'))} paged." in said
+
+    def time(graph, program, placement):
+        of = [case for case in records("h200/graphs") if case["axes"]["graph"] == graph and case["axes"]["scale"] == 27]
+        of = [case for case in of if case["workload"] == f"apps/{program}" and case["placement"] == placement]
+        return median(of, "kernel") if of else None
+
+    for graph in ("kronecker", "friendster-like", "moliere-like"):
+        times = [
+            [time(graph, program, way) for way in ("paged", "managed_demand")] for program in ("bfs", "cc", "sssp")
+        ]
+        row = (f"{ms(paged)}, {f'{demand:.2f} s' if demand else '–'}" for paged, demand in times)
+        assert f"| `{graph}` | {' | '.join(row)} |" in said
+    advised = [time("kronecker", program, "managed_advise") for program in ("bfs", "sssp")]
+    assert f"of the Kronecker graph take {advised[0]:.2f} s and {advised[1]:.2f} s." in said
+    less = (median(found, "kernel", workload="apps/cc", placement="paged", frames=frames) for frames in (50, 25))
+    assert "cc takes {} with room for half and {} with room for a quarter".format(*map(ms, less)) in said
     half, quarter = ({"workload": "apps/bfs", "placement": "paged", "frames": frames} for frames in (50, 25))
     fetched, optimal = (median(found, name, **half) for name in ("fetches", "optimal_fetches"))
     assert f"With room for half, bfs takes {ms(median(found, 'kernel', **half))}" in said
