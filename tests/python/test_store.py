@@ -325,6 +325,32 @@ def test_nothing_there_is_a_sentence(tmp_path):
         store.open_store([tmp_path / "none"])
 
 
+def test_the_metric_that_is_asked_for_takes_no_record_out_of_the_count(tmp_path, capsys):
+    """Cases are counted by the first row of a record, which may be another metric's."""
+    two = [*GOOD["metrics"], GOOD["metrics"][0] | {"name": "another"}]
+    wrong = changed(metrics=two, verify__status="fail", run__job="1")
+    spoilt = changed(metrics=two, warnings=[{"code": "throttled", "message": "x", "samples": None}], run__job="2")
+    write(tmp_path / "r.jsonl", json.dumps(changed(metrics=two)), json.dumps(wrong), json.dumps(spoilt))
+    query = (
+        "SELECT count(*) FILTER (metric_index = 0) AS records, "
+        "list(DISTINCT metric) FILTER (metric IS NOT NULL) AS metrics, "
+        "count(*) FILTER (metric_index = 0 AND verify = 'fail') AS wrong, count(median) AS medians, "
+        "sum(n_samples) AS samples FROM measurements"
+    )
+    own = {"wrong": 1, "records": 3, "metrics": ["another"], "medians": 3, "samples": 3 * len(two[1]["samples"])}
+    for _ in ("raw", "compacted"):
+        with store.open_store([tmp_path], metric="metric GLOB 'another'") as opened:
+            assert opened.rows(query) == [own] and opened.spoilt == 1
+        assert cli.main(["report", str(tmp_path), "--metric", "another", "--format", "json"]) == 0
+        said = capsys.readouterr()
+        [row] = json.loads(said.out)
+        assert (row["records"], row["failed"]) == (3, 1) and "1 record is spoilt" in said.err
+        cli.main(["compact", str(tmp_path), "--processes", "1"])
+        capsys.readouterr()
+    with pytest.raises(Error, match="none of 3 records is what was asked for"):
+        store.open_store([tmp_path], metric="metric = 'none'")
+
+
 HOSTILE = ["'; DROP TABLE cases; --", "<script>alert(1)</script>", "$(touch x)", "../../etc/passwd", "\x1b[2J", "a\nb"]
 
 

@@ -279,21 +279,24 @@ def test_a_healthy_fleet_has_nothing_to_drain(tmp_path, capsys):
     assert cli.main(["nodes", str(folder), "--expect", "a;b"]) == 2
 
 
+@pytest.mark.parametrize("asked", [(), ("--metric", "time")])
 @pytest.mark.parametrize("how", ["wrong", "crash"])
-def test_a_node_that_computes_wrongly_or_crashes_comes_first(tmp_path, capsys, how):
+def test_a_node_that_computes_wrongly_or_crashes_comes_first(tmp_path, capsys, how, asked):
     cases = fleet_records()
+    for case in cases:
+        case["metrics"].insert(0, case["metrics"][0] | {"name": "another"})
     for case in of_node(cases)[:2]:
         if how == "wrong":
             case["verify"] = case["verify"] | {"status": "fail"}
         else:
             case |= {"error": 'illegal address\tat "0x7"; $(id)', "metrics": []}
     folder = write(tmp_path / "r", cases)
-    code, said = drained(folder, capsys)
+    code, said = drained(folder, capsys, *asked)
     assert code == 1 and said.count("\n") == 1 and said.count("\t") == 1
     node, why = said.rstrip("\n").split("\t")
     assert node == "node02" and why.startswith("failing: microbench/w0 and 1 more case: ")
     assert ("wrong results" in why) == (how == "wrong") and not set(why) & set("\"'`$")
-    assert cli.main(["nodes", str(folder)]) == 1
+    assert cli.main(["nodes", str(folder), *asked]) == 1
     assert capsys.readouterr().out.startswith("node02: failing\n")
 
 

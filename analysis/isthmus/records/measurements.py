@@ -267,6 +267,14 @@ def flat(cases: str, wanted) -> str:
     )
 
 
+def of_metrics(condition: str, wanted) -> str:
+    """SQL: all columns, those of a metric null where it does not fulfil a condition."""
+    if condition == "true":
+        return "*"
+    names = ", ".join(f'CASE WHEN {condition} THEN "{name}" END AS "{name}"' for name in _METRIC if name in wanted)
+    return f"* REPLACE ({names})"
+
+
 def nothing(wanted) -> str:
     """The columns of `cases` without a row."""
     columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _read_columns(_expressions(wanted)).items())

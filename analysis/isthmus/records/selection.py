@@ -51,8 +51,6 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
             if (new := old_names.pattern(pattern)) != pattern:
                 raise Error(f"{spelling.shorten(pattern, 80)!r} is an earlier version's name; write {new!r}")
         where.append(_any_of("workload", asked.workload))
-    if asked.metric:
-        where.append("(metric IS NULL OR " + _any_of("metric", asked.metric) + ")")
     if asked.system:
         where.append(f"system = {literal(asked.system)}")
     if asked.since:
@@ -66,6 +64,7 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
         emulated=asked.emulated,
         profiled=asked.profiled,
         where=" AND ".join(where) or "true",
+        metric=_any_of("metric", asked.metric) if asked.metric else "true",
         named=[
             *(("workload", pattern) for pattern in asked.workload or ()),
             *(("metric", pattern) for pattern in asked.metric or ()),

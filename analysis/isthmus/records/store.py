@@ -1,7 +1,8 @@
 """One table of all records of a folder, by DuckDB: raw record files, compacted ones, or both.
 
 `open_store(paths)` gives a Store whose view `measurements` has the columns of measurements.COLUMNS. Emulated and
-profiled records are left out unless asked for; the view `watched` has those of `--observe uvm` in any case.
+profiled records are left out unless asked for; the view `watched` has those of `--observe uvm` in any case. Whichever
+metrics are asked for, each record keeps its row of metric_index 0, by which cases are counted.
 
 A file of which a line is no record is skipped as a whole, named once, and counted, whether it is read raw or compacted:
 records/validate.py judges both. So is a file that is gone since it was compacted, or changes while it is read. What
@@ -154,13 +155,21 @@ def connect() -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory]:
 
 
 def open_store(
-    paths, *, wanted=measurements.COLUMNS, emulated=False, profiled=False, where: str = "true", named=()
+    paths,
+    *,
+    wanted=measurements.COLUMNS,
+    emulated=False,
+    profiled=False,
+    where: str = "true",
+    metric: str = "true",
+    named=(),
 ) -> Store:
     """Opens folders and files as one table.
 
-    `wanted` names the columns that will be asked for: raw files are read faster for fewer. `where` is SQL over them.
-    `named` has (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. Raises Error for
-    such a one, and where there is no record.
+    `wanted` names the columns that will be asked for: raw files are read faster for fewer. `where` is SQL over them
+    that chooses records. `metric` chooses metrics, and takes no record out of those that are counted. `named` has
+    (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. Raises Error for such a one,
+    and where there is no record.
     """
     sources = _Sources()
     for path in paths:
@@ -179,13 +188,19 @@ def open_store(
         )
         connection.execute(f"CREATE VIEW everything AS {query}")
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
-        connection.execute(f"CREATE VIEW measurements AS SELECT * FROM everything WHERE {' AND '.join(kept)}")
-        watched = " AND ".join([kept[0], "profiler = 'uvm'", kept[2]])
+        columns = measurements.of_metrics(metric, wanted)
+        connection.execute(
+            f"CREATE VIEW measurements AS SELECT {columns} FROM everything "
+            f"WHERE {' AND '.join(kept)} AND (metric_index = 0 OR ({metric}))"
+        )
+        asked = "true" if metric == "true" else f"(metric IS NULL OR ({metric}))"
+        watched = " AND ".join([kept[0], "profiler = 'uvm'", kept[2], asked])
         connection.execute(f"CREATE VIEW watched AS SELECT * FROM everything WHERE {watched}")
         [(total, dropped_emulated, dropped_profiled, found, spoilt)] = connection.execute(
             "SELECT count(*) FILTER (metric_index = 0), count(*) FILTER (metric_index = 0 AND emulated), "
             "count(*) FILTER (metric_index = 0 AND NOT emulated AND profiler IS NOT NULL), "
-            f"count(*) FILTER ({' AND '.join(kept)}), count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
+            f"count(*) FILTER ({' AND '.join([*kept, asked])}), "
+            f"count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
             f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
         ).fetchall()
         for column, pattern in named if total else ():
