@@ -312,6 +312,16 @@ def test_a_baseline_keeps_its_jobs(tmp_path, capsys):
     assert "there is autumn" in capsys.readouterr().err
 
 
+def test_results_that_were_not_verified_are_failed_cases(tmp_path, capsys):
+    cases = jobs_of(History(), 1, 8)
+    for case in cases:
+        if case["devices"][0]["driver"].startswith("580"):
+            case["verify"]["status"] = "not_run"
+    assert cli.main(["regress", str(write(tmp_path / "r", cases)), *SIDES]) == exits.FOUND
+    said = capsys.readouterr().out
+    assert "regressed    machine failed_cases" in said and "only A has it" in said
+
+
 @pytest.mark.parametrize(
     "arguments, why",
     [

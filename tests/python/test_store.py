@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from isthmus import Error, cli, exits
 from isthmus.records import compact, compacted, content, load, measurements, selection, store, validate
+from isthmus.statistics import series
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
@@ -70,6 +71,20 @@ def test_what_spoils_a_record_is_the_same_in_sql_and_in_python(tmp_path_factory,
     assert validate.problem(case) is None
     with store.open_store([path]) as opened:
         assert opened.spoilt == (len(content.spoiling(case)) > 0)
+
+
+@pytest.mark.parametrize("status", ["pass", "fail", "not_applicable", "not_run"])
+@pytest.mark.parametrize("outcome", [{}, {"error": "device lost"}, {"skipped": "no peer access"}])
+def test_what_failed_is_the_same_in_sql_and_in_python(tmp_path, status, outcome):
+    record = changed(verify__status=status, **outcome)
+    folder = write(tmp_path / "r.jsonl", json.dumps(record)).parent
+    with store.open_store([folder]) as opened:
+        [(failed, counted)] = opened.sql(
+            f"SELECT DISTINCT {series.FAILED}, {series.COUNTS} FROM measurements"
+        ).fetchall()
+    why = content.failure(record)
+    assert failed == (why is not None) and counted == (not why and not record["skipped"])
+    assert (why is None) == (not outcome.get("error") and status != "fail" and (status != "not_run" or bool(outcome)))
 
 
 def test_committed_records_are_all_in_the_table():

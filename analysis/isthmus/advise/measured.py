@@ -41,8 +41,8 @@ def medians(case: dict) -> dict[str, float]:
 
 
 def counts(case: dict) -> bool:
-    """Whether a record has figures of a GPU that were not found wrong."""
-    return not case["skipped"] and not case["error"] and case["verify"]["status"] != "fail" and bool(case["devices"])
+    """Whether a record has verified figures of a GPU."""
+    return not case["skipped"] and not content.failure(case) and bool(case["devices"])
 
 
 _NUMBERS = ("bytes", "n", "iterations", "blocks")

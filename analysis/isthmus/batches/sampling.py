@@ -156,7 +156,7 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
     where = f"{path}: {record['workload']}"
     if not any(table["name"] == "uvm_batches" for table in record["tables"]):
         return [], f"{where}: no table of batches; measure with --observe uvm"
-    if content.spoiling(record) or record["error"] or record["verify"]["status"] == "fail":
+    if content.spoiling(record) or content.failure(record):
         return [], f"{where}: the record is spoilt or failed"
     if record["notes"].get("uvm_source", "").endswith("without what moved"):
         return [], f"{where}: what moved was not watched; measure with --observe uvm"

@@ -36,7 +36,7 @@ def _machines(opened: store.Store) -> list[dict]:
     rows = opened.rows(
         "SELECT machine AS number, any_value(cpu) AS cpu, count(*) FILTER (metric_index = 0) AS records, "
         "count(DISTINCT job) AS jobs, count(DISTINCT node) AS nodes, min(time) AS first, max(time) AS last, "
-        "count(*) FILTER (metric_index = 0 AND (error IS NOT NULL OR verify = 'fail')) AS failed, "
+        f"count(*) FILTER (metric_index = 0 AND {series.FAILED}) AS failed, "
         "count(*) FILTER (metric_index = 0 AND skipped IS NOT NULL) AS skipped, "
         "sum(n_samples) AS samples, sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END) AS invalid, "
         "list_sort(list_distinct(list(driver) FILTER (driver <> ''))) AS drivers, "

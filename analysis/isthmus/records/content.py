@@ -25,6 +25,20 @@ def spoiling(record: dict) -> list[dict]:
     ]
 
 
+# What verification may come to in a record whose figures count.
+VERIFIED = ("pass", "not_applicable")
+
+
+def failure(record: dict) -> str | None:
+    """Why a case that was not skipped has no figures that count; isthmus.statistics.series.FAILED has it as SQL."""
+    if record["error"]:
+        return record["error"]
+    status = record["verify"]["status"]
+    if status == "fail":
+        return "wrong result"
+    return "the results were not verified" if status not in VERIFIED and not record["skipped"] else None
+
+
 def say_left_out(number: int, kind: str) -> None:
     """How many records were not asked for, which are those that are emulated or profiled, and how to ask for them."""
     if number:

@@ -15,7 +15,7 @@ import numpy as np
 
 from isthmus import Error, spelling, units
 from isthmus.groups import grouped
-from isthmus.records import measurements, selection, store
+from isthmus.records import content, measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test
 
@@ -23,7 +23,10 @@ from isthmus.statistics import rank_test
 FIELDS = (*measurements.FINGERPRINT, "system", "partition", "node", "job", "file", "dirty")
 
 # A value that counts: measured, verified, and spoilt by nothing.
-COUNTS = "NOT spoilt AND median IS NOT NULL AND error IS NULL AND skipped IS NULL AND verify <> 'fail'"
+COUNTS = f"NOT spoilt AND median IS NOT NULL AND error IS NULL AND skipped IS NULL AND verify IN {content.VERIFIED}"
+
+# What content.failure() says: a case that failed, is wrong, or was not verified. Nothing is verified of a skipped one.
+FAILED = f"(error IS NOT NULL OR verify = 'fail' OR (skipped IS NULL AND verify NOT IN {content.VERIFIED}))"
 
 _DATE = r"\d{4}-\d{2}-\d{2}(?:T[\d:]+)?"
 

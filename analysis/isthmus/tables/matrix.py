@@ -93,11 +93,11 @@ def _group(case: dict) -> str:
 
 
 def _outcome(case: dict) -> str:
-    if case["error"]:
-        return "FAILED"
-    if case["skipped"]:
+    if case["skipped"] and not case["error"]:
         return "skipped"
-    return "WRONG" if case["verify"]["status"] == "fail" else ""
+    if content.failure(case):
+        return "WRONG" if case["verify"]["status"] == "fail" and not case["error"] else "FAILED"
+    return ""
 
 
 def _gather(cases: list[dict]) -> list[_Matrix]:
@@ -192,7 +192,7 @@ def matrices(cases: list[dict]) -> list[str]:
     blocks += [_by_size(gathered, metric) for metric in _SHOWN]
     skipped = [case["skipped"] for case in cases if case["skipped"]]
     failed = [
-        case["error"] or f"wrong result: {case['verify'].get('detail')}"
+        f"{content.failure(case)}" + (f": {case['verify'].get('detail')}" if _outcome(case) == "WRONG" else "")
         for case in cases
         if _outcome(case) in ("FAILED", "WRONG")
     ]

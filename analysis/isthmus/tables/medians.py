@@ -66,8 +66,8 @@ class Case:
 
 
 def _outcome(record: dict) -> str | None:
-    if record["error"] or record["verify"]["status"] == "fail":
-        return f"FAILED: {record['error'] or 'wrong result'}"
+    if why := content.failure(record):
+        return f"FAILED: {why}"
     return f"skipped: {record['skipped']}" if record["skipped"] else None
 
 

@@ -335,10 +335,11 @@ def _hosts(opened: store.Store) -> dict[str, dict[str, float | None]]:
 def _failing(opened: store.Store) -> list[Reason]:
     """Nodes on which cases fail, or are wrong; one that fails on most nodes is no fault of theirs, but is named."""
     case = ", ".join(f'"{name}"' for name in _CASE)
+    why = "coalesce(error, if(verify = 'fail', 'wrong results', 'the results were not verified')) AS why"
     rows = opened.sql(
         f"SELECT {case}, node, count(*) FILTER (bad), any_value(why) FILTER (bad) FROM (SELECT *, "
-        "error IS NOT NULL OR verify = 'fail' AS bad, coalesce(error, 'wrong results') AS why FROM measurements "
-        "WHERE metric_index = 0 AND skipped IS NULL) GROUP BY ALL ORDER BY ALL"
+        f"{series.FAILED} AS bad, {why} FROM measurements WHERE metric_index = 0 AND skipped IS NULL) "
+        "GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     nodes_of: dict[tuple, dict[str, tuple[int, str]]] = collections.defaultdict(dict)
     for *case_of, node, bad, why in rows:

@@ -13,7 +13,7 @@ from isthmus.statistics import series
 _HEALTH = {
     "invalid_samples": ("lower", 0.01, "coalesce(sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END)"
                         " / nullif(sum(n_samples), 0), 0)"),
-    "failed_cases": ("lower", 0.01, "count(*) FILTER (metric_index = 0 AND (error IS NOT NULL OR verify = 'fail'))"
+    "failed_cases": ("lower", 0.01, f"count(*) FILTER (metric_index = 0 AND {series.FAILED})"
                      " / nullif(count(*) FILTER (metric_index = 0 AND skipped IS NULL), 0)"),
     "skipped_cases": ("lower", 0.01, "avg((skipped IS NOT NULL)::INTEGER) FILTER (metric_index = 0)"),
     "pcie_generation": ("higher", 0, "min(pcie_gen)"),
