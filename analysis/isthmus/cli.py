@@ -160,7 +160,8 @@ def main(arguments: list[str] | None = None) -> int:
         given = parser.parse_args(asked.arguments)
         if check := getattr(given, "check_output", None):
             check(given)
-        status = with_absence(module.run(given), getattr(given, "absent", None))
+        status = module.run(given)
+        status = with_absence(status, [*getattr(given, "absent", []), *getattr(given, "doubts", [])])
         if sys.stdout:  # which `>&-` closes
             sys.stdout.flush()
         return status

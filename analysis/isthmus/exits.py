@@ -1,7 +1,8 @@
 """Exit codes of the command `isthmus`: the one place that says what they mean; `isthmus --help` shows it.
 
 What cannot be read changes them all: a file that is unreadable, cut short, no record file, gone since it was compacted,
-or changed while it was read. Then 0 becomes 3, because what the missing jobs would have shown is not known.
+or changed while it was read. Then 0 becomes 3, because what the missing jobs would have shown is not known. So it does
+where a command gives figures beside cases that failed or are wrong, or beside results that disagree.
 """
 
 PASSED, FOUND, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
@@ -15,5 +16,5 @@ exit codes:
 
 
 def with_absence(status: int, absent) -> int:
-    """The exit code of a command that would end with `status`, but did not get to see what is in `absent`."""
+    """The exit code of a command that would end with `status`, but has not seen what is in `absent`, or doubts it."""
     return UNDECIDED if absent and status == PASSED else status

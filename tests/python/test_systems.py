@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from histories import fitting, record, tell, write
 
-from isthmus import cli
+from isthmus import cli, exits
 from isthmus.records import measurements, store
 from isthmus.statistics import rank_test, series
 from isthmus.verdicts import compare, nodes, score
@@ -486,6 +486,61 @@ def test_what_cannot_be_compared(systems, capsys, arguments, why):
     assert cli.main([argument.format(*systems) for argument in arguments]) == 2
     said = capsys.readouterr().err
     assert why in said and said.count("\n") == 1
+
+
+def verified(cases, status):
+    """With another outcome in every other case; an error also takes the metrics."""
+    for case in cases[::2]:
+        if status == "error":
+            case |= {"error": "device lost", "metrics": []}
+        elif status == "spoilt":
+            case["warnings"] = [{"code": "throttled", "message": "x", "samples": None}]
+        else:
+            case["verify"] = case["verify"] | {"status": status}
+    return cases
+
+
+@pytest.mark.parametrize(
+    "status, words",
+    [("error", "failed"), ("fail", "wrong"), ("not_run", "not verified"), ("spoilt", "spoilt")],
+)
+def test_what_failed_or_is_wrong_is_told_by_system_and_ends_no_gate_green(tmp_path, capsys, status, words):
+    chance = np.random.default_rng(2)
+    folders = []
+    for name, outcome in (("old", "pass"), ("new", status)):
+        cases = verified(machine(chance, 1, spread=0, jobs=12, workloads=METRICS[:3]), outcome)
+        folders.append(str(write(tmp_path / name, [case | {"run": case["run"] | {"system": name}} for case in cases])))
+    score = ["--reference", "old", "--weights", weights(tmp_path, '[metrics]\n"microbench/* time" = 1\n')]
+    both = str(tmp_path)
+    for command in (
+        ["compare", *folders], ["compare", *folders, "--metric", "time"], ["compare", both, "--by", "system"],
+        ["score", *folders, *score],
+    ):  # fmt: skip
+        code = cli.main(command)
+        said = capsys.readouterr()
+        assert f"new: of 36 cases 18 {words}; none of these counts\n" in said.err and "old: of" not in said.err
+        assert code == (exits.PASSED if status == "spoilt" else exits.UNDECIDED) and said.out
+
+
+def test_systems_of_which_all_is_wrong_are_not_said_to_differ_in_workloads(tmp_path, capsys):
+    for name, status in (("old", "pass"), ("new", "fail")):
+        cases = machine(np.random.default_rng(2), 1, jobs=3, workloads=METRICS[:1])
+        write(tmp_path / name, [case | {"verify": case["verify"] | {"status": status}} for case in cases])
+    assert cli.main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "no series that counts is in two systems (new: of 3 cases 3 wrong)" in said and "workloads" not in said
+
+
+def test_systems_that_computed_something_else_end_no_gate_green(tmp_path, capsys):
+    for name in ("old", "new"):
+        cases = machine(np.random.default_rng(2), 1, jobs=8, workloads=METRICS[:1])
+        for case in cases:
+            case["verify"] |= {"inputs": "n=1024", "checksums": {"out": name.encode().hex().zfill(16)}}
+            case["run"]["system"] = name
+        write(tmp_path / name, cases)
+    for command in ([str(tmp_path / "old"), str(tmp_path / "new")], [str(tmp_path), "--by", "system"]):
+        assert cli.main(["compare", *command]) == exits.UNDECIDED
+        assert capsys.readouterr().err.count(" disagree: ") == 1
 
 
 # --- scores ---

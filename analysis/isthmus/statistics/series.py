@@ -209,6 +209,39 @@ def per_series(opened: store.Store, expression: str, condition: str) -> dict[tup
     return {row[:-1]: row[-1] for row in rows}
 
 
+@dataclasses.dataclass(frozen=True)
+class Uncounted:
+    """How many cases have figures that do not count, and why; one that failed is not counted as spoilt, too."""
+
+    cases: int = 0  # all that there are
+    failed: int = 0
+    wrong: int = 0
+    unverified: int = 0
+    spoilt: int = 0
+
+    @property
+    def bad(self) -> int:
+        """Those of FAILED. What is spoilt says nothing against a system: something else disturbed it."""
+        return self.failed + self.wrong + self.unverified
+
+    @property
+    def words(self) -> str:
+        """Such as "of 56 cases 3 failed, 28 wrong"; empty where every case counts."""
+        kinds = {"failed": self.failed, "wrong": self.wrong, "not verified": self.unverified, "spoilt": self.spoilt}
+        found = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+        return f"of {spelling.counted(self.cases, 'case')} {found}" if found else ""
+
+
+def uncounted(opened: store.Store, condition: str = "true", table: str = "measurements") -> Uncounted:
+    """Of the records of a table that fulfil an SQL condition."""
+    [row] = opened.sql(
+        "SELECT count(*), count(*) FILTER (error IS NOT NULL), count(*) FILTER (error IS NULL AND verify = 'fail'), "
+        f"count(*) FILTER ({FAILED} AND error IS NULL AND verify <> 'fail'), count(*) FILTER (spoilt AND NOT {FAILED}) "
+        f"FROM {table} WHERE metric_index = 0 AND ({condition})"
+    ).fetchall()
+    return Uncounted(*row)
+
+
 def components(sets: list[frozenset]) -> list[int]:
     """A number for each set; sets that share an element, or are linked by others that do, have the same one."""
     owner: dict = {}

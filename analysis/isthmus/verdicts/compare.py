@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from isthmus.groups import grouped
 from isthmus.records import agreement, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
-from isthmus.statistics.series import Series
+from isthmus.statistics.series import Series, Uncounted
 from isthmus.tables import output
 from isthmus.verdicts import surroundings, two_sides
 
@@ -47,6 +48,7 @@ class System:
     alone: dict[tuple, spread.Spread | None] = dataclasses.field(default_factory=dict)
     # How fast its hosts were when programs began; no figure of the system, so no part of a score.
     hosts: dict[tuple, Series] = dataclasses.field(default_factory=dict)
+    uncounted: Uncounted = dataclasses.field(default_factory=Uncounted)
 
     def of(self, key: tuple) -> Series | None:
         return self.series.get(key) or self.hosts.get(key)
@@ -83,11 +85,16 @@ def _load(opened: store.Store, side: str, name: str) -> System:
     every = series.load(opened, side)
     shares = series.per_series(opened, "median(share)", f"({side}) = 'A'")
     hosts = {each.key: each for each in surroundings.hosts(opened, side)}
-    return System(name, {each.key: each for each in every}, shares, _alone(opened, side), hosts)
+    without = series.uncounted(opened, f"({side}) = 'A'")
+    return System(name, {each.key: each for each in every}, shares, _alone(opened, side), hosts, without)
 
 
 def load(asked) -> list[System]:
-    """The systems that a command line names; refuses fewer than two."""
+    """The systems that a command line names; refuses fewer than two.
+
+    Names on stderr what does not count. What failed, is wrong or disagrees is in `asked.doubts`, for the exit code.
+    """
+    doubts: list[str] = []
     if asked.by:
         if asked.by not in series.FIELDS:
             meant = spelling.did_you_mean(asked.by, series.FIELDS) or f"; choose from {', '.join(series.FIELDS)}"
@@ -101,6 +108,7 @@ def load(asked) -> list[System]:
                 ).fetchall()
             ]
             systems = [_load(opened, f"CASE WHEN {column} = {literal(v)} THEN 'A' END", v) for v in values]
+            doubts += agreement.disagreements(opened.results)
     else:
         systems, results, said = [], [], set()
         for path, name in zip(asked.paths, _names(asked.paths)):
@@ -108,10 +116,15 @@ def load(asked) -> list[System]:
                 systems.append(_load(opened, "'A'", name))
                 results += opened.results
                 said.update(agreement.disagreements(opened.results))
-        agreement.say_disagreements([each for each in agreement.disagreements(results) if each not in said])
+        doubts += agreement.disagreements(results)
+        agreement.say_disagreements([each for each in doubts if each not in said])
     if len(systems) < 2:
         there = f"{asked.by} is {systems[0].name} in all records" if asked.by and systems else "one folder was named"
         raise Error(f"comparing needs two systems, but {there}; name another folder, or another field for --by")
+    for system in systems:
+        if words := system.uncounted.words:
+            print(f"{spelling.printable(system.name)}: {words}; none of these counts", file=sys.stderr)
+    asked.doubts = doubts + [system.uncounted.words for system in systems if system.uncounted.bad]
     return systems
 
 
@@ -186,6 +199,9 @@ def table_of(systems: list[System]) -> output.Table:
     found = {key: cells(systems, key) for key in sorted(every, key=lambda key: (key not in measured, names[key]))}
     shared = {key: row for key, row in found.items() if sum(cell is not None for cell in row) > 1}
     if not set(shared) & set(measured):
+        bad = "; ".join(f"{system.name}: {system.uncounted.words}" for system in systems if system.uncounted.bad)
+        if bad:
+            raise Error(f"no series that counts is in two systems ({bad}); mend what fails there, and measure it again")
         raise Error("no series is in two systems: they measured different workloads, versions or parameters")
     rows: list[dict[str, Any]] = []
     for key, row in found.items():
@@ -234,7 +250,11 @@ def text(
 
 
 def add_arguments(parser) -> None:
-    parser.epilog = "examples:\n  isthmus compare old-system new-system\n  isthmus compare results --by device"
+    parser.epilog = (
+        "examples:\n  isthmus compare old-system new-system\n  isthmus compare results --by device\n\n"
+        "exit codes: 0 every case was verified; 2 bad input; 3 cases of a system failed or are wrong, results of the\n"
+        "same inputs disagree, or files could not be read"
+    )
     selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
     output.add_arguments(parser)

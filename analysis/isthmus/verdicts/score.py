@@ -351,8 +351,8 @@ def add_arguments(parser) -> None:
         "example: isthmus score old new-a new-b --weights weights.toml --reference old\n"
         '  weights.toml:  [metrics]\n                 "transfer/pinned-gpu0/ce rate bytes=1073741824" = 3\n'
         '                 "microbench/* kernel_rate size=super" = 1\n\n'
-        "exit codes: 0 every metric counted and every system has a rank; 2 bad input; 3 some did not, or too little\n"
-        "of the weight counts for a score"
+        "exit codes: 0 every metric counted and every system has a rank; 2 bad input; 3 some did not, too little of\n"
+        "the weight counts for a score, or as `isthmus compare` says"
     )
     selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
