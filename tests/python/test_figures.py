@@ -9,7 +9,7 @@ import pytest
 from commands import run
 from histories import record, write
 
-from isthmus import Error
+from isthmus import Error, cli, exits
 from isthmus.advise import overlap
 from isthmus.figures import command, interjob, memory, named, networks, paging, plots, programs
 from isthmus.tables import readings
@@ -226,6 +226,21 @@ def test_the_command_writes_a_picture(tmp_path, kind, start):
         assert done.returncode == 0 and done.stdout == "" and done.stderr.startswith("machine: NVIDIA H200")
     picture = (tmp_path / f"a.{kind}").read_bytes()
     assert picture.startswith(start) and picture == (tmp_path / f"b.{kind}").read_bytes()
+
+
+@pytest.mark.parametrize("changes, words, code", [
+    ({"verify__status": "fail"}, "of 12 cases 6 wrong; none of these counts", exits.UNDECIDED),
+    ({"error": "device lost", "metrics": []}, "of 12 cases 6 failed; none of these counts", exits.UNDECIDED),
+    ({"warnings": [{"code": "throttled", "message": "x", "samples": None}]},
+     "of 12 cases 6 spoilt; none of these counts", exits.PASSED),
+    ({"emulated": True}, "6 emulated records left out", exits.PASSED),
+])  # fmt: skip
+def test_the_command_says_what_it_does_not_show(tmp_path, capsys, changes, words, code):
+    other = record(1.0, workload="microbench/saxpy", verify__status="fail")  # of no workload of the figure
+    folder = write(tmp_path / "r", [*copies(FLUSHED), *copies(FLUSHED, **changes), other])
+    wanted = ["figure", "transfer-zero-copy", str(folder), "-o", str(tmp_path / "x.svg")]
+    assert cli.main(wanted) == code and (tmp_path / "x.svg").exists()
+    assert f"transfer-zero-copy: {words}\n" in capsys.readouterr().err
 
 
 def test_the_command_lists_them():

@@ -98,11 +98,27 @@ def open_store(paths, wheres=()) -> store.Store:
     )
 
 
+def _of_workloads(wanted: Named) -> str:
+    """SQL that chooses the records of a figure's workloads."""
+    return f"({' OR '.join(f'workload GLOB {literal(pattern)}' for pattern in wanted.workloads)})"
+
+
+def _say_uncounted(wanted: Named, opened: store.Store) -> list[str]:
+    """Says on stderr what of a figure's workloads it cannot show; returns what failed or is wrong, in words."""
+    of = _of_workloads(wanted)
+    found = series.uncounted(opened, f"{of} AND profiler IS {'NOT NULL' if wanted.profiled else 'NULL'}")
+    found.say(wanted.name)
+    emulated = f"SELECT count(*) FROM everything WHERE metric_index = 0 AND emulated AND {of}"
+    [(count,)] = opened.sql(emulated).fetchall()
+    if count:
+        print(f"{wanted.name}: {spelling.counted(count, 'emulated record')} left out", file=sys.stderr)
+    return [found.words] if found.bad else []
+
+
 def draw(name: str, opened: store.Store, cases: dict[str, str]):
     """(the figure, sentences that say what was taken where several would do). Raises Error."""
     wanted = _wanted(name)
-    shown = f"({' OR '.join(f'workload GLOB {literal(pattern)}' for pattern in wanted.workloads)})"
-    shown += f" AND {readings.COUNTED if wanted.profiled else 'profiler IS NULL'}"
+    shown = f"{_of_workloads(wanted)} AND {readings.COUNTED if wanted.profiled else 'profiler IS NULL'}"
     which, machine = _machine(opened, shown)
     found = readings.of_store(opened, "measured", f"{shown} AND {which}")
     if not found:
@@ -122,7 +138,9 @@ def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus figure --list\n  isthmus figure transfer-managed results -o managed.svg\n"
         "  isthmus figure memory-latency analysis/data -o latency.pdf --where device='NVIDIA H200'\n"
-        "  isthmus figure transfer-zero-copy results -o copy.png --where axes.width=4"
+        "  isthmus figure transfer-zero-copy results -o copy.png --where axes.width=4\n\n"
+        "exit codes: 0 the figure is drawn; 2 bad input; 3 it is drawn, but cases of its workloads failed or are\n"
+        "wrong, or files could not be read"
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list")
     parser.add_argument("paths", nargs="*", metavar="RECORDS", help="folders with record files, or files")
@@ -142,11 +160,12 @@ def run(asked) -> int:
         raise Error("a name, records and -o FILE are wanted, or --list (`isthmus figure --help` says more)")
     kind = output.chosen_format(asked, FORMATS)
     matplotlib.use("agg")
-    _wanted(asked.name)  # a misspelt one is said before records are read
+    wanted = _wanted(asked.name)  # a misspelt one is said before records are read
     cases = dict(where.split("=", 1) for where in asked.where if _is_of_case(where))
     with open_store(asked.paths, [where for where in asked.where if not _is_of_case(where)]) as opened:
         asked.absent = opened.skipped  # for the exit code: isthmus.cli
         load.say_absent(opened.skipped, opened.files)
+        asked.doubts = _say_uncounted(wanted, opened)
         made, notes = draw(asked.name, opened, cases)
     picture = io.BytesIO()
     made.savefig(picture, format=kind, dpi=_DPI, metadata=_UNDATED.get(kind))

@@ -9,6 +9,7 @@ import functools
 import json
 import math
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -230,6 +231,11 @@ class Uncounted:
         kinds = {"failed": self.failed, "wrong": self.wrong, "not verified": self.unverified, "spoilt": self.spoilt}
         found = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
         return f"of {spelling.counted(self.cases, 'case')} {found}" if found else ""
+
+    def say(self, name: str) -> None:
+        """On stderr, what is not in the figures of this name."""
+        if self.words:
+            print(f"{spelling.printable(name)}: {self.words}; none of these counts", file=sys.stderr)
 
 
 def uncounted(opened: store.Store, condition: str = "true", table: str = "measurements") -> Uncounted:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-import sys
 from typing import Any
 
 import numpy as np
@@ -122,8 +121,7 @@ def load(asked) -> list[System]:
         there = f"{asked.by} is {systems[0].name} in all records" if asked.by and systems else "one folder was named"
         raise Error(f"comparing needs two systems, but {there}; name another folder, or another field for --by")
     for system in systems:
-        if words := system.uncounted.words:
-            print(f"{spelling.printable(system.name)}: {words}; none of these counts", file=sys.stderr)
+        system.uncounted.say(system.name)
     asked.doubts = doubts + [system.uncounted.words for system in systems if system.uncounted.bad]
     return systems
 
