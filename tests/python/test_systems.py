@@ -543,6 +543,38 @@ def test_systems_that_computed_something_else_end_no_gate_green(tmp_path, capsys
         assert capsys.readouterr().err.count(" disagree: ") == 1
 
 
+def test_records_without_the_field_are_told(tmp_path, capsys):
+    def compared(*libraries, asked=()):
+        """Of a record for each library, None for a record without one; the exit code and stderr."""
+        cases = [
+            record(1.0 + i, job=str(i), gpu=f"GPU-{i}", chance=np.random.default_rng(i)) for i in range(len(libraries))
+        ]
+        for case, library in zip(cases, libraries):
+            case["devices"][0]["name"] = library or ""
+        folder = write(tmp_path / "r", cases)
+        return cli.main(["compare", str(folder), "--by", "device", *asked]), capsys.readouterr().err
+
+    assert compared("A", "B") == (exits.PASSED, "")
+    assert compared("A", "B", None) == (exits.PASSED, "1 record without device left out\n")
+    for libraries, why in (
+        (("A", "A"), "device is A in all records that were asked for"),
+        (("A", "A", None), "device is A in 2 records, and 1 without it"),
+        ((None, None), "no record has device"),
+    ):
+        code, said = compared(*libraries)
+        assert code == exits.BAD_INPUT and f"comparing needs two systems, but {why}; name another folder" in said
+
+
+def test_a_system_without_the_metric_that_is_asked_for_is_none(tmp_path, capsys):
+    cases = [record(1.0 + i, job=str(i), run__system=name) for i, name in enumerate(("a", "b", "c"))]
+    cases[2]["metrics"][0]["name"] = "another"
+    asked = ["compare", str(write(tmp_path / "r", cases)), "--by", "system", "--metric"]
+    assert cli.main([*asked, "time", "--format", "json"]) == exits.PASSED
+    assert {row["system"] for row in json.loads(capsys.readouterr().out)} == {"a", "b"}
+    assert cli.main([*asked, "another"]) == exits.BAD_INPUT
+    assert "system is c in " in capsys.readouterr().err
+
+
 # --- scores ---
 
 

@@ -1,8 +1,9 @@
 """Systems side by side: each metric's value, its share of the hardware's limit, and the ratio with its interval.
 
 Each DIR is a system, the first the one that the others are divided by; with --by FIELD, one folder is split by a field
-of the fingerprint (system, device, driver, …). The interval is of the jobs that were run: it says how sure the ratio of
-these nodes is, and where four nodes or more were measured on both sides, that of such nodes.
+of the fingerprint (system, device, driver, …), and records without it are left out. The interval is of the jobs that
+were run: it says how sure the ratio of these nodes is, and where four nodes or more were measured on both sides, that
+of such nodes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -100,13 +102,13 @@ def load(asked) -> list[System]:
             raise Error(f"--by {asked.by} is no field{meant}")
         with selection.from_arguments(asked, wanted=WANTED) as opened:
             column = f'"{asked.by}"::VARCHAR'
-            values = [
-                row[0]
-                for row in opened.sql(
-                    f"SELECT DISTINCT {column} FROM measurements WHERE coalesce({column}, '') <> '' ORDER BY 1"
-                ).fetchall()
-            ]
-            systems = [_load(opened, f"CASE WHEN {column} = {literal(v)} THEN 'A' END", v) for v in values]
+            records = _records_by(opened, column)
+            lacking = records.pop("", 0)
+            if len(records) < 2:
+                raise Error(_why_not_two(asked.by, records, lacking))
+            if lacking:
+                print(f"{spelling.counted(lacking, 'record')} without {asked.by} left out", file=sys.stderr)
+            systems = [_load(opened, f"CASE WHEN {column} = {literal(v)} THEN 'A' END", v) for v in records]
             doubts += agreement.disagreements(opened.results)
     else:
         systems, results, said = [], [], set()
@@ -117,13 +119,37 @@ def load(asked) -> list[System]:
                 said.update(agreement.disagreements(opened.results))
         doubts += agreement.disagreements(results)
         agreement.say_disagreements([each for each in doubts if each not in said])
-    if len(systems) < 2:
-        there = f"{asked.by} is {systems[0].name} in all records" if asked.by and systems else "one folder was named"
-        raise Error(f"comparing needs two systems, but {there}; name another folder, or another field for --by")
+        if len(systems) < 2:
+            raise Error(
+                "comparing needs two systems, but one folder was named; name another folder, or a field for --by"
+            )
     for system in systems:
         system.uncounted.say(system.name)
     asked.doubts = doubts + [system.uncounted.words for system in systems if system.uncounted.bad]
     return systems
+
+
+def _records_by(opened: store.Store, column: str) -> dict[str, int]:
+    """How many records have each value of a column, empty for none; without values that have nothing that was asked."""
+    asked = f"metric IS NOT NULL OR skipped IS NOT NULL OR {series.FAILED}"
+    rows = opened.sql(
+        f"SELECT coalesce({column}, '') AS value, count(*) FILTER (metric_index = 0) FROM measurements GROUP BY value "
+        f"HAVING bool_or({asked}) ORDER BY value"
+    )
+    return dict(rows.fetchall())
+
+
+def _why_not_two(field: str, records: dict[str, int], lacking: int) -> str:
+    """Records split by a field: what there is instead of two values."""
+    there = f"no record has {field}"
+    for value, count in records.items():
+        where = (
+            f"{spelling.counted(count, 'record')}, and {lacking} without it"
+            if lacking
+            else "all records that were asked for"
+        )
+        there = f"{field} is {value} in {where}"
+    return f"comparing needs two systems, but {there}; name another folder, or another field for --by"
 
 
 def _names(paths) -> list[str]:
