@@ -2,7 +2,7 @@
 
 plan   says how many jobs on which nodes find which step, and writes DIR: plan.json, plan.tsv (what runs where, in which
        order, drawn at random), trial.sbatch (a Slurm array script) and submit.
-read   compares what DIR/records holds, and says which tasks were lost; submit, once more, runs those alone.
+read   compares what DIR/records holds, and says which tasks were lost or failed; submit, once more, runs those alone.
 
 Jobs before the change, then the change, then jobs after it; --control adds jobs after a mere restart of the nodes, so
 that a restart is not taken for the driver. --boots starts the nodes anew several times a side, in an order drawn at
@@ -421,10 +421,10 @@ def read(asked) -> int:
     change = outcomes.get("change")
     if change is None:
         last.append(f"nothing to compare yet: no job {' or '.join(empty)} left a record")
-    elif lost or missing:
-        last.append("the trial is not complete; submit, once more, runs what is lost")
+    elif lost or failed or missing:
+        last.append("the trial is not complete; submit, once more, runs what was lost or failed")
     output.write(asked, _table(outcomes, first, last, asked.all))
-    if change is None or lost or missing:
+    if change is None or lost or failed or missing:
         return (change and change.exit_code) or exits.UNDECIDED
     return change.exit_code
 
