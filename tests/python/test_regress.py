@@ -168,6 +168,45 @@ def test_a_series_that_is_gone_is_not_passed_over(tmp_path):
     assert code == 3 and results["microbench/gemv pm tiny time"]["note"] == "only A has it"
 
 
+@pytest.mark.parametrize(
+    "had, step, verdict, code",
+    [
+        ((8, 8), 0, "equivalent", 0),
+        ((8, 7), 0, "inconclusive", 3),
+        ((8, 5), 0, "inconclusive", 3),
+        ((5, 5), 0, "equivalent", 0),  # jobs that measure a part of the suite
+        ((5, 4), 0, "equivalent", 0),
+        ((8, 6), 0.1, "regressed", 1),  # what was found is not hidden
+    ],
+)
+def test_a_series_that_fewer_jobs_have_is_absent(tmp_path, had, step, verdict, code):
+    cases = jobs_of(History(between=0.001), 1, 8, workloads=("microbench/saxpy", "microbench/gemv"))
+    gemv = cases[16:]
+    for case in gemv[8:]:
+        case["metrics"][0]["median"] *= 1 + step
+    folder = write(tmp_path / "r", [*cases[:16], *gemv[: had[0]], *gemv[8 : 8 + had[1]]])
+    got, _, results = verdicts(folder, "--delta", "5%", tmp_path=tmp_path)
+    found = results["microbench/gemv pm tiny time"]
+    assert (got, found["verdict"]) == (code, verdict)
+    assert found["reason"] == (f"absent: {had[1]} of 8 jobs of B have it, 8 of 8 of A" if code == 3 else "")
+
+
+def test_nodes_and_gpus_that_only_a_has_are_named_once(tmp_path, capsys):
+    cases = jobs_of(History(between=0.001, nodes=4), 1, 8, workloads=("microbench/saxpy", "microbench/gemv"))
+    for case in cases:
+        case["devices"].append(case["devices"][0] | {"uuid": f"{case['devices'][0]['uuid']}-second"})
+
+    def kept(case):
+        if case["devices"][0]["driver"].startswith("580") and case["run"]["node"] == "n0":
+            case["devices"].pop()
+        return case["devices"][0]["driver"].startswith("570") or case["run"]["node"] in ("n0", "n1")
+
+    folder = write(tmp_path / "r", [case for case in cases if kept(case)])
+    cli.main(["regress", str(folder), *SIDES, "--delta", "5%"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("note: no job of B ran on n2, n3, GPU-0-second of n0, where A did") == 1
+
+
 @pytest.mark.parametrize("change", [{"version": 2}, {"metrics__0__unit": "1"}])
 def test_other_versions_and_units_are_refused_not_averaged(tmp_path, change):
     cases = jobs_of(History(), 1, 8)

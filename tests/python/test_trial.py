@@ -425,6 +425,18 @@ def test_an_unfinished_trial_does_not_pass(tmp_path, capsys):
     assert "1 of 9 jobs before on n0 are missing" in capsys.readouterr().out
 
 
+def test_of_a_task_that_ran_again_only_the_last_job_counts(tmp_path, capsys):
+    """The first attempt crashed at gemv; with it, gemv would be absent from one of the jobs after the change."""
+    folder, workloads = tmp_path / "t", ("microbench/saxpy", "microbench/gemv")
+    plan(folder, "--nodes", "n0", "--jobs", "6")
+    fill(folder, History(between=0.001), 6, workloads=workloads)
+    crashed = record(0.9e-3, node="n0", gpu="GPU-0", job="99", driver="580.159.04", workload=workloads[0])
+    write(folder / "records/after", [crashed], "crashed.jsonl")
+    (folder / "tasks/after.n0.5").write_text("99 began\n99 ended 134\n11 began\n11 ended 0\n")
+    assert cli.main(["trial", "read", str(folder)]) == 0
+    assert "6 jobs against 6, 2 series" in capsys.readouterr().out
+
+
 def test_jobs_in_another_state_than_planned_are_refused(tmp_path, capsys):
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0")

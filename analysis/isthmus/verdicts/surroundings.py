@@ -77,7 +77,7 @@ def _of_machine(opened: store.Store, side: str, expressions: dict[str, str]) -> 
 
 
 def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[str]]:
-    """Fields of the fingerprint in which the sides differ, but for those that were asked for; and a reboot."""
+    """Fields of the fingerprint in which the sides differ, but for those asked for; and sentences on nodes."""
     asked_fields = set(re.findall(r"(?:^|,)\s*([\w.]+)=", asked))
     with_side = f"(SELECT *, {side} AS side FROM measurements) WHERE side IS NOT NULL"
     fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS)]
@@ -90,7 +90,7 @@ def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[
             found[name] = tuple(values)
     for column in measurements.OBJECTS:
         found |= _of_settings(opened, with_side, column, asked_fields)
-    return found, _reboots(opened, with_side)
+    return found, _lost_places(opened, with_side) + _reboots(opened, with_side)
 
 
 def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields: set[str]) -> dict[str, tuple]:
@@ -114,6 +114,24 @@ def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields:
     return found
 
 
+_NAMED = 5
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(map(spelling.printable, names[:_NAMED])) + (" …" if len(names) > _NAMED else "")
+
+
+def _lost_places(opened: store.Store, with_side: str) -> list[str]:
+    """A sentence where A ran on nodes, or on GPUs of nodes, on which B has no job."""
+    gpus: dict[str, dict[str, set[str]]] = {"A": {}, "B": {}}
+    for where, node, uuids in opened.sql(f"SELECT DISTINCT side, node, gpus FROM {with_side}").fetchall():
+        gpus[where].setdefault(node, set()).update(filter(None, uuids.split("+")))
+    lost = sorted({*gpus["A"]} - {*gpus["B"]})
+    for node in sorted({*gpus["A"]} & {*gpus["B"]}):
+        lost += [f"{gpu} of {node}" for gpu in sorted(gpus["A"][node] - gpus["B"][node])]
+    return [f"no job of B ran on {_named(lost)}, where A did: what the change did there is not known"] if lost else []
+
+
 def _reboots(opened: store.Store, with_side: str) -> list[str]:
     """A sentence where nodes were started anew between A and B and neither side shows what that alone does."""
     boots: dict[str, dict[str, set[str]]] = {}
@@ -128,8 +146,7 @@ def _reboots(opened: store.Store, with_side: str) -> list[str]:
     controlled = [node for node in anew if len(shared[node]["A"]) > 1]
     if not anew or len(controlled) == len(anew):
         return []
-    names = ", ".join(map(spelling.printable, anew[:5])) + (" …" if len(anew) > 5 else "")
     return [
-        f"{spelling.counted(len(anew), 'node', 'were')} started anew between A and B ({names}), which may explain a "
-        "change by itself; a control is to measure A, start the nodes anew, measure A again"
+        f"{spelling.counted(len(anew), 'node', 'were')} started anew between A and B ({_named(anew)}), which may "
+        "explain a change by itself; a control is to measure A, start the nodes anew, measure A again"
     ]

@@ -316,6 +316,16 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
     return lost, failed
 
 
+def _repeated(folder: pathlib.Path) -> list[tuple[str, str]]:
+    """(node, job) of the attempts at a task that came before its last."""
+    found = []
+    for progress in sorted((folder / "tasks").iterdir()):
+        node = progress.name.partition(".")[2].rpartition(".")[0]
+        jobs = re.findall(r"^(\S+) began$", progress.read_text(encoding="utf-8"), re.MULTILINE)
+        found += [(node, job) for job in jobs[:-1]]
+    return found
+
+
 def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
     """The pair of each job that ran in turns, (node, number), from what tasks/ says of which job did which task."""
     tasks = {}
@@ -392,7 +402,11 @@ def read(asked) -> int:
     plan = _plan(folder)
     lost, failed = _unfinished(folder)
     kept = folder / "records"
-    side = "CASE " + "".join(
+    side = "CASE "
+    if repeated := _repeated(folder):
+        jobs = ", ".join(f"({literal(node)}, {literal(job)})" for node, job in repeated)
+        side += f"WHEN (node, regexp_extract(job, '[^#]*$')) IN ({jobs}) THEN NULL "
+    side += "".join(
         f"WHEN starts_with(file, {literal(f'{kept}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "
         for name in SIDES
     )

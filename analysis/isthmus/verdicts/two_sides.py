@@ -51,6 +51,17 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
     return results
 
 
+_KEPT = 0.9  # a side that has a series in a smaller share of its jobs does not have it throughout
+
+
+def _require_throughout(result: Result, each: series.Series, jobs: tuple[int, int]) -> None:
+    """Makes a series inconclusive that A has throughout and B has not: what B's other jobs would show is not known."""
+    had = (each.jobs("A"), each.jobs("B"))
+    if had[0] >= _KEPT * jobs[0] and had[1] < _KEPT * jobs[1] and result.verdict != "regressed":
+        result.verdict, result.more = "inconclusive", None
+        result.reason = f"absent: {had[1]} of {jobs[1]} jobs of B have it, {had[0]} of {jobs[0]} of A"
+
+
 def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
     """Jobs of each side. Raises Error where a side has none, or a job is on both."""
     jobs = dict(
@@ -139,6 +150,8 @@ def outcome(
             result.more = None
         elif result.more is None:
             result.more = judging.more_of(result, sigma, len(compared))
+    for result, each in zip(compared, shared):
+        _require_throughout(result, each, jobs)
     differences, notes = surroundings.differences(opened, side, asked)
     results = compared + _missing(every, names)
     results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
