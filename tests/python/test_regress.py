@@ -125,6 +125,25 @@ def test_what_else_changed_is_named(tmp_path, capsys):
     assert results["machine xid_errors"]["verdict"] == "regressed"
 
 
+@pytest.mark.parametrize("had", [0, 5])
+def test_what_the_machine_no_longer_says_is_absent(tmp_path, capsys, had):
+    cases = jobs_of(History(between=0.001), 1, 8)
+    for index, case in enumerate(cases):
+        says = index < 8 + had
+        after = {"pcie": {"gen": 5, "width": 16}, "xids": []}
+        case["devices"][0] |= {"state_after": after} if says else {}
+        case["host"] |= {"thp": "always" if says else None, "uvm_parameters": {"x": "1"} if says else None}
+    code, found, results = verdicts(write(tmp_path / "r", cases), "--delta", "5%", tmp_path=tmp_path)
+    assert code == 3 and found["verdict"] == "inconclusive" and results[TIME]["verdict"] == "equivalent"
+    for name in ("pcie_generation", "pcie_lanes", "xid_errors"):
+        reason = f"absent: {had} of 8 jobs of B have it, 8 of 8 of A" if had else "absent"
+        assert (results[f"machine {name}"]["verdict"], results[f"machine {name}"]["reason"]) == ("inconclusive", reason)
+    if not had:
+        assert found["differences"]["pcie_width"] == [["16"], ["not said"]]
+        assert found["differences"]["uvm"] == [["known"], ["not said"]]
+        assert "changed too: thp: always → not said" in capsys.readouterr().out
+
+
 def boots(cases, before, after):
     for index, case in enumerate(cases):
         case["host"]["boot_id"] = before[index % len(before)] if index < len(cases) / 2 else after

@@ -33,11 +33,12 @@ HOSTS = {
 
 
 def health(opened: store.Store, side: str) -> list[tuple[series.Series, float]]:
+    """What of _HEALTH the jobs of side A say, with what difference is of no interest."""
     expressions = {name: expression for name, (_, _, expression) in _HEALTH.items()}
     result = []
     for name, jobs in _of_machine(opened, side, expressions).items():
         better, floor, _ = _HEALTH[name]
-        if jobs.get("A") and jobs.get("B") and len({job.value for those in jobs.values() for job in those}) > 1:
+        if jobs.get("A"):
             result.append((series.Series(_key(name, "1"), better, None, jobs), floor))
     return result
 
@@ -76,6 +77,9 @@ def _of_machine(opened: store.Store, side: str, expressions: dict[str, str]) -> 
     return result
 
 
+_NOT_SAID = ["not said"]  # what A says of a machine, and B does not
+
+
 def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[str]]:
     """Fields of the fingerprint in which the sides differ, but for those asked for; and sentences on nodes."""
     asked_fields = set(re.findall(r"(?:^|,)\s*([\w.]+)=", asked))
@@ -86,8 +90,8 @@ def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[
     found: dict[str, tuple] = {}
     for name in fields:
         values = [[value for value in by_side[s][name] or [] if value not in (None, "")] for s in ("A", "B")]
-        if name not in asked_fields and values[0] != values[1] and all(values):
-            found[name] = tuple(values)
+        if name not in asked_fields and values[0] and values[0] != values[1]:
+            found[name] = (values[0], values[1] or _NOT_SAID)
     for column in measurements.OBJECTS:
         found |= _of_settings(opened, with_side, column, asked_fields)
     return found, _lost_places(opened, with_side) + _reboots(opened, with_side)
@@ -99,18 +103,17 @@ def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields:
     for where, text in opened.sql(f"SELECT DISTINCT side, {column} FROM {with_side}").fetchall():
         if text is not None:
             objects[where].append(json.loads(text) or {})
-    if not (objects["A"] and objects["B"]):  # one side does not say
-        return {}
+    if not (objects["A"] and objects["B"]):
+        return {column: (["known"], _NOT_SAID)} if objects["A"] else {}
     # A variable that is not set is a setting, too; a parameter that a module lacks says nothing.
     silent = {None} if column == "uvm" else set()
     names = {name for those in objects.values() for each in those for name in each}
     found = {}
     for name in sorted(names - {each.removeprefix(f"{column}.") for each in asked_fields}):
         values = [{each.get(name) for each in objects[s]} - silent for s in ("A", "B")]
-        if values[0] != values[1] and all(values):
-            found[f"{column}.{name}"] = tuple(
-                sorted("unset" if value is None else str(value) for value in each) for each in values
-            )
+        if values[0] and values[0] != values[1]:
+            a, b = (sorted("unset" if value is None else str(value) for value in each) for each in values)
+            found[f"{column}.{name}"] = (a, b or _NOT_SAID)
     return found
 
 

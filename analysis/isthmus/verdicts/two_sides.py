@@ -54,12 +54,24 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
 _KEPT = 0.9  # a side that has a series in a smaller share of its jobs does not have it throughout
 
 
-def _require_throughout(result: Result, each: series.Series, jobs: tuple[int, int]) -> None:
-    """Makes a series inconclusive that A has throughout and B has not: what B's other jobs would show is not known."""
+def _lacking(each: series.Series, jobs: tuple[int, int]) -> str:
+    """A sentence where A has a series throughout and B has not: what B's other jobs would show is not known."""
     had = (each.jobs("A"), each.jobs("B"))
-    if had[0] >= _KEPT * jobs[0] and had[1] < _KEPT * jobs[1] and result.verdict != "regressed":
-        result.verdict, result.more = "inconclusive", None
-        result.reason = f"absent: {had[1]} of {jobs[1]} jobs of B have it, {had[0]} of {jobs[0]} of A"
+    if had[0] < _KEPT * jobs[0] or had[1] >= _KEPT * jobs[1]:
+        return ""
+    return f"absent: {had[1]} of {jobs[1]} jobs of B have it, {had[0]} of {jobs[0]} of A"
+
+
+def _settle(result: Result, each: series.Series, sigma: float, jobs: tuple[int, int], metrics: int) -> None:
+    """Sets the verdict of a series that was compared, and how many more units would decide it."""
+    result.verdict = judging.judge(result, each.better)
+    lacking = _lacking(each, jobs)
+    if lacking and result.verdict != "regressed":
+        result.verdict, result.reason = "inconclusive", lacking
+    if result.verdict != "inconclusive" or result.barred or lacking:
+        result.more = None
+    elif result.more is None:
+        result.more = judging.more_of(result, sigma, metrics)
 
 
 def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
@@ -128,7 +140,7 @@ def outcome(
     names = series.labels(every)
     shared = [each for each in every if each.jobs("A") and each.jobs("B")]
     order = None if randomised else order_of(shared)
-    compared, sigmas, betters = [], [], []
+    compared, sigmas = [], []
     for each in shared:
         known = (noise or {}).get(each.key)
         found = judging.compare(
@@ -137,21 +149,18 @@ def outcome(
         found.barred = found.barred or (_barred(order) if order else "")
         compared.append(found)
         sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
-        betters.append(each.better)
     for each, floor in surroundings.health(opened, side):
-        compared.append(judging.compare(each, f"{each.workload} {each.metric}", delta=floor, turns=turns))
-        sigmas.append(math.nan)
-        betters.append(each.better)
-    for result, q in zip(compared, rank_test.adjusted(np.array([result.p for result in compared]))):
+        names[each.key] = f"{each.workload} {each.metric}"
+        if not each.jobs("B"):
+            every.append(each)
+        elif len({*each.all("A"), *each.all("B")}) > 1 or _lacking(each, jobs):
+            shared.append(each)
+            compared.append(judging.compare(each, names[each.key], delta=floor, turns=turns))
+            sigmas.append(math.nan)
+    adjusted = rank_test.adjusted(np.array([result.p for result in compared]))
+    for result, each, sigma, q in zip(compared, shared, sigmas, adjusted):
         result.q = float(q)
-    for result, sigma, better in zip(compared, sigmas, betters):
-        result.verdict = judging.judge(result, better)
-        if result.verdict != "inconclusive" or result.barred:
-            result.more = None
-        elif result.more is None:
-            result.more = judging.more_of(result, sigma, len(compared))
-    for result, each in zip(compared, shared):
-        _require_throughout(result, each, jobs)
+        _settle(result, each, sigma, jobs, len(compared))
     differences, notes = surroundings.differences(opened, side, asked)
     results = compared + _missing(every, names)
     results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
