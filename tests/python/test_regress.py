@@ -380,6 +380,22 @@ def test_results_that_were_not_verified_are_failed_cases(tmp_path, capsys):
     assert "regressed    machine failed_cases" in said and "only A has it" in said
 
 
+def test_a_baseline_that_is_partly_gone_does_not_pass(tmp_path, capsys):
+    cases = jobs_of(History(between=0.001), 1, 9)
+    cases[0]["workload"] = "microbench/gemv"  # a job of the baseline without what is asked for below
+    folder = write(tmp_path / "r", cases[:9])
+    assert cli.main(["regress", str(folder), "--save-baseline", "autumn"]) == 0
+    write(folder, cases[9:], "later.jsonl")
+    asked = ["regress", str(folder), "--baseline", "autumn", "--delta", "5%", "--workload", "*saxpy"]
+    assert cli.main(asked) == 0
+    write(folder, cases[:8])
+    capsys.readouterr()
+    assert cli.main(asked) == exits.UNDECIDED
+    said = " ".join(capsys.readouterr().out.split())
+    assert "note: no record is left of 1 of 9 jobs of the baseline autumn" in said
+    assert said.endswith("verdict: inconclusive")
+
+
 @pytest.mark.parametrize(
     "arguments, why",
     [

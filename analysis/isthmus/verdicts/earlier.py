@@ -51,6 +51,14 @@ def load_baseline(folder, name: str) -> list[str]:
     return jobs
 
 
+def present(opened: store.Store, jobs: list[str]) -> int:
+    """How many of these jobs have records, whichever of them were asked for."""
+    [[count]] = opened.sql(
+        f"SELECT count(DISTINCT job) FROM everything WHERE job IN ({', '.join(map(measurements.literal, jobs))})"
+    ).fetchall()
+    return count
+
+
 AXES = "axes_json"  # column of what `isthmus noise` writes: with CASE and the unit it makes the key of a series
 
 

@@ -56,7 +56,7 @@ class Outcome:
     jobs: tuple[int, int]
     margin: str = ""  # in words
     order: rank_test.Order | None = None  # None where the order was drawn at random, so that it cannot matter
-    absent: int = 0  # files that could not be read
+    absent: int = 0  # files that could not be read, and jobs of a baseline that are gone
 
     def count(self, verdict: str) -> int:
         return sum(result.verdict == verdict for result in self.results)

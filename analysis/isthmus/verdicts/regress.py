@@ -46,10 +46,9 @@ def add_arguments(parser) -> None:
     output.add_arguments(parser)
 
 
-def _sides_asked(asked, folder) -> tuple[str, str]:
+def _sides_asked(asked, baseline: list[str]) -> tuple[str, str]:
     if asked.baseline:
-        jobs = ", ".join(map(literal, earlier.load_baseline(folder, asked.baseline)))
-        a = f"job IN ({jobs})"
+        a = f"job IN ({', '.join(map(literal, baseline))})"
         after = f"time > (SELECT max(time) FROM measurements WHERE {a})"
         return a, f"(NOT {a} AND {series.condition(asked.b) if asked.b else after})"
     if not (asked.a and asked.b):
@@ -65,14 +64,23 @@ def run(asked) -> int:
             count = earlier.save_baseline(opened, folder, asked.save_baseline, condition)
         print(f"baseline {asked.save_baseline}: {spelling.counted(count, 'job')}")
         return exits.PASSED
-    a, b = _sides_asked(asked, folder)
+    baseline = earlier.load_baseline(folder, asked.baseline) if asked.baseline else []
+    a, b = _sides_asked(asked, baseline)
     noise, boots = earlier.load_noise(asked.noise) if asked.noise else (None, None)
     words = ",".join(filter(None, (asked.a, asked.b)))
     side = two_sides.sides(a, b)
     with selection.from_arguments(asked, wanted={*two_sides.WANTED, *batch_costs.WANTED}, agreeing=True) as opened:
         found = two_sides.outcome(opened, side, asked=words, delta=asked.delta, noise=noise, boots=boots)
         batches, unread = batch_costs.of_store(opened, side, emulated=asked.emulated)
+        gone = len(baseline) - earlier.present(opened, baseline)
     found.notes += unread
+    if gone:
+        found.absent += gone
+        found.notes.insert(
+            0,
+            f"no record is left of {gone} of {spelling.counted(len(baseline), 'job')} of the baseline "
+            f"{asked.baseline}, so what they would show is not known; bring them back, or keep another baseline",
+        )
     rows = [wording.row_of(each) for each in found.results]
     of_batches = batch_costs.lines(batches) if batches else []
     text = "\n".join([*of_batches, wording.text(found, everything=asked.all)])
