@@ -1,8 +1,11 @@
 """Verdicts on simulated histories with known truth, and everything else that a comparison must say."""
 
 import datetime
+import errno
 import json
 import math
+import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -378,6 +381,25 @@ def test_results_that_were_not_verified_are_failed_cases(tmp_path, capsys):
     assert cli.main(["regress", str(write(tmp_path / "r", cases)), *SIDES]) == exits.FOUND
     said = capsys.readouterr().out
     assert "regressed    machine failed_cases" in said and "only A has it" in said
+
+
+def test_a_baseline_that_could_not_be_written_leaves_its_name_free(tmp_path, capsys, monkeypatch):
+    folder = write(tmp_path / "r", jobs_of(History(), 1, 8))
+    save = ["regress", str(folder), "--save-baseline", "autumn"]
+
+    def full(path, content):
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(pathlib.Path, "write_bytes", full)
+        assert cli.main(save) == exits.BAD_INPUT
+    assert f"{folder}/baselines/autumn.json: No space left on device" in capsys.readouterr().err
+    assert not [*(folder / "baselines").iterdir()]
+    assert cli.main(save) == 0
+    kept = (folder / "baselines/autumn.json").read_text()
+    assert cli.main(save) == exits.BAD_INPUT and (folder / "baselines/autumn.json").read_text() == kept
+    assert [path.name for path in (folder / "baselines").iterdir()] == ["autumn.json"]
 
 
 def test_a_baseline_that_is_partly_gone_does_not_pass(tmp_path, capsys):

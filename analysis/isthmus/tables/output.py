@@ -140,7 +140,7 @@ def write(asked: argparse.Namespace, table: Table) -> None:
 def deliver(content: str | bytes, where: str) -> None:
     """Writes to a file, whole or not at all, or with `-` to stdout."""
     if where != "-":
-        _replace(pathlib.Path(where), content.encode() if isinstance(content, str) else content)
+        write_whole(pathlib.Path(where), content.encode() if isinstance(content, str) else content)
         return
     if sys.stdout is None:  # `>&-` closed it
         return
@@ -154,19 +154,25 @@ def deliver(content: str | bytes, where: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _replace(path: pathlib.Path, content: bytes) -> None:
+def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> None:
+    """Writes a file, whole or not at all; `once`: raises FileExistsError where there is one, and leaves it."""
     try:
-        if path.exists() and not path.is_file():  # /dev/null, a FIFO
+        if not once and path.exists() and not path.is_file():  # /dev/null, a FIFO
             path.write_bytes(content)
             return
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             beside.write_bytes(content)
-            beside.replace(path)
+            if once:
+                os.link(beside, path)
+            else:
+                beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
     except FileNotFoundError as error:
         raise Error(f"{path}: {error.strerror}; name a file in a folder that is there") from None
+    except FileExistsError:
+        raise
     except OSError as error:
         raise Error(f"{path}: {error.strerror or error}") from None
 

@@ -10,6 +10,7 @@ import re
 from isthmus import Error, spelling
 from isthmus.records import measurements, old_names, store
 from isthmus.statistics import series
+from isthmus.tables import output
 from isthmus.verdicts.judging import Boots
 
 
@@ -27,10 +28,12 @@ def save_baseline(opened: store.Store, folder, name: str, condition: str) -> int
     if not jobs:
         raise Error("no job is what was asked for, so there is no baseline to keep")
     path = _baseline_path(folder, name)
-    path.parent.mkdir(exist_ok=True)
     try:
-        with path.open("x", encoding="utf-8") as file:
-            json.dump({"made": series.now(), "jobs": jobs}, file, indent=1)
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Error(f"{path.parent}: {error.strerror}") from None
+    try:
+        output.write_whole(path, json.dumps({"made": series.now(), "jobs": jobs}, indent=1).encode(), once=True)
     except FileExistsError:
         raise Error(f"the baseline {name} is there already ({path}); choose another name or remove it") from None
     return len(jobs)
@@ -47,7 +50,7 @@ def load_baseline(folder, name: str) -> list[str]:
         there = f"there is {', '.join(known)}" if known else "none is there"
         raise Error(f"no baseline {name} in {path.parent}; {there}") from None
     except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path}: no baseline ({error}); keep the jobs anew with --save-baseline") from None
+        raise Error(f"{path}: no baseline ({error}); remove it, and keep the jobs anew with --save-baseline") from None
     return jobs
 
 
