@@ -459,6 +459,7 @@ def test_jobs_in_another_state_than_planned_are_refused(tmp_path, capsys):
         (["--nodes", "n1", "--setup-before", "x"], "go together"),
         (["--nodes", "n1", "--noise", "/none"], "No such file"),
         (["--nodes", "n1", "--boots", "3", "--control"], "leave out --control"),
+        (["--nodes", "n1", "--control", "--setup-before", "x", "--setup-after", "y"], "leave out --control"),
         (["--nodes", "n1", "--boots", "3", "--setup-before", "x", "--setup-after", "y"], "leave out --boots"),
     ],
 )

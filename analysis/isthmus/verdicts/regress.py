@@ -46,6 +46,20 @@ def add_arguments(parser) -> None:
     output.add_arguments(parser)
 
 
+def _refuse_contradictions(asked) -> None:
+    if asked.baseline and asked.a:
+        raise Error("--baseline says which jobs are side A: leave out --from")
+    if not asked.save_baseline:
+        return
+    output_file = asked.output if asked.output != "-" else None
+    others = {
+        "--baseline": asked.baseline, "--to": asked.b, "--delta": asked.delta, "--noise": asked.noise,
+        "--all": asked.all, "--json": asked.json, "--format": asked.format, "--output": output_file,
+    }  # fmt: skip
+    if given := [option for option, value in others.items() if value]:
+        raise Error(f"--save-baseline only keeps the jobs of --from and compares nothing: leave out {', '.join(given)}")
+
+
 def _sides_asked(asked, baseline: list[str]) -> tuple[str, str]:
     if asked.baseline:
         a = f"job IN ({', '.join(map(literal, baseline))})"
@@ -57,6 +71,7 @@ def _sides_asked(asked, baseline: list[str]) -> tuple[str, str]:
 
 
 def run(asked) -> int:
+    _refuse_contradictions(asked)
     folder = next((path for path in asked.paths if pathlib.Path(path).is_dir()), ".")
     if asked.save_baseline:
         condition = series.condition(asked.a) if asked.a else "true"

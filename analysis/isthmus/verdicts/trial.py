@@ -195,6 +195,8 @@ def _refuse_contradictions(asked) -> None:
     by_boot = asked.boots or asked.boot_sd
     if by_boot and asked.setup_before:
         raise Error("jobs that choose their side run in one boot: leave out --boots and --boot-sd")
+    if asked.control and asked.setup_before:
+        raise Error("jobs that choose their side need no restart, so there is none to control for: leave out --control")
     if by_boot and asked.control:
         raise Error("several boots a side show what a restart does by itself: leave out --control")
 
@@ -221,7 +223,7 @@ def make(asked) -> int:
     plan = {
         "format": 1, "from": asked.a, "to": asked.b, "nodes": nodes, "jobs": sized.jobs, "boots": sized.boots,
         "delta": delta, "step": asked.step, "metrics": metrics, "seed": asked.seed,
-        "control": asked.control and not in_turns, "in_turns": in_turns, "commands": asked.command,
+        "control": asked.control, "in_turns": in_turns, "commands": asked.command,
         "setup": {"before": asked.setup_before, "after": asked.setup_after},
     }  # fmt: skip
     _write(pathlib.Path(asked.folder), plan, rows)
