@@ -510,6 +510,60 @@ def alike(chance, shape, phi):
     return values
 
 
+def days_of(workloads, jobs, kept):
+    """Records of a job a day that measures these workloads, changed by kept(record, day, workload), or None."""
+    chance, cases = np.random.default_rng(1), []
+    for workload in workloads:
+        for day, case in enumerate(history_of(np.exp(0.01 * chance.standard_normal(jobs)), workload=workload)):
+            cases.append(kept(case, day, workload))
+    return [case for case in cases if case]
+
+
+def failed(case):
+    case["metrics"], case["error"] = [], "launch: device lost"
+    case["verify"]["status"] = "not_run"
+    return case
+
+
+SUITE = [f"microbench/w{number}" for number in range(7)]
+
+
+@pytest.mark.parametrize(
+    "kept, said",
+    [
+        (lambda case, day, workload: case if day < 40 or workload == SUITE[0] else None, "gone microbench/w1"),
+        (
+            lambda case, day, workload: failed(case) if day >= 40 and workload == SUITE[0] else case,
+            "gone microbench/w0",
+        ),
+        (
+            lambda case, day, workload: failed(case) if day >= 30 and (day + int(workload[-1])) % 3 == 0 else case,
+            "machine failed_cases on n1",
+        ),
+    ],
+    ids=["vanished", "always fails", "a third fails"],
+)
+def test_cases_that_vanish_or_begin_to_fail_are_a_change(tmp_path, capsys, kept, said):
+    folder = write(tmp_path / "r", days_of(SUITE, 60, kept))
+    assert cli.main(["drift", str(folder)]) == 1
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        lambda case, day, workload: case if day % 7 == int(workload[-1]) else None,  # in turns, one a day
+        lambda case, day, workload: case if day < 56 or workload != SUITE[0] else None,  # not yet five jobs
+        lambda case, day, workload: case if workload != SUITE[0] or day < 4 else None,  # never had six values
+        lambda case, day, workload: case | {"version": 1 + (workload == SUITE[0] and day >= 30)},
+        lambda case, day, workload: failed(case) if day in (20, 40, 59) and workload < SUITE[2] else case,
+    ],
+    ids=["in turns", "4 jobs", "seldom", "another version", "fails thrice"],
+)
+def test_suites_in_turns_and_single_failures_are_no_change(tmp_path, kept):
+    assert cli.main(["drift", str(write(tmp_path / "r", days_of(SUITE, 60, kept)))]) == 0
+
+
 def test_slow_drift_is_found():
     chance = np.random.default_rng(2)
     before, after = medians(chance, History(drift=0.08), 200, 30)
@@ -610,3 +664,5 @@ def test_steady_and_short_histories(tmp_path, capsys):
     assert cli.main(["drift", str(steady)]) == 0
     assert cli.main(["drift", str(write(tmp_path / "short", history_of([1.0, 2.0])))]) == 3
     assert "0 series of nodes with more than 5 jobs" in capsys.readouterr().out
+    nothing = write(tmp_path / "nothing", [failed(case) for case in history_of([1.0] * 8)])
+    assert cli.main(["drift", str(nothing)]) == 3

@@ -4,12 +4,13 @@ Each series of a node and GPU is watched from its first job to its last; so is e
 metric over all nodes, and everything together. Looking again after every job raises no more false alarms: the evidence
 for a change is an e-process, whose reciprocal is a p-value at any time, and p is adjusted for all that is watched.
 What jobs have in common with the job before them is measured, and taken out first. A collapse far beyond anything seen
-before is reported at its first job.
+before is reported at its first job. Watched, too, are the share of cases that fail, and series that vanish.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from isthmus.records import measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import two_sides
+from isthmus.verdicts import surroundings, two_sides
 
 FEWEST = 5  # jobs before a change
 FLOOR = 0.01  # a smaller change is of no interest
@@ -32,6 +33,7 @@ _KNOWN = 3.0  # degrees of freedom for which the spread of all neighbours stands
 _LOOKS = 400  # of a long history's ends, evenly spread
 _MOST_ALIKE = 0.95  # autocorrelation that is allowed for at most
 _MARGIN = 0.8  # standard errors (1 / √jobs) that are added to a measured autocorrelation
+_FAILING = 0.05  # noise that is added to shares of failed cases, most of which are 0: one that fails once is no change
 _QUIET = 1e-4  # noise below this share is taken as this share: identical values are no certainty
 
 
@@ -153,14 +155,20 @@ class Change:
     gpus: str
     before: str  # the last job of before, and the first of after, with their times
     after: str
-    size: float  # a share of the median before, or a difference; of several series, a share by which they got better
+    # A share of the median before, or a difference; of several series, a share by which they got better.
+    size: float | None  # None where the series vanished
     ratio: bool
-    q: float
+    q: float | None
     differences: list[str] = dataclasses.field(default_factory=list)  # what else changed there
     window: tuple = ()  # times that hold the place
     together: int = 1  # series that it stands for
     near: tuple[Sequence[str], Sequence[str]] = ((), ())  # jobs just before and just after
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
+
+    @property
+    def order(self) -> tuple:
+        """The surest first."""
+        return (self.q or 0.0, -self.together, -abs(self.size or 0.0), self.label, self.node)
 
 
 @dataclasses.dataclass
@@ -179,14 +187,20 @@ class _History:
     alike: float = 0.0
     variance: float = 0.0  # of a mean of several, in variances of one
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case, where it is of one
+    added: float = 0.0  # standard deviation of noise that `watched` has beyond `values`
 
     @property
     def quiet(self) -> float:
         return _QUIET if self.ratio or self.parts else _QUIET * max(float(np.abs(self.values).max()), 1e-300)
 
     @property
+    def watched(self) -> np.ndarray:
+        """Values as they are searched; the noise is the same each time, and for the same jobs of a longer history."""
+        return self.values + self.added * np.random.default_rng(0).standard_normal(len(self.values))
+
+    @property
     def z(self) -> np.ndarray:
-        return self.values if self.parts else _standard(self.values, self.quiet)
+        return self.values if self.parts else _standard(self.watched, self.quiet)
 
     def size(self, times) -> float:
         """What changed at a time, from a start to an end."""
@@ -306,14 +320,20 @@ def _independent(history: _History) -> float:
     return max(1.0, min(len(history.parts), own / max(history.variance, 1e-9)))
 
 
-def find(every: list[series.Series]) -> tuple[list[Change], int]:
-    """Change points of side A, the surest first, and how many histories of single series were searched."""
-    single = _histories(every)
-    if not single:
-        return [], 0
-    pooled = _pooled(single)
-    _allow(single, pooled)
-    candidates = [(history, *each) for history in [*single, *pooled] for each in _segments(history)]
+def find(every: list[series.Series], failing: Sequence[series.Series] = ()) -> tuple[list[Change], int]:
+    """Change points of side A, the surest first, and how many histories of measured single series were searched.
+
+    `failing` are shares of cases that failed, each watched for itself.
+    """
+    single, shares = _histories(every), _histories([*failing])
+    pooled = _pooled(single) if single else []
+    if single:
+        _allow(single, pooled)
+    for history in shares:
+        history.added = _FAILING
+        history.alike = allowance(autocorrelation(history.z), len(history.jobs))
+    watched = [*single, *pooled, *shares]
+    candidates = [(history, *each) for history in watched for each in _segments(history)]
     q = rank_test.adjusted(np.array([p for *_, p in candidates]))
     changes = [
         _change(history, start, place, end, float(adjusted))
@@ -321,12 +341,58 @@ def find(every: list[series.Series]) -> tuple[list[Change], int]:
         if p <= rank_test.ALPHA and adjusted <= rank_test.SESSION
     ]
     kept = [change for change in changes if change]
-    return sorted(kept, key=lambda c: (c.q, -c.together, -abs(c.size), c.label, c.node)), len(single)
+    return sorted(kept, key=lambda change: change.order), len(single)
+
+
+def _vanished(opened: store.Store, every: list[series.Series]) -> list[Change]:
+    """Series of which a node has no value any more: see _is_gone(). Another version or unit of one is the same."""
+    ran = grouped(
+        (node, (time, job))
+        for node, job, time in opened.sql(
+            "SELECT node, job, min(time) AS time FROM measurements GROUP BY ALL ORDER BY time, job"
+        ).fetchall()
+    )
+    labels = series.labels(every)
+    found = grouped(
+        ((node, two_sides.but_version(each)), (job, each))
+        for each in every for job in each.of("A") for node in job.nodes
+    )  # fmt: skip
+    changes = []
+    for (node, _), values in found.items():
+        jobs = ran[node]
+        names = {job.name for job, _ in values}
+        had = [i for i, (_, name) in enumerate(jobs) if name in names]
+        if not _is_gone([jobs[i][0] for i in had], [time for time, _ in jobs[had[-1] + 1 :]]):
+            continue
+        with_it, without = jobs[: had[-1] + 1], jobs[had[-1] + 1 :]
+        latest = max(values, key=lambda each: (each[0].time, each[0].name))[1]
+        near = ([name for _, name in with_it[-FEWEST:]], [name for _, name in without[:FEWEST]])
+        ends = (with_it[-1], without[0])
+        before, after = (_job_in_words(*each) for each in ends)
+        window = tuple(time for time, _ in ends)
+        label = labels[latest.key]
+        changes.append(
+            Change(label, node, "", before, after, None, False, None, [], window, near=near, case=latest.case)
+        )
+    return sorted(changes, key=lambda change: change.order)
+
+
+def _is_gone(had: list, since: list) -> bool:
+    """Whether a series with values at the times `had` has vanished from jobs of the node at the times `since`.
+
+    It is missing from FEWEST jobs, and for twice as long as ever before.
+    """
+    if len(had) <= FEWEST or len(since) < FEWEST:
+        return False
+    return since[-1] - had[-1] >= 2 * max(after - before for before, after in itertools.pairwise(had))
 
 
 def search(opened: store.Store) -> tuple[list[Change], int]:
     """Change points over the history with what else changed there; see find()."""
-    changes, searched = find(series.load(opened, "'A'"))
+    every = series.load(opened, "'A'")
+    health = [each for each, _ in surroundings.health(opened, "'A'") if each.metric == "failed_cases"]
+    changes, searched = find(every, [each for each in health if each.all("A").any()])
+    changes = _vanished(opened, every) + changes
     for change in changes:
         change.differences = _differences(opened, change.node, change.near)
     return changes, searched
@@ -336,7 +402,7 @@ def _segments(history: _History) -> list[tuple[int, int, int, float]]:
     """(start, change, end, p) of the whole, and of what is after a change where there is one below ALPHA."""
     result: list[tuple[int, int, int, float]] = []
     start = 0
-    while found := change_point(history.values[start:], history.alike, quiet=history.quiet):
+    while found := change_point(history.watched[start:], history.alike, quiet=history.quiet):
         place, p = start + found[0], found[1]
         result.append((start, place, len(history.values), p))
         if p > rank_test.ALPHA or place <= start:
@@ -348,6 +414,10 @@ def _segments(history: _History) -> list[tuple[int, int, int, float]]:
     return result
 
 
+def _job_in_words(time, job: str) -> str:
+    return f"{spelling.printable(job)} of {time:%Y-%m-%d %H:%M}"
+
+
 def _change(history: _History, start: int, place: int, end: int, q: float) -> Change | None:
     times = history.times
     until = times[end] if end < len(times) else None
@@ -355,7 +425,7 @@ def _change(history: _History, start: int, place: int, end: int, q: float) -> Ch
     ratio = history.ratio or bool(history.parts)
     if not math.isfinite(size) or (ratio and abs(size) < FLOOR):
         return None
-    before, after = (f"{spelling.printable(history.jobs[i])} of {times[i]:%Y-%m-%d %H:%M}" for i in (place - 1, place))
+    before, after = (_job_in_words(times[i], history.jobs[i]) for i in (place - 1, place))
     window = (times[max(place - 3, start)], times[min(place + 2, end - 1)])
     together = sum(len(part.parts) or 1 for part in history.parts) or 1
     near = (history.jobs[start:place][-FEWEST:], history.jobs[place:end][:FEWEST])
@@ -387,16 +457,20 @@ def events(changes: list[Change]) -> list[list[Change]]:
         seed = left[0]
         same = [c for c in left if c.window[0] <= seed.window[1] and seed.window[0] <= c.window[1]]
         left = [c for c in left if c not in same]
-        found.append(sorted(same, key=lambda c: (-c.together, c.q, -abs(c.size), c.label, c.node)))
+        found.append(sorted(same, key=lambda c: (-c.together, c.order)))
     return found
 
 
 def _size(change: Change) -> str:
+    if change.size is None:
+        return "gone"
     return f"{change.size:+.1%}" if change.ratio else f"{change.size:+.3g}"
 
 
-def _where(change: Change) -> str:
-    return f"on {spelling.printable(change.node)}" if change.node else "on all nodes"
+def _which(change: Change) -> str:
+    """The series, where, and how sure."""
+    where = f"on {spelling.printable(change.node)}" if change.node else "on all nodes"
+    return f"{change.label} {where}" + ("" if change.q is None else f"  q={change.q:.2g}")
 
 
 def text(changes: list[Change], searched: int) -> str:
@@ -404,13 +478,13 @@ def text(changes: list[Change], searched: int) -> str:
     found = events(changes)
     for event in found:
         first = event[0]
-        better = (" better" if first.size > 0 else " worse") if first.together > 1 else ""
-        lines.append(f"{_size(first):>8}{better}  {first.label} {_where(first)}  q={first.q:.2g}")
+        better = (" better" if (first.size or 0) > 0 else " worse") if first.together > 1 else ""
+        lines.append(f"{_size(first):>8}{better}  {_which(first)}")
         lines.append(f"{'':>8}  between job {first.before} and {first.after}")
         if first.differences:
             lines.append(f"{'':>8}  changed there: {', '.join(first.differences)}")
         for change in event[1 : _SHOWN + 1]:
-            lines.append(f"{'':>8}  with it {_size(change)}  {change.label} {_where(change)}  q={change.q:.2g}")
+            lines.append(f"{'':>8}  with it {_size(change)}  {_which(change)}")
         if len(event) > _SHOWN + 1:
             lines.append(f"{'':>8}  … and {len(event) - _SHOWN - 1} more")
     return "\n".join([*output.fold_each(lines, indent=" " * 10), *output.fold(_summary(found, searched))])
@@ -455,6 +529,6 @@ def run(asked) -> int:
     with selection.from_arguments(asked, wanted=two_sides.WANTED) as opened:
         changes, searched = search(opened)
     output.write(asked, table_of(changes, searched))
-    if not searched:
-        return exits.UNDECIDED
-    return exits.FOUND if changes else exits.PASSED
+    if changes:
+        return exits.FOUND
+    return exits.PASSED if searched else exits.UNDECIDED

@@ -25,24 +25,24 @@ def sides(a: str, b: str) -> str:
     return f"CASE WHEN {a} AND {b} THEN 'both' WHEN {a} THEN 'A' WHEN {b} THEN 'B' END"
 
 
+def but_version(each: series.Series) -> tuple:
+    """What a series has in common with those of other versions of its workload, or in another unit."""
+    return tuple(value for name, value in zip(measurements.SERIES, each.key) if name not in ("version", "unit"))
+
+
 def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result]:
     """Series that only one side has; another version or unit of the other's is named as such."""
-    loose = [measurements.SERIES.index(name) for name in ("version", "unit")]
-
-    def without(key):
-        return tuple(value for i, value in enumerate(key) if i not in loose)
-
-    both = {without(each.key) for each in every if each.jobs("A")} & {without(e.key) for e in every if e.jobs("B")}
+    both = {but_version(each) for each in every if each.jobs("A")} & {but_version(e) for e in every if e.jobs("B")}
     results = []
     for each in every:
         sides = (each.jobs("A"), each.jobs("B"))
         if all(sides):
             continue
         note = "only A has it" if sides[0] else "only B has it"
-        if without(each.key) in both:
+        if but_version(each) in both:
             note += "; the other side measured another version of the workload, or in another unit: not comparable"
         # What is new in B is no loss.
-        lost = sides[0] or without(each.key) in both
+        lost = sides[0] or but_version(each) in both
         verdict = "inconclusive" if lost else "new"
         reason = "absent" if lost else ""
         results.append(
