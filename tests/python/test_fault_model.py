@@ -192,9 +192,13 @@ def stream(job, coefficients=TRUE, pattern="regular"):
     return made.rows()
 
 
+def batches_of(path):
+    return sampling.of_trace(path, tracefile.read(path))
+
+
 def test_traces_are_taken_apart_as_they_were_made(tmp_path):
     path = fault_streams.write(tmp_path / "a.1.uvm", stream(1))
-    found, why = sampling.of_trace(path)
+    found, why = batches_of(path)
     assert not why and len(found.service) == 30
     features = found.features
     assert (features[:, 4] == features[:, 2] / 4096).all()
@@ -209,7 +213,7 @@ def test_host_pages_are_not_those_that_were_evicted(tmp_path):
     made.faults(fault_streams.dense(base, 2 << 20), of_batch=100)
     made.host(base, 2 << 20, evicted=True)
     made.faults(fault_streams.dense(base, 2 << 20), of_batch=100)
-    found, _ = sampling.of_trace(fault_streams.write(tmp_path / "a.1.uvm", made.rows()))
+    found, _ = batches_of(fault_streams.write(tmp_path / "a.1.uvm", made.rows()))
     assert found.features[:, TERMS.index("host_pages")].tolist() == [512, 0]
     assert found.features[:, TERMS.index("first_visits")].tolist() == [1, 0]
 
@@ -224,11 +228,11 @@ def test_a_block_whose_pages_have_come_meanwhile_is_none_of_the_blocks_served(tm
     for part in moves_of_new:  # the first two blocks are there
         late.parts[[part is each for each in late.parts].index(True)] = part[64:]
     rows = numpy.concatenate([made.rows(), late.rows()])
-    found, _ = sampling.of_trace(fault_streams.write(tmp_path / "a.1.uvm", rows))
+    found, _ = batches_of(fault_streams.write(tmp_path / "a.1.uvm", rows))
     assert found.features[:, TERMS.index("blocks")].tolist() == [2, 1]
     assert found.features[:, TERMS.index("faults")].tolist() == [64, 96]
     still = numpy.concatenate([part for part in late.parts if part[0, 0] != fault_streams.TYPES["move"]])
-    found, _ = sampling.of_trace(fault_streams.write(tmp_path / "b.1.uvm", still))
+    found, _ = batches_of(fault_streams.write(tmp_path / "b.1.uvm", still))
     assert found.features[:, TERMS.index("blocks")].tolist() == [3]  # nothing moves: the GPU makes the pages
 
 
@@ -263,6 +267,25 @@ def test_the_command_says_which_coefficient_a_driver_changed(tmp_path, capsys):
     assert together == {"bytes", "host_pages"}
     [change] = [row for row in rows if row["says"] == "change"]
     assert change["term"] == "faults" and change["low"] < TRUE[0] < change["high"]
+
+
+@pytest.mark.parametrize("change, why, is_used", [
+    (lambda whole: whole[:-10], "is cut short; 1000 events before that are whole", True),
+    (lambda whole: whole + b"more", "goes on behind its end; 1000 events before that are whole", True),
+    (lambda whole: whole[:-60] + b"?" + whole[-59:], "is spoilt; 0 events before that are whole", False),
+])  # fmt: skip
+def test_what_is_whole_of_a_spoilt_trace_counts_and_the_rest_is_missing(tmp_path, capsys, change, why, is_used):
+    fault_streams.write(tmp_path / "a.1.uvm", stream(1))
+    spoilt = fault_streams.write(tmp_path / "b.2.uvm", stream(2))
+    events = len(tracefile.read(spoilt).entries)
+    spoilt.write_bytes(change(spoilt.read_bytes()))
+    assert cli.main(["faults", "model", str(tmp_path)]) == exits.UNDECIDED
+    said = capsys.readouterr()
+    how, lost = ("used in part", "lacks the rest") if is_used else ("skipped", "lacks their jobs")
+    assert f"{how} {spoilt}: {why.replace('1000', str(events))}\n" in said.err
+    out = " ".join(said.out.split())
+    assert out.startswith("1 of 2 files could not be read") and lost in out
+    assert (f"{60 if is_used else 30} batches of {2 if is_used else 1} job") in out
 
 
 def observed(
@@ -309,7 +332,7 @@ def observed(
 
 def test_records_say_the_same_as_traces(tmp_path):
     rows = stream(3, pattern="random")
-    trace, _ = sampling.of_trace(fault_streams.write(tmp_path / "a.1.uvm", rows))
+    trace, _ = batches_of(fault_streams.write(tmp_path / "a.1.uvm", rows))
     (tmp_path / "records").mkdir()
     observed(tmp_path / "records", 1, rows)
     found, left_out, total = sampling.read([tmp_path / "records"], emulated=False, absent=[])

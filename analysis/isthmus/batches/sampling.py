@@ -112,9 +112,8 @@ def _sample(facts: tuple[str, str, str], columns: dict, moves: _Moves, of_move, 
 # --- traces ---
 
 
-def of_trace(path: pathlib.Path, *, emulated: bool = False) -> tuple[Sample | None, str]:
+def of_trace(path: pathlib.Path, trace: tracefile.Trace, *, emulated: bool = False) -> tuple[Sample | None, str]:
     """Its batches, or why none of them counts."""
-    trace = tracefile.read(path)
     if tracefile.is_emulated(trace.facts) and not emulated:
         return None, f"{path}: {_EMULATED}"
     events = tracefile.decode(trace.entries)
@@ -231,8 +230,8 @@ def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, piece
 
 
 def read(paths, *, emulated: bool, absent: list[load.Skipped]) -> tuple[list[Sample], list[str], int]:
-    """Samples of files and folders, why others do not count, and the number of files; what cannot be read is added to
-    `absent`."""
+    """Samples of files and folders, why others do not count, and the number of files; what cannot be read, or
+    only in part, is added to `absent`."""
     found: list[Sample] = []
     left_out: list[str] = []
     total = 0
@@ -242,15 +241,24 @@ def read(paths, *, emulated: bool, absent: list[load.Skipped]) -> tuple[list[Sam
         absent += skipped
         total += len(traces) + len(names) + len(skipped)
         for trace in traces:
-            try:
-                sample, why = of_trace(trace, emulated=emulated)
-                found += [sample] if sample else []
-                left_out += [why] if why else []
-            except Error as error:
-                absent.append(load.Skipped(str(trace), str(error)))
+            _add_trace(trace, emulated, found, left_out, absent)
         for name in names:
             _add_records(name, emulated, found, left_out, absent)
     return found, left_out, total
+
+
+def _add_trace(path: pathlib.Path, emulated: bool, found: list, left_out: list, absent: list) -> None:
+    try:
+        trace = tracefile.read(path)
+    except Error as error:
+        absent.append(load.Skipped(str(path), str(error).removeprefix(f"{path} ")))
+        return
+    if trace.problem:
+        why = trace.problem.removeprefix(f"{path} ")
+        absent.append(load.Skipped(str(path), why, has_part=len(trace.entries) > 0))
+    sample, why = of_trace(path, trace, emulated=emulated)
+    found += [sample] if sample else []
+    left_out += [why] if why else []
 
 
 def _add_records(name: str, emulated: bool, found: list, left_out: list, absent: list) -> None:

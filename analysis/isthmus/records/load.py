@@ -38,11 +38,12 @@ MANIFESTS = "manifests"  # the folder that marks a compacted table, and says wha
 
 @dataclasses.dataclass
 class Skipped:
-    """A file, or a folder, of which nothing was taken, and why."""
+    """A file, or a folder, of which nothing or only a part was taken, and why."""
 
     path: str
     why: str
     newer: str = ""  # the schema that it has, where that is another version of the record
+    has_part: bool = False  # what is whole of it was taken
 
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -251,15 +252,19 @@ def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
     `asked` are the arguments of the command whose output follows.
     """
     for each in absent[:_NAMED]:
-        print(f"skipped {shorten(printable(each.path))}: {printable(each.why)}", file=sys.stderr)
+        done = "used in part" if each.has_part else "skipped"
+        print(f"{done} {shorten(printable(each.path))}: {printable(each.why)}", file=sys.stderr)
+    in_part = any(each.has_part for each in absent)
+    skipped = "skipped or used in part" if in_part else "skipped"
     if len(absent) > _NAMED:
-        print(f"skipped {counted(len(absent) - _NAMED, 'more file')}", file=sys.stderr)
+        print(f"{skipped} {counted(len(absent) - _NAMED, 'more file')}", file=sys.stderr)
     if absent:
-        print(f"{len(absent)} of {counted(total, 'file')} skipped", file=sys.stderr)
+        print(f"{len(absent)} of {counted(total, 'file')} {skipped}", file=sys.stderr)
         if asked is not None and _for_people(asked):
             print(
-                f"{len(absent)} of {counted(total, 'file')} could not be read, the first "
-                f"{shorten(printable(absent[0].path))}; what follows lacks their jobs, so it cannot pass"
+                f"{len(absent)} of {counted(total, 'file')} could not be read{' whole' if in_part else ''}, the first "
+                f"{shorten(printable(absent[0].path))}; what follows lacks {'the rest' if in_part else 'their jobs'}, "
+                "so it cannot pass"
             )
 
 
