@@ -61,6 +61,17 @@ def count(text: str) -> int:
     return int(text)
 
 
+def times(text: str) -> float:
+    """The type of an option that says how often: 1 or more, also 2.5 on average."""
+    try:
+        value = amount(text)
+        if value >= 1:
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+
+
 #: What options with these types have in common: `add_argument("--step", **units.SHARE, help=…)`.
 SHARE: dict[str, Any] = {"type": share, "metavar": "SHARE"}
 COUNT: dict[str, Any] = {"type": count, "metavar": "N"}

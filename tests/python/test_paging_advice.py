@@ -399,6 +399,10 @@ def test_a_program_is_advised(cases, tmp_path, capsys):
         (["bytes=1GiB", "use=0"], "'use=0' is not understood"),
         (["bytes=1GiB", "order=random"], "order=in_order|scattered"),
         (["bytes=1MiB", "touched=300"], "touched=300 pages are more than the array's 256"),
+        (["bytes=1GiB", "passes=0.2"], "passes is 0.2; once is the least"),
+        (["bytes=1MiB", "fetches=255"], "fetches=255 are fewer than the 256 pages that are touched"),
+        (["bytes=16GiB", "fetches=4194303"], "fetches=4194303 are fewer than the 4194304 pages"),
+        (["bytes=1MiB", "touched=9", "fetches=8.5"], "fetches=8.5 are fewer than the 9 pages"),
     ],
 )
 def test_a_program_that_cannot_be_is_one_sentence(words, sentence, cases, tmp_path, capsys):
@@ -406,6 +410,10 @@ def test_a_program_that_cannot_be_is_one_sentence(words, sentence, cases, tmp_pa
     assert cli.main(["advise", "paging", folder, "--program", *words]) == exits.BAD_INPUT
     said = capsys.readouterr().err.splitlines()
     assert sentence in said[-1]
+
+
+def test_pages_that_came_once_are_a_program():
+    assert paging.declared(["bytes=1MiB", "touched=9", "fetches=9", "passes=1"]).fetched == 9
 
 
 @pytest.mark.parametrize("topic", ["paging", "placement"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus import Error, cli
+from isthmus import Error, cli, exits
 from isthmus.advise import costs, placing, placing_check
 from isthmus.advise import footprint as footprint_
 from isthmus.advise import machine as machine_
@@ -229,6 +229,20 @@ def test_the_command_ranks_declared_and_profiled_programs(tmp_path, capsys):
 def test_a_program_that_is_not_understood_is_one_sentence(words, why):
     with pytest.raises(Error, match=why):
         footprint_.declared(words)
+
+
+@pytest.mark.parametrize("passes", ["-5", "0", "0.5", "nan", "inf", "many"])
+def test_passes_that_cannot_be_are_refused_before_records_are_read(passes, capsys):
+    words = ["--like", "/nowhere", f"--passes={passes}"]
+    assert cli.main(["advise", "placement", "/nowhere", *words]) == exits.BAD_INPUT
+    assert f"--passes: '{passes}' is no number of 1 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--program", "in=4GiB"], ["--check"]])
+def test_passes_of_what_is_not_like_a_record_are_refused(words, capsys):
+    assert cli.main(["advise", "placement", "/nowhere", *words, "--passes", "100"]) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "--passes changes the program of --like alone; declare passes=N" in said and said.count("\n") == 1
 
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4))

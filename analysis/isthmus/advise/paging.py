@@ -61,10 +61,17 @@ def declared(words: list[str]) -> Program:
     touched = given.get("touched", pages)
     if touched > pages:
         raise Error(f"touched={touched:g} pages are more than the array's {pages}; declare fewer, or a smaller page")
+    passes, fetches = given.get("passes", 1.0), given.get("fetches")
+    if passes < 1:
+        raise Error(f"passes is {passes:g}; once is the least")
+    if fetches is not None and fetches < touched:
+        raise Error(
+            f"fetches={fetches:.15g} are fewer than the {touched:.15g} pages that are touched, and each comes at least "
+            "once; declare what was counted, or touched=N"
+        )
     room = given.get("room", size)
     share = 1.0 if room >= size else min(room / (touched * page), 1 - 1e-9)  # no copy of all, though what is read fits
-    return Program(size, page, touched, min(given.get("use", page), page), max(given.get("passes", 1.0), 1.0), share,
-                   in_order, given.get("fetches"))  # fmt: skip
+    return Program(size, page, touched, min(given.get("use", page), page), passes, share, in_order, fetches)
 
 
 def costs_of(machine: Map) -> list[str]:

@@ -141,11 +141,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--program", nargs="+", metavar="KEY=VALUE", help="a declared program, or a TOML file of one")
     what.add_argument("--like", metavar="FILE", help="the program of the first record of this file that has phases")
     what.add_argument("--check", action="store_true", help="hold predictions against what was measured")
-    parser.add_argument("--passes", type=float, metavar="N", help="with --like: transfers for each allocation")
+    parser.add_argument("--passes", type=units.times, metavar="N", help="with --like: transfers for each allocation")
     measured.add_arguments(parser, "machine")
 
 
 def run(asked: argparse.Namespace) -> int:
+    if asked.passes and not asked.like:
+        raise Error("--passes changes the program of --like alone; declare passes=N with --program")
     program = declared(asked.program) if asked.program else None  # before records are read, which takes a while
     cases, status = measured.read(asked)
     machine = Machine(cases)
