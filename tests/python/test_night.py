@@ -60,6 +60,8 @@ def test_a_green_night():
         ([[case(), case("abort")]], "1 of 2 checks are red"),
         ([[case(), case("xpass")]], "1 of 2 checks are red"),
         ([[case(), case("fail", fixture=True)]], "1 of 2 checks are red"),
+        ([[case(), case("fail_deps")], [case("skip")]], "1 of 3 checks are red, the first is TransferModes"),
+        ([[case(), case("", fixture=True)]], "%workload=saxpy: the report says no result"),
         ([[case("skip")]], "nothing was measured, 1 check was skipped"),
         ([[case(fixture=True)]], "nothing was measured"),
         ([[]], "nothing was measured"),
@@ -70,6 +72,12 @@ def test_a_green_night():
 def test_a_red_night(runs, why):
     summary = night.summarise([report(*runs)])
     assert summary["verdict"] == "red" and why in summary["why"]
+
+
+def test_a_result_that_is_not_known_is_a_failure_in_junit():
+    [suite] = ElementTree.fromstring(night.junit(night.summarise([report([case("fail_deps"), case("")])])))
+    assert suite.get("failures") == "2"
+    assert [each.get("message") for each in suite.iter("failure")] == ["fail_deps", "the report says no result"]
 
 
 def test_of_what_was_tried_again_the_last_try_counts():

@@ -2,8 +2,8 @@
 
 Reports are what ReFrame writes (--report-file, or reports/run-report-N.json); `scripts/run-checks --summary FOLDER`
 does both. Each check has its verdict and reason, its figures with what they were held to, what it ran with, whom to
-ask, and the paths of its records. A night is red where a check failed or was given up, where a record that a report
-names is gone, and where nothing was measured.
+ask, and the paths of its records. A night is red where a check failed or was given up, where it ended in a way that is
+not known here, where a record that a report names is gone, and where nothing was measured.
 
 exit codes: 0 the night is green; 1 it is red; 2 bad input, as a file that is no report
 """
@@ -20,8 +20,8 @@ from isthmus.groups import grouped
 from isthmus.tables import output
 
 SCHEMA = "isthmus.night/1"
-#: ReFrame's words for how a check ended, by what they mean for a night.
-GREEN, RED, SKIPPED = ("pass", "xfail"), ("fail", "abort", "xpass"), ("skip",)
+#: ReFrame's words for how a check ended, by what they mean for a night; every other word is red.
+GREEN, SKIPPED = ("pass", "xfail"), ("skip",)
 #: What a check ran with, as its variables in a report are called.
 RAN_WITH = ("device", "driver", "runtime", "compiler", "mpi", "spec", "git", "run_id")
 
@@ -71,10 +71,10 @@ def summarise(reports: list[dict]) -> dict:
         sessions.append({key: info.get(key) for key in ("uuid", "hostname", "cmdline", "version")})
         sessions[-1] |= {"began": info.get("time_start"), "ended": info.get("time_end")}
         checks += [_check(case, info.get("uuid")) for case in _last_runs(report)]
-    checks.sort(key=lambda check: check["result"] not in RED)
+    checks.sort(key=lambda check: not _is_red(check))
     counts = {
         "green": sum(check["result"] in GREEN for check in checks),
-        "red": sum(check["result"] in RED for check in checks),
+        "red": sum(map(_is_red, checks)),
         "skipped": sum(check["result"] in SKIPPED for check in checks),
         "records": sum(len(check["records"]) for check in checks),
     }
@@ -89,6 +89,10 @@ def summarise(reports: list[dict]) -> dict:
     }
 
 
+def _is_red(case: dict) -> bool:
+    return case["result"] not in (*GREEN, *SKIPPED)
+
+
 def _last_runs(report: dict) -> list[dict]:
     """Each case as its last try left it where red ones were tried again (--max-retries), of other sessions every case
     of every run; of builds only the red: what a build is good for, its checks say."""
@@ -96,7 +100,7 @@ def _last_runs(report: dict) -> list[dict]:
     last = {}
     for number, run in enumerate(report["runs"]):
         for place, case in enumerate(run["testcases"]):
-            if case.get("fixture") and case["result"] not in RED:
+            if case.get("fixture") and not _is_red(case):
                 continue
             names = tuple(str(case.get(key)) for key in ("unique_name", "system", "partition", "environ"))
             last[names if retried else (number, place)] = case
@@ -132,6 +136,11 @@ def _reason(case: dict) -> str | None:
     return spelling.printable(str(reason).removeprefix("sanity error: ")) if reason else None
 
 
+def _why(check: dict) -> str:
+    """Why it ended so, as well as the report says it."""
+    return check["reason"] or check["phase"] or check["result"] or "the report says no result"
+
+
 def _figures(values: dict) -> dict:
     """What ReFrame kept of each performance variable: [value, reference, lower, upper, unit, result…]."""
     found = {}
@@ -148,7 +157,7 @@ def _why_red(checks: list[dict], counts: dict) -> str:
     """Why the night is red, in half a sentence; empty where it is green."""
     if counts["red"]:
         first = checks[0]
-        more = f", the first is {first['name']}: {first['reason'] or first['phase'] or first['result']}"
+        more = f", the first is {first['name']}: {_why(first)}"
         return f"{counts['red']} of {len(checks)} checks are red{more}"
     gone = [path for check in checks for path in check["missing"]]
     if gone:
@@ -168,7 +177,7 @@ def junit(summary: dict) -> str:
             "testsuite",
             name=place,
             tests=str(len(checks)),
-            failures=str(sum(check["result"] in RED and check["result"] != "abort" for check in checks)),
+            failures=str(sum(_is_red(check) and check["result"] != "abort" for check in checks)),
             errors=str(sum(check["result"] == "abort" for check in checks)),
             skipped=str(sum(check["result"] in SKIPPED for check in checks)),
             time=f"{sum(check['seconds'] or 0 for check in checks):.3f}",
@@ -188,10 +197,10 @@ def _add_test(suite, place: str, check: dict) -> None:
     for name, value in [*known, *check["ran_with"].items(), *(("record", path) for path in check["records"])]:
         if value:
             ElementTree.SubElement(properties, "property", name=name, value=_text(value))
-    reason = _text(check["reason"] or check["phase"] or check["result"])
+    reason = _text(_why(check))
     if check["result"] in SKIPPED:
         ElementTree.SubElement(test, "skipped", message=reason)
-    elif check["result"] in RED:
+    elif _is_red(check):
         kind = "error" if check["result"] == "abort" else "failure"
         ElementTree.SubElement(test, kind, message=reason, type=check["phase"] or check["result"]).text = reason
     if check["records"]:
