@@ -169,6 +169,17 @@ def test_a_folder_without_a_record_is_one_sentence(command, name, contents, tmp_
     assert str(tmp_path) in refused([*words, tmp_path], capsys)
 
 
+@pytest.mark.parametrize("command", [["faults", "report"], ["faults", "model"], ["night"]])
+def test_what_would_never_end_is_refused(tmp_path, command):
+    pipe, zeros = tmp_path / "pipe.uvm", tmp_path / "zeros.uvm"
+    os.mkfifo(pipe)
+    zeros.symlink_to("/dev/zero")
+    for path, why in ((pipe, "a FIFO, not a file"), (zeros, "a device, not a file")):
+        words = [sys.executable, "-m", "isthmus", *command, path]
+        result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == exits.BAD_INPUT and why in result.stderr
+
+
 def test_records_from_a_pipe_and_of_an_empty_file(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
     assert "a FIFO, not a file; records are read from files and folders" in refused(

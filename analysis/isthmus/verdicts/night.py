@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 from isthmus import Error, exits, spelling
 from isthmus.groups import grouped
+from isthmus.records.load import open_file
 from isthmus.tables import output
 
 SCHEMA = "isthmus.night/1"
@@ -52,7 +53,8 @@ def run(arguments) -> int:
 def load(path) -> dict:
     """One report of ReFrame. Raises Error, with the path, for any other file."""
     try:
-        report = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        with open_file(path) as file:
+            report = json.loads(file.read().decode("utf-8"))
         cases = [case for run in report["runs"] for case in run["testcases"]]
         if not isinstance(report["session_info"], dict) or not all(isinstance(case["result"], str) for case in cases):
             raise TypeError
