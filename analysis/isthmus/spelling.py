@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
+
+WIDTH = 80  # of text for people
 
 
 def printable(text: str) -> str:
     """Text of a record or a file name for a terminal: control characters, which could steer it, are spelt out."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))
+
+
+def fold(text: str, width: int = WIDTH, indent: str = "") -> list[str]:
+    """A sentence as lines; those behind the first are indented by two more than `indent`, and than the sentence is."""
+    text = printable(text)
+    below = indent or text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(text, width, subsequent_indent=f"{below}  ", break_on_hyphens=False)
 
 
 def shorten(text: str, length: int = 160) -> str:

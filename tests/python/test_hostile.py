@@ -385,7 +385,8 @@ def test_every_command_says_first_what_it_could_not_read_and_does_not_pass(folde
         assert now == (code or exits.UNDECIDED) or code == exits.UNDECIDED, command
         assert "line 1: cut short" in err and " files skipped" in err, command
         if "--drain" not in command:
-            assert " could not be read, the first " in out.splitlines()[0], command
+            assert " could not be read, the first" in out.splitlines()[0], command
+            assert max(map(len, out.splitlines()[:3])) <= 80, command
 
 
 def test_a_trial_is_not_read_as_complete_where_files_are_absent(tmp_path, capsys):

@@ -339,6 +339,16 @@ def test_what_is_rendered_is_read_back(tmp_path_factory, content):
 # --- check ---
 
 
+def test_check_fits_80_columns(site, tmp_path, capsys):
+    (site / "references/bad.yaml").write_text(
+        "- {workload: microbench/vector_sequence, metrics: {in: [1, -0.1, 0.1, s]}}\n"
+    )
+    records_ = kept(tmp_path, run__partition="of-a-name-that-takes-most-of-a-line-and-more")
+    assert isthmus("check", records_, "--site", site) == exits.FOUND
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and "figures have none: time" in " ".join(" ".join(lines).split())
+
+
 def test_check_says_what_has_none(site, tmp_path, capsys):
     records_ = kept(tmp_path)
     assert isthmus("check", "--site", site) == exits.FOUND

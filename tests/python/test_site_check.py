@@ -73,7 +73,8 @@ def check(tree, capsys, *arguments):
     capsys.readouterr()
     status = cli.main(["site", "check", "--root", str(tree), *arguments])
     shown = capsys.readouterr()
-    return status, shown.out + shown.err
+    assert all(len(line) <= 80 for line in shown.out.splitlines())
+    return status, shown.out.replace("\n  ", " ") + shown.err
 
 
 def assert_refused(tree, capsys, why, *arguments):

@@ -695,6 +695,9 @@ def test_a_copy_is_tied_with_its_original_and_one_job_has_no_rank():
     assert {each.name: each.ranks for each in found} == {"c": (1, 1), "a": (2, 3), "b": (2, 3)}
     said = score.text(found, score.terms({"w* rate": 1}, [made("a", values), made("b", values)])[0], [], "a")
     assert "2-3   a" in said and "are tied: their jobs do not tell them apart" in said
+    long = scored(made("a", values), made("NVIDIA H200 with a long name", values))
+    said = score.text(long, [score.Term((), "a label that is long " * 5, 1.0, 1)], ["what is long " * 8], "a")
+    assert max(map(len, said.splitlines())) <= 80
     few = scored(made("a", values), made("b", values[:, :1, :1] + 0.5))
     assert {each.name: (each.ranks, each.low) for each in few}["b"] == (None, None)
     assert "note: b has 1 job of a series: no rank; run 3 more jobs of each" in score._notes(few)

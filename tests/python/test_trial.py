@@ -168,7 +168,9 @@ def test_a_spread_of_boots_asks_for_boots_and_more_jobs_of_one_do_not_help(tmp_p
     assert boots("--boot-sd", "0.0001", "--sd", "0.0001") == 5  # with fewer no p is small enough
     capsys.readouterr()
     assert boots() == 1
-    said = capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines if not line.startswith("next: ")) <= 80
+    said = " ".join(" ".join(lines).split())
     assert "5 boots a side on each node tell them apart (--boots 5)" in said
 
 

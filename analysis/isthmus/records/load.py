@@ -28,7 +28,7 @@ from isthmus import Error
 from isthmus.exits import PASSED, with_absence
 from isthmus.records import validate
 from isthmus.records.validate import RecordError
-from isthmus.spelling import counted, printable, shorten, spelt
+from isthmus.spelling import counted, fold, printable, shorten, spelt
 
 _LONGEST = 1 << 23  # bytes of a line; DuckDB takes twice as many
 MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
@@ -261,11 +261,12 @@ def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
     if absent:
         print(f"{len(absent)} of {counted(total, 'file')} {skipped}", file=sys.stderr)
         if asked is not None and _for_people(asked):
-            print(
+            told = fold(
                 f"{len(absent)} of {counted(total, 'file')} could not be read{' whole' if in_part else ''}, the first "
                 f"{shorten(printable(absent[0].path))}; what follows lacks {'the rest' if in_part else 'their jobs'}, "
                 "so it cannot pass"
             )
+            print("\n".join(told))
 
 
 def _for_people(asked) -> bool:

@@ -100,8 +100,8 @@ def check(asked) -> int:
     catalogue = _catalogue(asked.catalogue)
     problems = lookup.problems(entries, catalogue)
     missing = _missing_of_records(asked, entries) if asked.paths else 0  # first, as it names what cannot be read
-    for problem in problems:
-        print(problem)
+    for line in output.fold_each(problems):
+        print(line)
     held = [entry for entry in entries if entry.metrics]
     print(f"{len(held)} entries with references, {len(entries) - len(held)} with shares of limits")
     if not asked.paths:
@@ -160,8 +160,8 @@ def _missing_of_records(asked, entries) -> int:
         if without:
             missing += without
             shown = ", ".join(sorted(names)[:4]) + (" …" if len(names) > 4 else "")
-            where = spelling.printable(partition) or "(no partition)"
-            print(f"{where}: {workload}: {without} of {total} figures have none: {shown}")
+            where = partition or "(no partition)"
+            print("\n".join(output.fold(f"{where}: {workload}: {without} of {total} figures have none: {shown}")))
     print(f"{len(rows) - missing} of {spelling.counted(len(rows), 'figure', 'have')} a reference")
     return missing
 

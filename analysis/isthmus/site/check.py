@@ -76,7 +76,7 @@ def run(arguments) -> int:
         errors += sum(finding.level == "error" for finding in findings)
         for finding in findings:
             if finding.level == "error" or not arguments.quiet:
-                print(f"{name}: {finding}")
+                print("\n".join(spelling.fold(f"{name}: {finding}")))
     print(f"{spelling.counted(len(names), 'site')}, {spelling.counted(errors, 'error')}", file=sys.stderr)
     return exits.FOUND if errors else exits.PASSED
 

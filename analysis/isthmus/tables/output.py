@@ -23,10 +23,10 @@ from typing import Any
 from isthmus import Error, spelling
 from isthmus.groups import grouped
 from isthmus.records.measurements import literal
+from isthmus.spelling import WIDTH, fold
 
 FORMATS = ("text", "json", "csv", "parquet")
 PAGE_FORMATS = (*FORMATS, "html")  # of commands that write a page, too
-WIDTH = 80
 #: Columns with which every row of a measured case begins, and their DuckDB types; the axes follow.
 CASE = {
     "workload": "VARCHAR", "metric": "VARCHAR", "placement": "VARCHAR", "staging": "VARCHAR", "mode": "VARCHAR",
@@ -357,10 +357,3 @@ def grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]
 
 def fold_each(lines: Iterable[str], indent: str = "") -> list[str]:
     return [part for line in lines for part in fold(line, indent=indent)]
-
-
-def fold(text: str, width: int = WIDTH, indent: str = "") -> list[str]:
-    """A sentence as lines; those behind the first are indented by two more than `indent`, and than the sentence is."""
-    text = spelling.printable(text)
-    below = indent or text[: len(text) - len(text.lstrip())]
-    return textwrap.wrap(text, width, subsequent_indent=f"{below}  ", break_on_hyphens=False)

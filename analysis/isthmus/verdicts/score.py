@@ -318,7 +318,7 @@ def text(found: list[Score], counted: list[Term], excluded: list[str], reference
     for term in sorted(counted, key=lambda term: -term.weight):
         lines.append(f"  {term.weight / total:>6.1%}  {term.label}")
     lines += _excluded(excluded)
-    return "\n".join(lines)
+    return "\n".join(output.fold_each(lines))
 
 
 _COLUMNS = {

@@ -267,7 +267,7 @@ def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd
         lines.append("start every node anew before each part: " + ", ".join(f"{p} {sides[p]}" for p in parts))
     quoted = shlex.quote(folder)
     submits = " … ".join(f"{quoted}/submit {part}" for part in parts)
-    return [*lines, f"next: {submits}, then isthmus trial read {quoted}"]
+    return [*output.fold_each(lines), f"next: {submits}, then isthmus trial read {quoted}"]
 
 
 # --- reading ---
