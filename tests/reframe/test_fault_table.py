@@ -50,6 +50,11 @@ def test_there_are_sixty_kinds_and_no_more_than_one_row_of_each():
     assert len(kinds) >= 60 and set(kinds.values()) == {1}
 
 
+def test_the_changelog_says_how_many_kinds_there_are():
+    said = re.findall(r"(\d+) kinds of fault", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    assert [int(number) for number in said] == [len(ROWS)]
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.fault)
 def test_a_row_names_its_test(row):
     if row.test.startswith("harness/"):

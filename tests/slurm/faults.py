@@ -49,7 +49,9 @@ def rows() -> list[Row]:
     lines = (ROOT / "docs/slurm.md").read_text(encoding="utf-8").splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
     return [
-        Row(*row[:3], row[3].strip("`")) for row in cells if len(row) == 4 and re.match("`(slurm|reframe)/", row[3])
+        Row(*row[:3], row[3].strip("`"))
+        for row in cells
+        if len(row) == 4 and re.match("`(slurm|reframe|harness)/", row[3])
     ]
 
 
