@@ -1,10 +1,14 @@
-"""What site configurations share: who pays, whether there are modules, who looks after a file, modes of a session."""
+"""What site configurations share: who pays, modules, a machine's backend, who keeps a file, modes of a session."""
 
+import functools
 import os
 import pathlib
+import subprocess
 import sys
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "reframe/plugins"))
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+sys.path.append(str(ROOT / "reframe/plugins"))
 import session_gate  # noqa: F401, a session that finds no check fails
 
 
@@ -17,6 +21,13 @@ def modules_system() -> str:
     """The one of this machine. Away from it there is none, and a dry run or -l still shows the rest."""
     found = {"lmod": "LMOD_CMD", "tmod4": "MODULES_CMD"}
     return next((name for name, variable in found.items() if os.environ.get(variable)), "nomod")
+
+
+@functools.cache  # a process may read a configuration several times, and the reason is to be said once
+def detected_backend() -> str:
+    """cuda, hip or host; stderr, which says why, is left to the terminal."""
+    result = subprocess.run([ROOT / "scripts/detect-backend"], stdout=subprocess.PIPE, text=True, check=True)
+    return result.stdout.strip()
 
 
 #: Whom a red check names until a site's own people are written there: `"extras": {"isthmus": KEPT_BY}` of a partition.

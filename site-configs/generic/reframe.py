@@ -12,13 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 sys.path.insert(0, str(ROOT / "site-configs"))
-from site_common import KEPT_BY, modes
-
-
-def detected_backend():
-    """cuda, hip or host; stderr, which says why, is left to the terminal."""
-    result = subprocess.run([ROOT / "scripts/detect-backend"], stdout=subprocess.PIPE, text=True, check=True)
-    return result.stdout.strip()
+from site_common import KEPT_BY, detected_backend, modes
 
 
 def visible_gpus():

@@ -7,6 +7,7 @@ import pathlib
 import runpy
 import shutil
 import string
+import subprocess
 import sys
 
 import pytest
@@ -409,6 +410,13 @@ def test_what_sites_share(monkeypatch):
     monkeypatch.setenv("ISTHMUS_ACCOUNT", "p42")
     monkeypatch.setenv("LMOD_CMD", "/usr/share/lmod")
     assert (shared["account"]("-A "), shared["modules_system"]()) == ("-A p42", "lmod")
+
+
+def test_the_backend_that_was_found_is_said_once(monkeypatch):
+    monkeypatch.setenv("ISTHMUS_BACKEND", "host")
+    words = [sys.executable, "-m", "isthmus", "site", "check", "--root", ROOT]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stderr
+    assert said.count("detect-backend: host, as ISTHMUS_BACKEND says") == 1
 
 
 @pytest.mark.parametrize("site", site_tree.sites(ROOT))
