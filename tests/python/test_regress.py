@@ -416,6 +416,9 @@ def test_a_baseline_that_is_partly_gone_does_not_pass(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "note: no record is left of 1 of 9 jobs of the baseline autumn" in said
     assert said.endswith("verdict: inconclusive")
+    write(folder, [])
+    assert cli.main(asked) == exits.BAD_INPUT
+    assert "no record is left of the jobs of the baseline autumn" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,20 @@ def run(asked) -> int:
     words = ",".join(filter(None, (asked.a, asked.b)))
     side = two_sides.sides(a, b)
     with selection.from_arguments(asked, wanted={*two_sides.WANTED, *batch_costs.WANTED}, agreeing=True) as opened:
+        gone = len(baseline) - earlier.present(opened, baseline) if baseline else 0
+        if baseline and gone == len(baseline):
+            raise Error(
+                f"no record is left of the jobs of the baseline {asked.baseline}; bring them back, or keep another one"
+            )
         found = two_sides.outcome(opened, side, asked=words, delta=asked.delta, noise=noise, boots=boots)
         batches, unread = batch_costs.of_store(opened, side, emulated=asked.emulated)
-        gone = len(baseline) - earlier.present(opened, baseline)
     found.notes += unread
     if gone:
         found.absent += gone
         found.notes.insert(
             0,
             f"no record is left of {gone} of {spelling.counted(len(baseline), 'job')} of the baseline "
-            f"{asked.baseline}, so what they would show is not known; bring them back, or keep another baseline",
+            f"{asked.baseline}, so what they would show is not known; bring them back, or keep another one",
         )
     rows = [wording.row_of(each) for each in found.results]
     of_batches = batch_costs.lines(batches) if batches else []
