@@ -70,7 +70,7 @@ def unreadable(figure):
 
 @pytest.mark.parametrize("name", command.FIGURES)
 def test_each_draws_from_the_committed_records(name, committed, close_figures):
-    made, notes = command.draw(name, committed, {})
+    made, notes, _ = command.draw(name, committed, {})
     assert re.match(r"machine: ([24] × )?NVIDIA H", notes[0])
     assert not list(unreadable(made))
     for axes in made.axes:
@@ -133,7 +133,7 @@ FLUSHED = {(1024, "flushed"): 1e9, (4096, "flushed"): 2e9, (1024, "warm"): 3e9}
 
 def drawn(folder, name, **cases):
     with command.open_store([folder]) as opened:
-        made, notes = command.draw(name, opened, cases)
+        made, notes, _ = command.draw(name, opened, cases)
     [axes, *_] = made.axes
     return {line.get_label(): list(line.get_ydata()) for line in axes.lines}, axes, notes
 
@@ -176,7 +176,7 @@ def test_of_several_machines_one_is_taken_and_said(tmp_path, close_figures):
     assert points(axes) == [[1e9, 2e9]] and "of 2 machines the one with most of it" in notes[0]
     assert "NVIDIA Few" in notes[0].partition("takes another")[2]
     with command.open_store([folder], ["device=NVIDIA Few"]) as opened:
-        made, notes = command.draw("transfer-zero-copy", opened, {})
+        made, notes, _ = command.draw("transfer-zero-copy", opened, {})
     assert points(made.axes[0]) == [[5e9]] and notes == ["machine: NVIDIA Few"]
 
 
@@ -215,7 +215,7 @@ def test_what_a_profiler_slowed_is_not_drawn_and_what_it_counted_is(tmp_path, cl
 def test_a_panel_without_data_says_so(tmp_path, close_figures):
     only = [each for each in copies(FLUSHED) if "pinned-gpu0" in each["workload"]]
     with command.open_store([write(tmp_path / "r", only)]) as opened:
-        made, _ = command.draw("transfer-zero-copy", opened, {})
+        made, *_ = command.draw("transfer-zero-copy", opened, {})
     assert [[text.get_text() for text in axes.texts] for axes in made.axes] == [[], ["no record"]]
 
 
@@ -237,7 +237,8 @@ def test_the_command_writes_a_picture(tmp_path, kind, start):
 ])  # fmt: skip
 def test_the_command_says_what_it_does_not_show(tmp_path, capsys, changes, words, code):
     other = record(1.0, workload="microbench/saxpy", verify__status="fail")  # of no workload of the figure
-    folder = write(tmp_path / "r", [*copies(FLUSHED), *copies(FLUSHED, **changes), other])
+    elsewhere = copies({(1024, "flushed"): 5e9}, devices__0__name="NVIDIA Few", verify__status="fail")  # not drawn
+    folder = write(tmp_path / "r", [*copies(FLUSHED), *copies(FLUSHED, **changes), other, *elsewhere])
     wanted = ["figure", "transfer-zero-copy", str(folder), "-o", str(tmp_path / "x.svg")]
     assert cli.main(wanted) == code and (tmp_path / "x.svg").exists()
     assert f"transfer-zero-copy: {words}\n" in capsys.readouterr().err

@@ -139,7 +139,7 @@ def test_what_the_machine_no_longer_says_is_absent(tmp_path, capsys, had):
     code, found, results = verdicts(write(tmp_path / "r", cases), "--delta", "5%", tmp_path=tmp_path)
     assert code == 3 and found["verdict"] == "inconclusive" and results[TIME]["verdict"] == "equivalent"
     for name in ("pcie_generation", "pcie_lanes", "xid_errors"):
-        reason = f"absent: {had} of 8 jobs of B have it, 8 of 8 of A" if had else "absent"
+        reason = f"absent: {had} of 8 jobs of B have it" if had else "absent"
         assert (results[f"machine {name}"]["verdict"], results[f"machine {name}"]["reason"]) == ("inconclusive", reason)
     if not had:
         assert found["differences"]["pcie_width"] == [["16"], ["not said"]]
@@ -194,7 +194,8 @@ def test_a_series_that_is_gone_is_not_passed_over(tmp_path):
     "had, step, verdict, code",
     [
         ((8, 8), 0, "equivalent", 0),
-        ((8, 7), 0, "inconclusive", 3),
+        ((8, 7), 0, "equivalent", 0),  # of a single job no more is said
+        ((7, 5), 0, "inconclusive", 3),  # a job of A that was cut off changes nothing
         ((8, 5), 0, "inconclusive", 3),
         ((5, 5), 0, "equivalent", 0),  # jobs that measure a part of the suite
         ((5, 4), 0, "equivalent", 0),
@@ -210,7 +211,36 @@ def test_a_series_that_fewer_jobs_have_is_absent(tmp_path, had, step, verdict, c
     got, _, results = verdicts(folder, "--delta", "5%", tmp_path=tmp_path)
     found = results["microbench/gemv pm tiny time"]
     assert (got, found["verdict"]) == (code, verdict)
-    assert found["reason"] == (f"absent: {had[1]} of 8 jobs of B have it, 8 of 8 of A" if code == 3 else "")
+    assert found["reason"] == (f"absent: {had[1]} of {had[0]} jobs of B have it" if code == 3 else "")
+
+
+def test_jobs_that_ran_nothing_of_a_series_do_not_lack_it(tmp_path, capsys):
+    def judged(cases, *asked):
+        return verdicts(write(tmp_path / "r", cases), "--delta", "5%", *asked, tmp_path=tmp_path)
+
+    saxpy, gemv = "microbench/saxpy", "microbench/gemv"
+    cases = jobs_of(History(between=0.001), 3, 20)
+    added = [
+        case | {"workload": gemv, "run": case["run"] | {"job": f"{case['run']['job']}-own"}} for case in cases[20:]
+    ]
+    assert judged([*cases, *added])[0] == 0
+    both = jobs_of(History(between=0.001), 1, 8, workloads=(saxpy, gemv))
+    cut_off = both[15] | {"run": both[15]["run"] | {"job": "cut off"}}
+    code, found, _ = judged([*both, cut_off])
+    assert code == 0 and "a single job of B lacks 1 series that it should have" in " ".join(found["notes"])
+
+
+def test_a_node_that_lost_a_series_is_named(tmp_path):
+    cases = jobs_of(History(between=0.001, nodes=20), 1, 5, workloads=("microbench/saxpy", "microbench/gemv"))
+    cases = [
+        case for case in cases
+        if case["run"]["node"] != "n19" or case["workload"] != "microbench/gemv"
+        or case["devices"][0]["driver"].startswith("570")
+    ]  # fmt: skip
+    code, _, results = verdicts(write(tmp_path / "r", cases), "--delta", "5%", tmp_path=tmp_path)
+    assert code == 3
+    assert results["microbench/gemv pm tiny time"]["reason"] == "absent: 0 of 5 jobs of B on n19 have it"
+    assert results["microbench/saxpy pm tiny time"]["verdict"] == "equivalent"
 
 
 def test_nodes_and_gpus_that_only_a_has_are_named_once(tmp_path, capsys):

@@ -18,7 +18,7 @@ from histories import History, jobs_of, medians, record, tell, write
 from isthmus import cli
 from isthmus.records import measurements, store
 from isthmus.statistics import rank_test, series
-from isthmus.verdicts import drift, earlier, judging, trial
+from isthmus.verdicts import absent, drift, earlier, judging, trial
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -435,6 +435,8 @@ def test_of_a_task_that_ran_again_only_the_last_job_counts(tmp_path, capsys):
     crashed = record(0.9e-3, node="n0", gpu="GPU-0", job="99", driver="580.159.04", workload=workloads[0])
     write(folder / "records/after", [crashed], "crashed.jsonl")
     (folder / "tasks/after.n0.5").write_text("99 began\n99 ended 134\n11 began\n11 ended 0\n")
+    (folder / "tasks/before.n0.0").write_text("0 began\n0 began\n0 ended 0\n")  # requeued, it keeps its number
+    (folder / "tasks/.after.n0.5.swp").write_bytes(b"\0\xff")
     assert cli.main(["trial", "read", str(folder)]) == 0
     assert "6 jobs against 6, 2 series" in capsys.readouterr().out
 
@@ -530,6 +532,12 @@ def failed(case):
 SUITE = [f"microbench/w{number}" for number in range(7)]
 
 
+def in_one_night(case, day):
+    """Nothing but ten jobs of the first night."""
+    case["run"] |= {"job": f"study {day}", "time": f"2026-01-01T20:{day:02}:00Z"}
+    return case if day < 10 else None
+
+
 @pytest.mark.parametrize(
     "kept, said",
     [
@@ -558,12 +566,45 @@ def test_cases_that_vanish_or_begin_to_fail_are_a_change(tmp_path, capsys, kept,
         lambda case, day, workload: case if day < 56 or workload != SUITE[0] else None,  # not yet five jobs
         lambda case, day, workload: case if workload != SUITE[0] or day < 4 else None,  # never had six values
         lambda case, day, workload: case | {"version": 1 + (workload == SUITE[0] and day >= 30)},
+        lambda case, day, workload: (
+            case | {"version": 2, "axes": case["axes"] | {"another": 1}} if workload == SUITE[0] and day >= 30 else case
+        ),
         lambda case, day, workload: failed(case) if day in (20, 40, 59) and workload < SUITE[2] else case,
+        lambda case, day, workload: in_one_night(case, day) if workload == SUITE[0] else case,
+        lambda case, day, workload: (
+            case if day < 59 else failed(case) if workload == SUITE[0] else None  # the last job tries one case again
+        ),
     ],
-    ids=["in turns", "4 jobs", "seldom", "another version", "fails thrice"],
+    ids=["in turns", "4 jobs", "seldom", "another version", "another axis", "fails thrice", "a study", "a retry"],
 )
 def test_suites_in_turns_and_single_failures_are_no_change(tmp_path, kept):
     assert cli.main(["drift", str(write(tmp_path / "r", days_of(SUITE, 60, kept)))]) == 0
+
+
+def test_a_gpu_that_lost_its_series_is_named(tmp_path, capsys):
+    cases = days_of(SUITE[:1], 60, lambda case, day, workload: case)
+    for day, case in enumerate(list(cases)):
+        if day < 40:
+            device = case["devices"][0] | {"uuid": "GPU-second"}
+            cases.append(case | {"devices": [device], "run": case["run"] | {"job": f"{case['run']['job']}-second"}})
+    assert cli.main(["drift", str(write(tmp_path / "r", cases))]) == 1
+    assert "gone microbench/w0" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_missing_by_chance_is_seldom_gone():
+    """Suites that Slurm puts on a node by chance, looked at after each night."""
+    false = 0
+    for seed in range(HISTORY_TRIALS):
+        chance = np.random.default_rng(seed)
+        ran = chance.random((20, 60)) < chance.choice([0.5, 0.7, 0.9])
+        false += any(
+            absent.is_gone(len(row[: last + 1].nonzero()[0]), last + 1, now - last - 1, series=20)
+            for row in ran
+            for now in range(12, 60)
+            if row[:now].any()
+            for last in [int(row[:now].nonzero()[0][-1])]
+        )
+    assert false <= 0.05 * HISTORY_TRIALS
 
 
 def test_slow_drift_is_found():

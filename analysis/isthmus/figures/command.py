@@ -73,7 +73,7 @@ def _chosen(found: list[readings.Reading], cases: dict[str, str]) -> list[readin
 
 
 def _machine(opened: store.Store, shown: str) -> tuple[str, str]:
-    """SQL that chooses the machine that has the most of what is shown, and the words that say which."""
+    """SQL that chooses the machine that has the most of what is shown, empty for none, and words that say which."""
     machines = hardware.name_machines(opened)
     titles = hardware.titles(machines)
     rows = opened.rows(
@@ -81,7 +81,7 @@ def _machine(opened: store.Store, shown: str) -> tuple[str, str]:
         f"WHERE metric IS NOT NULL AND {series.COUNTS} AND {shown} GROUP BY machine ORDER BY cases DESC, machine"
     )
     if not rows:
-        return "false", ""
+        return "", ""
     machine = machines[rows[0]["machine"]]
     words = titles[machine]
     if len(rows) > 1:
@@ -103,10 +103,11 @@ def _of_workloads(wanted: Named) -> str:
     return f"({' OR '.join(f'workload GLOB {literal(pattern)}' for pattern in wanted.workloads)})"
 
 
-def _say_uncounted(wanted: Named, opened: store.Store) -> list[str]:
-    """Says on stderr what of a figure's workloads it cannot show; returns what failed or is wrong, in words."""
+def _say_uncounted(wanted: Named, opened: store.Store, which: str) -> list[str]:
+    """Says on stderr what of a figure's workloads it cannot show of a machine; returns what failed or is wrong."""
     of = _of_workloads(wanted)
-    found = series.uncounted(opened, f"{of} AND profiler IS {'NOT NULL' if wanted.profiled else 'NULL'}")
+    profiled = f"profiler IS {'NOT NULL' if wanted.profiled else 'NULL'}"
+    found = series.uncounted(opened, f"{of} AND {profiled} AND {which}", "measured")
     found.say(wanted.name)
     emulated = f"SELECT count(*) FROM everything WHERE metric_index = 0 AND emulated AND {of}"
     [(count,)] = opened.sql(emulated).fetchall()
@@ -116,11 +117,15 @@ def _say_uncounted(wanted: Named, opened: store.Store) -> list[str]:
 
 
 def draw(name: str, opened: store.Store, cases: dict[str, str]):
-    """(the figure, sentences that say what was taken where several would do). Raises Error."""
+    """(the figure, sentences that say what was taken where several would do, what failed or is wrong). Raises Error.
+
+    What does not count is named on stderr first: it may be why there is too little.
+    """
     wanted = _wanted(name)
     shown = f"{_of_workloads(wanted)} AND {readings.COUNTED if wanted.profiled else 'profiler IS NULL'}"
     which, machine = _machine(opened, shown)
-    found = readings.of_store(opened, "measured", f"{shown} AND {which}")
+    doubts = _say_uncounted(wanted, opened, which or "true")
+    found = readings.of_store(opened, "measured", f"{shown} AND {which or 'false'}")
     if not found:
         raise Error(f"no record of these has a figure that counts of {', '.join(wanted.workloads)}")
     chosen = Commonest(_chosen(found, cases))
@@ -131,7 +136,7 @@ def draw(name: str, opened: store.Store, cases: dict[str, str]):
     for field, (value, others) in chosen.taken.items():
         axis = field if field in readings.FIELDS else f"{_AXES}{field}"
         notes.append(f"{axis}={value}, the commonest of {', '.join(map(str, (value, *others)))}; --where takes another")
-    return made, notes
+    return made, notes, doubts
 
 
 def add_arguments(parser) -> None:
@@ -160,13 +165,12 @@ def run(asked) -> int:
         raise Error("a name, records and -o FILE are wanted, or --list (`isthmus figure --help` says more)")
     kind = output.chosen_format(asked, FORMATS)
     matplotlib.use("agg")
-    wanted = _wanted(asked.name)  # a misspelt one is said before records are read
+    _wanted(asked.name)  # a misspelt one is said before records are read
     cases = dict(where.split("=", 1) for where in asked.where if _is_of_case(where))
     with open_store(asked.paths, [where for where in asked.where if not _is_of_case(where)]) as opened:
         asked.absent = opened.skipped  # for the exit code: isthmus.cli
         load.say_absent(opened.skipped, opened.files)
-        asked.doubts = _say_uncounted(wanted, opened)
-        made, notes = draw(asked.name, opened, cases)
+        made, notes, asked.doubts = draw(asked.name, opened, cases)
     picture = io.BytesIO()
     made.savefig(picture, format=kind, dpi=_DPI, metadata=_UNDATED.get(kind))
     for note in notes:

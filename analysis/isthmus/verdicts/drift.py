@@ -10,9 +10,9 @@ before is reported at its first job. Watched, too, are the share of cases that f
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from isthmus.records import measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import surroundings, two_sides
+from isthmus.verdicts import absent, surroundings, two_sides
 
 FEWEST = 5  # jobs before a change
 FLOOR = 0.01  # a smaller change is of no interest
@@ -345,56 +345,48 @@ def find(every: list[series.Series], failing: Sequence[series.Series] = ()) -> t
 
 
 def _vanished(opened: store.Store, every: list[series.Series]) -> list[Change]:
-    """Series of which a node has no value any more: see _is_gone(). Another version or unit of one is the same."""
-    ran = grouped(
-        (node, (time, job))
-        for node, job, time in opened.sql(
-            "SELECT node, job, min(time) AS time FROM measurements GROUP BY ALL ORDER BY time, job"
-        ).fetchall()
-    )
+    """Series that a node or its GPUs do not measure any more, as changes without a size."""
     labels = series.labels(every)
-    found = grouped(
-        ((node, two_sides.but_version(each)), (job, each))
-        for each in every for job in each.of("A") for node in job.nodes
-    )  # fmt: skip
     changes = []
-    for (node, _), values in found.items():
-        jobs = ran[node]
-        names = {job.name for job, _ in values}
-        had = [i for i, (_, name) in enumerate(jobs) if name in names]
-        if not _is_gone([jobs[i][0] for i in had], [time for time, _ in jobs[had[-1] + 1 :]]):
-            continue
-        with_it, without = jobs[: had[-1] + 1], jobs[had[-1] + 1 :]
-        latest = max(values, key=lambda each: (each[0].time, each[0].name))[1]
-        near = ([name for _, name in with_it[-FEWEST:]], [name for _, name in without[:FEWEST]])
-        ends = (with_it[-1], without[0])
-        before, after = (_job_in_words(*each) for each in ends)
-        window = tuple(time for time, _ in ends)
-        label = labels[latest.key]
+    for each in absent.gone(opened, every):
+        ends = (each.had[-1], each.since[0])
+        before, after = (_job_in_words(*job) for job in ends)
+        near = ([name for _, name in each.had[-FEWEST:]], [name for _, name in each.since[:FEWEST]])
+        window, of = tuple(time for time, _ in ends), each.series
         changes.append(
-            Change(label, node, "", before, after, None, False, None, [], window, near=near, case=latest.case)
+            Change(labels[of.key], each.node, each.gpus, before, after, None, False, None, [], window, 1, near, of.case)
         )
     return sorted(changes, key=lambda change: change.order)
 
 
-def _is_gone(had: list, since: list) -> bool:
-    """Whether a series with values at the times `had` has vanished from jobs of the node at the times `since`.
-
-    It is missing from FEWEST jobs, and for twice as long as ever before.
-    """
-    if len(had) <= FEWEST or len(since) < FEWEST:
-        return False
-    return since[-1] - had[-1] >= 2 * max(after - before for before, after in itertools.pairwise(had))
+def _failing(opened: store.Store) -> list[series.Series]:
+    """Shares of failed cases by job, without jobs that ran less than half of what is usual there: retries of a few."""
+    rows = opened.sql(
+        "SELECT job, node, gpus, count(*) FILTER (metric_index = 0) AS cases FROM measurements GROUP BY ALL"
+    ).fetchall()
+    usual = {place: median(cases) for place, cases in grouped((row[1:3], row[3]) for row in rows).items()}
+    few = {(job, (node, gpus)) for job, node, gpus, cases in rows if 2 * cases < usual[node, gpus]}
+    found = []
+    for each, _ in surroundings.health(opened, "'A'"):
+        if each.metric != "failed_cases":
+            continue
+        places = [{p: share for p, share in job.places.items() if (job.name, p) not in few} for job in each.of("A")]
+        jobs = [dataclasses.replace(job, places=of) for job, of in zip(each.of("A"), places) if of]
+        found.append(dataclasses.replace(each, sides={"A": jobs}))
+    return [each for each in found if each.of("A") and each.all("A").any()]
 
 
 def search(opened: store.Store) -> tuple[list[Change], int]:
     """Change points over the history with what else changed there; see find()."""
     every = series.load(opened, "'A'")
-    health = [each for each, _ in surroundings.health(opened, "'A'") if each.metric == "failed_cases"]
-    changes, searched = find(every, [each for each in health if each.all("A").any()])
+    changes, searched = find(every, _failing(opened))
     changes = _vanished(opened, every) + changes
+    known: dict[tuple, list[str]] = {}  # many series change at one place in time
     for change in changes:
-        change.differences = _differences(opened, change.node, change.near)
+        where = (change.node, *map(tuple, change.near))
+        if where not in known:
+            known[where] = _differences(opened, change.node, change.near)
+        change.differences = known[where]
     return changes, searched
 
 
@@ -470,6 +462,8 @@ def _size(change: Change) -> str:
 def _which(change: Change) -> str:
     """The series, where, and how sure."""
     where = f"on {spelling.printable(change.node)}" if change.node else "on all nodes"
+    if change.size is None and change.gpus:
+        where += f", {spelling.printable(change.gpus)}"
     return f"{change.label} {where}" + ("" if change.q is None else f"  q={change.q:.2g}")
 
 

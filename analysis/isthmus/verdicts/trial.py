@@ -294,16 +294,22 @@ def _plan(folder: pathlib.Path) -> dict:
         raise Error(f"{path}: no plan of a trial ({error}); make one with `isthmus trial plan`") from None
 
 
-def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
-    """Sentences on tasks that began and did not end by themselves, and on those that ended with an exit code not 0."""
-    lost, failed = [], []
+def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[str, str]]]:
+    """Sentences on tasks that began and did not end by themselves, and on those that ended with an exit code not 0.
+
+    Last, (node, job) of the attempts at a task that came before its last.
+    """
+    lost, failed, former = [], [], []
     try:
         for line in (folder / "plan.tsv").read_text(encoding="utf-8").splitlines():
             part, node, task, side, _ = line.split("\t")
             progress = folder / "tasks" / f"{part}.{node}.{task}"
             if not progress.exists():
                 continue
-            ended = re.search(r"^(\S+) ended (\d+)\n\Z", progress.read_text(encoding="utf-8"), re.MULTILINE)
+            said = progress.read_text(encoding="utf-8")
+            began = re.findall(r"^(\S+) began$", said, re.MULTILINE)
+            former += [(node, job) for job in began[:-1] if job != began[-1]]  # requeued, a job keeps its number
+            ended = re.search(r"^(\S+) ended (\d+)\n\Z", said, re.MULTILINE)
             which = f"task {task} of {part} on {node} ({side})"
             if ended is None:
                 lost.append(f"{which} began and did not end: it still runs, or is lost")
@@ -315,17 +321,7 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str]]:
         raise Error(f"{error.filename}: {error.strerror}") from None
     except ValueError:
         raise Error(f"{folder}: plan.tsv or tasks/ is not as a trial writes it") from None
-    return lost, failed
-
-
-def _repeated(folder: pathlib.Path) -> list[tuple[str, str]]:
-    """(node, job) of the attempts at a task that came before its last."""
-    found = []
-    for progress in sorted((folder / "tasks").iterdir()):
-        node = progress.name.partition(".")[2].rpartition(".")[0]
-        jobs = re.findall(r"^(\S+) began$", progress.read_text(encoding="utf-8"), re.MULTILINE)
-        found += [(node, job) for job in jobs[:-1]]
-    return found
+    return lost, failed, former
 
 
 def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
@@ -402,11 +398,11 @@ def read(asked) -> int:
     """`isthmus trial read`."""
     folder = pathlib.Path(asked.folder)
     plan = _plan(folder)
-    lost, failed = _unfinished(folder)
+    lost, failed, former = _unfinished(folder)
     kept = folder / "records"
     side = "CASE "
-    if repeated := _repeated(folder):
-        jobs = ", ".join(f"({literal(node)}, {literal(job)})" for node, job in repeated)
+    if former:
+        jobs = ", ".join(f"({literal(node)}, {literal(job)})" for node, job in former)
         side += f"WHEN (node, regexp_extract(job, '[^#]*$')) IN ({jobs}) THEN NULL "
     side += "".join(
         f"WHEN starts_with(file, {literal(f'{kept}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "

@@ -10,7 +10,7 @@ import numpy as np
 from isthmus import Error, spelling
 from isthmus.records import measurements, store
 from isthmus.statistics import design, rank_test, series
-from isthmus.verdicts import judging, surroundings
+from isthmus.verdicts import absent, judging, surroundings
 from isthmus.verdicts.judging import CEILING, DELTA, FLOOR, VERDICTS, Boots, Outcome, Result
 
 WANTED = (
@@ -25,24 +25,21 @@ def sides(a: str, b: str) -> str:
     return f"CASE WHEN {a} AND {b} THEN 'both' WHEN {a} THEN 'A' WHEN {b} THEN 'B' END"
 
 
-def but_version(each: series.Series) -> tuple:
-    """What a series has in common with those of other versions of its workload, or in another unit."""
-    return tuple(value for name, value in zip(measurements.SERIES, each.key) if name not in ("version", "unit"))
-
-
 def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result]:
     """Series that only one side has; another version or unit of the other's is named as such."""
-    both = {but_version(each) for each in every if each.jobs("A")} & {but_version(e) for e in every if e.jobs("B")}
+    both = {absent.but_version(each) for each in every if each.jobs("A")} & {
+        absent.but_version(e) for e in every if e.jobs("B")
+    }
     results = []
     for each in every:
         sides = (each.jobs("A"), each.jobs("B"))
         if all(sides):
             continue
         note = "only A has it" if sides[0] else "only B has it"
-        if but_version(each) in both:
+        if absent.but_version(each) in both:
             note += "; the other side measured another version of the workload, or in another unit: not comparable"
         # What is new in B is no loss.
-        lost = sides[0] or but_version(each) in both
+        lost = sides[0] or absent.but_version(each) in both
         verdict = "inconclusive" if lost else "new"
         reason = "absent" if lost else ""
         results.append(
@@ -51,21 +48,12 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
     return results
 
 
-_KEPT = 0.9  # a side that has a series in a smaller share of its jobs does not have it throughout
+def _settle(result: Result, each: series.Series, sigma: float, lacking: str, metrics: int) -> None:
+    """Sets the verdict of a series that was compared, and how many more units would decide it.
 
-
-def _lacking(each: series.Series, jobs: tuple[int, int]) -> str:
-    """A sentence where A has a series throughout and B has not: what B's other jobs would show is not known."""
-    had = (each.jobs("A"), each.jobs("B"))
-    if had[0] < _KEPT * jobs[0] or had[1] >= _KEPT * jobs[1]:
-        return ""
-    return f"absent: {had[1]} of {jobs[1]} jobs of B have it, {had[0]} of {jobs[0]} of A"
-
-
-def _settle(result: Result, each: series.Series, sigma: float, jobs: tuple[int, int], metrics: int) -> None:
-    """Sets the verdict of a series that was compared, and how many more units would decide it."""
+    `lacking` says that B has it in too few jobs: what the others would show is not known.
+    """
     result.verdict = judging.judge(result, each.better)
-    lacking = _lacking(each, jobs)
     if lacking and result.verdict != "regressed":
         result.verdict, result.reason = "inconclusive", lacking
     if result.verdict != "inconclusive" or result.barred or lacking:
@@ -149,26 +137,30 @@ def outcome(
         found.barred = found.barred or (_barred(order) if order else "")
         compared.append(found)
         sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
-    for each, floor in surroundings.health(opened, side):
+    machine = surroundings.health(opened, side)
+    lacking = absent.lacking(every, [each for each, _ in machine])
+    for each, floor in machine:
         names[each.key] = f"{each.workload} {each.metric}"
         if not each.jobs("B"):
             every.append(each)
-        elif len({*each.all("A"), *each.all("B")}) > 1 or _lacking(each, jobs):
+        elif len({*each.all("A"), *each.all("B")}) > 1 or each.key in lacking.reasons:
             shared.append(each)
             compared.append(judging.compare(each, names[each.key], delta=floor, turns=turns))
             sigmas.append(math.nan)
     adjusted = rank_test.adjusted(np.array([result.p for result in compared]))
     for result, each, sigma, q in zip(compared, shared, sigmas, adjusted):
         result.q = float(q)
-        _settle(result, each, sigma, jobs, len(compared))
+        _settle(result, each, sigma, lacking.reasons.get(each.key, ""), len(compared))
     differences, notes = surroundings.differences(opened, side, asked)
     results = compared + _missing(every, names)
     results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
-    absent = len(opened.skipped)
-    if absent:
-        files = spelling.counted(absent, "file")
+    if lacking.single:
+        notes.append(f"a single job of B lacks {lacking.single} series that it should have")
+    unread = len(opened.skipped)
+    if unread:
+        files = spelling.counted(unread, "file")
         notes.insert(0, f"{files} could not be read, so what their jobs would have shown is not known")
-    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, absent)
+    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, unread)
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:
