@@ -20,7 +20,8 @@ from isthmus.statistics.series import Series
 # --- in some jobs of B ---
 
 _BESIDE = 0.8  # of the jobs of either of two series of side A: the share that has the other, too
-_KEPT = 0.9  # of the jobs that should have a series
+_KEPT = 0.9  # of the jobs that should have a series, over all nodes
+_KEPT_ON_NODE = 0.5  # on each: of several nodes one may have had two jobs that were cut off
 _LEAST = 2  # jobs without it: a single one may have been cut off
 
 
@@ -44,6 +45,7 @@ class _Beside:
         patterns = {a: i for i, (a, _) in enumerate(dict(measured).items())}
         self._column = {job: i for i, job in enumerate(sorted({job for a in patterns for job in a}))}
         self.places = ["", *sorted({node for node, _ in self._column})]  # all nodes, and each
+        self.kept = np.array([_KEPT, *[_KEPT_ON_NODE] * (len(self.places) - 1)])
         self._number = {name: i for i, name in enumerate(self.places)}
         self._has = np.array([self._row(a) for a in patterns])
         self._sizes = self._has.sum(axis=1)
@@ -79,8 +81,9 @@ def lacking(measured: Iterable[Series], machine: Iterable[Series] = ()) -> Lacki
     """Of series that both sides have: those that B lacks in jobs, over all nodes or on one.
 
     Two measured series of A run beside each other where 80% of the jobs of either have the other, too. By what runs
-    beside it, B should have a series in as many jobs, in proportion. It lacks what it has in fewer than 90% of these,
-    and in two jobs less or more. `machine` are series that are held to the measured ones alone.
+    beside it, B should have a series in as many jobs, in proportion. It lacks what it has in two jobs fewer or more,
+    and in fewer than 90% over all nodes, or than 50% on a node. `machine` are series that are held to the measured
+    ones alone.
     """
     of = {each.key: (_jobs(each, "A"), _jobs(each, "B")) for each in measured}
     known = [jobs for jobs in of.values() if jobs[0]]
@@ -88,12 +91,13 @@ def lacking(measured: Iterable[Series], machine: Iterable[Series] = ()) -> Lacki
     if not known:
         return result
     beside = _Beside(known)
-    for key, (a, b) in (of | {each.key: (_jobs(each, "A"), _jobs(each, "B")) for each in machine}).items():
+    of |= {each.key: (_jobs(each, "A"), _jobs(each, "B")) for each in machine}
+    for key, (a, b) in of.items():
         if not (a and b):
             continue
         should, does = beside.wanted(a), beside.counted(b)
         short = should - does
-        lacks = (short >= _LEAST - 1e-6) & (does < _KEPT * should)
+        lacks = (short >= _LEAST - 1e-6) & (does < beside.kept * should)
         if lacks.any():
             place = int(np.argmax(np.where(lacks, short, 0)))
             where = f" on {spelling.printable(beside.places[place])}" if place else ""
