@@ -359,8 +359,7 @@ Markdown(
 # %%
 def uvm_over_paged(program):
     of = passes(program, "kernel")
-    uvm = [of[each] for each in ("managed_demand", "managed_advise") if each in of]
-    return min(uvm) / of["paged, 100%"] if uvm and "paged, 100%" in of else None
+    return over_paged(of | {"paged": of.get("paged, 100%")})
 
 
 def less_room(program):

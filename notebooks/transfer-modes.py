@@ -145,24 +145,24 @@ figure = modes.staging(found)
 papers = readings.example(DATA / "paper-fig4-memories.jsonl.gz").where(preset="paper-fig4", size="super")
 
 
-def in_papers_geometry(workload, mode, *metrics):
-    """Seconds of some parts, None where one is missing."""
-    times = [papers.value(workload=f"microbench/{workload}", mode=mode, metric=metric) for metric in metrics]
-    return sum(times) if None not in times else None
+def in_papers_geometry(workload, mode, *parts):
+    """Seconds of some parts, None where there is no record."""
+    of = modes.parts_of(papers.where(workload=f"microbench/{workload}", mode=mode))
+    return sum(of[part] for part in parts) if of else None
 
 
-def over_papers(mode, *metrics):
+def over_papers(mode, *parts):
     """By workload, over baseline; the mean last."""
     ratios = {
-        workload: over(*(in_papers_geometry(workload, each, *metrics) for each in (mode, "baseline")))
+        workload: over(*(in_papers_geometry(workload, each, *parts) for each in (mode, "baseline")))
         for workload in WORKLOADS
     }
     return ratios | {"mean": mean(present(ratios).values())}
 
 
 columns = {
-    f"{mode}, {what}": over_papers(mode, *metrics)
-    for what, metrics in {"kernel": ["kernel"], "whole": ["kernel", "in", "out"]}.items()
+    f"{mode}, {what}": over_papers(mode, *parts)
+    for what, parts in {"kernel": ["kernel"], "whole": ["kernel", "copies"]}.items()
     for mode in ("async", "uvm", "uvm_async")
 }
 Markdown(

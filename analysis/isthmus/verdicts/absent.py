@@ -111,6 +111,10 @@ def lacking(measured: Iterable[Series], machine: Iterable[Series] = ()) -> Lacki
 FEWEST = 5  # days with a series, and days without it since
 
 
+def _version(each: Series) -> int:
+    return each.key[measurements.SERIES.index("version")]
+
+
 @dataclasses.dataclass(frozen=True)
 class Gone:
     """A series that a node, or its GPUs, do not measure any more."""
@@ -125,10 +129,6 @@ class Gone:
 def but_version(each: Series) -> tuple:
     """What a series has in common with those of other versions of its workload, or in another unit."""
     return tuple(value for name, value in zip(measurements.SERIES, each.key) if name not in ("version", "unit"))
-
-
-def _version(each: Series) -> tuple:
-    return tuple(each.key[measurements.SERIES.index(name)] for name in ("workload", "version"))
 
 
 def is_gone(had: int, before: int, since: int, series: int) -> bool:
@@ -158,14 +158,14 @@ def gone(opened: store.Store, every: list[Series]) -> list[Gone]:
     )
     time_of = {(node, job): time for node, jobs in ran.items() for time, job in jobs}
     days = {node: sorted({time.date() for time, _ in jobs}) for node, jobs in ran.items()}
-    latest: dict[tuple, datetime.datetime] = {}  # of a node and a version of a workload
+    latest: dict[tuple, dict[int, datetime.datetime]] = {}  # by node and workload, and by its version
     found: dict[tuple, list] = {}
     for each in every:
         for job in each.of("A"):
             for node, gpus in job.places:
                 time = time_of[node, job.name]
-                version = (node, *_version(each))
-                latest[version] = max(time, latest.get(version, time))
+                versions = latest.setdefault((node, each.workload), {})
+                versions[_version(each)] = max(time, versions.get(_version(each), time))
                 for place in {(node, ""), (node, gpus)}:
                     found.setdefault((*place, but_version(each)), []).append((time, job.name, each))
     had = {key: sorted({time.date() for time, *_ in values}) for key, values in found.items()}
@@ -179,11 +179,8 @@ def gone(opened: store.Store, every: list[Series]) -> list[Gone]:
         if not is_gone(len(of), before, since, watched):
             continue
         time, _, last = max(values, key=lambda value: value[:2])
-        workload, version = _version(last)
-        newer = any(
-            of_node == node and of_workload == workload and of_version != version and at > time
-            for (of_node, of_workload, of_version), at in latest.items()
-        )
+        versions = latest[node, last.workload]
+        newer = any(at > time for version, at in versions.items() if version != _version(last))
         if newer or (node, name) in lost:
             continue
         lost.add((node, name))

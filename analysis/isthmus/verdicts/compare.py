@@ -142,13 +142,10 @@ def _records_by(opened: store.Store, column: str) -> dict[str, int]:
 def _why_not_two(field: str, records: dict[str, int], lacking: int) -> str:
     """Records split by a field: what there is instead of two values."""
     there = f"no record has {field}"
-    for value, count in records.items():
-        where = (
-            f"{spelling.counted(count, 'record')}, and {lacking} without it"
-            if lacking
-            else "all records that were asked for"
-        )
-        there = f"{field} is {value} in {where}"
+    if records:
+        [(value, count)] = records.items()
+        some = f"{spelling.counted(count, 'record')}, and {lacking} without it"
+        there = f"{field} is {value} in {some if lacking else 'all records that were asked for'}"
     return f"comparing needs two systems, but {there}; name another folder, or another field for --by"
 
 

@@ -196,6 +196,8 @@ class _History:
     @property
     def watched(self) -> np.ndarray:
         """Values as they are searched; the noise is the same each time, and for the same jobs of a longer history."""
+        if not self.added:
+            return self.values
         return self.values + self.added * np.random.default_rng(0).standard_normal(len(self.values))
 
     @property
@@ -367,9 +369,7 @@ def _failing(opened: store.Store) -> list[series.Series]:
     usual = {place: median(cases) for place, cases in grouped((row[1:3], row[3]) for row in rows).items()}
     few = {(job, (node, gpus)) for job, node, gpus, cases in rows if 2 * cases < usual[node, gpus]}
     found = []
-    for each, _ in surroundings.health(opened, "'A'"):
-        if each.metric != "failed_cases":
-            continue
+    for each, _ in surroundings.health(opened, "'A'", ["failed_cases"]):
         places = [{p: share for p, share in job.places.items() if (job.name, p) not in few} for job in each.of("A")]
         jobs = [dataclasses.replace(job, places=of) for job, of in zip(each.of("A"), places) if of]
         found.append(dataclasses.replace(each, sides={"A": jobs}))

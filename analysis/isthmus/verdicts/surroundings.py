@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
 from isthmus import spelling
 from isthmus.records import measurements, store
@@ -32,9 +33,9 @@ HOSTS = {
 }  # fmt: skip
 
 
-def health(opened: store.Store, side: str) -> list[tuple[series.Series, float]]:
+def health(opened: store.Store, side: str, names: Iterable[str] = _HEALTH) -> list[tuple[series.Series, float]]:
     """What of _HEALTH the jobs of side A say, with what difference is of no interest."""
-    expressions = {name: expression for name, (_, _, expression) in _HEALTH.items()}
+    expressions = {name: _HEALTH[name][2] for name in names}
     result = []
     for name, jobs in _of_machine(opened, side, expressions).items():
         better, floor, _ = _HEALTH[name]
