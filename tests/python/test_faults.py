@@ -4,20 +4,27 @@ import collections
 import contextlib
 import dataclasses
 import os
+import pathlib
 import random
+import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import time
 import zlib
 
 import numpy
 import pytest
 
+import isthmus
 from isthmus import Error, cli, exits
 from isthmus.batches import tracefile
+from isthmus.faults import processes
 from isthmus.records import load
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE, MICRO = 5_000_000_000, 1000
 PAGE = 4096
 
@@ -207,17 +214,39 @@ def test_a_program_runs_as_it_is_and_its_files_are_named(library, tmp_path, capf
     assert "mine.7.uvm" in said.err
 
 
-def test_the_library_of_a_tree_is_found_where_it_was_built(library, tmp_path, monkeypatch, capfd):
-    built = tmp_path / "build/host/bin" / library.name
-    built.parent.mkdir(parents=True)
-    monkeypatch.delenv("ISTHMUS_UVM_LIBRARY")
+def test_the_library_is_found_from_any_folder(library, tmp_path, monkeypatch, capfd):
+    """Of the tree that the command belongs to, of the one where it is called, or beside the program."""
+    tree = tmp_path / "tree"
+    monkeypatch.setattr(isthmus, "__file__", str(tree / "analysis/isthmus/__init__.py"))
+    for name in ("ISTHMUS_UVM_LIBRARY", "ISTHMUS_BENCH"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     program = ["faults", "run", "--", sys.executable, "-c", "import os; print(os.environ['LD_PRELOAD'])"]
+    (tree / "scripts").mkdir(parents=True)
+    (tree / "scripts/build").touch()
     assert cli.main(program) == exits.BAD_INPUT
-    assert "(not beside an isthmus-bench in $PATH, nor in build/*/bin); `scripts/build" in capfd.readouterr().err
-    built.write_bytes(b"")
-    cli.main(program)
-    assert str(built) in capfd.readouterr().out
+    said = capfd.readouterr().err
+    assert f"`{tree}/scripts/build --target isthmus-uvm` makes it" in said and said.count("\n") == 1
+    bench = tmp_path / "kept/bin/isthmus-bench"
+    installed = tmp_path / "prefix/lib" / library.name
+    for folder, place in ((tree, tree / "build/cuda/bin" / library.name), (tmp_path, installed),
+                          (bench.parent, bench.parent / library.name)):  # fmt: skip
+        place.parent.mkdir(parents=True)
+        place.write_bytes(b"")
+        if folder == bench.parent:
+            monkeypatch.setenv("ISTHMUS_BENCH", str(bench))
+        cli.main(program)
+        assert capfd.readouterr().out == f"{place}\n"
+
+
+def test_a_library_that_cannot_be_preloaded_is_refused(library, tmp_path, monkeypatch, capsys):
+    blank = tmp_path / "a folder" / library.name
+    blank.parent.mkdir()
+    blank.write_bytes(b"")
+    assert "has a blank" in refused(["--library", blank, "--", "true"], capsys)
+    assert "there is no libisthmus-uvm.so" in refused(["--library", tmp_path / "none.so", "--", "true"], capsys)
+    assert "no such folder; make it" in refused(["-o", "none/x", "--", "true"], capsys)
 
 
 def test_a_program_without_unified_memory_is_undecided(library, capfd):
@@ -225,16 +254,16 @@ def test_a_program_without_unified_memory_is_undecided(library, capfd):
     assert "no unified memory" in capfd.readouterr().err
 
 
-def test_children_are_left_out_unless_asked_for(library, monkeypatch, capfd):
+def test_children_are_watched_unless_they_are_left_out(library, monkeypatch, capfd):
     monkeypatch.setenv("ISTHMUS_UVM_PARENT", "4711")
     script = "import os; print(os.environ.get('ISTHMUS_UVM_PARENT') == str(os.getppid()))"
+    cli.main(["faults", "run", "--no-children", "--", sys.executable, "-c", script])
+    said = capfd.readouterr()
+    assert said.out == "True\n" and "without --no-children" in said.err
+    script = "import os; print(os.environ.get('ISTHMUS_UVM_PARENT'))"
     cli.main(["faults", "run", "--", sys.executable, "-c", script])
     said = capfd.readouterr()
-    assert said.out == "True\n" and "--children watches" in said.err
-    script = "import os; print(os.environ.get('ISTHMUS_UVM_PARENT'))"
-    cli.main(["faults", "run", "--children", "--", sys.executable, "-c", script])
-    said = capfd.readouterr()
-    assert said.out == "None\n" and "--children" not in said.err
+    assert said.out == "None\n" and "--no-children" not in said.err
 
 
 def test_the_library_is_preloaded_beside_others(library, monkeypatch, capfd):
@@ -255,19 +284,131 @@ def test_what_cannot_be_watched_is_refused(library, tmp_path, monkeypatch, capsy
     assert "no program is named" in refused([], capsys)
     assert "no program is named" in refused(["--"], capsys)
     assert "no such program" in refused(["--", "./none"], capsys)
-    static = tmp_path / "static"
-    # An ELF file of 64 bits with one program header, which loads and names no interpreter.
+    static = fully_static(tmp_path)
+    assert "fully static" in refused(["--no-children", "--", static], capsys)
+    other = tmp_path / "other"
+    shutil.copy(shutil.which("true"), other)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    other.chmod(0o4755)
+    assert "another user" in refused(["--", other], capsys)
+
+
+def fully_static(folder):
+    """An ELF file of 64 bits with one program header, which loads and names no interpreter."""
+    static = folder / "static"
     head = b"\x7fELF\x02\x01\x01" + bytes(25) + struct.pack("<Q", 64) + bytes(14) + struct.pack("<HH", 56, 1) + bytes(6)
     static.write_bytes(head + struct.pack("<I", 1) + bytes(52))
     static.chmod(0o755)
-    assert "fully static" in refused(["--", static], capsys)
-    other = tmp_path / "other"
-    shutil.copy(shutil.which("true"), other)
-    other.chmod(0o4755)
-    assert "another user" in refused(["--", other], capsys)
-    os.remove(library)
-    said = refused(["--", "true"], capsys)
-    assert "is not there" in said and "`scripts/build --target isthmus-uvm` makes it" in said
-    monkeypatch.delenv("ISTHMUS_UVM_LIBRARY")
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "isthmus-bench" else f"/bin/{name}")
-    assert "not beside an isthmus-bench in $PATH" in refused(["--", "true"], capsys)
+    return static
+
+
+# --- processes: of programs that use a driver's memory, which a library plays ---
+
+
+@pytest.fixture
+def device(tmp_path, monkeypatch):
+    """The program that uses unified memory; the driver is preloaded beside the library."""
+    bench = os.environ.get("ISTHMUS_TEST_BENCH")
+    built = pathlib.Path(bench).parent if bench else ROOT / "build/host/bin"
+    if not (built / "tests/uses-uvm").exists() or not (built / "libisthmus-uvm.so").exists():
+        pytest.skip("needs the tests of the built tree: scripts/build --preset host")
+    monkeypatch.setenv("ISTHMUS_UVM_LIBRARY", str(built / "libisthmus-uvm.so"))
+    monkeypatch.setenv("ISTHMUS_UVM", "force")
+    monkeypatch.setenv("LD_PRELOAD", str(built / "tests/libfake-uvm.so"))
+    monkeypatch.chdir(tmp_path)
+    return built / "tests/uses-uvm"
+
+
+def watched(capfd, *words):
+    """Exit code, how many faults each file has by its own count, and what was said."""
+    code = cli.main(["faults", "run", *map(str, words)])
+    said = capfd.readouterr().err
+    counts = [int(found) for found in re.findall(r"^  \S+\.uvm  (\d+) fault", said, re.MULTILINE)]
+    assert len(counts) == len(list(pathlib.Path().glob("*.uvm")))
+    return code, sorted(counts), said
+
+
+def test_every_process_has_a_file(device, capfd):
+    script = f"{device} 100 & cd /; {device} 100; wait; exit 5"  # neither the last command's exec nor a folder matters
+    code, counts, said = watched(capfd, "--", "bash", "-c", script)
+    assert (code, counts) == (5, [20, 20]) and "in all: 40 faults in 4 batches" in said
+
+
+def test_the_last_command_and_the_one_before_are_recorded(device, capfd):
+    code, counts, _ = watched(capfd, "--", "bash", "-c", f"{device} 50; {device} 50")
+    assert (code, counts) == (0, [20, 20])
+
+
+def test_a_forked_process_and_a_program_that_becomes_another_have_files(device, capfd):
+    assert watched(capfd, "--", device, "100", "fork")[:2] == (0, [20])
+    for path in pathlib.Path().glob("*.uvm"):
+        path.unlink()
+    code, counts, said = watched(capfd, "--", device, "100", "exec", device, "100")
+    assert (code, counts) == (0, [10, 20]) and "its end is missing" in said and "-2.uvm" in said
+
+
+def test_an_earlier_runs_files_are_neither_overwritten_nor_listed(device, capfd):
+    watched(capfd, "--", device, "50")
+    assert cli.main(["faults", "run", "--", str(device), "50"]) == 0
+    assert "1 file of page faults" in capfd.readouterr().err and len(list(pathlib.Path().glob("*.uvm"))) == 2
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="no mpirun here")
+def test_the_ranks_of_an_mpirun_have_files(device, monkeypatch, capfd):
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    code, counts, said = watched(capfd, "--", "mpirun", "--oversubscribe", "-np", "2", device, "300")
+    assert code == 0 and [count for count in counts if count] == [20, 20], said
+
+
+def test_what_was_not_watched_is_said(device, tmp_path, capfd):
+    script = f"env -u LD_PRELOAD sleep 1; {device} 50; exit 0"
+    code, counts, said = watched(capfd, "--", "bash", "-c", script)
+    assert (code, counts) == (0, [20])
+    assert re.search(r"not watched.*: sleep \(\d+\), which was started without LD_PRELOAD", said), said
+
+
+def test_unified_memory_that_was_not_watched_passes_nothing(device, tmp_path, monkeypatch, capfd):
+    node = tmp_path / "node"
+    node.touch()
+    monkeypatch.setattr(processes, "MEMORY_NODE", str(node))
+    script = f"env -u LD_PRELOAD bash -c 'exec 7<{node}; sleep 1'; {device} 50; exit 0"
+    code, counts, said = watched(capfd, "--", "bash", "-c", script)
+    assert (code, counts) == (exits.UNDECIDED, [20])
+    assert re.search(
+        r"(bash|sleep) \(process \d+\) used unified memory and left no file: it was started without", said
+    ), said
+
+
+def test_an_inherited_descriptor_is_no_use_of_memory(device, tmp_path, monkeypatch, capfd):
+    """Workers that are forked from a process which uses CUDA have its node open."""
+    node = tmp_path / "node"
+    node.touch()
+    monkeypatch.setattr(processes, "MEMORY_NODE", str(node))
+    script = f"import os, time; f = open({str(node)!r}); time.sleep(0.6); " \
+             "os.fork() and os.wait(); time.sleep(0.6)"  # fmt: skip
+    assert cli.main(["faults", "run", "--", sys.executable, "-c", script]) == exits.UNDECIDED
+    assert capfd.readouterr().err.count("left no file") == 1, "the parent's alone"
+
+
+def test_processes_that_still_run_are_named(device, capfd):
+    code, counts, said = watched(capfd, "--", "bash", "-c", f"{device} 3000 & sleep 1; exit 0")
+    assert (code, counts) == (0, [10])
+    assert re.search(r"still running, .*: \d+\n", said) and "its end is missing" in said
+
+
+def test_an_interrupted_run_names_what_was_kept(device, tmp_path):
+    words = [sys.executable, "-m", "isthmus", "faults", "run", "-o", "mine", "--", device, "30000"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
+    for send in (signal.SIGINT, signal.SIGTERM):
+        run = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
+        while not list(tmp_path.glob("mine.*.uvm")):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        run.send_signal(send)
+        _, said = run.communicate(timeout=60)
+        assert run.returncode == 128 + send, said
+        [path] = tmp_path.glob("mine.*.uvm")
+        assert f"interrupted by {send.name}; what was recorded until then is kept" in said and path.name in said
+        assert "Traceback" not in said
+        path.unlink()

@@ -39,6 +39,8 @@ class UvmTrace : public testing::Test {
   }
   void replace(const std::string& bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
 
+  std::string prefix() const { return path.substr(0, path.rfind(".uvm")); }
+
   std::string path;
 
  private:
@@ -128,7 +130,7 @@ TEST_F(UvmTrace, ARunIsRecorded) {
   FakeDriver driver;
   driver.at_flush = [](FakeDriver& self) { self.put(replay_entry(0)); };
   {
-    Recorder recorder(driver, path, {{"process", "1"}}, {.entries = 64});
+    Recorder recorder(driver, prefix(), {{"process", "1"}}, {.entries = 64});
     driver.put(fault_entry(0x1000, 0));
     recorder.step();
     driver.put(fault_entry(0x2000, 0));
@@ -144,12 +146,25 @@ TEST_F(UvmTrace, ARunIsRecorded) {
   EXPECT_EQ(trace.foreign_replays, 1u);
 }
 
+TEST_F(UvmTrace, AnEarlierFileIsNotOverwritten) {
+  for (int run = 1; run <= 3; ++run) {
+    FakeDriver driver;
+    Recorder recorder(driver, prefix(), {{"run", std::to_string(run)}}, {.entries = 64});
+    recorder.finish();
+  }
+  EXPECT_EQ(read_trace(path).facts.at("run"), "1");
+  for (const std::string number : {"2", "3"}) {
+    const auto next = prefix() + "-" + number + ".uvm";
+    EXPECT_EQ(read_trace(next).facts.at("run"), number);
+  }
+}
+
 TEST_F(UvmTrace, WhatAKilledProcessDrainedIsKept) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     FakeDriver driver;
-    Recorder recorder(driver, path, {}, {.entries = 64});
+    Recorder recorder(driver, prefix(), {}, {.entries = 64});
     for (std::uint64_t i = 0; i < 20; ++i) driver.put(fault_entry(i << 12, 1));
     recorder.step();
     kill(getpid(), SIGKILL);

@@ -11,94 +11,223 @@ import argparse
 import os
 import pathlib
 import shutil
-import stat
-import struct
-import subprocess
 import sys
+from typing import NamedTuple
 
-from isthmus import Error, exits
-from isthmus.batches import model
-from isthmus.faults import report
+import isthmus
+from isthmus import Error, exits, spelling, units
+from isthmus.batches import model, tracefile
+from isthmus.faults import processes, report
 
 #: The library watches only in children of this process, where it is set.
 _ONLY_OF = "ISTHMUS_UVM_PARENT"
-
-
-def _is_static(program: pathlib.Path) -> bool:
-    """Whether the kernel starts it without a loader, which is what preloads."""
-    with program.open("rb") as file:
-        head = file.read(64)
-        if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
-            return False  # a script: its interpreter is loaded
-        (at,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
-        file.seek(at)
-        table = file.read(size * count)
-    interpreter = 3
-    return not any(
-        struct.unpack_from("<I", table, i * size)[0] == interpreter for i in range(min(count, len(table) // size))
-    )
+_LIBRARY = "libisthmus-uvm.so"
+_SHOWN = 20  # files and processes that are listed
+_MOST_BYTES = 64_000_000  # of files that are read for the summary
 
 
 def _library(asked: pathlib.Path | None) -> pathlib.Path:
-    name = "libisthmus-uvm.so"
-    bench = shutil.which("isthmus-bench")
+    """The library to preload: what is named, or what was built or installed with this command or with isthmus-bench."""
     given = asked or os.environ.get("ISTHMUS_UVM_LIBRARY")
     if given:
-        candidates, where = [pathlib.Path(given)], f"{given}"
+        if not pathlib.Path(given).is_file():
+            raise Error(f"{given}: there is no {_LIBRARY}; name the one that was built with isthmus-bench")
+        found = pathlib.Path(given).resolve()
     else:
-        candidates = sorted(pathlib.Path("build").glob(f"*/bin/{name}"))  # of the tree where this is called
-        if bench:
-            beside = pathlib.Path(bench).resolve().parent
-            candidates = [beside / name, beside.parent / "lib" / name, *candidates]
-        where = "not beside an isthmus-bench in $PATH, nor in build/*/bin"
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate.resolve()
-    raise Error(f"{name} is not there ({where}); `scripts/build --target isthmus-uvm` makes it, --library names it")
+        found = _built_library()
+    if any(letter.isspace() or letter == ":" for letter in str(found)):
+        raise Error(f"{found} has a blank or a colon in its path, which LD_PRELOAD cannot have; "
+                    "copy the file elsewhere, and name the copy by --library")  # fmt: skip
+    return found
 
 
-def record(asked) -> int:
-    words = asked.program[1:] if asked.program[:1] == ["--"] else asked.program
+def _built_library() -> pathlib.Path:
+    tree = pathlib.Path(isthmus.__file__).resolve().parents[2]
+    benches = [os.environ.get("ISTHMUS_BENCH"), shutil.which("isthmus-bench")]
+    beside = [pathlib.Path(bench).resolve().parent for bench in benches if bench]
+    beside.append(pathlib.Path(sys.prefix) / "bin")
+    near = [place for folder in beside for place in (folder / _LIBRARY, folder.parent / "lib" / _LIBRARY)]
+    if found := next((place for place in near if place.is_file()), None):
+        return found.resolve()
+    # Of the tree that this command belongs to, and of the one where it is called: the library is the same for each
+    # backend, so what was built last is taken.
+    built = [path for root in (tree, pathlib.Path.cwd()) for path in root.glob(f"build/*/bin/{_LIBRARY}")]
+    if built:
+        return max(built, key=lambda path: path.stat().st_mtime).resolve()
+    script = tree / "scripts/build"
+    how = f"{script} --target isthmus-uvm" if script.is_file() else "building isthmus-bench"
+    raise Error(
+        f"{_LIBRARY} is neither beside an isthmus-bench ($ISTHMUS_BENCH, $PATH) nor in {tree}/build/*/bin; "
+        f"`{how}` makes it, --library names it"
+    )
+
+
+def _program(words: list[str], children: bool) -> str:
+    """Where the program is; one that cannot be watched, nor what it starts, is refused."""
     if not words:
         raise Error("no program is named; write `isthmus faults run -- ./program its arguments`")
     where = shutil.which(words[0])
     if where is None:
         raise Error(f"{words[0]}: no such program; give its path")
-    program = pathlib.Path(where)
-    if _is_static(program):
-        raise Error(f"{where} is fully static, so no library can be preloaded; link its C library dynamically")
-    if program.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
-        raise Error(f"{where} runs as another user, so no library is preloaded; run it as that user")
-    preload = " ".join(filter(None, [str(_library(asked.library)), os.environ.get("LD_PRELOAD")]))
-    before = set(_traces(asked.output))
-    environment = {**os.environ, "LD_PRELOAD": preload, "ISTHMUS_UVM_TRACE": asked.output}
+    if processes.has_privileges(where):
+        raise Error(f"{where} runs as another user or with capabilities, so no library is preloaded, nor in what it "
+                    "starts; run it as that user")  # fmt: skip
+    if processes.is_static(where):
+        if not children:
+            raise Error(f"{where} is fully static, so no library can be preloaded; link its C library dynamically")
+        _say(f"{where} is fully static, so it is not watched itself: only what it starts is")
+    return where
+
+
+def _prefix(asked: str) -> pathlib.Path:
+    """Where files go, as a whole path: a program may change its folder."""
+    prefix = pathlib.Path(os.path.abspath(asked))
+    if not prefix.parent.is_dir():
+        raise Error(f"{prefix.parent}: no such folder; make it, or name another one by --output")
+    if not os.access(prefix.parent, os.W_OK):
+        raise Error(f"{prefix.parent} cannot be written; name another folder by --output")
+    return prefix
+
+
+def record(asked) -> int:
+    words = asked.program[1:] if asked.program[:1] == ["--"] else asked.program
+    where = _program(words, asked.children)
+    prefix, library = _prefix(asked.output), str(_library(asked.library))
+    before = set(_traces(prefix))
+    preload = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD")]))
+    environment = {**os.environ, "LD_PRELOAD": preload, "ISTHMUS_UVM_TRACE": str(prefix)}
     environment.pop(_ONLY_OF, None)
     if not asked.children:  # the library keeps quiet in processes that another one started
         environment[_ONLY_OF] = str(os.getpid())
-    code = subprocess.run([where, *words[1:]], env=environment, check=False).returncode
-    left = [path for path in _traces(asked.output) if path not in before]
-    for path in left:
-        print(f"isthmus faults: page faults are in {path}; `isthmus faults report` shows them", file=sys.stderr)
+    done = processes.run(words, where, environment, library)
+    left = [path for path in _traces(prefix) if path not in before]
+    if done.interrupted_by:
+        kept = "what was recorded until then is kept" if left else "nothing was recorded until then"
+        _say(f"interrupted by {done.interrupted_by}; {kept}")
+    _summarize(left, words[0], asked.children)
+    unseen = _tell_unwatched(done, left, prefix) if asked.children else []
+    if done.left:
+        _say(f"still running, so that their files still grow: {_listed(map(str, done.left))}")
+    if done.code:
+        return 128 - done.code if done.code < 0 else done.code
+    return exits.PASSED if left and not unseen else exits.UNDECIDED
+
+
+def _say(sentence: str) -> None:
+    print(f"isthmus faults: {spelling.printable(sentence)}", file=sys.stderr)
+    sys.stderr.flush()
+
+
+def _traces(prefix: pathlib.Path) -> list[pathlib.Path]:
+    if not prefix.parent.is_dir():
+        return []
+    names = [each for each in os.listdir(prefix.parent) if each.startswith(f"{prefix.name}.") and each.endswith(".uvm")]
+    return [prefix.parent / name for name in sorted(names)]
+
+
+def _listed(names) -> str:
+    names = list(names)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+class _Line(NamedTuple):
+    """What the summary says of a file, or of all."""
+
+    path: pathlib.Path
+    faults: int = 0
+    batches: int = 0
+    moved: int = 0
+    about: str = ""
+    is_read: bool = True
+
+    def figures(self) -> str:
+        if not self.is_read:
+            return "not read for this summary"
+        batches = f"{self.batches} {'batch' if self.batches == 1 else 'batches'}"
+        return f"{spelling.counted(self.faults, 'fault')} in {batches}, {units.quantity(self.moved, 'B')} moved"
+
+
+def _line(path: pathlib.Path) -> _Line:
+    try:
+        trace = tracefile.read(path)
+    except Error as error:
+        return _Line(path, about=str(error), is_read=False)
+    events = tracefile.decode(trace.entries)
+    found = tracefile.figures_of(events, tracefile.batches_of(events))
+    about = spelling.shorten(spelling.printable(trace.facts.get("command", "")).strip(), 60)
+    if trace.problem:
+        about += "; its end is missing: killed, still running, or another program since"
+    if trace.dropped:
+        about += f"; the driver dropped {trace.dropped} events, so this is too little"
+    return _Line(path, found.faults, found.batches, sum(found.moved.values()), about)
+
+
+def _summarize(left: list[pathlib.Path], program: str, children: bool) -> None:
+    """A line a file, that with the most faults first, and their sum."""
     if not left:
-        more = "" if asked.children else "; --children watches the processes that it starts, too"
-        print(f"isthmus faults: {words[0]} used no unified memory that could be watched{more}", file=sys.stderr)
-    return 128 - code if code < 0 else code or (exits.PASSED if left else exits.UNDECIDED)
+        who = f"{program} and what it started" if children else program
+        more = "" if children else "; without --no-children what it starts is watched, too"
+        _say(f"{who} used no unified memory that could be watched{more}")
+        return
+    _say(f"{spelling.counted(len(left), 'file')} of page faults; `isthmus faults report FILE` shows one")
+    lines, size = [], 0
+    for path in left:
+        size += path.stat().st_size
+        lines.append(_line(path) if size <= _MOST_BYTES else _Line(path, about="too large", is_read=False))
+    lines.sort(key=lambda line: -line.faults)
+    for line in lines[:_SHOWN]:
+        print(f"  {os.path.relpath(line.path)}  {line.figures()}  {line.about}", file=sys.stderr)
+    if lines[_SHOWN:]:
+        print(f"  {len(lines) - _SHOWN} more with fewer faults", file=sys.stderr)
+    if len(lines) > 1:
+        faults, batches, moved = (sum(amounts) for amounts in zip(*(line[1:4] for line in lines)))
+        unread = sum(not line.is_read for line in lines)
+        but = (
+            f", but for {spelling.counted(unread, 'file')} that {'was' if unread == 1 else 'were'} not read"
+            if unread
+            else ""
+        )
+        print(f"  in all: {_Line(left[0], faults, batches, moved).figures()}{but}", file=sys.stderr)
 
 
-def _traces(prefix: str) -> list[pathlib.Path]:
-    base = pathlib.Path(prefix)
-    return sorted(base.parent.glob(f"{base.name}.*.uvm")) if base.parent.is_dir() else []
+def _tell_unwatched(done: processes.Run, left: list[pathlib.Path], prefix: pathlib.Path) -> list[processes.Process]:
+    """Says what was not watched, and gives the processes that used unified memory and have no file."""
+    numbers = {path.name[len(prefix.name) + 1 :].removesuffix(".uvm").partition("-")[0] for path in left}
+    unseen = [
+        each for each in done.processes
+        if each.uses_memory and not {str(each.pid), str(each.inner)} & numbers
+    ]  # fmt: skip
+    for each in unseen:
+        why = "" if each.is_watched else f": it {each.reason}"
+        _say(f"{each.name} (process {each.pid}) used unified memory and left no file{why}")
+    reasons: dict[str, list[str]] = {}
+    for each in done.unwatched():
+        if each not in unseen:
+            reasons.setdefault(each.reason, []).append(f"{each.name} ({each.pid})")
+    for reason, names in reasons.items():
+        _say(f"not watched, and not seen to use unified memory: {_listed(names)}, which {reason}")
+    if names := done.elsewhere():
+        _say(f"{_listed(names)} may have started processes that are not below this one, as on other nodes; they are "
+             "watched only if they were given LD_PRELOAD and ISTHMUS_UVM_TRACE, and this folder")  # fmt: skip
+    if not done.seen_all:
+        _say("/proc does not show the program's processes, so which of them were not watched is unknown")
+    return unseen
 
 
 def _add_run(parts) -> None:
     running = parts.add_parser(
         "run", help="run a program and record its page faults",
         epilog="example: isthmus faults run -o solver -- ./solver --steps 10\n\n"
-        "Ends with the program's exit code; 3 where that is 0 and nothing was recorded.",
+        "What the program starts is watched, too: each process has a file of its own.\n"
+        "Ends with the program's exit code; 3 where that is 0 and nothing was recorded,\n"
+        "or a process used unified memory and was not watched.",
     )  # fmt: skip
     running.add_argument("-o", "--output", metavar="PREFIX", default="faults", help="of the files (default: faults)")
-    running.add_argument("--library", type=pathlib.Path, help="libisthmus-uvm.so (default: beside isthmus-bench)")
-    running.add_argument("--children", action="store_true", help="record the processes that the program starts, too")
+    running.add_argument("--library", type=pathlib.Path, help="libisthmus-uvm.so (default: what was built)")
+    running.add_argument(
+        "--no-children", dest="children", action="store_false", help="record the program alone, not what it starts"
+    )
     running.add_argument("program", nargs=argparse.REMAINDER, help="after --, with its arguments")
 
 

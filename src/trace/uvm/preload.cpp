@@ -4,10 +4,11 @@
 //
 // A thread waits until the program has begun to use CUDA's unified memory, attaches to the driver's queue of events and
 // writes what comes. A process that never begins writes nothing. Nothing here may end the program or its output: what
-// goes wrong is one line on stderr. Children that were started with the same environment have files of their own; a
-// child that was only forked has none. With ISTHMUS_UVM_PARENT=<pid> only processes that this one started are watched,
-// whatever program they become by exec.
+// goes wrong is one line on stderr. Every process that inherits the environment has a file of its own, a forked one
+// too, and a process that becomes another program by exec has one for each program. With ISTHMUS_UVM_PARENT=<pid> only
+// processes that this one started are watched, whatever program they become by exec.
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -20,6 +21,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "trace/uvm/recorder.hpp"
@@ -46,9 +48,9 @@ std::string command_line() {
 
 class Watch {
  public:
-  explicit Watch(std::string path) : path_(std::move(path)), owner_(getpid()), thread_([this] { work(); }) {}
+  explicit Watch(std::string prefix) : prefix_(std::move(prefix)), owner_(getpid()), thread_([this] { work(); }) {}
 
-  /// In a forked child there is no thread to wait for.
+  /// A child that was made without fork's handlers has no thread to wait for.
   void end() {
     if (getpid() != owner_) return;
     stopped_ = true;
@@ -86,7 +88,7 @@ class Watch {
         if (seen == Clock::time_point{}) seen = Clock::now();
         try {
           recorder_ = std::make_unique<Recorder>(
-              linux_system(), path_,
+              linux_system(), prefix_,
               TraceFacts{{"process", std::to_string(owner_)}, {"command", command_line()}, {"source", "preloaded"}},
               QueueOptions{.forced = is_forced()});
           return;
@@ -103,7 +105,7 @@ class Watch {
     return text != nullptr && std::strcmp(text, "force") == 0;
   }
 
-  const std::string path_;
+  const std::string prefix_;
   const pid_t owner_;
   std::atomic<bool> stopped_ = false;
   std::unique_ptr<Recorder> recorder_;
@@ -113,14 +115,43 @@ class Watch {
 Watch* watch = nullptr;  // ended by hand: a library that is preloaded is the last to go
 
 bool is_asked_for() {
+  const char* prefix = std::getenv("ISTHMUS_UVM_TRACE");
+  if (prefix == nullptr || *prefix == '\0') return false;
   const char* parent = std::getenv("ISTHMUS_UVM_PARENT");
   return parent == nullptr || *parent == '\0' || std::to_string(getppid()) == parent;
 }
 
+/// Whether the program makes user namespaces, which Linux allows only to processes of a single thread. None of these
+/// uses a GPU; what they start does.
+bool needs_one_thread() {
+  const std::string_view name = program_invocation_short_name;
+  for (const auto* each :
+       {"apptainer", "bwrap", "ch-run", "crun", "nsenter", "podman", "runc", "singularity", "unshare"})
+    if (name == each) return true;
+  return name.starts_with("enroot") || name.starts_with("starter");
+}
+
+void start(bool forked) noexcept {
+  try {
+    watch = nullptr;  // of a forked child, the parent's: its thread is not here
+    if (!is_asked_for() || needs_one_thread()) return;
+    // What was open at the fork is the parent's memory, of which the parent's file tells. CUDA does not work in a child
+    // that was forked after its first use.
+    if (forked && !linux_system().descriptors_of(kMemoryNode).empty()) return;
+    watch = new Watch(std::getenv("ISTHMUS_UVM_TRACE") + ("." + std::to_string(getpid())));
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "libisthmus-uvm: %s\n", failure.what());
+  }
+}
+
+void start_in_child() {
+  if (watch != nullptr) start(true);
+}
+
 __attribute__((constructor)) void begin() {
-  const char* prefix = std::getenv("ISTHMUS_UVM_TRACE");
-  if (prefix == nullptr || *prefix == '\0' || !is_asked_for()) return;
-  watch = new Watch(std::string(prefix) + "." + std::to_string(getpid()) + ".uvm");
+  start(false);
+  // After the first allocation: handlers run in the order of their registration, and an allocator's come first.
+  if (watch != nullptr) pthread_atfork(nullptr, nullptr, start_in_child);
 }
 
 __attribute__((destructor)) void end() {

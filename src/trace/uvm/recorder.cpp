@@ -1,5 +1,9 @@
 #include "trace/uvm/recorder.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <utility>
 
 namespace isthmus::trace::uvm {
@@ -11,10 +15,21 @@ TraceFacts with_driver(TraceFacts facts, System& system) {
   return facts;
 }
 
+/// Reserves PREFIX.uvm, or PREFIX-2.uvm, … where that is another program's: of an earlier run, of what this process was
+/// before exec, or of a process of this number on another node.
+std::string reserved(const std::string& prefix) {
+  for (int number = 1;; ++number) {
+    auto path = prefix + (number == 1 ? "" : "-" + std::to_string(number)) + ".uvm";
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file >= 0) close(file);
+    if (file >= 0 || errno != EEXIST) return path;
+  }
+}
+
 }  // namespace
 
-Recorder::Recorder(System& system, const std::string& path, TraceFacts facts, const QueueOptions& options)
-    : queue_(system, options), file_(path, with_driver(std::move(facts), system)) {}
+Recorder::Recorder(System& system, const std::string& prefix, TraceFacts facts, const QueueOptions& options)
+    : queue_(system, options), file_(reserved(prefix), with_driver(std::move(facts), system)) {}
 
 void Recorder::step() {
   const auto came = queue_.drained();

@@ -11,8 +11,9 @@ namespace isthmus::trace::uvm {
 
 class Recorder {
  public:
-  /// Throws Unavailable, and std::runtime_error where the file cannot be written.
-  Recorder(System& system, const std::string& path, TraceFacts facts, const QueueOptions& options = {});
+  /// Writes PREFIX.uvm, or PREFIX-2.uvm, … where that exists: no file is overwritten. Throws Unavailable, and
+  /// std::runtime_error where the file cannot be written.
+  Recorder(System& system, const std::string& prefix, TraceFacts facts, const QueueOptions& options = {});
   /// Writes what has come; to be called some times a second.
   void step();
   /// What the driver still holds, too, and the mark of an end.

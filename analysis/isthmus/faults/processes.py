@@ -1,0 +1,261 @@
+"""Runs a program and looks after its processes: which of them the preloaded library watches, and why others are not.
+
+A look is a walk through /proc. Processes that live for less than two looks, some hundredths of a second, are not seen;
+making a CUDA context takes longer. Linux gives the orphans of the program to this process, so none is lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import pathlib
+import signal
+import stat
+import struct
+import subprocess
+import time
+from typing import NamedTuple
+
+MEMORY_NODE = "/dev/nvidia-uvm"
+_EVERY = 0.02  # seconds from one look to the next
+_SHARE = 0.2  # of a core that looking may take
+_SUBREAPER = 36  # prctl's PR_SET_CHILD_SUBREAPER
+_FROM_A_PROGRAM = 0  # si_code of a signal that kill() sent, or less; the terminal's is more, and reaches all by itself
+
+#: Programs whose work is done by processes that are not below them: on other nodes, or started by a daemon.
+ELSEWHERE = frozenset(
+    ("srun", "ssh", "rsh", "qrsh", "blaunch", "jsrun", "lrun", "aprun", "pbsdsh", "pdsh", "flux", "docker",
+     "systemd-run")
+)  # fmt: skip
+
+
+def is_static(program: str | pathlib.Path) -> bool:
+    """Whether the kernel starts it without a loader, which is what preloads."""
+    with open(program, "rb") as file:
+        head = file.read(64)
+        if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
+            return False  # a script: its interpreter is loaded
+        (at,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
+        file.seek(at)
+        table = file.read(size * count)
+    interpreter = 3
+    return not any(
+        struct.unpack_from("<I", table, i * size)[0] == interpreter for i in range(min(count, len(table) // size))
+    )
+
+
+def has_privileges(program: str | pathlib.Path) -> bool:
+    """Whether it runs as another user, group or with capabilities, so that its loader preloads nothing."""
+    facts = os.stat(program)
+    if facts.st_mode & stat.S_ISUID and facts.st_uid != os.geteuid():
+        return True
+    if facts.st_mode & stat.S_ISGID and facts.st_gid != os.getegid():
+        return True
+    try:
+        return os.geteuid() != 0 and bool(os.getxattr(program, "security.capability"))
+    except OSError:  # it has none
+        return False
+
+
+@dataclasses.dataclass
+class Process:
+    """A process while it ran one program."""
+
+    pid: int
+    inner: int  # its number in its own container
+    name: str
+    command: str
+    looks: int = 0
+    is_watched: bool = False
+    reason: str = ""  # why it is not
+    uses_memory: bool = False  # of CUDA: it has the driver's node open
+    inherits_memory: bool = False  # it was forked from one that had: nothing that is open is its own
+
+
+@dataclasses.dataclass
+class Run:
+    """What became of a program."""
+
+    code: int  # as subprocess has it: the negative of a signal
+    interrupted_by: str = ""  # the name of a signal
+    processes: list[Process] = dataclasses.field(default_factory=list)
+    left: list[int] = dataclasses.field(default_factory=list)  # processes that still run
+    seen_all: bool = True  # False where /proc tells nothing of other processes
+
+    def unwatched(self) -> list[Process]:
+        return [each for each in self.processes if not each.is_watched and each.looks > 1]
+
+    def elsewhere(self) -> list[str]:
+        return sorted({each.name for each in self.processes} & ELSEWHERE)
+
+
+class _Looker:
+    """Finds the processes below this one."""
+
+    def __init__(self, library: str):
+        self.library = library
+        self.found: dict[tuple, Process] = {}
+
+    def look(self) -> list[int]:
+        """Looks at every process once; the numbers of those that run."""
+        stats = _stats()
+        below: set[int] = set()
+        more = {os.getpid()}
+        children: dict[int, list[int]] = {}
+        for pid, each in stats.items():
+            children.setdefault(each.parent, []).append(pid)
+        while more:
+            more = {child for pid in more for child in children.get(pid, [])} - below
+            below |= more
+        for pid in sorted(below):
+            key = (pid, stats[pid].begin, stats[pid].stack)
+            try:
+                if key not in self.found:
+                    self.found[key] = _process(pid)
+                    self.found[key].inherits_memory = self._is_forked_from_user(stats, pid)
+                self._look_at(self.found[key])
+            except OSError:  # it has ended
+                continue
+        return sorted(below)
+
+    def _is_forked_from_user(self, stats: dict[int, _Stat], pid: int) -> bool:
+        """Whether a process is the same program as its parent, which used memory before."""
+        above = stats.get(stats[pid].parent)
+        if above is None or above.stack != stats[pid].stack:
+            return False
+        known = self.found.get((stats[pid].parent, above.begin, above.stack))
+        return known is not None and (known.uses_memory or known.inherits_memory)
+
+    def _look_at(self, process: Process) -> None:
+        process.looks += 1
+        if not process.is_watched:
+            process.is_watched, process.reason = _watched(process.pid, self.library)
+        if not process.uses_memory and not process.inherits_memory:
+            process.uses_memory = _has_open(process.pid, MEMORY_NODE)
+
+
+class _Stat(NamedTuple):
+    """A process in short; the place of the stack tells a program from the one before exec."""
+
+    parent: int
+    begin: str
+    stack: str
+
+
+def _stats() -> dict[int, _Stat]:
+    """All processes that have not ended."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            file = os.open(f"/proc/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fields = os.read(file, 4096).rpartition(b")")[2].split()
+        except OSError:  # it has ended
+            continue
+        finally:
+            os.close(file)
+        if len(fields) > 25 and fields[0] not in (b"Z", b"X"):
+            found[int(name)] = _Stat(int(fields[1]), fields[19].decode(), fields[25].decode())
+    return found
+
+
+def _process(pid: int) -> Process:
+    words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    inner = next((line.split()[-1] for line in status if line.startswith("NSpid:")), str(pid))
+    name = status[0].partition(":")[2].strip()
+    return Process(pid, int(inner), name, " ".join(words).strip() or name)
+
+
+def _watched(pid: int, library: str) -> tuple[bool, str]:
+    """Whether a process has the library, and if not, why."""
+    exe = f"/proc/{pid}/exe"
+    try:
+        if os.path.basename(library) in pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace"):
+            return True, ""
+        if has_privileges(exe):
+            return False, "runs with privileges, so its loader preloads nothing"
+        if is_static(exe):
+            return False, "is fully static, so nothing can be preloaded"
+        environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        if not any(word.startswith(b"LD_PRELOAD=") and library.encode() in word for word in environment):
+            return False, "was started without LD_PRELOAD in its environment"
+        if not os.path.exists(f"/proc/{pid}/root{library}"):
+            return False, f"runs in a container without {library}: bind its folder"
+        return False, "did not take the library: its loader or its word size is another one"
+    except PermissionError:
+        return False, "runs as another user, so nothing is preloaded"
+
+
+def _has_open(pid: int, path: str) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        return any(_link(f"{folder}/{name}") == path for name in os.listdir(folder))
+    except PermissionError:
+        return False
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _reap(program: subprocess.Popen) -> None:
+    """Takes the exit codes of orphans that came to this process; the program's is left to `program`."""
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None:
+            return
+        if ended.si_pid == program.pid:
+            program.poll()
+        else:
+            os.waitpid(ended.si_pid, 0)
+
+
+def run(words: list[str], where: str, environment: dict[str, str], library: str) -> Run:
+    """Runs a program to its end. Signals that ask this process to end are the program's, which decides.
+
+    Raises OSError where it cannot be started.
+    """
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    asks = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*asks, signal.SIGCHLD})
+    looker = _Looker(library)
+    done = Run(0)
+    try:
+        program = subprocess.Popen(
+            words,
+            executable=where,
+            env=environment,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,
+        )
+        pause = 0.0
+        while program.poll() is None:
+            came = signal.sigtimedwait({*asks, signal.SIGCHLD}, pause)
+            if came is not None and came.si_signo != signal.SIGCHLD:
+                done.interrupted_by = signal.Signals(came.si_signo).name
+                if came.si_code <= _FROM_A_PROGRAM:
+                    program.send_signal(came.si_signo)
+            _reap(program)
+            begin = time.monotonic()
+            running = looker.look()
+            pause = max(_EVERY, (time.monotonic() - begin) / _SHARE)
+            done.seen_all = done.seen_all and (program.pid in running or program.poll() is not None)
+        done.code = program.returncode
+        done.left = looker.look()
+        while (came := signal.sigtimedwait(asks, 0)) is not None:  # it came with the program's end
+            done.interrupted_by = signal.Signals(came.si_signo).name
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    done.processes = list(looker.found.values())
+    return done
