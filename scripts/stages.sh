@@ -14,12 +14,12 @@ reports=$root/build/reports
 mkdir -p "$reports"
 
 stage() {
-  local name=$1 started=$EPOCHREALTIME code=0 log=$reports/$1.log verdict seconds
+  local name=$1 started=${EPOCHREALTIME/[.,]/} code=0 log=$reports/$1.log verdict seconds
   shift
   rm -f "$reports/$name.xml"
   printf '== %-14s %s\n' "$name" "$(printf '%s ' "${@#"$root"/}" | cut -c1-60)"
   "$@" >"$log" 2>&1 </dev/null || code=$?
-  seconds=$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.1f", b - a}')
+  seconds=$(LC_ALL=C awk -v a="$started" -v b="${EPOCHREALTIME/[.,]/}" 'BEGIN {printf "%.1f", (b - a) / 1e6}')
   case $code in
     0) verdict=passed ;;
     77) verdict=skipped ;;

@@ -76,6 +76,7 @@ def script(name: str, program: str, placement: str | None = None) -> str:
             f'  echo "$why" > {FOLDER}/{_MISSING}; exit 0',
             "fi",
             f"export ISTHMUS_PROFILER={name}",
+            "export LC_ALL=C  # numbers are written for a reader",
             f'{_COMMANDS[name].replace("REPLAY", replay(placement))} > "$out/{_LOG}" 2>&1',
             "code=$?",
             *_AFTER.get(name, []),
@@ -88,6 +89,7 @@ def script(name: str, program: str, placement: str | None = None) -> str:
 
 _COMMANDS = {
     "nsys": "nsys profile --trace=cuda,nvtx --cuda-um-gpu-page-faults=true --cuda-um-cpu-page-faults=true "
+    "--cuda-graph-trace=node "
     '--sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite --output="$out/nsys" "$@"',
     "ncu": "ncu --target-processes all --clock-control none --replay-mode REPLAY --force-overwrite "
     f'--launch-count {ncu.LAUNCHES} --metrics {",".join(ncu.METRICS)} --export "$out/ncu" "$@"',

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from isthmus import cli, exits
-from isthmus.profiles import as_record, command, cupti, ncu, nsys, perf, profile, rocprofv3
+from isthmus.profiles import as_record, command, cupti, ncu, nsys, numerals, perf, profile, rocprofv3
 from isthmus.records import content, validate
 
 SAXPY = "saxpy(float*, float*)"
@@ -94,7 +94,9 @@ def test_ncu_in_other_units(tmp_path):
     found = as_record.figures(read_text(tmp_path, ncu.read, other))
     for name, (value, unit) in as_record.figures(read_text(tmp_path, ncu.read, profiles.NCU)).items():
         assert found[name] == (pytest.approx(value), unit)
-    assert "'furlong'" in refused(tmp_path, ncu.read, profiles.NCU.replace('"Mbyte"', '"furlong"'))
+    strange = read_text(tmp_path, ncu.read, profiles.NCU.replace('"Mbyte"', '"furlong"'))
+    assert "dram__bytes_read.sum in 'furlong', a unit that is not known (2 rows)" in strange.all_notes()[-1]
+    assert "dram_read_bytes" not in as_record.figures(strange) and as_record.figures(strange)["kernels"] == (2, "1")
 
 
 def test_ncu_without_permission(tmp_path):
@@ -119,6 +121,134 @@ def test_perf_that_counted_some_of_the_time(tmp_path):
 def test_perf_in_another_language(tmp_path):
     assert read_text(tmp_path, perf.read, "98,52;msec;task-clock;1;100,00\n".replace("100,00", "100.00"),
                      "a.perf").counters["cpu_seconds"] == pytest.approx(0.09852)  # fmt: skip
+
+
+def test_perf_of_a_german_and_of_an_american_locale(tmp_path):
+    german = "1234;;page-faults;1000000;100,00;;\n12,50;msec;task-clock;12500000;100,00;0,9;CPUs utilized\n"
+    for text in (german, german.replace("1234;", "1.234;"), german.replace(",", ".").replace("1234;", "1,234;")):
+        seen = read_text(tmp_path, perf.read, text, "stat.perf")
+        assert seen.page_faults == {"cpu": 1234} and not seen.notes
+        assert seen.counters["cpu_seconds"] == pytest.approx(0.0125)
+
+
+def test_a_line_of_perf_that_cannot_be_read_costs_its_own_figure_only(tmp_path):
+    text = "5;;page-faults;1;;;\n1,234;msec;task-clock;1;;;\n7;furlong;cycles;1;;;\nx;;instructions;1;;;\n8;;minor-fa"
+    seen = read_text(tmp_path, perf.read, f"{text}\n9;", "stat.perf")
+    assert seen.page_faults == {"cpu": 5} and seen.counters == {"minor-fa": 8}
+    assert [note.partition(":")[0] for note in seen.notes] == ["left out"] * 4
+    assert "(task-clock): '1,234' can be 1234 or 1.234; run the tool with LC_ALL=C" in seen.notes[0]
+    assert "'furlong'" in seen.notes[1] and "'x' is no number" in seen.notes[2] and "cut short" in seen.notes[3]
+    assert "'x' is no number" in refused(tmp_path, perf.read, "x;;page-faults;1;;;\n", "stat.perf")
+
+
+@pytest.mark.parametrize(
+    "others, text, whole, amount",
+    [
+        ([], "1234", True, 1234), ([], "1,234,567", False, 1234567), ([], "1.234,56", False, 1234.56),
+        ([], "1,234.5", False, 1234.5), ([], "12,50", False, 12.5), ([], "0,125", False, 0.125),
+        ([], "-1,5", False, -1.5),
+        ([], "1,234", True, 1234), ([], "1.234", True, 1234), ([], "1.234", False, 1.234),
+        (["100,00"], "1.234", False, 1234),
+        (["100.00"], "1,234", False, 1234), (["1,234,567"], "5.125", False, 5.125), (["7,5"], "1,234", False, 1.234),
+        ([], "1 234 567", False, 1234567), ([], "1'234.5", False, 1234.5), ([], "1\u202f234,5", False, 1234.5),
+        ([], "1e6", False, 1e6), ([], "1234.5678", False, 1234.5678), ([], "1234,567", False, 1234.567),
+    ],
+)  # fmt: skip
+def test_numbers_of_locales(others, text, whole, amount):
+    assert numerals.Numerals([*others, text]).number(text, "here", whole=whole) == pytest.approx(amount, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "others, text, whole",
+    [([], "1,234", False), (["7.5", "7,5"], "1,234", False), (["100.00"], "1.234", True), ([], "1,23,456", False),
+     ([], "12,34.5", False), ([], "", False), ([], "1 2", False), ([], ",", False), ([], "1,2,3", False),
+     ([], "nan", False)],
+)  # fmt: skip
+def test_numbers_that_can_be_two_or_are_none_are_refused(others, text, whole):
+    with pytest.raises(profile.ProfileError, match=r"^here: "):
+        numerals.Numerals([*others, text]).number(text, "here", whole=whole)
+
+
+# --- what a reader does not know is said ---
+
+
+def with_tables(path, **tables):
+    connection = sqlite3.connect(path)
+    for name, rows in tables.items():
+        connection.execute(f"CREATE TABLE {name} (start INTEGER, end INTEGER, severity INTEGER, text TEXT)")
+        connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    return path
+
+
+def test_nsys_counts_graphs_that_were_traced_as_a_whole(tmp_path):
+    path = with_tables(
+        profiles.write_nsys(tmp_path / "a.sqlite"),
+        CUPTI_ACTIVITY_KIND_GRAPH_TRACE=[(0, 900_000, 0, ""), (1_000_000, 1_899_000, 0, "")],
+    )
+    seen = nsys.read(path)
+    figures = as_record.figures(seen)
+    assert figures["graph_launches"] == (2, "1") and figures["graph_time"] == (pytest.approx(1.799e-3), "s")
+    assert figures["kernels"] == (2, "1"), "whose kernels are not known"
+    assert "--cuda-graph-trace=node tells them apart" in seen.all_notes()[0]
+    assert as_record.overlap(seen) == pytest.approx(1), "all copies are beside the first graph"
+    assert not nsys.read(profiles.write_nsys(tmp_path / "b.sqlite")).counters
+
+
+def test_nsys_names_what_it_left_out(tmp_path):
+    rows = [(0, 1, 2, "Not all CUDA events were collected")]
+    path = with_tables(profiles.write_nsys(tmp_path / "a.sqlite"), CUPTI_ACTIVITY_KIND_MEMSET=rows * 3,
+                       MPI_P2P_EVENTS=rows, ENUM_NSYS_X=rows, OSRT_API=[], DIAGNOSTIC_EVENT=rows)  # fmt: skip
+    notes = nsys.read(path).all_notes()
+    assert notes[0] == "nsys says: Not all CUDA events were collected"
+    assert notes[1] == (
+        "left out, since no figure here comes from it: CUPTI_ACTIVITY_KIND_MEMSET (3 rows), MPI_P2P_EVENTS (1 row), "
+        "NVTX_EVENTS without a name or an end (1 row)"
+    )
+
+
+def test_our_own_nsys_traces_graphs_node_by_node_and_every_tool_runs_in_the_c_locale():
+    text = (pathlib.Path(__file__).parents[2] / "reframe/plugins/profilers.py").read_text()
+    assert "--cuda-graph-trace=node" in text and "export LC_ALL=C" in text
+
+
+def test_rocprofv3_names_what_it_left_out(tmp_path):
+    path = profiles.write_rocpd(tmp_path / "db" / "out.db") if (tmp_path / "db").mkdir() is None else None
+    with_tables(
+        path, rocpd_memory_allocate=[(0, 1, 0, "")] * 2, rocpd_info_agent=[(0, 1, 0, "")], kernels=[(0, 1, 0, "")]
+    )
+    assert "rocpd_memory_allocate (2 rows)" in command.read("rocprofv3", path.parent).all_notes()[-1]
+    assert "rocpd_info" not in str(command.read("rocprofv3", path.parent).all_notes())
+    whole = copy.deepcopy(profiles.ROCM_JSON)
+    whole["rocprofiler-sdk-tool"][0]["buffer_records"] |= {"rccl_api": [{}, {}], "hsa_api": []}
+    assert read_text(tmp_path, rocprofv3.read, json.dumps(whole), "a.json").left_out == {"rccl_api": 2}
+    (tmp_path / "csv").mkdir()
+    for name in ("1_kernel_trace.csv", "1_scratch_memory_trace.csv"):
+        (tmp_path / "csv" / name).write_text(profiles.ROCM_KERNELS_7)
+    assert "the file 1_scratch_memory_trace.csv" in command.read("rocprofv3", tmp_path / "csv").all_notes()[-1]
+
+
+def test_cupti_and_ncu_name_what_they_left_out(tmp_path):
+    strange = read_text(tmp_path, cupti.read, json.dumps(profiles.CUPTI | {"graphs": 4}), "a.json")
+    assert "graphs (1 row)" in strange.all_notes()[-1]
+    other = profiles.NCU.replace("dram__bytes_read.sum", "sm__throughput.avg").replace('"2000"', '"n/a"')
+    seen = read_text(tmp_path, ncu.read, f"==WARNING== some launches were not profiled\n{other}")
+    assert seen.all_notes()[0] == "==WARNING== some launches were not profiled"
+    assert "sm__throughput.avg (1 row)" in seen.all_notes()[1]
+    assert "sm__cycles_elapsed.max, which was not available (1 row)" in seen.all_notes()[1]
+
+
+def test_a_sum_that_lacks_a_launch_is_left_out(tmp_path):
+    assert "shared_accesses" in as_record.figures(read_text(tmp_path, ncu.read, profiles.NCU))
+    spoilt = read_text(tmp_path, ncu.read, profiles.NCU.replace('"3,000"', '"3,00,0"'))
+    assert "shared_accesses" not in as_record.figures(spoilt) and "'3,00,0' is no number" in spoilt.all_notes()[-1]
+
+
+def test_the_command_shows_counters_that_are_no_figure(tmp_path, capsys):
+    (tmp_path / "stat.perf").write_text("7;;branch-misses;1;100.00;;\n")
+    assert cli.main(["profile", "perf", str(tmp_path)]) == exits.PASSED
+    assert "branch-misses                               7" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("columns", [profiles.ROCM_KERNELS_6, profiles.ROCM_KERNELS_7])

@@ -20,10 +20,12 @@ def figures(profile: Profile) -> dict[str, tuple[float, str]]:
     """What becomes a metric of the record, by name without its prefix: (value, unit). Counts have the unit 1 or B."""
     registers = [kernel.registers for kernel in profile.kernels.values() if kernel.registers is not None]
     seconds = sum(kernel.seconds for kernel in profile.kernels.values()) or None
+    graphs = profile.counters.get("graph_seconds")
     found: dict[str, tuple[float | None, str]] = {
         "kernels": (sum(kernel.count for kernel in profile.kernels.values()) or None, "1"),
         "registers": (max(registers, default=None), "1"),
         "kernel_time": (seconds, "s"),
+        "graph_time": (graphs, "s"),
         "api_calls": (sum(profile.api_calls.values()) or None, "1"),
         "overlap": (overlap(profile), "1"),
     }
@@ -61,7 +63,7 @@ COUNTED = (
     "instructions", "control_instructions", "memory_instructions", "arithmetic_instructions", "fp32_instructions",
     "fp64_instructions", "integer_instructions", "flops", "shared_accesses", "global_load_bytes", "global_store_bytes",
     "dram_read_bytes", "dram_write_bytes", "l2_sectors", "tlb_misses", "llc_misses", "cpu_minor_faults",
-    "cpu_major_faults",
+    "cpu_major_faults", "graph_launches",
 )  # fmt: skip
 #: Figures of a profile that depend on time or on what else ran: they have no reference.
 _UNHELD = ("overlap", "shared_accesses_per_cycle", "cost")
@@ -105,7 +107,7 @@ def summary(profile: Profile, *, ratio: float | None, scope: str) -> dict:
         },
         "counters": dict(sorted(profile.counters.items())),
         "overlap": overlap(profile),
-        "notes": profile.notes,
+        "notes": profile.all_notes(),
         "files": profile.files,
     }
 

@@ -27,6 +27,8 @@ _READERS: dict[str, tuple[Callable[[pathlib.Path], Profile], list[tuple[str, ...
     "perf": (perf.read, [("*.perf",)]),
 }
 TOOLS = tuple(_READERS)
+#: What else these tools write; of rocprofv3 only where its CSV is read, since the other formats hold it all.
+_UNREAD = {"rocprofv3": ("*_trace.csv",)}
 
 
 def files(tool: str, folder: pathlib.Path) -> list[pathlib.Path]:
@@ -54,6 +56,10 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
         whole = added(whole, _READERS[tool][0](path))
     if whole.empty():
         raise ProfileError(f"{tool} saw nothing")
+    patterns = _UNREAD.get(tool, ()) if found[0].suffix == ".csv" else ()
+    unread = {path.name for pattern in patterns for path in folder.rglob(pattern)}
+    for name in sorted(unread - {path.name for path in found}):
+        whole.leave_out(f"the file {name}")
     whole.files = [str(path.relative_to(folder)) for path in found]
     return whole
 
@@ -66,13 +72,19 @@ _COLUMNS = {
 
 def table(seen: Profile) -> output.Table:
     """Figures, kernels and named phases, the longest first; the text has as_record.KERNELS of the kernels."""
-    figure_rows = [
+    figure_rows: list[dict[str, Any]] = [
         {"kind": "figure", "name": n, "value": v, "unit": u} for n, (v, u) in as_record.figures(seen).items()
     ]
+    counters: list[dict[str, Any]] = [
+        {"kind": "counter", "name": name, "value": value, "unit": "s" if name.endswith("_seconds") else "1"}
+        for name, value in sorted(seen.counters.items())
+        if name not in (*as_record.COUNTED, "graph_seconds")
+    ]  # fmt: skip
     kernels = sorted(seen.kernels.items(), key=lambda item: -item[1].seconds)
     phases = sorted(seen.phases.items(), key=lambda item: -item[1].seconds)
     rows: list[dict[str, Any]] = [
         *figure_rows,
+        *counters,
         *({"kind": "kernel", "name": name, "value": kernel.seconds, "unit": "s", "count": kernel.count,
            "registers": kernel.registers} for name, kernel in kernels),
         *({"kind": "phase", "name": name, "value": moved.seconds, "unit": "s", "count": moved.count}
@@ -80,7 +92,7 @@ def table(seen: Profile) -> output.Table:
     ]  # fmt: skip
     lines = [
         f"{row['name']:<28} {row['value']:>16.9g} {row['unit'] if row['unit'] != '1' else ''}".rstrip()
-        for row in figure_rows
+        for row in [*figure_rows, *counters]
     ]
     for name, kernel in kernels[: as_record.KERNELS]:
         lines += _named(
@@ -90,7 +102,7 @@ def table(seen: Profile) -> output.Table:
         lines.append(f"{len(kernels) - as_record.KERNELS} shorter kernels left out; --format csv has them")
     for name, moved in phases:
         lines += _named(f"phase  {moved.count:>6} × {moved.seconds:>25.6f} s", name)
-    lines += [line for note in seen.notes for line in output.fold(f"note: {note}")]
+    lines += [line for note in seen.all_notes() for line in output.fold(f"note: {note}")]
     return output.Table(_COLUMNS, rows, "\n".join(lines))
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 import pathlib
 
+from isthmus import spelling
 from isthmus.profiles.profile import Kernel, Moved, Profile, ProfileError, real, text_of, whole
+
+_KNOWN = frozenset(
+    ("schema", "version", "kernels", "copies", "migrations", "gpu_page_faults", "gpu_fault_groups", "cpu_page_faults",
+     "thrashing", "remote_maps", "runtime_calls", "driver_calls", "busy_nanoseconds", "added_nanoseconds",
+     "longest_nanoseconds", "dropped", "errors")
+)  # fmt: skip
 
 
 def read(path: pathlib.Path) -> Profile:
@@ -32,6 +39,8 @@ def read(path: pathlib.Path) -> Profile:
             real(content[f"{kind}_nanoseconds"], path.name) * 1e-9 for kind in ("busy", "added", "longest")
         )
         profile.busy = [(busy, total, longest)]
+        for name in content.keys() - _KNOWN:
+            profile.leave_out(spelling.shorten(str(name), 60))
         profile.notes = [str(error) for error in content["errors"]]
         if whole(content["dropped"], path.name):
             profile.notes.append(f"{content['dropped']} activities were dropped, so counts are too low")

@@ -35,6 +35,21 @@ class Database:
             return name
         return next((t for t in self.tables if re.fullmatch(re.escape(name) + r"_[0-9a-f_]{8,}", t)), None)
 
+    def unread(self, known, ignored) -> dict[str, int]:
+        """Rows of each table that is not known, nor begins as one that is no list of events; empty tables are none."""
+        found: dict[str, int] = {}
+        for table in self.tables:
+            plain = re.sub(r"_[0-9a-f]{8}_[0-9a-f_]{8,}$", "", table)
+            if plain in known or plain.startswith(tuple(ignored)) or (plain != table and plain in self.tables):
+                continue
+            try:
+                (rows,) = self.connection.execute(f"SELECT count(*) FROM {output.identifier(table)}").fetchone()
+            except (sqlite3.Error, OverflowError, UnicodeDecodeError):
+                raise ProfileError(f"{self.path.name}: {table} cannot be read, cut short perhaps") from None
+            if rows:
+                found[plain] = found.get(plain, 0) + rows
+        return found
+
     def rows(self, name: str, columns) -> list[dict]:
         """The columns of a table that it has, null for those it lacks; none where there is no such table."""
         table = self.table(name)

@@ -6,7 +6,9 @@ import csv
 import io
 import pathlib
 
-from isthmus.profiles.profile import Profile, ProfileError, real, text_of, whole
+from isthmus import spelling
+from isthmus.profiles.numerals import Numerals
+from isthmus.profiles.profile import Profile, ProfileError, text_of, whole
 
 LAUNCHES = 200  # that are counted; each is run again and again
 # Metrics that are asked for, and what they are here. Names as in Nsight Compute's table of nvprof's metrics.
@@ -42,6 +44,7 @@ _UNITS = {
     "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "inst": 1, "cycle": 1, "sector": 1,
     "register/thread": 1, "byte/block": 1, "Kbyte/block": 1e3, "warp": 1, "request": 1, "inst/warp": 1,
 }  # fmt: skip
+_COUNTED = ("inst", "cycle", "sector", "register/thread", "byte", "byte/block", "request")  # units without fractions
 
 
 def read(path: pathlib.Path) -> Profile:
@@ -59,26 +62,58 @@ def read(path: pathlib.Path) -> Profile:
     except (csv.Error, ValueError) as error:
         raise ProfileError(f"{path.name}: cut short, or no CSV ({error})") from None
     profile = Profile("ncu")
+    profile.notes = [spelling.shorten(line.strip(), 200) for line in lines[:start] if line.startswith("==WARNING==")]
     place = {name: i for i, name in enumerate(header)}
+    _leave_out(profile, header)
+    rows = [row for row in rows if row and not row[0].startswith("==")]
+    numerals = Numerals(row[i] for row in rows for metric in METRICS if (i := place.get(metric)) and i < len(row))
     weighted: dict[str, float] = {}
+    unread: set[str] = set()
     for number, row in enumerate(rows, 1):
         where = f"{path.name}, kernel {number}"
-        if not row or row[0].startswith("=="):
-            continue
         if len(row) != len(header):
             raise ProfileError(f"{where}: {len(row)} columns of {len(header)}: the file is cut short")
-        values = {}
-        for metric in METRICS:
-            if metric not in place or row[place[metric]].strip() in ("", "n/a", "(!) n/a", "nan"):
-                continue
-            unit = units[place[metric]] if place[metric] < len(units) else ""
-            if unit not in _UNITS:
-                raise ProfileError(f"{path.name}: {metric} is in {unit!r}, which is not known")
-            # Thousands are grouped in some locales.
-            values[metric] = real(row[place[metric]].replace(",", ""), where) * _UNITS[unit]
+        values = _values(
+            profile, {name: row[i] for name, i in place.items()}, dict(zip(header, units)), numerals, where, unread
+        )
         _add_kernel(profile, row[place["Kernel Name"]], values, weighted, where)
     _conclude(profile, weighted, len(rows))
+    for metric in unread:  # a sum over the other launches would be too low
+        profile.counters.pop(METRICS[metric], None)
+        for kernel in profile.kernels.values():
+            if METRICS[metric] == "seconds":
+                kernel.seconds = 0.0
     return profile
+
+
+def _leave_out(profile: Profile, header: list[str]) -> None:
+    """Notes the metrics that no figure comes from."""
+    for name in header:
+        if "__" in name and name not in METRICS:
+            profile.leave_out(name)
+
+
+def _values(
+    profile: Profile, row: dict[str, str], units: dict[str, str], numerals: Numerals, where: str, unread: set[str]
+) -> dict[str, float]:
+    """The metrics of a launch in base units; what cannot be read is left out, and counted for a note."""
+    values = {}
+    for metric in METRICS:
+        text = row.get(metric, "").strip()
+        unit = units.get(metric, "")
+        if metric not in row:
+            continue
+        if text in ("", "n/a", "(!) n/a", "nan"):
+            profile.leave_out(f"{metric}, which was not available")
+        elif unit not in _UNITS:
+            profile.leave_out(f"{metric} in {unit!r}, a unit that is not known")
+        else:
+            try:
+                values[metric] = numerals.number(text, where, whole=unit in _COUNTED) * _UNITS[unit]
+            except ProfileError as error:
+                profile.leave_out(f"{metric} ({error})")
+                unread.add(metric)
+    return values
 
 
 def _conclude(profile: Profile, weighted: dict[str, float], rows: int) -> None:

@@ -5,11 +5,23 @@ from __future__ import annotations
 import pathlib
 import re
 
+from isthmus import spelling
 from isthmus.profiles.database import Database
 from isthmus.profiles.profile import Moved, Profile, ProfileError, real, span_of, whole
 
 _COPY = {1: "h2d", 2: "d2h", 3: "h2d", 4: "d2h", 5: "d2d", 6: "d2d", 7: "d2d", 8: "d2d", 9: "h2h", 10: "p2p"}
 _MIGRATION = {11: "h2d", 12: "d2h", 13: "d2d"}
+_READ = frozenset(
+    ("StringIds", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME",
+     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA_UM_GPU_PAGE_FAULT_EVENTS", "CUDA_UM_CPU_PAGE_FAULT_EVENTS", "NVTX_EVENTS",
+     "DIAGNOSTIC_EVENT")
+)  # fmt: skip
+#: Beginnings of tables that list no events: names, the machine, what nsys did itself.
+_NO_EVENTS = (
+    "ENUM_", "META_DATA", "TARGET_INFO", "EXPORT_META", "ANALYSIS_", "ProcessStreams", "PROCESSES", "ThreadNames",
+    "UnionValue", "PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+    "sqlite_",
+)  # fmt: skip
 
 
 def read(path: pathlib.Path) -> Profile:
@@ -31,10 +43,41 @@ def read(path: pathlib.Path) -> Profile:
             phase = row["text"] or strings.get(row["textId"])
             if phase and row["end"] is not None:
                 profile.add_phase(str(phase), span_of(row, f"{path.name}, NVTX_EVENTS"))
+            else:
+                profile.leave_out("NVTX_EVENTS without a name or an end")
+        for table, rows in database.unread(_READ, _NO_EVENTS).items():
+            profile.leave_out(table, rows)
+        _diagnostics(profile, database)
     return profile
 
 
+def _diagnostics(profile: Profile, database: Database) -> None:
+    """What nsys itself warned of, as that it lost events."""
+    labels = {row["id"]: str(row["label"]) for row in database.rows("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ("id", "label"))}
+    for row in database.rows("DIAGNOSTIC_EVENT", ("severity", "text")):
+        label = labels.get(row["severity"], "")
+        if label.lower() not in ("info", "information", "debug", "verbose"):
+            profile.notes.append(spelling.shorten(f"nsys says{f' ({label})' if label else ''}: {row['text']}", 300))
+    profile.notes = list(dict.fromkeys(profile.notes))
+
+
+def _graphs(profile: Profile, database: Database) -> None:
+    """Launches of CUDA graphs that were traced as a whole, as nsys does by itself."""
+    where = f"{database.path.name}, CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+    spans = [span_of(row, where) for row in database.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("start", "end"))]
+    if not spans:
+        return
+    profile.spans += [("kernel", *span) for span in spans]
+    profile.add_counter("graph_launches", len(spans))
+    profile.add_counter("graph_seconds", sum(end - begin for begin, end in spans))
+    profile.notes.append(
+        "CUDA graphs were traced as a whole: their kernels and copies are counted as graph_launches and graph_time "
+        "only; nsys --cuda-graph-trace=node tells them apart"
+    )
+
+
 def _on_device(profile: Profile, database: Database, strings: dict) -> None:
+    _graphs(profile, database)
     columns = ("start", "end", "shortName", "demangledName", "registersPerThread", "staticSharedMemory",
                "dynamicSharedMemory")  # fmt: skip
     where = database.path.name

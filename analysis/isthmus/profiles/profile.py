@@ -17,6 +17,9 @@ class ProfileError(Error):
     """A profiler's output that cannot be taken; says which file and why."""
 
 
+_NAMED = 12  # things left out that a note names
+
+
 @dataclasses.dataclass
 class Kernel:
     count: int = 0
@@ -53,6 +56,7 @@ class Profile:
     spans: list[tuple[str, float, float]] = dataclasses.field(default_factory=list)  # kind, begin, end in seconds
     busy: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # anything, added, longest
     notes: list[str] = dataclasses.field(default_factory=list)
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)  # what the reader does not know: how many rows
     files: list[str] = dataclasses.field(default_factory=list)
 
     def kernel(self, name: str) -> Kernel:
@@ -79,6 +83,22 @@ class Profile:
     def add_counter(self, name: str, value: float) -> None:
         self.counters[name] = self.counters.get(name, 0.0) + value
 
+    def leave_out(self, what: str, rows: int = 1) -> None:
+        """Counts what is not read, for a note; nothing where there are no rows."""
+        if rows:
+            self.left_out[what] = self.left_out.get(what, 0) + rows
+
+    def all_notes(self) -> list[str]:
+        """Notes, the last of them on what was left out."""
+        if not self.left_out:
+            return self.notes
+        most = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))
+        names = ", ".join(
+            f"{spelling.shorten(name, 120)} ({spelling.counted(rows, 'row')})" for name, rows in most[:_NAMED]
+        )
+        more = f" and {len(most) - _NAMED} others" if len(most) > _NAMED else ""
+        return [*self.notes, f"left out, since no figure here comes from it: {names}{more}"]
+
     def empty(self) -> bool:
         seen = (self.kernels, self.copies, self.migrations, self.page_faults, self.api_calls, self.counters)
         return not any(seen)
@@ -99,7 +119,7 @@ def added(a: Profile, b: Profile) -> Profile:
         one.seconds += kernel.seconds
         one.registers = kernel.registers if one.registers is None else max(one.registers, kernel.registers or 0)
         one.shared_bytes = kernel.shared_bytes if one.shared_bytes is None else one.shared_bytes
-    for field in ("page_faults", "api_calls", "counters"):
+    for field in ("page_faults", "api_calls", "counters", "left_out"):
         merged = dict(getattr(a, field))
         for key, value in getattr(b, field).items():
             # Stalls are ratios; all else counts.

@@ -121,6 +121,19 @@ CSV: dict[str, tuple[tuple[str, ...], Callable[[Profile, dict, str], None]]] = {
 # --- rocpd ---
 
 
+_READ = frozenset(("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region", "rocpd_string", "rocpd_pmc_event"))
+#: Beginnings of tables that list no events: names, the machine, what events have in common.
+_NO_EVENTS = (
+    "rocpd_info_",
+    "rocpd_metadata",
+    "rocpd_track",
+    "rocpd_event",
+    "rocpd_arg",
+    "rocpd_sample",
+    "rocpd_timestamp",
+)
+
+
 def _database(profile: Profile, path: pathlib.Path) -> None:
     with Database(path) as database:
         if database.table("rocpd_kernel_dispatch") is None:
@@ -144,6 +157,9 @@ def _database(profile: Profile, path: pathlib.Path) -> None:
         counters = {row["id"]: row["name"] for row in database.rows("rocpd_info_pmc", ("id", "name"))}
         for row in database.rows("rocpd_pmc_event", ("pmc_id", "value")):
             _counter(profile, counters.get(row["pmc_id"], "(unnamed)"), row["value"], path.name)
+        for table, rows in database.unread(_READ, _NO_EVENTS).items():
+            if table.startswith("rocpd_"):  # others are views of these
+                profile.leave_out(table, rows)
 
 
 # --- JSON ---
@@ -177,8 +193,14 @@ def _json_tool(profile: Profile, tool: dict, where: str) -> None:
         _copy(profile, direction, row.get("bytes"), _span(row, where), where)
     for row in buffers.get("hip_api") or []:
         profile.add_call(names.get((row.get("kind"), row.get("operation")), "(unnamed)"))
+    records = tool.get("callback_records") or {}
+    for where_from, known in ((buffers, ("kernel_dispatch", "memory_copy", "hip_api", "names")),
+                              (records, ("counter_collection", "names"))):  # fmt: skip
+        for name, rows in where_from.items():
+            if name not in known and isinstance(rows, list):
+                profile.leave_out(str(name), len(rows))
     counters = {c["id"]["handle"]: c["name"] for c in tool.get("counters") or []}
-    for row in (tool.get("callback_records") or {}).get("counter_collection") or []:
+    for row in records.get("counter_collection") or []:
         for record in row.get("records") or []:
             _counter(profile, counters.get(record["counter_id"]["handle"], "(unnamed)"), record["value"], where)
 
