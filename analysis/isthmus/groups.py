@@ -15,3 +15,20 @@ def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
     for key, value in pairs:
         found.setdefault(key, []).append(value)
     return found
+
+
+def components(sets: list[frozenset]) -> list[int]:
+    """A number for each set; sets that share an element, or are linked by others that do, have the same one."""
+    owner: dict = {}
+    parent = list(range(len(sets)))
+
+    def root(i):
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for i, elements in enumerate(sets):
+        for element in elements:
+            parent[root(i)] = root(owner.setdefault(element, i))
+    return [root(i) for i in range(len(sets))]

@@ -26,7 +26,7 @@ import zlib
 
 from isthmus import Error
 from isthmus.exits import PASSED, with_absence
-from isthmus.records import validate
+from isthmus.records import places, validate
 from isthmus.records.validate import RecordError
 from isthmus.spelling import counted, fold, printable, shorten, spelt
 
@@ -220,6 +220,7 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
             raise Error(nothing_taken(paths, absent))
         raise Error(no_record(paths))
     say_absent(absent, total, asked)
+    places.name_hosts_of(cases)
     return cases, with_absence(PASSED, absent)
 
 

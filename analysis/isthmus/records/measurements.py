@@ -27,7 +27,7 @@ _READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
         "stolen_share": "DOUBLE",
     },
     "devices": [{
-        "name": "VARCHAR", "uuid": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
+        "name": "VARCHAR", "uuid": "VARCHAR", "pci_bus": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
         "memory_bandwidth": "DOUBLE", "fp32_rate": "DOUBLE", "pcie": "STRUCT(gen BIGINT, width BIGINT)",
         "links": "VARCHAR[]", "state": _STATE, "state_after": _STATE,
     }],
@@ -138,6 +138,7 @@ _CASE = {
     "partition": "coalesce(run.partition, '')",
     "node": "run.node",
     "gpus": _of_all("d.uuid"),
+    "slots": _of_all("d.uuid || '@' || d.pci_bus"),  # records.places tells hosts of one name apart by them
     # The unit of experiment. Job numbers are a scheduler's own, so two systems may have the same one.
     "job": "coalesce(coalesce(run.system || '#', '') || run.job, run.id)",
     "run_id": "run.id",

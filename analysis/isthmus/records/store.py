@@ -19,7 +19,7 @@ import tempfile
 import duckdb
 
 from isthmus import Error, spelling
-from isthmus.records import agreement, compacted, load, measurements, validate
+from isthmus.records import agreement, compacted, load, measurements, places, validate
 from isthmus.records.load import Skipped
 
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
@@ -36,6 +36,7 @@ class Store:
     skipped: list[Skipped]
     left_out: dict[str, int]  # records that were not asked for: emulated, profiled
     spoilt: int  # records of which no figure counts, where the column is wanted
+    names: dict[str, str]  # by host: the node name that it shares with others (records.places)
     results: list[agreement.Result] = dataclasses.field(default_factory=list)  # of from_arguments() alone
 
     def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
@@ -171,6 +172,7 @@ def open_store(
     (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. Raises Error for such a one,
     and where there is no record.
     """
+    wanted = {*wanted, *places.WANTED} if "node" in wanted else wanted
     sources = _Sources()
     for path in paths:
         sources.add(path)
@@ -186,7 +188,11 @@ def open_store(
             ([measurements.flat("cases", wanted)] if raw or not tables else [])
             + [compacted.parts(table, changed, wanted) for table, changed in tables]
         )
-        connection.execute(f"CREATE VIEW everything AS {query}")
+        connection.execute(f"CREATE VIEW as_recorded AS {query}")
+        names = places.name_hosts(connection, "as_recorded") if "node" in wanted else {}
+        connection.execute(
+            f"CREATE VIEW everything AS {places.with_hosts('as_recorded') if names else 'FROM as_recorded'}"
+        )
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
         columns = measurements.of_metrics(metric, wanted)
         connection.execute(
@@ -214,7 +220,7 @@ def open_store(
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
     files = len(raw) + len(sources.skipped) + sum(len(table.files) - len(changed) for table, changed in tables)
-    store = Store(connection, folder, files, skipped, left_out, spoilt)
+    store = Store(connection, folder, files, skipped, left_out, spoilt, names)
     if not found:
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))

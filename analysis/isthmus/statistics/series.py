@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, spelling, units
-from isthmus.groups import grouped
+from isthmus.groups import components, grouped
 from isthmus.records import content, measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test
@@ -50,7 +50,7 @@ def condition(text: str) -> str:
             length = "INTERVAL 1 DAY" if "T" not in part else "INTERVAL 1 MINUTE"
             terms.append(f"(time >= {start} AND time < {start} + {length})")
         elif equals and field in FIELDS:
-            terms.append(_equals(f'"{field}"::VARCHAR', value))
+            terms.append(_equals(f'"{field}"::VARCHAR', value, (".", "#") if field == "node" else (".",)))
         elif equals and field.partition(".")[0] in measurements.OBJECTS and "." in field:
             column, _, name = field.partition(".")
             terms.append(_equals(f"json_extract_string({column}, {literal(_json_path(name))})", value))
@@ -72,10 +72,12 @@ def _json_path(name: str) -> str:
     return f'$."{name}"'
 
 
-def _equals(column: str, value: str) -> str:
+def _equals(column: str, value: str, ends: tuple[str, ...] = (".",)) -> str:
+    """SQL: the value, or what begins with it and one of these; a node's name means all hosts that share it."""
     if "*" in value:
         return f"coalesce({column} GLOB {literal(value)}, false)"
-    return f"coalesce({column} = {literal(value)} OR starts_with({column}, {literal(value + '.')}), false)"
+    longer = " OR ".join(f"starts_with({column}, {literal(value + end)})" for end in ends)
+    return f"coalesce({column} = {literal(value)} OR {longer}, false)"
 
 
 def axes_of(text: str | None) -> dict[str, Any]:
@@ -246,22 +248,6 @@ def uncounted(opened: store.Store, condition: str = "true", table: str = "measur
         f"FROM {table} WHERE metric_index = 0 AND ({condition})"
     ).fetchall()
     return Uncounted(*row)
-
-
-def components(sets: list[frozenset]) -> list[int]:
-    """A number for each set; sets that share an element, or are linked by others that do, have the same one."""
-    owner: dict = {}
-    parent = list(range(len(sets)))
-
-    def root(i):
-        while parent[i] != i:
-            i = parent[i]
-        return i
-
-    for i, elements in enumerate(sets):
-        for element in elements:
-            parent[root(i)] = root(owner.setdefault(element, i))
-    return [root(i) for i in range(len(sets))]
 
 
 def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:

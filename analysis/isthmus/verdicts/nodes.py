@@ -50,6 +50,7 @@ class Reason:
     drain: bool = True  # else it is only named: its equals are no better
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
     host: str = ""  # of a slow one: what its host is slower in, too
+    name: str = ""  # of the node, where several hosts share it
 
     @property
     def sentence(self) -> str:
@@ -390,10 +391,10 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
         "SELECT DISTINCT device, cpu, partition, system, node, time::DATE FROM measurements ORDER BY ALL"
     ).fetchall()
     groups: dict[tuple, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
-    for *equal, node, day in rows:
-        groups[tuple(equal)][node].add(day)
     last: dict[str, object] = {}
-    for *_, node, day in rows:
+    for *equal, host, day in rows:
+        node = opened.names.get(host, host)  # a name that another host has now did not vanish
+        groups[tuple(equal)][node].add(day)
         last[node] = max(day, last.get(node, day))
     reasons = {}
     for by_node in groups.values():
@@ -461,7 +462,10 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
         _say_hosts(fleet, found, hosts)
         slow += found
     reasons += sorted(slow, key=lambda r: (-(r.series > 1), -r.worse, r.node, r.gpus, r.words))
+    for reason in reasons:
+        reason.name = opened.names.get(reason.node, "")
     nodes = {row[0] for row in opened.sql("SELECT DISTINCT node FROM measurements").fetchall()}
+    expected = [name for name in expected if name not in opened.names.values()]
     small = {node for fleet, rows in zip(fleets, enough) if not rows.any() for node, _ in fleet.places}
     notes = []
     if small:
@@ -478,7 +482,7 @@ def _drained(reasons: list[Reason]) -> dict[str, Reason]:
     found: dict[str, Reason] = {}
     for reason in reasons:
         if reason.drain:
-            found.setdefault(reason.node, reason)
+            found.setdefault(reason.name or reason.node, reason)
     for node in sorted(found):
         if not spelling.is_node_name(node):
             print(f"{spelling.printable(node)!r} is no name for a scheduler; left out of the list", file=sys.stderr)

@@ -1,0 +1,173 @@
+"""Where a record was measured: its node, or one of several hosts that have the same name.
+
+Virtual machines and containers often share a name (`vm`, `localhost`). Records are of one host where they share a boot
+or a GPU. Hosts of one name are told apart where they cannot be one machine: another GPU in the same PCIe slot, boots
+that ran at the same time, or another processor. Such a host is called NAME#GPU, with the first digits of its GPU's
+UUID. What is not known to be of one of them, such as a record of the CPU alone, keeps the name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import TYPE_CHECKING
+
+from isthmus.groups import components, grouped
+
+if TYPE_CHECKING:
+    import duckdb
+
+#: Columns of the table of records that name_hosts() needs.
+WANTED = ("node", "gpus", "slots", "boot", "job", "cpu", "time")
+_DIGITS = 8  # of a UUID, at least
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """What the records of one node name, boot, set of GPUs and, where neither is known, job say of their host."""
+
+    node: str
+    gpus: str  # UUIDs, joined by +
+    slots: str  # UUID@PCI bus, joined by +
+    boot: str | None
+    job: str | None
+    cpu: str
+    first: datetime.datetime
+    last: datetime.datetime
+
+    @property
+    def uuids(self) -> set[str]:
+        return set(filter(None, self.gpus.split("+")))
+
+    @property
+    def anchors(self) -> frozenset:
+        """What no other host has: the boot, and the GPUs."""
+        found = {("GPU", uuid) for uuid in self.uuids} | ({("boot", self.boot)} if self.boot else set())
+        return frozenset(found)
+
+
+def hosts(traces: list[Trace]) -> dict[Trace, str]:
+    """The host of each trace whose node name several hosts have: NAME#GPU, or NAME where it is not known which."""
+    result: dict[Trace, str] = {}
+    for node, found in grouped((trace.node, trace) for trace in traces).items():
+        anchored = [trace for trace in found if trace.anchors]
+        labels = components([trace.anchors for trace in anchored])
+        parts = list(grouped(zip(labels, anchored)).values())
+        if not _are_several(parts):
+            continue
+        names = _names(node, parts)
+        jobs: dict[str | None, set[str]] = {}
+        for part, name in zip(parts, names):
+            for trace in part:
+                result[trace] = name
+                jobs.setdefault(trace.job, set()).add(name)
+        for trace in found:
+            if not trace.anchors:
+                of_job = jobs.get(trace.job, set())
+                result[trace] = next(iter(of_job)) if len(of_job) == 1 else node
+    return result
+
+
+def _are_several(parts: list[list[Trace]]) -> bool:
+    """Whether traces that share no boot and no GPU cannot be of one machine."""
+    taken: dict[str, str] = {}
+    for slot, uuid in (pair for part in parts for pair in _slots(part)):
+        if taken.setdefault(slot, uuid) != uuid and not _together(parts, taken[slot], uuid):
+            return True
+    if len({trace.cpu for part in parts for trace in part if trace.cpu}) > 1 and len(parts) > 1:
+        return True
+    return _overlap(parts)
+
+
+def _slots(part: list[Trace]) -> set[tuple[str, str]]:
+    """(slot, UUID) of the GPUs of traces."""
+    pairs = (pair.rpartition("@") for trace in part for pair in trace.slots.split("+"))
+    return {(slot, uuid) for uuid, _, slot in pairs if uuid and slot}
+
+
+def _together(parts: list[list[Trace]], *uuids: str) -> bool:
+    """Whether these GPUs were in one host: then one has replaced the other."""
+    return any(set(uuids) <= {uuid for trace in part for uuid in trace.uuids} for part in parts)
+
+
+def _overlap(parts: list[list[Trace]]) -> bool:
+    """Whether boots of different parts ran at the same time."""
+    spans = []
+    for number, part in enumerate(parts):
+        for boot, traces in grouped((trace.boot, trace) for trace in part).items():
+            if boot is not None:
+                spans.append((min(t.first for t in traces), max(t.last for t in traces), number))
+    open_until: list = [None, None]  # the latest end so far, and its part; then the latest of any other part
+    for first, last, number in sorted(spans):
+        for before in filter(None, open_until):
+            if before[1] != number and first < before[0]:
+                return True
+        best = [each for each in (*open_until, (last, number)) if each]
+        latest = max(best)
+        others = [each for each in best if each[1] != latest[1]]
+        open_until = [latest, max(others) if others else None]
+    return False
+
+
+def _names(node: str, parts: list[list[Trace]]) -> list[str]:
+    """A name for each part; NAME alone without a GPU."""
+    firsts = [min((uuid for trace in part for uuid in trace.uuids), default="") for part in parts]
+    short = [uuid.partition("-")[2] or uuid if uuid.startswith(("GPU-", "MIG-")) else uuid for uuid in firsts]
+    longest = max(map(len, short), default=0)
+    known = {uuid for uuid in short if uuid}
+    digits = next((n for n in range(_DIGITS, longest) if len({uuid[:n] for uuid in known}) == len(known)), longest)
+    return [f"{node}#{uuid[:digits]}" if uuid else node for uuid in short]
+
+
+# --- the table of records, and records as they were read ---
+
+
+def name_hosts(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
+    """Makes the table `host_of`, with the hosts of node names that several have; returns their node names by host."""
+    key = "node, coalesce(gpus, ''), coalesce(slots, ''), boot, CASE WHEN boot IS NULL THEN job END, coalesce(cpu, '')"
+    rows = connection.execute(
+        f"SELECT {key}, min(time), max(time) FROM {table} WHERE node IN (SELECT node FROM {table} GROUP BY node "
+        "HAVING count(DISTINCT boot) > 1 OR count(DISTINCT gpus) > 1) GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    found = hosts([Trace(*row) for row in rows])
+    connection.execute("CREATE TABLE host_of (node VARCHAR, gpus VARCHAR, boot VARCHAR, job VARCHAR, host VARCHAR)")
+    named = {(trace.node, trace.gpus, trace.boot, trace.job): host for trace, host in found.items()}
+    if named:
+        connection.executemany(
+            "INSERT INTO host_of VALUES (?, ?, ?, ?, ?)", [[*key, host] for key, host in named.items()]
+        )
+    return {host: trace.node for trace, host in found.items()}
+
+
+def with_hosts(table: str) -> str:
+    """SQL: the rows of a table, `node` as name_hosts() has found it."""
+    return (
+        f"SELECT r.* REPLACE (coalesce(h.host, r.node) AS node) FROM {table} r LEFT JOIN host_of h ON h.node = r.node "
+        "AND h.gpus = coalesce(r.gpus, '') AND h.boot IS NOT DISTINCT FROM r.boot "
+        "AND h.job IS NOT DISTINCT FROM CASE WHEN r.boot IS NULL THEN r.job END"
+    )
+
+
+def name_hosts_of(records: list[dict]) -> None:
+    """The same of records as they were read: `run.node` becomes the host where several have one name."""
+    traces: dict[tuple, list] = {}
+    for record in records:
+        key = _key(record)
+        time = datetime.datetime.strptime(record["run"]["time"], "%Y-%m-%dT%H:%M:%SZ")
+        span = traces.setdefault(key, [time, time])
+        span[:] = min(span[0], time), max(span[1], time)
+    found = hosts([Trace(*key, *span) for key, span in traces.items()])
+    named = {key: found[trace] for key, span in traces.items() if (trace := Trace(*key, *span)) in found}
+    for record in records:
+        host = named.get(_key(record))
+        if host:
+            record["run"]["node"] = host
+
+
+def _key(record: dict) -> tuple:
+    """Of a record: what a Trace has before its times."""
+    run, boot = record["run"], record["host"].get("boot_id")
+    gpus = sorted({device["uuid"] or "" for device in record["devices"]})
+    slots = sorted({f"{d['uuid']}@{d['pci_bus']}" for d in record["devices"] if d["uuid"] and d.get("pci_bus")})
+    job = (run.get("job") or run["id"]) if boot is None else None
+    return run["node"], "+".join(gpus), "+".join(slots), boot, job, record["host"].get("cpu") or ""
