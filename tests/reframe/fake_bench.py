@@ -34,10 +34,10 @@ MODES = {
 SIZES = ["tiny", "small", "medium", "large", "super", "mega"]
 UNITS = {
     "host_alloc": "s", "host_touch": "s", "device_alloc": "s", "in": "s", "kernel": "s", "out": "s", "free": "s",
-    "overlapped": "s", "overlap": "1", "wall": "s", "paper_total": "s",
+    "overlapped": "s", "memory_peak": "B", "wall": "s", "paper_total": "s",
     "in_rate": "B/s", "out_rate": "B/s", "kernel_rate": "B/s",
 }  # fmt: skip
-WORSE = {"s": 1, "B/s": -1, "FLOP/s": -1, "1": 0}
+WORSE = {"s": 1, "B/s": -1, "FLOP/s": -1, "1": 0, "B": 0}
 VARYING = ("SLURMD_NODENAME", "SLURM_ARRAY_TASK_ID", "FAKE_DRIVER")
 MISBEHAVIOURS = {
     "wrong_result": "verification fails, exit 1, as the real program does",

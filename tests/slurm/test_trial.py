@@ -101,7 +101,7 @@ def test_the_slow_node_is_drained(trials, capsys):
         assert len(told) == 1 and told[0].startswith("node3 slow: ") and "% worse than 3 equals over" in told[0]
     finally:
         command("scontrol", "update", "nodename=node3", "state=resume")
-    assert cli.main(["nodes", str(trials.none / "records"), "--drain", "--metric", "overlap"]) == 0
+    assert cli.main(["nodes", str(trials.none / "records"), "--drain", "--metric", "memory_peak"]) == 0
     assert capsys.readouterr().out == ""
 
 

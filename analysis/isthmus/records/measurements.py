@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import re
 
-from isthmus.records import content, old_names, validate
+from isthmus.records import content, doubts, old_names, validate, withheld
 
 # What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
 # list, the objects of a list, of which only the fields are read that a query needs.
@@ -51,15 +51,16 @@ _READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
     "preset": "VARCHAR",
     "axes": "JSON",
     "metrics": [{
-        "name": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "direction": "VARCHAR", "samples": "DOUBLE[]",
-        "invalid": "BIGINT[]", "median": "DOUBLE", "mad": "DOUBLE", "within_job": "DOUBLE[]",
-        "autocorrelation": "DOUBLE", "limit": 'STRUCT("value" DOUBLE, source VARCHAR)', "share": "DOUBLE",
+        "name": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "timer": "VARCHAR", "direction": "VARCHAR",
+        "bytes_moved": "DOUBLE", "stop": "VARCHAR", "samples": "DOUBLE[]", "invalid": "BIGINT[]", "median": "DOUBLE",
+        "mad": "DOUBLE", "within_job": "DOUBLE[]", "autocorrelation": "DOUBLE",
+        "limit": 'STRUCT("value" DOUBLE, source VARCHAR)', "share": "DOUBLE",
     }],
     "submission": "VARCHAR",
     "host_turns": "BIGINT",
     "tables": [{"name": "VARCHAR", "columns": "VARCHAR[]", "file": "VARCHAR", "rows": "BIGINT", "sha256": "VARCHAR"}],
     "verify": {"status": "VARCHAR", "inputs": "VARCHAR", "checksums": "JSON"},
-    "warnings": [{"code": "VARCHAR", "samples": "BIGINT[]"}],
+    "warnings": [{"code": "VARCHAR", "message": "VARCHAR", "samples": "BIGINT[]"}],
     "skipped": "VARCHAR",
     "error": "VARCHAR",
 }  # fmt: skip
@@ -196,6 +197,8 @@ _METRIC = {
     "limit_value": 'm."limit"."value"',
     "limit_source": 'm."limit".source',
     "share": "m.share",
+    "moved": "coalesce(m.bytes_moved, TRY_CAST(axes->>'bytes' AS DOUBLE))",
+    "doubts": "m.doubts",
 }
 COLUMNS = (*_CASE, *FINGERPRINT, "metric_index", *_METRIC)
 # Same case, same metric: what may be compared. The node and the GPU are left to the comparison.
@@ -235,7 +238,15 @@ def _read_columns(used: str) -> dict[str, str]:
 
 def _expressions(wanted) -> str:
     metric = [expression for name, expression in _METRIC.items() if name in wanted]
-    return " ".join([*columns_of(wanted).values(), *metric, "metrics.name"])
+    return " ".join([*columns_of(wanted).values(), *metric, _metrics(wanted)])
+
+
+def _metrics(wanted) -> str:
+    """SQL: the list of a record's metrics, each with what casts doubt on it where that is wanted."""
+    metrics = withheld.sql_metrics()
+    if "doubts" not in wanted:
+        return metrics
+    return f"list_transform({metrics}, lambda m: struct_insert(m, doubts := {doubts.sql()}))"
 
 
 def _selected(columns: dict) -> str:
@@ -252,7 +263,7 @@ def cases_of(paths, wanted) -> str:
     """SQL that reads raw files: a row per record, its metrics as a list `metrics`."""
     columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
     return (
-        f"SELECT {_selected(columns_of(wanted))}, metrics FROM read_json({list_of(paths)}, "
+        f"SELECT {_selected(columns_of(wanted))}, {_metrics(wanted)} AS metrics FROM read_json({list_of(paths)}, "
         f"format = 'newline_delimited', columns = {{{columns}}}, filename = true, auto_detect = false)"
     )
 
@@ -279,5 +290,5 @@ def of_metrics(condition: str, wanted) -> str:
 def nothing(wanted) -> str:
     """The columns of `cases` without a row."""
     columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _read_columns(_expressions(wanted)).items())
-    selected = f"{_selected(columns_of(wanted))}, metrics"
+    selected = f"{_selected(columns_of(wanted))}, {_metrics(wanted)} AS metrics"
     return f"SELECT {selected} FROM (SELECT {columns}, NULL::VARCHAR AS filename) WHERE false"

@@ -19,7 +19,7 @@ import re
 import typing
 
 from isthmus import Error
-from isthmus.records import old_names
+from isthmus.records import old_names, withheld
 from isthmus.spelling import shorten
 
 SCHEMA = "isthmus.record/3"
@@ -47,6 +47,14 @@ def schema_path() -> pathlib.Path:
         if path.is_file():
             return path
     raise RecordError(f"record.schema.json is not in {' nor '.join(map(str, places))}; set ISTHMUS_SCHEMA to its path")
+
+
+def beside_schema(name: str) -> pathlib.Path:
+    """A file of the folder that the definition of a record lies in."""
+    path = schema_path().with_name(name)
+    if not path.is_file():
+        raise RecordError(f"{path}: no such file; keep the files of the folder schema together")
+    return path
 
 
 def _with_keys_of_this_version(record: dict) -> dict:
@@ -491,4 +499,4 @@ def line(data: bytes, *, where: str, last: bool = False) -> dict:
             raise RecordError(f"{where}: {_no_json(text, error, last)}") from None
         if why := problem(record):
             raise RecordError(f"{where}: {why}")
-    return upgrade(record)
+    return withheld.without_unsure(upgrade(record))

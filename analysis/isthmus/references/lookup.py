@@ -20,7 +20,7 @@ import yaml
 
 from isthmus import Error, spelling
 from isthmus.profiles.profile import PROFILED
-from isthmus.records import old_names, validate
+from isthmus.records import doubts, old_names, validate
 
 #: What an entry may choose cases by, beside `axes`: whole-string regular expressions.
 SELECTORS = (
@@ -338,9 +338,6 @@ def _at_axes(entry: Entry, axes: dict) -> bool:
 
 # --- where there is no reference: a sane share of the nominal limit ---
 
-# Gigatransfers per second and share of payload of a PCIe lane, by generation; only their ratios are used.
-_PCIE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
-_LINK = re.compile(r"PCIe (\d+) x(\d+)")
 _LINKS = re.compile(r"^(\d+) (NVLink|xGMI)")
 
 
@@ -360,13 +357,11 @@ def nominal(metric: dict, record: dict, stated: dict | None = None) -> tuple[flo
     if not limit or share is None:
         return None
     source, stated = limit["source"], stated or {}
-    if found := _LINK.search(source):
-        now = int(found[1]), int(found[2])
+    if now := doubts.trained_link(source):
         best = _nominal_pcie(record, stated, now)
-        if now[0] in _PCIE and best[0] in _PCIE:
-            share *= _PCIE[now[0]] * now[1] / (_PCIE[best[0]] * best[1])
-            if best != now:
-                source = f"PCIe {best[0]} x{best[1]} (it runs as {found[0]})"
+        share *= doubts.part_of_link(now, best)
+        if best != now and best[0] in doubts.PCIE:
+            source = f"PCIe {best[0]} x{best[1]} (it runs as PCIe {now[0]} x{now[1]})"
     elif (found := _LINKS.search(source)) and stated.get("links") and int(found[1]) != stated["links"]:
         if not isinstance(stated["links"], int):
             raise BadReference(f"the site states links {stated['links']!r}; write how many there are, 18")
@@ -377,13 +372,10 @@ def nominal(metric: dict, record: dict, stated: dict | None = None) -> tuple[flo
 
 def _nominal_pcie(record: dict, stated: dict, now: tuple[int, int]) -> tuple[int, int]:
     if "pcie" in stated:
-        if not (match := re.fullmatch(r"(\d+) x(\d+)", str(stated["pcie"]))) or int(match[1]) not in _PCIE:
+        if not (match := re.fullmatch(r"(\d+) x(\d+)", str(stated["pcie"]))) or int(match[1]) not in doubts.PCIE:
             raise BadReference(f"the site states pcie {stated['pcie']!r}; write generation and lanes, '5 x16'")
         return int(match[1]), int(match[2])
-    links = [device.get("pcie") or {} for device in record["devices"]]
-    generation = max([now[0], *(link.get("gen_max") or 0 for link in links)])
-    width = max([now[1], *(link.get("width_max") or 0 for link in links)])
-    return generation, width
+    return doubts.best_link(record, now)
 
 
 def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None = None) -> str | None:
@@ -393,13 +385,13 @@ def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None 
     if found is None or record["emulated"]:
         return None
     share, source = found
-    moved = metric.get("bytes_moved") or record["axes"].get("bytes") or 0
+    moved = doubts.moved(record, metric)
     for entry in (*entries, *default_shares()):
         if (
             metric["name"] not in entry.shares
             or not entry.holds(case)
             or (entry.limit is not None and not re.match(entry.limit, metric["limit"]["source"]))
-            or (moved if isinstance(moved, (int, float)) else 0) < entry.bytes_least
+            or moved < entry.bytes_least
             or not _at_axes(entry, record["axes"])
         ):
             continue

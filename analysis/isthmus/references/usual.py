@@ -1,0 +1,113 @@
+"""Usual shares: what each path reaches of its limit in kept records, as schema/usual_shares.json has it.
+
+`scripts/make-usual-shares` writes the file from analysis/data; both programs read it to mark a figure as low.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import statistics
+import sys
+from typing import NamedTuple
+
+from isthmus.groups import grouped
+from isthmus.records import content, doubts, load
+from isthmus.references import lookup
+
+#: Bytes from which on a path is taken; the first at which its records agree.
+_LEAST_BYTES = tuple(1 << power for power in (20, 23, 26, 28))
+_RECORDS = 3  # fewer say nothing of what is usual
+_AGREE = 0.75  # of the median, that the twentieth lowest of a hundred records still reaches
+# Families whose names say which way bytes go; in others the placement of the memory does.
+_ROUTED = ("transfer/", "stream/", "mpi/")
+
+
+class _Path(NamedTuple):
+    workload: str
+    placement: str | None
+    metric: str
+    limit: str
+
+
+class _Reached(NamedTuple):
+    moved: float
+    share: float
+    folder: str
+
+
+def _path(record: dict, metric: dict) -> _Path | None:
+    """The path of a figure; None where it depends on how many GPUs a machine has, or on the program."""
+    workload, placement = record["workload"], record["placement"]
+    if workload.startswith(_ROUTED):
+        if re.search(r"\ball\b", workload) or re.search(r"_gpu\d|_mapped|_pinned", metric["name"]):
+            return None
+        workload = re.sub(r"gpu\d+", "gpu*", workload)
+    elif placement:
+        workload = f"{workload.partition('/')[0]}/*"
+    else:
+        return None
+    return _Path(workload, placement, metric["name"], doubts.limit_kind(metric["limit"]["source"]))
+
+
+def _reached(files) -> dict[_Path, list[_Reached]]:
+    """Figures that count and that nothing casts doubt on, by path."""
+    found = []
+    for file in files:
+        for record in load.iterate(file):
+            if content.failure(record) or record["skipped"]:
+                continue
+            for metric in record["metrics"]:
+                if not metric.get("limit") or metric["median"] is None:
+                    continue
+                if set(doubts.of_metric(record, metric)) - {"timer_coarse", "few_samples"}:
+                    continue
+                if (path := _path(record, metric)) and (nominal := lookup.nominal(metric, record)):
+                    folder = pathlib.Path(file).parent.name
+                    found.append((path, _Reached(doubts.moved(record, metric), nominal[0], folder)))
+    return grouped(found)
+
+
+def _usual(reached: list[_Reached]) -> tuple[int, float, list[_Reached]] | None:
+    """From how many bytes on the records agree, the median of their shares, and those records."""
+    for least in _LEAST_BYTES:
+        large = sorted((each for each in reached if each.moved >= least), key=lambda each: each.share)
+        if len(large) < _RECORDS:
+            return None
+        middle = statistics.median(each.share for each in large)
+        if large[len(large) // 20].share >= _AGREE * middle:
+            return least, middle, large
+    return None
+
+
+def entries(files) -> list[dict]:
+    """The file's entries, sorted by path; metrics of a path that reach the same share are one entry."""
+    merged: dict[tuple, list[str]] = {}
+    for path, reached in sorted(_reached(files).items(), key=str):
+        if found := _usual(reached):
+            least, share, large = found
+            folders = ", ".join(sorted({each.folder for each in large}))
+            key = (path.workload, path.placement, path.limit, least, round(share, 2), len(large), folders)
+            merged.setdefault(key, []).append(path.metric)
+    names = ("workload", "placement", "limit", "bytes_least", "share", "records", "of")
+    return [dict(zip(names, key), metrics=metrics) for key, metrics in merged.items()]
+
+
+def text(found: list[dict]) -> str:
+    """The file: an entry a line."""
+    lines = ",\n".join(f"    {json.dumps(each)}" for each in found)
+    description = (
+        "Median share of its nominal limit that a path reaches in `records` of the folders `of` of analysis/data, from "
+        "`bytes_least` bytes on. scripts/make-usual-shares writes this file."
+    )
+    return f'{{\n  "description": {json.dumps(description)},\n  "paths": [\n{lines}\n  ]\n}}\n'
+
+
+def main(paths: list[str]) -> None:
+    files = [file for path in paths for file in load.find(path)[0]]
+    sys.stdout.write(text(entries(files)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,153 @@
+"""What stands next to a figure: the list of codes, the words of records, and what is usual."""
+
+import copy
+import json
+import pathlib
+import re
+
+import pytest
+from histories import record, write
+
+from isthmus.records import doubts, load, measurements, store, validate, withheld
+from isthmus.references import usual
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORDS = [json.loads(line) for line in (ROOT / "tests/doubts.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("case", WORDS, ids=lambda case: case["words"] or "nothing")
+def test_the_words_of_a_record_are_those_of_the_other_program(case):
+    """isthmus-bench's tests read the same file."""
+    [metric] = case["record"]["metrics"]
+    assert doubts.text(case["record"], metric) == case["words"]
+
+
+def codes_in_the_tree() -> set[str]:
+    """Codes of warnings that sources write."""
+    pattern = re.compile(
+        r'(?:warn|spoil)\(\s*"(\w+)"|Warning\{\s*"(\w+)"|push_back\(\s*\{"(\w+)", "|"code": "([a-z]\w+)"'
+    )
+    sources = [*(ROOT / "src").rglob("*.[ch]pp"), *(ROOT / "reframe").rglob("*.py")]
+    found = (match for path in sources for match in pattern.finditer(path.read_text(encoding="utf-8")))
+    return {code for match in found for code in match.groups() if code}
+
+
+def test_every_warning_that_sources_write_has_words():
+    found = codes_in_the_tree()
+    assert {"foreign_processes", "latch_timeout", "shared_node", "uvm_dropped", "below_baseline"} <= found
+    assert found <= set(doubts.codes())
+
+
+def test_words_are_short_and_codes_that_explain_a_low_figure_are_known():
+    known = json.loads((ROOT / "schema/doubts.json").read_text(encoding="utf-8"))
+    assert all(len(entry["words"]) <= 24 for entry in doubts.codes().values())
+    assert set(known["low"]["causes"]) <= set(doubts.codes())
+
+
+def test_usual_shares_are_those_of_the_kept_records():
+    """scripts/make-usual-shares writes the file anew."""
+    files, skipped = load.find(ROOT / "analysis/data")
+    assert not skipped
+    assert usual.text(usual.entries(files)) == (ROOT / "schema/usual_shares.json").read_text(encoding="utf-8")
+
+
+def test_records_that_disagree_make_nothing_usual():
+    def reached(*shares):
+        return [usual._Reached(1 << 20, share, "here") for share in shares]
+
+    assert usual._usual(reached(0.8, 0.85, 0.9))[:2] == (1 << 20, 0.85)
+    assert usual._usual(reached(0.3, 0.85, 0.9)) is None
+    assert usual._usual(reached(0.85, 0.9)) is None
+    large = [usual._Reached(1 << 26, 0.8, "here")] * 3
+    assert usual._usual([*reached(0.1), *large])[:2] == (1 << 23, 0.8)
+
+
+def test_a_reference_of_equals_comes_before_what_is_usual():
+    case = copy.deepcopy(WORDS[0]["record"])
+    [metric] = case["metrics"]
+    assert doubts.text(case, metric, reference=100e9) == "low, 55% of its reference: the record does not say why"
+    metric |= {"median": 20e9, "share": 0.3}
+    assert doubts.text(case, metric, reference=21e9) == ""
+    metric |= {"better": "lower"}
+    assert doubts.text(case, metric, reference=10e9) == "low, 50% of its reference: the record does not say why"
+
+
+def test_the_table_of_records_has_the_codes_of_each_metric(tmp_path):
+    """As of_metric() of the record, for kept ones of all kinds."""
+    files = ["chain/crowded.jsonl.gz", "h200/alloc.jsonl.gz", "h200-x2/mpi.jsonl.gz", "h100/paging.jsonl.gz"]
+    paths = [ROOT / "analysis/data" / name for name in files]
+    wanted = sorted(
+        (case["run"]["id"], case["workload"], metric["name"], doubts.of_metric(case, metric))
+        for path in paths
+        for case in load.iterate(path)
+        for metric in case["metrics"]
+    )
+    columns = ("run_id", "workload", "metric", "doubts")
+    with store.open_store(paths, wanted=columns, emulated=True, profiled=True) as opened:
+        rows = opened.rows("SELECT run_id, workload, metric, doubts FROM measurements WHERE metric IS NOT NULL")
+    found = sorted((row["run_id"], row["workload"], row["metric"], doubts.in_order(row["doubts"])) for row in rows)
+    assert found == wanted
+    assert {code for *_, codes in found for code in codes} >= {"foreign_processes", "timer_coarse", "below_baseline"}
+
+
+# --- figures that are withheld ---
+
+
+def phases(**medians) -> list[dict]:
+    """Metrics of three samples each that are 0.1% apart; overlap is stated."""
+    found = [
+        {"name": name, "unit": "s", "timer": "event", "median": value, "samples": [value * 0.999, value, value * 1.001]}
+        for name, value in medians.items()
+    ]
+    return [*found, {"name": "overlap", "unit": "1", "timer": "none", "median": 80.0, "samples": [80.0]}]
+
+
+@pytest.mark.parametrize(
+    ("found", "unsure"),
+    [
+        (phases(**{"in": 0.1, "kernel": 0.1, "out": 0.1, "overlapped": 0.12}), False),
+        (phases(**{"in": 0.001, "kernel": 0.1, "out": 0.001, "overlapped": 0.12}), True),  # nothing to hide
+        (phases(kernel=0.1, out=0.1, overlapped=0.12), False),
+        (phases(kernel=0.1, out=0.012, overlapped=0.12), True),  # 1% of 0.1 and of 0.12 is more than a tenth of 0.012
+        (phases(**{"in": 0.1, "kernel": 0.1, "out": 0.1}), True),  # its reading is missing
+        (phases(kernel=0.1, overlapped=0.1), True),
+    ],
+)
+def test_overlap_is_withheld_where_there_is_little_to_hide(found, unsure):
+    assert withheld.has_unsure_overlap(found) is unsure
+
+
+def test_overlap_is_withheld_of_single_samples():
+    found = phases(**{"in": 0.1, "kernel": 0.1, "out": 0.1, "overlapped": 0.12})
+    found[0]["samples"] = [0.1]
+    assert withheld.has_unsure_overlap(found)
+
+
+def test_kept_records_load_without_their_wild_overlaps():
+    """They were between -1024 and 1322."""
+    paths = [ROOT / "analysis/data/h200/apps.jsonl.gz", ROOT / "analysis/data/h100/repetition.jsonl.gz"]
+    read = sorted(
+        metric["median"]
+        for path in paths
+        for case in load.iterate(path)
+        for metric in case["metrics"]
+        if metric["name"] == "overlap"
+    )
+    with store.open_store(paths, wanted=("metric", "median"), profiled=True) as opened:
+        rows = opened.rows("SELECT median FROM measurements WHERE metric = 'overlap' ORDER BY median")
+    assert [row["median"] for row in rows] == read
+    assert len(read) > 20 and read[0] > -1 and read[-1] < 1.1
+
+
+def test_a_folder_without_the_lists_says_so(tmp_path, monkeypatch):
+    (tmp_path / "record.schema.json").write_text("{}")
+    monkeypatch.setenv("ISTHMUS_SCHEMA", str(tmp_path))
+    with pytest.raises(validate.RecordError, match=r"doubts\.json: no such file"):
+        validate.beside_schema("doubts.json")
+
+
+def test_columns_are_of_every_metric(tmp_path):
+    assert {"doubts", "moved"} <= set(measurements.COLUMNS)
+    folder = write(tmp_path / "r", [record(0.001)])
+    with store.open_store([folder]) as opened:
+        assert opened.rows("SELECT doubts FROM measurements WHERE metric IS NOT NULL")[0]["doubts"] is not None
