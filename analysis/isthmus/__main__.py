@@ -1,5 +1,5 @@
 import sys
 
-from isthmus.cli import main
+from isthmus.start import main
 
 sys.exit(main())

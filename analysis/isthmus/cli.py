@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 
-from isthmus import Error, __version__, spelling
+from isthmus import Error, __version__, spelling, start
 from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, with_absence
 
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
@@ -146,12 +146,12 @@ def _drop_output() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; what a user did wrong is one sentence on stderr."""
-    prog = "isthmus"
+    start.program = prog = "isthmus"
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # µ, ± and ≤ on a terminal that has none of them
     try:
         asked = _parser().parse_args(arguments)
-        prog = f"isthmus {asked.command}"
+        prog = start.program = f"isthmus {asked.command}"
         module = _load(asked.command)
         parser = Parser(prog=prog, description=module.__doc__)
         module.add_arguments(parser)
@@ -176,6 +176,6 @@ def main(arguments: list[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"{prog}: {spelling.printable(where)}{error.strerror or error}", file=sys.stderr)
         return BAD_INPUT
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # where another program calls this
         print(f"{prog}: interrupted", file=sys.stderr)
-        return 130
+        return start.INTERRUPTED

@@ -7,8 +7,10 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from commands import run
@@ -300,6 +302,79 @@ def test_a_terminal_without_such_letters_gets_no_traceback():
 def test_closed_output_is_no_traceback():
     code, said = piped(f"table {EXAMPLE} >&-")
     assert code == 0 and said == ""
+
+
+#: Starts a command as its script does, and says through a pipe when Python itself has started.
+STARTED = "import os, sys, isthmus.start as s; s.listen(); os.write(int(sys.argv.pop(1)), b'x'); sys.exit(s.main())"
+
+
+def interrupted(words, delay, whole_group):
+    """Exit code and stderr of a command that gets SIGINT so many seconds after it began, alone or with its workers."""
+    ready, begun = os.pipe()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
+    command = [sys.executable, "-c", STARTED, str(begun), *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment,
+                          pass_fds=[begun], start_new_session=True) as process:  # fmt: skip
+        os.close(begun)
+        os.read(ready, 1)
+        os.close(ready)
+        time.sleep(delay)
+        if process.poll() is not None:
+            return None
+        (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        return process.returncode, said
+
+
+@pytest.mark.parametrize("words", [["drift", ROOT / "analysis/data"], ["report", EXAMPLE, "-o", "page.html"]],
+                         ids=lambda words: words[0])  # fmt: skip
+def test_an_interrupt_at_any_moment_is_one_sentence(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ends = [interrupted(words, 0.002 + i * 0.12, i % 2) for i in range(16)]
+    ends = [end for end in ends if end]
+    assert len(ends) > 6
+    for code, said in ends:
+        assert code == 130 and re.fullmatch(rf"isthmus( {words[0]})?: interrupted\n", said), said
+
+
+def runs(pid):
+    """Whether a process runs five seconds from now; one that ended may wait for its new parent."""
+    for _ in range(100):
+        try:
+            if pathlib.Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z":
+                return False
+        except OSError:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_an_interrupted_command_leaves_nothing_behind(tmp_path):
+    """Neither a temporary folder nor a file that is half written, nor what it started; whatever swallows exceptions."""
+    script = (
+        "import subprocess, tempfile, time, isthmus.start as start, isthmus.cli as cli\n"
+        "def main():\n"
+        f"    folder = tempfile.TemporaryDirectory(dir={str(tmp_path)!r})\n"
+        f"    start.unfinished.add({str(tmp_path / 'half')!r})\n"
+        f"    open({str(tmp_path / 'half')!r}, 'w').close()\n"
+        "    child = subprocess.Popen(['sleep', '1000'])\n"
+        "    while True:\n"
+        "        try:\n"
+        "            print(child.pid, flush=True), time.sleep(60)\n"
+        "        except BaseException:\n"
+        "            pass\n"
+        "cli.main = main\nstart.main()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=environment) as process:  # fmt: skip
+        child = int(process.stdout.readline())
+        assert len(list(tmp_path.iterdir())) == 2
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, "isthmus: interrupted\n")
+    assert not list(tmp_path.iterdir())
+    assert not runs(child)
 
 
 def test_records_are_read_and_judged_without_numpy_and_duckdb(tmp_path):

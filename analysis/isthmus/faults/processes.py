@@ -222,6 +222,15 @@ def _reap(program: subprocess.Popen) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
+def _has_terminal() -> bool:
+    """Whether this process and its program are what a terminal's Ctrl-C goes to."""
+    try:
+        with open("/dev/tty", "rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
+
+
 def run(words: list[str], where: str, environment: dict[str, str], library: str) -> Run:
     """Runs a program to its end. Signals that ask this process to end are the program's, which decides.
 
@@ -230,6 +239,9 @@ def run(words: list[str], where: str, environment: dict[str, str], library: str)
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     asks = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*asks, signal.SIGCHLD})
+    # A library's thread may get what is blocked here; then nobody knows who sent it, but the program must end too.
+    stray: list[int] = []
+    handlers = {ask: signal.signal(ask, lambda number, _: stray.append(number)) for ask in asks}
     looker = _Looker(library)
     done = Run(0)
     try:
@@ -246,6 +258,11 @@ def run(words: list[str], where: str, environment: dict[str, str], library: str)
                 done.interrupted_by = signal.Signals(came.si_signo).name
                 if came.si_code <= _FROM_A_PROGRAM:
                     program.send_signal(came.si_signo)
+            while stray:
+                number = stray.pop()
+                done.interrupted_by = signal.Signals(number).name
+                if number != signal.SIGINT or not _has_terminal():
+                    program.send_signal(number)
             _reap(program)
             begin = time.monotonic()
             running = looker.look()
@@ -256,6 +273,8 @@ def run(words: list[str], where: str, environment: dict[str, str], library: str)
         while (came := signal.sigtimedwait(asks, 0)) is not None:  # it came with the program's end
             done.interrupted_by = signal.Signals(came.si_signo).name
     finally:
+        for ask, handler in handlers.items():
+            signal.signal(ask, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     done.processes = list(looker.found.values())
     return done

@@ -20,7 +20,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from isthmus import Error, spelling
+from isthmus import Error, spelling, start
 from isthmus.groups import grouped
 from isthmus.records.measurements import literal
 from isthmus.spelling import WIDTH, fold
@@ -161,6 +161,7 @@ def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> No
             path.write_bytes(content)
             return
         beside = path.with_name(f".{path.name}.{os.getpid()}")
+        start.unfinished.add(str(beside))
         try:
             beside.write_bytes(content)
             if once:
@@ -169,6 +170,7 @@ def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> No
                 beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
+            start.unfinished.discard(str(beside))
     except FileNotFoundError as error:
         raise Error(f"{path}: {error.strerror}; name a file in a folder that is there") from None
     except FileExistsError:

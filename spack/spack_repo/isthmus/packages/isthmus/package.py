@@ -193,7 +193,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
                 f"#!{python}\n"
                 f"import sys\n\n"
                 f"sys.path.insert(0, {str(self.share.analysis)!r})\n"
-                f"from isthmus.cli import main\n\n"
+                f"from isthmus.start import main\n\n"
                 f"sys.exit(main())\n",
                 encoding="utf-8",
             )
