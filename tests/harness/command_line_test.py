@@ -789,6 +789,131 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
                 self.assertIn("standard output could not be written", done.stderr)
 
+    BROKEN_STREAMS = ("full", "closed", "a pipe that nobody reads")
+
+    def run_with_broken(self, stream, how, *arguments):
+        """The program with its stdout (1) or stderr (2) broken, and the text of the other one."""
+
+        def spoil():
+            if how == "full":
+                os.dup2(os.open("/dev/full", os.O_WRONLY), stream)
+            elif how == "closed":
+                os.close(stream)
+            else:
+                reading, writing = os.pipe()
+                os.dup2(writing, stream)
+                os.close(writing)
+                os.close(reading)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as a shell starts a program
+
+        return subprocess.run(
+            [BENCH, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=self.folder,
+            timeout=120, preexec_fn=spoil,
+        )  # fmt: skip
+
+    def test_diagnostics_that_go_nowhere_end_nothing(self):
+        # Skips and wrong results, each of which is told on stderr.
+        run = ("run", "fixture/saxpy", "--placement", "all", "--size", "tiny",
+               "--set", "fault=wrong", "--record", str(self.record))  # fmt: skip
+        usual = self.run_bench(*run)
+        self.assertEqual(usual.returncode, 1, usual.stderr)
+        self.assertGreater(len(usual.stderr.splitlines()), 3)
+        count = len(self.records())
+        for how in self.BROKEN_STREAMS:
+            with self.subTest(stderr=how):
+                self.record.unlink(missing_ok=True)
+                done = self.run_with_broken(2, how, *run)
+                self.assertEqual((done.returncode, len(self.records())), (1, count))
+                self.assertEqual(self.run_with_broken(2, how, "lisst").returncode, 2)
+                self.assertEqual(self.run_with_broken(2, how, "run", "fixture/saxpy", "--dry-run").returncode, 0)
+                self.record.unlink(missing_ok=True)
+                done = self.run_with_broken(2, how, *run, "--processes", "2")
+                self.assertEqual((done.returncode, len(self.records())), (1, 2 * count))
+
+    def test_output_that_nobody_reads_loses_no_record(self):
+        run = ("run", "fixture/saxpy", "--placement", "all", "--size", "tiny", "--table", "--record", str(self.record))
+        self.run_bench(*run)
+        count = len(self.records())
+        for how in self.BROKEN_STREAMS:
+            with self.subTest(stdout=how):
+                self.record.unlink(missing_ok=True)
+                done = self.run_with_broken(1, how, *run)
+                self.assertEqual((done.returncode, len(self.records())), (1, count), done.stderr)
+                self.assertIn("standard output could not be written", done.stderr)
+
+    # --- a record file that others touch meanwhile ------------------------------------------------------
+
+    def start_slow_run(self, *arguments):
+        """A run of six cases, the first of which is on disk."""
+        child = subprocess.Popen(
+            [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--samples", "200", "--set", "threads=32,64,128",
+             "--staging", "none,direct", "--record", str(self.record), *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
+        )  # fmt: skip
+        self.wait_until(lambda: self.record.exists() and self.record.read_text().count("\n") > 0, 60)
+        return child
+
+    def test_a_record_that_is_removed_or_cut_is_whole_at_the_end(self):
+        for spoil in (self.record.unlink, lambda: self.record.write_text("")):
+            with self.subTest(spoil=spoil):
+                self.record.unlink(missing_ok=True)
+                child = self.start_slow_run()
+                spoil()
+                errors = child.communicate(timeout=120)[1]
+                self.assertEqual((child.returncode, len(self.records())), (0, 6), errors)
+                self.assertRegex(errors, "was (removed|cut) while the run went on")
+
+    def test_a_record_that_is_moved_is_named(self):
+        child = self.start_slow_run()
+        moved = self.record.rename(self.folder / "moved.jsonl")
+        errors = child.communicate(timeout=120)[1]
+        self.assertEqual(child.returncode, 0, errors)
+        self.assertIn(str(moved), errors)
+        self.assertEqual(len(self.records()) + moved.read_text().count("\n"), 6)
+
+    def test_a_folder_that_cannot_be_made_again_is_told_with_the_number_lost(self):
+        folder = self.record = self.folder / "inner"
+        folder.mkdir()
+        self.record = folder / "record.jsonl"
+        child = self.start_slow_run()
+        self.record.unlink()
+        folder.rmdir()
+        folder.write_text("in the way")
+        errors = child.communicate(timeout=120)[1]
+        self.assertEqual(child.returncode, 1, errors)
+        self.assertRegex(errors, "[1-6] of its records could not be kept")
+
+    def test_records_that_earlier_processes_lose_are_counted(self):
+        child = self.start_slow_run("--processes", "2")
+        self.wait_until(lambda: self.record.read_text().count('"process":2') > 0, 60)
+        lines = self.record.read_text().splitlines(keepends=True)
+        self.record.write_text("".join(lines[3:]))
+        errors = child.communicate(timeout=120)[1]
+        self.assertEqual(child.returncode, 1, errors)
+        self.assertIn("3 records of earlier processes are no longer in", errors)
+
+    # --- a signal that comes while a process starts -----------------------------------------------------
+
+    def test_a_signal_that_comes_as_a_process_starts_is_passed_on(self):
+        source = self.folder / "raise.c"
+        source.write_text(
+            "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <signal.h>\n#include <spawn.h>\n"
+            "int posix_spawn(pid_t* p, const char* f, const posix_spawn_file_actions_t* a, const posix_spawnattr_t* t,"
+            " char* const v[], char* const e[]) {\n"
+            '  int (*real)() = (int (*)())dlsym(RTLD_NEXT, "posix_spawn");\n'
+            "  int result = ((int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,"
+            " char* const[], char* const[]))real)(p, f, a, t, v, e);\n"
+            "  raise(SIGTERM);\n  return result;\n}\n"
+        )
+        library = self.folder / "raise.so"
+        built = subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"])
+        if built.returncode != 0:
+            self.skipTest("there is no C compiler")
+        begin = time.monotonic()
+        done = self.measure("fixture/saxpy", "--samples", "100000", "--processes", "2", LD_PRELOAD=str(library))
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertLess(time.monotonic() - begin, 15)
+
     def test_a_table_goes_into_no_record(self):
         for stream in (0, 1, 2):
             with self.subTest(closed=stream):

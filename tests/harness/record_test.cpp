@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 #include <sstream>
 
@@ -24,6 +25,7 @@
 #include "harness/plan/registry.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/record/job_allocation.hpp"
+#include "harness/record/read_json.hpp"
 #include "harness/record/record_file.hpp"
 #include "harness/record/schema_check.hpp"
 
@@ -668,6 +670,138 @@ TEST_F(RecordFiles, WritersOfOneNewFileLoseNothing) {
     for_each_record(path_, "", [&](const nlohmann::json& record) { found.insert(record.at("writer").get<int>()); });
     ASSERT_EQ(found.size(), std::size_t{writers}) << text();
   }
+}
+
+// --- what others do to a record file while a run appends to it -------------------------------------
+
+TEST_F(RecordFiles, AFileThatIsRemovedIsWrittenAgainWhole) {
+  std::ofstream(path_) << "{\"axes\":0}\n";  // an earlier run's
+  RecordFile file(path_);
+  file.append("{\"axes\":1}");
+  std::filesystem::remove(path_);
+  file.append("{\"axes\":2}");
+  EXPECT_EQ(text(), "{\"axes\":0}\n{\"axes\":1}\n{\"axes\":2}\n");
+  EXPECT_EQ(file.take_notices().size(), 1u);
+  std::filesystem::remove(path_);
+  file.settle();
+  EXPECT_EQ(text(), "{\"axes\":0}\n{\"axes\":1}\n{\"axes\":2}\n");
+  EXPECT_EQ(file.take_notices().size(), 1u);
+  file.settle();
+  EXPECT_TRUE(file.take_notices().empty());
+}
+
+TEST_F(RecordFiles, AFileWhoseFolderIsRemovedIsWrittenAgain) {
+  const std::filesystem::path folder = path_ + ".folder";
+  std::filesystem::create_directory(folder);
+  RecordFile file((folder / "records.jsonl").string());
+  file.append("{\"axes\":1}");
+  std::filesystem::remove_all(folder);
+  file.settle();
+  EXPECT_TRUE(std::filesystem::exists(folder / "records.jsonl"));
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "in the way";
+  std::string said;
+  try {
+    file.append("{\"axes\":2}");
+  } catch (const RecordLost& error) {
+    said = error.what();
+  }
+  EXPECT_NE(said.find("1 of its records could not be kept"), std::string::npos) << said;
+  std::filesystem::remove(folder);
+}
+
+TEST_F(RecordFiles, AFileThatIsMovedKeepsItsRecordsThere) {
+  const std::string elsewhere = path_ + ".moved";
+  RecordFile file(path_);
+  file.append("{\"axes\":1}");
+  std::filesystem::rename(path_, elsewhere);
+  file.append("{\"axes\":2}");
+  EXPECT_EQ(text(), "{\"axes\":2}\n");
+  const auto notices = file.take_notices();
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("1 of its records are in " + elsewhere), std::string::npos) << notices[0];
+  file.settle();
+  EXPECT_TRUE(file.take_notices().empty());
+  std::filesystem::remove(elsewhere);
+  file.settle();
+  EXPECT_EQ(text(), "{\"axes\":2}\n{\"axes\":1}\n");
+}
+
+TEST_F(RecordFiles, AFileThatIsCutOrReplacedIsMended) {
+  RecordFile file(path_);
+  file.append("{\"axes\":1}");
+  file.append("{\"axes\":2}");
+  std::filesystem::resize_file(path_, 13);  // after an editor that knew the first line only
+  file.append("{\"axes\":3}");
+  EXPECT_EQ(text(), "{\"axes\":1}\n{\"axes\":2}\n{\"axes\":3}\n");
+  const std::string beside = path_ + ".new";
+  std::ofstream(beside) << "{\"axes\":7}\n{\"axes\":2}\n";
+  std::filesystem::rename(beside, path_);
+  file.settle();
+  EXPECT_EQ(text(), "{\"axes\":7}\n{\"axes\":2}\n{\"axes\":1}\n{\"axes\":3}\n");
+  EXPECT_EQ(file.take_notices().size(), 2u);
+}
+
+// --- files that are no records -----------------------------------------------------------------------
+
+TEST_F(RecordFiles, LinesThatAreNoRecordsAreReadOver) {
+  const auto c = context();
+  const auto record = record_json({.id = "0123456789", .command = {}, .process = 1, .seed = c.seed},
+                                  run_case(spec_of("fixture/saxpy"), c));
+  auto long_name = record, long_time = record;
+  long_name["workload"] = "a/" + std::string(100'000, 'b');
+  long_time["run"]["time"] = std::string(30'000, '1');
+  const std::string deep(1'000'000, '['), objects = [] {
+    std::string text;
+    for (int i = 0; i < 100'000; ++i) text += "{\"axes\":";
+    return text;
+  }();
+  {
+    std::ofstream stream(path_);
+    stream << long_name << '\n' << long_time << '\n' << deep << '\n' << objects << '\n';
+    stream << "{\"axes\":" << deep << std::string(deep.size(), ']') << "}\n";
+    stream << R"({"schema":"isthmus.record/1","workload":"a/b","axes":[1]})" << '\n';
+    stream << R"({"schema":"isthmus.record/2","workload":7,"axes":null})" << '\n';
+    stream << std::string(kLongestLine + 1, ' ') << '\n' << record << '\n';
+  }
+  EXPECT_EQ(settled_cases(path_).size(), 1u);
+  EXPECT_EQ(broken_line(path_), 3u);
+  int valid = 0;
+  for_each_valid_record(path_, "", [&](const nlohmann::json&) { ++valid; });
+  EXPECT_EQ(valid, 1);
+  std::ofstream(path_, std::ios::app) << "{\"axes\":" << deep;
+  EXPECT_EQ(RecordFile(path_).take_back_half_a_record(), 9 + deep.size());
+}
+
+// Any change of a record's bytes is a record, a line that is none, or another record: nothing else happens.
+TEST_F(RecordFiles, SpoiltRecordsAreReadOver) {
+  const auto c = context();
+  const auto whole = record_json({.id = "0123456789", .command = {}, .process = 1, .seed = c.seed},
+                                 run_case(spec_of("fixture/saxpy"), c))
+                         .dump();
+  std::mt19937 random(7);
+  constexpr std::string_view bytes = "[]{}\",:0-e.\\x\0\xff\n";
+  std::string text;
+  for (int i = 0; i < 3000; ++i) {
+    std::string line = whole;
+    for (unsigned changes = 1 + random() % 3; changes > 0; --changes)
+      line[random() % line.size()] = bytes[random() % bytes.size()];
+    if (random() % 4 == 0) line.resize(random() % line.size());
+    text += line + "\n";
+  }
+  std::ofstream(path_) << text;
+  EXPECT_LE(settled_cases(path_).size(), 3000u);
+  EXPECT_GT(broken_line(path_), 0u);
+}
+
+TEST(Json, IsReadUpToADepth) {
+  const auto nested = [](int depth) {
+    return std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']');
+  };
+  EXPECT_TRUE(read_json(nested(kDeepestJson)));
+  EXPECT_FALSE(read_json(nested(kDeepestJson + 1)));
+  EXPECT_TRUE(read_json("[\"" + std::string(200, '[') + "\\\"" + std::string(200, '{') + "\"]"));
+  EXPECT_FALSE(read_json("[1,"));
 }
 
 TEST_F(RecordFiles, AFullDiskIsAnError) {

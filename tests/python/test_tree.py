@@ -47,6 +47,8 @@ def test_tree_keeps_its_borders():
         ("src/microbench/a.cpp", "std::cout << 1;"),
         ("src/microbench/a.cpp", 'printf("%d", 1);'),
         ("src/memory/a.cpp", "#include <nlohmann/json.hpp>"),
+        ("src/harness/program/a.cpp", 'fmt::print(stderr, "late\\n");'),
+        ("src/harness/ranks/a.cpp", "write(STDERR_FILENO, text, 4);"),
         ("src/apps/a/a.cpp", "__global__ void k(unsigned* n) { *n = std::popcount(*n); }"),
         ("src/microbench/a/kernels.hpp", "constexpr int bits(unsigned n) { return std::bit_width(n); }"),
         ("reframe/checks/a.py", 'if self.current_system.name == "x":'),

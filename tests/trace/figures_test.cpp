@@ -274,6 +274,8 @@ TEST(UvmEvictions, WhatNoDriverMovesTakesNoTime) {
   program.move(Cause::eviction, 1, 0, 0, ~std::uint64_t{0});
   program.move(Cause::eviction, 1, 0, ~std::uint64_t{0} - kPageBytes, 2 * kPageBytes);
   program.move(Cause::eviction, 1, 0, kBlockBytes, 0);
+  program.move(Cause::eviction, 1, 0, 0, 0);
+  program.move(Cause::fault, 0, 1, 0, 0);
   EXPECT_EQ(program.evictions().blocks, 0u);
 }
 

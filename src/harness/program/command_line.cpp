@@ -11,8 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
+#include <sstream>
 
+#include "harness/output.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/program/list.hpp"
 #include "harness/program/session.hpp"
@@ -124,7 +125,7 @@ void apply_injection() {
 /// counts. A launcher that sees another one end badly might kill it before it has spoken.
 int fail(std::string_view sentence, int code) {
   if (launched().rank > 0) return exit_code::passed;
-  fmt::print(stderr, "isthmus-bench: {}\n", printable(sentence));
+  say(sentence);
   return code;
 }
 
@@ -137,12 +138,11 @@ void keep_standard_streams_apart() {
 
 /// What was printed has to be where it was sent.
 int shown(int code) {
-  errno = 0;
-  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good();
-  if (written) return code;
-  return std::max(code, fail(fmt::format("standard output could not be written{}; send it elsewhere",
-                                         errno != 0 ? fmt::format(" ({})", std::strerror(errno)) : ""),
-                             exit_code::failed));
+  const int error = flush_output();
+  if (error == 0) return code;
+  return std::max(
+      code, fail(fmt::format("standard output could not be written ({}); send it elsewhere", std::strerror(error)),
+                 exit_code::failed));
 }
 
 /// What is wrong with the words of the command line, with the name that was probably meant.
@@ -250,19 +250,22 @@ int run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& shown) {  // --help
-    return app.exit(shown);
+    std::ostringstream text, errors;
+    const int code = app.exit(shown, text, errors);
+    print(text.str());
+    return code;
   } catch (const CLI::ParseError& error) {
     return fail(problem(app, argc, argv, error), exit_code::bad_input);
   }
 
   apply_injection();
   if (list->parsed()) {
-    fmt::print("{}", as_json ? list_json(pattern) + "\n" : list_text(pattern));
+    print(as_json ? list_json(pattern) + "\n" : list_text(pattern));
     return exit_code::passed;
   }
   if (about->parsed()) {
     const auto found = info();
-    fmt::print("{}", as_json ? found.json + "\n" : found.text);
+    print(as_json ? found.json + "\n" : found.text);
     if (!found.problem.empty()) return fail(found.problem, exit_code::failed);
     return exit_code::passed;
   }
@@ -277,13 +280,13 @@ int command_line(int argc, char** argv) {
   if (const auto code = run_as_watchdog()) return *code;
   if (const auto code = run_as_fresh_process()) return *code;
   keep_standard_streams_apart();
+  ignore_broken_pipes();
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is then a failure to write, with its sentence
   CLI::App app(kDescription, "isthmus-bench");
   try {
     return shown(run(app, argc, argv));
   } catch (const std::exception& error) {
-    if (std::ferror(stdout) != 0) return shown(exit_code::failed);
-    return fail(error.what(), exit_code_of(error));
+    return shown(fail(error.what(), exit_code_of(error)));
   }
 }
 

@@ -3,17 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
-
+#include "harness/output.hpp"
 #include "harness/plan/estimate.hpp"
-#include "harness/plan/names.hpp"
 #include "workload/clock.hpp"
 
 namespace isthmus::harness {
-
-void say(std::string_view sentence) {
-  fmt::print(stderr, "isthmus-bench: {}\n", printable(sentence));
-}
 
 void TimeLeft::measured(double seconds) {
   ++count_;
@@ -48,13 +42,13 @@ void Progress::begin(std::size_t index, std::string_view label) {
   const auto text =
       fmt::format("[{}/{}] {}{}", index + 1, left_.cases(), label, seconds ? ", " + about(*seconds) + " left" : "");
   if (terminal_)
-    fmt::print(stderr, "\r\x1b[K{}", text);
+    print_diagnostic("\r\x1b[K" + text);
   else
-    fmt::print(stderr, "isthmus-bench: {}\n", text);
+    say(text);
 }
 
 void Progress::clear() const {
-  if (wanted_ && terminal_) fmt::print(stderr, "\r\x1b[K");
+  if (wanted_ && terminal_) print_diagnostic("\r\x1b[K");
 }
 
 }  // namespace isthmus::harness

@@ -10,9 +10,6 @@
 
 namespace isthmus::harness {
 
-/// One line of stderr.
-void say(std::string_view sentence);
-
 /// Guesses from what was done how long the rest takes.
 class TimeLeft {
  public:

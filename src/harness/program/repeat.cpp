@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "harness/output.hpp"
 #include "harness/program/progress.hpp"
 #include "harness/program/run_cases.hpp"
 #include "harness/program/session.hpp"
@@ -27,6 +29,32 @@ namespace {
 /// How one of --processes N knows which it is: "3:<run id>:<record>", set by the process that started it.
 constexpr const char* kChildVariable = "ISTHMUS_CHILD_PROCESS";
 
+/// How many records of a run each of its processes left in the file.
+std::map<int, std::size_t> records_of_processes(const std::string& path, const std::string& run_id) {
+  std::map<int, std::size_t> counts;
+  for (const auto& record : records_of_run(path, run_id)) ++counts[record.at("run").at("process").get<int>()];
+  return counts;
+}
+
+/// Notices whether records of processes that have ended are still in the file.
+class RecordsKept {
+ public:
+  RecordsKept(const std::string& path, const std::string& run_id) : path_(path), run_id_(run_id) {}
+
+  /// How many are lost since the last look.
+  std::size_t lost() {
+    auto now = records_of_processes(path_, run_id_);
+    std::size_t count = 0;
+    for (const auto& [process, before] : known_) count += before - std::min(before, now[process]);
+    known_ = std::move(now);
+    return count;
+  }
+
+ private:
+  const std::string &path_, &run_id_;
+  std::map<int, std::size_t> known_;
+};
+
 }  // namespace
 
 std::optional<Child> child_role() {
@@ -40,6 +68,7 @@ std::optional<Child> child_role() {
 
 int run_processes(int count, const std::string& run_id, const std::string& record, bool quiet) {
   int code = exit_code::passed;
+  RecordsKept kept(record, run_id);
   Progress progress(!quiet, std::vector<std::optional<double>>(static_cast<std::size_t>(count)));
   for (int process = 1; process <= count && !interrupted(); ++process) {
     const std::string role = fmt::format("{}:{}:{}", process, run_id, record);
@@ -47,6 +76,13 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
     const double begin = now();
     const int status = wait_for(start_again(kChildVariable, role), true);
     progress.measured(now() - begin);
+    if (const auto lost = kept.lost(); lost > 0) {
+      say(fmt::format(
+          "{} records of earlier processes are no longer in {}, which was removed, moved or cut while the run "
+          "went on; run it again",
+          lost, record));
+      code = std::max(code, exit_code::failed);
+    }
     if (WIFSIGNALED(status)) {
       say(fmt::format("process {} of {} was ended by signal {}; what it measured before is in {}", process, count,
                       WTERMSIG(status), record));
@@ -62,8 +98,8 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
 
 std::vector<json> records_of_run(const std::string& path, const std::string& run_id) {
   std::vector<json> records;
-  for_each_record(path, run_id, [&](json record) {
-    if (record.contains("run") && record["run"].value("id", "") == run_id) records.push_back(std::move(record));
+  for_each_valid_record(path, run_id, [&](const json& record) {
+    if (record.at("run").at("id") == run_id) records.push_back(record);
   });
   return records;
 }

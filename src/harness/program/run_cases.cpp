@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/measure/inputs.hpp"
+#include "harness/output.hpp"
 #include "harness/plan/estimate.hpp"
 #include "harness/program/progress.hpp"
 #include "harness/ranks/interrupt.hpp"
@@ -45,6 +47,25 @@ void tell(const CaseResult& result, bool quiet) {
   }
 }
 
+/// Says what others did to the record file.
+void tell_notices(RecordFile& file) {
+  for (const auto& notice : file.take_notices()) say(notice);
+}
+
+/// All that the run wrote is still there at its end. Throws RecordLost.
+void settle(RecordFile& file, const std::vector<std::filesystem::path>& tables) {
+  file.settle();
+  tell_notices(file);
+  std::error_code ignored;
+  const auto lost =
+      std::ranges::count_if(tables, [&](const auto& path) { return !std::filesystem::exists(path, ignored); });
+  if (lost > 0)
+    throw RecordLost(
+        fmt::format("{} of {} tables that records in {} name were removed while the run went on, as {}; run "
+                    "their cases again",
+                    lost, tables.size(), file.path(), tables.front().parent_path().string()));
+}
+
 enum class Next : char { run = 'r', leave_out = 'l', end = 'e' };
 
 /// What all ranks do with the next case: what rank 0 says, unless any was asked to end.
@@ -80,9 +101,7 @@ void begin_watched(Watchdog& watchdog, EventFile* events, const RecordFile& file
 
 /// What the records in the file left where all placements must leave the same.
 void remember_results(const std::string& path) {
-  for_each_record(path, "\"checksums\"", [&](json read) {
-    const auto record = upgraded(std::move(read));
-    if (!record_schema_check().violations(record).empty()) return;
+  for_each_valid_record(path, "\"checksums\"", [&](const json& record) {
     const auto& verify = record.at("verify");
     if (verify.at("status") != "pass" || !verify.contains("checksums") || !verify.at("inputs").is_string()) return;
     const std::string of = fmt::format("the record of {} in {}", record.at("run").at("time").get<std::string>(), path);
@@ -107,6 +126,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   Tally tally;
   std::vector<std::optional<double>> estimates;
   for (const auto& spec : cases) estimates.push_back(estimate_seconds(spec, options.sampling));
+  std::vector<std::filesystem::path> table_paths;
   Progress progress(!options.quiet && file != nullptr, std::move(estimates));
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& spec = cases[i];
@@ -139,8 +159,11 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     progress.clear();
     tell(result, options.quiet);
     const auto tables = write_tables(result, *file, stem);
+    for (const auto& table : tables)
+      table_paths.push_back(std::filesystem::path(file->path()).parent_path() / table.file);
     auto record = record_json(identity, result, tables);
     const bool valid = keep(*file, record, spec.label());
+    tell_notices(*file);
     if (!valid || result.failed())
       ++tally.failed;
     else if (result.skipped)
@@ -159,6 +182,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
       break;
     }
   }
+  if (file != nullptr) settle(*file, table_paths);
   return tally;
 }
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <variant>
 
 #include "harness/measure/uvm_observer.hpp"
+#include "harness/output.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/program/choose_device.hpp"
 #include "harness/program/progress.hpp"
@@ -38,8 +38,8 @@ using nlohmann::json;
 
 void report(const SessionOptions& options, std::string_view sentence) {
   if (options.quiet) return;
-  fmt::print("{}\n", printable(sentence));
-  std::fflush(stdout);  // before processes share it
+  print(printable(sentence) + "\n");
+  flush_output();  // before processes share it
 }
 
 /// What is known before any work.
@@ -233,18 +233,18 @@ void dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int 
   for (const auto& spec : cases) {
     const auto found = footprint(spec, context);
     if (found.skipped) {
-      fmt::print("{}: would be skipped: {}\n", spec.label(), *found.skipped);
+      print(fmt::format("{}: would be skipped: {}\n", spec.label(), *found.skipped));
       all.add(0);
       continue;
     }
     const auto seconds = estimate_seconds(spec, context.sampling, found);
     all.add(seconds);
-    fmt::print("{}: host {}, device {}, {}\n", spec.label(),
-               memory::format_bytes(static_cast<double>(found.host_bytes)),
-               memory::format_bytes(static_cast<double>(found.device_bytes)),
-               seconds ? about(*seconds * processes) : "for an unknown time");
+    print(fmt::format("{}: host {}, device {}, {}\n", spec.label(),
+                      memory::format_bytes(static_cast<double>(found.host_bytes)),
+                      memory::format_bytes(static_cast<double>(found.device_bytes)),
+                      seconds ? about(*seconds * processes) : "for an unknown time"));
   }
-  fmt::print("{} in all\n", all.sentence(processes));
+  print(fmt::format("{} in all\n", all.sentence(processes)));
 }
 
 /// Names what an earlier run left half in the file, and takes it away where that is safe.
@@ -292,7 +292,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     if (code == exit_code::bad_input) return code;
     if (options.quiet && !options.table) return code;  // the file may be long
     const auto records = records_of_run(path, identity.id);
-    if (options.table) fmt::print("{}", table(records));
+    if (options.table) print(table(records));
     report(options, fmt::format("{}; records in {}", summary(records, processes), path));
     return code;
   }
@@ -308,7 +308,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (watchdog && watchdog->lost())
     say("the process that watches this run was killed, so the run ended too; what was measured is in " + path);
   if (speaks) {
-    if (options.table) fmt::print("{}", table(records));
+    if (options.table) print(table(records));
     report(options, fmt::format("{}; records in {}", tally.text(), path));
   }
   return tally.code();
@@ -322,7 +322,7 @@ int measure_together(const SessionOptions& options, Ranks& ranks, double process
     return std::stoi(ranks.gather(std::to_string(code)).front());
   } catch (const std::exception& error) {  // such as a full disk on rank 0: the other ranks would wait for ever
     say(fmt::format("rank {}: {}", ranks.rank(), error.what()));
-    std::fflush(stdout);
+    flush_output();
     ranks.abort(exit_code::failed);
     return exit_code::failed;  // it does not return, but a virtual function's attribute is lost on GCC
   }

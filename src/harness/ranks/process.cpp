@@ -1,6 +1,7 @@
 #include "harness/ranks/process.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,13 +68,52 @@ pid_t start_again(const std::string& variable, const std::string& value, std::op
   return process;
 }
 
+namespace {
+
+/// Signals that end a wait. While this lasts they are delivered only in suspend(), so that none comes between a look
+/// and the wait that follows it.
+class WakingSignals {
+ public:
+  WakingSignals() {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&blocked, signal);
+    pthread_sigmask(SIG_BLOCK, &blocked, &mask_);
+    struct sigaction wake{};
+    wake.sa_handler = [](int) {};  // what is ignored by default would wake nobody
+    sigemptyset(&wake.sa_mask);
+    sigaction(SIGCHLD, &wake, &child_);
+  }
+  ~WakingSignals() {
+    sigaction(SIGCHLD, &child_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  WakingSignals(const WakingSignals&) = delete;
+  WakingSignals& operator=(const WakingSignals&) = delete;
+
+  /// Waits for a signal, or a second: another thread may have taken the signal.
+  void suspend() const {
+    constexpr timespec limit{1, 0};
+    ppoll(nullptr, 0, &limit, &mask_);
+  }
+
+ private:
+  sigset_t mask_{};
+  struct sigaction child_{};
+};
+
+}  // namespace
+
 int wait_for(pid_t process, bool pass_interrupts) {
+  const WakingSignals signals;
   int status = 0;
   bool passed_on = false;
-  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  for (;;) {
+    const pid_t ended = waitpid(process, &status, WNOHANG);
+    if (ended == process || (ended < 0 && errno != EINTR)) return status;
     if (pass_interrupts && interrupted() && !std::exchange(passed_on, true)) kill(process, SIGTERM);
+    signals.suspend();
   }
-  return status;
 }
 
 }  // namespace isthmus::harness

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "harness/plan/names.hpp"
+#include "harness/output.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/ranks/process.hpp"
 #include "workload/clock.hpp"
@@ -110,11 +110,6 @@ class Watch {
   bool is_gone_within(double seconds) const {
     for (const double since = now(); is_there() && now() - since < seconds;) poll(nullptr, 0, 20);
     return !is_there();
-  }
-
-  static void say(const std::string& sentence) {
-    const auto line = "isthmus-bench: " + printable(sentence) + "\n";
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
   }
 
   int channel_;

@@ -295,6 +295,7 @@ json upgraded(json record) {
     return record;
   }
   record["schema"] = kSchema;
+  if (!record.contains("axes") || !record["axes"].is_object()) return record;
   const auto workload = record.value("workload", json());
   if (!workload.is_string()) return record;
   record["workload"] = current_workload(workload.get<std::string>());

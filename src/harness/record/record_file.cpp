@@ -13,12 +13,13 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "harness/record/host_facts.hpp"
+#include "harness/record/read_json.hpp"
 #include "harness/record/record.hpp"
 #include "harness/record/schema_check.hpp"
 
@@ -68,14 +69,13 @@ std::optional<std::size_t> size_of(int descriptor) {
   return static_cast<std::size_t>(status.st_size);
 }
 
-constexpr std::string_view record_begin = R"({"axes":)";    // keys are sorted
-constexpr std::size_t longest_tail = std::size_t{1} << 24;  // twice what a reader takes for a record
+constexpr std::string_view record_begin = R"({"axes":)";  // keys are sorted
 
 /// What stands after the last end of a line; empty where that cannot be read, or is too long for a record.
 std::string unfinished_line(int descriptor, std::size_t size) {
   constexpr std::size_t piece = std::size_t{1} << 16;
   std::string tail;
-  for (std::size_t end = size; end > 0 && tail.size() < longest_tail;) {
+  for (std::size_t end = size; end > 0 && tail.size() < kLongestLine;) {
     std::string part(std::min(piece, end), '\0');
     end -= part.size();
     if (pread(descriptor, part.data(), part.size(), static_cast<off_t>(end)) != static_cast<ssize_t>(part.size()))
@@ -88,8 +88,7 @@ std::string unfinished_line(int descriptor, std::size_t size) {
 }
 
 bool is_half_a_record(std::string_view line) {
-  return !line.empty() && (line.starts_with(record_begin) || record_begin.starts_with(line)) &&
-         !nlohmann::json::accept(line);
+  return !line.empty() && (line.starts_with(record_begin) || record_begin.starts_with(line)) && !read_json(line);
 }
 
 /// Cuts the file to its first `size` bytes and returns whether that was done.
@@ -111,18 +110,14 @@ bool ends_a_line(int descriptor, std::size_t size) {
 /// Whether what stands in a file is not a record's: readers take a file whole, so they would take nothing that is
 /// added.
 bool is_anothers(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return false;
-  std::ifstream stream(path);
-  std::string begin(record_begin.size(), '\0');
-  stream.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  begin.resize(static_cast<std::size_t>(stream.gcount()));
-  if (begin.empty() || record_begin.starts_with(begin)) return false;
-  stream.clear();
-  stream.seekg(0);
-  std::getline(stream, begin);
-  const auto first = nlohmann::json::parse(begin, nullptr, false);  // a record whose keys another tool has sorted anew
-  return !first.is_object() || !first.contains("axes") || !first.contains("schema");
+  bool is_record = true;
+  for_each_line(path, [&](const FileLine& line) {
+    if (line.text.starts_with(record_begin) || (!line.too_long && record_begin.starts_with(line.text))) return false;
+    const auto first = read_json(line.text);  // a record whose keys another tool has sorted anew
+    is_record = first && first->is_object() && first->contains("axes") && first->contains("schema");
+    return false;
+  });
+  return !is_record;
 }
 
 /// Returns the error that kept it from writing all, or 0.
@@ -135,41 +130,193 @@ int write_all(int descriptor, std::string_view text) {
   return 0;
 }
 
+/// Whether an open regular file is still in some folder.
+bool has_a_name(int descriptor) {
+  struct stat status{};
+  return fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+}
+
+std::string name_of(int descriptor) {
+  std::error_code failure;
+  const auto name = fs::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), failure);
+  return failure ? "a file of another name" : name.string();
+}
+
+void make_folder_of(const std::string& path) {
+  std::error_code failure;
+  const auto folder = fs::path(path).parent_path();
+  if (!folder.empty()) fs::create_directories(folder, failure);
+  if (failure) throw unwritable(path, failure.value());
+}
+
+/// All bytes of an open regular file; nullopt where they cannot be read, or are too many to be kept in memory.
+std::optional<std::string> content(int descriptor) {
+  constexpr std::size_t most = std::size_t{1} << 30;
+  const auto size = size_of(descriptor);
+  if (!size || *size > most) return std::nullopt;
+  std::string text(*size, '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const auto got = pread(descriptor, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (got <= 0) return std::nullopt;
+    done += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
 }  // namespace
 
 RecordFile::RecordFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  open_file();
+}
+
+void RecordFile::open_file() {
+  int descriptor = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   // A pipe or a device may refuse to be read.
-  if (descriptor_ < 0 && errno != EISDIR)
-    descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw unwritable(path_, errno);
+  if (descriptor < 0 && errno != EISDIR)
+    descriptor = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0) throw unwritable(path_, errno);
+  current_ = {descriptor, {}};
+  is_readable_ = (fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDWR;
 }
 
 RecordFile::~RecordFile() {
-  if (descriptor_ >= 0) close(descriptor_);
+  close(current_.descriptor);
+  for (const auto& part : moved_) close(part.descriptor);
 }
 
 std::size_t RecordFile::take_back_half_a_record() {
-  const Alone alone(descriptor_);
-  const auto size = size_of(descriptor_);
-  return alone.locked() && size ? take_back(descriptor_, *size) : 0;
+  const Alone alone(current_.descriptor);
+  const auto size = size_of(current_.descriptor);
+  return alone.locked() && size ? take_back(current_.descriptor, *size) : 0;
 }
 
 void RecordFile::append(std::string_view line) {
-  const Alone alone(descriptor_);
-  auto size = size_of(descriptor_);
-  if (alone.locked() && size) *size -= take_back(descriptor_, *size);
-  const bool begins_a_line = !size || ends_a_line(descriptor_, *size);
-  if (const int error = write_all(descriptor_, fmt::format("{}{}\n", begins_a_line ? "" : "\n", line)); error != 0) {
-    const bool untouched = size && (size_of(descriptor_) == size || (alone.locked() && cut_to(descriptor_, *size)));
+  if (!current_.lines.empty() && (!is_at_path() || !holds(current_.lines.back()))) mend();
+  write(std::string(line) + '\n');
+}
+
+void RecordFile::write(std::string text) {
+  const int descriptor = current_.descriptor;
+  const Alone alone(descriptor);
+  auto size = size_of(descriptor);
+  if (alone.locked() && size) *size -= take_back(descriptor, *size);
+  const bool begins_a_line = !size || ends_a_line(descriptor, *size);
+  if (const int error = write_all(descriptor, begins_a_line ? text : "\n" + text); error != 0) {
+    const bool untouched = size && (size_of(descriptor) == size || (alone.locked() && cut_to(descriptor, *size)));
     throw RecordLost(fmt::format(
         "the record {} could not be written ({}); {}; free some space and run again with "
         "--resume",
         path_, reason(error), untouched ? "what was in it before is untouched" : "it may end with half of a line"));
   }
   // A pipe or a terminal cannot be flushed (EINVAL, EROFS), which is no failure.
-  if (fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
+  if (fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
     throw RecordLost(fmt::format("the record {} could not be flushed to its device ({})", path_, reason(errno)));
+  if (size && is_readable_) current_.lines.push_back({std::move(text), *size + (begins_a_line ? 0 : 1)});
+}
+
+// --- what others do to the file ----------------------------------------------------------------------
+
+bool RecordFile::is_at_path() const {
+  struct stat opened{}, named{};
+  return fstat(current_.descriptor, &opened) == 0 && stat(path_.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+bool RecordFile::holds(const Line& line) const {
+  std::string there(line.text.size(), '\0');
+  return pread(current_.descriptor, there.data(), there.size(), static_cast<off_t>(line.at)) ==
+             static_cast<ssize_t>(there.size()) &&
+         there == line.text;
+}
+
+std::size_t RecordFile::line_count() const {
+  std::size_t count = current_.lines.size();
+  for (const auto& part : moved_) count += part.lines.size();
+  return count;
+}
+
+void RecordFile::settle() {
+  const auto whole = [this] {
+    return is_at_path() && std::ranges::all_of(current_.lines, [this](const Line& line) { return holds(line); });
+  };
+  if (!current_.lines.empty() && !whole()) mend();
+  for (auto& part : moved_) {
+    if (part.lines.empty() || has_a_name(part.descriptor)) continue;
+    write_missing(std::exchange(part.lines, {}));
+    notices_.push_back(
+        fmt::format("the file that the record {} had become was removed, so its records were written again", path_));
+  }
+}
+
+std::vector<std::string> RecordFile::take_notices() {
+  return std::exchange(notices_, {});
+}
+
+void RecordFile::mend() {
+  const std::size_t count = line_count();
+  try {
+    if (is_at_path()) {
+      write_missing(std::exchange(current_.lines, {}));
+      notices_.push_back(fmt::format(
+          "the record {} was cut while the run went on; what this process had written was added again", path_));
+    } else if (has_a_name(current_.descriptor)) {
+      notices_.push_back(
+          fmt::format("the record {} was moved while the run went on: {} of its records are in {}, and the later ones "
+                      "in {}",
+                      path_, current_.lines.size(), name_of(current_.descriptor), path_));
+      moved_.push_back(std::exchange(current_, {}));
+      make_folder_of(path_);
+      open_file();
+    } else {
+      replace_removed_file();
+    }
+  } catch (const RecordError& error) {
+    throw RecordLost(fmt::format(
+        "the record {} was removed or cut while the run went on, and {} of its records could not be kept: {}", path_,
+        count, error.what()));
+  }
+}
+
+/// A file without a name lasts as long as it is open.
+void RecordFile::replace_removed_file() {
+  Part removed = std::exchange(current_, {});
+  const auto close_removed = [&] { close(removed.descriptor); };
+  try {
+    make_folder_of(path_);
+    open_file();
+    const bool is_new = size_of(current_.descriptor) == std::size_t{0};
+    const auto old = is_new ? content(removed.descriptor) : std::nullopt;
+    if (old) {
+      if (const int error = write_all(current_.descriptor, *old); error != 0) throw unwritable(path_, error);
+      current_.lines = std::move(removed.lines);  // each at its place
+      if (!std::ranges::all_of(current_.lines, [this](const Line& line) { return holds(line); }))
+        write_missing(std::exchange(current_.lines, {}));
+    } else {
+      write_missing(removed.lines);
+    }
+  } catch (...) {
+    close_removed();
+    throw;
+  }
+  close_removed();
+  notices_.push_back(
+      fmt::format("the record {} was removed while the run went on; its records were written again", path_));
+}
+
+void RecordFile::write_missing(const std::vector<Line>& lines) {
+  std::map<std::string_view, std::optional<std::size_t>> there;  // where each line is now
+  for (const auto& line : lines) there[std::string_view(line.text).substr(0, line.text.size() - 1)] = std::nullopt;
+  for_each_line(path_, [&](const FileLine& line) {
+    if (const auto own = there.find(line.text); own != there.end()) own->second = line.at;
+    return true;
+  });
+  for (const auto& line : lines) {
+    const auto at = there[std::string_view(line.text).substr(0, line.text.size() - 1)];
+    if (at)
+      current_.lines.push_back({line.text, *at});
+    else
+      write(line.text);
+  }
 }
 
 std::string default_record_path() {
@@ -219,33 +366,35 @@ void check_record_path(const std::string& path) {
 
 void for_each_record(const std::string& path, std::string_view text,
                      const std::function<void(nlohmann::json record)>& use) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return;  // a device may never end
-  std::ifstream stream(path);
-  for (std::string line; std::getline(stream, line);) {
-    if (line.find(text) == std::string::npos) continue;
-    auto record = nlohmann::json::parse(line, nullptr, false);
-    if (record.is_object()) use(std::move(record));
-  }
+  for_each_line(path, [&](const FileLine& line) {
+    if (line.text.find(text) == std::string_view::npos) return true;
+    if (auto record = read_json(line.text); record && record->is_object()) use(std::move(*record));
+    return true;
+  });
+}
+
+void for_each_valid_record(const std::string& path, std::string_view text,
+                           const std::function<void(const nlohmann::json& record)>& use) {
+  for_each_record(path, text, [&](nlohmann::json read) {
+    const auto record = upgraded(std::move(read));
+    if (record_schema_check().violations(record).empty()) use(record);
+  });
 }
 
 std::size_t broken_line(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return 0;
-  std::ifstream stream(path);
-  std::size_t number = 0;
-  for (std::string line; std::getline(stream, line);) {
+  std::size_t number = 0, broken = 0;
+  for_each_line(path, [&](const FileLine& line) {
     ++number;
-    if (!nlohmann::json::accept(line)) return number;
-  }
-  return 0;
+    if (!read_json(line.text)) broken = number;
+    return broken == 0;
+  });
+  return broken;
 }
 
 std::set<std::string> settled_cases(const std::string& path) {
   std::set<std::string> settled;
-  for_each_record(path, "", [&](nlohmann::json read) {
-    const auto record = upgraded(std::move(read));
-    if (record_schema_check().violations(record).empty() && is_settled(record)) settled.insert(case_identity(record));
+  for_each_valid_record(path, "", [&](const nlohmann::json& record) {
+    if (is_settled(record)) settled.insert(case_identity(record));
   });
   return settled;
 }

@@ -98,9 +98,9 @@ class EvictionReckoning {
   }
 
   void moved(const Migration& move) {
-    if (move.bytes > kMostBytes || move.address >= kMostAddress) return;  // no driver moves so much, nor there
+    if (move.bytes == 0 || move.bytes > kMostBytes || move.address >= kMostAddress) return;  // no driver reports such
     const std::uint64_t first = move.address / kPageBytes;
-    const std::uint64_t end = std::max((move.address + move.bytes - 1) / kPageBytes + 1, first + 1);
+    const std::uint64_t end = (move.address + move.bytes - 1) / kPageBytes + 1;
     for (std::uint64_t page = first; page < end;) {
       const std::uint64_t block = page / kPagesOfBlock, until = std::min(end, (block + 1) * kPagesOfBlock);
       Pages pages;
@@ -118,7 +118,7 @@ class EvictionReckoning {
 
  private:
   static constexpr std::uint64_t kPagesOfBlock = kBlockBytes / kPageBytes;
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40, kMostAddress = std::uint64_t{1} << 57;
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30, kMostAddress = std::uint64_t{1} << 57;
   using Pages = std::bitset<kPagesOfBlock>;
   using Place = std::pair<std::uint64_t, std::uint64_t>;  // when a block arrived, and which
   struct Gpu {

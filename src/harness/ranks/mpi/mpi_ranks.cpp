@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "harness/output.hpp"
 
 namespace isthmus::mpi {
 
@@ -26,8 +27,8 @@ void on_error(MPI_Comm* communicator, int* code, ...) {
   int length = 0, rank = -1;
   MPI_Error_string(*code, text, &length);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  fmt::print(stderr, "isthmus-bench: rank {}: MPI failed ({}), so the run ends here; what was measured is on disk\n",
-             rank, std::string_view(text, static_cast<std::size_t>(length)));
+  harness::say(fmt::format("rank {}: MPI failed ({}), so the run ends here; what was measured is on disk", rank,
+                           std::string_view(text, static_cast<std::size_t>(length))));
   MPI_Abort(*communicator, 1);
 }
 

@@ -1,0 +1,68 @@
+#include "harness/output.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <new>
+
+#include "harness/plan/names.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+constexpr int kWaitMilliseconds = 1000;  // for a reader of a stream that does not block
+
+int output_error = 0;  // errno of the first failure on stdout
+
+void note_output_error() noexcept {
+  if (output_error == 0) output_error = errno != 0 ? errno : EIO;
+}
+
+}  // namespace
+
+void print_diagnostic(std::string_view text) noexcept {
+  const int error = errno;
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written < 0 && errno == EAGAIN) {
+      pollfd ready{STDERR_FILENO, POLLOUT, 0};
+      if (poll(&ready, 1, kWaitMilliseconds) <= 0) break;
+    } else if (written == 0 || errno != EINTR) {
+      break;
+    }
+  }
+  errno = error;
+}
+
+void say(std::string_view sentence) noexcept {
+  try {
+    print_diagnostic("isthmus-bench: " + printable(sentence) + "\n");
+  } catch (const std::bad_alloc&) {
+    print_diagnostic("isthmus-bench: ");
+    print_diagnostic(sentence);
+    print_diagnostic("\n");
+  }
+}
+
+void print(std::string_view text) noexcept {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) note_output_error();
+}
+
+int flush_output() noexcept {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) note_output_error();
+  return output_error;
+}
+
+void ignore_broken_pipes() noexcept {
+  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+}
+
+}  // namespace isthmus::harness

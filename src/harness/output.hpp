@@ -1,0 +1,25 @@
+#pragma once
+
+// Everything that the program prints. Nothing here throws or ends the process: a stream that is closed, full or broken
+// loses text, never records.
+
+#include <string_view>
+
+namespace isthmus::harness {
+
+/// Writes "isthmus-bench: SENTENCE" as one line of stderr.
+void say(std::string_view sentence) noexcept;
+
+/// Writes text to stderr as it is, such as a progress line.
+void print_diagnostic(std::string_view text) noexcept;
+
+/// Writes text to stdout. flush_output() tells whether all of it arrived.
+void print(std::string_view text) noexcept;
+
+/// Flushes stdout. Returns 0, or the errno of the first print() or flush that failed; EIO where that is unknown.
+int flush_output() noexcept;
+
+/// A write to a pipe that nobody reads becomes an error, as other failed writes are, instead of the end of the process.
+void ignore_broken_pipes() noexcept;
+
+}  // namespace isthmus::harness
