@@ -203,7 +203,7 @@ def test_long_names_are_folded_and_none_is_cut():
         (["drift"], "  -48.4%  alloc/pageable-touched tiny bytes=4KiB touch on"),
         (["nodes"], "note: "),
         (["regress", "--from=2026-11-23T01..2026-11-23T08", "--to=2026-11-23T08..", "--all"], "margin: "),
-        (["compare", "--by=node"], "  metric"),
+        (["compare", "--by=node"], "h200-40eb against h200-2e1d: of 114 series "),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

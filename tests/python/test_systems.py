@@ -6,6 +6,8 @@ import math
 import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,14 +16,17 @@ from histories import fitting, record, tell, write
 from isthmus import cli, exits
 from isthmus.records import measurements, store
 from isthmus.statistics import rank_test, series
-from isthmus.verdicts import compare, nodes, score
+from isthmus.verdicts import clusters, compare, nodes, score
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 METRICS = [f"microbench/w{i}" for i in range(20)]
 
 
-def machine(chance, count, *, spread=0.02, bad=None, worse=0.0, jobs=3, workloads=METRICS, better="lower", **where):
-    """Records of nodes that differ by `spread`; node `bad` is worse by a share."""
+def machine(
+    chance, count, *, spread=0.02, bad=None, worse=0.0, jobs=3, workloads=METRICS, better="lower", nights=False, **where
+):
+    """Records of nodes that differ by `spread`; node `bad` is worse by a share; with `nights` each job has its own,
+    and a boot of its own."""
     cases = []
     for workload in workloads:
         for node in range(count):
@@ -30,6 +35,9 @@ def machine(chance, count, *, spread=0.02, bad=None, worse=0.0, jobs=3, workload
                 value = 0.001 * own * float(np.exp(0.005 * chance.standard_normal()))
                 name = {"node": f"node{node:02}", "gpu": f"GPU-{node}", "job": f"{node}-{job}"}
                 case = record(value, workload=workload, **name, **where)
+                if nights:
+                    case["host"]["boot_id"] = f"boot {job} of node{node:02}"
+                    case["run"]["time"] = f"2026-01-{1 + job:02}T00:00:00Z"
                 if better == "higher":
                     case["metrics"][0] |= {"name": "rate", "unit": "B/s", "better": "higher", "median": 1 / value}
                 cases.append(case)
@@ -368,7 +376,7 @@ def systems(tmp_path):
     chance = np.random.default_rng(2)
     folders = []
     for name, speed, workloads in (("old", 1, METRICS), ("new", 1.5, METRICS), ("odd", 0.8, METRICS[1:])):
-        cases = machine(chance, 1, spread=0, jobs=8, workloads=workloads)
+        cases = machine(chance, 1, spread=0, jobs=8, workloads=workloads, nights=True)
         for case in cases:
             case["metrics"][0]["median"] /= speed
             case["metrics"][0] |= {"share": 0.5 * speed, "limit": {"value": 1.0, "unit": "s", "source": "link"}}
@@ -394,32 +402,95 @@ def test_ratios_have_intervals_that_hold_the_truth(systems):
     assert [system.name for system in loaded] == ["old", "new", "odd"]
 
 
-def test_the_table_has_values_shares_ratios_and_what_is_missing(systems, capsys):
+def test_the_answer_comes_first_then_what_matters(systems, capsys):
     assert cli.main(["compare", *systems]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].split() == ["metric", "system", "value", "±", "of", "ratio", "95%"]
-    assert said[1] == "microbench/w0 pm tiny"
-    assert [line[: line.find("±")].split()[:-2] for line in said[2:4]] == [["time", "old"], ["new"]]
-    assert " 50%" in said[2] and " 75% ×0.66" in said[3] and re.search(r"\[0\.\d+, 0\.\d+\]$", said[3])
-    assert said[4].split() == ["odd", "-"]
+    answer = said[: said.index("")]
+    assert len(answer) <= 10
+    told = " ".join(" ".join(answer).split())
+    assert re.search(r"new against old: of 20 series 20 better by up to ×1\.5\d \(microbench/w\d+ pm tiny time\)", told)
+    assert re.search(r"odd against old: of 19 series 19 worse by up to ×1\.2\d \(", told)
+    assert "old: one node only, node00; new: one node only, node00" in told and "only in old: 1 series" not in told
+    assert re.search(r"furthest from its limit: microbench/w\d+ pm tiny time of odd, 40\.0% of it", told)
+    shown = said[len(answer) + 1 :]
+    assert shown[0].split() == ["system", "value", "±", "of", "×", "95%"]
+    assert re.fullmatch(r"microbench/w\d+ pm tiny time", shown[1])
+    assert re.search(r"^  old +\d.* 50%$", shown[2]) and re.search(
+        r" 75% ×1\.[45]\d faster \[1\.[45]\d, 1\.[45]\d\] 1 node$", shown[3]
+    )
+    assert re.search(r" 40% ×1\.2\d slower \[1\.2\d, 1\.2\d\] 1 node$", shown[4])
+    assert "not shown: 9 worse; --all shows them, --format csv has them" in " ".join(said)
 
 
-def test_every_comparison_fits_80_columns(systems, capsys):
-    assert cli.main(["compare", *systems]) == 0
+def test_all_lists_every_series(systems, capsys):
+    assert cli.main(["compare", *systems, "--all"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n{name} pm tiny time\n" in said for name in METRICS) and "not shown" not in said
+    lacking = said.splitlines()[said.splitlines().index(f"{METRICS[0]} pm tiny time") :]
+    assert lacking[3].split() == ["odd", "-"]
+
+
+def test_a_time_and_a_rate_say_which_way_they_are_off(tmp_path, capsys):
+    """What is larger is slower or faster; what neither is better of is more or less."""
+    for name, factor in (("old", 1.0), ("new", 1.5)):
+        cases = machine(np.random.default_rng(2), 1, jobs=4, workloads=METRICS[:1], nights=True)
+        for case in cases:
+            [time] = case["metrics"]
+            time["median"] *= factor
+            time |= {"name": "time", "unit": "s", "better": "lower"}
+            rate = time | {
+                "name": "rate",
+                "unit": "B/s",
+                "better": "higher",
+                "samples": [1 / v for v in time["samples"]],
+            }
+            share = time | {"name": "overlap", "unit": "1", "better": "higher"}
+            peak = time | {"name": "memory_peak", "unit": "B", "better": None}
+            case["metrics"] = [time, rate | {"median": 1 / time["median"]}, share, peak]
+        write(tmp_path / name, cases)
+    folders = [str(tmp_path / name) for name in ("old", "new")]
+    assert cli.main(["compare", *folders]) == 0
+    said = capsys.readouterr().out
+    for metric, word in (("time", "slower"), ("rate", "slower"), ("overlap", "better"), ("memory_peak", "more")):
+        assert re.search(rf"tiny {metric}\n  old .*\n  new .* ×1\.50 {word} +\[1\.4\d, 1\.5\d\] 1 node", said), said
+    assert cli.main(["compare", *folders, "--format", "json"]) == 0
+    verdicts = {row["metric"]: row["verdict"] for row in json.loads(capsys.readouterr().out) if row["system"] == "new"}
+    assert verdicts == {"time": "worse", "rate": "worse", "overlap": "better", "memory_peak": "other"}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """What comparing the kept H100 and H200 hosts prints."""
+    folders = [ROOT / "analysis/data" / name for name in ("h100", "h200")]
+    command = [sys.executable, "-m", "isthmus", "compare", *map(str, folders)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_kept_systems_are_answered_in_ten_lines(kept):
+    answer = kept[: kept.index("")]
+    told = " ".join(" ".join(answer).split())
+    assert len(answer) <= 10 and len(kept) < 120 and max(map(len, kept)) <= 80
+    assert re.match(r"h200 against h100: of \d+ series ", told) and re.search(r"not sure: \d+ \(.*\d+ one boot", told)
+    assert re.search(r"where: h100: \d\d nodes, vm#\w+, vm#\w+ …; h200: 2\d nodes, vm#", told)
+    assert "furthest from its limit: " in told and "not alike: build " in told
+    assert re.search(r"only in h100: \d+ series; only in h200: \d+ series", told)
+    assert not any("left out" in line.lower() for line in kept)
+
+
+def test_every_comparison_fits_80_columns(systems, kept, capsys):
+    assert cli.main(["compare", *systems, "--all"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-    assert cli.main(["compare", str(ROOT / "analysis/data/h200"), str(ROOT / "analysis/data/h100")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80 and not any("left out" in line.lower() for line in lines)
-    place = lines.index("apps/hotspot pageable/none large cols=4096 rows=4096")
-    [share] = [line.split() for line in lines[place:] if line.split()[:1] == ["overlap"]][:1]
-    assert share == ["overlap", "h200", "0.207"]  # not 207 m, which are metres
+    [place] = [i for i, line in enumerate(kept) if line.startswith("apps/heartwall pageable/none")]
+    assert kept[place + 2].split()[:2] == ["h100", "0.199"]  # not 199 m, which are metres
 
 
 def test_every_value_that_is_compared_has_an_interval(systems, tmp_path, capsys):
     """Over jobs; of one job what it says of itself."""
     assert cli.main(["compare", *systems]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert "±" in said[2] and "±" in said[3] and any(line.startswith("±: half the interval") for line in said)
+    place = next(i for i, line in enumerate(said) if line.startswith("microbench"))
+    assert "±" in said[place + 1] and "±" in said[place + 2]
+    assert any(line.startswith("±: half the interval") for line in said)
     for name, value in (("one", 1.0), ("two", 2.0)):
         case = record(value, chance=np.random.default_rng(4))
         case["metrics"][0] |= {"within_job": [0.9 * value, 1.2 * value], "mad": 0.01}
@@ -433,15 +504,15 @@ def test_every_value_that_is_compared_has_an_interval(systems, tmp_path, capsys)
 
 def test_hosts_stand_beside_the_figures_and_in_no_score(tmp_path, capsys):
     for name, speed in (("old", 1), ("new", 1.2)):
-        cases = machine(np.random.default_rng(2), 1, spread=0, jobs=8, workloads=METRICS[:1])
+        cases = machine(np.random.default_rng(2), 1, spread=0, jobs=8, workloads=METRICS[:1], nights=True)
         cases = [with_speed(case, stolen=0.25 / speed, integer_rate=3e9 * speed) for case in cases]
         write(tmp_path / name, cases)
     folders = [str(tmp_path / name) for name in ("old", "new")]
     assert cli.main(["compare", *folders]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^machine\n.*\n.*\n  integer_rate old +3\.00 G/s.*\n +new +3\.60 G/s.* ×1\.20 ", said, re.M), said
-    assert re.search(r"^  stolen_share +old +0\.25 ", said, re.M)
-    assert said.splitlines()[1].startswith("microbench/w0")
+    assert re.search(r"^machine integer_rate\n  old +3\.00 G/s.*\n  new +3\.60 G/s.* ×1\.20 faster", said, re.M), said
+    assert re.search(r"^machine stolen_share\n  old +0\.25 ", said, re.M)
+    assert said.index("\nmicrobench/w0") < said.index("\nmachine ")
     assert {each.workload for each in compare.load(asked_of(folders))[0].series.values()} == {METRICS[0]}
 
 
@@ -466,9 +537,9 @@ def test_figures_of_two_files_are_two_series(tmp_path, capsys):
 
 def test_by_a_field(systems, capsys):
     assert cli.main(["compare", *systems, "--by", "system"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[2].split()[:2] == ["time", "new"]
-    assert [line.split()[0] for line in said[3:5]] == ["odd", "old"] and "ratio: to new." in "".join(said)
+    said = capsys.readouterr().out
+    assert said.startswith("odd against new: of 19 series ") and "\nold against new: of 20 series " in said
+    assert re.search(r" time\n  new .*\n  odd .*\n  old ", said) and "×: to new," in said
 
 
 @pytest.mark.parametrize(
@@ -508,7 +579,7 @@ def test_what_failed_or_is_wrong_is_told_by_system_and_ends_no_gate_green(tmp_pa
     chance = np.random.default_rng(2)
     folders = []
     for name, outcome in (("old", "pass"), ("new", status)):
-        cases = verified(machine(chance, 1, spread=0, jobs=12, workloads=METRICS[:3]), outcome)
+        cases = verified(machine(chance, 1, spread=0, jobs=12, workloads=METRICS[:3], nights=True), outcome)
         folders.append(str(write(tmp_path / name, [case | {"run": case["run"] | {"system": name}} for case in cases])))
     score = ["--reference", "old", "--weights", weights(tmp_path, '[metrics]\n"microbench/* time" = 1\n')]
     both = str(tmp_path)
@@ -520,6 +591,7 @@ def test_what_failed_or_is_wrong_is_told_by_system_and_ends_no_gate_green(tmp_pa
         said = capsys.readouterr()
         assert f"new: of 36 cases 18 {words}; none of these counts\n" in said.err and "old: of" not in said.err
         assert code == (exits.PASSED if status == "spoilt" else exits.UNDECIDED) and said.out
+        assert command[0] == "score" or f"new: of 36 cases 18 {words}" in said.out
 
 
 def test_systems_of_which_all_is_wrong_are_not_said_to_differ_in_workloads(tmp_path, capsys):
@@ -575,6 +647,97 @@ def test_a_system_without_the_metric_that_is_asked_for_is_none(tmp_path, capsys)
     assert "system is c in " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["compare", "score"])
+@pytest.mark.parametrize("boots, nodes, why", [(1, 1, "one boot"), (2, 1, "of that node"), (1, 4, "one night")])
+def test_equal_systems_are_not_told_apart(tmp_path, capsys, command, boots, nodes, why):
+    """Eight jobs of a node in one or two boots that differ by 0.4%, or four nodes in one night."""
+    for name, shift in (("old", (0.0, 0.002)), ("new", (-0.005, -0.002))):
+        cases = machine(np.random.default_rng(3), nodes, spread=0, jobs=8, workloads=METRICS[:2])
+        for case in cases:
+            job = int(case["run"]["job"].split("-")[1])
+            boot = job * boots // 8
+            case["host"]["boot_id"] = f"{name} {case['run']['node']} {boot}"
+            case["run"]["time"] = f"2026-01-{1 + 2 * boot:02}T{job:02}:00:00Z"
+            case["metrics"][0]["median"] = 0.001 * math.exp(shift[boot]) * (1 + 1e-4 * (job % 4))
+        write(tmp_path / name, cases)
+    folders = [str(tmp_path / name) for name in ("old", "new")]
+    if command == "score":
+        weighed = ["--reference", "old", "--weights", weights(tmp_path, '[metrics]\n"microbench/* time" = 1\n')]
+        assert cli.main(["score", *folders, *weighed]) == (exits.PASSED if boots > 1 else exits.UNDECIDED)
+        said = capsys.readouterr().out
+        ranks = re.findall(r"^(\S+) +(?:old|new) ", said, re.M)
+        assert ranks == (["1-2", "1-2"] if boots > 1 else ["?", "?"])
+        assert re.search(r"^\S+ +new .*of 1 node", said, re.M) if boots > 1 else f"? {why}" in said
+    else:
+        assert cli.main(["compare", *folders]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith("new against old: of 2 series none is surely better or worse\n")
+        assert re.search(r"^  new .* unsure \[.*\] 1 node$", said, re.M) if boots > 1 else f" {why}\n" in said
+        assert why in said
+
+
+def compared(tmp_path, capsys, old, new, *more):
+    """The exit code and both outputs of comparing two lists of records."""
+    folders = [str(write(tmp_path / name, cases)) for name, cases in (("old", old), ("new", new))]
+    code = cli.main(["compare", *folders, *more])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_what_cannot_be_compared_is_one_sentence(tmp_path, capsys):
+    good = machine(np.random.default_rng(2), 1, jobs=2, workloads=METRICS[:1])
+    emulated = [case | {"emulated": True} for case in good]
+    later = [case | {"version": case["version"] + 1} for case in good]
+    other = machine(np.random.default_rng(2), 1, jobs=2, workloads=METRICS[1:2])
+    for new, more, why in (
+        (emulated, (), "all 2 records are emulated; with --emulated they are taken"),
+        (later, (), "no series is in two systems: microbench/w0 is of version 1 in old and 2 in new; measure both"),
+        (other, (), "no series is in two systems: they measured different workloads"),
+        (good, ("--metric", "nothing"), "no record has the metric 'nothing'"),
+        (good, ("--system", "nothing"), "no record has the system 'nothing'"),
+        (good, ("--workload", "nothing"), "no record has the workload 'nothing'"),
+    ):
+        code, out, err = compared(tmp_path, capsys, good, new, *more)
+        assert code == exits.BAD_INPUT and not out and why in err and err.count("\n") == 1, err
+
+
+def test_other_builds_drivers_and_versions_are_named(tmp_path, capsys):
+    def measured(git, driver, version):
+        cases = machine(np.random.default_rng(2), 1, jobs=2, workloads=METRICS[:2], devices__0__driver=driver)
+        for case in cases:
+            case["run"]["git"] = git
+            case["version"] = version if case["workload"] == METRICS[1] else case["version"]
+        return cases
+
+    code, out, _ = compared(tmp_path, capsys, measured("a" * 40, "570.1", 1), measured("b" * 40, "580.1", 2))
+    told = " ".join(out.partition("\n\n")[0].split())
+    assert code == 0 and "not alike: driver 570.1 against 580.1; build aaaaaaaaaa against bbbbbbbbbb" in told
+    assert "not compared: microbench/w1 is of version 1 in old and 2 in new" in told
+    assert "only in old: 1 series; only in new: 1 series" in told
+
+
+def test_what_casts_doubt_stands_next_to_the_figure(tmp_path, capsys):
+    good = machine(np.random.default_rng(2), 1, jobs=4, workloads=METRICS[:2], nights=True)
+    doubted = [json.loads(json.dumps(case)) for case in good]
+    for case in doubted[:4]:  # of the first workload
+        case["warnings"] = [{"code": "timer_coarse", "message": "time is of few ticks", "samples": None}]
+    code, out, _ = compared(tmp_path, capsys, good, doubted, "--all")
+    assert code == 0 and len(re.findall(r"^    ! new: .*timer", out, re.M)) == 1, out
+    lines = out.splitlines()
+    [place] = [i for i, line in enumerate(lines) if line.startswith("    ! new: ")]
+    assert lines[place - 3].startswith("microbench/w0") and lines[place - 1].startswith("  new ")
+
+
+def test_many_systems_are_answered_in_ten_lines(tmp_path, capsys):
+    folders = []
+    for i in range(9):
+        cases = machine(np.random.default_rng(i), 1, jobs=4, workloads=METRICS[:3], nights=True)
+        folders.append(str(write(tmp_path / f"system-{i}-{'x' * 30}", cases)))
+    assert cli.main(["compare", *folders]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said.index("") <= 10 and max(map(len, said)) <= 80
+
+
 # --- scores ---
 
 
@@ -593,7 +756,7 @@ def test_scores_are_weighted_geometric_means(systems, tmp_path, capsys):
     for name, truth in (("new", 1.5), ("odd", 0.8)):
         low, high = (float(word.strip("[],")) for word in rows[name][3:5])
         assert float(rows[name][2]) == pytest.approx(truth, rel=0.02) and low <= float(rows[name][2]) <= high
-        assert rows[name][5:] == ["1", "8", "100%"]
+        assert rows[name][5:] == ["of", "1", "node", "1", "8", "8", "100%"]
     assert rows["old"][2] == "1.000"
     assert any(line.split()[0] == "75.0%" for line in lines)
     assert "note: new, old, odd: one node, so how unlike nodes are is not in the intervals" in lines
@@ -628,7 +791,12 @@ def made(name, logs, *, places=None, first=0):
             {"workload": f"w{number}", "metric": "rate", "unit": "B/s"}.get(column) for column in measurements.SERIES
         )
         jobs = [
-            series.Job(f"{node}-{job}", {(f"{name}{node}", ""): float(np.exp(value))})
+            series.Job(
+                f"{node}-{job}",
+                {(f"{name}{node}", ""): float(np.exp(value))},
+                frozenset({(f"{name}{node}", f"{name}{node} {job}")}),
+                datetime.datetime(2026, 1, 1 + job, node),
+            )
             for node, of_node in enumerate(of_metric, first)
             for job, value in enumerate(of_node)
         ]
@@ -648,37 +816,6 @@ def drawn(chance, *, metrics, nodes, jobs, node_sd, shared_sd, own_sd=0.01):
     return values + node_sd * chance.standard_normal((1, nodes, 1))
 
 
-SCORE_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "120"))
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        {"nodes": 4, "jobs": 4, "node_sd": 0.02, "shared_sd": 0.0},
-        {"nodes": 4, "jobs": 4, "node_sd": 0.02, "shared_sd": 0.02},
-        {"nodes": 8, "jobs": 3, "node_sd": 0.01, "shared_sd": 0.01},
-        {"nodes": 2, "jobs": 8, "node_sd": 0.01, "shared_sd": 0.01},
-        {"nodes": 4, "jobs": 8, "node_sd": 0.0, "shared_sd": 0.01},
-        {"nodes": 1, "jobs": 8, "node_sd": 0.0, "shared_sd": 0.01},
-    ],
-    ids=lambda case: ",".join(f"{name}={value}" for name, value in case.items()),
-)
-def test_the_interval_of_a_score_holds_the_truth(case, capsys, record_property):
-    """Nominal 95%, with unlike nodes and noise that all metrics of a job share."""
-    chance, held, over = np.random.default_rng(11), 0, 0
-    for _ in range(SCORE_TRIALS):
-        a, b = (made(name, drawn(chance, metrics=10, **case)) for name in ("a", "b"))
-        found = scored(a, b)
-        (other,) = [each for each in found if each.name == "b"]
-        held += other.low <= 1 <= other.high
-        over += found[0].ranks != found[1].ranks
-    share, apart = held / SCORE_TRIALS, over / SCORE_TRIALS
-    error = math.sqrt(0.05 * 0.95 / SCORE_TRIALS)
-    tell(capsys, record_property, f"coverage of a score, {case}: {share:.1%} ± {error:.1%}; copies ranked: {apart:.1%}")
-    most = 0.97 if case["nodes"] != 2 else 1.0  # of two nodes Welch's interval is wider than need be
-    assert 0.92 - 2 * error <= share <= most + 2 * error and apart <= 0.06 + 2 * error
-
-
 def test_series_that_do_not_count_for_one_reason_are_one_line():
     values = drawn(np.random.default_rng(2), metrics=5, nodes=2, jobs=2, node_sd=0.01, shared_sd=0.01)
     a, b = made("a", values), made("b", values)
@@ -694,19 +831,21 @@ def test_a_copy_is_tied_with_its_original_and_one_job_has_no_rank():
     found = scored(made("a", values), made("b", values), made("c", values + 0.5))
     assert {each.name: each.ranks for each in found} == {"c": (1, 1), "a": (2, 3), "b": (2, 3)}
     said = score.text(found, score.terms({"w* rate": 1}, [made("a", values), made("b", values)])[0], [], "a")
-    assert "2-3   a" in said and "are tied: their jobs do not tell them apart" in said
+    assert re.search(r"^2-3  a ", said, re.M) and "are tied: their jobs do not tell them apart" in said
     long = scored(made("a", values), made("NVIDIA H200 with a long name", values))
     said = score.text(long, [score.Term((), "a label that is long " * 5, 1.0, 1)], ["what is long " * 8], "a")
     assert max(map(len, said.splitlines())) <= 80
     few = scored(made("a", values), made("b", values[:, :1, :1] + 0.5))
     assert {each.name: (each.ranks, each.low) for each in few}["b"] == (None, None)
-    assert "note: b has 1 job of a series: no rank; run 3 more jobs of each" in score._notes(few)
+    assert any(line.startswith("note: b: not identifiable: jobs of one boot") for line in score._notes(few))
+    few = scored(made("a", values), made("b", values[:, :1, :3] + 0.5))
+    assert "note: b has 3 jobs of a series: no rank; run 1 more job of each" in score._notes(few)
 
 
 def test_students_t_of_broken_degrees_of_freedom():
-    assert score._quantile(0.025, 3) == pytest.approx(rank_test.student_quantile(0.025, 3))
-    assert score._quantile(0.025, 1.5) == pytest.approx(6.0, rel=0.04)
-    assert score._quantile(0.025, 3.5) == pytest.approx(2.94, rel=0.01)
+    assert clusters.quantile(0.025, 3) == pytest.approx(rank_test.student_quantile(0.025, 3))
+    assert clusters.quantile(0.025, 1.5) == pytest.approx(6.0, rel=0.04)
+    assert clusters.quantile(0.025, 3.5) == pytest.approx(2.94, rel=0.01)
 
 
 def test_all_metrics_of_a_job_are_drawn_together():
@@ -731,7 +870,7 @@ def test_a_job_on_all_nodes_is_one_job():
         key = tuple({"workload": "w0", "metric": "rate", "unit": "B/s"}.get(column) for column in measurements.SERIES)
         system = compare.System("a", {key: series.Series(key, "higher", None, {"A": jobs})}, {})
         found = score.estimate(system, score.terms({"w* rate": 1}, [system])[0], np.ones(1))
-        assert found.freedom == 3
+        assert found.freedom == pytest.approx(3, abs=0.2)
         variances.append(found.variance)
     assert np.mean(variances) == pytest.approx(0.05**2 / 4, rel=0.4)
 
@@ -772,8 +911,9 @@ def test_an_unknown_reference_is_named(systems, tmp_path, capsys):
 @pytest.mark.parametrize("spoilt", [{"warnings": [{"code": "foreign_processes", "message": "x", "samples": None}]}, {}])
 def test_figures_beside_foreign_processes_are_in_no_ratio_and_no_score(tmp_path, capsys, spoilt):
     chance = np.random.default_rng(3)
-    a = write(tmp_path / "a", machine(chance, 2, jobs=8, workloads=METRICS[:2]))
-    b = machine(chance, 2, jobs=8, workloads=METRICS[:1]) + machine(chance, 2, jobs=8, workloads=METRICS[1:2], **spoilt)
+    a = write(tmp_path / "a", machine(chance, 2, jobs=8, workloads=METRICS[:2], nights=True))
+    b = machine(chance, 2, jobs=8, workloads=METRICS[:1], nights=True)
+    b += machine(chance, 2, jobs=8, workloads=METRICS[1:2], nights=True, **spoilt)
     weights = tmp_path / "weights.toml"
     weights.write_text("".join(["[metrics]\n", *(f'"{name} time" = 1\n' for name in METRICS[:2])]))
     b = write(tmp_path / "b", b)

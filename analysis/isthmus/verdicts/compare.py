@@ -1,14 +1,15 @@
 """Systems side by side: each metric's value, its share of the hardware's limit, and the ratio with its interval.
 
 Each DIR is a system, the first the one that the others are divided by; with --by FIELD, one folder is split by a field
-of the fingerprint (system, device, driver, …), and records without it are left out. The interval is of the jobs that
-were run: it says how sure the ratio of these nodes is, and where four nodes or more were measured on both sides, that
-of such nodes.
+of the fingerprint (system, device, driver, …), and records without it are left out. Ratios are of means over nodes, and
+a node's is over its boots. The 95% interval is of such nodes; of one node it is of that node alone. Figures of one
+boot, or of one night of several nodes, have no interval: they do not show how unlike boots and nights are.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import pathlib
 import sys
@@ -16,14 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from isthmus import Error, exits, spelling, units
-from isthmus.groups import grouped
-from isthmus.records import agreement, selection, store
+from isthmus import Error, exits, spelling
+from isthmus.records import agreement, doubts, measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
-from isthmus.statistics.series import Series, Uncounted
+from isthmus.statistics.series import Job, Series, Uncounted
 from isthmus.tables import output
-from isthmus.verdicts import surroundings, two_sides
+from isthmus.verdicts import clusters, judging, side_by_side, surroundings, two_sides
 
 WANTED = (
     *two_sides.WANTED,
@@ -33,9 +33,9 @@ WANTED = (
     "mad",
     "within_low",
     "within_high",
-    "n_samples",
+    *doubts.ROW,
 )
-_NODES = 4  # with as many on both sides, the node is the unit
+EQUAL_LOW, EQUAL_HIGH = 1 / (1 + judging.FLOOR), 1 + judging.FLOOR  # a ratio between them is of no interest
 
 
 @dataclasses.dataclass
@@ -50,6 +50,41 @@ class System:
     # How fast its hosts were when programs began; no figure of the system, so no part of a score.
     hosts: dict[tuple, Series] = dataclasses.field(default_factory=dict)
     uncounted: Uncounted = dataclasses.field(default_factory=Uncounted)
+    doubts: dict[tuple, str] = dataclasses.field(default_factory=dict)  # what its records say against them
+    facts: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # values by field of the fingerprint
+
+    @functools.cached_property
+    def occasions(self) -> dict[str, Any]:
+        """By job: which jobs share a night, or a restart of all nodes."""
+        return clusters.occasions(self._jobs())
+
+    @functools.cached_property
+    def nodes(self) -> set[str]:
+        return {node for each in self.series.values() for job in each.of("A") for node in job.nodes}
+
+    @functools.cached_property
+    def versions(self) -> dict[str, set]:
+        """Versions of each workload that it measured."""
+        found: dict[str, set] = {}
+        for each in self.series.values():
+            found.setdefault(each.workload, set()).add(each.case["version"])
+        return found
+
+    def _jobs(self) -> list[Job]:
+        """A job for each of its jobs, on all nodes that it ran on, from its first record on."""
+        found: dict[str, list[Job]] = {}
+        for each in (*self.series.values(), *self.hosts.values()):
+            for job in each.of("A"):
+                found.setdefault(job.name, []).append(job)
+        return [
+            Job(
+                name,
+                {place: value for part in parts for place, value in part.places.items()},
+                frozenset().union(*(part.boots for part in parts)),
+                min((part.time for part in parts if part.time), default=None),
+            )
+            for name, parts in found.items()
+        ]
 
     def of(self, key: tuple) -> Series | None:
         return self.series.get(key) or self.hosts.get(key)
@@ -57,7 +92,11 @@ class System:
 
 @dataclasses.dataclass
 class Cell:
-    """One system's figure of a series; ratio and interval against the first system's, above 1 is a larger value."""
+    """One system's figure of a series; ratio and interval against the first system's, above 1 is a larger value.
+
+    The verdict is better or worse, other (neither more nor less of it is better), equal, or unsure; empty without a
+    ratio.
+    """
 
     value: float
     share: float | None
@@ -66,6 +105,14 @@ class Cell:
     low: float | None = None
     high: float | None = None
     interval: spread.Spread | None = None  # of the value
+    nodes: int | None = None
+    boots: int | None = None
+    p: float = 1.0
+    verdict: str = ""
+    better: bool | None = None  # which way the ratio is; None where neither is better
+    reason: str = ""  # of clusters.MEANING, why there is no interval
+    single: bool = False  # the interval is of one node, of either system
+    doubts: str = ""  # what records say against the value
 
 
 def _alone(opened: store.Store, side: str) -> dict[tuple, spread.Spread | None]:
@@ -87,7 +134,30 @@ def _load(opened: store.Store, side: str, name: str) -> System:
     shares = series.per_series(opened, "median(share)", f"({side}) = 'A'")
     hosts = {each.key: each for each in surroundings.hosts(opened, side)}
     without = series.uncounted(opened, f"({side}) = 'A'")
-    return System(name, {each.key: each for each in every}, shares, _alone(opened, side), hosts, without)
+    own = {each.key: each for each in every}
+    return System(name, own, shares, _alone(opened, side), hosts, without, _doubts(opened, side), _facts(opened, side))
+
+
+_FACTS = tuple(
+    name for name in ("driver", "git", "runtime", "compiler", "flags", "code", *measurements.FINGERPRINT)
+    if name not in ("boot", "device", "arch", *measurements.OBJECTS)
+)  # fmt: skip
+
+
+def _facts(opened: store.Store, side: str) -> dict[str, list[str]]:
+    """Values of the fingerprint in a system's records, what explains most first."""
+    names = [*dict.fromkeys(_FACTS)]
+    lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in names)
+    [row] = opened.rows(f"SELECT {lists} FROM measurements WHERE ({side}) = 'A'")
+    return {name: [value for value in row[name] or [] if value not in (None, "")] for name in names}
+
+
+def _doubts(opened: store.Store, side: str) -> dict[tuple, str]:
+    """What records of each series say against its figure, in words."""
+    fields = ", ".join(f'"{name}" := "{name}"' for name in doubts.ROW)
+    found = series.per_series(opened, f"list(struct_pack({fields}))", f"({side}) = 'A'")
+    words = {key: doubts.say([doubts.of_row(row) for row in rows]) for key, rows in found.items()}
+    return {key: said for key, said in words.items() if said}
 
 
 def load(asked) -> list[System]:
@@ -95,7 +165,7 @@ def load(asked) -> list[System]:
 
     Names on stderr what does not count. What failed, is wrong or disagrees is in `asked.doubts`, for the exit code.
     """
-    doubts: list[str] = []
+    disagreeing: list[str] = []
     if asked.by:
         if asked.by not in series.FIELDS:
             meant = spelling.did_you_mean(asked.by, series.FIELDS) or f"; choose from {', '.join(series.FIELDS)}"
@@ -109,7 +179,7 @@ def load(asked) -> list[System]:
             if lacking:
                 print(f"{spelling.counted(lacking, 'record')} without {asked.by} left out", file=sys.stderr)
             systems = [_load(opened, f"CASE WHEN {column} = {literal(v)} THEN 'A' END", v) for v in records]
-            doubts += agreement.disagreements(opened.results)
+            disagreeing += agreement.disagreements(opened.results)
     else:
         systems, results, said = [], [], set()
         for path, name in zip(asked.paths, _names(asked.paths)):
@@ -117,15 +187,15 @@ def load(asked) -> list[System]:
                 systems.append(_load(opened, "'A'", name))
                 results += opened.results
                 said.update(agreement.disagreements(opened.results))
-        doubts += agreement.disagreements(results)
-        agreement.say_disagreements([each for each in doubts if each not in said])
+        disagreeing += agreement.disagreements(results)
+        agreement.say_disagreements([each for each in disagreeing if each not in said])
         if len(systems) < 2:
             raise Error(
                 "comparing needs two systems, but one folder was named; name another folder, or a field for --by"
             )
     for system in systems:
         system.uncounted.say(system.name)
-    asked.doubts = doubts + [system.uncounted.words for system in systems if system.uncounted.bad]
+    asked.doubts = disagreeing + [system.uncounted.words for system in systems if system.uncounted.bad]
     return systems
 
 
@@ -158,61 +228,79 @@ def _names(paths) -> list[str]:
     raise Error("a folder is named twice; name each system once")
 
 
-def _per_unit(each: series.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Values per job, and per node."""
-    return each.all("A"), np.array([np.median(values) for values in series.apart(each.of("A")).values()])
+# --- one series ---
 
 
 def cells(systems: list[System], key: tuple) -> list[Cell | None]:
     """A cell for each system that has the series."""
     row: list[Cell | None] = []
+    first = systems[0].of(key)
+    reference = _estimate(systems[0], first) if first else None
     for system in systems:
         found = system.of(key)
         if found is None:
             row.append(None)
             continue
-        jobs, nodes = _per_unit(found)
+        jobs = found.all("A")
+        own = reference if found is first else _estimate(system, found)
         cell = Cell(float(np.median(jobs)), system.shares.get(key), len(jobs))
         cell.interval = spread.over_jobs(jobs.tolist()) if len(jobs) > 1 else system.alone.get(key)
-        first = systems[0].of(key)
-        if first is not None and found is not first:
-            a_jobs, a_nodes = _per_unit(first)
-            a, b = (a_nodes, nodes) if min(len(a_nodes), len(nodes)) >= _NODES else (a_jobs, jobs)
-            if (a > 0).all() and (b > 0).all():
-                compared = rank_test.compare([(np.log(a), np.log(b))])
-                cell.ratio = math.exp(compared.estimate)
-                if math.isfinite(compared.low):
-                    cell.low, cell.high = math.exp(compared.low), math.exp(compared.high)
+        cell.doubts = system.doubts.get(key, "")
+        if own is not None:
+            cell.nodes, cell.boots = own.nodes, own.boots
+        if own is not None and reference is not None and found is not first:
+            _set_ratio(cell, own, reference, found.better)
         row.append(cell)
     return row
 
 
-def _three_digits(ratio: float) -> str:
-    return f"{ratio:#.3g}".rstrip(".")
+def _estimate(system: System, found: Series) -> clusters.Estimate | None:
+    """The mean of the logarithms and how sure it is; None for values that are not above zero."""
+    if not (found.all("A") > 0).all():
+        return None
+    return clusters.estimate([clusters.cells(found.of("A"), system.occasions)], [1.0])
 
 
-def _cells_of(cell: Cell | None, unit: str) -> list[str]:
-    """Of a line of the text: value, how sure it is, share, ratio and its interval."""
-    if cell is None:
-        return ["-", "", "", "", ""]
-    texts = [units.quantity(cell.value, unit), spread.percent(cell.value, cell.interval)]
-    texts.append(f"{cell.share:.0%}" if cell.share else "")
-    if cell.ratio is None:
-        return [*texts, "", ""]
-    interval = (
-        "?" if cell.low is None or cell.high is None else f"[{_three_digits(cell.low)}, {_three_digits(cell.high)}]"
-    )
-    return [*texts, f"×{_three_digits(cell.ratio)}", interval]
+def _set_ratio(cell: Cell, own: clusters.Estimate, reference: clusters.Estimate, better: str | None) -> None:
+    difference = float(own.logs[0] - reference.logs[0])
+    half = clusters.half(own, reference)
+    cell.ratio, cell.p = _exp(difference), clusters.p_value(difference, own, reference)
+    cell.reason = own.reason or reference.reason
+    cell.single = 1 in (own.nodes, reference.nodes)
+    if math.isfinite(half):
+        cell.low, cell.high = _exp(difference - half), _exp(difference + half)
+    cell.verdict = "unsure"
+    if cell.low is not None and cell.high is not None and cell.low >= EQUAL_LOW and cell.high <= EQUAL_HIGH:
+        cell.verdict = "equal"
+    cell.better = {"higher": cell.ratio > 1, "lower": cell.ratio < 1}.get(better or "")
 
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700))
+
+
+def _decide(rows: dict[tuple, list[Cell | None]], systems: int) -> None:
+    """Sets the verdict of differences that are sure among all series of a system together."""
+    for at in range(1, systems):
+        found = [row[at] for row in rows.values()]
+        judged = [cell for cell in found if cell is not None and cell.ratio is not None and cell.verdict != "equal"]
+        adjusted = rank_test.adjusted(np.array([cell.p for cell in judged] or [1.0]))
+        for cell, q in zip(judged, adjusted):
+            if cell.low is not None and q <= rank_test.SESSION and cell.p <= rank_test.SESSION:
+                cell.verdict = "other" if cell.better is None else "better" if cell.better else "worse"
+
+
+# --- rows for programs ---
 
 _COLUMNS = {
     "unit": "VARCHAR", "series": "VARCHAR", "system": "VARCHAR", "value": "DOUBLE", "value_low": "DOUBLE",
-    "value_high": "DOUBLE", "interval": "VARCHAR", "share": "DOUBLE", "jobs": "BIGINT", "reference": "VARCHAR",
-    "ratio": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+    "value_high": "DOUBLE", "interval": "VARCHAR", "share": "DOUBLE", "jobs": "BIGINT", "nodes": "BIGINT",
+    "boots": "BIGINT", "reference": "VARCHAR", "ratio": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+    "verdict": "VARCHAR", "reason": "VARCHAR", "doubts": "VARCHAR",
 }  # fmt: skip
 
 
-def table_of(systems: list[System]) -> output.Table:
+def table_of(systems: list[System], *, everything: bool = False) -> output.Table:
     """A row for each series of each system. Raises Error where no two systems have one in common."""
     measured = {key: each for system in systems for key, each in system.series.items()}
     every = measured | {key: each for system in systems for key, each in system.hosts.items()}
@@ -220,10 +308,8 @@ def table_of(systems: list[System]) -> output.Table:
     found = {key: cells(systems, key) for key in sorted(every, key=lambda key: (key not in measured, names[key]))}
     shared = {key: row for key, row in found.items() if sum(cell is not None for cell in row) > 1}
     if not set(shared) & set(measured):
-        bad = "; ".join(f"{system.name}: {system.uncounted.words}" for system in systems if system.uncounted.bad)
-        if bad:
-            raise Error(f"no series that counts is in two systems ({bad}); mend what fails there, and measure it again")
-        raise Error("no series is in two systems: they measured different workloads, versions or parameters")
+        raise Error(_nothing_shared(systems))
+    _decide({key: row for key, row in shared.items() if key in measured}, len(systems))
     rows: list[dict[str, Any]] = []
     for key, row in found.items():
         for system, cell in zip(systems, row):
@@ -231,43 +317,20 @@ def table_of(systems: list[System]) -> output.Table:
                 named = {"series": names[key], "system": system.name, "reference": systems[0].name}
                 sure = spread.fields(cell.interval)
                 ends = {"value_low": sure["low"], "value_high": sure["high"], "interval": sure["interval"]}
+                ends |= {"verdict": cell.verdict or None, "reason": cell.reason or None, "doubts": cell.doubts or None}
                 rows.append(every[key].case | named | dataclasses.asdict(cell) | ends)
-    return output.of_cases(rows, _COLUMNS, text(systems, shared, names, {key: every[key] for key in shared}))
+    text, answer = side_by_side.text(systems, shared, names, {key: every[key] for key in shared}, everything)
+    return output.of_cases(rows, _COLUMNS, text, answer)
 
 
-_SHOWN = [
-    output.Column("metric"), output.Column("system", right=False), output.Column("value"), output.Column("±", drop=1),
-    output.Column("of", drop=2), output.Column("ratio"), output.Column("95%"),
-]  # fmt: skip
-
-
-def text(
-    systems: list[System], rows: dict[tuple, list[Cell | None]], names: dict[tuple, str], of: dict[tuple, Series]
-) -> str:
-    """Below each case a line for each metric and system, of what two systems have; then what only one has."""
-    by_case = grouped(
-        (names[key].removesuffix(f" {spelling.printable(of[key].metric)}"), (of[key], row)) for key, row in rows.items()
-    )
-    shown: list[list[str] | str] = []
-    for case, members in by_case.items():
-        shown.append(case)
-        for each, row in members:
-            metrics = [each.metric, *[""] * (len(systems) - 1)]  # said once
-            shown += [
-                [metric, system.name, *_cells_of(cell, each.unit)]
-                for metric, system, cell in zip(metrics, systems, row)
-            ]
-    lines = output.lay_out(_SHOWN, shown)
-    lines += ["", *output.fold(spread.MEANING.replace(" (j=1)", ""))]
-    lines += output.fold(
-        f"of: the share of its limit. ratio: to {systems[0].name}. 95%: the ratio's interval over jobs; ?: fewer than "
-        "4 jobs of each."
-    )
-    for system in systems:
-        alone = [key for key in system.series if sum(key in other.series for other in systems) == 1]
-        if alone:
-            lines += output.fold(f"only in {system.name}: {len(alone)} series, such as {names[min(alone, key=str)]}")
-    return "\n".join(lines)
+def _nothing_shared(systems: list[System]) -> str:
+    bad = "; ".join(f"{system.name}: {system.uncounted.words}" for system in systems if system.uncounted.words)
+    if any(not system.series for system in systems) and bad:
+        return f"no series that counts is in two systems ({bad}); mend what fails there, and measure it again"
+    versions = side_by_side.versions(systems)
+    if versions:
+        return f"no series is in two systems: {versions[0]}; measure both with the same Isthmus"
+    return "no series is in two systems: they measured different workloads, versions or parameters"
 
 
 def add_arguments(parser) -> None:
@@ -278,9 +341,10 @@ def add_arguments(parser) -> None:
     )
     selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
+    parser.add_argument("--all", action="store_true", help="list every series")
     output.add_arguments(parser)
 
 
 def run(asked) -> int:
-    output.write(asked, table_of(load(asked)))
+    output.write(asked, table_of(load(asked), everything=asked.all))
     return exits.PASSED

@@ -5,8 +5,9 @@ pattern that means several series divides its weight among them. Only series tha
 gains by leaving out what it is bad at; what does not count is named, its weight is lost, and below 80% of the weight
 there is no score. Ratios are above 1 where a system is better.
 
-A system's figure is the geometric mean of its nodes, a node's that of its jobs. The interval is of such nodes: it comes
-from how unlike the nodes are, over all metrics together. Of one node it is of that node's jobs, and the output says so.
+A system's figure is the geometric mean of its nodes, a node's that of its boots, a boot's that of its jobs. The
+interval is of such nodes: it comes from how unlike nodes are, and how unlike nights or restarts of all of them, over
+all metrics together. Of one node it is of that node and comes from its boots; one boot has neither interval nor rank.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ import sys
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
-from isthmus.groups import grouped
 from isthmus.records import old_names, selection
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import compare
+from isthmus.verdicts import clusters, compare
 
 LEAST = 0.8  # of the weight must count
 FEWEST = 4  # jobs of every series, below which a system has no rank
@@ -51,10 +51,12 @@ class Score:
     score: float
     low: float | None  # 95% interval; null for the reference and where too little is known
     high: float | None
-    ranks: tuple[int, int] | None  # the best and the worst that the jobs allow; null for too few jobs
+    ranks: tuple[int, int] | None  # the best and the worst that the jobs allow; null where too little is known
     by_metrics: float | None  # share of draws of the metrics in which its place is among these ranks
-    nodes: int  # fewest of a series
+    nodes: int  # fewest of a series, as are the others
+    boots: int
     jobs: int
+    reason: str  # of clusters.MEANING, why it has no interval and no rank
 
 
 def load_weights(path) -> dict[str, float]:
@@ -141,100 +143,25 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
     return list(chosen.values()), excluded
 
 
-# --- one system ---
-
-
-@dataclasses.dataclass
-class _Estimate:
-    """A system's weighted mean of logarithms by term, and its variance with degrees of freedom."""
-
-    logs: np.ndarray  # by term
-    variance: float  # infinite where nothing is known of it
-    freedom: int
-    nodes: int
-    jobs: int
-
-
-def _cells(each: series.Series) -> dict[tuple[str, str], float]:
-    """Logarithms by (node, job): a job's GPUs of a node count as one value."""
-    cells = grouped(
-        ((node, job.name), math.log(value)) for job in each.of("A") for (node, _), value in job.places.items()
-    )
-    return {cell: float(np.mean(values)) for cell, values in cells.items()}
-
-
-def _clustered(parts: dict[tuple[str, str], float], by, fewest: int) -> float:
-    """Variance of a sum of parts that go together in clusters, of which a term has so many at least."""
-    sums: dict = {}
-    for cell, part in parts.items():
-        sums[by(cell)] = sums.get(by(cell), 0.0) + part
-    return fewest / (fewest - 1) * sum(value**2 for value in sums.values()) if fewest > 1 else math.inf
-
-
-def estimate(system: compare.System, counted: list[Term], weights: np.ndarray) -> _Estimate:
-    """Means over nodes of means over jobs, and the variance of their weighted sum.
-
-    The variance is that of a bootstrap which draws nodes, each with all its jobs and all metrics at once, in closed
-    form and without its bias for few nodes (the score is a sum, so nothing need be drawn); of one node, jobs are drawn.
-    Jobs on several nodes tie these together: variances by node and by job are joined as Cameron, Gelbach and Miller do
-    (Robust inference with multiway clustering, 2011), the largest being taken. Student's t of the fewest clusters.
-    """
-    logs, nodes, jobs = [], [], []
-    parts: dict[tuple[str, str], float] = {}
-    for term, weight in zip(counted, weights):
-        cells = _cells(system.series[term.key])
-        by_node = grouped((node, term.sign * value) for (node, _), value in cells.items())
-        means = {node: float(np.mean(values)) for node, values in by_node.items()}
-        middle = float(np.mean(list(means.values())))
-        logs.append(middle)
-        nodes.append(len(by_node))
-        jobs.append(len({job for _, job in cells}))
-        for cell, value in cells.items():
-            share = weight / (len(by_node) * len(by_node[cell[0]]))
-            parts[cell] = parts.get(cell, 0.0) + share * (term.sign * value - middle)
-    by_job = _clustered(parts, lambda cell: cell[1], min(jobs))
-    if min(nodes) == 1:
-        return _Estimate(np.array(logs), by_job, min(jobs) - 1, 1, min(jobs))
-    variances = [_clustered(parts, lambda cell: cell[0], min(nodes))]
-    clusters = min(nodes)
-    if len({job for _, job in parts}) < len(parts):  # some jobs ran on several nodes
-        variances += [by_job, variances[0] + by_job - _clustered(parts, lambda cell: cell, len(parts))]
-        clusters = min(clusters, min(jobs))
-    return _Estimate(np.array(logs), max(variances), clusters - 1, min(nodes), min(jobs))
-
-
 # --- systems ---
 
 
-def _half(a: _Estimate, b: _Estimate, tail: float) -> float:
-    """Half of the interval of the difference of two systems; Welch's and Satterthwaite's degrees of freedom."""
-    variance = a.variance + b.variance
-    if not math.isfinite(variance) or min(a.freedom, b.freedom) < 1:
-        return math.inf
-    if variance == 0:
-        return 0.0
-    freedom = variance**2 / sum(each.variance**2 / each.freedom for each in (a, b))
-    return _quantile(tail, freedom) * math.sqrt(variance)
+def estimate(system: compare.System, counted: list[Term], weights: np.ndarray) -> clusters.Estimate:
+    """The weighted mean of the terms' logarithms, higher where the system is better, and how sure it is."""
+    every = [clusters.cells(system.series[term.key].of("A"), system.occasions, term.sign) for term in counted]
+    return clusters.estimate(every, weights.tolist())
 
 
-def _quantile(tail: float, freedom: float) -> float:
-    """Student's t of fractional degrees of freedom: its logarithm is nearly linear in their reciprocal."""
-    whole = max(1, math.floor(freedom))
-    low, high = (math.log(rank_test.student_quantile(tail, each)) for each in (whole, whole + 1))
-    share = (1 / whole - 1 / max(freedom, whole)) * whole * (whole + 1)
-    return math.exp(low + share * (high - low))
-
-
-def _ranks(found: list[_Estimate], totals: np.ndarray) -> list[tuple[int, int] | None]:
+def _ranks(found: list[clusters.Estimate], totals: np.ndarray) -> list[tuple[int, int] | None]:
     """The ranks that each system may have: one more than are surely better, and as many as are not surely worse.
 
     All pairs hold together in 95% of cases (Bonferroni), so no system is ranked above its own copy but by 5% chance.
     """
-    known = [i for i, each in enumerate(found) if each.jobs >= FEWEST]
+    known = [i for i, each in enumerate(found) if each.jobs >= FEWEST and not each.reason]
     tail = (1 - rank_test.CONFIDENCE) / 2 / max(len(known) * (len(known) - 1) / 2, 1)
     result: list[tuple[int, int] | None] = [None] * len(found)
     for i in known:
-        gaps = [(totals[j] - totals[i], _half(found[i], found[j], tail)) for j in known if j != i]
+        gaps = [(totals[j] - totals[i], clusters.half(found[i], found[j], tail)) for j in known if j != i]
         better = sum(gap > half for gap, half in gaps)
         worse = sum(-gap > half for gap, half in gaps)
         result[i] = (1 + better, len(known) - worse)
@@ -265,10 +192,13 @@ def scores(systems: list[compare.System], counted: list[Term], reference: str) -
     by_metrics = _by_metrics(logs - logs[first], weights, ranks)
     result = []
     for i, (system, each) in enumerate(zip(systems, found)):
-        half = _half(each, found[first], (1 - rank_test.CONFIDENCE) / 2) if i != first else math.inf
+        half = clusters.half(each, found[first]) if i != first else math.inf
         low, high = (_exp(totals[i] - half), _exp(totals[i] + half)) if math.isfinite(half) else (None, None)
         result.append(
-            Score(system.name, _exp(totals[i]), low, high, ranks[i], by_metrics[i], each.nodes, each.jobs)
+            Score(
+                system.name, _exp(totals[i]), low, high, ranks[i], by_metrics[i], each.nodes, each.boots, each.jobs,
+                each.reason,
+            )
         )  # fmt: skip
     return sorted(result, key=lambda each: (-each.score, each.name))
 
@@ -288,11 +218,13 @@ def _rank(each: Score) -> str:
 
 def _notes(found: list[Score]) -> list[str]:
     notes = []
-    few = [each for each in found if each.ranks is None]
-    for each in few:
+    for each in found:
         name = spelling.printable(each.name)
-        jobs, more = spelling.counted(each.jobs, "job"), spelling.counted(FEWEST - each.jobs, "more job")
-        notes.append(f"note: {name} has {jobs} of a series: no rank; run {more} of each")
+        if each.reason:
+            notes.append(f"note: {name}: not identifiable: {clusters.MEANING[each.reason]}; until then it has no rank")
+        elif each.ranks is None:
+            jobs, more = spelling.counted(each.jobs, "job"), spelling.counted(FEWEST - each.jobs, "more job")
+            notes.append(f"note: {name} has {jobs} of a series: no rank; run {more} of each")
     single = [spelling.printable(each.name) for each in found if each.nodes == 1]
     if single:
         notes.append(f"note: {', '.join(single)}: one node, so how unlike nodes are is not in the intervals")
@@ -301,18 +233,33 @@ def _notes(found: list[Score]) -> list[str]:
     return notes
 
 
+def _interval(each: Score, reference: Score) -> str:
+    """The interval, or why there is none; that of one node says so."""
+    if each.reason or (reference.reason and each is not reference):
+        return f"? {each.reason}" if each.reason else f"? {reference.reason} of {spelling.printable(reference.name)}"
+    if each.low is None:
+        return "-"
+    single = [spelling.printable(one.name) for one in (each, reference) if one.nodes == 1]
+    return f"[{each.low:.3f}, {each.high:.3f}]" + (" of 1 node" if single else "")
+
+
 def text(found: list[Score], counted: list[Term], excluded: list[str], reference: str) -> str:
-    width = max(6, *(len(spelling.printable(each.name)) for each in found))
     total = sum(term.weight for term in counted)
-    head = f"{'rank':<5} {'system':<{width}} {'score':>7} {'95% interval':<18} {'nodes':>5} {'jobs':>5}"
-    lines = [f"{total:.0%} of the weight counts, in {len(counted)} series", f"{head}  rank kept by other metrics"]
+    [own] = [each for each in found if each.name == reference]
+    columns = [
+        output.Column("rank", right=False), output.Column("system", right=False), output.Column("score"),
+        output.Column("95% interval", right=False), output.Column("nodes"), output.Column("boots"),
+        output.Column("jobs"), output.Column("kept", drop=1),
+    ]  # fmt: skip
+    rows = []
     for each in found:
-        interval = f"[{each.low:.3f}, {each.high:.3f}]" if each.low is not None else "-"
         kept = f"{each.by_metrics:.0%}" if each.by_metrics is not None else "-"
-        lines.append(
-            f"{_rank(each):<5} {spelling.printable(each.name):<{width}} {each.score:>7.3f} {interval:<18} "
-            f"{each.nodes:>5} {each.jobs:>5}  {kept}"
-        )
+        counts = [str(number) for number in (each.nodes, each.boots, each.jobs)]
+        name = spelling.shorten(each.name, 28)
+        rows.append([_rank(each), name, f"{each.score:.3f}", _interval(each, own), *counts, kept])
+    lines = [f"{total:.0%} of the weight counts, in {len(counted)} series", *output.lay_out(columns, rows)]
+    if any(each.by_metrics is not None for each in found):
+        lines.append("kept: how often a system keeps its rank when other metrics are drawn")
     lines += _notes(found)
     lines.append(f"weighted geometric mean over {len(counted)} series of ratios to {spelling.printable(reference)} = 1")
     for term in sorted(counted, key=lambda term: -term.weight):
@@ -323,8 +270,8 @@ def text(found: list[Score], counted: list[Term], excluded: list[str], reference
 
 _COLUMNS = {
     "system": "VARCHAR", "score": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "best_rank": "BIGINT",
-    "worst_rank": "BIGINT", "kept": "DOUBLE", "nodes": "BIGINT", "jobs": "BIGINT", "reference": "VARCHAR",
-    "weight": "DOUBLE",
+    "worst_rank": "BIGINT", "kept": "DOUBLE", "nodes": "BIGINT", "boots": "BIGINT", "jobs": "BIGINT",
+    "reference": "VARCHAR", "weight": "DOUBLE", "reason": "VARCHAR",
 }  # fmt: skip
 
 
@@ -335,8 +282,8 @@ def table_of(found: list[Score], counted: list[Term], excluded: list[str], refer
         best, worst = each.ranks or (None, None)
         rows.append({
             "system": each.name, "score": each.score, "low": each.low, "high": each.high, "best_rank": best,
-            "worst_rank": worst, "kept": each.by_metrics, "nodes": each.nodes, "jobs": each.jobs,
-            "reference": reference, "weight": sum(term.weight for term in counted),
+            "worst_rank": worst, "kept": each.by_metrics, "nodes": each.nodes, "boots": each.boots, "jobs": each.jobs,
+            "reference": reference, "weight": sum(term.weight for term in counted), "reason": each.reason or None,
         })  # fmt: skip
     shown = text(found, counted, excluded, reference)
     return output.Table(_COLUMNS, rows, shown, [*_notes(found), *_excluded(excluded)])
