@@ -4,9 +4,10 @@
 # What `isthmus compare` and `isthmus score` say of the machines in [`analysis/data`](../analysis/data/README.md):
 # the processors of an H200 host and of a small machine without a GPU, and hosts with two and with four H200s.
 #
-# One machine of each kind and one job or few on each: the ratios are of these machines and these runs. Where there
-# are four jobs or more of both, an interval stands beside the ratio; `[?]` says that there are fewer. Then whiskers
-# are the widest that the two figures' own intervals allow: how sure these runs are, not how alike the next would be.
+# One host of each kind, or few, and one job or few on each: the ratios are of these machines and these runs, and the
+# answer says so. What was measured in one boot has no interval, since another boot may be off by more than jobs of
+# one boot are. Whiskers are the widest that the two figures' own intervals allow: how sure these runs are, not how alike
+# the next would be.
 
 # %%
 import argparse
