@@ -9,40 +9,9 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "memory/control_groups.hpp"
+
 namespace isthmus::memory {
-
-namespace {
-
-std::optional<std::size_t> number_in(const std::string& path) {
-  std::ifstream stream(path);
-  std::size_t value = 0;
-  if (stream >> value) return value;
-  return std::nullopt;  // absent, or "max"
-}
-
-/// What the version 2 control groups above this process leave it.
-std::optional<std::size_t> control_group_memory() {
-  std::ifstream stream("/proc/self/cgroup");
-  std::optional<std::size_t> least;
-  for (std::string line; std::getline(stream, line);) {
-    if (line.compare(0, 3, "0::") != 0) continue;
-    for (std::string group = line.substr(3);;) {
-      const std::string folder = "/sys/fs/cgroup" + (group == "/" ? "" : group);
-      const auto limit = number_in(folder + "/memory.max");
-      const auto used = number_in(folder + "/memory.current");
-      if (limit && used) {
-        const std::size_t left = *limit > *used ? *limit - *used : 0;
-        least = least ? std::min(*least, left) : left;
-      }
-      const auto slash = group.rfind('/');
-      if (slash == std::string::npos || slash == 0) break;
-      group.erase(slash);
-    }
-  }
-  return least;
-}
-
-}  // namespace
 
 std::optional<std::size_t> proc_bytes(const char* file, std::string_view field) {
   std::ifstream stream(file);

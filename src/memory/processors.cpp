@@ -1,6 +1,5 @@
 #include "memory/processors.hpp"
 
-#include <hwloc.h>
 #include <numa.h>
 #include <unistd.h>
 
@@ -8,23 +7,11 @@
 #include <memory>
 
 #include "memory/numa_nodes.hpp"
+#include "memory/topology.hpp"
 
 namespace isthmus::memory {
 
 namespace {
-
-using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
-
-Topology load(const std::string& synthetic) {
-  hwloc_topology_t topology = nullptr;
-  if (hwloc_topology_init(&topology) != 0) return {nullptr, &hwloc_topology_destroy};
-  Topology owner(topology, &hwloc_topology_destroy);
-  // Only processors and memory: device discovery may start a GPU context of its own.
-  hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-  if (!synthetic.empty() && hwloc_topology_set_synthetic(topology, synthetic.c_str()) != 0) owner.reset();
-  if (owner != nullptr && hwloc_topology_load(topology) != 0) owner.reset();
-  return owner;
-}
 
 /// Of the calling thread; everything where the kernel does not tell.
 bool allowed(unsigned processor, bool this_machine) {
@@ -117,7 +104,7 @@ std::vector<Core> Processors::on_node(int numa_node) const {
 
 Processors read_processors(const std::string& synthetic) {
   Processors found;
-  if (const Topology topology = load(synthetic)) {
+  if (const Topology topology = load_topology(synthetic)) {
     read_cores(topology.get(), synthetic.empty(), found);
     read_caches(topology.get(), found);
   }

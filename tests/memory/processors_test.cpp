@@ -3,11 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "../temporary_path.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/parallel.hpp"
+#include "memory/topology.hpp"
 
 namespace isthmus::memory {
 namespace {
@@ -20,6 +27,31 @@ TEST(Processors, AreThoseThisProcessMayUse) {
   for (int node = 0; node <= std::max(0, highest_numa_node()); ++node) on_nodes += usable_processors(node).size();
   EXPECT_LE(on_nodes, all.size());
   EXPECT_TRUE(usable_processors(100000).empty());
+}
+
+/// The cores and NUMA nodes that hwloc finds where one of its variables is set.
+std::pair<int, int> found_with(const char* variable, const std::string& value) {
+  if (variable != nullptr) setenv(variable, value.c_str(), 1);
+  const auto topology = load_topology();
+  if (variable != nullptr) {
+    EXPECT_EQ(getenv(variable), value);
+    unsetenv(variable);
+  }
+  if (!topology) return {0, 0};
+  return {hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE),
+          hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_NUMANODE)};
+}
+
+TEST(Topology, IsOfThisMachineWhateverVariablesSay) {
+  const auto here = found_with(nullptr, "");
+  ASSERT_GT(here.second, 0);
+  const auto file = temporary_path("topology.xml");
+  std::ofstream(file) << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
+                         "<topology version=\"3.0\">\n</topology>\n";
+  EXPECT_EQ(found_with("HWLOC_XMLFILE", file), here);
+  EXPECT_EQ(found_with("HWLOC_XMLFILE", file + ".absent"), here);
+  EXPECT_EQ(found_with("HWLOC_SYNTHETIC", "pack:2 numa:2 core:9 pu:1"), here);
+  std::filesystem::remove(file);
 }
 
 TEST(Processors, HoldAThreadWithinTheScope) {

@@ -208,6 +208,16 @@ std::string list_json(const std::string& pattern) {
   return document.dump(2);
 }
 
+namespace {
+
+/// "1 core", "2 NUMA nodes", "an unknown number of cores".
+std::string counted(const json& count, std::string_view what) {
+  if (count.is_null()) return fmt::format("an unknown number of {}s", what);
+  return fmt::format("{} {}{}", count.get<int>(), what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
 Info info() {
   Info found;
   json devices = json::array();
@@ -237,9 +247,9 @@ Info info() {
                          {"problem", found.problem.empty() ? json(nullptr) : json(found.problem)}};
   found.json = document.dump(2);
   found.text = fmt::format(
-      "backend    {}{}\n{}host       {}, {} cores, {} NUMA nodes\nsystem     {}, {}\nbuild      {}, {}\n",
-      device::name(backend), backend == device::Backend::emulator ? " (device times mean nothing)" : "", device_lines,
-      host["cpu"].get<std::string>(), host["cores"].get<int>(), host["numa_nodes"].get<int>(),
+      "backend    {}{}\n{}host       {}, {}, {}\nsystem     {}, {}\nbuild      {}, {}\n", device::name(backend),
+      backend == device::Backend::emulator ? " (device times mean nothing)" : "", device_lines,
+      host["cpu"].get<std::string>(), counted(host["cores"], "core"), counted(host["numa_nodes"], "NUMA node"),
       host["os"].is_string() ? host["os"].get<std::string>() : "unknown system", host["kernel"].get<std::string>(),
       build_json()["compiler"].get<std::string>(), build_json()["type"].get<std::string>());
   if (!found.problem.empty()) found.text += "problem    " + found.problem + "\n";

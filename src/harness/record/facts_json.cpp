@@ -118,9 +118,9 @@ json host_json(int numa_node) {
   const auto& facts = host_facts();
   json host = {{"cpu", facts.cpu},
                {"kernel", facts.kernel},
-               {"numa_nodes", facts.numa_nodes},
+               {"numa_nodes", or_null(facts.numa_nodes)},
                {"thp", or_null(facts.thp)},
-               {"cores", facts.cores},
+               {"cores", or_null(facts.cores)},
                {"processors_allowed", or_null(facts.processors_allowed)},
                {"memory_bytes", or_null(facts.memory_bytes)},
                {"caches", caches_json(facts.caches)},

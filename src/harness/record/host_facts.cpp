@@ -1,16 +1,17 @@
 #include "harness/record/host_facts.hpp"
 
-#include <hwloc.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "memory/parallel.hpp"
+#include "memory/topology.hpp"
 
 namespace isthmus::harness {
 
@@ -18,11 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A file's first line, or the first bytes of a longer one.
 std::optional<std::string> first_line(const std::string& path) {
   std::ifstream stream(path);
-  std::string line;
-  if (!std::getline(stream, line) || line.empty()) return std::nullopt;
-  return line;
+  std::array<char, 1 << 14> line{};
+  stream.getline(line.data(), line.size());
+  if (line[0] == '\0') return std::nullopt;
+  return line.data();
 }
 
 /// "madvise" of "always [madvise] never".
@@ -46,11 +49,10 @@ std::optional<std::string> os_name() {
 
 /// Whether translation is on, and the kernel's options for it.
 std::optional<std::string> iommu_state() {
-  std::error_code ignored;
-  std::string state;
-  const fs::path groups = "/sys/kernel/iommu_groups";
-  if (!fs::exists(groups, ignored)) return std::nullopt;
-  state = fs::is_empty(groups, ignored) ? "off" : "on";
+  std::error_code unreadable;
+  const bool off = fs::is_empty("/sys/kernel/iommu_groups", unreadable);
+  if (unreadable) return std::nullopt;
+  std::string state = off ? "off" : "on";
   std::istringstream words(first_line("/proc/cmdline").value_or(""));
   for (std::string word; words >> word;) {
     if (word.find("iommu") != std::string::npos) state += " " + word;
@@ -70,7 +72,7 @@ std::optional<std::map<std::string, std::string>> module_parameters(const char* 
 
 /// Model name from hwloc, else from /proc/cpuinfo, else the machine type.
 std::string cpu_model(hwloc_topology_t topology, const std::string& machine) {
-  if (hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0)) {
+  if (hwloc_obj_t package = topology != nullptr ? hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0) : nullptr) {
     const char* model = hwloc_obj_get_info_by_name(package, "CPUModel");
     if (model != nullptr && *model != '\0') return model;
   }
@@ -111,22 +113,22 @@ std::vector<CacheFacts> caches_of(hwloc_topology_t topology) {
   return found;
 }
 
+/// nullopt where the topology has none of them, as in some containers.
+std::optional<int> count_of(hwloc_topology_t topology, hwloc_obj_type_t type) {
+  const int count = hwloc_get_nbobjs_by_type(topology, type);
+  return count > 0 ? std::optional(count) : std::nullopt;
+}
+
 HostFacts ask() {
   HostFacts facts;
   utsname names{};
   if (uname(&names) == 0) facts.kernel = std::string(names.sysname) + " " + names.release;
-  facts.cpu = names.machine;
-  hwloc_topology_t topology = nullptr;
-  if (hwloc_topology_init(&topology) == 0) {
-    // Only processors and memory: device discovery may start a GPU context of its own.
-    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-    if (hwloc_topology_load(topology) == 0) {
-      facts.cpu = cpu_model(topology, names.machine);
-      facts.cores = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
-      facts.caches = caches_of(topology);
-      facts.numa_nodes = std::max(1, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE));
-    }
-    hwloc_topology_destroy(topology);
+  const auto topology = memory::load_topology();
+  facts.cpu = cpu_model(topology.get(), names.machine);
+  if (topology) {
+    facts.cores = count_of(topology.get(), HWLOC_OBJ_CORE);
+    facts.caches = caches_of(topology.get());
+    facts.numa_nodes = count_of(topology.get(), HWLOC_OBJ_NUMANODE);
   }
   facts.thp = bracketed(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
   facts.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");

@@ -21,8 +21,7 @@ struct CacheFacts {
 /// The host side of the fingerprint. Null: unknown.
 struct HostFacts {
   std::string cpu, kernel;
-  int numa_nodes = 1;
-  int cores = 1;
+  std::optional<int> numa_nodes, cores;
   std::optional<std::string> thp, governor, iommu, os;
   std::optional<std::string> boot_id;  ///< another one after each start of the machine
   std::optional<std::size_t> memory_bytes;
