@@ -62,6 +62,25 @@ TEST(NetworkDescriptions, AreThePapersNetworks) {
   }
 }
 
+TEST(NetworkDescriptions, AreReadAsTrainingHasThem) {
+  const std::string net = "width=32\nheight=32\n", convolution = "[convolutional]\nfilters=18\nsize=3\npad=1\n",
+                    yolo = "[yolo]\nmask=0,1,2\nclasses=1\n";
+  const auto plain = parse_network("[net]\n" + net + convolution + yolo, "x.cfg");
+  // Any option of [net] and [yolo], also one that is not invented yet; and what a layer has for training.
+  const auto trained = parse_network(
+      "[net]\nmosaic=1\nema_alpha=0.9998\nmax_epochs=10\nbatch=64\nadam=1\nB1=.9\nletter_box=1\nnext_idea=7\n" + net +
+          convolution + "stopbackward=1\nlearning_rate=.1\ncbn=1\ngroups=1\ndilation=1\nstride_x=1\nclip=2\n" + yolo +
+          "iou_loss=ciou\ncls_normalizer=1.0\nbeta_nms=0.6\nnms_kind=greedynms\nscale_x_y=1.0\nmax=200\n"
+          "anchors=1,2, 3,4\nnum=9\nanother_idea=x\n",
+      "x.cfg");
+  ASSERT_EQ(trained.layers.size(), plain.layers.size());
+  for (std::size_t i = 0; i < plain.layers.size(); ++i) {
+    EXPECT_EQ(trained.layers[i].kind, plain.layers[i].kind);
+    EXPECT_EQ(trained.layers[i].out.size(), plain.layers[i].out.size());
+    EXPECT_EQ(trained.layers[i].window.stride, plain.layers[i].window.stride);
+  }
+}
+
 TEST(NetworkDescriptions, SayWhereTheyAreWrong) {
   const std::string net = "[net]\nwidth=8\nheight = 8\n\n";
   const std::pair<std::string, std::string> wrong[] = {
@@ -87,6 +106,16 @@ TEST(NetworkDescriptions, SayWhereTheyAreWrong) {
        "'swish': write linear, relu, leaky, logistic"},
       {net + "[convolutional]\nfilters=2\nsize=11\n", "x.cfg:5: a window of 11 does not fit into 8"},
       {net + "[convolutional]\nfilters=2\ngroups=2\n", "x.cfg:7: option 'groups'"},
+      {net + "[convolutional]\nfilters=2\ndilation=2\n",
+       "x.cfg:7: option 'dilation' of [convolutional] changes what the network computes"},
+      {net + "[convolutional]\nfilters=2\nstride_x=2\n", "x.cfg:5: a window moves by 1 in both directions"},
+      {net + "[convolutional]\nfilters=2\nstopbakward=1\n", "x.cfg:7: [convolutional] has no option 'stopbakward'"},
+      {net + "[route]\nlayers=-1\ngroups=2\n", "x.cfg:7: option 'groups' of [route] changes"},
+      {net + "[yolo]\nmask=0\nclases=1\n", "x.cfg:5: [yolo] has no option 'classes'"},
+      {net + "[convolutional]\nfilters=6\n[yolo]\nmask=0\nclasses=1\nscale_x_y=1.05\n",
+       "x.cfg:10: option 'scale_x_y' of [yolo] changes what the network computes"},
+      {"[net]\nwidth=8\nheight=8\nchanels=1\n", "x.cfg:4: [net] has no option 'chanels': write channels"},
+      {"[net]\nwidth=8\nheight=8\ntime_steps=4\n", "x.cfg:4: option 'time_steps' of [net] changes"},
       {net + "[shortcut]\nfrom=-1\n", "x.cfg:5: [shortcut] is layer 0 and names layer -1: name one before it"},
       {net + "[maxpool]\nsize=2\nstride=2\n[route]\nlayers=0,1\n", "x.cfg:8: [route] is layer 1 and names layer 1"},
       {net + "[avgpool]\n[upsample]\nstride=8\n[maxpool]\nsize=3\nstride=3\n[shortcut]\nfrom=1\n",

@@ -8,7 +8,9 @@
 #include <charconv>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace isthmus::apps {
 
@@ -19,13 +21,44 @@ constexpr std::array<std::string_view, 9> kinds = {"convolutional", "connected",
 constexpr std::array<std::string_view, 4> activations = {"linear", "relu", "leaky", "logistic"};
 constexpr std::int64_t most_extent = 65535;  // of anything a text can count
 
-/// Of training, of pictures and of boxes after the network: read over.
-constexpr std::string_view ignored_of_net[] = {
-    "batch",  "subdivisions", "momentum", "decay",    "angle",         "saturation", "exposure",
-    "hue",    "aspect",       "max_crop", "min_crop", "learning_rate", "burn_in",    "max_batches",
-    "policy", "steps",        "scales",   "power",    "gamma",         "step",       "crop"};
-constexpr std::string_view ignored_of_yolo[] = {"anchors",      "num",    "jitter",       "ignore_thresh",
-                                                "truth_thresh", "random", "ignore_class", "max"};
+/// An option that changes what the network computes, and the value with which it does not.
+struct Neutral {
+  std::string_view option;
+  std::int64_t value;
+};
+// [net] and [yolo] have few of these: all their other options are of training, of pictures or of boxes after the
+// network.
+constexpr Neutral neutral_of_net[] = {{"inputs", 0}, {"time_steps", 1}};
+constexpr Neutral neutral_of_yolo[] = {{"scale_x_y", 1}, {"new_coords", 0}, {"embedding_layer", 0}};
+constexpr Neutral neutral_of_convolutional[] = {{"groups", 1},    {"dilation", 1}, {"antialiasing", 0}, {"binary", 0},
+                                                {"xnor", 0},      {"flipped", 0},  {"bin_output", 0},   {"sway", 0},
+                                                {"rotate", 0},    {"stretch", 0},  {"stretch_sway", 0}, {"dot", 0},
+                                                {"coordconv", 0}, {"deform", 0}};
+constexpr Neutral neutral_of_maxpool[] = {{"maxpool_depth", 0}, {"antialiasing", 0}};
+constexpr Neutral neutral_of_route[] = {{"groups", 1}, {"group_id", 0}};
+constexpr Neutral neutral_of_softmax[] = {{"groups", 1}, {"temperature", 1}, {"spatial", 0}};
+constexpr Neutral neutral_of_upsample[] = {{"scale", 1}, {"reverse", 0}};
+
+/// Options of any layer that only training has a use for.
+constexpr std::string_view training_of_layer[] = {
+    "stopbackward", "learning_rate", "dont_update",         "burnin_update", "clip",   "train_only_bn",
+    "onlyforward",  "cbn",           "assisted_excitation", "grad_centr",    "noloss", "delta_normalizer"};
+constexpr std::string_view training_of_yolo[] = {"max"};  // one letter from mask
+
+/// Fewest letters to change, add or leave out to make one word of another.
+std::size_t letters_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blank = " \t\r";
@@ -82,7 +115,23 @@ class Section {
   }
   template <std::size_t n>
   void ignore(const std::string_view (&names)[n]) {
-    for (const auto name : names) find(std::string(name));
+    for (const auto name : names) {
+      if (const auto found = options_.find(std::string(name)); found != options_.end()) found->second.known = true;
+    }
+  }
+  /// Refuses each of these where it has another value.
+  template <std::size_t n>
+  void need_neutral(const Neutral (&options)[n]) {
+    for (const auto& [name, neutral] : options) {
+      const auto found = options_.find(std::string(name));
+      if (found == options_.end()) continue;
+      found->second.known = true;
+      if (!equals(found->second.value, neutral))
+        fail(found->second.line,
+             "option '{}' of [{}] changes what the network computes, and no kernel here does that: "
+             "write {}, or remove it",
+             name, kind_, neutral);
+    }
   }
   /// No option is left that nobody asked for.
   void finish() const {
@@ -92,6 +141,16 @@ class Section {
              fmt::join(asked_, ", "));
     }
   }
+  /// Options that nobody asked for are ignored, unless one is nearly what was asked for.
+  void finish_ignoring_others() const {
+    for (const auto& [name, option] : options_) {
+      if (option.known || name.size() > longest_name) continue;
+      for (const auto& asked : asked_) {
+        if (letters_between(name, asked) <= (asked.size() > 4 ? 2 : 1))
+          fail(option.line, "[{}] has no option '{}': write {}, or remove it", kind_, name, asked);
+      }
+    }
+  }
   template <class... A>
   [[noreturn]] void fail(int line, fmt::format_string<A...> text, A&&... arguments) const {
     throw std::invalid_argument(
@@ -99,6 +158,15 @@ class Section {
   }
 
  private:
+  static constexpr std::size_t longest_name = 32;  // of an option that is asked for, and more
+
+  /// Whether a text is this number, as "1", "1.0" and "1.000" are.
+  static bool equals(std::string_view text, std::int64_t number) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc{} && end == text.data() + text.size() && value == static_cast<double>(number);
+  }
+
   struct Option {
     std::string value;
     int line;
@@ -218,17 +286,18 @@ class LayerReader {
         break;
       case LayerKind::upsample:
         layer_.window.stride = section_.count_or(2, "stride");
+        section_.need_neutral(neutral_of_upsample);
         layer_.out.height *= layer_.window.stride;
         layer_.out.width *= layer_.window.stride;
         break;
       case LayerKind::softmax:
-        section_.integer_or(1, "groups", 1, 1);
+        section_.need_neutral(neutral_of_softmax);
         break;
       case LayerKind::yolo:
         read_yolo();
         break;
     }
-    section_.finish();
+    finish_section();
     const auto& out = layer_.out;
     if (std::max({out.channels, out.height, out.width}) > static_cast<std::size_t>(most_extent))
       section_.fail(section_.line(), "[{}] makes {}: no extent may be more than {}", section_.kind(), text_of(out),
@@ -243,6 +312,11 @@ class LayerReader {
   }
 
  private:
+  void finish_section() {
+    section_.ignore(training_of_layer);
+    if (layer_.kind == LayerKind::yolo) return section_.finish_ignoring_others();
+    section_.finish();
+  }
   void read_activation(std::string_view otherwise) {
     layer_.activation = static_cast<Activation>(section_.word("activation", otherwise, activations));
   }
@@ -256,7 +330,12 @@ class LayerReader {
     const auto size = section_.count_or(1, "size"), stride = section_.count_or(1, "stride");
     const auto asked = section_.count_or(0, "padding", 0);
     const auto padding = section_.integer_or(0, "pad", 0, 1) != 0 ? size / 2 : asked;
-    section_.integer_or(1, "groups", 1, 1);
+    section_.need_neutral(neutral_of_convolutional);
+    for (const char* axis : {"stride_x", "stride_y"}) {
+      if (section_.count_or(static_cast<std::int64_t>(stride), axis) != stride)
+        section_.fail(section_.line(), "a window moves by {} in both directions: write the same {}, or remove it",
+                      stride, axis);
+    }
     layer_.window = {size, size, stride, padding};
     layer_.out.height = places(section_, layer_.in.height, 2 * padding, size, stride);
     layer_.out.width = places(section_, layer_.in.width, 2 * padding, size, stride);
@@ -265,6 +344,7 @@ class LayerReader {
     const auto stride = section_.count_or(1, "stride"),
                size = section_.count_or(static_cast<std::int64_t>(stride), "size");
     const auto padding = section_.count_or(static_cast<std::int64_t>(size) - 1, "padding", 0);
+    section_.need_neutral(neutral_of_maxpool);
     if (padding >= 2 * size)
       section_.fail(section_.line(), "a padding of {} leaves a window of {} empty: make it less than {}", padding, size,
                     2 * size);
@@ -291,6 +371,7 @@ class LayerReader {
   }
   void read_route() {
     layer_.out.channels = 0;
+    section_.need_neutral(neutral_of_route);
     for (const auto number : section_.integers("layers")) {
       layer_.from.push_back(layer_number(section_, number, here_));
       const auto& first = network_.layers[layer_.from[0]].out;
@@ -304,7 +385,8 @@ class LayerReader {
   void read_yolo() {
     const auto boxes = section_.integers("mask").size();
     layer_.entries = 5 + section_.count("classes");
-    section_.ignore(ignored_of_yolo);
+    section_.need_neutral(neutral_of_yolo);
+    section_.ignore(training_of_yolo);
     if (boxes * layer_.entries != layer_.in.channels)
       section_.fail(section_.line(), "a yolo layer of {} boxes with {} numbers each is given {} channels: it needs {}",
                     boxes, layer_.entries, layer_.in.channels, boxes * layer_.entries);
@@ -331,8 +413,8 @@ NetworkDescription parse_network(std::string_view text, const std::string& name,
   NetworkDescription network{.name = name, .input = {}, .layers = {}};
   network.input = {net.count_or(3, "channels"), net.count("height"), net.count("width")};
   if (side != 0) network.input.height = network.input.width = side;
-  net.ignore(ignored_of_net);
-  net.finish();
+  net.need_neutral(neutral_of_net);
+  net.finish_ignoring_others();
   for (std::size_t i = 1; i < sections.size(); ++i) network.layers.push_back(LayerReader(network, sections[i]).read());
   if (network.layers.empty()) net.fail(net.line(), "the network has no layers: add one after [net]");
   return network;
