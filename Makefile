@@ -1,5 +1,6 @@
 # Two commands: `make run` measures this machine, `make test` tests this tree. Both set up what is missing.
 .DEFAULT_GOAL := help
+SHELL := bash
 .PHONY: run test build format lint clean help
 
 run:     ## set up, build, measure through ReFrame, show a table   (ARGS="-t smoke")
@@ -18,7 +19,7 @@ lint:    ## say what the style, clang-tidy and the borders object to
 	@scripts/setup test && scripts/lint
 
 clean:   ## remove what was built (not the records, not .venv)
-	rm -rf build reframe/output reframe/stage
+	rm -rf build {,reframe/}{output,stage,perflogs} {,reframe/}reframe*.{log,out}
 
 help:    ## this list
 	@sed -n 's/^\([a-z]*\): *## */  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16

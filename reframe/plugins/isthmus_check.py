@@ -56,6 +56,8 @@ quick_start.install()
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
 LISTING = "listing.json"
+#: Where scripts/build-once notes the program's folder.
+BUILT = "built"
 
 # What a job writes into its stage folder, and its session believes.
 WRITTEN = (
@@ -470,7 +472,7 @@ def _records_within(line: str) -> list[bytes]:
 
 
 class IsthmusBuild(rfm.CompileOnlyRegressionTest):
-    """isthmus-bench, built once per session and environment; or the one that $ISTHMUS_BENCH names."""
+    """isthmus-bench, built once for its sources and environment (scripts/build-once); or what $ISTHMUS_BENCH names."""
 
     descr = "build isthmus-bench"
     #: Path of a built isthmus-bench; empty: build one.
@@ -485,8 +487,17 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     def path(self) -> str:
         if self.bench:
             return str(absolute(self.bench))
-        folder = spack_build.INSTALLED if self.builder == "spack" else "build"
-        return os.path.join(self.stagedir, folder, "bin/isthmus-bench")
+        if self.builder == "spack":
+            return os.path.join(self.stagedir, spack_build.INSTALLED, "bin/isthmus-bench")
+        return os.path.join(self._note()[1], "bin/isthmus-bench")
+
+    def _note(self) -> tuple[str, str]:
+        """What scripts/build-once did, built or reused, and the program's folder; before it ran, no folder."""
+        try:
+            words = (pathlib.Path(self.stagedir) / BUILT).read_text(encoding="utf-8").split(maxsplit=1)
+            return words[0], words[1].strip()
+        except (OSError, LookupError):
+            return "", "not-built"
 
     @property
     def builder(self) -> str:
@@ -508,7 +519,9 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
         libraries = os.environ.get("ISTHMUS_LIBRARIES")
         if libraries:
             self.env_vars["ISTHMUS_LIBRARIES"] = str(absolute(libraries))
-        command = [str(ROOT / "scripts/build"), "--build-dir", "build", "--target", "isthmus-bench"]
+        if folder := os.environ.get("ISTHMUS_BUILDS"):
+            self.env_vars["ISTHMUS_BUILDS"] = str(absolute(folder))
+        command = [str(ROOT / "scripts/build-once"), "--note", BUILT]
         if backend in ("cuda", "hip"):
             command += ["--backend", backend]
         architectures = stated_architectures(self.current_partition)
@@ -520,7 +533,11 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
 
     @builtins.sanity_function
     def program_is_there(self):
-        return sn.assert_true(os.access(self.path, os.X_OK), f"{self.path} was not built")
+        if not os.access(self.path, os.X_OK):
+            raise SanityError(f"{self.path} was not built")
+        if done := self._note()[0]:
+            getlogger().info(f"The program: {'reused from' if done == 'reused' else 'built in'} {self._note()[1]}")
+        return True
 
 
 # --- runs of the program -----------------------------------------------------------------------------

@@ -232,6 +232,18 @@ def test_ci_runs_every_stage():
 # --- building ---
 
 
+def test_make_clean_leaves_records_and_tools_and_nothing_that_a_session_or_a_build_made(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    made = ["build/host/x", "reframe.log", "reframe.out", "reframe_1.log"]
+    made += [f"{folder}/s/x" for folder in ("stage", "output", "perflogs", "reframe/stage", "reframe/output", "reframe/perflogs")]
+    kept = ["results/x.jsonl", "old/x.jsonl", ".venv/x", "reframe/checks/x.py"]
+    for path in (*made, *kept):
+        put(tmp_path, path, "x")
+    subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert left == sorted(["Makefile", *kept])
+
+
 def test_make_run_in_a_folder_with_a_blank_says_so_before_it_builds(tmp_path):
     script = tmp_path / "my isthmus/scripts/run"
     script.parent.mkdir(parents=True)

@@ -77,6 +77,40 @@ def session(tmp_path, reframe, request):
     return run
 
 
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the tree whose build only takes the fake program, and notes each time it does."""
+    tree = tmp_path / "tree"
+    ignore = shutil.ignore_patterns("__pycache__", "results", "output", "stage", "*.log", "*.out")
+    for folder in ("reframe", "analysis/isthmus", "schema", "scripts", "site-configs"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=ignore)
+    for folder in ("src", "cmake"):
+        (tree / folder).mkdir()
+    for file in ("CMakeLists.txt", "CMakePresets.json", "src/main.cpp"):
+        (tree / file).write_text("first\n")
+    (tree / "scripts/build").write_text(FAKE_BUILD.format(tree=tree, fake=FAKE))
+    return tree
+
+
+FAKE_BUILD = """#!/bin/sh
+set -eu
+echo "$@" >> {tree}/builds
+while [ "$1" != --build-dir ]; do shift; done
+mkdir -p "$2/bin"
+eval "${{FAKE_BUILD:-:}}"
+cp {fake} "$2/bin/isthmus-bench"
+"""
+
+
+def run_in(folder, *command, **env):
+    result = subprocess.run(
+        list(map(str, command)), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=600, check=False, env=environment(TMPDIR=folder, **env),
+    )  # fmt: skip
+    print(result.stdout)
+    return result
+
+
 def site_configuration(partition, programming=()):
     settings = {
         "name": "p", "scheduler": "local", "launcher": "local", "environs": ["builtin"], "max_jobs": 2, **partition

@@ -10,7 +10,7 @@ import sys
 import pytest
 import yaml
 
-from conftest import FAKE, ROOT, environment, site_configuration
+from conftest import FAKE, ROOT, environment, run_in, site_configuration
 from isthmus.records import load
 
 # One file of checks, for speed; a test of several files says which.
@@ -595,34 +595,19 @@ def test_missing_program_is_red(session, tmp_path):
 # --- the tree as typed, and the wrapper ---
 
 
-@pytest.fixture
-def tree(tmp_path):
-    """A copy of the tree whose build only takes the fake program, and notes each time it does."""
-    tree = tmp_path / "tree"
-    ignore = shutil.ignore_patterns("__pycache__", "results", "output", "stage", "*.log", "*.out")
-    for folder in ("reframe", "analysis/isthmus", "schema", "scripts", "site-configs"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=ignore)
-    (tree / "scripts/build").write_text(
-        f'#!/bin/sh\nset -eu\nmkdir -p build/bin\necho "$@" >> {tree}/builds\ncp {FAKE} build/bin/isthmus-bench\n'
-    )
-    return tree
-
-
-def run_in(folder, *command, **env):
-    result = subprocess.run(
-        list(map(str, command)), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=600, check=False, env=environment(TMPDIR=folder, **env),
-    )  # fmt: skip
-    print(result.stdout)
-    return result
-
-
 def test_as_typed_from_the_reframe_folder_builds_once(tree, reframe):
     result = run_in(tree / "reframe", reframe, "-c", "checks/", "-r")
     assert result.returncode == 0
     assert "settings files:    '<builtin>'" in result.stdout
-    assert len((tree / "builds").read_text().splitlines()) == 1
+    assert f"The program: built in {tree}/build/programs/" in result.stdout
     assert list((tree / "reframe/results").glob("*.jsonl"))
+    # Neither another session nor the wrapper builds what is built.
+    again = run_in(tree, reframe, "-c", "reframe/checks", "-r", "-n", "saxpy")
+    wrapped = wrapper(tree, "-n", "saxpy%mode=pm%", ISTHMUS_BENCH="")
+    for session in (again, wrapped):
+        assert session.returncode == 0
+        assert f"The program: reused from {tree}/build/programs/" in session.stdout
+    assert len((tree / "builds").read_text().splitlines()) == 1
 
 
 def test_as_typed_from_the_root(tree, reframe):
@@ -639,7 +624,8 @@ def test_site_says_what_is_built(tree, reframe):
     (tree / "site.py").write_text(site_configuration({"devices": devices}))
     result = run_in(tree, reframe, "-C", "site.py", "-c", "reframe/checks", "-r", "-n", "saxpy.*tiny")
     assert result.returncode != 0  # the fake program is an emulator
-    assert (tree / "builds").read_text().split()[-4:] == ["--backend", "cuda", "--architectures", "90"]
+    [asked] = (tree / "builds").read_text().splitlines()
+    assert asked.startswith("--backend cuda ") and "--architectures 90 " in asked
 
 
 def wrapper(tree, *options, **env):
