@@ -184,6 +184,34 @@ def test_releases_are_the_tags(isthmus):
             assert keywords["commit"] == subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
+def _tree_of(commit):
+    listed = subprocess.check_output(["git", "ls-tree", "-r", "--name-only", commit], cwd=ROOT, text=True)
+    return set(listed.splitlines())
+
+
+def unfit(isthmus, commit):
+    """What the recipe asks of a commit that it does not have: a group of workloads, a file that is installed."""
+    files = _tree_of(commit)
+    command = ["git", "grep", "-hoE", "isthmus_workloads\\([a-z]+", commit, "--", "src"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    missing = sorted(set(isthmus.workloads) - set(re.findall(r"\((\w+)", found)))
+    checks = [f"reframe/checks/{check}" for _, checks in isthmus.workloads.values() for check in checks]
+    return missing + [
+        path for path in (*checks, "scripts/run-checks", "schema/record.schema.json") if path not in files
+    ]
+
+
+def test_the_recipe_fits_every_version_that_it_offers(isthmus):
+    """Spack builds any of them with this one recipe."""
+    for arguments, keywords in isthmus.directives("version"):
+        assert unfit(isthmus, keywords.get("commit", "HEAD")) == [], arguments
+
+
+def test_a_version_that_the_recipe_does_not_fit_is_found_out(isthmus):
+    first = subprocess.check_output(["git", "rev-list", "--max-parents=0", "HEAD"], cwd=ROOT, text=True).split()[-1]
+    assert "apps" in unfit(isthmus, first)
+
+
 def test_a_spec_without_a_version_is_this_tree(isthmus):
     """Spack prefers releases to branches, and an environment's `develop` is of main."""
     assert [a[0] for a, k in isthmus.directives("version") if k.get("preferred")] == ["main"]

@@ -61,14 +61,14 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     """
 
     # The package lives in the source tree it builds: its `main` is this clone's, and what is taken where no version is
-    # named. A release is a tag of it; tests/python/test_spack.py compares these lines with the tags.
+    # named. A release will be a tag that this recipe builds; tests/python/test_spack.py compares these lines with the
+    # tags, and with what each version has. None has been released yet.
     git = str(clone())
     homepage = f"file://{git}/README.md"
 
     maintainers("isthmus")
     license("Apache-2.0")
     version("main", branch="main", preferred=True)
-    version("0.1.0", tag="v0.1.0", commit="837347c0a0e2f3aca09c24a7745d6f668310be9c")
 
     variant("mpi", default=False, description="Measure with several processes, started by mpirun or srun")
     for toolkit in GPU_AWARE:
