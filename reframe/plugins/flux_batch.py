@@ -15,6 +15,8 @@ from reframe.core.exceptions import JobError, JobSchedulerError
 from reframe.core.launchers import JobLauncher
 from reframe.core.schedulers import Job, JobScheduler
 
+from steady_clock import STEADY
+
 _POLL = "flux jobs --no-header --format='{id.f58plain}|{state}|{result}|{returncode}|{nodelist}'"
 _WAITING = ("DEPEND", "PRIORITY", "SCHED")
 _PATIENCE = 10  # polls in a row that may know nothing of a job: a broker that restarts is no reason to lose it
@@ -70,7 +72,7 @@ class FluxBatchScheduler(JobScheduler):
         if not answer:
             raise JobSchedulerError("flux batch gave no job identifier")
         job._jobid = _plain(answer[-1])
-        job._submit_time = time.time()
+        job._submit_time = STEADY.time()
 
     def poll(self, *jobs):
         jobs = [job for job in jobs if job is not None and not job.completed]
@@ -85,7 +87,7 @@ class FluxBatchScheduler(JobScheduler):
             if job.unknown:
                 continue
             job.take(*known[job.jobid])
-            waited = time.time() - job.submit_time
+            waited = STEADY.time() - job.submit_time
             if job.state in _WAITING and job.max_pending_time and waited >= job.max_pending_time:
                 self.cancel(job)
                 job._exception = JobError("maximum pending time exceeded", job.jobid)
