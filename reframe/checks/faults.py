@@ -103,7 +103,11 @@ class Faults(IsthmusCheck):
         return super().axes_of(point) | {"driver_prefetch": self.prefetch}
 
     def required_metrics(self, point):
-        own = {"kernel"} if self.managed else set(WORKLOADS[self.workload]["metrics"])
+        own = (
+            {"host_touch", "device_alloc", "kernel", "free"}
+            if self.managed
+            else set(WORKLOADS[self.workload]["metrics"])
+        )
         return (
             own
             | (COUNTS if self.observed() else set())

@@ -20,6 +20,7 @@ from reframe.core.backends import getlauncher
 from reframe.core.exceptions import ReframeError, SanityError, SkipTestError
 
 import jobs
+import retries
 from isthmus_check import EXIT_CODE, ROOT, IsthmusCheck
 from listed_check import ListedCheck, Listing
 
@@ -160,11 +161,12 @@ class Bundle(IsthmusCheck):
 
     @builtins.sanity_function
     def judge(self):
-        failures, skips, bounds = {}, [], {}
+        failures, skips, bounds, kinds = {}, [], {}, set()
         for member in self.members:
             try:
                 sn.evaluate(member.judge())
             except SanityError as error:
+                kinds.add(type(error))
                 failures.setdefault(f"{self._out_of_time(member)}{error}", []).append(member.display_name)
             except SkipTestError as error:
                 skips.append(f"{member.display_name}: {error}")
@@ -175,7 +177,7 @@ class Bundle(IsthmusCheck):
         if failures:
             number = sum(map(len, failures.values()))
             reasons = "; ".join(f"{_some(names)}: {error}" for error, names in failures.items())
-            raise SanityError(f"{number} of {len(self.members)} checks failed: {reasons}")
+            raise _worst(kinds)(f"{number} of {len(self.members)} checks failed: {reasons}")
         code = self._exit_code()
         if end := jobs.abnormal_end(self.job, well=code == 0):
             raise SanityError(f"{end} after the last check")
@@ -201,6 +203,13 @@ class Bundle(IsthmusCheck):
         left = "".join(member.keep_what_is_left() for member in members)
         self.keep_fingerprints_of(members)
         return left
+
+
+def _worst(kinds: set[type[SanityError]]) -> type[SanityError]:
+    """What a bundle came to whose checks failed in these ways."""
+    if retries.WrongResult in kinds:
+        return retries.WrongResult
+    return retries.Interrupted if kinds == {retries.Interrupted} else SanityError
 
 
 def _some(names: list[str]) -> str:

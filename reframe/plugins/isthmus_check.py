@@ -29,6 +29,7 @@ import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
+from reframe.core.environments import Environment
 from reframe.core.exceptions import ReframeError, SanityError
 from reframe.core.logging import getlogger
 from reframe.frontend import ci
@@ -43,7 +44,12 @@ import catalogue
 import jobs
 import profilers
 import quick_start
+import record_gates
+import retries
+import selections
+import session_files
 import spack_build
+import steady_clock
 from isthmus import spelling, units
 from isthmus.profiles import as_record, profile
 from isthmus.records import content, load, validate
@@ -51,7 +57,8 @@ from isthmus.references import lookup
 from isthmus.site import capabilities
 from results_database import Fingerprinted
 
-quick_start.install()
+for each in (quick_start, steady_clock, selections, session_files, retries):
+    each.install()
 
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
@@ -62,6 +69,7 @@ BUILT = "built"
 # What a job writes into its stage folder, and its session believes.
 WRITTEN = (
     RECORD, "record.tables", EXIT_CODE, LISTING, profilers.UNPROFILED, "unprofiled.tables", profilers.FOLDER,
+    jobs.NOT_LOADED, RECORD + session_files.KEPT, profilers.UNPROFILED + session_files.KEPT,
 )  # fmt: skip
 
 # A figure may pass its physical limit by the error of a clock, not by more: then the figure or the limit is wrong.
@@ -137,7 +145,10 @@ def _refuse_unloaded():
     for place in config.get("general/0/check_search_path"):
         path = pathlib.Path(os.path.expandvars(place))
         below = "**/*.py" if config.get("general/0/check_search_recursive") else "*.py"
-        for file in [path] if path.is_file() else sorted(path.glob(below)):
+        files = [path] if path.is_file() else sorted(path.glob(below))
+        if not files:
+            raise ReframeError(f"{path} has no checks: look for a typing error behind -c")
+        for file in files:
             if RegressionCheckLoader([])._validate_source(file):
                 spec = importlib.util.spec_from_file_location(f"isthmus_again_{file.stem}", file)
                 module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -163,10 +174,11 @@ def _refuse_unknown_variables(testcases):
     classes = {type(case.check).__name__ for case in testcases}
     lacking = [set(_unset.get(name, ())) for name in classes]
     unknown = sorted(set.intersection(*lacking) if lacking else ())
-    named = [
-        setting.partition("=")[0] for setting in _given()["setvar"]
-    ]  # of a class that is not there it says nothing
-    unknown += [name for name in named if "." in name and name.partition(".")[0] not in classes]
+    for setting in _given()["setvar"]:
+        name = setting.partition("=")[0]
+        owner, dot, variable = name.partition(".")
+        if dot and (owner not in classes or variable in _unset.get(owner, ())):
+            unknown.append(name)
     if unknown:
         raise ReframeError(f"-S {unknown[0]}=…: no chosen check has such a variable; look for a typing error")
 
@@ -207,6 +219,10 @@ def _gate_sessions():
                 "see what there is with -l"
             )
         _refuse_unknown_variables(testcases)
+        selections.refuse_misses(testcases)
+        selections.refuse_misspelt_variables()
+        if not any(case.check.is_dry_run() for case in testcases):
+            _take_folders(testcases, self._printer)
         try:
             result = original(self, testcases, *args, **kwargs)
         except Exception as error:  # as sacct's; ^C is none
@@ -218,6 +234,9 @@ def _gate_sessions():
             _keep_what_is_left(self._printer)
             if _kept:
                 self._printer.info(f"Records: {spelling.counted(len(_kept), 'file')} in {results_folder()}")
+            if jumped := steady_clock.STEADY.jumped():
+                self._printer.warning(f"this machine's clock was set by {jumped:+.0f} s during the session")
+        retries.report(self.stats, self._printer)
         if not self.stats.failed():
             _refuse_all_skipped(testcases)
         return result
@@ -228,13 +247,34 @@ def _gate_sessions():
     _generate_whole_jobs()
 
 
+def _take_folders(testcases, printer):
+    """Nobody else's while this session runs, writable, and with nothing in them that was not kept."""
+    stage = pathlib.Path(runtime.runtime().stage_prefix)
+    session_files.refuse_unwritable()
+    session_files.hold(stage)
+    session_files.wait_for_leftover_jobs(session_files.stage_folders(testcases), printer)
+    session_files.keep_leftovers(stage, _keep_leftover, printer)
+
+
+def _keep_leftover(path: pathlib.Path) -> int:
+    """Keeps what is whole in a record file of an earlier session; the number of its records."""
+    whole = whole_records(path)
+    if whole:
+        first = json.loads(whole[0])
+        run = first["run"]
+        keep_record(path, f"{run['system']}:{run.get('partition')}-{first['workload']}-left", b"".join(whole))
+        session_files.mark_kept(path)
+    return len(whole)
+
+
 def _note_unset_variables():
     original = RegressionCheckLoader.unset_vars
 
     @functools.wraps(original)
     def unset_vars(self, testname):
+        """For ReFrame's warning; a fixture has few of the variables, and its checks have the others."""
         _unset[testname] = original(self, testname)
-        return _unset[testname]
+        return [] if testname in ("IsthmusBuild", "Listing") else _unset[testname]
 
     RegressionCheckLoader.unset_vars = unset_vars
 
@@ -468,6 +508,23 @@ def _records_within(line: str) -> list[bytes]:
     return found
 
 
+# --- what a job says ---------------------------------------------------------------------------------
+
+
+def said(check) -> str:
+    """What the job of a check, or of a build, wrote to its standard error."""
+    with contextlib.suppress(OSError, TypeError):
+        return (pathlib.Path(check.stagedir) / str(check.stderr)).read_text(encoding="utf-8", errors="replace")
+    return ""
+
+
+def judge_environment(check):
+    """What was built or measured without its environment was so with another one."""
+    if why := jobs.not_loaded(said(check), check.stagedir):
+        where = f"{check.current_partition.fullname}+{check.current_environ.name}"
+        raise SanityError(f"the environment of {where} was not loaded ({why}): mend 'modules' there")
+
+
 # --- the build ---------------------------------------------------------------------------------------
 
 
@@ -519,6 +576,7 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
         libraries = os.environ.get("ISTHMUS_LIBRARIES")
         if libraries:
             self.env_vars["ISTHMUS_LIBRARIES"] = str(absolute(libraries))
+        self.prebuild_cmds = jobs.note_environment(self.current_partition.local_env, self.current_environ)
         if folder := os.environ.get("ISTHMUS_BUILDS"):
             self.env_vars["ISTHMUS_BUILDS"] = str(absolute(folder))
         command = [str(ROOT / "scripts/build-once"), "--note", BUILT]
@@ -535,6 +593,7 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     def program_is_there(self):
         if not os.access(self.path, os.X_OK):
             raise SanityError(f"{self.path} was not built")
+        judge_environment(self)
         if done := self._note()[0]:
             getlogger().info(f"The program: {'reused from' if done == 'reused' else 'built in'} {self._note()[1]}")
         return True
@@ -569,6 +628,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         self.executable = path
         if self.has_own_job:
             _begun.append(self)
+            self.prerun_cmds = [*self._note_environment(), *self.prerun_cmds]
         self._forget_last_job()
         # Schedulers lose exit codes (squeue does), and ReFrame looks at none: the job script writes it down.
         self.postrun_cmds = [f"echo $? > {EXIT_CODE}"]
@@ -582,6 +642,14 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     @builtins.run_before("run")
     def watch_job(self):
         jobs.prepare(self)
+
+    @builtins.run_after("run")
+    def note_job(self):
+        session_files.note_job(self)
+
+    def _note_environment(self) -> list[str]:
+        own = Environment(self.unique_name, self.modules)
+        return jobs.note_environment(self.current_partition.local_env, self.current_environ, own)
 
     @builtins.run_before("sanity")
     def look_at_job(self):
@@ -603,10 +671,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         self.prerun_cmds = [f"rm -rf {' '.join(WRITTEN)}", *self.prerun_cmds]
 
     def _said(self) -> str:
-        """What the job wrote to its standard error."""
-        with contextlib.suppress(OSError, TypeError):
-            return (pathlib.Path(self.stagedir) / str(self.stderr)).read_text(encoding="utf-8", errors="replace")
-        return ""
+        return said(self)
 
     def _complaint(self) -> str:
         """The end of a sentence: what was said, and where the rest of it is."""
@@ -614,16 +679,15 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         return f"{f' ({said})' if said else ''}; see {self.stderr} in {self.stagedir}"
 
     def judge_environment(self):
-        """What was measured without its environment was measured with another one."""
-        if said := self.has_own_job and jobs.not_loaded(self._said()):
-            where = f"{self.current_partition.fullname}+{self.current_environ.name}"
-            raise SanityError(f"the environment of {where} was not loaded ({said}): mend 'modules' there")
+        if self.has_own_job:
+            judge_environment(self)
 
     def _exit_code(self) -> int:
         try:
             return int((pathlib.Path(self.stagedir) / EXIT_CODE).read_text())
         except (OSError, ValueError):
-            raise SanityError(jobs.unnoted_end(self.job, self.stagedir)) from None
+            error = retries.Interrupted if jobs.was_interrupted(self.job) else SanityError
+            raise error(jobs.unnoted_end(self.job, self.stagedir)) from None
 
 
 # --- the base class ----------------------------------------------------------------------------------
@@ -649,7 +713,12 @@ def naming(point):
     try:
         yield
     except SanityError as error:
-        raise SanityError(f"{point}: {error}") from None
+        raise type(error)(f"{point}: {error}") from None
+
+
+def _ended(code: int) -> type[SanityError]:
+    """What it means that the program ended with this code."""
+    return retries.Interrupted if code == jobs.INTERRUPTED else SanityError
 
 
 class IsthmusCheck(IsthmusProgram, Fingerprinted):
@@ -707,12 +776,17 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         known = catalogue.find(point.workload)
         return {**known.get("axes", {}), **known.get("sizes", {}).get(self.size, {}), **dict(point.settings)}
 
+    def known_axes(self, point: Point) -> set[str]:
+        """Names of the axes that a record of this case may have."""
+        return {*catalogue.find(point.workload).get("axes", {}), *dict(point.settings)}
+
     def record_name(self) -> str:
         return f"{self.workload}-{self.mode or ''}-{self.size}"
 
     def required_metrics(self, point: Point) -> set[str]:
-        """Metrics without which this case has not been measured."""
-        return set(self.published) & set(catalogue.find(point.workload).get("metrics", ()))
+        """Metrics without which this case has not been measured: what is shown, and a program's phases."""
+        promised = set(catalogue.find(point.workload).get("metrics", ()))
+        return promised & (set(self.published) | record_gates.phases(self.settled()["placement"]))
 
     def is_cpu_only(self, case: dict) -> bool:
         """Whether the CPU measures this case by itself, so that it is no emulation where there is no GPU."""
@@ -768,16 +842,17 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             with naming(point):
                 for case in cases:
                     self._judge_case(case)
-                    self._judge_axes(point, case)
+                    self._judge_request(point, case)
         code = self._exit_code()
         self._judge_end(code)
         self._judge_number(points, code)
         if code != 0:
-            code = jobs.exit_code_in_words(code)
-            raise SanityError(f"isthmus-bench ended with exit code {code}{self._complaint()}")
+            words = jobs.exit_code_in_words(code)
+            raise _ended(code)(f"isthmus-bench ended with exit code {words}{self._complaint()}")
         self.judge_environment()
         for case in itertools.chain.from_iterable(points.values()):
             self._judge_spoilt(case)
+            self._judge_grant(case)
         self._publish(self._without_skips(points))
         return True
 
@@ -793,6 +868,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                     profilers.keep(stage, self._keep_record(path))
                     self._is_kept = True
                 raise
+        if path.is_file() and (why := record_gates.another_schema(path)):
+            raise SanityError(f"{why}{self.keep_what_is_left()}")
         if not path.exists():
             code = jobs.exit_code_in_words(self._exit_code())
             raise SanityError(f"no record: isthmus-bench ended with exit code {code} and wrote none{self._complaint()}")
@@ -802,7 +879,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             kept = self.keep_what_is_left()
             code = self._exit_code()  # a job that was killed explains a line that was cut
             if code and (end := jobs.abnormal_end(self.job)):
-                raise SanityError(f"{end}{kept}") from None
+                raise (retries.Interrupted if jobs.was_interrupted(self.job) else SanityError)(f"{end}{kept}") from None
             said = f" ({said})" if (said := jobs.complaint(self._said())) else ""
             end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}{said}, and " if code else ""
             raise SanityError(f"{end}the record cannot be taken: {error}{kept}") from None
@@ -818,6 +895,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
 
     def _keep_record(self, path, contents=None) -> pathlib.Path:
         kept = keep_record(path, f"{self.current_partition.fullname}-{self.record_name()}", contents)
+        session_files.mark_kept(path)
         self.kept = [*self.kept, str(kept.absolute())]
         return kept
 
@@ -841,8 +919,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def _keep(self, path, cases):
         """Keeps the record; where other jobs ran on the node, it says so of itself."""
         contents = None
-        if others := jobs.others(self.stagedir):
-            message = f"other jobs ran on the node ({', '.join(others)})"
+        if message := jobs.company(self.job, self.stagedir):
             for case in cases:
                 case["warnings"].append({"code": "shared_node", "message": message, "samples": None})
             contents = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases).encode()
@@ -877,7 +954,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def _judge_end(self, code):
         """Of the job; a program that ended well shares it with others in a bundle, which asks for itself."""
         if (self.has_own_job or code != 0) and (end := jobs.abnormal_end(self.job, well=code == 0)):
-            raise SanityError(f"{end}; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}")
+            error = retries.Interrupted if jobs.was_interrupted(self.job) else SanityError
+            raise error(f"{end}; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}")
 
     def _judge_number(self, points, code):
         for point, found in points.items():
@@ -886,7 +964,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 end = f"; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}" if code else ""
                 if total < asked:
                     end = f"{end or '; isthmus-bench ended well'}{self._complaint()}"
-                raise SanityError(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
+                raise _ended(code)(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
             numbers = sorted(case["run"]["process"] for case in found)
             if numbers != list(range(1, self.processes + 1)):
                 shown = ", ".join(map(str, numbers))
@@ -910,6 +988,12 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 mend = _COMPANY.get(warning["code"], "").format(where.fullname)
                 raise SanityError(f"{warning['message']}, which spoils what was measured{mend}")
 
+    def _judge_grant(self, case):
+        """Two looks do not see a job that came and went between them, so a node that may be shared is not green."""
+        where = self.current_partition
+        if not site_setting(where, "shared_nodes", False) and (why := jobs.shared_grant(case, self.job)):
+            raise SanityError(f"{why}{_COMPANY['shared_node'].format(where.fullname)}")
+
     def _judge_case(self, case):
         if why := jobs.foreign(case, self.job, self.current_system.name, self.current_partition.name):
             raise SanityError(why)
@@ -925,27 +1009,45 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             raise SanityError(f"failed: {case['error']}")
         gpus = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)
         on_gpus = not (case["emulated"] or self.is_cpu_only(case))
-        for why in (jobs.short_grant(case, gpus), jobs.crowded_ranks(case, on_gpus=on_gpus)):
+        for why in (
+            jobs.short_grant(case, gpus),
+            jobs.crowded_ranks(case, on_gpus=on_gpus),
+            record_gates.misnamed_device(case),
+        ):
             if why:
                 raise SanityError(why)
         self._judge_device(case)
         if case["skipped"]:
             return
-        self._judge_result(case["workload"], case["verify"])
+        if why := record_gates.interrupted(case):
+            raise retries.Interrupted(why)
+        self._judge_result(case)
 
-    def _judge_result(self, workload, verify):
+    def _judge_result(self, case):
         """What the record says of the result has to fit what it says of the error."""
+        workload, verify = case["workload"], case["verify"]
         status, error, tolerance = verify["status"], verify["error"], verify["tolerance"]
         if status == "not_applicable" and workload in self.unverified:
             return
         within = error is not None and tolerance is not None and error <= tolerance
         if status != "pass" or not within:
             detail = verify.get("detail") or f"error {error}, tolerance {tolerance}"
-            raise SanityError(f"wrong result ({status}, {verify['method']}): {detail}")
+            raise retries.WrongResult(f"wrong result ({status}, {verify['method']}): {detail}")
+        if why := record_gates.loose_tolerance(case):
+            raise SanityError(why)
+
+    def _judge_request(self, point, case):
+        """What was asked of the program beside its case."""
+        for why in (
+            record_gates.unknown_axes(case, self.known_axes(point)),
+            record_gates.few_samples(case, self.samples),
+        ):
+            if why:
+                raise SanityError(why)
+        if "--preset" not in self.bench_options:
+            self._judge_axes(point, case)
 
     def _judge_axes(self, point, case):
-        if "--preset" in self.bench_options:
-            return
         chosen = {word.partition("=")[0] for word in self.bench_options}  # --set AXIS=VALUE
         for axis, asked in self.axes_of(point).items():
             if axis not in chosen and case["axes"].get(axis) != asked:

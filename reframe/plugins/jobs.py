@@ -4,16 +4,19 @@ docs/slurm.md has the table of what a session shows in each case.
 """
 
 import calendar
+import contextlib
 import functools
 import os
 import pathlib
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
 
+import reframe.core.runtime as runtime
 from reframe.core.exceptions import ReframeError
 from reframe.core.schedulers import slurm
 
@@ -21,6 +24,7 @@ ANALYSIS = str(pathlib.Path(__file__).resolve().parents[2] / "analysis")
 if ANALYSIS not in sys.path:  # a check file may import this before isthmus_check
     sys.path.insert(0, ANALYSIS)
 
+import steady_clock
 from isthmus import spelling
 
 SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
@@ -71,15 +75,23 @@ def in_slurm(job) -> bool:
     return job is not None and job.scheduler.registered_name in SLURM
 
 
-# Others on the nodes of this job, noted before and after the run. One line of a job script each; what fails is silent.
+LOOK_FAILED = "?"
+
+# Others on the nodes of this job, noted before and after the run, or that they could not be asked for. A line each.
 _OTHERS = (
-    'timeout 10 squeue -h -t R -w "$SLURM_JOB_NODELIST" -o %A 2>/dev/null'
-    ' | grep -vx "$SLURM_JOB_ID" {} ' + OTHER_JOBS + " || true"
+    'if others=$(timeout 10 squeue -h -t R -w "$SLURM_JOB_NODELIST" -o %A 2>/dev/null); then echo "$others"; '
+    f'else echo "{LOOK_FAILED}"; fi | grep -vx -e "$SLURM_JOB_ID" -e "" {{}} {OTHER_JOBS} || true'
 )
 _NOTE_OTHERS, _NOTE_OTHERS_TOO = _OTHERS.format(">"), _OTHERS.format(">>")
 _NOTE_SHARING = (
     'export ISTHMUS_JOB_SHARING=$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null'
     " | grep -o 'OverSubscribe=[A-Z]*' | cut -d= -f2)"
+)
+# One that has all processors of its nodes shares them with nobody, whatever it was asked for.
+_NOTE_WHOLE_NODES = (
+    'if [ "$ISTHMUS_JOB_SHARING" = OK ] && [ "$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null '
+    '| grep -o NumCPUs=[0-9]* | cut -d= -f2)" = "$(timeout 10 scontrol show node -o "$SLURM_JOB_NODELIST" 2>/dev/null '
+    "| grep -o CPUTot=[0-9]* | awk -F= '{n += $2} END {print n + 0}')\" ]; then ISTHMUS_JOB_SHARING=NO; fi"
 )
 # A job that Slurm starts again measures nothing: the records of its first start are all there is, and stay.
 _END_WHERE_RESTARTED = f'if [ "${{SLURM_RESTART_COUNT:-0}}" != 0 ]; then rm -f exit_code; touch {RESTARTED}; exit 1; fi'
@@ -99,28 +111,65 @@ def prepare(check) -> None:
     # A job that is started again after its node failed would hide that. A site's own --requeue comes after this one.
     check.job.options.append("--no-requeue")
     pathlib.Path(check.stagedir, RESTARTED).unlink(missing_ok=True)
-    check.prerun_cmds = [_END_WHERE_RESTARTED, *check.prerun_cmds, _NOTE_SHARING, _NOTE_OTHERS]
+    check.prerun_cmds = [_END_WHERE_RESTARTED, *check.prerun_cmds, _NOTE_SHARING, _NOTE_WHOLE_NODES, _NOTE_OTHERS]
     # Else srun lets ranks wait for one that has died until the job's time is over.
     check.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
     check.postrun_cmds.append(_NOTE_OTHERS_TOO)
 
 
-def others(stagedir) -> list[str]:
-    """Ids of jobs that ran on the same nodes while this one measured."""
+def _seen(stagedir) -> set[str]:
+    """Ids of other jobs, and LOOK_FAILED where one look for them failed; that is also where none was noted."""
     try:
-        return sorted(set((pathlib.Path(stagedir) / OTHER_JOBS).read_text().split()))
+        return set((pathlib.Path(stagedir) / OTHER_JOBS).read_text().split())
     except OSError:
-        return []
+        return {LOOK_FAILED}
+
+
+def company(job, stagedir) -> str | None:
+    """Which other jobs ran on the nodes of this one while it measured, in a sentence, or that nobody could see that."""
+    if not in_slurm(job):
+        return None
+    seen = _seen(stagedir)
+    if others := sorted(seen - {LOOK_FAILED}):
+        return f"other jobs ran on the node ({', '.join(others)})"
+    if seen and not is_exclusive(job):
+        return "whether other jobs ran on the node could not be asked (squeue failed there)"
+    return None
+
+
+def is_exclusive(job) -> bool | None:
+    """Whether Slurm granted the job's nodes to it alone; None where it does not say."""
+    if not hasattr(job, "isthmus_exclusive"):
+        found = re.search(r"\bOverSubscribe=(\w+)", _asked("scontrol", "show", "job", "-o", str(job.jobid)))
+        job.isthmus_exclusive = found and found[1] == "NO"
+    return job.isthmus_exclusive
+
+
+def shared_grant(case: dict, job) -> str | None:
+    """Why another job may have run on the nodes for a while, unseen between two looks."""
+    if not in_slurm(job):
+        return None
+    exclusive = (case["run"].get("allocation") or {}).get("exclusive")
+    exclusive = is_exclusive(job) if exclusive is None else exclusive
+    if exclusive:
+        return None
+    if exclusive is None:
+        return "whether the job had its nodes to itself could not be asked (scontrol failed)"
+    return "the job did not have its nodes to itself, so another may have run there"
 
 
 def foreign(case: dict, job, system: str, partition: str) -> str | None:
     """Why a record is not of this job: another's, another node's, or of another time."""
     run = case["run"]
     for what, recorded, own in (("system", run["system"], system), ("partition", run.get("partition"), partition)):
+        if recorded is None:
+            return _lost_environment(what)
         if recorded != own:
             return f"the record is of {what} {recorded}, this session is of {own}: an earlier or another session's"
     of_batch = job.scheduler.registered_name != "local"
     granted = str(job.jobid) if in_slurm(job) else None if of_batch else _own_job()
+    if run["job"] is None and granted:
+        return _lost_environment("job")
     if run["job"] != granted and (in_slurm(job) or not of_batch):
         return f"the record is of job {run['job']}, this is {granted or 'none of a batch system'}: an earlier job's"
     nodes = _nodes(job)
@@ -130,9 +179,17 @@ def foreign(case: dict, job, system: str, partition: str) -> str | None:
     # To the second, when the case ended.
     ended = calendar.timegm(time.strptime(run["time"], "%Y-%m-%dT%H:%M:%SZ"))
     slack = CLOCKS_APART if of_batch else 1
-    if not job.submit_time - slack <= ended <= time.time() + slack:
+    jumped = steady_clock.STEADY.jumped()  # the clock of this host was set meanwhile, and perhaps the node's with it
+    if not job.submit_time - slack + min(jumped, 0) <= ended <= time.time() + slack + max(-jumped, 0):
         return f"the record is of {run['time']}, when this job did not run: an earlier job's, or a clock is wrong"
     return None
+
+
+def _lost_environment(what: str) -> str:
+    return (
+        f"the record names no {what}: the environment of the job did not reach the program; look for --export, "
+        "SLURM_EXPORT_ENV or SRUN_EXPORT_ENV in the site's configuration and launcher, and for a script that clears it"
+    )
 
 
 def short_grant(case: dict, wanted: int) -> str | None:
@@ -178,6 +235,11 @@ def abnormal_end(job, *, well: bool = False) -> str | None:
     return how and f"job {job.jobid}{f' on {nodes}' if nodes else ''} {how} ({state})"
 
 
+def was_interrupted(job) -> bool:
+    """Whether somebody, or the scheduler for somebody else's job, ended it."""
+    return job is not None and _state(job)[0] in ("CANCELLED", "PREEMPTED", "REVOKED")
+
+
 def unnoted_end(job, stagedir) -> str:
     """Why a job's script did not come to the line that notes the exit code."""
     if known := job and abnormal_end(job):
@@ -209,7 +271,12 @@ def exit_code_in_words(code: int) -> str:
         return str(code)
 
 
-_SHELL = {126: "it may not be executed", 127: "it, its launcher or a library was not found"}
+INTERRUPTED = 3
+_SHELL = {
+    INTERRUPTED: "it was told to end, or its device was lost",
+    126: "it may not be executed",
+    127: "it, its launcher or a library was not found",
+}
 
 # A launcher's own word on a task that ended, which seldom says why.
 _ECHO = re.compile(r"srun: error: \S+: tasks? |slurmstepd\S*: error: \*\*\* (STEP|JOB) ")
@@ -227,17 +294,56 @@ def complaint(text: str) -> str:
     return spelling.printable(spelling.shorten(wrong[0], 200)) if wrong else ""
 
 
-# How systems of environment modules, and Spack, say that they could not load one; a person's own files are not asked.
-_NOT_LOADED = re.compile(
-    r"(?!.*(?:bashrc|profile|/etc/)).*module: command not found|Lmod has detected the following error.*"
-    r"|.*Unable to locate a modulefile.*|Module ERROR.*|==> Error: Spec .* matches no installed packages.*"
+NOT_LOADED = "not_loaded"
+_LOADED = "isthmus: the environment ends here"
+
+# How systems of environment modules, and Spack, say that they could not load one, wherever it stands.
+_MODULE_ERROR = re.compile(
+    r"module: (?:command )?not found|Lmod has detected the following error|Unable to locate a modulefile|Module ERROR"
+    r"|==> Error: "
 )
+# What is said while an environment is loaded is said of it, by whatever loads it.
+_ANY_ERROR = re.compile(
+    r"\b(?:errors?|conflicts?|unable|cannot|could(?: not|n't)|not found|no such|fail(?:ed|s|ure)?|unknown|unsatisfied"
+    r"|invalid|denied|refused|matches (?:multiple|no))\b",
+    re.IGNORECASE,
+)
+# A person's own files are not asked, nor what a shell says of its locale and terminal, or Slurm of its job.
+_OF_A_PERSON = re.compile(r"bashrc|profile|/etc/|setlocale|locale|stty|tput|TERM\b|^slurmstepd|^srun:")
 
 
-def not_loaded(text: str) -> str | None:
-    """Of a job's standard error the line that says of an environment that it was not loaded."""
-    found = next(filter(None, map(_NOT_LOADED.match, text.splitlines())), None)
-    return found and spelling.printable(spelling.shorten(found[0], 200))
+def note_environment(*environments) -> list[str]:
+    """Lines of a script, right after an environment was loaded: what was said up to here was said of it, and which of
+    its modules are not there. Another module may have thrown one out, and a failed load may say nothing."""
+    lines = [f"echo '{_LOADED}' >&2"]
+    named = [module["name"] for env in environments for module in env.modules_detailed if not module.get("collection")]
+    if not named or (system := runtime.runtime().modules_system).name == "nomod":
+        return lines
+    asked = [module for name in named for module in system.resolve_module(name)]
+    if system.name == "spack":
+        there = 'spack find --loaded "$module" >/dev/null 2>&1'
+    else:
+        there = (
+            'case ":$LOADEDMODULES:" in *":$module:"* | *":$module/"*) ;; '
+            '*) module is-loaded "$module" >/dev/null 2>&1 ;; esac'
+        )
+    modules = " ".join(map(shlex.quote, dict.fromkeys(asked)))
+    return [*lines, f'for module in {modules}; do {there} || echo "$module"; done > {NOT_LOADED}']
+
+
+def not_loaded(text: str, stagedir=None) -> str | None:
+    """What says of an environment that it was not loaded: a line of a job's standard error, or its own list."""
+    before, mark, after = text.partition(_LOADED)
+    for line in before.splitlines() if mark else ():
+        if _ANY_ERROR.search(line) and not _OF_A_PERSON.search(line):
+            return spelling.printable(spelling.shorten(line.strip(), 200))
+    for line in (after if mark else text).splitlines():
+        if _MODULE_ERROR.search(line) and not _OF_A_PERSON.search(line):
+            return spelling.printable(spelling.shorten(line.strip(), 200))
+    with contextlib.suppress(OSError):
+        if stagedir and (missing := (pathlib.Path(stagedir) / NOT_LOADED).read_text(encoding="utf-8").split()):
+            return f"after it, {', '.join(missing)} is not loaded"
+    return None
 
 
 def is_full(folder) -> bool:
@@ -249,13 +355,19 @@ def is_full(folder) -> bool:
 
 
 def settle(all_jobs) -> None:
-    """Of a session that gave its jobs up: those that wait are cancelled, those that run have their time, as Slurm's own
-    limit says; ReFrame would leave both to themselves."""
-    ids = [str(job.jobid) for job in all_jobs if in_slurm(job) and job.jobid]
-    if not ids:
-        return
-    _asked("scancel", "--state=PENDING", *ids)
-    _wait_for(ids)
+    """Settles the jobs of a session that gave them up; ReFrame would leave them to themselves."""
+    settle_ids([str(job.jobid) for job in all_jobs if in_slurm(job) and job.jobid])
+
+
+def settle_ids(ids: list[str]) -> None:
+    """Cancels jobs that wait, and lets those that run have their time, as Slurm's own limit says."""
+    if ids:
+        _asked("scancel", "--state=PENDING", *ids)
+        _wait_for(ids)
+
+
+def is_in_queue(jobid: str) -> bool:
+    return jobid in _asked("squeue", "-h", "-j", jobid, "-o", "%A").split()
 
 
 def wait_for_end(job) -> None:
@@ -268,14 +380,19 @@ def _wait_for(ids: list[str]) -> None:
     """Until no job of these is in the queue, or ten times in a row there was no answer."""
     fails = 0
     while fails < 10:
-        answer = subprocess.run(
-            ["squeue", "-h", "-j", ",".join(ids), "-o", "%A"],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        answer = _run("squeue", "-h", "-j", ",".join(ids), "-o", "%A")
         if "Invalid job id" in answer.stderr or (answer.returncode == 0 and not answer.stdout.strip()):
             return
         fails = fails + 1 if answer.returncode else 0
         time.sleep(1)
+
+
+def _run(*command: str) -> subprocess.CompletedProcess:
+    """A command of Slurm's, which has a minute; one that is not there, or does not answer, has failed."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))
 
 
 def _own_job() -> str | None:
@@ -301,9 +418,8 @@ def _expanded(nodes: str) -> set[str]:
 
 def _asked(*command: str) -> str:
     """What a command of Slurm's answers; nothing where it fails."""
-    return subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60, check=False
-    ).stdout
+    answer = _run(*command)
+    return answer.stdout if answer.returncode == 0 else ""
 
 
 def _state(job) -> tuple[str, str]:

@@ -108,6 +108,9 @@ class ListedCheck(IsthmusCheck):
         settled = {"mode": None, "placement": None, "staging": None}
         return settled | ({"size": self.size} if self.size == "tiny" else {})
 
+    def known_axes(self, point):
+        return set(self.axes[point.workload])
+
     def axes_of(self, point):
         axes = self.axes[point.workload]
         asked = {name: (self._values(point.workload, axis) or [axis["default"]])[0] for name, axis in axes.items()}

@@ -11,7 +11,7 @@ from isthmus_check import IsthmusCheck
 
 MODES = catalogue.load()["modes"]
 TIME_LIMITS = {"tiny": "10m", "small": "10m", "medium": "10m", "large": "20m", "super": "40m", "mega": "2h"}
-FAULTED = {"managed_in": {"out", "out_rate"}}  # what a placement moves by page faults, no phase can show
+FAULTED = {"managed_in": {"out", "out_rate", "first_out"}}  # what a placement moves by page faults, no phase can show
 
 
 class ModeCheck(IsthmusCheck):

@@ -31,7 +31,7 @@ site_configuration = {
                         # "--account=PROJECT",
                         # "--qos=debug",
                         # "--reservation=NAME",
-                        # "--exclusive",         # other work on the node or the GPU spoils samples
+                        "--exclusive",  # other work on the node or the GPU spoils samples: without it a check is red
                     ],
                     "env_vars": [
                         ["SLURM_MPI_TYPE", "pmix"],  # how srun starts ranks of Open MPI

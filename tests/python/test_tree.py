@@ -235,7 +235,10 @@ def test_ci_runs_every_stage():
 def test_make_clean_leaves_records_and_tools_and_nothing_that_a_session_or_a_build_made(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     made = ["build/host/x", "reframe.log", "reframe.out", "reframe_1.log"]
-    made += [f"{folder}/s/x" for folder in ("stage", "output", "perflogs", "reframe/stage", "reframe/output", "reframe/perflogs")]
+    made += [
+        f"{folder}/s/x"
+        for folder in ("stage", "output", "perflogs", "reframe/stage", "reframe/output", "reframe/perflogs")
+    ]
     kept = ["results/x.jsonl", "old/x.jsonl", ".venv/x", "reframe/checks/x.py"]
     for path in (*made, *kept):
         put(tmp_path, path, "x")

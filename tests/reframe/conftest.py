@@ -111,6 +111,19 @@ def run_in(folder, *command, **env):
     return result
 
 
+@pytest.fixture
+def wrapper(tree):
+    """wrapper(options…, variables…): scripts/run-checks of the copied tree, on the fake program."""
+
+    def run(*options, **env):
+        # The interpreter's own bin folder first: that is where reframe is.
+        path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+        settings = {"ISTHMUS_BENCH": FAKE, "ISTHMUS_BACKEND": "host", "PATH": path, **env}
+        return run_in(tree, tree / "scripts/run-checks", *options, **settings)
+
+    return run
+
+
 def site_configuration(partition, programming=()):
     settings = {
         "name": "p", "scheduler": "local", "launcher": "local", "environs": ["builtin"], "max_jobs": 2, **partition

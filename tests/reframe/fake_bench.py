@@ -34,6 +34,7 @@ MODES = {
 SIZES = ["tiny", "small", "medium", "large", "super", "mega"]
 UNITS = {
     "host_alloc": "s", "host_touch": "s", "device_alloc": "s", "in": "s", "kernel": "s", "out": "s", "free": "s",
+    "first_in": "s", "first_kernel": "s", "first_out": "s",
     "overlapped": "s", "memory_peak": "B", "wall": "s", "paper_total": "s",
     "in_rate": "B/s", "out_rate": "B/s", "kernel_rate": "B/s",
 }  # fmt: skip
@@ -84,11 +85,16 @@ MISBEHAVIOURS = {
     "rank_twice": "tells of the first rank twice (after ranks:N)",
     "one_gpu": "all ranks measured on one GPU (after ranks:N)",
     "unbound": "all ranks may run on every processor (after ranks:N)",
+    "stays": "goes on for N seconds when its record is written",
     "hangs": "writes N whole records and half of the next, and goes on for ever",
     "table": "writes a table beside the record, which is gone again (table:gone), altered (table:altered) or whole",
     "counts": "the driver's queue told of another number, METRIC (counts:uvm_prefetch_bytes)",
     "granted": "says that the scheduler granted N GPUs",
     "another": "says in the record that another run FIELD measured (another:node)",
+    "sets": "a field of the record, by its path, has another value (sets:verify.tolerance=1e12)",
+    "one_sample": "took one sample of kernel, whatever was asked",
+    "interrupted": "was told to end before all samples were taken, exit code 3",
+    "first_try": "misbehaves so once: leaves the file FILE, and is well where it is (first_try:/tmp/x)",
 }
 # What is moved between which memories; g and h are two GPUs, n and m two nodes.
 BETWEEN_GPUS = "ce ce-nopeer ce-batch ce-strided pack sm-read sm-write fault prefetch prefetch-batch"
@@ -291,8 +297,10 @@ def host():
 
 def allocation():
     """The part of what Slurm grants that checks judge."""
-    gpus = os.environ.get("SLURM_GPUS_ON_NODE")
-    return {"gpus": int(gpus) if gpus else None} if "SLURM_JOB_ID" in os.environ else None
+    if "SLURM_JOB_ID" not in os.environ:
+        return None
+    gpus, sharing = os.environ.get("SLURM_GPUS_ON_NODE"), os.environ.get("ISTHMUS_JOB_SHARING")
+    return {"gpus": int(gpus) if gpus else None, "exclusive": sharing == "NO" if sharing else None}
 
 
 CATALOGUE = pathlib.Path(__file__).resolve().parents[2] / "reframe/checks/catalogue.json"
@@ -467,7 +475,7 @@ def misbehave(what, argument, case):
     case["verify"].update(VERIFICATIONS.get(what, {}))
     for spoil in (spoil_metrics, spoil_case, spoil_machine, spoil_ranks):
         spoil(what, argument, case)
-    return int(argument) if what == "exit" else int(what == "wrong_result")
+    return int(argument) if what == "exit" else {"wrong_result": 1, "interrupted": 3}.get(what, 0)
 
 
 def spoil_metrics(what, argument, case):
@@ -476,6 +484,11 @@ def spoil_metrics(what, argument, case):
         metric.update(METRICS[what])
     elif what == "missing_metric":
         case["metrics"].remove(metric)
+    elif what == "one_sample":
+        next(m for m in case["metrics"] if m["name"] == "kernel").update(samples=[0.25])
+    elif what == "interrupted":
+        for m in case["metrics"]:
+            m["stop"] = "interrupted"
     elif what == "slow":
         for m in case["metrics"]:
             m.update(samples=[0.5], median=0.5)
@@ -500,6 +513,12 @@ def spoil_case(what, argument, case):
         write_table(argument, case)
     elif what == "another":
         case["run"][argument] = "2020-01-01T00:00:00Z" if argument == "time" else "another"
+    elif what == "sets":
+        path, _, value = argument.partition("=")
+        *parents, last = path.split(".")
+        for name in parents:
+            case = case[name]
+        case[last] = json.loads(value)
     elif what == "warns":
         case["warnings"].append({"code": argument, "message": f"{argument} came up", "samples": None})
 
@@ -586,6 +605,8 @@ def measure(arguments, wanted, workloads, backend):
                 cases = [case for case in cases if case["workload"] != workload]
         for case in cases:
             case["run"].update(process=process, **invocation)
+            for metric in case["metrics"] if arguments.samples else ():
+                metric["samples"] = metric["samples"] * int(arguments.samples)
             spoilt = {w: argument for w, (argument, workload) in wanted.items() if workload in ("", case["workload"])}
             code = max([code] + [misbehave(what, argument, case) for what, argument in spoilt.items()])
             lines.append(json.dumps(case) + "\n")
@@ -620,6 +641,10 @@ def main():
     for what in wanted:
         if what not in MISBEHAVIOURS:
             sys.exit(f"FAKE_BENCH={what}: choose from {', '.join(MISBEHAVIOURS)}")
+    once, of = wanted.pop("first_try", ("", ""))
+    if once and of in ("", *getattr(arguments, "pattern", ())):
+        wanted = {} if os.path.exists(once) else wanted
+        pathlib.Path(once).touch()
     argument_of = {what: argument for what, (argument, _) in wanted.items()}
     backend = argument_of.get("gpu", "emulator")
     listed = listing(int(argument_of.get("sees", 1)), int(argument_of.get("nodes", 1)))
@@ -639,6 +664,7 @@ def main():
         return 0
     lines, code = measure(arguments, wanted, listed["workloads"], backend)
     write(arguments, wanted, lines)
+    time.sleep(float(argument_of.get("stays", 0)))
     if "killed" in wanted:
         os.kill(os.getpid(), 9)
     if "full_disk" in wanted:

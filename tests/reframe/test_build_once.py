@@ -40,7 +40,9 @@ def test_what_is_built_is_built_once(build, tree):
     assert builds(tree) == 1
 
 
-@pytest.mark.parametrize("file", ["src/main.cpp", "src/new.hpp", "cmake/own.cmake", "CMakePresets.json", "schema/x.json"])
+@pytest.mark.parametrize(
+    "file", ["src/main.cpp", "src/new.hpp", "cmake/own.cmake", "CMakePresets.json", "schema/x.json"]
+)
 def test_another_source_is_another_program(build, tree, file):
     first = build()
     before = (tree / file).read_text() if (tree / file).exists() else None
@@ -80,7 +82,9 @@ def test_another_option_compiler_or_environment_is_another_program(build, tree, 
 
 def git(tree, *words):
     identity = ("-c", "user.name=x", "-c", "user.email=x@y")
-    return subprocess.run(["git", *identity, *words], cwd=tree, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *identity, *words], cwd=tree, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def test_the_program_names_the_commit_that_it_was_built_from(build, tree):
@@ -89,7 +93,11 @@ def test_the_program_names_the_commit_that_it_was_built_from(build, tree):
     git(tree, "add", ".")
     git(tree, "commit", "-q", "-m", "first")
     states = []
-    for change in (lambda: None, lambda: (tree / "src/main.cpp").write_text("2\n"), lambda: git(tree, "commit", "-qam", "2")):
+    for change in (
+        lambda: None,
+        lambda: (tree / "src/main.cpp").write_text("2\n"),
+        lambda: git(tree, "commit", "-qam", "2"),
+    ):
         change()
         what, folder = build()
         states.append((tree / folder / "configuration").read_text().splitlines()[-2:])
@@ -107,10 +115,11 @@ def test_two_at_once_build_one(build, tree):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_build_that_was_interrupted_is_never_used(build, tree, how):
     begun = tree / "begun"
+    half = f'echo half > "$2/bin/object"; echo half > "$2/bin/isthmus-bench"; touch {begun}; sleep 60'
     process = subprocess.Popen(
         [tree / "scripts/build-once", "--backend", "host"], cwd=tree, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env=environment(FAKE_BUILD=f'echo half > "$2/bin/object"; echo half > "$2/bin/isthmus-bench"; touch {begun}; sleep 60'),
+        env=environment(FAKE_BUILD=half),
     )  # fmt: skip
     until = time.monotonic() + 30
     while not begun.exists() and time.monotonic() < until:

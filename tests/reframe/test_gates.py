@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-import shutil
+import shlex
 import subprocess
 import sys
 
@@ -71,6 +71,15 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
         ("missing_metric:in", "lacks the metric 'in'"),
         ("missing_metric:out", "lacks the metric 'out'"),
         ("missing_metric:wall", "lacks the metric 'wall'"),
+        ("missing_metric:host_alloc", "lacks the metric 'host_alloc'"),
+        ("sets:verify.tolerance=1e12", "tolerates an error of 1e+12, where microbench/saxpy allows 1"),
+        ("sets:axes.ghost=1", "the record has the axis 'ghost', which microbench/saxpy does not have"),
+        ("sets:emulated=false", "the record says that it is not emulated, but its device is the emulator"),
+        (
+            'sets:schema="isthmus.record/1"',
+            "a record says that it is isthmus.record/1, where this tree's program writes",
+        ),
+        ("interrupted", "Reason: interrupted: microbench/saxpy: it was told to end before all samples were taken"),
         ("null_metric:in", "every sample is invalid"),
         ("zero_metric:kernel", "nothing takes no time"),
         ("table:gone", "batches.csv.gz: the table 'batches' of record.jsonl is not there"),
@@ -119,7 +128,7 @@ def test_a_spoilt_record_is_red_unless_it_is_stated(session, tmp_path, fake, sta
 
 
 def test_optional_metric_may_be_absent(session):
-    assert session(fake="missing_metric:host_touch").green
+    assert session(fake="missing_metric:memory_peak").green
     assert session(fake="missing_metric:out_rate", select="TransferModes.*saxpy.*mode=uvm%.*tiny").green
 
 
@@ -166,6 +175,27 @@ def test_what_an_earlier_job_left_passes_for_nothing(session, tmp_path, fake, wh
     assert len(list((tmp_path / "results").iterdir())) == (1 if fake == "no_record" else 2)
 
 
+@pytest.mark.parametrize(
+    "said, red",
+    [
+        ("  ERROR: Module cannot be loaded due to a conflict.", True),
+        ("==> Error: fmt matches multiple packages.", True),
+        ("job.sh: line 4: module: not found", True),
+        ("The following have been reloaded with a version change: 1) gcc/12 => gcc/13", False),
+    ],
+)
+def test_an_environment_that_was_not_loaded_is_red_whoever_says_it(session, tmp_path, said, red):
+    session("-l", site={})  # writes the site
+    file = tmp_path / "site/reframe.py"
+    commands = [f"echo {shlex.quote(said)} >&2"]
+    file.write_text(f"{file.read_text()}site_configuration['environments'][0]['prepare_cmds'] = {commands!r}\n")
+    outcome = session("-C", str(file), "-r")
+    assert outcome.green != red
+    assert (
+        f"the environment of s:p+builtin was not loaded ({said.strip()}): mend 'modules' there" in outcome.output
+    ) == red
+
+
 def test_what_an_earlier_job_listed_passes_for_nothing(session):
     options = ("-r", "--keep-stage-files", "--dont-restage")
     select = "Memory.*family=latency.*tiny"
@@ -184,6 +214,13 @@ def test_unwritable_results_are_red(session, tmp_path):
     outcome = session(ISTHMUS_RESULTS=tmp_path / "file")
     assert not outcome.green and "the record could not be kept in" in outcome.output
     assert "(File exists); it is still in" in outcome.output
+
+
+def test_a_number_of_samples_that_was_asked_for_is_taken(session):
+    assert session("-r", "-S", "samples=7").green
+    outcome = session("-r", "-S", "samples=7", fake="one_sample")
+    assert not outcome.green and "the record has 1 samples of kernel, asked were 7" in outcome.output
+    assert "variables were not set" not in outcome.output
 
 
 def test_fresh_processes_each_leave_a_record(session):
@@ -525,7 +562,7 @@ def test_a_time_limit_that_a_person_sets_holds(session, tmp_path, check):
     assert "--time=0:7:0" in script.read_text()
 
 
-@pytest.mark.parametrize("name", ["sampels", "TransferMods.samples"])
+@pytest.mark.parametrize("name", ["sampels", "TransferMods.samples", "TransferModes.sampels"])
 def test_a_variable_that_no_check_has_is_red(session, name):
     outcome = session("-r", "-S", f"{name}=7")
     assert outcome.returncode == 1 and not outcome.ran
@@ -595,7 +632,7 @@ def test_missing_program_is_red(session, tmp_path):
 # --- the tree as typed, and the wrapper ---
 
 
-def test_as_typed_from_the_reframe_folder_builds_once(tree, reframe):
+def test_as_typed_from_the_reframe_folder_builds_once(tree, reframe, wrapper):
     result = run_in(tree / "reframe", reframe, "-c", "checks/", "-r")
     assert result.returncode == 0
     assert "settings files:    '<builtin>'" in result.stdout
@@ -603,7 +640,7 @@ def test_as_typed_from_the_reframe_folder_builds_once(tree, reframe):
     assert list((tree / "reframe/results").glob("*.jsonl"))
     # Neither another session nor the wrapper builds what is built.
     again = run_in(tree, reframe, "-c", "reframe/checks", "-r", "-n", "saxpy")
-    wrapped = wrapper(tree, "-n", "saxpy%mode=pm%", ISTHMUS_BENCH="")
+    wrapped = wrapper("-n", "saxpy%mode=pm%", ISTHMUS_BENCH="")
     for session in (again, wrapped):
         assert session.returncode == 0
         assert f"The program: reused from {tree}/build/programs/" in session.stdout
@@ -628,77 +665,70 @@ def test_site_says_what_is_built(tree, reframe):
     assert asked.startswith("--backend cuda ") and "--architectures 90 " in asked
 
 
-def wrapper(tree, *options, **env):
-    # The interpreter's own bin folder first: that is where reframe is.
-    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment_ = {"ISTHMUS_BENCH": FAKE, "ISTHMUS_BACKEND": "host", "PATH": path, **env}
-    return run_in(tree, tree / "scripts/run-checks", *options, **environment_)
+def test_wrapper_passes_options_and_the_verdict_on(tree, wrapper):
+    assert wrapper("-n", "saxpy%mode=pm%").returncode == 0
+    assert wrapper("-n", "saxpy%mode=pm%", FAKE_BENCH="exit:7").returncode == 1
 
 
-def test_wrapper_passes_options_and_the_verdict_on(tree):
-    assert wrapper(tree, "-n", "saxpy%mode=pm%").returncode == 0
-    assert wrapper(tree, "-n", "saxpy%mode=pm%", FAKE_BENCH="exit:7").returncode == 1
+def test_wrapper_refuses_an_empty_selection(tree, wrapper):
+    assert wrapper("-n", "no_such_check").returncode != 0
+    assert wrapper("-t", "no_such_tag").returncode != 0
 
 
-def test_wrapper_refuses_an_empty_selection(tree):
-    assert wrapper(tree, "-n", "no_such_check").returncode != 0
-    assert wrapper(tree, "-t", "no_such_tag").returncode != 0
-
-
-def test_wrapper_runs_what_a_budget_chose(tree):
-    listed = wrapper(tree, "-l", "-n", "saxpy%mode=pm%").stdout
+def test_wrapper_runs_what_a_budget_chose(tree, wrapper):
+    listed = wrapper("-l", "-n", "saxpy%mode=pm%").stdout
     [line] = [line for line in listed.splitlines() if line.startswith("- TransferModes")]
     chosen = tree / "chosen"
     chosen.write_text(f"# a comment\n\n/{line.rpartition('/')[2]}  # {line}\n")
-    result = wrapper(tree, "--select", chosen)
+    result = wrapper("--select", chosen)
     assert result.returncode == 0
     assert "Ran 1/1" in result.stdout
     chosen.write_text("# nothing\n")
     for file, why in ((chosen, "selects nothing"), (tree / "none", "needs a file that can be read")):
-        result = wrapper(tree, "--select", file)
+        result = wrapper("--select", file)
         assert result.returncode == 1
         assert why in result.stdout and "Ran" not in result.stdout
 
 
-def test_wrapper_lists(tree):
-    result = wrapper(tree, "-l")
+def test_wrapper_lists(tree, wrapper):
+    result = wrapper("-l")
     assert result.returncode == 0
     assert "TransferModes %workload=saxpy" in result.stdout
     assert not (tree / "results").exists()
 
 
-def test_wrapper_says_that_everything_was_skipped(tree):
-    result = wrapper(tree, "-n", "saxpy%mode=pm%", FAKE_BENCH="skip:memory")
+def test_wrapper_says_that_everything_was_skipped(tree, wrapper):
+    result = wrapper("-n", "saxpy%mode=pm%", FAKE_BENCH="skip:memory")
     assert result.returncode == 1
     assert "nothing was measured" in result.stdout
 
 
-def test_wrapper_sees_a_check_file_that_does_not_load(tree):
+def test_wrapper_sees_a_check_file_that_does_not_load(tree, wrapper):
     (tree / "reframe/checks/broken.py").write_text(
         "import no_such_module\nimport reframe as rfm\n\n"
         "@rfm.simple_test\nclass Broken(rfm.RunOnlyRegressionTest):\n    pass\n"
     )
-    result = wrapper(tree, "-n", "saxpy%mode=pm%")
+    result = wrapper("-n", "saxpy%mode=pm%")
     assert result.returncode == 1
     assert "could not be loaded" in result.stdout
 
 
-def test_generic_site_states_a_gpu_only_where_one_was_found(tree):
-    assert wrapper(tree, "-n", "saxpy%mode=pm%.*tiny", ISTHMUS_BACKEND="host").returncode == 0
-    result = wrapper(tree, "-n", "saxpy%mode=pm%.*tiny", ISTHMUS_BACKEND="cuda")
+def test_generic_site_states_a_gpu_only_where_one_was_found(tree, wrapper):
+    assert wrapper("-n", "saxpy%mode=pm%.*tiny", ISTHMUS_BACKEND="host").returncode == 0
+    result = wrapper("-n", "saxpy%mode=pm%.*tiny", ISTHMUS_BACKEND="cuda")
     assert result.returncode == 1
     assert "the record is emulated" in result.stdout
 
 
 @pytest.mark.parametrize("visible, several", [(None, True), ("1", False)])
-def test_generic_site_states_as_many_gpus_as_there_are(tree, visible, several):
+def test_generic_site_states_as_many_gpus_as_there_are(tree, wrapper, visible, several):
     tools = tree / "tools"
     tools.mkdir()
     (tools / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: fake'\necho '  MIG 1g.10gb'\necho 'GPU 1: fake'\n")
     (tools / "nvidia-smi").chmod(0o755)
     path = f"{tools}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     chosen = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    result = wrapper(tree, "-l", "-t", "peer", ISTHMUS_BACKEND="cuda", PATH=path, **chosen)
+    result = wrapper("-l", "-t", "peer", ISTHMUS_BACKEND="cuda", PATH=path, **chosen)
     assert ("Transfer %pairs=groups" in result.stdout) == several
 
 

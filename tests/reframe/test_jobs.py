@@ -6,6 +6,8 @@ import hashlib
 import itertools
 import json
 import os
+import subprocess
+import time
 import types
 
 import pytest
@@ -17,6 +19,7 @@ from reframe.core.schedulers import slurm
 import fake_bench
 import isthmus_check
 import jobs
+import steady_clock
 from isthmus.records import load
 
 LINES = [
@@ -112,6 +115,138 @@ def test_the_line_that_says_what_went_wrong(text, said):
 )
 def test_an_environment_that_was_not_loaded(line, found):
     assert jobs.not_loaded(f"before\n{line}\nafter") == (line if found else None)
+
+
+@pytest.mark.parametrize(
+    "line, found",
+    [
+        ("  ERROR: Module cannot be loaded due to a conflict.", True),
+        ("==> Error: fmt matches multiple packages.", True),
+        ("job.sh: line 4: module: not found", True),
+        ("cuda/99.9: unknown module", True),
+        ("ml: the following have been reloaded with a version change: 1) gcc/12 => gcc/13", False),
+        ("bash: warning: setlocale: LC_ALL: cannot change locale (de_DE.UTF-8)", False),
+        ("~/.bashrc: line 3: conda: command not found", False),
+    ],
+)
+def test_what_is_said_while_an_environment_is_loaded_is_said_of_it(line, found):
+    mark = jobs.note_environment()[0].split("'")[1]
+    assert jobs.not_loaded(f"before\n{line}\n{mark}\nafter") == (line.strip() if found else None)
+    # A program may say the same of something else.
+    assert jobs.not_loaded(f"{mark}\nisthmus-bench: error: a conflict, unknown, not found") is None
+
+
+@pytest.mark.parametrize(
+    "loaded, missing",
+    [
+        ("gcc/12.3:cuda/12.4", None),
+        ("gcc/12.3:cuda/11.8", "cuda/12.4"),
+        ("gccx/12:cuda/12.4", "gcc"),
+        ("", "gcc, cuda/12.4"),
+    ],
+)
+def test_modules_that_are_not_there_after_they_were_loaded_are_named(tmp_path, monkeypatch, loaded, missing):
+    """No modules system has to say so: another module may have thrown one out."""
+    system = types.SimpleNamespace(name="lmod", resolve_module=lambda name: [name])
+    monkeypatch.setattr(jobs.runtime, "runtime", lambda: types.SimpleNamespace(modules_system=system))
+    asked = [
+        {"name": "gcc", "collection": False},
+        {"name": "cuda/12.4", "collection": False},
+        {"name": "own", "collection": True},
+    ]
+    lines = jobs.note_environment(types.SimpleNamespace(modules_detailed=asked))
+    script = "\n".join(["set -eu", "module() { false; }", *lines])
+    subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, check=True, env={"LOADEDMODULES": loaded, "PATH": os.environ["PATH"]}
+    )
+    assert jobs.not_loaded("", tmp_path) == (missing and f"after it, {missing} is not loaded")
+
+
+@pytest.mark.parametrize("field", ["system", "partition", "job"])
+def test_an_environment_that_was_lost_on_the_way_is_not_called_another_job(field):
+    case = {"run": {"system": "s", "partition": "p", "job": "7", "node": "node1", "time": "2026-11-21T00:00:00Z"}}
+    case["run"][field] = None
+    told = jobs.foreign(case, job("COMPLETED"), "s", "p")
+    assert f"the record names no {field}: the environment of the job did not reach the program" in told
+    case["run"][field] = "another"
+    assert "another" in jobs.foreign(case, job("COMPLETED"), "s", "p")
+
+
+def test_a_clock_that_was_set_meanwhile_makes_no_record_foreign(monkeypatch):
+    """The job was submitted by the clock of before; its record has that of after."""
+    wall, local = [1000.0], job("COMPLETED", scheduler="local", nodes=())
+    steady = steady_clock.SteadyTime(wall=lambda: wall[0], monotonic=lambda: 0.0)
+    monkeypatch.setattr(jobs.steady_clock, "STEADY", steady)
+    monkeypatch.setattr(jobs.time, "time", lambda: wall[0])
+    monkeypatch.setattr(jobs, "_own_job", lambda: None)
+    monkeypatch.setattr(jobs, "_nodes", lambda job: set())
+    local.submit_time = 1000.0
+    case = {"run": {"system": "s", "partition": "p", "job": None, "node": "n"}}
+    for now, recorded, is_foreign in ((1000, 1000, False), (1000, 900, True), (940, 940, False), (940, 1000, False),
+                                      (940, 800, True), (5000, 5000, False), (5000, 900, True)):  # fmt: skip
+        wall[0] = float(now)
+        case["run"]["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(recorded))
+        assert bool(jobs.foreign(case, local, "s", "p")) == is_foreign, (now, recorded)
+
+
+@pytest.mark.parametrize(
+    "noted, exclusive, told",
+    [
+        ("", True, None),
+        ("", False, None),
+        ("?\n", True, None),
+        ("?\n", False, "could not be asked"),
+        ("?\n", None, "could not be asked"),
+        (None, None, "could not be asked"),
+        ("8\n?\n9\n", True, "other jobs ran on the node (8, 9)"),
+    ],
+)
+def test_a_look_for_others_that_failed_is_not_a_look_that_found_none(tmp_path, noted, exclusive, told):
+    if noted is not None:
+        (tmp_path / jobs.OTHER_JOBS).write_text(noted)
+    mine = job("COMPLETED")
+    mine.isthmus_exclusive = exclusive
+    found = jobs.company(mine, tmp_path)
+    assert found is None if told is None else told in found
+    assert jobs.company(job("COMPLETED", scheduler="local"), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "recorded, asked, told",
+    [
+        (True, None, None),
+        (False, True, "did not have its nodes to itself"),
+        (None, True, None),
+        (None, False, "did not have its nodes to itself"),
+        (None, None, "could not be asked (scontrol failed)"),
+    ],
+)
+def test_a_grant_that_may_be_shared_is_named(recorded, asked, told):
+    mine = job("COMPLETED")
+    mine.isthmus_exclusive = asked
+    found = jobs.shared_grant({"run": {"allocation": {"exclusive": recorded}}}, mine)
+    assert found is None if told is None else told in found
+    assert jobs.shared_grant({"run": {"allocation": None}}, job("COMPLETED", scheduler="local")) is None
+
+
+@pytest.mark.parametrize("code", [0, 1, None])
+def test_the_look_of_a_job_script_notes_that_it_failed(tmp_path, code):
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\nprintf '7\\n8\\n'; exit {code}\n" if code is not None else "")
+    (tmp_path / "squeue").chmod(0o755 if code is not None else 0o644)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n"}
+    subprocess.run(["bash", "-euc", jobs._NOTE_OTHERS], cwd=tmp_path, env=env, check=True)
+    assert (tmp_path / jobs.OTHER_JOBS).read_text().split() == (["8"] if code == 0 else ["?"])
+
+
+@pytest.mark.parametrize("fails", [FileNotFoundError("squeue"), subprocess.TimeoutExpired("squeue", 60)])
+def test_a_command_that_does_not_answer_is_one_that_failed(monkeypatch, fails):
+    def run(*_, **__):
+        raise fails
+
+    monkeypatch.setattr(jobs.subprocess, "run", run)
+    monkeypatch.setattr(jobs.time, "sleep", lambda _: None)
+    assert jobs._asked("squeue") == "" and not jobs.is_in_queue("7")
+    jobs.settle([job("RUNNING")])  # ten times in a row, and not for ever
 
 
 @pytest.mark.parametrize("code, words", [(0, "0"), (7, "7"), (137, "137 (SIGKILL)"), (255, "255")])

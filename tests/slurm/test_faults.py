@@ -164,7 +164,7 @@ def test_full_stage_disk(start, tmp_path, scheduler):
     """The disk is full before the record is; not even the exit code can be noted."""
     stage = tmp_path / "stage"
     with small_disk(stage, "64k"):
-        (stage / "other").write_bytes(b"x" * 56 * 1024)
+        (stage / "other").write_bytes(b"x" * 52 * 1024)
         session = start(*ONE, f"--stage={stage}", site=on("node1", scheduler)).finish()
     assert not session.green
     [reason] = session.reasons
@@ -206,6 +206,38 @@ def test_shared_node_spoils_what_was_measured(start):
     expect(session, f"other jobs ran on the node ({other})", "--exclusive", records=1)
     for record in session.records + stated.records:
         assert [warning["code"] for warning in record["warnings"]] == ["shared_node"]
+
+
+def test_a_node_that_others_may_use_is_red(start, tmp_path, scheduler):
+    """A job that came and went between two looks was not seen, and a look that fails sees nothing."""
+    stand_in(tmp_path, "squeue", "exit 1")
+    blind = {"prepare_cmds": [f"export PATH={tmp_path}:$PATH"]}
+    access = ["--partition=main", "--nodelist=node1", "--mem=1"]
+    session = start(*ONE, site=on("node1", scheduler, access=access, **blind)).finish()
+    expect(session, "whether other jobs ran on the node could not be asked (squeue failed there)", records=1)
+    session = start(*ONE, site=on("node1", scheduler, access=access)).finish()
+    expect(session, "the job did not have its nodes to itself", "--exclusive", records=1)
+    # Who has all processors of the node shares it with nobody; nor does an exclusive one whose look failed.
+    whole = start(*ONE, site=on("node1", scheduler, access=[*access, "--cpus-per-task=2"]))
+    alone = start(*ONE, site=on("node2", scheduler, **blind))
+    assert whole.finish().green and alone.finish().green
+
+
+def test_an_environment_that_does_not_reach_the_program_is_named(start, scheduler):
+    site = on("node1", scheduler, prepare_cmds=["export SLURM_EXPORT_ENV=NONE"])
+    expect(start(*ONE, site=site).finish(), "the record names no system: the environment of the job did not", records=1)
+
+
+def test_records_of_a_session_that_was_killed_are_kept(start, scheduler):
+    """Its job runs on, and another session is started in its folder."""
+    settings = {"folder": "same", "site": on("node1", scheduler)}
+    first = start(*ONE, fake="stays:20", **settings)
+    first.record_begun()
+    first.process.kill()
+    first.process.wait()
+    second = start(*ONE, **settings).finish()
+    assert second.green and "Kept 1 record that an earlier session left in" in second.output
+    assert len({record["run"]["id"] for record in second.records}) == 2
 
 
 def test_interrupted_session_keeps_what_was_measured(hanging):

@@ -1,0 +1,72 @@
+"""Tries of a session (--max-retries): a wrong result is never tried away, and a try that failed is named.
+
+ReFrame repeats whatever failed, and its exit code is that of the last try. A machine that computes wrongly now and then
+would be green as often as somebody asks again.
+"""
+
+import functools
+
+from reframe.core.exceptions import ReframeError, SanityError, what
+from reframe.frontend.executors import Runner
+
+from isthmus import spelling
+
+
+class WrongResult(SanityError):
+    """What was computed is wrong, or was not verified."""
+
+
+WrongResult.__name__ = SanityError.__name__  # in ReFrame's words a reason begins with the class: `sanity error: …`
+
+
+class Interrupted(SanityError):
+    """Somebody, or the scheduler, ended the measurement, which says nothing of the machine."""
+
+
+def _is(task, kind) -> bool:
+    return task.failed and task.exc_info is not None and isinstance(task.exc_info[1], kind)
+
+
+def _case(task) -> tuple:
+    return task.check.unique_name, task.testcase.partition.fullname, task.testcase.environ.name
+
+
+def install() -> None:
+    """Has ReFrame leave wrong results out of what it tries again."""
+    original = Runner._retry_failed
+    if hasattr(original, "isthmus_gate"):
+        return
+
+    @functools.wraps(original)
+    def _retry_failed(self, cases):
+        stats, failed = self._stats, self._stats.failed
+        stats.failed = lambda run=-1: [task for task in failed(run) if not _is(task, WrongResult)]
+        try:
+            original(self, cases)
+        finally:
+            del stats.failed
+
+    _retry_failed.isthmus_gate = True
+    Runner._retry_failed = _retry_failed
+
+
+def report(stats, printer) -> None:
+    """Names failed tries and interrupted checks; raises ReframeError for a wrong result that a later run would hide."""
+    last = {_case(task): task for task in stats.tasks(None)}
+    hidden = []
+    for number, tasks in stats.runs():
+        for task in tasks:
+            if not task.failed or task is last[_case(task)]:
+                continue
+            how = "passed" if not last[_case(task)].failed else "failed, too"
+            why = what(*task.exc_info).partition("\n")[0].removeprefix("sanity error: ")
+            printer.warning(f"try {number + 1} of {task.check.display_name} failed ({why}); the last one {how}")
+    for task in last.values():
+        if _is(task, WrongResult) and task not in stats.failed():
+            hidden.append(task.check.display_name)
+    interrupted = [task.check.display_name for task in last.values() if _is(task, Interrupted)]
+    if interrupted:
+        names = ", ".join(sorted(interrupted)[:3]) + (", …" if len(interrupted) > 3 else "")
+        printer.info(f"Interrupted, not failed: {spelling.counted(len(interrupted), 'check')} ({names}); run again")
+    if hidden:
+        raise ReframeError(f"a wrong result is not tried again, and stays: {', '.join(sorted(hidden))}")

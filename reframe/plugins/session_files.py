@@ -1,0 +1,252 @@
+"""Folders and files of a session: no other session's while it runs, and what is written into them is not lost.
+
+ReFrame takes a log or a report that it could not write for a warning, empties a stage folder without looking what is in
+it, and lets two sessions work in one folder. A session whose output is lost is not green.
+"""
+
+import contextlib
+import errno
+import fcntl
+import functools
+import hashlib
+import logging
+import os
+import pathlib
+import socket
+import sys
+import tempfile
+import time
+import types
+
+import reframe.core.runtime as runtime
+import reframe.utility.osext as osext
+from reframe.core.exceptions import LoggingError, ReframeError
+from reframe.frontend import cli, reporting
+from reframe.frontend.executors import RegressionTask
+
+import jobs
+from isthmus import spelling
+
+LOCK = ".isthmus-session"
+JOB = "isthmus-job"
+KEPT = ".kept"
+
+lost = []  # a sentence for each output that could not be written
+_held = {}  # folders of this session, and their lock files
+
+
+# --- one session in a folder ------------------------------------------------------------------------
+
+
+def _is_alive(words: list[str]) -> bool:
+    """Whether the process of a lock file, `PID HOST …`, runs on this host."""
+    return words[1:2] == [socket.gethostname()] and words[0].isdigit() and pathlib.Path("/proc", words[0]).exists()
+
+
+def hold(folder: pathlib.Path) -> None:
+    """Takes a folder for this session until its process ends; raises ReframeError where another session has it."""
+    if folder in _held:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115, open for as long as the session
+    file.seek(0)
+    other, is_taken = file.read().split(), False
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # A file system without locks: what the other wrote is all there is.
+        is_taken = error.errno in (errno.EACCES, errno.EAGAIN) or _is_alive(other)
+    if is_taken:
+        file.close()
+        who = f"process {other[0]} on {other[1]}, begun {other[2]}" if len(other) >= 3 else "another process"
+        raise ReframeError(
+            f"another session ({who}) works in {folder}, and one would remove the other's records: wait for it, or "
+            "give this one a folder of its own (--prefix)"
+        )
+    with contextlib.suppress(OSError):  # a full disk has sentences of its own
+        file.seek(0)
+        file.truncate()
+        print(os.getpid(), socket.gethostname(), time.strftime("%Y-%m-%dT%H:%M:%S%z"), file=file, flush=True)
+    _held[folder] = file
+
+
+# --- what is lost -----------------------------------------------------------------------------------
+
+
+def _why(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(getattr(error, "strerror", None) or error)
+
+
+def refuse_unwritable() -> None:
+    """Raises ReframeError where the session could not write its logs and reports, before anything is measured."""
+    current = runtime.runtime()
+    config, report = current.site_config, current.get_option("general/0/report_file")
+    folders = {
+        "--stage or --prefix": current.stage_prefix,
+        "--output or --prefix": current.output_prefix,
+        "--report-file": os.path.dirname(osext.expandvars(report)),
+    }
+    for number, handler in enumerate(config.get("logging/0/handlers_perflog")):
+        if handler["type"] == "filelog":
+            folders["--perflogdir"] = osext.expandvars(config.get(f"logging/0/handlers_perflog/{number}/basedir"))
+    for option, folder in folders.items():
+        try:
+            os.makedirs(folder or ".", exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder or "."):
+                pass
+        except OSError as error:
+            raise ReframeError(
+                f"{os.path.abspath(folder)} cannot be written ({error.strerror}), so what is measured would be lost: "
+                f"mend it, or name another folder by {option}"
+            ) from None
+
+
+def _note_lost(what: str, error: BaseException) -> None:
+    lost.append(f"{what} was lost ({_why(error)})")
+
+
+def _gate(owner, name, make) -> None:
+    """Replaces owner.name by make(it), once."""
+    original = getattr(owner, name)
+    if not hasattr(original, "isthmus_gate"):
+        replacement = functools.wraps(original)(make(original))
+        replacement.isthmus_gate = True
+        setattr(owner, name, replacement)
+
+
+def _logging_results(original):
+    def log_result(self):
+        try:
+            self._perflogger.log_result(logging.INFO, self, multiline=self._perflog_multiline)
+        except (LoggingError, OSError) as error:
+            _note_lost(f"the line of {self.check.display_name} in the performance log", error)
+
+    return log_result
+
+
+def _handling_errors(original):
+    def handleError(self, record):
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            _note_lost(f"a line of {getattr(self, 'baseFilename', None) or 'a log'}", error)
+        else:
+            original(self, record)
+
+    return handleError
+
+
+def _writing(what: str):
+    def make(original):
+        def write(self, *args, **kwargs):
+            try:
+                return original(self, *args, **kwargs)
+            except ReframeError:  # of the link to the last report, which loses nothing
+                raise
+            except Exception as error:
+                _note_lost(what, error)
+                raise
+
+        return write
+
+    return make
+
+
+class _Exit(types.SimpleNamespace):
+    """The module `sys` as ReFrame's command line sees it: a session that lost output does not end with 0."""
+
+    def __getattr__(self, name):
+        return getattr(sys, name)
+
+    @staticmethod
+    def exit(code=0):
+        for what in dict.fromkeys(lost):
+            print(f"ERROR: {what}: mend its folder, and run again", file=sys.stderr, flush=True)
+        sys.exit(code or bool(lost))
+
+
+def install() -> None:
+    _gate(RegressionTask, "log_result", _logging_results)
+    _gate(logging.Handler, "handleError", _handling_errors)
+    _gate(reporting.RunReport, "save", _writing("the session's report"))
+    _gate(reporting.RunReport, "save_junit", _writing("the session's JUnit report"))
+    _gate(reporting.RunReport, "store", _writing("what goes into the results database"))
+    cli.sys = _Exit()
+
+
+# --- what a session left that was killed ------------------------------------------------------------
+
+
+def note_job(check) -> None:
+    """Writes into a stage folder which job works there, for a session that finds it."""
+    if check.job is not None and check.job.jobid:
+        limit = int(check.job.time_limit or 0)
+        note = f"{check.job.scheduler.registered_name} {check.job.jobid} {limit}\n"
+        with contextlib.suppress(OSError):  # a folder that is gone is found out when the job has ended
+            (pathlib.Path(check.stagedir) / JOB).write_text(note, encoding="utf-8")
+
+
+def _digest(path: pathlib.Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def mark_kept(path: pathlib.Path) -> None:
+    """Notes beside a record in a stage folder that it is in the results."""
+    with contextlib.suppress(OSError):
+        path.with_name(path.name + KEPT).write_text(_digest(path), encoding="utf-8")
+
+
+def is_kept(path: pathlib.Path) -> bool:
+    with contextlib.suppress(OSError):
+        return path.with_name(path.name + KEPT).read_text(encoding="utf-8") == _digest(path)
+    return False
+
+
+def stage_folders(testcases) -> list[pathlib.Path]:
+    """Those that ReFrame will empty for these cases."""
+    stage = pathlib.Path(runtime.runtime().stage_prefix)
+    names = {
+        (c.partition.fullname.partition(":")[0], c.partition.name, c.environ.name, c.check.short_name)
+        for c in testcases
+    }
+    return [stage.joinpath(*name) for name in sorted(names)]
+
+
+def wait_for_leftover_jobs(folders, printer) -> None:
+    """Lets jobs of a session that was killed end where this one is about to work; what waits is cancelled."""
+    for folder in folders:
+        try:
+            scheduler, jobid, limit = (folder / JOB).read_text(encoding="utf-8").split()
+        except (OSError, ValueError):
+            continue
+        if scheduler in jobs.SLURM and jobs.is_in_queue(jobid):
+            printer.info(f"Waiting for job {jobid} of an earlier session, which is still in {folder}")
+            jobs.settle_ids([jobid])
+        elif scheduler == "local" and _works_in(jobid, folder):
+            printer.info(f"Waiting for process {jobid} of an earlier session, which is still in {folder}")
+            _wait_for_process(jobid, folder, int(limit) or 3600)
+        (folder / JOB).unlink(missing_ok=True)
+
+
+def _works_in(pid: str, folder: pathlib.Path) -> bool:
+    """Whether a process, or one of its session, has this folder as its own; numbers of processes come again."""
+    with contextlib.suppress(OSError):
+        return pathlib.Path("/proc", pid, "cwd").resolve().is_relative_to(folder.resolve())
+    return False
+
+
+def _wait_for_process(pid: str, folder: pathlib.Path, seconds: int) -> None:
+    end = time.monotonic() + seconds
+    while _works_in(pid, folder):
+        if time.monotonic() > end:
+            raise ReframeError(f"process {pid} of an earlier session is still in {folder}: end it (kill {pid})")
+        time.sleep(0.2)
+
+
+def keep_leftovers(stage: pathlib.Path, keep, printer) -> None:
+    """Keeps records that a session left in its stage folders when it was killed: `keep(path)` says how many, if any."""
+    found = [path for name in ("record.jsonl", "unprofiled.jsonl") for path in sorted(stage.rglob(name))]
+    number = sum(keep(path) for path in found if path.is_file() and not is_kept(path))
+    if number:
+        printer.info(f"Kept {spelling.counted(number, 'record')} that an earlier session left in {stage}")

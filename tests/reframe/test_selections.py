@@ -1,0 +1,133 @@
+"""A pattern that selects nothing is red, however many others select something."""
+
+import re
+import types
+
+import pytest
+from reframe.core.exceptions import ReframeError
+from reframe.frontend import filters
+
+import isthmus_check  # noqa: F401, installs the gate
+import selections
+from conftest import ROOT
+
+CHECKS = "transfer_modes.py"
+
+
+@pytest.mark.parametrize(
+    "pattern, parts",
+    [
+        ("saxpy", ["saxpy"]),
+        ("saxpy|gemm", ["saxpy", "gemm"]),
+        ("(saxpy|gemm)%.*tiny|InterJob", ["(saxpy|gemm)%.*tiny", "InterJob"]),
+        (r"a\|b[|]c[\]|]d", [r"a\|b[|]c[\]|]d"]),
+        ("/1234abcd", ["/1234abcd"]),
+        ("", [""]),
+    ],
+)
+def test_the_parts_of_a_pattern(pattern, parts):
+    assert selections.alternatives(pattern) == parts
+    for part in filter(None, parts):
+        re.compile(part)
+
+
+def case(name, tags=(), environ="gnu"):
+    check = types.SimpleNamespace(
+        display_name=name, tags=set(tags), maintainers=["site"], hashcode="1234abcd", unique_name=name,
+        is_fixture=lambda: False,
+    )  # fmt: skip
+    return types.SimpleNamespace(check=check, environ=types.SimpleNamespace(name=environ))
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What a command line would have asked for, and the options of ReFrame's that it leaves."""
+    monkeypatch.setattr(selections, "_asked", [])
+    options = {"general/0/valid_env_names": [".*"]}
+    monkeypatch.setattr(selections.runtime, "runtime", lambda: types.SimpleNamespace(get_option=options.get))
+    return options
+
+
+CASES = [case("saxpy tiny", {"smoke"}), case("gemm tiny", {"smoke", "micro"})]
+
+
+@pytest.mark.parametrize("names", [["saxpy", "gemm"], ["saxpy|gemm"], ["/1234abcd"], ["s[a|x]xpy"]])
+def test_names_that_each_select_something(asked, names):
+    filters.have_any_name(names)
+    selections.refuse_misses(CASES)
+
+
+@pytest.mark.parametrize(
+    "names, missed",
+    [
+        (["saxpy", "gem_m"], "-n 'gem_m' selects"),
+        (["saxpy|gem_m"], "-n 'gem_m' of -n 'saxpy|gem_m' selects"),
+        (["/0000abcd", "gemm"], "-n '/0000abcd' selects"),
+        (["saxpy", "gemm\r"], "selects no check"),
+    ],
+)
+def test_a_name_that_selects_nothing_is_refused(asked, names, missed):
+    filters.have_any_name(names)
+    with pytest.raises(ReframeError, match=re.escape(missed)):
+        selections.refuse_misses(CASES)
+
+
+@pytest.mark.parametrize("tag, missed", [("smoke", None), ("smoke|micro", None), ("smoke|defualt", "'defualt' of -t")])
+def test_a_tag_that_selects_nothing_is_refused(asked, tag, missed):
+    filters.have_tag(tag)
+    filters.have_not_tag("nothing has this, and so it leaves nothing out")
+    if missed is None:
+        selections.refuse_misses(CASES)
+    else:
+        with pytest.raises(ReframeError, match=missed):
+            selections.refuse_misses(CASES)
+
+
+def test_an_environment_that_selects_nothing_is_refused(asked):
+    asked["general/0/valid_env_names"] = ["gnu", "clnag"]
+    with pytest.raises(ReframeError, match="-p 'clnag' selects no programming environment"):
+        selections.refuse_misses(CASES)
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [("ISTHMUS_RESLUTS", "ISTHMUS_RESULTS"), ("ISTHMUS_NETWROK", "ISTHMUS_NETWORK"), ("ISTHMUS_OF_A_SITE", None)],
+)
+def test_a_misspelt_variable_is_refused(monkeypatch, name, meant):
+    monkeypatch.setenv(name, "1")
+    if meant is None:
+        selections.refuse_misspelt_variables()
+    else:
+        with pytest.raises(ReframeError, match=f"{name}: did you mean {meant}"):
+            selections.refuse_misspelt_variables()
+
+
+def test_variables_of_this_tree_are_not_misspelt(monkeypatch):
+    """Those that scripts, sources and CI read."""
+    read = r"""(?:\$\{?|getenv\("|environ\.get\("|environ\[")(ISTHMUS_[A-Z_]*[A-Z])"""
+    files = [
+        path
+        for folder in ("scripts", "src", "reframe", "analysis/isthmus", "site-configs")
+        for path in (ROOT / folder).rglob("*")
+    ]
+    for path in (*files, ROOT / ".ci/run"):
+        if path.is_file() and path.suffix in ("", ".py", ".cpp", ".hpp"):
+            for name in re.findall(read, path.read_text(encoding="utf-8", errors="replace")):
+                monkeypatch.setenv(name, "1")
+    selections.refuse_misspelt_variables()
+
+
+def test_a_line_of_a_selection_that_matches_nothing_is_red(tree, wrapper):
+    chosen = tree / "chosen"
+    chosen.write_text("# a night\n\nsaxpy%mode=pm%.*tiny  # one\r\ngemm%mode=pm%.*tin_y")  # and no end of the last line
+    result = wrapper("--select", chosen)
+    assert result.returncode == 1 and "Ran" not in result.stdout
+    assert "-n 'gemm%mode=pm%.*tin_y' selects no check on this system" in result.stdout
+    chosen.write_text(chosen.read_text().replace("tin_y", "tiny"))
+    result = wrapper("--select", chosen)
+    assert result.returncode == 0 and "Ran 2/2" in result.stdout
+
+
+def test_a_path_without_checks_is_red_beside_one_with_some(session, tmp_path):
+    outcome = session("-r", "-c", str(tmp_path / "bundels"))
+    assert outcome.returncode == 1 and "bundels has no checks" in outcome.output

@@ -1,0 +1,189 @@
+"""Folders of a session: one session at a time, nothing in them lost, and output that cannot be written is red."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import types
+
+import pytest
+from reframe.core.exceptions import ReframeError
+
+import isthmus_check  # noqa: F401, before what it uses
+import session_files
+from conftest import FAKE, ONE_CHECK, ROOT, environment
+from isthmus.records import load
+
+CHECKS = "transfer_modes.py"
+
+
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture
+def begin(tmp_path, reframe):
+    """begin(fake) → a session under way, in the folder and of the check that session() has."""
+    processes = []
+
+    def run(fake):
+        command = [reframe, "-c", ROOT / "reframe/checks" / CHECKS, "--nocolor", "-n", ONE_CHECK, "-r"]
+        processes.append(subprocess.Popen(
+            command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=environment(ISTHMUS_BENCH=FAKE, FAKE_BENCH=fake, TMPDIR=tmp_path), start_new_session=True,
+        ))  # fmt: skip
+        return processes[-1]
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def records(tmp_path):
+    return list((tmp_path / "stage").rglob("record.jsonl"))
+
+
+def kept(tmp_path):
+    return [case for path in (tmp_path / "results").glob("*.jsonl") for case in load.read(path)]
+
+
+# --- what a session left that was killed ---
+
+
+def test_records_of_a_killed_session_are_kept_before_their_folder_is_emptied(session, begin, tmp_path):
+    """The session is killed when its record is whole."""
+    process = begin("stays:1")
+    [record] = wait_for(lambda: records(tmp_path))
+    os.kill(process.pid, signal.SIGKILL)
+    first = json.loads(wait_for(record.read_text).splitlines()[0])
+    outcome = session()
+    assert outcome.green
+    assert "Kept 1 record that an earlier session left in" in outcome.output
+    found = kept(tmp_path)
+    assert len(found) == 2 and first["run"]["id"] in {case["run"]["id"] for case in found}
+    # What is kept is not kept again, whatever is left in the stage folder.
+    outcome = session("-r", "--keep-stage-files", fake="wrong_result")
+    assert len(kept(tmp_path)) == 3
+    outcome = session(ISTHMUS_RESULTS=tmp_path / "others")
+    assert outcome.green and "Kept" not in outcome.output and len(list((tmp_path / "others").glob("*.jsonl"))) == 1
+
+
+def test_a_job_that_goes_on_where_its_session_was_killed_is_waited_for(tmp_path, capsys):
+    folder = tmp_path / "stage"
+    folder.mkdir()
+    printer = types.SimpleNamespace(info=print)
+    for limit, ends in (("60", True), ("1", False)):
+        process = subprocess.Popen(["sleep", "2" if ends else "60"], cwd=folder)
+        (folder / session_files.JOB).write_text(f"local {process.pid} {limit}\n")
+        reaper = threading.Thread(target=process.wait)  # else it stays where it was, as the session's own child
+        reaper.start()
+        if ends:
+            session_files.wait_for_leftover_jobs([folder], printer)
+            assert process.returncode == 0 and not (folder / session_files.JOB).exists()
+        else:
+            with pytest.raises(ReframeError, match=f"process {process.pid} of an earlier session is still in"):
+                session_files.wait_for_leftover_jobs([folder], printer)
+            process.kill()
+        reaper.join()
+    assert "of an earlier session, which is still in" in capsys.readouterr().out
+    # Its number may be another's by now.
+    (folder / session_files.JOB).write_text(f"local {os.getpid()} 0\n")
+    session_files.wait_for_leftover_jobs([folder], printer)
+
+
+# --- one session at a time ---
+
+
+def test_a_second_session_in_one_folder_is_refused_and_names_the_first(session, begin, tmp_path):
+    process = begin("stays:60")
+    wait_for(lambda: records(tmp_path))
+    outcome = session()
+    assert outcome.returncode == 1 and not outcome.ran
+    assert f"another session (process {process.pid} on " in outcome.output and "works in" in outcome.output
+    # One elsewhere disturbs nobody; and what looks only, looks.
+    assert session("-r", f"--prefix={tmp_path}/elsewhere").green
+    assert session("-l").returncode == 0
+
+
+def test_a_folder_of_a_session_that_has_ended_is_free(session, tmp_path):
+    (tmp_path / "stage").mkdir()
+    (tmp_path / "stage/.isthmus-session").write_text(f"{os.getpid()} nowhere 2026-01-01T00:00:00\n")
+    assert session().green
+
+
+def test_two_summaries_in_one_folder_do_not_overwrite_each_other(tree, wrapper):
+    folder = tree / "night"
+    assert wrapper("-n", "saxpy%mode=pm%", "--summary", folder, FAKE_BENCH="wrong_result").returncode == 1
+    red = json.loads((folder / "night.json").read_text())
+    assert red["verdict"] == "red"
+    assert wrapper("-n", "saxpy%mode=pm%", "--summary", folder).returncode == 0
+    [earlier] = folder.glob("earlier/*/night.json")
+    assert json.loads(earlier.read_text()) == red
+    assert json.loads((folder / "night.json").read_text())["verdict"] == "green"
+    with (folder / ".session").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        result = wrapper("-n", "saxpy%mode=pm%", "--summary", folder)
+    assert result.returncode == 1 and "writes its summary into" in result.stdout and "Ran" not in result.stdout
+    assert json.loads((folder / "night.json").read_text())["verdict"] == "green"
+
+
+# --- output that cannot be written ---
+
+PERFLOG = """
+site_configuration["logging"] = [{{
+    "handlers": [{{"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"}}],
+    "handlers_perflog": [{{"type": "filelog", "prefix": "%(check_system)s", "level": "info", "basedir": {basedir!r},
+                          "format": "%(check_result)s|%(check_perfvalues)s",
+                          "format_perfvars": "%(check_perf_value)s|"}}],
+}}]
+"""
+
+
+def with_perflogs(session, tmp_path, basedir, *options, **settings):
+    session("-l", site={})  # writes the site
+    file = tmp_path / "site/with_logs.py"
+    file.write_text((tmp_path / "site/reframe.py").read_text() + PERFLOG.format(basedir=str(basedir)))
+    return session("-C", str(file), "-r", *options, **settings)
+
+
+def test_a_performance_log_that_cannot_be_written_is_red_before_anything_is_measured(session, tmp_path):
+    (tmp_path / "file").touch()
+    outcome = with_perflogs(session, tmp_path, tmp_path / "file/perflogs")
+    assert outcome.returncode == 1 and not outcome.ran
+    assert "file/perflogs cannot be written (Not a directory), so what is measured would be lost" in outcome.output
+
+
+def test_a_line_of_the_performance_log_that_is_lost_meanwhile_is_red(session, tmp_path):
+    outcome = with_perflogs(session, tmp_path, tmp_path / "perflogs")
+    assert outcome.green and len(list((tmp_path / "perflogs/s").iterdir())) == 1
+    # The folder is there, and the file in it is none.
+    [log] = (tmp_path / "perflogs/s").iterdir()
+    log.unlink()
+    log.mkdir()
+    outcome = with_perflogs(session, tmp_path, tmp_path / "perflogs")
+    assert outcome.returncode == 1
+    assert "in the performance log was lost (Is a directory): mend its folder" in outcome.output
+    assert len(kept(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("option", ["--report-file", "--report-junit"])
+def test_a_report_that_cannot_be_written_is_red(session, tmp_path, option):
+    (tmp_path / "folder").mkdir()
+    outcome = session("-r", f"{option}={tmp_path}/folder")
+    assert outcome.returncode == 1 and len(kept(tmp_path)) == 1
+    assert "report was lost (Is a directory): mend its folder, and run again" in outcome.output
+
+
+def test_a_stage_or_output_folder_that_cannot_be_made_is_red(session, tmp_path):
+    (tmp_path / "file").touch()
+    for option in ("--stage", "--output"):
+        outcome = session("-r", f"{option}={tmp_path}/file/x")
+        assert outcome.returncode == 1 and not outcome.ran
