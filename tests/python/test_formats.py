@@ -50,7 +50,8 @@ def systems(folder):
             for workload in ("microbench/saxpy", "microbench/gemm") if name == "new" else ("microbench/saxpy",):
                 value = 0.001 * factor * float(np.exp(0.005 * chance.standard_normal()))
                 time = datetime.datetime(2026, 1, 1) + datetime.timedelta(hours=job)
-                cases.append(record(value, job=f"{name}{job}", node=name, workload=workload, time=time))
+                where = {"job": f"{name}{job}", "node": name, "host__boot_id": f"{name} {job}"}
+                cases.append(record(value, workload=workload, time=time, **where))
         write(folder / name, cases)
     (folder / "weights.toml").write_text('[metrics]\n"microbench/* time" = 1\n')
     return [folder / "old", folder / "new"]
@@ -150,12 +151,14 @@ def shown_by_compare(rows, text):
     }  # fmt: skip
     [ratio] = [row for row in rows if row["ratio"]]
     assert ratio["low"] < ratio["ratio"] < ratio["high"] and ratio["reference"] == "old"
-    assert f"×{ratio['ratio']:#.3g} [{ratio['low']:#.3g}, {ratio['high']:#.3g}]" in text
+    assert ratio["verdict"] == "better" and (ratio["nodes"], ratio["boots"]) == (1, 5)
+    ends = f"[{1 / ratio['high']:#.3g}, {1 / ratio['low']:#.3g}]"
+    assert f"×{1 / ratio['ratio']:#.3g} faster {ends} 1 node" in text
 
 
 def shown_by_score(rows, text):
     assert [(row["system"], row["best_rank"]) for row in rows] == [("new", 1), ("old", 2)]
-    assert f"1     new {rows[0]['score']:>10.3f} [{rows[0]['low']:.3f}, {rows[0]['high']:.3f}]" in text
+    assert f"1    new    {rows[0]['score']:.3f} [{rows[0]['low']:.3f}, {rows[0]['high']:.3f}] of 1 node" in text
     assert f"{rows[0]['weight']:.0%} of the weight counts" in text
 
 
