@@ -33,6 +33,7 @@ KEPT = ".kept"
 
 lost = []  # a sentence for each output that could not be written
 _held = {}  # folders of this session, and their lock files
+_began = time.time()
 
 
 # --- one session in a folder ------------------------------------------------------------------------
@@ -153,6 +154,19 @@ def _writing(what: str):
     return make
 
 
+def _saving(original):
+    """Another session may have been told the same name, and have ended first."""
+
+    def save(self, filename, *args, **kwargs):
+        path = pathlib.Path(filename)
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.stat().st_mtime > _began:
+                path.rename(path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}"))
+        return original(self, filename, *args, **kwargs)
+
+    return save
+
+
 class _Exit(types.SimpleNamespace):
     """The module `sys` as ReFrame's command line sees it: a session that lost output does not end with 0."""
 
@@ -169,7 +183,7 @@ class _Exit(types.SimpleNamespace):
 def install() -> None:
     _gate(RegressionTask, "log_result", _logging_results)
     _gate(logging.Handler, "handleError", _handling_errors)
-    _gate(reporting.RunReport, "save", _writing("the session's report"))
+    _gate(reporting.RunReport, "save", lambda original: _writing("the session's report")(_saving(original)))
     _gate(reporting.RunReport, "save_junit", _writing("the session's JUnit report"))
     _gate(reporting.RunReport, "store", _writing("what goes into the results database"))
     cli.sys = _Exit()

@@ -69,7 +69,7 @@ def test_records_of_a_killed_session_are_kept_before_their_folder_is_emptied(ses
     assert "Kept 1 record that an earlier session left in" in outcome.output
     found = kept(tmp_path)
     assert len(found) == 2 and first["run"]["id"] in {case["run"]["id"] for case in found}
-    # What is kept is not kept again, whatever is left in the stage folder.
+    # A record is kept once, whatever is left in the stage folder.
     outcome = session("-r", "--keep-stage-files", fake="wrong_result")
     assert len(kept(tmp_path)) == 3
     outcome = session(ISTHMUS_RESULTS=tmp_path / "others")
@@ -180,6 +180,21 @@ def test_a_report_that_cannot_be_written_is_red(session, tmp_path, option):
     outcome = session("-r", f"{option}={tmp_path}/folder")
     assert outcome.returncode == 1 and len(kept(tmp_path)) == 1
     assert "report was lost (Is a directory): mend its folder, and run again" in outcome.output
+
+
+def test_a_report_that_another_session_wrote_meanwhile_is_not_overwritten(session, tmp_path):
+    report = tmp_path / "report.json"
+    report.write_text("of an earlier night\n")
+    os.utime(report, (1, 1))
+    # The prepared command stands for the other session, which ends while this one measures.
+    other = f"echo of the other session > {report}"
+    session("-l", site={})
+    file = tmp_path / "site/reframe.py"
+    file.write_text(f"{file.read_text()}site_configuration['environments'][0]['prepare_cmds'] = [{other!r}]\n")
+    assert session("-C", str(file), "-r", f"--report-file={report}").green
+    [aside] = tmp_path.glob("report.*.json")
+    assert aside.read_text() == "of the other session\n"
+    assert json.loads(report.read_text())["runs"]
 
 
 def test_a_stage_or_output_folder_that_cannot_be_made_is_red(session, tmp_path):
